@@ -1,0 +1,205 @@
+/* bagpipe-data corpus: text to a compressed corpus. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/mesh.h"
+#include "output.h"
+#include "store/corpus_build.h"
+#include "text/tokenizer.h"
+#include "tools.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct corpus_arguments {
+    const char *tokenizer, *out, *format;
+    const char **labels; /* [label_count] */
+    int label_count;
+    char **files;
+    int file_count;
+    bool help;
+    bp_err err;
+} corpus_arguments;
+
+enum { KEY_FORMAT = 256 };
+
+static const struct argp_option OPTIONS[] = {
+    {"tokenizer", 't', "tokenizer.json", 0, "the tokenizer (required)", 1},
+    {"out", 'o', "FILE.h5", 0, "the corpus to write (required)", 1},
+    {"format", KEY_FORMAT, "FORMAT", 0,
+     "what a FILE holds: text (a document; the default), lines (a document each; empty lines are "
+     "skipped and "
+     "counted), or jsonl (an object each, with \"text\" and perhaps \"id\")",
+     1},
+    {"label", 'l', "NAME", 0,
+     "jsonl: keep this field too, a string, number or boolean; \"\" where an object has none. May "
+     "be repeated",
+     1},
+    {"help", '?', NULL, 0, "this text", 2},
+    {0}};
+
+static const char DOC[] =
+    "Text to a compressed corpus (HDF5)."
+    "\vFILEs may be gzip or zstd. The corpus depends on the text alone: under mpirun, which makes "
+    "the work faster, "
+    "it has the same bytes. Invalid UTF-8 in plain text is kept byte for byte and counted; in "
+    "jsonl it is an error. "
+    "An empty file (text) or an empty \"text\" (jsonl) is a document with nothing but its end."
+    "\n\nExamples:"
+    "\n  bagpipe-data corpus --tokenizer gpt2.json --out train.h5 --format lines train.txt.zst"
+    "\n  mpirun -n 4 bagpipe-data corpus --tokenizer gpt2.json --out brown.h5 --format jsonl "
+    "--label genre brown.jsonl"
+    "\n\nExit status: 0 done, 64 command line, 65 the content of a file is wrong, 66 a file is "
+    "missing, 73, 74 or 77 "
+    "the output can't be written, 75 stopped by a signal.";
+
+static error_t add_label(corpus_arguments *arguments, const char *name)
+{
+    const char **labels =
+        bp_realloc("tool.labels", arguments->labels, arguments->label_count + 1, sizeof *labels);
+
+    if (labels == NULL) {
+        arguments->err = bp_fail_memory("labels", arguments->label_count + 1, sizeof *labels);
+        return 0;
+    }
+    labels[arguments->label_count++] = name;
+    arguments->labels = labels;
+    return 0;
+}
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    corpus_arguments *arguments = state->input;
+
+    switch (key) {
+    case 't':
+        arguments->tokenizer = value;
+        return 0;
+    case 'o':
+        arguments->out = value;
+        return 0;
+    case KEY_FORMAT:
+        arguments->format = value;
+        return 0;
+    case 'l':
+        return add_label(arguments, value);
+    case '?':
+        arguments->help = true;
+        return 0;
+    case ARGP_KEY_ARGS:
+        arguments->files = state->argv + state->next;
+        arguments->file_count = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_ERROR:
+        if (arguments->err == BP_OK)
+            arguments->err = BP_FAIL(
+                BP_ERR_USAGE,
+                "'%s' is not understood: at the command line; see bagpipe-data corpus --help",
+                state->argv[state->next - 1]);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {OPTIONS, parse_option, "FILE...", DOC, NULL, NULL, NULL};
+
+static bp_err check_output(const corpus_arguments *arguments)
+{
+    bp_err err = bp_output_is_not(arguments->out, arguments->tokenizer);
+
+    for (int k = 0; k < arguments->file_count && err == BP_OK; k++)
+        err = bp_output_is_not(arguments->out, arguments->files[k]);
+    return err;
+}
+
+static bp_err check_arguments(const corpus_arguments *arguments)
+{
+    if (arguments->err != BP_OK)
+        return arguments->err;
+    if (arguments->tokenizer == NULL)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "there is no tokenizer: at --tokenizer; name a tokenizer.json");
+    if (arguments->out == NULL)
+        return BP_FAIL(BP_ERR_USAGE, "there is no output: at --out; name the file to write");
+    if (arguments->file_count == 0)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "there is no text: at the command line; name one or more files");
+    if (arguments->label_count > 0 && strcmp(arguments->format, "jsonl") != 0)
+        return BP_FAIL(BP_ERR_USAGE, "label '%s' needs objects: at --label; use --format jsonl",
+                       arguments->labels[0]);
+    return check_output(arguments);
+}
+
+/* ---- the work ---- */
+
+static void report(const corpus_arguments *arguments, const bp_corpus_built *built, double seconds)
+{
+    if (built->invalid_bytes > 0)
+        bp_warn("%" PRId64 " bytes of the text are not valid UTF-8: they were kept as they are",
+                built->invalid_bytes);
+    if (built->empty_documents > 0)
+        bp_warn("%" PRId64 " of %" PRId64 " documents are empty", built->empty_documents,
+                built->documents);
+    if (built->unknown > 0)
+        bp_warn("%" PRId64 " of %" PRId64 " tokens are unknown to the tokenizer (<unk>)",
+                built->unknown, built->tokens);
+    if (built->skipped_lines > 0)
+        bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
+    bp_log("%s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " words, %" PRId64
+           " bytes of text (%.2f a token), %.1f MB/s",
+           arguments->out, built->documents, built->tokens, built->words, built->bytes,
+           (double)built->bytes / (double)built->tokens, 1e-6 * (double)built->bytes / seconds);
+}
+
+static bp_err build(const corpus_arguments *arguments)
+{
+    bp_corpus_build spec = {.paths = (const char *const *)arguments->files,
+                            .path_count = arguments->file_count,
+                            .format_name = arguments->format,
+                            .labels = arguments->labels,
+                            .label_count = arguments->label_count,
+                            .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
+                            .out = arguments->out};
+    bp_tokenizer *tokenizer = NULL;
+    bp_corpus_built built;
+    double start = bp_clock_now();
+    bp_err err = bp_text_format_of(&spec.format, arguments->format);
+
+    if (err == BP_OK)
+        err = bp_tokenizer_load(&tokenizer, arguments->tokenizer);
+    err = bp_agree(MPI_COMM_WORLD, err);
+    if (err == BP_OK) {
+        spec.tokenizer = tokenizer;
+        err = bp_corpus_build_file(MPI_COMM_WORLD, &spec, &built);
+    }
+    if (err == BP_OK)
+        report(arguments, &built, bp_clock_now() - start);
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+bp_err bp_tool_corpus(int argc, char **argv)
+{
+    corpus_arguments arguments = {.format = "text"};
+    unsigned flags = ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP;
+    bp_err err;
+
+    if (argp_parse(&ARGP, argc, argv, flags, NULL, &arguments) != 0 && arguments.err == BP_OK)
+        arguments.err = BP_FAIL(
+            BP_ERR_USAGE,
+            "the command line is not understood: at corpus; see bagpipe-data corpus --help");
+    if (arguments.err == BP_OK && arguments.help) {
+        if (bp_comm_is_root(MPI_COMM_WORLD))
+            argp_help(&ARGP, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
+                      (char *)"bagpipe-data corpus");
+        err = BP_OK;
+    } else {
+        err = bp_agree(MPI_COMM_WORLD, check_arguments(&arguments));
+        if (err == BP_OK)
+            err = build(&arguments);
+    }
+    bp_free(arguments.labels);
+    return err;
+}

@@ -1,0 +1,100 @@
+/* bagpipe-data export: a checkpoint of a GPT becomes a Hugging Face folder. */
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exchange.h"
+#include "store/hf_gpt2.h"
+#include "text/tokenizer.h"
+#include "tools.h"
+
+#include <string.h>
+
+static const char DOC[] =
+    "Makes a Hugging Face folder of a checkpoint: config.json, model.safetensors, and the "
+    "checkpoint's tokenizer.json where it "
+    "keeps one. transformers loads it with GPT2LMHeadModel.from_pretrained(FOLDER)."
+    "\vCHECKPOINT is a step folder, an imported folder, a run folder (its newest checkpoint), or "
+    "RUN/checkpoints/best. The "
+    "optimizer's state stays behind."
+    "\n\nExamples:"
+    "\n  bagpipe-data export runs/small --out small-hf"
+    "\n  bagpipe-data export runs/small/checkpoints/best --out small-hf --tokenizer tokenizer.json"
+    "\n\nExit status: 0 done, 64 command line, 65 the checkpoint is damaged or holds no GPT, or "
+    "the tokenizer is not its own, "
+    "66 it is missing, 73 or 77 the output is there already or can't be created, 74 the disk is "
+    "full.";
+
+/* The named tokenizer must be the one that the checkpoint was made with. */
+static bp_err check_tokenizer(const bp_tokenizer *tokenizer, const bp_checkpoint *checkpoint,
+                              const char *path)
+{
+    const json_t *state = bp_checkpoint_state(checkpoint);
+    const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
+    int64_t vocab_size =
+        json_integer_value(json_object_get(json_object_get(state, "model"), "vocab_size"));
+
+    if (hash != NULL && hash[0] != '\0' && strcmp(hash, bp_tokenizer_hash(tokenizer)) != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the tokenizer's hash is %.16s..., and the checkpoint was made with "
+                       "%.16s...: at %s; give "
+                       "the model's own, or --no-tokenizer",
+                       bp_tokenizer_hash(tokenizer), hash, path);
+    if (bp_tokenizer_size(tokenizer) > vocab_size)
+        return BP_FAIL(BP_ERR_FORMAT, "the tokenizer has %lld tokens and the model %lld: at %s",
+                       (long long)bp_tokenizer_size(tokenizer), (long long)vocab_size, path);
+    return BP_OK;
+}
+
+/* The text of tokenizer.json to write; NULL: none. */
+static bp_err tokenizer_text(char **text, const exchange_arguments *arguments,
+                             const bp_checkpoint *checkpoint)
+{
+    const char *path =
+        arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err;
+
+    *text = NULL;
+    if (arguments->no_tokenizer || path == NULL)
+        return BP_OK;
+    err = bp_tokenizer_load(&tokenizer, path);
+    if (err == BP_OK)
+        err = check_tokenizer(tokenizer, checkpoint, path);
+    if (err == BP_OK && (*text = bp_tokenizer_text(tokenizer)) == NULL)
+        err = bp_fail_memory("a tokenizer", 1, 1);
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+static bp_err run(const exchange_arguments *arguments)
+{
+    bp_checkpoint *checkpoint = NULL;
+    char *text = NULL;
+    bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, arguments->from, &checkpoint);
+
+    if (err == BP_OK)
+        err = tokenizer_text(&text, arguments, checkpoint);
+    if (err == BP_OK)
+        err = bp_hf_export(checkpoint, arguments->out, text);
+    if (err == BP_OK) {
+        bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
+               bp_checkpoint_digest(checkpoint));
+        bp_log("tokenizer: %s", text != NULL ? "tokenizer.json" : "none");
+        bp_log("Hugging Face folder: %s", arguments->out);
+    }
+    bp_free(text);
+    bp_checkpoint_close(&checkpoint);
+    return err;
+}
+
+bp_err bp_tool_export(int argc, char **argv)
+{
+    static const exchange_tool tool = {.name = "export",
+                                       .arguments = "CHECKPOINT --out HF_FOLDER",
+                                       .doc = DOC,
+                                       .tokenizer =
+                                           "the model's tokenizer, where the checkpoint keeps none",
+                                       .run = run};
+
+    return exchange_run(&tool, argc, argv);
+}

@@ -1,0 +1,50 @@
+/* What inspect, verify and table share: their command line, what kind of thing a path names, and
+ * the datasets of an HDF5 file. */
+#ifndef BP_DATA_TOOLS_FILE_TOOL_H
+#define BP_DATA_TOOLS_FILE_TOOL_H
+
+#include "base/err.h"
+#include "store/h5.h"
+#include "store/user_block.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct file_tool {
+    const char *name; /* "inspect" */
+    const char *doc;  /* for --help, as argp takes it */
+    bool has_head;    /* --head N */
+    bp_err (*run)(const char *path, int64_t head);
+} file_tool;
+
+/** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is
+ * told, and the others still have their turn; the first one's code is the result. Collective over
+ * MPI_COMM_WORLD. */
+bp_err file_tool_run(const file_tool *tool, int argc, char **argv);
+
+typedef enum path_kind {
+    PATH_CORPUS,   /* ours */
+    PATH_TABLE,    /* another HDF5 file of ours: score tables, shards */
+    PATH_STRANGER, /* an HDF5 file of a stranger */
+    PATH_JSON,     /* a tokenizer.json */
+    PATH_CHECKPOINT,
+    PATH_FOLDER /* another folder: a run's */
+} path_kind;
+
+/** What a path names; `block` is filled for files of ours.
+ *  Errors: BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT "damaged": neither HDF5 nor JSON. */
+bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path);
+
+/** Paths of all datasets of a file, in the order of names, groups followed to a depth of 8. Free
+ * with bp_names_free(). */
+bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count);
+
+/** Print text of a stranger's, up to `limit` bytes or its end: control characters as \xNN, so that
+ * no terminal acts on them, but for those in `kept`. */
+void put_clean(const char *text, size_t limit, const char *kept);
+
+/** "1,340,447", to one of a few places of its own; borrowed for a few more calls. */
+const char *grouped(int64_t value);
+
+#endif

@@ -1,0 +1,181 @@
+/* bagpipe-data import: a Hugging Face folder of GPT-2 becomes a checkpoint. */
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exchange.h"
+#include "store/hf_gpt2.h"
+#include "text/tokenizer.h"
+#include "tools.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAMES_SHOWN 10
+
+static const char DOC[] =
+    "Makes a checkpoint of a Hugging Face model: config.json with model.safetensors, or with "
+    "shards and "
+    "model.safetensors.index.json. GPT-2's architecture is known, with and without the "
+    "'transformer.' prefix."
+    "\vThe checkpoint is what model.init and score.model take. Its step is 0. The folder's "
+    "tokenizer (tokenizer.json, or "
+    "vocab.json with merges.txt) is kept in it. What was used, transposed and left is told."
+    "\n\nExamples:"
+    "\n  bagpipe-data import gpt2/ --out gpt2.checkpoint"
+    "\n  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer tokenizer.json"
+    "\n\nExit status: 0 done, 64 command line, 65 the content of a file is wrong or of another "
+    "architecture, 66 a file is "
+    "missing, 73 or 77 the output is there already or can't be created, 74 the disk is full.";
+
+/* ---- the tokenizer ---- */
+
+static bp_err load_found(bp_tokenizer **out, const char *folder)
+{
+    char *json = bp_path_join(folder, "tokenizer.json"),
+         *vocab = bp_path_join(folder, "vocab.json");
+    char *merges = bp_path_join(folder, "merges.txt");
+    bp_err err = BP_OK;
+
+    if (json == NULL || vocab == NULL || merges == NULL)
+        err = bp_fail_memory("a file name", 1, strlen(folder));
+    else if (bp_path_exists(json))
+        err = bp_tokenizer_load(out, json);
+    else if (bp_path_exists(vocab) && bp_path_exists(merges))
+        err = bp_tokenizer_load_gpt2(out, vocab, merges);
+    bp_free(json);
+    bp_free(vocab);
+    bp_free(merges);
+    return err;
+}
+
+/* The folder's, or the one that was named; *out is NULL where there is none. */
+static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *arguments,
+                             const bp_hf_shape *shape)
+{
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (arguments->tokenizer != NULL)
+        err = bp_tokenizer_load(out, arguments->tokenizer);
+    else if (!arguments->no_tokenizer)
+        err = load_found(out, arguments->from);
+    if (err == BP_OK && *out != NULL && bp_tokenizer_size(*out) > shape->vocab_size) {
+        err = BP_FAIL(
+            BP_ERR_FORMAT,
+            "the tokenizer has %lld tokens and the model %lld: at %s; give the model's own with "
+            "--tokenizer, or --no-tokenizer",
+            (long long)bp_tokenizer_size(*out), (long long)shape->vocab_size,
+            arguments->tokenizer != NULL ? arguments->tokenizer : arguments->from);
+        bp_tokenizer_free(out);
+    }
+    return err;
+}
+
+/* ---- the checkpoint ---- */
+
+static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
+{
+    int64_t eod = tokenizer == NULL ? shape->eos_id : bp_tokenizer_eod(tokenizer);
+
+    return json_pack("{s:i, s:o, s:s, s:I, s:I, s:s}", "step", 0, "model", bp_hf_model_json(shape),
+                     "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer),
+                     "eod_id", (json_int_t)eod, "vocab_size", (json_int_t)shape->vocab_size,
+                     "origin", "Hugging Face gpt2");
+}
+
+static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *tokenizer)
+{
+    bp_hf_shape shape = bp_hf_shape_of(model);
+    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
+    char *text = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
+    bp_checkpoint_commit commit = {.parent = parent != NULL && parent[0] != '\0' ? parent : ".",
+                                   .name = bp_path_base(out),
+                                   .fetch = bp_hf_fetch,
+                                   .context = model,
+                                   .tokenizer = text};
+    json_t *state = state_of(&shape, tokenizer);
+    int64_t count;
+    const bp_box *boxes = bp_hf_boxes(model, &count);
+    bp_err err;
+
+    if (parent == NULL || state == NULL || (tokenizer != NULL && text == NULL))
+        err = bp_fail_memory("a checkpoint's state", 1, 1);
+    else
+        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, boxes, count, state);
+    json_decref(state);
+    bp_free(text);
+    bp_free(parent);
+    return err;
+}
+
+/* ---- the report ---- */
+
+static int64_t parameters_of(const bp_hf_model *model)
+{
+    int64_t count, parameters = 0;
+    const bp_box *boxes = bp_hf_boxes(model, &count);
+
+    for (int64_t k = 0; k < count; k++)
+        parameters += boxes[k].shape[0] * (boxes[k].dims == 2 ? boxes[k].shape[1] : 1);
+    return parameters;
+}
+
+static void report(const bp_hf_model *model, const exchange_arguments *arguments,
+                   const bp_tokenizer *tokenizer)
+{
+    bp_hf_shape shape = bp_hf_shape_of(model);
+    bp_hf_report r = bp_hf_report_of(model);
+
+    bp_log("model: gpt, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %lld "
+           "parameters",
+           (long long)shape.layers, (long long)shape.width, (long long)shape.heads,
+           (long long)shape.context, (long long)shape.vocab_size, (long long)parameters_of(model));
+    bp_log("used: %lld of %lld tensors (prefix '%s'), as %lld of ours", (long long)r.used,
+           (long long)r.tensors, r.prefix, (long long)r.made);
+    bp_log("transposed: %lld Conv1D weights, [in, out] to [out, in]; split: %lld into q, k and v",
+           (long long)r.transposed, (long long)r.split);
+    bp_log("left: %lld attention masks, %lld tied heads, %lld unknown", (long long)r.buffers,
+           (long long)r.tied_heads, (long long)r.left);
+    for (int64_t k = 0; k < r.left && k < NAMES_SHOWN; k++)
+        bp_log("  unknown: %.80s", bp_hf_left(model, k));
+    if (r.left > NAMES_SHOWN)
+        bp_log("  and %lld more", (long long)(r.left - NAMES_SHOWN));
+    if (tokenizer == NULL)
+        bp_log("tokenizer: none; a corpus is checked by its vocabulary's size alone");
+    else
+        bp_log("tokenizer: %s, %lld tokens, hash %s", bp_tokenizer_kind(tokenizer),
+               (long long)bp_tokenizer_size(tokenizer), bp_tokenizer_hash(tokenizer));
+    bp_log("checkpoint: %s", arguments->out);
+}
+
+static bp_err run(const exchange_arguments *arguments)
+{
+    bp_hf_model *model = NULL;
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = bp_hf_open(&model, arguments->from);
+
+    if (err == BP_OK) {
+        bp_hf_shape shape = bp_hf_shape_of(model);
+
+        err = load_tokenizer(&tokenizer, arguments, &shape);
+    }
+    if (err == BP_OK)
+        err = save(model, arguments->out, tokenizer);
+    if (err == BP_OK)
+        report(model, arguments, tokenizer);
+    bp_tokenizer_free(&tokenizer);
+    bp_hf_close(&model);
+    return err;
+}
+
+bp_err bp_tool_import(int argc, char **argv)
+{
+    static const exchange_tool tool = {.name = "import",
+                                       .arguments = "HF_FOLDER --out CHECKPOINT",
+                                       .doc = DOC,
+                                       .tokenizer =
+                                           "the model's tokenizer, instead of the folder's",
+                                       .run = run};
+
+    return exchange_run(&tool, argc, argv);
+}

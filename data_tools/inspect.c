@@ -1,0 +1,347 @@
+/* bagpipe-data inspect: what a file or a checkpoint holds. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "file_tool.h"
+#include "mesh/mesh.h"
+#include "store/checkpoint.h"
+#include "store/corpus_file.h"
+#include "text/tokenizer.h"
+#include "tools.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN_LABELS 12
+
+/* ---- corpora ---- */
+
+static bp_err print_lengths(bp_corpus_file *file)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    const int64_t *start, *bytes, *words, *words_split;
+    int64_t shortest = INT64_MAX, longest = 0, all_bytes = 0, all_words = 0;
+    bp_err err = bp_corpus_file_doc_start(file, &start);
+
+    if (err == BP_OK)
+        err = bp_corpus_file_doc_counts(file, &bytes, &words, &words_split);
+    if (err != BP_OK)
+        return err;
+    for (int64_t d = 0; d < info->documents; d++) {
+        int64_t tokens = start[d + 1] - start[d];
+        shortest = tokens < shortest ? tokens : shortest;
+        longest = tokens > longest ? tokens : longest;
+        all_bytes += bytes != NULL ? bytes[d] : 0;
+        all_words += words != NULL ? words[d] : 0;
+    }
+    printf("  documents   %s", grouped(info->documents));
+    if (info->documents > 0)
+        printf(", of %s to %s tokens (%s on average%s)", grouped(shortest), grouped(longest),
+               grouped(info->tokens / info->documents),
+               info->eod_id >= 0 ? ", their end counted" : "");
+    printf("\n");
+    if (bytes != NULL && info->tokens > 0)
+        printf("  text        %s bytes, %.2f a token\n", grouped(all_bytes),
+               (double)all_bytes / (double)info->tokens);
+    if (words != NULL)
+        printf("  words       %s\n", grouped(all_words));
+    return BP_OK;
+}
+
+static bp_err print_label(bp_corpus_file *file, int k)
+{
+    int64_t documents = bp_corpus_file_info(file)->documents;
+    bp_corpus_label label;
+    int64_t *counts = NULL;
+    bp_err err = bp_corpus_file_label(file, k, &label);
+
+    if (err == BP_OK)
+        counts = bp_alloc("tool.counts", label.value_count, sizeof *counts);
+    if (err == BP_OK && counts == NULL)
+        err = bp_fail_memory("labels", label.value_count, sizeof *counts);
+    if (err != BP_OK)
+        return err;
+    for (int64_t d = 0; d < documents; d++)
+        counts[label.codes[d]]++;
+    printf("  label       ");
+    put_clean(label.name, SIZE_MAX, "");
+    printf(": %s values:", grouped(label.value_count));
+    for (int64_t v = 0; v < label.value_count && v < SHOWN_LABELS; v++) {
+        printf("%s ", v == 0 ? "" : ",");
+        put_clean(label.values[v][0] != '\0' ? label.values[v] : "\"\"", SIZE_MAX, "");
+        printf(" (%s)", grouped(counts[v]));
+    }
+    printf("%s\n", label.value_count > SHOWN_LABELS ? ", ..." : "");
+    bp_free(counts);
+    return BP_OK;
+}
+
+static bp_err print_ids(bp_corpus_file *file)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    char first[1025], last[1025];
+    bp_err err;
+
+    if (!info->has_ids || info->documents == 0)
+        return BP_OK;
+    err = bp_corpus_file_doc_id(file, 0, first, sizeof first);
+    if (err == BP_OK)
+        err = bp_corpus_file_doc_id(file, info->documents - 1, last, sizeof last);
+    if (err != BP_OK)
+        return err;
+    printf("  ids         ");
+    put_clean(first, sizeof first, "");
+    printf(" ... ");
+    put_clean(last, sizeof last, "");
+    printf("\n");
+    return BP_OK;
+}
+
+/* One line of /source: NAME value, value... */
+static bp_err print_source(bp_h5 *h5, const char *name)
+{
+    char *dataset = bp_sprintf("source/%s", name), *text = NULL;
+    bp_h5_shape shape;
+    bp_err err =
+        dataset == NULL ? bp_fail_memory("a name", 1, 1) : bp_h5_shape_of(h5, dataset, &shape);
+
+    if (err != BP_OK || !shape.is_text || shape.dims != 1) {
+        bp_free(dataset);
+        return err;
+    }
+    int64_t shown = shape.count < 8 ? shape.count : 8;
+    text = bp_alloc("tool.source", shown + 1, shape.width);
+    err = text == NULL ? bp_fail_memory(dataset, shown, shape.width)
+                       : bp_h5_read_text(h5, dataset, shape.width, 0, text, shown);
+    if (err == BP_OK) {
+        printf("  %-11.11s", strcmp(name, "tokenizer_kind") == 0 ? "kind" : name);
+        for (int64_t k = 0; k < shown; k++) {
+            printf(" ");
+            put_clean(text + (size_t)k * shape.width, shape.width, "");
+        }
+        printf("%s\n", shape.count > shown ? " ..." : "");
+    }
+    bp_free(text);
+    bp_free(dataset);
+    return err;
+}
+
+static bp_err print_sources(const char *path)
+{
+    bp_h5 *h5;
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = bp_h5_open(&h5, path); /* its bytes were checked when it was opened as a corpus */
+
+    if (err == BP_OK)
+        err = bp_h5_names(h5, "source", &names, &count);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        err = print_source(h5, names[k]);
+    bp_names_free(&names, count);
+    bp_h5_drop(&h5);
+    return err;
+}
+
+static bp_err inspect_corpus(const char *path)
+{
+    bp_corpus_file *file;
+    bp_err err = bp_corpus_file_open(&file, path);
+
+    if (err != BP_OK)
+        return err;
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    printf("%s: a corpus%s of %s bytes\n", path, info->ours ? "" : " (not written by bagpipe)",
+           grouped(bp_file_size(path)));
+    printf("  tokens      %s\n  vocabulary  %s", grouped(info->tokens), grouped(info->vocab_size));
+    if (info->eod_id >= 0)
+        printf(", of which %" PRId64 " ends a document", info->eod_id);
+    printf("\n");
+    if (info->tokenizer_hash[0] != '\0')
+        printf("  tokenizer   sha256 %s\n", info->tokenizer_hash);
+    printf("  content     xxh3-128 %s\n", info->content_hash);
+    err = print_lengths(file);
+    if (err == BP_OK)
+        err = print_ids(file);
+    for (int k = 0; k < info->labels && err == BP_OK; k++)
+        err = print_label(file, k);
+    if (err == BP_OK && info->ours)
+        err = print_sources(path);
+    bp_corpus_file_close(&file);
+    return err;
+}
+
+/* ---- other HDF5 files ---- */
+
+static void print_dataset(bp_h5 *h5, const char *name)
+{
+    bp_h5_shape shape;
+
+    if (bp_h5_shape_of(h5, name, &shape) != BP_OK) {
+        printf("  %-24s something else\n", name);
+        return;
+    }
+    printf("  %-24s %s", name, grouped(shape.count / shape.columns));
+    if (shape.dims == 2)
+        printf(" x %s", grouped(shape.columns));
+    if (shape.is_text)
+        printf(" texts of up to %zu bytes\n", shape.width);
+    else
+        printf(" %s%zu\n",
+               shape.is_real     ? "float"
+               : shape.is_signed ? "int"
+                                 : "uint",
+               8 * shape.width);
+}
+
+static bp_err inspect_table(const char *path, const bp_user_block *block)
+{
+    bp_h5 *h5 = NULL;
+    char **names = NULL;
+    int64_t count = 0;
+    bp_user_block verified;
+    bp_err err = bp_user_block_verify(&verified, path); /* before HDF5 sees it */
+
+    if (err == BP_OK)
+        err = bp_h5_open(&h5, path);
+    if (err == BP_OK)
+        err = list_datasets(h5, &names, &count);
+    if (err == BP_OK)
+        printf("%s: %s, version %d, of %s bytes\n", path, block->kind, block->version,
+               grouped(block->bytes));
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        print_dataset(h5, names[k]);
+    bp_names_free(&names, count);
+    bp_h5_drop(&h5);
+    return err;
+}
+
+/* ---- tokenizers and checkpoints ---- */
+
+static bp_err inspect_tokenizer(const char *path)
+{
+    bp_tokenizer *tokenizer;
+    bp_err err = bp_tokenizer_load(&tokenizer, path);
+
+    if (err != BP_OK)
+        return err;
+    printf("%s: a tokenizer of kind %s\n  vocabulary  %s", path, bp_tokenizer_kind(tokenizer),
+           grouped(bp_tokenizer_size(tokenizer)));
+    if (bp_tokenizer_eod(tokenizer) >= 0)
+        printf(", of which %" PRId64 " ends a document", bp_tokenizer_eod(tokenizer));
+    printf("\n  tokenizer   sha256 %s\n", bp_tokenizer_hash(tokenizer));
+    bp_tokenizer_free(&tokenizer);
+    return BP_OK;
+}
+
+static void print_checkpoint(const char *path, bp_checkpoint *checkpoint)
+{
+    int64_t values[2] = {0, 0}; /* of the model, of the optimizer */
+    char *state = bp_json_text(bp_checkpoint_state(checkpoint));
+
+    for (int64_t k = 0; k < bp_checkpoint_tensors(checkpoint); k++) {
+        bp_box box = bp_checkpoint_tensor(checkpoint, k);
+        int64_t volume = 1;
+        for (int d = 0; d < box.dims; d++)
+            volume *= box.shape[d];
+        values[strchr(box.name, '/') != NULL] += volume;
+    }
+    printf("%s: a checkpoint, %s\n", path, bp_checkpoint_folder(checkpoint));
+    printf("  tensors     %s, of %s values in the model and %s besides\n",
+           grouped(bp_checkpoint_tensors(checkpoint)), grouped(values[0]), grouped(values[1]));
+    printf("  digest      %s\n", bp_checkpoint_digest(checkpoint));
+    printf("  tokenizer   %s\n",
+           bp_checkpoint_tokenizer(checkpoint) != NULL ? "is kept in it" : "none");
+    printf("  state       %s", state != NULL ? state : "(no memory to show it)\n");
+    bp_free(state);
+}
+
+static bp_err inspect_checkpoint(const char *path)
+{
+    bp_checkpoint *checkpoint;
+    bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, path, &checkpoint);
+
+    if (err != BP_OK)
+        return err;
+    print_checkpoint(path, checkpoint);
+    bp_checkpoint_close(&checkpoint);
+    return BP_OK;
+}
+
+/* ---- run folders ---- */
+
+/* The tables of a score run. */
+static bp_err inspect_scores(const char *folder)
+{
+    char **names;
+    int64_t count;
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        const char *dot = strrchr(names[k], '.');
+        char *path = dot != NULL && strcmp(dot, ".h5") == 0 ? bp_path_join(folder, names[k]) : NULL;
+        bp_user_block block;
+
+        if (path == NULL)
+            continue;
+        err = bp_user_block_read(&block, path);
+        if (err == BP_OK)
+            err = inspect_table(path, &block);
+        bp_free(path);
+    }
+    bp_names_free(&names, count);
+    return err;
+}
+
+/* A folder of scores shows these; another one its newest checkpoint. */
+static bp_err inspect_folder(const char *path)
+{
+    char *scores = bp_path_join(path, "score"), *checkpoints = bp_path_join(path, "checkpoints");
+    bp_err err;
+
+    if (scores == NULL || checkpoints == NULL)
+        err = bp_fail_memory("a file name", 1, 1);
+    else if (bp_path_is_dir(scores) && !bp_path_exists(checkpoints))
+        err = inspect_scores(scores);
+    else
+        err = inspect_checkpoint(path);
+    bp_free(scores);
+    bp_free(checkpoints);
+    return err;
+}
+
+static bp_err inspect(const char *path, int64_t head)
+{
+    bp_user_block block;
+    path_kind kind;
+    bp_err err = path_kind_of(&kind, &block, path);
+
+    (void)head;
+    if (err != BP_OK)
+        return err;
+    switch (kind) {
+    case PATH_CORPUS:
+    case PATH_STRANGER:
+        return inspect_corpus(path);
+    case PATH_TABLE:
+        return inspect_table(path, &block);
+    case PATH_JSON:
+        return inspect_tokenizer(path);
+    case PATH_CHECKPOINT:
+        return inspect_checkpoint(path);
+    case PATH_FOLDER:
+        break;
+    }
+    return inspect_folder(path);
+}
+
+bp_err bp_tool_inspect(int argc, char **argv)
+{
+    static const file_tool TOOL = {
+        .name = "inspect",
+        .doc = "What files hold: a corpus, a table of scores, a checkpoint or a run folder (its "
+               "newest checkpoint, or its tables of scores), a "
+               "tokenizer.json.\vExit status: 0 done, 65 damaged, 66 missing.",
+        .run = inspect};
+
+    return file_tool_run(&TOOL, argc, argv);
+}

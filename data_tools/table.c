@@ -1,0 +1,332 @@
+/* bagpipe-data table: rows of a corpus or of a table of scores as CSV (RFC 4180). */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "file_tool.h"
+#include "store/corpus_file.h"
+#include "tools.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BLOCK_ROWS ((int64_t)4096)
+
+/* ---- CSV ---- */
+
+/* Line breaks are data in a quoted field; other control characters are not let through. */
+static void put_text(const char *text, size_t limit)
+{
+    size_t bytes = strnlen(text, limit);
+
+    if (memchr(text, ',', bytes) == NULL && memchr(text, '"', bytes) == NULL &&
+        memchr(text, '\n', bytes) == NULL && memchr(text, '\r', bytes) == NULL) {
+        put_clean(text, bytes, "\t");
+        return;
+    }
+    putchar('"');
+    while (bytes > 0) {
+        const char *quote = memchr(text, '"', bytes);
+        size_t now = quote == NULL ? bytes : (size_t)(quote - text) + 1;
+
+        put_clean(text, now, "\t\r\n");
+        if (quote != NULL)
+            putchar('"');
+        text += now;
+        bytes -= now;
+    }
+    putchar('"');
+}
+
+/* ---- corpora: a row a document ---- */
+
+typedef struct corpus_columns {
+    const int64_t *start, *bytes, *words, *words_split;
+    bp_corpus_label *labels;
+} corpus_columns;
+
+static bp_err load_columns(bp_corpus_file *file, corpus_columns *columns)
+{
+    int count = bp_corpus_file_info(file)->labels;
+    bp_err err = bp_corpus_file_doc_start(file, &columns->start);
+
+    if (err == BP_OK)
+        err = bp_corpus_file_doc_counts(file, &columns->bytes, &columns->words,
+                                        &columns->words_split);
+    if (err == BP_OK)
+        columns->labels = bp_alloc("tool.labels", count, sizeof *columns->labels);
+    if (err == BP_OK && columns->labels == NULL)
+        err = bp_fail_memory("labels", count, sizeof *columns->labels);
+    for (int k = 0; k < count && err == BP_OK; k++)
+        err = bp_corpus_file_label(file, k, &columns->labels[k]);
+    return err;
+}
+
+static void put_corpus_head(const bp_corpus_info *info, const corpus_columns *columns)
+{
+    printf("document%s,tokens%s%s%s", info->has_ids ? ",id" : "", info->has_bytes ? ",bytes" : "",
+           info->has_words ? ",words" : "", info->has_words_split ? ",words_split" : "");
+    for (int k = 0; k < info->labels; k++) {
+        putchar(',');
+        put_text(columns->labels[k].name, SIZE_MAX);
+    }
+    putchar('\n');
+}
+
+static bp_err put_document(bp_corpus_file *file, const corpus_columns *columns, int64_t d)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    char id[65536];
+    bp_err err = bp_corpus_file_doc_id(file, d, id, sizeof id);
+
+    if (err != BP_OK)
+        return err;
+    printf("%" PRId64, d);
+    if (info->has_ids) {
+        putchar(',');
+        put_text(id, sizeof id);
+    }
+    printf(",%" PRId64, columns->start[d + 1] - columns->start[d]);
+    if (info->has_bytes)
+        printf(",%" PRId64, columns->bytes[d]);
+    if (info->has_words)
+        printf(",%" PRId64, columns->words[d]);
+    if (info->has_words_split)
+        printf(",%" PRId64, columns->words_split[d]);
+    for (int k = 0; k < info->labels; k++) {
+        putchar(',');
+        put_text(columns->labels[k].values[columns->labels[k].codes[d]], SIZE_MAX);
+    }
+    putchar('\n');
+    return BP_OK;
+}
+
+static bp_err table_of_corpus(const char *path, int64_t head)
+{
+    corpus_columns columns = {NULL, NULL, NULL, NULL, NULL};
+    bp_corpus_file *file;
+    bp_err err = bp_corpus_file_open(&file, path);
+
+    if (err != BP_OK)
+        return err;
+    err = load_columns(file, &columns);
+    if (err == BP_OK)
+        put_corpus_head(bp_corpus_file_info(file), &columns);
+    int64_t rows = bp_corpus_file_info(file)->documents;
+    rows = head >= 0 && head < rows ? head : rows;
+    for (int64_t d = 0; d < rows && err == BP_OK && !ferror(stdout); d++)
+        err = put_document(file, &columns, d);
+    bp_free(columns.labels);
+    bp_corpus_file_close(&file);
+    return err;
+}
+
+/* ---- other files of ours: a row a value of the datasets that are equally long ---- */
+
+typedef struct table_column {
+    char *name; /* the dataset */
+    bp_h5_shape shape;
+    void *block;  /* BLOCK_ROWS values: double, int64 or text */
+    char *values; /* of labels: the names of the codes, NULL else */
+    bp_h5_shape values_shape;
+} table_column;
+
+typedef struct table {
+    bp_h5 *h5;
+    table_column *columns;
+    int64_t column_count, rows;
+} table;
+
+/* The length that most datasets share; of two such, the greater. */
+static int64_t common_length(const bp_h5_shape *shapes, int64_t count)
+{
+    int64_t best = 0, votes = 0;
+
+    for (int64_t k = 0; k < count; k++) {
+        int64_t same = 0;
+        for (int64_t j = 0; j < count; j++)
+            same += shapes[j].dims == 1 && shapes[j].count == shapes[k].count ? 1 : 0;
+        if (shapes[k].dims == 1 && (same > votes || (same == votes && shapes[k].count > best))) {
+            best = shapes[k].count;
+            votes = same;
+        }
+    }
+    return best;
+}
+
+/* Codes of a label become its values. */
+static bp_err load_values(bp_h5 *h5, table_column *column)
+{
+    char *name;
+    bp_err err;
+
+    if (strncmp(column->name, "labels/", 7) != 0)
+        return BP_OK;
+    name = bp_sprintf("label_names/%s", column->name + 7);
+    if (name == NULL)
+        return bp_fail_memory("a name", 1, 1);
+    if (!bp_h5_has(h5, name)) {
+        bp_free(name);
+        return BP_OK;
+    }
+    err = bp_h5_shape_of(h5, name, &column->values_shape);
+    if (err == BP_OK && column->values_shape.is_text) {
+        column->values =
+            bp_alloc("tool.values", column->values_shape.count, column->values_shape.width);
+        err = column->values == NULL
+                  ? bp_fail_memory(name, column->values_shape.count, column->values_shape.width)
+                  : bp_h5_read_text(h5, name, column->values_shape.width, 0, column->values,
+                                    column->values_shape.count);
+    }
+    bp_free(name);
+    return err;
+}
+
+static bp_err add_column(table *t, const char *name, const bp_h5_shape *shape)
+{
+    table_column *column = &t->columns[t->column_count++];
+
+    column->shape = *shape;
+    column->name = bp_strdup(name);
+    column->block =
+        bp_alloc("tool.block", BLOCK_ROWS, shape->is_text ? shape->width : sizeof(double));
+    if (column->name == NULL || column->block == NULL)
+        return bp_fail_memory(name, BLOCK_ROWS, shape->width);
+    return load_values(t->h5, column);
+}
+
+static bp_err find_columns(table *t)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_h5_shape *shapes = NULL;
+    bp_err err = list_datasets(t->h5, &names, &count);
+
+    if (err == BP_OK) {
+        shapes = bp_alloc("tool.shapes", count, sizeof *shapes);
+        t->columns = bp_alloc("tool.columns", count, sizeof *t->columns);
+        if (shapes == NULL || t->columns == NULL)
+            err = bp_fail_memory("columns", count, sizeof *t->columns);
+    }
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        err = bp_h5_shape_of(t->h5, names[k], &shapes[k]);
+    if (err == BP_OK)
+        t->rows = common_length(shapes, count);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        if (shapes[k].dims == 1 && shapes[k].count == t->rows &&
+            strncmp(names[k], "label_names/", 12) != 0)
+            err = add_column(t, names[k], &shapes[k]);
+    bp_free(shapes);
+    bp_names_free(&names, count);
+    return err;
+}
+
+static void clear_table(table *t)
+{
+    for (int64_t k = 0; k < t->column_count; k++) {
+        bp_free(t->columns[k].name);
+        bp_free(t->columns[k].block);
+        bp_free(t->columns[k].values);
+    }
+    bp_free(t->columns);
+    bp_h5_drop(&t->h5);
+}
+
+static bp_err load_block(table *t, int64_t first, int64_t count)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < t->column_count && err == BP_OK; k++) {
+        table_column *c = &t->columns[k];
+        if (c->shape.is_text)
+            err = bp_h5_read_text(t->h5, c->name, c->shape.width, first, c->block, count);
+        else
+            err = bp_h5_read(t->h5, c->name, c->shape.is_real ? BP_H5_F64 : BP_H5_I64, first,
+                             c->block, count);
+    }
+    return err;
+}
+
+static void put_value(const table_column *c, int64_t k)
+{
+    if (c->shape.is_text) {
+        put_text((const char *)c->block + (size_t)k * c->shape.width, c->shape.width);
+    } else if (c->shape.is_real) {
+        printf("%.*g", c->shape.width == sizeof(float) ? 9 : 17, ((const double *)c->block)[k]);
+    } else {
+        int64_t value = ((const int64_t *)c->block)[k];
+        if (c->values == NULL)
+            printf("%" PRId64, value);
+        else if (value >= 0 && value < c->values_shape.count)
+            put_text(c->values + (size_t)value * c->values_shape.width, c->values_shape.width);
+        /* else nothing: a code without a name says that the document has no such label */
+    }
+}
+
+static void put_rows(const table *t, int64_t first, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++) {
+        printf("%" PRId64, first + k);
+        for (int64_t c = 0; c < t->column_count; c++) {
+            putchar(',');
+            put_value(&t->columns[c], k);
+        }
+        putchar('\n');
+    }
+}
+
+static bp_err table_of_file(const char *path, int64_t head)
+{
+    table t = {NULL, NULL, 0, 0};
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path); /* before HDF5 sees it */
+
+    if (err == BP_OK)
+        err = bp_h5_open(&t.h5, path);
+    if (err == BP_OK)
+        err = find_columns(&t);
+    if (err == BP_OK) {
+        printf("row");
+        for (int64_t c = 0; c < t.column_count; c++) {
+            const char *name = t.columns[c].name;
+            putchar(',');
+            put_text(strncmp(name, "labels/", 7) == 0 ? name + 7 : name, SIZE_MAX);
+        }
+        putchar('\n');
+    }
+    int64_t rows = head >= 0 && head < t.rows ? head : t.rows;
+    for (int64_t first = 0; first < rows && err == BP_OK && !ferror(stdout); first += BLOCK_ROWS) {
+        int64_t now = rows - first < BLOCK_ROWS ? rows - first : BLOCK_ROWS;
+        err = load_block(&t, first, now);
+        if (err == BP_OK)
+            put_rows(&t, first, now);
+    }
+    clear_table(&t);
+    return err;
+}
+
+static bp_err print_table(const char *path, int64_t head)
+{
+    bp_user_block block;
+    path_kind kind;
+    bp_err err = path_kind_of(&kind, &block, path);
+
+    if (err != BP_OK)
+        return err;
+    if (kind == PATH_CORPUS || kind == PATH_STRANGER)
+        return table_of_corpus(path, head);
+    if (kind == PATH_TABLE)
+        return table_of_file(path, head);
+    return BP_FAIL(BP_ERR_INPUT, "no rows: at %s; name a corpus or an HDF5 table of scores", path);
+}
+
+bp_err bp_tool_table(int argc, char **argv)
+{
+    static const file_tool TOOL = {.name = "table",
+                                   .doc = "Rows as CSV: of a corpus a line a document; of "
+                                          "documents.h5 a line a document; of tokens.h5 a line a "
+                                          "token.\vExit status: 0 done, 65 damaged, 66 missing.",
+                                   .has_head = true,
+                                   .run = print_table};
+
+    return file_tool_run(&TOOL, argc, argv);
+}

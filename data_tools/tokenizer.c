@@ -1,0 +1,280 @@
+/* bagpipe-data tokenizer: trains a tokenizer on text, or converts one. */
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/mesh.h"
+#include "output.h"
+#include "text/trainer.h"
+#include "tools.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct tokenizer_arguments {
+    const char *kind, *format, *out, *vocab, *merges, *from;
+    int64_t size; /* 0: not given */
+    char **files;
+    int file_count;
+    bool help;
+    bp_err err;
+} tokenizer_arguments;
+
+enum { KEY_FORMAT = 256, KEY_VOCAB, KEY_MERGES, KEY_FROM };
+
+static const struct argp_option OPTIONS[] = {
+    {NULL, 0, NULL, 0, "Training:", 1},
+    {"kind", 'k', "KIND", 0,
+     "bpe: byte-level BPE with GPT-2's pattern, any text there and back (the default); word: words "
+     "parted by white space; char: code points",
+     1},
+    {"size", 's', "N", 0, "tokens of the vocabulary, special ones counted (bpe: at least 257)", 1},
+    {"format", KEY_FORMAT, "FORMAT", 0,
+     "what a FILE holds: text (a document; the default), lines (a document each), or jsonl (an "
+     "object with \"text\" each)",
+     1},
+    {NULL, 0, NULL, 0, "Converting, instead:", 2},
+    {"vocab", KEY_VOCAB, "vocab.json", 0, "vocabulary of a byte-level BPE such as GPT-2's", 2},
+    {"merges", KEY_MERGES, "merges.txt", 0, "its merges", 2},
+    {"from", KEY_FROM, "tokenizer.json", 0, "a tokenizer.json, to be checked and written anew", 2},
+    {NULL, 0, NULL, 0, "Both:", 3},
+    {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 3},
+    {"help", '?', NULL, 0, "this text", 3},
+    {0}};
+
+static const char DOC[] =
+    "Trains a tokenizer on text, or converts one, and writes it as tokenizer.json in the Hugging "
+    "Face form."
+    "\vFILEs may be gzip or zstd. The result depends on the text alone: under mpirun, which makes "
+    "reading faster, it has the same bytes. <|endoftext|> is the last id; words and characters "
+    "have <unk> as id 0. Where the text has no more pairs to merge (bpe: pairs that occur twice) "
+    "or no more words, the vocabulary is smaller than N, and a warning says so."
+    "\n\nExamples:"
+    "\n  bagpipe-data tokenizer --size 8000 --out tokenizer.json corpus.txt.zst"
+    "\n  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 --format lines --out "
+    "words.json train.txt"
+    "\n  bagpipe-data tokenizer --vocab vocab.json --merges merges.txt --out gpt2.json"
+    "\n\nExit status: 0 done, 64 command line, 65 the content of a file is wrong, 66 a file is "
+    "missing, 73 or 77 the output can't be created.";
+
+static bp_err parse_size(const char *text, int64_t *size)
+{
+    char *end;
+
+    errno = 0;
+    *size = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != 0 || *size <= 0)
+        return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number of tokens: at --size", text);
+    return BP_OK;
+}
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    tokenizer_arguments *arguments = state->input;
+
+    switch (key) {
+    case 'k':
+        arguments->kind = value;
+        return 0;
+    case 's':
+        if (arguments->err == BP_OK)
+            arguments->err = parse_size(value, &arguments->size);
+        return 0;
+    case 'o':
+        arguments->out = value;
+        return 0;
+    case KEY_FORMAT:
+        arguments->format = value;
+        return 0;
+    case KEY_VOCAB:
+        arguments->vocab = value;
+        return 0;
+    case KEY_MERGES:
+        arguments->merges = value;
+        return 0;
+    case KEY_FROM:
+        arguments->from = value;
+        return 0;
+    case '?':
+        arguments->help = true;
+        return 0;
+    case ARGP_KEY_ARGS:
+        arguments->files = state->argv + state->next;
+        arguments->file_count = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_ERROR:
+        if (arguments->err == BP_OK)
+            arguments->err = BP_FAIL(BP_ERR_USAGE,
+                                     "'%s' is not understood: at the command line; see "
+                                     "bagpipe-data tokenizer --help",
+                                     state->argv[state->next - 1]);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {OPTIONS, parse_option, "FILE...", DOC, NULL, NULL, NULL};
+
+/* ---- the command line as a whole ---- */
+
+static bp_err check_kind(const tokenizer_arguments *arguments)
+{
+    if (strcmp(arguments->kind, "wordpiece") == 0)
+        return BP_FAIL(BP_ERR_USAGE, "WordPiece tokenizers are not in this version: at --kind; "
+                                     "choose bpe, word or char");
+    if (strcmp(arguments->kind, "bpe") != 0 && strcmp(arguments->kind, "word") != 0 &&
+        strcmp(arguments->kind, "char") != 0)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "there is no kind of tokenizer '%s': at --kind; choose bpe, word or char",
+                       arguments->kind);
+    return BP_OK;
+}
+
+static bp_err check_output(const tokenizer_arguments *arguments)
+{
+    bp_err err = bp_output_is_not(arguments->out, arguments->vocab);
+
+    if (err == BP_OK)
+        err = bp_output_is_not(arguments->out, arguments->merges);
+    for (int k = 0; k < arguments->file_count && err == BP_OK; k++)
+        err = bp_output_is_not(arguments->out, arguments->files[k]);
+    return err; /* --from may be written anew in place: it is the same tokenizer */
+}
+
+static bp_err check_arguments(const tokenizer_arguments *arguments)
+{
+    bool pair = arguments->vocab != NULL || arguments->merges != NULL;
+    bool converts = pair || arguments->from != NULL;
+    bp_err err = arguments->err != BP_OK ? arguments->err : check_kind(arguments);
+
+    if (err != BP_OK)
+        return err;
+    if (arguments->out == NULL)
+        return BP_FAIL(BP_ERR_USAGE, "there is no output: at --out; name the file to write");
+    if (pair && (arguments->vocab == NULL || arguments->merges == NULL))
+        return BP_FAIL(BP_ERR_USAGE, "--vocab and --merges go together: at the command line; a "
+                                     "vocab.txt of WordPiece is not read by this version");
+    if (pair && arguments->from != NULL)
+        return BP_FAIL(BP_ERR_USAGE, "--from and --vocab exclude each other: at the command line");
+    if (converts && (arguments->size != 0 || arguments->file_count > 0))
+        return BP_FAIL(BP_ERR_USAGE, "a tokenizer is either converted or trained: at the command "
+                                     "line; leave out --size and FILEs, or --vocab, --merges and "
+                                     "--from");
+    if (!converts && arguments->file_count == 0)
+        return BP_FAIL(BP_ERR_USAGE, "there is no text to train on: at the command line; name one "
+                                     "or more files");
+    if (!converts && arguments->size == 0)
+        return BP_FAIL(BP_ERR_USAGE, "the size of the vocabulary is missing: at --size");
+    return check_output(arguments);
+}
+
+/* An output that can't be made is said before the work, not after it. */
+static bp_err check_folder(const char *path)
+{
+    size_t bytes = (size_t)(bp_path_base(path) - path);
+    char *folder = bytes == 0 ? bp_strdup(".") : bp_sprintf("%.*s", (int)bytes, path);
+    bp_err err = BP_OK;
+
+    if (folder == NULL)
+        return bp_fail_memory("a path", (int64_t)bytes, 1);
+    if (access(folder, W_OK | X_OK) != 0)
+        err = bp_fail_create("can't create a file", path);
+    bp_free(folder);
+    return err;
+}
+
+/* ---- the work ---- */
+
+static void print_summary(const tokenizer_arguments *arguments, const bp_tokenizer *tokenizer)
+{
+    bp_log("%s: %s, %lld tokens, %s %lld, sha256 %.16s...", arguments->out,
+           bp_tokenizer_kind(tokenizer), (long long)bp_tokenizer_size(tokenizer), BP_EOD_TOKEN,
+           (long long)bp_tokenizer_eod(tokenizer), bp_tokenizer_hash(tokenizer));
+}
+
+static bp_err convert(const tokenizer_arguments *arguments)
+{
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = arguments->from != NULL
+                     ? bp_tokenizer_load(&tokenizer, arguments->from)
+                     : bp_tokenizer_load_gpt2(&tokenizer, arguments->vocab, arguments->merges);
+
+    if (err == BP_OK)
+        err = bp_tokenizer_save(tokenizer, arguments->out);
+    if (err == BP_OK)
+        print_summary(arguments, tokenizer);
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+static void report_training(const tokenizer_arguments *arguments, const bp_tokenizer *tokenizer,
+                            const bp_trainer_report *report)
+{
+    if (report->size < arguments->size)
+        bp_warn("the text gives %lld tokens, fewer than the %lld asked for",
+                (long long)report->size, (long long)arguments->size);
+    bp_log("read %.1f MB of text in %lld documents, %lld empty lines skipped: %lld different %s in "
+           "%.1f s",
+           1e-6 * (double)report->text_bytes, (long long)report->documents,
+           (long long)report->skipped_lines, (long long)report->words,
+           strcmp(arguments->kind, "char") == 0   ? "characters"
+           : strcmp(arguments->kind, "word") == 0 ? "words"
+                                                  : "pieces",
+           report->count_seconds);
+    bp_log("built %lld tokens with %lld merges in %.1f s", (long long)report->size,
+           (long long)report->merges, report->build_seconds);
+    print_summary(arguments, tokenizer);
+}
+
+static bp_err train(const tokenizer_arguments *arguments)
+{
+    bp_trainer_options options = {
+        .kind = arguments->kind, .size = arguments->size, .progress = true};
+    bp_trainer_report report;
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = bp_text_format_of(&options.format, arguments->format);
+
+    if (err == BP_OK)
+        err = bp_tokenizer_train(&tokenizer, MPI_COMM_WORLD, (const char *const *)arguments->files,
+                                 arguments->file_count, &options, &report);
+    if (err == BP_OK) {
+        if (bp_comm_is_root(MPI_COMM_WORLD))
+            err = bp_tokenizer_save(tokenizer, arguments->out);
+        err = bp_agree(MPI_COMM_WORLD, err);
+    }
+    if (err == BP_OK)
+        report_training(arguments, tokenizer, &report);
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+bp_err bp_tool_tokenizer(int argc, char **argv)
+{
+    tokenizer_arguments arguments = {.kind = "bpe", .format = "text"};
+    unsigned flags = ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP;
+    bool root = bp_comm_is_root(MPI_COMM_WORLD);
+    bp_err err;
+
+    if (argp_parse(&ARGP, argc, argv, flags, NULL, &arguments) != 0 && arguments.err == BP_OK)
+        arguments.err = BP_FAIL(BP_ERR_USAGE, "the command line is not understood; see "
+                                              "bagpipe-data tokenizer --help");
+    if (arguments.err == BP_OK && arguments.help) {
+        if (root)
+            argp_help(&ARGP, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
+                      (char *)"bagpipe-data tokenizer");
+        return BP_OK;
+    }
+    err = check_arguments(&arguments);
+    if (err == BP_OK && root)
+        err = check_folder(arguments.out);
+    err = bp_agree(MPI_COMM_WORLD, err);
+    if (err != BP_OK)
+        return err;
+    if (arguments.vocab == NULL && arguments.from == NULL)
+        return train(&arguments);
+    return bp_agree(MPI_COMM_WORLD, root ? convert(&arguments) : BP_OK);
+}

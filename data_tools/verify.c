@@ -1,0 +1,223 @@
+/* bagpipe-data verify: every checksum of a file, a checkpoint, or a run folder. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "file_tool.h"
+#include "mesh/mesh.h"
+#include "store/checkpoint.h"
+#include "store/corpus_file.h"
+#include "text/tokenizer.h"
+#include "tools.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_TOKENS ((int64_t)1 << 16)
+#define DEPTH_MAX   4
+
+static bp_err verify(const char *path, int64_t head);
+
+/* ---- corpora: all of it is read, as a job would ---- */
+
+static bp_err read_tokens(bp_corpus_file *file)
+{
+    int64_t tokens = bp_corpus_file_info(file)->tokens;
+    int32_t *block = bp_alloc("tool.tokens", READ_TOKENS, sizeof *block);
+    bp_err err = block == NULL ? bp_fail_memory("tokens", READ_TOKENS, sizeof *block) : BP_OK;
+
+    for (int64_t first = 0; first < tokens && err == BP_OK; first += READ_TOKENS)
+        err = bp_corpus_file_read(
+            file, first, tokens - first < READ_TOKENS ? tokens - first : READ_TOKENS, block);
+    bp_free(block);
+    return err;
+}
+
+static bp_err read_columns(bp_corpus_file *file)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    const int64_t *start, *bytes, *words, *words_split;
+    char id[8], *tokenizer = NULL;
+    size_t tokenizer_bytes;
+    bp_corpus_label label;
+    bp_err err = bp_corpus_file_doc_start(file, &start);
+
+    if (err == BP_OK)
+        err = bp_corpus_file_doc_counts(file, &bytes, &words, &words_split);
+    for (int64_t d = 0; d < info->documents && err == BP_OK && info->has_ids; d++)
+        err = bp_corpus_file_doc_id(file, d, id, sizeof id);
+    for (int k = 0; k < info->labels && err == BP_OK; k++)
+        err = bp_corpus_file_label(file, k, &label);
+    if (err == BP_OK)
+        err = bp_corpus_file_tokenizer(file, &tokenizer, &tokenizer_bytes);
+    bp_free(tokenizer);
+    return err;
+}
+
+static bp_err verify_corpus(const char *path)
+{
+    bp_corpus_file *file;
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path); /* a stranger's has nothing to compare */
+
+    if (err == BP_OK)
+        err = bp_corpus_file_open(&file, path);
+    if (err != BP_OK)
+        return err;
+    err = read_tokens(file);
+    if (err == BP_OK)
+        err = read_columns(file);
+    if (err == BP_OK)
+        printf("%s: %s, %s documents, %s tokens\n", path,
+               bp_corpus_file_info(file)->ours
+                   ? "sound"
+                   : "readable (not written by bagpipe: it has no checksums)",
+               grouped(bp_corpus_file_info(file)->documents),
+               grouped(bp_corpus_file_info(file)->tokens));
+    bp_corpus_file_close(&file);
+    return err;
+}
+
+/* ---- tables, tokenizers, checkpoints ---- */
+
+static bp_err verify_table(const char *path)
+{
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path);
+
+    if (err == BP_OK)
+        printf("%s: sound, %s\n", path, block.kind);
+    return err;
+}
+
+static bp_err verify_tokenizer(const char *path)
+{
+    bp_tokenizer *tokenizer;
+    bp_err err = bp_tokenizer_load(&tokenizer, path);
+
+    if (err == BP_OK)
+        printf("%s: readable, %s, sha256 %s (a tokenizer has no checksum of its own)\n", path,
+               bp_tokenizer_kind(tokenizer), bp_tokenizer_hash(tokenizer));
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+static bp_err verify_checkpoint(const char *path)
+{
+    bp_checkpoint *checkpoint;
+    bp_err err = bp_checkpoint_open(MPI_COMM_SELF, path, &checkpoint);
+
+    if (err == BP_OK) {
+        printf("%s: sound, %s tensors, digest %s\n", path,
+               grouped(bp_checkpoint_tensors(checkpoint)), bp_checkpoint_digest(checkpoint));
+        bp_checkpoint_close(&checkpoint);
+    }
+    return err;
+}
+
+/* ---- run folders: what has checksums in them ---- */
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+    size_t bytes = strlen(name), of_suffix = strlen(suffix);
+
+    return bytes > of_suffix && strcmp(name + bytes - of_suffix, suffix) == 0;
+}
+
+/* A link to something beside it (checkpoints/best), which is verified under its own name. */
+static bool is_second_name(const char *path)
+{
+    char target[PATH_MAX];
+    ssize_t bytes = readlink(path, target, sizeof target);
+
+    return bytes > 0 && memchr(target, '/', (size_t)bytes) == NULL;
+}
+
+/* All that is sound or not; the first failure is the verdict, the others are told. */
+static bp_err verify_inside(const char *folder, int depth, int64_t *found)
+{
+    char **names, *message = NULL;
+    int64_t count;
+    bp_err first = bp_dir_list(folder, &names, &count);
+
+    for (int64_t k = 0; k < count && (first == BP_OK || message != NULL); k++) {
+        char *path = names[k][0] == '.' ? NULL : bp_path_join(folder, names[k]);
+        bp_user_block block;
+        path_kind kind;
+        bp_err err = BP_OK;
+        if (path == NULL || (!bp_path_is_dir(path) && !has_suffix(names[k], ".h5")) ||
+            is_second_name(path)) {
+            bp_free(path);
+            continue;
+        }
+        err = path_kind_of(&kind, &block, path);
+        if (err == BP_OK && kind == PATH_FOLDER)
+            err = depth + 1 < DEPTH_MAX ? verify_inside(path, depth + 1, found) : BP_OK;
+        else if (err == BP_OK) {
+            (*found)++;
+            err = verify(path, -1);
+        }
+        if (err != BP_OK && first != BP_OK)
+            bp_warn("%s", bp_err_message());
+        if (err != BP_OK && first == BP_OK) {
+            first = err;
+            message = bp_strdup(bp_err_message());
+        }
+        bp_free(path);
+    }
+    bp_names_free(&names, count);
+    if (message != NULL)
+        bp_err_set_message(message);
+    bp_free(message);
+    return first;
+}
+
+static bp_err verify_folder(const char *path)
+{
+    int64_t found = 0;
+    bp_err err = verify_inside(path, 0, &found);
+
+    if (err == BP_OK && found == 0)
+        err = BP_FAIL(
+            BP_ERR_INPUT,
+            "nothing that has checksums: at %s; name a corpus, a checkpoint or a run folder", path);
+    return err;
+}
+
+static bp_err verify(const char *path, int64_t head)
+{
+    bp_user_block block;
+    path_kind kind;
+    bp_err err = path_kind_of(&kind, &block, path);
+
+    (void)head;
+    if (err != BP_OK)
+        return err;
+    switch (kind) {
+    case PATH_CORPUS:
+    case PATH_STRANGER:
+        return verify_corpus(path);
+    case PATH_TABLE:
+        return verify_table(path);
+    case PATH_JSON:
+        return verify_tokenizer(path);
+    case PATH_CHECKPOINT:
+        return verify_checkpoint(path);
+    case PATH_FOLDER:
+        break;
+    }
+    return verify_folder(path);
+}
+
+bp_err bp_tool_verify(int argc, char **argv)
+{
+    static const file_tool TOOL = {.name = "verify",
+                                   .doc = "Compares every checksum of corpora, tables of scores, "
+                                          "checkpoints, and all of these in a run folder."
+                                          "\vA flipped byte anywhere is noticed. Exit status: 0 "
+                                          "all is sound, 65 damaged (which, is said), "
+                                          "66 missing.",
+                                   .run = verify};
+
+    return file_tool_run(&TOOL, argc, argv);
+}

@@ -1,0 +1,205 @@
+/* bagpipe: parses the command line and the configuration, and picks the job. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "job.h"
+#include "mesh/mesh.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_score};
+#define JOB_COUNT  (sizeof JOBS / sizeof JOBS[0])
+#define TABLES_MAX 64
+
+const bp_option bp_run_options[] = {
+    {"run.dir", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "the run folder", true},
+    {"run.seed", BP_OPTION_INT, "1", 0, 9007199254740992.0, NULL, NULL,
+     "initialisation, order, dropout", false},
+    {"tokenizer.path", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "tokenizer.json; must be the one that the corpus names", false},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+typedef struct arguments {
+    const bp_job *job;
+    const char *config;
+    char **rest; /* section.key=value */
+    int rest_count;
+    bool help, plan, check;
+} arguments;
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "Usage: mpirun -q -n N bagpipe JOB CONFIG.ini [section.key=value ...]\n\n");
+    for (size_t k = 0; k < JOB_COUNT; k++)
+        fprintf(out, "  %-10s %s\n", JOBS[k]->name, JOBS[k]->help);
+    fprintf(out, "\n  bagpipe JOB --help                  every key of the job\n"
+                 "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
+                 "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"
+                 "  bagpipe --version\n");
+}
+
+static const bp_job *find_job(const char *name)
+{
+    for (size_t k = 0; k < JOB_COUNT; k++)
+        if (strcmp(JOBS[k]->name, name) == 0)
+            return JOBS[k];
+    return NULL;
+}
+
+/* Options may stand anywhere after the job; what is left is the configuration file and key=value.
+ */
+static bp_err parse(arguments *out, int argc, char **argv)
+{
+    int at = 1;
+
+    memset(out, 0, sizeof *out);
+    if (at < argc && strcmp(argv[at], "check") == 0) {
+        out->check = true;
+        at++;
+        if (at < argc && (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0)) {
+            out->help = true;
+            return BP_OK;
+        }
+    }
+    if (at >= argc)
+        return BP_FAIL(BP_ERR_USAGE, "no job was named: at the command line; see bagpipe --help");
+    out->job = find_job(argv[at]);
+    if (!out->job)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "there is no job '%s': at the command line; see bagpipe --help", argv[at]);
+    out->rest = argv + at + 1;
+    for (at++; at < argc; at++) {
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0)
+            out->help = true;
+        else if (strcmp(argv[at], "--plan") == 0)
+            out->plan = true;
+        else if (argv[at][0] == '-')
+            return BP_FAIL(BP_ERR_USAGE,
+                           "there is no option '%s': at the command line; see bagpipe %s --help",
+                           argv[at], out->job->name);
+        else if (!out->config && !strchr(argv[at], '='))
+            out->config = argv[at];
+        else
+            out->rest[out->rest_count++] = argv[at];
+    }
+    if (!out->config && !out->help)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "no configuration was given: at the command line; use bagpipe %s CONFIG.ini",
+                       out->job->name);
+    return BP_OK;
+}
+
+/* All jobs' tables, each once: a key of another job is accepted. */
+static void all_tables(const bp_option *tables[TABLES_MAX])
+{
+    int count = 0;
+
+    for (size_t k = 0; k < JOB_COUNT; k++)
+        for (const bp_option *const *table = JOBS[k]->options; *table; table++) {
+            bool known = false;
+            for (int j = 0; j < count; j++)
+                known = known || tables[j] == *table;
+            if (known)
+                continue;
+            BP_ASSERT(count < TABLES_MAX - 1);
+            tables[count++] = *table;
+        }
+    tables[count] = NULL;
+}
+
+static bp_err read_config(bp_config **out, const arguments *args)
+{
+    const bp_option *tables[TABLES_MAX];
+    bp_err err;
+
+    all_tables(tables);
+    err = bp_config_new(out, tables, args->job->options);
+    if (err == BP_OK)
+        err = bp_config_read(*out, args->config, args->rest_count, args->rest);
+    if (err == BP_OK)
+        err = bp_config_check(*out);
+    if (err == BP_OK) {
+        args->job->check(*out);
+        err = bp_config_faults(*out);
+    }
+    return err;
+}
+
+static bp_err print_job_help(const bp_job *job)
+{
+    char *text = bp_config_help(job->options);
+
+    if (!text)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the help; free some");
+    printf(
+        "Usage: mpirun -n N bagpipe %s CONFIG.ini [section.key=value ...] [--plan]\n%s %s.\n\n%s",
+        job->name, job->name, job->help, text);
+    bp_free(text);
+    return BP_OK;
+}
+
+/* What needs no MPI: help, check. */
+static bp_err run_alone(const arguments *args)
+{
+    bp_config *config = NULL;
+    bp_err err;
+
+    if (args->help && !args->job) {
+        print_help(stdout);
+        return BP_OK;
+    }
+    if (args->help)
+        return print_job_help(args->job);
+    err = read_config(&config, args);
+    bp_config_free(&config);
+    if (err == BP_OK)
+        printf("%s: %s takes this configuration (the files that it names were not looked at)\n",
+               args->config, args->job->name);
+    return err;
+}
+
+static bp_err run_job(const arguments *args)
+{
+    bp_job_call call = {.name = args->job->name, .world = MPI_COMM_WORLD, .plan = args->plan};
+    bp_err err = bp_agree(call.world, read_config(&call.config, args));
+
+    if (err == BP_OK)
+        err = args->job->run(&call);
+    bp_config_free(&call.config);
+    bp_log_close();
+    return err;
+}
+
+int main(int argc, char **argv)
+{
+    arguments args;
+    bp_err err;
+
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        printf("bagpipe %s\n", BAGPIPE_VERSION);
+        return 0;
+    }
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(argc < 2 ? stderr : stdout);
+        return argc < 2 ? BP_ERR_USAGE : 0;
+    }
+    err = parse(&args, argc, argv);
+    if (err == BP_OK && (args.help || args.check)) {
+        err = run_alone(&args);
+        if (err != BP_OK)
+            bp_err_print("bagpipe", err);
+        return (int)err;
+    }
+    bp_signals_init(); /* a warning that comes while MPI starts is not lost, and kills nobody */
+    /* a wrong command line is wrong on every rank: MPI tells who says so */
+    bp_err started = bp_mpi_start(&argc, &argv);
+    err = started != BP_OK ? started : err;
+    if (err == BP_OK)
+        err = run_job(&args);
+    if (err != BP_OK && bp_log_speaks()) /* all ranks have it: one says it */
+        bp_err_print("bagpipe", err);
+    bp_mpi_finish();
+    return (int)err;
+}

@@ -1,0 +1,34 @@
+/* A job: what bagpipe's first argument names. jobs/bagpipe.c parses the command line and the
+ * configuration, jobs/NAME.c builds, runs and reports. */
+#ifndef BP_JOBS_JOB_H
+#define BP_JOBS_JOB_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include <mpi.h>
+#include <stdbool.h>
+
+typedef struct bp_job_call {
+    const char *name;  /* of the job */
+    MPI_Comm world;    /* all ranks of this program */
+    bp_config *config; /* read and checked against the tables, equal on all ranks */
+    bool plan;         /* --plan: print memory and time foreseen, do nothing else */
+} bp_job_call;
+
+typedef struct bp_job {
+    const char *name;
+    const char *help;                /* one line */
+    const bp_option *const *options; /* the job's tables, NULL-ended */
+    /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault).
+     * Local. */
+    void (*check)(bp_config *config);
+    /** Do it. Collective over call->world; the error is the same on all ranks. */
+    bp_err (*run)(const bp_job_call *call);
+} bp_job;
+
+extern const bp_job bp_job_pretrain, bp_job_score;
+
+/** The keys of every run: run.dir, run.seed, tokenizer.path. */
+extern const bp_option bp_run_options[];
+
+#endif

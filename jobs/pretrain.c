@@ -1,0 +1,28 @@
+/* bagpipe pretrain: trains a language model on a corpus; the same command again goes on. */
+#include "train/pretrain.h"
+
+#include "corpus/corpus.h"
+#include "engine/engine.h"
+#include "job.h"
+#include "lm/gpt.h"
+#include "math/math.h"
+
+static const bp_option *const OPTIONS[] = {
+    bp_run_options,        bp_corpus_options, bp_model_options,
+    bp_mesh_options,       bp_train_options,  bp_optimizer_options,
+    bp_checkpoint_options, bp_math_options,   NULL};
+
+static bp_err run(const bp_job_call *call)
+{
+    if (call->plan)
+        return bp_pretrain_plan(call->world, call->config);
+    return bp_pretrain(call->world, call->config);
+}
+
+const bp_job bp_job_pretrain = {
+    .name = "pretrain",
+    .help = "trains a language model on a corpus; resumes by itself",
+    .options = OPTIONS,
+    .check = bp_pretrain_check,
+    .run = run,
+};

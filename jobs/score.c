@@ -1,0 +1,23 @@
+/* bagpipe score: log-probability of every token of corpora; the same command again goes on. */
+#include "score/score.h"
+
+#include "job.h"
+#include "math/math.h"
+
+static const bp_option *const OPTIONS[] = {bp_run_options, bp_score_options, bp_mesh_options,
+                                           bp_math_options, NULL};
+
+static bp_err run(const bp_job_call *call)
+{
+    if (call->plan)
+        return bp_score_foresee(call->world, call->config);
+    return bp_score(call->world, call->config);
+}
+
+const bp_job bp_job_score = {
+    .name = "score",
+    .help = "log-probability of every token of corpora under a model",
+    .options = OPTIONS,
+    .check = bp_score_check,
+    .run = run,
+};

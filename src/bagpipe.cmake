@@ -1,0 +1,37 @@
+# What every target of the project shares: warnings, and the rule that a library sees only the headers of
+# the libraries it links.
+set(BAGPIPE_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla)
+if(BAGPIPE_WERROR)
+  list(APPEND BAGPIPE_WARNINGS -Werror)
+endif()
+
+add_library(bp_flags INTERFACE)
+target_compile_options(bp_flags INTERFACE ${BAGPIPE_WARNINGS} -fno-math-errno -ffp-contract=off)
+target_compile_definitions(bp_flags INTERFACE _GNU_SOURCE)
+if(BAGPIPE_SANITIZE)
+  target_compile_options(bp_flags INTERFACE -fsanitize=${BAGPIPE_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(bp_flags INTERFACE -fsanitize=${BAGPIPE_SANITIZE})
+endif()
+
+# bp_library(NAME SOURCES a.c ... LINK bp_base ...)
+#
+# One library a folder of src/. `#include "NAME/thing.h"` is found only by those that link bp_NAME: the
+# folder is reached through a link of its own in the build tree, so that an upward include does not build.
+function(bp_library name)
+  cmake_parse_arguments(LIB "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  set(door ${CMAKE_BINARY_DIR}/include/${name})
+  file(MAKE_DIRECTORY ${door})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${door}/${name} SYMBOLIC)
+  add_library(bp_${name} STATIC ${LIB_SOURCES})
+  target_include_directories(bp_${name} PUBLIC ${door})
+  target_link_libraries(bp_${name} PUBLIC ${LIB_LINK} PRIVATE ${LIB_PRIVATE_LINK} bp_flags)
+endfunction()
+
+# bp_program(NAME SOURCES a.c ... LINK ...): an installed program
+function(bp_program name)
+  cmake_parse_arguments(PROGRAM "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${PROGRAM_SOURCES})
+  target_link_libraries(${name} PRIVATE ${PROGRAM_LINK} bp_flags)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()

@@ -1,0 +1,15 @@
+/* Time. Durations come from the monotonic clock; the wall clock is only printed. */
+#ifndef BP_BASE_CLOCK_H
+#define BP_BASE_CLOCK_H
+
+#include <stddef.h>
+
+/** Seconds of the monotonic clock. */
+double bp_clock_now(void);
+void bp_clock_sleep(double seconds);
+/** "2026-11-20T17:03:01Z" */
+void bp_clock_stamp(char *out, size_t out_bytes);
+/** "1 h 02 min", "3 min 05 s", "42 s", "4.2 s"; "?" where that makes no sense. */
+void bp_clock_duration(char *out, size_t out_bytes, double seconds);
+
+#endif

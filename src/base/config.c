@@ -1,0 +1,263 @@
+#include "base/config.h"
+#include "base/config_priv.h"
+#include "base/mem.h"
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static int64_t count_rows(const bp_option *const *tables)
+{
+    int64_t count = 0;
+
+    for (; *tables != NULL; tables++)
+        for (const bp_option *row = *tables; row->key != NULL; row++)
+            count++;
+    return count;
+}
+
+/* Tables of several jobs may share rows: a key stands once, used if any of the job's own tables has
+ * it. */
+static bp_err add_tables(bp_config *config, const bp_option *const *tables, bool used)
+{
+    for (; *tables != NULL; tables++)
+        for (const bp_option *row = *tables; row->key != NULL; row++) {
+            if (config_find(config, row->key) != NULL)
+                continue;
+            config_entry *entry = &config->entries[config->count++];
+            entry->option = row;
+            entry->used = used;
+            if (row->value == NULL)
+                continue;
+            bp_err err = config_assign(entry, row->value, SOURCE_DEFAULT, "the default");
+            BP_ASSERT(err != BP_ERR_CONFIG); /* a default that its own table refuses */
+            if (err != BP_OK)
+                return err;
+        }
+    return BP_OK;
+}
+
+bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_option *const *used)
+{
+    int64_t rows = count_rows(tables) + count_rows(used);
+    bp_config *config = bp_alloc("base.config", 1, sizeof(*config));
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (config != NULL)
+        config->entries = bp_alloc("base.config", rows, sizeof(*config->entries));
+    if (config == NULL || config->entries == NULL)
+        err = bp_fail_memory("the configuration", rows, sizeof(*config->entries));
+    if (err == BP_OK)
+        err = add_tables(config, used, true);
+    if (err == BP_OK)
+        err = add_tables(config, tables, false);
+    if (err != BP_OK)
+        bp_config_free(&config);
+    *out = config;
+    return err;
+}
+
+void bp_config_free(bp_config **config)
+{
+    if (*config == NULL)
+        return;
+    for (int64_t i = 0; i < (*config)->count; i++)
+        bp_free((*config)->entries[i].text);
+    bp_buffer_clear(&(*config)->faults);
+    bp_free((*config)->entries);
+    bp_free(*config);
+    *config = NULL;
+}
+
+config_entry *config_find(const bp_config *config, const char *key)
+{
+    for (int64_t i = 0; i < config->count; i++)
+        if (strcmp(config->entries[i].option->key, key) == 0)
+            return &config->entries[i];
+    return NULL;
+}
+
+#define COMPARED_BYTES 63
+
+/* Wagner and Fischer 1974, two rows at a time; case does not count. Only the first 63 bytes are
+ * compared. */
+static int edit_distance(const char *a, const char *b)
+{
+    int row[COMPARED_BYTES + 1];
+    int n = (int)strnlen(a, COMPARED_BYTES), m = (int)strnlen(b, COMPARED_BYTES);
+
+    for (int j = 0; j <= m; j++)
+        row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            int best = diagonal + !same;
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+static const char *behind_section(const char *key)
+{
+    const char *dot = strchr(key, '.');
+
+    return dot == NULL ? key : dot + 1;
+}
+
+/* A right name in a wrong section (or in none) is nearer than any misspelling but one of a letter.
+ */
+const char *config_nearest(const bp_config *config, const char *key)
+{
+    const char *nearest = "";
+    int least = 2 * COMPARED_BYTES + 1;
+
+    for (int64_t i = 0; i < config->count; i++) {
+        const char *known = config->entries[i].option->key;
+        int distance = 2 * edit_distance(key, known);
+        int inside = 3 + 2 * edit_distance(behind_section(key), behind_section(known));
+        if (inside < distance)
+            distance = inside;
+        if (distance < least) {
+            least = distance;
+            nearest = known;
+        }
+    }
+    return nearest;
+}
+
+/* The entry behind a getter: asking for a key that is in no table, or as another type, is our bug.
+ */
+static const config_entry *typed(const bp_config *config, const char *key, bp_option_type type,
+                                 bp_option_type or_type)
+{
+    const config_entry *entry = config_find(config, key);
+
+    BP_ASSERT(entry != NULL && (entry->option->type == type || entry->option->type == or_type));
+    return entry;
+}
+
+static const config_entry *typed_and_set(const bp_config *config, const char *key,
+                                         bp_option_type type, bp_option_type or_type)
+{
+    const config_entry *entry = typed(config, key, type, or_type);
+
+    BP_ASSERT(entry->text != NULL);
+    return entry;
+}
+
+bool bp_config_is_set(const bp_config *config, const char *key)
+{
+    const config_entry *entry = config_find(config, key);
+
+    BP_ASSERT(entry != NULL);
+    return entry->text != NULL;
+}
+
+bool bp_config_is_given(const bp_config *config, const char *key)
+{
+    const config_entry *entry = config_find(config, key);
+
+    BP_ASSERT(entry != NULL);
+    return entry->source == SOURCE_FILE || entry->source == SOURCE_ARGUMENT;
+}
+
+const char *bp_config_string(const bp_config *config, const char *key)
+{
+    return typed(config, key, BP_OPTION_STRING, BP_OPTION_CHOICE)->text;
+}
+
+int64_t bp_config_int(const bp_config *config, const char *key)
+{
+    return typed_and_set(config, key, BP_OPTION_INT, BP_OPTION_BYTES)->integer;
+}
+
+double bp_config_real(const bp_config *config, const char *key)
+{
+    return typed_and_set(config, key, BP_OPTION_REAL, BP_OPTION_REAL)->real;
+}
+
+bool bp_config_bool(const bp_config *config, const char *key)
+{
+    return typed_and_set(config, key, BP_OPTION_BOOL, BP_OPTION_BOOL)->integer != 0;
+}
+
+bp_err bp_config_set(bp_config *config, const char *key, const char *value)
+{
+    config_entry *entry = config_find(config, key);
+
+    BP_ASSERT(entry != NULL);
+    config_source source = bp_config_is_given(config, key) ? entry->source : SOURCE_RESOLVED;
+    return config_assign(entry, value, source, "a value resolved by the program");
+}
+
+void bp_config_fault(bp_config *config, const char *format, ...)
+{
+    char line[2 * BP_ERR_LINE_BYTES];
+    va_list arguments;
+
+    config->fault_count++;
+    if (config->fault_count > CONFIG_MAX_FAULTS)
+        return;
+    va_start(arguments, format);
+    int wrote = vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    if (wrote < 0)
+        line[0] = 0;
+    for (char *p = line; *p != 0; p++)
+        if (*p == '\n')
+            *p = ' '; /* a line is a fault */
+    bp_buffer_printf(&config->faults, "%s%s", config->fault_count > 1 ? "\n" : "", line);
+}
+
+bp_err bp_config_faults(bp_config *config)
+{
+    int count = config->fault_count;
+
+    if (count == 0)
+        return BP_OK;
+    if (count > CONFIG_MAX_FAULTS)
+        bp_buffer_printf(&config->faults, "\n... and %d faults more", count - CONFIG_MAX_FAULTS);
+    config->fault_count = 0;
+    char *text = bp_buffer_take(&config->faults);
+    bp_err err = bp_fail(BP_ERR_CONFIG, "%s", text == NULL ? "the configuration is wrong" : text);
+    bp_free(text);
+    return err;
+}
+
+void config_add_missing(bp_config *config)
+{
+    for (int64_t i = 0; i < config->count; i++) {
+        const config_entry *entry = &config->entries[i];
+        if (entry->used && entry->option->required && entry->text == NULL && !entry->refused)
+            bp_config_fault(config, "%s is not set, and the job needs it: %s; give %s=...",
+                            entry->option->key, entry->option->help, entry->option->key);
+    }
+}
+
+bp_err bp_config_check(const bp_config *config)
+{
+    bp_config faults_alone = *config; /* borrows the entries; its faults are its own */
+
+    faults_alone.faults = (bp_buffer){0};
+    faults_alone.fault_count = 0;
+    config_add_missing(&faults_alone);
+    return bp_config_faults(&faults_alone);
+}
+
+void bp_config_each(const bp_config *config,
+                    void (*visit)(void *context, const bp_option *option, const char *value),
+                    void *context)
+{
+    for (int64_t i = 0; i < config->count; i++)
+        if (config->entries[i].used)
+            visit(context, config->entries[i].option, config->entries[i].text);
+}

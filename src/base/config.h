@@ -1,0 +1,108 @@
+/* Configuration: tables of keys, an INI file (inih), and section.key=value from the command line,
+ * which wins.
+ *
+ * One table a module drives parsing, --help, checking and config.ini. All faults of a file are
+ * reported at once (20 at most), as one BP_ERR_CONFIG whose message holds a line for each.
+ */
+#ifndef BP_BASE_CONFIG_H
+#define BP_BASE_CONFIG_H
+
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum bp_option_type {
+    BP_OPTION_STRING,
+    BP_OPTION_INT,
+    BP_OPTION_REAL,
+    BP_OPTION_BOOL,   /* yes, no (true, false, 1, 0 are read too) */
+    BP_OPTION_CHOICE, /* one of `choices` */
+    BP_OPTION_BYTES   /* an integer with KiB, MiB, GiB, k, M or G behind it */
+} bp_option_type;
+
+typedef struct bp_option {
+    const char *key; /* "train.steps" */
+    bp_option_type type;
+    const char *value;   /* default as text; NULL: none (an optional key without a default, or a
+                            required one) */
+    double min, max;     /* INT, REAL and BYTES; both 0: no bounds */
+    const char *choices; /* CHOICE: "a|b|c" */
+    const char *unit;    /* "tokens", "seconds", or NULL */
+    const char *help;    /* one line */
+    bool required;       /* where its table is among those the job asks for */
+} bp_option;             /* a table ends with a row whose key is NULL */
+
+typedef struct bp_config bp_config;
+
+/** A configuration that knows the keys of `tables` (a NULL-ended list of all jobs' tables).
+ *
+ * `used` (NULL-ended) are the tables of this job: their required keys must be there, and config.ini
+ * and --help show them. Keys of the other tables are accepted (and checked) and kept out of
+ * config.ini. Tables are borrowed.
+ *
+ * Errors: BP_ERR_SYSTEM no memory; *out is NULL.
+ */
+bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_option *const *used);
+void bp_config_free(bp_config **config);
+
+/** Read an INI file (NULL: none), then `count` arguments "section.key=value", which win; the last
+ * of several wins.
+ *
+ * The file: [section], key = value, comments from a ';' or '#' at a line's start or a ' ;' behind a
+ * value; UTF-8 with or without a byte order mark; lines of at most 199 bytes (inih's limit), where
+ * a value goes on in the next line behind a backslash (what stands at both ends is joined without a
+ * space). "key =" leaves a key without a default unset. Before the first [section] keys are written
+ * in full. Numbers are decimal, finite, and in range. Values hold no control characters, no ';' or
+ * '#' after a space, and no backslash at the end, so that config.ini can hold them.
+ *
+ * Errors: BP_ERR_INPUT no such file, or a folder or pipe; BP_ERR_DENIED; BP_ERR_CONFIG unknown key
+ * (names the nearest), a value of another type or out of range, a key twice in the file, a line
+ * longer than the limit, a file over 1 MiB: 20 at most, each with file and line, and with them the
+ * required keys that are missing; BP_ERR_USAGE an argument without '='; BP_ERR_SYSTEM no memory.
+ */
+bp_err bp_config_read(bp_config *config, const char *path, int count, char *const *arguments);
+
+/** All required keys there, else BP_ERR_CONFIG. */
+bp_err bp_config_check(const bp_config *config);
+
+/** Values. The key must be of that type and, but for _is_set, have a value or a default
+ * (BP_ASSERT). Strings are borrowed. */
+bool bp_config_is_set(const bp_config *config,
+                      const char *key); /* given by the user or bp_config_set, or has a default */
+bool bp_config_is_given(const bp_config *config, const char *key); /* given by the user */
+const char *bp_config_string(const bp_config *config,
+                             const char *key); /* STRING or CHOICE; NULL when not set */
+int64_t bp_config_int(const bp_config *config, const char *key); /* INT or BYTES */
+double bp_config_real(const bp_config *config, const char *key);
+bool bp_config_bool(const bp_config *config, const char *key);
+
+/** Resolve a key (model.width from a checkpoint): checked as the user's values are, but not counted
+ * as given.
+ *
+ * Errors: BP_ERR_CONFIG, and the old value stands; BP_ERR_SYSTEM no memory.
+ */
+bp_err bp_config_set(bp_config *config, const char *key, const char *value);
+
+/** Add one fault to those reported together, and turn what was collected into an error (BP_OK when
+ * none). */
+void bp_config_fault(bp_config *config, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bp_err bp_config_faults(bp_config *config);
+
+/** Call `visit` for each key of the job's tables, in table order, with its value as text (NULL when
+ * not set). */
+void bp_config_each(const bp_config *config,
+                    void (*visit)(void *context, const bp_option *option, const char *value),
+                    void *context);
+
+/** The INI text of every key as resolved (config.ini), and the --help text. Free with bp_free();
+ * NULL: no memory.
+ *
+ * Values stand in one canonical form (numbers as short as they read back the same, bytes in their
+ * largest whole unit, yes and no; so do those that the getters and bp_config_each give), and
+ * bp_config_read of the text gives the same text. A key that is not set is a comment.
+ */
+char *bp_config_text(const bp_config *config);
+char *bp_config_help(const bp_option *const *used);
+
+#endif

@@ -1,0 +1,59 @@
+/* What the parts of the configuration share: config.c (keys and values), config_value.c (one
+ * value), config_read.c (INI and arguments), config_text.c (config.ini and --help). */
+#ifndef BP_BASE_CONFIG_PRIV_H
+#define BP_BASE_CONFIG_PRIV_H
+
+#include "base/buffer.h"
+#include "base/config.h"
+
+#define CONFIG_MAX_FAULTS 20
+
+typedef enum config_source {
+    SOURCE_DEFAULT,
+    SOURCE_RESOLVED,
+    SOURCE_FILE,
+    SOURCE_ARGUMENT
+} config_source;
+
+typedef struct config_entry {
+    const bp_option *option;
+    bool used;       /* of a table of this job */
+    char *text;      /* in canonical form; NULL: not set */
+    int64_t integer; /* INT, BYTES, BOOL */
+    double real;     /* REAL */
+    config_source source;
+    bool refused; /* a value was given, and was wrong */
+    int line;     /* of the file; 0: not given there */
+} config_entry;
+
+struct bp_config {
+    config_entry *entries;
+    int64_t count;
+    bp_buffer faults; /* lines */
+    int fault_count;
+};
+
+config_entry *config_find(const bp_config *config, const char *key);
+
+/** The known key that is nearest to `key` by edit distance. Borrowed. */
+const char *config_nearest(const bp_config *config, const char *key);
+
+/** Check `value` and put it into the entry, in canonical form.
+ *
+ * `where` stands in the message: "run.ini:12". An empty value unsets what has no default.
+ * Errors: BP_ERR_CONFIG, BP_ERR_SYSTEM.
+ */
+bp_err config_assign(config_entry *entry, const char *value, config_source source,
+                     const char *where);
+
+/** "from 1 to 8", "gpipe, 1f1b", or nothing: what the type leaves open. */
+void config_describe_range(bp_buffer *out, const bp_option *option);
+
+/** Add a fault for each required key of the job that is not set. */
+void config_add_missing(bp_config *config);
+
+/** The longest line of an INI file, without its line break: what inih takes by default, and
+ * Debian's can't exceed. A value goes on in the next line behind a backslash at the line's end. */
+#define CONFIG_LINE_BYTES 199
+
+#endif

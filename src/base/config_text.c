@@ -1,0 +1,201 @@
+#include "base/config.h"
+#include "base/config_priv.h"
+#include "base/mem.h"
+#include <stdio.h>
+#include <string.h>
+
+static size_t section_bytes(const char *key)
+{
+    return strcspn(key, ".");
+}
+
+static bool same_section(const char *a, const char *b)
+{
+    size_t bytes = section_bytes(a);
+
+    return bytes == section_bytes(b) && memcmp(a, b, bytes) == 0;
+}
+
+/* May a value be cut before value[at]? Spaces at an edge would be lost, and a ';' or '#' begin a
+ * comment. */
+static bool may_cut(const char *value, size_t at)
+{
+    return value[at - 1] != ' ' && strchr(" ;#", value[at]) == NULL;
+}
+
+/* "name = value", in lines that the reader takes: behind a comma if it can be. */
+static void add_pair(bp_buffer *out, const char *name, const char *value)
+{
+    size_t room = CONFIG_LINE_BYTES - 1; /* and the backslash */
+    size_t used = strlen(name) + 3;
+
+    bp_buffer_printf(out, "%s = ", name);
+    for (size_t left = strlen(value); used + left > CONFIG_LINE_BYTES;) {
+        size_t cut = 0;
+        for (size_t at = room - used; at > 0 && cut == 0; at--)
+            if (value[at - 1] == ',' && may_cut(value, at))
+                cut = at;
+        for (size_t at = room - used; at > 0 && cut == 0; at--)
+            if (may_cut(value, at))
+                cut = at;
+        if (cut == 0)
+            break; /* hundreds of spaces in a row: the reader will say so */
+        bp_buffer_add(out, value, cut);
+        bp_buffer_printf(out, "\\\n    ");
+        value += cut;
+        left -= cut;
+        used = 4;
+    }
+    bp_buffer_printf(out, "%s\n", value);
+}
+
+char *bp_config_text(const bp_config *config)
+{
+    bp_buffer out = {0};
+
+    for (int64_t i = 0; i < config->count; i++) {
+        const config_entry *first = &config->entries[i];
+        bool seen = !first->used;
+        for (int64_t j = 0; j < i && !seen; j++)
+            seen = config->entries[j].used &&
+                   same_section(config->entries[j].option->key, first->option->key);
+        if (seen)
+            continue;
+        size_t bytes = section_bytes(first->option->key);
+        bp_buffer_printf(&out, "%s[%.*s]\n", out.bytes > 0 ? "\n" : "", (int)bytes,
+                         first->option->key);
+        for (int64_t j = i; j < config->count; j++) {
+            const config_entry *entry = &config->entries[j];
+            if (!entry->used || !same_section(entry->option->key, first->option->key))
+                continue;
+            if (entry->text == NULL)
+                bp_buffer_printf(&out, "; %s =\n", entry->option->key + bytes + 1);
+            else
+                add_pair(&out, entry->option->key + bytes + 1, entry->text);
+        }
+    }
+    return bp_buffer_take(&out);
+}
+
+#define HELP_COLUMNS 110
+
+static const char *type_name(bp_option_type type)
+{
+    static const char *const names[] = {
+        [BP_OPTION_STRING] = "text",    [BP_OPTION_INT] = "integer",   [BP_OPTION_REAL] = "number",
+        [BP_OPTION_BOOL] = "yes or no", [BP_OPTION_CHOICE] = "choice", [BP_OPTION_BYTES] = "bytes"};
+
+    return names[type];
+}
+
+static const char *default_text(const bp_option *row)
+{
+    if (row->value != NULL)
+        return row->value;
+    return row->required ? "required" : "none";
+}
+
+typedef struct widths {
+    int key, value, type;
+} widths;
+
+static void widen(int *width, size_t bytes)
+{
+    if ((int)bytes > *width)
+        *width = (int)bytes;
+}
+
+static size_t type_bytes(const bp_option *row)
+{
+    return strlen(type_name(row->type)) + (row->unit == NULL ? 0 : strlen(row->unit) + 2);
+}
+
+static widths measure(const bp_option *const *tables)
+{
+    widths width = {3, 7, 4};
+
+    for (; *tables != NULL; tables++)
+        for (const bp_option *row = *tables; row->key != NULL; row++) {
+            widen(&width.key, strlen(row->key));
+            widen(&width.value, strlen(default_text(row)));
+            widen(&width.type, type_bytes(row));
+        }
+    return width;
+}
+
+/* Words of `text` from column `indent` on, broken before HELP_COLUMNS. */
+static void add_wrapped(bp_buffer *out, const char *text, int indent)
+{
+    int column = indent;
+
+    while (*text != 0) {
+        int bytes = (int)strcspn(text, " ");
+        if (column > indent && column + 1 + bytes > HELP_COLUMNS) {
+            bp_buffer_printf(out, "\n%*s", indent, "");
+            column = indent;
+        }
+        bp_buffer_printf(out, "%s%.*s", column > indent ? " " : "", bytes, text);
+        column += bytes + (column > indent);
+        text += bytes;
+        text += strspn(text, " ");
+    }
+    bp_buffer_printf(out, "\n");
+}
+
+static void add_row(bp_buffer *out, const bp_option *row, const widths *width)
+{
+    bp_buffer meaning = {0}, type = {0}, range = {0};
+
+    bp_buffer_printf(&type, row->unit == NULL ? "%s" : "%s, %s", type_name(row->type), row->unit);
+    config_describe_range(&range, row);
+    bp_buffer_printf(&meaning, range.bytes == 0 ? "%s" : "%s (%s)", row->help, range.data);
+    out->failed = out->failed || range.failed;
+    bp_buffer_clear(&range);
+    char *meaning_text = bp_buffer_take(&meaning), *type_text = bp_buffer_take(&type);
+    if (meaning_text == NULL || type_text == NULL) {
+        out->failed = true;
+    } else {
+        bp_buffer_printf(out, "  %-*s  %-*s  %-*s  ", width->key, row->key, width->type, type_text,
+                         width->value, default_text(row));
+        add_wrapped(out, meaning_text, width->key + width->type + width->value + 8);
+    }
+    bp_free(meaning_text);
+    bp_free(type_text);
+}
+
+/* Did a row of the same section come before `row` of `table`? */
+static bool section_begun(const bp_option *const *tables, const bp_option *row)
+{
+    for (; *tables != NULL; tables++)
+        for (const bp_option *before = *tables; before->key != NULL; before++) {
+            if (before == row)
+                return false;
+            if (same_section(before->key, row->key))
+                return true;
+        }
+    return false;
+}
+
+static void add_section(bp_buffer *out, const bp_option *const *tables, const char *key,
+                        const widths *width)
+{
+    bp_buffer_printf(out, "\n[%.*s]\n", (int)section_bytes(key), key);
+    for (; *tables != NULL; tables++)
+        for (const bp_option *row = *tables; row->key != NULL; row++)
+            if (same_section(row->key, key))
+                add_row(out, row, width);
+}
+
+char *bp_config_help(const bp_option *const *used)
+{
+    widths width = measure(used);
+    bp_buffer out = {0};
+
+    bp_buffer_printf(&out, "  %-*s  %-*s  %-*s  %s\n", width.key, "key", width.type, "type",
+                     width.value, "default", "meaning");
+    for (const bp_option *const *table = used; *table != NULL; table++)
+        for (const bp_option *row = *table; row->key != NULL; row++)
+            if (!section_begun(used, row))
+                add_section(&out, used, row->key, &width);
+    return bp_buffer_take(&out);
+}

@@ -1,0 +1,91 @@
+/* Errors: fail locally, agree, leave together.
+ *
+ * A function that can fail returns a `bp_err`; its value is the exit status (sysexits) that the
+ * program leaves with. The message of the last failure stands in a buffer of the calling thread.
+ */
+#ifndef BP_BASE_ERR_H
+#define BP_BASE_ERR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum bp_err {
+    BP_OK = 0,
+    BP_ERR_USAGE = 64,    /* command line */
+    BP_ERR_FORMAT = 65,   /* the content of an input is wrong */
+    BP_ERR_INPUT = 66,    /* an input is missing */
+    BP_ERR_BUSY = 69,     /* another running job holds the run folder */
+    BP_ERR_SOFTWARE = 70, /* a bug, or a training that diverged */
+    BP_ERR_SYSTEM = 71,   /* memory, threads, the operating system */
+    BP_ERR_CREATE = 73,   /* an output can't be created */
+    BP_ERR_IO = 74,       /* reading or writing failed (disk full) */
+    BP_ERR_STOPPED = 75,  /* stopped in time: the same command goes on */
+    BP_ERR_DENIED = 77,   /* permission: EACCES, EPERM, EROFS */
+    BP_ERR_CONFIG = 78    /* configuration */
+} bp_err;
+
+/** Room for the 20 faults that a configuration reports, each cut in the middle to
+ * BP_ERR_LINE_BYTES. */
+#define BP_ERR_MESSAGE_BYTES 8192
+#define BP_ERR_LINE_BYTES    400
+
+/** Fail with a message: `return BP_FAIL(BP_ERR_FORMAT, "token %d is beyond ...: at %s; remedy",
+ * ...)`.
+ *
+ * Messages read "what, with the value: at where; remedy". Bytes that are not printable ASCII are
+ * escaped as \xNN, save line breaks, which part the faults of a configuration. A line longer than
+ * BP_ERR_LINE_BYTES loses its middle (" ... "). Arguments may point into bp_err_message().
+ */
+#define BP_FAIL(code, ...) bp_fail((code), __VA_ARGS__)
+bp_err bp_fail(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** Fail for a file operation: errno decides the code.
+ *
+ * ENOENT, ENOTDIR: BP_ERR_INPUT; EACCES, EPERM, EROFS: BP_ERR_DENIED; ENOMEM, EMFILE, ENFILE:
+ * BP_ERR_SYSTEM; others: `fallback`. The message is "VERB: STRERROR: at PATH; REMEDY". For an
+ * output that can't be created use bp_fail_create().
+ */
+bp_err bp_fail_errno(bp_err fallback, const char *verb, const char *path);
+bp_err bp_err_of_errno(int number, bp_err fallback);
+
+/** The same for an output that can't be created: a folder that is missing is BP_ERR_CREATE, not a
+ * missing input; a full disk (ENOSPC, EDQUOT) is BP_ERR_IO, as it is for a write. */
+bp_err bp_fail_create(const char *verb, const char *path);
+
+/** BP_ERR_SYSTEM for `count` objects of `size` bytes that bp_alloc could not give. */
+bp_err bp_fail_memory(const char *what, int64_t count, size_t size);
+
+/** Put "CONTEXT: " before the message of the current failure; returns `code` unchanged. */
+bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** The message of this thread's last failure ("" when there was none). Borrowed until the next
+ * failure. */
+const char *bp_err_message(void);
+
+/** Make `message` this thread's last failure: hands an error over from a helper thread or another
+ * rank. */
+void bp_err_set_message(const char *message);
+
+/** Which of two codes speaks for all ranks: the higher severity (a bug before an I/O error before
+ * bad input). */
+int bp_err_severity(bp_err code);
+
+/** Print "bagpipe: error[CODE]: MESSAGE" (a line a fault) on standard error. For jobs/ and
+ * data_tools/ alone. */
+void bp_err_print(const char *program, bp_err code);
+
+/** Print "bagpipe: warning: ..." on standard error (only where bp_log_set_speaker said that this
+ * rank speaks). */
+void bp_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** Our own bugs: prints rank, file, line and ends the program through the handler (MPI_Abort under
+ * MPI). */
+#define BP_ASSERT(condition)                                                                       \
+    ((condition) ? (void)0 : bp_assert_failed(#condition, __FILE__, __LINE__))
+void bp_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
+
+/** Called by bp_assert_failed after the message; the mesh installs one that calls MPI_Abort. NULL:
+ * abort(). */
+void bp_assert_set_handler(void (*handler)(int status), int rank);
+
+#endif

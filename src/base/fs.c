@@ -1,0 +1,294 @@
+#include "base/fs.h"
+#include "base/fault.h"
+#include "base/mem.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever; on regular files it does
+ * nothing. */
+bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bp_err err = BP_OK;
+
+    *out = -1;
+    if (fd < 0)
+        return bp_fail_errno(BP_ERR_INPUT, "can't open", path);
+    if (fstat(fd, &status) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
+    else if (S_ISDIR(status.st_mode))
+        err = bp_fail(BP_ERR_INPUT, "a folder stands where a file is needed: at %s", path);
+    else if (!S_ISREG(status.st_mode))
+        err = bp_fail(BP_ERR_INPUT, "not a regular file (a pipe, socket or device): at %s", path);
+    if (err != BP_OK) {
+        (void)close(fd);
+        return err;
+    }
+    if (size_bytes != NULL)
+        *size_bytes = status.st_size;
+    *out = fd;
+    return BP_OK;
+}
+
+/* The size is only a guess (files in /proc say 0, others grow): read on until the end or the limit.
+ */
+static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit, char **out,
+                          size_t *bytes)
+{
+    int64_t room = (guess < limit ? guess : limit) + 1, used = 0;
+    char *data = bp_alloc("base.file", room + 1, 1);
+
+    while (data != NULL) {
+        ssize_t got = read(fd, data + used, (size_t)(room - used));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (bp_fault("base.read")) {
+            errno = EIO;
+            got = -1;
+        }
+        if (got < 0) {
+            bp_free(data);
+            return bp_fail_errno(BP_ERR_IO, "can't read", path);
+        }
+        used += got;
+        if (used > limit) {
+            bp_free(data);
+            return bp_fail(BP_ERR_FORMAT, "the file is longer than the %lld bytes allowed: at %s",
+                           (long long)limit, path);
+        }
+        if (got == 0) {
+            data[used] = 0;
+            *out = data;
+            *bytes = (size_t)used;
+            return BP_OK;
+        }
+        if (used == room) {
+            room = room < limit / 2 ? 2 * room : limit + 1;
+            char *more = bp_realloc("base.file", data, room + 1, 1);
+            if (more == NULL)
+                bp_free(data);
+            data = more;
+        }
+    }
+    return bp_err_prefix(bp_fail_memory("a file", room, 1), "%s", path);
+}
+
+bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
+{
+    int64_t size;
+    int fd;
+
+    *data = NULL;
+    *bytes = 0;
+    BP_ASSERT(limit_bytes >= 0 && limit_bytes < INT64_MAX - 1);
+    bp_err err = bp_file_open(path, &fd, &size);
+    if (err != BP_OK)
+        return err;
+    err = read_to_end(fd, path, size, limit_bytes, data, bytes);
+    (void)close(fd); /* only read from */
+    return err;
+}
+
+int bp_write_all(int fd, const void *data, size_t bytes)
+{
+    const char *p = data;
+
+    if (bp_fault("base.write")) {
+        errno = ENOSPC;
+        return -1;
+    }
+    while (bytes > 0) {
+        ssize_t wrote = write(fd, p, bytes);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0) {
+            if (wrote == 0)
+                errno = ENOSPC;
+            return -1;
+        }
+        p += wrote;
+        bytes -= (size_t)wrote;
+    }
+    return 0;
+}
+
+int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset)
+{
+    char *p = data;
+
+    while (bytes > 0) {
+        ssize_t got = pread(fd, p, bytes, offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            if (got == 0)
+                errno = ENODATA;
+            return -1;
+        }
+        p += got;
+        offset += got;
+        bytes -= (size_t)got;
+    }
+    return 0;
+}
+
+bp_err bp_token_new(char out[BP_TOKEN_BYTES])
+{
+    uint64_t bits;
+
+    if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        return bp_fail(BP_ERR_SYSTEM, "the system gives no random bytes: %s", strerror(errno));
+    (void)snprintf(out, BP_TOKEN_BYTES, "%016" PRIx64, bits);
+    return BP_OK;
+}
+
+bool bp_is_temporary_name(const char *name)
+{
+    size_t bytes = strlen(name);
+
+    return bytes > 8 && strncmp(name, ".bp-", 4) == 0 && strcmp(name + bytes - 4, ".tmp") == 0;
+}
+
+static char *parent_of(const char *path)
+{
+    int bytes = (int)(bp_path_base(path) - path);
+
+    return bytes == 0 ? bp_strdup(".") : bp_sprintf("%.*s", bytes, path);
+}
+
+/* Create "folder/.bp-TOKEN.tmp": beside the file, so that rename never crosses a file system. The
+ * token is random, since process numbers come again: in a container the next job has the number of
+ * the one that was killed. *temporary is NULL, and nothing is there, on failure. */
+static bp_err create_temporary(const char *path, char **temporary, int *fd)
+{
+    int folder_bytes = (int)(bp_path_base(path) - path);
+    char token[BP_TOKEN_BYTES];
+
+    *fd = -1;
+    for (int attempt = 0; attempt < 16 && *fd < 0; attempt++) {
+        bp_err err = bp_token_new(token);
+
+        *temporary = err == BP_OK ? bp_sprintf("%.*s.bp-%s.tmp", folder_bytes, path, token) : NULL;
+        if (err == BP_OK && *temporary == NULL)
+            err = bp_fail_memory("a file name", (int64_t)strlen(path), 1);
+        if (err != BP_OK)
+            return err;
+        *fd = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (*fd < 0) {
+            int number = errno;
+
+            bp_free(*temporary);
+            *temporary = NULL;
+            errno = number;
+            if (number != EEXIST)
+                break;
+        }
+    }
+    return *fd >= 0 ? BP_OK : bp_fail_create("can't create", path);
+}
+
+/* The whole content to `fd`, on the disk; what failed is told of `path`, which the user knows. */
+static bp_err write_temporary(int fd, const char *path, const void *data, size_t bytes)
+{
+    bp_err err = BP_OK;
+
+    if (bp_write_all(fd, data, bytes) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't write", path);
+    else if (fsync(fd) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path);
+    if (close(fd) != 0 && err == BP_OK)
+        err = bp_fail_errno(BP_ERR_IO, "can't close", path);
+    return err;
+}
+
+bp_err bp_file_write(const char *path, const void *data, size_t bytes)
+{
+    struct stat status;
+
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return bp_fail(BP_ERR_CREATE, "not a regular file, and so not replaced: at %s", path);
+    char *temporary = NULL, *folder = parent_of(path);
+    int fd = -1;
+    bp_err err = folder == NULL ? bp_fail_memory("a file name", (int64_t)strlen(path), 1)
+                                : create_temporary(path, &temporary, &fd);
+    if (err == BP_OK)
+        err = write_temporary(fd, path, data, bytes);
+    if (err == BP_OK && rename(temporary, path) != 0)
+        err = bp_fail_create("can't put in place", path);
+    if (err == BP_OK)
+        err = bp_path_sync(folder);
+    else if (temporary != NULL)
+        (void)unlink(temporary); /* the first failure is the one to tell */
+    bp_free(temporary);
+    bp_free(folder);
+    return err;
+}
+
+bool bp_path_exists(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0;
+}
+
+bool bp_path_is_dir(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int64_t bp_file_size(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 ? (int64_t)status.st_size : -1;
+}
+
+bp_err bp_path_sync_parent(const char *path)
+{
+    char *parent = parent_of(path);
+    bp_err err = parent == NULL ? bp_fail_memory("a file name", (int64_t)strlen(path), 1)
+                                : bp_path_sync(parent);
+
+    bp_free(parent);
+    return err;
+}
+
+bp_err bp_path_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bp_err err = BP_OK;
+
+    if (fd < 0)
+        return bp_fail_errno(BP_ERR_IO, "can't open", path);
+    if (fsync(fd) != 0 && errno != EINVAL) /* EINVAL: a file system that can't sync folders */
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path);
+    (void)close(fd);
+    return err;
+}
+
+char *bp_path_join(const char *folder, const char *name)
+{
+    size_t bytes = strlen(folder);
+
+    if (name[0] == '/' || bytes == 0)
+        return bp_strdup(name);
+    return bp_sprintf("%s%s%s", folder, folder[bytes - 1] == '/' ? "" : "/", name);
+}
+
+const char *bp_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}

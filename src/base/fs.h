@@ -1,0 +1,69 @@
+/* Files: whole reads, writes that are there or not, folders. */
+#ifndef BP_BASE_FS_H
+#define BP_BASE_FS_H
+
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Open a regular file for reading; never waits (a FIFO is refused). `*size_bytes` may be NULL. The
+ * caller closes it.
+ *
+ * Errors: BP_ERR_INPUT missing, a folder, or not a regular file; BP_ERR_DENIED.
+ */
+bp_err bp_file_open(const char *path, int *fd, int64_t *size_bytes);
+
+/** The whole of a regular file with a zero byte after it; longer than `limit_bytes` is
+ * BP_ERR_FORMAT. Free with bp_free().
+ *
+ * Errors: those of bp_file_open; BP_ERR_FORMAT too long; BP_ERR_IO; BP_ERR_SYSTEM no memory.
+ * `*data` is NULL then.
+ */
+bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes);
+
+/** Replace or create a file: temporary file beside it, write, fsync, rename, fsync of the folder.
+ * All of it or nothing.
+ *
+ * Errors: BP_ERR_CREATE no such folder, or `path` is not a regular file (devices and folders are
+ * not replaced); BP_ERR_DENIED; BP_ERR_IO (disk full). The old file, if any, is then untouched.
+ */
+bp_err bp_file_write(const char *path, const void *data, size_t bytes);
+
+/** A name that bp_file_write gives a file before it is whole, ".bp-TOKEN.tmp": litter where no
+ * process writes any more. */
+bool bp_is_temporary_name(const char *name);
+
+/** 16 hexadecimal digits that no other process has. Errors: BP_ERR_SYSTEM. */
+#define BP_TOKEN_BYTES 17
+bp_err bp_token_new(char out[BP_TOKEN_BYTES]);
+
+/** write(2) and pread(2) until all is out, EINTR and short writes handled; errno set on failure
+ * (ENODATA: the file ends before). 0 or -1. Injected faults: base.write. */
+int bp_write_all(int fd, const void *data, size_t bytes);
+int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset);
+
+bool bp_path_exists(const char *path);
+bool bp_path_is_dir(const char *path);
+int64_t bp_file_size(const char *path); /* -1 when there is none */
+
+/** mkdir -p, mode 0777 less the umask; each new folder's name is on the disk.
+ *
+ * Errors: BP_ERR_DENIED; BP_ERR_CREATE; BP_ERR_IO. */
+bp_err bp_dir_make(const char *path);
+/** fsync a folder or a file by path. */
+bp_err bp_path_sync(const char *path);
+/** fsync the folder that `path` lies in, so that its name survives a power cut. */
+bp_err bp_path_sync_parent(const char *path);
+/** Remove a folder and all in it; a missing one is fine. */
+bp_err bp_dir_remove(const char *path);
+/** Names in a folder, sorted by strcmp, without . and ..; free each and the list with bp_free(). */
+bp_err bp_dir_list(const char *path, char ***names, int64_t *count);
+void bp_names_free(char ***names, int64_t count);
+
+/** "a/b" from "a" and "b" (an absolute b stands alone). Free with bp_free(); NULL when memory is
+ * short. */
+char *bp_path_join(const char *folder, const char *name);
+/** The part after the last '/'. Borrowed. */
+const char *bp_path_base(const char *path);
+
+#endif

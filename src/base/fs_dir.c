@@ -1,0 +1,131 @@
+#include "base/fs.h"
+#include "base/mem.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bp_err make_one(const char *path)
+{
+    if (mkdir(path, 0777) == 0) {
+        bp_err err = bp_path_sync_parent(path);
+
+        return err == BP_ERR_DENIED ? BP_OK : err; /* writable, but not to be opened: -wx */
+    }
+    if (errno == EEXIST && bp_path_is_dir(path))
+        return BP_OK;
+    if (errno == EEXIST)
+        return bp_fail(BP_ERR_CREATE, "a file stands where a folder is needed: at %s", path);
+    return bp_fail_create("can't make the folder", path);
+}
+
+bp_err bp_dir_make(const char *path)
+{
+    char *part = bp_strdup(path);
+    bp_err err = BP_OK;
+
+    if (part == NULL)
+        return bp_fail_memory("a file name", (int64_t)strlen(path), 1);
+    if (bp_path_is_dir(path)) {
+        bp_free(part);
+        return BP_OK;
+    }
+    for (char *p = part + 1; err == BP_OK && part[0] != 0 && *p != 0; p++) {
+        if (*p != '/')
+            continue;
+        *p = 0;
+        if (!bp_path_is_dir(part))
+            err = make_one(part);
+        *p = '/';
+    }
+    if (err == BP_OK)
+        err = make_one(path);
+    bp_free(part);
+    return err;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void)status;
+    (void)type;
+    (void)walk;
+    return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+bp_err bp_dir_remove(const char *path)
+{
+    struct stat status;
+
+    if (lstat(path, &status) != 0 && errno == ENOENT)
+        return BP_OK;
+    /* FTW_PHYS: a symbolic link is removed, never followed. */
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return bp_fail_errno(BP_ERR_IO, "can't remove", path);
+    return BP_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bp_err add_name(char ***names, int64_t *count, int64_t *room, const char *name)
+{
+    if (*count == *room) {
+        int64_t more = *room == 0 ? 16 : 2 * *room;
+        char **grown = bp_realloc("base.names", *names, more, sizeof(**names));
+        if (grown == NULL)
+            return bp_fail_memory("names of files", more, sizeof(**names));
+        *names = grown;
+        *room = more;
+    }
+    char *copy = bp_strdup(name);
+    if (copy == NULL)
+        return bp_fail_memory("a file name", (int64_t)strlen(name), 1);
+    (*names)[(*count)++] = copy;
+    return BP_OK;
+}
+
+bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
+{
+    DIR *dir = opendir(path);
+    int64_t room = 0;
+    bp_err err = BP_OK;
+
+    *names = NULL;
+    *count = 0;
+    if (dir == NULL)
+        return bp_fail_errno(BP_ERR_INPUT, "can't list", path);
+    while (err == BP_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (entry == NULL) {
+            if (errno != 0)
+                err = bp_fail_errno(BP_ERR_IO, "can't list", path);
+            break;
+        }
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            err = add_name(names, count, &room, entry->d_name);
+    }
+    (void)closedir(dir); /* only read from */
+    if (err != BP_OK)
+        bp_names_free(names, *count);
+    else if (*count > 0)
+        qsort(*names, (size_t)*count, sizeof(**names), by_name);
+    if (err != BP_OK)
+        *count = 0;
+    return err;
+}
+
+void bp_names_free(char ***names, int64_t count)
+{
+    for (int64_t i = 0; *names != NULL && i < count; i++)
+        bp_free((*names)[i]);
+    bp_free(*names);
+    *names = NULL;
+}

@@ -1,0 +1,156 @@
+#include "base/hash.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/xxh.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READ_BYTES (1 << 20)
+
+struct bp_sha256 {
+    EVP_MD_CTX *context;
+};
+
+static bp_err fail_crypto(void)
+{
+    return bp_fail(BP_ERR_SYSTEM, "SHA-256 failed in libcrypto; check the OpenSSL installation");
+}
+
+bp_err bp_sha256_new(bp_sha256 **out)
+{
+    bp_sha256 *hash = bp_alloc("base.sha256", 1, sizeof(*hash));
+
+    *out = NULL;
+    if (hash == NULL)
+        return bp_fail_memory("a hash", 1, sizeof(*hash));
+    hash->context = EVP_MD_CTX_new();
+    if (hash->context == NULL || EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) != 1) {
+        bp_sha256_free(&hash);
+        return fail_crypto();
+    }
+    *out = hash;
+    return BP_OK;
+}
+
+bp_err bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes)
+{
+    return EVP_DigestUpdate(hash->context, data, bytes) == 1 ? BP_OK : fail_crypto();
+}
+
+bp_err bp_sha256_finish(bp_sha256 *hash, char hex[BP_SHA256_HEX])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int length = 0;
+
+    if (EVP_DigestFinal_ex(hash->context, digest, &length) != 1 || 2 * length + 1 != BP_SHA256_HEX)
+        return fail_crypto();
+    for (unsigned int i = 0; i < length; i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    return BP_OK;
+}
+
+void bp_sha256_free(bp_sha256 **hash)
+{
+    if (*hash == NULL)
+        return;
+    EVP_MD_CTX_free((*hash)->context);
+    bp_free(*hash);
+    *hash = NULL;
+}
+
+bp_err bp_sha256_of(const void *data, size_t bytes, char hex[BP_SHA256_HEX])
+{
+    bp_sha256 *hash;
+    bp_err err = bp_sha256_new(&hash);
+
+    if (err == BP_OK)
+        err = bp_sha256_update(hash, data, bytes);
+    if (err == BP_OK)
+        err = bp_sha256_finish(hash, hex);
+    bp_sha256_free(&hash);
+    return err;
+}
+
+static bp_err hash_descriptor(bp_sha256 *hash, int fd, const char *path, int64_t *size_bytes)
+{
+    char *buffer = bp_alloc("base.sha256", READ_BYTES, 1);
+    bp_err err = BP_OK;
+    int64_t total = 0;
+
+    if (buffer == NULL)
+        return bp_fail_memory("a read buffer", READ_BYTES, 1);
+    while (err == BP_OK) {
+        ssize_t got = read(fd, buffer, READ_BYTES);
+        if (got == 0)
+            break;
+        if (got > 0) {
+            total += got;
+            err = bp_sha256_update(hash, buffer, (size_t)got);
+        } else if (errno != EINTR) {
+            err = bp_fail_errno(BP_ERR_IO, "can't read", path);
+        }
+    }
+    bp_free(buffer);
+    if (size_bytes != NULL)
+        *size_bytes = total;
+    return err;
+}
+
+bp_err bp_sha256_of_file(const char *path, char hex[BP_SHA256_HEX], int64_t *size_bytes)
+{
+    bp_sha256 *hash = NULL;
+    int fd;
+    bp_err err = bp_file_open(path, &fd, NULL);
+
+    if (err != BP_OK)
+        return err;
+    err = bp_sha256_new(&hash);
+    if (err == BP_OK)
+        err = hash_descriptor(hash, fd, path, size_bytes);
+    if (err == BP_OK)
+        err = bp_sha256_finish(hash, hex);
+    bp_sha256_free(&hash);
+    (void)close(fd); /* only read from */
+    return err;
+}
+
+uint64_t bp_xxh3(const void *data, size_t bytes)
+{
+    return XXH3_64bits(data, bytes);
+}
+
+/* Two rounds of multiply and shift for each element and lane; the sum over elements then commutes.
+ * The elements are independent, so compilers vectorise the loop where the CPU multiplies 64-bit
+ * lanes. */
+static inline uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
+}
+
+void bp_digest_add(bp_digest *digest, const float *values, int64_t first, int64_t count)
+{
+    uint64_t sum0 = 0, sum1 = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof(bits));
+        uint64_t place = mix((uint64_t)(first + i) + UINT64_C(0x9e3779b97f4a7c15));
+        sum0 += mix(place + bits);
+        sum1 += mix((place ^ UINT64_C(0xa0761d6478bd642f)) + ((uint64_t)bits << 32));
+    }
+    digest->lane[0] += sum0;
+    digest->lane[1] += sum1;
+}
+
+void bp_digest_merge(bp_digest *into, const bp_digest *from)
+{
+    into->lane[0] += from->lane[0];
+    into->lane[1] += from->lane[1];
+}

@@ -1,0 +1,33 @@
+/* Hashes: SHA-256 for identity (OpenSSL's libcrypto), XXH3 for speed (xxHash). */
+#ifndef BP_BASE_HASH_H
+#define BP_BASE_HASH_H
+
+#include "base/err.h"
+#include <stdint.h>
+
+#define BP_SHA256_HEX 65 /* 64 digits and the end */
+
+typedef struct bp_sha256 bp_sha256;
+bp_err bp_sha256_new(bp_sha256 **out);
+bp_err bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes);
+bp_err bp_sha256_finish(bp_sha256 *hash, char hex[BP_SHA256_HEX]);
+void bp_sha256_free(bp_sha256 **hash);
+
+/** SHA-256 of a buffer, and of a whole file (its size too, if `size_bytes` is not NULL), as
+ * lower-case hexadecimal. */
+bp_err bp_sha256_of(const void *data, size_t bytes, char hex[BP_SHA256_HEX]);
+bp_err bp_sha256_of_file(const char *path, char hex[BP_SHA256_HEX], int64_t *size_bytes);
+
+uint64_t bp_xxh3(const void *data, size_t bytes);
+
+/** A digest of a tensor that does not depend on how it is split: sums of mix(key + index, bits),
+ * mod 2^64, in two lanes. */
+typedef struct bp_digest {
+    uint64_t lane[2];
+} bp_digest;
+
+/** Add `count` float32 whose places in the whole tensor are first, first+1, ... */
+void bp_digest_add(bp_digest *digest, const float *values, int64_t first, int64_t count);
+void bp_digest_merge(bp_digest *into, const bp_digest *from);
+
+#endif

@@ -1,0 +1,145 @@
+#include "base/json.h"
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include <math.h>
+#include <string.h>
+
+#define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
+
+bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name)
+{
+    json_error_t where;
+
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    if (*out != NULL)
+        return BP_OK;
+    if (json_error_code(&where) == json_error_out_of_memory)
+        return bp_err_prefix(bp_fail_memory("JSON", (int64_t)bytes, 1), "%s", name);
+    return bp_fail(BP_ERR_FORMAT, "not valid JSON (%s): at %s:%d, column %d", where.text, name,
+                   where.line, where.column);
+}
+
+bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes)
+{
+    char *text;
+    size_t bytes;
+    bp_err err = bp_file_read(path, limit_bytes, &text, &bytes);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_json_parse(out, text, bytes, path);
+    bp_free(text);
+    return err;
+}
+
+static int add_to_buffer(const char *data, size_t bytes, void *buffer)
+{
+    bp_buffer_add(buffer, data, bytes);
+    return ((bp_buffer *)buffer)->failed ? -1 : 0;
+}
+
+static char *dump(const json_t *value, size_t flags)
+{
+    bp_buffer buffer = {0};
+
+    if (json_dump_callback(value, add_to_buffer, &buffer, flags) != 0) {
+        bp_buffer_clear(&buffer);
+        return NULL;
+    }
+    bp_buffer_add(&buffer, "\n", 1);
+    return bp_buffer_take(&buffer);
+}
+
+char *bp_json_text(const json_t *value)
+{
+    return dump(value, DUMP_FLAGS | JSON_INDENT(2));
+}
+
+char *bp_json_line(const json_t *value)
+{
+    return dump(value, DUMP_FLAGS);
+}
+
+bp_err bp_json_save(const char *path, const json_t *value)
+{
+    char *text = bp_json_text(value);
+
+    if (text == NULL)
+        return bp_fail(BP_ERR_SYSTEM, "no memory for the JSON text: at %s", path);
+    bp_err err = bp_file_write(path, text, strlen(text));
+    bp_free(text);
+    return err;
+}
+
+/* The member, or NULL with the failure set. */
+static json_t *member(const json_t *object, const char *key, const char *name)
+{
+    json_t *value = json_object_get(object, key); /* NULL for what is no object */
+
+    if (value == NULL)
+        (void)bp_fail(BP_ERR_FORMAT, "\"%s\" is missing: at %s", key, name);
+    return value;
+}
+
+static bp_err fail_type(const char *key, const char *type, const char *name)
+{
+    return bp_fail(BP_ERR_FORMAT, "\"%s\" is not %s: at %s", key, type, name);
+}
+
+bp_err bp_json_get_int(const json_t *object, const char *key, int64_t *out, const char *name)
+{
+    const json_t *value = member(object, key, name);
+
+    *out = 0;
+    if (value == NULL)
+        return BP_ERR_FORMAT;
+    if (!json_is_integer(value))
+        return fail_type(key, "an integer", name);
+    *out = json_integer_value(value);
+    return BP_OK;
+}
+
+bp_err bp_json_get_real(const json_t *object, const char *key, double *out, const char *name)
+{
+    const json_t *value = member(object, key, name);
+
+    *out = 0;
+    if (value == NULL)
+        return BP_ERR_FORMAT;
+    if (!json_is_number(value))
+        return fail_type(key, "a number", name);
+    *out = json_number_value(value);
+    return BP_OK;
+}
+
+bp_err bp_json_get_string(const json_t *object, const char *key, const char **out, const char *name)
+{
+    const json_t *value = member(object, key, name);
+
+    *out = NULL;
+    if (value == NULL)
+        return BP_ERR_FORMAT;
+    if (!json_is_string(value))
+        return fail_type(key, "a string", name);
+    *out = json_string_value(value);
+    return BP_OK;
+}
+
+bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name)
+{
+    const json_t *value = member(object, key, name);
+
+    *out = false;
+    if (value == NULL)
+        return BP_ERR_FORMAT;
+    if (!json_is_boolean(value))
+        return fail_type(key, "true or false", name);
+    *out = json_is_true(value);
+    return BP_OK;
+}
+
+json_t *bp_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}

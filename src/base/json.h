@@ -1,0 +1,34 @@
+/* JSON through jansson: reading with limits and clear messages, writing in one canonical form. */
+#ifndef BP_BASE_JSON_H
+#define BP_BASE_JSON_H
+
+#include "base/err.h"
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Parse text (duplicate keys and bytes after the end are refused); `name` is the file for
+ * messages. Release with json_decref(). */
+bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name);
+bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
+
+/** Canonical text: keys in insertion order, two-space indent, reals with 17 digits, a newline at
+ * the end. Free with bp_free(). */
+char *bp_json_text(const json_t *value);
+/** The same on one line (for .jsonl), newline at the end. */
+char *bp_json_line(const json_t *value);
+bp_err bp_json_save(const char *path, const json_t *value); /* bp_file_write of the text */
+
+/** Members of an object with their type checked: BP_ERR_FORMAT names the key and the file. Strings
+ * are borrowed. */
+bp_err bp_json_get_int(const json_t *object, const char *key, int64_t *out, const char *name);
+bp_err bp_json_get_real(const json_t *object, const char *key, double *out, const char *name);
+bp_err bp_json_get_string(const json_t *object, const char *key, const char **out,
+                          const char *name);
+
+bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name);
+
+/** A real, or null where it is not finite. New reference. */
+json_t *bp_json_real(double value);
+
+#endif

@@ -1,0 +1,209 @@
+#include "base/log.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define LINE_BYTES 4096
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool speaker = true;
+static int log_fd = -1;
+static bool progress_shown; /* the terminal's cursor stands behind a progress line */
+
+void bp_log_set_speaker(bool speaks)
+{
+    speaker = speaks;
+}
+
+bool bp_log_speaks(void)
+{
+    return speaker;
+}
+
+static int columns_of(int fd)
+{
+    struct winsize window;
+
+    if (!isatty(fd) || ioctl(fd, TIOCGWINSZ, &window) != 0)
+        return 0;
+    return window.ws_col;
+}
+
+/* The width of the terminal that standard output goes to; 0 where it goes elsewhere. mpirun gives
+ * each rank a pseudo-terminal without a size, whatever it was given itself: then its own standard
+ * output is asked. */
+static int terminal_columns(void)
+{
+    int columns = columns_of(STDOUT_FILENO);
+
+    if (columns > 0 || !isatty(STDOUT_FILENO) || getenv("OMPI_COMM_WORLD_RANK") == NULL)
+        return columns;
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/fd/1", (long)getppid());
+    int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return 0;
+    columns = columns_of(fd);
+    (void)close(fd);
+    return columns;
+}
+
+static void lock_log(void)
+{
+    int status = pthread_mutex_lock(&lock);
+    BP_ASSERT(status == 0);
+}
+
+static void unlock_log(void)
+{
+    int status = pthread_mutex_unlock(&lock);
+    BP_ASSERT(status == 0);
+}
+
+bp_err bp_log_open(const char *path)
+{
+    bp_log_close();
+    if (path == NULL || !speaker)
+        return BP_OK;
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return bp_fail_create("can't open the log", path);
+    lock_log();
+    log_fd = fd;
+    unlock_log();
+    return BP_OK;
+}
+
+void bp_log_close(void)
+{
+    lock_log();
+    if (log_fd >= 0)
+        (void)close(log_fd); /* each line was written and judged when it came */
+    log_fd = -1;
+    unlock_log();
+}
+
+/* Append with the time before each line, in one write; called with the lock held. A disk that is
+ * full must not end a run for the sake of its log: the file is given up, and the caller told by the
+ * errno that this gives (else 0). */
+static int write_file(const char *text)
+{
+    char stamp[32];
+    bp_buffer out = {0};
+
+    if (log_fd < 0)
+        return 0;
+    bp_clock_stamp(stamp, sizeof(stamp));
+    while (*text != 0) {
+        int bytes = (int)strcspn(text, "\n");
+        bp_buffer_printf(&out, "%s  %.*s\n", stamp, bytes, text);
+        text += bytes;
+        text += *text == '\n';
+    }
+    int number = 0;
+    if (out.failed)
+        number = ENOMEM;
+    else if (bp_write_all(log_fd, out.data, out.bytes) != 0)
+        number = errno;
+    bp_buffer_clear(&out);
+    if (number != 0) {
+        (void)close(log_fd);
+        log_fd = -1;
+    }
+    return number;
+}
+
+/* Control bytes (in a file's name, say) would reach the terminal as commands. */
+static void format_line(char out[LINE_BYTES], const char *format, va_list arguments)
+{
+    if (vsnprintf(out, LINE_BYTES, format, arguments) < 0)
+        out[0] = 0;
+    for (char *p = out; *p != 0; p++)
+        if ((unsigned char)*p < 0x20 && *p != '\n' && *p != '\t')
+            *p = '?';
+}
+
+/* Take the progress line off the terminal; called with the lock held. */
+static void erase_progress(void)
+{
+    if (progress_shown)
+        (void)fputs("\r\033[K", stdout);
+    progress_shown = false;
+}
+
+void bp_log_break_progress(void)
+{
+    lock_log();
+    erase_progress();
+    (void)fflush(stdout); /* what can't be shown is not worth a failure */
+    unlock_log();
+}
+
+static void put_line(const char *line, int columns)
+{
+    lock_log();
+    if (columns > 0) {
+        int bytes = (int)strcspn(line, "\n");
+        (void)printf("\r\033[K%.*s", bytes < columns ? bytes : columns - 1, line);
+        progress_shown = true;
+    } else {
+        erase_progress();
+        (void)printf("%s\n", line);
+    }
+    (void)fflush(stdout);
+    int number = write_file(line);
+    unlock_log();
+    if (number != 0)
+        bp_warn("the log can't be written (%s), and is given up; free some space",
+                strerror(number));
+}
+
+void bp_log(const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list arguments;
+
+    if (!speaker)
+        return;
+    va_start(arguments, format);
+    format_line(line, format, arguments);
+    va_end(arguments);
+    put_line(line, 0);
+}
+
+void bp_log_progress(const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list arguments;
+
+    if (!speaker)
+        return;
+    va_start(arguments, format);
+    format_line(line, format, arguments);
+    va_end(arguments);
+    put_line(line, terminal_columns());
+}
+
+void bp_log_file_only(const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list arguments;
+
+    if (!speaker)
+        return;
+    va_start(arguments, format);
+    format_line(line, format, arguments);
+    va_end(arguments);
+    lock_log();
+    (void)write_file(line); /* a warning about the log would come back here */
+    unlock_log();
+}

@@ -1,0 +1,31 @@
+/* What a job tells people: plain lines in log.txt and on standard output, one progress line on a
+ * terminal. */
+#ifndef BP_BASE_LOG_H
+#define BP_BASE_LOG_H
+
+#include "base/err.h"
+#include <stdbool.h>
+
+/** Only a rank that speaks prints and writes (rank 0); the others' calls do nothing. Before MPI all
+ * speak. */
+void bp_log_set_speaker(bool speaks);
+bool bp_log_speaks(void);
+/** Also append to this file from now on (NULL: stop), each line with the time before it. A disk
+ * that fills up later gives a warning, not a failure.
+ *
+ * Errors: BP_ERR_CREATE, BP_ERR_DENIED.
+ */
+bp_err bp_log_open(const char *path);
+void bp_log_close(void);
+/** One line to standard output and to the file. */
+void bp_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** A progress line: on a terminal it overwrites the one before; elsewhere it is a plain line. The
+ * file always gets a line. */
+void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** One line to the file alone. */
+void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Take a progress line off the terminal before something else writes to it (bp_warn and
+ * bp_err_print do). */
+void bp_log_break_progress(void);
+
+#endif

@@ -1,0 +1,226 @@
+#include "base/mem.h"
+#include "base/err.h"
+#include "base/fault.h"
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN      64
+#define MAX_LABELS 1024 /* a power of two; labels are literals in the code, a few hundred */
+#define MAGIC      UINT64_C(0xba6b1bea110ca7ed)
+
+/* What stands in the 64 bytes before the memory handed out. */
+typedef struct block_head {
+    uint64_t magic;
+    void *raw; /* what calloc gave */
+    size_t bytes;
+    struct label *label;
+} block_head;
+
+typedef struct label {
+    const char *name; /* NULL: free place */
+    size_t now_bytes;
+} label;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static label labels[MAX_LABELS];
+static label other = {"(other labels)", 0};
+static size_t now_bytes, peak_bytes;
+
+/* The label's place in the hash table; called with the lock held. */
+static label *find_label(const char *name)
+{
+    uint32_t hash = 2166136261u;
+
+    for (const char *p = name; *p != 0; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    for (uint32_t i = 0; i < MAX_LABELS; i++) {
+        label *at = &labels[(hash + i) % MAX_LABELS];
+        if (at->name == NULL)
+            at->name = name;
+        if (at->name == name || strcmp(at->name, name) == 0)
+            return at;
+    }
+    return &other;
+}
+
+static void lock_labels(void)
+{
+    int status = pthread_mutex_lock(&lock);
+    BP_ASSERT(status == 0);
+}
+
+static void unlock_labels(void)
+{
+    int status = pthread_mutex_unlock(&lock);
+    BP_ASSERT(status == 0);
+}
+
+static bool total_bytes(size_t *bytes, int64_t n, size_t size)
+{
+    if (n < 0 || __builtin_mul_overflow((size_t)n, size, bytes))
+        return false;
+    return *bytes <= SIZE_MAX - 2 * ALIGN;
+}
+
+static block_head *head_of(void *p)
+{
+    block_head *head = (block_head *)(void *)((char *)p - ALIGN);
+
+    BP_ASSERT(head->magic == MAGIC); /* not from bp_alloc, freed twice, or overwritten */
+    return head;
+}
+
+void *bp_alloc(const char *name, int64_t n, size_t size)
+{
+    size_t bytes;
+
+    if (!total_bytes(&bytes, n, size) || bp_fault("base.alloc"))
+        return NULL;
+    /* calloc, for large blocks, gives fresh zero pages that cost nothing until they are touched. */
+    char *raw = calloc(1, bytes + 2 * ALIGN);
+    if (raw == NULL)
+        return NULL;
+    char *p = raw + 2 * ALIGN - (uintptr_t)raw % ALIGN;
+    block_head *head = (block_head *)(void *)(p - ALIGN);
+    lock_labels();
+    *head = (block_head){MAGIC, raw, bytes, find_label(name)};
+    head->label->now_bytes += bytes;
+    now_bytes += bytes;
+    if (now_bytes > peak_bytes)
+        peak_bytes = now_bytes;
+    unlock_labels();
+    return p;
+}
+
+void *bp_realloc(const char *name, void *p, int64_t n, size_t size)
+{
+    if (p == NULL)
+        return bp_alloc(name, n, size);
+    block_head *head = head_of(p);
+    void *q = bp_alloc(head->label->name, n, size);
+    if (q == NULL)
+        return NULL;
+    size_t bytes = head_of(q)->bytes;
+    memcpy(q, p, bytes < head->bytes ? bytes : head->bytes);
+    bp_free(p);
+    return q;
+}
+
+void bp_free(void *p)
+{
+    if (p == NULL)
+        return;
+    block_head *head = head_of(p);
+    lock_labels();
+    head->label->now_bytes -= head->bytes;
+    now_bytes -= head->bytes;
+    unlock_labels();
+    head->magic = 0;
+    free(head->raw);
+}
+
+char *bp_strdup(const char *s)
+{
+    size_t bytes = strlen(s) + 1;
+    char *copy = bp_alloc("base.string", (int64_t)bytes, 1);
+
+    if (copy != NULL)
+        memcpy(copy, s, bytes);
+    return copy;
+}
+
+char *bp_sprintf(const char *format, ...)
+{
+    va_list arguments, again;
+    char *out = NULL;
+
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length >= 0)
+        out = bp_alloc("base.string", (int64_t)length + 1, 1);
+    if (out != NULL && vsnprintf(out, (size_t)length + 1, format, again) != length) {
+        bp_free(out);
+        out = NULL;
+    }
+    va_end(again);
+    return out;
+}
+
+size_t bp_mem_now_bytes(void)
+{
+    lock_labels();
+    size_t bytes = now_bytes;
+    unlock_labels();
+    return bytes;
+}
+
+size_t bp_mem_peak_bytes(void)
+{
+    lock_labels();
+    size_t bytes = peak_bytes;
+    unlock_labels();
+    return bytes;
+}
+
+int bp_mem_balance(char *out, size_t out_bytes)
+{
+    size_t used = 0;
+    int count = 0;
+
+    if (out_bytes > 0)
+        out[0] = 0;
+    lock_labels();
+    for (int i = 0; i <= MAX_LABELS; i++) {
+        const label *at = i < MAX_LABELS ? &labels[i] : &other;
+        if (at->now_bytes == 0)
+            continue;
+        count++;
+        if (used >= out_bytes)
+            continue;
+        int wrote = snprintf(out + used, out_bytes - used, "%s %zu\n", at->name, at->now_bytes);
+        if (wrote > 0)
+            used += (size_t)wrote;
+    }
+    unlock_labels();
+    return count;
+}
+
+size_t bp_mem_resident_peak_bytes(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    size_t kib = 0;
+
+    if (file == NULL)
+        return 0;
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "VmHWM: %zu kB", &kib) == 1)
+            break;
+    (void)fclose(file); /* only read from */
+    return kib * 1024;
+}
+
+size_t bp_arena_bytes(int64_t n, size_t size)
+{
+    size_t bytes;
+    bool fits = total_bytes(&bytes, n, size);
+
+    BP_ASSERT(fits);
+    return (bytes + BP_ARENA_ALIGN - 1) / BP_ARENA_ALIGN * BP_ARENA_ALIGN;
+}
+
+void *bp_arena_take(bp_arena *arena, int64_t n, size_t size)
+{
+    size_t bytes = bp_arena_bytes(n, size);
+
+    BP_ASSERT(bytes <= arena->size_bytes - arena->used_bytes);
+    void *p = arena->base + arena->used_bytes;
+    arena->used_bytes += bytes;
+    return p;
+}

@@ -1,0 +1,55 @@
+/* Heap memory: overflow-checked, aligned to 64 bytes, counted by label. */
+#ifndef BP_BASE_MEM_H
+#define BP_BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** n objects of `size` bytes, zeroed, aligned to 64 bytes; NULL when memory is short (n = 0 gives a
+ * valid pointer).
+ *
+ * `label` is a string literal such as "corpus.doc_start"; the balance is kept by label. Free with
+ * bp_free().
+ */
+void *bp_alloc(const char *label, int64_t n, size_t size);
+
+/** Grow or shrink what bp_alloc gave (or NULL); keeps the label and the content, new bytes are
+ * zero; NULL on failure. */
+void *bp_realloc(const char *label, void *p, int64_t n, size_t size);
+
+/** Free what bp_alloc gave; NULL is accepted. */
+void bp_free(void *p);
+
+/** A copy of a string, and printf into a new string; NULL when memory is short. Free with
+ * bp_free(). */
+char *bp_strdup(const char *s);
+char *bp_sprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** Bytes allocated now and at the highest point, all labels together. */
+size_t bp_mem_now_bytes(void);
+size_t bp_mem_peak_bytes(void);
+
+/** Names of what is still allocated, to `out` as "label bytes" lines; returns the number of labels
+ * with a balance. */
+int bp_mem_balance(char *out, size_t out_bytes);
+
+/** Peak resident memory of this process (VmHWM), in bytes. */
+size_t bp_mem_resident_peak_bytes(void);
+
+/** One block of memory, planned ahead and handed out without freeing: nothing is allocated in a
+ * step. */
+typedef struct bp_arena {
+    char *base;
+    size_t size_bytes;
+    size_t used_bytes;
+} bp_arena;
+
+#define BP_ARENA_ALIGN 64
+
+/** Bytes that `n` objects of `size` take in an arena, alignment included. */
+size_t bp_arena_bytes(int64_t n, size_t size);
+
+/** Take uninitialised space for n objects; BP_ASSERTs that the plan was large enough. */
+void *bp_arena_take(bp_arena *arena, int64_t n, size_t size);
+
+#endif

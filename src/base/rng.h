@@ -1,0 +1,53 @@
+/* Randomness without state: Philox4x32-10 (Salmon et al. 2011), keyed by what the numbers are for.
+ *
+ * Every draw is a function of (seed, purpose, member, step, element): nothing to save, the same at
+ * every rank count and whatever the order of calls.
+ */
+#ifndef BP_BASE_RNG_H
+#define BP_BASE_RNG_H
+
+#include <stdint.h>
+
+typedef enum bp_rng_purpose {
+    BP_RNG_INIT = 1, /* initial parameters */
+    BP_RNG_DROPOUT = 2,
+    BP_RNG_SHUFFLE = 3,   /* order of spans and windows */
+    BP_RNG_BAG = 4,       /* documents drawn for a bag */
+    BP_RNG_BOOTSTRAP = 5, /* resamples for standard errors */
+    BP_RNG_TEST = 6
+} bp_rng_purpose;
+
+/** What the numbers are for. Two different keys give independent streams. */
+typedef struct bp_rng_key {
+    uint32_t key[2];
+    uint32_t stream[2];
+} bp_rng_key;
+
+/** The key of (seed, purpose, member, step, stream); `stream` tells users of one purpose apart (a
+ * layer, a tensor). */
+bp_rng_key bp_rng_key_of(uint64_t seed, bp_rng_purpose purpose, int64_t member, int64_t step,
+                         int64_t stream);
+
+/** The bare function: ten rounds of Philox4x32 on a 128-bit counter. `out` may be `counter`.
+ * Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3". */
+void bp_rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
+
+/** Four random words at position `index` of the stream. The draws below use up one block an index.
+ */
+void bp_rng_block(uint32_t out[4], const bp_rng_key *key, uint64_t index);
+
+/** 64 random bits; uniform in [0, 1) with 53 bits; uniform integer in [0, n) without bias; standard
+ * normal (Box-Muller). */
+uint64_t bp_rng_u64(const bp_rng_key *key, uint64_t index);
+double bp_rng_uniform(const bp_rng_key *key, uint64_t index);
+int64_t bp_rng_below(const bp_rng_key *key, uint64_t index, int64_t n);
+double bp_rng_normal(const bp_rng_key *key, uint64_t index);
+
+/** A permutation of [0, n), entry by entry: image of `index`. A Feistel network with cycle walking;
+ * no table.
+ *
+ * Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains".
+ */
+int64_t bp_rng_permute(const bp_rng_key *key, int64_t index, int64_t n);
+
+#endif

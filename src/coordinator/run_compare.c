@@ -1,0 +1,246 @@
+#include "coordinator/run_compare_priv.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+#define CONFIG_LIMIT ((int64_t)1 << 20)
+#define FAULTS_SHOWN 20
+
+/* ---- config.ini as bp_config_text writes it ---- */
+
+static bp_err add_text(run_pairs *pairs, int64_t at, char *text)
+{
+    if (text == NULL)
+        return bp_fail_memory("a configuration", 1, 1);
+    if (at % 32 == 0) {
+        char **texts = bp_realloc("run.pairs", pairs->texts, at + 32, sizeof *texts);
+
+        if (texts == NULL) {
+            bp_free(text);
+            return bp_fail_memory("a configuration", at + 32, sizeof *texts);
+        }
+        pairs->texts = texts;
+    }
+    pairs->texts[at] = text;
+    return BP_OK;
+}
+
+/* The value from `*text` on, joined over lines that end with a backslash; *text is moved behind it.
+ */
+static char *take_value(const char **text)
+{
+    bp_buffer value = {0};
+    bool more = true;
+
+    while (more) {
+        size_t bytes = strcspn(*text, "\n");
+        const char *line = *text + strspn(*text, " \t");
+        size_t used = line - *text > (ptrdiff_t)bytes ? 0 : bytes - (size_t)(line - *text);
+
+        while (used > 0 && strchr(" \t\r", line[used - 1]) != NULL)
+            used--;
+        more = used > 0 && line[used - 1] == '\\';
+        bp_buffer_add(&value, line, used - more);
+        *text += bytes;
+        if (**text == '\n')
+            (*text)++;
+        more = more && **text != '\0';
+    }
+    return bp_buffer_take(&value);
+}
+
+static bp_err take_pair(run_pairs *pairs, const char *section, size_t section_bytes,
+                        const char **text)
+{
+    size_t name_bytes = strcspn(*text, "=\n");
+    const char *name = *text;
+    bp_err err;
+
+    *text += name_bytes;
+    if (**text != '=')
+        return BP_OK; /* no pair: an empty line, a comment */
+    (*text)++;
+    while (name_bytes > 0 && strchr(" \t", name[name_bytes - 1]) != NULL)
+        name_bytes--;
+    err = add_text(pairs, 2 * pairs->count,
+                   bp_sprintf("%.*s.%.*s", (int)section_bytes, section, (int)name_bytes, name));
+    if (err != BP_OK)
+        return err;
+    err = add_text(pairs, 2 * pairs->count + 1, take_value(text));
+    if (err != BP_OK)
+        bp_free(pairs->texts[2 * pairs->count]);
+    else
+        pairs->count++;
+    return err;
+}
+
+static bp_err parse_pairs(run_pairs *pairs, const char *text)
+{
+    const char *section = "";
+    size_t section_bytes = 0;
+    bp_err err = BP_OK;
+
+    while (*text != '\0' && err == BP_OK) {
+        text += strspn(text, " \t\r\n");
+        if (*text == '[') {
+            section = text + 1;
+            section_bytes = strcspn(section, "]\n");
+            text += strcspn(text, "\n");
+        } else if (*text == ';' || *text == '#') {
+            text += strcspn(text, "\n");
+        } else if (*text != '\0') {
+            err = take_pair(pairs, section, section_bytes, &text);
+        }
+    }
+    return err;
+}
+
+bp_err run_pairs_read(run_pairs *out, const char *run_dir)
+{
+    char *path = bp_path_join(run_dir, "config.ini"), *text = NULL;
+    size_t bytes;
+    bp_err err = BP_OK;
+
+    *out = (run_pairs){NULL, 0};
+    if (path == NULL)
+        return bp_fail_memory("a file name", 1, strlen(run_dir));
+    if (bp_path_exists(path))
+        err = bp_file_read(path, CONFIG_LIMIT, &text, &bytes);
+    if (err == BP_OK && text != NULL)
+        err = parse_pairs(out, text);
+    if (err != BP_OK)
+        run_pairs_clear(out);
+    bp_free(text);
+    bp_free(path);
+    return err;
+}
+
+void run_pairs_clear(run_pairs *pairs)
+{
+    for (int64_t k = 0; k < 2 * pairs->count; k++)
+        bp_free(pairs->texts[k]);
+    bp_free(pairs->texts);
+    *pairs = (run_pairs){NULL, 0};
+}
+
+const char *run_pairs_find(const run_pairs *pairs, const char *key)
+{
+    for (int64_t k = 0; k < pairs->count; k++)
+        if (strcmp(pairs->texts[2 * k], key) == 0)
+            return pairs->texts[2 * k + 1];
+    return NULL;
+}
+
+/* ---- comparing ---- */
+
+struct comparison {
+    const run_pairs *pairs;
+    const bp_run_spec *spec;
+    const char *run_dir;
+    bp_buffer faults, warnings;
+    int64_t fault_count;
+    bool same;
+};
+
+static void add_fault(struct comparison *c, const char *what, const char *now, const char *before)
+{
+    if (c->fault_count++ < FAULTS_SHOWN)
+        bp_buffer_printf(
+            &c->faults,
+            "%s%s is %s, but the run began with %s: at %s; keep it, or use another run.dir",
+            c->fault_count > 1 ? "\n" : "", what, now, before, c->run_dir);
+}
+
+/* Is the key in the list, by itself or through "section.*"? */
+static bool is_listed(const char *const *list, const char *key)
+{
+    for (; list != NULL && *list != NULL; list++) {
+        size_t bytes = strlen(*list);
+
+        if (strcmp(*list, key) == 0)
+            return true;
+        if (bytes > 0 && (*list)[bytes - 1] == '*' && strncmp(*list, key, bytes - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_identity(const bp_run_spec *spec, const char *key)
+{
+    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
+        if (strcmp(one->name, key) == 0)
+            return true;
+    return false;
+}
+
+static void compare_key(void *context, const bp_option *option, const char *value)
+{
+    struct comparison *c = context;
+    const char *before = run_pairs_find(c->pairs, option->key);
+    const char *now = value == NULL ? "" : value;
+
+    if (before == NULL) /* not set then, or not known yet */
+        before = option->value == NULL ? "" : option->value;
+    if (strcmp(option->key, "run.dir") == 0 || is_identity(c->spec, option->key) ||
+        strcmp(before, now) == 0)
+        return;
+    if (is_listed(c->spec->other_bits, option->key)) {
+        bp_buffer_printf(&c->warnings, "%s%s is %s and was %s", c->warnings.bytes > 0 ? ", " : "",
+                         option->key, value == NULL ? "not set" : now,
+                         before[0] == '\0' ? "not set" : before);
+        return;
+    }
+    c->same = false;
+    if (!is_listed(c->spec->may_change, option->key))
+        add_fault(c, option->key, value == NULL ? "not set" : now,
+                  before[0] == '\0' ? "none" : before);
+}
+
+static void compare_identities(struct comparison *c, const json_t *before)
+{
+    const json_t *known = json_object_get(before, "identities");
+
+    for (const bp_run_identity *one = c->spec->identities; one != NULL && one->name != NULL;
+         one++) {
+        const char *value = json_string_value(json_object_get(known, one->name));
+        char what[160];
+
+        if (value == NULL || value[0] == '\0' || one->value == NULL || one->value[0] == '\0' ||
+            strcmp(value, one->value) == 0)
+            continue;
+        (void)snprintf(what, sizeof what, "the content of %s (its hash)", one->name);
+        add_fault(c, what, one->value, value);
+    }
+}
+
+bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
+                   const bp_run_spec *spec, const char *run_dir, bool *same)
+{
+    struct comparison c = {.pairs = pairs, .spec = spec, .run_dir = run_dir, .same = true};
+    const char *job = json_string_value(json_object_get(before, "job"));
+    bp_err err = BP_OK;
+
+    if (job != NULL && strcmp(job, spec->job) != 0)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "the run folder is one of job '%s', not of '%s': at %s; use another run.dir",
+                       job, spec->job, run_dir);
+    compare_identities(&c, before);
+    if (pairs->count > 0)
+        bp_config_each(config, compare_key, &c);
+    *same = c.same && c.fault_count == 0;
+    if (c.fault_count > FAULTS_SHOWN)
+        bp_buffer_printf(&c.faults, "\nand %lld more", (long long)(c.fault_count - FAULTS_SHOWN));
+    if (c.faults.failed || c.warnings.failed)
+        err = bp_fail_memory("the differences of two configurations", 1, 1);
+    else if (c.fault_count > 0)
+        err = BP_FAIL(BP_ERR_CONFIG, "%s", c.faults.data);
+    else if (c.warnings.bytes > 0)
+        bp_warn("the results have other bits from here on: %s", c.warnings.data);
+    bp_buffer_clear(&c.faults);
+    bp_buffer_clear(&c.warnings);
+    return err;
+}

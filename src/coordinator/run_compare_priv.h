@@ -1,0 +1,29 @@
+/* What a run was before: its config.ini and run.json, and how this one differs. Private to
+ * src/coordinator; local. */
+#ifndef BP_COORDINATOR_RUN_COMPARE_PRIV_H
+#define BP_COORDINATOR_RUN_COMPARE_PRIV_H
+
+#include "coordinator/run_folder.h"
+
+/* The pairs of a config.ini of ours: key, value, key, value... */
+typedef struct run_pairs {
+    char **texts;
+    int64_t count; /* of pairs */
+} run_pairs;
+
+/** Read RUN/config.ini; none where there is no such file.
+ *
+ * Errors: BP_ERR_INPUT it is no file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
+bp_err run_pairs_read(run_pairs *out, const char *run_dir);
+void run_pairs_clear(run_pairs *pairs);
+/** NULL where the key is not there. Borrowed. */
+const char *run_pairs_find(const run_pairs *pairs, const char *key);
+
+/** Compare kind of job, identities and keys with what was; warns of keys in other_bits.
+ *
+ * same:   no key differs but those of other_bits.
+ * Errors: BP_ERR_CONFIG, all faults together, 20 at most; BP_ERR_SYSTEM. */
+bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
+                   const bp_run_spec *spec, const char *run_dir, bool *same);
+
+#endif

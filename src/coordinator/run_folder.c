@@ -1,0 +1,465 @@
+#include "coordinator/run_folder.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "coordinator/run_compare_priv.h"
+#include "coordinator/run_journal_priv.h"
+#include "coordinator/run_lock_priv.h"
+#include "mesh/collective.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RUN_FORMAT       "bagpipe run"
+#define RUN_VERSION      1
+#define RUN_LIMIT        ((int64_t)16 << 20)
+#define HOST_NAME_LENGTH 64
+
+struct bp_run {
+    const bp_mesh *mesh;
+    bool resumed, finished;
+    /* on the coordinator: */
+    char *folder;
+    run_lock *lock;
+    json_t *record; /* run.json */
+    run_journal metrics, events;
+};
+
+/* ---- run.json ---- */
+
+static bp_err read_record(const char *folder, json_t **out)
+{
+    char *path = bp_path_join(folder, "run.json");
+    const char *format;
+    int64_t version = 0;
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (path == NULL)
+        return bp_fail_memory("a file name", 1, strlen(folder));
+    if (!bp_path_exists(path)) {
+        bp_free(path);
+        return BP_OK;
+    }
+    err = bp_json_load(out, path, RUN_LIMIT);
+    if (err == BP_OK)
+        err = bp_json_get_string(*out, "format", &format, path);
+    if (err == BP_OK && strcmp(format, RUN_FORMAT) != 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "'format' is '%.40s', not '" RUN_FORMAT "': in %s", format,
+                      path);
+    if (err == BP_OK)
+        err = bp_json_get_int(*out, "format_version", &version, path);
+    if (err == BP_ERR_FORMAT)
+        err = bp_err_prefix(err, "run.json is damaged");
+    if (err == BP_OK && version != RUN_VERSION)
+        err =
+            BP_FAIL(BP_ERR_FORMAT,
+                    "format_version %lld of a run folder is unknown, this program knows %d: at %s",
+                    (long long)version, RUN_VERSION, path);
+    bp_free(path);
+    return err;
+}
+
+static bp_err write_record(const bp_run *run)
+{
+    char *path = bp_path_join(run->folder, "run.json");
+    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(run->folder))
+                              : bp_json_save(path, run->record);
+
+    bp_free(path);
+    return err;
+}
+
+/* {"n1": 4, "n2": 4}: ranks by host, from the gathered names. */
+static json_t *hosts_json(const char *names, int size)
+{
+    json_t *hosts = json_object();
+
+    for (int rank = 0; rank < size; rank++) {
+        const char *name = names + (size_t)rank * HOST_NAME_LENGTH;
+
+        (void)json_object_set_new(
+            hosts, name, json_integer(json_integer_value(json_object_get(hosts, name)) + 1));
+    }
+    return hosts;
+}
+
+static json_t *mesh_json(const bp_mesh *mesh)
+{
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:b}", "ranks", mesh->size, "members",
+                     mesh->members, "pipeline", mesh->pipelines, "data", mesh->datas, "tensor",
+                     mesh->tensors, "dedicated_coordinator", (int)mesh->dedicated);
+}
+
+/* MPI as it runs, and what the program was built with. */
+static json_t *libraries_json(void)
+{
+    static const char built_with[] = BAGPIPE_LIBRARIES;
+    char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+    json_t *libraries;
+    int bytes;
+
+    BP_MPI(MPI_Get_library_version(mpi, &bytes));
+    mpi[strcspn(mpi, "\n")] = '\0';
+    libraries = json_pack("{s:s}", "mpi", mpi);
+    for (const char *name = built_with; *name != '\0';) {
+        size_t length = strcspn(name, " "), end = strcspn(name, ",");
+        char key[32];
+
+        (void)snprintf(key, sizeof key, "%.*s", (int)length, name);
+        (void)json_object_set_new(libraries, key,
+                                  json_stringn(name + length + 1, end - length - 1));
+        name += end + (name[end] == ',');
+    }
+    return libraries;
+}
+
+static void add_seed(void *context, const bp_option *option, const char *value)
+{
+    if (value != NULL &&
+        (strcmp(option->key, "run.seed") == 0 || strcmp(option->key, "run.member") == 0))
+        (void)json_object_set_new(context, option->key, json_string(value));
+}
+
+static json_t *identities_json(const bp_run_spec *spec, const json_t *before)
+{
+    json_t *identities = json_deep_copy(json_object_get(before, "identities"));
+
+    if (identities == NULL)
+        identities = json_object();
+    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
+        if (one->value != NULL && one->value[0] != '\0')
+            (void)json_object_set_new(identities, one->name, json_string(one->value));
+    return identities;
+}
+
+/* Members of `extra` win; those of objects that are on both sides are put together. */
+static void merge(json_t *into, const json_t *extra)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)extra, key, value) /* not changed */
+    {
+        json_t *mine = json_object_get(into, key);
+
+        if (json_is_object(mine) && json_is_object(value))
+            (void)json_object_update(mine, value);
+        else
+            (void)json_object_set(into, key, value);
+    }
+}
+
+static bp_err make_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                          const json_t *before, const char *hosts)
+{
+    json_t *seeds = json_object();
+    char now[32];
+
+    bp_clock_stamp(now, sizeof now);
+    bp_config_each(config, add_seed, seeds);
+    run->record = json_pack(
+        "{s:s, s:i, s:s, s:s, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s}}", "format", RUN_FORMAT,
+        "format_version", RUN_VERSION, "job", spec->job, "version", BAGPIPE_VERSION, "starts",
+        json_integer_value(json_object_get(before, "starts")) + 1, "started", now, "mesh",
+        mesh_json(run->mesh), "hosts", hosts_json(hosts, run->mesh->size), "libraries",
+        libraries_json(), "seeds", seeds, "identities", identities_json(spec, before), "exit",
+        "state", "running");
+    if (run->record == NULL)
+        return bp_fail_memory("run.json", 1, 1);
+    if (spec->extra != NULL)
+        merge(run->record, spec->extra);
+    return write_record(run);
+}
+
+/* ---- opening ---- */
+
+static bp_err write_config(const bp_run *run, const bp_config *config)
+{
+    char *path = bp_path_join(run->folder, "config.ini"), *text = bp_config_text(config);
+    bp_err err = BP_OK;
+
+    if (path == NULL || text == NULL)
+        err = bp_fail_memory("config.ini", 1, 1);
+    if (err == BP_OK)
+        err = bp_file_write(path, text, strlen(text));
+    bp_free(path);
+    bp_free(text);
+    return err;
+}
+
+static bp_err open_journals(bp_run *run)
+{
+    char *log = bp_path_join(run->folder, "log.txt");
+    bp_err err =
+        log == NULL ? bp_fail_memory("a file name", 1, strlen(run->folder)) : bp_log_open(log);
+
+    bp_free(log);
+    if (err == BP_OK)
+        err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
+    if (err == BP_OK)
+        err = run_journal_open(&run->events, run->folder, "events.jsonl");
+    return err;
+}
+
+/* The coordinator's part. What was before is compared before anything is written. */
+static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                          const char *hosts)
+{
+    run_pairs pairs = {NULL, 0};
+    json_t *before = NULL;
+    bool same = true;
+    bp_err err;
+
+    run->folder = bp_strdup(bp_config_string(config, "run.dir"));
+    err = run->folder == NULL ? bp_fail_memory("a file name", 1, 1) : bp_dir_make(run->folder);
+    if (err == BP_OK)
+        err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
+    if (err == BP_OK)
+        err = read_record(run->folder, &before);
+    if (err == BP_OK)
+        err = run_pairs_read(&pairs, run->folder);
+    if (err == BP_OK)
+        err = run_compare(before, &pairs, config, spec, run->folder, &same);
+    run->resumed = before != NULL;
+    if (err == BP_OK) {
+        const char *state =
+            json_string_value(json_object_get(json_object_get(before, "exit"), "state"));
+
+        run->finished = same && state != NULL && strcmp(state, "finished") == 0;
+        err = open_journals(run);
+    }
+    if (err == BP_OK)
+        err = make_record(run, config, spec, before, hosts);
+    if (err == BP_OK)
+        err = write_config(run, config);
+    run_pairs_clear(&pairs);
+    json_decref(before);
+    return err;
+}
+
+static void run_free(bp_run **out)
+{
+    bp_run *run = *out;
+
+    run_journal_close(&run->metrics);
+    run_journal_close(&run->events);
+    json_decref(run->record);
+    bp_free(run->folder);
+    bp_free(run);
+    *out = NULL;
+}
+
+/* All ranks' host names on the coordinator, HOST_NAME_LENGTH bytes each. */
+static bp_err gather_hosts(const bp_mesh *mesh, char **hosts)
+{
+    char name[MPI_MAX_PROCESSOR_NAME], cut[HOST_NAME_LENGTH] = "";
+    int bytes;
+    bp_err err = BP_OK;
+
+    *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, HOST_NAME_LENGTH) : NULL;
+    if (mesh->coordinates && *hosts == NULL)
+        err = bp_fail_memory("names of hosts", mesh->size, HOST_NAME_LENGTH);
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    BP_MPI(MPI_Get_processor_name(name, &bytes));
+    (void)snprintf(cut, sizeof cut, "%.*s", HOST_NAME_LENGTH - 1, name);
+    BP_MPI(MPI_Gather(cut, HOST_NAME_LENGTH, MPI_CHAR, *hosts, HOST_NAME_LENGTH, MPI_CHAR, 0,
+                      mesh->world));
+    return BP_OK;
+}
+
+static void let_go(bp_run *run)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    bp_log_close();
+    if (run_lock_release(&run->lock) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_err_set_message(message);
+}
+
+bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
+                   const bp_run_spec *spec)
+{
+    bp_run *run = bp_alloc("run", 1, sizeof *run);
+    char *hosts = NULL;
+    int facts[2];
+    bp_err err = run == NULL ? bp_fail_memory("a run", 1, sizeof *run) : BP_OK;
+
+    *out = NULL;
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK) {
+        bp_free(run);
+        return err;
+    }
+    run->mesh = mesh;
+    run->metrics.fd = run->events.fd = -1;
+    err = gather_hosts(mesh, &hosts);
+    if (err == BP_OK)
+        err = bp_agree(mesh->world,
+                       mesh->coordinates ? open_folder(run, config, spec, hosts) : BP_OK);
+    bp_free(hosts);
+    if (err != BP_OK) {
+        if (mesh->coordinates)
+            let_go(run);
+        run_free(&run);
+        return err;
+    }
+    facts[0] = run->resumed;
+    facts[1] = run->finished;
+    BP_MPI(MPI_Bcast(facts, 2, MPI_INT, 0, mesh->world));
+    run->resumed = facts[0] != 0;
+    run->finished = facts[1] != 0;
+    *out = run;
+    return BP_OK;
+}
+
+/* ---- closing ---- */
+
+static bp_err write_exit(bp_run *run, bp_err state)
+{
+    const char *word = state == BP_OK ? "finished" : state == BP_ERR_STOPPED ? "stopped" : "failed";
+    char now[32];
+    json_t *value;
+
+    bp_clock_stamp(now, sizeof now);
+    value = json_pack("{s:s, s:i, s:s}", "state", word, "code", (int)state, "time", now);
+    if (value != NULL && state != BP_OK && state != BP_ERR_STOPPED)
+        (void)json_object_set_new(value, "message", json_string(bp_err_message()));
+    if (json_object_set_new(run->record, "exit", value) != 0)
+        return bp_fail_memory("run.json", 1, 1);
+    return write_record(run);
+}
+
+/* A run that another job has taken over is not written to any more. */
+static bp_err close_folder(bp_run *run, bp_err state)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err = BP_OK, synced, released;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    synced = bp_run_sync(run); /* first: "finished" means that all is there */
+    if (run_lock_is_ours(run->lock)) {
+        if (synced == BP_OK)
+            bp_err_set_message(message);
+        err = write_exit(run, synced == BP_OK ? state : synced);
+    }
+    if (synced != BP_OK)
+        err = synced;
+    bp_log_close();
+    released = run_lock_release(&run->lock);
+    if (err == BP_OK)
+        err = released;
+    if (err == BP_OK)
+        bp_err_set_message(message); /* the caller's failure is still the one to tell */
+    return err;
+}
+
+bp_err bp_run_close(bp_run **run, bp_err exit_state)
+{
+    const bp_mesh *mesh;
+    bp_err err;
+
+    if (*run == NULL)
+        return BP_OK;
+    mesh = (*run)->mesh;
+    err = bp_agree(mesh->world, mesh->coordinates ? close_folder(*run, exit_state) : BP_OK);
+    run_free(run);
+    return err;
+}
+
+/* ---- questions and lines ---- */
+
+bool bp_run_is_finished(const bp_run *run)
+{
+    return run->finished;
+}
+
+bool bp_run_is_resumed(const bp_run *run)
+{
+    return run->resumed;
+}
+
+bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value)
+{
+    run_pairs pairs = {NULL, 0};
+    bp_err err = BP_OK;
+
+    *value = NULL;
+    if (bp_comm_is_root(comm)) {
+        const char *found;
+
+        err = run_pairs_read(&pairs, run_dir);
+        found = run_pairs_find(&pairs, key);
+        if (found != NULL && (*value = bp_strdup(found)) == NULL)
+            err = bp_fail_memory("a value", 1, strlen(found));
+        run_pairs_clear(&pairs);
+    }
+    err = bp_agree(comm, err);
+    if (err == BP_OK)
+        bp_bcast_text(value, 0, comm);
+    return err;
+}
+
+bool bp_run_still_owner(void *context)
+{
+    bp_run *run = context;
+
+    return run->lock != NULL && run_lock_is_ours(run->lock);
+}
+
+bp_err bp_run_sync(bp_run *run)
+{
+    bp_err err = BP_OK;
+
+    if (!run->mesh->coordinates)
+        return BP_OK;
+    err = run_journal_sync(&run->metrics);
+    return err == BP_OK ? run_journal_sync(&run->events) : err;
+}
+
+/* A line of an owner that was fenced off would stand between those of the one that follows it. */
+static bp_err add_line(const bp_run *run, run_journal *journal, const json_t *line)
+{
+    if (run_lock_is_lost(run->lock))
+        return BP_FAIL(BP_ERR_BUSY,
+                       "another job took the run over: at %s; let that one go on, or stop it first",
+                       run->folder);
+    return run_journal_add(journal, line);
+}
+
+bp_err bp_run_metric(bp_run *run, const json_t *line)
+{
+    return run->mesh->coordinates ? add_line(run, &run->metrics, line) : BP_OK;
+}
+
+bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)
+{
+    json_t *line;
+    char now[32];
+    bp_err err;
+
+    if (!run->mesh->coordinates)
+        return BP_OK;
+    bp_clock_stamp(now, sizeof now);
+    line = json_pack("{s:s, s:s}", "time", now, "event", name);
+    if (line == NULL ||
+        (members != NULL && json_object_update_missing(line, (json_t *)members) != 0))
+        err = bp_fail_memory("an event", 1, 1);
+    else
+        err = add_line(run, &run->events, line);
+    json_decref(line);
+    return err;
+}
+
+bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
+{
+    return run->mesh->coordinates ? run_journal_cut(&run->metrics, step) : BP_OK;
+}

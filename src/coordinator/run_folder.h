@@ -1,0 +1,112 @@
+/* The run folder: who holds it, what it is a run of, and its journals. The coordinator alone
+ * touches its files.
+ *
+ *     config.ini      every key as resolved            metrics.jsonl   step lines
+ *     run.json        job, versions, mesh, exit state   events.jsonl    everything else
+ *     log.txt         plain lines                       lock/           who holds it
+ *
+ * Nothing in it names its own place: it may be copied or moved.
+ */
+#ifndef BP_COORDINATOR_RUN_FOLDER_H
+#define BP_COORDINATOR_RUN_FOLDER_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "mesh/mesh.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bp_run bp_run;
+
+/** What a run is of, compared by content: {"corpus.train", "9f86..."}.
+ *
+ * When `name` is a key of the configuration, that key's text (a path) is not compared. An empty
+ * value is one that is not known: it equals everything. */
+typedef struct bp_run_identity {
+    const char *name, *value;
+} bp_run_identity;
+
+typedef struct bp_run_spec {
+    const char *job; /* "pretrain" */
+    /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
+    const char *const *may_change;
+    /* The same, but with a warning that results have other bits from now on; NULL: none. */
+    const char *const *other_bits;
+    const bp_run_identity *identities; /* ended by a NULL name; NULL: none */
+    const json_t *extra;  /* on the coordinator: members added to run.json; NULL: none */
+    double watch_seconds; /* how long a holder that can't be asked is watched; 0: 60 */
+} bp_run_spec;
+
+/** Make or re-open the folder `run.dir` of the configuration, take its lock, compare, and write
+ * config.ini and run.json.
+ *
+ * From now on bp_log() also writes log.txt. A key that both runs have and that may not change must
+ * be equal; one that only one of them has is compared with its default.
+ *
+ * Collective: over mesh->world; config, and spec but `extra`, are equal on all ranks.
+ * Owns:       *out is the caller's, bp_run_close(); NULL on failure (nothing is held then). mesh
+ *             is borrowed until then.
+ * Errors:     BP_ERR_CREATE, BP_ERR_DENIED the folder can't be made or written;
+ *             BP_ERR_BUSY another job holds it (named with host, process and Slurm job);
+ *             BP_ERR_CONFIG another kind of job, other identities or keys (each with both values);
+ *             BP_ERR_FORMAT a run.json or lock that is damaged or of an unknown version;
+ *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
+ */
+bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
+                   const bp_run_spec *spec);
+
+/** Write the exit state and let the lock go.
+ *
+ * exit_state: BP_OK "finished", BP_ERR_STOPPED "stopped", else "failed" with the message of the
+ *             last failure, which is the last one after this call too, unless closing fails.
+ * Collective: over mesh->world.
+ * Errors:     BP_ERR_IO, BP_ERR_DENIED; the lock is let go all the same.
+ */
+bp_err bp_run_close(bp_run **run, bp_err exit_state);
+
+/** The last job here ended with "finished", and no key differs from its but those of `other_bits`.
+ * Equal on all ranks. */
+bool bp_run_is_finished(const bp_run *run);
+/** There was a run here before this one. Equal on all ranks. */
+bool bp_run_is_resumed(const bp_run *run);
+
+/** What `key` was resolved to when a run in `run_dir` began last; *value is NULL where there was no
+ * run or no such value.
+ *
+ * For keys that are resolved once and kept (math.precision). The lock is not needed.
+ *
+ * Collective: over `comm`; run_dir and key are equal on all ranks.
+ * Owns:       *value is the caller's, bp_free().
+ * Errors:     BP_ERR_INPUT config.ini is no file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
+ */
+bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value);
+
+/* ---- on the coordinator. Local; what writes does nothing on other ranks ---- */
+
+/** Does this job still hold the folder? (bp_checkpoint_commit.still_owner; `run` is a bp_run.) */
+bool bp_run_still_owner(void *run);
+
+/** Bring metrics and events to disk: before a commit, so that no checkpoint outlives the lines that
+ * lead to it.
+ *
+ * Errors: BP_ERR_IO. */
+bp_err bp_run_sync(bp_run *run);
+
+/** One line for metrics.jsonl; `line` is borrowed.
+ *
+ * Errors: BP_ERR_IO (disk full), and the file ends where it did before; BP_ERR_BUSY another job has
+ *         taken the run over; BP_ERR_SYSTEM. */
+bp_err bp_run_metric(bp_run *run, const json_t *line);
+
+/** One line for events.jsonl: {"time", "event": name, ...members of `members`} (NULL: none;
+ * borrowed). Errors: as bp_run_metric. */
+bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
+
+/** Cut metrics.jsonl back to what led to `step`: from the first line on that is no whole line with
+ * a `step` <= it, all goes.
+ *
+ * Errors: BP_ERR_IO. */
+bp_err bp_run_cut_metrics(bp_run *run, int64_t step);
+
+#endif

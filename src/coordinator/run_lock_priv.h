@@ -1,0 +1,56 @@
+/* One owner a run folder. Private to src/coordinator; local, on the coordinator. */
+#ifndef BP_COORDINATOR_RUN_LOCK_PRIV_H
+#define BP_COORDINATOR_RUN_LOCK_PRIV_H
+
+#include "base/err.h"
+#include "base/json.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RUN_TOKEN_BYTES 33 /* 32 hexadecimal digits and the end */
+
+/* Who holds, or held, a run folder. Strings are "" where a thing is not known. */
+typedef struct run_holder {
+    int64_t epoch;
+    char token[RUN_TOKEN_BYTES];
+    char host[256];
+    int64_t pid;
+    int64_t start_ticks;   /* when the process began, in ticks since the machine's boot */
+    char boot_id[64];      /* of the running kernel */
+    int64_t pid_namespace; /* process numbers mean something only inside one */
+    char slurm_job[64], slurm_cluster[128];
+    int64_t slurm_restart;
+    bool released;
+} run_holder;
+
+typedef enum run_verdict { HOLDER_ALIVE, HOLDER_DEAD, HOLDER_UNKNOWN } run_verdict;
+
+/* run_holder.c */
+void run_holder_self(run_holder *out);
+json_t *run_holder_json(const run_holder *holder); /* NULL when memory is short */
+bp_err run_holder_parse(run_holder *out, const json_t *value, const char *path);
+/* Certain answers alone; all else is HOLDER_UNKNOWN. */
+run_verdict run_holder_judge(const run_holder *holder, const run_holder *self);
+/* "host n1, process 17, Slurm job 4" */
+void run_holder_text(char *out, size_t out_bytes, const run_holder *holder);
+
+/* run_lock.c */
+typedef struct run_lock run_lock;
+
+/** Take the lock of the folder `run_dir`, which is there, and beat for it from a thread of its own,
+ * six times in `watch_seconds` (0: 60). What killed processes left unfinished in the folder and in
+ * its lock/ is removed.
+ *
+ * Errors: BP_ERR_BUSY it is held; BP_ERR_FORMAT no sense can be made of it; BP_ERR_CREATE,
+ * BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. *out is NULL then. */
+bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds);
+/** False once another job has taken it; looks at the disk. */
+bool run_lock_is_ours(run_lock *lock);
+/** Has another job been found to have taken it, by the beating thread or by run_lock_is_ours? Costs
+ * one load. */
+bool run_lock_is_lost(const run_lock *lock);
+/** Stop beating and say that it is free. Always frees. Errors: BP_ERR_IO it will be found held by a
+ * dead process. */
+bp_err run_lock_release(run_lock **lock);
+
+#endif

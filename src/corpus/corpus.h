@@ -1,0 +1,38 @@
+/* A corpus as jobs see it: one file, a list with commas, or a glob; documents one after another.
+ * Local: no MPI. A corpus, and what is made of it, belongs to one thread at a time. */
+#ifndef BP_CORPUS_CORPUS_H
+#define BP_CORPUS_CORPUS_H
+
+#include "base/config.h"
+#include "store/corpus_file.h"
+
+/** corpus.train, corpus.valid, corpus.resample, run.member */
+extern const bp_option bp_corpus_options[];
+
+typedef struct bp_corpus bp_corpus;
+
+/** Open all files of `list`: paths and globs (sorted) parted by commas; blanks around them are cut.
+ *
+ * The files must share vocab_size, eod_id and tokenizer. A name that exists is a file even if it
+ * looks like a glob.
+ *
+ * Owns:       *out is the caller's, bp_corpus_close(); NULL after an error.
+ * Errors:     those of bp_corpus_file_open; BP_ERR_INPUT a glob that matches nothing; BP_ERR_CONFIG
+ *             files that differ, an empty list, an empty item; BP_ERR_SYSTEM memory.
+ */
+bp_err bp_corpus_open(bp_corpus **out, const char *list);
+void bp_corpus_close(bp_corpus **corpus);
+
+int64_t bp_corpus_files(const bp_corpus *corpus);
+/** File k, in the order given; lent. */
+bp_corpus_file *bp_corpus_file_at(const bp_corpus *corpus, int64_t k);
+int64_t bp_corpus_vocab_size(const bp_corpus *corpus);
+int64_t bp_corpus_eod(const bp_corpus *corpus);                /* -1: none */
+const char *bp_corpus_tokenizer_hash(const bp_corpus *corpus); /* "": not told */
+/** SHA-256 over the files' content hashes: compared at resume instead of paths. Borrowed. */
+const char *bp_corpus_hash(const bp_corpus *corpus);
+/** Over all files: documents, and entries of /tokens. */
+int64_t bp_corpus_documents(const bp_corpus *corpus);
+int64_t bp_corpus_tokens(const bp_corpus *corpus);
+
+#endif

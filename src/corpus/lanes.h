@@ -1,0 +1,79 @@
+/* Which tokens come next in training: streams, windows, lanes (CONTRACT, section 4). Local: no MPI.
+ */
+#ifndef BP_CORPUS_LANES_H
+#define BP_CORPUS_LANES_H
+
+#include "corpus/corpus.h"
+#include <stdbool.h>
+
+/** The stream: all documents of the corpus in order, each with its end-of-document token; or a bag
+ * of it. */
+typedef struct bp_stream bp_stream;
+typedef struct bp_stream_spec {
+    bp_corpus *corpus; /* borrowed until bp_stream_free */
+    bool bag;          /* documents drawn with replacement, n from n, keyed by (seed, member) */
+    uint64_t seed;
+    int64_t member;
+} bp_stream_spec;
+
+/** A bag holds the drawn documents in corpus order, each as often as drawn (copies side by side).
+ *
+ * Owns:       *out is the caller's, bp_stream_free(); NULL after an error.
+ * Errors:     BP_ERR_FORMAT a bag of fewer than 2 documents; BP_ERR_SYSTEM memory; what reading
+ *             doc_start gives.
+ */
+bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec);
+void bp_stream_free(bp_stream **stream);
+int64_t bp_stream_tokens(const bp_stream *stream);
+int64_t bp_stream_vocab_size(const bp_stream *stream);
+/** The path of its first file, for messages. Borrowed. */
+const char *bp_stream_name(const bp_stream *stream);
+/** How often document d (over all files, in order) was drawn; 1 without a bag. */
+int64_t bp_stream_drawn(const bp_stream *stream, int64_t document);
+/** Tokens of the stream from `first` on; first + count may not be beyond its end (BP_ASSERT).
+ *
+ * Shapes:     tokens[count].
+ * Errors:     those of bp_corpus_file_read.
+ */
+bp_err bp_stream_read(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens);
+
+/** The lanes of this rank. While they live, the stream is their helper thread's: nobody else reads
+ * it. */
+typedef struct bp_lanes bp_lanes;
+typedef struct bp_lanes_spec {
+    bp_stream *stream;         /* borrowed until bp_lanes_free */
+    int64_t context;           /* T */
+    int64_t batch;             /* B: slots over all ranks */
+    int64_t first_slot, slots; /* this rank's run of slots */
+    uint64_t seed;
+    int64_t member; /* of the shuffle: 0, since run.member keys the bag alone */
+} bp_lanes_spec;
+
+/** Starts a helper thread; it reads ahead from the first step asked for.
+ *
+ * Holds spans of 64 Ki tokens: at most 4 a slot, 128 KiB each (256 KiB from 65,537 entries of the
+ * vocabulary up), never more than the stream has; and three steps of windows.
+ *
+ * Owns:       *out is the caller's, bp_lanes_free(); NULL after an error.
+ * Errors:     BP_ERR_FORMAT fewer than T+1 tokens; BP_ERR_SYSTEM memory, threads.
+ */
+bp_err bp_lanes_new(bp_lanes **out, const bp_lanes_spec *spec);
+void bp_lanes_free(bp_lanes **lanes);
+/** Bytes that `slots` lanes over a stream of so many tokens take, for the plan. */
+size_t bp_lanes_bytes(int64_t tokens, int64_t slots, int64_t context, int64_t vocab_size);
+int64_t bp_lanes_windows(const bp_lanes *lanes); /* W, of an epoch */
+/** More slots than windows: worth a warning. Slots then go on through epoch after epoch: slot b of
+ * step s takes entry ((s-1)B + b) mod W of epoch ((s-1)B + b) / W. */
+bool bp_lanes_repeat(const bp_lanes *lanes);
+/** The windows of step `step` (from 1): T inputs and, one to the right, T targets. A function of
+ *  (seed, member, step) and the stream alone; any step at any time, quick in order.
+ *
+ * Shapes:     windows[slots][T+1].
+ * Errors:     those of bp_corpus_file_read.
+ */
+bp_err bp_lanes_read(bp_lanes *lanes, int64_t step, int32_t *windows);
+/** Seconds that bp_lanes_read has waited so far, and spans decoded so far. */
+double bp_lanes_waited(const bp_lanes *lanes);
+int64_t bp_lanes_spans_read(bp_lanes *lanes);
+
+#endif

@@ -1,0 +1,240 @@
+/* The stream: documents in order, or a bag of them kept as counts. */
+#include "corpus/lanes.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <inttypes.h>
+
+/* A bag's places are kept for every 256th document; the rest is found by walking. */
+#define BLOCK 256
+
+struct bp_stream {
+    bp_corpus *corpus;
+    bool bag;
+    int64_t files, documents, tokens;
+    const int64_t **doc_start; /* [files], each of its file's documents + 1 */
+    int64_t *first_document;   /* [files + 1]: over all files */
+    int64_t *first_token;      /* [files + 1]: where a file begins in the stream, without a bag */
+    uint32_t *drawn;           /* [documents], a bag's */
+    int64_t
+        *block_token; /* [documents / BLOCK + 2]: where block k of documents begins in the bag */
+};
+
+static bp_err list_documents(bp_stream *stream)
+{
+    for (int64_t k = 0; k < stream->files; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(stream->corpus, k);
+        int64_t documents = bp_corpus_file_info(file)->documents;
+        bp_err err = bp_corpus_file_doc_start(file, &stream->doc_start[k]);
+
+        if (err != BP_OK)
+            return err;
+        stream->first_document[k + 1] = stream->first_document[k] + documents;
+        stream->first_token[k + 1] =
+            stream->first_token[k] + stream->doc_start[k][documents] - stream->doc_start[k][0];
+    }
+    stream->documents = stream->first_document[stream->files];
+    stream->tokens = stream->first_token[stream->files];
+    return BP_OK;
+}
+
+/* Which of ascending places[0 .. n] holds `at`: the last k < n with places[k] <= at. */
+static int64_t find_place(const int64_t *places, int64_t n, int64_t at)
+{
+    int64_t low = 0, high = n;
+
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+
+        if (places[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int64_t document_tokens(const bp_stream *stream, int64_t file, int64_t document)
+{
+    const int64_t *start = stream->doc_start[file] + (document - stream->first_document[file]);
+
+    return start[1] - start[0];
+}
+
+static void sum_bag(bp_stream *stream)
+{
+    int64_t at = 0;
+
+    for (int64_t file = 0, d = 0; file < stream->files; file++) {
+        for (; d < stream->first_document[file + 1]; d++) {
+            if (d % BLOCK == 0)
+                stream->block_token[d / BLOCK] = at;
+            at += document_tokens(stream, file, d) * (int64_t)stream->drawn[d];
+        }
+    }
+    for (int64_t k = (stream->documents + BLOCK - 1) / BLOCK; k < stream->documents / BLOCK + 2;
+         k++)
+        stream->block_token[k] = at;
+    stream->tokens = at;
+}
+
+static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
+{
+    int64_t n = stream->documents;
+    bp_rng_key key = bp_rng_key_of(seed, BP_RNG_BAG, member, 0, 0);
+
+    if (n < 2)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "a bag needs at least 2 documents to draw from, but there are %" PRId64
+                       ": at %s; use corpus.resample=none, or cut the corpus into documents",
+                       n, bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0)));
+    stream->drawn = bp_alloc("corpus.drawn", n, sizeof(*stream->drawn));
+    stream->block_token = bp_alloc("corpus.drawn", n / BLOCK + 2, sizeof(*stream->block_token));
+    if (!stream->drawn || !stream->block_token)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a bag of %" PRId64 " documents", n);
+    for (int64_t i = 0; i < n; i++)
+        stream->drawn[bp_rng_below(&key, (uint64_t)i, n)]++;
+    sum_bag(stream);
+    return BP_OK;
+}
+
+bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
+{
+    bp_stream *stream = bp_alloc("corpus.stream", 1, sizeof(*stream));
+    int64_t files = bp_corpus_files(spec->corpus);
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (!stream)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a stream of tokens");
+    stream->corpus = spec->corpus;
+    stream->bag = spec->bag;
+    stream->files = files;
+    stream->doc_start = bp_alloc("corpus.stream", files, sizeof(*stream->doc_start));
+    stream->first_document = bp_alloc("corpus.stream", files + 1, sizeof(int64_t));
+    stream->first_token = bp_alloc("corpus.stream", files + 1, sizeof(int64_t));
+    if (!stream->doc_start || !stream->first_document || !stream->first_token)
+        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a stream over %" PRId64 " files", files);
+    if (err == BP_OK)
+        err = list_documents(stream);
+    if (err == BP_OK && stream->bag)
+        err = draw_bag(stream, spec->seed, spec->member);
+    if (err != BP_OK)
+        bp_stream_free(&stream);
+    *out = stream;
+    return err;
+}
+
+void bp_stream_free(bp_stream **stream)
+{
+    if (!*stream)
+        return;
+    bp_free((*stream)->block_token);
+    bp_free((*stream)->drawn);
+    bp_free((*stream)->first_token);
+    bp_free((*stream)->first_document);
+    bp_free((*stream)->doc_start);
+    bp_free(*stream);
+    *stream = NULL;
+}
+
+int64_t bp_stream_tokens(const bp_stream *stream)
+{
+    return stream->tokens;
+}
+
+int64_t bp_stream_vocab_size(const bp_stream *stream)
+{
+    return bp_corpus_vocab_size(stream->corpus);
+}
+
+const char *bp_stream_name(const bp_stream *stream)
+{
+    return bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0));
+}
+
+int64_t bp_stream_drawn(const bp_stream *stream, int64_t document)
+{
+    BP_ASSERT(document >= 0 && document < stream->documents);
+    return stream->bag ? (int64_t)stream->drawn[document] : 1;
+}
+
+static bp_err read_plain(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t k = find_place(stream->first_token, stream->files, first);
+         err == BP_OK && count > 0; k++) {
+        int64_t left = stream->first_token[k + 1] - first;
+        int64_t part = left < count ? left : count;
+
+        if (part == 0) /* an empty file */
+            continue;
+        err = bp_corpus_file_read(bp_corpus_file_at(stream->corpus, k),
+                                  stream->doc_start[k][0] + first - stream->first_token[k], part,
+                                  tokens);
+        first += part;
+        tokens += part;
+        count -= part;
+    }
+    return err;
+}
+
+/* Read from `skip` tokens behind the start of the copies of document d on, at most `count` tokens.
+ */
+static bp_err read_copies(bp_stream *stream, int64_t file, int64_t d, int64_t skip, int64_t count,
+                          int32_t *tokens)
+{
+    int64_t length = document_tokens(stream, file, d);
+    int64_t start = stream->doc_start[file][d - stream->first_document[file]];
+    int64_t inside = skip % length;
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && count > 0) {
+        int64_t part = length - inside < count ? length - inside : count;
+
+        err = bp_corpus_file_read(bp_corpus_file_at(stream->corpus, file), start + inside, part,
+                                  tokens);
+        tokens += part;
+        count -= part;
+        inside = 0;
+    }
+    return err;
+}
+
+static bp_err read_bag(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens)
+{
+    int64_t blocks = (stream->documents + BLOCK - 1) / BLOCK;
+    int64_t block = find_place(stream->block_token, blocks, first);
+    int64_t at = stream->block_token[block];
+    int64_t d = block * BLOCK;
+    int64_t file = find_place(stream->first_document, stream->files, d);
+    bp_err err = BP_OK;
+
+    for (; err == BP_OK && count > 0; d++) {
+        while (d >= stream->first_document[file + 1])
+            file++;
+        int64_t copies = document_tokens(stream, file, d) * (int64_t)stream->drawn[d];
+
+        if (first < at + copies) {
+            int64_t part = at + copies - first < count ? at + copies - first : count;
+
+            err = read_copies(stream, file, d, first - at, part, tokens);
+            first += part;
+            tokens += part;
+            count -= part;
+        }
+        at += copies;
+    }
+    return err;
+}
+
+bp_err bp_stream_read(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens)
+{
+    BP_ASSERT(first >= 0 && count >= 0 && first <= stream->tokens - count);
+    if (count == 0)
+        return BP_OK;
+    return stream->bag ? read_bag(stream, first, count, tokens)
+                       : read_plain(stream, first, count, tokens);
+}

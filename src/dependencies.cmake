@@ -1,0 +1,59 @@
+# The libraries that bagpipe stands on. Every one is found by pkg-config or by its own CMake package, so a
+# cluster's modules (PKG_CONFIG_PATH, CMAKE_PREFIX_PATH) serve as well as a distribution's packages.
+find_package(PkgConfig REQUIRED)
+find_package(MPI 3.0 REQUIRED COMPONENTS C)
+find_package(OpenMP REQUIRED COMPONENTS C)
+find_package(Threads REQUIRED)
+
+# The serial build of HDF5: the commit path uses one writer a file (docs/architecture.md, "Commit").
+pkg_check_modules(HDF5 QUIET IMPORTED_TARGET hdf5-serial)
+if(NOT HDF5_FOUND)
+  pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)
+endif()
+if(HDF5_VERSION VERSION_LESS 1.10.5) # H5Dget_chunk_info_by_coord
+  message(FATAL_ERROR "HDF5 ${HDF5_VERSION} was found, but bagpipe needs 1.10.5 or newer: install one, or load its "
+                      "module, so that pkg-config finds it first (PKG_CONFIG_PATH)")
+endif()
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+# x86: hashing by the widest registers of the CPU at hand, where the library was built with that.
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)
+check_c_source_compiles("#include <xxh_x86dispatch.h>
+int main(void) { return (int)XXH3_64bits(\"\", 0); }" BAGPIPE_HAVE_XXH_DISPATCH)
+unset(CMAKE_REQUIRED_LIBRARIES)
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(INIH REQUIRED IMPORTED_TARGET inih)
+
+# Matrix products: oneDNN (2.x or 3.x) where it is found, else float32 through BLAS. Its header and library are looked up
+# directly, because Debian's CMake package for it insists on OpenCL. Its threads must be OpenMP's, as ours are.
+set(BAGPIPE_HAVE_ONEDNN OFF)
+if(NOT BAGPIPE_GEMM STREQUAL "blas")
+  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl_version.h HINTS ENV DNNLROOT PATH_SUFFIXES include)
+  find_library(DNNL_LIBRARY dnnl HINTS ENV DNNLROOT PATH_SUFFIXES lib lib64)
+  mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
+  if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+    file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h dnnl_version REGEX "define DNNL_VERSION_M[AI]")
+    string(REGEX REPLACE ".*MAJOR +([0-9]+).*MINOR +([0-9]+).*" "\\1.\\2" DNNL_VERSION "${dnnl_version}")
+    file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_config.h dnnl_threads
+         REGEX "define DNNL_CPU_THREADING_RUNTIME +DNNL_RUNTIME_OMP")
+    if(dnnl_threads AND DNNL_VERSION VERSION_GREATER_EQUAL 2.5)
+      set(BAGPIPE_HAVE_ONEDNN ON)
+      add_library(DNNL::dnnl UNKNOWN IMPORTED)
+      set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
+                            INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+      message(STATUS "Matrix products: oneDNN ${DNNL_VERSION} (${DNNL_LIBRARY})")
+    else()
+      message(STATUS "oneDNN at ${DNNL_LIBRARY} is left: it is older than 2.5, or its threads are not OpenMP's")
+    endif()
+  endif()
+  if(BAGPIPE_GEMM STREQUAL "onednn" AND NOT BAGPIPE_HAVE_ONEDNN)
+    message(FATAL_ERROR "BAGPIPE_GEMM=onednn, but no oneDNN with OpenMP threads was found: set CMAKE_PREFIX_PATH or "
+                        "DNNLROOT, or use BAGPIPE_GEMM=blas")
+  endif()
+endif()
+if(NOT BAGPIPE_HAVE_ONEDNN)
+  find_package(BLAS REQUIRED)
+endif()

@@ -1,0 +1,294 @@
+#include "engine/engine.h"
+
+#include "engine/gradient.h"
+#include "engine/stage.h"
+#include "engine/stage_spec_priv.h"
+#include "engine/tree.h"
+#include "math/kernels.h"
+#include "mesh/collective.h"
+
+#include <math.h>
+#include <string.h>
+
+struct bp_engine {
+    bp_engine_spec spec;
+    bp_gpt_shape shape;
+    const bp_mesh *mesh;
+    bp_gemm *gemm;
+    bp_network *network;
+    float *values;
+    bp_stage *stage;
+    bp_optimizer optimizer;
+    float *scratch;            /* of the reduction */
+    int64_t slots;             /* of the batch, on this data rank */
+    int32_t *inputs, *targets; /* [slots][T] */
+    double *losses;            /* [batch / micro_batch] by micro-batch in slot order */
+};
+
+/* "32, 64 or 96": the multiples of `unit` around `near`. */
+static void say_multiples(char *out, size_t bytes, int64_t unit, int64_t near)
+{
+    int64_t k = near / unit;
+
+    if (k == 0)
+        snprintf(out, bytes, "%lld or %lld", (long long)unit, (long long)(2 * unit));
+    else
+        snprintf(out, bytes, "%lld or %lld", (long long)(k * unit), (long long)((k + 1) * unit));
+}
+
+void bp_engine_spec_check(const bp_engine_spec *spec, int datas, bp_config *config)
+{
+    int64_t unit = datas * spec->micro_batch;
+    char fits[96];
+
+    if (spec->batch % unit == 0)
+        return;
+    say_multiples(fits, sizeof fits, unit, spec->batch);
+    bp_config_fault(config,
+                    "train.batch = %lld is not a multiple of %lld (%d data ranks x "
+                    "mesh.micro_batch = %lld): at train.batch; use %s",
+                    (long long)spec->batch, (long long)unit, datas, (long long)spec->micro_batch,
+                    fits);
+}
+
+static bp_err short_of_memory(const bp_engine *engine)
+{
+    return BP_FAIL(BP_ERR_SYSTEM,
+                   "memory is short: at %lld parameters on this rank; use more tensor or pipeline "
+                   "ranks, see --plan",
+                   (long long)(engine->network ? engine->network->floats : 0));
+}
+
+static bp_err allocate(bp_engine *engine)
+{
+    const bp_mesh *mesh = engine->mesh;
+    int64_t T = engine->shape.context;
+
+    engine->slots = engine->spec.batch / mesh->datas;
+    engine->values = bp_alloc("parameters", engine->network->floats, sizeof(float));
+    engine->scratch =
+        bp_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
+    engine->inputs = bp_alloc("input", engine->slots * T, sizeof(int32_t));
+    engine->targets = bp_alloc("input", engine->slots * T, sizeof(int32_t));
+    engine->losses =
+        bp_alloc("input", engine->spec.batch / engine->spec.micro_batch, sizeof(double));
+    if (!engine->values || !engine->scratch || !engine->inputs || !engine->targets ||
+        !engine->losses)
+        return short_of_memory(engine);
+    return bp_optimizer_init(&engine->optimizer, mesh, engine->network, &engine->spec.optimizer);
+}
+
+static bp_err build(bp_engine *engine)
+{
+    const bp_mesh *mesh = engine->mesh;
+    bp_nn nn = {.tensor = mesh->tensor,
+                .tensor_at = mesh->tensor_at,
+                .tensors = mesh->tensors,
+                .seed = engine->spec.seed,
+                .dropout = engine->spec.dropout};
+    bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->datas,
+                                            mesh->pipeline_at, mesh->pipelines);
+    bp_err err = bp_gemm_new(&engine->gemm, engine->spec.precision);
+
+    nn.gemm = engine->gemm;
+    if (err == BP_OK)
+        err = bp_gpt_network_new(&engine->network, &nn, &engine->shape, mesh->pipeline_at,
+                                 mesh->pipelines);
+    if (err != BP_OK)
+        return err;
+    bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
+    err = allocate(engine);
+    if (err == BP_OK)
+        err = bp_network_bind_values(engine->network, engine->values);
+    if (err == BP_OK)
+        err = bp_stage_new(&engine->stage, mesh, engine->network, &stage);
+    return err;
+}
+
+bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,
+                     const bp_gpt_shape *shape)
+{
+    bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (engine) {
+        engine->spec = *spec;
+        engine->shape = *shape;
+        engine->mesh = mesh;
+        err = build(engine);
+    } else {
+        err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the engine; use more ranks");
+    }
+    err = bp_agree(mesh->compute, err);
+    if (err != BP_OK) {
+        bp_engine_free(&engine);
+        return err;
+    }
+    *out = engine;
+    return BP_OK;
+}
+
+void bp_engine_initialise(bp_engine *engine)
+{
+    bp_network_initialise(engine->network, engine->spec.seed);
+}
+
+void bp_engine_free(bp_engine **engine)
+{
+    bp_engine *self = *engine;
+
+    if (!self)
+        return;
+    bp_stage_free(&self->stage);
+    bp_optimizer_clear(&self->optimizer);
+    bp_network_free(&self->network);
+    bp_gemm_free(&self->gemm);
+    bp_free(self->values);
+    bp_free(self->scratch);
+    bp_free(self->inputs);
+    bp_free(self->targets);
+    bp_free(self->losses);
+    bp_free(self);
+    *engine = NULL;
+}
+
+void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count)
+{
+    *count = engine->slots;
+    *first = engine->slots * engine->mesh->data_at;
+}
+
+/* A window of T+1 tokens is T inputs and, one to the right, T targets. */
+static void part_windows(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T)
+{
+    for (int64_t b = 0; b < count; b++) {
+        memcpy(engine->inputs + b * T, windows + b * (T + 1), (size_t)T * sizeof(int32_t));
+        memcpy(engine->targets + b * T, windows + b * (T + 1) + 1, (size_t)T * sizeof(int32_t));
+    }
+}
+
+/* The batch's mean loss: the last stage has the sums of its micro-batches; all are summed by the
+ * tree, in slot order. */
+static double mean_loss(bp_engine *engine)
+{
+    const bp_mesh *mesh = engine->mesh;
+    int64_t each = engine->stage->spec.micro_batches;
+    double loss;
+
+    BP_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses, bp_mpi_count(each),
+                         MPI_DOUBLE, mesh->data));
+    loss = bp_tree_sum(engine->losses, each * mesh->datas) /
+           (double)(engine->spec.batch * engine->shape.context);
+    bp_bcast_bytes(&loss, sizeof loss, mesh->pipelines - 1, mesh->pipeline);
+    return loss;
+}
+
+void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32_t *windows,
+                    bp_step_result *result)
+{
+    const bp_mesh *mesh = engine->mesh;
+    int64_t T = engine->shape.context;
+    double clip = engine->spec.optimizer.clip, scale = 1;
+    bp_stage_step work = {.inputs = engine->inputs,
+                          .targets = engine->targets,
+                          .step = step,
+                          .first_slot = engine->slots * mesh->data_at,
+                          .loss_weight = (float)(1.0 / (double)(engine->spec.batch * T))};
+
+    part_windows(engine, windows, engine->slots, T);
+    bp_stage_accumulate(engine->stage, &work,
+                        engine->losses + mesh->data_at * engine->stage->spec.micro_batches);
+    result->loss = mean_loss(engine);
+    bp_gradient_reduce(mesh, engine->network, engine->stage->gradient, engine->scratch);
+    result->grad_norm =
+        bp_gradient_norm(mesh, engine->network, engine->stage->gradient, engine->scratch);
+    result->rate = bp_rate_at(&engine->spec.rate, step);
+    result->skipped = !isfinite(result->grad_norm);
+    if (result->skipped)
+        return;
+    if (clip > 0 && result->grad_norm > clip)
+        scale = clip / result->grad_norm;
+    bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
+                        scale, update);
+    bp_network_refresh(engine->network);
+}
+
+void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T,
+                        double *loss_sum, int64_t *loss_count)
+{
+    part_windows(engine, windows, count, T);
+    bp_stage_evaluate(engine->stage, engine->inputs, engine->targets, count, T, loss_sum,
+                      loss_count);
+}
+
+static bp_err new_boxes(bp_engine *engine, bp_box **boxes, int64_t *capacity)
+{
+    *capacity = 3 * bp_network_box_capacity(engine->network);
+    *boxes = bp_alloc("engine.boxes", *capacity, sizeof **boxes);
+    return *boxes ? BP_OK : short_of_memory(engine);
+}
+
+/* This rank's shards of the moments; those of values that another rank publishes are left out when
+ * saving. */
+static void moment_boxes(bp_engine *engine, bool published_only, bp_box *boxes, int64_t *used,
+                         int64_t capacity)
+{
+    const bp_optimizer *optimizer = &engine->optimizer;
+    int64_t at = 0;
+
+    for (int g = 0; g < engine->network->group_count; g++) {
+        const bp_group *group = &engine->network->groups[g];
+        int64_t first, count;
+
+        bp_optimizer_shard(engine->mesh, group, &first, &count);
+        for (int k = 0; k < optimizer->moments && (group->published || !published_only); k++)
+            bp_network_boxes(engine->network, g, bp_optimizer_prefix(optimizer, k),
+                             optimizer->moment[k] + at, first, count, boxes, used, capacity);
+        at += count;
+    }
+}
+
+bp_err bp_engine_boxes_to_save(bp_engine *engine, bp_box **boxes, int64_t *count)
+{
+    int64_t capacity;
+    bp_err err = new_boxes(engine, boxes, &capacity);
+
+    *count = 0;
+    if (err != BP_OK)
+        return err;
+    for (int g = 0; g < engine->network->group_count; g++) {
+        const bp_group *group = &engine->network->groups[g];
+        int64_t first, shard;
+
+        bp_optimizer_shard(engine->mesh, group, &first, &shard);
+        if (group->published)
+            bp_network_boxes(engine->network, g, "", engine->values + group->place + first, first,
+                             shard, *boxes, count, capacity);
+    }
+    moment_boxes(engine, true, *boxes, count, capacity);
+    return BP_OK;
+}
+
+bp_err bp_engine_boxes_to_load(bp_engine *engine, bool model_only, bp_box **boxes, int64_t *count)
+{
+    int64_t capacity;
+    bp_err err = new_boxes(engine, boxes, &capacity);
+
+    *count = 0;
+    if (err != BP_OK)
+        return err;
+    for (int g = 0; g < engine->network->group_count; g++) {
+        const bp_group *group = &engine->network->groups[g];
+        bp_network_boxes(engine->network, g, "", engine->values + group->place, 0, group->floats,
+                         *boxes, count, capacity);
+    }
+    if (!model_only)
+        moment_boxes(engine, false, *boxes, count, capacity);
+    return BP_OK;
+}
+
+void bp_engine_loaded(bp_engine *engine)
+{
+    bp_network_refresh(engine->network);
+}

@@ -1,0 +1,100 @@
+/* Training a model on a mesh: one step, validation, and what a checkpoint holds of it. */
+#ifndef BP_ENGINE_ENGINE_H
+#define BP_ENGINE_ENGINE_H
+
+#include "engine/optimizer.h"
+#include "engine/schedule.h"
+#include "lm/gpt.h"
+#include "mesh/mesh.h"
+#include "store/checkpoint.h"
+
+extern const bp_option bp_train_options[], bp_optimizer_options[]; /* train.*, optimizer.* */
+
+typedef enum bp_rate_decay { BP_DECAY_COSINE, BP_DECAY_LINEAR, BP_DECAY_CONSTANT } bp_rate_decay;
+
+typedef struct bp_rate {
+    double peak;
+    int64_t warmup, steps;
+    bp_rate_decay decay;
+} bp_rate;
+
+/** Learning rate of step s (from 1), w = warmup: peak s/w up to w; then with u = (s-1-w)/(steps-w):
+ * cosine peak (1+cos pi u)/2, linear peak (1-u), constant peak. */
+double bp_rate_at(const bp_rate *rate, int64_t step);
+
+typedef struct bp_engine_spec {
+    uint64_t seed;
+    float dropout;
+    int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */
+    bp_schedule schedule;
+    bool tree, recompute;
+    bp_optimizer_rule optimizer;
+    bp_rate rate;
+    bp_precision precision; /* the caller sets it: bp_math_precision */
+} bp_engine_spec;
+
+/** From a checked configuration; `precision` is left f32. */
+bp_engine_spec bp_engine_spec_of(const bp_config *config);
+
+/** batch is a multiple of data x micro_batch, else a fault that says what fits. */
+void bp_engine_spec_check(const bp_engine_spec *spec, int datas, bp_config *config);
+
+/** Memory by kind, in bytes, of one rank. */
+typedef struct bp_plan {
+    size_t program; /* resident before the model: the program and its libraries */
+    size_t parameters, copies, gradients, optimizer, activations, scratch, input;
+} bp_plan;
+size_t bp_plan_total(const bp_plan *plan);
+
+/** What a rank of stage `stage` (tensor rank 0) of a mesh of this shape will take. Local. Errors:
+ * BP_ERR_SYSTEM. */
+bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh, const bp_engine_spec *spec,
+                      const bp_gpt_shape *shape, int stage);
+
+typedef struct bp_engine bp_engine;
+
+/** An engine whose parameters have no values yet: bp_engine_initialise, or load and
+ * bp_engine_loaded.
+ *
+ * Collective: over mesh->compute.
+ * Owns:       *out is the caller's, bp_engine_free(); mesh is borrowed until then.
+ * Errors:     BP_ERR_SYSTEM memory is short: the same on all ranks.
+ */
+bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,
+                     const bp_gpt_shape *shape);
+void bp_engine_free(bp_engine **engine);
+
+/** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */
+void bp_engine_initialise(bp_engine *engine);
+
+/** Slots of the batch that this data rank has: [*first, *first + *count). */
+void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count);
+
+typedef struct bp_step_result {
+    double loss;      /* of the batch, before the update: nats a token */
+    double grad_norm; /* before clipping */
+    double rate;
+    bool skipped; /* the gradient was not finite: nothing was updated */
+} bp_step_result;
+
+/** One optimizer step. windows[slots][T+1] of this data rank. `update` counts the updates made,
+ * this one included if it is not skipped. Collective over mesh->member; equal results on all its
+ * ranks. */
+void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32_t *windows,
+                    bp_step_result *result);
+
+/** Sum and count of losses of `count` <= micro_batch windows of T <= context tokens
+ * (windows[count][T+1]), without dropout; on the last pipeline stage, elsewhere 0. Stages may be in
+ * different calls at a time. Collective over mesh->model. */
+void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T,
+                        double *loss_sum, int64_t *loss_count);
+
+/** Boxes of the state, for bp_checkpoint_save (tiling every tensor over all ranks) or to load into
+ * (all that this rank needs). model_only: parameters without the optimizer's moments. *boxes is the
+ * caller's (bp_free). Errors: BP_ERR_SYSTEM. */
+bp_err bp_engine_boxes_to_save(bp_engine *engine, bp_box **boxes, int64_t *count);
+bp_err bp_engine_boxes_to_load(bp_engine *engine, bool model_only, bp_box **boxes, int64_t *count);
+/** Values were loaded: copies are made anew. */
+void bp_engine_loaded(bp_engine *engine);
+
+#endif

@@ -1,0 +1,44 @@
+/* The update rules, on this data rank's shards of the parameters: optimizer state is sharded over
+ * data ranks (ZeRO stage 1, Rajbhandari et al. 2020). */
+#ifndef BP_ENGINE_OPTIMIZER_H
+#define BP_ENGINE_OPTIMIZER_H
+
+#include "mesh/mesh.h"
+#include "nn/network.h"
+
+typedef enum bp_optimizer_kind { BP_ADAMW, BP_SGD } bp_optimizer_kind;
+
+typedef struct bp_optimizer_rule {
+    bp_optimizer_kind kind;
+    double beta1, beta2, epsilon, weight_decay, clip, momentum;
+} bp_optimizer_rule;
+
+/** Moments for one shard of every group, one after another in group order. */
+typedef struct bp_optimizer {
+    bp_optimizer_rule rule;
+    const bp_mesh *mesh; /* borrowed */
+    bp_network *network; /* borrowed */
+    int moments;         /* 2 for AdamW (m, v), 1 for SGD (m) */
+    int64_t floats;      /* of one moment's shards */
+    float *moment[2];
+} bp_optimizer;
+
+/** Errors: BP_ERR_SYSTEM. Local. */
+bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_network *network,
+                         const bp_optimizer_rule *rule);
+void bp_optimizer_clear(bp_optimizer *optimizer);
+
+/** The shard of group `group` that this data rank updates: floats [*first, *first + *count) of the
+ * group. */
+void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count);
+
+/** Update the shards of `values` by the shards of `gradients` times `scale`, then gather all shards
+ * on all data ranks. `update` counts updates from 1 (bias correction). Collective over mesh->data.
+ */
+void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
+                         double rate, double scale, int64_t update);
+
+/** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/". */
+const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k);
+
+#endif

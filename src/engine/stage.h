@@ -1,0 +1,67 @@
+/* A pipeline stage at work: its memory, planned once, and one step's micro-batches forward and
+ * backward through it. */
+#ifndef BP_ENGINE_STAGE_H
+#define BP_ENGINE_STAGE_H
+
+#include "engine/schedule.h"
+#include "mesh/collective.h"
+#include "mesh/mesh.h"
+#include "nn/network.h"
+
+typedef struct bp_stage_spec {
+    int64_t B, T;          /* of a micro-batch */
+    int64_t micro_batches; /* of a step on this data rank */
+    int stage, stages;
+    bp_schedule schedule;
+    bool tree;      /* gradients by the fixed tree, else one running sum */
+    bool recompute; /* keep only the blocks' inputs */
+} bp_stage_spec;
+
+/** Bytes by kind, from the blocks' own answers. */
+typedef struct bp_stage_bytes {
+    size_t gradients, activations, scratch;
+} bp_stage_bytes;
+
+typedef struct bp_stage {
+    bp_stage_spec spec;
+    const bp_mesh *mesh; /* borrowed */
+    bp_network *network; /* borrowed */
+    float *gradient; /* [network->floats] the step's sum, after bp_stage_accumulate; the bottom of
+                        the tree's stack */
+    float **stack;   /* [depth] partial sums */
+    int depth, top;
+    bp_action *actions; /* [2 * micro_batches] */
+    int64_t slots;
+    char *memory; /* all of the activations and scratch */
+    char **kept;  /* [slots] what blocks keep of a micro-batch */
+    char *again;  /* recompute: what one block keeps */
+    float *hidden, *dhidden, *outgoing,
+        *dfollowing; /* [B][T][C] at work, and on their way to the next and previous stage */
+    bp_transfer sending, sending_back;
+    bp_arena scratch;
+} bp_stage;
+
+bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network);
+/** Errors: BP_ERR_SYSTEM. Local. */
+bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
+                    const bp_stage_spec *spec);
+void bp_stage_free(bp_stage **stage);
+
+typedef struct bp_stage_step {
+    const int32_t *inputs, *targets; /* [micro_batches * B][T] */
+    int64_t step, first_slot;
+    float loss_weight;
+} bp_stage_step;
+
+/** One step's micro-batches: stage->gradient holds the sum of their gradients;
+ * loss_sums[micro_batches] is filled on the last stage (elsewhere zero). Collective over
+ * mesh->pipeline and mesh->tensor. */
+void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums);
+
+/** Forward only, without dropout, of B <= spec.B sequences of T <= spec.T tokens: sum and count of
+ * the scored targets' losses, on the last stage (elsewhere zero). Collective over mesh->pipeline
+ * and mesh->tensor. */
+void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
+                       int64_t T, double *loss_sum, int64_t *loss_count);
+
+#endif

@@ -1,0 +1,71 @@
+#include "lm/gpt.h"
+
+#include "nn/layers.h"
+
+#define INIT_STD                                                                                   \
+    0.02F /* GPT-2's, of weights and token embeddings; positions start at half of it               \
+           */
+
+/* The token embedding: a group of its own, since the first stage and the last one hold it both. */
+static bp_param *add_vocabulary(bp_network *network, const bp_gpt_shape *shape, int stage,
+                                int stages)
+{
+    bp_group *group = bp_network_add_group(network, false);
+    int64_t first, count;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    group->tied = stages > 1;
+    group->published = stage == 0;
+    return bp_group_add_matrix_part(group, "wte", shape->vocab_size, shape->width, INIT_STD, 0,
+                                    first, count);
+}
+
+static bp_err add_block(bp_network *network, const bp_gpt_shape *shape, int number, bp_param *wte)
+{
+    bp_block *block = NULL;
+    bp_err err;
+
+    if (number == 0) {
+        bp_group *whole = bp_network_add_group(network, true);
+        bp_param *wpe =
+            bp_group_add_matrix(whole, "wpe", shape->context, shape->width, INIT_STD / 2);
+        err = bp_embedding_new(&block, &network->nn, wte, wpe);
+    } else if (number == bp_gpt_blocks(shape) - 1) {
+        err = bp_lm_head_new(&block, &network->nn, wte, bp_network_add_group(network, true));
+    } else {
+        bp_layer_shape layer = {.C = shape->width,
+                                .H = shape->heads,
+                                .F = 4 * shape->width,
+                                .layers = shape->layers,
+                                .number = number - 1};
+        bp_group *split = bp_network_add_group(network, false);
+        err = bp_transformer_layer_new(&block, &network->nn, &layer, split,
+                                       bp_network_add_group(network, true));
+    }
+    if (err == BP_OK)
+        bp_network_add_block(network, block);
+    return err;
+}
+
+bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape, int stage,
+                          int stages)
+{
+    bp_network *network = NULL;
+    bp_param *wte = NULL;
+    int first, end;
+
+    *out = NULL;
+    bp_gpt_stage(shape, stage, stages, &first, &end);
+    bp_err err = bp_network_new(&network, nn, end - first, 2 * (end - first) + 1);
+    if (err != BP_OK)
+        return err;
+    network->C = shape->width;
+    if (first == 0 || end == bp_gpt_blocks(shape))
+        wte = add_vocabulary(network, shape, stage, stages);
+    for (int number = first; number < end && err == BP_OK; number++)
+        err = add_block(network, shape, number, wte);
+    if (err != BP_OK)
+        bp_network_free(&network);
+    *out = network;
+    return err;
+}

@@ -1,0 +1,13 @@
+/* A GPT behind the face of language models: forward only, over the pipeline and tensor ranks of one
+ * model group. */
+#ifndef BP_LM_GPT_LM_PRIV_H
+#define BP_LM_GPT_LM_PRIV_H
+
+#include "lm/lm.h"
+#include "store/checkpoint.h"
+
+/** Collective over mesh->compute. info: kind, context and vocab_size are filled. */
+bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                      bp_checkpoint *checkpoint);
+
+#endif

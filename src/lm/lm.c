@@ -1,0 +1,57 @@
+#include "lm/lm.h"
+
+#include "lm/gpt_lm_priv.h"
+#include "store/checkpoint.h"
+
+#include <stdio.h>
+
+static bp_err read_info(bp_lm_info *info, const bp_checkpoint *checkpoint)
+{
+    const json_t *state = bp_checkpoint_state(checkpoint);
+    const char *where = bp_checkpoint_folder(checkpoint), *hash = NULL;
+    bp_err err = bp_json_get_int(state, "step", &info->step, where);
+
+    if (err == BP_OK)
+        err = bp_json_get_int(state, "eod_id", &info->eod_id, where);
+    if (err == BP_OK)
+        err = bp_json_get_string(state, "tokenizer_hash", &hash, where);
+    if (err == BP_OK) {
+        snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
+        snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
+    }
+    return err;
+}
+
+bp_err bp_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config, const char *path)
+{
+    bp_checkpoint *checkpoint = NULL;
+    bp_lm_info info = {0};
+    bp_err err = bp_checkpoint_open_any(mesh->compute, path, &checkpoint);
+
+    *out = NULL;
+    if (err != BP_OK)
+        return err;
+    err = bp_agree(mesh->compute, read_info(&info, checkpoint));
+    if (err == BP_OK) /* one kind so far: bp_gpt_shape_read refuses others by name */
+        err = bp_gpt_lm_open(out, mesh, config, checkpoint);
+    if (err == BP_OK) {
+        info.kind = (*out)->info.kind;
+        info.context = (*out)->info.context;
+        info.vocab_size = (*out)->info.vocab_size;
+        (*out)->info = info;
+    }
+    bp_checkpoint_close(&checkpoint);
+    return err;
+}
+
+void bp_lm_free(bp_lm **lm)
+{
+    if (*lm)
+        (*lm)->ops->free(*lm);
+    *lm = NULL;
+}
+
+bp_err bp_lm_score(bp_lm *lm, const bp_lm_batch *batch, float *logprob)
+{
+    return lm->ops->score(lm, batch, logprob);
+}

@@ -1,0 +1,56 @@
+/* Token and position embeddings. */
+#include "math/kernels.h"
+#include "math/loops_priv.h"
+#include <omp.h>
+#include <string.h>
+
+void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int64_t rows, int64_t C,
+                          int64_t first_row, int64_t rows_here)
+{
+#pragma omp parallel for schedule(static) if (rows * C > 8192)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = ids[r] - first_row;
+        if (row >= 0 && row < rows_here)
+            memcpy(x + r * C, table + row * C, (size_t)C * sizeof *x);
+        else
+            memset(x + r * C, 0, (size_t)C * sizeof *x);
+    }
+}
+
+/* Threads split the columns: rows with one id are added in order by one thread. */
+void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, int64_t rows,
+                           int64_t C, int64_t first_row, int64_t rows_here)
+{
+    const bp_loops *loops = bp_loops_best();
+
+#pragma omp parallel if (rows * C > 8192)
+    {
+        int64_t first, last;
+        bp_share(C, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &last);
+        for (int64_t r = 0; r < rows && first < last; r++) {
+            int64_t row = ids[r] - first_row;
+            if (row >= 0 && row < rows_here)
+                loops->add(dtable + row * C + first, dx + r * C + first, last - first);
+        }
+    }
+}
+
+void bp_positions_forward(float *x, const float *table, int64_t B, int64_t T, int64_t C)
+{
+    const bp_loops *loops = bp_loops_best();
+
+#pragma omp parallel for collapse(2) schedule(static) if (B * T * C > 8192)
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < T; t++)
+            loops->add(x + (b * T + t) * C, table + t * C, C);
+}
+
+void bp_positions_backward(float *dtable, const float *dx, int64_t B, int64_t T, int64_t C)
+{
+    const bp_loops *loops = bp_loops_best();
+
+#pragma omp parallel for schedule(static) if (B * T * C > 8192)
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t b = 0; b < B; b++)
+            loops->add(dtable + t * C, dx + (b * T + t) * C, C);
+}

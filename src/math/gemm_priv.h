@@ -1,0 +1,49 @@
+/* What the files behind linear.h share, and tell the rest of this library. */
+#ifndef BP_MATH_GEMM_PRIV_H
+#define BP_MATH_GEMM_PRIV_H
+
+#include "math/bf16_tiles_priv.h"
+#include "math/linear.h"
+
+/** "onednn 2.6.3" or "blas"; the instruction set that it uses, or NULL where it does not say. */
+void bp_gemm_library_name(char *out, size_t out_bytes);
+const char *bp_gemm_isa(void);
+/** bf16 products at hardware speed. */
+bool bp_gemm_has_bf16(void);
+
+/** How bf16 products are computed: by bf16 instructions, or in float32 on operands rounded to bf16
+ * (the same sums, but for their order). */
+typedef enum bp_bf16_form { BP_BF16_NATIVE, BP_BF16_ROUNDED } bp_bf16_form;
+bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form);
+/** The faster one here: ROUNDED on Intel's cores whose bf16 instructions, AMX put aside, run at
+ * half the speed of float32's. */
+bp_bf16_form bp_cpu_bf16_form(bool has_amx);
+
+/** The bf16 products of attention's tiles; NULL where float32 is as fast, or is asked for. */
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm);
+
+/** Memory that grows; what it held is lost when it does. All zero at first. */
+typedef struct bp_room {
+    void *data;
+    size_t bytes;
+} bp_room;
+void *bp_room_of(bp_room *room, size_t bytes);
+void bp_room_free(bp_room *room);
+
+/** sums[c] += x[0][c] + x[1][c] + ... in this order: threads share the columns. */
+void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns);
+
+/** y = f(x) row by row, through a library that picks its kernels by the number of rows: `product`
+ * is called on blocks of BP_ROW_BLOCK rows alone, the last one filled up with zeros, so that a row
+ * is computed the same way however many there are. */
+#define BP_ROW_BLOCK 128
+typedef struct bp_rows {
+    float *y;
+    const float *x;
+    int64_t rows, y_columns, x_columns;
+} bp_rows;
+void bp_in_row_blocks(const bp_rows *all, bp_room *room,
+                      void (*product)(const void *context, float *y, const float *x, int64_t rows),
+                      const void *context);
+
+#endif

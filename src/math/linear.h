@@ -1,0 +1,66 @@
+/* Linear maps y = x Wt + b and their gradients: all the matrix products of a network.
+ *
+ * Two files stand behind this header: linear_onednn.c and linear_blas.c. Activations and gradients
+ * are float32, row-major; in BF16 the operands are rounded to bfloat16 and products are summed in
+ * float32, by bf16 instructions, or by float32 ones where a CPU's bf16 is the slower.
+ *
+ * Bits: the same inputs and the same threads give the same bits. A row of y or dx does not depend
+ * on how many rows there are (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c:
+ * run it with another library). Weight gradients may differ between numbers of threads, and, but
+ * with AVX-512, rows too.
+ *
+ * Memory that was not planned for, and shapes that the library refuses, are bugs (BP_ASSERT).
+ */
+#ifndef BP_MATH_LINEAR_H
+#define BP_MATH_LINEAR_H
+
+#include "base/mem.h"
+#include "math/math.h"
+#include <stdint.h>
+
+/** Where products run: precision, primitives cached by shape, scratch. One a thread of control.
+ *
+ * Errors: BP_ERR_CONFIG bf16 on a CPU or in a build without it, BP_ERR_SYSTEM no memory, or the
+ *         library does not start; *out is NULL.
+ */
+typedef struct bp_gemm bp_gemm;
+bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
+void bp_gemm_free(bp_gemm **gemm);
+bp_precision bp_gemm_precision(const bp_gemm *gemm);
+
+/** A weight matrix [outs][ins], float32, and its copies in the layouts that the products like best.
+ *
+ * Owns:   the copies, made at first use; `value` and `gemm` are borrowed for the weight's life.
+ * Errors: BP_ERR_SYSTEM no memory; *out is NULL.
+ */
+typedef struct bp_weight bp_weight;
+bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins);
+void bp_weight_free(bp_weight **weight);
+/** The values have changed: copies are made anew at their next use. */
+void bp_weight_refresh(bp_weight *weight);
+/** Bytes of the copies, for the plan. */
+size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins);
+
+/** y[rows][outs] = x[rows][ins] Wt + bias (NULL: none). */
+void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
+                       const float *bias, int64_t rows);
+/** dx[rows][ins] = dy[rows][outs] W */
+void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
+                              int64_t rows);
+/** dw[outs][ins] += dyt x; dbias[outs] += column sums of dy in row order (NULL: none). */
+void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
+                               const float *x, int64_t rows, int64_t outs, int64_t ins);
+
+/** Both gradients of one map, as bp_linear_backward_weight and then bp_linear_backward_input give
+ * them, to the bit; dy is rounded once. dx must not be dy. */
+typedef struct bp_linear_gradients {
+    float *dx, *dw, *dbias; /* dbias NULL: none */
+} bp_linear_gradients;
+void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
+                        const float *x, const bp_weight *w, int64_t rows);
+
+/** Scratch bytes that these calls take inside for at most `rows` rows with the threads set now, for
+ * the plan (held by the bp_gemm, grown on first use; the largest of its maps counts). */
+size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins);
+
+#endif

@@ -1,0 +1,188 @@
+/* Linear maps through BLAS, float32 only.
+ *
+ * The Fortran entry sgemm_ is what every BLAS has. It is column-major: a row-major matrix is its
+ * own transpose there, so the operands stand in reverse order.
+ */
+#include "base/err.h"
+#include "base/fault.h"
+#include "math/gemm_priv.h"
+#include "math/loops_priv.h"
+#include <limits.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, const int *n,
+            const int *k, const float *alpha, const float *a, const int *lda, const float *b,
+            const int *ldb, const float *beta, float *c, const int *ldc);
+
+struct bp_gemm {
+    bp_precision precision;
+    bp_room tail;
+};
+
+struct bp_weight {
+    const float *value;
+    int64_t outs, ins;
+};
+
+void bp_gemm_library_name(char *out, size_t out_bytes)
+{
+    snprintf(out, out_bytes, "blas");
+}
+
+const char *bp_gemm_isa(void)
+{
+    return NULL;
+}
+
+bool bp_gemm_has_bf16(void)
+{
+    return false;
+}
+
+bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
+{
+    return bp_gemm_new_form(out, precision, BP_BF16_ROUNDED);
+}
+
+bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form)
+{
+    (void)form;
+    *out = NULL;
+    if (precision != BP_F32)
+        return BP_FAIL(
+            BP_ERR_CONFIG,
+            "math.precision, with the value bf16: this build multiplies matrices through "
+            "BLAS, in float32 only; use f32, or build with oneDNN");
+    bp_gemm *gemm = bp_fault("math.gemm") ? NULL : bp_alloc("math.gemm", 1, sizeof *gemm);
+    if (!gemm)
+        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for the matrix products");
+    gemm->precision = precision;
+    *out = gemm;
+    return BP_OK;
+}
+
+void bp_gemm_free(bp_gemm **gemm)
+{
+    if (*gemm)
+        bp_room_free(&(*gemm)->tail);
+    bp_free(*gemm);
+    *gemm = NULL;
+}
+
+bp_precision bp_gemm_precision(const bp_gemm *gemm)
+{
+    return gemm->precision;
+}
+
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
+{
+    (void)gemm;
+    return NULL;
+}
+
+bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins)
+{
+    (void)gemm;
+    *out = bp_fault("math.weight") ? NULL : bp_alloc("math.weight", 1, sizeof **out);
+    if (!*out)
+        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for a weight of %lld x %lld", (long long)outs,
+                       (long long)ins);
+    **out = (bp_weight){value, outs, ins};
+    return BP_OK;
+}
+
+void bp_weight_free(bp_weight **weight)
+{
+    bp_free(*weight);
+    *weight = NULL;
+}
+
+void bp_weight_refresh(bp_weight *weight)
+{
+    (void)weight; /* products read the values where they lie */
+}
+
+size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
+{
+    (void)precision, (void)outs, (void)ins;
+    return 0;
+}
+
+size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins)
+{
+    (void)precision;
+    return rows == 0 ? 0 : (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float);
+}
+
+static int checked_int(int64_t n)
+{
+    BP_ASSERT(n >= 0 && n <= INT_MAX);
+    return (int)n;
+}
+
+/* c[M][N] = a b + beta c, row-major; 't': that operand lies transposed. */
+static void product(float *c, const float *a, char a_form, const float *b, char b_form,
+                    int64_t rows, int64_t columns, int64_t inner, float beta)
+{
+    int m = checked_int(rows), n = checked_int(columns), k = checked_int(inner);
+    int a_row = a_form == 't' ? m : k, b_row = b_form == 't' ? k : n;
+    float one = 1.0f;
+
+    sgemm_(&b_form, &a_form, &n, &m, &k, &one, b, &b_row, a, &a_row, &beta, c, &n);
+}
+
+static void forward_rows(const void *context, float *y, const float *x, int64_t rows)
+{
+    const bp_weight *w = context;
+
+    product(y, x, 'n', w->value, 't', rows, w->outs, w->ins, 0.0f);
+}
+
+static void backward_rows(const void *context, float *dx, const float *dy, int64_t rows)
+{
+    const bp_weight *w = context;
+
+    product(dx, dy, 'n', w->value, 'n', rows, w->ins, w->outs, 0.0f);
+}
+
+void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
+                       const float *bias, int64_t rows)
+{
+    const bp_loops *loops = bp_loops_best();
+    bp_rows all = {y, x, rows, w->outs, w->ins};
+
+    bp_in_row_blocks(&all, &gemm->tail, forward_rows, w);
+    if (!bias)
+        return;
+#pragma omp parallel for schedule(static) if (rows * w->outs > 8192)
+    for (int64_t r = 0; r < rows; r++)
+        loops->add(y + r * w->outs, bias, w->outs);
+}
+
+void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
+                              int64_t rows)
+{
+    bp_rows all = {dx, dy, rows, w->ins, w->outs};
+
+    bp_in_row_blocks(&all, &gemm->tail, backward_rows, w);
+}
+
+void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
+                               const float *x, int64_t rows, int64_t outs, int64_t ins)
+{
+    (void)gemm;
+    if (rows == 0)
+        return;
+    product(dw, dy, 't', x, 'n', outs, ins, rows, 1.0f);
+    if (dbias)
+        bp_column_sums(dbias, dy, rows, outs);
+}
+
+void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
+                        const float *x, const bp_weight *w, int64_t rows)
+{
+    bp_linear_backward_weight(gemm, to->dw, to->dbias, dy, x, rows, w->outs, w->ins);
+    bp_linear_backward_input(gemm, to->dx, dy, w, rows);
+}

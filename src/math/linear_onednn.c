@@ -1,0 +1,417 @@
+/* Linear maps through oneDNN's matmul primitive.
+ *
+ * Native bf16 products read a copy of the weight for each direction, in the layout that the
+ * primitive asks for. Float32 products read the values where they lie, or, in rounded bf16, one
+ * copy of them rounded; but a matrix whose rows are a whole number of pages apart has a reordered
+ * copy for the backward direction. Copies are made anew at the first use after a refresh.
+ */
+#include "base/fault.h"
+#include "math/loops_priv.h"
+#include "math/onednn_product_priv.h"
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LAYOUT_ROWS 1024 /* weights are laid out as products of this many rows like them */
+
+/* A weight as one direction's products read it. */
+typedef struct copy {
+    bp_layout *layout;
+    dnnl_primitive_t
+        reorder; /* float32 as it lies -> this layout; NULL where it is read as it lies */
+    dnnl_memory_t from, to, scratchpad;
+    size_t scratch_bytes;
+    void *data; /* NULL: not made yet, or not needed */
+    bool fresh;
+} copy;
+
+enum { FORWARD_COPY, BACKWARD_COPY, PLAIN, COPIES };
+
+struct bp_weight {
+    bp_gemm *gemm;
+    const float *value;
+    int64_t outs, ins;
+    copy *copies; /* [COPIES] */
+};
+
+void bp_gemm_library_name(char *out, size_t out_bytes)
+{
+    const dnnl_version_t *version = dnnl_version();
+
+    snprintf(out, out_bytes, "onednn %d.%d.%d", version->major, version->minor, version->patch);
+}
+
+static bool isa_has(dnnl_cpu_isa_t isa)
+{
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+const char *bp_gemm_isa(void)
+{
+    return isa_has(dnnl_cpu_isa_avx512_core_amx)    ? "amx"
+           : isa_has(dnnl_cpu_isa_avx512_core_bf16) ? "avx512_bf16"
+           : isa_has(dnnl_cpu_isa_avx512_core)      ? "avx512"
+           : isa_has(dnnl_cpu_isa_avx2)             ? "avx2"
+                                                    : "sse";
+}
+
+bool bp_gemm_has_bf16(void)
+{
+    return isa_has(dnnl_cpu_isa_avx512_core_bf16);
+}
+
+static bp_bf16_form form_here(void)
+{
+    return bp_cpu_bf16_form(isa_has(dnnl_cpu_isa_avx512_core_amx));
+}
+
+bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
+{
+    return bp_gemm_new_form(out, precision,
+                            bp_cpu_bf16_form(isa_has(dnnl_cpu_isa_avx512_core_amx)));
+}
+
+bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form)
+{
+    *out = NULL;
+    if (precision == BP_BF16 && !bp_gemm_has_bf16())
+        return BP_FAIL(
+            BP_ERR_CONFIG,
+            "math.precision, with the value bf16: this CPU has neither AMX nor AVX512_BF16; "
+            "use auto or f32");
+    bp_gemm *gemm = bp_fault("math.gemm") ? NULL : bp_alloc("math.gemm", 1, sizeof *gemm);
+    if (!gemm)
+        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for the matrix products");
+    gemm->precision = precision;
+    gemm->form = form;
+    /* oneDNN's AVX-512 kernels sum every row alike; its older ones differ in the last rows. */
+    gemm->row_blocks = !isa_has(dnnl_cpu_isa_avx512_core);
+    if (dnnl_engine_create(&gemm->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&gemm->stream, gemm->engine, dnnl_stream_default_flags) !=
+            dnnl_success) {
+        bp_gemm_free(&gemm);
+        return BP_FAIL(BP_ERR_SYSTEM, "oneDNN did not start: no CPU engine");
+    }
+    *out = gemm;
+    return BP_OK;
+}
+
+void bp_gemm_free(bp_gemm **gemm)
+{
+    bp_gemm *old = *gemm;
+
+    *gemm = NULL;
+    if (!old)
+        return;
+    for (int i = 0; i < PRODUCTS; i++)
+        bp_product_clear(&old->products[i]);
+    if (old->stream)
+        CHECK(dnnl_stream_destroy(old->stream));
+    if (old->engine)
+        CHECK(dnnl_engine_destroy(old->engine));
+    bp_room_free(&old->scratchpad);
+    bp_room_free(&old->source);
+    bp_room_free(&old->second);
+    bp_room_free(&old->tail);
+    bp_free(old);
+}
+
+bp_precision bp_gemm_precision(const bp_gemm *gemm)
+{
+    return gemm->precision;
+}
+
+#ifdef BP_LOOPS_X86
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
+{
+    if (bp_gemm_type(gemm) != dnnl_bf16)
+        return NULL;
+    return isa_has(dnnl_cpu_isa_avx512_core_amx) ? &bp_bf16_tiles_amx : &bp_bf16_tiles_avx512;
+}
+#else
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
+{
+    (void)gemm;
+    return NULL;
+}
+#endif
+
+/* n floats as products read them: bf16, floats of bf16's precision, or themselves. */
+static void convert(const bp_gemm *gemm, void *y, int64_t at, const float *x, int64_t n)
+{
+    if (bp_gemm_type(gemm) == dnnl_bf16)
+        bp_loops_best()->to_bf16((uint16_t *)y + at, x, n);
+    else if (gemm->precision == BP_BF16)
+        bp_loops_best()->round_bf16((float *)y + at, x, n);
+    else
+        memcpy((float *)y + at, x, (size_t)n * sizeof *x);
+}
+
+/* A matrix as products read it, its rows `stride` elements apart: as it lies, or in `room`. */
+static const void *operand_of(const bp_gemm *gemm, bp_room *room, const float *x, int64_t rows,
+                              int64_t columns, int64_t stride)
+{
+    if (gemm->precision == BP_F32 && stride == columns)
+        return x;
+    size_t element = bp_gemm_type(gemm) == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
+    void *y = bp_room_of(room, (size_t)(rows * stride) * element);
+#pragma omp parallel for schedule(static) if (rows * columns > 8192)
+    for (int64_t r = 0; r < rows; r++)
+        convert(gemm, y, r * stride, x + r * columns, columns);
+    return y;
+}
+
+/* A copy in the layout that products of this shape choose, and the primitive that fills it. */
+static void copy_make(copy *one, bp_gemm *gemm, const shape *s)
+{
+    bp_layout *plain;
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_attr_t attributes = bp_product_attributes(s->what);
+
+    bp_product_choices(&one->layout, NULL, gemm->engine, s, bp_gemm_type(gemm));
+    bp_weights_plain(&plain, s->what, s->outs, s->ins, dnnl_f32);
+    CHECK(bp_layout_memory(&one->from, plain, gemm->engine));
+    CHECK(bp_layout_memory(&one->to, one->layout, gemm->engine));
+    CHECK(bp_reorder_describe(&desc, gemm->engine, plain, one->layout, attributes));
+    one->scratch_bytes = bp_scratchpad_of(&one->scratchpad, desc, gemm->engine);
+    CHECK(dnnl_primitive_create(&one->reorder, desc));
+    CHECK(dnnl_primitive_desc_destroy(desc));
+    CHECK(dnnl_primitive_attr_destroy(attributes));
+    bp_layout_free(&plain);
+    one->data = bp_alloc("math.weight.copy", (int64_t)bp_layout_bytes(one->layout), 1);
+    BP_ASSERT(one->data != NULL);
+    CHECK(dnnl_memory_set_data_handle(one->to, one->data));
+}
+
+static void copy_refresh(copy *one, bp_gemm *gemm, const void *value)
+{
+    CHECK(dnnl_memory_set_data_handle(one->from, (void *)value));
+    CHECK(dnnl_memory_set_data_handle(one->scratchpad,
+                                      bp_room_of(&gemm->scratchpad, one->scratch_bytes)));
+    dnnl_exec_arg_t arguments[] = {
+        {DNNL_ARG_FROM, one->from}, {DNNL_ARG_TO, one->to}, {DNNL_ARG_SCRATCHPAD, one->scratchpad}};
+    CHECK(dnnl_primitive_execute(one->reorder, gemm->stream, 3, arguments));
+    CHECK(dnnl_stream_wait(gemm->stream));
+    one->fresh = true;
+}
+
+static void copy_clear(copy *one)
+{
+    if (one->reorder)
+        CHECK(dnnl_primitive_destroy(one->reorder));
+    if (one->from)
+        CHECK(dnnl_memory_destroy(one->from));
+    if (one->to)
+        CHECK(dnnl_memory_destroy(one->to));
+    if (one->scratchpad)
+        CHECK(dnnl_memory_destroy(one->scratchpad));
+    bp_layout_free(&one->layout);
+    bp_free(one->data);
+}
+
+bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins)
+{
+    bp_weight *weight = bp_fault("math.weight") ? NULL : bp_alloc("math.weight", 1, sizeof *weight);
+
+    *out = NULL;
+    if (weight)
+        weight->copies = bp_alloc("math.weight", COPIES, sizeof *weight->copies);
+    if (!weight || !weight->copies) {
+        bp_free(weight);
+        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for a weight of %lld x %lld", (long long)outs,
+                       (long long)ins);
+    }
+    weight->gemm = gemm;
+    weight->value = value;
+    weight->outs = outs;
+    weight->ins = ins;
+    *out = weight;
+    return BP_OK;
+}
+
+void bp_weight_free(bp_weight **weight)
+{
+    bp_weight *old = *weight;
+
+    *weight = NULL;
+    if (!old)
+        return;
+    for (int i = 0; i < COPIES; i++)
+        copy_clear(&old->copies[i]);
+    bp_free(old->copies);
+    bp_free(old);
+}
+
+void bp_weight_refresh(bp_weight *weight)
+{
+    for (int i = 0; i < COPIES; i++)
+        weight->copies[i].fresh = false;
+}
+
+size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
+{
+    bool native = precision == BP_BF16 && form_here() == BP_BF16_NATIVE;
+    dnnl_data_type_t type = native ? dnnl_bf16 : dnnl_f32;
+    size_t element = native ? sizeof(uint16_t) : sizeof(float), bytes = 0;
+    /* Layouts pad both sides to whole blocks, of 64 at most. */
+    size_t padded = (size_t)(((outs + 63) / 64 * 64) * ((ins + 63) / 64 * 64)) * element;
+
+    for (kind what = FORWARD; what <= BACKWARD_INPUT; what += BACKWARD_INPUT - FORWARD) {
+        shape s = bp_shape_of(what, LAYOUT_ROWS, outs, ins);
+        if (bp_weights_are_reordered(&s, type))
+            bytes += padded;
+    }
+    if (precision == BP_BF16 && !native)
+        bytes += (size_t)(outs * ins) * sizeof(float);
+    return bytes;
+}
+
+/* The weight as it lies: its values, or a copy of them rounded, which both directions share. */
+static const void *plain_values(const bp_weight *w)
+{
+    copy *one = &w->copies[PLAIN];
+    bp_room room = {one->data, one->data ? (size_t)(w->outs * w->ins) * sizeof(float) : 0};
+
+    if (w->gemm->precision == BP_F32)
+        return w->value;
+    if (!one->fresh)
+        one->data = (void *)operand_of(w->gemm, &room, w->value, w->outs, w->ins, w->ins);
+    one->fresh = true;
+    return one->data;
+}
+
+/* The weight as products of this shape read it: made or refreshed where it has to be. */
+static const void *weight_values(const bp_layout **layout, const bp_weight *w, const shape *s)
+{
+    bool native = bp_gemm_type(w->gemm) == dnnl_bf16,
+         reordered = bp_weights_are_reordered(s, bp_gemm_type(w->gemm));
+    copy *one = &w->copies[s->what == BACKWARD_INPUT ? BACKWARD_COPY : FORWARD_COPY];
+    shape typical = bp_shape_of(s->what, LAYOUT_ROWS, s->outs, s->ins);
+
+    if (reordered && !one->data)
+        copy_make(one, w->gemm, &typical);
+    else if (!one->layout)
+        bp_weights_plain(&one->layout, s->what, s->outs, s->ins, dnnl_f32);
+    *layout = one->layout;
+    if (!reordered)
+        return plain_values(w);
+    if (!one->fresh)
+        copy_refresh(one, w->gemm, native ? (const void *)w->value : plain_values(w));
+    return one->data;
+}
+
+typedef struct call {
+    bp_gemm *gemm;
+    const bp_weight *w;
+    const float *bias;
+    kind what;
+} call;
+
+/* y[rows] = source[rows] times the weight, in one product. */
+static void multiply_operand(const call *c, float *y, const void *source, int64_t rows)
+{
+    shape s = bp_shape_of(c->what, rows, c->w->outs, c->w->ins);
+    const bp_layout *layout;
+    const void *weights = weight_values(&layout, c->w, &s);
+
+    bp_product_run(c->gemm, bp_product_of(c->gemm, &s, layout), source, weights, c->bias, y);
+}
+
+static void multiply_rows(const void *context, float *y, const float *x, int64_t rows)
+{
+    const call *c = context;
+    int64_t columns = c->what == BACKWARD_INPUT ? c->w->outs : c->w->ins;
+
+    multiply_operand(c, y, operand_of(c->gemm, &c->gemm->source, x, rows, columns, columns), rows);
+}
+
+static void multiply(const call *c, float *y, const float *x, int64_t rows)
+{
+    bool backward = c->what == BACKWARD_INPUT;
+    bp_rows all = {y, x, rows, backward ? c->w->ins : c->w->outs,
+                   backward ? c->w->outs : c->w->ins};
+
+    if (rows == 0)
+        return;
+    if (c->gemm->row_blocks)
+        bp_in_row_blocks(&all, &c->gemm->tail, multiply_rows, c);
+    else
+        multiply_rows(c, y, x, rows);
+}
+
+void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
+                       const float *bias, int64_t rows)
+{
+    multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD}, y, x, rows);
+}
+
+void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
+                              int64_t rows)
+{
+    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT}, dx, dy, rows);
+}
+
+/* dw += dyt x, `left` being dy as products read it */
+static void add_weight_gradient(bp_gemm *gemm, float *dw, const void *left, const float *x,
+                                const shape *s)
+{
+    int64_t stride = bp_row_stride(bp_gemm_type(gemm), s->ins);
+    const void *right = operand_of(gemm, &gemm->second, x, s->rows, s->ins, stride);
+
+    bp_product_run(gemm, bp_product_of(gemm, s, NULL), left, right, NULL, dw);
+}
+
+void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
+                               const float *x, int64_t rows, int64_t outs, int64_t ins)
+{
+    shape s = bp_shape_of(BACKWARD_WEIGHT, rows, outs, ins);
+
+    if (rows == 0)
+        return;
+    add_weight_gradient(gemm, dw, operand_of(gemm, &gemm->source, dy, rows, outs, outs), x, &s);
+    if (dbias)
+        bp_column_sums(dbias, dy, rows, outs);
+}
+
+void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
+                        const float *x, const bp_weight *w, int64_t rows)
+{
+    shape s = bp_shape_of(BACKWARD_WEIGHT, rows, w->outs, w->ins);
+    call input = {gemm, w, NULL, BACKWARD_INPUT};
+
+    if (rows == 0)
+        return;
+    const void *left = operand_of(gemm, &gemm->source, dy, rows, w->outs, w->outs);
+    add_weight_gradient(gemm, to->dw, left, x, &s);
+    if (to->dbias)
+        bp_column_sums(to->dbias, dy, rows, w->outs);
+    if (gemm->row_blocks)
+        multiply(&input, to->dx, dy, rows);
+    else
+        multiply_operand(&input, to->dx, left, rows);
+}
+
+size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins)
+{
+    static const kind kinds[] = {FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT};
+    bp_gemm *gemm;
+    size_t most = 0, bytes;
+
+    if (rows == 0 || bp_gemm_new(&gemm, precision) != BP_OK)
+        return 0;
+    for (int i = 0; i < 3; i++) {
+        bool blocks = gemm->row_blocks && kinds[i] != BACKWARD_WEIGHT;
+        shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins);
+        bp_product_choices(NULL, &bytes, gemm->engine, &s, bp_gemm_type(gemm));
+        most = bytes > most ? bytes : most;
+    }
+    dnnl_data_type_t type = bp_gemm_type(gemm);
+    size_t tail = gemm->row_blocks ? (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float) : 0;
+    size_t element = type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
+    if (precision == BP_BF16)
+        most += (size_t)(rows * (ins > outs ? ins : outs)) * element;
+    if (precision == BP_BF16 || bp_row_stride(type, ins) != ins)
+        most += (size_t)(rows * bp_row_stride(type, ins)) * element;
+    bp_gemm_free(&gemm);
+    return most + tail;
+}

@@ -1,0 +1,64 @@
+/* Names of the loops of one instruction set: LOOP(add) is bp_add_avx512 where BP_LOOPS_ISA is
+ * avx512. */
+#ifndef BP_MATH_LOOPS_NAMES_PRIV_H
+#define BP_MATH_LOOPS_NAMES_PRIV_H
+
+#include "math/loops_priv.h"
+
+#define LOOP_JOIN(name, isa)   bp_loop_##name##_##isa
+#define LOOP_EXPAND(name, isa) LOOP_JOIN(name, isa)
+#define LOOP(name)             LOOP_EXPAND(name, BP_LOOPS_ISA)
+
+#define LOOP_QUOTE(text)       #text
+#define LOOP_TEXT(text)        LOOP_QUOTE(text)
+
+#define LANES                  32
+
+/* Add up accumulators pairwise: one order for every instruction set. */
+static inline float lane_sum(float lanes[LANES])
+{
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            lanes[i] += lanes[i + width];
+    return lanes[0];
+}
+
+void LOOP(gelu_forward)(float *y, const float *x, int64_t n);
+void LOOP(gelu_backward)(float *dx, const float *dy, const float *x, int64_t n);
+void LOOP(add)(float *y, const float *x, int64_t n);
+void LOOP(sum)(float *y, const float *a, const float *x, int64_t n);
+void LOOP(scale)(float *y, float factor, int64_t n);
+void LOOP(dropout)(float *y, const float *a, const float *x, int64_t n, const bp_mask *mask,
+                   int64_t first);
+void LOOP(to_bf16)(uint16_t *y, const float *x, int64_t n);
+void LOOP(round_bf16)(float *y, const float *x, int64_t n);
+void LOOP(pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n);
+void LOOP(column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
+                       int64_t row_stride);
+void LOOP(norm_forward)(float *y, float *mean, float *rstd, const float *x, const float *gain,
+                        const float *bias, int64_t rows, int64_t C, float epsilon);
+void LOOP(norm_backward)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
+                         const float *gain, const float *mean, const float *rstd, int64_t rows,
+                         int64_t C);
+float LOOP(row_max)(const float *x, int64_t n);
+double LOOP(exp_sum)(const float *x, int64_t n, float max);
+void LOOP(exp_scale)(float *x, int64_t n, float max, float factor);
+double LOOP(square_sum)(const float *x, int64_t n);
+void LOOP(adamw)(float *w, float *m, float *v, const float *g, int64_t n,
+                 const bp_adamw_constants *constants);
+void LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
+               float decay, float gradient_scale);
+void LOOP(tile_product)(const bp_tile *tile);
+void LOOP(tile_softmax)(float *scores, float *max, float *sum, float *factor, int64_t keys,
+                        int64_t visible);
+void LOOP(tile_weights)(float *scores, const float *lse, int64_t keys, int64_t visible);
+void LOOP(tile_score_gradient)(float *ds, const float *weights, const float *delta, int64_t keys);
+void LOOP(tile_mask)(float *factors, const bp_mask *mask, int64_t keys, int64_t first,
+                     int64_t stride);
+void LOOP(multiply)(float *y, const float *a, const float *x, int64_t n);
+void LOOP(scale_columns)(float *y, const float *factors, int64_t rows);
+void LOOP(transpose_in)(float *y, const float *x, int64_t rows, int64_t columns, int64_t x_row,
+                        float factor);
+void LOOP(transpose_out)(float *y, const float *x, int64_t rows, int64_t columns, int64_t y_row);
+
+#endif

@@ -1,0 +1,126 @@
+/* Options, threads, precision, and the speed of matrix products. */
+#include "math/math.h"
+#include "base/clock.h"
+#include "math/gemm_priv.h"
+#include "math/loops_priv.h"
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+const bp_option bp_math_options[] = {
+    {.key = "math.precision",
+     .type = BP_OPTION_CHOICE,
+     .value = "auto",
+     .choices = "auto|f32|bf16",
+     .help = "matrix products in bfloat16 with float32 sums, or in float32; auto: bf16 where the "
+             "CPU has it"},
+    {.key = "math.threads",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1024,
+     .unit = "threads",
+     .help = "threads of each rank; 0: the cores this rank may use"},
+    {.key = NULL},
+};
+
+bool bp_math_has_bf16(void)
+{
+    return bp_gemm_has_bf16();
+}
+
+const char *bp_math_library(void)
+{
+    static char text[128];
+    char name[64];
+    const char *isa = bp_gemm_isa();
+
+    bp_gemm_library_name(name, sizeof name);
+    snprintf(text, sizeof text, "%s (%s)", name, isa ? isa : bp_loops_best()->name);
+    return text;
+}
+
+/* Denormal numbers are taken for zero: each costs a hundred times what another number costs. */
+static void flush_denormals(void)
+{
+#if defined(__SSE2__)
+    _mm_setcsr(_mm_getcsr() | 0x8040u); /* FTZ and DAZ */
+#endif
+}
+
+void bp_math_set_threads(int threads)
+{
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads > 0 ? threads : bp_math_cores());
+    flush_denormals(); /* LLVM's runtime hands the caller's control word to its team; GNU's teams
+                          keep their own */
+#pragma omp parallel
+    flush_denormals();
+}
+
+int bp_math_threads(void)
+{
+    return omp_get_max_threads();
+}
+
+bp_err bp_math_precision(const bp_config *config, bp_precision *out)
+{
+    const char *asked = bp_config_string(config, "math.precision");
+
+    *out = strcmp(asked, "f32") != 0 && bp_math_has_bf16() ? BP_BF16 : BP_F32;
+    if (strcmp(asked, "bf16") == 0 && *out != BP_BF16)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "math.precision, with the value bf16: this CPU (%s, %s) has neither AMX nor "
+                       "AVX512_BF16; "
+                       "use auto or f32",
+                       bp_math_cpu(), bp_math_library());
+    return BP_OK;
+}
+
+/* Run products until `seconds` are over; the speed of the fastest. */
+static double measure(bp_gemm *gemm, float *y, const float *x, const bp_weight *weight,
+                      int64_t rows, double flops, double seconds)
+{
+    double end = bp_clock_now() + seconds, best = 0;
+
+    bp_linear_forward(gemm, y, x, weight, NULL,
+                      rows); /* makes the primitive and the copy of the weight */
+    do {
+        double start = bp_clock_now();
+        bp_linear_forward(gemm, y, x, weight, NULL, rows);
+        double speed = flops / (bp_clock_now() - start);
+        best = speed > best ? speed : best;
+    } while (bp_clock_now() < end);
+    return best;
+}
+
+double bp_math_gemm_peak(bp_precision precision, double seconds)
+{
+    const int64_t rows = 1024, ins = 1024, outs = 2048;
+    float *x = bp_alloc("math.peak", rows * ins, sizeof *x);
+    float *y = bp_alloc("math.peak", rows * outs, sizeof *y);
+    float *w = bp_alloc("math.peak", ins * outs, sizeof *w);
+    bp_gemm *gemm = NULL;
+    bp_weight *weight = NULL;
+    double peak = 0;
+
+    if (x && y && w && (precision == BP_F32 || bp_math_has_bf16()) &&
+        bp_gemm_new(&gemm, precision) == BP_OK &&
+        bp_weight_new(&weight, gemm, w, outs, ins) == BP_OK) {
+        for (int64_t i = 0; i < rows * ins; i++)
+            x[i] = (float)(i % 7);
+        for (int64_t i = 0; i < ins * outs; i++)
+            w[i] = (float)(i % 5);
+        peak = measure(gemm, y, x, weight, rows, 2.0 * (double)rows * (double)ins * (double)outs,
+                       seconds);
+    }
+    bp_weight_free(&weight);
+    bp_gemm_free(&gemm);
+    bp_free(x);
+    bp_free(y);
+    bp_free(w);
+    return peak;
+}

@@ -1,0 +1,37 @@
+/* What the math layer runs on: the CPU it found, the precision chosen, the threads. */
+#ifndef BP_MATH_MATH_H
+#define BP_MATH_MATH_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include <mpi.h>
+#include <stdbool.h>
+
+extern const bp_option bp_math_options[]; /* math.precision, math.threads */
+
+typedef enum bp_precision { BP_F32, BP_BF16 } bp_precision;
+
+/** bf16 matrix products run at hardware speed here: AMX or AVX512_BF16, and a library that has
+ * them. */
+bool bp_math_has_bf16(void);
+/** "onednn 2.6.3" or "blas", with the instruction set in use; for run.json. */
+const char *bp_math_library(void);
+const char *bp_math_cpu(void);
+/** Threads that this process may use: the cores of its affinity mask. */
+int bp_math_cores(void);
+/** Set the OpenMP threads of all kernels (0: bp_math_cores()); also flushes denormals in every
+ * thread. */
+void bp_math_set_threads(int threads);
+int bp_math_threads(void);
+/** Threads for this rank: `asked` (math.threads) if it is not 0, else OMP_NUM_THREADS, else its
+ * fair share of the cores that it may use, since ranks of a node that are not bound would otherwise
+ * each take all of them. Collective over `comm`. */
+int bp_math_threads_for(MPI_Comm comm, int asked);
+/** GEMM speed of this process in FLOP/s, measured for `seconds`; 0 where it can't be measured. */
+double bp_math_gemm_peak(bp_precision precision, double seconds);
+
+/** math.precision as resolved: "auto" becomes bf16 or f32. BP_ERR_CONFIG: bf16 on a CPU without it.
+ */
+bp_err bp_math_precision(const bp_config *config, bp_precision *out);
+
+#endif

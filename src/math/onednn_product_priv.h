@@ -1,0 +1,78 @@
+/* Products of oneDNN's matmul primitive: made once for each (kind, shape, threads) and kept in the
+ * bp_gemm. */
+#ifndef BP_MATH_ONEDNN_PRODUCT_PRIV_H
+#define BP_MATH_ONEDNN_PRODUCT_PRIV_H
+
+#include "base/err.h"
+#include "math/gemm_priv.h"
+#include "math/onednn_priv.h"
+#include <stdbool.h>
+
+/* A failure here is ours: shapes were checked, and memory for a step was planned. */
+#define CHECK(call) BP_ASSERT((call) == dnnl_success)
+
+#define PRODUCTS    128 /* kept; the least recently used one goes */
+
+typedef enum kind { FORWARD, FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT } kind;
+
+typedef struct shape {
+    kind what;
+    int64_t rows, outs, ins;
+    int threads;
+} shape;
+
+typedef enum operand { SOURCE, WEIGHTS, BIAS, DESTINATION, SCRATCHPAD, OPERANDS } operand;
+
+/* A primitive with its memory objects. */
+typedef struct product {
+    shape shape;
+    dnnl_primitive_t primitive; /* NULL: the place is free */
+    dnnl_memory_t memory[OPERANDS];
+    size_t scratch_bytes;
+    int64_t last_use;
+} product;
+
+struct bp_gemm {
+    bp_precision precision;
+    bp_bf16_form form;
+    bool row_blocks; /* the library picks kernels by the number of rows */
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    product products[PRODUCTS];
+    int64_t uses;
+    bp_room scratchpad, source, second, tail; /* second: the other operand of a weight gradient */
+};
+
+/** Floats from row to row of a matrix of `columns` that products read row by row: rows a whole
+ * number of pages apart would fall into the same cache sets (measured: half the speed). bf16 is
+ * packed by the primitives themselves. */
+int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns);
+
+/** The type of the operands as oneDNN sees them. */
+dnnl_data_type_t bp_gemm_type(const bp_gemm *gemm);
+
+shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins);
+dnnl_primitive_attr_t bp_product_attributes(kind what);
+/** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it lies, or as the
+ * primitive wants it. */
+void bp_weights_plain(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type);
+void bp_weights_any(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type);
+/** Forward and backward products of this shape read the weight in a layout of their own choice, not
+ * as it lies. */
+bool bp_weights_are_reordered(const shape *s, dnnl_data_type_t type);
+/** The layout that products of this shape choose for their weights, and the bytes of their
+ * scratchpad (NULL: not asked). */
+void bp_product_choices(bp_layout **weights, size_t *scratch_bytes, dnnl_engine_t engine,
+                        const shape *s, dnnl_data_type_t type);
+
+/** The memory object of a primitive's scratchpad, and its bytes. */
+size_t bp_scratchpad_of(dnnl_memory_t *out, const_dnnl_primitive_desc_t desc, dnnl_engine_t engine);
+
+/** The product of a shape, made if it is new, in the place of the one not used for longest.
+ * `weights` is NULL for weight gradients; it must be the same for every product of one shape. */
+product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights);
+void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void *weights,
+                    const float *bias, float *destination);
+void bp_product_clear(product *one);
+
+#endif

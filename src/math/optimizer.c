@@ -1,0 +1,57 @@
+/* Optimizer updates and the sums of squares for clipping. */
+#include "math/kernels.h"
+#include "math/loops_priv.h"
+#include <math.h>
+#include <omp.h>
+
+void bp_square_sums(double *sums, const float *x, int64_t n)
+{
+    const bp_loops *loops = bp_loops_best();
+    int64_t blocks = (n + BP_NORM_BLOCK - 1) / BP_NORM_BLOCK;
+
+#pragma omp parallel for schedule(static) if (blocks > 2)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t first = block * BP_NORM_BLOCK;
+        sums[block] =
+            loops->square_sum(x + first, n - first < BP_NORM_BLOCK ? n - first : BP_NORM_BLOCK);
+    }
+}
+
+void bp_adamw_update(float *w, float *m, float *v, const float *g, int64_t n, const bp_adamw *rule)
+{
+    const bp_loops *loops = bp_loops_best();
+    bp_adamw_constants constants = {
+        .rate = (float)rule->rate,
+        .beta1 = (float)rule->beta1,
+        .rest1 = (float)(1.0 - rule->beta1),
+        .beta2 = (float)rule->beta2,
+        .rest2 = (float)(1.0 - rule->beta2),
+        .correction1 = (float)(1.0 / (1.0 - pow(rule->beta1, (double)rule->step))),
+        .correction2 = (float)(1.0 / (1.0 - pow(rule->beta2, (double)rule->step))),
+        .epsilon = (float)rule->epsilon,
+        .decay = (float)rule->decay,
+        .gradient_scale = (float)rule->gradient_scale,
+    };
+
+#pragma omp parallel if (n > 8192)
+    {
+        int64_t first, last;
+        bp_share(n, 1024, omp_get_num_threads(), omp_get_thread_num(), &first, &last);
+        loops->adamw(w + first, m + first, v + first, g + first, last - first, &constants);
+    }
+}
+
+void bp_sgd_update(float *w, float *m, const float *g, int64_t n, const bp_sgd *rule)
+{
+    const bp_loops *loops = bp_loops_best();
+    float rate = (float)rule->rate, momentum = (float)rule->momentum, decay = (float)rule->decay;
+    float gradient_scale = (float)rule->gradient_scale;
+
+#pragma omp parallel if (n > 8192)
+    {
+        int64_t first, last;
+        bp_share(n, 1024, omp_get_num_threads(), omp_get_thread_num(), &first, &last);
+        loops->sgd(w + first, m + first, g + first, last - first, rate, momentum, decay,
+                   gradient_scale);
+    }
+}

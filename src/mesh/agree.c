@@ -1,0 +1,121 @@
+#include "base/fault.h"
+#include "base/log.h"
+#include "mesh/mesh.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void abort_all(int status)
+{
+    (void)MPI_Abort(MPI_COMM_WORLD, status); /* does not come back */
+}
+
+/* srun without a PMI that this MPI knows starts every task as a world of its own: N jobs on one run
+ * folder. */
+static bp_err check_launcher(int size)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+
+    if (size > 1 || tasks == NULL || strtol(tasks, NULL, 10) < 2 ||
+        getenv("SLURM_PROCID") == NULL || getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
+        getenv("PMIX_RANK") != NULL || getenv("PMI_SIZE") != NULL)
+        return BP_OK;
+    bp_log_set_speaker(strcmp(getenv("SLURM_PROCID"), "0") == 0); /* each of them is a rank 0 */
+    return bp_fail(BP_ERR_CONFIG,
+                   "srun started %s tasks that do not see each other: at MPI's start; use srun "
+                   "--mpi=pmix (or pmi2; srun --mpi=list shows what there is), or mpirun",
+                   tasks);
+}
+
+bp_err bp_mpi_start(int *argc, char ***argv)
+{
+    int provided, rank, size;
+
+    /* A program without mpirun is a world of one: Open MPI 4 would start a daemon for it, and as
+     * root refuse to. */
+    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL && getenv("PMIX_RANK") == NULL &&
+        setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0)
+        return bp_fail(BP_ERR_SYSTEM, "the environment can't be changed: at MPI's start");
+    BP_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+    BP_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    BP_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    BP_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    BP_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    bp_assert_set_handler(abort_all, rank);
+    bp_fault_set_rank(rank);
+    bp_log_set_speaker(rank == 0);
+    if (provided < MPI_THREAD_FUNNELED)
+        return bp_fail(BP_ERR_SYSTEM,
+                       "this MPI allows no threads: at MPI's start; build it with them");
+    return check_launcher(size);
+}
+
+void bp_mpi_finish(void)
+{
+    bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
+    BP_MPI(MPI_Finalize());
+}
+
+void bp_mpi_check(int status, const char *call, const char *file, int line)
+{
+    char text[MPI_MAX_ERROR_STRING] = "unknown MPI error";
+    const char *base = strrchr(file, '/');
+    int length, rank = -1;
+
+    if (status == MPI_SUCCESS)
+        return;
+    (void)MPI_Error_string(status, text, &length); /* the default text stands if this fails too */
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)fprintf(stderr, "bagpipe: error[%d]: MPI failed: %s: %.120s: at %s:%d, rank %d\n",
+                  (int)BP_ERR_SYSTEM, text, call, base == NULL ? file : base + 1, line, rank);
+    (void)MPI_Abort(MPI_COMM_WORLD, BP_ERR_SYSTEM);
+    abort();
+}
+
+int bp_mpi_count(int64_t n)
+{
+    BP_ASSERT(n >= 0 && n <= INT_MAX);
+    return (int)n;
+}
+
+int bp_comm_rank(MPI_Comm comm)
+{
+    int rank;
+
+    BP_MPI(MPI_Comm_rank(comm, &rank));
+    return rank;
+}
+
+int bp_comm_size(MPI_Comm comm)
+{
+    int size;
+
+    BP_MPI(MPI_Comm_size(comm, &size));
+    return size;
+}
+
+bool bp_comm_is_root(MPI_Comm comm)
+{
+    return bp_comm_rank(comm) == 0;
+}
+
+/* One small reduction while all is well; the message travels only after a failure. */
+bp_err bp_agree(MPI_Comm comm, bp_err err)
+{
+    struct {
+        int severity, rank;
+    } mine = {bp_err_severity(err), bp_comm_rank(comm)}, worst;
+    char message[BP_ERR_MESSAGE_BYTES];
+    int code = (int)err;
+
+    BP_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, comm)); /* ties: the lowest rank */
+    if (worst.severity == 0)
+        return BP_OK;
+    (void)snprintf(message, sizeof(message), "%s", bp_err_message());
+    BP_MPI(MPI_Bcast(&code, 1, MPI_INT, worst.rank, comm));
+    BP_MPI(MPI_Bcast(message, sizeof(message), MPI_CHAR, worst.rank, comm));
+    if (mine.rank != worst.rank)
+        bp_err_set_message(message);
+    return (bp_err)code;
+}

@@ -1,0 +1,64 @@
+/* Collectives whose bits do not depend on MPI's choice of algorithm, and messages larger than an
+ * int counts. Collective over `comm` all, but for point to point; `comm` may be of one rank. MPI
+ * failures end the program (BP_MPI). */
+#ifndef BP_MESH_COLLECTIVE_H
+#define BP_MESH_COLLECTIVE_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Where the shard of a vector of n floats lies that `rank` of `size` owns after bp_reduce_scatter.
+ *
+ * n must be a multiple of `size`. With a power of two the shards lie in bit-reversed order of rank
+ * (what halving recursively, neighbours first, leaves); else in rank order.
+ */
+int64_t bp_shard_first(int64_t n, int rank, int size);
+
+/** Sum vectors over ranks; rank r keeps its shard [first, first + n/size) of the sum in place; the
+ * rest of x is undefined.
+ *
+ * Power of two: pairs of neighbours first, lower rank's part on the left: the binary tree of
+ * DESIGN, so that the bits are those of one rank that sums the whole list by halving. Else: all
+ * parts in rank order, from rank 0 up. scratch: n/2 floats for a power of two, n floats else
+ * (bp_reduce_scatter_scratch).
+ */
+void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm);
+int64_t bp_reduce_scatter_scratch(int64_t n, int size);
+
+/** The inverse: each rank's shard goes to all. In place. */
+void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm);
+
+/** Sum over ranks, the result equal to the bit on all ranks and independent of MPI's algorithm.
+ * Power of two: the tree of bp_reduce_scatter; else in rank order. scratch: n floats. Small n goes
+ * by doubling, large by halves. */
+void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm);
+void bp_all_sum_double(double *x, int64_t n, MPI_Comm comm);
+/** Element-wise maximum; NaN wins, on all ranks. */
+void bp_all_max(float *x, int64_t n, MPI_Comm comm);
+int64_t bp_all_sum_int(int64_t value, MPI_Comm comm);
+int64_t bp_all_max_int(int64_t value, MPI_Comm comm);
+
+/** Broadcast of any size from rank `root`. */
+void bp_bcast_bytes(void *data, int64_t bytes, int root, MPI_Comm comm);
+/** Text of any length from the root, to a new string on the others (bp_free); `*text` may be NULL
+ * on the root. */
+void bp_bcast_text(char **text, int root, MPI_Comm comm);
+
+/** Point to point, any size, blocking and started; a started one is finished by bp_wait (one
+ * transfer each). A message of another length than the receiver expects is a bug of ours
+ * (BP_ASSERT). */
+typedef struct bp_transfer { /* {0}: nothing under way, and bp_wait returns at once */
+    bool under_way;
+    MPI_Request request;
+    int64_t expected_bytes; /* of a receive; -1 for a send */
+} bp_transfer;
+void bp_send(const void *data, int64_t bytes, int to, int tag, MPI_Comm comm);
+void bp_recv(void *data, int64_t bytes, int from, int tag, MPI_Comm comm);
+void bp_send_start(bp_transfer *transfer, const void *data, int64_t bytes, int to, int tag,
+                   MPI_Comm comm);
+void bp_recv_start(bp_transfer *transfer, void *data, int64_t bytes, int from, int tag,
+                   MPI_Comm comm);
+void bp_wait(bp_transfer *transfer);
+
+#endif

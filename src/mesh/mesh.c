@@ -1,0 +1,249 @@
+#include "mesh/mesh.h"
+#include "base/buffer.h"
+#include "base/mem.h"
+#include <limits.h>
+#include <string.h>
+
+const bp_option bp_mesh_options[] = {
+    {"mesh.members", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "members",
+     "members of an ensemble that train side by side", false},
+    {"mesh.pipeline", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
+     "stages that the model's layers are dealt out to", false},
+    {"mesh.data", BP_OPTION_INT, "0", 0, INT_MAX, NULL, "ranks",
+     "copies of the model, each with its share of the batch; 0: what the other axes leave", false},
+    {"mesh.tensor", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
+     "ranks that share each layer's heads, columns and vocabulary", false},
+    {"mesh.coordinator", BP_OPTION_CHOICE, "auto", 0, 0, "auto|shared|dedicated", NULL,
+     "does rank 0 also compute; auto: yes, unless mesh.data is set and one rank is left over",
+     false},
+    {"mesh.micro_batch", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "sequences",
+     "sequences that go through the model at once", false},
+    {"mesh.schedule", BP_OPTION_CHOICE, "1f1b", 0, 0, "gpipe|1f1b", NULL,
+     "order of forward and backward in a pipeline; 1f1b holds fewer activations", false},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+
+bp_mesh_shape bp_mesh_shape_of(const bp_config *config)
+{
+    const char *coordinator = bp_config_string(config, "mesh.coordinator");
+    bp_mesh_shape shape = {.members = (int)bp_config_int(config, "mesh.members"),
+                           .pipeline = (int)bp_config_int(config, "mesh.pipeline"),
+                           .data = (int)bp_config_int(config, "mesh.data"),
+                           .tensor = (int)bp_config_int(config, "mesh.tensor"),
+                           .coordinator = BP_COORDINATOR_AUTO};
+
+    if (strcmp(coordinator, "shared") == 0)
+        shape.coordinator = BP_COORDINATOR_SHARED;
+    else if (strcmp(coordinator, "dedicated") == 0)
+        shape.coordinator = BP_COORDINATOR_DEDICATED;
+    return shape;
+}
+
+static void add_axis(bp_buffer *out, const char *name, int extent)
+{
+    bp_buffer_printf(out, "%smesh.%s = %d", out->bytes > 0 ? ", " : "", name, extent);
+}
+
+/* The axes that were set, as the user would write them: "mesh.pipeline = 2, mesh.tensor = 2". */
+static void add_axes(bp_buffer *out, const bp_mesh_shape *shape)
+{
+    if (shape->members > 1)
+        add_axis(out, "members", shape->members);
+    if (shape->pipeline > 1)
+        add_axis(out, "pipeline", shape->pipeline);
+    if (shape->data > 0)
+        add_axis(out, "data", shape->data);
+    if (shape->tensor > 1)
+        add_axis(out, "tensor", shape->tensor);
+    if (out->bytes == 0)
+        bp_buffer_printf(out, "mesh.coordinator = dedicated");
+}
+
+/* "4, 8, 12 ...": sizes near `size` that hold whole copies of `copy` ranks and `more` ranks
+ * besides. */
+static void add_sizes(bp_buffer *out, int64_t copy, int64_t more, int64_t size)
+{
+    int64_t first = (size - more) / copy - 1;
+
+    if (first < 1)
+        first = 1;
+    for (int64_t k = first; k < first + 3; k++)
+        bp_buffer_printf(out, "%s%lld", k > first ? ", " : "", (long long)(k * copy + more));
+    bp_buffer_printf(out, " ...");
+}
+
+/* Sizes of the world that this mesh would fit: "start 4, 8, 12 ... ranks, or 5, 9, 13 ... with a
+ * dedicated coordinator". Where mesh.data is not given, a dedicated coordinator must be asked for.
+ */
+static void add_world_sizes(bp_buffer *out, const bp_mesh_shape *shape, int64_t copy, int size)
+{
+    bool shared = shape->coordinator != BP_COORDINATOR_DEDICATED;
+    bool dedicated = shape->coordinator != BP_COORDINATOR_SHARED;
+
+    bp_buffer_printf(out, "start ");
+    for (int more = shared ? 0 : 1; more <= (dedicated ? 1 : 0); more++) {
+        bp_buffer_printf(out, more && shared ? ", or " : "");
+        if (shape->data > 0)
+            bp_buffer_printf(out, "%lld", (long long)copy * shape->data + more);
+        else
+            add_sizes(out, copy, more, size);
+        bp_buffer_printf(out, more ? " with %s" : " ranks",
+                         shape->data > 0 || !shared ? "a dedicated coordinator"
+                                                    : "mesh.coordinator=dedicated");
+    }
+}
+
+/* Meshes that this world would fit: another mesh.data, or all that the product of the other axes
+ * may be. */
+static void add_mesh_sizes(bp_buffer *out, const bp_mesh_shape *shape, int64_t copy, int size)
+{
+    int64_t left = size - (shape->coordinator == BP_COORDINATOR_DEDICATED ? 1 : 0);
+    int listed = 0;
+
+    if (left < 1)
+        return;
+    if (shape->data > 0 && left % copy == 0) {
+        bp_buffer_printf(out, "; or set mesh.data=%lld", (long long)(left / copy));
+        return;
+    }
+    bp_buffer_printf(out, "; or set axes that fit: members x pipeline x tensor can be ");
+    for (int64_t divisor = 1; divisor <= left && listed < 12; divisor++)
+        if (left % divisor == 0)
+            bp_buffer_printf(out, "%s%lld", listed++ > 0 ? ", " : "", (long long)divisor);
+    bp_buffer_printf(out, "%s", shape->data > 0 ? ", without mesh.data" : "");
+}
+
+static bp_err fail_fit(const bp_mesh_shape *shape, int64_t copy, int size)
+{
+    bp_buffer axes = {0}, remedy = {0};
+
+    add_axes(&axes, shape);
+    add_world_sizes(&remedy, shape, copy, size);
+    add_mesh_sizes(&remedy, shape, copy, size);
+    char *axes_text = bp_buffer_take(&axes), *remedy_text = bp_buffer_take(&remedy);
+    bp_err err = bp_fail(BP_ERR_CONFIG, "%s do not fit a world of %d rank%s: at mesh.*; %s",
+                         axes_text == NULL ? "the axes" : axes_text, size, size == 1 ? "" : "s",
+                         remedy_text == NULL ? "choose others" : remedy_text);
+    bp_free(axes_text);
+    bp_free(remedy_text);
+    return err;
+}
+
+/* Ranks that one data replica of all members takes, or with `data` the whole mesh; false beyond an
+ * int. */
+static bool product(int64_t *out, const bp_mesh_shape *shape)
+{
+    int64_t data = shape->data > 0 ? shape->data : 1;
+    int64_t of_two = (int64_t)shape->members * shape->pipeline; /* ints: fits */
+
+    if (of_two >= INT_MAX)
+        return false;
+    *out = of_two * shape->tensor;
+    return *out < INT_MAX && *out * data < INT_MAX; /* one is left for the coordinator */
+}
+
+bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size)
+{
+    int64_t copy;
+
+    BP_ASSERT(shape->members > 0 && shape->pipeline > 0 && shape->data >= 0 && shape->tensor > 0);
+    if (!product(&copy, shape))
+        return bp_fail(BP_ERR_CONFIG,
+                       "mesh.members = %d, mesh.pipeline = %d, mesh.data = %d, mesh.tensor = %d "
+                       "multiply to more ranks than MPI counts: at mesh.*; the world has %d",
+                       shape->members, shape->pipeline, shape->data, shape->tensor, size);
+    bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
+    if (shape->coordinator == BP_COORDINATOR_AUTO && shape->data > 0)
+        dedicated = size == copy * shape->data + 1;
+    int64_t left = size - (dedicated ? 1 : 0);
+    bool fits = shape->data > 0 ? left == copy * shape->data : left >= copy && left % copy == 0;
+    if (!fits)
+        return fail_fit(shape, copy, size);
+    shape->data = (int)(left / copy);
+    shape->coordinator = dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED;
+    return BP_OK;
+}
+
+static void place(bp_mesh *mesh, const bp_mesh_shape *shape)
+{
+    mesh->members = shape->members;
+    mesh->pipelines = shape->pipeline;
+    mesh->datas = shape->data;
+    mesh->tensors = shape->tensor;
+    mesh->dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
+    mesh->coordinates = mesh->rank == 0;
+    mesh->computes = !(mesh->dedicated && mesh->coordinates);
+    mesh->member_at = mesh->pipeline_at = mesh->data_at = mesh->tensor_at = -1;
+    if (!mesh->computes)
+        return;
+    int index = mesh->rank - (mesh->dedicated ? 1 : 0);
+    mesh->tensor_at = index % mesh->tensors;
+    index /= mesh->tensors;
+    mesh->data_at = index % mesh->datas;
+    index /= mesh->datas;
+    mesh->pipeline_at = index % mesh->pipelines;
+    mesh->member_at = index / mesh->pipelines;
+}
+
+static MPI_Comm split(MPI_Comm comm, int color, int key)
+{
+    MPI_Comm out;
+
+    BP_MPI(MPI_Comm_split(comm, color, key, &out));
+    return out;
+}
+
+/* Color: which group of ranks; key: the order within. All are below the number of ranks, so they
+ * fit an int. */
+static void split_axes(bp_mesh *mesh)
+{
+    int m = mesh->member_at, p = mesh->pipeline_at, d = mesh->data_at, t = mesh->tensor_at;
+    int P = mesh->pipelines, D = mesh->datas, T = mesh->tensors;
+
+    mesh->compute = split(mesh->world, mesh->computes ? 0 : MPI_UNDEFINED, mesh->rank);
+    if (!mesh->computes)
+        return;
+    mesh->member = split(mesh->compute, m, (p * D + d) * T + t);
+    mesh->model = split(mesh->compute, m * D + d, p * T + t);
+    mesh->pipeline = split(mesh->compute, (m * D + d) * T + t, p);
+    mesh->data = split(mesh->compute, (m * P + p) * T + t, d);
+    mesh->tensor = split(mesh->compute, (m * P + p) * D + d, t);
+}
+
+bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
+{
+    bp_mesh *mesh = bp_alloc("mesh.mesh", 1, sizeof(*mesh));
+    bp_err err = mesh == NULL ? bp_fail_memory("the mesh", 1, sizeof(*mesh)) : BP_OK;
+
+    *out = NULL;
+    err = bp_agree(comm, err);
+    if (err != BP_OK) {
+        bp_free(mesh);
+        return err;
+    }
+    mesh->compute = mesh->member = mesh->model = MPI_COMM_NULL;
+    mesh->pipeline = mesh->data = mesh->tensor = MPI_COMM_NULL;
+    BP_MPI(MPI_Comm_dup(comm, &mesh->world));
+    mesh->rank = bp_comm_rank(mesh->world);
+    mesh->size = bp_comm_size(mesh->world);
+    bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
+    BP_ASSERT(shape->coordinator != BP_COORDINATOR_AUTO && shape->data > 0);
+    BP_ASSERT((int64_t)shape->members * shape->pipeline * shape->data * shape->tensor ==
+              mesh->size - dedicated);
+    place(mesh, shape);
+    split_axes(mesh);
+    *out = mesh;
+    return BP_OK;
+}
+
+void bp_mesh_free(bp_mesh **mesh)
+{
+    if (*mesh == NULL)
+        return;
+    MPI_Comm *comms[] = {&(*mesh)->tensor, &(*mesh)->data,    &(*mesh)->pipeline, &(*mesh)->model,
+                         &(*mesh)->member, &(*mesh)->compute, &(*mesh)->world};
+    for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++)
+        if (*comms[i] != MPI_COMM_NULL)
+            BP_MPI(MPI_Comm_free(comms[i]));
+    bp_free(*mesh);
+    *mesh = NULL;
+}

@@ -1,0 +1,80 @@
+/* The process mesh: members x pipeline x data x tensor ranks, tensor fastest, and a coordinator. */
+#ifndef BP_MESH_MESH_H
+#define BP_MESH_MESH_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+extern const bp_option bp_mesh_options[]; /* mesh.* */
+
+typedef struct bp_mesh_shape {
+    /* ranks along each axis; data 0: what the other axes leave */
+    int members, pipeline, data, tensor;
+    enum { BP_COORDINATOR_AUTO, BP_COORDINATOR_SHARED, BP_COORDINATOR_DEDICATED } coordinator;
+} bp_mesh_shape;
+
+/** This rank's place, and communicators by axis. On a dedicated coordinator `computes` is false,
+ * the coordinates are -1 and all communicators but `world` are MPI_COMM_NULL. */
+typedef struct bp_mesh {
+    MPI_Comm world; /* a duplicate of the communicator given: everyone, the coordinator is rank 0 */
+    MPI_Comm compute; /* the computing ranks: world without a dedicated coordinator */
+    MPI_Comm member;  /* this member's ranks: pipeline x data x tensor, tensor fastest */
+    MPI_Comm model; /* one copy of the model: pipeline x tensor, tensor fastest; rank 0 leads it */
+    MPI_Comm pipeline, data, tensor;                /* along one axis */
+    int rank, size;                                 /* in world */
+    int members, pipelines, datas, tensors;         /* extents of the axes */
+    int member_at, pipeline_at, data_at, tensor_at; /* this rank's coordinates */
+    bool dedicated;                                 /* the coordinator does not compute */
+    bool coordinates; /* this rank is the coordinator (world rank 0) */
+    bool computes;
+} bp_mesh;
+
+/** Read mesh.* of a checked configuration. */
+bp_mesh_shape bp_mesh_shape_of(const bp_config *config);
+
+/** Fit the shape to a world of `size` ranks: fills data, settles the coordinator (SHARED or
+ * DEDICATED).
+ *
+ * Errors: BP_ERR_CONFIG: the world does not fit; the message says which sizes would.
+ */
+bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size);
+
+/** Build the mesh over `comm`.
+ *
+ * Collective: over `comm`; the shape has been fitted to its size and is equal on all ranks
+ * (BP_ASSERT).
+ *
+ * Errors: BP_ERR_SYSTEM no memory: the same on all ranks, *out NULL.
+ */
+bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape);
+void bp_mesh_free(bp_mesh **mesh); /* collective over world */
+
+/** MPI_Init_thread for a program (MPI_THREAD_MULTIPLE is asked for): MPI's errors end the program
+ * with its text; BP_ASSERT goes through MPI_Abort; only rank 0 speaks. Without mpirun it is a world
+ * of one rank. bp_mpi_finish ends MPI.
+ *
+ * Errors: BP_ERR_SYSTEM an MPI without threads; BP_ERR_CONFIG srun started several tasks as worlds
+ * of their own. MPI is up all the same: print the error and call bp_mpi_finish.
+ */
+bp_err bp_mpi_start(int *argc, char ***argv);
+void bp_mpi_finish(void);
+
+/** MPI failed: its text, file and line, then MPI_Abort. */
+#define BP_MPI(call) bp_mpi_check((call), #call, __FILE__, __LINE__)
+void bp_mpi_check(int status, const char *call, const char *file, int line);
+
+/** A count for MPI: BP_ASSERTs that it fits an int. */
+int bp_mpi_count(int64_t n);
+
+/** All ranks hold the worst code and its message (of the lowest rank that has it), or BP_OK.
+ * Collective over `comm`. */
+bp_err bp_agree(MPI_Comm comm, bp_err err);
+
+int bp_comm_rank(MPI_Comm comm);
+int bp_comm_size(MPI_Comm comm);
+bool bp_comm_is_root(MPI_Comm comm);
+
+#endif

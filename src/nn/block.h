@@ -1,0 +1,104 @@
+/* Blocks: the pieces that a neural model is a list of (embedding, layers, head).
+ *
+ * A block knows its parameters and how each is split over tensor ranks, says how much memory it
+ * keeps from forward to backward, and runs both ways. What passes from block to block, and from
+ * stage to stage, is a packet of named activations. A new layer is a new file with one bp_block_ops
+ * (docs/architecture.md has the recipe).
+ */
+#ifndef BP_NN_BLOCK_H
+#define BP_NN_BLOCK_H
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "math/linear.h"
+#include "nn/param.h"
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/** What all blocks of a network share. */
+typedef struct bp_nn {
+    bp_gemm *gemm;   /* borrowed */
+    MPI_Comm tensor; /* ranks that split each layer */
+    int tensor_at, tensors;
+    uint64_t seed; /* of dropout masks */
+    float dropout;
+} bp_nn;
+
+/** Activations (forward) or their gradients (backward) between blocks. Each is [rows][columns],
+ * rows = B * T. */
+#define BP_PACKET_ITEMS 4
+typedef struct bp_packet {
+    int count;
+    struct {
+        const char *name; /* "hidden" */
+        int64_t columns;
+        float *data; /* blocks write their result over what they read */
+    } item[BP_PACKET_ITEMS];
+} bp_packet;
+
+/** One micro-batch on its way. */
+typedef struct bp_pass {
+    int64_t B, T;
+    const int32_t *inputs;  /* [B][T]; needed by the first block */
+    const int32_t *targets; /* [B][T], -1: not scored; needed by the last block */
+    bool training;          /* dropout is on; forward saves what backward needs */
+    int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
+    int64_t first_slot; /* of sequence 0 in the global batch */
+    float loss_weight;  /* what one token's loss counts in the gradient: 1 / (tokens of the global
+                           batch) */
+    bp_arena *scratch;  /* for the block at work; what it takes it gives back */
+    /* results, of the last block */
+    float *logprob;  /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
+                        asked */
+    double loss_sum; /* sum of -logprob over the scored targets, in row order */
+    int64_t loss_count;
+} bp_pass;
+
+typedef struct bp_block bp_block;
+
+/** Memory of matrix products, for the plan. */
+typedef struct bp_product_bytes {
+    size_t copies;  /* of weights, in the layouts and precision that products like */
+    size_t scratch; /* the most that one product takes */
+} bp_product_bytes;
+
+typedef struct bp_block_ops {
+    const char *kind;
+    /** Bytes kept from forward to backward for one micro-batch, and scratch for either. Local. */
+    size_t (*saved_bytes)(const bp_block *block, int64_t B, int64_t T);
+    size_t (*scratch_bytes)(const bp_block *block, int64_t B, int64_t T, bool training);
+    /** What its matrix products take besides: copies of its weights, and the largest scratch inside
+     * bp_gemm. Local. */
+    bp_product_bytes (*product_bytes)(const bp_block *block, int64_t B, int64_t T);
+    /** The values are bound: make the copies that products want. Called once. */
+    bp_err (*bind)(bp_block *block);
+    /** The values have changed. */
+    void (*refresh)(bp_block *block);
+    /** Collective over nn->tensor. `saved` is NULL unless pass->training. */
+    void (*forward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
+    /** Collective over nn->tensor. The packet holds gradients of the outputs and leaves with those
+     * of the inputs; parameters' gradients are added to. */
+    void (*backward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
+    void (*free)(bp_block *block);
+} bp_block_ops;
+
+/** The head of every block; a block's own struct begins with it. */
+struct bp_block {
+    const bp_block_ops *ops;
+    const bp_nn *nn; /* borrowed from the network */
+};
+
+/** A place in an arena, or (arena->base NULL) only its size counted: one function lays memory out
+ * and measures it. */
+float *bp_carve(bp_arena *arena, int64_t floats);
+
+/** Count a weight [outs][ins] that multiplies `rows` rows. */
+void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
+                          int64_t ins);
+
+/** Sum a block's partial result [n] over tensor ranks, with scratch from the pass. Collective over
+ * nn->tensor. */
+void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t n);
+
+#endif

@@ -1,0 +1,52 @@
+/* A run of blocks with its parameters laid out in flat memory: what one pipeline stage holds. */
+#ifndef BP_NN_NETWORK_H
+#define BP_NN_NETWORK_H
+
+#include "nn/block.h"
+#include "store/checkpoint.h"
+
+typedef struct bp_network {
+    bp_nn nn;
+    bp_block **blocks;
+    int block_count, block_capacity;
+    bp_group *groups;
+    int group_count, group_capacity;
+    int64_t floats; /* of the flat memory: all groups with their padding */
+    int64_t C;      /* width of the activation that passes between stages */
+} bp_network;
+
+/** An empty network with room for so many blocks and groups (fixed: pointers to params stay valid).
+ * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. Errors:
+ * BP_ERR_SYSTEM, *out is NULL. */
+bp_err bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
+void bp_network_free(bp_network **network);
+
+bp_group *bp_network_add_group(bp_network *network, bool replicated);
+void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
+
+/** Give each group its place: padded to a multiple of `multiple` floats. */
+void bp_network_lay_out(bp_network *network, int64_t multiple);
+/** Point the params into flat memory of network->floats floats (borrowed), and tell the blocks.
+ * Errors: BP_ERR_SYSTEM no memory for the products' copies. */
+bp_err bp_network_bind_values(bp_network *network, float *values);
+void bp_network_bind_gradients(bp_network *network, float *gradients);
+/** Initial values of all params; padding is zero. */
+void bp_network_initialise(bp_network *network, uint64_t seed);
+/** The values have changed: copies are made anew. */
+void bp_network_refresh(bp_network *network);
+
+/** Memory of a micro-batch: bytes that all blocks keep, and the largest scratch of one. */
+size_t bp_network_saved_bytes(const bp_network *network, int64_t B, int64_t T);
+size_t bp_network_scratch_bytes(const bp_network *network, int64_t B, int64_t T, bool training);
+/** What the products of all blocks take: copies together, scratch of the largest. */
+bp_product_bytes bp_network_product_bytes(const bp_network *network, int64_t B, int64_t T);
+
+/** Boxes of [first, first + count) of group `g`'s flat memory, at most three a param; `base` is the
+ * address of element `first`. `prefix` comes before each name ("adamw.m/"). Appends to boxes[] from
+ * *used on; capacity is asserted. */
+void bp_network_boxes(const bp_network *network, int g, const char *prefix, float *base,
+                      int64_t first, int64_t count, bp_box *boxes, int64_t *used, int64_t capacity);
+/** Room that bp_network_boxes needs for all groups. */
+int64_t bp_network_box_capacity(const bp_network *network);
+
+#endif

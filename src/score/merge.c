@@ -1,0 +1,119 @@
+/* Adding up the parts, document by document. */
+#include "score/merge.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "score/columns_priv.h"
+#include "score/tables.h"
+#include "score/unit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan)
+{
+    *table = (bp_score_table){.plan = plan};
+    table->rows = bp_alloc("score.rows", plan->documents, sizeof(*table->rows));
+    if (!table->rows)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of %" PRId64 " documents",
+                       plan->documents);
+    return bp_score_columns_load(table);
+}
+
+void bp_score_table_clear(bp_score_table *table)
+{
+    bp_score_columns_clear(table);
+    bp_free(table->rows);
+    *table = (bp_score_table){0};
+}
+
+static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, const char *path)
+{
+    for (int64_t i = 0; i < result->pieces; i++) {
+        bp_score_piece piece = bp_score_result_piece(result, i);
+
+        if (piece.document < 0 || piece.document >= table->plan->documents)
+            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with document %" PRId64 ": at %s",
+                           piece.document, path);
+        bp_score_row *row = &table->rows[piece.document];
+        row->nll += piece.nll;
+        row->square += piece.square;
+        row->tokens += piece.tokens;
+        row->unscored += piece.text - piece.text_scored;
+    }
+    return BP_OK;
+}
+
+static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result)
+{
+    const char *values = result->value_data;
+    bp_err err = BP_OK;
+
+    for (int64_t i = 0; err == BP_OK && i < result->runs; i++) {
+        bp_score_run run = bp_score_result_run(result, i);
+
+        err = bp_tokens_writer_add(writer, run.first, run.count, values);
+        values += (size_t)run.count * sizeof(float);
+    }
+    return err;
+}
+
+static bp_err merge_units(bp_score_table *table, bp_parts *parts, bp_tokens_writer *writer)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {
+        const char *data, *path;
+        size_t bytes;
+        bp_score_result result;
+
+        err = bp_parts_read(parts, unit, &data, &bytes, &path);
+        if (err == BP_OK)
+            err = bp_score_result_read(&result, data, bytes, path);
+        if (err == BP_OK)
+            err = add_pieces(table, &result, path);
+        if (err == BP_OK && writer)
+            err = add_tokens(writer, &result);
+    }
+    return err;
+}
+
+bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path)
+{
+    bp_tokens_writer *writer = NULL;
+    bp_err err = BP_OK;
+
+    if (tokens_path)
+        err = bp_tokens_writer_new(&writer, tokens_path, table->plan);
+    if (err == BP_OK)
+        err = merge_units(table, parts, writer);
+    if (err == BP_OK && writer)
+        err = bp_tokens_writer_commit(writer);
+    bp_tokens_writer_free(&writer);
+    return err;
+}
+
+bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out)
+{
+    return bp_corpus_file_doc_counts(bp_corpus_file_at(plan->corpus, file), &out->bytes,
+                                     &out->words, &out->words_split);
+}
+
+bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,
+                                     int64_t file, int64_t document)
+{
+    const bp_score_row *row = &table->rows[document];
+    int64_t inside = document - table->plan->first_document[file];
+
+    return (bp_score_sums){.documents = 1,
+                           .tokens = row->tokens,
+                           .unscored = row->unscored,
+                           .nll = row->nll,
+                           .square = row->square,
+                           .bytes = counts->bytes ? counts->bytes[inside] : 0,
+                           .words = counts->words ? counts->words[inside] : 0,
+                           .words_split = counts->words_split ? counts->words_split[inside] : 0,
+                           .no_bytes = !counts->bytes,
+                           .no_words = !counts->words,
+                           .no_words_split = !counts->words_split};
+}

@@ -1,0 +1,191 @@
+/* A scoring job from end to end. */
+#include "score/scorer_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/collective.h"
+#include "score/tables.h"
+#include "score/unit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bp_err open_run(scorer *self)
+{
+    static const char *const may_change[] = {"run.dir", NULL};
+    static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
+    bp_run_identity identities[] = {
+        {"score.corpus", self->corpus_hash}, {"score.model", self->info.digest}, {NULL, NULL}};
+    bp_run_spec spec = {.job = "score",
+                        .may_change = may_change,
+                        .other_bits = other_bits,
+                        .identities = identities};
+
+    return bp_run_open(&self->run, self->mesh, self->config, &spec);
+}
+
+static bp_err write_results(scorer *self, bp_parts *parts)
+{
+    bool tokens = bp_config_bool(self->config, "score.tokens");
+    char *tokens_path = bp_path_join(self->folder, "tokens.h5");
+    char *documents_path = bp_path_join(self->folder, "documents.h5");
+    char *summary_path = bp_path_join(self->folder, "summary.json");
+    bp_score_table table = {0};
+    bp_err err = bp_score_table_init(&table, &self->plan);
+
+    if (err == BP_OK && (!tokens_path || !documents_path || !summary_path))
+        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of the score files");
+    if (err == BP_OK)
+        err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
+    if (err == BP_OK)
+        err = bp_documents_write(&table, documents_path);
+    for (int64_t d = 0; err == BP_OK && d < self->plan.documents; d++)
+        self->unscored += table.rows[d].unscored;
+    if (err == BP_OK)
+        err = bp_score_summarise(&self->summary, &table, &self->info,
+                                 (uint64_t)bp_config_int(self->config, "run.seed"));
+    if (err == BP_OK)
+        err = bp_json_save(summary_path, self->summary);
+    bp_score_table_clear(&table);
+    bp_free(summary_path);
+    bp_free(documents_path);
+    bp_free(tokens_path);
+    return err;
+}
+
+bp_err scorer_finish(scorer *self)
+{
+    bp_parts *parts = NULL;
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        err = bp_parts_open(&parts, self->parts_folder, self->key, self->plan.units);
+        if (err == BP_OK)
+            err = write_results(self, parts);
+        bp_parts_free(&parts);
+    }
+    return bp_agree(self->mesh->world, err);
+}
+
+static void say_what(const scorer *self)
+{
+    if (self->mesh->coordinates)
+        bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
+               " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
+               self->plan.documents, self->plan.windows, self->rule.context,
+               bp_score_convention_name(self->rule.convention), self->plan.inputs,
+               self->plan.units);
+}
+
+static bp_err log_start(const scorer *self)
+{
+    json_t *members = json_pack("{sI sI}", "documents", (json_int_t)self->plan.documents, "units",
+                                (json_int_t)self->plan.units);
+    bp_err err =
+        bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+
+    json_decref(members);
+    return err;
+}
+
+static bp_err run(scorer *self)
+{
+    say_what(self);
+    bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? log_start(self) : BP_OK);
+    if (err == BP_OK)
+        err = scorer_run_units(self);
+    if (err == BP_OK)
+        err = scorer_finish(self);
+    if (err == BP_OK && self->mesh->coordinates)
+        scorer_report(self);
+    return err;
+}
+
+/* Parts go when the folder says "finished": not before, or a start in between would find neither.
+ */
+static bp_err remove_parts(const scorer *self)
+{
+    return bp_agree(self->mesh->world,
+                    self->mesh->coordinates ? bp_dir_remove(self->parts_folder) : BP_OK);
+}
+
+bp_err bp_score(MPI_Comm world, bp_config *config)
+{
+    scorer self;
+    bp_err err = scorer_open(&self, world, config, false);
+    bool finished = false;
+
+    if (err == BP_OK)
+        err = open_run(&self);
+    if (err == BP_OK) {
+        finished = bp_run_is_finished(self.run);
+        if (finished)
+            bp_log("the run is finished: the scores are in %s", self.folder);
+        else
+            err = run(&self);
+        bp_err closed = bp_run_close(&self.run, err);
+        err = err != BP_OK ? err : closed;
+    }
+    if (err == BP_OK)
+        err = remove_parts(&self);
+    scorer_close(&self);
+    return err;
+}
+
+/* Tokens a second through one model group: a batch of zeros, the second time. */
+static bp_err measure(scorer *self, double *speed)
+{
+    int64_t length = self->rule.context;
+    int64_t windows = length < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / length : 1;
+    int32_t *zeros = bp_alloc("score.batch", windows * length, sizeof(*zeros));
+    float *logprob = bp_alloc("score.batch", windows * length, sizeof(*logprob));
+    bp_lm_batch batch = {.windows = windows, .length = length, .inputs = zeros, .targets = zeros};
+    double began = 0;
+    bp_err err = zeros && logprob ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");
+
+    err = bp_agree(self->mesh->compute, err);
+    for (int pass = 0; err == BP_OK && pass < 2; pass++) {
+        began = bp_clock_now();
+        err = bp_lm_score(self->lm, &batch, logprob);
+    }
+    *speed = (double)(windows * length) / (bp_clock_now() - began);
+    bp_free(logprob);
+    bp_free(zeros);
+    return err;
+}
+
+static void print_foreseen(const scorer *self, double speed, int64_t bytes)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+    double seconds = (double)self->plan.inputs / (speed * shape->data);
+    char duration[64];
+
+    bp_clock_duration(duration, sizeof(duration), seconds);
+    say_what(self);
+    bp_log("mesh: pipeline %d x data %d x tensor %d%s", shape->pipeline, shape->data, shape->tensor,
+           shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
+    bp_log("memory: %.1f MiB on a rank, model and batch (measured on %d rank%s a model)",
+           (double)bytes / 1048576, self->mesh->pipelines * self->mesh->tensors,
+           self->mesh->pipelines * self->mesh->tensors == 1 ? "" : "s");
+    bp_log("time: about %s at %.0f tokens/s from each of %d model copies", duration, speed,
+           shape->data);
+}
+
+bp_err bp_score_foresee(MPI_Comm world, bp_config *config)
+{
+    scorer self;
+    bp_err err = scorer_open(&self, world, config, bp_comm_size(world) == 1);
+    double speed = 0;
+
+    if (err == BP_OK) {
+        err = bp_agree(world, self.mesh->computes ? measure(&self, &speed) : BP_OK);
+        int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
+        bp_bcast_bytes(&speed, sizeof(speed), bp_comm_size(world) - 1, world);
+        if (err == BP_OK && self.mesh->coordinates)
+            print_foreseen(&self, speed, bytes);
+    }
+    scorer_close(&self);
+    return err;
+}

@@ -1,0 +1,34 @@
+/* Scoring: the log-probability of every token of corpora under a model, and the figures made of
+ * them. */
+#ifndef BP_SCORE_SCORE_H
+#define BP_SCORE_SCORE_H
+
+#include "base/config.h"
+#include "mesh/mesh.h"
+
+/** score.* */
+extern const bp_option bp_score_options[];
+
+/** Faults of the configuration that need neither files nor ranks: added to the configuration's.
+ * Local. */
+void bp_score_check(bp_config *config);
+
+/** Score `score.corpus` under `score.model` into RUN/score, going on where an earlier start was
+ * stopped.
+ *
+ * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
+ * Errors:     the same on all ranks. BP_ERR_CONFIG a context beyond the model's, a mesh that does
+ * not fit, two corpora of one name, another run's folder; BP_ERR_FORMAT a tokenizer that is not the
+ *             corpus's, a vocabulary that is too large, damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY
+ * another job holds the folder; BP_ERR_SOFTWARE a log-probability that is not finite; BP_ERR_IO
+ * disk full; BP_ERR_STOPPED stopped in time: the same command goes on.
+ */
+bp_err bp_score(MPI_Comm world, bp_config *config);
+
+/** Print memory and time foreseen, measured with one batch. One rank foresees for any mesh.
+ *
+ * Collective: over `world`. Errors: those of bp_score before its first window.
+ */
+bp_err bp_score_foresee(MPI_Comm world, bp_config *config);
+
+#endif

@@ -1,0 +1,55 @@
+/* A scoring job while it runs. */
+#ifndef BP_SCORE_SCORER_PRIV_H
+#define BP_SCORE_SCORER_PRIV_H
+
+#include "coordinator/run_folder.h"
+#include "lm/lm.h"
+#include "score/merge.h"
+#include "score/parts.h"
+#include "score/plan.h"
+#include "score/score.h"
+#include "score/summary.h"
+
+typedef struct scorer {
+    bp_config *config; /* borrowed */
+    bp_mesh_shape mesh_shape;
+    bp_mesh *mesh;
+    bool leads;        /* this rank leads a model group: it reads corpora and writes parts */
+    bp_lm *lm;         /* NULL on a dedicated coordinator */
+    bp_lm_info info;   /* on all ranks (`kind` on the computing ones) */
+    bp_corpus *corpus; /* on leads and the coordinator, as the plan */
+    char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
+    bp_score_rule rule;              /* on all ranks, but prefix, end and eod */
+    bp_score_plan plan;
+    bp_run *run;
+    char *folder; /* RUN/score */
+    char *parts_folder;
+    char key[BP_SHA256_HEX]; /* names the work in part files */
+    int64_t unscored;        /* text tokens, on the coordinator, at the end */
+    json_t *summary;         /* on the coordinator, at the end */
+} scorer;
+
+/** Settle score.context and score.stride by the model's context; eod, prefix and end stay open.
+ *  Errors: BP_ERR_CONFIG. */
+bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule *rule);
+/** Settle prefix and end, by whether there is an end-of-document token (eod >= 0). */
+void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule);
+
+/** Mesh, model, corpora and plan. Collective over `world`. `alone`: one rank that stands for any
+ * mesh. Close after an error too. */
+bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, bool alone);
+void scorer_close(scorer *self);
+/** What scorer_open does once mesh and model are there (tests bring their own). Collective over
+ * world. */
+bp_err scorer_open_corpora(scorer *self);
+
+/** Score what is missing of the units. Collective over world. Errors: the same on all ranks;
+ *  BP_ERR_STOPPED where some are still missing. */
+bp_err scorer_run_units(scorer *self);
+/** Merge the parts, write the score files. Collective over world; the coordinator works. */
+bp_err scorer_finish(scorer *self);
+
+/** Print the figures and where the files are. */
+void scorer_report(const scorer *self);
+
+#endif

@@ -1,0 +1,192 @@
+/* Boxes of logical tensors: what they cover, where they meet, and how they lie in memory. */
+#include "store/checkpoint_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Parts become HDF5 groups: "." means another thing there, and "p0" is what the pieces are called.
+ */
+static bool part_is_valid(const char *part, size_t length)
+{
+    size_t dots = 0;
+
+    if (length > 1 && part[0] == 'p' && strspn(part + 1, "0123456789") == length - 1)
+        return false;
+
+    for (size_t k = 0; k < length; k++)
+        dots += part[k] == '.';
+    return length > 0 && dots < length;
+}
+
+bool bp_tensor_name_is_valid(const char *name)
+{
+    size_t length = strnlen(name, BP_TENSOR_NAME);
+
+    if (length == 0 || length >= BP_TENSOR_NAME)
+        return false;
+    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_./") != length)
+        return false;
+    for (const char *part = name;; part++) {
+        size_t run = strcspn(part, "/");
+
+        if (!part_is_valid(part, run))
+            return false;
+        part += run;
+        if (*part == '\0')
+            return true;
+    }
+}
+
+bool bp_box_volume(int dims, const int64_t *extent, int64_t *volume)
+{
+    int64_t product = 1;
+
+    for (int d = 0; d < dims; d++) {
+        if (extent[d] < 0 || __builtin_mul_overflow(product, extent[d], &product))
+            return false;
+        if (product > BP_TENSOR_MAX_VOLUME)
+            return false;
+    }
+    *volume = product;
+    return true;
+}
+
+bp_err bp_box_check(const bp_box *box)
+{
+    int64_t volume;
+
+    if (!bp_tensor_name_is_valid(box->name))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "'%.120s' is no tensor name: letters of [a-z0-9_.], parts "
+                       "joined by '/', 1 to 120 in all",
+                       box->name);
+    if (box->dims < 1 || box->dims > BP_TENSOR_DIMS)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has %d dimensions; 1 to %d are possible",
+                       box->name, box->dims, BP_TENSOR_DIMS);
+    for (int d = 0; d < box->dims; d++) {
+        if (box->shape[d] < 1 || box->shape[d] > BP_TENSOR_MAX_EXTENT)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "tensor '%s' has %lld for dimension %d; 1 to 2^31 are "
+                           "possible",
+                           box->name, (long long)box->shape[d], d);
+        if (box->offset[d] < 0 || box->extent[d] < 0 || box->offset[d] > box->shape[d] ||
+            box->extent[d] > box->shape[d] - box->offset[d])
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "a piece of tensor '%s' covers %lld + %lld of dimension %d, which has "
+                           "%lld",
+                           box->name, (long long)box->offset[d], (long long)box->extent[d], d,
+                           (long long)box->shape[d]);
+    }
+    if (!bp_box_volume(box->dims, box->shape, &volume))
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has more than 2^40 elements", box->name);
+    return BP_OK;
+}
+
+void bp_shape_text(char *out, size_t out_bytes, int dims, const int64_t *shape)
+{
+    size_t used = 0;
+
+    for (int d = 0; d < dims && used < out_bytes; d++)
+        used += (size_t)snprintf(out + used, out_bytes - used, "%s%lld", d == 0 ? "(" : ", ",
+                                 (long long)shape[d]);
+    if (used < out_bytes)
+        (void)snprintf(out + used, out_bytes - used, ")");
+}
+
+bool bp_box_intersect(int dims, const int64_t *offset_a, const int64_t *extent_a,
+                      const int64_t *offset_b, const int64_t *extent_b, int64_t *offset,
+                      int64_t *extent)
+{
+    for (int d = 0; d < dims; d++) {
+        int64_t end_a = offset_a[d] + extent_a[d], end_b = offset_b[d] + extent_b[d];
+        int64_t end = end_a < end_b ? end_a : end_b;
+
+        offset[d] = offset_a[d] > offset_b[d] ? offset_a[d] : offset_b[d];
+        extent[d] = end - offset[d];
+        if (extent[d] <= 0)
+            return false;
+    }
+    return true;
+}
+
+/* The longest run that is contiguous both in the box and in the whole tensor: the last dimension,
+ * and those before it for as long as all behind them are covered whole. Returns the dimension where
+ * the run begins. */
+static int run_dimension(const bp_box *box, int64_t *run)
+{
+    int d = box->dims - 1;
+
+    *run = box->extent[d];
+    while (d > 0 && box->extent[d] == box->shape[d]) {
+        d--;
+        *run *= box->extent[d];
+    }
+    return d;
+}
+
+void bp_box_digest(bp_digest *digest, const bp_box *box, const float *data)
+{
+    int64_t run, volume = 1, at[BP_TENSOR_DIMS] = {0};
+    int outer = run_dimension(box, &run); /* dimensions [0, outer) are walked one by one */
+
+    for (int d = 0; d < box->dims; d++)
+        volume *= box->extent[d];
+    for (int64_t done = 0; done < volume; done += run) {
+        int64_t place = 0;
+
+        for (int d = 0; d < box->dims; d++)
+            place = place * box->shape[d] + box->offset[d] + at[d];
+        bp_digest_add(digest, data + done, place, run);
+        for (int d = outer - 1; d >= 0 && ++at[d] == box->extent[d]; d--)
+            at[d] = 0;
+    }
+}
+
+bool bp_box_is_finite(const bp_box *box, const float *data)
+{
+    int64_t volume = 1;
+
+    for (int d = 0; d < box->dims; d++)
+        volume *= box->extent[d];
+    for (int64_t k = 0; k < volume; k++)
+        if (!isfinite(data[k]))
+            return false;
+    return true;
+}
+
+bool bp_box_part(bp_part *part, const bp_box *box, int64_t limit, int64_t k)
+{
+    int64_t inner = 1, outer = 1, step, per_row, rest;
+    int cut =
+        box->dims - 1; /* the dimension that is cut: those behind it whole, those before single */
+
+    for (int d = 0; d < box->dims; d++)
+        if (box->extent[d] == 0)
+            return false;
+    while (cut > 0 && inner * box->extent[cut] <= limit)
+        inner *= box->extent[cut--];
+    step = limit / inner < box->extent[cut] ? limit / inner : box->extent[cut];
+    for (int d = 0; d < cut; d++)
+        outer *= box->extent[d];
+    per_row = (box->extent[cut] + step - 1) / step;
+    if (k >= outer * per_row)
+        return false;
+    rest = k / per_row;
+    for (int d = box->dims - 1; d >= 0; d--) {
+        part->start[d] = 0;
+        part->size[d] = box->extent[d];
+        if (d < cut) {
+            part->start[d] = rest % box->extent[d];
+            part->size[d] = 1;
+            rest /= box->extent[d];
+        }
+    }
+    part->start[cut] = k % per_row * step;
+    part->size[cut] = box->extent[cut] - part->start[cut];
+    if (part->size[cut] > step)
+        part->size[cut] = step;
+    part->first = (k / per_row * box->extent[cut] + part->start[cut]) * inner;
+    part->count = part->size[cut] * inner;
+    return true;
+}

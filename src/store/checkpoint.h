@@ -1,0 +1,159 @@
+/* Checkpoints: logical tensors in pieces, one writer a file through serial HDF5, hashed, committed
+ * by rename. docs/formats.md has the layout; reference: reliability design, section 2. */
+#ifndef BP_STORE_CHECKPOINT_H
+#define BP_STORE_CHECKPOINT_H
+
+#include "base/err.h"
+#include "base/json.h"
+#include "mesh/mesh.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_TENSOR_DIMS 4
+#define BP_TENSOR_NAME 121
+#define BP_STEP_NAME   32 /* "step-000000001200" and its end */
+
+/** A box of a logical tensor (float32) that lies contiguously, row-major, in this rank's memory. An
+ * empty box is fine. */
+typedef struct bp_box {
+    char name[BP_TENSOR_NAME]; /* "h.3.attn.q.weight", "adamw.m/h.3.attn.q.weight"; [a-z0-9_./] */
+    int dims;
+    int64_t shape[BP_TENSOR_DIMS];  /* of the whole tensor */
+    int64_t offset[BP_TENSOR_DIMS]; /* where the box begins */
+    int64_t extent[BP_TENSOR_DIMS];
+    float *data; /* product of extent floats; borrowed */
+} bp_box;
+
+/* ---- saving ---- */
+
+typedef struct bp_checkpoint_commit {
+    const char *parent; /* RUN/checkpoints, there already */
+    const char *name;   /* bp_checkpoint_step_name(), or any name for an import */
+    int writers;        /* 0: one a node */
+    /* Asked on root just before the rename; NULL: always. */
+    bool (*still_owner)(void *context);
+    /* Data of a box whose `data` is NULL, valid until the next call; asked more than once. NULL:
+     * there is no such box. */
+    bp_err (*fetch)(void *context, const bp_box *box, int64_t index, const float **data);
+    void *context;
+    const char *tokenizer; /* root: tokenizer.json to keep beside the manifest; NULL: none */
+} bp_checkpoint_commit;
+
+/** Write and commit `parent`/`name`.
+ *
+ * The boxes of all ranks together must tile every tensor exactly.
+ *
+ * Collective: over `comm`; parent, name and writers are equal on all ranks.
+ * state:      on root, what else belongs to the checkpoint (model, step, tokenizer_hash...):
+ *             "state" in the manifest.
+ * Errors:     BP_ERR_SOFTWARE boxes that don't tile, or a value that is not finite;
+ *             BP_ERR_CREATE `name` is there already, or no folder can be made;
+ *             BP_ERR_DENIED; BP_ERR_IO (disk full); BP_ERR_BUSY still_owner said no;
+ *             BP_ERR_SYSTEM: the same on all ranks. Nothing but a hidden folder was made then, and
+ *             that is removed.
+ */
+bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_box *boxes,
+                          int64_t count, const json_t *state);
+
+/** "step-000000001200". */
+void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step);
+
+/* ---- opening ---- */
+
+typedef struct bp_checkpoint bp_checkpoint;
+
+/** Open one checkpoint folder and verify every byte (files are shared out over the ranks).
+ *
+ * Collective: over `comm`, which must outlive it; `folder` is equal on all ranks.
+ * Owns:       *out is the caller's, bp_checkpoint_close(); NULL on failure.
+ * Errors:     BP_ERR_INPUT no such folder;
+ *             BP_ERR_FORMAT with the word "damaged" and the step or file;
+ *             BP_ERR_FORMAT an unknown version (named);
+ *             BP_ERR_DENIED, BP_ERR_IO: the same on all ranks.
+ */
+bp_err bp_checkpoint_open(MPI_Comm comm, const char *folder, bp_checkpoint **out);
+void bp_checkpoint_close(bp_checkpoint **checkpoint);
+
+/** Is this folder one checkpoint, whole or damaged? By its name (step-000000001200), or by any of
+ * manifest.json, manifest.sha256 and shard-00000.h5 in it. Local. */
+bool bp_checkpoint_is_folder(const char *path);
+
+/** CHECKPOINT as users give it: a step folder, an imported folder, a run folder (its newest that
+ * verifies), or RUN/checkpoints/best.
+ *
+ * A damaged one is passed over with a warning, and is BP_ERR_FORMAT where none older is left.
+ *
+ * Collective, Owns: as bp_checkpoint_open.
+ * Errors:     those of bp_checkpoint_open; BP_ERR_INPUT a folder without any checkpoint.
+ */
+bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **out);
+
+/** For resume: the newest in `parent` (RUN/checkpoints) that verifies; *out is NULL, and BP_OK,
+ * where there is none at all.
+ *
+ * Damaged ones that are newer are warned of and moved aside, to .bad-STEP-N, so that their steps
+ * can be saved again. Only for the job that holds the run's lock.
+ *
+ * Collective, Owns: as bp_checkpoint_open.
+ * Errors:     BP_ERR_FORMAT all that are there are damaged (nothing is moved then), or the newest
+ *             has an unknown version; BP_ERR_DENIED, BP_ERR_IO.
+ */
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out);
+
+/* ---- what it holds: equal on all ranks; strings are borrowed ---- */
+
+const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint);
+const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint);
+/** Of all tensors without "/" in their name (the model, not the optimizer), whatever the pieces;
+ * hexadecimal. */
+const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint);
+bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor);
+/** The tokenizer.json kept in it (verified with it), NULL: none. */
+const char *bp_checkpoint_tokenizer(const bp_checkpoint *checkpoint);
+
+/** Tensors, sorted by name. */
+int64_t bp_checkpoint_tensors(const bp_checkpoint *checkpoint);
+/** Tensor k as a box that is all of it, with data NULL. */
+bp_box bp_checkpoint_tensor(const bp_checkpoint *checkpoint, int64_t k);
+
+/* ---- loading ---- */
+
+/** Fill boxes from the pieces.
+ *
+ * Collective: over the communicator of open.
+ * Errors:     BP_ERR_FORMAT a tensor is missing, has another shape, or lies in a file otherwise
+ *             than the manifest says; BP_ERR_SOFTWARE a box that leaves its tensor;
+ *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
+ */
+bp_err bp_checkpoint_load(bp_checkpoint *checkpoint, const bp_box *boxes, int64_t count);
+
+/** The tensors of the boxes, which must tile them over all ranks, have the manifest's digests.
+ *
+ * Collective: over the communicator of open.
+ * Errors:     BP_ERR_FORMAT another digest, or no such tensor;
+ *             BP_ERR_SOFTWARE boxes that cover more or less than a tensor, or leave it.
+ */
+bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_box *boxes, int64_t count);
+
+/* ---- the folder of checkpoints. Local: for the coordinator of the job that holds the lock ---- */
+
+/** Remove what dead writers left: .tmp-* and .del-*. A parent that is missing is fine.
+ *
+ * Errors: BP_ERR_IO, BP_ERR_DENIED. */
+bp_err bp_checkpoints_clean(const char *parent);
+
+/** Keep the newest `keep` (at least 1), and besides the one that `best` points at. Each of the
+ * others is renamed to .del- first.
+ *
+ * Errors: BP_ERR_INPUT no parent; BP_ERR_IO, BP_ERR_DENIED: some may be left. */
+bp_err bp_checkpoints_prune(const char *parent, int64_t keep);
+
+/** Let `parent`/best point at a step (a relative symbolic link, replaced in one go).
+ *
+ * Errors: BP_ERR_INPUT no checkpoint of that step; BP_ERR_CREATE, BP_ERR_IO, BP_ERR_DENIED. */
+bp_err bp_checkpoints_link_best(const char *parent, int64_t step);
+
+/** The step that `best` points at; -1: there is no such link, or it points at no step. */
+int64_t bp_checkpoints_best(const char *parent);
+
+#endif

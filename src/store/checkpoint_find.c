@@ -1,0 +1,207 @@
+/* Which checkpoint is meant: the newest of a run that verifies, or what a user's path names. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "mesh/collective.h"
+#include "store/checkpoint_open_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the newest that verifies ---- */
+
+/* On the root: the names of a folder, sorted; those of steps are walked from the end. */
+typedef struct candidates {
+    char **names;
+    int64_t count, at;
+} candidates;
+
+/* The next older step's path; NULL when there is none. */
+static char *next_older(candidates *list, const char *parent)
+{
+    int64_t step;
+
+    while (--list->at >= 0)
+        if (bp_step_of_name(list->names[list->at], &step))
+            return bp_path_join(parent, list->names[list->at]);
+    return NULL;
+}
+
+static bp_err list_candidates(candidates *list, const char *parent)
+{
+    bp_err err = bp_path_exists(parent) ? bp_dir_list(parent, &list->names, &list->count) : BP_OK;
+
+    list->at = list->count;
+    return err;
+}
+
+/* Damaged ones keep their bytes, but not the name: the run will save that step again. */
+static void move_aside(const char *folder)
+{
+    char *to = NULL;
+    int parent_bytes = (int)(bp_path_base(folder) - folder);
+
+    for (int n = 0; n < 1000; n++) {
+        bp_free(to);
+        to = bp_sprintf("%.*s.bad-%s-%d", parent_bytes, folder, bp_path_base(folder), n);
+        if (to == NULL || !bp_path_exists(to))
+            break;
+    }
+    if (to == NULL || bp_rename_new(folder, to) != BP_OK)
+        bp_warn("a damaged checkpoint can't be moved aside: %s", bp_err_message());
+    bp_free(to);
+}
+
+static bp_err none_is_left(int64_t damaged, const char *parent)
+{
+    if (damaged == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "no checkpoint can be used, all %lld are damaged: at %s; remove them to start "
+                   "anew. The oldest says: %s",
+                   (long long)damaged, parent, bp_err_message());
+}
+
+static bp_err try_one(MPI_Comm comm, const char *folder, bp_checkpoint **out, bool *damaged)
+{
+    bool foreign;
+    bp_err err = bp_checkpoint_open_folder(comm, folder, out, &foreign);
+
+    *damaged = err == BP_ERR_FORMAT && !foreign;
+    if (*damaged)
+        bp_warn("%s", bp_err_message());
+    return *damaged ? BP_OK : err;
+}
+
+/* Every rank walks through the same list, which the root has: *damaged counts, out is NULL where
+ * none is good. */
+static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out,
+                   int64_t *damaged)
+{
+    bool root = bp_comm_is_root(comm), bad = false;
+    bp_err err = BP_OK;
+
+    *damaged = 0;
+    while (err == BP_OK && *out == NULL) {
+        char *folder = root ? next_older(list, parent) : NULL;
+
+        bp_bcast_text(&folder, 0, comm);
+        if (folder == NULL)
+            return none_is_left(*damaged, parent);
+        err = try_one(comm, folder, out, &bad);
+        if (bad)
+            (*damaged)++;
+        else if (err == BP_ERR_INPUT) /* a running job has just removed it */
+            err = BP_OK;
+        bp_free(folder);
+    }
+    return err;
+}
+
+static bp_err newest(MPI_Comm comm, const char *parent, bool aside, bp_checkpoint **out)
+{
+    candidates list = {NULL, 0, 0};
+    int64_t damaged = 0, step;
+    bool root = bp_comm_is_root(comm);
+    bp_err err;
+
+    *out = NULL;
+    err = bp_agree(comm, root ? list_candidates(&list, parent) : BP_OK);
+    if (err == BP_OK)
+        err = walk(comm, parent, &list, out, &damaged);
+    for (int64_t k = list.count - 1; aside && *out != NULL && k > list.at && root; k--) {
+        char *folder =
+            bp_step_of_name(list.names[k], &step) ? bp_path_join(parent, list.names[k]) : NULL;
+
+        if (folder != NULL)
+            move_aside(folder);
+        bp_free(folder);
+    }
+    bp_names_free(&list.names, list.count);
+    return err;
+}
+
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out)
+{
+    return newest(comm, parent, true, out);
+}
+
+/* ---- what a path names ---- */
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name);
+    bool there = path != NULL && bp_path_exists(path);
+
+    bp_free(path);
+    return there;
+}
+
+/* By the name that the path leads to: "." and a link have others. */
+static bool is_named_as_step(const char *path)
+{
+    char *real = realpath(path, NULL);
+    int64_t step;
+    bool named = bp_step_of_name(bp_path_base(real == NULL ? path : real), &step);
+
+    free(real); /* realpath's */
+    return named;
+}
+
+bool bp_checkpoint_is_folder(const char *path)
+{
+    return bp_path_is_dir(path) && (has(path, "manifest.json") || has(path, "manifest.sha256") ||
+                                    has(path, "shard-00000.h5") || is_named_as_step(path));
+}
+
+static bool holds_steps(const char *folder)
+{
+    char **names = NULL;
+    int64_t count = 0, step;
+    bool found = false;
+
+    if (bp_dir_list(folder, &names, &count) != BP_OK)
+        return false;
+    for (int64_t k = 0; k < count && !found; k++)
+        found = bp_step_of_name(names[k], &step);
+    bp_names_free(&names, count);
+    return found;
+}
+
+/* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
+static bp_err look_at(const char *path, char **parent)
+{
+    *parent = NULL;
+    if (!bp_path_exists(path))
+        return BP_FAIL(BP_ERR_INPUT, "there is no such checkpoint or run: at %s; check the path",
+                       path);
+    if (bp_checkpoint_is_folder(path))
+        return BP_OK;
+    *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
+    if (*parent == NULL)
+        return bp_fail_memory("a file name", 1, strlen(path));
+    if (!holds_steps(*parent))
+        return BP_FAIL(BP_ERR_INPUT,
+                       "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "
+                       "folder, a run folder or RUN/checkpoints/best",
+                       path);
+    return BP_OK;
+}
+
+bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **out)
+{
+    char *parent = NULL;
+    bp_err err;
+
+    *out = NULL;
+    err = bp_agree(comm, bp_comm_is_root(comm) ? look_at(path, &parent) : BP_OK);
+    if (err == BP_OK) {
+        bp_bcast_text(&parent, 0, comm);
+        err =
+            parent == NULL ? bp_checkpoint_open(comm, path, out) : newest(comm, parent, false, out);
+    }
+    if (err == BP_OK && *out == NULL)
+        err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint left: in %s", path);
+    bp_free(parent);
+    return err;
+}

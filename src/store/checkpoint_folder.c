@@ -1,0 +1,171 @@
+/* The folder of a run's checkpoints: names, leftovers, retention, the link to the best one. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "store/checkpoint_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where the file system has no rename that refuses to replace, one looks first: whoever commits
+ * holds the run's lock, and rename does not replace a folder that has files in it. */
+bp_err bp_rename_new(const char *from, const char *to)
+{
+    struct stat status;
+
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return BP_OK;
+    if (errno == EINVAL || errno == ENOSYS) {
+        if (lstat(to, &status) == 0)
+            errno = EEXIST;
+        else if (rename(from, to) == 0)
+            return BP_OK;
+    }
+    return errno == EEXIST || errno == ENOTEMPTY
+               ? bp_fail_create("can't put a folder in place", to)
+               : bp_fail_errno(BP_ERR_IO, "can't put a folder in place", to);
+}
+
+void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step)
+{
+    (void)snprintf(out, BP_STEP_NAME, "step-%012" PRId64, step);
+}
+
+bool bp_step_of_name(const char *name, int64_t *step)
+{
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) != 17 ||
+        strspn(name + 5, "0123456789") != 12)
+        return false;
+    *step = strtoll(name + 5, NULL, 10);
+    return true;
+}
+
+static bp_err no_memory(const char *parent)
+{
+    return bp_fail_memory("a file name", 1, strlen(parent));
+}
+
+/* ---- leftovers ---- */
+
+static bool is_leftover(const char *name)
+{
+    return strncmp(name, ".tmp-", 5) == 0 || strncmp(name, ".del-", 5) == 0;
+}
+
+bp_err bp_checkpoints_clean(const char *parent)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = bp_path_exists(parent) ? bp_dir_list(parent, &names, &count) : BP_OK;
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        char *path;
+
+        if (!is_leftover(names[k]))
+            continue;
+        path = bp_path_join(parent, names[k]);
+        err = path == NULL ? no_memory(parent) : bp_dir_remove(path);
+        bp_free(path);
+    }
+    bp_names_free(&names, count);
+    return err;
+}
+
+/* ---- best ---- */
+
+int64_t bp_checkpoints_best(const char *parent)
+{
+    char target[BP_STEP_NAME] = "", *path = bp_path_join(parent, "best");
+    ssize_t bytes = path == NULL ? -1 : readlink(path, target, sizeof target - 1);
+    int64_t step = -1;
+
+    bp_free(path);
+    if (bytes < 0)
+        return -1;
+    target[bytes] = '\0';
+    return bp_step_of_name(target, &step) ? step : -1;
+}
+
+static bp_err link_at(const char *parent, const char *name, const char *hidden, const char *link)
+{
+    bp_err err = BP_OK;
+
+    if (symlink(name, hidden) != 0)
+        return bp_fail_create("can't create the link", hidden);
+    if (rename(hidden, link) != 0) {
+        err = bp_fail_errno(BP_ERR_IO, "can't put the link in place", link);
+        (void)unlink(hidden);
+        return err;
+    }
+    return bp_path_sync(parent);
+}
+
+bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
+{
+    char name[BP_STEP_NAME], token[17];
+    char *folder, *link = bp_path_join(parent, "best"), *hidden = NULL;
+    bp_err err = bp_token_new(token);
+
+    bp_checkpoint_step_name(name, step);
+    folder = bp_path_join(parent, name);
+    if (err == BP_OK)
+        hidden = bp_sprintf("%s/.tmp-best-%s", parent, token);
+    if (err == BP_OK && (folder == NULL || link == NULL || hidden == NULL))
+        err = no_memory(parent);
+    if (err == BP_OK && !bp_path_is_dir(folder))
+        err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint to call the best: at %s", folder);
+    if (err == BP_OK)
+        err = link_at(parent, name, hidden, link);
+    bp_free(folder);
+    bp_free(link);
+    bp_free(hidden);
+    return err;
+}
+
+/* ---- retention ---- */
+
+static bp_err remove_step(const char *parent, const char *name)
+{
+    char token[17], *from = bp_path_join(parent, name), *to = NULL;
+    bp_err err = bp_token_new(token);
+
+    if (err == BP_OK)
+        to = bp_sprintf("%s/.del-%s-%s", parent, name, token);
+    if (err == BP_OK && (from == NULL || to == NULL))
+        err = no_memory(parent);
+    if (err == BP_OK)
+        err = bp_rename_new(from, to);
+    if (err == BP_OK)
+        err = bp_path_sync(
+            parent); /* a crash in the middle must not leave half a checkpoint under its name */
+    if (err == BP_OK)
+        err = bp_dir_remove(to);
+    bp_free(from);
+    bp_free(to);
+    return err;
+}
+
+bp_err bp_checkpoints_prune(const char *parent, int64_t keep)
+{
+    char **names;
+    int64_t count, step, kept = 0, best = bp_checkpoints_best(parent);
+    bp_err err = bp_dir_list(parent, &names, &count);
+
+    if (err != BP_OK)
+        return err;
+    for (int64_t k = count - 1; k >= 0 && err == BP_OK; k--) { /* names sort as their steps do */
+        if (!bp_step_of_name(names[k], &step) || step == best)
+            continue;
+        if (kept < (keep > 1 ? keep : 1))
+            kept++;
+        else
+            err = remove_step(parent, names[k]);
+    }
+    bp_names_free(&names, count);
+    return err;
+}

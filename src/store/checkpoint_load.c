@@ -1,0 +1,197 @@
+/* Loading: any rank asks for any boxes and reads them from the pieces that they meet. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "store/checkpoint_open_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One read: a piece that a box meets. */
+struct errand {
+    const bp_manifest_tensor *tensor;
+    const bp_manifest_piece *piece;
+    const bp_box *box;
+};
+
+struct errands {
+    struct errand *list;
+    int64_t count, room;
+};
+
+static bp_err add_errand(struct errands *errands, const struct errand *errand)
+{
+    if (errands->count == errands->room) {
+        int64_t room = errands->room == 0 ? 64 : 2 * errands->room;
+        void *list = bp_realloc("load.errands", errands->list, room, sizeof *errand);
+
+        if (list == NULL)
+            return bp_fail_memory("the pieces to read", room, sizeof *errand);
+        errands->list = list;
+        errands->room = room;
+    }
+    errands->list[errands->count++] = *errand;
+    return BP_OK;
+}
+
+bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_box *box,
+                                 const bp_manifest_tensor **out)
+{
+    const bp_manifest_tensor *tensor = bp_manifest_find(checkpoint->manifest, box->name);
+    char found[100] = "", wanted[100] = "";
+
+    *out = tensor;
+    if (tensor == NULL)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' is missing: in checkpoint %s", box->name,
+                       checkpoint->folder);
+    if (tensor->dims == box->dims &&
+        memcmp(tensor->shape, box->shape, (size_t)box->dims * sizeof box->shape[0]) == 0)
+        return BP_OK;
+    bp_shape_text(found, sizeof found, tensor->dims, tensor->shape);
+    bp_shape_text(wanted, sizeof wanted, box->dims, box->shape);
+    return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has shape %s instead of %s: in checkpoint %s",
+                   box->name, found, wanted, checkpoint->folder);
+}
+
+static bp_err collect(const bp_checkpoint *checkpoint, const bp_box *box, struct errands *errands)
+{
+    int64_t offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
+    const bp_manifest_tensor *tensor;
+    bp_err err = bp_box_check(box);
+
+    if (err != BP_OK)
+        return bp_err_prefix(BP_ERR_SOFTWARE, "a box to load");
+    err = bp_checkpoint_find_tensor(checkpoint, box, &tensor);
+    for (int64_t k = 0; err == BP_OK && k < tensor->count; k++) {
+        const bp_manifest_piece *piece = &checkpoint->manifest->pieces[tensor->first + k];
+
+        if (bp_box_intersect(box->dims, piece->offset, piece->extent, box->offset, box->extent,
+                             offset, extent))
+            err = add_errand(errands, &(struct errand){tensor, piece, box});
+    }
+    return err;
+}
+
+/* By file and then as the file was written, so that each is opened once and read forwards. */
+static int compare_errands(const void *a, const void *b)
+{
+    const struct errand *p = a, *q = b;
+
+    if (p->piece->file != q->piece->file)
+        return p->piece->file < q->piece->file ? -1 : 1;
+    if (p->piece != q->piece)
+        return p->piece < q->piece ? -1 : 1;
+    return p->box == q->box ? 0 : p->box < q->box ? -1 : 1;
+}
+
+/* Errands [first, end) lie in one file. */
+static bp_err read_file(const bp_checkpoint *checkpoint, const struct errands *errands,
+                        int64_t first, int64_t end)
+{
+    const bp_manifest_file *file = &checkpoint->manifest->files[errands->list[first].piece->file];
+    char *path = bp_path_join(checkpoint->folder, file->name);
+    bp_shard_reader *reader = NULL;
+    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(file->name))
+                              : bp_shard_open(&reader, path);
+
+    for (int64_t k = first; k < end && err == BP_OK; k++)
+        err = bp_shard_read(reader, errands->list[k].tensor, errands->list[k].piece,
+                            errands->list[k].box);
+    bp_shard_close(&reader);
+    bp_free(path);
+    return err;
+}
+
+static bp_err load_local(const bp_checkpoint *checkpoint, const bp_box *boxes, int64_t count)
+{
+    struct errands errands = {NULL, 0, 0};
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        err = collect(checkpoint, &boxes[k], &errands);
+    if (errands.count > 0)
+        qsort(errands.list, (size_t)errands.count, sizeof *errands.list, compare_errands);
+    for (int64_t first = 0, end; first < errands.count && err == BP_OK; first = end) {
+        for (end = first + 1; end < errands.count; end++)
+            if (errands.list[end].piece->file != errands.list[first].piece->file)
+                break;
+        err = read_file(checkpoint, &errands, first, end);
+    }
+    bp_free(errands.list);
+    return err;
+}
+
+bp_err bp_checkpoint_load(bp_checkpoint *checkpoint, const bp_box *boxes, int64_t count)
+{
+    return bp_agree(checkpoint->comm, load_local(checkpoint, boxes, count));
+}
+
+/* ---- digests ---- */
+
+/* Of a tensor: its two lanes and the number of elements seen, summed over boxes and ranks modulo
+ * 2^64. */
+#define SUMS 3
+
+static bp_err sum_local(const bp_checkpoint *checkpoint, const bp_box *boxes, int64_t count,
+                        uint64_t *sums)
+{
+    for (int64_t k = 0; k < count; k++) {
+        const bp_manifest_tensor *tensor;
+        bp_digest digest = {{0, 0}};
+        int64_t volume;
+        uint64_t *sum;
+
+        if (bp_box_check(&boxes[k]) != BP_OK)
+            return bp_err_prefix(BP_ERR_SOFTWARE, "a box to check");
+        if (bp_checkpoint_find_tensor(checkpoint, &boxes[k], &tensor) != BP_OK)
+            return BP_ERR_FORMAT;
+        (void)bp_box_volume(boxes[k].dims, boxes[k].extent, &volume);
+        bp_box_digest(&digest, &boxes[k], boxes[k].data);
+        sum = sums + SUMS * (tensor - checkpoint->manifest->tensors);
+        sum[0] += digest.lane[0];
+        sum[1] += digest.lane[1];
+        sum[2] += (uint64_t)volume;
+    }
+    return BP_OK;
+}
+
+static bp_err compare_sums(const bp_checkpoint *checkpoint, const uint64_t *sums)
+{
+    const bp_manifest *manifest = checkpoint->manifest;
+
+    for (int64_t k = 0; k < manifest->tensor_count; k++) {
+        const bp_manifest_tensor *tensor = &manifest->tensors[k];
+        const uint64_t *sum = sums + SUMS * k;
+        int64_t volume;
+
+        (void)bp_box_volume(tensor->dims, tensor->shape, &volume);
+        if (sum[2] == 0)
+            continue; /* nobody asked */
+        if (sum[2] != (uint64_t)volume)
+            return BP_FAIL(BP_ERR_SOFTWARE,
+                           "the boxes cover %llu elements of tensor '%s', which has %lld",
+                           (unsigned long long)sum[2], tensor->name, (long long)volume);
+        if (sum[0] != tensor->digest.lane[0] || sum[1] != tensor->digest.lane[1])
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "checkpoint %s is damaged: tensor '%s' has another digest than the "
+                           "manifest says: in %s",
+                           bp_path_base(checkpoint->folder), tensor->name, checkpoint->folder);
+    }
+    return BP_OK;
+}
+
+bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_box *boxes, int64_t count)
+{
+    int64_t values = SUMS * checkpoint->manifest->tensor_count;
+    uint64_t *sums = bp_alloc("load.digests", values, sizeof *sums);
+    bp_err err = sums == NULL ? bp_fail_memory("digests", values, sizeof *sums)
+                              : sum_local(checkpoint, boxes, count, sums);
+
+    err = bp_agree(checkpoint->comm, err);
+    if (err == BP_OK) {
+        BP_MPI(MPI_Allreduce(MPI_IN_PLACE, sums, bp_mpi_count(values), MPI_UINT64_T, MPI_SUM,
+                             checkpoint->comm));
+        err = compare_sums(checkpoint, sums);
+    }
+    bp_free(sums);
+    return err;
+}

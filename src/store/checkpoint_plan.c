@@ -1,0 +1,283 @@
+/* The plan of a save: which rank writes which boxes into which file, and do they tile every tensor.
+ */
+#include "base/mem.h"
+#include "mesh/collective.h"
+#include "store/checkpoint_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups: the ranks of one writer ---- */
+
+static void split_groups(MPI_Comm comm, int writers, MPI_Comm *group, bp_plan_box *boxes,
+                         int64_t count)
+{
+    int rank = bp_comm_rank(comm), size = bp_comm_size(comm), writer = rank, group_rank;
+
+    if (writers <= 0)
+        BP_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, group));
+    else
+        BP_MPI(MPI_Comm_split(comm, (int)((int64_t)rank * (writers < size ? writers : size) / size),
+                              rank, group));
+    BP_MPI(MPI_Bcast(&writer, 1, MPI_INT, 0, *group));
+    group_rank = bp_comm_rank(*group);
+    for (int64_t k = 0; k < count; k++) {
+        boxes[k].writer = writer;
+        boxes[k].group_rank = group_rank;
+    }
+}
+
+/* ---- the root's part ---- */
+
+/* All ranks' boxes on the root, and the tables that gathering and scattering need (one entry a
+ * rank). */
+struct desk {
+    bp_plan_box *boxes;
+    int64_t count;
+    int *counts, *places;
+};
+
+static void desk_clear(struct desk *desk)
+{
+    bp_free(desk->boxes);
+    bp_free(desk->counts);
+    bp_free(desk->places);
+}
+
+static int compare_boxes(const void *a, const void *b)
+{
+    const bp_plan_box *p = a, *q = b;
+    int order = strcmp(p->name, q->name);
+
+    if (order != 0)
+        return order;
+    for (int d = 0; d < BP_TENSOR_DIMS; d++)
+        if (p->offset[d] != q->offset[d])
+            return p->offset[d] < q->offset[d] ? -1 : 1;
+    return 0;
+}
+
+/* Files are numbered in the order of their writers' ranks; a writer without a box has none. */
+static void number_shards(struct desk *desk, int size, int64_t *files)
+{
+    int next = 0;
+
+    for (int rank = 0; rank < size; rank++)
+        desk->counts[rank] = 0;
+    for (int64_t k = 0; k < desk->count; k++)
+        desk->counts[desk->boxes[k].writer]++;
+    for (int rank = 0; rank < size; rank++) /* places serve as the map from writer to file here */
+        desk->places[rank] = desk->counts[rank] > 0 ? next++ : -1;
+    for (int64_t k = 0; k < desk->count; k++)
+        desk->boxes[k].shard = desk->places[desk->boxes[k].writer];
+    *files = next;
+}
+
+static bp_err make_manifest(bp_manifest **out, int64_t files, int64_t pieces)
+{
+    bp_manifest *manifest = bp_alloc("manifest", 1, sizeof *manifest);
+
+    *out = manifest;
+    if (manifest == NULL)
+        return bp_fail_memory("a manifest", 1, sizeof *manifest);
+    manifest->files =
+        bp_alloc("manifest.files", files + 1, sizeof *manifest->files); /* + tokenizer.json */
+    manifest->tensors = bp_alloc("manifest.tensors", pieces, sizeof *manifest->tensors);
+    manifest->pieces = bp_alloc("manifest.pieces", pieces, sizeof *manifest->pieces);
+    if (manifest->files == NULL || manifest->tensors == NULL || manifest->pieces == NULL)
+        return bp_fail_memory("a manifest", pieces, sizeof *manifest->pieces);
+    for (int64_t k = 0; k < files; k++)
+        (void)snprintf(manifest->files[k].name, BP_MANIFEST_FILE_NAME, "shard-%05d.h5", (int)k);
+    manifest->file_count = files;
+    return BP_OK;
+}
+
+static void start_tensor(bp_manifest *manifest, const bp_plan_box *box)
+{
+    bp_manifest_tensor *tensor = &manifest->tensors[manifest->tensor_count++];
+
+    memcpy(tensor->name, box->name, sizeof tensor->name);
+    memcpy(tensor->shape, box->shape, sizeof tensor->shape);
+    tensor->dims = box->dims;
+    tensor->first = manifest->piece_count;
+}
+
+static bp_err add_piece(bp_manifest *manifest, bp_plan_box *box)
+{
+    bp_manifest_tensor *tensor = &manifest->tensors[manifest->tensor_count - 1];
+    bp_manifest_piece *piece = &manifest->pieces[manifest->piece_count++];
+
+    if (tensor->dims != box->dims || memcmp(tensor->shape, box->shape, sizeof box->shape) != 0)
+        return BP_FAIL(BP_ERR_SOFTWARE, "two ranks publish tensor '%s' with different shapes",
+                       box->name);
+    box->number = tensor->count++;
+    piece->file = box->shard;
+    bp_piece_dataset(piece->dataset, box->name, box->number);
+    memcpy(piece->offset, box->offset, sizeof piece->offset);
+    memcpy(piece->extent, box->extent, sizeof piece->extent);
+    bp_digest_merge(&tensor->digest, &box->digest);
+    return BP_OK;
+}
+
+static bp_err fill_manifest(bp_manifest *manifest, struct desk *desk)
+{
+    for (int64_t k = 0; k < desk->count; k++) {
+        bp_plan_box *box = &desk->boxes[k];
+
+        if (k == 0 || strcmp(box->name, box[-1].name) != 0)
+            start_tensor(manifest, box);
+        if (add_piece(manifest, box) != BP_OK)
+            return BP_ERR_SOFTWARE;
+    }
+    for (int64_t k = 0; k < manifest->tensor_count; k++) {
+        const bp_manifest_tensor *tensor = &manifest->tensors[k];
+
+        if (bp_manifest_check_tiles(tensor, manifest->pieces + tensor->first) != BP_OK)
+            return bp_err_prefix(BP_ERR_SOFTWARE, "the ranks' boxes");
+    }
+    return BP_OK;
+}
+
+/* Sort the boxes by writer, each writer's by tensor and offset as they were; counts and places for
+ * MPI_Scatterv. */
+static bp_err order_by_writer(struct desk *desk, int size)
+{
+    bp_plan_box *sorted = bp_alloc("plan.boxes", desk->count, sizeof *sorted);
+    int64_t place = 0;
+
+    if (sorted == NULL)
+        return bp_fail_memory("the boxes of all ranks", desk->count, sizeof *sorted);
+    for (int rank = 0; rank < size; rank++) {
+        desk->places[rank] = (int)place;
+        place += desk->counts[rank];
+        desk->counts[rank] = 0;
+    }
+    for (int64_t k = 0; k < desk->count; k++) {
+        int writer = desk->boxes[k].writer;
+
+        sorted[desk->places[writer] + desk->counts[writer]++] = desk->boxes[k];
+    }
+    bp_free(desk->boxes);
+    desk->boxes = sorted;
+    return BP_OK;
+}
+
+static bp_err plan_on_root(bp_plan *plan, struct desk *desk, int size)
+{
+    int64_t files;
+    bp_err err;
+
+    if (desk->count > 0)
+        qsort(desk->boxes, (size_t)desk->count, sizeof *desk->boxes, compare_boxes);
+    number_shards(desk, size, &files);
+    err = make_manifest(&plan->manifest, files, desk->count);
+    if (err == BP_OK)
+        err = fill_manifest(plan->manifest, desk);
+    return err == BP_OK ? order_by_writer(desk, size) : err;
+}
+
+/* ---- the collective part ---- */
+
+static MPI_Datatype box_type(void)
+{
+    MPI_Datatype type;
+
+    BP_MPI(MPI_Type_contiguous((int)sizeof(bp_plan_box), MPI_BYTE, &type));
+    BP_MPI(MPI_Type_commit(&type));
+    return type;
+}
+
+static bp_err room_for_counts(struct desk *desk, int size)
+{
+    desk->counts = bp_alloc("plan.counts", size, sizeof *desk->counts);
+    desk->places = bp_alloc("plan.places", size, sizeof *desk->places);
+    if (desk->counts == NULL || desk->places == NULL)
+        return bp_fail_memory("the boxes of all ranks", size, sizeof *desk->counts);
+    return BP_OK;
+}
+
+static bp_err room_for_boxes(struct desk *desk, int size)
+{
+    for (int rank = 0; rank < size; rank++) {
+        desk->places[rank] = (int)desk->count;
+        desk->count += desk->counts[rank];
+        if (desk->count > BP_PIECES_MAX)
+            return BP_FAIL(BP_ERR_SOFTWARE, "the ranks publish more than %lld boxes",
+                           (long long)BP_PIECES_MAX);
+    }
+    desk->boxes = bp_alloc("plan.boxes", desk->count, sizeof *desk->boxes);
+    if (desk->boxes == NULL)
+        return bp_fail_memory("the boxes of all ranks", desk->count, sizeof *desk->boxes);
+    return BP_OK;
+}
+
+static bp_err gather_boxes(struct desk *desk, MPI_Comm comm, const bp_plan_box *boxes,
+                           int64_t count)
+{
+    int size = bp_comm_size(comm), mine = bp_mpi_count(count);
+    bool root = bp_comm_is_root(comm);
+    MPI_Datatype type;
+    bp_err err = bp_agree(comm, root ? room_for_counts(desk, size) : BP_OK);
+
+    if (err != BP_OK)
+        return err;
+    BP_MPI(MPI_Gather(&mine, 1, MPI_INT, desk->counts, 1, MPI_INT, 0, comm));
+    err = bp_agree(comm, root ? room_for_boxes(desk, size) : BP_OK);
+    if (err != BP_OK)
+        return err;
+    type = box_type();
+    BP_MPI(MPI_Gatherv(boxes, mine, type, desk->boxes, desk->counts, desk->places, type, 0, comm));
+    BP_MPI(MPI_Type_free(&type));
+    return BP_OK;
+}
+
+static bp_err scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm comm)
+{
+    MPI_Datatype type;
+    int mine = 0;
+    bp_err err = BP_OK;
+
+    BP_MPI(MPI_Scatter(desk->counts, 1, MPI_INT, &mine, 1, MPI_INT, 0, comm));
+    plan->count = mine;
+    plan->pieces = bp_alloc("plan.pieces", mine, sizeof *plan->pieces);
+    if (plan->pieces == NULL)
+        err = bp_fail_memory("the pieces of a file", mine, sizeof *plan->pieces);
+    err = bp_agree(comm, err);
+    if (err != BP_OK)
+        return err;
+    type = box_type();
+    BP_MPI(MPI_Scatterv(desk->boxes, desk->counts, desk->places, type, plan->pieces, mine, type, 0,
+                        comm));
+    BP_MPI(MPI_Type_free(&type));
+    plan->shard = mine > 0 ? plan->pieces[0].shard : -1;
+    return BP_OK;
+}
+
+bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, bp_plan_box *boxes, int64_t count)
+{
+    struct desk desk = {NULL, 0, NULL, NULL};
+    bp_err err;
+
+    *plan = (bp_plan){.group = MPI_COMM_NULL, .shard = -1};
+    split_groups(comm, writers, &plan->group, boxes, count);
+    err = gather_boxes(&desk, comm, boxes, count);
+    if (err == BP_OK)
+        err = bp_agree(comm, bp_comm_is_root(comm) ? plan_on_root(plan, &desk, bp_comm_size(comm))
+                                                   : BP_OK);
+    if (err == BP_OK)
+        err = scatter_pieces(plan, &desk, comm);
+    desk_clear(&desk);
+    if (err != BP_OK)
+        bp_plan_clear(plan);
+    return err;
+}
+
+void bp_plan_clear(bp_plan *plan)
+{
+    if (plan->group != MPI_COMM_NULL)
+        BP_MPI(MPI_Comm_free(&plan->group));
+    bp_free(plan->pieces);
+    bp_manifest_free(&plan->manifest);
+    *plan = (bp_plan){.group = MPI_COMM_NULL, .shard = -1};
+}

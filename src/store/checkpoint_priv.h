@@ -1,0 +1,175 @@
+/* What the files of the checkpoint share: geometry of boxes, the manifest, shards, folders. Private
+ * to src/store. */
+#ifndef BP_STORE_CHECKPOINT_PRIV_H
+#define BP_STORE_CHECKPOINT_PRIV_H
+
+#include "base/hash.h"
+#include "store/checkpoint.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_MANIFEST_VERSION     1
+#define BP_MANIFEST_LIMIT_BYTES ((int64_t)64 << 20)
+#define BP_MANIFEST_FILE_NAME   24                 /* "shard-00000.h5", "tokenizer.json" */
+#define BP_PIECE_DATASET        160                /* "/h.0.attn.q.weight/p0" */
+#define BP_TENSOR_MAX_EXTENT    ((int64_t)1 << 31) /* of one dimension */
+#define BP_TENSOR_MAX_VOLUME    ((int64_t)1 << 40) /* elements */
+#define BP_PIECES_MAX           ((int64_t)1 << 20)
+#define BP_PART_FLOATS          ((int64_t)2 << 20) /* a box travels in parts of at most 8 MiB */
+
+/* ---- box.c: geometry ---- */
+
+/** Letters of [a-z0-9_.], in parts joined by '/', 1 to 120 in all; no part is empty, of dots alone,
+ * or "p0", "p1"... */
+bool bp_tensor_name_is_valid(const char *name);
+
+/** The product of dims extents; false where one is negative, or the product goes beyond
+ * BP_TENSOR_MAX_VOLUME. */
+bool bp_box_volume(int dims, const int64_t *extent, int64_t *volume);
+
+/** Errors: BP_ERR_FORMAT: name, dims, shape, or a box that leaves the tensor. A box may be empty.
+ */
+bp_err bp_box_check(const bp_box *box);
+
+/** "(300, 64)". */
+void bp_shape_text(char *out, size_t out_bytes, int dims, const int64_t *shape);
+
+/** What two boxes of one tensor have in common; false: nothing. */
+bool bp_box_intersect(int dims, const int64_t *offset_a, const int64_t *extent_a,
+                      const int64_t *offset_b, const int64_t *extent_b, int64_t *offset,
+                      int64_t *extent);
+
+/** Add the box's elements, each under its place in the whole tensor. */
+void bp_box_digest(bp_digest *digest, const bp_box *box, const float *data);
+
+/** True where all of the box's values are finite. */
+bool bp_box_is_finite(const bp_box *box, const float *data);
+
+/** Cut a box into parts that lie contiguously in its memory: part `k` has `count` floats from
+ * `first` on and is the sub-box (start, size), relative to the box. False when there is no part k.
+ * Parts are at most `limit` floats. */
+typedef struct bp_part {
+    int64_t first, count;
+    int64_t start[BP_TENSOR_DIMS], size[BP_TENSOR_DIMS];
+} bp_part;
+bool bp_box_part(bp_part *part, const bp_box *box, int64_t limit, int64_t k);
+
+/* ---- manifest.c ---- */
+
+typedef struct bp_manifest_file {
+    char name[BP_MANIFEST_FILE_NAME];
+    int64_t bytes;
+    char sha256[BP_SHA256_HEX];
+} bp_manifest_file;
+
+typedef struct bp_manifest_piece {
+    int64_t file; /* its place in `files` */
+    char dataset[BP_PIECE_DATASET];
+    int64_t offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
+} bp_manifest_piece;
+
+typedef struct bp_manifest_tensor {
+    char name[BP_TENSOR_NAME];
+    int dims;
+    int64_t shape[BP_TENSOR_DIMS];
+    bp_digest digest;
+    int64_t first, count; /* its run of `pieces` */
+} bp_manifest_tensor;
+
+typedef struct bp_manifest {
+    bp_manifest_file *files; /* sorted by name */
+    int64_t file_count;
+    bp_manifest_tensor *tensors; /* sorted by name */
+    int64_t tensor_count;
+    bp_manifest_piece *pieces; /* by tensor, then by offset */
+    int64_t piece_count;
+    json_t *state;
+} bp_manifest;
+
+/** Parse and check: names, files, pieces that tile every tensor exactly. `path` is for messages.
+ *
+ * Errors: BP_ERR_FORMAT; *foreign says that only the version is unknown; BP_ERR_SYSTEM. *out is
+ *         NULL then. */
+bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, size_t bytes,
+                         const char *path);
+/** The canonical text. Free with bp_free().
+ *
+ * Errors: BP_ERR_SYSTEM; BP_ERR_FORMAT longer than the reader's limit. */
+bp_err bp_manifest_text(const bp_manifest *manifest, char **text);
+void bp_manifest_free(bp_manifest **manifest);
+const bp_manifest_tensor *bp_manifest_find(const bp_manifest *manifest, const char *name);
+
+/** The pieces of one tensor, sorted by offset, tile its shape.
+ *
+ * Errors: BP_ERR_FORMAT hole, overlap. */
+bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manifest_piece *pieces);
+
+void bp_digest_text(char out[33], const bp_digest *digest);
+
+/* --- checkpoint_plan.c: who writes what --------------------------------------------------------
+ */
+
+/** One box of one rank, as it travels to the root and to the writers. */
+typedef struct bp_plan_box {
+    char name[BP_TENSOR_NAME];
+    int32_t dims;
+    int32_t writer;     /* rank of its writer in the communicator of the save */
+    int32_t group_rank; /* rank of its holder among the ranks of that writer */
+    int32_t shard;      /* the number of the file; set by the plan */
+    int64_t number;     /* of its dataset, /NAME/pNUMBER; set by the plan */
+    int64_t index;      /* in its holder's list */
+    int64_t shape[BP_TENSOR_DIMS], offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
+    bp_digest digest;
+} bp_plan_box;
+
+typedef struct bp_plan {
+    MPI_Comm group;      /* the ranks of one writer, which is rank 0 of it */
+    int shard;           /* the file that this rank writes; -1: none */
+    bp_plan_box *pieces; /* in it, by tensor and offset */
+    int64_t count;
+    bp_manifest *
+        manifest; /* on the root: tensors and pieces, files without size and hash; NULL elsewhere */
+} bp_plan;
+
+/** Share out the writing and check that the boxes of all ranks tile every tensor.
+ *
+ * boxes[count]: this rank's, with name, dims, index, shape, offset, extent and digest.
+ * writers:      0: one a node, else so many groups of neighbouring ranks.
+ * Collective:   over `comm`.
+ * Errors:       BP_ERR_SOFTWARE boxes that don't tile; BP_ERR_SYSTEM: the same on all ranks, *plan
+ *               is cleared.
+ */
+bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, bp_plan_box *boxes, int64_t count);
+void bp_plan_clear(bp_plan *plan);
+
+/* --- shard.c: one HDF5 file of pieces -----------------------------------------------------------
+ */
+
+typedef struct bp_shard bp_shard;
+bp_err bp_shard_create(bp_shard **out, const char *path);
+/** Begin the dataset of a piece, give its parts, end it. */
+bp_err bp_shard_begin(bp_shard *shard, const bp_plan_box *piece);
+bp_err bp_shard_write(bp_shard *shard, const bp_part *part, const float *values);
+bp_err bp_shard_end(bp_shard *shard);
+/** Close, fsync, stamp the user block, and drop the file's pages from the cache. Always frees. */
+bp_err bp_shard_commit(bp_shard **shard);
+/** Close without a promise: the file is thrown away. */
+void bp_shard_discard(bp_shard **shard);
+void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number);
+
+/** Read the part of a piece that a box wants (both relative to their own begin) into the box's
+ * memory. */
+typedef struct bp_shard_reader bp_shard_reader;
+bp_err bp_shard_open(bp_shard_reader **out, const char *path);
+bp_err bp_shard_read(bp_shard_reader *reader, const bp_manifest_tensor *tensor,
+                     const bp_manifest_piece *piece, const bp_box *box);
+void bp_shard_close(bp_shard_reader **reader);
+
+/* ---- checkpoint_folder.c ---- */
+
+/** Rename without replacing: BP_ERR_CREATE where the target exists. */
+bp_err bp_rename_new(const char *from, const char *to);
+/** True for "step-" and 12 digits; *step is the number. */
+bool bp_step_of_name(const char *name, int64_t *step);
+
+#endif

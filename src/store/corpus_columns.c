@@ -1,0 +1,206 @@
+/* Columns of a corpus file: finding and reading them, in files of ours (with checksums, without
+ * HDF5) and strangers'. */
+#include "corpus_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- finding ---- */
+
+static bp_err find_column(bp_corpus_file *file, bp_h5 *h5, bool walk, const char *name,
+                          bp_column *column)
+{
+    bp_err err = walk ? bp_h5_walk(h5, name) : BP_OK;
+
+    if (err == BP_OK)
+        err = bp_h5_shape_of(h5, name, &column->shape);
+    if (err != BP_OK)
+        return err;
+    if (column->shape.dims != 1 || (!walk && column->shape.offset < 0 && column->shape.count > 0))
+        return BP_FAIL(BP_ERR_FORMAT, "%s has another layout than was expected: at %s", name,
+                       file->path);
+    column->name = bp_strdup(name);
+    return column->name == NULL ? bp_fail_memory("a name", 1, 1) : BP_OK;
+}
+
+static bp_err expect(const bp_corpus_file *file, const bp_column *column, bool is_text,
+                     int64_t count)
+{
+    const bp_h5_shape *shape = &column->shape;
+
+    if (shape->is_text != is_text || shape->is_real)
+        return BP_FAIL(BP_ERR_FORMAT, "%s does not hold %s: at %s", column->name,
+                       is_text ? "fixed-length text" : "integers", file->path);
+    if (count >= 0 && shape->count != count)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "%s has %" PRId64 " values, not %" PRId64
+                       ": at %s; give one for each document%s",
+                       column->name, shape->count, count, file->path,
+                       column == &file->columns[BP_COLUMN_START] ? " and the end of the last" : "");
+    return BP_OK;
+}
+
+static bp_err find_label(bp_corpus_file *file, bp_h5 *h5, bool walk, const char *name,
+                         bp_label_column *label)
+{
+    char *codes = bp_sprintf("labels/%s", name);
+    char *names = bp_sprintf("label_names/%s", name);
+    bp_err err = BP_OK;
+
+    label->name = bp_strdup(name);
+    if (codes == NULL || names == NULL || label->name == NULL)
+        err = bp_fail_memory("a name", 1, 1);
+    if (err == BP_OK)
+        err = find_column(file, h5, walk, codes, &label->codes);
+    if (err == BP_OK)
+        err = find_column(file, h5, walk, names, &label->names);
+    if (err == BP_OK)
+        err = expect(file, &label->codes, false, file->info.documents);
+    if (err == BP_OK)
+        err = expect(file, &label->names, true, -1);
+    bp_free(codes);
+    bp_free(names);
+    return err;
+}
+
+static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
+{
+    char **names;
+    int64_t count;
+    bp_err err = bp_h5_names(h5, "labels", &names, &count);
+
+    if (err != BP_OK)
+        return err;
+    if (count > 1000)
+        err = BP_FAIL(BP_ERR_FORMAT, "%" PRId64 " label columns: at %s", count, file->path);
+    if (err == BP_OK)
+        file->labels = bp_alloc("store.labels", count, sizeof *file->labels);
+    if (err == BP_OK && file->labels == NULL)
+        err = bp_fail_memory("labels", count, sizeof *file->labels);
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        file->info.labels = (int)k + 1;
+        err = find_label(file, h5, walk, names[k], &file->labels[k]);
+    }
+    bp_names_free(&names, count);
+    return err;
+}
+
+bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
+{
+    static const char *const names[BP_COLUMN_KINDS] = {
+        "doc_start", "doc_bytes", "doc_words", "doc_words_split", "doc_id", "source/tokenizer"};
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < BP_COLUMN_KINDS && err == BP_OK; k++) {
+        bp_column *column = &file->columns[k];
+        if (k != BP_COLUMN_START && !bp_h5_has(h5, names[k]))
+            continue;
+        err = find_column(file, h5, walk, names[k], column);
+        if (err == BP_OK && k == BP_COLUMN_START) {
+            file->info.documents = column->shape.count - 1;
+            if (column->shape.count < 1)
+                err = BP_FAIL(BP_ERR_FORMAT,
+                              "doc_start is empty: at %s; give the start of each document and the "
+                              "end of the last",
+                              file->path);
+        }
+        if (err == BP_OK)
+            err = expect(file, column, k == BP_COLUMN_IDS,
+                         k == BP_COLUMN_START || k == BP_COLUMN_TOKENIZER ? -1
+                                                                          : file->info.documents);
+    }
+    file->info.has_bytes = file->columns[BP_COLUMN_BYTES].name != NULL;
+    file->info.has_words = file->columns[BP_COLUMN_WORDS].name != NULL;
+    file->info.has_words_split = file->columns[BP_COLUMN_WORDS_SPLIT].name != NULL;
+    file->info.has_ids = file->columns[BP_COLUMN_IDS].name != NULL;
+    return err == BP_OK ? find_labels(file, h5, walk) : err;
+}
+
+bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
+{
+    bp_corpus_info *info = &file->info;
+    bp_err err = bp_h5_get_int(h5, "/", "vocab_size", &info->vocab_size);
+
+    info->eod_id = -1;
+    if (err == BP_OK && (info->vocab_size < 1 || info->vocab_size > INT32_MAX))
+        err = BP_FAIL(BP_ERR_FORMAT, "vocab_size is %" PRId64 ": at %s; it goes from 1 to %" PRId32,
+                      info->vocab_size, file->path, INT32_MAX);
+    if (err == BP_OK && bp_h5_has_attribute(h5, "/", "eod_id"))
+        err = bp_h5_get_int(h5, "/", "eod_id", &info->eod_id);
+    if (err == BP_OK && (info->eod_id < -1 || info->eod_id >= info->vocab_size))
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "eod_id is %" PRId64 ", beyond the vocabulary of %" PRId64 ": at %s",
+                      info->eod_id, info->vocab_size, file->path);
+    if (err == BP_OK && bp_h5_has_attribute(h5, "/", "tokenizer_hash"))
+        err = bp_h5_get_text(h5, "/", "tokenizer_hash", info->tokenizer_hash,
+                             sizeof info->tokenizer_hash);
+    return err;
+}
+
+/* ---- reading ---- */
+
+/* Numbers as they lie in a file of ours: little-endian uint32 or uint64. */
+static bp_err widen(const bp_corpus_file *file, const bp_column *column, int64_t count,
+                    int64_t *values)
+{
+    if (column->shape.width == sizeof(uint32_t)) { /* in place, from the end */
+        const uint32_t *narrow = (const uint32_t *)(const void *)values;
+        for (int64_t k = count - 1; k >= 0; k--) {
+            uint32_t value;
+            memcpy(&value, &narrow[k], sizeof value);
+            values[k] = value;
+        }
+        return BP_OK;
+    }
+    for (int64_t k = 0; k < count; k++)
+        if (values[k] < 0)
+            return BP_FAIL(BP_ERR_FORMAT, "%s[%" PRId64 "] is out of range: at %s", column->name, k,
+                           file->path);
+    return BP_OK;
+}
+
+bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int64_t first,
+                              int64_t count, int64_t *values)
+{
+    const bp_h5_shape *shape = &column->shape;
+    bp_err err;
+
+    BP_ASSERT(first >= 0 && count >= 0 && first + count <= shape->count);
+    if (file->h5 != NULL)
+        return bp_h5_read(file->h5, column->name, BP_H5_I64, first, values, count);
+    if (shape->is_signed || (shape->width != sizeof(uint32_t) && shape->width != sizeof(uint64_t)))
+        return BP_FAIL(BP_ERR_FORMAT, "%s has another type than was expected: at %s", column->name,
+                       file->path);
+    err = bp_extents_load(&file->extents, file->fd, shape->offset + first * (int64_t)shape->width,
+                          values, count * (int64_t)shape->width, column->name, file->path);
+    return err == BP_OK ? widen(file, column, count, values) : err;
+}
+
+bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_t first,
+                           int64_t count, char *text)
+{
+    const bp_h5_shape *shape = &column->shape;
+
+    BP_ASSERT(first >= 0 && count >= 0 && first + count <= shape->count);
+    if (file->h5 != NULL)
+        return bp_h5_read_text(file->h5, column->name, shape->width, first, text, count);
+    return bp_extents_load(&file->extents, file->fd, shape->offset + first * (int64_t)shape->width,
+                           text, count * (int64_t)shape->width, column->name, file->path);
+}
+
+bp_err bp_column_read_bytes(bp_corpus_file *file, const bp_column *column, char *bytes)
+{
+    const bp_h5_shape *shape = &column->shape;
+
+    if (file->h5 != NULL)
+        return bp_h5_read(file->h5, column->name, BP_H5_U8, 0, bytes, shape->count);
+    if (shape->width != 1)
+        return BP_FAIL(BP_ERR_FORMAT, "%s has another type than was expected: at %s", column->name,
+                       file->path);
+    return bp_extents_load(&file->extents, file->fd, shape->offset, bytes, shape->count,
+                           column->name, file->path);
+}

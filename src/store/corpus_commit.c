@@ -1,0 +1,367 @@
+/* From spools to the finished file: columns, attributes, checksums, the user block, the rename. */
+#include "corpus_writer_priv.h"
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- columns: written, hashed and noted piece by piece ---- */
+
+typedef struct column {
+    bp_corpus_writer *writer;
+    const char *name;
+    int64_t count;
+    size_t width; /* bytes of a value */
+    bool is_text;
+    bp_h5_type type; /* of numbers */
+    /* values [first, first + count) to `out` */
+    bp_err (*produce)(struct column *column, int64_t first, int64_t count, char *out);
+    bp_spool *spool;             /* where they come from ... */
+    int64_t spool_at;            /* ... of ids: where the next one stands */
+    const bp_dictionary *values; /* ... or from here */
+} column;
+
+static bp_err write_piece(column *c, int64_t first, int64_t count, const char *data, int64_t offset)
+{
+    const uint64_t bytes = (uint64_t)count * c->width;
+    const bp_extent extent = {(uint64_t)offset + (uint64_t)first * c->width, bytes,
+                              bp_xxh3(data, (size_t)bytes)};
+    bp_h5 *h5 = c->writer->h5;
+    bp_err err = c->is_text ? bp_h5_write_text_slab(h5, c->name, c->width, first, data, count)
+                            : bp_h5_write_slab(h5, c->name, c->type, first, data, count);
+
+    return err == BP_OK ? bp_corpus_writer_add_extent(c->writer, &extent) : err;
+}
+
+static bp_err write_column(column *c)
+{
+    bp_h5 *h5 = c->writer->h5;
+    int64_t at_once = BP_EXTENT_PIECE_BYTES / (int64_t)c->width;
+    bp_h5_shape shape = {.offset = -1};
+    char *piece;
+    bp_err err;
+
+    err = c->is_text ? bp_h5_make_text(h5, c->name, c->width, c->count)
+                     : bp_h5_make(h5, c->name, c->type, c->count);
+    if (err == BP_OK)
+        err = bp_h5_shape_of(h5, c->name, &shape);
+    if (err != BP_OK)
+        return err;
+    BP_ASSERT(shape.offset >= BP_USER_BLOCK_BYTES);
+    piece = bp_alloc("store.column", at_once, c->width);
+    if (piece == NULL)
+        return bp_fail_memory(c->name, at_once, c->width);
+    for (int64_t first = 0; first < c->count && err == BP_OK; first += at_once) {
+        int64_t now = c->count - first < at_once ? c->count - first : at_once;
+        err = c->produce(c, first, now, piece);
+        if (err == BP_OK)
+            err = write_piece(c, first, now, piece, shape.offset);
+    }
+    bp_free(piece);
+    return err;
+}
+
+static bp_err from_spool(column *c, int64_t first, int64_t count, char *out)
+{
+    return bp_spool_read(c->spool, first * (int64_t)c->width, out, (size_t)count * c->width);
+}
+
+/* doc_start has one value more than there are documents: the end of the last. */
+static bp_err from_starts(column *c, int64_t first, int64_t count, char *out)
+{
+    int64_t spooled = c->count - 1;
+    int64_t now = first + count <= spooled ? count : spooled - first;
+    uint64_t end = (uint64_t)c->writer->token_count;
+
+    if (now < count)
+        memcpy(out + (size_t)now * c->width, &end, sizeof end);
+    return from_spool(c, first, now, out);
+}
+
+static bp_err from_ids(column *c, int64_t first, int64_t count, char *out)
+{
+    bp_err err = BP_OK;
+
+    (void)first; /* they are asked for in order */
+    memset(out, 0, (size_t)count * c->width);
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        uint16_t length = 0;
+        err = bp_spool_read(c->spool, c->spool_at, &length, sizeof length);
+        c->spool_at += (int64_t)sizeof length;
+        if (err == BP_OK)
+            err = bp_spool_read(c->spool, c->spool_at, out + (size_t)k * c->width, length);
+        c->spool_at += length;
+    }
+    return err;
+}
+
+static bp_err from_dictionary(column *c, int64_t first, int64_t count, char *out)
+{
+    memset(out, 0, (size_t)count * c->width);
+    for (int64_t k = 0; k < count; k++) {
+        const char *text = c->values->texts[first + k];
+        memcpy(out + (size_t)k * c->width, text, strlen(text));
+    }
+    return BP_OK;
+}
+
+static bp_err from_tokenizer(column *c, int64_t first, int64_t count, char *out)
+{
+    memcpy(out, c->writer->tokenizer + first, (size_t)count);
+    return BP_OK;
+}
+
+static bp_err write_document_columns(bp_corpus_writer *writer)
+{
+    const struct {
+        const char *name;
+        bp_spool *spool;
+    } counts[] = {{"doc_bytes", writer->bytes},
+                  {"doc_words", writer->words},
+                  {"doc_words_split", writer->words_split}};
+    column c = {.writer = writer,
+                .name = "doc_start",
+                .count = writer->document_count + 1,
+                .width = sizeof(uint64_t),
+                .type = BP_H5_U64,
+                .produce = from_starts,
+                .spool = writer->starts};
+    bp_err err = write_column(&c);
+
+    c.count = writer->document_count;
+    c.produce = from_spool;
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0] && err == BP_OK; k++) {
+        c.name = counts[k].name;
+        c.spool = counts[k].spool;
+        err = write_column(&c);
+    }
+    if (err == BP_OK && writer->has_ids) {
+        column ids = {.writer = writer,
+                      .name = "doc_id",
+                      .count = writer->document_count,
+                      .width = writer->id_width,
+                      .is_text = true,
+                      .produce = from_ids,
+                      .spool = writer->ids};
+        err = write_column(&ids);
+    }
+    return err;
+}
+
+static bp_err write_label(bp_corpus_writer *writer, label_column *label)
+{
+    char name[128];
+    column codes = {.writer = writer,
+                    .name = name,
+                    .count = writer->document_count,
+                    .width = sizeof(uint32_t),
+                    .type = BP_H5_U32,
+                    .produce = from_spool,
+                    .spool = label->codes};
+    column values = {.writer = writer,
+                     .name = name,
+                     .count = label->values.count,
+                     .width = 1,
+                     .is_text = true,
+                     .produce = from_dictionary,
+                     .values = &label->values};
+    bp_err err;
+
+    for (int64_t k = 0; k < label->values.count; k++) {
+        size_t bytes = strlen(label->values.texts[k]);
+        values.width = bytes > values.width ? bytes : values.width;
+    }
+    snprintf(name, sizeof name, "labels/%s", label->name);
+    err = write_column(&codes);
+    snprintf(name, sizeof name, "label_names/%s", label->name);
+    if (err == BP_OK)
+        err = write_column(&values);
+    return err;
+}
+
+/* ---- what the rest of the file tells ---- */
+
+static bp_err write_sources(bp_corpus_writer *writer)
+{
+    char name[128];
+    bp_err err = BP_OK;
+
+    if (writer->tokenizer != NULL) {
+        column text = {.writer = writer,
+                       .name = "source/tokenizer",
+                       .count = (int64_t)strlen(writer->tokenizer),
+                       .width = 1,
+                       .type = BP_H5_U8,
+                       .produce = from_tokenizer};
+        err = write_column(&text);
+    }
+    for (int k = 0; k < writer->source_count && err == BP_OK; k++) {
+        const text_list *source = &writer->sources[k];
+        snprintf(name, sizeof name, "source/%s", source->name);
+        err =
+            bp_h5_write_texts(writer->h5, name, (const char *const *)source->values, source->count);
+    }
+    return err;
+}
+
+static bp_err write_attributes(bp_corpus_writer *writer)
+{
+    bp_h5 *h5 = writer->h5;
+    bp_err err = bp_h5_put_int(h5, "/", "format_version", BP_CORPUS_VERSION);
+
+    if (err == BP_OK)
+        err = bp_h5_put_int(h5, "/", "vocab_size", writer->vocab_size);
+    if (err == BP_OK && writer->eod_id >= 0)
+        err = bp_h5_put_int(h5, "/", "eod_id", writer->eod_id);
+    if (err == BP_OK)
+        err = bp_h5_put_text(h5, "/", "tokenizer_hash", writer->tokenizer_hash);
+    return err;
+}
+
+/* ---- checksums ---- */
+
+/* HDF5 1.10 tells the address of a chunk without the user block, later versions with it (their
+ * issue 3003): see which of the two places holds the chunk that we wrote. */
+static bp_err base_of_chunks(const bp_corpus_writer *writer, const bp_extent *first, int64_t *base)
+{
+    const int64_t bases[2] = {0, BP_USER_BLOCK_BYTES};
+    char *chunk = bp_alloc("store.chunk", (int64_t)first->bytes, 1);
+    bp_err err = BP_OK;
+    bool found = false;
+
+    if (chunk == NULL)
+        err = bp_fail_memory("a chunk", (int64_t)first->bytes, 1);
+    for (int k = 0; k < 2 && err == BP_OK && !found; k++) {
+        found = bp_pread_all(writer->lock, chunk, first->bytes,
+                             (int64_t)first->offset + bases[k]) == 0 &&
+                bp_xxh3(chunk, first->bytes) == first->xxh3;
+        *base = bases[k];
+    }
+    if (err == BP_OK && !found)
+        err = BP_FAIL(BP_ERR_IO,
+                      "a chunk does not read back as it was written: at %s; look at the disk",
+                      writer->path);
+    bp_free(chunk);
+    return err;
+}
+
+static bp_err locate_chunks(bp_corpus_writer *writer)
+{
+    int64_t base = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < writer->chunks_in && err == BP_OK; k++) {
+        hsize_t first = (hsize_t)k * BP_CORPUS_CHUNK_TOKENS, bytes = 0;
+        haddr_t address = HADDR_UNDEF;
+        unsigned mask = 0;
+        bp_h5_lock();
+        if (H5Dget_chunk_info_by_coord(writer->tokens, &first, &mask, &address, &bytes) < 0 ||
+            address == HADDR_UNDEF || bytes != writer->extents[k].bytes)
+            err = bp_h5_fail(writer->h5, "can't locate a chunk of", "tokens");
+        bp_h5_unlock();
+        if (err != BP_OK)
+            break;
+        writer->extents[k].offset = address;
+        if (k == 0)
+            err = base_of_chunks(writer, &writer->extents[0], &base);
+        writer->extents[k].offset += (uint64_t)base;
+    }
+    return err;
+}
+
+/* The table, and where it lies. */
+static bp_err write_checksums(bp_corpus_writer *writer, int64_t *offset)
+{
+    bp_h5_shape shape;
+    bp_err err = bp_h5_write_grid(writer->h5, "checksums", BP_H5_U64, writer->extents,
+                                  writer->extent_count, 3);
+
+    if (err == BP_OK)
+        err = bp_h5_shape_of(writer->h5, "checksums", &shape);
+    *offset = err == BP_OK ? shape.offset : -1;
+    return err;
+}
+
+/* The closed file: the hash of what no row covers, then the user block. */
+static bp_err seal(bp_corpus_writer *writer, int64_t table_offset)
+{
+    bp_extents extents = {writer->extents, NULL, writer->extent_count};
+    bp_user_block block = {.kind = BP_CORPUS_KIND, .version = BP_CORPUS_VERSION};
+    char outside[BP_USER_BLOCK_HASH];
+    struct stat status;
+    bp_err err;
+
+    if (fstat(writer->lock, &status) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't look at", writer->path);
+    err = bp_extents_sort(&extents, status.st_size, writer->path);
+    if (err == BP_OK)
+        err = bp_extents_outside(&extents, writer->lock, status.st_size, writer->path, outside);
+    bp_free(extents.order);
+    if (err != BP_OK)
+        return err;
+    snprintf(block.detail, sizeof block.detail, "checksums %" PRId64 " %" PRId64 " outside %s",
+             table_offset, extents.count, outside);
+    return bp_user_block_seal_fd(&block, writer->lock, writer->path);
+}
+
+/* ---- commit ---- */
+
+static bp_err check_content(const bp_corpus_writer *writer)
+{
+    if (writer->document_count == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "no document was found: at the input of %s; give text",
+                       writer->path);
+    if (writer->token_count == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "no token was found: at the input of %s; give text",
+                       writer->path);
+    for (int k = 0; k < writer->label_count; k++)
+        if (!writer->labels[k].seen)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "no document has a label '%s': at the input of %s; see --label",
+                           writer->labels[k].name, writer->path);
+    return BP_OK;
+}
+
+static bp_err write_all(bp_corpus_writer *writer, int64_t *table_offset)
+{
+    bp_err err = locate_chunks(writer);
+
+    if (err == BP_OK)
+        err = write_document_columns(writer);
+    for (int k = 0; k < writer->label_count && err == BP_OK; k++)
+        err = write_label(writer, &writer->labels[k]);
+    if (err == BP_OK)
+        err = write_sources(writer);
+    if (err == BP_OK)
+        err = write_attributes(writer);
+    if (err == BP_OK)
+        err = write_checksums(writer, table_offset);
+    return err;
+}
+
+bp_err bp_corpus_writer_commit(bp_corpus_writer *writer)
+{
+    int64_t table_offset = 0;
+    bp_err err = bp_corpus_writer_finish(writer);
+
+    BP_ASSERT(err != BP_OK || writer->chunks_in == writer->chunks_out);
+    if (err == BP_OK)
+        err = check_content(writer);
+    if (err == BP_OK)
+        err = write_all(writer, &table_offset);
+    if (err == BP_OK)
+        err = bp_h5_close(&writer->h5);
+    if (err == BP_OK)
+        err = seal(writer, table_offset);
+    if (err == BP_OK && rename(writer->temporary, writer->path) != 0)
+        err = bp_fail_create("can't rename to", writer->path);
+    if (err != BP_OK)
+        return err;
+    writer->committed = true;
+    return bp_path_sync(writer->folder);
+}

@@ -1,0 +1,152 @@
+/* A rank's share of the input, as records. */
+#include "corpus_build_priv.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(bp_record) % 8 == 0, "records stay aligned behind each other");
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+
+const char *bp_record_text(const bp_record *record)
+{
+    return (const char *)(record + 1);
+}
+
+const uint32_t *bp_record_ids(const bp_record *record)
+{
+    return (const uint32_t *)(const void *)(bp_record_text(record) + padded(record->text_bytes));
+}
+
+void bp_batch_clear(bp_batch *batch)
+{
+    bp_free(batch->data);
+    memset(batch, 0, sizeof *batch);
+}
+
+/* Room for a record at the end; its head is filled in, texts and ids are the caller's to write. */
+static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_bytes,
+                             int64_t id_count)
+{
+    size_t bytes =
+        sizeof(bp_record) + padded(text_bytes) + padded((size_t)id_count * sizeof(uint32_t));
+    bp_record *record;
+
+    if (bytes > batch->room - batch->bytes) {
+        size_t room =
+            2 * batch->room > batch->bytes + bytes ? 2 * batch->room : batch->bytes + bytes;
+        char *data = bp_realloc("store.batch", batch->data, (int64_t)room, 1);
+        if (data == NULL)
+            return NULL;
+        batch->data = data;
+        batch->room = room;
+    }
+    record = (bp_record *)(void *)(batch->data + batch->bytes);
+    memset(record, 0, sizeof *record);
+    record->bytes = bytes;
+    record->text_bytes = text_bytes;
+    record->id_count = id_count;
+    record->kind = (int32_t)kind;
+    batch->bytes += bytes;
+    return record;
+}
+
+static bp_err add_failure(bp_batch *batch, bp_err err)
+{
+    const char *message = bp_err_message();
+    bp_record *record = add_record(batch, BP_RECORD_FAILURE, strlen(message) + 1, 0);
+
+    if (record == NULL)
+        return err;
+    record->err = (int32_t)err;
+    memcpy(record + 1, message, strlen(message) + 1);
+    return BP_OK;
+}
+
+static size_t texts_bytes(const bp_piece *piece, int label_count)
+{
+    size_t bytes = strlen(piece->id) + 1;
+
+    for (int k = 0; k < label_count; k++)
+        bytes += strlen(piece->labels[k]) + 1;
+    return bytes;
+}
+
+/* The id and the labels, each ended by a zero byte. */
+static void put_texts(char *to, const bp_piece *piece, int label_count)
+{
+    to = stpcpy(to, piece->id) + 1;
+    for (int k = 0; k < label_count; k++)
+        to = stpcpy(to, piece->labels[k]) + 1;
+}
+
+static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
+{
+    bp_record *record;
+    bp_err err;
+
+    share->ids.count = 0;
+    err = bp_encode_piece(share->encoder, piece->text, piece->bytes, piece->first, &share->ids);
+    if (err != BP_OK)
+        return err;
+    record = add_record(batch, BP_RECORD_PIECE, texts_bytes(piece, share->label_count),
+                        share->ids.count);
+    if (record == NULL)
+        return bp_fail_memory("a batch of tokens", share->ids.count, sizeof(uint32_t));
+    record->number = piece->number;
+    record->last = piece->last ? 1 : 0;
+    bp_text_tally_add(&record->tally, piece->text, piece->bytes);
+    put_texts((char *)(record + 1), piece, share->label_count);
+    if (share->ids.count > 0)
+        memcpy((char *)record + ((const char *)bp_record_ids(record) - (const char *)record),
+               share->ids.data, (size_t)share->ids.count * sizeof(uint32_t));
+    return BP_OK;
+}
+
+bp_err bp_share_next(bp_share *share, bp_batch *batch)
+{
+    bp_piece piece;
+    bp_err err = bp_documents_next(share->documents, &piece);
+
+    if (err == BP_OK && piece.text != NULL)
+        err = add_piece(share, batch, &piece);
+    else if (err == BP_OK)
+        share->ended = true;
+    if (err != BP_OK) {
+        share->ended = true;
+        return add_failure(batch, err);
+    }
+    if (share->ended && add_record(batch, BP_RECORD_END, 0, 0) == NULL)
+        return bp_fail_memory("a batch of tokens", 1, sizeof(bp_record));
+    return BP_OK;
+}
+
+bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size)
+{
+    const bp_documents_options options = {.format = build->format,
+                                          .cut = bp_tokenizer_cut(build->tokenizer),
+                                          .labels = build->labels,
+                                          .label_count = build->label_count,
+                                          .share_rank = rank,
+                                          .share_size = size,
+                                          .piece_bytes = build->piece_bytes};
+    bp_err err;
+
+    memset(share, 0, sizeof *share);
+    share->label_count = build->label_count;
+    err = bp_documents_open(&share->documents, build->paths, build->path_count, &options);
+    if (err == BP_OK)
+        err = bp_encoder_new(&share->encoder, build->tokenizer);
+    return err;
+}
+
+void bp_share_close(bp_share *share)
+{
+    bp_documents_close(&share->documents);
+    bp_encoder_free(&share->encoder);
+    bp_ids_clear(&share->ids);
+}

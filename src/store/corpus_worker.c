@@ -1,0 +1,158 @@
+/* What ranks other than 0 do when a corpus is built: encode their share, compress what rank 0
+ * sends. */
+#include "corpus_build_priv.h"
+
+#include "base/mem.h"
+#include "mesh/collective.h"
+
+#include <string.h>
+
+typedef struct sent_batch { /* until rank 0 says that it is used up */
+    bp_batch batch;
+    int64_t bytes; /* as sent ahead of it */
+    bp_transfer transfer;
+    MPI_Request head;
+} sent_batch;
+
+typedef struct worker {
+    MPI_Comm comm;
+    bp_share *share;
+    bp_packer *packer;
+    size_t chunk_bytes;
+    sent_batch sent[BP_BATCHES_AHEAD];
+    int64_t sent_count, used_count;
+    char *chunk;     /* as it comes: number and tokens */
+    char *packed[2]; /* two, so that one is on its way while the next is made */
+    MPI_Request packed_sent[2];
+    int64_t packed_count;
+    bool stop;
+} worker;
+
+static void *need(void *p)
+{
+    BP_ASSERT(p !=
+              NULL); /* a rank that can't even hold a chunk can't tell rank 0 so in good order */
+    return p;
+}
+
+/* ---- chunks ---- */
+
+static void compress_chunk(worker *w, int bytes)
+{
+    int at = (int)(w->packed_count++ % 2);
+    bp_packed_head head = {0, 0, 0};
+    bp_packed packed = {NULL, 0, 0};
+
+    BP_MPI(MPI_Recv(w->chunk, bytes, MPI_BYTE, 0, BP_TAG_CHUNK, w->comm, MPI_STATUS_IGNORE));
+    memcpy(&head.number, w->chunk, sizeof head.number);
+    BP_MPI(MPI_Wait(&w->packed_sent[at], MPI_STATUS_IGNORE));
+    if (bp_packer_pack(w->packer, w->chunk + sizeof head.number, &packed) == BP_OK) {
+        head.bytes = packed.bytes;
+        head.xxh3 = packed.xxh3;
+        memcpy(w->packed[at] + sizeof head, packed.data, packed.bytes);
+    }
+    memcpy(w->packed[at], &head, sizeof head);
+    BP_MPI(MPI_Isend(w->packed[at], bp_mpi_count((int64_t)(sizeof head + packed.bytes)), MPI_BYTE,
+                     0, BP_TAG_PACKED, w->comm, &w->packed_sent[at]));
+}
+
+/* ---- batches ---- */
+
+static void send_batch(worker *w)
+{
+    sent_batch *s = &w->sent[w->sent_count++ % BP_BATCHES_AHEAD];
+
+    s->bytes = (int64_t)s->batch.bytes;
+    BP_MPI(MPI_Isend(&s->bytes, 1, MPI_INT64_T, 0, BP_TAG_BATCH, w->comm, &s->head));
+    bp_send_start(&s->transfer, s->batch.data, s->bytes, 0, BP_TAG_RECORDS, w->comm);
+}
+
+/* The oldest batch has reached rank 0: its memory is free for another. */
+static void batch_is_used(worker *w)
+{
+    sent_batch *s = &w->sent[w->used_count++ % BP_BATCHES_AHEAD];
+
+    BP_MPI(MPI_Wait(&s->head, MPI_STATUS_IGNORE));
+    bp_wait(&s->transfer);
+    s->batch.bytes = 0;
+}
+
+/* ---- messages from rank 0 ---- */
+
+/* Take in what rank 0 has sent; with `wait`, at least one message. */
+static void listen(worker *w, bool wait)
+{
+    MPI_Status status;
+    int there = 1, bytes;
+
+    if (wait)
+        BP_MPI(MPI_Probe(0, MPI_ANY_TAG, w->comm, &status));
+    else
+        BP_MPI(MPI_Iprobe(0, MPI_ANY_TAG, w->comm, &there, &status));
+    while (there && !w->stop) {
+        BP_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
+        if (status.MPI_TAG == BP_TAG_CHUNK) {
+            compress_chunk(w, bytes);
+        } else {
+            BP_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 0, status.MPI_TAG, w->comm, MPI_STATUS_IGNORE));
+            if (status.MPI_TAG == BP_TAG_CREDIT)
+                batch_is_used(w);
+            w->stop = status.MPI_TAG == BP_TAG_STOP;
+        }
+        if (!w->stop)
+            BP_MPI(MPI_Iprobe(0, MPI_ANY_TAG, w->comm, &there, &status));
+    }
+}
+
+static void encode_some(worker *w)
+{
+    bp_batch *batch = &w->sent[w->sent_count % BP_BATCHES_AHEAD].batch;
+
+    BP_ASSERT(bp_share_next(w->share, batch) == BP_OK); /* see need() */
+    if (w->share->ended || batch->bytes >= BP_BATCH_BYTES)
+        send_batch(w);
+}
+
+static void worker_init(worker *w, MPI_Comm comm, bp_share *share, int64_t vocab_size)
+{
+    memset(w, 0, sizeof *w);
+    w->comm = comm;
+    w->share = share;
+    w->chunk_bytes = bp_corpus_chunk_bytes(vocab_size);
+    BP_ASSERT(bp_packer_new(&w->packer, vocab_size) == BP_OK);
+    w->chunk = need(bp_alloc("store.worker", (int64_t)(w->chunk_bytes + sizeof(int64_t)), 1));
+    for (int k = 0; k < 2; k++) {
+        size_t room = sizeof(bp_packed_head) + 2 * w->chunk_bytes; /* more than zstd ever takes */
+        w->packed[k] = need(bp_alloc("store.worker", (int64_t)room, 1));
+        w->packed_sent[k] = MPI_REQUEST_NULL;
+    }
+}
+
+static void worker_clear(worker *w)
+{
+    for (int k = 0; k < BP_BATCHES_AHEAD; k++)
+        bp_batch_clear(&w->sent[k].batch);
+    bp_free(w->packed[0]);
+    bp_free(w->packed[1]);
+    bp_free(w->chunk);
+    bp_packer_free(&w->packer);
+}
+
+void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size)
+{
+    worker w;
+
+    worker_init(&w, comm, share, vocab_size);
+    while (!w.stop) {
+        bool may_encode = !share->ended && w.sent_count - w.used_count < BP_BATCHES_AHEAD;
+        listen(&w, !may_encode);
+        if (may_encode && !w.stop)
+            encode_some(&w);
+    }
+    /* rank 0 receives all that was sent before this, used or not */
+    BP_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, BP_TAG_BYE, comm));
+    while (w.used_count < w.sent_count)
+        batch_is_used(&w);
+    BP_MPI(MPI_Waitall(2, w.packed_sent, MPI_STATUSES_IGNORE));
+    worker_clear(&w);
+}

@@ -1,0 +1,186 @@
+/* Stretches of a file and their hashes. */
+#include "extents.h"
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/xxh.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define READ_BYTES ((int64_t)1 << 20)
+
+_Static_assert(sizeof(bp_extent) == 24, "rows are read as they lie in the file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
+
+void bp_extents_clear(bp_extents *extents)
+{
+    bp_free(extents->rows);
+    bp_free(extents->order);
+    memset(extents, 0, sizeof *extents);
+}
+
+static int by_offset(const void *a, const void *b, void *context)
+{
+    const bp_extent *rows = context;
+    uint64_t x = rows[*(const int64_t *)a].offset;
+    uint64_t y = rows[*(const int64_t *)b].offset;
+
+    return x < y ? -1 : x > y;
+}
+
+bp_err bp_extents_sort(bp_extents *extents, int64_t file_bytes, const char *path)
+{
+    uint64_t end = BP_USER_BLOCK_BYTES;
+
+    bp_free(extents->order);
+    extents->order = bp_alloc("store.extents", extents->count, sizeof *extents->order);
+    if (extents->order == NULL)
+        return bp_fail_memory("checksums", extents->count, sizeof *extents->order);
+    for (int64_t k = 0; k < extents->count; k++)
+        extents->order[k] = k;
+    qsort_r(extents->order, (size_t)extents->count, sizeof *extents->order, by_offset,
+            extents->rows);
+    for (int64_t k = 0; k < extents->count; k++) {
+        const bp_extent *row = &extents->rows[extents->order[k]];
+        if (row->offset < end || row->offset > (uint64_t)file_bytes ||
+            row->bytes > (uint64_t)file_bytes - row->offset)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "damaged: at %s, row %" PRId64
+                           " of /checksums, which doesn't fit the file; make it anew",
+                           path, extents->order[k]);
+        end = row->offset + row->bytes;
+    }
+    return BP_OK;
+}
+
+bp_err bp_extents_read(bp_extents *extents, int fd, int64_t offset, int64_t count,
+                       int64_t file_bytes, const char *path)
+{
+    memset(extents, 0, sizeof *extents);
+    if (offset < BP_USER_BLOCK_BYTES || count < 0 || offset > file_bytes ||
+        count > (file_bytes - offset) / (int64_t)sizeof(bp_extent))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "damaged: at %s, in the user block (bytes 0 to 511); make it anew", path);
+    extents->rows = bp_alloc("store.extents", count, sizeof *extents->rows);
+    if (extents->rows == NULL)
+        return bp_fail_memory("checksums", count, sizeof *extents->rows);
+    extents->count = count;
+    if (bp_pread_all(fd, extents->rows, (size_t)count * sizeof *extents->rows, offset) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't read", path);
+    return bp_extents_sort(extents, file_bytes, path);
+}
+
+static bp_err hash_stretch(XXH3_state_t *state, int fd, int64_t from, int64_t to, char *buffer,
+                           const char *path)
+{
+    while (from < to) {
+        size_t now = to - from < READ_BYTES ? (size_t)(to - from) : (size_t)READ_BYTES;
+        if (bp_pread_all(fd, buffer, now, from) != 0)
+            return bp_fail_errno(BP_ERR_IO, "can't read", path);
+        if (XXH3_128bits_update(state, buffer, now) != XXH_OK)
+            return BP_FAIL(BP_ERR_SYSTEM, "the hash failed: at %s", path);
+        from += (int64_t)now;
+    }
+    return BP_OK;
+}
+
+bp_err bp_extents_outside(const bp_extents *extents, int fd, int64_t file_bytes, const char *path,
+                          char hash[BP_USER_BLOCK_HASH])
+{
+    XXH3_state_t *state = XXH3_createState();
+    char *buffer = bp_alloc("store.extents.read", READ_BYTES, 1);
+    int64_t at = BP_USER_BLOCK_BYTES;
+    bp_err err = BP_OK;
+
+    if (state == NULL || buffer == NULL || XXH3_128bits_reset(state) != XXH_OK)
+        err = bp_fail_memory("a hash", READ_BYTES, 1);
+    for (int64_t k = 0; k <= extents->count && err == BP_OK; k++) {
+        const bp_extent *row = k < extents->count ? &extents->rows[extents->order[k]] : NULL;
+        err = hash_stretch(state, fd, at, row != NULL ? (int64_t)row->offset : file_bytes, buffer,
+                           path);
+        if (row != NULL)
+            at = (int64_t)(row->offset + row->bytes);
+    }
+    if (err == BP_OK) {
+        XXH128_hash_t value = XXH3_128bits_digest(state);
+        snprintf(hash, BP_USER_BLOCK_HASH, "%016" PRIx64 "%016" PRIx64, (uint64_t)value.high64,
+                 (uint64_t)value.low64);
+    }
+    bp_free(buffer);
+    XXH3_freeState(state);
+    return err;
+}
+
+bp_err bp_extent_read(const bp_extent *extent, int fd, void *data, const char *what,
+                      const char *path)
+{
+    if (bp_pread_all(fd, data, extent->bytes, (int64_t)extent->offset) != 0) {
+        if (errno == ENODATA)
+            return BP_FAIL(BP_ERR_FORMAT, "damaged (truncated while it was read): at %s, in %s",
+                           path, what);
+        return bp_fail_errno(BP_ERR_IO, "can't read", path);
+    }
+    if (bp_xxh3(data, extent->bytes) != extent->xxh3)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "damaged: at %s, in %s (bytes %" PRIu64 " to %" PRIu64
+                       "), which have another XXH3 than was written; make it anew",
+                       path, what, extent->offset, extent->offset + extent->bytes - 1);
+    return BP_OK;
+}
+
+/* The place in `order` of the row that begins at or last before `offset`; -1: none. */
+static int64_t find(const bp_extents *extents, uint64_t offset)
+{
+    int64_t low = -1, high = extents->count;
+
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (extents->rows[extents->order[middle]].offset <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *data, int64_t bytes,
+                       const char *what, const char *path)
+{
+    char *to = data;
+    char *piece = NULL;
+    bp_err err = BP_OK;
+    int64_t k = find(extents, (uint64_t)offset);
+
+    while (err == BP_OK && bytes > 0) {
+        const bp_extent *row =
+            k >= 0 && k < extents->count ? &extents->rows[extents->order[k]] : NULL;
+        int64_t skip = row != NULL ? offset - (int64_t)row->offset : 0;
+        if (row == NULL || skip < 0 || skip >= (int64_t)row->bytes) {
+            err = BP_FAIL(BP_ERR_FORMAT, "damaged: at %s, where %s has no checksum; make it anew",
+                          path, what);
+            break;
+        }
+        int64_t now = (int64_t)row->bytes - skip < bytes ? (int64_t)row->bytes - skip : bytes;
+        if (skip == 0 && now == (int64_t)row->bytes) {
+            err = bp_extent_read(row, fd, to, what, path);
+        } else {
+            bp_free(piece);
+            piece = bp_alloc("store.extents.piece", (int64_t)row->bytes, 1);
+            err = piece == NULL ? bp_fail_memory(what, (int64_t)row->bytes, 1)
+                                : bp_extent_read(row, fd, piece, what, path);
+            if (err == BP_OK)
+                memcpy(to, piece + skip, (size_t)now);
+        }
+        to += now;
+        offset += now;
+        bytes -= now;
+        k++;
+    }
+    bp_free(piece);
+    return err;
+}

@@ -1,0 +1,33 @@
+/* Inside the HDF5 wrappers. */
+#ifndef BP_STORE_H5_PRIV_H
+#define BP_STORE_H5_PRIV_H
+
+#include "store/h5.h"
+
+#include <hdf5.h>
+
+struct bp_h5 {
+    hid_t id;
+    char *path;      /* as messages show it */
+    char *real_path; /* where it lies while it is written */
+    bool writing;
+    bp_err failed; /* of a written file: its first failure ... */
+    char *failure; /* ... and the message */
+};
+
+/** A failure that was expected is none: bp_h5_fail is not to tell it for a later one. */
+void bp_h5_forget(void);
+
+/** BP_OK, or the first failure of a file being written again. */
+bp_err bp_h5_sound(const bp_h5 *file);
+
+/** Is there `name`, behind hard links alone? BP_ERR_FORMAT says what is wrong. */
+bp_err bp_h5_hard_path(bp_h5 *file, const char *name);
+
+/** Open a dataset for reading; below 0 after an error. */
+bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
+
+hid_t bp_h5_stored_type(bp_h5_type type); /* as in the file: little-endian; borrowed */
+hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */
+
+#endif

@@ -1,0 +1,447 @@
+/* Datasets and attributes: reading, and the walk over a stranger's. */
+#include "h5_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define TEXT_LIMIT_BYTES 65536
+
+/* ---- finding things ---- */
+
+bp_err bp_h5_hard_path(bp_h5 *file, const char *name)
+{
+    char path[512];
+    size_t bytes = strlen(name);
+    bp_err err = BP_OK;
+
+    if (bytes >= sizeof path)
+        return BP_FAIL(BP_ERR_FORMAT, "a name of %zu bytes: at %s", bytes, file->path);
+    bp_h5_lock();
+    for (size_t n = 1; n <= bytes && err == BP_OK; n++) {
+        H5L_info_t info;
+        if (n < bytes && name[n] != '/')
+            continue;
+        memcpy(path, name, n);
+        path[n] = '\0';
+        if (strcmp(path, "/") == 0)
+            continue;
+        if (H5Lexists(file->id, path, H5P_DEFAULT) <= 0 ||
+            H5Lget_info(file->id, path, &info, H5P_DEFAULT) < 0) {
+            bp_h5_forget();
+            err = BP_FAIL(BP_ERR_FORMAT, "there is no %s: at %s", name, file->path);
+        } else if (info.type != H5L_TYPE_HARD) {
+            err = BP_FAIL(BP_ERR_FORMAT,
+                          "%s is %s link: at %s; copy what it points at into the file", path,
+                          info.type == H5L_TYPE_EXTERNAL ? "an external" : "a soft", file->path);
+        }
+    }
+    bp_h5_unlock();
+    return err;
+}
+
+bool bp_h5_has(bp_h5 *file, const char *name)
+{
+    return bp_h5_hard_path(file, name) == BP_OK;
+}
+
+bool bp_h5_is_group(bp_h5 *file, const char *name)
+{
+    hid_t object;
+    bool is_group;
+
+    if (!bp_h5_has(file, name))
+        return false;
+    bp_h5_lock();
+    object = H5Oopen(file->id, name, H5P_DEFAULT);
+    is_group = object >= 0 && H5Iget_type(object) == H5I_GROUP;
+    if (object >= 0)
+        H5Oclose(object);
+    bp_h5_forget();
+    bp_h5_unlock();
+    return is_group;
+}
+
+bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset)
+{
+    bp_err err = bp_h5_hard_path(file, name);
+    hid_t object;
+
+    *dataset = -1;
+    if (err != BP_OK)
+        return err;
+    bp_h5_lock();
+    object = H5Oopen(file->id, name, H5P_DEFAULT);
+    if (object < 0) {
+        err = bp_h5_fail(file, "can't open dataset", name);
+    } else if (H5Iget_type(object) != H5I_DATASET) {
+        err = BP_FAIL(BP_ERR_FORMAT, "%s is no dataset: at %s", name, file->path);
+        H5Oclose(object);
+    } else {
+        *dataset = object;
+    }
+    bp_h5_unlock();
+    return err;
+}
+
+typedef struct name_list {
+    char **names;
+    int64_t count, room;
+    bool failed;
+} name_list;
+
+static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    name_list *list = context;
+
+    (void)group;
+    if (info->type != H5L_TYPE_HARD)
+        return 0;
+    if (list->count == list->room) {
+        int64_t room = list->room == 0 ? 8 : 2 * list->room;
+        char **names = bp_realloc("store.names", list->names, room, sizeof *names);
+        if (names == NULL)
+            list->failed = true;
+        if (names == NULL)
+            return 1;
+        list->names = names;
+        list->room = room;
+    }
+    list->names[list->count] = bp_strdup(name);
+    if (list->names[list->count] == NULL) {
+        list->failed = true;
+        return 1;
+    }
+    list->count++;
+    return 0;
+}
+
+bp_err bp_h5_names(bp_h5 *file, const char *group, char ***names, int64_t *count)
+{
+    name_list list = {NULL, 0, 0, false};
+    bp_err err = BP_OK;
+
+    *names = NULL;
+    *count = 0;
+    if (strcmp(group, "/") != 0 && !bp_h5_has(file, group))
+        return BP_OK;
+    bp_h5_lock();
+    hid_t at = H5Gopen2(file->id, group, H5P_DEFAULT);
+    if (at < 0 || H5Literate(at, H5_INDEX_NAME, H5_ITER_INC, NULL, add_name, &list) < 0)
+        err = bp_h5_fail(file, "can't list group", group);
+    if (at >= 0)
+        H5Gclose(at);
+    bp_h5_unlock();
+    if (err == BP_OK && list.failed)
+        err = bp_fail_memory("names in an HDF5 group", list.count + 1, sizeof(char *));
+    if (err != BP_OK) {
+        bp_names_free(&list.names, list.count);
+        return err;
+    }
+    *names = list.names;
+    *count = list.count;
+    return BP_OK;
+}
+
+/* ---- shape ---- */
+
+static bp_err type_of(bp_h5 *file, const char *name, hid_t type, bp_h5_shape *shape)
+{
+    H5T_class_t class = type >= 0 ? H5Tget_class(type) : H5T_NO_CLASS;
+    bool is_text = class == H5T_STRING && H5Tis_variable_str(type) == 0;
+
+    if (class != H5T_INTEGER && class != H5T_FLOAT && !is_text)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "%s holds neither integers, reals nor fixed-length text: at %s; write one of "
+            "those (h5py: dtype='S20' for text)",
+            name, file->path);
+    shape->is_text = is_text;
+    shape->is_real = class == H5T_FLOAT;
+    shape->is_signed = class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2;
+    shape->width = H5Tget_size(type);
+    if (shape->width == 0 || shape->width > (is_text ? TEXT_LIMIT_BYTES : 8))
+        return BP_FAIL(BP_ERR_FORMAT, "%s has values of %zu bytes: at %s", name, shape->width,
+                       file->path);
+    return BP_OK;
+}
+
+static bp_err extent_of(bp_h5 *file, const char *name, hid_t space, bp_h5_shape *shape)
+{
+    hsize_t extent[2] = {0, 1};
+
+    if (space < 0)
+        return bp_h5_fail(file, "can't read the shape of", name);
+    shape->dims = H5Sget_simple_extent_ndims(space);
+    if (H5Sis_simple(space) <= 0 || shape->dims < 1 || shape->dims > 2)
+        return BP_FAIL(BP_ERR_FORMAT, "%s has %d dimensions, not 1: at %s", name, shape->dims,
+                       file->path);
+    if (H5Sget_simple_extent_dims(space, extent, NULL) < 0)
+        return bp_h5_fail(file, "can't read the shape of", name);
+    if (extent[0] > INT64_MAX / TEXT_LIMIT_BYTES ||
+        (extent[1] != 0 && extent[0] > (hsize_t)(INT64_MAX / TEXT_LIMIT_BYTES) / extent[1]))
+        return BP_FAIL(BP_ERR_FORMAT, "%s claims %llu values: at %s, which can't hold them", name,
+                       (unsigned long long)extent[0], file->path);
+    shape->count = (int64_t)(extent[0] * extent[1]);
+    shape->columns = (int64_t)extent[1];
+    return BP_OK;
+}
+
+bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
+{
+    hid_t dataset, type, space;
+    haddr_t offset;
+    bp_err err;
+
+    memset(shape, 0, sizeof *shape);
+    err = bp_h5_open_dataset(file, name, &dataset);
+    if (err != BP_OK)
+        return err;
+    bp_h5_lock();
+    type = H5Dget_type(dataset);
+    space = H5Dget_space(dataset);
+    err = type_of(file, name, type, shape);
+    if (err == BP_OK)
+        err = extent_of(file, name, space, shape);
+    offset = H5Dget_offset(dataset); /* undefined where it is not contiguous, which is no error */
+    bp_h5_forget();
+    shape->offset = offset == HADDR_UNDEF || offset > INT64_MAX ? -1 : (int64_t)offset;
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    H5Dclose(dataset);
+    bp_h5_unlock();
+    return err;
+}
+
+/* ---- values ---- */
+
+static bool read_values(hid_t dataset, hid_t type, int dims, hsize_t first, hsize_t count,
+                        void *data)
+{
+    hid_t in_file = dims == 1 ? H5Dget_space(dataset) : H5S_ALL;
+    hid_t in_memory = dims == 1 ? H5Screate_simple(1, &count, NULL) : H5S_ALL;
+    bool done = in_file >= 0 && in_memory >= 0;
+
+    if (done && dims == 1)
+        done = H5Sselect_hyperslab(in_file, H5S_SELECT_SET, &first, NULL, &count, NULL) >= 0;
+    done = done && H5Dread(dataset, type, in_memory, in_file, H5P_DEFAULT, data) >= 0;
+    if (dims == 1 && in_file >= 0)
+        H5Sclose(in_file);
+    if (dims == 1 && in_memory >= 0)
+        H5Sclose(in_memory);
+    return done;
+}
+
+static bp_err read_typed(bp_h5 *file, const char *name, hid_t type, const bp_h5_shape *shape,
+                         int64_t first, int64_t count, void *data)
+{
+    hid_t dataset;
+    bp_err err;
+
+    if (first < 0 || count < 0 || first > shape->count - count)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "%s has %" PRId64 " values, not the %" PRId64 " looked for: at %s", name,
+                       shape->count, first + count, file->path);
+    if (count == 0)
+        return BP_OK;
+    err = bp_h5_open_dataset(file, name, &dataset);
+    if (err != BP_OK)
+        return err;
+    bp_h5_lock();
+    if (type < 0 || !read_values(dataset, type, shape->dims, (hsize_t)first, (hsize_t)count, data))
+        err = bp_h5_fail(file, "can't read dataset", name);
+    H5Dclose(dataset);
+    bp_h5_unlock();
+    return err;
+}
+
+bp_err bp_h5_read(bp_h5 *file, const char *name, bp_h5_type type, int64_t first, void *data,
+                  int64_t count)
+{
+    bool wants_real = type == BP_H5_F32 || type == BP_H5_F64;
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(file, name, &shape);
+
+    if (err != BP_OK)
+        return err;
+    if (shape.is_text || (shape.is_real && !wants_real))
+        return BP_FAIL(BP_ERR_FORMAT, "%s holds %s, not %s: at %s", name,
+                       shape.is_text ? "text" : "reals", wants_real ? "reals" : "integers",
+                       file->path);
+    if (shape.dims == 2 && (first != 0 || count != shape.count))
+        return BP_FAIL(BP_ERR_FORMAT, "%s has 2 dimensions: at %s", name, file->path);
+    bp_h5_lock();
+    err = read_typed(file, name, bp_h5_memory_type(type), &shape, first, count, data);
+    bp_h5_unlock();
+    return err;
+}
+
+static hid_t text_type_of(bp_h5 *file, const char *name)
+{
+    hid_t dataset, type = -1;
+
+    if (bp_h5_open_dataset(file, name, &dataset) != BP_OK)
+        return -1;
+    type = H5Dget_type(dataset);
+    H5Dclose(dataset);
+    return type;
+}
+
+bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t first, char *data,
+                       int64_t count)
+{
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(file, name, &shape);
+
+    if (err != BP_OK)
+        return err;
+    if (!shape.is_text || shape.width != width || shape.dims != 1)
+        return BP_FAIL(BP_ERR_FORMAT, "%s holds no text of %zu bytes: at %s", name, width,
+                       file->path);
+    bp_h5_lock();
+    hid_t type =
+        text_type_of(file, name); /* the file's own: no conversion between ASCII and UTF-8 */
+    err = read_typed(file, name, type, &shape, first, count, data);
+    if (type >= 0)
+        H5Tclose(type);
+    bp_h5_unlock();
+    return err;
+}
+
+/* ---- attributes ---- */
+
+bool bp_h5_has_attribute(bp_h5 *file, const char *object, const char *name)
+{
+    htri_t there;
+
+    bp_h5_lock();
+    there = H5Aexists_by_name(file->id, object, name, H5P_DEFAULT);
+    bp_h5_forget();
+    bp_h5_unlock();
+    return there > 0;
+}
+
+/* One number, whatever its width: `type` is H5T_NATIVE_INT64 or _DOUBLE. */
+static bp_err get_number(bp_h5 *file, const char *object, const char *name, hid_t type, void *value)
+{
+    hid_t attribute = H5Aopen_by_name(file->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t stored = attribute >= 0 ? H5Aget_type(attribute) : -1;
+    hid_t space = attribute >= 0 ? H5Aget_space(attribute) : -1;
+    H5T_class_t class = stored >= 0 ? H5Tget_class(stored) : H5T_NO_CLASS;
+    bp_err err = BP_OK;
+
+    bp_h5_forget();
+    if (attribute < 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "there is no attribute %s of %s: at %s", name, object,
+                      file->path);
+    else if (space < 0 || H5Sget_simple_extent_npoints(space) != 1 ||
+             !(class == H5T_INTEGER || (class == H5T_FLOAT && type == H5T_NATIVE_DOUBLE)))
+        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is not one number: at %s", name, object,
+                      file->path);
+    else if (H5Aread(attribute, type, value) < 0)
+        err = bp_h5_fail(file, "can't read attribute", name);
+    if (space >= 0)
+        H5Sclose(space);
+    if (stored >= 0)
+        H5Tclose(stored);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    return err;
+}
+
+bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t *value)
+{
+    bp_err err;
+
+    bp_h5_lock();
+    err = get_number(file, object, name, H5T_NATIVE_INT64, value);
+    bp_h5_unlock();
+    return err;
+}
+
+bp_err bp_h5_get_real(bp_h5 *file, const char *object, const char *name, double *value)
+{
+    bp_err err;
+
+    bp_h5_lock();
+    err = get_number(file, object, name, H5T_NATIVE_DOUBLE, value);
+    bp_h5_unlock();
+    return err;
+}
+
+static bp_err get_fixed_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type, char *out,
+                             size_t out_bytes)
+{
+    size_t width = H5Tget_size(type);
+    char *text = width > 0 && width <= TEXT_LIMIT_BYTES
+                     ? bp_alloc("store.attribute", (int64_t)width + 1, 1)
+                     : NULL;
+    bp_err err = BP_OK;
+
+    if (text == NULL)
+        return BP_FAIL(BP_ERR_FORMAT, "attribute %s has %zu bytes: at %s", name, width, file->path);
+    if (H5Aread(attribute, type, text) < 0)
+        err = bp_h5_fail(file, "can't read attribute", name);
+    else if (strlen(text) >= out_bytes)
+        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s is longer than %zu bytes: at %s", name,
+                      out_bytes - 1, file->path);
+    else
+        memcpy(out, text, strlen(text) + 1);
+    bp_free(text);
+    return err;
+}
+
+static bp_err get_variable_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type,
+                                char *out, size_t out_bytes)
+{
+    char *text = NULL; /* HDF5's */
+    bp_err err = BP_OK;
+
+    if (H5Aread(attribute, type, &text) < 0)
+        err = bp_h5_fail(file, "can't read attribute", name);
+    else if (text != NULL && strlen(text) >= out_bytes)
+        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s is longer than %zu bytes: at %s", name,
+                      out_bytes - 1, file->path);
+    else
+        memcpy(out, text != NULL ? text : "", text != NULL ? strlen(text) + 1 : 1);
+    if (text != NULL)
+        H5free_memory(text);
+    return err;
+}
+
+bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *out,
+                      size_t out_bytes)
+{
+    hid_t attribute, type, space;
+    bp_err err;
+
+    out[0] = '\0';
+    bp_h5_lock();
+    attribute = H5Aopen_by_name(file->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
+    type = attribute >= 0 ? H5Aget_type(attribute) : -1;
+    space = attribute >= 0 ? H5Aget_space(attribute) : -1;
+    bp_h5_forget();
+    if (attribute < 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "there is no attribute %s of %s: at %s", name, object,
+                      file->path);
+    else if (type < 0 || H5Tget_class(type) != H5T_STRING || space < 0 ||
+             H5Sget_simple_extent_npoints(space) != 1)
+        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is not one string: at %s", name, object,
+                      file->path);
+    else if (H5Tis_variable_str(type) > 0)
+        err = get_variable_text(file, name, attribute, type, out, out_bytes);
+    else
+        err = get_fixed_text(file, name, attribute, type, out, out_bytes);
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    bp_h5_unlock();
+    return err;
+}

@@ -1,0 +1,14 @@
+/* libh5zstd.so: the two entries by which HDF5 finds the filter that a plugin brings. */
+#include "zstd_filter.h"
+
+#include <H5PLextern.h>
+
+H5PL_type_t H5PLget_plugin_type(void)
+{
+    return H5PL_TYPE_FILTER;
+}
+
+const void *H5PLget_plugin_info(void)
+{
+    return bp_zstd_filter;
+}

@@ -1,0 +1,290 @@
+#include "base/mem.h"
+#include "text/bpe_priv.h"
+
+#include <string.h>
+
+#define SCRATCH_KEEP 65536 /* symbols: working memory for longer pieces is given back at once */
+
+/* ---- the table of merges ---- */
+
+static uint64_t hash_pair(uint32_t left, uint32_t right)
+{
+    uint64_t key = ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u;
+
+    return key ^ key >> 32;
+}
+
+/* The slot of a pair, or the free one where it belongs. */
+static bp_pair_slot *slot_of(const bp_merges *merges, uint32_t left, uint32_t right)
+{
+    uint64_t at = hash_pair(left, right) & merges->mask;
+    bp_pair_slot *slot = &merges->slots[at];
+
+    while (slot->rank != BP_NO_RANK && (slot->left != left || slot->right != right)) {
+        at = (at + 1) & merges->mask;
+        slot = &merges->slots[at];
+    }
+    return slot;
+}
+
+static inline uint32_t rank_of(const bp_merges *merges, uint32_t left, uint32_t right)
+{
+    return slot_of(merges, left, right)->rank;
+}
+
+static bp_err alloc_tables(bp_merges *merges)
+{
+    int64_t slots = 1024;
+
+    while (slots < 2 * merges->count)
+        slots *= 2;
+    merges->mask = (uint64_t)slots - 1;
+    merges->slots = bp_alloc("text.merges", slots, sizeof *merges->slots);
+    merges->byte_ranks = bp_alloc("text.merges", 256 * 256, sizeof *merges->byte_ranks);
+    if (merges->slots == NULL || merges->byte_ranks == NULL)
+        return bp_fail_memory("the table of merges", slots, sizeof *merges->slots);
+    for (int64_t k = 0; k < slots; k++)
+        merges->slots[k].rank = BP_NO_RANK;
+    return BP_OK;
+}
+
+bp_err bp_merges_init(bp_merges *merges, bp_merge *list, int64_t count)
+{
+    bp_err err;
+
+    merges->list = list;
+    merges->count = count;
+    err = alloc_tables(merges);
+    if (err != BP_OK)
+        return err;
+    for (int64_t rank = 0; rank < count; rank++) {
+        bp_pair_slot *slot = slot_of(merges, list[rank].left, list[rank].right);
+
+        if (slot->rank != BP_NO_RANK)
+            return BP_FAIL(BP_ERR_FORMAT, "merge %lld repeats merge %lld", (long long)rank,
+                           (long long)slot->rank);
+        *slot = (bp_pair_slot){list[rank].left, list[rank].right, (uint32_t)rank};
+    }
+    for (int left = 0; left < 256; left++)
+        for (int right = 0; right < 256; right++)
+            merges->byte_ranks[256 * left + right] =
+                rank_of(merges, merges->byte_ids[left], merges->byte_ids[right]);
+    return BP_OK;
+}
+
+void bp_merges_clear(bp_merges *merges)
+{
+    bp_free(merges->list);
+    bp_free(merges->slots);
+    bp_free(merges->byte_ranks);
+    *merges = (bp_merges){0};
+}
+
+/* ---- ids ---- */
+
+bp_err bp_ids_reserve(bp_ids *ids, int64_t more)
+{
+    int64_t capacity = ids->capacity < 1024 ? 1024 : ids->capacity;
+    uint32_t *grown;
+
+    if (ids->count + more <= ids->capacity)
+        return BP_OK;
+    while (capacity < ids->count + more)
+        capacity *= 2;
+    grown = bp_realloc("text.ids", ids->data, capacity, sizeof *grown);
+    if (grown == NULL)
+        return bp_fail_memory("token ids", capacity, sizeof *grown);
+    ids->data = grown;
+    ids->capacity = capacity;
+    return BP_OK;
+}
+
+void bp_ids_clear(bp_ids *ids)
+{
+    bp_free(ids->data);
+    *ids = (bp_ids){0};
+}
+
+/* ---- short pieces: look at all pairs for every merge ---- */
+
+static bp_err merge_short(const bp_merges *merges, const uint8_t *piece, size_t count, bp_ids *ids)
+{
+    uint32_t symbol[BP_BPE_SHORT], rank[BP_BPE_SHORT]; /* rank[k]: of symbols k and k + 1 */
+    bp_err err = bp_ids_reserve(ids, (int64_t)count);
+
+    if (err != BP_OK)
+        return err;
+    for (size_t k = 0; k < count; k++) {
+        symbol[k] = merges->byte_ids[piece[k]];
+        rank[k] = k + 1 < count ? merges->byte_ranks[256 * piece[k] + piece[k + 1]] : BP_NO_RANK;
+    }
+    while (count > 1) {
+        size_t best = 0;
+
+        for (size_t k = 1; k + 1 < count; k++)
+            if (rank[k] < rank[best])
+                best = k;
+        if (rank[best] == BP_NO_RANK)
+            break;
+        symbol[best] = merges->list[rank[best]].result;
+        count--;
+        memmove(symbol + best + 1, symbol + best + 2, (count - best - 1) * sizeof *symbol);
+        memmove(rank + best, rank + best + 1, (count - best) * sizeof *rank);
+        if (best + 1 < count)
+            rank[best] = rank_of(merges, symbol[best], symbol[best + 1]);
+        if (best > 0)
+            rank[best - 1] = rank_of(merges, symbol[best - 1], symbol[best]);
+    }
+    memcpy(ids->data + ids->count, symbol, count * sizeof *symbol);
+    ids->count += (int64_t)count;
+    return BP_OK;
+}
+
+/* ---- long pieces: a list of symbols and a heap of pairs ---- */
+
+#define NONE UINT32_MAX
+
+typedef struct merging {
+    uint32_t *symbol,
+        *rank; /* rank[k]: of symbol k and its right neighbour; NONE when merged away */
+    uint32_t *left, *right; /* neighbours */
+    uint64_t *heap; /* rank << 32 | place; entries that rank[] no longer confirms are passed over */
+    int64_t heap_count;
+} merging;
+
+#define SYMBOL_BYTES                                                                               \
+    (4 * sizeof(uint32_t) + 2 * sizeof(uint64_t)) /* a merge pops one and pushes two */
+
+void bp_bpe_scratch_clear(bp_bpe_scratch *scratch)
+{
+    bp_free(scratch->base);
+    *scratch = (bp_bpe_scratch){0};
+}
+
+static bp_err take_scratch(bp_bpe_scratch *scratch, merging *m, int64_t count)
+{
+    if (scratch->symbols < count) {
+        bp_bpe_scratch_clear(scratch);
+        scratch->base = bp_alloc("text.bpe", count, SYMBOL_BYTES);
+        if (scratch->base == NULL)
+            return bp_fail_memory("merging a piece of text", count, SYMBOL_BYTES);
+        scratch->symbols = count;
+    }
+    m->heap = scratch->base;
+    m->symbol = (uint32_t *)(m->heap + 2 * count);
+    m->rank = m->symbol + count;
+    m->left = m->rank + count;
+    m->right = m->left + count;
+    m->heap_count = 0;
+    return BP_OK;
+}
+
+static void sift_down(uint64_t *heap, int64_t count, int64_t at)
+{
+    uint64_t moved = heap[at];
+
+    for (;;) {
+        int64_t child = 2 * at + 1;
+
+        if (child >= count)
+            break;
+        if (child + 1 < count && heap[child + 1] < heap[child])
+            child++;
+        if (heap[child] >= moved)
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+static void push(merging *m, uint64_t entry)
+{
+    int64_t at = m->heap_count++;
+
+    while (at > 0 && m->heap[(at - 1) / 2] > entry) {
+        m->heap[at] = m->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    m->heap[at] = entry;
+}
+
+static uint64_t pop(merging *m)
+{
+    uint64_t top = m->heap[0];
+
+    m->heap[0] = m->heap[--m->heap_count];
+    if (m->heap_count > 1)
+        sift_down(m->heap, m->heap_count, 0);
+    return top;
+}
+
+static void start_merging(merging *m, const bp_merges *merges, const uint8_t *piece, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        m->symbol[k] = merges->byte_ids[piece[k]];
+        m->left[k] = k == 0 ? NONE : k - 1;
+        m->right[k] = k + 1 == count ? NONE : k + 1;
+        m->rank[k] = NONE;
+        if (k + 1 < count)
+            m->rank[k] = merges->byte_ranks[256 * piece[k] + piece[k + 1]];
+        if (m->rank[k] != NONE)
+            m->heap[m->heap_count++] = (uint64_t)m->rank[k] << 32 | k;
+    }
+    for (int64_t at = m->heap_count / 2 - 1; at >= 0; at--)
+        sift_down(m->heap, m->heap_count, at);
+}
+
+static void rank_again(merging *m, const bp_merges *merges, uint32_t at)
+{
+    m->rank[at] = NONE;
+    if (m->right[at] != NONE)
+        m->rank[at] = rank_of(merges, m->symbol[at], m->symbol[m->right[at]]);
+    if (m->rank[at] != NONE)
+        push(m, (uint64_t)m->rank[at] << 32 | at);
+}
+
+static bp_err merge_long(const bp_merges *merges, const uint8_t *piece, size_t count,
+                         bp_bpe_scratch *scratch, bp_ids *ids)
+{
+    merging m = {0};
+    bp_err err = take_scratch(scratch, &m, (int64_t)count);
+
+    if (err != BP_OK)
+        return err;
+    start_merging(&m, merges, piece, (uint32_t)count);
+    while (m.heap_count > 0) {
+        uint64_t entry = pop(&m);
+        uint32_t at = (uint32_t)entry, rank = (uint32_t)(entry >> 32), gone;
+
+        if (m.rank[at] != rank)
+            continue;
+        gone = m.right[at];
+        m.symbol[at] = merges->list[rank].result;
+        m.rank[gone] = NONE;
+        m.right[at] = m.right[gone];
+        if (m.right[at] != NONE)
+            m.left[m.right[at]] = at;
+        rank_again(&m, merges, at);
+        if (m.left[at] != NONE)
+            rank_again(&m, merges, m.left[at]);
+    }
+    for (uint32_t at = 0; at != NONE && err == BP_OK; at = m.right[at]) {
+        err = bp_ids_reserve(ids, 1);
+        if (err == BP_OK)
+            ids->data[ids->count++] = m.symbol[at];
+    }
+    if (scratch->symbols > SCRATCH_KEEP)
+        bp_bpe_scratch_clear(scratch);
+    return err;
+}
+
+bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
+                    bp_bpe_scratch *scratch, bp_ids *ids)
+{
+    if (bytes <= BP_BPE_SHORT)
+        return merge_short(merges, piece, bytes, ids);
+    if (bytes >= NONE)
+        return BP_FAIL(BP_ERR_SYSTEM, "a piece of text is longer than 4 GiB");
+    return merge_long(merges, piece, bytes, scratch, ids);
+}

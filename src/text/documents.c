@@ -1,0 +1,375 @@
+/* Documents of files, in pieces. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "text/jsonl_priv.h"
+#include "text/text_source.h"
+#include "text/unicode_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_BYTES ((size_t)1 << 22)
+
+struct bp_documents {
+    bp_documents_options options; /* without labels: record has them */
+    char **paths;
+    int count;
+    int file; /* the one being read */
+    bp_text_source *source;
+    char *buffer; /* text not yet given: [at, end) of buffer[room] */
+    size_t at, end, room;
+    bool source_ended;
+    int64_t line;
+    bool inside;        /* of a document: its first piece was given */
+    int64_t past_bytes; /* of the files before */
+    char *id;           /* [id_room] for formats without ids of their own */
+    size_t id_room;
+    bp_jsonl_record record;
+    bp_documents_stats stats;
+};
+
+bp_err bp_text_format_of(bp_text_format *out, const char *name)
+{
+    static const char *const names[] = {"text", "lines", "jsonl"};
+
+    for (int k = 0; k < 3; k++)
+        if (strcmp(name, names[k]) == 0) {
+            *out = (bp_text_format)k;
+            return BP_OK;
+        }
+    return BP_FAIL(BP_ERR_USAGE,
+                   "there is no text format '%s': at --format; choose text, lines or jsonl", name);
+}
+
+/* ---- opening ---- */
+
+static bp_err copy_paths(bp_documents *documents, const char *const *paths, int count)
+{
+    size_t longest = 0;
+
+    documents->paths = bp_alloc("text.documents", count, sizeof *documents->paths);
+    if (documents->paths == NULL)
+        return bp_fail_memory("the list of files", count, sizeof *documents->paths);
+    documents->count = count;
+    for (int k = 0; k < count; k++) {
+        size_t bytes = strlen(bp_path_base(paths[k]));
+
+        longest = bytes > longest ? bytes : longest;
+        documents->paths[k] = bp_strdup(paths[k]);
+        if (documents->paths[k] == NULL)
+            return bp_fail_memory("the list of files", 1, strlen(paths[k]));
+    }
+    documents->id_room = longest + 24; /* ":" and a line number */
+    documents->id = bp_alloc("text.documents", (int64_t)documents->id_room, 1);
+    return documents->id == NULL ? bp_fail_memory("ids", (int64_t)documents->id_room, 1) : BP_OK;
+}
+
+static bp_err look_for_files(bp_documents *documents)
+{
+    for (int k = 0; k < documents->count; k++) {
+        int64_t bytes;
+        int fd;
+        bp_err err = bp_file_open(documents->paths[k], &fd, &bytes);
+
+        if (err != BP_OK)
+            return err;
+        (void)close(fd);
+        documents->stats.total_bytes += bytes;
+    }
+    return BP_OK;
+}
+
+bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count,
+                         const bp_documents_options *options)
+{
+    bp_documents *documents = bp_alloc("text.documents", 1, sizeof *documents);
+    bp_err err;
+
+    *out = NULL;
+    if (documents == NULL)
+        return bp_fail_memory("a reader of documents", 1, sizeof *documents);
+    documents->options = *options;
+    documents->options.labels = NULL;
+    if (documents->options.piece_bytes == 0)
+        documents->options.piece_bytes = BP_PIECE_BYTES;
+    if (documents->options.limit_bytes == 0)
+        documents->options.limit_bytes = BP_PIECE_LIMIT_BYTES;
+    if (documents->options.share_size == 0)
+        documents->options.share_size = 1;
+    err = copy_paths(documents, paths, count);
+    if (err == BP_OK)
+        err = bp_jsonl_record_init(&documents->record, options->labels, options->label_count);
+    if (err == BP_OK)
+        err = look_for_files(documents);
+    if (err != BP_OK)
+        bp_documents_close(&documents);
+    *out = documents;
+    return err;
+}
+
+void bp_documents_close(bp_documents **documents)
+{
+    bp_documents *d = *documents;
+
+    if (d == NULL)
+        return;
+    for (int k = 0; k < d->count; k++)
+        bp_free(d->paths[k]);
+    bp_free(d->paths);
+    bp_free(d->id);
+    bp_free(d->buffer);
+    bp_text_source_close(&d->source);
+    bp_jsonl_record_clear(&d->record);
+    bp_free(d);
+    *documents = NULL;
+}
+
+bp_documents_stats bp_documents_stats_of(const bp_documents *documents)
+{
+    bp_documents_stats stats = documents->stats;
+
+    stats.consumed_bytes = documents->past_bytes;
+    if (documents->source != NULL)
+        stats.consumed_bytes += bp_text_source_consumed(documents->source);
+    return stats;
+}
+
+/* ---- the text ahead ---- */
+
+static bp_err fail_limit(const bp_documents *documents)
+{
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "%zu bytes of text without a place to cut it: at %s, line %lld; break it into "
+                   "shorter lines",
+                   documents->options.limit_bytes, documents->paths[documents->file],
+                   (long long)documents->line);
+}
+
+static bp_err grow_buffer(bp_documents *documents, size_t bytes)
+{
+    size_t room = documents->room < READ_BYTES ? READ_BYTES : documents->room;
+    char *larger;
+
+    while (room < bytes)
+        room *= 2;
+    if (room == documents->room)
+        return BP_OK;
+    larger = bp_realloc("text.documents", documents->buffer, (int64_t)room, 1);
+    if (larger == NULL)
+        return bp_fail_memory("text", (int64_t)room, 1);
+    documents->buffer = larger;
+    documents->room = room;
+    return BP_OK;
+}
+
+/* Have at least `bytes` of text ahead, or all that is left of the file. */
+static bp_err look_ahead(bp_documents *documents, size_t bytes)
+{
+    size_t have = documents->end - documents->at, got;
+    bp_err err;
+
+    if (have >= bytes || documents->source_ended)
+        return BP_OK;
+    if (documents->at > 0)
+        memmove(documents->buffer, documents->buffer + documents->at, have);
+    documents->at = 0;
+    documents->end = have;
+    err = grow_buffer(documents, bytes);
+    if (err != BP_OK)
+        return err;
+    err = bp_text_source_read(documents->source, documents->buffer + have, documents->room - have,
+                              &got);
+    documents->source_ended = got < documents->room - have;
+    documents->end += got;
+    documents->stats.text_bytes += (int64_t)got;
+    return err;
+}
+
+/* The next file, or NULL as source after the last. */
+static bp_err next_source(bp_documents *documents)
+{
+    if (documents->source != NULL) {
+        documents->past_bytes += bp_text_source_consumed(documents->source);
+        bp_text_source_close(&documents->source);
+        documents->file++;
+    }
+    documents->at = documents->end = 0;
+    documents->source_ended = false;
+    documents->line = 0;
+    documents->inside = false;
+    if (documents->file == documents->count)
+        return BP_OK;
+    return bp_text_source_open(&documents->source, documents->paths[documents->file]);
+}
+
+/* ---- one piece ---- */
+
+typedef struct span {
+    const char *text;
+    size_t bytes;
+    bool found, last; /* last: it ends its document */
+} span;
+
+/* The next piece of a document that ends after `whole` bytes, if `known`; else it goes on beyond
+ * what is ahead. Cuts depend on the text alone: the target doubles from piece_bytes until there is
+ * one. */
+static void cut_piece(const bp_documents *documents, span *piece, size_t target, size_t whole,
+                      bool known)
+{
+    const char *text = documents->buffer + documents->at;
+
+    piece->text = text;
+    if (known && whole <= target) {
+        piece->bytes = whole;
+        piece->found = piece->last = true;
+        return;
+    }
+    piece->bytes = bp_text_cut(documents->options.cut, text, target);
+    piece->found = piece->bytes > 0;
+    piece->last = false;
+}
+
+static bp_err next_of_file(bp_documents *documents, span *piece)
+{
+    for (size_t target = documents->options.piece_bytes; !piece->found; target *= 2) {
+        bp_err err = target > documents->options.limit_bytes ? fail_limit(documents)
+                                                             : look_ahead(documents, target + 1);
+        if (err != BP_OK)
+            return err;
+        cut_piece(documents, piece, target, documents->end - documents->at,
+                  documents->source_ended);
+    }
+    documents->at += piece->bytes;
+    return BP_OK;
+}
+
+/* The end of the line within the first `target` bytes and its newline: *whole without and *step
+ * with it. */
+static bool find_line_end(const bp_documents *documents, size_t target, size_t *whole, size_t *step)
+{
+    const char *text = documents->buffer + documents->at;
+    size_t have = documents->end - documents->at;
+    const char *newline = memchr(text, '\n', have < target + 1 ? have : target + 1);
+
+    if (newline == NULL) {
+        *whole = *step = have;
+        return documents->source_ended && have <= target;
+    }
+    *whole = (size_t)(newline - text);
+    *step = *whole + 1;
+    if (*whole > 0 && newline[-1] == '\r')
+        --*whole;
+    return true;
+}
+
+static bp_err next_of_line(bp_documents *documents, span *piece)
+{
+    for (size_t target = documents->options.piece_bytes; !piece->found; target *= 2) {
+        size_t whole, step;
+        bp_err err = target > documents->options.limit_bytes ? fail_limit(documents)
+                                                             : look_ahead(documents, target + 2);
+        if (err != BP_OK)
+            return err;
+        bool ended = find_line_end(documents, target, &whole, &step);
+        if (documents->options.format == BP_TEXT_LINES || ended) /* jsonl lines are never cut */
+            cut_piece(documents, piece, target, whole, ended);
+        if (piece->found)
+            documents->at += piece->last ? step : piece->bytes;
+    }
+    return BP_OK;
+}
+
+static bool is_blank(const span *piece)
+{
+    for (size_t k = 0; k < piece->bytes; k++)
+        if (strchr(" \t\r", piece->text[k]) == NULL || piece->text[k] == 0)
+            return false;
+    return true;
+}
+
+/* The next piece of the file as it lies there; not found: the file has no more. */
+static bp_err next_span(bp_documents *documents, span *piece)
+{
+    bool by_line = documents->options.format != BP_TEXT_FILE;
+
+    for (;;) {
+        bp_err err = look_ahead(documents, 1);
+
+        *piece = (span){0};
+        if (err != BP_OK)
+            return err;
+        if (documents->at == documents->end && documents->source_ended && !documents->inside &&
+            (by_line || documents->line > 0))
+            return BP_OK;
+        if (!documents->inside)
+            documents->line++; /* of a whole file: it has begun */
+        err = by_line ? next_of_line(documents, piece) : next_of_file(documents, piece);
+        if (err != BP_OK)
+            return err;
+        bool empty =
+            documents->options.format == BP_TEXT_JSONL ? is_blank(piece) : piece->bytes == 0;
+        if (!by_line || documents->inside || !empty)
+            return BP_OK;
+        documents->stats.skipped_lines++;
+    }
+}
+
+static bp_err describe(bp_documents *documents, bp_piece *piece, const span *found)
+{
+    const char *base = bp_path_base(documents->paths[documents->file]);
+
+    piece->text = found->text;
+    piece->bytes = found->bytes;
+    piece->labels = (const char *const *)documents->record.labels;
+    piece->id = documents->id;
+    if (documents->options.format == BP_TEXT_FILE)
+        (void)snprintf(documents->id, documents->id_room, "%s", base);
+    else
+        (void)snprintf(documents->id, documents->id_room, "%s:%lld", base,
+                       (long long)documents->line);
+    if (documents->options.format != BP_TEXT_JSONL)
+        return BP_OK;
+    bp_err err = bp_jsonl_record_parse(&documents->record, found->text, found->bytes);
+    if (err != BP_OK)
+        return bp_fail(err, "%s: at %s, line %lld", bp_err_message(),
+                       documents->paths[documents->file], (long long)documents->line);
+    piece->text = documents->record.text;
+    piece->bytes = documents->record.text_bytes;
+    if (documents->record.id != NULL)
+        piece->id = documents->record.id;
+    return BP_OK;
+}
+
+bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
+{
+    const bp_documents_options *options = &documents->options;
+    span found = {0};
+
+    *piece = (bp_piece){0};
+    for (;;) {
+        bp_err err = documents->source == NULL ? next_source(documents) : BP_OK;
+
+        if (err != BP_OK || documents->source == NULL)
+            return err;
+        err = next_span(documents, &found);
+        if (err != BP_OK)
+            return err;
+        if (!found.found) {
+            err = next_source(documents);
+            if (err != BP_OK || documents->source == NULL)
+                return err;
+            continue;
+        }
+        piece->first = !documents->inside;
+        piece->last = found.last;
+        documents->inside = !found.last;
+        documents->stats.documents += piece->first;
+        piece->number = documents->stats.pieces++;
+        piece->document = documents->stats.documents - 1;
+        piece->file = documents->file;
+        piece->line = options->format == BP_TEXT_FILE ? 0 : documents->line;
+        if (piece->number % options->share_size == options->share_rank)
+            return describe(documents, piece, &found);
+    }
+}

@@ -1,0 +1,95 @@
+#include "base/mem.h"
+#include "text/jsonl_priv.h"
+
+#include <string.h>
+
+bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *const *names, int label_count)
+{
+    record->names = bp_alloc("text.labels", label_count, sizeof *record->names);
+    record->labels = bp_alloc("text.labels", label_count, sizeof *record->labels);
+    if (record->names == NULL || record->labels == NULL)
+        return bp_fail_memory("labels", label_count, sizeof *record->labels);
+    record->label_count = label_count;
+    for (int k = 0; k < label_count; k++) {
+        record->names[k] = bp_strdup(names[k]);
+        record->labels[k] = bp_strdup("");
+        if (record->names[k] == NULL || record->labels[k] == NULL)
+            return bp_fail_memory("a label", 1, strlen(names[k]));
+    }
+    return BP_OK;
+}
+
+static void clear_values(bp_jsonl_record *record)
+{
+    bp_free(record->id);
+    record->id = NULL;
+    json_decref(record->object);
+    record->object = NULL;
+    record->text = NULL;
+}
+
+void bp_jsonl_record_clear(bp_jsonl_record *record)
+{
+    clear_values(record);
+    for (int k = 0; k < record->label_count; k++) {
+        bp_free(record->names[k]);
+        bp_free(record->labels[k]);
+    }
+    bp_free(record->names);
+    bp_free(record->labels);
+    *record = (bp_jsonl_record){0};
+}
+
+/* A scalar as text, to a new string; "" for what is missing or null. */
+static bp_err scalar_text(char **out, const json_t *value, const char *key)
+{
+    *out = NULL;
+    if (value == NULL || json_is_null(value))
+        *out = bp_strdup("");
+    else if (json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value))
+        *out = bp_strdup(json_string_value(value));
+    else if (json_is_integer(value))
+        *out = bp_sprintf("%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        *out = bp_sprintf("%.17g", json_real_value(value));
+    else if (json_is_boolean(value))
+        *out = bp_strdup(json_is_true(value) ? "true" : "false");
+    else
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the field \"%s\" is neither a string without U+0000 nor a number, boolean "
+                       "or null",
+                       key);
+    return *out == NULL ? bp_fail_memory("a field", 1, 0) : BP_OK;
+}
+
+bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t bytes)
+{
+    json_error_t where;
+    const json_t *text, *id;
+    bp_err err = BP_OK;
+
+    clear_values(record);
+    record->object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    if (record->object == NULL)
+        return json_error_code(&where) == json_error_out_of_memory
+                   ? bp_fail_memory("JSON", (int64_t)bytes, 1)
+                   : BP_FAIL(BP_ERR_FORMAT, "not valid JSON in UTF-8 (%s), column %d", where.text,
+                             where.column);
+    if (!json_is_object(record->object))
+        return BP_FAIL(BP_ERR_FORMAT, "not a JSON object");
+    text = json_object_get(record->object, "text");
+    if (!json_is_string(text))
+        return BP_FAIL(BP_ERR_FORMAT, "the field \"text\" is %s",
+                       text == NULL ? "missing" : "not a string");
+    record->text = json_string_value(text);
+    record->text_bytes = json_string_length(text);
+    id = json_object_get(record->object, "id");
+    if (id != NULL && !json_is_null(id))
+        err = scalar_text(&record->id, id, "id");
+    for (int k = 0; k < record->label_count && err == BP_OK; k++) {
+        bp_free(record->labels[k]);
+        err = scalar_text(&record->labels[k], json_object_get(record->object, record->names[k]),
+                          record->names[k]);
+    }
+    return err;
+}

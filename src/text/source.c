@@ -1,0 +1,246 @@
+/* Bytes of a file, through zlib or libzstd where its first bytes say so. */
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "text/text_source.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#define INPUT_BYTES ((size_t)1 << 18)
+
+typedef enum { PLAIN, GZIP, ZSTD } coding;
+
+struct bp_text_source {
+    char *path;
+    int fd;
+    coding coding;
+    char *input; /* bytes of the file [INPUT_BYTES]: those in [input_at, input_end) are still to be
+                    used */
+    size_t input_at, input_end;
+    bool file_ended;
+    bool inside; /* a gzip member or zstd frame has begun and not ended */
+    bool flate_ready;
+    int64_t consumed;
+    z_stream flate;
+    ZSTD_DStream *zstd;
+};
+
+static bp_err fail_content(const bp_text_source *source, const char *what)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "the %s data is %s: at %s, byte %lld",
+                   source->coding == GZIP ? "gzip" : "zstd", what, source->path,
+                   (long long)source->consumed);
+}
+
+/* Once all input is used, read more; at the end of the file there is none. */
+static bp_err fill(bp_text_source *source)
+{
+    while (source->input_at == source->input_end && !source->file_ended) {
+        ssize_t got = read(source->fd, source->input, INPUT_BYTES);
+
+        if (bp_fault("text.read")) {
+            errno = EIO;
+            got = -1;
+        }
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return bp_fail_errno(BP_ERR_IO, "can't read", source->path);
+        source->input_at = 0;
+        source->input_end = (size_t)got;
+        source->file_ended = got == 0;
+    }
+    return BP_OK;
+}
+
+static void use_input(bp_text_source *source, size_t bytes)
+{
+    source->input_at += bytes;
+    source->consumed += (int64_t)bytes;
+}
+
+static coding coding_of(const unsigned char *start, size_t bytes)
+{
+    static const unsigned char frame[4] = {0x28, 0xB5, 0x2F, 0xFD};
+    static const unsigned char skippable[3] = {0x2A, 0x4D, 0x18};
+
+    if (bytes >= 3 && start[0] == 0x1F && start[1] == 0x8B && start[2] == 8)
+        return GZIP;
+    if (bytes >= 4 && memcmp(start, frame, 4) == 0)
+        return ZSTD;
+    if (bytes >= 4 && (start[0] & 0xF0) == 0x50 && memcmp(start + 1, skippable, 3) == 0)
+        return ZSTD;
+    return PLAIN;
+}
+
+static bp_err start_decoder(bp_text_source *source)
+{
+    bp_err err = fill(source);
+
+    if (err != BP_OK)
+        return err;
+    source->coding = coding_of((const unsigned char *)source->input, source->input_end);
+    if (source->coding == GZIP) {
+        source->flate_ready = inflateInit2(&source->flate, 15 + 16) == Z_OK;
+        if (!source->flate_ready)
+            return bp_fail_memory("the gzip decoder", 1, 0);
+    }
+    if (source->coding == ZSTD) {
+        source->zstd = ZSTD_createDStream();
+        if (source->zstd == NULL)
+            return bp_fail_memory("the zstd decoder", 1, 0);
+    }
+    return BP_OK;
+}
+
+bp_err bp_text_source_open(bp_text_source **out, const char *path)
+{
+    bp_text_source *source;
+    int fd;
+    bp_err err = bp_file_open(path, &fd, NULL);
+
+    *out = NULL;
+    if (err != BP_OK)
+        return err;
+    source = bp_alloc("text.source", 1, sizeof *source);
+    if (source == NULL) {
+        (void)close(fd);
+        return bp_fail_memory("a text source", 1, sizeof *source);
+    }
+    source->fd = fd;
+    source->path = bp_strdup(path);
+    source->input = bp_alloc("text.source", INPUT_BYTES, 1);
+    if (source->path == NULL || source->input == NULL)
+        err = bp_fail_memory("a text source", INPUT_BYTES, 1);
+    if (err == BP_OK)
+        err = start_decoder(source);
+    if (err != BP_OK)
+        bp_text_source_close(&source);
+    *out = source;
+    return err;
+}
+
+void bp_text_source_close(bp_text_source **source)
+{
+    bp_text_source *s = *source;
+
+    if (s == NULL)
+        return;
+    if (s->flate_ready)
+        (void)inflateEnd(&s->flate);
+    (void)ZSTD_freeDStream(s->zstd);
+    (void)close(s->fd); /* only read from */
+    bp_free(s->input);
+    bp_free(s->path);
+    bp_free(s);
+    *source = NULL;
+}
+
+int64_t bp_text_source_consumed(const bp_text_source *source)
+{
+    return source->consumed;
+}
+
+static bp_err read_plain(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+{
+    size_t left = source->input_end - source->input_at;
+
+    *bytes = left < room ? left : room;
+    memcpy(buffer, source->input + source->input_at, *bytes);
+    use_input(source, *bytes);
+    return BP_OK;
+}
+
+static bp_err read_gzip(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+{
+    z_stream *flate = &source->flate;
+    uInt left = (uInt)(source->input_end - source->input_at);
+    uInt space = room < INPUT_BYTES ? (uInt)room : (uInt)INPUT_BYTES;
+    int status;
+
+    if (!source->inside) { /* another member may follow the last */
+        (void)inflateReset(flate);
+        source->inside = true;
+    }
+    flate->next_in = (Bytef *)source->input + source->input_at;
+    flate->avail_in = left;
+    flate->next_out = (Bytef *)buffer;
+    flate->avail_out = space;
+    status = inflate(flate, Z_NO_FLUSH);
+    *bytes = space - flate->avail_out;
+    use_input(source, left - flate->avail_in);
+    if (status == Z_STREAM_END)
+        source->inside = false;
+    else if (status == Z_MEM_ERROR)
+        return bp_fail_memory("the gzip decoder", 1, 0);
+    else if (status != Z_OK && status != Z_BUF_ERROR)
+        return fail_content(source, "damaged, or followed by other bytes");
+    return BP_OK;
+}
+
+static bp_err read_zstd(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+{
+    ZSTD_inBuffer in = {source->input + source->input_at, source->input_end - source->input_at, 0};
+    ZSTD_outBuffer out = {buffer, room, 0};
+    size_t status = ZSTD_decompressStream(source->zstd, &out, &in);
+
+    *bytes = out.pos;
+    use_input(source, in.pos);
+    if (!ZSTD_isError(status)) {
+        source->inside = status != 0;
+        return BP_OK;
+    }
+    switch (ZSTD_getErrorCode(status)) {
+    case ZSTD_error_memory_allocation:
+        return bp_fail_memory("the zstd decoder", 1, 0);
+    case ZSTD_error_frameParameter_windowTooLarge:
+        return fail_content(source, "made with a window beyond 128 MiB (zstd --long); compress it "
+                                    "with --long=27 or less");
+    default:
+        return fail_content(source, "damaged, or followed by other bytes");
+    }
+}
+
+/* One turn of the decoder: some input is used, or some output made. */
+static bp_err read_some(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+{
+    switch (source->coding) {
+    case GZIP:
+        return read_gzip(source, buffer, room, bytes);
+    case ZSTD:
+        return read_zstd(source, buffer, room, bytes);
+    case PLAIN:
+        break;
+    }
+    return read_plain(source, buffer, room, bytes);
+}
+
+bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+{
+    size_t used = 0;
+
+    *bytes = 0;
+    while (used < room) {
+        size_t some = 0;
+        bp_err err = fill(source);
+        bool no_input = source->input_at == source->input_end;
+
+        if (err != BP_OK)
+            return err;
+        if (no_input && !source->inside)
+            break;
+        err = read_some(source, buffer + used, room - used, &some);
+        if (err != BP_OK)
+            return err;
+        used += some;
+        if (no_input && some == 0 && source->inside)
+            return fail_content(source, "truncated");
+    }
+    *bytes = used;
+    return BP_OK;
+}

@@ -1,0 +1,135 @@
+/* Where text comes from: plain, gzip and zstd files as one run of bytes, and the documents in them.
+ *
+ * Documents come as pieces, so that none has to fit in memory: nearly all documents are one piece,
+ * a long one is cut where no tokenizer of its kind could tell (bp_cut). Cuts depend on the text
+ * alone, never on ranks or reads, so pieces have numbers that all ranks agree on, and ranks may
+ * share them out:
+ *
+ *     bp_documents_options options = {.format = BP_TEXT_LINES, .cut = bp_tokenizer_cut(tokenizer),
+ *                                     .share_rank = rank, .share_size = size};
+ *     bp_piece piece;
+ *     err = bp_documents_open(&documents, paths, path_count, &options);
+ *     while (err == BP_OK && (err = bp_documents_next(documents, &piece)) == BP_OK && piece.text !=
+ * NULL) err = bp_encode_piece(encoder, piece.text, piece.bytes, piece.first, &ids);
+ *     bp_documents_close(&documents);
+ *
+ * Local: no MPI.
+ */
+#ifndef BP_TEXT_SOURCE_H
+#define BP_TEXT_SOURCE_H
+
+#include "base/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- bytes ---- */
+
+typedef struct bp_text_source bp_text_source;
+
+/** Open a file for reading from start to end; gzip and zstd are told by their first bytes, not by
+ * name.
+ *
+ * Owns:   `path` is copied.
+ * Errors: BP_ERR_INPUT missing, or a folder; BP_ERR_DENIED; BP_ERR_SYSTEM.
+ */
+bp_err bp_text_source_open(bp_text_source **out, const char *path);
+
+/** Read up to `room` bytes; *bytes is less than `room` only at the end of the text (0 from then
+ * on).
+ *
+ * Errors: BP_ERR_FORMAT damaged, truncated or followed by other bytes (gzip, zstd), or a zstd
+ * window beyond 128 MiB; BP_ERR_IO.
+ */
+bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes);
+
+/** Bytes of the file consumed so far (compressed where it is), for progress. */
+int64_t bp_text_source_consumed(const bp_text_source *source);
+void bp_text_source_close(bp_text_source **source);
+
+/* ---- documents ---- */
+
+typedef enum bp_text_format {
+    BP_TEXT_FILE,  /* "text": a file is a document */
+    BP_TEXT_LINES, /* "lines": a line without its newline ("\n" or "\r\n"); empty ones are skipped
+                      and counted */
+    BP_TEXT_JSONL  /* "jsonl": an object a line with `text`, `id` and label fields; blank lines as
+                      above */
+} bp_text_format;
+
+/** The format called `name`. Errors: BP_ERR_USAGE there is none (names them). */
+bp_err bp_text_format_of(bp_text_format *out, const char *name);
+
+/** Where a long document may be cut so that its pieces have the ids of the whole (bp_tokenizer_cut
+ * tells). */
+typedef enum bp_cut {
+    BP_CUT_SPACE = 0, /* before a White_Space run: right for every kind but BP_CUT_NEVER's */
+    BP_CUT_PATTERN,   /* also where GPT-2's pattern surely ends a piece */
+    BP_CUT_CHAR,      /* between any two code points */
+    BP_CUT_NEVER      /* documents whole */
+} bp_cut;
+
+/** The largest n <= bytes such that text may be cut at n whatever follows it; 0: nowhere. */
+size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes);
+
+#define BP_PIECE_BYTES ((size_t)1 << 20) /* a piece is at most this long ... */
+#define BP_PIECE_LIMIT_BYTES                                                                       \
+    ((size_t)1 << 30) /* ... unless there is no cut; jsonl lines and uncut runs end here */
+
+typedef struct bp_documents_options {
+    bp_text_format format;
+    bp_cut cut;
+    const char *const *labels; /* jsonl: names of the label fields [label_count] */
+    int label_count;
+    int share_rank,
+        share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
+    size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
+    size_t limit_bytes; /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
+} bp_documents_options;
+
+/** A document, or a part of one. All pointers are borrowed until the next call. */
+typedef struct bp_piece {
+    const char *text; /* NULL: there are no more; never NULL else, even if bytes is 0 */
+    size_t bytes;
+    int64_t number;   /* over all files, from 0 */
+    int64_t document; /* over all files, from 0 */
+    bool first, last; /* of its document; both for nearly all */
+    int file;         /* which path */
+    int64_t line;     /* from 1; 0 for BP_TEXT_FILE */
+    const char
+        *id; /* jsonl's `id` (string or integer); else "FILE" or "FILE:LINE", without folder */
+    const char *const
+        *labels; /* [label_count]: values as text, "" where missing or null; on every piece */
+} bp_piece;
+
+typedef struct bp_documents_stats {
+    int64_t documents, pieces; /* of all shares, once the end is reached */
+    int64_t skipped_lines;     /* empty (lines), blank (jsonl) */
+    int64_t text_bytes;        /* read so far, decompressed */
+    int64_t consumed_bytes;    /* of the files, as they lie on the disk, so far ... */
+    int64_t total_bytes;       /* ... and in all */
+} bp_documents_stats;
+
+typedef struct bp_documents bp_documents;
+
+/** Documents of `count` files, one file after another; all files are looked for at once.
+ *
+ * Owns:   paths, labels: copied.
+ * Errors: BP_ERR_INPUT, BP_ERR_DENIED of any file; BP_ERR_SYSTEM.
+ */
+bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count,
+                         const bp_documents_options *options);
+
+/** The next piece of this share; piece->text is NULL after the last.
+ *
+ * An empty file is a document without text (BP_TEXT_FILE). A jsonl line is parsed, and its faults
+ * are found, only by the share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT,
+ * with file and line: no JSON object, invalid UTF-8, `text` missing or no string, `id` or a label
+ * neither string, number, boolean nor null, a jsonl line or a run without a cut beyond
+ * BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
+ */
+bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
+bp_documents_stats bp_documents_stats_of(const bp_documents *documents);
+void bp_documents_close(bp_documents **documents);
+
+#endif

@@ -1,0 +1,238 @@
+#include "text/tokenizer.h"
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "text/tokenizer_priv.h"
+#include "text/unicode_priv.h"
+
+#include <string.h>
+
+/* ---- making one ---- */
+
+bp_err bp_tokenizer_new(bp_tokenizer **out, bp_kind kind)
+{
+    bp_tokenizer *tokenizer = bp_alloc("text.tokenizer", 1, sizeof *tokenizer);
+
+    *out = NULL;
+    if (tokenizer == NULL)
+        return bp_fail_memory("a tokenizer", 1, sizeof *tokenizer);
+    tokenizer->kind = kind;
+    tokenizer->eod = tokenizer->unk = -1;
+    tokenizer->use_regex = kind == BP_KIND_BPE;
+    tokenizer->added = json_array();
+    if (tokenizer->added == NULL) {
+        bp_tokenizer_free(&tokenizer);
+        return bp_fail_memory("a tokenizer", 1, sizeof *tokenizer);
+    }
+    *out = tokenizer;
+    return BP_OK;
+}
+
+void bp_tokenizer_free(bp_tokenizer **tokenizer)
+{
+    bp_tokenizer *t = *tokenizer;
+
+    if (t == NULL)
+        return;
+    bp_strmap_clear(&t->names);
+    bp_merges_clear(&t->merges);
+    json_decref(t->added);
+    bp_free(t);
+    *tokenizer = NULL;
+}
+
+int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t bytes)
+{
+    const bp_strmap_entry *entry = bp_strmap_find(&tokenizer->names, name, bytes);
+
+    return entry == NULL ? -1 : entry - tokenizer->names.entries;
+}
+
+bp_err bp_tokenizer_add(bp_tokenizer *tokenizer, const char *name, size_t bytes)
+{
+    if (bp_tokenizer_id(tokenizer, name, bytes) >= 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the token \"%.*s\" is there twice", (int)bytes, name);
+    return bp_strmap_add(&tokenizer->names, name, bytes, 0, NULL);
+}
+
+bp_err bp_tokenizer_add_special(bp_tokenizer *tokenizer, int64_t id)
+{
+    bp_strmap_entry *entry = &tokenizer->names.entries[id];
+    json_t *token = json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)id,
+                              "content", bp_strmap_key(&tokenizer->names, id), "single_word", 0,
+                              "lstrip", 0, "rstrip", 0, "normalized", 1, "special", 1);
+
+    if (token == NULL || json_array_append_new(tokenizer->added, token) != 0)
+        return bp_fail_memory("a special token", 1, 0);
+    entry->value = 1;
+    return BP_OK;
+}
+
+static bp_err find_bytes(bp_tokenizer *tokenizer, const char *name)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        uint8_t letter[4];
+        size_t bytes = bp_utf8_encode(letter, bp_byte_letter((uint8_t)byte));
+        int64_t id = bp_tokenizer_id(tokenizer, (char *)letter, bytes);
+
+        if (id < 0)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "the vocabulary lacks a token for byte 0x%02X: at %s; byte-level BPE "
+                           "needs all 256",
+                           (unsigned)byte, name);
+        tokenizer->merges.byte_ids[byte] = (uint32_t)id;
+    }
+    return BP_OK;
+}
+
+static bp_err make_hash(bp_tokenizer *tokenizer)
+{
+    char *text = bp_tokenizer_text(tokenizer);
+    bp_err err;
+
+    if (text == NULL)
+        return bp_fail_memory("the text of a tokenizer", 1, 0);
+    err = bp_sha256_of(text, strlen(text), tokenizer->hash);
+    bp_free(text);
+    return err;
+}
+
+bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
+                           const char *name)
+{
+    bp_err err = BP_OK;
+
+    if (tokenizer->kind == BP_KIND_BPE) {
+        err = find_bytes(tokenizer, name);
+        if (err != BP_OK) {
+            bp_free(merges);
+            return err;
+        }
+        err = bp_merges_init(&tokenizer->merges, merges, count);
+        if (err == BP_ERR_FORMAT)
+            err = bp_fail(err, "%s: at %s", bp_err_message(), name);
+    } else {
+        tokenizer->unk = bp_tokenizer_id(tokenizer, BP_UNK_TOKEN, strlen(BP_UNK_TOKEN));
+        if (tokenizer->unk < 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "the vocabulary lacks \"" BP_UNK_TOKEN "\": at %s", name);
+    }
+    tokenizer->eod = bp_tokenizer_id(tokenizer, BP_EOD_TOKEN, strlen(BP_EOD_TOKEN));
+    if (tokenizer->eod >= 0 && tokenizer->names.entries[tokenizer->eod].value == 0)
+        tokenizer->eod = -1; /* a token like others, since added_tokens does not have it */
+    return err == BP_OK ? make_hash(tokenizer) : err;
+}
+
+/* ---- asking ---- */
+
+int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->names.count;
+}
+
+int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->eod;
+}
+
+int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->unk;
+}
+
+const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer)
+{
+    static const char *const names[] = {"bpe", "word", "char"};
+
+    return names[tokenizer->kind];
+}
+
+bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer)
+{
+    switch (tokenizer->kind) {
+    case BP_KIND_BPE:
+        return tokenizer->use_regex ? BP_CUT_PATTERN : BP_CUT_NEVER;
+    case BP_KIND_CHAR:
+        return BP_CUT_CHAR;
+    case BP_KIND_WORD:
+        break;
+    }
+    return BP_CUT_SPACE;
+}
+
+size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer)
+{
+    size_t longest = 0;
+
+    for (int64_t id = 0; id < tokenizer->names.count; id++)
+        if (tokenizer->names.entries[id].bytes > longest)
+            longest = tokenizer->names.entries[id].bytes;
+    return longest;
+}
+
+const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->hash;
+}
+
+bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path)
+{
+    char *text = bp_tokenizer_text(tokenizer);
+    bp_err err;
+
+    if (text == NULL)
+        return bp_fail_memory("the text of a tokenizer", 1, 0);
+    err = bp_file_write(path, text, strlen(text));
+    bp_free(text);
+    return err;
+}
+
+/* ---- back to text ---- */
+
+/* `room` holds the bytes of any token. */
+static bp_err decode_one(const bp_tokenizer *tokenizer, uint32_t id, bool first, uint8_t *room,
+                         bp_buffer *text)
+{
+    const bp_strmap_entry *entry;
+    const char *name;
+    int64_t count = -1;
+
+    if (id >= tokenizer->names.count)
+        return BP_FAIL(BP_ERR_FORMAT, "token id %u is beyond the vocabulary of %lld", id,
+                       (long long)tokenizer->names.count);
+    entry = &tokenizer->names.entries[id];
+    name = bp_strmap_key(&tokenizer->names, id);
+    if (tokenizer->kind == BP_KIND_WORD && !first)
+        bp_buffer_add(text, " ", 1);
+    if (tokenizer->kind == BP_KIND_BPE && entry->value == 0)
+        count = bp_bytes_of_name(room, name, entry->bytes);
+    if (count >= 0)
+        bp_buffer_add(text, room, (size_t)count);
+    else /* special, or spelled with other characters: it stands for itself */
+        bp_buffer_add(text, name, entry->bytes);
+    return BP_OK;
+}
+
+bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count, char **text,
+                 size_t *bytes)
+{
+    uint8_t *room = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer), 1);
+    bp_buffer buffer = {0};
+    bp_err err = room == NULL ? bp_fail_memory("a token", 1, 0) : BP_OK;
+
+    *text = NULL;
+    *bytes = 0;
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        err = decode_one(tokenizer, ids[k], k == 0, room, &buffer);
+    bp_free(room);
+    *bytes = buffer.bytes;
+    if (err == BP_OK) {
+        *text = bp_buffer_take(&buffer);
+        if (*text == NULL)
+            err = bp_fail_memory("decoded text", (int64_t)*bytes, 1);
+    }
+    if (err != BP_OK) {
+        bp_buffer_clear(&buffer);
+        *bytes = 0;
+    }
+    return err;
+}

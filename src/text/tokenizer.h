@@ -1,0 +1,102 @@
+/* Tokenizers: byte-level BPE, word-level, character-level (WordPiece later). tokenizer.json in the
+ * Hugging Face form.
+ *
+ * Invalid UTF-8, whatever the kind, is taken one byte at a time: a byte that no valid sequence
+ * starts at stands alone, and what follows is looked at anew. Such a byte is not White_Space. bpe
+ * it is a piece of its own (its byte token), and the valid stretches around it are encoded each on
+ * its own; word  it belongs to its word, which is <unk>, since JSON can't spell it; char  it is
+ * <unk>.
+ *
+ * A tokenizer may be shared by threads; it is not changed once loaded. Local: no MPI.
+ */
+#ifndef BP_TEXT_TOKENIZER_H
+#define BP_TEXT_TOKENIZER_H
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "text/text_source.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_EOD_TOKEN "<|endoftext|>"
+#define BP_UNK_TOKEN "<unk>"
+
+typedef struct bp_tokenizer bp_tokenizer;
+
+/** Load tokenizer.json.
+ *
+ * Read exactly or not at all: BPE with a ByteLevel pre-tokenizer, and WordLevel in the forms that
+ * bp_tokenizer_save writes for words and characters; anything else is refused by name. Errors:
+ * BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT (what is wrong and where); BP_ERR_SYSTEM.
+ */
+bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path);
+/** The same from text in memory (a tokenizer.json kept in a corpus or a checkpoint); `name` stands
+ * for it in messages. */
+bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, const char *name);
+/** GPT-2's pair of files. Errors: as bp_tokenizer_load. */
+bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const char *merges_path);
+/** Write tokenizer.json in canonical form: load and save give the same bytes. Errors: those of
+ * bp_file_write. */
+bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path);
+void bp_tokenizer_free(bp_tokenizer **tokenizer);
+
+int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer); /* vocab_size, special tokens counted */
+int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer);  /* id of <|endoftext|>, -1: none */
+int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* id of <unk> (word, char), -1: none */
+const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer); /* "bpe", "word", "char" */
+/** Where documents may be cut for it (bp_documents_options.cut). */
+bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
+/** SHA-256 of the canonical text: what corpora and checkpoints compare. Borrowed. */
+const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
+/** The canonical tokenizer.json text, NULL when memory is short. Free with bp_free(). */
+char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
+
+/** A growing list of ids; the caller owns it: start with {0}, end with bp_ids_clear. */
+typedef struct bp_ids {
+    uint32_t *data;
+    int64_t count, capacity;
+} bp_ids;
+void bp_ids_clear(bp_ids *ids);
+
+/** Working memory of one thread that encodes (a cache of words). The tokenizer is borrowed and must
+ * outlive it. */
+typedef struct bp_encoder bp_encoder;
+bp_err bp_encoder_new(bp_encoder **out, const bp_tokenizer *tokenizer);
+void bp_encoder_free(bp_encoder **encoder);
+/** Append the ids of a document's `bytes` of text (any bytes; as tiktoken's encode_ordinary:
+ * special tokens are plain text). Errors: BP_ERR_SYSTEM; word and char kinds map what they lack to
+ * <unk>. */
+bp_err bp_encode(bp_encoder *encoder, const char *text, size_t bytes, bp_ids *ids);
+/** The same for a document given in pieces that were cut as bp_tokenizer_cut says; `first`: its
+ * first piece. */
+bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool first,
+                       bp_ids *ids);
+/** Text of ids, appended to a new buffer with a zero byte after it; free with bp_free().
+ *
+ * bpe: the bytes of the tokens; word: the words with a space between; char: the characters.
+ * Errors: BP_ERR_FORMAT an id beyond the vocabulary; BP_ERR_SYSTEM.
+ */
+bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count, char **text,
+                 size_t *bytes);
+
+/** Number of words (maximal runs of non-White_Space) and lm-evaluation-harness's
+ * len(re.split(r"\s+", text)). Invalid bytes are non-White_Space; `invalid` counts them one at a
+ * time. */
+typedef struct bp_text_counts {
+    int64_t words, words_split, invalid_bytes;
+} bp_text_counts;
+void bp_text_count(bp_text_counts *counts, const char *text, size_t bytes);
+
+/** The same in pieces (cut between code points, as bp_documents cuts): start with {0}, add pieces
+ * in order, or join what ranks counted of pieces that follow each other; bp_text_tally_counts tells
+ * the counts of what was added so far. */
+typedef struct bp_text_tally {
+    int64_t words, runs, invalid_bytes, bytes; /* runs: of what re's \s matches */
+    bool starts_in_word, ends_in_word; /* its first, its last character is not White_Space */
+    bool starts_in_run, ends_in_run;   /* ... is matched by re's \s */
+} bp_text_tally;
+void bp_text_tally_add(bp_text_tally *tally, const char *text, size_t bytes);
+void bp_text_tally_join(bp_text_tally *left, const bp_text_tally *right);
+bp_text_counts bp_text_tally_counts(const bp_text_tally *tally);
+
+#endif

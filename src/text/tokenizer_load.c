@@ -1,0 +1,467 @@
+/* tokenizer.json, read: exactly, or refused by name. */
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "text/tokenizer_priv.h"
+
+#include <string.h>
+
+#define FILE_LIMIT_BYTES ((int64_t)1 << 28)
+
+static const char *string_of(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+
+    return value == NULL ? "" : value;
+}
+
+static bool is_absent(const json_t *value)
+{
+    return value == NULL || json_is_null(value);
+}
+
+/* ---- vocabulary ---- */
+
+typedef struct id_list {
+    const char **names; /* [size]; NULL: not seen */
+    int64_t size;
+} id_list;
+
+static bp_err take_id(id_list *list, const char *name, const json_t *value, const char *file)
+{
+    int64_t id = json_integer_value(value);
+
+    if (!json_is_integer(value))
+        return BP_FAIL(BP_ERR_FORMAT, "the id of token \"%s\" is not an integer: at %s", name,
+                       file);
+    if (id < 0 || id >= list->size)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "token \"%s\" has id %lld, outside [0, %lld): at %s; ids count the tokens "
+                       "without gaps",
+                       name, (long long)id, (long long)list->size, file);
+    if (list->names[id] != NULL && strcmp(list->names[id], name) != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "tokens \"%s\" and \"%s\" both have id %lld: at %s",
+                       list->names[id], name, (long long)id, file);
+    list->names[id] = name;
+    return BP_OK;
+}
+
+/* Added tokens may stand outside the model's vocabulary. */
+static int64_t count_tokens(const json_t *vocab, const json_t *added)
+{
+    int64_t count = (int64_t)json_object_size(vocab);
+
+    for (size_t k = 0; k < json_array_size(added); k++)
+        count += json_object_get(vocab, string_of(json_array_get(added, k), "content")) == NULL;
+    return count;
+}
+
+static bp_err take_ids(id_list *list, json_t *vocab, const json_t *added, const char *file)
+{
+    const char *name;
+    size_t k;
+    json_t *value;
+    bp_err err = BP_OK;
+
+    json_object_foreach(vocab, name, value)
+    {
+        err = take_id(list, name, value, file);
+        if (err != BP_OK)
+            return err;
+    }
+    json_array_foreach(added, k, value)
+    {
+        name = string_of(value, "content");
+        const json_t *id = json_object_get(value, "id");
+        const json_t *in_vocab = json_object_get(vocab, name);
+
+        if (in_vocab != NULL && !json_equal(in_vocab, id))
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "token \"%s\" has one id in added_tokens and another in the vocabulary: "
+                           "at %s",
+                           name, file);
+        err = take_id(list, name, id, file);
+        if (err != BP_OK)
+            return err;
+    }
+    return BP_OK;
+}
+
+bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added, const char *name)
+{
+    id_list list = {.size = count_tokens(vocab, added)};
+    bp_err err = BP_OK;
+
+    if (!json_is_object(vocab) || json_object_size(vocab) == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the vocabulary is %s: at %s",
+                       json_is_object(vocab) ? "empty" : "missing", name);
+    list.names = bp_alloc("text.load", list.size, sizeof *list.names);
+    if (list.names == NULL)
+        err = bp_fail_memory("a vocabulary", list.size, sizeof *list.names);
+    if (err == BP_OK)
+        err = take_ids(&list, vocab, added, name);
+    for (int64_t id = 0; id < list.size && err == BP_OK; id++)
+        if (list.names[id] == NULL)
+            err = BP_FAIL(BP_ERR_FORMAT, "no token has id %lld, of %lld: at %s", (long long)id,
+                          (long long)list.size, name);
+        else
+            err = bp_tokenizer_add(tokenizer, list.names[id], strlen(list.names[id]));
+    bp_free(list.names);
+    return err;
+}
+
+/* ---- merges ---- */
+
+bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *text, size_t bytes,
+                     size_t split)
+{
+    size_t right_bytes = bytes - split - 1;
+    const char *right = text + split + 1;
+    int64_t ids[3] = {bp_tokenizer_id(tokenizer, text, split),
+                      bp_tokenizer_id(tokenizer, right, right_bytes), -1};
+    bp_buffer both = {0};
+
+    bp_buffer_add(&both, text, split);
+    bp_buffer_add(&both, right, right_bytes);
+    if (both.failed || both.data == NULL) {
+        bp_buffer_clear(&both);
+        return bp_fail_memory("a merge", (int64_t)bytes, 1);
+    }
+    ids[2] = bp_tokenizer_id(tokenizer, both.data, both.bytes);
+    bp_buffer_clear(&both);
+    for (int k = 0; k < 3; k++)
+        if (ids[k] < 0)
+            return BP_FAIL(
+                BP_ERR_FORMAT,
+                "the merge of \"%.*s\" and \"%.*s\" has %s that is not in the vocabulary",
+                (int)split, text, (int)right_bytes, right,
+                k == 0   ? "a left part"
+                : k == 1 ? "a right part"
+                         : "a result");
+    *out = (bp_merge){(uint32_t)ids[0], (uint32_t)ids[1], (uint32_t)ids[2]};
+    return BP_OK;
+}
+
+/* "a b", or ["a", "b"]. */
+static bp_err read_json_merge(const bp_tokenizer *tokenizer, bp_merge *out, const json_t *merge)
+{
+    const char *text = json_string_value(merge);
+    bp_buffer joined = {0};
+    bp_err err;
+
+    if (text != NULL) {
+        const char *space = strchr(text, ' ');
+
+        if (space == NULL || strchr(space + 1, ' ') != NULL)
+            return BP_FAIL(BP_ERR_FORMAT, "the merge \"%s\" is not two tokens with a space between",
+                           text);
+        return bp_read_merge(tokenizer, out, text, json_string_length(merge),
+                             (size_t)(space - text));
+    }
+    const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
+    if (json_array_size(merge) != 2 || !json_is_string(left) || !json_is_string(right))
+        return BP_FAIL(BP_ERR_FORMAT, "a merge is neither a string nor two of them");
+    bp_buffer_add(&joined, json_string_value(left), json_string_length(left));
+    bp_buffer_add(&joined, " ", 1);
+    bp_buffer_add(&joined, json_string_value(right), json_string_length(right));
+    err = joined.failed
+              ? bp_fail_memory("a merge", 1, 0)
+              : bp_read_merge(tokenizer, out, joined.data, joined.bytes, json_string_length(left));
+    bp_buffer_clear(&joined);
+    return err;
+}
+
+static bp_err read_json_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **out,
+                               const char *name)
+{
+    int64_t count = (int64_t)json_array_size(merges);
+    bp_merge *list;
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (!json_is_array(merges))
+        return BP_FAIL(BP_ERR_FORMAT, "\"merges\" is not a list: at %s", name);
+    list = bp_alloc("text.merges", count, sizeof *list);
+    if (list == NULL)
+        return bp_fail_memory("merges", count, sizeof *list);
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        err = read_json_merge(tokenizer, &list[k], json_array_get(merges, (size_t)k));
+        if (err != BP_OK)
+            err = bp_fail(err, "%s: at %s, merge %lld", bp_err_message(), name, (long long)k);
+    }
+    if (err != BP_OK) {
+        bp_free(list);
+        list = NULL;
+    }
+    *out = list;
+    return err;
+}
+
+/* ---- what we can't do exactly ---- */
+
+static bp_err refuse(const char *what, const char *value, const char *name)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "the tokenizer has %s%s%s, which bagpipe does not do: at %s",
+                   what, value[0] == 0 ? "" : " ", value, name);
+}
+
+static bp_err check_root(const json_t *root, const char *name)
+{
+    static const char *const nulls[] = {"truncation", "padding", "normalizer"};
+    const json_t *version = json_object_get(root, "version");
+
+    if (!json_is_object(root) || !json_is_object(json_object_get(root, "model")))
+        return BP_FAIL(BP_ERR_FORMAT, "not a tokenizer.json (an object with a \"model\"): at %s",
+                       name);
+    if (version != NULL && strcmp(string_of(root, "version"), "1.0") != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the version is \"%s\", not \"1.0\": at %s",
+                       string_of(root, "version"), name);
+    for (size_t k = 0; k < sizeof nulls / sizeof *nulls; k++)
+        if (!is_absent(json_object_get(root, nulls[k])))
+            return refuse(nulls[k], string_of(json_object_get(root, nulls[k]), "type"), name);
+    return BP_OK;
+}
+
+static bp_err check_bpe_model(const json_t *model, const char *name)
+{
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const json_t *dropout = json_object_get(model, "dropout");
+
+    if (!is_absent(dropout) && json_number_value(dropout) != 0)
+        return refuse("dropout", "", name);
+    if (json_is_true(json_object_get(model, "byte_fallback")))
+        return refuse("byte_fallback", "", name);
+    for (size_t k = 0; k < 2; k++)
+        if (string_of(model, affixes[k])[0] != 0)
+            return refuse(affixes[k], string_of(model, affixes[k]), name);
+    return BP_OK;
+}
+
+static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const char *name)
+{
+    const json_t *use_regex = json_object_get(pre, "use_regex");
+
+    if (strcmp(string_of(pre, "type"), "ByteLevel") != 0)
+        return refuse("BPE without the pre-tokenizer ByteLevel, but", string_of(pre, "type"), name);
+    if (use_regex != NULL && !json_is_boolean(use_regex))
+        return BP_FAIL(BP_ERR_FORMAT, "\"use_regex\" is not true or false: at %s", name);
+    tokenizer->use_regex = use_regex == NULL || json_is_true(use_regex);
+    return bp_json_get_bool(pre, "add_prefix_space", &tokenizer->add_prefix_space, name);
+}
+
+/* ---- special tokens ---- */
+
+static bp_err check_added(const json_t *added, const char *name)
+{
+    size_t k;
+    const json_t *token;
+
+    if (added != NULL && !json_is_array(added))
+        return BP_FAIL(BP_ERR_FORMAT, "\"added_tokens\" is not a list: at %s", name);
+    json_array_foreach(added, k, token)
+    {
+        if (string_of(token, "content")[0] == 0)
+            return BP_FAIL(BP_ERR_FORMAT, "an added token has no content: at %s", name);
+        if (!json_is_true(json_object_get(token, "special")))
+            return refuse("an added token that is not special, and cuts text:",
+                          string_of(token, "content"), name);
+    }
+    return BP_OK;
+}
+
+/* All that is kept of an added token is its name: text is never searched for special tokens, so how
+ * they would match does not matter. In order of id. */
+static bp_err mark_added(bp_tokenizer *tokenizer, const json_t *added)
+{
+    size_t k;
+    const json_t *token;
+    bp_err err = BP_OK;
+
+    json_array_foreach(added, k, token)
+        tokenizer->names.entries[json_integer_value(json_object_get(token, "id"))]
+            .value = 1;
+    for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++)
+        if (tokenizer->names.entries[id].value != 0)
+            err = bp_tokenizer_add_special(tokenizer, id);
+    return err;
+}
+
+/* ---- the whole ---- */
+
+static bp_err kind_of_word_level(const json_t *root, bp_kind *kind, const char *name)
+{
+    const json_t *pre = json_object_get(root, "pre_tokenizer");
+    const char *unk = string_of(json_object_get(root, "model"), "unk_token");
+    const char *type = string_of(pre, "type");
+
+    *kind = BP_KIND_WORD;
+    if (strcmp(unk, BP_UNK_TOKEN) != 0)
+        return refuse("another unk_token than " BP_UNK_TOKEN ":", unk, name);
+    if (strcmp(type, "WhitespaceSplit") == 0)
+        return BP_OK;
+    *kind = BP_KIND_CHAR;
+    if (strcmp(type, "Split") == 0 &&
+        strcmp(string_of(json_object_get(pre, "pattern"), "Regex"), BP_CHAR_PATTERN) == 0 &&
+        strcmp(string_of(pre, "behavior"), "Isolated") == 0 &&
+        !json_is_true(json_object_get(pre, "invert")))
+        return BP_OK;
+    return refuse("WordLevel with a pre-tokenizer other than WhitespaceSplit or Split at every "
+                  "character:",
+                  type, name);
+}
+
+static bp_err read_kind(const json_t *root, bp_kind *kind, const char *name)
+{
+    const char *type = string_of(json_object_get(root, "model"), "type");
+    bp_err err = check_root(root, name);
+
+    *kind = BP_KIND_BPE;
+    if (err != BP_OK)
+        return err;
+    if (strcmp(type, "WordLevel") == 0)
+        return kind_of_word_level(root, kind, name);
+    if (strcmp(type, "BPE") == 0)
+        return check_bpe_model(json_object_get(root, "model"), name);
+    return refuse("the model", type[0] == 0 ? "(none)" : type, name);
+}
+
+static bp_err read_root(bp_tokenizer *tokenizer, const json_t *root, const char *name)
+{
+    const json_t *added = json_object_get(root, "added_tokens");
+    json_t *model = json_object_get(root, "model");
+    const json_t *merges = json_object_get(model, "merges");
+    bp_merge *list = NULL;
+    bp_err err = check_added(added, name);
+
+    if (err == BP_OK)
+        err = bp_read_vocab(tokenizer, json_object_get(model, "vocab"), added, name);
+    if (err == BP_OK)
+        err = mark_added(tokenizer, added);
+    if (err == BP_OK && tokenizer->kind == BP_KIND_BPE) {
+        tokenizer->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
+        err = read_byte_level(tokenizer, json_object_get(root, "pre_tokenizer"), name);
+        if (err == BP_OK)
+            err = read_json_merges(tokenizer, merges, &list, name);
+    }
+    if (err != BP_OK)
+        return err;
+    return bp_tokenizer_finish(tokenizer, list, (int64_t)json_array_size(merges), name);
+}
+
+bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, const char *name)
+{
+    json_t *root = NULL;
+    bp_kind kind;
+    bp_err err = bp_json_parse(&root, text, bytes, name);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = read_kind(root, &kind, name);
+    if (err == BP_OK)
+        err = bp_tokenizer_new(out, kind);
+    if (err == BP_OK)
+        err = read_root(*out, root, name);
+    if (err != BP_OK)
+        bp_tokenizer_free(out);
+    json_decref(root);
+    return err;
+}
+
+bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
+{
+    char *text;
+    size_t bytes;
+    bp_err err = bp_file_read(path, FILE_LIMIT_BYTES, &text, &bytes);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(out, text, bytes, path);
+    bp_free(text);
+    return err;
+}
+
+/* ---- GPT-2's pair of files ---- */
+
+static bp_err read_merge_line(bp_tokenizer *tokenizer, const char *line, size_t bytes,
+                              bp_merge *out)
+{
+    const char *space = memchr(line, ' ', bytes);
+
+    if (space == NULL || memchr(space + 1, ' ', bytes - (size_t)(space + 1 - line)) != NULL)
+        return BP_FAIL(BP_ERR_FORMAT, "the merge \"%.*s\" is not two tokens with a space between",
+                       (int)bytes, line);
+    return bp_read_merge(tokenizer, out, line, bytes, (size_t)(space - line));
+}
+
+static bp_err read_merge_lines(bp_tokenizer *tokenizer, const char *text, size_t bytes,
+                               const char *path, bp_merge **out, int64_t *count)
+{
+    int64_t room = 1, line = 0;
+    bp_err err = BP_OK;
+
+    for (size_t k = 0; k < bytes; k++)
+        room += text[k] == '\n';
+    *count = 0;
+    *out = bp_alloc("text.merges", room, sizeof **out);
+    if (*out == NULL)
+        return bp_fail_memory("merges", room, sizeof **out);
+    for (const char *at = text, *end = text + bytes; at < end && err == BP_OK;) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((newline == NULL ? end : newline) - at);
+        size_t step = length + 1;
+
+        line++;
+        if (length > 0 && at[length - 1] == '\r')
+            length--;
+        if (length > 0 && !(line == 1 && length >= 8 && memcmp(at, "#version", 8) == 0))
+            err = read_merge_line(tokenizer, at, length, &(*out)[(*count)++]);
+        at += step;
+    }
+    return err == BP_OK
+               ? err
+               : bp_fail(err, "%s: at %s, line %lld", bp_err_message(), path, (long long)line);
+}
+
+static bp_err read_pair(bp_tokenizer *tokenizer, json_t *vocab, const char *vocab_path,
+                        const char *merges_path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int64_t count = 0, eod;
+    bp_merge *list = NULL;
+    bp_err err = bp_read_vocab(tokenizer, vocab, NULL, vocab_path);
+
+    if (err != BP_OK)
+        return err;
+    eod = bp_tokenizer_id(tokenizer, BP_EOD_TOKEN, strlen(BP_EOD_TOKEN));
+    if (eod < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the vocabulary lacks " BP_EOD_TOKEN ": at %s", vocab_path);
+    err = bp_tokenizer_add_special(tokenizer, eod);
+    if (err == BP_OK)
+        err = bp_file_read(merges_path, FILE_LIMIT_BYTES, &text, &bytes);
+    if (err == BP_OK)
+        err = read_merge_lines(tokenizer, text, bytes, merges_path, &list, &count);
+    bp_free(text);
+    if (err != BP_OK) {
+        bp_free(list);
+        return err;
+    }
+    return bp_tokenizer_finish(tokenizer, list, count, vocab_path);
+}
+
+bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const char *merges_path)
+{
+    json_t *vocab = NULL;
+    bp_err err = bp_json_load(&vocab, vocab_path, FILE_LIMIT_BYTES);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_tokenizer_new(out, BP_KIND_BPE);
+    if (err == BP_OK)
+        err = read_pair(*out, vocab, vocab_path, merges_path);
+    if (err != BP_OK)
+        bp_tokenizer_free(out);
+    json_decref(vocab);
+    return err;
+}

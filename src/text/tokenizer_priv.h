@@ -1,0 +1,80 @@
+/* What a tokenizer is made of. */
+#ifndef BP_TEXT_TOKENIZER_PRIV_H
+#define BP_TEXT_TOKENIZER_PRIV_H
+
+#include "base/json.h"
+#include "text/bpe_priv.h"
+#include "text/strmap_priv.h"
+#include "text/tokenizer.h"
+
+#include <stdbool.h>
+
+/* Every code point a piece of its own, in a regular expression that Oniguruma, PCRE and JavaScript
+ * agree on. */
+#define BP_CHAR_PATTERN "[\\s\\S]"
+
+typedef enum bp_kind { BP_KIND_BPE, BP_KIND_WORD, BP_KIND_CHAR } bp_kind;
+
+struct bp_tokenizer {
+    bp_kind kind;
+    int64_t eod, unk; /* -1: none */
+    bp_strmap
+        names; /* entry k is the token of id k, as JSON spells it; its value: 1 special, 0 not */
+    bp_merges merges;      /* bpe, as all that follows */
+    bool add_prefix_space; /* a document that does not start with a space gets one */
+    bool use_regex;        /* no: a document is one piece */
+    bool ignore_merges;    /* a piece that is a token is that token, whatever the merges */
+    json_t *added;         /* added_tokens, by id, with seven fields each */
+    char hash[BP_SHA256_HEX];
+};
+
+/* The alphabet that GPT-2's vocabulary spells bytes in: 33-126, 161-172 and 174-255 stand for
+ * themselves, the others, in order, for U+0100, U+0101... Source: openai/gpt-2, src/encoder.py
+ * (bytes_to_unicode). */
+
+/** The character of a byte. */
+uint32_t bp_byte_letter(uint8_t byte);
+/** The bytes that `name` spells, to out[bytes]; their number, or -1: not all of its characters are
+ * letters. */
+int64_t bp_bytes_of_name(uint8_t *out, const char *name, size_t bytes);
+/** The name of bytes, to out[2 * bytes]; its length. */
+size_t bp_name_of_bytes(char *out, const uint8_t *text, size_t bytes);
+/** Byte `k` in the order of their letters: the order of GPT-2's first 256 tokens. */
+uint8_t bp_byte_of_rank(int k);
+
+/** An empty tokenizer of a kind. Errors: BP_ERR_SYSTEM. */
+bp_err bp_tokenizer_new(bp_tokenizer **out, bp_kind kind);
+
+/** Give the next id to the token called `name`. Errors: BP_ERR_FORMAT it has one; BP_ERR_SYSTEM. */
+bp_err bp_tokenizer_add(bp_tokenizer *tokenizer, const char *name, size_t bytes);
+
+/** Name the special token that is already in the vocabulary. Errors: BP_ERR_SYSTEM. */
+bp_err bp_tokenizer_add_special(bp_tokenizer *tokenizer, int64_t id);
+
+/** All tokens are there: check them, take the merges (bp_alloc, even on failure; NULL but for bpe),
+ * find <|endoftext|> and <unk>, make the hash.
+ *
+ * Errors: BP_ERR_FORMAT, `name` in the message; BP_ERR_SYSTEM.
+ */
+bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
+                           const char *name);
+
+/** Bytes of the longest name. */
+size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);
+
+/** id of a token by its name, -1: none. */
+int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t bytes);
+
+/** Add the tokens of a JSON object {token: id}, and of an added_tokens list that stand outside it,
+ * in order of id.
+ *
+ * Errors: BP_ERR_FORMAT (`name` is the file in the message), BP_ERR_SYSTEM.
+ */
+bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added, const char *name);
+
+/** The merge "left right" whose space stands at text[split]. Errors: BP_ERR_FORMAT a part or the
+ * result is no token; BP_ERR_SYSTEM. */
+bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *text, size_t bytes,
+                     size_t split);
+
+#endif

@@ -1,0 +1,50 @@
+/* Training tokenizers on text: the same bytes at any number of ranks. */
+#ifndef BP_TEXT_TRAINER_H
+#define BP_TEXT_TRAINER_H
+
+#include "base/err.h"
+#include "text/text_source.h"
+#include "text/tokenizer.h"
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_BPE_MIN_COUNT 2 /* pairs that occur less are not merged */
+#define BP_TOKEN_LIMIT_BYTES                                                                       \
+    1024 /* of a token as JSON spells it: nor pairs that would make a longer one */
+#define BP_TRAINER_BPE_SIZE  257 /* the smallest vocabularies: bytes and <|endoftext|>, ... */
+#define BP_TRAINER_WORD_SIZE 3   /* ... <unk>, <|endoftext|> and a word */
+
+typedef struct bp_trainer_options {
+    const char *kind; /* "bpe", "word", "char" */
+    int64_t size;     /* tokens, special ones counted; fewer come out where the text has no more */
+    bp_text_format format;
+    bool progress;      /* bp_log_progress now and then */
+    size_t piece_bytes; /* as in bp_documents_options */
+} bp_trainer_options;
+
+typedef struct bp_trainer_report {
+    int64_t size, merges;
+    int64_t words; /* different pieces (bpe), words or characters */
+    int64_t documents, skipped_lines, text_bytes;
+    double count_seconds, build_seconds;
+} bp_trainer_report;
+
+/** Train on files.
+ *
+ * bpe:   the 256 bytes in GPT-2's order, then merges by rank, then <|endoftext|>. The most frequent
+ * pair within a piece of GPT-2's pattern is merged; of equally frequent ones that of the smaller
+ * ids. word, char: <unk> is 0; then the most frequent words (of White_Space-separated ones) or code
+ * points, equally frequent ones in order of their bytes; then <|endoftext|>. Text <unk> and
+ * <|endoftext|> are no words; what JSON can't spell as a key (invalid UTF-8, U+0000) is left out.
+ *
+ * Collective: over `comm`; paths and options are equal on all ranks, and the files are there on
+ * all. Owns:   *out is the caller's on every rank. Errors: BP_ERR_USAGE the kind, or a size below
+ * the smallest; those of bp_documents; BP_ERR_FORMAT no text at all; BP_ERR_SYSTEM: the same on all
+ * ranks, *out NULL. Source: Sennrich, Haddow, Birch 2016, algorithm 1; ties as in Hugging Face's
+ * tokenizers (BpeTrainer).
+ */
+bp_err bp_tokenizer_train(bp_tokenizer **out, MPI_Comm comm, const char *const *paths, int count,
+                          const bp_trainer_options *options, bp_trainer_report *report);
+
+#endif

@@ -1,0 +1,71 @@
+#include "train/trainer_priv.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mesh/collective.h"
+
+#include <unistd.h>
+
+#define MIB 1048576.0
+
+static void print_row(const char *kind, size_t bytes, const char *remark)
+{
+    bp_log("  %-14s %10.1f MiB  %s", kind, (double)bytes / MIB, remark);
+}
+
+void plan_print(const trainer *self, const bp_plan *plan, int stage)
+{
+    const bp_gpt_shape *shape = &self->shape;
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    char remark[128];
+
+    bp_log("model: gpt, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %.2f M "
+           "parameters, %s",
+           (long long)shape->layers, (long long)shape->width, (long long)shape->heads,
+           (long long)shape->context, (long long)shape->vocab_size,
+           (double)bp_gpt_parameters(shape) / 1e6,
+           self->spec.precision == BP_BF16 ? "bf16" : "f32");
+    bp_log("mesh:  pipeline %d x data %d x tensor %d, coordinator %s, %d threads a rank",
+           mesh->pipeline, mesh->data, mesh->tensor,
+           mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
+           bp_math_threads());
+    bp_log("memory foreseen of a rank of stage %d (the largest), this machine has %.0f MiB:", stage,
+           machine / MIB);
+    print_row("program", plan->program, "the program and its libraries");
+    print_row("parameters", plan->parameters, "float32");
+    print_row("copies", plan->copies, "of the weights, as the products want them");
+    snprintf(remark, sizeof remark, "%s",
+             self->spec.tree
+                 ? "the tree holds log2(micro-batches) + 1; train.reduction=running holds 1"
+                 : "one running sum");
+    print_row("gradients", plan->gradients, remark);
+    print_row("optimizer", plan->optimizer, "moments, shared out over data ranks");
+    print_row("activations", plan->activations,
+              self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");
+    print_row("scratch", plan->scratch, "of a block at work, the reduction and the products");
+    print_row("input", plan->input, "tokens");
+    print_row("total", bp_plan_total(plan), "");
+    if (self->gemm_peak > 0) {
+        double tokens =
+            (double)self->spec.rate.steps * (double)self->spec.batch * (double)shape->context;
+        double seconds = tokens * bp_gpt_train_flops(shape) / self->gemm_peak;
+        char fast[64], slow[64];
+
+        bp_clock_duration(fast, sizeof fast, 2 * seconds);
+        bp_clock_duration(slow, sizeof slow, 5 * seconds);
+        bp_log("time foreseen: %s to %s for %.2f M tokens (50 %% to 20 %% of the %.1f GFLOP/s that "
+               "matrix products reach here)",
+               fast, slow, tokens / 1e6, self->gemm_peak / 1e9);
+    }
+}
+
+void plan_print_peak(const trainer *self)
+{
+    bool counts = self->mesh->computes;
+    int64_t peak =
+        bp_all_max_int(counts ? (int64_t)bp_mem_resident_peak_bytes() : 0, self->mesh->world);
+
+    bp_log("memory: %.1f MiB foreseen, %.1f MiB seen at the peak of a rank",
+           (double)bp_plan_total(&self->plan) / MIB, (double)peak / MIB);
+}

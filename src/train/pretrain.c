@@ -1,0 +1,139 @@
+#include "train/pretrain.h"
+
+#include "base/log.h"
+#include "train/trainer_priv.h"
+
+#include <string.h>
+
+const bp_option bp_checkpoint_options[] = {
+    {"checkpoint.every", BP_OPTION_INT, "500", 1, 1e12, NULL, "steps",
+     "a checkpoint; one is always committed after the last step", false},
+    {"checkpoint.keep", BP_OPTION_INT, "3", 1, 1e6, NULL, NULL,
+     "newest checkpoints to keep, the best one besides", false},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+void bp_pretrain_check(bp_config *config)
+{
+    bool has_init = bp_config_is_set(config, "model.init");
+    bp_mesh_shape mesh = bp_mesh_shape_of(config);
+    bp_engine_spec spec = bp_engine_spec_of(config);
+    bp_gpt_shape shape;
+
+    if (mesh.members != 1)
+        bp_config_fault(
+            config,
+            "mesh.members = %d, but pretrain trains one model: at mesh.members; leave it at 1",
+            mesh.members);
+    if (!has_init) {
+        shape = bp_gpt_shape_of(config, NULL);
+        bp_gpt_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
+    }
+    bp_engine_spec_check(&spec, mesh.data > 0 ? mesh.data : 1, config);
+}
+
+bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
+{
+    bool alone = bp_comm_size(world) == 1;
+    trainer self;
+    bp_plan plan;
+    int stage;
+    bp_err err = trainer_open(&self, world, config, alone);
+
+    if (err == BP_OK)
+        err = bp_agree(world, trainer_plan(&self, &plan, &stage));
+    if (err == BP_OK) {
+        int ranks = self.mesh_shape.pipeline * self.mesh_shape.data * self.mesh_shape.tensor;
+        self.gemm_peak = bp_math_gemm_peak(self.spec.precision, 0.5) * ranks;
+        plan_print(&self, &plan, stage);
+    }
+    trainer_close(&self);
+    return err;
+}
+
+/* What makes two runs the same run. */
+static bp_err open_run(trainer *self)
+{
+    static const char *const MAY_CHANGE[] = {
+        "run.dir",          "train.steps",     "train.log_every", "train.valid_every",
+        "checkpoint.every", "checkpoint.keep", "corpus.valid",    NULL};
+    static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+    bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
+                                    {"tokenizer.path", self->facts.tokenizer_hash},
+                                    {"model.init", self->init_digest},
+                                    {NULL, NULL}};
+    json_t *extra = json_pack("{s:s, s:s, s:i, s:I}", "math_library", bp_math_library(), "cpu",
+                              bp_math_cpu(), "threads", bp_math_threads(), "parameters",
+                              (json_int_t)bp_gpt_parameters(&self->shape));
+    bp_run_spec spec = {.job = "pretrain",
+                        .may_change = MAY_CHANGE,
+                        .other_bits = OTHER_BITS,
+                        .identities = identities,
+                        .extra = extra};
+    bp_err err = bp_run_open(&self->run, self->mesh, self->config, &spec);
+
+    json_decref(extra);
+    return err;
+}
+
+static bp_err run(trainer *self)
+{
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        json_t *members = json_pack("{s:I}", "step", (json_int_t)self->progress.step);
+        err = bp_run_event(self->run, self->progress.step > 0 ? "resumed" : "started", members);
+        json_decref(members);
+        if (self->progress.step > 0)
+            bp_log("going on from step %lld", (long long)self->progress.step);
+    }
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    if (self->mesh->computes) {
+        err = trainer_run(self);
+        report_send(self, REPORT_END, json_null());
+    } else {
+        err = report_serve(self);
+    }
+    err = bp_agree(self->mesh->world, err);
+    plan_print_peak(self);
+    return err;
+}
+
+/* With the run folder held: find where to start, build, train. */
+static bp_err go_on(trainer *self)
+{
+    bp_err err = trainer_find_source(self);
+
+    if (err != BP_OK)
+        return err;
+    if (self->progress.step >= self->spec.rate.steps) {
+        bp_log("the run is finished: step %lld of %lld", (long long)self->progress.step,
+               (long long)self->spec.rate.steps);
+        return BP_OK;
+    }
+    err = trainer_build(self);
+    if (err == BP_OK)
+        err = trainer_load(self);
+    if (err == BP_OK && self->mesh->coordinates)
+        err = bp_run_cut_metrics(self->run, self->progress.step);
+    err = bp_agree(self->mesh->world, err);
+    return err == BP_OK ? run(self) : err;
+}
+
+bp_err bp_pretrain(MPI_Comm world, bp_config *config)
+{
+    trainer self;
+    bp_err err = trainer_open(&self, world, config, false);
+
+    if (err == BP_OK)
+        err = open_run(&self);
+    if (err == BP_OK) {
+        err = go_on(&self);
+        bp_err closed = bp_run_close(&self.run, err);
+        err = err != BP_OK ? err : closed;
+    }
+    trainer_close(&self);
+    return err;
+}

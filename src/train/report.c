@@ -1,0 +1,159 @@
+/* What compute's root tells the coordinator: metrics, events, lines for people. A shared
+ * coordinator is the same rank; a dedicated one hears it as messages. */
+#include "train/trainer_priv.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mesh/collective.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG_REPORT   401
+#define POLL_SECONDS 0.001
+
+/* A member that is null was not finite. */
+static double number_of(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void log_metric(const trainer *self, const json_t *line)
+{
+    int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
+    double speed = number_of(line, "tokens_per_second");
+    double left =
+        (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
+    char time_left[64], validated[64] = "";
+
+    bp_clock_duration(time_left, sizeof time_left, left);
+    if (json_object_get(line, "valid_loss"))
+        snprintf(validated, sizeof validated, "  valid %.4f", number_of(line, "valid_loss"));
+    bp_log_progress("step %lld/%lld  loss %.4f%s  lr %.2e  %.0f tokens/s  %s left", (long long)step,
+                    (long long)steps, number_of(line, "loss"), validated, number_of(line, "lr"),
+                    speed, time_left);
+}
+
+bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
+{
+    switch (kind) {
+    case REPORT_METRIC:
+        log_metric(self, value);
+        return bp_run_metric(self->run, value);
+    case REPORT_EVENT:
+        return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
+    case REPORT_COMMIT: {
+        double best = json_number_value(json_object_get(value, "best_valid_loss"));
+        self->progress = (progress){
+            .committed = self->progress.committed,
+            .step = json_integer_value(json_object_get(value, "step")),
+            .updates = json_integer_value(json_object_get(value, "updates")),
+            .skipped = json_integer_value(json_object_get(value, "skipped")),
+            .skipped_in_row = json_integer_value(json_object_get(value, "skipped_in_row")),
+            .best_valid_loss =
+                json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best};
+        return trainer_commit(self, json_is_true(json_object_get(value, "best")));
+    }
+    case REPORT_END:
+        break;
+    }
+    return BP_OK;
+}
+
+/* A lost metrics line ends the job before its next commit; a lost event is worth a warning. */
+static void note_failure(trainer *self, report_kind kind, bp_err err)
+{
+    if (err == BP_OK)
+        return;
+    bp_warn("%s", bp_err_message());
+    if (kind == REPORT_METRIC)
+        self->report_err = err;
+}
+
+void report_send(trainer *self, report_kind kind, json_t *value)
+{
+    if (self->mesh->coordinates && kind != REPORT_COMMIT && kind != REPORT_END) {
+        note_failure(self, kind, report_handle(self, kind, value));
+    } else if (self->mesh->dedicated && bp_comm_is_root(self->mesh->compute)) {
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
+        int64_t head[2] = {kind, bytes};
+
+        BP_ASSERT(text);
+        bp_send(head, sizeof head, 0, TAG_REPORT, self->mesh->world);
+        bp_send(text, bytes, 0, TAG_REPORT, self->mesh->world);
+        free(text);
+    }
+    json_decref(value);
+}
+
+/* One message from compute's root, which is world rank 1 beside a dedicated coordinator. */
+static report_kind receive(trainer *self, json_t **value)
+{
+    int64_t head[2];
+    char *text;
+    int there = 0;
+
+    for (;;) { /* a rank that only waits leaves its core to those that compute */
+        BP_MPI(MPI_Iprobe(1, TAG_REPORT, self->mesh->world, &there, MPI_STATUS_IGNORE));
+        if (there)
+            break;
+        bp_clock_sleep(POLL_SECONDS);
+    }
+    bp_recv(head, sizeof head, 1, TAG_REPORT, self->mesh->world);
+    text = bp_alloc("report", head[1], 1);
+    BP_ASSERT(text);
+    bp_recv(text, head[1], 1, TAG_REPORT, self->mesh->world);
+    *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    bp_free(text);
+    BP_ASSERT(*value);
+    return (report_kind)head[0];
+}
+
+bp_err report_serve(trainer *self)
+{
+    bp_err err = BP_OK;
+
+    for (;;) {
+        json_t *value = NULL;
+        report_kind kind = receive(self, &value);
+        bp_err one = report_handle(self, kind, value);
+
+        json_decref(value);
+        if (kind == REPORT_COMMIT && one != BP_OK)
+            err = one; /* the others have it too, and will send the end */
+        else
+            note_failure(self, kind, one);
+        if (kind == REPORT_END)
+            return err;
+    }
+}
+
+void report_step(trainer *self, const bp_step_result *result, const double *valid_loss)
+{
+    int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
+    double seconds = bp_clock_now() - self->clock;
+    double speed =
+        (double)((step - self->clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
+    double mfu =
+        self->gemm_peak > 0 ? bp_gpt_train_flops(&self->shape) * speed / self->gemm_peak : NAN;
+    json_t *line = json_object();
+
+    json_object_set_new(line, "step", json_integer(step));
+    json_object_set_new(line, "tokens", json_integer(step * batch * T));
+    json_object_set_new(line, "loss", bp_json_real(result->loss));
+    json_object_set_new(line, "lr", bp_json_real(result->rate));
+    json_object_set_new(line, "grad_norm", bp_json_real(result->grad_norm));
+    json_object_set_new(line, "seconds", bp_json_real(seconds));
+    json_object_set_new(line, "tokens_per_second", bp_json_real(speed));
+    json_object_set_new(line, "mfu", bp_json_real(mfu));
+    if (valid_loss)
+        json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
+    report_send(self, REPORT_METRIC, line);
+    self->clock = bp_clock_now();
+    self->clock_step = step;
+}

@@ -1,0 +1,335 @@
+/* From a configuration to a training that is ready to run. */
+#include "train/trainer_priv.h"
+
+#include "base/log.h"
+#include "mesh/collective.h"
+#include "text/tokenizer.h"
+#include "train/pretrain.h"
+
+#include <string.h>
+
+#define PEAK_SECONDS 0.2
+
+static bp_err open_mesh(trainer *self, MPI_Comm world, bool plan_alone)
+{
+    bp_mesh_shape *shape = &self->mesh_shape, alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    int size = bp_comm_size(world);
+    bp_err err;
+
+    *shape = bp_mesh_shape_of(self->config);
+    if (shape->members != 1)
+        return BP_FAIL(
+            BP_ERR_CONFIG,
+            "mesh.members = %d, but pretrain trains one model: at mesh.members; leave it at 1",
+            shape->members);
+    if (plan_alone) {
+        shape->data = shape->data > 0 ? shape->data : 1;
+        shape->coordinator = BP_COORDINATOR_SHARED;
+        size = shape->pipeline * shape->data * shape->tensor;
+    }
+    err = bp_mesh_shape_fit(shape, size);
+    if (err == BP_OK)
+        err = bp_mesh_new(&self->mesh, world, plan_alone ? &alone : shape);
+    return err;
+}
+
+/* The tokenizer of the run: the corpus's, or, where the corpus does not tell, tokenizer.path's. */
+static bp_err find_tokenizer(trainer *self)
+{
+    const char *path = bp_config_string(self->config, "tokenizer.path");
+    corpus_facts *facts = &self->facts;
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err;
+
+    snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
+             bp_corpus_tokenizer_hash(self->corpus));
+    if (!path) {
+        size_t bytes;
+        return bp_corpus_file_tokenizer(bp_corpus_file_at(self->corpus, 0), &self->tokenizer,
+                                        &bytes);
+    }
+    err = bp_tokenizer_load(&tokenizer, path);
+    if (err == BP_OK && facts->tokenizer_hash[0] &&
+        strcmp(facts->tokenizer_hash, bp_tokenizer_hash(tokenizer)) != 0)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the tokenizer (%.12s...) is not the one that made the corpus (%.12s...): at "
+                      "%s; give the corpus's tokenizer, or none",
+                      bp_tokenizer_hash(tokenizer), facts->tokenizer_hash, path);
+    if (err == BP_OK && bp_tokenizer_size(tokenizer) < facts->vocab_size)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the tokenizer has %lld tokens, fewer than vocab_size = %lld of the corpus: "
+                      "at %s; give the "
+                      "corpus's tokenizer, or none",
+                      (long long)bp_tokenizer_size(tokenizer), (long long)facts->vocab_size, path);
+    if (err == BP_OK)
+        snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
+                 bp_tokenizer_hash(tokenizer));
+    if (err == BP_OK) {
+        self->tokenizer = bp_tokenizer_text(tokenizer);
+        if (!self->tokenizer)
+            err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %s; use fewer ranks a node", path);
+    }
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+static bp_err open_streams(trainer *self)
+{
+    bp_config *config = self->config;
+    const char *valid = bp_config_string(config, "corpus.valid");
+    bp_stream_spec spec = {.bag = strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0,
+                           .seed = (uint64_t)bp_config_int(config, "run.seed"),
+                           .member = bp_config_int(config, "run.member")};
+    bp_err err = bp_corpus_open(&self->corpus, bp_config_string(config, "corpus.train"));
+
+    spec.corpus = self->corpus;
+    if (err == BP_OK)
+        err = bp_stream_new(&self->stream, &spec);
+    if (err == BP_OK && valid)
+        err = bp_corpus_open(&self->valid_corpus, valid);
+    if (err == BP_OK && valid)
+        err = bp_stream_new(&self->valid_stream, &(bp_stream_spec){.corpus = self->valid_corpus});
+    return err;
+}
+
+static bp_err check_valid_corpus(const trainer *self)
+{
+    const char *path = bp_config_string(self->config, "corpus.valid");
+    const char *train = bp_corpus_tokenizer_hash(self->corpus),
+               *valid = bp_corpus_tokenizer_hash(self->valid_corpus);
+
+    if (bp_corpus_vocab_size(self->valid_corpus) != bp_corpus_vocab_size(self->corpus))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "vocab_size is %lld, but that of corpus.train is %lld: at %s; make both "
+                       "with one tokenizer",
+                       (long long)bp_corpus_vocab_size(self->valid_corpus),
+                       (long long)bp_corpus_vocab_size(self->corpus), path);
+    if (train[0] && valid[0] && strcmp(train, valid) != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the tokenizer is %.12s..., but that of corpus.train is %.12s...: at %s; "
+                       "make both with one tokenizer",
+                       valid, train, path);
+    return BP_OK;
+}
+
+/* What the coordinator finds in the corpora, for all ranks. */
+static bp_err find_facts(trainer *self)
+{
+    corpus_facts *facts = &self->facts;
+    bp_err err = BP_OK;
+
+    facts->vocab_size = bp_corpus_vocab_size(self->corpus);
+    facts->eod_id = bp_corpus_eod(self->corpus);
+    facts->tokens = bp_stream_tokens(self->stream);
+    snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
+    facts->has_valid = self->valid_corpus != NULL;
+    if (facts->has_valid) {
+        facts->valid_tokens = bp_stream_tokens(self->valid_stream);
+        snprintf(facts->valid_hash, sizeof facts->valid_hash, "%s",
+                 bp_corpus_hash(self->valid_corpus));
+        err = check_valid_corpus(self);
+    }
+    return err == BP_OK ? find_tokenizer(self) : err;
+}
+
+static bp_err open_corpora(trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = BP_OK;
+
+    self->leads = mesh->computes && bp_comm_is_root(mesh->model);
+    if (self->leads || mesh->coordinates)
+        err = open_streams(self);
+    if (err == BP_OK && mesh->coordinates)
+        err = find_facts(self);
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK)
+        bp_bcast_bytes(&self->facts, sizeof self->facts, 0, mesh->world);
+    return err;
+}
+
+static void set_resolved(bp_config *config, const char *key, int64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    if (bp_config_set(config, key, text) != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+/* config.ini has every key as resolved: what a 0 or "auto" stood for. */
+static void resolve_keys(trainer *self)
+{
+    bp_config *config = self->config;
+    const bp_gpt_shape *shape = &self->shape;
+    bool dedicated = self->mesh_shape.coordinator == BP_COORDINATOR_DEDICATED;
+
+    set_resolved(config, "model.layers", shape->layers);
+    set_resolved(config, "model.width", shape->width);
+    set_resolved(config, "model.heads", shape->heads);
+    set_resolved(config, "model.context", shape->context);
+    set_resolved(config, "mesh.data", self->mesh_shape.data);
+    set_resolved(config, "math.threads", bp_math_threads());
+    if (bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared") != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+/* A run keeps the precision that its first start resolved. */
+static bp_err resolve_precision(trainer *self)
+{
+    char *before = NULL;
+    bp_err err;
+
+    err = bp_run_previous(self->mesh->world, bp_config_string(self->config, "run.dir"),
+                          "math.precision", &before);
+    if (err == BP_OK && before &&
+        strcmp(bp_config_string(self->config, "math.precision"), "auto") == 0)
+        err = bp_config_set(self->config, "math.precision", before);
+    bp_free(before);
+    if (err == BP_OK)
+        err = bp_math_precision(self->config, &self->spec.precision);
+    err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK) /* ranks on other CPUs would compute with another precision: the least of all
+                         counts */
+        self->spec.precision =
+            bp_all_max_int(self->spec.precision == BP_F32, self->mesh->world) ? BP_F32 : BP_BF16;
+    if (err == BP_OK)
+        err = bp_config_set(self->config, "math.precision",
+                            self->spec.precision == BP_BF16 ? "bf16" : "f32");
+    return bp_agree(self->mesh->world, err);
+}
+
+/* Everything that must fit together, as faults said at once. */
+static bp_err check_shape(trainer *self)
+{
+    bp_config *config = self->config;
+    bp_gpt_shape *shape = &self->shape;
+
+    if (shape->vocab_size == 0)
+        shape->vocab_size = self->facts.vocab_size;
+    else if (shape->vocab_size < self->facts.vocab_size)
+        bp_config_fault(config,
+                        "vocab_size of the corpus is %lld, more than the checkpoint's %lld: at "
+                        "model.init; use its tokenizer",
+                        (long long)self->facts.vocab_size, (long long)shape->vocab_size);
+    bp_gpt_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
+    bp_engine_spec_check(&self->spec, self->mesh_shape.data, config);
+    if (shape->layers > 0 && shape->width > 0 && shape->heads > 0 && shape->context > 0)
+        resolve_keys(self);
+    return bp_config_faults(config);
+}
+
+static bp_err check_length(const trainer *self)
+{
+    if (self->facts.tokens < self->shape.context + 1)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the corpus has %lld tokens, fewer than one window of model.context + 1 = "
+                       "%lld: at %s; use a "
+                       "longer text or a shorter context",
+                       (long long)self->facts.tokens, (long long)self->shape.context + 1,
+                       bp_config_string(self->config, "corpus.train"));
+    return BP_OK;
+}
+
+bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_alone)
+{
+    bp_err err;
+
+    memset(self, 0, sizeof *self);
+    self->config = config;
+    bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
+    err = bp_agree(world, open_mesh(self, world, plan_alone));
+    if (err == BP_OK)
+        err = open_corpora(self);
+    if (err == BP_OK)
+        err = trainer_find_shape(self);
+    if (err == BP_OK) {
+        self->spec = bp_engine_spec_of(config);
+        err = resolve_precision(self);
+    }
+    if (err == BP_OK)
+        err = bp_agree(world, check_shape(self));
+    if (err == BP_OK)
+        err = check_length(self);
+    return err;
+}
+
+static bp_err open_lanes(trainer *self)
+{
+    bp_lanes_spec spec = {.stream = self->stream,
+                          .context = self->shape.context,
+                          .batch = self->spec.batch,
+                          .seed = self->spec.seed};
+    int64_t slots = self->spec.batch / self->mesh->datas;
+
+    self->windows = bp_alloc("input", slots * (self->shape.context + 1), sizeof *self->windows);
+    if (!self->windows)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at the batch's windows; use a smaller train.batch");
+    if (!self->leads)
+        return BP_OK;
+    bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
+    return bp_lanes_new(&self->lanes, &spec);
+}
+
+bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
+{
+    bp_err err = BP_OK;
+
+    *stage = 0;
+    for (int s = 0; s < self->mesh_shape.pipeline && err == BP_OK; s++) {
+        bp_plan one;
+        err = bp_engine_plan(&one, &self->mesh_shape, &self->spec, &self->shape, s);
+        if (s == 0) /* its ranks read the corpus */
+            one.input +=
+                bp_lanes_bytes(self->facts.tokens, self->spec.batch / self->mesh_shape.data,
+                               self->shape.context, self->facts.vocab_size);
+        if (err == BP_OK && (s == 0 || bp_plan_total(&one) > bp_plan_total(plan))) {
+            *plan = one;
+            *stage = s;
+        }
+    }
+    return err;
+}
+
+bp_err trainer_build(trainer *self)
+{
+    int stage;
+    bp_err err = bp_agree(self->mesh->world, trainer_plan(self, &self->plan, &stage));
+
+    if (err != BP_OK)
+        return err;
+    if (self->mesh->computes) {
+        self->gemm_peak = bp_math_gemm_peak(self->spec.precision, PEAK_SECONDS);
+        bp_all_sum_double(&self->gemm_peak, 1, self->mesh->compute);
+    }
+    bp_bcast_bytes(&self->gemm_peak, sizeof self->gemm_peak, bp_comm_size(self->mesh->world) - 1,
+                   self->mesh->world);
+    plan_print(self, &self->plan, stage);
+    if (self->mesh->computes) {
+        err = bp_engine_new(&self->engine, self->mesh, &self->spec, &self->shape);
+        if (err == BP_OK)
+            err = open_lanes(self);
+    }
+    err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK && self->lanes && bp_lanes_repeat(self->lanes) && self->mesh->data_at == 0)
+        bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
+                "a step; use a smaller batch or a "
+                "shorter context",
+                (long long)bp_lanes_windows(self->lanes), (long long)self->spec.batch);
+    return err;
+}
+
+void trainer_close(trainer *self)
+{
+    bp_lanes_free(&self->lanes);
+    bp_stream_free(&self->stream);
+    bp_stream_free(&self->valid_stream);
+    bp_corpus_close(&self->corpus);
+    bp_corpus_close(&self->valid_corpus);
+    bp_checkpoint_close(&self->source);
+    bp_engine_free(&self->engine);
+    bp_free(self->windows);
+    bp_free(self->tokenizer);
+    bp_mesh_free(&self->mesh);
+}

@@ -1,0 +1,144 @@
+/* The training loop. */
+#include "train/trainer_priv.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "mesh/collective.h"
+
+#define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
+
+/* What one rank may say before a step; the worst of all ranks counts. */
+enum { GO_ON, STOP_ASKED, READ_FAILED };
+
+/* Reads the step's windows, and learns whether any rank failed or was asked to stop. */
+static bp_err next_windows(trainer *self, bool *stop)
+{
+    const bp_mesh *mesh = self->mesh;
+    int64_t slots = self->spec.batch / mesh->datas;
+    bp_err err = BP_OK;
+
+    if (self->leads)
+        err = bp_lanes_read(self->lanes, self->progress.step + 1, self->windows);
+    if (err == BP_OK && self->report_err != BP_OK)
+        err = BP_FAIL(self->report_err,
+                      "metrics.jsonl could not be written: at step %lld; make room there, the same "
+                      "command goes on",
+                      (long long)self->progress.step);
+    int64_t worst = bp_all_max_int(err != BP_OK              ? READ_FAILED
+                                   : bp_signals_stop_asked() ? STOP_ASKED
+                                                             : GO_ON,
+                                   mesh->compute);
+    *stop = worst == STOP_ASKED;
+    if (worst == READ_FAILED)
+        return bp_agree(mesh->compute, err);
+    bp_bcast_bytes(self->windows, slots * (self->shape.context + 1) * (int64_t)sizeof(int32_t), 0,
+                   mesh->model);
+    return BP_OK;
+}
+
+static bp_err commit(trainer *self, bool best)
+{
+    const progress *p = &self->progress;
+
+    report_send(self, REPORT_COMMIT,
+                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:b}", "step", (json_int_t)p->step,
+                          "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped,
+                          "skipped_in_row", (json_int_t)p->skipped_in_row, "best_valid_loss",
+                          bp_json_real(p->best_valid_loss), "best_step", (json_int_t)p->best_step,
+                          "best", (int)best));
+    return trainer_commit(self, best);
+}
+
+static bp_err count_step(trainer *self, const bp_step_result *result)
+{
+    progress *p = &self->progress;
+
+    p->step++;
+    if (!result->skipped) {
+        p->updates++;
+        p->skipped_in_row = 0;
+        return BP_OK;
+    }
+    p->skipped++;
+    p->skipped_in_row++;
+    report_send(self, REPORT_EVENT,
+                json_pack("{s:s, s:I, s:I}", "event", "skipped", "step", (json_int_t)p->step,
+                          "in_row", (json_int_t)p->skipped_in_row));
+    if (p->skipped_in_row < SKIPPED_IN_ROW_MAX)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_SOFTWARE,
+                   "the training diverged, %d steps in a row had a gradient that is not finite: at "
+                   "step %lld; start again from an older "
+                   "checkpoint with a smaller optimizer.lr or a longer optimizer.warmup",
+                   SKIPPED_IN_ROW_MAX, (long long)p->step);
+}
+
+/* What follows a step: validation, the metrics line, a checkpoint. Their time does not count as
+ * training. */
+static bp_err after_step(trainer *self, const bp_step_result *result)
+{
+    progress *p = &self->progress;
+    bp_config *config = self->config;
+    int64_t valid_every = bp_config_int(config, "train.valid_every");
+    bool last = p->step == self->spec.rate.steps, best = false;
+    bool validated =
+        self->facts.has_valid && (last || (valid_every > 0 && p->step % valid_every == 0));
+    double valid_loss = 0, begin = bp_clock_now();
+    bp_err err = BP_OK;
+
+    if (validated)
+        err = trainer_validate(self, &valid_loss);
+    if (err != BP_OK)
+        return err;
+    if (validated && valid_loss < p->best_valid_loss) {
+        p->best_valid_loss = valid_loss;
+        p->best_step = p->step;
+        best = true;
+    }
+    self->clock += bp_clock_now() - begin;
+    if (validated || last || p->step % bp_config_int(config, "train.log_every") == 0)
+        report_step(self, result, validated ? &valid_loss : NULL);
+    begin = bp_clock_now();
+    if (best || last || p->step % bp_config_int(config, "checkpoint.every") == 0)
+        err = commit(self, best);
+    self->clock += bp_clock_now() - begin;
+    return err;
+}
+
+static bp_err stop(trainer *self)
+{
+    bp_err err = BP_OK;
+
+    if (self->progress.step > self->progress.committed)
+        err = commit(self, false);
+    if (err == BP_OK)
+        err = BP_FAIL(BP_ERR_STOPPED,
+                      "stopped as asked: at step %lld of %lld; the same command goes on",
+                      (long long)self->progress.step, (long long)self->spec.rate.steps);
+    return err;
+}
+
+bp_err trainer_run(trainer *self)
+{
+    self->clock = bp_clock_now();
+    self->clock_step = self->progress.step;
+    while (self->progress.step < self->spec.rate.steps) {
+        bp_step_result result;
+        bool stop_asked;
+        bp_err err = next_windows(self, &stop_asked);
+
+        if (err != BP_OK)
+            return err;
+        if (stop_asked)
+            return stop(self);
+        bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
+                       self->windows, &result);
+        err = count_step(self, &result);
+        if (err == BP_OK)
+            err = after_step(self, &result);
+        if (err != BP_OK)
+            return err;
+    }
+    return BP_OK;
+}

@@ -1,0 +1,107 @@
+/* A training at work, as the files of this folder share it. */
+#ifndef BP_TRAIN_TRAINER_PRIV_H
+#define BP_TRAIN_TRAINER_PRIV_H
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "coordinator/run_folder.h"
+#include "corpus/lanes.h"
+#include "engine/engine.h"
+
+/* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
+typedef struct corpus_facts {
+    int64_t vocab_size, eod_id, documents, tokens, windows, valid_tokens;
+    char tokenizer_hash[BP_SHA256_HEX];
+    char hash[BP_SHA256_HEX];       /* of the training corpora */
+    char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
+    bool has_valid;
+} corpus_facts;
+
+/* What a checkpoint keeps beside tensors. */
+typedef struct progress {
+    int64_t step;    /* steps done */
+    int64_t updates; /* of them, those that updated */
+    int64_t skipped; /* those with a gradient that was not finite */
+    int64_t skipped_in_row;
+    double best_valid_loss; /* infinity before the first validation */
+    int64_t best_step;      /* where it was; 0: nowhere yet */
+    int64_t committed;      /* the newest checkpoint's step; not kept */
+} progress;
+
+typedef struct trainer {
+    bp_config *config; /* borrowed */
+    bp_mesh *mesh;
+    bp_mesh_shape mesh_shape;
+    bp_engine_spec spec;
+    bp_gpt_shape shape;
+    corpus_facts facts;
+    bp_run *run;     /* on every rank; only the coordinator touches files */
+    char *tokenizer; /* on the coordinator: its text, kept in checkpoints; NULL: not known */
+    bool leads;      /* reads the corpus for its model group */
+    bp_corpus *corpus, *valid_corpus;
+    bp_stream *stream, *valid_stream;
+    bp_lanes *lanes;
+    bp_engine *engine;     /* NULL on a dedicated coordinator */
+    bp_checkpoint *source; /* what to start from: the run's newest, or model.init; NULL: nothing */
+    bool resumes;          /* it is the run's */
+    char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
+    bp_err report_err; /* on the coordinator: a metrics line that could not be written */
+    int32_t *windows;  /* [slots][T+1] */
+    progress progress;
+    bp_plan plan;
+    double gemm_peak; /* FLOP/s of all ranks together; 0: not known */
+    double
+        clock; /* when the last metrics line was written, moved on by validation and checkpoints */
+    int64_t clock_step;
+} trainer;
+
+/* setup.c */
+/** Mesh, corpora, shape, settings, all checked. Collective over world. plan_alone: one rank plans
+ * for the mesh that is asked for. */
+bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_alone);
+/** Engine, lanes, GEMM peak. Collective over world. */
+bp_err trainer_build(trainer *self);
+void trainer_close(trainer *self);
+/** The stage that takes most memory, and what it takes. */
+bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+
+/* trainer.c */
+/** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).
+ *  Errors: those of bp_pretrain; the same on all ranks. */
+bp_err trainer_run(trainer *self);
+
+/* commit.c */
+/** Commit the state of progress.step, if that is not done yet; best: let the link point at it.
+ *  Collective over world. Errors: those of bp_checkpoint_save; BP_ERR_SOFTWARE the state is not
+ *  finite; a metrics line before could not be written: the same on all ranks. */
+bp_err trainer_commit(trainer *self, bool best);
+/** RUN/checkpoints. Free with bp_free(). */
+char *trainer_checkpoints_folder(const trainer *self);
+
+/* resume.c */
+/** The model's shape: from the configuration, and from model.init, which is left open in `source`.
+ *  Collective over world. Errors: those of bp_checkpoint_open_any. */
+bp_err trainer_find_shape(trainer *self);
+/** The run's newest checkpoint, if there is one, takes the place of model.init in `source`; fills
+ *  progress. Collective over world. Errors: those of bp_checkpoint_newest. */
+bp_err trainer_find_source(trainer *self);
+/** Load `source`, or draw initial values. Collective over world. */
+bp_err trainer_load(trainer *self);
+
+/* validation.c: collective over compute */
+bp_err trainer_validate(trainer *self, double *loss);
+
+/* report.c */
+typedef enum report_kind { REPORT_METRIC = 1, REPORT_EVENT, REPORT_COMMIT, REPORT_END } report_kind;
+void report_send(trainer *self, report_kind kind,
+                 json_t *value);    /* from compute's root; steals the reference */
+bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
+bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
+void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
+
+/* plan_text.c */
+void plan_print(const trainer *self, const bp_plan *plan, int stage);
+/** The highest peak of all ranks beside the plan. Collective over world. */
+void plan_print_peak(const trainer *self);
+
+#endif

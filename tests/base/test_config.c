@@ -1,0 +1,550 @@
+#include "base/config.h"
+#include "base/fault.h"
+#include "bp_test.h"
+#include <math.h>
+#include <sys/stat.h>
+
+static const bp_option train_table[] = {
+    {"train.steps", BP_OPTION_INT, NULL, 1, 1000000, NULL, "steps", "optimizer steps", true},
+    {"train.rate", BP_OPTION_REAL, "3e-4", 0, 10, NULL, NULL, "learning rate", false},
+    {"train.memory", BP_OPTION_BYTES, "1 GiB", 0, 0x1p50, NULL, NULL, "room for sums", false},
+    {"train.trace", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL, "write a trace", false},
+    {"train.order", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL, "of the sums", false},
+    {"train.shift", BP_OPTION_INT, "-3", -INFINITY, INFINITY, NULL, NULL, "any integer", false},
+    {"train.limit", BP_OPTION_REAL, NULL, 0, 0, NULL, NULL, "any number", false},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+static const bp_option run_table[] = {
+    {"run.dir", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "the run folder", true},
+    {"run.note", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "free text", false},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+static const bp_option score_table[] = {
+    {"score.stride", BP_OPTION_INT, NULL, 1, 100, NULL, "tokens", "of windows", true},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+
+static const bp_option *const all_tables[] = {train_table, run_table, score_table, NULL};
+static const bp_option *const used_tables[] = {train_table, run_table, NULL};
+
+static bp_config *new_config(void)
+{
+    bp_config *config;
+
+    bp_test_expect(bp_config_new(&config, all_tables, used_tables), BP_OK);
+    return config;
+}
+
+static bp_err read_text(bp_config *config, const char *text)
+{
+    return bp_config_read(config, bp_test_write("test.ini", text, strlen(text)), 0, NULL);
+}
+
+/* Read and let go; the message stays. */
+static bp_err try_text(const char *text)
+{
+    bp_config *config = new_config();
+    bp_err err = read_text(config, text);
+
+    bp_config_free(&config);
+    assert_null(config);
+    return err;
+}
+
+static bp_err try_argument(const char *argument)
+{
+    bp_config *config = new_config();
+    char copy[8192], *arguments[] = {copy};
+
+    (void)snprintf(copy, sizeof copy, "%s", argument);
+    bp_err err = bp_config_read(config, NULL, 1, arguments);
+    bp_config_free(&config);
+    return err;
+}
+
+static int count_lines(const char *text)
+{
+    int lines = 1;
+
+    for (; *text != 0; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+static void values_of_all_types_are_read(void **state)
+{
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_test_expect(read_text(config, "\xEF\xBB\xBF; a comment\r\n"
+                                     "[train]\r\n"
+                                     "steps = 120 ; behind\r\n"
+                                     "\tmemory: 64MiB\r\n"
+                                     "  trace=true\n"
+                                     "# another\n"
+                                     "order =running\n"
+                                     "limit= -1.5e3\n"
+                                     "\n"
+                                     "[run] ; a section\n"
+                                     "dir =  /a b/c=d;e  \n"
+                                     "[train]\n"
+                                     "shift = +7"),
+                   BP_OK);
+    bp_test_expect(bp_config_check(config), BP_OK);
+    assert_int_equal(bp_config_int(config, "train.steps"), 120);
+    assert_int_equal(bp_config_int(config, "train.memory"), 64 << 20);
+    assert_true(bp_config_bool(config, "train.trace"));
+    assert_string_equal(bp_config_string(config, "train.order"), "running");
+    assert_true(bp_config_real(config, "train.limit") == -1500);
+    assert_string_equal(bp_config_string(config, "run.dir"), "/a b/c=d;e");
+    assert_int_equal(bp_config_int(config, "train.shift"), 7);
+    assert_true(bp_config_real(config, "train.rate") == 3e-4);
+    assert_true(bp_config_is_given(config, "train.steps"));
+    assert_false(bp_config_is_given(config, "train.rate"));
+    assert_true(bp_config_is_set(config, "train.rate"));
+    assert_false(bp_config_is_set(config, "run.note"));
+    assert_null(bp_config_string(config, "run.note"));
+    bp_config_free(&config);
+}
+
+static void numbers_are_taken_strictly(void **state)
+{
+    static const char *const bad[] = {"train.steps=1.5",
+                                      "train.steps=1e3",
+                                      "train.steps=0x10",
+                                      "train.steps=ten",
+                                      "train.steps=5x",
+                                      "train.steps=9223372036854775808",
+                                      "train.steps=1 2",
+                                      "train.steps=--5",
+                                      "train.rate=nan",
+                                      "train.rate=inf",
+                                      "train.rate=1e400",
+                                      "train.rate=0x1p3",
+                                      "train.rate=1e-400",
+                                      "train.rate=.",
+                                      "train.rate=1,5",
+                                      "train.rate=-",
+                                      "train.memory=1.5G",
+                                      "train.memory=5 KB",
+                                      "train.memory=9G9",
+                                      "train.memory=GiB",
+                                      "train.memory=99999999999 GiB",
+                                      "train.trace=maybe",
+                                      "train.trace=YES",
+                                      "train.order=tre",
+                                      "train.order=tree|running",
+                                      "train.order=",
+                                      "train.steps=1e400"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        bp_test_expect(try_argument(bad[i]), BP_ERR_CONFIG);
+    bp_test_expect(try_argument("train.steps=1.5"), BP_ERR_CONFIG);
+    bp_test_message_has("train.steps = 1.5 is not an integer: at the command line; give an integer "
+                        "from 1 to 1000000");
+    bp_test_expect(try_argument("train.order=tre"), BP_ERR_CONFIG);
+    bp_test_message_has("one of tree, running");
+}
+
+static void ranges_are_to_the_last_value(void **state)
+{
+    static const char *const good[] = {"train.steps=1",     "train.steps=1000000",
+                                       "train.rate=0",      "train.rate=10",
+                                       "train.rate=1e-300", "train.shift=-9223372036854775808"};
+    static const char *const bad[] = {"train.steps=0", "train.steps=1000001", "train.steps=-1",
+                                      "train.rate=-1e-9", "train.rate=10.0001"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        bp_test_expect(try_argument(good[i]), BP_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        bp_test_expect(try_argument(bad[i]), BP_ERR_CONFIG);
+        bp_test_message_has("is out of range");
+    }
+}
+
+static void bytes_know_their_units(void **state)
+{
+    static const struct {
+        const char *argument;
+        int64_t bytes;
+    } cases[] = {{"train.memory=7", 7},
+                 {"train.memory=7k", 7000},
+                 {"train.memory=7M", 7000000},
+                 {"train.memory=7G", INT64_C(7000000000)},
+                 {"train.memory=7KiB", 7168},
+                 {"train.memory=7 MiB", 7 << 20},
+                 {"train.memory=7GiB", INT64_C(7) << 30},
+                 {"train.memory=0", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bp_config *config = new_config();
+        char copy[64], *arguments[] = {copy};
+        (void)snprintf(copy, sizeof copy, "%s", cases[i].argument);
+        bp_test_expect(bp_config_read(config, NULL, 1, arguments), BP_OK);
+        assert_int_equal(bp_config_int(config, "train.memory"), cases[i].bytes);
+        bp_config_free(&config);
+    }
+}
+
+static void all_faults_are_told_with_their_lines(void **state)
+{
+    (void)state;
+    bp_test_expect(try_text("steps = 1\n"
+                            "[train]\n"
+                            "stepz = 5\n"
+                            "rate = fast\n"
+                            "order\n"
+                            "limit = 1\n"
+                            "limit = 2\n"
+                            "[rum]\n"
+                            "dir = x\n"),
+                   BP_ERR_CONFIG);
+    bp_test_message_has("unknown key steps: at ");
+    bp_test_message_has("test.ini:1; the nearest is train.steps");
+    bp_test_message_has("unknown key train.stepz: at ");
+    bp_test_message_has("test.ini:3; the nearest is train.steps");
+    bp_test_message_has("train.rate = fast is not a number: at ");
+    bp_test_message_has("neither [section] nor key = value: at ");
+    bp_test_message_has("test.ini:5");
+    bp_test_message_has("train.limit is given twice: at ");
+    bp_test_message_has("test.ini:7, and before in line 6");
+    bp_test_message_has("unknown key rum.dir");
+    bp_test_message_has("the nearest is run.dir");
+    bp_test_message_has("train.steps is not set"); /* what is missing is told at the same time */
+    assert_int_equal(count_lines(bp_err_message()), 8);
+}
+
+static void faults_are_twenty_at_most(void **state)
+{
+    char text[4096] = "[train]\n";
+
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "key%d = 1\n", i);
+    bp_test_expect(try_text(text), BP_ERR_CONFIG);
+    assert_int_equal(count_lines(bp_err_message()), 21);
+    bp_test_message_has("... and 32 faults more"); /* 30, and two keys that are missing */
+}
+
+static void missing_keys_are_all_told(void **state)
+{
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_test_expect(read_text(config, ""), BP_OK);
+    bp_test_expect(bp_config_check(config), BP_ERR_CONFIG);
+    bp_test_message_has("train.steps is not set");
+    bp_test_message_has("run.dir is not set");
+    assert_int_equal(count_lines(bp_err_message()), 2); /* score.stride is another job's */
+    bp_config_free(&config);
+}
+
+static void command_line_wins(void **state)
+{
+    bp_config *config = new_config();
+    char steps[] = "train.steps=7", dir[] = "run.dir= /x/y ", again[] = "train.steps=8",
+         nothing[] = "run.note=";
+    char *arguments[] = {steps, dir, again, nothing};
+
+    (void)state;
+    const char *path = bp_test_write("wins.ini", "[train]\nsteps=5\n[run]\nnote=hi\n", 30);
+    bp_test_expect(bp_config_read(config, path, 4, arguments), BP_OK);
+    assert_int_equal(bp_config_int(config, "train.steps"), 8); /* and the last of them */
+    assert_string_equal(bp_config_string(config, "run.dir"), "/x/y");
+    assert_false(bp_config_is_set(config, "run.note"));
+    bp_config_free(&config);
+    bp_test_expect(try_argument("train.steps"), BP_ERR_USAGE);
+    bp_test_message_has("\"train.steps\" is not section.key=value");
+    bp_test_expect(try_argument("train.step=5"), BP_ERR_CONFIG);
+    bp_test_message_has("unknown key train.step: at the command line; the nearest is train.steps");
+}
+
+static void keys_of_other_jobs_are_accepted(void **state)
+{
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_test_expect(read_text(config, "[score]\nstride = 5\n"), BP_OK);
+    assert_int_equal(bp_config_int(config, "score.stride"), 5);
+    char *text = bp_config_text(config);
+    assert_null(strstr(text, "score"));
+    bp_free(text);
+    bp_config_free(&config);
+}
+
+/* A line of exactly `bytes` bytes, given to the reader. */
+static bp_err try_line(size_t bytes, const char *begin)
+{
+    char text[1024] = "[run]\n";
+    size_t head = strlen(text);
+
+    (void)snprintf(text + head, sizeof text - head, "%s", begin);
+    memset(text + head + strlen(begin), 'x', bytes - strlen(begin));
+    (void)snprintf(text + head + bytes, sizeof text - head - bytes, "\nnote = n\n");
+    bp_config *config = new_config();
+    bp_err err = read_text(config, text);
+    if (err == BP_OK) {
+        const char *dir = bp_config_string(config, "run.dir");
+        assert_true(dir == NULL || strlen(dir) == bytes - strlen("dir = "));
+        assert_string_equal(bp_config_string(config, "run.note"), "n");
+    }
+    bp_config_free(&config);
+    return err;
+}
+
+static void long_line_is_refused_and_never_cut(void **state)
+{
+    (void)state;
+    bp_test_expect(try_line(198, "dir = "), BP_OK);
+    bp_test_expect(try_line(199, "dir = "), BP_OK);
+    bp_test_expect(try_line(199, "; comment "), BP_OK);
+    for (size_t bytes = 200; bytes < 450; bytes++) {
+        bp_test_expect(try_line(bytes, "dir = "), BP_ERR_CONFIG);
+        bp_test_message_has("longer than 199 bytes");
+        bp_test_message_has("test.ini:2");
+        assert_null(strstr(bp_err_message(), "test.ini:3"));
+    }
+    bp_test_expect(try_line(200, "; comment "), BP_ERR_CONFIG);
+}
+
+static void backslash_continues_a_value(void **state)
+{
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_test_expect(read_text(config, "[run]\n"
+                                     "dir = a,\\\n"
+                                     "  b,\\\r\n"
+                                     "; in between\n"
+                                     "[c],\\\n"
+                                     "note = d\n"
+                                     "note = e\\\n"),
+                   BP_OK);
+    assert_string_equal(bp_config_string(config, "run.dir"), "a,b,[c],note = d");
+    assert_string_equal(bp_config_string(config, "run.note"), "e");
+    bp_config_free(&config);
+}
+
+static void damaged_text_is_refused(void **state)
+{
+    static const char zero[] = "[run]\ndir = a\0b\n", utf16[] = "\xff\xfe[\0r\0u\0n\0]\0\n\0";
+    char section[256];
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_test_expect(
+        bp_config_read(config, bp_test_write("zero.ini", zero, sizeof zero - 1), 0, NULL),
+        BP_ERR_CONFIG);
+    bp_test_message_has("zero byte");
+    bp_test_message_has("zero.ini:2");
+    bp_test_expect(
+        bp_config_read(config, bp_test_write("utf16.ini", utf16, sizeof utf16 - 1), 0, NULL),
+        BP_ERR_CONFIG);
+    bp_config_free(&config);
+    bp_test_expect(try_text("[train\nsteps = 5\n"), BP_ERR_CONFIG);
+    bp_test_message_has("not a [section]");
+    bp_test_expect(try_text("[train] steps = 5\n"), BP_ERR_CONFIG);
+    (void)snprintf(section, sizeof section, "[%060d]\nsteps = 5\n", 0);
+    bp_test_expect(try_text(section), BP_ERR_CONFIG); /* inih would cut it at 49 */
+    bp_test_expect(try_text("[run]\ndir = a\x1b[2J\n"), BP_ERR_CONFIG);
+    bp_test_message_has("control character");
+    bp_test_expect(try_text("[train]\nsteps =\n"), BP_OK); /* as if it were not there */
+    bp_test_expect(try_text("[train]\nrate =\n"), BP_ERR_CONFIG);
+    bp_test_message_has("train.rate has no value");
+    bp_test_expect(try_text("[train]\nsteps = 5 # five\n"), BP_ERR_CONFIG);
+    bp_test_message_has("comments behind a value begin with ' ;'");
+    bp_test_expect(try_text("= 5\n"), BP_ERR_CONFIG);
+}
+
+static void what_is_no_file_is_an_error(void **state)
+{
+    bp_config *config = new_config();
+    const char *fifo = bp_test_path("fifo.ini");
+
+    (void)state;
+    bp_test_expect(bp_config_read(config, bp_test_path("none.ini"), 0, NULL), BP_ERR_INPUT);
+    bp_test_message_has("none.ini");
+    bp_test_expect(bp_config_read(config, bp_test_folder(), 0, NULL), BP_ERR_INPUT);
+    assert_int_equal(mkfifo(fifo, 0666), 0);
+    bp_test_expect(bp_config_read(config, fifo, 0, NULL), BP_ERR_INPUT);
+    static char large[(1 << 20) + 1];
+    memset(large, '\n', sizeof large);
+    bp_test_expect(bp_config_read(config, bp_test_write("large.ini", large, sizeof large), 0, NULL),
+                   BP_ERR_CONFIG);
+    bp_config_free(&config);
+}
+
+static void config_ini_reads_back_as_itself(void **state)
+{
+    bp_config *first = new_config(), *second = new_config();
+    char dir[4000] = "run.dir=", real[] = "train.rate=0.1", bytes[] = "train.memory=3000k",
+         steps[] = "train.steps=0005";
+    char *arguments[] = {dir, real, bytes, steps};
+
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        (void)snprintf(dir + strlen(dir), sizeof dir - strlen(dir), "%s;c#o%d ;[x]",
+                       i % 5 == 0 ? "," : "", i);
+    bp_test_expect(bp_config_read(first, NULL, 4, arguments), BP_ERR_CONFIG); /* " ;" */
+    for (char *p = dir; *p != 0; p++)
+        if (*p == ' ')
+            *p = '_';
+    bp_test_expect(bp_config_read(first, NULL, 4, arguments), BP_OK);
+    char *text = bp_config_text(first);
+    for (const char *line = text; *line != 0; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 199);
+    bp_test_expect(read_text(second, text), BP_OK);
+    char *again = bp_config_text(second);
+    assert_string_equal(text, again);
+    assert_string_equal(bp_config_string(second, "run.dir"), dir + strlen("run.dir="));
+    assert_non_null(strstr(text, "rate = 0.1\n"));
+    assert_non_null(strstr(text, "steps = 5\n"));
+    assert_non_null(strstr(text, "memory = 3000000\n"));
+    assert_non_null(strstr(text, "; note =\n"));
+    bp_free(text);
+    bp_free(again);
+    bp_config_free(&first);
+    bp_config_free(&second);
+}
+
+static void values_that_ini_cannot_hold_are_refused(void **state)
+{
+    (void)state;
+    bp_test_expect(try_argument("run.dir=a ;b"), BP_ERR_CONFIG);
+    bp_test_expect(try_argument("run.dir=;b"), BP_ERR_CONFIG);
+    bp_test_expect(try_argument("run.dir=a\nb"), BP_ERR_CONFIG);
+    bp_test_expect(try_argument("run.dir=a\\"), BP_ERR_CONFIG);
+    bp_test_expect(try_argument("run.dir=a;b#c\\d"), BP_OK);
+    bp_test_expect(try_argument("run.dir=\xe5\x94\x90"), BP_OK);
+}
+
+static void long_values_are_shown_in_part(void **state)
+{
+    char argument[4000] = "train.steps=";
+
+    (void)state;
+    memset(argument + strlen(argument), 'x', sizeof argument - strlen(argument) - 1);
+    argument[sizeof argument - 1] = 0;
+    bp_test_expect(try_argument(argument), BP_ERR_CONFIG);
+    bp_test_message_has("xxx... is not an integer: at the command line; give an integer");
+}
+
+static void resolved_values_are_checked_but_not_given(void **state)
+{
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_test_expect(bp_config_set(config, "train.steps", "9"), BP_OK);
+    assert_int_equal(bp_config_int(config, "train.steps"), 9);
+    assert_true(bp_config_is_set(config, "train.steps"));
+    assert_false(bp_config_is_given(config, "train.steps"));
+    bp_test_expect(bp_config_set(config, "train.steps", "0"), BP_ERR_CONFIG);
+    assert_int_equal(bp_config_int(config, "train.steps"), 9);
+    bp_config_free(&config);
+}
+
+static void faults_of_callers_are_collected(void **state)
+{
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_test_expect(bp_config_faults(config), BP_OK);
+    bp_config_fault(config, "model.width = %d is no multiple of model.heads = %d", 10, 3);
+    bp_config_fault(config, "two\nlines");
+    bp_test_expect(bp_config_faults(config), BP_ERR_CONFIG);
+    assert_string_equal(bp_err_message(),
+                        "model.width = 10 is no multiple of model.heads = 3\ntwo lines");
+    bp_test_expect(bp_config_faults(config), BP_OK);
+    bp_config_free(&config);
+}
+
+typedef struct visited {
+    int count;
+    char keys[256];
+} visited;
+
+static void visit(void *context, const bp_option *option, const char *value)
+{
+    visited *v = context;
+
+    v->count++;
+    (void)snprintf(v->keys + strlen(v->keys), sizeof v->keys - strlen(v->keys), "%s=%s ",
+                   option->key, value == NULL ? "?" : value);
+}
+
+static void each_key_of_the_job_is_visited(void **state)
+{
+    bp_config *config = new_config();
+    visited v = {0, ""};
+
+    (void)state;
+    bp_config_each(config, visit, &v);
+    assert_int_equal(v.count, 9);
+    assert_string_equal(v.keys,
+                        "train.steps=? train.rate=0.0003 train.memory=1 GiB train.trace=no "
+                        "train.order=tree train.shift=-3 train.limit=? run.dir=? run.note=? ");
+    bp_config_free(&config);
+}
+
+static void help_shows_every_key(void **state)
+{
+    char *help = bp_config_help(used_tables);
+
+    (void)state;
+    for (const bp_option *row = train_table; row->key != NULL; row++) {
+        assert_non_null(strstr(help, row->key));
+        assert_non_null(strstr(help, row->help));
+    }
+    assert_non_null(strstr(help, "\n[train]\n  train.steps   integer, steps  required  optimizer "
+                                 "steps (from 1 to 1000000)\n"));
+    assert_non_null(strstr(help, "\n[run]\n"));
+    assert_non_null(strstr(help, "(tree, running)"));
+    assert_null(strstr(help, "score"));
+    for (const char *line = help; *line != 0; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 110);
+    bp_free(help);
+}
+
+static void short_memory_is_told(void **state)
+{
+    bp_config *config;
+
+    (void)state;
+    for (int call = 1; call <= 6; call++) {
+        char fault[32];
+        (void)snprintf(fault, sizeof fault, "base.alloc:%d", call);
+        bp_fault_arm(fault);
+        bp_err err = bp_config_new(&config, all_tables, used_tables);
+        bp_fault_arm(NULL);
+        bp_test_expect(err, BP_ERR_SYSTEM);
+        assert_null(config);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_of_all_types_are_read),
+        cmocka_unit_test(numbers_are_taken_strictly),
+        cmocka_unit_test(ranges_are_to_the_last_value),
+        cmocka_unit_test(bytes_know_their_units),
+        cmocka_unit_test(all_faults_are_told_with_their_lines),
+        cmocka_unit_test(faults_are_twenty_at_most),
+        cmocka_unit_test(missing_keys_are_all_told),
+        cmocka_unit_test(command_line_wins),
+        cmocka_unit_test(keys_of_other_jobs_are_accepted),
+        cmocka_unit_test(long_line_is_refused_and_never_cut),
+        cmocka_unit_test(backslash_continues_a_value),
+        cmocka_unit_test(damaged_text_is_refused),
+        cmocka_unit_test(what_is_no_file_is_an_error),
+        cmocka_unit_test(config_ini_reads_back_as_itself),
+        cmocka_unit_test(values_that_ini_cannot_hold_are_refused),
+        cmocka_unit_test(long_values_are_shown_in_part),
+        cmocka_unit_test(resolved_values_are_checked_but_not_given),
+        cmocka_unit_test(faults_of_callers_are_collected),
+        cmocka_unit_test(each_key_of_the_job_is_visited),
+        cmocka_unit_test(help_shows_every_key),
+        cmocka_unit_test(short_memory_is_told),
+    };
+    return BP_TEST_RUN(tests);
+}

@@ -1,0 +1,234 @@
+#include "base/fault.h"
+#include "bp_test.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void severity_is_ordered_as_agreed(void **state)
+{
+    static const bp_err worst_first[] = {
+        BP_ERR_SOFTWARE, BP_ERR_SYSTEM, BP_ERR_IO,     BP_ERR_CREATE, BP_ERR_DENIED,  BP_ERR_BUSY,
+        BP_ERR_FORMAT,   BP_ERR_INPUT,  BP_ERR_CONFIG, BP_ERR_USAGE,  BP_ERR_STOPPED, BP_OK};
+
+    (void)state;
+    for (size_t i = 1; i < sizeof worst_first / sizeof worst_first[0]; i++)
+        assert_true(bp_err_severity(worst_first[i - 1]) > bp_err_severity(worst_first[i]));
+    assert_int_equal(bp_err_severity(BP_OK), 0);
+    assert_true(bp_err_severity((bp_err)99) > bp_err_severity(BP_ERR_SOFTWARE));
+}
+
+static void bytes_of_users_are_escaped(void **state)
+{
+    (void)state;
+    assert_int_equal(BP_FAIL(BP_ERR_FORMAT, "a\x1b[2J\tb\xc3\xa9\x7f: at %s", "x"), BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "a\\x1B[2J\\x09b\\xC3\\xA9\\x7F: at x");
+    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "one\ntwo\n\n"), BP_ERR_CONFIG);
+    assert_string_equal(bp_err_message(), "one\ntwo");
+}
+
+static void long_line_keeps_its_head_and_tail(void **state)
+{
+    char value[3000];
+
+    (void)state;
+    memset(value, '\xff', sizeof value);
+    value[sizeof value - 1] = 0;
+    assert_int_equal(BP_FAIL(BP_ERR_FORMAT, "bad value %s: at file:3; give 5\nnext", value),
+                     BP_ERR_FORMAT);
+    const char *message = bp_err_message();
+    size_t first = strcspn(message, "\n");
+    assert_in_range(first, BP_ERR_LINE_BYTES - 8, BP_ERR_LINE_BYTES);
+    assert_memory_equal(message, "bad value \\xFF\\xFF", 18);
+    assert_non_null(strstr(message, "\\xFF ... \\xFF")); /* no escape is split */
+    assert_non_null(strstr(message, "\\xFF: at file:3; give 5\nnext"));
+}
+
+static void any_length_fits_the_buffer(void **state)
+{
+    char *text = malloc(200000);
+
+    (void)state;
+    assert_non_null(text);
+    for (int i = 0; i < 199999; i++)
+        text[i] = i % 50 == 49 ? '\n' : '\x01';
+    text[199999] = 0;
+    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "%s", text), BP_ERR_CONFIG);
+    assert_in_range(strlen(bp_err_message()), BP_ERR_MESSAGE_BYTES / 2, BP_ERR_MESSAGE_BYTES - 1);
+    free(text);
+}
+
+static void prefix_stands_before_the_message(void **state)
+{
+    (void)state;
+    bp_err err = BP_FAIL(BP_ERR_IO, "short read: at x");
+    assert_int_equal(bp_err_prefix(err, "shard %d", 3), BP_ERR_IO);
+    assert_string_equal(bp_err_message(), "shard 3: short read: at x");
+}
+
+static void errno_decides_the_code(void **state)
+{
+    static const struct {
+        int number;
+        bp_err reading, creating;
+    } cases[] = {{ENOENT, BP_ERR_INPUT, BP_ERR_CREATE},  {ENOTDIR, BP_ERR_INPUT, BP_ERR_CREATE},
+                 {EACCES, BP_ERR_DENIED, BP_ERR_DENIED}, {EPERM, BP_ERR_DENIED, BP_ERR_DENIED},
+                 {EROFS, BP_ERR_DENIED, BP_ERR_DENIED},  {ENOMEM, BP_ERR_SYSTEM, BP_ERR_SYSTEM},
+                 {EMFILE, BP_ERR_SYSTEM, BP_ERR_SYSTEM}, {ENFILE, BP_ERR_SYSTEM, BP_ERR_SYSTEM},
+                 {ENOSPC, BP_ERR_IO, BP_ERR_IO},         {EDQUOT, BP_ERR_IO, BP_ERR_IO},
+                 {EIO, BP_ERR_IO, BP_ERR_CREATE}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        errno = cases[i].number;
+        assert_int_equal(bp_fail_errno(BP_ERR_IO, "can't read", "/a/b"), cases[i].reading);
+        errno = cases[i].number;
+        assert_int_equal(bp_fail_create("can't make", "/a/b"), cases[i].creating);
+    }
+    assert_string_equal(bp_err_message(),
+                        "can't make: Input/output error: at /a/b; check the file system");
+}
+
+static void *fail_in_thread(void *context)
+{
+    (void)context;
+    (void)BP_FAIL(BP_ERR_IO, "in the thread");
+    return NULL;
+}
+
+static void message_belongs_to_its_thread(void **state)
+{
+    pthread_t thread;
+
+    (void)state;
+    (void)BP_FAIL(BP_ERR_IO, "in main");
+    assert_int_equal(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(bp_err_message(), "in main");
+    bp_err_set_message("handed over");
+    assert_string_equal(bp_err_message(), "handed over");
+}
+
+/* What `act` writes to standard error in a child of ours; *status is the child's. */
+static void capture(char *out, size_t out_bytes, int *status, void (*act)(void))
+{
+    const char *path = bp_test_path("stderr");
+    FILE *file;
+
+    (void)fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (fd < 0 || dup2(fd, STDERR_FILENO) < 0)
+            _exit(1);
+        (void)signal(SIGABRT, SIG_DFL); /* cmocka catches it */
+        act();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, status, 0), child);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    out[fread(out, 1, out_bytes - 1, file)] = 0;
+    (void)fclose(file);
+}
+
+static void print_two_faults(void)
+{
+    bp_err_print("bagpipe", BP_FAIL(BP_ERR_CONFIG, "one: at a:1\ntwo: at a:2"));
+}
+
+static void every_fault_has_a_line(void **state)
+{
+    char text[1024];
+    int status;
+
+    (void)state;
+    capture(text, sizeof text, &status, print_two_faults);
+    assert_string_equal(text, "bagpipe: error[78]: one: at a:1\nbagpipe: error[78]: two: at a:2\n");
+}
+
+static void warn_once(void)
+{
+    bp_warn("step %d is damaged", 7);
+}
+
+static void warning_is_one_line(void **state)
+{
+    char text[1024];
+    int status;
+
+    (void)state;
+    capture(text, sizeof text, &status, warn_once);
+    assert_string_equal(text, "bagpipe: warning: step 7 is damaged\n");
+}
+
+static void fail_assertion(void)
+{
+    BP_ASSERT(1 + 1 == 2);
+    BP_ASSERT(1 + 1 == 3);
+}
+
+static void leave_with(int status)
+{
+    _exit(status);
+}
+
+static void fail_assertion_with_handler(void)
+{
+    bp_assert_set_handler(leave_with, 5);
+    fail_assertion();
+}
+
+static void broken_assertion_ends_the_program(void **state)
+{
+    char text[1024];
+    int status;
+
+    (void)state;
+    capture(text, sizeof text, &status, fail_assertion);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_non_null(strstr(text, "error[70]: a bug: \"1 + 1 == 3\" does not hold: at test_err.c:"));
+    capture(text, sizeof text, &status, fail_assertion_with_handler);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 70);
+    assert_non_null(strstr(text, "rank 5"));
+}
+
+static void faults_are_injected_by_name_call_and_rank(void **state)
+{
+    (void)state;
+    bp_fault_arm("a:2,b@1,c:2+");
+    assert_false(bp_fault("a"));
+    assert_true(bp_fault("a"));
+    assert_false(bp_fault("a"));
+    assert_false(bp_fault("b"));
+    bp_fault_set_rank(1);
+    assert_true(bp_fault("b"));
+    bp_fault_set_rank(0);
+    assert_false(bp_fault("c"));
+    assert_true(bp_fault("c"));
+    assert_true(bp_fault("c"));
+    assert_false(bp_fault("ab"));
+    bp_fault_arm(NULL);
+    assert_false(bp_fault("c"));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(severity_is_ordered_as_agreed),
+        cmocka_unit_test(bytes_of_users_are_escaped),
+        cmocka_unit_test(long_line_keeps_its_head_and_tail),
+        cmocka_unit_test(any_length_fits_the_buffer),
+        cmocka_unit_test(prefix_stands_before_the_message),
+        cmocka_unit_test(errno_decides_the_code),
+        cmocka_unit_test(message_belongs_to_its_thread),
+        cmocka_unit_test(every_fault_has_a_line),
+        cmocka_unit_test(warning_is_one_line),
+        cmocka_unit_test(broken_assertion_ends_the_program),
+        cmocka_unit_test(faults_are_injected_by_name_call_and_rank),
+    };
+    return BP_TEST_RUN(tests);
+}

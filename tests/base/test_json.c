@@ -1,0 +1,152 @@
+#include "base/fault.h"
+#include "base/json.h"
+#include "bp_test.h"
+#include <math.h>
+
+static bp_err parse(json_t **out, const char *text)
+{
+    return bp_json_parse(out, text, strlen(text), "a.json");
+}
+
+static void text_is_canonical(void **state)
+{
+    json_t *value;
+
+    (void)state;
+    bp_test_expect(parse(&value, " {\"b\":[1,2.5,{}],\"a\":\"\\u00e9\",\"c\":null}"), BP_OK);
+    char *text = bp_json_text(value), *line = bp_json_line(value);
+    assert_string_equal(text, "{\n  \"b\": [\n    1,\n    2.5,\n    {}\n  ],\n  \"a\": "
+                              "\"\xc3\xa9\",\n  \"c\": null\n}\n");
+    assert_string_equal(line, "{\"b\": [1, 2.5, {}], \"a\": \"\xc3\xa9\", \"c\": null}\n");
+    bp_free(text);
+    bp_free(line);
+    json_decref(value);
+}
+
+static void reals_read_back_to_the_bit(void **state)
+{
+    static const double values[] = {0.1, 1.0 / 3, 1e-308, 1.7976931348623157e308, -0.0, 3, 1e22};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        json_t *real = bp_json_real(values[i]), *again;
+        char *line = bp_json_line(real);
+        bp_test_expect(parse(&again, line), BP_OK);
+        double value = json_number_value(again);
+        assert_memory_equal(&value, &values[i], sizeof value);
+        assert_true(json_is_real(again)); /* 3 is written as 3.0 */
+        json_decref(real);
+        json_decref(again);
+        bp_free(line);
+    }
+}
+
+static void what_is_not_finite_is_null(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        json_t *value = bp_json_real(i == 0 ? NAN : i == 1 ? INFINITY : -INFINITY);
+        assert_true(json_is_null(value));
+        json_decref(value);
+    }
+}
+
+static void broken_text_is_told_with_its_place(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "{\"a\":1,}",
+                                      "[1 2]",
+                                      "{\"a\":1} x",
+                                      "[1e400]",
+                                      "[NaN]",
+                                      "{\"a\":1,\"a\":2}",
+                                      "\"\xff\"",
+                                      "[9223372036854775808]",
+                                      "\xEF\xBB\xBF{}",
+                                      "\"\\u0000\"",
+                                      "[01]"};
+    json_t *value;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        bp_test_expect(parse(&value, bad[i]), BP_ERR_FORMAT);
+        assert_null(value);
+    }
+    bp_test_expect(parse(&value, "{\n \"a\": x}"), BP_ERR_FORMAT);
+    bp_test_message_has("a.json:2");
+    bp_test_expect(bp_json_parse(&value, "[1]\0[2]", 7, "a.json"), BP_ERR_FORMAT);
+    static char deep[100000];
+    memset(deep, '[', sizeof deep);
+    bp_test_expect(bp_json_parse(&value, deep, sizeof deep, "deep"), BP_ERR_FORMAT);
+}
+
+static void files_are_saved_and_loaded(void **state)
+{
+    const char *path = bp_test_path("file.json");
+    json_t *value;
+    int64_t n;
+
+    (void)state;
+    bp_test_expect(parse(&value, "{\"n\": 5}"), BP_OK);
+    bp_test_expect(bp_json_save(path, value), BP_OK);
+    json_decref(value);
+    bp_test_expect(bp_json_load(&value, path, 100), BP_OK);
+    bp_test_expect(bp_json_get_int(value, "n", &n, path), BP_OK);
+    assert_int_equal(n, 5);
+    bp_fault_arm("base.alloc");
+    bp_test_expect(bp_json_save(path, value), BP_ERR_SYSTEM);
+    bp_fault_arm(NULL);
+    bp_test_expect(bp_json_save(bp_test_path("no/folder"), value), BP_ERR_CREATE);
+    json_decref(value);
+    bp_test_expect(bp_json_load(&value, path, 3), BP_ERR_FORMAT);
+    assert_null(value);
+    bp_test_expect(bp_json_load(&value, bp_test_path("none.json"), 100), BP_ERR_INPUT);
+    assert_null(value);
+}
+
+static void members_have_their_types(void **state)
+{
+    json_t *object, *list;
+    int64_t n;
+    double x;
+    bool flag;
+    const char *text;
+
+    (void)state;
+    bp_test_expect(parse(&object, "{\"n\":-7,\"x\":1.5,\"s\":\"text\",\"f\":true,\"z\":null}"),
+                   BP_OK);
+    bp_test_expect(bp_json_get_int(object, "n", &n, "f"), BP_OK);
+    bp_test_expect(bp_json_get_real(object, "x", &x, "f"), BP_OK);
+    bp_test_expect(bp_json_get_string(object, "s", &text, "f"), BP_OK);
+    bp_test_expect(bp_json_get_bool(object, "f", &flag, "f"), BP_OK);
+    assert_true(n == -7 && x == 1.5 && flag);
+    assert_string_equal(text, "text");
+    bp_test_expect(bp_json_get_real(object, "n", &x, "f"), BP_OK); /* an integer is a number too */
+    assert_true(x == -7);
+    bp_test_expect(bp_json_get_int(object, "x", &n, "f"), BP_ERR_FORMAT);
+    bp_test_expect(bp_json_get_real(object, "s", &x, "f"), BP_ERR_FORMAT);
+    bp_test_expect(bp_json_get_real(object, "z", &x, "f"), BP_ERR_FORMAT);
+    bp_test_expect(bp_json_get_string(object, "n", &text, "f"), BP_ERR_FORMAT);
+    bp_test_expect(bp_json_get_bool(object, "n", &flag, "f"), BP_ERR_FORMAT);
+    bp_test_message_has("\"n\" is not true or false: at f");
+    bp_test_expect(bp_json_get_int(object, "none", &n, "file.json"), BP_ERR_FORMAT);
+    bp_test_message_has("\"none\" is missing: at file.json");
+    bp_test_expect(parse(&list, "[1]"), BP_OK);
+    bp_test_expect(bp_json_get_int(list, "n", &n, "f"), BP_ERR_FORMAT);
+    json_decref(list);
+    json_decref(object);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_is_canonical),
+        cmocka_unit_test(reals_read_back_to_the_bit),
+        cmocka_unit_test(what_is_not_finite_is_null),
+        cmocka_unit_test(broken_text_is_told_with_its_place),
+        cmocka_unit_test(files_are_saved_and_loaded),
+        cmocka_unit_test(members_have_their_types),
+    };
+    return BP_TEST_RUN(tests);
+}

@@ -1,0 +1,300 @@
+/* The log, the clock and the signals: what a job shows of itself. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "bp_test.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void read_all(int fd, char *out, size_t out_bytes)
+{
+    size_t used = 0;
+
+    while (used + 1 < out_bytes) {
+        ssize_t got = read(fd, out + used, out_bytes - 1 - used);
+        if (got <= 0) /* a pseudo-terminal ends with EIO */
+            break;
+        used += (size_t)got;
+    }
+    out[used] = 0;
+}
+
+/* What `act` shows on a pipe (columns 0), or on a terminal of that width. */
+static void show(char *out, size_t out_bytes, int columns, void (*act)(void))
+{
+    struct winsize window = {.ws_row = 24, .ws_col = (unsigned short)columns};
+    int fds[2] = {-1, -1}, status;
+
+    (void)fflush(NULL);
+    if (columns == 0)
+        assert_int_equal(pipe(fds), 0);
+    pid_t child = columns > 0 ? forkpty(&fds[0], NULL, NULL, &window) : fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (columns == 0 && dup2(fds[1], STDOUT_FILENO) < 0)
+            _exit(1);
+        act();
+        (void)fflush(NULL);
+        _exit(0);
+    }
+    if (columns == 0)
+        assert_int_equal(close(fds[1]), 0);
+    read_all(fds[0], out, out_bytes);
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void two_steps_and_a_line(void)
+{
+    bp_log_progress("step %d of a long run", 1);
+    bp_log_progress("step %d", 2);
+    bp_log("done");
+}
+
+static void progress_is_plain_lines_on_a_pipe(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 0, two_steps_and_a_line);
+    assert_string_equal(text, "step 1 of a long run\nstep 2\ndone\n");
+}
+
+static void progress_overwrites_itself_on_a_terminal(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 80, two_steps_and_a_line);
+    assert_string_equal(text, "\r\033[Kstep 1 of a long run\r\033[Kstep 2\r\033[Kdone\r\n");
+}
+
+static void progress_never_wraps(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 10, two_steps_and_a_line);
+    assert_string_equal(text, "\r\033[Kstep 1 of\r\033[Kstep 2\r\033[Kdone\r\n");
+}
+
+static void warn_between_steps(void)
+{
+    bp_log_progress("step 1");
+    bp_warn("look out");
+    bp_log_progress("step 2");
+}
+
+static void warning_does_not_mix_with_progress(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 80, warn_between_steps);
+    assert_string_equal(text, "\r\033[Kstep 1\r\033[Kbagpipe: warning: look out\r\n\r\033[Kstep 2");
+}
+
+static void say_control_bytes(void)
+{
+    bp_log("file \x1b[2J\x07.txt");
+}
+
+static void control_bytes_do_not_reach_the_terminal(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 0, say_control_bytes);
+    assert_string_equal(text, "file ?[2J?.txt\n");
+}
+
+static void say_silently(void)
+{
+    bp_log_set_speaker(false);
+    bp_log("not shown");
+    bp_log_progress("not shown");
+    bp_warn("not shown");
+    if (bp_log_open(bp_test_path("silent.txt")) != BP_OK)
+        _exit(1);
+}
+
+static void only_the_speaker_is_heard(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    assert_true(bp_log_speaks());
+    (void)bp_test_folder();
+    show(text, sizeof text, 80, say_silently);
+    assert_string_equal(text, "");
+    assert_false(bp_path_exists(bp_test_path("silent.txt")));
+}
+
+static void write_log_file(void)
+{
+    if (bp_log_open(bp_test_path("log.txt")) != BP_OK)
+        _exit(1);
+    bp_log("one\ntwo");
+    bp_log_progress("three");
+    bp_log_file_only("four");
+    bp_warn("five");
+    bp_log_close();
+    bp_log("six");
+}
+
+static void file_gets_every_line_with_its_time(void **state)
+{
+    static const char *const lines[] = {"one", "two", "three", "four", "warning: five"};
+    char shown[1024], *data;
+    size_t bytes;
+
+    (void)state;
+    (void)bp_test_folder();
+    show(shown, sizeof shown, 80, write_log_file);
+    assert_null(strstr(shown, "four"));
+    bp_test_expect(bp_file_read(bp_test_path("log.txt"), 4096, &data, &bytes), BP_OK);
+    const char *p = data;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_int_equal(p[10], 'T'); /* 2026-11-20T17:03:01Z */
+        assert_int_equal(p[19], 'Z');
+        assert_memory_equal(p + 22, lines[i], strlen(lines[i]));
+        p += 22 + strlen(lines[i]);
+        assert_int_equal(*p++, '\n');
+    }
+    assert_int_equal(*p, 0);
+    bp_free(data);
+}
+
+static void log_without_a_folder_is_an_error(void **state)
+{
+    (void)state;
+    bp_test_expect(bp_log_open(bp_test_path("no/log.txt")), BP_ERR_CREATE);
+    bp_test_expect(bp_log_open(bp_test_folder()), BP_ERR_CREATE);
+    if (geteuid() == 0 && seteuid(65534) != 0)
+        bp_test_skip("this user can't step down from root");
+    bp_err err = bp_log_open("/log-of-a-test.txt");
+    assert_int_equal(seteuid(getuid()), 0);
+    assert_int_equal(err, BP_ERR_DENIED);
+}
+
+static void log_on_a_full_disk(void)
+{
+    struct rlimit small = {30, 30};
+
+    bp_signals_init();
+    if (bp_log_open(bp_test_path("full.txt")) != BP_OK || setrlimit(RLIMIT_FSIZE, &small) != 0)
+        _exit(1);
+    if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
+        _exit(1);
+    for (int i = 0; i < 5; i++)
+        bp_log("line %d", i);
+}
+
+static void full_disk_costs_the_log_and_not_the_run(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    (void)bp_test_folder();
+    show(text, sizeof text, 0, log_on_a_full_disk);
+    const char *warning =
+        strstr(text, "bagpipe: warning: the log can't be written (File too large)");
+    assert_non_null(warning);
+    assert_null(strstr(warning + 20, "warning"));
+    assert_non_null(strstr(text, "line 4\n"));
+}
+
+static void time_goes_on(void **state)
+{
+    char stamp[32];
+
+    (void)state;
+    double before = bp_clock_now();
+    bp_clock_sleep(0.02);
+    double passed = bp_clock_now() - before;
+    assert_true(passed >= 0.02 && passed < 5);
+    bp_clock_sleep(0);
+    bp_clock_sleep(-1);
+    bp_clock_stamp(stamp, sizeof stamp);
+    assert_int_equal(strlen(stamp), 20);
+    assert_int_equal(stamp[19], 'Z');
+}
+
+static void durations_are_readable(void **state)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0.0 s"},
+                 {4.23, "4.2 s"},
+                 {9.94, "9.9 s"},
+                 {9.96, "10 s"},
+                 {59.4, "59 s"},
+                 {59.6, "1 min 00 s"},
+                 {200, "3 min 20 s"},
+                 {3599.4, "59 min 59 s"},
+                 {3599.6, "1 h 00 min"},
+                 {3720, "1 h 02 min"},
+                 {360000, "100 h 00 min"},
+                 {-1, "0.0 s"},
+                 {1e300, "?"},
+                 {NAN, "?"}};
+    char text[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bp_clock_duration(text, sizeof text, cases[i].seconds);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+static void signals_ask_to_stop(void **state)
+{
+    static const int numbers[] = {SIGUSR1, SIGINT, SIGTERM};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        int status;
+        (void)fflush(NULL);
+        pid_t child = fork(); /* the flags can't be taken back */
+        assert_true(child >= 0);
+        if (child == 0) {
+            bp_signals_init();
+            bool before = bp_signals_stop_asked() || bp_signals_terminating();
+            (void)raise(numbers[i]);
+            (void)raise(SIGPIPE);
+            (void)raise(SIGXFSZ);
+            bool after =
+                bp_signals_stop_asked() && bp_signals_terminating() == (numbers[i] == SIGTERM);
+            _exit(!before && after ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress_is_plain_lines_on_a_pipe),
+        cmocka_unit_test(progress_overwrites_itself_on_a_terminal),
+        cmocka_unit_test(progress_never_wraps),
+        cmocka_unit_test(warning_does_not_mix_with_progress),
+        cmocka_unit_test(control_bytes_do_not_reach_the_terminal),
+        cmocka_unit_test(only_the_speaker_is_heard),
+        cmocka_unit_test(file_gets_every_line_with_its_time),
+        cmocka_unit_test(log_without_a_folder_is_an_error),
+        cmocka_unit_test(full_disk_costs_the_log_and_not_the_run),
+        cmocka_unit_test(time_goes_on),
+        cmocka_unit_test(durations_are_readable),
+        cmocka_unit_test(signals_ask_to_stop),
+    };
+    return BP_TEST_RUN(tests);
+}

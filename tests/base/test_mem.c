@@ -1,0 +1,171 @@
+#include "base/buffer.h"
+#include "base/fault.h"
+#include "bp_test.h"
+
+static void blocks_are_zeroed_and_aligned(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n < 5000; n += 499) {
+        unsigned char *p = bp_alloc("test.block", n, 3);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        for (int64_t i = 0; i < 3 * n; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xff, (size_t)(3 * n)); /* so that reuse would show */
+        bp_free(p);
+    }
+    bp_free(NULL);
+}
+
+static void sizes_that_overflow_give_null(void **state)
+{
+    (void)state;
+    assert_null(bp_alloc("test.block", INT64_MAX, 3));
+    assert_null(bp_alloc("test.block", INT64_MAX, 1));
+    assert_null(bp_alloc("test.block", -1, 1));
+    assert_null(bp_alloc("test.block", 2, SIZE_MAX));
+    assert_int_equal(bp_mem_now_bytes(), 0);
+}
+
+static void realloc_keeps_content_and_zeroes_the_rest(void **state)
+{
+    (void)state;
+    int *p = bp_realloc("test.grow", NULL, 10, sizeof(*p));
+    assert_non_null(p);
+    for (int i = 0; i < 10; i++)
+        p[i] = i + 1;
+    int *q = bp_realloc("test.grow", p, 1000, sizeof(*p));
+    assert_non_null(q);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(q[i], i < 10 ? i + 1 : 0);
+    q = bp_realloc("test.grow", q, 5, sizeof(*p));
+    assert_non_null(q);
+    assert_int_equal(q[4], 5);
+    assert_int_equal(bp_mem_now_bytes(), 5 * sizeof(*p));
+    assert_null(bp_realloc("test.grow", q, -1, 1)); /* and the old block stands */
+    assert_int_equal(q[4], 5);
+    bp_free(q);
+}
+
+static void balance_is_kept_by_label(void **state)
+{
+    char text[256];
+
+    (void)state;
+    size_t before = bp_mem_peak_bytes();
+    void *a = bp_alloc("test.a", 1000, 8), *b = bp_alloc("test.b", 1, 8);
+    assert_true(bp_mem_peak_bytes() >= before && bp_mem_peak_bytes() >= 8008);
+    assert_int_equal(bp_mem_now_bytes(), 8008);
+    assert_int_equal(bp_mem_balance(text, sizeof text), 2);
+    assert_non_null(strstr(text, "test.a 8000\n"));
+    assert_non_null(strstr(text, "test.b 8\n"));
+    bp_free(a);
+    assert_int_equal(bp_mem_balance(text, sizeof text), 1);
+    assert_string_equal(text, "test.b 8\n");
+    bp_free(b);
+    assert_int_equal(bp_mem_balance(text, sizeof text), 0);
+    assert_string_equal(text, "");
+    assert_true(bp_mem_peak_bytes() >= 8008);
+}
+
+static void short_memory_can_be_injected(void **state)
+{
+    (void)state;
+    bp_fault_arm("base.alloc:2");
+    void *a = bp_alloc("test.a", 1, 1);
+    assert_non_null(a);
+    assert_null(bp_alloc("test.a", 1, 1));
+    bp_fault_arm(NULL);
+    bp_free(a);
+}
+
+static void resident_peak_covers_what_was_touched(void **state)
+{
+    size_t bytes = (size_t)64 << 20;
+
+    (void)state;
+    char *p = bp_alloc("test.big", (int64_t)bytes, 1);
+    assert_non_null(p);
+    memset(p, 1, bytes);
+    assert_true(p[bytes - 1] == 1);
+    bp_free(p);
+    assert_true(bp_mem_resident_peak_bytes() >= bytes);
+    assert_true(bp_mem_resident_peak_bytes() < (size_t)1 << 40);
+}
+
+static void strings_are_copied_and_printed(void **state)
+{
+    (void)state;
+    char *copy = bp_strdup("text"), *printed = bp_sprintf("%s-%03d", "step", 7);
+    assert_string_equal(copy, "text");
+    assert_string_equal(printed, "step-007");
+    bp_free(copy);
+    bp_free(printed);
+}
+
+static void arena_hands_out_what_was_planned(void **state)
+{
+    char space[1024] __attribute__((aligned(64)));
+
+    (void)state;
+    assert_int_equal(bp_arena_bytes(1, 1), 64);
+    assert_int_equal(bp_arena_bytes(64, 1), 64);
+    assert_int_equal(bp_arena_bytes(17, 4), 128);
+    assert_int_equal(bp_arena_bytes(0, 4), 0);
+    bp_arena arena = {space, bp_arena_bytes(17, 4) + bp_arena_bytes(3, 8), 0};
+    float *a = bp_arena_take(&arena, 17, sizeof(float));
+    double *b = bp_arena_take(&arena, 3, sizeof(double));
+    assert_ptr_equal(a, space);
+    assert_ptr_equal(b, space + 128);
+    assert_int_equal(arena.used_bytes, arena.size_bytes);
+}
+
+static void buffer_grows_and_is_taken(void **state)
+{
+    bp_buffer buffer = {0};
+
+    (void)state;
+    char *empty = bp_buffer_take(&buffer);
+    assert_string_equal(empty, "");
+    bp_free(empty);
+    for (int i = 0; i < 1000; i++)
+        bp_buffer_printf(&buffer, "%d,", i);
+    bp_buffer_add(&buffer, "end", 3);
+    assert_int_equal(buffer.bytes, 10 * 2 + 90 * 3 + 900 * 4 + 3);
+    char *text = bp_buffer_take(&buffer);
+    assert_memory_equal(text, "0,1,2,", 6);
+    assert_string_equal(text + strlen(text) - 7, "999,end");
+    bp_free(text);
+}
+
+static void buffer_without_memory_gives_null(void **state)
+{
+    bp_buffer buffer = {0};
+
+    (void)state;
+    bp_buffer_printf(&buffer, "a");
+    bp_fault_arm("base.alloc:1+");
+    for (int i = 0; i < 200; i++)
+        bp_buffer_printf(&buffer, "text");
+    bp_fault_arm(NULL);
+    assert_true(buffer.failed);
+    assert_null(bp_buffer_take(&buffer));
+    assert_false(buffer.failed); /* emptied */
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_zeroed_and_aligned),
+        cmocka_unit_test(sizes_that_overflow_give_null),
+        cmocka_unit_test(realloc_keeps_content_and_zeroes_the_rest),
+        cmocka_unit_test(balance_is_kept_by_label),
+        cmocka_unit_test(short_memory_can_be_injected),
+        cmocka_unit_test(resident_peak_covers_what_was_touched),
+        cmocka_unit_test(strings_are_copied_and_printed),
+        cmocka_unit_test(arena_hands_out_what_was_planned),
+        cmocka_unit_test(buffer_grows_and_is_taken),
+        cmocka_unit_test(buffer_without_memory_gives_null),
+    };
+    return BP_TEST_RUN(tests);
+}

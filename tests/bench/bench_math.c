@@ -1,0 +1,200 @@
+/* The speed of the math layer at the shapes of a GPT-2 124M step (1024 rows): matrix products in
+ * FLOP/s, attention in FLOP/s of its causal half, fused passes in bytes/s of memory they must move.
+ * Arguments: threads (0: all), seconds a line. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "math/attention.h"
+#include "math/kernels.h"
+#include "math/linear.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ROWS = 1024, WIDTH = 768, HEADS = 12, VOCABULARY = 50257 };
+
+static double seconds_a_line = 0.2;
+
+static float *floats(int64_t n)
+{
+    float *x = bp_alloc("bench", n, sizeof *x);
+
+    if (!x)
+        exit(71);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(i * 2654435761u % 1024) / 512.0f - 1.0f;
+    return x;
+}
+
+/* Runs STATEMENT for a while; the fastest run in `best` seconds. */
+#define TIME(best, STATEMENT)                                                                      \
+    do {                                                                                           \
+        double end_ = bp_clock_now() + seconds_a_line;                                             \
+        STATEMENT;                                                                                 \
+        (best) = 1e30;                                                                             \
+        do {                                                                                       \
+            double start_ = bp_clock_now();                                                        \
+            STATEMENT;                                                                             \
+            double took_ = bp_clock_now() - start_;                                                \
+            (best) = took_ < (best) ? took_ : (best);                                              \
+        } while (bp_clock_now() < end_);                                                           \
+    } while (0)
+
+static void bench_linear(bp_precision precision, int64_t outs, int64_t ins)
+{
+    float *x = floats(ROWS * ins), *w = floats(outs * ins), *bias = floats(outs),
+          *y = floats(ROWS * outs);
+    double forward, input, weight, refresh, flops = 2.0 * ROWS * (double)outs * (double)ins;
+    bp_gemm *gemm;
+    bp_weight *weights;
+
+    if (bp_gemm_new(&gemm, precision) != BP_OK ||
+        bp_weight_new(&weights, gemm, w, outs, ins) != BP_OK)
+        exit(71);
+    TIME(forward, bp_linear_forward(gemm, y, x, weights, bias, ROWS));
+    TIME(input, bp_linear_backward_input(gemm, x, y, weights, ROWS));
+    TIME(refresh, (bp_weight_refresh(weights), bp_linear_forward(gemm, y, x, weights, bias, 1)));
+    TIME(weight, bp_linear_backward_weight(gemm, w, bias, y, x, ROWS, outs, ins));
+    printf("%-4s %6lld x %-5lld %9.1f %9.1f %9.1f   %8.2f\n", precision == BP_BF16 ? "bf16" : "f32",
+           (long long)outs, (long long)ins, flops / forward / 1e9, flops / input / 1e9,
+           flops / weight / 1e9, refresh * 1e3);
+    bp_weight_free(&weights);
+    bp_gemm_free(&gemm);
+    bp_free(x);
+    bp_free(w);
+    bp_free(bias);
+    bp_free(y);
+}
+
+static void bench_attention(bp_precision precision, int64_t B, int64_t T, float dropout)
+{
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 0, 0);
+    bp_attention_shape shape = {.B = B,
+                                .T = T,
+                                .H = HEADS,
+                                .D = WIDTH / HEADS,
+                                .causal = true,
+                                .dropout = dropout,
+                                .key = &key,
+                                .all_heads = HEADS};
+    int64_t n = B * T * WIDTH;
+    float *qkv = floats(3 * n), *out = floats(n), *dout = floats(n), *dqkv = floats(3 * n),
+          *lse = floats(B * HEADS * T);
+    void *scratch = bp_alloc("bench", (int64_t)bp_attention_scratch_bytes(precision, &shape), 1);
+    double forward, backward, flops = 2.0 * (double)(B * T * T) * WIDTH; /* half of two products */
+    bp_gemm *gemm;
+
+    if (!scratch || bp_gemm_new(&gemm, precision) != BP_OK)
+        exit(71);
+    TIME(forward, bp_attention_forward(gemm, out, lse, qkv, &shape, scratch));
+    TIME(backward, bp_attention_backward(gemm, dqkv, dout, out, lse, qkv, &shape, scratch));
+    printf("%-4s attention B %lld T %-5lld dropout %.1f  forward %7.1f GFLOP/s %7.2f ms   backward "
+           "%7.1f GFLOP/s %7.2f ms\n",
+           precision == BP_BF16 ? "bf16" : "f32", (long long)B, (long long)T, (double)dropout,
+           flops / forward / 1e9, forward * 1e3, 2.5 * flops / backward / 1e9, backward * 1e3);
+    bp_gemm_free(&gemm);
+    void *all[] = {qkv, out, dout, dqkv, lse, scratch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+static void line(const char *name, double bytes, double best)
+{
+    printf("%-22s %7.2f GB/s %9.3f ms\n", name, bytes / best / 1e9, best * 1e3);
+}
+
+static void bench_passes(void)
+{
+    const int64_t C = 4 * WIDTH, n = ROWS * C;
+    float *x = floats(n), *y = floats(n), *z = floats(n), *w = floats(n), *gain = floats(C),
+          *bias = floats(C);
+    float *mean = floats(ROWS), *rstd = floats(ROWS),
+          *scratch = floats(bp_layer_norm_scratch(ROWS, C));
+    double best, *sums = bp_alloc("bench", n / BP_NORM_BLOCK + 1, sizeof *sums),
+                 size = (double)n * sizeof(float);
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 0, 0);
+    bp_adamw adamw = {1e-4, 0.9, 0.95, 1e-8, 0.1, 1.0, 10};
+
+    if (!sums)
+        exit(71);
+    printf("\npasses over %d x %d\n", ROWS, (int)C);
+    TIME(best, bp_layer_norm_forward(y, mean, rstd, x, gain, bias, ROWS, C, 1e-5f));
+    line("layer norm forward", 2 * size, best);
+    TIME(best, bp_layer_norm_backward(z, gain, bias, y, x, gain, mean, rstd, ROWS, C, scratch));
+    line("layer norm backward", 4 * size, best);
+    TIME(best, bp_gelu_forward(y, x, n));
+    line("gelu forward", 2 * size, best);
+    TIME(best, bp_gelu_backward(z, y, x, n));
+    line("gelu backward", 3 * size, best);
+    TIME(best, bp_add_dropout(z, x, y, n, 0.0f, &key, 0));
+    line("add", 3 * size, best);
+    TIME(best, bp_add_dropout(z, x, y, n, 0.1f, &key, 0));
+    line("add dropout", 3 * size, best);
+    TIME(best, bp_zero(z, n));
+    line("zero", size, best);
+    TIME(best, bp_square_sums(sums, x, n));
+    line("square sums", size, best);
+    for (int64_t i = 0; i < n; i++)
+        w[i] = y[i] * y[i];
+    TIME(best, bp_adamw_update(x, z, w, y, n, &adamw));
+    line("adamw", 7 * size, best);
+    void *all[] = {x, y, z, w, gain, bias, mean, rstd, scratch, sums};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+static void bench_vocabulary(void)
+{
+    int64_t n = (int64_t)ROWS * VOCABULARY;
+    float *logits = floats(n), *row_max = floats(ROWS), *weight = floats(ROWS),
+          *table = floats((int64_t)VOCABULARY * WIDTH);
+    float *x = floats(ROWS * WIDTH);
+    double *sum = bp_alloc("bench", ROWS, sizeof *sum),
+           *target = bp_alloc("bench", ROWS, sizeof *target), best;
+    int32_t *ids = bp_alloc("bench", ROWS, sizeof *ids);
+    double size = (double)n * sizeof(float);
+
+    if (!sum || !target || !ids)
+        exit(71);
+    for (int64_t r = 0; r < ROWS; r++)
+        ids[r] = (int32_t)(r * 997 % VOCABULARY);
+    printf("\nvocabulary of %d\n", VOCABULARY);
+    TIME(best, bp_softmax_row_max(row_max, logits, ROWS, VOCABULARY));
+    line("softmax maximum", size, best);
+    TIME(best, bp_softmax_row_sum(sum, target, logits, row_max, ids, ROWS, VOCABULARY, 0));
+    line("softmax sum", size, best);
+    TIME(best, bp_softmax_gradient(logits, row_max, sum, ids, weight, ROWS, VOCABULARY, 0));
+    line("softmax gradient", 2 * size, best);
+    TIME(best, bp_embedding_forward(x, table, ids, ROWS, WIDTH, 0, VOCABULARY));
+    line("embedding forward", 2.0 * ROWS * WIDTH * sizeof(float), best);
+    TIME(best, bp_embedding_backward(table, x, ids, ROWS, WIDTH, 0, VOCABULARY));
+    line("embedding backward", 3.0 * ROWS * WIDTH * sizeof(float), best);
+    void *all[] = {logits, row_max, weight, table, x, sum, target, ids};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+int main(int count, char **arguments)
+{
+    static const int64_t shapes[][2] = {{3 * WIDTH, WIDTH},
+                                        {WIDTH, WIDTH},
+                                        {4 * WIDTH, WIDTH},
+                                        {WIDTH, 4 * WIDTH},
+                                        {VOCABULARY, WIDTH}};
+    bp_precision last = bp_math_has_bf16() ? BP_BF16 : BP_F32;
+
+    bp_math_set_threads(count > 1 ? atoi(arguments[1]) : 0);
+    seconds_a_line = count > 2 ? atof(arguments[2]) : seconds_a_line;
+    printf("%s, %s, %d threads\n", bp_math_cpu(), bp_math_library(), bp_math_threads());
+    printf("\nGFLOP/s                forward     input    weight   refresh ms\n");
+    for (int precision = BP_F32; precision <= (int)last; precision++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            bench_linear((bp_precision)precision, shapes[i][0], shapes[i][1]);
+    printf("\n");
+    for (int precision = BP_F32; precision <= (int)last; precision++) {
+        bench_attention((bp_precision)precision, 1, 1024, 0.0f);
+        bench_attention((bp_precision)precision, 1, 1024, 0.1f);
+        bench_attention((bp_precision)precision, 8, 128, 0.0f);
+    }
+    bench_passes();
+    bench_vocabulary();
+    return 0;
+}

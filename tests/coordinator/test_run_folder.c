@@ -1,0 +1,606 @@
+/* A run folder through its life: begun, resumed, refused, cut back, moved, lost. */
+#include "bp_test_mpi.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "coordinator/run_folder.h"
+#include "coordinator/run_lock_priv.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COMM MPI_COMM_WORLD
+
+static const bp_option OPTIONS[] = {
+    {.key = "run.dir", .type = BP_OPTION_STRING, .help = "the run folder", .required = true},
+    {.key = "run.seed", .type = BP_OPTION_INT, .value = "1", .help = "seed"},
+    {.key = "corpus.train", .type = BP_OPTION_STRING, .help = "corpora"},
+    {.key = "tokenizer.path", .type = BP_OPTION_STRING, .help = "tokenizer"},
+    {.key = "train.steps", .type = BP_OPTION_INT, .value = "10", .help = "steps"},
+    {.key = "train.batch", .type = BP_OPTION_INT, .value = "4", .help = "sequences"},
+    {.key = "optimizer.lr", .type = BP_OPTION_REAL, .value = "3e-4", .help = "rate"},
+    {.key = "optimizer.kind",
+     .type = BP_OPTION_CHOICE,
+     .value = "adamw",
+     .choices = "adamw|sgd",
+     .help = "which"},
+    {.key = "mesh.data", .type = BP_OPTION_INT, .value = "0", .help = "ranks"},
+    {.key = "math.precision",
+     .type = BP_OPTION_CHOICE,
+     .value = "auto",
+     .choices = "auto|f32|bf16",
+     .help = "bits"},
+    {.key = NULL}};
+
+static const char *const MAY_CHANGE[] = {"run.dir", "train.steps", NULL};
+static const char *const OTHER_BITS[] = {"mesh.*", NULL};
+
+static bp_mesh *mesh;
+
+static bp_config *config_of(const char *run, const char *extra[], int count)
+{
+    static const bp_option *const tables[] = {OPTIONS, NULL};
+    char *arguments[8];
+    bp_config *config;
+
+    arguments[0] = bp_sprintf("run.dir=%s", run);
+    for (int k = 0; k < count; k++)
+        arguments[k + 1] = (char *)extra[k];
+    bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
+    bp_test_expect(bp_config_read(config, NULL, count + 1, arguments), BP_OK);
+    bp_free(arguments[0]);
+    return config;
+}
+
+/* Open with key=value pairs; identities are the corpus's hash and the tokenizer's. */
+typedef struct opening {
+    const char *run, *job, *hash;
+    const char *keys[6];
+    int count;
+} opening;
+
+static bp_err open_run(bp_run **run, const opening *with)
+{
+    bp_config *config = config_of(with->run, (const char **)with->keys, with->count);
+    const bp_run_identity identities[] = {
+        {"corpus.train", with->hash}, {"tokenizer", "t0"}, {NULL, NULL}};
+    json_t *extra = json_pack("{s:i, s:{s:s}}", "parameters", 42, "libraries", "onednn", "2.6");
+    bp_run_spec spec = {.job = with->job == NULL ? "pretrain" : with->job,
+                        .may_change = MAY_CHANGE,
+                        .other_bits = OTHER_BITS,
+                        .identities = identities,
+                        .extra = extra,
+                        .watch_seconds = 0.3};
+    bp_err err = bp_run_open(run, mesh, config, &spec);
+
+    json_decref(extra);
+    bp_config_free(&config);
+    return err;
+}
+
+/* Open and close at once, with this exit state. */
+static void run_once(const opening *with, bp_err state)
+{
+    bp_run *run;
+
+    bp_test_check_err(COMM, open_run(&run, with), BP_OK);
+    bp_test_check_err(COMM, bp_run_close(&run, state), BP_OK);
+    bp_test_check(COMM, run == NULL);
+}
+
+/* Refused on all ranks with one message that has these words; nothing is held after it. */
+static void check_refused(const opening *with, bp_err expected, const char *words)
+{
+    bp_run *run;
+
+    bp_test_check_err(COMM, open_run(&run, with), expected);
+    bp_test_check(COMM, run == NULL);
+    if (strstr(bp_err_message(), words) == NULL)
+        print_error("'%s' is not in '%s'\n", words, bp_err_message());
+    bp_test_check(COMM, strstr(bp_err_message(), words) != NULL);
+}
+
+static const char *inside(const char *run, const char *name)
+{
+    char *path = bp_test_path_place();
+
+    (void)snprintf(path, PATH_MAX, "%s/%s", run, name);
+    return path;
+}
+
+static bool file_has(const char *run, const char *name, const char *words)
+{
+    char *text = NULL;
+    size_t bytes;
+    bool found = bp_file_read(inside(run, name), 1 << 20, &text, &bytes) == BP_OK &&
+                 strstr(text, words) != NULL;
+
+    bp_free(text);
+    return found;
+}
+
+/* ---- beginning and resuming ---- */
+
+static void new_run_writes_down_what_it_is(void **state)
+{
+    const opening with = {.run = bp_test_path("runs/deep/new"),
+                          .hash = "c0",
+                          .keys = {"train.steps=20", "run.seed=7"},
+                          .count = 2};
+    bp_run *run;
+
+    (void)state;
+    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
+    bp_test_check(COMM, !bp_run_is_resumed(run) && !bp_run_is_finished(run));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"running\""));
+    bp_test_check(COMM, !mesh->coordinates || bp_run_still_owner(run));
+    bp_log("one line for the log");
+    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
+    bp_test_check(COMM, file_has(with.run, "config.ini", "steps = 20"));
+    bp_test_check(COMM, file_has(with.run, "log.txt", "one line for the log"));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"job\": \"pretrain\""));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"run.seed\": \"7\""));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"corpus.train\": \"c0\""));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"parameters\": 42"));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"onednn\": \"2.6\"") &&
+                            file_has(with.run, "run.json", "\"hdf5\": \""));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"finished\""));
+    bp_test_check(
+        COMM, !file_has(with.run, "run.json", bp_test_folder())); /* nothing names its own place */
+}
+
+static void same_run_is_resumed(void **state)
+{
+    const opening with = {
+        .run = bp_test_path("same"), .hash = "c0", .keys = {"optimizer.lr=0.0010"}, .count = 1};
+    const opening again = {
+        .run = bp_test_path("same"), .hash = "c0", .keys = {"optimizer.lr=1e-3"}, .count = 1};
+    bp_run *run;
+
+    (void)state;
+    run_once(&with, BP_ERR_STOPPED);
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"stopped\""));
+    bp_test_check_err(COMM, open_run(&run, &again), BP_OK);
+    bp_test_check(COMM, bp_run_is_resumed(run) && !bp_run_is_finished(run));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"starts\": 2"));
+    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_STOPPED), BP_OK);
+}
+
+static void failed_run_keeps_its_message(void **state)
+{
+    const opening with = {.run = bp_test_path("failed"), .hash = "c0"};
+    bp_run *run;
+
+    (void)state;
+    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
+    (void)BP_FAIL(BP_ERR_SOFTWARE, "the loss is not finite: at step 12");
+    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_SOFTWARE), BP_OK);
+    bp_test_check(COMM, strcmp(bp_err_message(), "the loss is not finite: at step 12") ==
+                            0); /* still the one to tell */
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"failed\""));
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"code\": 70"));
+    bp_test_check(COMM, file_has(with.run, "run.json", "the loss is not finite: at step 12"));
+}
+
+static bool is_finished(const opening *with)
+{
+    bp_run *run;
+    bool finished;
+
+    bp_test_check_err(COMM, open_run(&run, with), BP_OK);
+    finished = bp_run_is_finished(run);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
+    return finished;
+}
+
+static void finished_run_is_known_until_it_is_given_more_to_do(void **state)
+{
+    const char *path = bp_test_path("finished");
+    const opening with = {.run = path, .hash = "c0"},
+                  more = {.run = path, .hash = "c0", .keys = {"train.steps=11"}, .count = 1};
+
+    (void)state;
+    run_once(&with, BP_OK);
+    bp_test_check(COMM, is_finished(&with));
+    bp_test_check(COMM, !is_finished(&more));
+    bp_test_check(COMM, is_finished(&more));
+}
+
+static void moved_run_goes_on(void **state)
+{
+    const char *from = bp_test_path("before"), *to = bp_test_path("after");
+    const opening with = {.run = from, .hash = "c0"}, moved = {.run = to, .hash = "c0"};
+
+    (void)state;
+    run_once(&with, BP_OK);
+    if (mesh->coordinates)
+        assert_int_equal(rename(from, to), 0);
+    bp_test_check(COMM, is_finished(&moved));
+}
+
+/* ---- what may differ ---- */
+
+static void changed_keys_are_refused_all_at_once_with_both_values(void **state)
+{
+    const char *path = bp_test_path("changed");
+    const opening with = {.run = path, .hash = "c0"};
+    const opening other = {
+        .run = path,
+        .hash = "c0",
+        .keys = {"train.batch=8", "optimizer.lr=0.1", "optimizer.kind=sgd", "train.steps=99"},
+        .count = 4};
+
+    (void)state;
+    run_once(&with, BP_OK);
+    check_refused(&other, BP_ERR_CONFIG, "train.batch is 8, but the run began with 4");
+    bp_test_check(COMM, strstr(bp_err_message(),
+                               "\noptimizer.lr is 0.1, but the run began with 0.0003") != NULL);
+    bp_test_check(COMM, strstr(bp_err_message(),
+                               "\noptimizer.kind is sgd, but the run began with adamw") != NULL);
+    bp_test_check(COMM, strstr(bp_err_message(), "train.steps") == NULL);
+    bp_test_check(
+        COMM, !file_has(path, "config.ini", "batch = 8")); /* refused before anything is written */
+    bp_test_check(COMM, is_finished(&with));               /* and the lock is free */
+}
+
+static void long_values_are_compared_whole(void **state)
+{
+    const char *path = bp_test_path("long");
+    char key[1200] = "tokenizer.path=";
+    const opening with = {.run = path, .hash = "c0", .keys = {key}, .count = 1};
+
+    (void)state;
+    for (int k = 0; k < 40; k++)
+        (void)snprintf(key + strlen(key), sizeof key - strlen(key), "%s/data/corpus number %d.h5",
+                       k > 0 ? "," : "", k);
+    run_once(&with, BP_OK);
+    run_once(&with, BP_OK);
+    key[strlen(key) - 1] = '6';
+    check_refused(&with, BP_ERR_CONFIG, "tokenizer.path is /data/corpus number 0.h5,");
+}
+
+static void mesh_may_change_with_a_warning(void **state)
+{
+    const char *path = bp_test_path("mesh"), *heard = bp_test_path("heard");
+    const opening with = {.run = path, .hash = "c0"},
+                  other = {.run = path, .hash = "c0", .keys = {"mesh.data=2"}, .count = 1};
+    int kept = dup(2), fd = open(heard, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    bool finished;
+
+    (void)state;
+    assert_true(kept >= 0 && fd >= 0);
+    run_once(&with, BP_OK);
+    assert_true(dup2(fd, 2) == 2 && close(fd) == 0);
+    finished = is_finished(&other);
+    assert_true(dup2(kept, 2) == 2 && close(kept) == 0);
+    bp_test_check(COMM, finished); /* a finished run is finished on any mesh */
+    bp_test_check(COMM, file_has(bp_test_folder(), "heard",
+                                 "other bits from here on: mesh.data is 2 and was 0"));
+}
+
+static void corpora_are_compared_by_content(void **state)
+{
+    const char *path = bp_test_path("corpora");
+    const opening with = {
+        .run = path, .hash = "c0", .keys = {"corpus.train=/data/here.h5"}, .count = 1};
+    const opening moved = {
+        .run = path, .hash = "c0", .keys = {"corpus.train=/data/there.h5"}, .count = 1};
+    const opening other = {
+        .run = path, .hash = "c1", .keys = {"corpus.train=/data/here.h5"}, .count = 1};
+    const opening unknown = {
+        .run = path, .hash = "", .keys = {"corpus.train=/data/here.h5"}, .count = 1};
+
+    (void)state;
+    run_once(&with, BP_OK);
+    run_once(&moved, BP_OK);
+    check_refused(&other, BP_ERR_CONFIG,
+                  "the content of corpus.train (its hash) is c1, but the run began with c0");
+    run_once(&unknown, BP_OK);
+    check_refused(&other, BP_ERR_CONFIG,
+                  "c1, but the run began with c0"); /* what was known is kept */
+}
+
+static void folder_of_another_job_is_refused(void **state)
+{
+    const char *path = bp_test_path("job");
+    const opening with = {.run = path, .hash = "c0"},
+                  other = {.run = path, .hash = "c0", .job = "score"};
+
+    (void)state;
+    run_once(&with, BP_OK);
+    check_refused(&other, BP_ERR_CONFIG, "job 'pretrain', not of 'score'");
+}
+
+static void earlier_choice_is_found_again(void **state)
+{
+    const char *path = bp_test_path("earlier");
+    const opening with = {.run = path, .hash = "c0", .keys = {"math.precision=bf16"}, .count = 1};
+    char *value;
+
+    (void)state;
+    bp_test_check_err(COMM, bp_run_previous(COMM, path, "math.precision", &value), BP_OK);
+    bp_test_check(COMM, value == NULL);
+    run_once(&with, BP_OK);
+    bp_test_check_err(COMM, bp_run_previous(COMM, path, "math.precision", &value), BP_OK);
+    bp_test_check(COMM, value != NULL && strcmp(value, "bf16") == 0);
+    bp_free(value);
+    bp_test_check_err(COMM, bp_run_previous(COMM, path, "corpus.train", &value),
+                      BP_OK); /* not set */
+    bp_test_check(COMM, value == NULL);
+    if (mesh->coordinates) { /* a folder where config.ini should be */
+        bp_test_expect(bp_dir_remove(inside(path, "config.ini")), BP_OK);
+        bp_test_expect(bp_dir_make(inside(path, "config.ini")), BP_OK);
+    }
+    BP_MPI(MPI_Barrier(COMM));
+    bp_test_check_err(COMM, bp_run_previous(COMM, path, "math.precision", &value), BP_ERR_INPUT);
+}
+
+/* ---- places ---- */
+
+static void folder_that_can_not_be_made_is_refused(void **state)
+{
+    const opening under_a_file = {.run = bp_test_path("file/run"), .hash = "c0"};
+
+    (void)state;
+    if (mesh->coordinates)
+        (void)bp_test_write("file", "x", 1);
+    BP_MPI(MPI_Barrier(COMM));
+    check_refused(&under_a_file, BP_ERR_CREATE, "file");
+}
+
+static void unwritable_folder_is_denied(void **state)
+{
+    const opening with = {.run = bp_test_path("sealed"), .hash = "c0"};
+    bool privileged = geteuid() == 0;
+    bp_run *run;
+    bp_err err;
+
+    (void)state;
+    if (mesh->coordinates) {
+        assert_int_equal(chmod(bp_test_folder(), 0755), 0);
+        bp_test_expect(bp_dir_make(with.run), BP_OK);
+        assert_int_equal(chmod(with.run, 0555), 0);
+        assert_true(!privileged || seteuid(65534) == 0); /* root may write anywhere */
+    }
+    err = open_run(&run, &with);
+    assert_true(!mesh->coordinates || !privileged || seteuid(0) == 0);
+    bp_test_check_err(COMM, err, BP_ERR_DENIED);
+}
+
+static void damaged_record_is_refused(void **state)
+{
+    static const char *const texts[] = {"", "{}", "{\"format\": \"bagpipe run\"",
+                                        "{\"format\": \"x\"}",
+                                        "{\"format\": \"bagpipe run\", \"format_version\": 9}"};
+    const opening with = {.run = bp_test_path("record"), .hash = "c0"};
+
+    (void)state;
+    for (int k = 0; k < 5; k++) {
+        if (mesh->coordinates) {
+            bp_test_expect(bp_dir_make(with.run), BP_OK);
+            bp_test_expect(bp_file_write(inside(with.run, "run.json"), texts[k], strlen(texts[k])),
+                           BP_OK);
+        }
+        BP_MPI(MPI_Barrier(COMM));
+        check_refused(&with, BP_ERR_FORMAT, k == 4 ? "format_version 9" : "run.json is damaged");
+    }
+}
+
+/* Another process holds the folder: all ranks are refused. When it is killed, the folder is free.
+ */
+static void folder_of_a_running_job_is_refused(void **state)
+{
+    const opening with = {.run = bp_test_path("held"), .hash = "c0"};
+    int told[2];
+    pid_t holder = -1;
+    char byte = 0;
+
+    (void)state;
+    if (mesh->coordinates) {
+        bp_test_expect(bp_dir_make(with.run), BP_OK);
+        assert_int_equal(pipe(told), 0);
+        holder = fork();
+        assert_true(holder >= 0);
+        if (holder == 0) {
+            run_lock *lock;
+
+            byte = run_lock_take(&lock, with.run, 0) == BP_OK ? 'w' : 'e';
+            if (write(told[1], &byte, 1) == 1)
+                (void)pause();
+            _exit(1);
+        }
+        assert_true(read(told[0], &byte, 1) == 1 && byte == 'w');
+        assert_true(close(told[0]) == 0 && close(told[1]) == 0);
+    }
+    check_refused(&with, BP_ERR_BUSY, "held by another running job (host ");
+    if (mesh->coordinates) {
+        assert_int_equal(kill(holder, SIGKILL), 0);
+        assert_int_equal(waitpid(holder, NULL, 0), holder);
+    }
+    BP_MPI(MPI_Barrier(COMM));
+    run_once(&with, BP_OK);
+}
+
+static void lost_folder_is_not_written_to(void **state)
+{
+    const opening with = {.run = bp_test_path("lost"), .hash = "c0"};
+    bp_run *run;
+
+    (void)state;
+    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
+    if (mesh->coordinates) {
+        json_t *line;
+        char *text;
+        size_t bytes;
+
+        assert_true(bp_run_still_owner(run));
+        bp_test_expect(bp_file_read(inside(with.run, "lock/owner-000001"), 10000, &text, &bytes),
+                       BP_OK);
+        bp_test_expect(bp_file_write(inside(with.run, "lock/owner-000002"), text, bytes), BP_OK);
+        bp_free(text);
+        assert_false(bp_run_still_owner(run));
+        line = json_pack("{s:i}", "step", 1);
+        bp_test_expect(bp_run_metric(run, line), BP_ERR_BUSY);
+        bp_test_message_has("another job took the run over");
+        bp_test_expect(bp_run_event(run, "late", NULL), BP_ERR_BUSY);
+        json_decref(line);
+        assert_int_equal(bp_file_size(inside(with.run, "metrics.jsonl")), 0);
+        assert_int_equal(bp_file_size(inside(with.run, "events.jsonl")), 0);
+    }
+    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
+    bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"running\""));
+}
+
+/* ---- journals ---- */
+
+static void add_steps(bp_run *run, int first, int last)
+{
+    for (int step = first; step <= last; step++) {
+        json_t *line = json_pack("{s:i, s:f}", "step", step, "loss", 1.0 / step);
+
+        bp_test_check_err(COMM, bp_run_metric(run, line), BP_OK);
+        json_decref(line);
+    }
+}
+
+/* Collective: what the coordinator wrote before is seen. */
+static int64_t lines_of(const char *run, const char *name)
+{
+    char *text;
+    size_t bytes;
+    int64_t lines = 0;
+
+    BP_MPI(MPI_Barrier(COMM));
+    if (bp_file_read(inside(run, name), 1 << 20, &text, &bytes) != BP_OK)
+        return -1;
+    for (size_t k = 0; k < bytes; k++)
+        lines += text[k] == '\n';
+    bp_free(text);
+    return lines;
+}
+
+static void metrics_are_cut_back_to_the_checkpoint(void **state)
+{
+    const opening with = {.run = bp_test_path("metrics"), .hash = "c0"};
+    bp_run *run;
+    char *before = NULL, *after = NULL;
+    size_t before_bytes = 0, after_bytes = 0;
+
+    (void)state;
+    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
+    add_steps(run, 1, 20);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_STOPPED), BP_OK);
+    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 20);
+    if (mesh->coordinates) { /* killed in the middle of a line */
+        int fd = open(inside(with.run, "metrics.jsonl"), O_WRONLY | O_APPEND);
+
+        bp_test_expect(
+            bp_file_read(inside(with.run, "metrics.jsonl"), 1 << 20, &before, &before_bytes),
+            BP_OK);
+        assert_true(fd >= 0 && write(fd, "{\"step\": 2", 10) == 10 && close(fd) == 0);
+    }
+    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
+    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 20);
+    bp_test_check_err(COMM, bp_run_cut_metrics(run, 12), BP_OK);
+    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 12);
+    add_steps(run, 13, 20);
+    if (mesh->coordinates) { /* cut and written again: not a byte differs */
+        bp_test_expect(
+            bp_file_read(inside(with.run, "metrics.jsonl"), 1 << 20, &after, &after_bytes), BP_OK);
+        assert_true(before_bytes == after_bytes && memcmp(before, after, after_bytes) == 0);
+    }
+    bp_free(before);
+    bp_free(after);
+    bp_test_check_err(COMM, bp_run_cut_metrics(run, 0), BP_OK);
+    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 0);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
+}
+
+/* A disk that is full: the error is told, and the file still holds whole lines. */
+static void line_is_written_whole_or_not_at_all(void **state)
+{
+    const opening with = {.run = bp_test_path("full"), .hash = "c0"};
+    json_t *line = json_pack("{s:i}", "step", 1);
+    bp_run *run;
+
+    (void)state;
+    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
+    if (mesh->coordinates) {
+        bp_test_expect(bp_run_metric(run, line), BP_OK);
+        bp_fault_arm("base.write");
+        bp_test_expect(bp_run_metric(run, line), BP_ERR_IO);
+        bp_fault_arm("base.write");
+        bp_test_expect(bp_run_event(run, "x", NULL), BP_ERR_IO);
+        bp_fault_arm(NULL);
+    }
+    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 1);
+    bp_test_check(COMM, lines_of(with.run, "events.jsonl") == 0);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
+    json_decref(line);
+}
+
+static void events_carry_their_time_and_name(void **state)
+{
+    const opening with = {.run = bp_test_path("events"), .hash = "c0"};
+    json_t *members = json_pack("{s:i, s:s}", "step", 40, "event", "not this");
+    bp_run *run;
+
+    (void)state;
+    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
+    bp_test_check_err(COMM, bp_run_event(run, "started", NULL), BP_OK);
+    bp_test_check_err(COMM, bp_run_event(run, "checkpoint", members), BP_OK);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
+    bp_test_check(COMM, file_has(with.run, "events.jsonl", "{\"time\": \"2"));
+    bp_test_check(COMM, file_has(with.run, "events.jsonl", "\"event\": \"started\"}\n"));
+    bp_test_check(COMM,
+                  file_has(with.run, "events.jsonl", "\"event\": \"checkpoint\", \"step\": 40}\n"));
+    json_decref(members);
+}
+
+/* ---- all ---- */
+
+static void mesh_is_made(void **state)
+{
+    bp_mesh_shape shape = {.members = 1, .pipeline = 1, .data = 0, .tensor = 1};
+
+    (void)state;
+    bp_test_check_err(COMM, bp_mesh_shape_fit(&shape, bp_comm_size(COMM)), BP_OK);
+    bp_test_check_err(COMM, bp_mesh_new(&mesh, COMM, &shape), BP_OK);
+}
+
+static void mesh_is_freed(void **state)
+{
+    (void)state;
+    bp_mesh_free(&mesh);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mesh_is_made),
+        cmocka_unit_test(new_run_writes_down_what_it_is),
+        cmocka_unit_test(same_run_is_resumed),
+        cmocka_unit_test(failed_run_keeps_its_message),
+        cmocka_unit_test(finished_run_is_known_until_it_is_given_more_to_do),
+        cmocka_unit_test(moved_run_goes_on),
+        cmocka_unit_test(changed_keys_are_refused_all_at_once_with_both_values),
+        cmocka_unit_test(long_values_are_compared_whole),
+        cmocka_unit_test(mesh_may_change_with_a_warning),
+        cmocka_unit_test(corpora_are_compared_by_content),
+        cmocka_unit_test(folder_of_another_job_is_refused),
+        cmocka_unit_test(earlier_choice_is_found_again),
+        cmocka_unit_test(folder_that_can_not_be_made_is_refused),
+        cmocka_unit_test(unwritable_folder_is_denied),
+        cmocka_unit_test(damaged_record_is_refused),
+        cmocka_unit_test(folder_of_a_running_job_is_refused),
+        cmocka_unit_test(lost_folder_is_not_written_to),
+        cmocka_unit_test(metrics_are_cut_back_to_the_checkpoint),
+        cmocka_unit_test(line_is_written_whole_or_not_at_all),
+        cmocka_unit_test(events_carry_their_time_and_name),
+        cmocka_unit_test(mesh_is_freed),
+    };
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}

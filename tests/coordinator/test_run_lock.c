@@ -1,0 +1,650 @@
+/* One owner a run folder: with real processes that are killed, stopped, and race. */
+#include "bp_test.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "coordinator/run_lock_priv.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A folder of its own for each test. */
+static const char *fresh(const char *name)
+{
+    const char *path = bp_test_path(name);
+
+    bp_test_expect(bp_dir_make(path), BP_OK);
+    return path;
+}
+
+static const char *owner_path(const char *run, int epoch)
+{
+    char *path = bp_test_path_place();
+
+    (void)snprintf(path, PATH_MAX, "%s/lock/owner-%06d", run, epoch);
+    return path;
+}
+
+/* ---- a second process ---- */
+
+typedef struct contender {
+    pid_t pid;
+    int word; /* to read: 'w' it has the lock, 'l' it was refused, 'e' something else */
+} contender;
+
+/* Waits for its start, tries, tells, and holds on until `hold` is closed. */
+static void contend(const char *run, int start, int word, int hold)
+{
+    run_lock *lock = NULL;
+    char byte;
+    bp_err err;
+
+    while (read(start, &byte, 1) > 0)
+        ;
+    err = run_lock_take(&lock, run, 0.2);
+    byte = err == BP_OK ? 'w' : err == BP_ERR_BUSY ? 'l' : 'e';
+    if (err != BP_OK && err != BP_ERR_BUSY)
+        print_error("%s\n", bp_err_message());
+    if (write(word, &byte, 1) != 1)
+        _exit(9);
+    while (read(hold, &byte, 1) > 0)
+        ;
+    _exit(0);
+}
+
+/* Contenders that begin together, when `start` is closed, and hold until `hold` is. */
+static void start_contenders(const char *run, contender *list, int count, int *start, int *hold)
+{
+    int starts[2], holds[2];
+
+    assert_int_equal(pipe(starts), 0);
+    assert_int_equal(pipe(holds), 0);
+    for (int k = 0; k < count; k++) {
+        int words[2];
+
+        assert_int_equal(pipe(words), 0);
+        list[k].pid = fork();
+        assert_true(list[k].pid >= 0);
+        if (list[k].pid == 0) {
+            (void)close(starts[1]);
+            (void)close(holds[1]);
+            contend(run, starts[0], words[1], holds[0]);
+        }
+        assert_int_equal(close(words[1]), 0);
+        list[k].word = words[0];
+    }
+    assert_int_equal(close(starts[0]), 0);
+    assert_int_equal(close(holds[0]), 0);
+    *start = starts[1];
+    *hold = holds[1];
+}
+
+static char hear(const contender *one)
+{
+    char byte = '?';
+
+    assert_int_equal(read(one->word, &byte, 1), 1);
+    assert_int_equal(close(one->word), 0);
+    return byte;
+}
+
+/* A process that has the lock. */
+static contender start_holder(const char *run, int *hold)
+{
+    contender one;
+    int start;
+
+    start_contenders(run, &one, 1, &start, hold);
+    assert_int_equal(close(start), 0);
+    assert_int_equal(hear(&one), 'w');
+    return one;
+}
+
+static void end_holder(const contender *one, int hold)
+{
+    assert_int_equal(close(hold), 0);
+    assert_int_equal(waitpid(one->pid, NULL, 0), one->pid);
+}
+
+static void take_soon(const char *run, double seconds)
+{
+    run_lock *lock;
+    double start = bp_clock_now();
+
+    bp_test_expect(run_lock_take(&lock, run, 30.0), BP_OK);
+    assert_true(bp_clock_now() - start < seconds);
+    assert_true(run_lock_is_ours(lock));
+    bp_test_expect(run_lock_release(&lock), BP_OK);
+}
+
+/* ---- living and dead holders on this machine ---- */
+
+static void lock_is_taken_once_and_again_after_its_release(void **state)
+{
+    const char *run = fresh("once");
+    run_lock *first, *second;
+
+    (void)state;
+    bp_test_expect(run_lock_take(&first, run, 0), BP_OK);
+    assert_true(run_lock_is_ours(first));
+    bp_test_expect(run_lock_take(&second, run, 0), BP_ERR_BUSY);
+    assert_null(second);
+    bp_test_expect(run_lock_release(&first), BP_OK);
+    assert_null(first);
+    bp_test_expect(run_lock_take(&second, run, 0), BP_OK);
+    assert_true(run_lock_is_ours(second));
+    bp_test_expect(run_lock_release(&second), BP_OK);
+}
+
+static void second_process_is_refused_and_told_who_holds(void **state)
+{
+    const char *run = fresh("second");
+    char process[64], host[256] = "";
+    run_lock *lock;
+    int hold;
+    contender holder;
+    double start;
+
+    (void)state;
+    assert_int_equal(setenv("SLURM_JOB_ID", "4711", 1), 0);
+    holder = start_holder(run, &hold);
+    assert_int_equal(unsetenv("SLURM_JOB_ID"), 0);
+    start = bp_clock_now();
+    bp_test_expect(run_lock_take(&lock, run, 0), BP_ERR_BUSY);
+    assert_true(bp_clock_now() - start < 5.0);
+    (void)snprintf(process, sizeof process, "process %d", (int)holder.pid);
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    bp_test_message_has(process);
+    bp_test_message_has(host);
+    bp_test_message_has("Slurm job 4711");
+    bp_test_message_has(run);
+    end_holder(&holder, hold);
+}
+
+/* A holder that was killed is a zombie until its parent looks: it holds nothing either way. */
+static void killed_holder_is_followed_at_once(void **state)
+{
+    const char *run = fresh("killed");
+
+    (void)state;
+    for (int reaped = 0; reaped < 2; reaped++) {
+        int hold;
+        contender holder = start_holder(run, &hold);
+
+        assert_int_equal(kill(holder.pid, SIGKILL), 0);
+        if (reaped) {
+            assert_int_equal(waitpid(holder.pid, NULL, 0), holder.pid);
+        } else {
+            siginfo_t info;
+            assert_int_equal(waitid(P_PID, (id_t)holder.pid, &info, WEXITED | WNOWAIT), 0);
+        }
+        take_soon(run, 2.0);
+        if (!reaped)
+            assert_int_equal(waitpid(holder.pid, NULL, 0), holder.pid);
+        assert_int_equal(close(hold), 0);
+    }
+}
+
+static void stopped_holder_still_holds(void **state)
+{
+    const char *run = fresh("stopped");
+    run_lock *lock;
+    int hold, status;
+    contender holder = start_holder(run, &hold);
+
+    (void)state;
+    assert_int_equal(kill(holder.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(holder.pid, &status, WUNTRACED), holder.pid);
+    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
+    assert_int_equal(kill(holder.pid, SIGCONT), 0);
+    end_holder(&holder, hold);
+}
+
+/* ---- holders made up ---- */
+
+/* An owner file that says what `edit` leaves of this process. */
+static void write_owner(const char *run, int epoch, void (*edit)(run_holder *holder))
+{
+    run_holder holder;
+    char folder[PATH_MAX];
+    json_t *value;
+
+    run_holder_self(&holder);
+    holder.epoch = epoch;
+    edit(&holder);
+    value = run_holder_json(&holder);
+    (void)snprintf(folder, sizeof folder, "%s/lock", run);
+    bp_test_expect(bp_dir_make(folder), BP_OK);
+    bp_test_expect(bp_json_save(owner_path(run, epoch), value), BP_OK);
+    json_decref(value);
+}
+
+static void began_at_another_time(run_holder *holder)
+{
+    holder->start_ticks -= 1;
+}
+
+static void process_number_used_again_holds_nothing(void **state)
+{
+    const char *run = fresh("reused");
+
+    (void)state;
+    write_owner(run, 1, began_at_another_time);
+    take_soon(run, 2.0);
+}
+
+static void other_boot(run_holder *holder)
+{
+    (void)snprintf(holder->boot_id, sizeof holder->boot_id, "another");
+}
+
+static void other_namespace(run_holder *holder)
+{
+    holder->pid_namespace += 1;
+    began_at_another_time(holder);
+}
+
+/* Nobody can say whether a process of another machine, or of another container, lives: its counter
+ * is watched. */
+static void holder_that_can_not_be_asked_is_watched(void **state)
+{
+    static void (*const edits[])(run_holder *) = {other_boot, other_namespace};
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const char *run = fresh(k == 0 ? "far" : "contained");
+        run_lock *lock;
+        double start;
+
+        write_owner(run, 1, edits[k]);
+        start = bp_clock_now();
+        bp_test_expect(run_lock_take(&lock, run, 0.5), BP_OK);
+        assert_true(bp_clock_now() - start >= 0.5);
+        bp_test_expect(run_lock_release(&lock), BP_OK);
+    }
+}
+
+static void holder_whose_counter_moves_is_alive(void **state)
+{
+    const char *run = fresh("beating");
+    char path[PATH_MAX];
+    run_lock *lock;
+    pid_t beater;
+
+    (void)state;
+    write_owner(run, 1, other_boot);
+    (void)snprintf(path, sizeof path, "%s/lock/beat-000001", run);
+    bp_test_expect(bp_file_write(path, "1\n", 2), BP_OK);
+    beater = fork();
+    assert_true(beater >= 0);
+    if (beater == 0) {
+        bp_clock_sleep(0.4);
+        _exit(bp_file_write(path, "2\n", 2) == BP_OK ? 0 : 1);
+    }
+    bp_test_expect(run_lock_take(&lock, run, 20.0), BP_ERR_BUSY);
+    assert_int_equal(waitpid(beater, NULL, 0), beater);
+}
+
+static void owner_beats_its_counter(void **state)
+{
+    const char *run = fresh("counter");
+    char path[PATH_MAX], *text;
+    size_t bytes;
+    run_lock *lock;
+    double end;
+
+    (void)state;
+    bp_test_expect(run_lock_take(&lock, run, 0), BP_OK);
+    (void)snprintf(path, sizeof path, "%s/lock/beat-000001", run);
+    end = bp_clock_now() + 5.0;
+    while (bp_file_size(path) < 21 && bp_clock_now() < end)
+        bp_clock_sleep(0.01);
+    bp_test_expect(bp_file_read(path, 100, &text, &bytes), BP_OK);
+    assert_string_equal(text, "00000000000000000001\n");
+    bp_free(text);
+    bp_test_expect(run_lock_release(&lock), BP_OK);
+}
+
+/* ---- Slurm ---- */
+
+static void of_slurm_job_5(run_holder *holder)
+{
+    other_boot(holder);
+    (void)snprintf(holder->slurm_job, sizeof holder->slurm_job, "5");
+}
+
+static void requeued_job_follows_itself_at_once(void **state)
+{
+    const char *run = fresh("requeued");
+
+    (void)state;
+    write_owner(run, 1, of_slurm_job_5);
+    assert_int_equal(setenv("SLURM_JOB_ID", "5", 1), 0);
+    assert_int_equal(setenv("SLURM_RESTART_COUNT", "1", 1), 0);
+    take_soon(run, 2.0);
+    assert_int_equal(unsetenv("SLURM_JOB_ID"), 0);
+    assert_int_equal(unsetenv("SLURM_RESTART_COUNT"), 0);
+}
+
+/* A squeue of our own, first in PATH. */
+static void be_squeue(const char *script)
+{
+    const char *path;
+    char *text = bp_sprintf("#!/bin/sh\n%s\n", script),
+         *search = bp_sprintf("%s:/usr/bin:/bin", bp_test_folder());
+
+    path = bp_test_write("squeue", text, strlen(text));
+    assert_int_equal(chmod(path, 0755), 0);
+    assert_int_equal(setenv("PATH", search, 1), 0);
+    bp_free(text);
+    bp_free(search);
+}
+
+static void slurm_knows_jobs_that_ended(void **state)
+{
+    static const struct {
+        const char *script;
+        bool dead;
+    } cases[] = {
+        {"[ \"$3\" = 5 ] && exit 0", true}, /* -h -j 5: no line for it */
+        {"echo COMPLETED", true},
+        {"echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", true},
+        {"echo RUNNING", false},
+        {"echo COMPLETING", false},
+        {"echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", false}};
+    char *before = bp_strdup(getenv("PATH"));
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char name[32];
+        const char *run;
+        run_lock *lock;
+        double start = bp_clock_now();
+
+        (void)snprintf(name, sizeof name, "slurm-%zu", k);
+        run = fresh(name);
+        write_owner(run, 1, of_slurm_job_5);
+        be_squeue(cases[k].script);
+        bp_test_expect(run_lock_take(&lock, run, 0.7), BP_OK);
+        assert_true((bp_clock_now() - start < 0.7) == cases[k].dead);
+        bp_test_expect(run_lock_release(&lock), BP_OK);
+    }
+    assert_int_equal(setenv("PATH", before, 1), 0);
+    bp_free(before);
+}
+
+/* ---- losing it ---- */
+
+static void as_it_is(run_holder *holder)
+{
+    (void)holder;
+}
+
+static void owner_that_was_followed_has_lost_the_run(void **state)
+{
+    const char *run = fresh("lost");
+    run_lock *lock;
+    char *text;
+    size_t bytes;
+
+    (void)state;
+    bp_test_expect(run_lock_take(&lock, run, 0), BP_OK);
+    write_owner(run, 2, as_it_is); /* another that thought this one dead */
+    assert_false(run_lock_is_ours(lock));
+    bp_test_expect(run_lock_release(&lock), BP_OK);
+    bp_test_expect(bp_file_read(owner_path(run, 2), 10000, &text, &bytes), BP_OK);
+    assert_non_null(strstr(text, "\"released\": false")); /* the other's lock stands */
+    bp_free(text);
+}
+
+static void owner_whose_lock_was_removed_has_lost_the_run(void **state)
+{
+    const char *run = fresh("removed");
+    char path[PATH_MAX];
+    char gone[PATH_MAX];
+    run_lock *lock;
+
+    (void)state;
+    bp_test_expect(run_lock_take(&lock, run, 0), BP_OK);
+    (void)snprintf(path, sizeof path, "%s/lock", run);
+    (void)snprintf(gone, sizeof gone, "%s/gone", run);
+    // a rename takes it away whole; file by file, the owner's beat could write into the folder
+    // between two of them
+    assert_int_equal(rename(path, gone), 0);
+    assert_false(run_lock_is_ours(lock));
+    bp_test_expect(run_lock_release(&lock), BP_OK);
+    bp_test_expect(bp_dir_remove(gone), BP_OK);
+}
+
+static void lock_without_sense_is_refused(void **state)
+{
+    static const char *const texts[] = {"", "{}", "nonsense", "{\"format_version\": 2}"};
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        char name[32];
+        const char *run;
+        run_lock *lock;
+
+        (void)snprintf(name, sizeof name, "senseless-%d", k);
+        run = fresh(name);
+        write_owner(run, 1, as_it_is);
+        bp_test_expect(bp_file_write(owner_path(run, 1), texts[k], strlen(texts[k])), BP_OK);
+        bp_test_expect(run_lock_take(&lock, run, 0), BP_ERR_FORMAT);
+        bp_test_message_has("lock");
+        bp_test_message_has(k == 3 ? "format_version 2" : "damaged");
+    }
+}
+
+static void unwritable_folder_is_denied(void **state)
+{
+    const char *run = fresh("unwritable");
+    run_lock *lock;
+    bool privileged = geteuid() == 0;
+    bp_err err;
+
+    (void)state;
+    assert_int_equal(chmod(bp_test_folder(), 0755), 0);
+    assert_int_equal(chmod(run, 0555), 0);
+    if (privileged)
+        assert_int_equal(seteuid(65534), 0); /* root may write anywhere */
+    err = run_lock_take(&lock, run, 0);
+    if (privileged)
+        assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(run, 0755), 0);
+    bp_test_expect(err, BP_ERR_DENIED);
+}
+
+static void beating_owner_notices_that_it_was_followed(void **state)
+{
+    const char *run = fresh("noticed");
+    run_lock *lock;
+    double end;
+
+    (void)state;
+    bp_test_expect(run_lock_take(&lock, run, 0.3), BP_OK);
+    assert_false(run_lock_is_lost(lock));
+    write_owner(run, 2, as_it_is);
+    end = bp_clock_now() + 5.0;
+    while (!run_lock_is_lost(lock) && bp_clock_now() < end)
+        bp_clock_sleep(0.01);
+    assert_true(run_lock_is_lost(lock));
+    assert_int_equal(unlink(owner_path(run, 2)), 0);
+    assert_false(run_lock_is_ours(lock)); /* lost is lost */
+    bp_test_expect(run_lock_release(&lock), BP_OK);
+}
+
+/* ---- what is left over ---- */
+
+static void leftovers_are_swept_once_the_lock_is_held(void **state)
+{
+    static const char *const litter[] = {".bp-17-0.tmp", "lock/.bp-0123456789abcdef.tmp",
+                                         "lock/claim-0123"},
+                             *const kept[] = {".bp-notes", "notes.tmp", "lock/notes"};
+    const char *run = fresh("litter");
+    char path[PATH_MAX];
+    run_lock *lock;
+
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        (void)snprintf(path, sizeof path, "%s/lock", run);
+        bp_test_expect(bp_dir_make(path), BP_OK);
+        (void)snprintf(path, sizeof path, "%s/%s", run, k < 3 ? litter[k] : kept[k - 3]);
+        bp_test_expect(bp_file_write(path, "x", 1), BP_OK);
+    }
+    bp_test_expect(run_lock_take(&lock, run, 0), BP_OK);
+    for (int k = 0; k < 6; k++) {
+        (void)snprintf(path, sizeof path, "%s/%s", run, k < 3 ? litter[k] : kept[k - 3]);
+        assert_int_equal(bp_path_exists(path), k >= 3);
+    }
+    bp_test_expect(run_lock_release(&lock), BP_OK);
+}
+
+static void last_number_is_kept_and_older_ones_are_not(void **state)
+{
+    const char *run = fresh("numbers");
+
+    (void)state;
+    for (int k = 0; k < 4; k++)
+        take_soon(run, 2.0);
+    assert_false(bp_path_exists(owner_path(run, 2)));
+    assert_true(bp_path_exists(owner_path(run, 3)));
+    assert_true(bp_path_exists(owner_path(run, 4)));
+}
+
+/* ---- races ---- */
+
+/* What others do between a challenger's look and its link(2). */
+static void (*meanwhile)(const char *run);
+static const char *meanwhile_run;
+
+int __real_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to)
+{
+    void (*now)(const char *) = meanwhile;
+
+    meanwhile = NULL;
+    if (now != NULL)
+        now(meanwhile_run);
+    return __real_link(from, to);
+}
+
+static void two_others_follow(const char *run)
+{
+    write_owner(run, 3, as_it_is);
+    assert_int_equal(unlink(owner_path(run, 1)), 0);
+}
+
+/* It saw number 1 dead, and slept; 2 and 3 have come, and 2 is gone again. */
+static void slow_challenger_does_not_win_a_number_that_was_passed(void **state)
+{
+    const char *run = fresh("slow");
+    run_lock *lock;
+
+    (void)state;
+    write_owner(run, 1, began_at_another_time);
+    meanwhile_run = run;
+    meanwhile = two_others_follow;
+    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
+    assert_null(meanwhile);
+    assert_false(bp_path_exists(owner_path(run, 2)));
+    assert_true(bp_path_exists(owner_path(run, 3)));
+}
+
+static void one_follows_and_sweeps(const char *run)
+{
+    char folder[PATH_MAX], **names;
+    int64_t count;
+
+    write_owner(run, 2, as_it_is);
+    (void)snprintf(folder, sizeof folder, "%s/lock", run);
+    bp_test_expect(bp_dir_list(folder, &names, &count), BP_OK);
+    for (int64_t k = 0; k < count; k++) {
+        char *path = bp_path_join(folder, names[k]);
+
+        if (strncmp(names[k], "claim-", 6) == 0)
+            assert_int_equal(unlink(path), 0);
+        bp_free(path);
+    }
+    bp_names_free(&names, count);
+}
+
+static void challenger_whose_draft_was_swept_is_refused(void **state)
+{
+    const char *run = fresh("swept");
+    run_lock *lock;
+
+    (void)state;
+    write_owner(run, 1, began_at_another_time);
+    meanwhile_run = run;
+    meanwhile = one_follows_and_sweeps;
+    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
+    assert_null(meanwhile);
+}
+
+#define CONTENDERS 4
+
+/* Of those that start at once exactly one gets it, and the others are refused. */
+static void race(const char *run)
+{
+    contender list[CONTENDERS];
+    int start, hold, winners = 0, losers = 0;
+
+    start_contenders(run, list, CONTENDERS, &start, &hold);
+    assert_int_equal(close(start), 0);
+    for (int k = 0; k < CONTENDERS; k++) {
+        char word = hear(&list[k]);
+
+        winners += word == 'w';
+        losers += word == 'l';
+    }
+    assert_int_equal(winners, 1);
+    assert_int_equal(losers, CONTENDERS - 1);
+    assert_int_equal(close(hold), 0); /* all end; the winner without a release, as a killed one */
+    for (int k = 0; k < CONTENDERS; k++)
+        assert_int_equal(waitpid(list[k].pid, NULL, 0), list[k].pid);
+}
+
+static void of_starts_at_once_exactly_one_wins(void **state)
+{
+    const char *run = fresh("races");
+
+    (void)state;
+    for (int k = 0; k < 20; k++)
+        race(run); /* a free lock first, then one of a dead holder each time */
+    for (int k = 0; k < 20; k++) {
+        take_soon(run, 2.0); /* a released one */
+        race(run);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lock_is_taken_once_and_again_after_its_release),
+        cmocka_unit_test(second_process_is_refused_and_told_who_holds),
+        cmocka_unit_test(killed_holder_is_followed_at_once),
+        cmocka_unit_test(stopped_holder_still_holds),
+        cmocka_unit_test(process_number_used_again_holds_nothing),
+        cmocka_unit_test(holder_that_can_not_be_asked_is_watched),
+        cmocka_unit_test(holder_whose_counter_moves_is_alive),
+        cmocka_unit_test(owner_beats_its_counter),
+        cmocka_unit_test(requeued_job_follows_itself_at_once),
+        cmocka_unit_test(slurm_knows_jobs_that_ended),
+        cmocka_unit_test(owner_that_was_followed_has_lost_the_run),
+        cmocka_unit_test(owner_whose_lock_was_removed_has_lost_the_run),
+        cmocka_unit_test(lock_without_sense_is_refused),
+        cmocka_unit_test(unwritable_folder_is_denied),
+        cmocka_unit_test(beating_owner_notices_that_it_was_followed),
+        cmocka_unit_test(leftovers_are_swept_once_the_lock_is_held),
+        cmocka_unit_test(last_number_is_kept_and_older_ones_are_not),
+        cmocka_unit_test(slow_challenger_does_not_win_a_number_that_was_passed),
+        cmocka_unit_test(challenger_whose_draft_was_swept_is_refused),
+        cmocka_unit_test(of_starts_at_once_exactly_one_wins),
+    };
+    return BP_TEST_RUN(tests);
+}

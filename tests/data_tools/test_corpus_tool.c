@@ -1,0 +1,302 @@
+/* bagpipe-data corpus, inspect, verify and table as users call them: what they write and say, and
+ * how they leave. */
+#include "bp_test.h"
+#include "store/corpus_file.h"
+
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char output[262144]; /* what the last run printed, standard error too */
+
+/* Run a command line in the test's folder; its exit status. */
+static int run_line(const char *line)
+{
+    char command[65536];
+    size_t bytes;
+    FILE *pipe;
+    int status;
+
+    snprintf(command, sizeof command, "cd '%s' && { %s ; } 2>&1", bp_test_folder(), line);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    bytes = fread(output, 1, sizeof output - 1, pipe);
+    output[bytes] = '\0';
+    status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* `bagpipe-data ARGUMENTS` on some ranks (0: without mpirun) leaves with `status` and says `said`.
+ */
+static void expect(int ranks, const char *arguments, int status, const char *said)
+{
+    char line[32768], start[PATH_MAX + 64] = "";
+    int got;
+
+    if (ranks > 0)
+        snprintf(start, sizeof start, "sh %s/mpirun.sh %d ", BP_TEST_SOURCE, ranks);
+    snprintf(line, sizeof line, "%s%s/bagpipe-data %s", start, BP_TEST_BIN, arguments);
+    got = run_line(line);
+    if (got != status || strstr(output, said) == NULL)
+        fail_msg("\"%s\" left with %d, not %d, or did not say \"%s\":\n%s", arguments, got, status,
+                 said, output);
+}
+
+static void make_input(void)
+{
+    static const char lines[] = "the cat and the hat\n\nthe bat \xff and, \"the\" rat\nx\n";
+    static const char objects[] =
+        "{\"id\": \"one\", \"genre\": \"a, b\", \"n\": 1, \"text\": \"the cat\"}\n"
+        "{\"id\": 2, \"genre\": null, \"n\": 2.5, \"text\": \"\"}\n"
+        "{\"genre\": \"say \\\"c\\\"\", \"n\": true, \"text\": \"\xe5\x94\x90\\nthe hat\"}\n";
+    static const char bad[] = "{\"text\": \"fine\"}\n{\"text\": \"\xff\"}\n";
+    static bool made;
+
+    if (made)
+        return;
+    made = true;
+    bp_test_write("lines.txt", lines, sizeof lines - 1);
+    bp_test_write("objects.jsonl", objects, sizeof objects - 1);
+    bp_test_write("bad.jsonl", bad, sizeof bad - 1);
+    bp_test_write("empty.txt", "", 0);
+    expect(0, "tokenizer --size 270 --format lines --out t.json lines.txt", 0, "t.json");
+}
+
+static void same_file(const char *a, const char *b)
+{
+    char hashes[2][BP_SHA256_HEX];
+
+    bp_test_expect(bp_sha256_of_file(bp_test_path(a), hashes[0], NULL), BP_OK);
+    bp_test_expect(bp_sha256_of_file(bp_test_path(b), hashes[1], NULL), BP_OK);
+    assert_string_equal(hashes[0], hashes[1]);
+}
+
+static void ranks_do_not_change_a_byte(void **state)
+{
+    (void)state;
+    make_input();
+    expect(
+        0,
+        "corpus --tokenizer t.json --format jsonl --label genre --label n --out 0.h5 objects.jsonl",
+        0, "3 documents");
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        char arguments[256], name[16];
+        snprintf(name, sizeof name, "%d.h5", ranks);
+        snprintf(arguments, sizeof arguments,
+                 "corpus --tokenizer t.json --format jsonl --label genre --label n --out %s "
+                 "objects.jsonl",
+                 name);
+        expect(ranks, arguments, 0, "3 documents");
+        same_file("0.h5", name);
+    }
+}
+
+/* Real text, in several chunks. */
+static void real_text_is_the_same_on_two_ranks(void **state)
+{
+    char arguments[16384];
+    const char *brown = bp_test_shared("data/brown/brown.jsonl");
+    const char *vocab = bp_test_shared("data/gpt2/vocab.json");
+
+    (void)state;
+    make_input();
+    snprintf(arguments, sizeof arguments, "tokenizer --vocab %s --merges %s --out gpt2.json", vocab,
+             bp_test_shared("data/gpt2/merges.txt"));
+    expect(0, arguments, 0, "gpt2.json");
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        snprintf(arguments, sizeof arguments,
+                 "corpus --tokenizer gpt2.json --format jsonl --label genre --out brown%d.h5 %s",
+                 ranks, brown);
+        expect(ranks, arguments, 0, "500 documents");
+    }
+    same_file("brown1.h5", "brown2.h5");
+    expect(0, "inspect brown1.h5", 0, "genre: 15 values: news (44)");
+    expect(0, "verify brown1.h5", 0, "sound, 500 documents");
+}
+
+static void table_is_csv(void **state)
+{
+    (void)state;
+    make_input();
+    expect(
+        0,
+        "corpus --tokenizer t.json --format jsonl --label genre --label n --out c.h5 objects.jsonl",
+        0, "");
+    expect(0, "table c.h5", 0,
+           "document,id,tokens,bytes,words,words_split,genre,n\n"
+           "0,one,");
+    expect(0, "table c.h5", 0, "1,2,1,0,0,1,,2.5\n");
+    expect(0, "table c.h5", 0, ",\"say \"\"c\"\"\",true\n");
+    expect(0, "table c.h5", 0, ",\"a, b\",1\n");
+    expect(0, "table --head 1 c.h5", 0, "0,one,");
+    assert_null(strstr(output, "\n1,2,"));
+    expect(0, "table --head x c.h5", 64, "--head");
+}
+
+static void what_is_odd_in_the_text_is_told(void **state)
+{
+    (void)state;
+    make_input();
+    expect(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
+           "1 empty lines were skipped");
+    expect(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
+           "warning: 1 bytes of the text are not valid UTF-8");
+    expect(0, "corpus --tokenizer t.json --out c.h5 empty.txt lines.txt", 0,
+           "warning: 1 of 2 documents are empty");
+    expect(0, "inspect c.h5", 0, "ids         empty.txt ... lines.txt");
+    expect(0, "inspect c.h5", 0, "files       empty.txt lines.txt");
+}
+
+static void wrong_calls_are_refused(void **state)
+{
+    (void)state;
+    make_input();
+    expect(2, "corpus --out c.h5 lines.txt", 64, "error[64]: there is no tokenizer");
+    expect(0, "corpus --tokenizer t.json lines.txt", 64, "there is no output");
+    expect(0, "corpus --tokenizer t.json --out c.h5", 64, "there is no text");
+    expect(0, "corpus --tokenizer t.json --out c.h5 --format csv lines.txt", 64, "csv");
+    expect(0, "corpus --tokenizer t.json --out c.h5 --label a lines.txt", 64, "use --format jsonl");
+    expect(0, "corpus --tokenizer t.json --out c.h5 --format jsonl --label a/b objects.jsonl", 64,
+           "a/b");
+    expect(0, "corpus --wrong", 64, "--wrong");
+    expect(0, "verify", 64, "name a file");
+    expect(2, "corpus --help", 0, "Usage: bagpipe-data corpus");
+    expect(0, "inspect --help", 0, "Usage: bagpipe-data inspect");
+    expect(0, "verify --help", 0, "Usage: bagpipe-data verify");
+    expect(0, "table --help", 0, "--head=N");
+}
+
+static void output_that_is_an_input_is_refused(void **state)
+{
+    (void)state;
+    make_input();
+    assert_int_equal(
+        run_line("cp lines.txt kept.txt; ln lines.txt hard.txt; ln -s t.json soft.json"), 0);
+    expect(0, "corpus --tokenizer t.json --out lines.txt lines.txt", 64,
+           "error[64]: the output is");
+    expect(2, "corpus --tokenizer t.json --out hard.txt empty.txt ./lines.txt", 64, "./lines.txt");
+    expect(0, "corpus --tokenizer t.json --out soft.json lines.txt", 64, "t.json");
+    expect(2, "tokenizer --size 270 --out hard.txt lines.txt", 64, "lines.txt: at --out hard.txt");
+    same_file("kept.txt", "lines.txt");
+    expect(0, "tokenizer --from t.json --out t.json", 0, "t.json"); /* the same tokenizer */
+}
+
+static void faults_of_files_have_their_codes(void **state)
+{
+    (void)state;
+    make_input();
+    expect(2, "corpus --tokenizer t.json --out f.h5 missing.txt", 66, "missing.txt");
+    expect(2, "corpus --tokenizer missing.json --out f.h5 lines.txt", 66, "missing.json");
+    expect(0, "corpus --tokenizer lines.txt --out f.h5 lines.txt", 65, "lines.txt");
+    expect(2, "corpus --tokenizer t.json --format jsonl --out f.h5 bad.jsonl", 65, "line 2");
+    expect(0, "corpus --tokenizer t.json --format jsonl --label colour --out f.h5 objects.jsonl",
+           65, "no document has a label 'colour'");
+    expect(0, "corpus --tokenizer t.json --out no/f.h5 lines.txt", 73, "no/f.h5");
+    expect(2, "corpus --tokenizer t.json --out . lines.txt", 73, "not a regular file");
+    assert_false(bp_path_exists(bp_test_path("f.h5")));
+    expect(0, "verify missing.h5", 66, "missing.h5");
+    expect(0, "inspect empty.txt", 65, "damaged (empty)");
+    expect(0, "verify lines.txt", 65, "not an HDF5 file");
+    assert_int_equal(mkdir(bp_test_path("folder"), 0777), 0);
+    expect(0, "verify folder", 66, "nothing that has checksums");
+    expect(0, "table folder", 66, "no rows");
+}
+
+static void damage_is_found_in_files_and_folders(void **state)
+{
+    (void)state;
+    make_input();
+    assert_int_equal(mkdir(bp_test_path("run"), 0777), 0);
+    expect(0, "corpus --tokenizer t.json --format lines --out run/a.h5 lines.txt", 0, "");
+    expect(0, "corpus --tokenizer t.json --format lines --out run/b.h5 lines.txt", 0, "");
+    expect(0, "verify run", 0, "run/b.h5: sound");
+    assert_int_equal(run_line("printf X | dd of=run/a.h5 bs=1 seek=2000 conv=notrunc status=none"),
+                     0);
+    expect(0, "verify run", 65, "bagpipe: error[65]: damaged: at run/a.h5");
+    assert_null(strstr(output, "bagpipe-data: error"));
+    assert_non_null(strstr(output, "run/b.h5: sound")); /* the others have their turn */
+    expect(0, "verify run/a.h5 run/b.h5", 65, "run/b.h5: sound");
+    expect(0, "inspect run/a.h5", 65, "damaged");
+    expect(0, "table run/a.h5", 65, "damaged");
+}
+
+static void a_reader_that_has_enough_is_no_failure(void **state)
+{
+    char line[2 * PATH_MAX];
+
+    (void)state;
+    make_input();
+    expect(0, "corpus --tokenizer t.json --format lines --out p.h5 lines.txt", 0, "");
+    snprintf(line, sizeof line, "{ %s/bagpipe-data table p.h5; echo \"left with $?\" >&2; } | true",
+             BP_TEST_BIN);
+    assert_int_equal(run_line(line), 0);
+    assert_string_equal(output, "left with 0\n");
+}
+
+static void full_output_is_an_error_of_every_tool(void **state)
+{
+    static const char *const tools[] = {"table p.h5",    "inspect p.h5", "verify p.h5",
+                                        "verify --help", "--help",       "--version"};
+    char line[2 * PATH_MAX];
+
+    (void)state;
+    make_input();
+    expect(0, "corpus --tokenizer t.json --format lines --out p.h5 lines.txt", 0, "");
+    for (size_t k = 0; k < sizeof tools / sizeof tools[0]; k++) {
+        snprintf(line, sizeof line, "%s/bagpipe-data %s > /dev/full", BP_TEST_BIN, tools[k]);
+        if (run_line(line) != 74 || strstr(output, "standard output") == NULL)
+            fail_msg("%s: %s", tools[k], output);
+    }
+}
+
+static void control_characters_reach_no_terminal(void **state)
+{
+    static const char text[] =
+        "{\"text\": \"one\", \"id\": \"a\\u001b[31m\", \"colour\": \"r\\u009bed\"}\n"
+        "{\"text\": \"two\", \"id\": \"b\\u00e9\", \"colour\": \"x,\\u0007\"}\n";
+
+    (void)state;
+    make_input();
+    (void)bp_test_write("control.jsonl", text, sizeof text - 1);
+    expect(0,
+           "corpus --tokenizer t.json --format jsonl --label colour --out control.h5 control.jsonl",
+           0, "");
+    expect(0, "inspect control.h5", 0, "a\\x1B[31m ... b\xc3\xa9\n");
+    assert_non_null(strstr(output, "r\\xC2\\x9Bed"));
+    assert_null(strchr(output, '\x1b'));
+    expect(0, "table control.h5", 0, "0,a\\x1B[31m,");
+    assert_non_null(strstr(output, "\"x,\\x07\""));
+    assert_null(strchr(output, '\x1b'));
+}
+
+static void run_of_scores_shows_its_tables(void **state)
+{
+    (void)state;
+    make_input();
+    assert_int_equal(run_line("mkdir -p scored/score && touch scored/score/summary.json"), 0);
+    expect(0, "corpus --tokenizer t.json --format lines --out scored/score/a.h5 lines.txt", 0, "");
+    expect(0, "corpus --tokenizer t.json --format lines --out scored/score/b.h5 lines.txt", 0, "");
+    expect(0, "inspect scored", 0, "scored/score/a.h5: ");
+    assert_non_null(strstr(output, "scored/score/b.h5: "));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_do_not_change_a_byte),
+        cmocka_unit_test(real_text_is_the_same_on_two_ranks),
+        cmocka_unit_test(table_is_csv),
+        cmocka_unit_test(what_is_odd_in_the_text_is_told),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(output_that_is_an_input_is_refused),
+        cmocka_unit_test(faults_of_files_have_their_codes),
+        cmocka_unit_test(damage_is_found_in_files_and_folders),
+        cmocka_unit_test(a_reader_that_has_enough_is_no_failure),
+        cmocka_unit_test(full_output_is_an_error_of_every_tool),
+        cmocka_unit_test(control_characters_reach_no_terminal),
+        cmocka_unit_test(run_of_scores_shows_its_tables),
+    };
+    return BP_TEST_RUN(tests);
+}

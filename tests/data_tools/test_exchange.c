@@ -1,0 +1,430 @@
+/* bagpipe-data import and export as users call them, on the reference GPT-2 and on folders made to
+ * be refused. */
+#include "bp_test.h"
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "store/h5.h"
+#include "store/hf_folder.h"
+#include "store/safetensors.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char output[65536]; /* what the last run printed, standard error too */
+
+static int run(const char *before, const char *arguments)
+{
+    char command[16384];
+    FILE *pipe;
+    size_t bytes;
+    int status;
+
+    (void)snprintf(command, sizeof command, "cd %s && %s %s %s 2>&1", bp_test_folder(), before,
+                   bp_test_program("bagpipe-data"), arguments);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    bytes = fread(output, 1, sizeof output - 1, pipe);
+    output[bytes] = 0;
+    status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(const char *arguments, int status, const char *said)
+{
+    int got = run("", arguments);
+
+    if (got != status || strstr(output, said) == NULL)
+        fail_msg("\"%s\" left with %d, not %d, or did not say \"%s\":\n%s", arguments, got, status,
+                 said, output);
+}
+
+static void shell(const char *command)
+{
+    char line[4096];
+
+    (void)snprintf(line, sizeof line, "cd %s && %s", bp_test_folder(), command);
+    if (system(line) != 0)
+        fail_msg("%s failed", line);
+}
+
+/* The model's digest as export prints it. */
+static void digest_of(const char *checkpoint, char digest[65])
+{
+    char arguments[256];
+    const char *at;
+
+    shell("rm -rf digest-out");
+    (void)snprintf(arguments, sizeof arguments, "export %s --out digest-out", checkpoint);
+    expect(arguments, 0, ", model ");
+    at = strstr(output, ", model ") + 8;
+    (void)snprintf(digest, 65, "%.64s", at);
+}
+
+/* ---- there and back ---- */
+
+static void check_same_values(const char *one, const char *prefix, const char *other)
+{
+    bp_safetensors *a, *b;
+
+    bp_test_expect(bp_safetensors_open(&a, one), BP_OK);
+    bp_test_expect(bp_safetensors_open(&b, other), BP_OK);
+    assert_int_equal(bp_safetensors_count(a), bp_safetensors_count(b));
+    for (int64_t k = 0; k < bp_safetensors_count(a); k++) {
+        const bp_safetensor *x = bp_safetensors_at(a, k), *y;
+        char name[256];
+        float *values = bp_alloc("test.values", 2 * x->count, sizeof *values);
+
+        (void)snprintf(name, sizeof name, "%s%s", prefix, x->name);
+        y = bp_safetensors_find(b, name);
+        assert_non_null(y);
+        assert_true(x->dims == y->dims && memcmp(x->shape, y->shape, sizeof x->shape) == 0);
+        bp_test_expect(bp_safetensors_read(a, x, 0, x->count, values), BP_OK);
+        bp_test_expect(bp_safetensors_read(b, y, 0, x->count, values + x->count), BP_OK);
+        assert_memory_equal(values, values + x->count, (size_t)x->count * sizeof *values);
+        bp_free(values);
+    }
+    bp_safetensors_close(&a);
+    bp_safetensors_close(&b);
+}
+
+static void model_goes_in_and_out_unchanged(void **state)
+{
+    char arguments[PATH_MAX + 64], source[PATH_MAX];
+
+    (void)state;
+    shell("rm -rf ck hf");
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck/", hf_reference());
+    expect(arguments, 0,
+           "2 layers, width 64, 4 heads, context 64, vocabulary 300: 123392 parameters");
+    assert_non_null(strstr(output, "used: 28 of 28 tensors (prefix ''), as 36 of ours"));
+    assert_non_null(strstr(
+        output, "transposed: 8 Conv1D weights, [in, out] to [out, in]; split: 4 into q, k and v"));
+    assert_non_null(strstr(output, "left: 0 attention masks, 0 tied heads, 0 unknown"));
+    expect("export ck --out hf", 0, "Hugging Face folder: hf");
+    (void)snprintf(source, sizeof source, "%s/model.safetensors", hf_reference());
+    check_same_values(source, "transformer.", bp_test_path("hf/model.safetensors"));
+}
+
+/* What is exported has the prefix, and is imported to the same model. */
+static void prefix_makes_no_difference(void **state)
+{
+    char bare[65], prefixed[65], arguments[PATH_MAX + 64];
+
+    (void)state;
+    shell("rm -rf ck hf again");
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_reference());
+    expect(arguments, 0, "(prefix '')");
+    digest_of("ck", bare);
+    expect("export ck --out hf", 0, "");
+    expect("import hf --out again", 0, "(prefix 'transformer.')");
+    digest_of("again", prefixed);
+    assert_string_equal(bare, prefixed);
+}
+
+/* q, k and v are the three thirds of c_attn's columns, and turned: ours[o][i] = theirs[i][third +
+ * o]. */
+static void conv1d_is_split_and_transposed(void **state)
+{
+    static const char *const ours[] = {"h.1.attn.q.weight/p0", "h.1.attn.k.weight/p0",
+                                       "h.1.attn.v.weight/p0"};
+    char path[PATH_MAX], arguments[PATH_MAX + 64];
+    static float theirs[64 * 192], mine[64 * 64];
+    bp_safetensors *file;
+    bp_h5 *shard;
+
+    (void)state;
+    shell("rm -rf ck");
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_reference());
+    expect(arguments, 0, "");
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", hf_reference());
+    bp_test_expect(bp_safetensors_open(&file, path), BP_OK);
+    bp_test_expect(bp_safetensors_read(file, bp_safetensors_find(file, "h.1.attn.c_attn.weight"), 0,
+                                       64 * 192, theirs),
+                   BP_OK);
+    bp_test_expect(bp_h5_open(&shard, bp_test_path("ck/shard-00000.h5")), BP_OK);
+    for (int third = 0; third < 3; third++) {
+        bp_test_expect(bp_h5_read(shard, ours[third], BP_H5_F32, 0, mine, 64 * 64), BP_OK);
+        for (int o = 0; o < 64; o++)
+            for (int i = 0; i < 64; i++)
+                assert_true(mine[o * 64 + i] == theirs[i * 192 + 64 * third + o]);
+    }
+    bp_h5_drop(&shard);
+    bp_safetensors_close(&file);
+}
+
+/* ---- the examples of docs/formats.md ---- */
+
+/* Block `k` of the Python code of the section "Checkpoint", to `out`. */
+static void take_example(int k, char *out, size_t out_bytes)
+{
+    char *text, *at, *end;
+    size_t bytes;
+
+    bp_test_expect(bp_file_read(BP_TEST_DOCS "/formats.md", 1 << 20, &text, &bytes), BP_OK);
+    at = strstr(text, "\n## Checkpoint\n");
+    assert_non_null(at);
+    for (int n = 0; n <= k; n++) {
+        at = strstr(at + 1, "```python\n");
+        assert_non_null(at);
+    }
+    at += strlen("```python\n");
+    end = strstr(at, "```");
+    assert_non_null(end);
+    (void)snprintf(out, out_bytes, "%.*s", (int)(end - at), at);
+    bp_free(text);
+}
+
+static void strangers_read_and_write_checkpoints_with_h5py(void **state)
+{
+    static const char copy[] = "folder = 'ck'\n"
+                               "manifest = json.load(open(folder + '/manifest.json'))\n"
+                               "names = [t['name'] for t in manifest['tensors']]\n"
+                               "tensors = {name: read_tensor(folder, name) for name in names}\n"
+                               "for t in manifest['tensors']:\n"
+                               "    assert digest(tensors[t['name']]) == t['digest']\n"
+                               "write_checkpoint('written', tensors, manifest['state'])\n";
+    char script[16384], reader[4096], arguments[PATH_MAX + 64], *place, one[65], other[65];
+
+    (void)state;
+    if (system("/usr/bin/python3 -c 'import h5py, numpy' 2>/dev/null") != 0)
+        bp_test_skip("/usr/bin/python3 has no h5py");
+    shell("rm -rf ck written");
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_reference());
+    expect(arguments, 0, "");
+    take_example(0, reader, sizeof reader);
+    place = strstr(reader, "\"CHECKPOINT\"");
+    assert_non_null(place);
+    memcpy(place, "        'ck'", 12);
+    take_example(1, script, sizeof script);
+    (void)snprintf(script + strlen(script), sizeof script - strlen(script), "%s%s", reader, copy);
+    (void)bp_test_write("example.py", script, strlen(script));
+    shell("/usr/bin/python3 -W ignore example.py | grep -q '(64, 64)'");
+    digest_of("ck", one);
+    digest_of("written", other);
+    assert_string_equal(one, other);
+    expect("verify written", 0, "");
+}
+
+/* ---- tokenizers ---- */
+
+/* tokenizer.json of 280 tokens, and its hash. */
+static void make_tokenizer(const char *to, int size)
+{
+    char arguments[256], text[4096] = "";
+
+    for (int k = 0; k < 200; k++)
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "w%d then%d ", k % 7,
+                       k % 5);
+    (void)bp_test_write("text.txt", text, strlen(text));
+    (void)snprintf(arguments, sizeof arguments, "tokenizer --size %d --out %s text.txt", size, to);
+    expect(arguments, 0, "");
+}
+
+static void tokenizer_goes_in_and_out(void **state)
+{
+    char one[BP_SHA256_HEX], other[BP_SHA256_HEX];
+    json_t *manifest;
+
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    shell("rm -rf hf");
+    make_tokenizer("tiny/tokenizer.json", 261);
+    expect("import tiny --out out", 0, "tokenizer: bpe, 261 tokens, hash ");
+    bp_test_expect(bp_json_load(&manifest, bp_test_path("out/manifest.json"), 1 << 20), BP_OK);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(manifest, "state"), "eod_id")), 260);
+    assert_non_null(strstr(output, json_string_value(json_object_get(
+                                       json_object_get(manifest, "state"), "tokenizer_hash"))));
+    json_decref(manifest);
+    expect("export out --out hf", 0, "tokenizer: tokenizer.json");
+    bp_test_expect(bp_sha256_of_file(bp_test_path("tiny/tokenizer.json"), one, NULL), BP_OK);
+    bp_test_expect(bp_sha256_of_file(bp_test_path("hf/tokenizer.json"), other, NULL), BP_OK);
+    assert_string_equal(one, other);
+    bp_test_expect(bp_json_load(&manifest, bp_test_path("hf/config.json"), 1 << 20), BP_OK);
+    assert_int_equal(json_integer_value(json_object_get(manifest, "eos_token_id")), 260);
+    json_decref(manifest);
+    shell("rm -rf hf");
+    expect("export out --out hf --no-tokenizer", 0, "tokenizer: none");
+    assert_false(bp_path_exists(bp_test_path("hf/tokenizer.json")));
+}
+
+static void tokenizer_of_another_model_is_refused(void **state)
+{
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    shell("rm -rf hf");
+    make_tokenizer("other.json", 259);
+    make_tokenizer("tiny/tokenizer.json", 261);
+    expect("import tiny --out out", 0, "");
+    expect("export out --out hf --tokenizer other.json", 65, "the tokenizer's hash is");
+    assert_false(bp_path_exists(bp_test_path("hf")));
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    shell("printf '{}' > tiny/tokenizer.json");
+    expect("import tiny --out out", 65, "tokenizer.json");
+    expect("import tiny --out out --no-tokenizer", 0, "tokenizer: none");
+    expect("import tiny --out out2 --tokenizer other.json", 0, "259 tokens");
+    expect("import tiny --out out3 --tokenizer none.json", 66, "none.json");
+}
+
+/* GPT-2's own pair has 50,257 tokens, this model 300. */
+static void tokenizer_larger_than_the_model_is_refused(void **state)
+{
+    const char *pair = bp_test_shared("data/gpt2");
+    char command[PATH_MAX + 64];
+
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    (void)snprintf(command, sizeof command, "cp %s/vocab.json %s/merges.txt tiny/", pair, pair);
+    shell(command);
+    expect("import tiny --out out", 65, "the tokenizer has 50257 tokens and the model 300");
+}
+
+/* ---- places and command lines ---- */
+
+static void command_line_that_says_too_little_is_refused(void **state)
+{
+    (void)state;
+    expect("import", 64, "it takes HF_FOLDER --out CHECKPOINT");
+    expect("import a", 64, "it takes");
+    expect("import --out x", 64, "it takes");
+    expect("export a b --out x", 64, "it takes CHECKPOINT --out HF_FOLDER");
+    expect("import a --out x --wrong", 64, "'--wrong' is not understood");
+    expect("import a --out x --tokenizer t --no-tokenizer", 64, "exclude each other");
+    expect("import --help", 0, "--no-tokenizer");
+    expect("export --help", 0, "CHECKPOINT is a step folder");
+}
+
+static void input_that_is_not_there_is_missing(void **state)
+{
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    expect("import none --out out", 66, "none");
+    expect("export none --out out", 66, "none");
+    shell("rm tiny/model.safetensors");
+    expect("import tiny --out out", 66, "there is neither model.safetensors nor");
+    shell("touch tiny/pytorch_model.bin");
+    expect("import tiny --out out", 66, "pytorch_model.bin is not read");
+    shell("rm tiny/config.json");
+    expect("import tiny --out out", 66, "config.json");
+}
+
+static void output_that_is_there_is_not_replaced(void **state)
+{
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    shell("rm -rf ck hf there && mkdir there");
+    expect("import tiny --out there", 73, "something is there already");
+    expect("import tiny --out nowhere/ck", 73, "nowhere");
+    expect("import tiny --out ck", 0, "");
+    expect("export ck --out there", 73, "something is there already");
+    expect("export ck --out nowhere/hf", 73, "nowhere");
+}
+
+/* Nothing is left of what did not fit. */
+static void full_disk_leaves_nothing(void **state)
+{
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    shell("rm -rf place ck && mkdir place");
+    expect("import tiny --out ck", 0, "");
+    assert_int_equal(run("ulimit -f 100 &&", "import tiny --out place/ck"), 74);
+    assert_int_equal(run("ulimit -f 100 &&", "export ck --out place/hf"), 74);
+    shell("test -z \"$(ls -A place)\"");
+}
+
+static void checkpoint_without_its_manifest_is_not_sound(void **state)
+{
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out run && mkdir -p run/checkpoints");
+    expect("import tiny --out run/checkpoints/step-000000000000", 0, "");
+    shell("ln -s step-000000000000 run/checkpoints/best");
+    expect("verify run", 0, "step-000000000000: sound");
+    assert_null(strstr(output, "best")); /* it is a second name */
+    expect("verify run/checkpoints/best", 0, "best: sound");
+    shell("rm run/checkpoints/step-000000000000/manifest.json");
+    expect("verify run", 65, "checkpoint step-000000000000 is damaged");
+    expect("verify run/checkpoints/best", 65, "damaged");
+    shell("rm run/checkpoints/step-000000000000/*");
+    expect("verify run", 65, "checkpoint step-000000000000 is damaged");
+    expect("verify run/checkpoints/step-000000000000/", 65, "damaged");
+    expect("import tiny --out out", 0, "");
+    shell("rm out/manifest.json");
+    expect("verify out", 65, "checkpoint out is damaged");
+    shell("rm out/manifest.sha256");
+    expect("verify out", 65, "checkpoint out is damaged");
+}
+
+static void damaged_checkpoint_is_not_exported(void **state)
+{
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out out2 out3");
+    shell("rm -rf hf");
+    expect("import tiny --out out", 0, "");
+    shell("printf X | dd of=out/shard-00000.h5 bs=1 seek=200000 conv=notrunc status=none");
+    expect("export out --out hf", 65, "checkpoint out is damaged");
+    assert_false(bp_path_exists(bp_test_path("hf")));
+}
+
+/* A manifest that was changed and hashed again: another kind of model, and sizes that its tensors
+ * have not. */
+static void checkpoint_of_another_model_is_not_exported(void **state)
+{
+    static const struct {
+        const char *from, *to, *words;
+    } cases[] = {{"\"kind\": \"gpt\"", "\"kind\": \"bert\"", "of kind 'bert'"},
+                 {"\"width\": 64", "\"width\": 128", "has shape"},
+                 {"\"layers\": 2", "\"layers\": 3", "tensor 'h.2.ln1.gain' is missing"},
+                 {"\"heads\": 4", "\"heads\": 0", "\"heads\" of the model is 0"},
+                 {"\"heads\": 4", "\"heads\": 7", "which can't be"},
+                 {"\"model\"", "\"modem\"", "\"kind\" is missing"}};
+
+    (void)state;
+    hf_copy_reference("tiny");
+    shell("rm -rf out kept hf");
+    expect("import tiny --out kept", 0, "");
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char command[512];
+
+        (void)snprintf(
+            command, sizeof command,
+            "rm -rf out && cp -r kept out && cd out && sed -i 's/%s/%s/' manifest.json && "
+            "sha256sum manifest.json > manifest.sha256",
+            cases[k].from, cases[k].to);
+        shell(command);
+        expect("export out --out hf", 65, cases[k].words);
+        assert_false(bp_path_exists(bp_test_path("hf")));
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(command_line_that_says_too_little_is_refused),
+        cmocka_unit_test(model_goes_in_and_out_unchanged),
+        cmocka_unit_test(prefix_makes_no_difference),
+        cmocka_unit_test(conv1d_is_split_and_transposed),
+        cmocka_unit_test(strangers_read_and_write_checkpoints_with_h5py),
+        cmocka_unit_test(tokenizer_goes_in_and_out),
+        cmocka_unit_test(tokenizer_of_another_model_is_refused),
+        cmocka_unit_test(tokenizer_larger_than_the_model_is_refused),
+        cmocka_unit_test(input_that_is_not_there_is_missing),
+        cmocka_unit_test(output_that_is_there_is_not_replaced),
+        cmocka_unit_test(full_disk_leaves_nothing),
+        cmocka_unit_test(checkpoint_without_its_manifest_is_not_sound),
+        cmocka_unit_test(damaged_checkpoint_is_not_exported),
+        cmocka_unit_test(checkpoint_of_another_model_is_not_exported),
+    };
+    return BP_TEST_RUN(tests);
+}

@@ -1,0 +1,200 @@
+/* bagpipe-data tokenizer as users call it: what it writes, what it says, and its exit status. */
+#include "bp_test.h"
+#include "text/tokenizer.h"
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char output[65536]; /* what the last run printed, standard error too */
+
+/* Run `bagpipe-data tokenizer ARGUMENTS` on some ranks (0: without mpirun); its exit status. */
+static int run(int ranks, const char *arguments)
+{
+    char command[16384], start[PATH_MAX + 64] = "";
+    FILE *pipe;
+    size_t bytes;
+    int status;
+
+    if (ranks > 0)
+        (void)snprintf(start, sizeof start, "sh %s/mpirun.sh %d ", BP_TEST_SOURCE, ranks);
+    (void)snprintf(command, sizeof command, "cd %s && %s%s tokenizer %s 2>&1", bp_test_folder(),
+                   start, bp_test_program("bagpipe-data"), arguments);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    bytes = fread(output, 1, sizeof output - 1, pipe);
+    output[bytes] = 0;
+    status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(int ranks, const char *arguments, int status, const char *said)
+{
+    int got = run(ranks, arguments);
+
+    if (got != status || strstr(output, said) == NULL)
+        fail_msg("\"tokenizer %s\" left with %d, not %d, or did not say \"%s\":\n%s", arguments,
+                 got, status, said, output);
+}
+
+static void write_text(void)
+{
+    static const char text[] = "the cat and the hat\nthe bat and the rat\n\na cat, a hat\n";
+
+    bp_test_write("text.txt", text, sizeof text - 1);
+}
+
+static bp_tokenizer *load(const char *name)
+{
+    bp_tokenizer *tokenizer;
+
+    bp_test_expect(bp_tokenizer_load(&tokenizer, bp_test_path(name)), BP_OK);
+    return tokenizer;
+}
+
+static void each_kind_is_trained(void **state)
+{
+    static const char *const kinds[] = {"bpe", "word", "char"};
+    static const int64_t sizes[] = {262, 7, 9};
+
+    (void)state;
+    write_text();
+    for (int k = 0; k < 3; k++) {
+        char arguments[256];
+
+        (void)snprintf(arguments, sizeof arguments,
+                       "--kind %s --size %d --format lines --out %s.json text.txt", kinds[k],
+                       (int)sizes[k], kinds[k]);
+        expect(0, arguments, 0, "3 documents, 1 empty lines skipped");
+        (void)snprintf(arguments, sizeof arguments, "%s.json", kinds[k]);
+        bp_tokenizer *tokenizer = load(arguments);
+        assert_int_equal(bp_tokenizer_size(tokenizer), sizes[k]);
+        assert_int_equal(bp_tokenizer_eod(tokenizer), sizes[k] - 1);
+        assert_string_equal(bp_tokenizer_kind(tokenizer), kinds[k]);
+        bp_tokenizer_free(&tokenizer);
+    }
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    char hashes[2][BP_SHA256_HEX];
+
+    bp_test_expect(bp_sha256_of_file(bp_test_path(a), hashes[0], NULL), BP_OK);
+    bp_test_expect(bp_sha256_of_file(bp_test_path(b), hashes[1], NULL), BP_OK);
+    assert_string_equal(hashes[0], hashes[1]);
+}
+
+static void ranks_do_not_change_a_byte(void **state)
+{
+    (void)state;
+    write_text();
+    expect(0, "--size 264 --out one.json text.txt text.txt", 0, "264 tokens");
+    expect(2, "--size 264 --out two.json text.txt text.txt", 0, "264 tokens");
+    expect(3, "--size 264 --out three.json text.txt text.txt", 0, "264 tokens");
+    assert_same_file("one.json", "two.json");
+    assert_same_file("one.json", "three.json");
+}
+
+static void a_text_without_enough_is_said(void **state)
+{
+    (void)state;
+    write_text();
+    expect(0, "--size 5000 --out small.json text.txt", 0, "fewer than the 5000 asked for");
+    expect(0, "--kind word --size 5000 --out small.json text.txt", 0, "gives 10 tokens");
+}
+
+static void conversion_is_idempotent(void **state)
+{
+    char arguments[3 * PATH_MAX];
+
+    (void)state;
+    (void)snprintf(arguments, sizeof arguments, "--vocab %s --merges %s --out gpt2.json",
+                   bp_test_shared("data/gpt2/vocab.json"), bp_test_shared("data/gpt2/merges.txt"));
+    expect(0, arguments, 0, "50257 tokens, <|endoftext|> 50256");
+    expect(2, "--from gpt2.json --out again.json", 0, "50257 tokens");
+    assert_same_file("gpt2.json", "again.json");
+}
+
+static void wrong_command_lines_are_64(void **state)
+{
+    (void)state;
+    write_text();
+    expect(0, "--size 300 text.txt", 64, "--out");
+    expect(0, "--out x.json text.txt", 64, "--size");
+    expect(0, "--size 300 --out x.json", 64, "no text to train on");
+    expect(0, "--size 12k --out x.json text.txt", 64, "'12k'");
+    expect(0, "--size -5 --out x.json text.txt", 64, "'-5'");
+    expect(0, "--size 99999999999999999999 --out x.json text.txt", 64, "at --size");
+    expect(0, "--size 200 --out x.json text.txt", 64, "from 257");
+    expect(0, "--kind wordpiece --size 300 --out x.json text.txt", 64, "not in this version");
+    expect(0, "--kind unigram --size 300 --out x.json text.txt", 64, "'unigram'");
+    expect(0, "--format csv --size 300 --out x.json text.txt", 64, "'csv'");
+    expect(0, "--vocab v.json --out x.json", 64, "go together");
+    expect(0, "--from v.json --size 300 --out x.json", 64, "either converted or trained");
+    expect(0, "--from v.json --vocab v.json --merges m --out x.json", 64, "exclude");
+    expect(0, "--sise 300", 64, "'--sise'");
+    expect(2, "--size", 64, "'--size'");
+    assert_false(bp_path_exists(bp_test_path("x.json")));
+}
+
+static void one_rank_speaks(void **state)
+{
+    (void)state;
+    expect(3, "--size 300 --out x.json none.txt", 66, "none.txt");
+    assert_null(strstr(strstr(output, "error[66]") + 1, "error[66]"));
+}
+
+static void wrong_files_have_their_codes(void **state)
+{
+    (void)state;
+    write_text();
+    bp_test_write("empty.txt", "", 0);
+    bp_test_write("bad.jsonl", "{\"text\": 1}\n", 12);
+    bp_test_write("bad.json", "{\"model\": {\"type\": \"Unigram\"}}", 30);
+    expect(0, "--size 300 --out x.json empty.txt", 65, "no text");
+    expect(0, "--size 300 --format jsonl --out x.json bad.jsonl", 65, "bad.jsonl, line 1");
+    expect(0, "--from bad.json --out x.json", 65, "Unigram");
+    expect(0, "--from none.json --out x.json", 66, "none.json");
+    expect(0, "--size 300 --out none/x.json text.txt", 73, "none/x.json");
+    expect(0, "--size 300 --out . text.txt", 73, ".");
+    assert_false(bp_path_exists(bp_test_path("x.json")));
+}
+
+static void unwritable_folder_is_77(void **state)
+{
+    (void)state;
+    if (geteuid() == 0)
+        bp_test_skip("root may write everywhere");
+    write_text();
+    assert_int_equal(mkdir(bp_test_path("closed"), 0500), 0);
+    expect(0, "--size 300 --out closed/x.json text.txt", 77, "closed/x.json");
+}
+
+static void help_tells_all_options(void **state)
+{
+    static const char *const options[] = {"--kind", "--size", "--format", "--vocab", "--merges",
+                                          "--from", "--out",  "jsonl",    "mpirun"};
+
+    (void)state;
+    expect(0, "--help", 0, "Usage: bagpipe-data tokenizer [OPTION...] FILE...");
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        assert_non_null(strstr(output, options[k]));
+    assert_null(strstr(output, "wordpiece"));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_kind_is_trained),
+        cmocka_unit_test(ranks_do_not_change_a_byte),
+        cmocka_unit_test(a_text_without_enough_is_said),
+        cmocka_unit_test(conversion_is_idempotent),
+        cmocka_unit_test(wrong_command_lines_are_64),
+        cmocka_unit_test(one_rank_speaks),
+        cmocka_unit_test(wrong_files_have_their_codes),
+        cmocka_unit_test(unwritable_folder_is_77),
+        cmocka_unit_test(help_tells_all_options),
+    };
+
+    return BP_TEST_RUN(tests);
+}

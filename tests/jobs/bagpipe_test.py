@@ -1,0 +1,206 @@
+"""What the tests of whole jobs share: text, corpora, running a job on some ranks, and reading what it left.
+
+A test is a Python program (unittest) called with --bin FOLDER (the build's programs) and --shared FOLDER (real text, may be absent).
+"""
+import glob
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MPIRUN = os.path.join(HERE, "..", "mpirun.sh")
+TIMEOUT = 240
+
+options = {"bin": None, "shared": None}
+
+
+class Result:
+    def __init__(self, status, out, err):
+        self.status, self.out, self.err = status, out, err
+
+    def __str__(self):
+        return f"status {self.status}\n--- out\n{self.out}\n--- err\n{self.err}"
+
+
+def program(name):
+    return os.path.join(options["bin"], name)
+
+
+def shared(name):
+    path = os.path.join(options["shared"] or "", name)
+    return path if os.path.exists(path) else None
+
+
+def environment(threads=1):
+    env = dict(os.environ, OMP_NUM_THREADS=str(threads), LC_ALL="C.UTF-8")
+    env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return env
+
+
+def run(arguments, ranks=0, kill_after=None, cwd=None):
+    """Run a program, bare (ranks=0) or under mpirun. kill_after: SIGKILL to the whole group after so many seconds."""
+    command = [str(a) for a in arguments]
+    if ranks > 0:
+        command = ["sh", MPIRUN, str(ranks)] + command
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+                               start_new_session=True, cwd=cwd)
+    try:
+        out, err = process.communicate(timeout=kill_after or TIMEOUT)
+    except subprocess.TimeoutExpired:
+        kill_all(process)
+        out, err = process.communicate()
+        if kill_after is None:
+            raise AssertionError(f"no end after {TIMEOUT} s: {command}\n{out.decode()}\n{err.decode()}")
+        return Result(-signal.SIGKILL, out.decode(errors="replace"), err.decode(errors="replace"))
+    return Result(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def children(pid):
+    found = []
+    for task in glob.glob(f"/proc/{pid}/task/*/children"):
+        try:
+            with open(task, encoding="ascii") as file:
+                found += [int(child) for child in file.read().split()]
+        except OSError:
+            pass
+    return found
+
+
+def kill_all(process):
+    """SIGKILL to the launcher and to every rank: Open MPI puts ranks into groups of their own."""
+    pids, at = [process.pid], 0
+    while at < len(pids):
+        pids += children(pids[at])
+        at += 1
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def english(bytes_wanted):
+    """Some English: the Brown corpus where it is there, else sentences made by a fixed grammar."""
+    path = shared("data/brown/train.txt")
+    if path:
+        with open(path, encoding="utf-8") as file:
+            return file.read(bytes_wanted)
+    draw, lines, size = random.Random(7), [], 0
+    nouns, verbs = "rank node tensor token corpus word model queue".split(), "reads writes sends sums splits keeps".split()
+    while size < bytes_wanted:
+        line = f"The {draw.choice(nouns)} {draw.choice(verbs)} the {draw.choice(nouns)} of {draw.choice(nouns)} {draw.randrange(99)} ."
+        lines.append(line)
+        size += len(line) + 1
+    return "\n".join(lines)
+
+
+def metrics(folder):
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def timeless(lines):
+    """Metrics without what a clock says."""
+    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second", "mfu")} for line in lines]
+
+
+def steps(folder):
+    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "checkpoints", "step-*")))
+
+
+def digests(folder):
+    """Digests of all tensors of the newest checkpoint."""
+    newest = steps(folder)[-1]
+    with open(os.path.join(folder, "checkpoints", newest, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    return {tensor["name"]: tensor["digest"] for tensor in manifest["tensors"]}
+
+
+class JobTest(unittest.TestCase):
+    """A folder, a corpus and a small model."""
+
+    VOCABULARY = 509
+    TEXT_BYTES = 200_000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory(prefix="bp_jobs_")
+        cls.folder = cls.temporary.name
+        text = english(cls.TEXT_BYTES)
+        cut = text.rindex("\n", 0, len(text) * 9 // 10)
+        cls.write("train.txt", text[:cut])
+        cls.write("valid.txt", text[cut:])
+        cls.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", cls.VOCABULARY, "--out", cls.at("tokenizer.json"),
+                  cls.at("train.txt")])
+        for part in ("train", "valid"):
+            cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out",
+                      cls.at(part + ".h5"), cls.at(part + ".txt")])
+        cls.write("small.ini", cls.config())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @classmethod
+    def config(cls):
+        return f"""[corpus]
+train = {cls.at('train.h5')}
+valid = {cls.at('valid.h5')}
+[model]
+layers = 2
+width = 32
+heads = 4
+context = 32
+[train]
+steps = 20
+batch = 8
+log_every = 1
+[optimizer]
+lr = 3e-3
+warmup = 5
+[math]
+precision = f32
+threads = 1
+"""
+
+    @classmethod
+    def at(cls, name):
+        return os.path.join(cls.folder, name)
+
+    @classmethod
+    def write(cls, name, text):
+        with open(cls.at(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return cls.at(name)
+
+    @classmethod
+    def must(cls, arguments, ranks=0):
+        result = run([program(arguments[0])] + list(arguments[1:]), ranks)
+        if result.status != 0:
+            raise AssertionError(f"{arguments}: {result}")
+        return result
+
+    def pretrain(self, name, ranks=0, *keys, **more):
+        return run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"] + list(keys), ranks, **more)
+
+    def trained(self, name, ranks=0, *keys):
+        result = self.pretrain(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return self.at(name)
+
+
+def main():
+    arguments = sys.argv[:1]
+    rest = sys.argv[1:]
+    while rest:
+        if rest[0] in ("--bin", "--shared"):
+            options[rest[0][2:]] = rest[1]
+            rest = rest[2:]
+        else:
+            arguments.append(rest.pop(0))
+    unittest.main(argv=arguments, verbosity=2)

@@ -1,0 +1,54 @@
+"""Every mesh trains the same model: the losses of one rank, and the same bits at any power of two of data ranks."""
+import itertools
+
+import bagpipe_test
+from bagpipe_test import JobTest, digests, metrics, timeless
+
+
+class Meshes(JobTest):
+    def losses(self, name, ranks, *keys):
+        return [line["loss"] for line in metrics(self.trained(name, ranks, *keys))]
+
+    def test_every_mesh_gives_the_losses_of_one_rank(self):
+        expected = self.losses("one", 0, "train.valid_every=10")
+        self.assertEqual(len(expected), 20)
+        for shape in itertools.product((1, 2), repeat=3):
+            pipeline, data, tensor = shape
+            for dedicated in (0, 1):
+                ranks = pipeline * data * tensor + dedicated
+                with self.subTest(pipeline=pipeline, data=data, tensor=tensor, dedicated=dedicated):
+                    got = self.losses(f"mesh-{pipeline}{data}{tensor}{dedicated}", ranks, f"mesh.pipeline={pipeline}",
+                                      f"mesh.data={data}", f"mesh.tensor={tensor}", "train.valid_every=10")
+                    for a, b in zip(expected, got, strict=True):
+                        self.assertLess(abs(a - b), 2e-5)
+
+    def test_masks_of_dropout_are_those_of_one_rank(self):
+        keys = ("model.dropout=0.2", "train.steps=6")
+        expected = self.losses("dropout", 0, *keys)
+        for name, mesh in (("tensor", "mesh.tensor=2"), ("pipeline", "mesh.pipeline=2")):
+            for a, b in zip(expected, self.losses("dropout-" + name, 2, mesh, *keys), strict=True):
+                self.assertLess(abs(a - b), 2e-5)
+
+    def test_data_ranks_give_the_bits_of_one(self):
+        for extra in ((), ("mesh.pipeline=2", "mesh.schedule=gpipe"), ("model.dropout=0.1", "train.recompute=yes")):
+            tag = "-".join(extra).replace("=", "_")
+            factor = 2 if extra and extra[0].startswith("mesh.pipeline") else 1
+            one = self.trained("data1" + tag, factor, "train.steps=8", "train.valid_every=4", *extra)
+            for data in (2, 4):
+                with self.subTest(data=data, extra=extra):
+                    other = self.trained(f"data{data}" + tag, factor * data, "train.steps=8", "train.valid_every=4", *extra)
+                    self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+                    self.assertEqual(digests(one), digests(other))
+
+    def test_a_run_goes_on_with_another_mesh(self):
+        expected = self.losses("straight", 0)
+        meshes = (("mesh.tensor=2",), ("mesh.pipeline=2",), ("mesh.data=2",))
+        for number, mesh in enumerate(meshes):  # stopped by the clock of a short job: the rate's schedule stays that of 20 steps
+            result = self.pretrain("moved", 2, "checkpoint.every=1", *mesh, kill_after=None if number == 2 else 1.5)
+        self.assertEqual(result.status, 0, str(result))
+        for a, b in zip(expected, [line["loss"] for line in metrics(self.at("moved"))], strict=True):
+            self.assertLess(abs(a - b), 2e-5)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

@@ -1,0 +1,137 @@
+"""The life of a run: stopped and gone on with, finished, refused, diverged, started from another's weights."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import bagpipe_test
+from bagpipe_test import JobTest, digests, environment, metrics, program, run, steps, timeless
+
+
+class Runs(JobTest):
+    def start(self, name, *keys):
+        """A job in the background, past its first metrics line."""
+        process = subprocess.Popen([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"] + list(keys),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
+        for _ in range(400):
+            if os.path.exists(os.path.join(self.at(name), "metrics.jsonl")) and metrics(self.at(name)):
+                return process
+            time.sleep(0.05)
+        process.kill()
+        raise AssertionError(f"no step in 20 s: {process.communicate()}")
+
+    def test_usr1_commits_and_leaves_with_75_and_the_same_command_goes_on(self):
+        whole = self.trained("undisturbed", 0, "train.steps=400")
+        process = self.start("stopped", "train.steps=400")
+        process.send_signal(signal.SIGUSR1)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertIn("the same command goes on", err)
+        self.assertLess(int(steps(self.at("stopped"))[-1][5:]), 400)
+        self.trained("stopped", 0, "train.steps=400")
+        self.assertEqual(timeless(metrics(whole)), timeless(metrics(self.at("stopped"))))
+        self.assertEqual(digests(whole), digests(self.at("stopped")))
+
+    def test_second_job_on_a_run_folder_is_refused_and_names_the_first(self):
+        process = self.start("held", "train.steps=100000")
+        try:
+            result = self.pretrain("held", 0, "train.steps=100000")
+            self.assertEqual(result.status, 69, str(result))
+            self.assertIn(str(process.pid), result.err)
+        finally:
+            process.kill()
+            process.communicate()
+        # its holder is dead for certain: the lock is taken at once
+        begin = time.monotonic()
+        result = self.pretrain("held", 0, "train.steps=3")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_finished_run_exits_0_and_leaves_its_metrics(self):
+        folder = self.trained("finished")
+        before = metrics(folder)
+        result = self.pretrain("finished")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("finished", result.out)
+        self.assertEqual(before, metrics(folder))
+
+    def test_more_steps_go_on_where_a_finished_run_ended(self):
+        folder = self.trained("longer", 0, "optimizer.decay=constant", "train.steps=10")
+        self.trained("longer", 0, "optimizer.decay=constant", "train.steps=20")
+        straight = self.trained("straight", 0, "optimizer.decay=constant", "train.steps=20")
+        self.assertEqual([line["step"] for line in metrics(folder)], list(range(1, 21)))
+        self.assertEqual(digests(folder), digests(straight))
+
+    def test_another_configuration_in_a_run_folder_is_78_with_both_values(self):
+        self.trained("fixed", 0, "train.steps=2")
+        result = self.pretrain("fixed", 0, "train.steps=2", "optimizer.lr=0.5", "model.dropout=0.25")
+        self.assertEqual(result.status, 78, str(result))
+        for text in ("optimizer.lr", "0.5", "0.003", "model.dropout", "0.25"):
+            self.assertIn(text, result.err)
+        self.assertEqual(self.pretrain("fixed", 0, "train.steps=2", f"corpus.train={self.at('valid.h5')}").status, 78)
+
+    def test_corpora_are_compared_by_content(self):
+        self.trained("content", 0, "train.steps=2")
+        os.link(self.at("train.h5"), self.at("same.h5"))
+        result = self.pretrain("content", 0, "train.steps=3", f"corpus.train={self.at('same.h5')}")
+        self.assertEqual(result.status, 0, str(result))
+
+    def test_run_folder_may_be_moved(self):
+        self.trained("here", 0, "train.steps=3")
+        os.rename(self.at("here"), self.at("there"))
+        self.trained("there", 0, "train.steps=5")
+        self.assertEqual(len(metrics(self.at("there"))), 5)
+
+    def test_divergence_ends_with_70_and_no_state_that_is_not_finite_is_committed(self):
+        result = self.pretrain("diverged", 0, "optimizer.kind=sgd", "optimizer.lr=900", "optimizer.warmup=0", "optimizer.clip=0",
+                               "optimizer.weight_decay=100", "train.steps=300", "checkpoint.every=1000")
+        self.assertEqual(result.status, 70, str(result))
+        self.assertIn("diverged", result.err)
+        self.assertEqual(steps(self.at("diverged")), [])
+        with open(self.at("diverged/events.jsonl"), encoding="utf-8") as file:
+            events = [json.loads(line)["event"] for line in file]
+        self.assertEqual(events.count("skipped"), 10)
+
+    def test_init_takes_weights_alone(self):
+        first = self.trained("first", 0, "train.steps=20")
+        config = self.write("init.ini", "\n".join(line for line in self.config().split("\n")
+                                                 if not line.startswith(("layers", "width", "heads", "context"))))
+        result = run([program("bagpipe"), "pretrain", config, f"run.dir={self.at('second')}", f"model.init={first}", "train.steps=2"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assertLess(metrics(self.at("second"))[0]["loss"], metrics(first)[0]["loss"] - 0.5)
+        result = run([program("bagpipe"), "pretrain", config, f"run.dir={self.at('third')}", f"model.init={first}", "model.layers=3"])
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("model.layers", result.err)
+
+    def test_tokenizer_travels_with_the_checkpoints(self):
+        folder = self.trained("named_tokenizer", 2, "train.steps=1", f"tokenizer.path={self.at('tokenizer.json')}")
+        folder = self.trained("with_tokenizer", 2, "train.steps=1")  # the corpus has it
+        self.must(["bagpipe-data", "export", folder, "--out", self.at("exported")])
+        for name in (os.path.join(folder, "checkpoints", steps(folder)[0], "tokenizer.json"), self.at("exported/tokenizer.json")):
+            with open(name, "rb") as kept, open(self.at("tokenizer.json"), "rb") as given:
+                self.assertEqual(kept.read(), given.read())
+
+    def test_best_is_kept_besides(self):
+        folder = self.trained("kept", 0, "train.steps=40", "train.valid_every=5", "checkpoint.every=10", "checkpoint.keep=1")
+        best = os.readlink(os.path.join(folder, "checkpoints", "best"))
+        lines = [line for line in metrics(folder) if "valid_loss" in line]
+        lowest = min(lines, key=lambda line: line["valid_loss"])
+        self.assertEqual(best, f"step-{lowest['step']:012d}")
+        self.assertEqual(steps(folder)[-1], "step-000000000040")
+        self.assertLessEqual(len(steps(folder)), 2)
+
+    def test_plan_says_memory_and_writes_nothing(self):
+        result = self.pretrain("planned", 0, "--plan", "mesh.tensor=2", "mesh.pipeline=2", "mesh.data=2")
+        self.assertEqual(result.status, 0, str(result))
+        for word in ("parameters", "gradients", "optimizer", "activations", "total", "time foreseen"):
+            self.assertIn(word, result.out)
+        self.assertFalse(os.path.exists(self.at("planned")))
+
+    def test_peak_stands_beside_the_plan(self):
+        result = self.pretrain("peak", 0, "train.steps=2")
+        self.assertRegex(result.out, r"memory: [\d.]+ MiB foreseen, [\d.]+ MiB seen")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

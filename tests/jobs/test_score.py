@@ -1,0 +1,302 @@
+"""Scoring with real models: figures that numpy recomputes, the same bytes on every mesh, kills, strangers' corpora."""
+import json
+import math
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+
+import bagpipe_test
+from bagpipe_test import MPIRUN, TIMEOUT, JobTest, environment, program, run, shared
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+FILES = ("summary.json", "documents.h5", "tokens.h5")
+
+
+class Score(JobTest):
+    """A model of context 32 trained for 20 steps, a corpus of lines, and one of labelled documents."""
+
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at('model')}"])
+        draw = random.Random(5)
+        with open(cls.at("valid.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        with open(cls.at("labelled.jsonl"), "w", encoding="utf-8") as file:
+            for k in range(60):
+                text = "\n".join(lines[3 * k:3 * k + draw.randrange(4)])  # some are empty
+                file.write(json.dumps({"id": f"d{k}", "text": text, "genre": draw.choice(["news", "étude", "fiction"])}) + "\n")
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "jsonl", "--label", "genre",
+                  "--out", cls.at("labelled.h5"), cls.at("labelled.jsonl")])
+        with open(cls.at("train.txt"), encoding="utf-8") as file:
+            cls.write("long.txt", file.read(90_000))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--out", cls.at("long.h5"), cls.at("long.txt")])
+        cls.write("score.ini", f"[score]\nmodel = {cls.at('model')}\ntokens = yes\n[math]\nprecision = f32\nthreads = 1\n")
+
+    def command(self, name, corpus, *keys):
+        return [program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at(name)}", f"score.corpus={corpus}"] + list(keys)
+
+    def corpora(self):
+        return f"{self.at('valid.h5')},{self.at('labelled.h5')}"
+
+    def scored(self, name, ranks=0, *keys, corpus=None):
+        result = run(self.command(name, corpus or self.corpora(), *keys), ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return self.summary(name)
+
+    def summary(self, name):
+        with open(os.path.join(self.at(name), "score", "summary.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def data(self, name, file):
+        with open(os.path.join(self.at(name), "score", file), "rb") as stream:
+            return stream.read()
+
+    def assert_same_bytes(self, a, b):
+        for file in FILES:
+            self.assertEqual(self.data(a, file), self.data(b, file), f"{file} of {a} and {b}")
+
+    # ---- figures ----
+
+    def figures(self, logprobs, counts, chosen, has_end):
+        """The figures of some documents, from the log-probabilities of their tokens."""
+        scored = [x[~numpy.isnan(x)].astype(numpy.float64) for x in (logprobs[k] for k in chosen)]
+        x = -numpy.concatenate(scored + [numpy.zeros(0)])
+        n, nll = len(x), math.fsum(x)
+        whole = all(not numpy.isnan(logprobs[k][:-1]).any() for k in chosen)
+        size, words = (sum(int(counts[name][k]) for k in chosen) for name in ("bytes", "words"))
+        out = {"documents": len(chosen), "tokens": n, "nll_nats": nll, "perplexity": math.exp(nll / n),
+               "bytes": size if whole else None, "words": words if whole else None}
+        variance = math.fsum(x * x) / n - (nll / n) ** 2
+        out["perplexity_stderr"] = math.sqrt(variance / (n - 1)) * math.exp(nll / n)
+        out["bits_per_byte"] = nll / math.log(2) / size if whole else None
+        out["byte_perplexity"] = math.exp(nll / size) if whole else None
+        out["word_perplexity"] = math.exp(nll / words) if whole else None
+        out["words_split"] = sum(int(counts["words_split"][k]) for k in chosen) if whole else None
+        return out
+
+    def assert_figures(self, got, want):
+        for key, value in want.items():
+            if isinstance(value, float):
+                self.assertAlmostEqual(got[key] / value, 1, delta=1e-9, msg=key)
+            else:
+                self.assertEqual(got[key], value, key)
+
+    def check_summary(self, name, has_end):
+        """Every figure again, by numpy, from tokens.h5 and the corpora."""
+        logprobs, groups, at = [], {"genre": {}}, 0
+        counts = {"bytes": [], "words": [], "words_split": []}
+        corpora = {}
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as tokens:
+            values = tokens["logprob"][:]
+            starts = tokens["corpus_start"][:]
+        for k, corpus in enumerate(("valid", "labelled")):
+            with h5py.File(self.at(corpus + ".h5")) as file:
+                doc_start = file["doc_start"][:].astype(numpy.int64) + int(starts[k])
+                first = len(logprobs)
+                logprobs += [values[a:b] for a, b in zip(doc_start[:-1], doc_start[1:])]
+                corpora[corpus] = list(range(first, len(logprobs)))
+                for key in counts:
+                    counts[key] += list(file["doc_" + key][:])
+                if "labels" in file:
+                    names = [v.decode() for v in file["label_names/genre"][:]]
+                    for d, code in enumerate(file["labels/genre"][:]):
+                        groups["genre"].setdefault(names[code], []).append(first + d)
+        summary = self.summary(name)
+        for x in logprobs:  # the last token of a document is its end-of-document token
+            self.assertEqual(not math.isnan(x[-1]), has_end)
+        self.assert_figures(summary, self.figures(logprobs, counts, list(range(len(logprobs))), has_end))
+        for corpus, chosen in corpora.items():
+            self.assert_figures(summary["corpora"][corpus], self.figures(logprobs, counts, chosen, has_end))
+        self.assertEqual(set(summary["labels"]["genre"]), set(groups["genre"]))
+        for value, chosen in groups["genre"].items():
+            self.assert_figures(summary["labels"]["genre"][value], self.figures(logprobs, counts, chosen, has_end))
+        return logprobs
+
+    def check_documents(self, name, logprobs):
+        with h5py.File(os.path.join(self.at(name), "score", "documents.h5")) as file:
+            for k, x in enumerate(logprobs):
+                scored = x[~numpy.isnan(x)].astype(numpy.float64)
+                self.assertAlmostEqual(file["nll"][k], -math.fsum(scored), delta=1e-9)
+                self.assertEqual(file["tokens"][k], len(scored))
+            with h5py.File(self.at("labelled.h5")) as corpus:
+                first = int(file["corpus_start"][1])
+                self.assertEqual(list(file["doc_id"][first:]), list(corpus["doc_id"][:]))
+                numpy.testing.assert_array_equal(file["labels/genre"][first:], corpus["labels/genre"][:])
+                self.assertEqual(list(file["label_names/genre"][:]), list(corpus["label_names/genre"][:]))
+
+    def test_figures_are_what_numpy_makes_of_the_tokens(self):
+        self.scored("rolling")
+        self.check_documents("rolling", self.check_summary("rolling", False))
+        self.scored("ends", 0, "score.end=yes", "score.stride=5")
+        self.check_documents("ends", self.check_summary("ends", True))
+        self.scored("stride", 0, "score.convention=stride")
+        self.check_summary("stride", False)
+        half = self.scored("half", 0, "score.convention=half")
+        self.check_summary("half", False)
+        self.assertIsNone(half["bits_per_byte"])
+
+    def test_training_makes_text_more_probable(self):
+        bits = self.scored("trained")["bits_per_byte"]
+        self.assertLess(bits, 4.5)  # an untrained model of 509 tokens: 9 bits a token of about 1.5 bytes
+        self.assertGreater(bits, 1)
+
+    # ---- meshes ----
+
+    def test_bytes_are_equal_at_any_number_of_data_ranks(self):
+        self.scored("data1")
+        for ranks in (2, 3, 4):
+            self.scored(f"data{ranks}", ranks)
+            self.assert_same_bytes("data1", f"data{ranks}")
+        self.scored("dedicated", 3, "mesh.coordinator=dedicated")
+        self.assert_same_bytes("data1", "dedicated")
+
+    def test_tensor_and_pipeline_ranks_agree_to_rounding(self):
+        want = self.scored("alone")
+        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]),
+                                  ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"]),
+                                  ("besides", 5, ["mesh.tensor=2", "mesh.data=2"])):
+            got = self.scored(name, ranks, *keys)
+            self.assertEqual(got["tokens"], want["tokens"])
+            self.assertAlmostEqual(got["nll_nats"] / want["nll_nats"], 1, delta=1e-6)
+        self.scored("tensor2", 4, "mesh.tensor=2")
+        self.assert_same_bytes("tensor", "tensor2")
+
+    # ---- stopping ----
+
+    SLOW = ("score.stride=1", "mesh.data=2")  # of one long document: a window a token
+
+    def test_killed_at_any_moment_it_goes_on(self):
+        self.scored("whole", 2, *self.SLOW, corpus=self.at("long.h5"))
+        draw, kills, went_on = random.Random(3), 0, False
+        for _ in range(8):
+            life = 0.7 + draw.random() if kills < 7 else None
+            result = run(self.command("killed", self.at("long.h5"), *self.SLOW), 2, kill_after=life)
+            went_on = went_on or "going on" in result.out
+            if result.status == 0:
+                break
+            kills += 1
+        self.assertEqual(result.status, 0, str(result))
+        self.assertTrue(kills == 0 or went_on, "killed, but nothing was kept")
+        print(f"{kills} kills")
+        self.assert_same_bytes("whole", "killed")
+        self.assertEqual(sorted(os.listdir(os.path.join(self.at("killed"), "score"))), sorted(FILES))
+
+    def test_stopped_by_a_signal_it_says_75_and_goes_on(self):
+        self.scored("unstopped", 2, *self.SLOW, corpus=self.at("long.h5"))
+        command = ["sh", MPIRUN, "2"] + self.command("stopped", self.at("long.h5"), *self.SLOW)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True)
+        parts = os.path.join(self.at("stopped"), "score", "parts")
+        end = time.time() + 60
+        while time.time() < end and process.poll() is None:
+            if os.path.isdir(parts) and any(os.path.getsize(os.path.join(parts, p)) > 128 for p in os.listdir(parts)):
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGUSR1)
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 75, out.decode() + err.decode())
+        self.assertIn("the same command goes on", err.decode())
+        result = run(self.command("stopped", self.at("long.h5"), *self.SLOW), 2)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("going on", result.out)
+        self.assert_same_bytes("unstopped", "stopped")
+
+    def test_finished_it_exits_0_and_touches_nothing(self):
+        self.scored("done")
+        before = {file: os.stat(os.path.join(self.at("done"), "score", file)).st_mtime_ns for file in FILES}
+        result = run(self.command("done", self.corpora()))
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("finished", result.out)
+        self.assertEqual(before, {file: os.stat(os.path.join(self.at("done"), "score", file)).st_mtime_ns for file in FILES})
+
+    def test_another_model_or_corpus_in_the_folder_is_78(self):
+        self.scored("taken")
+        result = run(self.command("taken", self.at("valid.h5")))
+        self.assertEqual(result.status, 78, str(result))
+        result = run(self.command("taken", self.corpora(), "score.stride=3"))
+        self.assertEqual(result.status, 78, str(result))
+
+    # ---- strangers' corpora ----
+
+    def stranger(self, name, documents, eod_id=None, vocab_size=300):
+        tokens = [token for document in documents for token in document]
+        with h5py.File(self.at(name), "w") as file:
+            file["tokens"] = numpy.array(tokens, dtype=numpy.int32)
+            file["doc_start"] = numpy.cumsum([0] + [len(document) for document in documents]).astype(numpy.uint64)
+            file.attrs["vocab_size"] = vocab_size
+            if eod_id is not None:
+                file.attrs["eod_id"] = eod_id
+        return self.at(name)
+
+    def logprobs(self, name):
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
+            return file["logprob"][:]
+
+    def test_documents_of_all_kinds_from_a_stranger(self):
+        documents = [[5, 6, 7], [], [9], list(range(100)), [11, 12]]
+        corpus = self.stranger("odd.h5", documents)
+        summary = self.scored("odd_none", 0, "score.prefix=none", corpus=corpus)
+        self.assertEqual((summary["documents"], summary["tokens"]), (5, 2 + 0 + 0 + 99 + 1))
+        numpy.testing.assert_array_equal(numpy.isnan(self.logprobs("odd_none")).nonzero()[0], [0, 3, 4, 104])
+        self.assertIsNone(summary["bytes"])
+        # the model knows an end-of-document token, so it precedes the documents
+        summary = self.scored("odd_eod", 0, corpus=corpus)
+        self.assertEqual(summary["tokens"], 106)
+        self.assertFalse(numpy.isnan(self.logprobs("odd_eod")).any())
+
+    def test_end_of_document_tokens_of_a_stranger_count_where_they_are(self):
+        eod = self.VOCABULARY - 1
+        corpus = self.stranger("mixed.h5", [[1, 2, eod], [3, 4], [eod], []], eod, self.VOCABULARY)
+        summary = self.scored("mixed", 0, corpus=corpus)
+        self.assertEqual(summary["tokens"], 4)
+        numpy.testing.assert_array_equal(numpy.isnan(self.logprobs("mixed")), [False, False, True, False, False, True])
+        summary = self.scored("mixed_end", 0, "score.end=yes", corpus=corpus)
+        self.assertEqual(summary["tokens"], 4 + 4)  # the token after each document, be it in the file or not
+        self.assertFalse(numpy.isnan(self.logprobs("mixed_end")).any())
+
+    def test_corpora_with_nothing_in_them(self):
+        for name, documents in (("nothing", []), ("hollow", [[], []])):
+            summary = self.scored(name, 2, corpus=self.stranger(name + ".h5", documents))
+            self.assertEqual((summary["documents"], summary["tokens"]), (len(documents), 0))
+            self.assertIsNone(summary["perplexity"])
+
+    # ---- GPT-2 as somebody else computed it ----
+
+    def test_reference_model_gives_the_reference_probabilities(self):
+        folder = shared("reference/gpt2-tiny")
+        if folder is None:
+            self.skipTest("there is no reference model")
+        self.must(["bagpipe-data", "import", folder, "--out", self.at("tiny")])
+        with open(os.path.join(folder, "tokens.json"), encoding="utf-8") as file:
+            documents = json.load(file)["tokens"]
+        want = self.safetensor(os.path.join(folder, "expected.safetensors"), "logprob")
+        corpus = self.stranger("tiny.h5", documents)
+        self.scored("reference", 0, f"score.model={self.at('tiny')}", corpus=corpus)
+        got = self.logprobs("reference").reshape(len(documents), -1)
+        self.assertTrue(numpy.isnan(got[:, 0]).all())  # no end-of-document token: the first takes the prefix's place
+        numpy.testing.assert_allclose(got[:, 1:], want.reshape(len(documents), -1), atol=1e-4)
+
+    def safetensor(self, path, wanted):
+        with open(path, "rb") as file:
+            length = struct.unpack("<Q", file.read(8))[0]
+            header = json.loads(file.read(length))
+            names = [name for name in header if name.startswith(wanted)]
+            self.assertEqual(len(names), 1, str(sorted(header))[:500])
+            begin, end = header[names[0]]["data_offsets"]
+            file.seek(8 + length + begin)
+            kind = {"F32": numpy.float32, "F64": numpy.float64}[header[names[0]]["dtype"]]
+            return numpy.frombuffer(file.read(end - begin), dtype=kind).reshape(header[names[0]]["shape"])
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

@@ -1,0 +1,85 @@
+/* The AMX instructions that bf16_tiles_amx.c uses, in plain C, after Intel's manual (volume 2,
+ * TDPBF16PS): so that the code is tested on CPUs without them. */
+#ifndef BP_TESTS_AMX_EMULATED_H
+#define BP_TESTS_AMX_EMULATED_H
+
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+static struct {
+    uint8_t rows;
+    uint16_t row_bytes;
+    uint8_t data[16][64];
+} amx_tiles[8];
+
+static inline void _tile_loadconfig(const void *memory)
+{
+    const uint8_t *bytes = memory;
+
+    assert(bytes[0] == 1 && bytes[1] == 0);
+    for (int i = 2; i < 16; i++)
+        assert(bytes[i] == 0);
+    for (int i = 0; i < 8; i++) {
+        memcpy(&amx_tiles[i].row_bytes, bytes + 16 + 2 * i, 2);
+        amx_tiles[i].rows = bytes[48 + i];
+        assert(amx_tiles[i].rows <= 16 && amx_tiles[i].row_bytes <= 64);
+    }
+    for (int i = 8; i < 16; i++)
+        assert(bytes[16 + 2 * i] == 0 && bytes[17 + 2 * i] == 0 && bytes[48 + i] == 0);
+}
+
+static inline void _tile_release(void)
+{
+    memset(amx_tiles, 0, sizeof amx_tiles);
+}
+
+static inline void _tile_zero(int tile)
+{
+    assert(amx_tiles[tile].rows > 0);
+    memset(amx_tiles[tile].data, 0, sizeof amx_tiles[tile].data);
+}
+
+static inline void _tile_loadd(int tile, const void *base, int64_t stride_bytes)
+{
+    assert(amx_tiles[tile].rows > 0);
+    for (int r = 0; r < amx_tiles[tile].rows; r++)
+        memcpy(amx_tiles[tile].data[r], (const uint8_t *)base + r * stride_bytes,
+               amx_tiles[tile].row_bytes);
+}
+
+static inline void _tile_stored(int tile, void *base, int64_t stride_bytes)
+{
+    for (int r = 0; r < amx_tiles[tile].rows; r++)
+        memcpy((uint8_t *)base + r * stride_bytes, amx_tiles[tile].data[r],
+               amx_tiles[tile].row_bytes);
+}
+
+static inline float amx_bf16(const uint8_t *bytes)
+{
+    uint16_t half;
+    uint32_t bits;
+    float x;
+
+    memcpy(&half, bytes, sizeof half);
+    bits = (uint32_t)half << 16;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline void _tile_dpbf16ps(int c, int a, int b)
+{
+    assert(amx_tiles[a].row_bytes / 4 == amx_tiles[b].rows);
+    for (int m = 0; m < amx_tiles[c].rows; m++)
+        for (int k = 0; k < amx_tiles[a].row_bytes / 4; k++)
+            for (int n = 0; n < amx_tiles[c].row_bytes / 4; n++)
+                for (int half = 0; half < 2; half++) {
+                    float sum;
+                    memcpy(&sum, &amx_tiles[c].data[m][4 * n], sizeof sum);
+                    sum += amx_bf16(&amx_tiles[a].data[m][4 * k + 2 * half]) *
+                           amx_bf16(&amx_tiles[b].data[k][4 * n + 2 * half]);
+                    memcpy(&amx_tiles[c].data[m][4 * n], &sum, sizeof sum);
+                }
+}
+
+#endif

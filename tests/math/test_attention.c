@@ -1,0 +1,427 @@
+/* Attention against plain loops in float64, and its gradient against finite differences of those.
+ */
+#include "base/err.h"
+#include "math/attention.h"
+#include "math/gemm_priv.h"
+#include "math/loops_priv.h"
+#include "math_test.h"
+
+/* The ways in which products are computed. */
+enum { F32, BF16 };
+
+static int ways(void)
+{
+    return bp_math_has_bf16() ? 2 : 1;
+}
+
+static bp_precision precision_of(int way)
+{
+    return way == F32 ? BP_F32 : BP_BF16;
+}
+
+typedef struct problem {
+    int way;
+    bp_attention_shape shape;
+    float *qkv, *out, *lse, *dout, *dqkv;
+    void *scratch;
+} problem;
+
+static int64_t out_floats(const bp_attention_shape *s)
+{
+    return s->B * s->T * s->H * s->D;
+}
+
+static problem problem_of(int way, bp_attention_shape shape)
+{
+    int64_t n = out_floats(&shape);
+    problem p = {way,
+                 shape,
+                 randoms(3 * n, 1),
+                 floats(n),
+                 floats(shape.B * shape.H * shape.T),
+                 randoms(n, 2),
+                 floats(3 * n),
+                 NULL};
+
+    p.scratch = bp_alloc("test", (int64_t)bp_attention_scratch_bytes(precision_of(way), &shape), 1);
+    assert_non_null(p.scratch);
+    memset(
+        p.scratch, 0xff,
+        bp_attention_scratch_bytes(precision_of(way), &shape)); /* uninitialised: NaN everywhere */
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    void *all[] = {p->qkv, p->out, p->lse, p->dout, p->dqkv, p->scratch};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+/* The factor of the weight of (b, h, query t, key s), by the words of the documented place. */
+static double dropout_factor(const bp_attention_shape *shape, int64_t b, int64_t h, int64_t t,
+                             int64_t s)
+{
+    int64_t row = (shape->T + 3) / 4 * 4, sequence = shape->first_sequence + b,
+            head = shape->first_head + h;
+    int64_t place = ((sequence * shape->all_heads + head) * shape->T + t) * row + s;
+    uint32_t words[4];
+
+    if (shape->dropout == 0.0f)
+        return 1;
+    bp_rng_block(words, shape->key, (uint64_t)place / 4);
+    return (double)words[place % 4] >= (double)shape->dropout * 4294967296.0
+               ? 1 / (1 - (double)shape->dropout)
+               : 0;
+}
+
+/* One query's row: weights and log-sum-exp. */
+static double twin_weights(double *weights, const double *qkv, const bp_attention_shape *s,
+                           int64_t b, int64_t h, int64_t t, int64_t seen)
+{
+    int64_t row = 3 * s->H * s->D;
+    const double *q = qkv + (b * s->T + t) * row + h * s->D;
+    double sum = 0;
+
+    for (int64_t u = 0; u < seen; u++) {
+        const double *k = qkv + (b * s->T + u) * row + (s->H + h) * s->D;
+        double dot = 0;
+        for (int64_t d = 0; d < s->D; d++)
+            dot += q[d] * k[d];
+        weights[u] = exp(dot / sqrt((double)s->D));
+        sum += weights[u];
+    }
+    for (int64_t u = 0; u < seen; u++)
+        weights[u] /= sum;
+    return log(sum);
+}
+
+static void twin_forward(double *out, double *lse, const double *qkv, const bp_attention_shape *s)
+{
+    double *weights = doubles(s->T);
+
+    for (int64_t b = 0; b < s->B; b++)
+        for (int64_t h = 0; h < s->H; h++)
+            for (int64_t t = 0; t < s->T; t++) {
+                int64_t seen = s->causal ? t + 1 : s->T;
+                double *row = out + ((b * s->T + t) * s->H + h) * s->D;
+                lse[(b * s->H + h) * s->T + t] = twin_weights(weights, qkv, s, b, h, t, seen);
+                for (int64_t d = 0; d < s->D; d++)
+                    row[d] = 0;
+                for (int64_t u = 0; u < seen; u++)
+                    for (int64_t d = 0; d < s->D; d++)
+                        row[d] += weights[u] * dropout_factor(s, b, h, t, u) *
+                                  qkv[(b * s->T + u) * 3 * s->H * s->D + (2 * s->H + h) * s->D + d];
+            }
+    bp_free(weights);
+}
+
+/* The gradient by the chain rule, row by row, with the whole row of weights at hand. */
+static void twin_backward(double *dqkv, const double *qkv, const float *dout,
+                          const bp_attention_shape *s)
+{
+    int64_t width = s->H * s->D, row = 3 * width;
+    double *weights = doubles(s->T), *dweights = doubles(s->T);
+
+    for (int64_t i = 0; i < 3 * out_floats(s); i++)
+        dqkv[i] = 0;
+    for (int64_t b = 0; b < s->B; b++)
+        for (int64_t h = 0; h < s->H; h++)
+            for (int64_t t = 0; t < s->T; t++) {
+                int64_t seen = s->causal ? t + 1 : s->T, query = (b * s->T + t) * row + h * s->D;
+                const float *d_out = dout + (b * s->T + t) * width + h * s->D;
+                double sum = 0;
+                twin_weights(weights, qkv, s, b, h, t, seen);
+                for (int64_t u = 0; u < seen; u++) {
+                    int64_t value = (b * s->T + u) * row + 2 * width + h * s->D;
+                    double factor = dropout_factor(s, b, h, t, u);
+                    dweights[u] = 0;
+                    for (int64_t d = 0; d < s->D; d++) {
+                        dweights[u] += factor * (double)d_out[d] * qkv[value + d];
+                        dqkv[value + d] += weights[u] * factor * (double)d_out[d];
+                    }
+                    sum += weights[u] * dweights[u];
+                }
+                for (int64_t u = 0; u < seen; u++) {
+                    int64_t key = (b * s->T + u) * row + width + h * s->D;
+                    double dscore = weights[u] * (dweights[u] - sum) / sqrt((double)s->D);
+                    for (int64_t d = 0; d < s->D; d++) {
+                        dqkv[query + d] += dscore * qkv[key + d];
+                        dqkv[key + d] += dscore * qkv[query + d];
+                    }
+                }
+            }
+    bp_free(weights);
+    bp_free(dweights);
+}
+
+static void run(problem *p)
+{
+    bp_gemm *gemm;
+
+    assert_int_equal(bp_gemm_new_form(&gemm, precision_of(p->way), BP_BF16_NATIVE), BP_OK);
+    assert_true((p->way == BF16) == (bp_gemm_bf16_tiles(gemm) != NULL));
+    bp_attention_forward(gemm, p->out, p->lse, p->qkv, &p->shape, p->scratch);
+    bp_attention_backward(gemm, p->dqkv, p->dout, p->out, p->lse, p->qkv, &p->shape, p->scratch);
+    bp_gemm_free(&gemm);
+}
+
+/* Numbers that bf16 has: then only weights and scaled queries are rounded inside. */
+static void round_all(float *x, int64_t n)
+{
+    bp_loops_best()->round_bf16(x, x, n);
+}
+
+static void check_way(int way, bp_attention_shape shape)
+{
+    problem p = problem_of(way, shape);
+    int64_t n = out_floats(&shape);
+    if (way == BF16) {
+        round_all(p.qkv, 3 * n);
+        round_all(p.dout, n);
+    }
+    double *qkv = widened(p.qkv, 3 * n), *out = doubles(n), *dqkv = doubles(3 * n);
+    double *lse = doubles(shape.B * shape.H * shape.T);
+
+    run(&p);
+    twin_forward(out, lse, qkv, &shape);
+    twin_backward(dqkv, qkv, p.dout, &shape);
+    /* Rounding of sums of up to T float32 numbers near 1; or of weights near 1 to the 8 bits of
+     * bf16. */
+    assert_near(p.out, out, n, way == F32 ? 5e-6 : 1e-2);
+    assert_near(p.lse, lse, shape.B * shape.H * shape.T, way == F32 ? 5e-6 : 1e-2);
+    assert_near(p.dqkv, dqkv, 3 * n, way == F32 ? 3e-5 : 2e-2);
+    bp_free(qkv);
+    bp_free(out);
+    bp_free(dqkv);
+    bp_free(lse);
+    problem_free(&p);
+}
+
+static void check(bp_attention_shape shape)
+{
+    for (int way = F32; way < ways(); way++)
+        check_way(way, shape);
+}
+
+static bp_attention_shape shape_of(int64_t B, int64_t T, int64_t H, int64_t D, bool causal)
+{
+    return (bp_attention_shape){.B = B, .T = T, .H = H, .D = D, .causal = causal, .all_heads = H};
+}
+
+static void causal_attention_equals_plain_loops(void **state)
+{
+    static const int64_t shapes[][4] = {{1, 1, 1, 1},   {2, 1, 3, 16},  {1, 64, 1, 64},
+                                        {2, 65, 2, 32}, {1, 63, 2, 20}, {1, 130, 3, 48},
+                                        {3, 40, 2, 7},  {1, 257, 1, 80}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check(shape_of(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], true));
+}
+
+static void full_attention_equals_plain_loops(void **state)
+{
+    (void)state;
+    check(shape_of(2, 70, 2, 24, false));
+    check(shape_of(1, 128, 1, 64, false));
+}
+
+static void dropped_weights_are_those_of_the_documented_words(void **state)
+{
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 3, 5);
+    bp_attention_shape shape = shape_of(2, 75, 2, 16, true);
+
+    (void)state;
+    shape.dropout = 0.25f;
+    shape.key = &key;
+    shape.first_sequence = 5;
+    shape.first_head = 1;
+    shape.all_heads = 4;
+    check(shape);
+    shape.T = 64;
+    shape.causal = false;
+    check(shape);
+}
+
+/* The twin's own gradient, by central differences of the twin. */
+static void gradient_equals_finite_differences(void **state)
+{
+    bp_rng_key key = bp_rng_key_of(2, BP_RNG_DROPOUT, 0, 0, 0);
+    bp_attention_shape shape = shape_of(1, 9, 2, 5, true);
+
+    (void)state;
+    shape.dropout = 0.3f;
+    shape.key = &key;
+    problem p = problem_of(F32, shape);
+    int64_t n = out_floats(&shape);
+    double *qkv = widened(p.qkv, 3 * n), *out = doubles(n), *lse = doubles(18),
+           *dqkv = doubles(3 * n);
+    run(&p);
+    for (int64_t i = 0; i < 3 * n; i++) {
+        double kept = qkv[i], step = 1e-5, loss[2] = {0, 0};
+        for (int side = 0; side < 2; side++) {
+            qkv[i] = kept + (side ? step : -step);
+            twin_forward(out, lse, qkv, &shape);
+            for (int64_t j = 0; j < n; j++)
+                loss[side] += out[j] * (double)p.dout[j];
+        }
+        qkv[i] = kept;
+        dqkv[i] = (loss[1] - loss[0]) / (2 * step);
+    }
+    assert_near(p.dqkv, dqkv, 3 * n, 1e-5);
+    bp_free(qkv);
+    bp_free(out);
+    bp_free(lse);
+    bp_free(dqkv);
+    problem_free(&p);
+}
+
+static void check_threads_do_not_change_bits(int way)
+{
+    bp_rng_key key = bp_rng_key_of(2, BP_RNG_DROPOUT, 0, 0, 0);
+    bp_attention_shape shape = shape_of(2, 150, 3, 32, true);
+
+    shape.dropout = 0.1f;
+    shape.key = &key;
+    bp_math_set_threads(13); /* more than heads: each is cut into parts */
+    problem p = problem_of(way, shape);
+    int64_t n = out_floats(&shape);
+    run(&p);
+    float *out = copied(p.out, n), *dqkv = copied(p.dqkv, 3 * n);
+    for (int threads = 1; threads < 13; threads++) {
+        bp_math_set_threads(threads);
+        run(&p);
+        assert_same_bits(p.out, out, n);
+        assert_same_bits(p.dqkv, dqkv, 3 * n);
+    }
+    bp_math_set_threads(0);
+    bp_free(out);
+    bp_free(dqkv);
+    problem_free(&p);
+}
+
+static void threads_do_not_change_bits(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++)
+        check_threads_do_not_change_bits(way);
+}
+
+/* Sequence 1 alone, and head 1 alone on another rank, give the bits that they give among others. */
+static void check_split_over_sequences_and_heads_does_not_change_bits(int way)
+{
+    bp_rng_key key = bp_rng_key_of(2, BP_RNG_DROPOUT, 0, 0, 0);
+    bp_attention_shape shape = shape_of(2, 70, 2, 16, true), part = shape;
+
+    shape.dropout = part.dropout = 0.2f;
+    shape.key = part.key = &key;
+    part.B = part.H = part.first_sequence = part.first_head = 1;
+    problem whole = problem_of(way, shape), one = problem_of(way, part);
+    for (int64_t t = 0; t < 70; t++) {
+        for (int64_t j = 0; j < 3; j++)
+            memcpy(one.qkv + (t * 3 + j) * 16, whole.qkv + (((70 + t) * 3 + j) * 2 + 1) * 16,
+                   16 * sizeof(float));
+        memcpy(one.dout + t * 16, whole.dout + ((70 + t) * 2 + 1) * 16, 16 * sizeof(float));
+    }
+    run(&whole);
+    run(&one);
+    for (int64_t t = 0; t < 70; t++) {
+        assert_same_bits(one.out + t * 16, whole.out + ((70 + t) * 2 + 1) * 16, 16);
+        for (int64_t j = 0; j < 3; j++)
+            assert_same_bits(one.dqkv + (t * 3 + j) * 16,
+                             whole.dqkv + (((70 + t) * 3 + j) * 2 + 1) * 16, 16);
+    }
+    problem_free(&whole);
+    problem_free(&one);
+}
+
+static void split_over_sequences_and_heads_does_not_change_bits(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++)
+        check_split_over_sequences_and_heads_does_not_change_bits(way);
+}
+
+/* Position t of a causal sequence has the same bits however long the sequence is: scoring may
+ * shorten windows. */
+static void check_later_positions_do_not_change_bits(int way)
+{
+    problem p = problem_of(way, shape_of(1, 200, 2, 32, true));
+
+    run(&p);
+    float *out = copied(p.out, 200 * 64);
+    for (int64_t T = 1; T < 200; T += 33) {
+        problem shorter = problem_of(way, shape_of(1, T, 2, 32, true));
+        memcpy(shorter.qkv, p.qkv, (size_t)(T * 3 * 64) * sizeof(float));
+        run(&shorter);
+        assert_same_bits(shorter.out, out, T * 64);
+        problem_free(&shorter);
+    }
+    bp_free(out);
+    problem_free(&p);
+}
+
+static void later_positions_do_not_change_bits(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++)
+        check_later_positions_do_not_change_bits(way);
+}
+
+static void check_large_scores_do_not_overflow(int way)
+{
+    problem p = problem_of(way, shape_of(1, 100, 1, 16, true));
+
+    for (int64_t i = 0; i < 3 * 100 * 16; i++)
+        p.qkv[i] *= 60;
+    run(&p);
+    for (int64_t i = 0; i < 100 * 16; i++)
+        assert_true(isfinite(p.out[i]));
+    for (int64_t i = 0; i < 3 * 100 * 16; i++)
+        assert_true(isfinite(p.dqkv[i]));
+    problem_free(&p);
+}
+
+static void large_scores_do_not_overflow(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++)
+        check_large_scores_do_not_overflow(way);
+}
+
+static void check_nan_reaches_the_positions_that_see_it(int way)
+{
+    problem p = problem_of(way, shape_of(1, 130, 1, 16, true));
+
+    p.qkv[(70 * 3 + 1) * 16 + 2] = NAN; /* a key */
+    run(&p);
+    for (int64_t t = 0; t < 130; t++)
+        assert_int_equal(isnan(p.out[t * 16]), t >= 70);
+    problem_free(&p);
+}
+
+static void nan_reaches_the_positions_that_see_it(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++)
+        check_nan_reaches_the_positions_that_see_it(way);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(causal_attention_equals_plain_loops),
+        cmocka_unit_test(full_attention_equals_plain_loops),
+        cmocka_unit_test(dropped_weights_are_those_of_the_documented_words),
+        cmocka_unit_test(gradient_equals_finite_differences),
+        cmocka_unit_test(threads_do_not_change_bits),
+        cmocka_unit_test(split_over_sequences_and_heads_does_not_change_bits),
+        cmocka_unit_test(later_positions_do_not_change_bits),
+        cmocka_unit_test(large_scores_do_not_overflow),
+        cmocka_unit_test(nan_reaches_the_positions_that_see_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, no_leaks);
+}

@@ -1,0 +1,376 @@
+/* Fused passes against plain loops in float64; every backward against finite differences. */
+#include "math/kernels.h"
+#include "math/math.h"
+#include "math_test.h"
+
+static void twin_norm(double *y, const double *x, const double *gain, const double *bias,
+                      int64_t rows, int64_t C, double epsilon)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        double mean = 0, variance = 0;
+        for (int64_t c = 0; c < C; c++)
+            mean += x[r * C + c] / (double)C;
+        for (int64_t c = 0; c < C; c++)
+            variance += (x[r * C + c] - mean) * (x[r * C + c] - mean) / (double)C;
+        for (int64_t c = 0; c < C; c++)
+            y[r * C + c] = (x[r * C + c] - mean) / sqrt(variance + epsilon) * gain[c] + bias[c];
+    }
+}
+
+static void layer_norm_equals_plain_loops(void **state)
+{
+    static const int64_t shapes[][2] = {{1, 1},   {1, 2},     {3, 31},  {5, 32},
+                                        {70, 33}, {130, 100}, {20, 768}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int64_t rows = shapes[i][0], C = shapes[i][1];
+        float *x = randoms(rows * C, 1), *gain = randoms(C, 2), *bias = randoms(C, 3),
+              *y = floats(rows * C);
+        double *x2 = widened(x, rows * C), *gain2 = widened(gain, C), *bias2 = widened(bias, C);
+        double *y2 = doubles(rows * C);
+        bp_layer_norm_forward(y, NULL, NULL, x, gain, bias, rows, C, 1e-5f);
+        twin_norm(y2, x2, gain2, bias2, rows, C, 1e-5);
+        assert_near(y, y2, rows * C, C == 2 ? 1e-3 : 1e-5); /* two values may all but cancel */
+        void *all[] = {x, gain, bias, y, x2, gain2, bias2, y2};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            bp_free(all[j]);
+    }
+}
+
+/* d(sum of dy y)/d(parameter[i]) of the twin, by central differences. */
+static double norm_slope(double *parameter, int64_t i, const double *x, const double *gain,
+                         const double *bias, const float *dy, int64_t rows, int64_t C, double *y)
+{
+    double kept = parameter[i], step = 1e-5, loss[2] = {0, 0};
+
+    for (int side = 0; side < 2; side++) {
+        parameter[i] = kept + (side ? step : -step);
+        twin_norm(y, x, gain, bias, rows, C, 1e-5);
+        for (int64_t j = 0; j < rows * C; j++)
+            loss[side] += y[j] * (double)dy[j];
+    }
+    parameter[i] = kept;
+    return (loss[1] - loss[0]) / (2 * step);
+}
+
+static void layer_norm_gradient_equals_finite_differences(void **state)
+{
+    enum { rows = 67, C = 37 }; /* more than one block of rows */
+    float *x = randoms(rows * C, 1), *gain = randoms(C, 2), *bias = randoms(C, 3),
+          *y = floats(rows * C);
+    float *dy = randoms(rows * C, 4), *dx = randoms(rows * C, 5), *dgain = randoms(C, 6),
+          *dbias = randoms(C, 7);
+    float *mean = floats(rows), *rstd = floats(rows),
+          *scratch = randoms(bp_layer_norm_scratch(rows, C), 8);
+    double *x2 = widened(x, rows * C), *gain2 = widened(gain, C), *bias2 = widened(bias, C);
+    double *y2 = doubles(rows * C), *dx2 = widened(dx, rows * C), *dgain2 = widened(dgain, C);
+    double *dbias2 = widened(dbias, C);
+
+    (void)state;
+    bp_layer_norm_forward(y, mean, rstd, x, gain, bias, rows, C, 1e-5f);
+    bp_layer_norm_backward(dx, dgain, dbias, dy, x, gain, mean, rstd, rows, C, scratch);
+    /* All three accumulate onto what was there. */
+    for (int64_t i = 0; i < rows * C; i++)
+        dx2[i] += norm_slope(x2, i, x2, gain2, bias2, dy, rows, C, y2);
+    for (int64_t c = 0; c < C; c++) {
+        dgain2[c] += norm_slope(gain2, c, x2, gain2, bias2, dy, rows, C, y2);
+        dbias2[c] += norm_slope(bias2, c, x2, gain2, bias2, dy, rows, C, y2);
+    }
+    assert_near(dx, dx2, rows * C, 2e-5);
+    assert_near(dgain, dgain2, C, 5e-5);
+    assert_near(dbias, dbias2, C, 5e-5);
+    void *all[] = {x,    gain,    bias, y,     dy,    dx, dgain, dbias,  mean,
+                   rstd, scratch, x2,   gain2, bias2, y2, dx2,   dgain2, dbias2};
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+        bp_free(all[j]);
+}
+
+static double twin_gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+static void gelu_and_its_slope_are_accurate(void **state)
+{
+    enum { n = 20001 };
+    float *x = floats(n), *y = floats(n), *dy = floats(n), *dx = floats(n);
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        x[i] = (float)(i - n / 2) * 0.0012f;
+        dy[i] = 1;
+    }
+    bp_gelu_forward(y, x, n);
+    bp_gelu_backward(dx, dy, x, n);
+    for (int i = 0; i < n; i++) {
+        double at = (double)x[i], step = 1e-4,
+               slope = (twin_gelu(at + step) - twin_gelu(at - step)) / (2 * step);
+        assert_true(fabs((double)y[i] - twin_gelu(at)) <= 4e-7 * (1 + fabs(at)));
+        assert_true(fabs((double)dx[i] - slope) <= 2e-6);
+    }
+    /* In place, too. */
+    bp_gelu_backward(dy, dy, x, n);
+    assert_same_bits(dy, dx, n);
+    bp_gelu_forward(x, x, n);
+    assert_same_bits(x, y, n);
+    bp_free(x);
+    bp_free(y);
+    bp_free(dy);
+    bp_free(dx);
+}
+
+static void gelu_holds_at_the_ends(void **state)
+{
+    float x[] = {1e30f, -1e30f, 3e38f, -3e38f, INFINITY, NAN, 0.0f, -0.0f, 1e-30f, -12.0f}, y[10],
+          dx[10];
+    float dy[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+    (void)state;
+    bp_gelu_forward(y, x, 10);
+    bp_gelu_backward(dx, dy, x, 10);
+    assert_true(y[0] == 1e30f && y[2] == 3e38f && y[4] == INFINITY && isnan(y[5]));
+    assert_true(y[1] == 0.0f && y[3] == 0.0f && y[6] == 0.0f && y[9] <= 0.0f);
+    assert_true(dx[0] == 1.0f && fabsf(dx[1]) < 1e-30f && dx[4] == 1.0f && dx[6] == 0.5f &&
+                dx[7] == 0.5f && isnan(dx[5]));
+}
+
+static void embedding_takes_and_returns_rows(void **state)
+{
+    enum { rows = 50, C = 19, here = 7, first = 3 };
+    float *table = randoms(here * C, 1), *x = randoms(rows * C, 2), *dx = randoms(rows * C, 3);
+    float *dtable = randoms(here * C, 4), *twin = copied(dtable, here * C);
+    int32_t ids[rows];
+
+    (void)state;
+    for (int r = 0; r < rows; r++)
+        ids[r] = r * r % 13; /* 0..12: some lie on other ranks, some repeat */
+    bp_embedding_forward(x, table, ids, rows, C, first, here);
+    bp_embedding_backward(dtable, dx, ids, rows, C, first, here);
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < C; c++) {
+            bool held = ids[r] >= first && ids[r] < first + here;
+            assert_true(x[r * C + c] == (held ? table[(ids[r] - first) * C + c] : 0.0f));
+            if (held)
+                twin[(ids[r] - first) * C + c] += dx[r * C + c];
+        }
+    assert_same_bits(dtable, twin, here * C);
+    bp_free(table);
+    bp_free(x);
+    bp_free(dx);
+    bp_free(dtable);
+    bp_free(twin);
+}
+
+static void positions_are_added_and_summed_over_sequences(void **state)
+{
+    enum { B = 3, T = 5, C = 21 };
+    float *table = randoms(T * C, 1), *x = randoms(B * T * C, 2), *dx = randoms(B * T * C, 3);
+    float *dtable = randoms(T * C, 4), *x_twin = copied(x, B * T * C),
+          *d_twin = copied(dtable, T * C);
+
+    (void)state;
+    bp_positions_forward(x, table, B, T, C);
+    bp_positions_backward(dtable, dx, B, T, C);
+    for (int b = 0; b < B; b++)
+        for (int i = 0; i < T * C; i++) {
+            x_twin[b * T * C + i] += table[i];
+            d_twin[i] += dx[b * T * C + i];
+        }
+    assert_same_bits(x, x_twin, B * T * C);
+    assert_same_bits(dtable, d_twin, T * C);
+    bp_free(table);
+    bp_free(x);
+    bp_free(dx);
+    bp_free(dtable);
+    bp_free(x_twin);
+    bp_free(d_twin);
+}
+
+static void add_scale_and_zero_do_so(void **state)
+{
+    enum { n = 10007 };
+    float *x = randoms(n, 1), *y = randoms(n, 2), *twin = copied(y, n);
+
+    (void)state;
+    bp_add(y, x, n);
+    bp_scale(y, 0.3f, n);
+    for (int i = 0; i < n; i++) {
+        twin[i] += x[i];
+        twin[i] *= 0.3f;
+    }
+    assert_same_bits(y, twin, n);
+    bp_zero(y + 1, n - 2);
+    assert_true(y[0] == twin[0] && y[n - 1] == twin[n - 1]);
+    for (int i = 1; i < n - 1; i++)
+        assert_true(y[i] == 0.0f);
+    bp_free(x);
+    bp_free(y);
+    bp_free(twin);
+}
+
+/* Cross-entropy of a vocabulary in two parts, as two tensor ranks hold it. */
+static void softmax_in_parts_equals_the_whole(void **state)
+{
+    enum { rows = 9, V = 501, cut = 267 };
+    float *logits = randoms(rows * V, 1), *part[2], row_max[2][rows], weight[rows];
+    double sum[2][rows], target[2][rows], *twin = doubles(rows * V);
+    const int64_t first[] = {0, cut}, width[] = {cut, V - cut};
+    int32_t targets[rows];
+
+    (void)state;
+    for (int r = 0; r < rows; r++) {
+        targets[r] = r * 61 % V;
+        weight[r] = 0.1f * (float)(r + 1);
+    }
+    for (int p = 0; p < 2; p++) {
+        part[p] = floats(rows * width[p]);
+        for (int r = 0; r < rows; r++)
+            memcpy(part[p] + r * width[p], logits + r * V + first[p],
+                   (size_t)width[p] * sizeof(float));
+        bp_softmax_row_max(row_max[p], part[p], rows, width[p]);
+    }
+    for (int r = 0; r < rows; r++)
+        row_max[0][r] = row_max[1][r] = fmaxf(row_max[0][r], row_max[1][r]);
+    for (int p = 0; p < 2; p++)
+        bp_softmax_row_sum(sum[p], target[p], part[p], row_max[p], targets, rows, width[p],
+                           first[p]);
+    for (int r = 0; r < rows; r++) {
+        double total = 0, most = (double)row_max[0][r];
+        for (int v = 0; v < V; v++)
+            total += exp((double)logits[r * V + v] - most);
+        assert_true(fabs(sum[0][r] + sum[1][r] - total) <= 2e-7 * total);
+        assert_true(target[0][r] + target[1][r] == (double)logits[r * V + targets[r]]);
+        sum[0][r] = sum[1][r] = sum[0][r] + sum[1][r];
+        for (int v = 0; v < V; v++)
+            twin[r * V + v] = (exp((double)logits[r * V + v] - most) / total - (v == targets[r])) *
+                              (double)weight[r];
+    }
+    for (int p = 0; p < 2; p++) {
+        bp_softmax_gradient(part[p], row_max[p], sum[p], targets, weight, rows, width[p], first[p]);
+        for (int r = 0; r < rows; r++)
+            assert_near(part[p] + r * width[p], twin + r * V + first[p], width[p], 2e-7);
+        bp_free(part[p]);
+    }
+    bp_free(logits);
+    bp_free(twin);
+}
+
+static void softmax_row_is_alone(void **state)
+{
+    enum { rows = 40, V = 1003 };
+    float *logits = randoms(rows * V, 1), *row = floats(V + 3), row_max[rows], one_max;
+    double sum[rows], target[rows], one_sum, one_target;
+    int32_t targets[rows];
+
+    (void)state;
+    for (int r = 0; r < rows; r++)
+        targets[r] = r;
+    bp_softmax_row_max(row_max, logits, rows, V);
+    bp_softmax_row_sum(sum, target, logits, row_max, targets, rows, V, 0);
+    for (int r = 0; r < rows; r++) {
+        float *elsewhere = row + r % 4; /* at every alignment */
+        memcpy(elsewhere, logits + r * V, V * sizeof(float));
+        bp_softmax_row_max(&one_max, elsewhere, 1, V);
+        bp_softmax_row_sum(&one_sum, &one_target, elsewhere, &one_max, &targets[r], 1, V, 0);
+        assert_true(one_max == row_max[r] && one_sum == sum[r] && one_target == target[r]);
+    }
+    bp_free(logits);
+    bp_free(row);
+}
+
+/* A number that is not finite is noticed at every place of a row. */
+static void softmax_and_norms_show_nan(void **state)
+{
+    enum { V = 101 };
+    float *logits = randoms(V, 1), row_max, weight = 1;
+    double sum, target, squares;
+    int32_t id = 5;
+
+    (void)state;
+    for (int v = 0; v < V; v++) {
+        float kept = logits[v];
+        logits[v] = v % 2 ? NAN : INFINITY;
+        bp_softmax_row_max(&row_max, logits, 1, V);
+        assert_true(v % 2 ? isnan(row_max) : row_max == INFINITY);
+        bp_softmax_row_sum(&sum, &target, logits, &row_max, &id, 1, V, 0);
+        assert_true(isnan(sum));
+        bp_square_sums(&squares, logits, V);
+        assert_false(isfinite(squares));
+        float *gradient = copied(logits, V);
+        bp_softmax_gradient(gradient, &row_max, &sum, &id, &weight, 1, V, 0);
+        assert_true(isnan(gradient[0]) && isnan(gradient[V - 1]));
+        bp_free(gradient);
+        logits[v] = kept;
+    }
+    bp_free(logits);
+}
+
+/* All kernels that threads share, one result behind the other. */
+static void run_all(float *out, const float *x, const float *dy, int64_t rows, int64_t C)
+{
+    int64_t n = rows * C;
+    float *scratch = floats(bp_layer_norm_scratch(rows, C)), *mean = floats(rows),
+          *rstd = floats(rows);
+    double *sums = doubles(rows + n / BP_NORM_BLOCK + 1), *target = doubles(rows);
+    int32_t *ids = bp_alloc("test", rows, sizeof *ids);
+
+    assert_non_null(ids);
+    for (int64_t r = 0; r < rows; r++)
+        ids[r] = (int32_t)(r * 7 % 50);
+    memset(out, 0, (size_t)(7 * n) * sizeof *out);
+    bp_layer_norm_forward(out, mean, rstd, x, x, dy, rows, C, 1e-5f);
+    bp_layer_norm_backward(out + n, out + 2 * n, out + 2 * n + C, dy, x, x, mean, rstd, rows, C,
+                           scratch);
+    bp_gelu_forward(out + 3 * n, x, n);
+    bp_gelu_backward(out + 4 * n, dy, x, n);
+    bp_embedding_backward(out + 5 * n, dy, ids, rows, C, 0, 50);
+    bp_positions_backward(out + 6 * n, dy, 2, rows / 2, C);
+    bp_softmax_row_max(mean, x, rows, C);
+    bp_softmax_row_sum(sums, target, x, mean, ids, rows, C, 0);
+    bp_square_sums(sums + rows, x, n);
+    for (int64_t i = 0; i < rows + n / BP_NORM_BLOCK; i++)
+        out[6 * n + n / 2 + i] = (float)sums[i];
+    void *all[] = {scratch, mean, rstd, sums, target, ids};
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+        bp_free(all[j]);
+}
+
+static void threads_do_not_change_bits(void **state)
+{
+    enum { rows = 302, C = 130, n = rows * C };
+    float *x = randoms(n, 1), *dy = randoms(n, 2), *one = floats(7 * n), *many = floats(7 * n);
+
+    (void)state;
+    bp_math_set_threads(1);
+    run_all(one, x, dy, rows, C);
+    for (int threads = 2; threads <= 5; threads++) {
+        bp_math_set_threads(threads);
+        run_all(many, x, dy, rows, C);
+        assert_same_bits(one, many, 7 * n);
+    }
+    bp_math_set_threads(0);
+    bp_free(x);
+    bp_free(dy);
+    bp_free(one);
+    bp_free(many);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layer_norm_equals_plain_loops),
+        cmocka_unit_test(layer_norm_gradient_equals_finite_differences),
+        cmocka_unit_test(gelu_and_its_slope_are_accurate),
+        cmocka_unit_test(gelu_holds_at_the_ends),
+        cmocka_unit_test(embedding_takes_and_returns_rows),
+        cmocka_unit_test(positions_are_added_and_summed_over_sequences),
+        cmocka_unit_test(add_scale_and_zero_do_so),
+        cmocka_unit_test(softmax_in_parts_equals_the_whole),
+        cmocka_unit_test(softmax_row_is_alone),
+        cmocka_unit_test(softmax_and_norms_show_nan),
+        cmocka_unit_test(threads_do_not_change_bits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, no_leaks);
+}

@@ -1,0 +1,192 @@
+/* The inner loops of every instruction set that this CPU has: accurate, and the same bits. */
+#include "base/err.h"
+#include "math/loops_priv.h"
+#include "math_test.h"
+
+static void exp_is_accurate(void **state)
+{
+    (void)state;
+    for (int set = 0; bp_loops_at(set); set++) {
+        const bp_loops *loops = bp_loops_at(set);
+        for (float x = -86.5f; x < 88.72f; x += 0.00137f) {
+            float y = x;
+            loops->exp_scale(&y, 1, 0.0f, 1.0f);
+            double exact = exp((double)x);
+            if (!(fabs((double)y - exact) <= 1.5e-7 * exact))
+                fail_msg("%s: exp(%.9g) is %.9g", loops->name, (double)x, (double)y);
+        }
+        float ends[] = {-INFINITY, -87.0f, -1e30f, 88.73f, 1e30f, INFINITY, 0.0f};
+        loops->exp_scale(ends, 7, 0.0f, 1.0f);
+        assert_true(ends[0] == 0 && ends[1] == 0 && ends[2] == 0 && ends[6] == 1);
+        assert_true(ends[3] == INFINITY && ends[4] == INFINITY && ends[5] == INFINITY);
+    }
+}
+
+/* Everything but the products of tiles, one result behind the other. */
+static int64_t run_all(const bp_loops *loops, float *out, const float *x, const float *a, int64_t n)
+{
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_TEST, 0, 0, 0);
+    bp_mask mask = bp_mask_of(0.4f, &key);
+    bp_adamw_constants constants = {0.01f, 0.9f, 0.1f, 0.95f, 0.05f, 2.0f, 3.0f, 1e-8f, 0.1f, 0.5f};
+    float *end = out;
+    double wide[2];
+
+    memset(out, 0, (size_t)(20 * n) * sizeof *out);
+    loops->gelu_forward(end, x, n);
+    end += n;
+    loops->gelu_backward(end, a, x, n);
+    end += n;
+    loops->dropout(end, a, x, n, &mask, 7);
+    end += n;
+    loops->to_bf16((uint16_t *)end, x, n);
+    end += n;
+    loops->norm_forward(end, end + n, end + n + 8, x, a, x, 8, n / 8, 1e-5f);
+    end += 2 * n;
+    loops->norm_backward(end, end + n, end + n + n / 8, a, x, a, end - n, end - n + 8, 8, n / 8);
+    end += 2 * n;
+    loops->column_sums(end, x, 8, n / 8, n / 8);
+    end += n;
+    *end = loops->row_max(x, n);
+    wide[0] = loops->exp_sum(x, n, 1.0f);
+    wide[1] = loops->square_sum(x, n);
+    memcpy(end + 1, wide, sizeof wide);
+    end += 8;
+    memcpy(end, x, (size_t)n * sizeof *x);
+    loops->exp_scale(end, n, 0.5f, 0.7f);
+    end += n;
+    loops->adamw(end, end + n, end + 2 * n, x, n, &constants);
+    end += 3 * n;
+    loops->sgd(end, end + n, x, n, 0.01f, 0.9f, 0.1f, 0.5f);
+    return end + 2 * n - out;
+}
+
+static void instruction_sets_give_the_same_bits(void **state)
+{
+    enum { n = 1000 };
+    float *x = randoms(n, 1), *a = randoms(n, 2), *base = floats(20 * n), *other = floats(20 * n);
+
+    (void)state;
+    x[3] = 1e-3f;
+    int64_t count = run_all(bp_loops_at(0), base, x, a, n);
+    assert_true(count <= 20 * n);
+    for (int set = 1; bp_loops_at(set); set++) {
+        run_all(bp_loops_at(set), other, x, a, n);
+        for (int64_t i = 0; i < count; i++)
+            if (memcmp(&base[i], &other[i], sizeof *base) != 0)
+                fail_msg("%s differs from base at %d", bp_loops_at(set)->name, (int)i);
+    }
+    bp_free(x);
+    bp_free(a);
+    bp_free(base);
+    bp_free(other);
+}
+
+static void bf16_is_rounded_to_nearest_even(void **state)
+{
+    static const uint32_t cases[][2] = {
+        {0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82},
+        {0x3f808001, 0x3f81}, {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80},
+        {0xff800000, 0xff80}, {0x80000000, 0x8000}, {0xbf807fff, 0xbf80}};
+
+    (void)state;
+    for (int set = 0; bp_loops_at(set); set++) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            float x[33];
+            uint16_t y[33];
+            for (int j = 0; j < 33; j++)
+                memcpy(&x[j], &cases[i][0], sizeof *x);
+            bp_loops_at(set)->to_bf16(y, x, 33);
+            bp_loops_at(set)->round_bf16(x, x, 33);
+            uint32_t rounded = cases[i][1] << 16;
+            assert_memory_equal(&x[32], &rounded, sizeof rounded);
+            assert_int_equal(y[0], cases[i][1]);
+            assert_int_equal(y[32], cases[i][1]);
+        }
+        uint32_t nans[] = {0x7f800001, 0xffffffff, 0x7fc00000};
+        for (int i = 0; i < 3; i++) {
+            float x;
+            uint16_t y;
+            memcpy(&x, &nans[i], sizeof x);
+            bp_loops_at(set)->to_bf16(&y, &x, 1);
+            assert_true((y & 0x7f80) == 0x7f80 && (y & 0x7f) != 0);
+        }
+    }
+}
+
+static void check_tile(const bp_loops *loops, int64_t M, int64_t N, int64_t K, bool turned,
+                       bool accumulate)
+{
+    float *a = randoms(M * K, 1), *b = randoms(K * (N + 3), 2), *c = randoms(M * (N + 5), 3);
+    double *twin = widened(c, M * (N + 5));
+    bp_tile tile = {.c = c,
+                    .a = a,
+                    .b = b,
+                    .c_row = N + 5,
+                    .a_row = turned ? 1 : K,
+                    .a_column = turned ? M : 1,
+                    .b_row = N + 3,
+                    .M = M,
+                    .N = N,
+                    .K = K,
+                    .accumulate = accumulate};
+
+    loops->tile_product(&tile);
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t i = 0; i < N; i++) {
+            double sum = accumulate ? twin[m * (N + 5) + i] : 0;
+            for (int64_t k = 0; k < K; k++)
+                sum += (double)a[m * tile.a_row + k * tile.a_column] * (double)b[k * (N + 3) + i];
+            twin[m * (N + 5) + i] = sum;
+        }
+    assert_near(c, twin, M * (N + 5), 2e-5);
+    bp_free(a);
+    bp_free(b);
+    bp_free(c);
+    bp_free(twin);
+}
+
+static void tile_products_equal_plain_loops(void **state)
+{
+    (void)state;
+    for (int set = 0; bp_loops_at(set); set++)
+        for (int64_t M = 1; M < 16; M++)
+            for (int64_t N = 16; N <= 80; N += 16)
+                for (int form = 0; form < 4; form++)
+                    check_tile(bp_loops_at(set), M, N, 1 + M * 3, form & 1, form & 2);
+}
+
+static void tile_mask_is_that_of_the_words(void **state)
+{
+    bp_rng_key key = bp_rng_key_of(9, BP_RNG_TEST, 0, 0, 0);
+    bp_mask mask = bp_mask_of(0.5f, &key);
+    float *factors = floats(7 * BP_TILE_QUERIES);
+    int64_t first = 0x3fffffff0,
+            stride = 100; /* places beyond 32 bits, and blocks that cross them */
+
+    (void)state;
+    for (int set = 0; bp_loops_at(set); set++) {
+        bp_loops_at(set)->tile_mask(factors, &mask, 7, first, stride);
+        for (int64_t k = 0; k < 7; k++)
+            for (int64_t q = 0; q < BP_TILE_QUERIES; q++) {
+                int64_t place = first + q * stride + k;
+                uint32_t words[4];
+                bp_rng_block(words, &key, (uint64_t)place / 4);
+                assert_true(factors[k * BP_TILE_QUERIES + q] ==
+                            (words[place % 4] >= 0x80000000u ? 2.0f : 0.0f));
+            }
+    }
+    bp_free(factors);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_is_accurate),
+        cmocka_unit_test(instruction_sets_give_the_same_bits),
+        cmocka_unit_test(bf16_is_rounded_to_nearest_even),
+        cmocka_unit_test(tile_products_equal_plain_loops),
+        cmocka_unit_test(tile_mask_is_that_of_the_words),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, no_leaks);
+}

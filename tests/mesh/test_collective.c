@@ -1,0 +1,236 @@
+#include "base/rng.h"
+#include "bp_test_mpi.h"
+#include "mesh/collective.h"
+#include <math.h>
+
+#define COMM MPI_COMM_WORLD
+
+static bool is_power_of_two(int size)
+{
+    return (size & (size - 1)) == 0;
+}
+
+/* Rank r's vector: every rank can make all of them. Magnitudes from 1e-6 to 1e6 and both signs, so
+ * that any other order of additions gives other bits nearly everywhere. */
+static void make_part(float *out, int rank, int64_t n)
+{
+    bp_rng_key key = bp_rng_key_of(11, BP_RNG_TEST, 0, 0, rank);
+
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t words[4];
+        bp_rng_block(words, &key, (uint64_t)i);
+        double magnitude = pow(10, 12.0 * words[0] / 4294967296.0 - 6);
+        out[i] =
+            (float)(words[1] % 2 == 0 ? magnitude : -magnitude) * (1 + (float)words[2] * 0x1p-32f);
+    }
+}
+
+/* What the header promises, summed on one rank: halves of the list of ranks, or from rank 0 up. */
+static float sum_halving(const float *const *parts, int64_t i, int first, int count)
+{
+    if (count == 1)
+        return parts[first][i];
+    return sum_halving(parts, i, first, count / 2) +
+           sum_halving(parts, i, first + count / 2, count - count / 2);
+}
+
+static float sum_in_order(const float *const *parts, int64_t i, int count)
+{
+    float sum = parts[0][i];
+
+    for (int r = 1; r < count; r++)
+        sum += parts[r][i];
+    return sum;
+}
+
+/* The expected sum of n floats over all ranks. Free with bp_free(). */
+static float *expected_sum(int64_t n)
+{
+    int size = bp_comm_size(COMM);
+    float *parts[16], *sum = bp_alloc("test.sum", n, sizeof(float));
+
+    BP_ASSERT(size <= 16 && sum != NULL);
+    for (int r = 0; r < size; r++) {
+        parts[r] = bp_alloc("test.part", n, sizeof(float));
+        BP_ASSERT(parts[r] != NULL);
+        make_part(parts[r], r, n);
+    }
+    for (int64_t i = 0; i < n; i++)
+        sum[i] = is_power_of_two(size) ? sum_halving((const float *const *)parts, i, 0, size)
+                                       : sum_in_order((const float *const *)parts, i, size);
+    for (int r = 0; r < size; r++)
+        bp_free(parts[r]);
+    return sum;
+}
+
+typedef struct vectors {
+    float *expected, *x, *scratch;
+} vectors;
+
+static vectors new_vectors(int64_t n, int64_t scratch)
+{
+    vectors v = {expected_sum(n), bp_alloc("test.x", n, sizeof(float)),
+                 bp_alloc("test.scratch", scratch, sizeof(float))};
+
+    BP_ASSERT(v.x != NULL && v.scratch != NULL);
+    make_part(v.x, bp_comm_rank(COMM), n);
+    return v;
+}
+
+static void free_vectors(vectors *v)
+{
+    bp_free(v->expected);
+    bp_free(v->x);
+    bp_free(v->scratch);
+}
+
+static const int64_t lengths[] = {1, 2, 5, 16, 1000, 100000};
+#define LENGTHS (sizeof lengths / sizeof lengths[0])
+
+static void shards_tile_the_vector(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 64; size++) {
+        char seen[64] = {0};
+        for (int rank = 0; rank < size; rank++) {
+            int64_t first = bp_shard_first(size * INT64_C(1000000000000), rank, size);
+            bp_test_check(COMM, first % 1000000000000 == 0);
+            seen[first / 1000000000000]++;
+        }
+        for (int i = 0; i < size; i++)
+            bp_test_check(COMM, seen[i] == 1);
+    }
+    bp_test_check(COMM, bp_shard_first(8, 1, 8) == 4 && bp_shard_first(8, 3, 8) == 6);
+    bp_test_check(COMM, bp_shard_first(6, 1, 3) == 2);
+}
+
+static void scattered_sum_has_the_bits_of_the_tree(void **state)
+{
+    int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
+
+    (void)state;
+    for (size_t k = 0; k < LENGTHS; k++) {
+        int64_t n = lengths[k] * size, first = bp_shard_first(n, rank, size);
+        size_t bytes = (size_t)lengths[k] * sizeof(float);
+        vectors v = new_vectors(n, bp_reduce_scatter_scratch(n, size));
+        bp_reduce_scatter(v.x, n, v.scratch, COMM);
+        bool shard_right = memcmp(v.x + first, v.expected + first, bytes) == 0;
+        bp_all_gather_shards(v.x, n, COMM);
+        bool all_right = memcmp(v.x, v.expected, (size_t)n * sizeof(float)) == 0;
+        free_vectors(&v);
+        bp_test_check(COMM, shard_right);
+        bp_test_check(COMM, all_right);
+    }
+}
+
+/* The oracle can tell orders apart: otherwise equal bits would say nothing. */
+static void other_orders_give_other_bits(void **state)
+{
+    int size = bp_comm_size(COMM);
+    int64_t n = 1000, differing = 0;
+    float *expected = expected_sum(n), *part = bp_alloc("test.part", n, sizeof(float));
+    float *backwards = bp_alloc("test.part", n, sizeof(float));
+
+    (void)state;
+    BP_ASSERT(part != NULL && backwards != NULL);
+    for (int r = size - 1; r >= 0; r--) {
+        make_part(part, r, n);
+        for (int64_t i = 0; i < n; i++)
+            backwards[i] += part[i];
+    }
+    for (int64_t i = 0; i < n; i++)
+        differing += backwards[i] != expected[i];
+    bp_free(expected);
+    bp_free(part);
+    bp_free(backwards);
+    bp_test_check(COMM, size < 3 ? differing == 0 : differing > n / 20);
+}
+
+static void sum_on_all_ranks_has_the_bits_of_the_tree(void **state)
+{
+    static const int64_t counts[] = {0, 1, 7, 4095, 4096, 4097, 99999, 300001};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        vectors v = new_vectors(counts[k], counts[k]);
+        bp_all_sum(v.x, counts[k], v.scratch, COMM);
+        bool right = memcmp(v.x, v.expected, (size_t)counts[k] * sizeof(float)) == 0;
+        free_vectors(&v);
+        bp_test_check(COMM, right);
+    }
+}
+
+/* The bits of one vector are the same alone and inside a longer one: neither length nor place
+ * decides the order. */
+static void order_does_not_depend_on_the_length(void **state)
+{
+    int64_t n = 50000, part = 1234, at = 30001;
+    vectors v = new_vectors(n, n), w = new_vectors(n, n);
+
+    (void)state;
+    bp_all_sum(v.x, n, v.scratch, COMM);
+    bp_all_sum(w.x + at, part, w.scratch, COMM);
+    bool same = memcmp(v.x + at, w.x + at, (size_t)part * sizeof(float)) == 0;
+    free_vectors(&v);
+    free_vectors(&w);
+    bp_test_check(COMM, same);
+}
+
+static void doubles_are_summed_alike_on_all_ranks(void **state)
+{
+    int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
+    double x[1500], zero[1500];
+
+    (void)state;
+    for (int i = 0; i < 1500; i++)
+        x[i] = (rank % 2 == 0 ? 1 : -1) * pow(10, i % 20 - 10) * (1 + rank * 1e-3);
+    bp_all_sum_double(x, 1500, COMM);
+    memcpy(zero, x, sizeof x);
+    bp_bcast_bytes(zero, sizeof zero, 0, COMM);
+    bp_test_check(COMM, memcmp(x, zero, sizeof x) == 0);
+    for (int i = 0; i < 1500; i++) {
+        double sum = 0, magnitude = pow(10, i % 20 - 10);
+        for (int r = 0; r < size; r++)
+            sum += (r % 2 == 0 ? 1 : -1) * magnitude * (1 + r * 1e-3);
+        if (fabs(x[i] - sum) > 1e-14 * magnitude * size) { /* a rounding each of `size` additions */
+            bp_test_check(COMM, false);
+        }
+    }
+    bp_test_check(COMM, true);
+}
+
+static void maximum_takes_nan_everywhere(void **state)
+{
+    int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
+    float x[4] = {(float)rank, (float)-rank, rank == size / 2 ? NAN : 1, -INFINITY};
+
+    (void)state;
+    bp_all_max(x, 4, COMM);
+    bp_test_check(COMM, x[0] == (float)(size - 1) && x[1] == 0);
+    bp_test_check(COMM, isnan(x[2]) && x[3] == -INFINITY);
+}
+
+static void integers_are_summed_and_compared(void **state)
+{
+    int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
+    int64_t big = INT64_C(1) << 40;
+
+    (void)state;
+    bp_test_check(COMM, bp_all_sum_int(big + rank, COMM) == size * big + size * (size - 1) / 2);
+    bp_test_check(COMM, bp_all_max_int(-big - rank, COMM) == -big);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shards_tile_the_vector),
+        cmocka_unit_test(scattered_sum_has_the_bits_of_the_tree),
+        cmocka_unit_test(other_orders_give_other_bits),
+        cmocka_unit_test(sum_on_all_ranks_has_the_bits_of_the_tree),
+        cmocka_unit_test(order_does_not_depend_on_the_length),
+        cmocka_unit_test(doubles_are_summed_alike_on_all_ranks),
+        cmocka_unit_test(maximum_takes_nan_everywhere),
+        cmocka_unit_test(integers_are_summed_and_compared),
+    };
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}

@@ -1,0 +1,9 @@
+#!/bin/sh
+# mpirun.sh RANKS PROGRAM [ARGUMENT...]: start ranks on this machine whoever the user is and however few the cores.
+top=$(dirname "$0")/..
+. "$top/jobs/local.sh"
+ranks=$1
+shift
+local_mpi
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+exec mpirun -q -n "$ranks" "$@"

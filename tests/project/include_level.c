@@ -1,0 +1,2 @@
+/* A library of the base that stays on its floor. */
+#include "base/err.h"

@@ -1,0 +1,2 @@
+/* A library of the base that reaches up. */
+#include "mesh/mesh.h"

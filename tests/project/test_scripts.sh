@@ -1,0 +1,45 @@
+#!/bin/sh
+# The shell scripts parse, and refuse with a message what they cannot do.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$top" || exit 1
+failed=0
+
+claim() { # claim TEXT COMMAND...
+    text=$1
+    shift
+    "$@" || {
+        echo "FAILED: $text"
+        failed=1
+    }
+}
+
+# says MESSAGE COMMAND...: it fails, and says so on standard error
+says() {
+    message=$1
+    shift
+    said=$("$@" 2>&1 >/dev/null) && return 1
+    case $said in
+    *"$message"*) ;;
+    *)
+        echo "$said"
+        return 1
+        ;;
+    esac
+}
+
+for script in jobs/*.sh tests/*.sh tests/project/*.sh; do
+    claim "$script parses" sh -n "$script"
+done
+for script in .ci/run .ci/long slurm/launch.sh slurm/*.sbatch tests/slurm/*.sh; do
+    claim "$script parses" bash -n "$script"
+done
+claim "a folder that is missing is named" says "there is no folder /nonexistent" sh jobs/quickstart.sh /nonexistent
+claim "arguments too many are refused" says "too many arguments" sh jobs/quickstart.sh a b
+claim "a batch script without its folder says so" says "launch.sh" env BAGPIPE_SLURM=/nonexistent bash slurm/score.sbatch x.ini
+claim "a missing program is named" says "there is no program bagpipe" \
+    env PATH=/usr/bin:/bin BAGPIPE_BIN=/nonexistent bash -c '
+        mkdir -p "$1" && cp slurm/* "$1" && BAGPIPE_SLURM=$1 bash "$1/score.sbatch" x.ini
+        status=$?
+        rm -rf "$1"
+        exit $status' sh "${TMPDIR:-/tmp}/bagpipe-scripts.$$"
+exit $failed

@@ -1,0 +1,424 @@
+/* Text to ids and back: GPT-2's ids, every byte string, documents in pieces, words and characters.
+ */
+#include "base/fault.h"
+#include "gpt2_ids.h"
+#include "random_text.h"
+#include "small_tokenizer.h"
+
+static bp_tokenizer *load_gpt2(void)
+{
+    bp_tokenizer *tokenizer;
+
+    bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, bp_test_shared("data/gpt2/vocab.json"),
+                                          bp_test_shared("data/gpt2/merges.txt")),
+                   BP_OK);
+    return tokenizer;
+}
+
+static bp_encoder *encoder_of(const bp_tokenizer *tokenizer)
+{
+    bp_encoder *encoder;
+
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    return encoder;
+}
+
+static void gpt2_ids_are_openais(void **state)
+{
+    bp_tokenizer *tokenizer = load_gpt2();
+    bp_encoder *encoder = encoder_of(tokenizer);
+
+    (void)state;
+    assert_int_equal(bp_tokenizer_size(tokenizer), 50257);
+    assert_int_equal(bp_tokenizer_eod(tokenizer), 50256);
+    for (size_t k = 0; k < sizeof GPT2_IDS / sizeof *GPT2_IDS; k++) {
+        bp_ids ids = {0};
+
+        bp_test_expect(bp_encode(encoder, GPT2_IDS[k].text, GPT2_IDS[k].bytes, &ids), BP_OK);
+        if (ids.count != GPT2_IDS[k].count ||
+            (ids.count > 0 &&
+             memcmp(ids.data, GPT2_IDS[k].ids, (size_t)ids.count * sizeof *ids.data) != 0))
+            fail_msg("other ids for \"%s\"", GPT2_IDS[k].text);
+        bp_ids_clear(&ids);
+    }
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* A corpus that everybody has the tokens of; the hash is of the ids that npm's tiktoken 1.0.22
+ * gives, as little-endian uint32. */
+static void gpt2_ids_of_real_text_are_openais(void **state)
+{
+    static const struct {
+        const char *file;
+        int64_t count;
+        const char *sha256;
+    } known[] = {
+        {"data/wikitext-2/test.txt", 295877,
+         "b707897cad36e76a01d81962b984f94ba225c85ada8d207f1f0ff3faedb56381"},
+        {"data/tang/test.jsonl", 605372,
+         "a5ae136884f43861e40741990fb5b3fc4168a1fd24fa47193c3c8f8b93fecf0a"},
+        {"data/shakespeare/input.txt", 338025,
+         "0c00ab83dc7f46665805762aa7688fb7852f03f28c4a5d84061871e85ea7c815"},
+    };
+    bp_tokenizer *tokenizer = load_gpt2();
+    bp_encoder *encoder = encoder_of(tokenizer);
+
+    (void)state;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        char *text, sha256[BP_SHA256_HEX];
+        size_t bytes;
+        bp_ids ids = {0};
+
+        bp_test_expect(bp_file_read(bp_test_shared(known[k].file), 1 << 28, &text, &bytes), BP_OK);
+        bp_test_expect(bp_encode(encoder, text, bytes, &ids), BP_OK);
+        assert_int_equal(ids.count, known[k].count);
+        bp_test_expect(bp_sha256_of(ids.data, (size_t)ids.count * sizeof *ids.data, sha256), BP_OK);
+        assert_string_equal(sha256, known[k].sha256);
+        bp_free(text);
+        bp_ids_clear(&ids);
+    }
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* ---- there and back ---- */
+
+static void check_round_trip(bp_encoder *encoder, const bp_tokenizer *tokenizer, const char *text,
+                             size_t bytes)
+{
+    bp_ids ids = {0};
+    char *again;
+    size_t again_bytes;
+
+    bp_test_expect(bp_encode(encoder, text, bytes, &ids), BP_OK);
+    bp_test_expect(bp_decode(tokenizer, ids.data, ids.count, &again, &again_bytes), BP_OK);
+    assert_int_equal(again_bytes, bytes);
+    assert_memory_equal(again, text, bytes);
+    assert_int_equal(again[bytes], 0);
+    bp_free(again);
+    bp_ids_clear(&ids);
+}
+
+static void every_byte_string_comes_back(void **state)
+{
+    static char text[3000];
+    bp_tokenizer *tokenizer;
+
+    (void)state;
+    bp_test_expect(small_parse(&tokenizer, &SMALL), BP_OK);
+    bp_encoder *encoder = encoder_of(tokenizer);
+    for (int k = 0; k < 65536; k++) { /* every pair of bytes */
+        char pair[2] = {(char)(k >> 8), (char)k};
+
+        check_round_trip(encoder, tokenizer, pair, 2);
+    }
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        random_text r = random_text_of(seed);
+        size_t bytes = random_fill(&r, text, random_below(&r, sizeof text), true);
+
+        check_round_trip(encoder, tokenizer, text, bytes);
+    }
+    check_round_trip(encoder, tokenizer, "", 0);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void check_ids(const small_parts *parts, const char *text, int count,
+                      const uint32_t *expected)
+{
+    bp_tokenizer *tokenizer;
+    bp_ids ids = {0};
+
+    bp_test_expect(small_parse(&tokenizer, parts), BP_OK);
+    bp_encoder *encoder = encoder_of(tokenizer);
+    bp_test_expect(bp_encode(encoder, text, strlen(text), &ids), BP_OK);
+    assert_int_equal(ids.count, count);
+    assert_memory_equal(ids.data, expected, (size_t)count * sizeof *expected);
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+#define CHECK_IDS(parts, text, ...)                                                                \
+    do {                                                                                           \
+        static const uint32_t expected[] = {__VA_ARGS__};                                          \
+        check_ids((parts), (text), (int)(sizeof expected / sizeof *expected), expected);           \
+    } while (0)
+
+enum { A = 'a' - 33, B = 'b' - 33, C = 'c' - 33, SPACE = 188 + 32, SPACE_A = 256, AB, ABC, EOD };
+
+static void invalid_bytes_stand_alone(void **state)
+{
+    (void)state;
+    CHECK_IDS(&SMALL,
+              "ab\xFF"
+              "ab",
+              AB, 187, AB);
+    CHECK_IDS(&SMALL,
+              " \xFF"
+              " a",
+              SPACE, 187, SPACE_A);
+    CHECK_IDS(&SMALL, "a\xF0\x9F\x98", A, 94 + 12 + 0xF0 - 174, 188 + 33 + 0x9F - 127,
+              188 + 33 + 0x98 - 127);
+}
+
+static void settings_of_the_tokenizer_are_followed(void **state)
+{
+    small_parts parts = SMALL;
+
+    (void)state;
+    CHECK_IDS(&SMALL, "abc ab a", ABC, SPACE_A, B, SPACE_A); /* the merge of a space comes first */
+    parts.pre_tokenizer = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}";
+    CHECK_IDS(&parts, "a a", SPACE_A, SPACE_A);
+    CHECK_IDS(&parts, " a a", SPACE_A, SPACE_A);
+    parts = SMALL; /* without the pattern a merge may go over spaces: "c a" has one */
+    parts.pre_tokenizer =
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}";
+    parts.merges = "[\"\xC4\xA0 a\", \"a b\", \"ab c\", \"a \xC4\xA0\"]";
+    parts.tokens = ", \"\xC4\xA0"
+                   "a\": 256, \"ab\": 257, \"abc\": 258, \"<|endoftext|>\": 259, "
+                   "\"a\xC4\xA0\": 260";
+    CHECK_IDS(&parts, "aa b", A, 260, B);
+    parts = SMALL; /* "abc" as a whole, where merges alone would not reach it */
+    parts.merges = "[\"\xC4\xA0 a\", \"a b\"]";
+    CHECK_IDS(&parts, "abc abc", AB, C, SPACE_A, B, C);
+    parts.settings = "\"ignore_merges\": true, ";
+    CHECK_IDS(&parts, "abc abc", ABC, SPACE_A, B, C);
+}
+
+static void text_that_looks_special_is_text(void **state)
+{
+    bp_tokenizer *tokenizer;
+    small_parts parts = SMALL;
+    bp_ids ids = {0};
+
+    (void)state;
+    parts.settings = "\"ignore_merges\": true, ";
+    parts.pre_tokenizer =
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}";
+    bp_test_expect(small_parse(&tokenizer, &parts), BP_OK);
+    bp_encoder *encoder = encoder_of(tokenizer);
+    bp_test_expect(bp_encode(encoder, "<|endoftext|>", 13, &ids), BP_OK);
+    assert_int_equal(ids.count, 13);
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* ---- pieces ---- */
+
+static const char WORDS[] =
+    "{\"added_tokens\": [{\"id\": 5, \"content\": \"<|endoftext|>\", \"special\": true}], "
+    "\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"model\": {\"type\": \"WordLevel\", "
+    "\"vocab\": {\"<unk>\": 0, \"the\": 1, \".\": 2, \"d\xC3\xA9j\xC3\xA0\": 3, \"a\": 4}, "
+    "\"unk_token\": \"<unk>\"}}";
+static const char CHARACTERS[] =
+    "{\"added_tokens\": [{\"id\": 5, \"content\": \"<|endoftext|>\", \"special\": true}], "
+    "\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[\\\\s\\\\S]\"}, "
+    "\"behavior\": \"Isolated\", \"invert\": false}, \"model\": {\"type\": \"WordLevel\", "
+    "\"vocab\": {\"<unk>\": 0, \"a\": 1, \"\\n\": 2, \"\xC3\xA9\": 3, \" \": 4}, "
+    "\"unk_token\": \"<unk>\"}}";
+
+static bp_tokenizer *parse(const char *text)
+{
+    bp_tokenizer *tokenizer;
+
+    bp_test_expect(bp_tokenizer_parse(&tokenizer, text, strlen(text), "t.json"), BP_OK);
+    return tokenizer;
+}
+
+/* Pieces as bp_documents cuts them, against the document as a whole. */
+static void compare_pieces(const bp_tokenizer *tokenizer, const char *path, const char *text,
+                           size_t bytes)
+{
+    bp_documents_options options = {
+        .format = BP_TEXT_FILE, .cut = bp_tokenizer_cut(tokenizer), .piece_bytes = 40};
+    bp_encoder *encoder = encoder_of(tokenizer);
+    bp_documents *documents;
+    bp_piece piece;
+    bp_ids whole = {0}, parts = {0};
+
+    bp_test_expect(bp_encode(encoder, text, bytes, &whole), BP_OK);
+    bp_test_expect(bp_documents_open(&documents, &path, 1, &options), BP_OK);
+    while (bp_documents_next(documents, &piece) == BP_OK && piece.text != NULL)
+        bp_test_expect(bp_encode_piece(encoder, piece.text, piece.bytes, piece.first, &parts),
+                       BP_OK);
+    assert_int_equal(parts.count, whole.count);
+    assert_memory_equal(parts.data, whole.data, (size_t)whole.count * sizeof *whole.data);
+    bp_documents_close(&documents);
+    bp_encoder_free(&encoder);
+    bp_ids_clear(&whole);
+    bp_ids_clear(&parts);
+}
+
+static void pieces_have_the_ids_of_the_whole(void **state)
+{
+    static char text[20000];
+    small_parts spaced = SMALL, unsplit = SMALL;
+    bp_tokenizer *tokenizers[5];
+
+    (void)state;
+    spaced.pre_tokenizer = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}";
+    unsplit.pre_tokenizer =
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}";
+    bp_test_expect(small_parse(&tokenizers[0], &SMALL), BP_OK);
+    bp_test_expect(small_parse(&tokenizers[1], &spaced), BP_OK);
+    bp_test_expect(small_parse(&tokenizers[2], &unsplit), BP_OK);
+    tokenizers[3] = parse(WORDS);
+    tokenizers[4] = parse(CHARACTERS);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        random_text r = random_text_of(seed);
+        size_t bytes = random_fill(&r, text, sizeof text, seed % 2 == 0);
+        const char *path = bp_test_write("t", text, bytes);
+
+        for (int k = 0; k < 5; k++)
+            compare_pieces(tokenizers[k], path, text, bytes);
+    }
+    for (int k = 0; k < 5; k++)
+        bp_tokenizer_free(&tokenizers[k]);
+}
+
+/* ---- words and characters ---- */
+
+static void check_words(const char *json, const char *kind, const char *text, int count,
+                        const uint32_t *expected, const char *decoded)
+{
+    bp_tokenizer *tokenizer = parse(json);
+    bp_encoder *encoder = encoder_of(tokenizer);
+    bp_ids ids = {0};
+    char *again;
+    size_t bytes;
+
+    assert_string_equal(bp_tokenizer_kind(tokenizer), kind);
+    assert_int_equal(bp_tokenizer_eod(tokenizer), 5);
+    assert_int_equal(bp_tokenizer_unk(tokenizer), 0);
+    bp_test_expect(bp_encode(encoder, text, strlen(text), &ids), BP_OK);
+    assert_int_equal(ids.count, count);
+    assert_memory_equal(ids.data, expected, (size_t)count * sizeof *expected);
+    bp_test_expect(bp_decode(tokenizer, ids.data, ids.count, &again, &bytes), BP_OK);
+    assert_string_equal(again, decoded);
+    bp_free(again);
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void words_are_parted_by_white_space(void **state)
+{
+    static const uint32_t ids[] = {1, 3, 0, 4, 2, 0, 0, 0};
+
+    (void)state;
+    check_words(WORDS, "word",
+                " the\n\nd\xC3\xA9j\xC3\xA0\xE3\x80\x80The a\xC2\xA0. <unk> <|endoftext|>\ta\xFF ",
+                8, ids, "the d\xC3\xA9j\xC3\xA0 <unk> a . <unk> <unk> <unk>");
+}
+
+static void characters_are_code_points(void **state)
+{
+    static const uint32_t ids[] = {1, 3, 2, 4, 0, 0, 0, 1};
+
+    (void)state;
+    check_words(CHARACTERS, "char",
+                "a\xC3\xA9\n b\xF0\x9F\x98\x80\xC3"
+                "a",
+                8, ids, "a\xC3\xA9\n <unk><unk><unk>a");
+}
+
+static void ids_beyond_the_vocabulary_are_told(void **state)
+{
+    static const uint32_t ids[] = {1, 6};
+    bp_tokenizer *tokenizer = parse(WORDS);
+    char *text;
+    size_t bytes;
+
+    (void)state;
+    bp_test_expect(bp_decode(tokenizer, ids, 2, &text, &bytes), BP_ERR_FORMAT);
+    bp_test_message_has("6");
+    assert_null(text);
+    assert_int_equal(bytes, 0);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* ---- memory ---- */
+
+/* Load, encode in pieces and decode; the first failure. */
+static bp_err go_there_and_back(const char *json_path, const char *text_path)
+{
+    bp_documents_options options = {.format = BP_TEXT_LINES, .piece_bytes = 300};
+    bp_tokenizer *tokenizer = NULL;
+    bp_encoder *encoder = NULL;
+    bp_documents *documents = NULL;
+    bp_piece piece;
+    bp_ids ids = {0};
+    char *again = NULL;
+    size_t bytes;
+    bp_err err = bp_tokenizer_load(&tokenizer, json_path);
+
+    if (err == BP_OK)
+        err = bp_encoder_new(&encoder, tokenizer);
+    if (err == BP_OK)
+        err = bp_documents_open(&documents, &text_path, 1, &options);
+    while (err == BP_OK && (err = bp_documents_next(documents, &piece)) == BP_OK &&
+           piece.text != NULL)
+        err = bp_encode_piece(encoder, piece.text, piece.bytes, piece.first, &ids);
+    if (err == BP_OK)
+        err = bp_decode(tokenizer, ids.data, ids.count, &again, &bytes);
+    bp_free(again);
+    bp_ids_clear(&ids);
+    bp_documents_close(&documents);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+/* Each allocation in turn fails: that is said, and what was taken is given back (the run's
+ * balance). */
+static void short_memory_is_told(void **state)
+{
+    small_parts parts = SMALL;
+    char text[1001];
+    int failures = 0;
+
+    (void)state;
+    parts.pre_tokenizer = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}";
+    bp_buffer json = small_text(&parts);
+    memset(text, 'a', sizeof text); /* longer than the short merge takes */
+    text[300] = ' ';
+    const char *json_path = bp_test_write("t.json", json.data, json.bytes);
+    const char *text_path = bp_test_write("t", text, sizeof text);
+    bp_buffer_clear(&json);
+    for (;;) {
+        char fault[32];
+        bp_err err;
+
+        (void)snprintf(fault, sizeof fault, "base.alloc:%d", failures + 1);
+        bp_fault_arm(fault);
+        err = go_there_and_back(json_path, text_path);
+        bp_fault_arm(NULL);
+        if (err == BP_OK)
+            break;
+        bp_test_expect(err, BP_ERR_SYSTEM);
+        failures++;
+    }
+    assert_true(failures > 30);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2_ids_are_openais),
+        cmocka_unit_test(gpt2_ids_of_real_text_are_openais),
+        cmocka_unit_test(every_byte_string_comes_back),
+        cmocka_unit_test(invalid_bytes_stand_alone),
+        cmocka_unit_test(settings_of_the_tokenizer_are_followed),
+        cmocka_unit_test(text_that_looks_special_is_text),
+        cmocka_unit_test(pieces_have_the_ids_of_the_whole),
+        cmocka_unit_test(words_are_parted_by_white_space),
+        cmocka_unit_test(characters_are_code_points),
+        cmocka_unit_test(ids_beyond_the_vocabulary_are_told),
+        cmocka_unit_test(short_memory_is_told),
+    };
+
+    return BP_TEST_RUN(tests);
+}

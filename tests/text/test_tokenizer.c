@@ -1,0 +1,286 @@
+/* tokenizer.json: what is read, what is refused and why, and the one way it is written. */
+#include "small_tokenizer.h"
+
+static void the_canonical_text_reads_back_to_the_byte(void **state)
+{
+    bp_tokenizer *first, *second;
+
+    (void)state;
+    bp_test_expect(small_parse(&first, &SMALL), BP_OK);
+    assert_int_equal(bp_tokenizer_size(first), 260);
+    assert_int_equal(bp_tokenizer_eod(first), 259);
+    assert_int_equal(bp_tokenizer_unk(first), -1);
+    assert_string_equal(bp_tokenizer_kind(first), "bpe");
+    assert_int_equal(bp_tokenizer_cut(first), BP_CUT_PATTERN);
+    const char *path = bp_test_path("tokenizer.json");
+    bp_test_expect(bp_tokenizer_save(first, path), BP_OK);
+    bp_test_expect(bp_tokenizer_load(&second, path), BP_OK);
+    char *a = bp_tokenizer_text(first), *b = bp_tokenizer_text(second), sha256[BP_SHA256_HEX];
+    assert_string_equal(a, b);
+    bp_test_expect(bp_sha256_of_file(path, sha256, NULL), BP_OK);
+    assert_string_equal(bp_tokenizer_hash(first), sha256);
+    assert_string_equal(bp_tokenizer_hash(second), sha256);
+    bp_free(a);
+    bp_free(b);
+    bp_tokenizer_free(&first);
+    bp_tokenizer_free(&second);
+}
+
+/* What can be spelled in several ways has one hash: merges as pairs, order of keys, added tokens
+ * beside the vocabulary. */
+static void other_spellings_are_the_same_tokenizer(void **state)
+{
+    small_parts other = SMALL;
+    bp_tokenizer *a, *b;
+
+    (void)state;
+    other.merges = "[[\"\xC4\xA0\", \"a\"], [\"a\", \"b\"], [\"ab\", \"c\"]]";
+    other.tokens = ", \"abc\": 258, \"\xC4\xA0"
+                   "a\": 256, \"ab\": 257";
+    other.settings = "\"unk_token\": \"<|endoftext|>\", \"end_of_word_suffix\": \"\", ";
+    bp_test_expect(small_parse(&a, &SMALL), BP_OK);
+    bp_test_expect(small_parse(&b, &other), BP_OK);
+    assert_string_equal(bp_tokenizer_hash(a), bp_tokenizer_hash(b));
+    bp_tokenizer_free(&a);
+    bp_tokenizer_free(&b);
+}
+
+static void expect_refused(small_parts parts, const char *message)
+{
+    bp_tokenizer *tokenizer;
+
+    bp_test_expect(small_parse(&tokenizer, &parts), BP_ERR_FORMAT);
+    assert_null(tokenizer);
+    bp_test_message_has(message);
+    bp_test_message_has("small.json");
+}
+
+#define EXPECT_REFUSED(part, value, message)                                                       \
+    do {                                                                                           \
+        small_parts changed = SMALL;                                                               \
+        changed.part = (value);                                                                    \
+        expect_refused(changed, (message));                                                        \
+    } while (0)
+
+static void bad_vocabularies_are_refused(void **state)
+{
+    (void)state;
+    EXPECT_REFUSED(tokens, ", \"ab\": 256, \"ab\": 257", "duplicate");
+    EXPECT_REFUSED(tokens, ", \"x1\": 256, \"x2\": 258, \"x3\": 258", "both have id 258");
+    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"xx\": 300", "outside");
+    EXPECT_REFUSED(tokens, ", \"ab\": -1", "outside");
+    EXPECT_REFUSED(tokens, ", \"ab\": 2147483648", "outside");
+    EXPECT_REFUSED(tokens, ", \"ab\": 99999999999999999999", "JSON");
+    EXPECT_REFUSED(tokens, ", \"ab\": \"256\"", "not an integer");
+    EXPECT_REFUSED(tokens, ", \"ab\": 1.5", "not an integer");
+    EXPECT_REFUSED(tokens, ", \"\xFF\xFE\": 256", "JSON");
+    EXPECT_REFUSED(tokens, ", \"\\ud800\": 256", "JSON");
+    EXPECT_REFUSED(tokens,
+                   ", \"\xC4\xA0"
+                   "a\": 256, \"ab\": 257, \"abc\": 258, \"xx\": 259, \"<|endoftext|>\": 260",
+                   "another in the vocabulary");
+}
+
+static void bad_merges_are_refused(void **state)
+{
+    (void)state;
+    EXPECT_REFUSED(merges, "[\"\xC4\xA0 a\", \"zz b\"]", "left part");
+    EXPECT_REFUSED(merges, "[\"a zz\"]", "right part");
+    EXPECT_REFUSED(merges, "[\"b a\"]", "result");
+    EXPECT_REFUSED(merges, "[\"a b\", \"\xC4\xA0 a\", \"a b\"]", "merge 2 repeats merge 0");
+    EXPECT_REFUSED(merges, "[\"ab\"]", "two tokens");
+    EXPECT_REFUSED(merges, "[\"a b c\"]", "two tokens");
+    EXPECT_REFUSED(merges, "[[\"a\", \"b\", \"c\"]]", "merge 0");
+    EXPECT_REFUSED(merges, "[[\"a\", 5]]", "merge 0");
+    EXPECT_REFUSED(merges, "[7]", "merge 0");
+    EXPECT_REFUSED(merges, "{}", "not a list");
+}
+
+static void what_is_not_done_exactly_is_refused_by_name(void **state)
+{
+    (void)state;
+    EXPECT_REFUSED(version, "\"2.0\"", "2.0");
+    EXPECT_REFUSED(version, "2", "version");
+    EXPECT_REFUSED(truncation, "{\"max_length\": 5}", "truncation");
+    EXPECT_REFUSED(padding, "{\"strategy\": \"BatchLongest\"}", "padding");
+    EXPECT_REFUSED(normalizer, "{\"type\": \"NFKC\"}", "normalizer NFKC");
+    EXPECT_REFUSED(pre_tokenizer, "null", "ByteLevel");
+    EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"Metaspace\"}", "Metaspace");
+    EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"ByteLevel\"}", "add_prefix_space");
+    EXPECT_REFUSED(pre_tokenizer,
+                   "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": 1}",
+                   "use_regex");
+    EXPECT_REFUSED(settings, "\"dropout\": 0.1, ", "dropout");
+    EXPECT_REFUSED(settings, "\"byte_fallback\": true, ", "byte_fallback");
+    EXPECT_REFUSED(settings, "\"continuing_subword_prefix\": \"##\", ",
+                   "continuing_subword_prefix");
+    EXPECT_REFUSED(settings, "\"end_of_word_suffix\": \"</w>\", ", "</w>");
+    EXPECT_REFUSED(added, "[{\"id\": 259, \"content\": \"<|endoftext|>\", \"special\": false}]",
+                   "not special");
+    EXPECT_REFUSED(added, "[{\"id\": 259, \"special\": true}]", "no content");
+    EXPECT_REFUSED(added, "[{\"content\": \"<|endoftext|>\", \"special\": true}]", "another");
+    EXPECT_REFUSED(added, "{}", "not a list");
+}
+
+static void expect_text_refused(const char *text, const char *message)
+{
+    bp_tokenizer *tokenizer;
+
+    bp_test_expect(bp_tokenizer_parse(&tokenizer, text, strlen(text), "t.json"), BP_ERR_FORMAT);
+    assert_null(tokenizer);
+    bp_test_message_has(message);
+    bp_test_message_has("t.json");
+}
+
+#define WORD_LEVEL(pre, model)                                                                     \
+    "{\"pre_tokenizer\": " pre ", \"model\": {\"type\": \"WordLevel\", " model "}}"
+
+static void other_models_are_refused(void **state)
+{
+    (void)state;
+    expect_text_refused("", "JSON");
+    expect_text_refused("[]", "model");
+    expect_text_refused("{}", "model");
+    expect_text_refused("{\"model\": {\"type\": \"Unigram\"}}", "Unigram");
+    expect_text_refused("{\"model\": {}}", "none");
+    expect_text_refused(
+        "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
+        " \"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}",
+        "empty");
+    expect_text_refused("{\"model\": {\"type\": \"BPE\", \"merges\": []}}", "missing");
+    expect_text_refused(
+        "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
+        " \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}",
+        "0x00");
+    expect_text_refused(WORD_LEVEL("{\"type\": \"WhitespaceSplit\"}",
+                                   "\"unk_token\": \"<unk>\", \"vocab\": {\"a\": 0}"),
+                        "lacks \"<unk>\"");
+    expect_text_refused(WORD_LEVEL("{\"type\": \"WhitespaceSplit\"}",
+                                   "\"unk_token\": \"[UNK]\", \"vocab\": {\"[UNK]\": 0}"),
+                        "[UNK]");
+    expect_text_refused(WORD_LEVEL("{\"type\": \"Whitespace\"}",
+                                   "\"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0}"),
+                        "Whitespace");
+    expect_text_refused(WORD_LEVEL("{\"type\": \"Split\", \"pattern\": {\"Regex\": \".\"}, "
+                                   "\"behavior\": \"Isolated\"}",
+                                   "\"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0}"),
+                        "Split");
+}
+
+/* Cut anywhere, the text is refused, and with one byte changed it is read or refused: never a
+ * crash. */
+static void damaged_text_is_refused_or_read(void **state)
+{
+    bp_buffer text = small_text(&SMALL);
+    bp_tokenizer *tokenizer;
+
+    (void)state;
+    for (size_t bytes = 0; bytes < text.bytes; bytes += bytes < 700 ? 1 : 37)
+        bp_test_expect(bp_tokenizer_parse(&tokenizer, text.data, bytes, "t.json"), BP_ERR_FORMAT);
+    for (size_t at = 0; at < text.bytes; at += at < 700 || at + 300 > text.bytes ? 1 : 37) {
+        char kept = text.data[at];
+        bp_err err;
+
+        text.data[at] ^= 0x04;
+        err = bp_tokenizer_parse(&tokenizer, text.data, text.bytes, "t.json");
+        assert_true(err == BP_OK || err == BP_ERR_FORMAT);
+        bp_tokenizer_free(&tokenizer);
+        text.data[at] = kept;
+    }
+    bp_buffer_clear(&text);
+}
+
+static void missing_files_are_told(void **state)
+{
+    bp_tokenizer *tokenizer;
+    const char *none = bp_test_path("none.json");
+
+    (void)state;
+    bp_test_expect(bp_tokenizer_load(&tokenizer, none), BP_ERR_INPUT);
+    bp_test_message_has("none.json");
+    bp_test_expect(bp_tokenizer_load(&tokenizer, bp_test_folder()), BP_ERR_INPUT);
+    bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, none, none), BP_ERR_INPUT);
+    assert_null(tokenizer);
+    bp_test_expect(small_parse(&tokenizer, &SMALL), BP_OK);
+    bp_test_expect(bp_tokenizer_save(tokenizer, bp_test_path("none/t.json")), BP_ERR_CREATE);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* ---- GPT-2's pair of files ---- */
+
+static const char *write_vocab(const char *tokens)
+{
+    bp_buffer text = {0};
+
+    bp_buffer_printf(&text, "{");
+    small_add_bytes(&text);
+    bp_buffer_printf(&text, "%s}", tokens);
+    const char *path = bp_test_write("vocab.json", text.data, text.bytes);
+    bp_buffer_clear(&text);
+    return path;
+}
+
+static const char *write_merges(const char *text)
+{
+    return bp_test_write("merges.txt", text, strlen(text));
+}
+
+static void a_pair_of_files_is_the_same_tokenizer(void **state)
+{
+    static const char *const spellings[] = {"#version: 0.2\n\xC4\xA0 a\na b\nab c\n",
+                                            "\xC4\xA0 a\na b\nab c",
+                                            "#version: 0.2\r\n\xC4\xA0 a\r\na b\r\nab c\r\n\r\n"};
+    bp_tokenizer *pair, *small;
+
+    (void)state;
+    bp_test_expect(small_parse(&small, &SMALL), BP_OK);
+    for (size_t k = 0; k < 3; k++) {
+        const char *vocab = write_vocab(SMALL.tokens), *merges = write_merges(spellings[k]);
+
+        bp_test_expect(bp_tokenizer_load_gpt2(&pair, vocab, merges), BP_OK);
+        assert_string_equal(bp_tokenizer_hash(pair), bp_tokenizer_hash(small));
+        bp_tokenizer_free(&pair);
+    }
+    bp_tokenizer_free(&small);
+}
+
+static void bad_pairs_are_refused(void **state)
+{
+    bp_tokenizer *tokenizer;
+    const char *good = write_vocab(SMALL.tokens);
+
+    (void)state;
+    bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, good, write_merges("a b\nb zz\n")),
+                   BP_ERR_FORMAT);
+    bp_test_message_has("right part");
+    bp_test_message_has("merges.txt, line 2");
+    bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, good, write_merges("#version\nab\n")),
+                   BP_ERR_FORMAT);
+    bp_test_message_has("line 2");
+    bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, good, bp_test_path("none")), BP_ERR_INPUT);
+    bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, write_vocab(""), write_merges("")),
+                   BP_ERR_FORMAT);
+    bp_test_message_has("lacks <|endoftext|>");
+    bp_test_expect(
+        bp_tokenizer_load_gpt2(&tokenizer, bp_test_write("v", "[]", 2), write_merges("")),
+        BP_ERR_FORMAT);
+    assert_null(tokenizer);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_canonical_text_reads_back_to_the_byte),
+        cmocka_unit_test(other_spellings_are_the_same_tokenizer),
+        cmocka_unit_test(bad_vocabularies_are_refused),
+        cmocka_unit_test(bad_merges_are_refused),
+        cmocka_unit_test(what_is_not_done_exactly_is_refused_by_name),
+        cmocka_unit_test(other_models_are_refused),
+        cmocka_unit_test(damaged_text_is_refused_or_read),
+        cmocka_unit_test(missing_files_are_told),
+        cmocka_unit_test(a_pair_of_files_is_the_same_tokenizer),
+        cmocka_unit_test(bad_pairs_are_refused),
+    };
+
+    return BP_TEST_RUN(tests);
+}
