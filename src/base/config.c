@@ -58,6 +58,23 @@ bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_o
     return err;
 }
 
+bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option *const *tables,
+                        const bp_option *const *used)
+{
+    bp_err err = bp_config_new(out, tables, used);
+
+    for (int64_t i = 0; err == BP_OK && i < (*out)->count; i++) {
+        config_entry *entry = &(*out)->entries[i];
+        const config_entry *known = config_find(from, entry->option->key);
+
+        if (known != NULL && known->text != NULL && known->source != SOURCE_DEFAULT)
+            err = config_assign(entry, known->text, known->source, "another job");
+    }
+    if (err != BP_OK)
+        bp_config_free(out);
+    return err;
+}
+
 void bp_config_free(bp_config **config)
 {
     if (*config == NULL)

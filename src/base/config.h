@@ -45,6 +45,15 @@ typedef struct bp_config bp_config;
 bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_option *const *used);
 void bp_config_free(bp_config **config);
 
+/** A configuration for a job within a job: the keys of `used` (and of `tables`, as bp_config_new
+ * takes them), with the values that `from` has for them. What was given there counts as given here;
+ * keys that `from` does not know keep their defaults.
+ *
+ * Errors: BP_ERR_SYSTEM no memory; *out is NULL.
+ */
+bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option *const *tables,
+                        const bp_option *const *used);
+
 /** Read an INI file (NULL: none), then `count` arguments "section.key=value", which win; the last
  * of several wins.
  *

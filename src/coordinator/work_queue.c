@@ -18,7 +18,7 @@ typedef struct question {
 struct bp_work_queue {
     bp_work_spec spec;
     MPI_Comm comm;
-    bool leads;     /* this rank leads a model group */
+    bool leads;     /* this rank leads its `ensemble` group */
     bool asked;     /* a question of this rank is open */
     question out;   /* this lead's, while it is sent */
     int64_t answer; /* this lead's, while it comes */
@@ -45,7 +45,7 @@ bp_err bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
         return err;
     }
     queue->spec = *spec;
-    queue->leads = mesh->computes && bp_comm_is_root(mesh->model);
+    queue->leads = mesh->computes && bp_comm_is_root(mesh->ensemble);
     leads = queue->leads;
     BP_MPI(MPI_Comm_dup(mesh->world, &queue->comm));
     BP_MPI(MPI_Allreduce(&leads, &queue->here, 1, MPI_INT, MPI_SUM, queue->comm));

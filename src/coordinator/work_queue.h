@@ -1,4 +1,5 @@
-/* The queue of work: the coordinator hands units out to the leads of model groups, on demand.
+/* The queue of work: the coordinator hands units out on demand to the leads of mesh->ensemble
+ * groups (of model groups, where there is one member).
  *
  * A lead asks for its next unit a while before it needs it, works on, and takes the answer; a
  * coordinator that computes itself answers between its own batches (bp_work_queue_serve). Nobody is

@@ -147,7 +147,7 @@ static bp_err load_values(gpt_lm *self, bp_checkpoint *checkpoint, const bp_mesh
                        : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %lld boxes; use more ranks",
                                  (long long)capacity);
 
-    err = bp_agree(mesh->compute, err);
+    err = bp_agree(mesh->member, err);
     for (int g = 0; g < self->network->group_count && err == BP_OK; g++) {
         const bp_group *group = &self->network->groups[g];
         bp_network_boxes(self->network, g, "", self->values + group->place, 0, group->floats, boxes,
@@ -192,13 +192,16 @@ bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
         err = check_shape(&shape, mesh);
     if (err == BP_OK) {
         self->lm.ops = &OPS;
-        self->lm.info =
-            (bp_lm_info){.kind = "gpt", .context = shape.context, .vocab_size = shape.vocab_size};
+        self->lm.info = (bp_lm_info){.kind = "gpt",
+                                     .channels = 1,
+                                     .width = shape.width,
+                                     .context = shape.context,
+                                     .vocab_size = shape.vocab_size};
         self->mesh = mesh;
         self->C = shape.width;
         err = build(self, mesh, config, &shape);
     }
-    err = bp_agree(mesh->compute, err);
+    err = bp_agree(mesh->member, err);
     if (err == BP_OK)
         err = load_values(self, checkpoint, mesh);
     if (err != BP_OK) {

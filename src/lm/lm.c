@@ -26,22 +26,42 @@ bp_err bp_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config, con
 {
     bp_checkpoint *checkpoint = NULL;
     bp_lm_info info = {0};
-    bp_err err = bp_checkpoint_open_any(mesh->compute, path, &checkpoint);
+    bp_err err = bp_checkpoint_open_any(mesh->member, path, &checkpoint);
 
     *out = NULL;
     if (err != BP_OK)
         return err;
-    err = bp_agree(mesh->compute, read_info(&info, checkpoint));
+    err = bp_agree(mesh->member, read_info(&info, checkpoint));
     if (err == BP_OK) /* one kind so far: bp_gpt_shape_read refuses others by name */
         err = bp_gpt_lm_open(out, mesh, config, checkpoint);
     if (err == BP_OK) {
         info.kind = (*out)->info.kind;
         info.context = (*out)->info.context;
         info.vocab_size = (*out)->info.vocab_size;
+        info.channels = (*out)->info.channels;
+        info.width = (*out)->info.width;
+        info.vocab_first = (*out)->info.vocab_first;
+        info.vocab_count = (*out)->info.vocab_count;
         (*out)->info = info;
     }
     bp_checkpoint_close(&checkpoint);
     return err;
+}
+
+const char *bp_lm_channel_name(int64_t channel)
+{
+    static const char *const NAMES[] = {"logprob",
+                                        "total_entropy",
+                                        "expected_entropy",
+                                        "mutual_information",
+                                        "logprob_variance",
+                                        "agreement",
+                                        "confidence",
+                                        "correct",
+                                        "brier"};
+
+    BP_ASSERT(channel >= 0 && channel < BP_LM_MEMBER);
+    return NAMES[channel];
 }
 
 void bp_lm_free(bp_lm **lm)
@@ -51,7 +71,7 @@ void bp_lm_free(bp_lm **lm)
     *lm = NULL;
 }
 
-bp_err bp_lm_score(bp_lm *lm, const bp_lm_batch *batch, float *logprob)
+bp_err bp_lm_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
 {
-    return lm->ops->score(lm, batch, logprob);
+    return lm->ops->score(lm, batch, values);
 }

@@ -9,9 +9,31 @@
 
 typedef struct bp_lm bp_lm;
 
+/** What a model tells of each token, in nats. A plain model tells BP_LM_LOGPROB alone; an ensemble
+ * (lm/ensemble.h) all of these and, from BP_LM_MEMBER on, each member's log-probability. p is the
+ * mixture, the mean of the members' distributions p_m over the whole vocabulary. */
+typedef enum bp_lm_channel {
+    BP_LM_LOGPROB = 0,        /* log p(target) */
+    BP_LM_TOTAL_ENTROPY,      /* H[p], as expected entropy + mutual information */
+    BP_LM_EXPECTED_ENTROPY,   /* mean_m H[p_m] */
+    BP_LM_MUTUAL_INFORMATION, /* mean_m KL(p_m || p) */
+    BP_LM_LOGPROB_VARIANCE,   /* of log p_m(target) over members, divided by M */
+    BP_LM_AGREEMENT,          /* share of members whose top token is the mixture's */
+    BP_LM_CONFIDENCE,         /* max p */
+    BP_LM_CORRECT,            /* 1 where the mixture's top token is the target, else 0 */
+    BP_LM_BRIER,              /* sum_v (p_v - [v = target])^2 */
+    BP_LM_MEMBER              /* log p_0(target), and so on */
+} bp_lm_channel;
+/** The name of a channel before BP_LM_MEMBER in files: "logprob", "total_entropy"... */
+const char *bp_lm_channel_name(int64_t channel);
+
 typedef struct bp_lm_info {
-    const char *kind; /* "gpt" */
-    int64_t context;  /* most inputs a window may have */
+    const char *kind;                 /* "gpt", "ensemble" */
+    int64_t members;                  /* of an ensemble; 0: a plain model */
+    int64_t channels;                 /* 1, or BP_LM_MEMBER + members */
+    int64_t width;                    /* of the state before the vocabulary (bp_lm_ops.trunk) */
+    int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_lm_ops.logits) */
+    int64_t context;                  /* most inputs a window may have */
     int64_t vocab_size;
     int64_t eod_id;                     /* end-of-document token; -1: none */
     int64_t step;                       /* of the checkpoint */
@@ -25,13 +47,36 @@ typedef struct bp_lm_batch {
     int64_t windows, length;
     const int32_t *inputs;  /* [windows][length] */
     const int32_t *targets; /* [windows][length]; -1: not scored */
+    int64_t first_slot;     /* of window 0 in all that is scored: keys dropout at test time */
 } bp_lm_batch;
 
+/** No dropout in bp_lm_ops.trunk. */
+#define BP_LM_NO_DROPOUT (-1)
+
 typedef struct bp_lm_ops {
-    /** logprob[windows][length]: natural log of each target's probability given the inputs up to
-     * its place; NaN where the target is -1. Collective over mesh->model, with equal arguments on
-     * all its ranks; the result is valid on all. Errors: BP_ERR_SYSTEM memory. */
-    bp_err (*score)(bp_lm *lm, const bp_lm_batch *batch, float *logprob);
+    /** values[channels][windows][length]: BP_LM_LOGPROB is the natural log of each target's
+     * probability given the inputs up to its place; NaN in all channels where the target is -1.
+     * Collective over mesh->ensemble (mesh->model where there is one member), with equal arguments
+     * on all its ranks; the result is valid on all. Errors: BP_ERR_SYSTEM memory. */
+    bp_err (*score)(bp_lm *lm, const bp_lm_batch *batch, float *values);
+
+    /* The parts that an ensemble, the Laplace approximation and explanations put together
+     * themselves; NULL for a model that can't. Collective over mesh->model. */
+
+    /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
+     * of the last pipeline stage. pass: BP_LM_NO_DROPOUT, or the number of a pass with dropout at
+     * the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place). */
+    bp_err (*trunk)(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden);
+    void (*set_dropout)(bp_lm *lm, float rate, uint64_t seed);
+    /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
+     * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
+     * MPI. */
+    void (*logits)(bp_lm *lm, int64_t head, const float *hidden, int64_t rows, float *logits);
+    /** Another matrix [vocab_count][width] for `logits`, copied; *head is its number, 1, 2... On
+     * ranks of other stages weights is NULL. Errors: BP_ERR_SYSTEM. Local. */
+    bp_err (*add_head)(bp_lm *lm, const float *weights, int64_t *head);
+    /** The model's own matrix [vocab_count][width]; borrowed; NULL on ranks of other stages. */
+    const float *(*head_weights)(const bp_lm *lm);
     void (*free)(bp_lm *lm);
 } bp_lm_ops;
 
@@ -41,24 +86,24 @@ struct bp_lm {
     bp_lm_info info;
 };
 
-/** Open a CHECKPOINT of any kind: every model group (mesh->model) holds one copy, split over its
- * ranks.
+/** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,
+ * split over its ranks.
  *
- * Collective: over mesh->compute.
- * Owns:       *out is the caller's, bp_lm_free(); mesh is borrowed until then.
- * Errors:     those of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not
- * know; BP_ERR_CONFIG heads or layers that the mesh does not divide: the same on all ranks.
+ * Collective: over mesh->member; `path` is equal on all its ranks (members may open different
+ * ones). Owns:       *out is the caller's, bp_lm_free(); mesh is borrowed until then. Errors: those
+ * of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not know; BP_ERR_CONFIG
+ * heads or layers that the mesh does not divide: the same on all ranks of mesh->member.
  */
 bp_err bp_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config, const char *path);
 void bp_lm_free(bp_lm **lm);
 
-/** Log-probabilities of a batch, as bp_lm_ops.score says. Rows do not depend on each other, and so
- * not on what else is in the batch.
+/** What the model tells of a batch, as bp_lm_ops.score says. Rows do not depend on each other, and
+ * so not on what else is in the batch.
  *
- * Collective: over mesh->model; the batch is equal on all its ranks.
- * Shapes:     logprob[windows][length], valid on all ranks.
- * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->model.
+ * Collective: over mesh->ensemble; the batch is equal on all its ranks.
+ * Shapes:     values[info.channels][windows][length], valid on all ranks.
+ * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble.
  */
-bp_err bp_lm_score(bp_lm *lm, const bp_lm_batch *batch, float *logprob);
+bp_err bp_lm_score(bp_lm *lm, const bp_lm_batch *batch, float *values);
 
 #endif

@@ -207,6 +207,8 @@ static void split_axes(bp_mesh *mesh)
     mesh->pipeline = split(mesh->compute, (m * D + d) * T + t, p);
     mesh->data = split(mesh->compute, (m * P + p) * T + t, d);
     mesh->tensor = split(mesh->compute, (m * P + p) * D + d, t);
+    mesh->ensemble = split(mesh->compute, d, (m * P + p) * T + t);
+    mesh->across = split(mesh->compute, (p * D + d) * T + t, m);
 }
 
 bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
@@ -222,6 +224,7 @@ bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
     }
     mesh->compute = mesh->member = mesh->model = MPI_COMM_NULL;
     mesh->pipeline = mesh->data = mesh->tensor = MPI_COMM_NULL;
+    mesh->ensemble = mesh->across = MPI_COMM_NULL;
     BP_MPI(MPI_Comm_dup(comm, &mesh->world));
     mesh->rank = bp_comm_rank(mesh->world);
     mesh->size = bp_comm_size(mesh->world);
@@ -239,8 +242,9 @@ void bp_mesh_free(bp_mesh **mesh)
 {
     if (*mesh == NULL)
         return;
-    MPI_Comm *comms[] = {&(*mesh)->tensor, &(*mesh)->data,    &(*mesh)->pipeline, &(*mesh)->model,
-                         &(*mesh)->member, &(*mesh)->compute, &(*mesh)->world};
+    MPI_Comm *comms[] = {&(*mesh)->tensor, &(*mesh)->data,    &(*mesh)->pipeline,
+                         &(*mesh)->model,  &(*mesh)->member,  &(*mesh)->ensemble,
+                         &(*mesh)->across, &(*mesh)->compute, &(*mesh)->world};
     for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++)
         if (*comms[i] != MPI_COMM_NULL)
             BP_MPI(MPI_Comm_free(comms[i]));

@@ -23,8 +23,12 @@ typedef struct bp_mesh {
     MPI_Comm compute; /* the computing ranks: world without a dedicated coordinator */
     MPI_Comm member;  /* this member's ranks: pipeline x data x tensor, tensor fastest */
     MPI_Comm model; /* one copy of the model: pipeline x tensor, tensor fastest; rank 0 leads it */
-    MPI_Comm pipeline, data, tensor;                /* along one axis */
-    int rank, size;                                 /* in world */
+    MPI_Comm pipeline, data, tensor; /* along one axis */
+    /* copies of all members that see the same windows: members x pipeline x tensor, tensor fastest;
+     * the same ranks as `model` where there is one member. Rank 0 leads it. */
+    MPI_Comm ensemble;
+    MPI_Comm across; /* ranks of one place in each member: rank r is of member r */
+    int rank, size;  /* in world */
     int members, pipelines, datas, tensors;         /* extents of the axes */
     int member_at, pipeline_at, data_at, tensor_at; /* this rank's coordinates */
     bool dedicated;                                 /* the coordinator does not compute */
