@@ -1,0 +1,69 @@
+#!/bin/bash
+# The study of docs/results.md: ensembles of small GPTs on the Brown corpus's nonfiction, and how sure they
+# are there and away from home. Two cores, under 40 minutes.
+#
+#   tests/bench/ensemble_study.sh TEXTS OUT [STEPS]
+#
+# TEXTS holds brown/brown.jsonl, shakespeare/input.txt and wikitext-2/test.txt. All results lie in OUT; the
+# same command again goes on where it was stopped.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+[ $# -ge 2 ] || { sed -n '2,8p' "$0" | sed 's/^# \{0,1\}//'; exit 64; }
+texts=$(cd "$1" && pwd)
+out=$2
+steps=${3:-1000}
+PATH=${BAGPIPE_BIN:-$top/build/release/bin}:$PATH
+. "$top/jobs/local.sh"
+local_mpi
+mkdir -p "$out"
+cd "$out"
+began=$(date +%s)
+
+if [ ! -e wikitext.h5 ]; then
+    python3 "$here/study_text.py" "$texts" text
+    bagpipe-data tokenizer --kind bpe --size 4096 --format jsonl --out bpe.json text/train.jsonl
+    for name in train valid nonfiction fiction shakespeare wikitext; do
+        bagpipe-data corpus --tokenizer bpe.json --format jsonl --out "$name.h5" "text/$name.jsonl"
+    done
+fi
+
+cat >study.ini <<END
+[run]
+dir = study
+[corpus]
+train = train.h5
+valid = valid.h5
+[model]
+layers = 4
+width = 160
+heads = 5
+context = 128
+dropout = 0.1
+[train]
+steps = $steps
+batch = 8
+log_every = 50
+[mesh]
+micro_batch = 8
+[optimizer]
+lr = 2e-3
+warmup = 50
+[checkpoint]
+every = 1000
+[math]
+threads = 1
+[ensemble]
+members = 8
+[uncertainty]
+models = single=seed/members/m00, dropout=seed/members/m00:dropout, laplace=seed/members/m00:laplace,\\
+ deep=seed, bagging=bag, both=both
+in_domain = nonfiction.h5
+shifted = fiction.h5, shakespeare.h5, wikitext.h5
+END
+
+for kind in seed bag both; do
+    mpirun -q -n 2 bagpipe ensemble study.ini run.dir=$kind ensemble.kind=$kind mesh.members=2
+done
+mpirun -q -n 2 bagpipe uncertainty study.ini run.dir=uncertainty
+echo "the study took $((($(date +%s) - began) / 60)) minutes: $out/uncertainty/uncertainty/index.html"
