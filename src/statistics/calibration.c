@@ -1,0 +1,168 @@
+/* Bins of confidence, and figures of their sums. */
+#include "statistics/calibration.h"
+
+#include <math.h>
+
+#define BINS BP_CALIBRATION_BINS
+
+int bp_calibration_bin(float confidence)
+{
+    int bin = (int)ceil((double)confidence * BINS) - 1;
+
+    return bin < 0 ? 0 : bin < BINS ? bin : BINS - 1;
+}
+
+void bp_calibration_add(bp_calibration *sums, float confidence, bool correct, double nll,
+                        double brier)
+{
+    if (isnan(confidence))
+        return;
+    int bin = bp_calibration_bin(confidence);
+
+    sums->tokens[bin]++;
+    sums->correct[bin] += correct;
+    sums->confidence[bin] += (double)confidence;
+    sums->nll += nll;
+    sums->brier += brier;
+}
+
+void bp_calibration_merge(bp_calibration *into, const bp_calibration *more, int64_t times)
+{
+    for (int b = 0; b < BINS; b++) {
+        into->tokens[b] += times * more->tokens[b];
+        into->correct[b] += times * more->correct[b];
+        into->confidence[b] += (double)times * more->confidence[b];
+    }
+    into->nll += (double)times * more->nll;
+    into->brier += (double)times * more->brier;
+}
+
+bp_calibration bp_calibration_of(const bp_calibration *documents, const int32_t *counts, int64_t n)
+{
+    bp_calibration sums = {0};
+
+    for (int64_t d = 0; d < n; d++)
+        if (counts == NULL || counts[d] > 0)
+            bp_calibration_merge(&sums, &documents[d], counts != NULL ? counts[d] : 1);
+    return sums;
+}
+
+int64_t bp_calibration_tokens(const bp_calibration *sums)
+{
+    int64_t tokens = 0;
+
+    for (int b = 0; b < BINS; b++)
+        tokens += sums->tokens[b];
+    return tokens;
+}
+
+double bp_calibration_accuracy(const bp_calibration *sums)
+{
+    int64_t correct = 0;
+
+    for (int b = 0; b < BINS; b++)
+        correct += sums->correct[b];
+    return (double)correct / (double)bp_calibration_tokens(sums);
+}
+
+double bp_calibration_confidence(const bp_calibration *sums)
+{
+    double confidence = 0;
+
+    for (int b = 0; b < BINS; b++)
+        confidence += sums->confidence[b];
+    return confidence / (double)bp_calibration_tokens(sums);
+}
+
+double bp_calibration_nll(const bp_calibration *sums)
+{
+    return sums->nll / (double)bp_calibration_tokens(sums);
+}
+
+double bp_calibration_brier(const bp_calibration *sums)
+{
+    return sums->brier / (double)bp_calibration_tokens(sums);
+}
+
+/* n_b / N |acc_b - conf_b| = |correct_b - sum of confidence_b| / N */
+double bp_calibration_ece(const bp_calibration *sums)
+{
+    double gap = 0;
+
+    for (int b = 0; b < BINS; b++)
+        gap += fabs((double)sums->correct[b] - sums->confidence[b]);
+    return gap / (double)bp_calibration_tokens(sums);
+}
+
+bp_reliability bp_calibration_bar(const bp_calibration *sums, int bin)
+{
+    double n = (double)sums->tokens[bin];
+
+    return (bp_reliability){.low = (double)bin / BINS,
+                            .high = (double)(bin + 1) / BINS,
+                            .tokens = sums->tokens[bin],
+                            .confidence = sums->confidence[bin] / n,
+                            .accuracy = (double)sums->correct[bin] / n};
+}
+
+/* ---- bins of equal count ---- */
+
+static int64_t weight_of(const bp_token_order *order, const int32_t *counts, int64_t i)
+{
+    return counts != NULL ? counts[order->owner[i] >> 1] : 1;
+}
+
+/* Where the walk through the tokens is: bin k ends at place floor((k + 1) total / BINS). */
+typedef struct bin_walk {
+    int64_t total, place;
+    int bin;
+    double gap, sum; /* |correct - confidence| of closed bins, and the difference of the open one */
+} bin_walk;
+
+static int64_t bin_end(const bin_walk *walk)
+{
+    return (int64_t)((__int128)(walk->bin + 1) * walk->total / BINS);
+}
+
+/* A group of `count` tokens of one confidence, each correct by the group's share. */
+static void walk_group(bin_walk *walk, int64_t count, int64_t correct, double confidence)
+{
+    double difference = (double)correct / (double)count - confidence;
+
+    while (count > 0) {
+        int64_t end = bin_end(walk), part = end - walk->place;
+
+        part = part < count ? part : count;
+        walk->sum += (double)part * difference;
+        walk->place += part;
+        count -= part;
+        while (walk->bin < BINS && walk->place == bin_end(walk)) {
+            walk->gap += fabs(walk->sum);
+            walk->sum = 0;
+            walk->bin++;
+        }
+    }
+}
+
+double bp_calibration_ece_adaptive(const bp_token_order *order, const int32_t *counts)
+{
+    bin_walk walk = {0};
+    int64_t i = 0;
+
+    for (int64_t t = 0; t < order->tokens; t++)
+        walk.total += weight_of(order, counts, t);
+    while (i < order->tokens) {
+        float confidence = order->score[i];
+        int64_t count = 0, correct = 0;
+
+        for (; i < order->tokens && order->score[i] == confidence; i++) {
+            int64_t weight = weight_of(order, counts, i);
+
+            count += weight;
+            correct += weight * (order->owner[i] & 1);
+        }
+        if (count > 0)
+            walk_group(&walk, count, correct, (double)confidence);
+    }
+    return walk.gap / (double)walk.total;
+}

@@ -1,0 +1,65 @@
+/* Calibration of next-token prediction: is the model right as often as it is sure? Local: no MPI.
+ *
+ * Confidence is the largest probability that the model gives to any token, float32; correct says
+ * whether that token is the target. */
+#ifndef BP_STATISTICS_CALIBRATION_H
+#define BP_STATISTICS_CALIBRATION_H
+
+#include "statistics/token_order.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_CALIBRATION_BINS 15
+
+/** Sums over the tokens of a document, or of a set of documents. Bin k has the confidences in
+ * (k/15, (k+1)/15], and bin 0 also 0. Zeroed: of no tokens. */
+typedef struct bp_calibration {
+    int64_t tokens[BP_CALIBRATION_BINS];
+    int64_t correct[BP_CALIBRATION_BINS];
+    double confidence[BP_CALIBRATION_BINS];
+    double nll;   /* of all bins: -log p(target) in nats */
+    double brier; /* of all bins: sum_v (p_v - [v = target])^2, 0 to 2 */
+} bp_calibration;
+
+/** The bin of a confidence. Exact: 15 times a float32 is a double. */
+int bp_calibration_bin(float confidence);
+
+/** One token more. A confidence that is NaN is a token that was not scored: nothing happens. */
+void bp_calibration_add(bp_calibration *sums, float confidence, bool correct, double nll,
+                        double brier);
+/** `times` times the tokens of `more`: a resample is the merge of its documents. */
+void bp_calibration_merge(bp_calibration *into, const bp_calibration *more, int64_t times);
+/** The merge of documents[n], each counts[n] times (NULL: once), in their order. */
+bp_calibration bp_calibration_of(const bp_calibration *documents, const int32_t *counts, int64_t n);
+
+/** Figures of sums; NaN of no tokens. */
+int64_t bp_calibration_tokens(const bp_calibration *sums);
+double bp_calibration_accuracy(const bp_calibration *sums); /* share of correct tokens */
+double bp_calibration_confidence(const bp_calibration *sums);
+double bp_calibration_nll(const bp_calibration *sums);   /* a token, in nats */
+double bp_calibration_brier(const bp_calibration *sums); /* a token; Brier 1950, all classes */
+
+/** Expected calibration error with 15 equal-width bins: sum_b n_b / N |acc_b - conf_b|, where
+ * conf_b is the mean confidence of the bin's tokens (not its middle).
+ * Source: Guo et al. 2017 (arXiv:1706.04599), eq. 3; Naeini et al. 2015. */
+double bp_calibration_ece(const bp_calibration *sums);
+
+/** A bar of the reliability diagram. */
+typedef struct bp_reliability {
+    double low, high; /* the bin */
+    int64_t tokens;
+    double confidence, accuracy; /* means; NaN of no tokens */
+} bp_reliability;
+bp_reliability bp_calibration_bar(const bp_calibration *sums, int bin);
+
+/** Adaptive expected calibration error: the same sum over 15 bins of equal count. With N tokens in
+ * the order of confidence bin k has places [floor(kN/15), floor((k+1)N/15)); where a bin ends
+ * within tokens of equal confidence, each side gets its share of the correct ones (so the order of
+ * tokens does not matter). Fewer than 15 tokens leave bins empty. NaN of no tokens.
+ *
+ * `order` is by confidence; counts: how often each document counts, NULL: once.
+ * Source: Nguyen and O'Connor 2015 (arXiv:1508.05154); top label only. */
+double bp_calibration_ece_adaptive(const bp_token_order *order, const int32_t *counts);
+
+#endif

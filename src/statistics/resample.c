@@ -1,0 +1,165 @@
+/* Draws, resamples over threads, percentile intervals. */
+#include "statistics/resample.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_DRAWS 512
+
+bp_rng_key bp_resample_key(uint64_t seed, int64_t r, int64_t stream)
+{
+    return bp_rng_key_of(seed, BP_RNG_BOOTSTRAP, 0, r, stream);
+}
+
+/* 64 random bits to [0, n): the bias is below n / 2^64. */
+static int64_t scale(uint64_t bits, int64_t n)
+{
+    return (int64_t)(((unsigned __int128)bits * (uint64_t)n) >> 64);
+}
+
+void bp_resample_draw(int64_t *drawn, int64_t first, int64_t count, const bp_rng_key *key,
+                      int64_t n)
+{
+    BP_ASSERT(first % 2 == 0 && n > 0);
+    for (int64_t i = 0; i < count; i += 2) {
+        uint32_t words[4];
+
+        bp_rng_block(words, key, (uint64_t)(first + i) / 2);
+        drawn[i] = scale((uint64_t)words[1] << 32 | words[0], n);
+        if (i + 1 < count)
+            drawn[i + 1] = scale((uint64_t)words[3] << 32 | words[2], n);
+    }
+}
+
+void bp_resample_counts(int32_t *counts, int64_t n, const bp_rng_key *key)
+{
+    int64_t drawn[BLOCK_DRAWS];
+
+    memset(counts, 0, (size_t)n * sizeof *counts);
+    for (int64_t first = 0; first < n; first += BLOCK_DRAWS) {
+        int64_t count = n - first < BLOCK_DRAWS ? n - first : BLOCK_DRAWS;
+
+        bp_resample_draw(drawn, first, count, key, n);
+        for (int64_t i = 0; i < count; i++)
+            counts[drawn[i]]++;
+    }
+}
+
+/* What a thread draws into: the counts of all groups side by side. */
+typedef struct counts_place {
+    int32_t *counts;        /* [documents of all groups] */
+    const int32_t **groups; /* [groups] into counts */
+} counts_place;
+
+static bp_err places_new(counts_place **out, int threads, const bp_bootstrap *spec)
+{
+    counts_place *places = bp_alloc("statistics.counts", threads, sizeof *places);
+    int64_t documents = 0;
+    bool ok = places != NULL;
+
+    *out = places;
+    for (int64_t g = 0; g < spec->groups; g++)
+        documents += spec->documents[g];
+    for (int t = 0; t < threads && ok; t++) {
+        int64_t start = 0;
+
+        places[t].counts = bp_alloc("statistics.counts", documents, sizeof(int32_t));
+        places[t].groups = bp_alloc("statistics.counts", spec->groups, sizeof(int32_t *));
+        ok = places[t].counts != NULL && places[t].groups != NULL;
+        for (int64_t g = 0; g < spec->groups && ok; g++) {
+            places[t].groups[g] = places[t].counts + start;
+            start += spec->documents[g];
+        }
+    }
+    return ok ? BP_OK : bp_fail_memory("resamples of documents", documents, sizeof(int32_t));
+}
+
+static void places_free(counts_place *places, int threads)
+{
+    for (int t = 0; t < threads && places != NULL; t++) {
+        bp_free(places[t].groups);
+        bp_free(places[t].counts);
+    }
+    bp_free(places);
+}
+
+static void draw_resample(const counts_place *place, const bp_bootstrap *spec, int64_t r)
+{
+    int64_t start = 0;
+
+    for (int64_t g = 0; g < spec->groups; g++) {
+        bp_rng_key key = bp_resample_key(spec->seed, r, g);
+
+        bp_resample_counts(place->counts + start, spec->documents[g], &key);
+        start += spec->documents[g];
+    }
+}
+
+bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic statistic,
+                        const void *data)
+{
+    int threads = omp_get_max_threads();
+    counts_place *places;
+    bp_err err = places_new(&places, threads, spec);
+
+    if (err == BP_OK) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int64_t r = 0; r < spec->resamples; r++) {
+            const counts_place *place = &places[omp_get_thread_num()];
+
+            draw_resample(place, spec, r);
+            statistic(values + r * spec->width, place->groups, data);
+        }
+    }
+    places_free(places, threads);
+    return err;
+}
+
+static int compare_reals(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Linear between order statistics: place share * (n - 1), as numpy.percentile. */
+static double percentile(const double *sorted, int64_t n, double share)
+{
+    double place = share * (double)(n - 1), whole = floor(place);
+    int64_t low = (int64_t)whole, high = low + 1 < n ? low + 1 : low;
+
+    return sorted[low] + (place - whole) * (sorted[high] - sorted[low]);
+}
+
+bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
+                                 int64_t resamples, int64_t stride)
+{
+    double *kept = bp_alloc("statistics.interval", resamples, sizeof *kept);
+    int64_t n = 0;
+
+    *out = (bp_interval){NAN, NAN};
+    if (kept == NULL)
+        return bp_fail_memory("resamples", resamples, sizeof *kept);
+    for (int64_t r = 0; r < resamples; r++) {
+        double value = one[r * stride] - (other != NULL ? other[r * stride] : 0);
+
+        if (isfinite(value))
+            kept[n++] = value;
+    }
+    if (n >= 2) {
+        qsort(kept, (size_t)n, sizeof *kept, compare_reals);
+        *out = (bp_interval){percentile(kept, n, 0.025), percentile(kept, n, 0.975)};
+    }
+    bp_free(kept);
+    return BP_OK;
+}
+
+bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride)
+{
+    return bp_interval_of_difference(out, values, NULL, resamples, stride);
+}

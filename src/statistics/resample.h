@@ -1,0 +1,65 @@
+/* The bootstrap over documents: how often each was drawn, any statistic of that, intervals. All
+ * methods that are compared are given the same resamples (paired). Local: no MPI. */
+#ifndef BP_STATISTICS_RESAMPLE_H
+#define BP_STATISTICS_RESAMPLE_H
+
+#include "base/err.h"
+#include "base/rng.h"
+
+#include <stdint.h>
+
+/** How many, where nothing else is said. */
+#define BP_RESAMPLES 1000
+
+/** The key of resample r of n documents from n. `stream` tells sets of documents apart that are
+ * drawn side by side (in-domain, shifted). */
+bp_rng_key bp_resample_key(uint64_t seed, int64_t r, int64_t stream);
+
+/** drawn[count]: the documents of [0, n) at places [first, first + count) of a resample; `first` is
+ * even. */
+void bp_resample_draw(int64_t *drawn, int64_t first, int64_t count, const bp_rng_key *key,
+                      int64_t n);
+
+/** counts[n]: how often each of n documents is among n draws with replacement. */
+void bp_resample_counts(int32_t *counts, int64_t n, const bp_rng_key *key);
+
+/** A statistic of a resample: values[width] of counts[group][document]. Called by several threads
+ * at once; NaN where it is not defined. A sum over documents is in the order of documents, weighted
+ * by counts, so nothing depends on the number of threads. */
+typedef void (*bp_statistic)(double *values, const int32_t *const *counts, const void *data);
+
+/** Sets of documents that are drawn from separately, and what is made of each resample. */
+typedef struct bp_bootstrap {
+    uint64_t seed;
+    int64_t resamples;        /* BP_RESAMPLES */
+    int64_t groups;           /* set g is drawn with stream g */
+    const int64_t *documents; /* [groups]; 0 is allowed */
+    int64_t width;            /* values of a resample */
+} bp_bootstrap;
+
+/** values[resamples][width]: the statistic of every resample. Equal whatever the number of threads.
+ *
+ * Errors:     BP_ERR_SYSTEM memory.
+ * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 6.2.
+ */
+bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic statistic,
+                        const void *data);
+
+typedef struct bp_interval {
+    double low, high;
+} bp_interval;
+
+/** The 95 % percentile interval: the 2.5 and 97.5 percentiles, interpolated linearly between order
+ * statistics (numpy.percentile's default). Values that are not finite are left out; NaN and NaN
+ * where fewer than 2 are left.
+ *
+ * Shapes:     value r is values[r * stride].
+ * Errors:     BP_ERR_SYSTEM memory.
+ * Source:     Efron and Tibshirani (1993), section 13.3.
+ */
+bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride);
+/** The same of one[r * stride] - other[r * stride]: two methods on the same resamples. */
+bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
+                                 int64_t resamples, int64_t stride);
+
+#endif

@@ -1,0 +1,33 @@
+/* Temperature scaling from sums at some inverse temperatures (bp_temper_sums in lm/ensemble.h, of
+ * which these are the arrays). Local: no MPI. */
+#ifndef BP_STATISTICS_TEMPERATURE_H
+#define BP_STATISTICS_TEMPERATURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Of f(b) = log sum_v p_v^b - b log p(target), which is convex in b and the NLL of a token at
+ * temperature 1/b: sums over tokens at ascending b, and of its first two derivatives.
+ *
+ * Between two points f is taken for the quintic with these six values (Hermite). */
+typedef struct bp_temperature_sums {
+    int points;
+    int64_t tokens;
+    const double *beta, *value, *first, *second; /* [points] */
+} bp_temperature_sums;
+
+typedef struct bp_temperature {
+    double temperature; /* 1/b */
+    double nll;         /* there, nats a token */
+    bool at_edge;       /* the sums still fall at the first or last point, which this is */
+} bp_temperature;
+
+/** The minimiser. NaN and NaN of no tokens.
+ * Source: Guo et al. 2017 (arXiv:1706.04599), section 4.2: temperature scaling by NLL. */
+bp_temperature bp_temperature_fit(const bp_temperature_sums *sums);
+
+/** NLL a token at a temperature, of these or of other tokens than it was fitted to; NaN outside of
+ * the points and of no tokens. */
+double bp_temperature_nll(const bp_temperature_sums *sums, double temperature);
+
+#endif

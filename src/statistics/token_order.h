@@ -1,0 +1,33 @@
+/* Tokens sorted once by a score, so that a resample of documents needs no sort of its own. Local:
+ * no MPI. */
+#ifndef BP_STATISTICS_TOKEN_ORDER_H
+#define BP_STATISTICS_TOKEN_ORDER_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+/** Tokens in ascending order of `score`; ties in the order in which they were given. */
+typedef struct bp_token_order {
+    int64_t tokens;
+    float *score;
+    float *nll;        /* 0 where none was given */
+    uint32_t *owner;   /* 2 document + correct */
+    int64_t documents; /* all documents are below */
+} bp_token_order;
+
+/** What is sorted. */
+typedef struct bp_token_table {
+    int64_t tokens, documents;
+    const float *score;           /* [tokens]; NaN: left out */
+    const unsigned char *correct; /* [tokens]: 0 or 1 */
+    const float *nll;             /* [tokens], or NULL */
+    const int64_t *doc_start;     /* [documents + 1]: tokens of each document; NULL: one document */
+} bp_token_table;
+
+/** Owns:       *out is the caller's, bp_token_order_free().
+ *  Errors:     BP_ERR_SYSTEM memory. */
+bp_err bp_token_order_new(bp_token_order **out, const bp_token_table *table);
+void bp_token_order_free(bp_token_order **order);
+
+#endif
