@@ -35,6 +35,9 @@ bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule 
 /** Settle prefix and end, by whether there is an end-of-document token (eod >= 0). */
 void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule);
 
+/** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
+bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model);
+
 /** Mesh, model, corpora and plan. Collective over `world`. `alone`: one rank that stands for any
  * mesh. Close after an error too. */
 bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, bool alone);

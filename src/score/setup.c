@@ -72,12 +72,11 @@ static bp_err open_model(scorer *self)
     return BP_OK;
 }
 
-/* Do the corpus's tokens mean what the model's mean? */
-static bp_err check_corpus(const scorer *self)
+bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model)
 {
-    const char *path = bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0));
-    const char *ours = bp_corpus_tokenizer_hash(self->corpus), *theirs = self->info.tokenizer_hash;
-    int64_t vocab_size = bp_corpus_vocab_size(self->corpus), eod = bp_corpus_eod(self->corpus);
+    const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
+    const char *ours = bp_corpus_tokenizer_hash(corpus), *theirs = model->tokenizer_hash;
+    int64_t vocab_size = bp_corpus_vocab_size(corpus), eod = bp_corpus_eod(corpus);
 
     if (ours[0] && theirs[0] && strcmp(ours, theirs) != 0)
         return BP_FAIL(
@@ -85,17 +84,17 @@ static bp_err check_corpus(const scorer *self)
             "the tokenizer of the corpus is not that of the model, %s and %s: at %s; make "
             "the corpus with the model's tokenizer",
             ours, theirs, path);
-    if (vocab_size > self->info.vocab_size)
+    if (vocab_size > model->vocab_size)
         return BP_FAIL(BP_ERR_FORMAT,
                        "vocab_size of the corpus is more than the model's, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
-                       vocab_size, self->info.vocab_size, path);
-    if (eod >= 0 && self->info.eod_id >= 0 && eod != self->info.eod_id)
+                       vocab_size, model->vocab_size, path);
+    if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id)
         return BP_FAIL(BP_ERR_FORMAT,
                        "eod_id of the corpus is not that of the model, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
-                       eod, self->info.eod_id, path);
-    return bp_score_check_names(self->corpus);
+                       eod, model->eod_id, path);
+    return BP_OK;
 }
 
 /* What was asked for, but has no meaning here. */
@@ -119,7 +118,9 @@ static bp_err load_corpus(scorer *self)
     bp_err err = bp_corpus_open(&self->corpus, bp_config_string(self->config, "score.corpus"));
 
     if (err == BP_OK)
-        err = check_corpus(self);
+        err = scorer_check_corpus(self->corpus, &self->info);
+    if (err == BP_OK)
+        err = bp_score_check_names(self->corpus);
     if (err != BP_OK)
         return err;
     int64_t eod = bp_corpus_eod(self->corpus);

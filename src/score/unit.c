@@ -32,6 +32,7 @@ typedef struct unit_batch {
 struct bp_score_unit {
     const bp_score_plan *plan;
     int64_t longest; /* most inputs of a window */
+    int64_t number;  /* of the current unit */
     int64_t row_count, part_count, order_count, batch_count, value_count;
     unit_row *rows;            /* [BP_SCORE_UNIT_INPUTS] */
     unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
@@ -178,6 +179,7 @@ bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number)
     bp_score_cut from = unit->plan->cuts[number], to = unit->plan->cuts[number + 1];
     bp_err err = BP_OK;
 
+    unit->number = number;
     unit->row_count = unit->part_count = unit->order_count = 0;
     unit->batch_count = unit->value_count = 0;
     for (int64_t d = from.document; err == BP_OK && d <= to.document; d++) {
@@ -205,6 +207,11 @@ int64_t bp_score_unit_inputs(const bp_score_unit *unit)
     for (int64_t r = 0; r < unit->row_count; r++)
         inputs += unit->rows[r].window.inputs;
     return inputs;
+}
+
+int64_t bp_score_unit_scored(const bp_score_unit *unit)
+{
+    return unit->value_count;
 }
 
 /* unit->line = z[first .. first + inputs] of the row's document. */
@@ -235,7 +242,8 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *out)
     *out = (bp_lm_batch){.windows = batch->count,
                          .length = batch->length,
                          .inputs = unit->inputs,
-                         .targets = unit->targets};
+                         .targets = unit->targets,
+                         .first_slot = unit->number * BP_SCORE_UNIT_INPUTS + batch->first};
     for (int64_t i = 0; i < batch->count; i++) {
         const unit_row *row = &unit->rows[unit->order[batch->first + i]];
         int32_t *inputs = unit->inputs + i * batch->length;

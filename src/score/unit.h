@@ -36,7 +36,8 @@ void bp_score_unit_free(bp_score_unit **unit);
 bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number);
 int64_t bp_score_unit_batches(const bp_score_unit *unit);
 /** Fill batch b: windows of one length class, the shorter padded. It stays valid until the next
- * call. Errors: those of bp_corpus_file_read. */
+ * call. Its first_slot is unit * BP_SCORE_UNIT_INPUTS + the place of its first window among those
+ * of the unit's batches. Errors: those of bp_corpus_file_read. */
 bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *batch);
 /** Take the result of batch b.
  *
@@ -44,8 +45,9 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *batch);
  * Errors:     BP_ERR_SOFTWARE a log-probability that is not finite.
  */
 bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *logprob);
-/** Inputs of all its windows. */
+/** Inputs, and scored targets, of all its windows. */
 int64_t bp_score_unit_inputs(const bp_score_unit *unit);
+int64_t bp_score_unit_scored(const bp_score_unit *unit);
 
 /** The result, once all batches are taken, appended to `out`: three int64_t (pieces, runs, values),
  * the pieces, and if `tokens` the runs and their log-probabilities (float32), in the byte order of
