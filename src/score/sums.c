@@ -1,12 +1,11 @@
 /* Fixed-point sums, the bootstrap over documents, and figures. */
 #include "score/sums.h"
 
-#include "base/mem.h"
-#include "base/rng.h"
+#include "statistics/resample.h"
 
 #include <math.h>
 
-#define RESAMPLES 1000
+#define BLOCK_DRAWS 512
 
 bp_fixed bp_fixed_of(double value)
 {
@@ -33,27 +32,18 @@ void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more)
     into->no_words_split = into->no_words_split || more->no_words_split;
 }
 
-/* 64 random bits to [0, n): the bias is below n / 2^64. */
-static int64_t scale(uint64_t bits, int64_t n)
-{
-    return (int64_t)(((unsigned __int128)bits * (uint64_t)n) >> 64);
-}
-
 static double resample(const bp_score_draw *draws, int64_t n, const bp_rng_key *key)
 {
+    int64_t drawn[BLOCK_DRAWS];
     double nll = 0, tokens = 0;
 
-    for (int64_t i = 0; i < n; i += 2) {
-        uint32_t words[4];
+    for (int64_t first = 0; first < n; first += BLOCK_DRAWS) {
+        int64_t count = n - first < BLOCK_DRAWS ? n - first : BLOCK_DRAWS;
 
-        bp_rng_block(words, key, (uint64_t)i / 2);
-        const bp_score_draw *one = &draws[scale((uint64_t)words[1] << 32 | words[0], n)];
-        nll += one->nll;
-        tokens += one->tokens;
-        if (i + 1 < n) {
-            one = &draws[scale((uint64_t)words[3] << 32 | words[2], n)];
-            nll += one->nll;
-            tokens += one->tokens;
+        bp_resample_draw(drawn, first, count, key, n);
+        for (int64_t i = 0; i < count; i++) {
+            nll += draws[drawn[i]].nll;
+            tokens += draws[drawn[i]].tokens;
         }
     }
     return exp(nll / tokens); /* NaN where only documents without tokens were drawn */
@@ -61,7 +51,7 @@ static double resample(const bp_score_draw *draws, int64_t n, const bp_rng_key *
 
 double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
 {
-    double values[RESAMPLES], mean = 0, squares = 0, all = 0;
+    double values[BP_RESAMPLES], mean = 0, squares = 0, all = 0;
     int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++)
@@ -69,12 +59,12 @@ double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
     if (n < 2 || all == 0)
         return NAN;
 #pragma omp parallel for schedule(static)
-    for (int r = 0; r < RESAMPLES; r++) {
-        bp_rng_key key = bp_rng_key_of(seed, BP_RNG_BOOTSTRAP, 0, r, 0);
+    for (int r = 0; r < BP_RESAMPLES; r++) {
+        bp_rng_key key = bp_resample_key(seed, r, 0);
 
         values[r] = resample(draws, n, &key);
     }
-    for (int r = 0; r < RESAMPLES; r++) {
+    for (int r = 0; r < BP_RESAMPLES; r++) {
         if (isfinite(values[r])) {
             mean += values[r];
             count++;
@@ -83,7 +73,7 @@ double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
     if (count < 2)
         return NAN;
     mean /= (double)count;
-    for (int r = 0; r < RESAMPLES; r++) {
+    for (int r = 0; r < BP_RESAMPLES; r++) {
         if (isfinite(values[r]))
             squares += (values[r] - mean) * (values[r] - mean);
     }
