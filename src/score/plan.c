@@ -92,6 +92,8 @@ static bp_err cut_units(bp_score_plan *plan)
         for (; document < plan->first_document[file + 1]; document++) {
             int64_t inside = document - plan->first_document[file];
 
+            if (!bp_score_plan_has(plan, document))
+                continue;
             cut_document(plan, &cutter, document,
                          text_bound(plan, file, start[inside + 1] - start[inside]));
         }
@@ -108,6 +110,12 @@ static bp_err cut_units(bp_score_plan *plan)
 
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule)
 {
+    return bp_score_plan_init_without(plan, corpus, rule, NULL);
+}
+
+bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
+                                  const bp_stream_spec *bag)
+{
     int64_t files = bp_corpus_files(corpus);
 
     *plan = (bp_score_plan){.corpus = corpus, .rule = *rule, .files = files};
@@ -119,13 +127,21 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a plan over %" PRId64 " files", files);
 
     bp_err err = list_files(plan);
+    if (err == BP_OK && bag)
+        err = bp_stream_new(&plan->bag, bag);
     if (err == BP_OK)
         err = cut_units(plan);
     return err;
 }
 
+bool bp_score_plan_has(const bp_score_plan *plan, int64_t document)
+{
+    return !plan->bag || bp_stream_drawn(plan->bag, document) == 0;
+}
+
 void bp_score_plan_clear(bp_score_plan *plan)
 {
+    bp_stream_free(&plan->bag);
     bp_free(plan->cuts);
     bp_free(plan->first_token);
     bp_free(plan->first_document);

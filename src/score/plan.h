@@ -3,7 +3,7 @@
 #ifndef BP_SCORE_PLAN_H
 #define BP_SCORE_PLAN_H
 
-#include "corpus/corpus.h"
+#include "corpus/lanes.h"
 #include "score/windows.h"
 
 /** A unit ends with the window that brings its inputs to this many (a window without inputs, and a
@@ -11,7 +11,7 @@
 #define BP_SCORE_UNIT_INPUTS 16384
 
 /** A unit begins at window `window` of document `document`, and ends where the next begins. A
- * document's first unit tells its length, so each document is in at least one. */
+ * document's first unit tells its length, so each document that is scored is in at least one. */
 typedef struct bp_score_cut {
     int64_t document, window;
 } bp_score_cut;
@@ -19,7 +19,8 @@ typedef struct bp_score_cut {
 typedef struct bp_score_plan {
     bp_corpus *corpus; /* borrowed */
     bp_score_rule rule;
-    bool strips; /* a document's last token may be its end-of-document token: not text */
+    bp_stream *bag; /* whose documents are left out; NULL: all are scored */
+    bool strips;    /* a document's last token may be its end-of-document token: not text */
     int64_t files, documents;
     const int64_t **doc_start; /* [files] */
     int64_t *first_document;   /* [files + 1] */
@@ -31,7 +32,15 @@ typedef struct bp_score_plan {
 /** Errors: BP_ERR_SYSTEM memory, those of reading doc_start. Clear with bp_score_plan_clear, after
  * an error too. The rule's eod, prefix and end are settled before. */
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule);
+/** The same, but documents that a bag holds are left out (NULL: none are).
+ *
+ * Errors: those of bp_score_plan_init and of bp_stream_new. */
+bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
+                                  const bp_stream_spec *bag);
 void bp_score_plan_clear(bp_score_plan *plan);
+
+/** Is the document scored? One that is not has no window, and counts in no figure. */
+bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
 
 /** Where a document lies, and what of it is text. */
 typedef struct bp_score_document {

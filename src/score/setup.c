@@ -112,10 +112,20 @@ static void warn_of_settings(const scorer *self)
                 "token; the summary says false");
 }
 
+/* Only documents out of a bag? */
+static bool selects(const scorer *self)
+{
+    return strcmp(bp_config_string(self->config, "score.select"), "all") != 0;
+}
+
 /* A corpus that does not tell its end-of-document token leaves it to the model. */
 static bp_err load_corpus(scorer *self)
 {
     bp_err err = bp_corpus_open(&self->corpus, bp_config_string(self->config, "score.corpus"));
+    bp_stream_spec bag = {.corpus = self->corpus,
+                          .bag = true,
+                          .seed = (uint64_t)bp_config_int(self->config, "run.seed"),
+                          .member = bp_config_int(self->config, "run.member")};
 
     if (err == BP_OK)
         err = scorer_check_corpus(self->corpus, &self->info);
@@ -127,7 +137,8 @@ static bp_err load_corpus(scorer *self)
     scorer_resolve_eod(self->config, eod >= 0 ? eod : self->info.eod_id, &self->rule);
     warn_of_settings(self);
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
-    return bp_score_plan_init(&self->plan, self->corpus, &self->rule);
+    return bp_score_plan_init_without(&self->plan, self->corpus, &self->rule,
+                                      selects(self) ? &bag : NULL);
 }
 
 /* The name of the work: whatever a result's bits depend on, but for the machine. */
@@ -140,6 +151,14 @@ static bp_err make_key(scorer *self)
         rule->eod, rule->prefix, rule->end, bp_config_bool(self->config, "score.tokens"),
         bp_config_string(self->config, "math.precision"), self->mesh->tensors, BP_SCORE_UNIT_INPUTS,
         BP_SCORE_BATCH_TOKENS);
+    if (text && selects(self)) {
+        char *all = text;
+
+        text = bp_sprintf("%s out of bag %" PRId64 " %" PRId64, all,
+                          bp_config_int(self->config, "run.seed"),
+                          bp_config_int(self->config, "run.member"));
+        bp_free(all);
+    }
     bp_err err = text ? bp_sha256_of(text, strlen(text), self->key)
                       : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the work");
 

@@ -53,7 +53,7 @@ bp_err bp_score_check_names(const bp_corpus *corpus)
 
 /* ---- groups of documents ---- */
 
-/* A split of the documents into groups: document d belongs to group code_of(d), -1: to none. */
+/* A split of the documents into groups: document d belongs to group group_of(d), -1: to none. */
 typedef struct grouping {
     const bp_score_table *table;
     int64_t groups;
@@ -64,6 +64,8 @@ typedef struct grouping {
 
 static int64_t group_of(const grouping *split, int64_t file, int64_t document)
 {
+    if (!bp_score_plan_has(split->table->plan, document))
+        return -1;
     if (split->codes)
         return split->codes[document];
     return split->by_file ? file : 0;
@@ -223,12 +225,20 @@ static bp_err by_label(json_t **out, const bp_score_table *table, const json_t *
 
 /* ---- the whole ---- */
 
-static json_t *convention_object(const bp_score_rule *rule, const char *tokenizer_hash)
+static json_t *convention_object(const bp_score_plan *plan, const char *tokenizer_hash)
 {
-    return json_pack("{ss sI sI ss sb ss ss}", "name", bp_score_convention_name(rule->convention),
-                     "context", (json_int_t)rule->context, "stride", (json_int_t)rule->stride,
-                     "prefix", rule->prefix ? "eod" : "none", "end", (int)rule->end, "words",
-                     "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
+    const bp_score_rule *rule = &plan->rule;
+    json_t *out =
+        json_pack("{ss sI sI ss sb ss ss}", "name", bp_score_convention_name(rule->convention),
+                  "context", (json_int_t)rule->context, "stride", (json_int_t)rule->stride,
+                  "prefix", rule->prefix ? "eod" : "none", "end", (int)rule->end, "words",
+                  "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
+
+    if (plan->bag && json_object_set_new(out, "select", json_string("out_of_bag")) != 0) {
+        json_decref(out);
+        out = NULL;
+    }
+    return out;
 }
 
 bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_lm_info *model,
@@ -247,7 +257,7 @@ bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_lm
     if (err == BP_OK &&
         (json_object_set_new(
              root, "convention",
-             convention_object(&table->plan->rule, hash[0] ? hash : model->tokenizer_hash)) != 0 ||
+             convention_object(table->plan, hash[0] ? hash : model->tokenizer_hash)) != 0 ||
          json_object_set_new(
              root, "model",
              json_pack("{ss sI}", "digest", model->digest, "step", (json_int_t)model->step)) != 0 ||

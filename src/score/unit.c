@@ -185,6 +185,8 @@ bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number)
     for (int64_t d = from.document; err == BP_OK && d <= to.document; d++) {
         if (d == to.document && to.window == 0)
             break;
+        if (!bp_score_plan_has(unit->plan, d))
+            continue;
         err = add_part(unit, d, d == from.document ? from.window : 0,
                        d == to.document ? to.window : INT64_MAX);
     }
