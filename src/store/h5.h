@@ -11,7 +11,7 @@
  * process-wide recursive lock. Any thread may call; code that calls HDF5 itself does so between
  * bp_h5_lock() and bp_h5_unlock(). One bp_h5 is used by one thread at a time.
  *
- * Datasets are 1-D (bp_h5_write_grid excepted), contiguous, little-endian. Names are paths
+ * Datasets are 1-D (grids excepted), contiguous, little-endian. Names are paths
  * ("labels/genre"); the groups on the way are made as needed. Local: no MPI.
  */
 #ifndef BP_STORE_H5_H
@@ -76,7 +76,10 @@ bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name);
 
 /** A whole dataset. */
 bp_err bp_h5_write(bp_h5 *file, const char *name, bp_h5_type type, const void *data, int64_t count);
-/** rows x columns, row-major: for what is a table by nature. */
+/** rows x columns, row-major: for what is a table by nature. bp_h5_make_grid makes one that
+ * bp_h5_write_slab fills: `first` and `count` are values counted row-major, whole rows of them. */
+bp_err bp_h5_make_grid(bp_h5 *file, const char *name, bp_h5_type type, int64_t rows,
+                       int64_t columns);
 bp_err bp_h5_write_grid(bp_h5 *file, const char *name, bp_h5_type type, const void *data,
                         int64_t rows, int64_t columns);
 /** A dataset of `count` values that bp_h5_write_slab fills; its space is allocated at once. */
@@ -119,7 +122,8 @@ typedef struct bp_h5_shape {
                        or empty */
 } bp_h5_shape;
 bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape);
-/** data[count] = values from `first` on, converted to `type`. */
+/** data[count] = values from `first` on, converted to `type`; of a grid counted row-major, whole
+ * rows. */
 bp_err bp_h5_read(bp_h5 *file, const char *name, bp_h5_type type, int64_t first, void *data,
                   int64_t count);
 /** count * shape.width bytes, zero-padded. */

@@ -126,8 +126,22 @@ static bp_err make_typed(bp_h5 *file, const char *name, hid_t type, int dims, co
     return err;
 }
 
-/* Values [first, first + count) of a dataset that is there (all of a grid when count is below 0).
- */
+bool bp_h5_select(hid_t space, hsize_t first, hsize_t count)
+{
+    hsize_t extent[2] = {0, 1}, from[2] = {first, 0}, many[2] = {count, 1};
+    int dims = H5Sget_simple_extent_dims(space, extent, NULL);
+
+    if (dims == 2) {
+        if (extent[1] == 0 || first % extent[1] != 0 || count % extent[1] != 0)
+            return false;
+        from[0] = first / extent[1];
+        many[0] = count / extent[1];
+        many[1] = extent[1];
+    }
+    return dims >= 1 && H5Sselect_hyperslab(space, H5S_SELECT_SET, from, NULL, many, NULL) >= 0;
+}
+
+/* Values [first, first + count) of a dataset that is there, or the whole. */
 static bool write_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, const void *data,
                          bool whole)
 {
@@ -136,7 +150,7 @@ static bool write_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count
     bool done = in_file >= 0 && in_memory >= 0;
 
     if (done && !whole)
-        done = H5Sselect_hyperslab(in_file, H5S_SELECT_SET, &first, NULL, &count, NULL) >= 0;
+        done = bp_h5_select(in_file, first, count);
     done = done && H5Dwrite(dataset, type, in_memory, in_file, H5P_DEFAULT, data) >= 0;
     if (!whole && in_file >= 0)
         H5Sclose(in_file);
@@ -194,14 +208,23 @@ bp_err bp_h5_write(bp_h5 *file, const char *name, bp_h5_type type, const void *d
     return err;
 }
 
+bp_err bp_h5_make_grid(bp_h5 *file, const char *name, bp_h5_type type, int64_t rows,
+                       int64_t columns)
+{
+    hsize_t extent[2] = {(hsize_t)rows, (hsize_t)columns};
+
+    bp_h5_lock();
+    bp_err err = make_typed(file, name, bp_h5_stored_type(type), 2, extent);
+    bp_h5_unlock();
+    return err;
+}
+
 bp_err bp_h5_write_grid(bp_h5 *file, const char *name, bp_h5_type type, const void *data,
                         int64_t rows, int64_t columns)
 {
-    hsize_t extent[2] = {(hsize_t)rows, (hsize_t)columns};
-    bp_err err;
+    bp_err err = bp_h5_make_grid(file, name, type, rows, columns);
 
     bp_h5_lock();
-    err = make_typed(file, name, bp_h5_stored_type(type), 2, extent);
     if (err == BP_OK && rows > 0 && columns > 0)
         err = write_typed(file, name, bp_h5_memory_type(type), 0, rows, data, true);
     bp_h5_unlock();

@@ -27,6 +27,10 @@ bp_err bp_h5_hard_path(bp_h5 *file, const char *name);
 /** Open a dataset for reading; below 0 after an error. */
 bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
 
+/** Select values [first, first + count) of a data space of 1 or 2 dimensions, counted row-major;
+ * false where these are not whole rows. */
+bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
+
 hid_t bp_h5_stored_type(bp_h5_type type); /* as in the file: little-endian; borrowed */
 hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */
 

@@ -219,19 +219,16 @@ bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
 
 /* ---- values ---- */
 
-static bool read_values(hid_t dataset, hid_t type, int dims, hsize_t first, hsize_t count,
-                        void *data)
+static bool read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, void *data)
 {
-    hid_t in_file = dims == 1 ? H5Dget_space(dataset) : H5S_ALL;
-    hid_t in_memory = dims == 1 ? H5Screate_simple(1, &count, NULL) : H5S_ALL;
-    bool done = in_file >= 0 && in_memory >= 0;
+    hid_t in_file = H5Dget_space(dataset);
+    hid_t in_memory = H5Screate_simple(1, &count, NULL);
+    bool done = in_file >= 0 && in_memory >= 0 && bp_h5_select(in_file, first, count) &&
+                H5Dread(dataset, type, in_memory, in_file, H5P_DEFAULT, data) >= 0;
 
-    if (done && dims == 1)
-        done = H5Sselect_hyperslab(in_file, H5S_SELECT_SET, &first, NULL, &count, NULL) >= 0;
-    done = done && H5Dread(dataset, type, in_memory, in_file, H5P_DEFAULT, data) >= 0;
-    if (dims == 1 && in_file >= 0)
+    if (in_file >= 0)
         H5Sclose(in_file);
-    if (dims == 1 && in_memory >= 0)
+    if (in_memory >= 0)
         H5Sclose(in_memory);
     return done;
 }
@@ -252,7 +249,7 @@ static bp_err read_typed(bp_h5 *file, const char *name, hid_t type, const bp_h5_
     if (err != BP_OK)
         return err;
     bp_h5_lock();
-    if (type < 0 || !read_values(dataset, type, shape->dims, (hsize_t)first, (hsize_t)count, data))
+    if (type < 0 || !read_values(dataset, type, (hsize_t)first, (hsize_t)count, data))
         err = bp_h5_fail(file, "can't read dataset", name);
     H5Dclose(dataset);
     bp_h5_unlock();
@@ -272,8 +269,10 @@ bp_err bp_h5_read(bp_h5 *file, const char *name, bp_h5_type type, int64_t first,
         return BP_FAIL(BP_ERR_FORMAT, "%s holds %s, not %s: at %s", name,
                        shape.is_text ? "text" : "reals", wants_real ? "reals" : "integers",
                        file->path);
-    if (shape.dims == 2 && (first != 0 || count != shape.count))
-        return BP_FAIL(BP_ERR_FORMAT, "%s has 2 dimensions: at %s", name, file->path);
+    if (shape.dims == 2 && shape.columns > 0 &&
+        (first % shape.columns != 0 || count % shape.columns != 0))
+        return BP_FAIL(BP_ERR_FORMAT, "%s has rows of %" PRId64 " values: at %s", name,
+                       shape.columns, file->path);
     bp_h5_lock();
     err = read_typed(file, name, bp_h5_memory_type(type), &shape, first, count, data);
     bp_h5_unlock();

@@ -62,6 +62,9 @@ static void slabs_texts_grids_and_attributes_come_back(void **state)
     bp_test_expect(bp_h5_write_slab(file, "slabs", BP_H5_I64, 0, grid, 4), BP_OK);
     bp_test_expect(bp_h5_write_texts(file, "group/texts", texts, 3), BP_OK);
     bp_test_expect(bp_h5_write_grid(file, "grid", BP_H5_I64, grid, 2, 3), BP_OK);
+    bp_test_expect(bp_h5_make_grid(file, "rows", BP_H5_I64, 2, 3), BP_OK);
+    bp_test_expect(bp_h5_write_slab(file, "rows", BP_H5_I64, 3, grid + 3, 3), BP_OK);
+    bp_test_expect(bp_h5_write_slab(file, "rows", BP_H5_I64, 0, grid, 3), BP_OK);
     bp_test_expect(bp_h5_write(file, "nothing", BP_H5_F32, NULL, 0), BP_OK);
     bp_test_expect(bp_h5_put_int(file, "/", "number", -5), BP_OK);
     bp_test_expect(bp_h5_put_real(file, "grid", "real", 0.1), BP_OK);
@@ -84,6 +87,11 @@ static void slabs_texts_grids_and_attributes_come_back(void **state)
     assert_true(shape.offset >= BP_USER_BLOCK_BYTES);
     bp_test_expect(bp_h5_read(file, "grid", BP_H5_I64, 0, values, 6), BP_OK);
     assert_memory_equal(values, grid, sizeof grid);
+    bp_test_expect(bp_h5_read(file, "rows", BP_H5_I64, 3, values, 3), BP_OK);
+    assert_memory_equal(values, grid + 3, 3 * sizeof values[0]);
+    bp_test_expect(bp_h5_read(file, "rows", BP_H5_I64, 0, values, 6), BP_OK);
+    assert_memory_equal(values, grid, sizeof grid);
+    bp_test_expect(bp_h5_read(file, "rows", BP_H5_I64, 1, values, 3), BP_ERR_FORMAT);
     bp_test_expect(bp_h5_shape_of(file, "nothing", &shape), BP_OK);
     assert_int_equal(shape.count, 0);
     bp_test_expect(bp_h5_get_int(file, "/", "number", &number), BP_OK);
@@ -95,9 +103,9 @@ static void slabs_texts_grids_and_attributes_come_back(void **state)
     bp_test_expect(bp_h5_get_text(file, "/", "empty", text, sizeof text), BP_OK);
     assert_string_equal(text, "");
     bp_test_expect(bp_h5_names(file, "/", &names, &number), BP_OK);
-    assert_int_equal(number, 4);
+    assert_int_equal(number, 5);
     assert_string_equal(names[0], "grid");
-    assert_string_equal(names[3], "slabs");
+    assert_string_equal(names[4], "slabs");
     bp_names_free(&names, number);
     bp_h5_drop(&file);
 }
