@@ -186,6 +186,7 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
                      .inputs = step->inputs + micro_batch * B * T,
                      .targets = step->targets + micro_batch * B * T,
                      .training = true,
+                     .dropout = true,
                      .step = step->step,
                      .first_slot = step->first_slot + micro_batch * B,
                      .loss_weight = step->loss_weight,

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "lm/gpt.h"
 #include "mesh/collective.h"
+#include "nn/layers.h"
 
 #include <string.h>
 
@@ -11,6 +12,12 @@
 /* A batch goes through the pipeline in so many pieces per stage, so that stages work side by side.
  */
 #define PIECES_PER_STAGE 2
+
+/* Another matrix for the logits; empty on other stages, and where a rank has no vocabulary. */
+typedef struct added_head {
+    float *values;
+    bp_weight *map;
+} added_head;
 
 typedef struct gpt_lm {
     bp_lm lm;
@@ -21,7 +28,22 @@ typedef struct gpt_lm {
     int64_t C;
     char *memory; /* of one piece: hidden and scratch */
     size_t memory_bytes;
+    added_head *heads; /* [head_count] */
+    int64_t head_count;
 } gpt_lm;
+
+/* On the last stage. */
+static const bp_block *head_of(const gpt_lm *self)
+{
+    return self->network->blocks[self->network->block_count - 1];
+}
+
+/* ---- the stages ---- */
+
+static bool is_last(const gpt_lm *self)
+{
+    return self->mesh->pipeline_at == self->mesh->pipelines - 1;
+}
 
 static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
 {
@@ -43,44 +65,48 @@ static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
     return BP_OK;
 }
 
-/* Some windows through this rank's stage. On the last stage logprob is filled. */
-static void run_piece(gpt_lm *self, const bp_lm_batch *piece, float *logprob)
+/* Some windows through this rank's stage, in `hidden` [B * T][C] (NULL: memory of our own); the
+ * head is left out where its input is asked for. */
+static void run_piece(gpt_lm *self, bp_pass *pass, float *hidden, bool head)
 {
     const bp_mesh *mesh = self->mesh;
     bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes};
-    int64_t floats = piece->windows * piece->length * self->C;
-    float *hidden = bp_arena_take(&arena, floats, sizeof(float));
-    bool last = mesh->pipeline_at == mesh->pipelines - 1;
+    int64_t floats = pass->B * pass->T * self->C;
+    int64_t bytes = floats * (int64_t)sizeof(float);
+    int blocks = self->network->block_count - (is_last(self) && !head ? 1 : 0);
+
+    if (!hidden)
+        hidden = bp_arena_take(&arena, floats, sizeof(float));
     bp_packet packet = {.count = 1,
                         .item = {{.name = "hidden", .columns = self->C, .data = hidden}}};
-    bp_pass pass = {.B = piece->windows,
-                    .T = piece->length,
-                    .inputs = piece->inputs,
-                    .targets = piece->targets,
-                    .scratch = &arena,
-                    .logprob = last ? logprob : NULL};
-
+    pass->scratch = &arena;
     if (mesh->pipeline_at > 0)
-        bp_recv(hidden, floats * (int64_t)sizeof(float), mesh->pipeline_at - 1, TAG_HIDDEN,
-                mesh->pipeline);
-    for (int k = 0; k < self->network->block_count; k++) {
+        bp_recv(hidden, bytes, mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
+    for (int k = 0; k < blocks; k++) {
         bp_block *block = self->network->blocks[k];
-        block->ops->forward(block, &pass, &packet, NULL);
+        block->ops->forward(block, pass, &packet, NULL);
     }
-    if (!last)
-        bp_send(hidden, floats * (int64_t)sizeof(float), mesh->pipeline_at + 1, TAG_HIDDEN,
-                mesh->pipeline);
+    if (!is_last(self))
+        bp_send(hidden, bytes, mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
 }
 
-static bp_err gpt_score(bp_lm *lm, const bp_lm_batch *batch, float *logprob)
+/* What is asked of a batch: on the last stage one of both. */
+typedef struct question {
+    float *logprob; /* [windows][length] */
+    float *hidden;  /* [windows * length][C] */
+    int64_t pass;   /* of dropout; BP_LM_NO_DROPOUT */
+} question;
+
+/* A batch through the pipeline, piece by piece. */
+static bp_err run_batch(gpt_lm *self, const bp_lm_batch *batch, const question *asked)
 {
-    gpt_lm *self = (gpt_lm *)lm;
     const bp_mesh *mesh = self->mesh;
     int64_t pieces = mesh->pipelines > 1 ? PIECES_PER_STAGE * mesh->pipelines : 1;
     int64_t each = (batch->windows + pieces - 1) / pieces;
+    bool last = is_last(self);
     bp_err err;
 
-    BP_ASSERT(batch->length <= lm->info.context);
+    BP_ASSERT(batch->length <= self->lm.info.context);
     if (batch->windows == 0 || batch->length == 0)
         return BP_OK;
     err = reserve(self, each, batch->length);
@@ -90,22 +116,106 @@ static bp_err gpt_score(bp_lm *lm, const bp_lm_batch *batch, float *logprob)
         return err;
     for (int64_t first = 0; first < batch->windows; first += each) {
         int64_t tokens = first * batch->length;
-        bp_lm_batch piece = {.windows =
-                                 first + each < batch->windows ? each : batch->windows - first,
-                             .length = batch->length,
-                             .inputs = batch->inputs + tokens,
-                             .targets = batch->targets + tokens};
-        run_piece(self, &piece, logprob + tokens);
+        bp_pass pass = {.B = first + each < batch->windows ? each : batch->windows - first,
+                        .T = batch->length,
+                        .inputs = batch->inputs + tokens,
+                        .targets = batch->targets + tokens,
+                        .dropout = asked->pass != BP_LM_NO_DROPOUT,
+                        .step = asked->pass,
+                        .first_slot = batch->first_slot + first,
+                        .logprob = last && asked->logprob ? asked->logprob + tokens : NULL};
+        float *hidden = last && asked->hidden ? asked->hidden + tokens * self->C : NULL;
+
+        run_piece(self, &pass, hidden, asked->logprob != NULL);
+        if (hidden)
+            bp_lm_head_norm(head_of(self), hidden, hidden, pass.B * pass.T);
     }
-    bp_bcast_bytes(logprob, batch->windows * batch->length * (int64_t)sizeof(float),
-                   mesh->pipelines - 1, mesh->pipeline);
     return BP_OK;
+}
+
+/* ---- what is asked of it ---- */
+
+static bp_err gpt_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = run_batch(self, batch, &(question){.logprob = values, .pass = BP_LM_NO_DROPOUT});
+
+    if (err == BP_OK)
+        bp_bcast_bytes(values, batch->windows * batch->length * (int64_t)sizeof(float),
+                       mesh->pipelines - 1, mesh->pipeline);
+    return err;
+}
+
+static bp_err gpt_trunk(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden)
+{
+    return run_batch((gpt_lm *)lm, batch, &(question){.hidden = hidden, .pass = pass});
+}
+
+static void gpt_set_dropout(bp_lm *lm, float rate, uint64_t seed)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+
+    self->network->nn.dropout = rate; /* blocks look here */
+    self->network->nn.seed = seed;
+}
+
+static void gpt_logits(bp_lm *lm, int64_t head, const float *hidden, int64_t rows, float *logits)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+    const bp_weight *map = head == 0 ? bp_lm_head_map(head_of(self)) : self->heads[head - 1].map;
+
+    if (map)
+        bp_linear_forward(self->gemm, logits, hidden, map, NULL, rows);
+}
+
+static const float *gpt_head_weights(const bp_lm *lm)
+{
+    const gpt_lm *self = (const gpt_lm *)lm;
+
+    return is_last(self) ? bp_lm_head_values(head_of(self)) : NULL;
+}
+
+static bp_err gpt_add_head(bp_lm *lm, const float *weights, int64_t *head)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+    int64_t rows = self->lm.info.vocab_count, floats = rows * self->C;
+    added_head *heads =
+        bp_realloc("lm.heads", self->heads, self->head_count + 1, sizeof *self->heads);
+    bp_err err = BP_OK;
+
+    if (!heads)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at another head; use more tensor ranks");
+    self->heads = heads;
+    added_head *one = &heads[self->head_count];
+    *one = (added_head){0};
+    *head = self->head_count + 1;
+    if (is_last(self) && rows > 0) {
+        one->values = bp_alloc("lm.heads", floats, sizeof(float));
+        if (!one->values)
+            return BP_FAIL(BP_ERR_SYSTEM,
+                           "memory is short: at another head of %lld x %lld; use more tensor ranks",
+                           (long long)rows, (long long)self->C);
+        memcpy(one->values, weights, (size_t)floats * sizeof(float));
+        err = bp_weight_new(&one->map, self->gemm, one->values, rows, self->C);
+        if (err != BP_OK) {
+            bp_free(one->values);
+            return err;
+        }
+    }
+    self->head_count++;
+    return err;
 }
 
 static void gpt_free(bp_lm *lm)
 {
     gpt_lm *self = (gpt_lm *)lm;
 
+    for (int64_t k = 0; k < self->head_count; k++) {
+        bp_weight_free(&self->heads[k].map);
+        bp_free(self->heads[k].values);
+    }
+    bp_free(self->heads);
     bp_network_free(&self->network);
     bp_gemm_free(&self->gemm);
     bp_free(self->values);
@@ -113,7 +223,13 @@ static void gpt_free(bp_lm *lm)
     bp_free(self);
 }
 
-static const bp_lm_ops OPS = {.score = gpt_score, .free = gpt_free};
+static const bp_lm_ops OPS = {.score = gpt_score,
+                              .trunk = gpt_trunk,
+                              .set_dropout = gpt_set_dropout,
+                              .logits = gpt_logits,
+                              .add_head = gpt_add_head,
+                              .head_weights = gpt_head_weights,
+                              .free = gpt_free};
 
 /* What one rank can do alone: the network and room for its values. */
 static bp_err build(gpt_lm *self, const bp_mesh *mesh, const bp_config *config,
@@ -197,6 +313,8 @@ bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
                                      .width = shape.width,
                                      .context = shape.context,
                                      .vocab_size = shape.vocab_size};
+        bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
+                       shape.vocab_size, &self->lm.info.vocab_first, &self->lm.info.vocab_count);
         self->mesh = mesh;
         self->C = shape.width;
         err = build(self, mesh, config, &shape);

@@ -6,7 +6,9 @@
 #include "lm/lm.h"
 #include "store/checkpoint.h"
 
-/** Collective over mesh->compute. info: kind, context and vocab_size are filled. */
+/** Collective over mesh->member. info: kind, channels, width, context and the vocabulary are
+ * filled.
+ */
 bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
                       bp_checkpoint *checkpoint);
 

@@ -1,49 +1,62 @@
 #include "lm/lm.h"
 
+#include "lm/gpt.h"
 #include "lm/gpt_lm_priv.h"
-#include "store/checkpoint.h"
+#include "lm/lm_priv.h"
 
 #include <stdio.h>
+#include <string.h>
 
-static bp_err read_info(bp_lm_info *info, const bp_checkpoint *checkpoint)
+bp_err bp_lm_read_info(bp_lm_info *info, const bp_checkpoint *checkpoint)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
     const char *where = bp_checkpoint_folder(checkpoint), *hash = NULL;
+    bp_gpt_shape shape;
     bp_err err = bp_json_get_int(state, "step", &info->step, where);
 
     if (err == BP_OK)
         err = bp_json_get_int(state, "eod_id", &info->eod_id, where);
     if (err == BP_OK)
         err = bp_json_get_string(state, "tokenizer_hash", &hash, where);
-    if (err == BP_OK) {
-        snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
-        snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
-    }
-    return err;
+    if (err == BP_OK) /* one kind so far: others are refused by name */
+        err = bp_gpt_shape_read(&shape, state, where);
+    if (err != BP_OK)
+        return err;
+    snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
+    snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
+    info->width = shape.width;
+    info->context = shape.context;
+    info->vocab_size = shape.vocab_size;
+    return BP_OK;
+}
+
+bp_err bp_lm_of_checkpoint(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                           bp_checkpoint *checkpoint)
+{
+    bp_lm_info told = {0};
+    bp_err err = bp_agree(mesh->member, bp_lm_read_info(&told, checkpoint));
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_gpt_lm_open(out, mesh, config, checkpoint);
+    if (err != BP_OK)
+        return err;
+    bp_lm_info *info = &(*out)->info;
+    info->step = told.step;
+    info->eod_id = told.eod_id;
+    memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
+    memcpy(info->digest, told.digest, sizeof told.digest);
+    return BP_OK;
 }
 
 bp_err bp_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config, const char *path)
 {
     bp_checkpoint *checkpoint = NULL;
-    bp_lm_info info = {0};
     bp_err err = bp_checkpoint_open_any(mesh->member, path, &checkpoint);
 
     *out = NULL;
-    if (err != BP_OK)
-        return err;
-    err = bp_agree(mesh->member, read_info(&info, checkpoint));
-    if (err == BP_OK) /* one kind so far: bp_gpt_shape_read refuses others by name */
-        err = bp_gpt_lm_open(out, mesh, config, checkpoint);
-    if (err == BP_OK) {
-        info.kind = (*out)->info.kind;
-        info.context = (*out)->info.context;
-        info.vocab_size = (*out)->info.vocab_size;
-        info.channels = (*out)->info.channels;
-        info.width = (*out)->info.width;
-        info.vocab_first = (*out)->info.vocab_first;
-        info.vocab_count = (*out)->info.vocab_count;
-        (*out)->info = info;
-    }
+    if (err == BP_OK)
+        err = bp_lm_of_checkpoint(out, mesh, config, checkpoint);
     bp_checkpoint_close(&checkpoint);
     return err;
 }

@@ -42,7 +42,9 @@ typedef struct bp_pass {
     int64_t B, T;
     const int32_t *inputs;  /* [B][T]; needed by the first block */
     const int32_t *targets; /* [B][T], -1: not scored; needed by the last block */
-    bool training;          /* dropout is on; forward saves what backward needs */
+    bool training;          /* forward saves what backward needs */
+    bool dropout;           /* masks are on, at the network's rate: in training, and in passes with
+                               dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
     int64_t first_slot; /* of sequence 0 in the global batch */
     float loss_weight;  /* what one token's loss counts in the gradient: 1 / (tokens of the global
@@ -96,6 +98,15 @@ float *bp_carve(bp_arena *arena, int64_t floats);
 /** Count a weight [outs][ins] that multiplies `rows` rows. */
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins);
+
+/** The key of one dropout mask; `stream` tells a network's masks apart. Elements are numbered
+ * through slots of one length. Training has one; at test time windows are of several lengths, and
+ * each length has keys of its own, so that no two windows share a mask. */
+static inline bp_rng_key bp_mask_key(const bp_nn *nn, const bp_pass *pass, int64_t stream)
+{
+    return bp_rng_key_of(nn->seed, BP_RNG_DROPOUT, pass->training ? 0 : pass->T, pass->step,
+                         stream);
+}
 
 /** Sum a block's partial result [n] over tensor ranks, with scratch from the pass. Collective over
  * nn->tensor. */

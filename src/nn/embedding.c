@@ -10,17 +10,6 @@ typedef struct embedding {
 /* Streams of the dropout masks: the embedding has 0, layer L has 4L+1 .. 4L+4. */
 #define DROPOUT_STREAM 0
 
-void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count)
-{
-    int64_t each = (V + nn->tensors - 1) / nn->tensors;
-    int64_t begin = each * nn->tensor_at;
-
-    if (begin > V)
-        begin = V;
-    *first = begin;
-    *count = begin + each <= V ? each : V - begin;
-}
-
 static size_t embedding_saved(const bp_block *block, int64_t B, int64_t T)
 {
     (void)block, (void)B, (void)T;
@@ -54,7 +43,7 @@ static void embedding_refresh(bp_block *block)
 
 static bp_rng_key mask_key(const embedding *self, const bp_pass *pass)
 {
-    return bp_rng_key_of(self->block.nn->seed, BP_RNG_DROPOUT, 0, pass->step, DROPOUT_STREAM);
+    return bp_mask_key(self->block.nn, pass, DROPOUT_STREAM);
 }
 
 static void embedding_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
@@ -68,7 +57,7 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_packet *packet,
     bp_embedding_forward(hidden, wte->value, pass->inputs, rows, C, wte->offset[0], wte->extent[0]);
     bp_nn_sum(block->nn, pass, hidden, rows * C);
     bp_positions_forward(hidden, self->wpe->value, pass->B, pass->T, C);
-    if (pass->training && block->nn->dropout > 0) {
+    if (pass->dropout && block->nn->dropout > 0) {
         bp_rng_key key = mask_key(self, pass);
         bp_add_dropout(hidden, NULL, hidden, rows * C, block->nn->dropout, &key,
                        pass->first_slot * pass->T * C);
@@ -83,7 +72,7 @@ static void embedding_backward(bp_block *block, bp_pass *pass, bp_packet *packet
     float *dhidden = packet->item[0].data;
 
     (void)saved;
-    if (block->nn->dropout > 0) {
+    if (pass->dropout && block->nn->dropout > 0) {
         bp_rng_key key = mask_key(self, pass);
         bp_dropout_backward(dhidden, dhidden, rows * C, block->nn->dropout, &key,
                             pass->first_slot * pass->T * C);

@@ -31,8 +31,38 @@ bp_err bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_
  * the loss and all gradients in one go. */
 bp_err bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *whole);
 
+/** The head's pieces, for those who ask for more than a target's probability. `head` is of
+ * bp_lm_head_new. Local.
+ *
+ * The final norm: normed[rows][C] is what the vocabulary's matrix is applied to; in place is
+ * allowed. */
+void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, int64_t rows);
+/** This rank's rows of the vocabulary as a linear map; NULL where it has none. Borrowed. */
+const bp_weight *bp_lm_head_map(const bp_block *head);
+/** The same as plain values [V here][C]. Borrowed. */
+const float *bp_lm_head_values(const bp_block *head);
+
 /** This rank's rows of a vocabulary: ceil(V / tensors) each, fewer on the last ranks (no padding).
  */
 void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
+
+/** Scored rows are filled up to a multiple of this many before they meet the vocabulary, so that
+ * products see few shapes; `most` is what there is room for. */
+#define BP_HEAD_ROW_CLASS 64
+int64_t bp_head_filled_rows(int64_t rows, int64_t most);
+
+/** Rows of logits [rows][V], this rank's part of the vocabulary from `first` on, and the token that
+ * each is asked for. */
+typedef struct bp_logit_rows {
+    const float *logits;
+    const int32_t *targets;
+    int64_t rows, V, first;
+} bp_logit_rows;
+/** Over the whole vocabulary: max[rows], and sums[2][rows]: of exp(logit - max), and the target's
+ * logit. Collective over `tensor`, with equal targets; equal results on all ranks. */
+void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
+/** log p(target) of row r, from these: the one formula, so that all who score have the same bits.
+ */
+double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
 
 #endif

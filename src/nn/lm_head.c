@@ -20,10 +20,11 @@ typedef struct head {
 /* Memory of one chunk of rows. */
 typedef struct chunk {
     int64_t rows;
-    float *logits; /* [rows][V here] */
-    float *max;    /* [rows] */
-    double *sums;  /* [2][rows]: of exp(logit - max), and the target's logit */
-    float *weight; /* [rows] */
+    float *logits;             /* [rows][V here] */
+    float *max;                /* [rows] */
+    double *sums;              /* [2][rows]: of exp(logit - max), and the target's logit */
+    float *weight;             /* [rows] */
+    int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from */
 } chunk;
 
 static int64_t chunk_rows(const head *self, int64_t rows)
@@ -44,6 +45,8 @@ static chunk carve_chunk(const head *self, bp_arena *arena, int64_t rows)
     c.max = bp_carve(arena, c.rows);
     c.sums = (double *)(void *)bp_carve(arena, 2 * 2 * c.rows);
     c.weight = bp_carve(arena, c.rows);
+    c.targets = (int32_t *)(void *)bp_carve(arena, c.rows);
+    c.places = (int32_t *)(void *)bp_carve(arena, c.rows);
     return c;
 }
 
@@ -102,51 +105,86 @@ static void head_refresh(bp_block *block)
         bp_weight_refresh(self->vocabulary);
 }
 
-/* Logits of this rank's part of the vocabulary, and the softmax statistics of the whole of it. */
+void bp_lm_head_norm(const bp_block *block, float *normed, const float *hidden, int64_t rows)
+{
+    const head *self = (const head *)block;
+
+    bp_layer_norm_forward(normed, NULL, NULL, hidden, self->gain->value, self->bias->value, rows,
+                          self->wte->shape[1], EPSILON);
+}
+
+const bp_weight *bp_lm_head_map(const bp_block *block)
+{
+    return ((const head *)block)->vocabulary;
+}
+
+const float *bp_lm_head_values(const bp_block *block)
+{
+    return ((const head *)block)->wte->value;
+}
+
+/* Logits of this rank's part of the vocabulary, `filled` rows of them, and the softmax statistics
+ * of the first `rows` over the whole of it. */
 static void chunk_forward(const head *self, chunk *c, const float *normed, const int32_t *targets,
-                          int64_t rows)
+                          int64_t rows, int64_t filled)
 {
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0];
+    bp_logit_rows in = {.logits = c->logits,
+                        .targets = targets,
+                        .rows = rows,
+                        .V = V,
+                        .first = self->wte->offset[0]};
 
     if (V > 0)
-        bp_linear_forward(nn->gemm, c->logits, normed, self->vocabulary, NULL, rows);
-    bp_softmax_row_max(c->max, c->logits, rows, V);
-    bp_all_max(c->max, rows, nn->tensor);
-    bp_softmax_row_sum(c->sums, c->sums + rows, c->logits, c->max, targets, rows, V,
-                       self->wte->offset[0]);
-    bp_all_sum_double(c->sums, 2 * rows, nn->tensor);
+        bp_linear_forward(nn->gemm, c->logits, normed, self->vocabulary, NULL, filled);
+    bp_logit_statistics(c->max, c->sums, &in, nn->tensor);
 }
 
-/* Writes each row's log-probability (NaN where there is no target) and adds the loss in row order.
- */
-static void chunk_loss(bp_pass *pass, const chunk *c, int64_t first, int64_t rows)
+/* Adds the loss in row order. */
+static void chunk_loss(bp_pass *pass, const chunk *c, const int32_t *targets, int64_t rows)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        double logprob = c->sums[rows + r] - (double)c->max[r] - log(c->sums[r]);
-        bool scored = pass->targets[first + r] >= 0;
-
-        if (scored) {
-            pass->loss_sum -= logprob;
+    for (int64_t r = 0; r < rows; r++)
+        if (targets[r] >= 0) {
+            pass->loss_sum -= bp_logit_logprob(c->max, c->sums, rows, r);
             pass->loss_count++;
         }
-        if (pass->logprob)
-            pass->logprob[first + r] = scored ? (float)logprob : NAN;
-    }
 }
 
+/* Gathers scored rows from *at on, as many as the chunk holds, and moves *at behind them. */
+static int64_t gather_scored(const head *self, const bp_pass *pass, chunk *c, float *to,
+                             const float *hidden, int64_t *at)
+{
+    int64_t count = 0, C = self->wte->shape[1];
+
+    for (; *at < pass->B * pass->T && count < c->rows; (*at)++)
+        if (pass->targets[*at] >= 0) {
+            memcpy(to + count * C, hidden + *at * C, (size_t)C * sizeof(float));
+            c->targets[count] = pass->targets[*at];
+            c->places[count++] = (int32_t)*at;
+        }
+    return count;
+}
+
+/* Rows without a target cost nothing: the others are put together before the logits. */
 static void evaluate(head *self, bp_pass *pass, const float *hidden)
 {
-    int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
-    float *normed = bp_carve(pass->scratch, rows * C);
+    int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n;
     chunk c = carve_chunk(self, pass->scratch, rows);
+    float *normed = bp_carve(pass->scratch, c.rows * C);
 
-    bp_layer_norm_forward(normed, NULL, NULL, hidden, self->gain->value, self->bias->value, rows, C,
-                          EPSILON);
-    for (int64_t first = 0; first < rows; first += c.rows) {
-        int64_t n = first + c.rows < rows ? c.rows : rows - first;
-        chunk_forward(self, &c, normed + first * C, pass->targets + first, n);
-        chunk_loss(pass, &c, first, n);
+    BP_ASSERT(rows <= INT32_MAX);
+    for (int64_t r = 0; pass->logprob && r < rows; r++)
+        pass->logprob[r] = NAN;
+    while ((n = gather_scored(self, pass, &c, normed, hidden, &at)) > 0) {
+        int64_t filled = bp_head_filled_rows(n, c.rows);
+
+        bp_zero(normed + n * C, (filled - n) * C);
+        bp_lm_head_norm(&self->block, normed, normed, filled);
+        chunk_forward(self, &c, normed, c.targets, n, filled);
+        chunk_loss(pass, &c, c.targets, n);
+        for (int64_t r = 0; pass->logprob && r < n; r++)
+            pass->logprob[c.places[r]] = (float)bp_logit_logprob(c.max, c.sums, n, r);
     }
 }
 
@@ -199,8 +237,8 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
                           EPSILON);
     for (int64_t first = 0; first < rows; first += c.rows) {
         int64_t n = first + c.rows < rows ? c.rows : rows - first;
-        chunk_forward(self, &c, normed + first * C, pass->targets + first, n);
-        chunk_loss(pass, &c, first, n);
+        chunk_forward(self, &c, normed + first * C, pass->targets + first, n, n);
+        chunk_loss(pass, &c, pass->targets + first, n);
         chunk_backward(self, pass, &c, dnormed + first * C, normed + first * C, first, n);
     }
     bp_nn_sum(block->nn, pass, dnormed, rows * C);

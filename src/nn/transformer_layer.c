@@ -68,7 +68,7 @@ static bp_attention_shape attention_shape(const layer *self, const bp_pass *pass
         .H = self->Hl,
         .D = self->shape.C / self->shape.H,
         .causal = true,
-        .dropout = pass->training ? nn->dropout : 0,
+        .dropout = pass->dropout ? nn->dropout : 0,
         .key = key,
         .first_sequence = pass->first_slot,
         .first_head = self->first_head,
@@ -80,15 +80,14 @@ static bp_attention_shape attention_shape(const layer *self, const bp_pass *pass
  */
 static bp_rng_key mask_key(const layer *self, const bp_pass *pass, int which)
 {
-    return bp_rng_key_of(self->block.nn->seed, BP_RNG_DROPOUT, 0, pass->step,
-                         4 * self->shape.number + 1 + which);
+    return bp_mask_key(self->block.nn, pass, 4 * self->shape.number + 1 + which);
 }
 
 static size_t layer_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
 {
     const layer *self = (const layer *)block;
     int64_t rows = B * T, C = self->shape.C;
-    bp_pass pass = {.B = B, .T = T, .training = training};
+    bp_pass pass = {.B = B, .T = T, .training = training, .dropout = true}; /* the most */
     bp_attention_shape shape = attention_shape(self, &pass, NULL);
     size_t attention = bp_attention_scratch_bytes(bp_gemm_precision(block->nn->gemm), &shape);
     bp_arena count = {0};
@@ -156,7 +155,7 @@ static void close_residual(layer *self, bp_pass *pass, float *h, const float *ba
     bp_rng_key key = mask_key(self, pass, which);
 
     bp_nn_sum(nn, pass, branch, n);
-    bp_add_dropout(h, base, branch, n, pass->training ? nn->dropout : 0, &key,
+    bp_add_dropout(h, base, branch, n, pass->dropout ? nn->dropout : 0, &key,
                    pass->first_slot * pass->T * self->shape.C);
 }
 
@@ -236,7 +235,7 @@ static const float *open_residual(layer *self, bp_pass *pass, float *branch, con
     const bp_nn *nn = self->block.nn;
     bp_rng_key key = mask_key(self, pass, which);
 
-    if (nn->dropout <= 0)
+    if (!pass->dropout || nn->dropout <= 0)
         return dh;
     bp_dropout_backward(branch, dh, pass->B * pass->T * self->shape.C, nn->dropout, &key,
                         pass->first_slot * pass->T * self->shape.C);
