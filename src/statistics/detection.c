@@ -15,7 +15,7 @@ typedef struct scored_document {
 
 struct bp_detection {
     int64_t count;
-    scored_document documents[]; /* [count], descending */
+    scored_document *documents; /* [count], descending */
 };
 
 static int compare_documents(const void *a, const void *b)
@@ -40,22 +40,29 @@ bp_err bp_detection_new(bp_detection **out, const double *in_domain, int64_t in_
                         const double *shifted, int64_t shifted_count)
 {
     int64_t count = in_domain_count + shifted_count;
-    bp_detection *detection =
-        bp_alloc("statistics.detection", 1,
-                 sizeof *detection + (size_t)count * sizeof detection->documents[0]);
+    bp_detection *detection = bp_alloc("statistics.detection", 1, sizeof *detection);
 
-    *out = detection;
-    if (detection == NULL)
-        return bp_fail_memory("scores of documents", count, sizeof detection->documents[0]);
+    if (detection != NULL)
+        detection->documents =
+            bp_alloc("statistics.detection", count, sizeof *detection->documents);
+    if (detection == NULL || detection->documents == NULL) {
+        bp_detection_free(&detection);
+        *out = NULL;
+        return bp_fail_memory("scores of documents", count, sizeof *detection->documents);
+    }
     put(detection, in_domain, in_domain_count, false);
     put(detection, shifted, shifted_count, true);
-    qsort(detection->documents, (size_t)detection->count, sizeof detection->documents[0],
+    qsort(detection->documents, (size_t)detection->count, sizeof *detection->documents,
           compare_documents);
+    *out = detection;
     return BP_OK;
 }
 
 void bp_detection_free(bp_detection **detection)
 {
+    if (*detection == NULL)
+        return;
+    bp_free((*detection)->documents);
     bp_free(*detection);
     *detection = NULL;
 }

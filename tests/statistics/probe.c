@@ -1,0 +1,215 @@
+/* statistics_probe KIND: figures of the numbers on standard input, a line each, for
+ * test_oracles.py.
+ *
+ * An array is its length and its values, with blanks between; counts of length 0 are none. */
+#include "base/mem.h"
+#include "statistics/calibration.h"
+#include "statistics/detection.h"
+#include "statistics/resample.h"
+#include "statistics/risk.h"
+#include "statistics/temperature.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct array {
+    int64_t n;
+    double *real;
+    float *single;
+    int64_t *whole;
+    int32_t *counts; /* NULL where n is 0 */
+    unsigned char *flags;
+} array;
+
+static void must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "statistics_probe: %s: %s\n", what, bp_err_message());
+    exit(1);
+}
+
+/* The next array, as all types at once. */
+static array next(void)
+{
+    array a = {0};
+
+    must(scanf("%" SCNd64, &a.n) == 1, "a length");
+    a.real = bp_alloc("probe", a.n, sizeof *a.real);
+    a.single = bp_alloc("probe", a.n, sizeof *a.single);
+    a.whole = bp_alloc("probe", a.n, sizeof *a.whole);
+    a.flags = bp_alloc("probe", a.n, sizeof *a.flags);
+    a.counts = a.n > 0 ? bp_alloc("probe", a.n, sizeof *a.counts) : NULL;
+    for (int64_t i = 0; i < a.n; i++) {
+        must(scanf("%lf", &a.real[i]) == 1, "a value");
+        a.single[i] = (float)a.real[i];
+        if (a.real[i] > -1e15 && a.real[i] < 1e15) {
+            a.whole[i] = (int64_t)a.real[i];
+            a.counts[i] = (int32_t)a.real[i];
+            a.flags[i] = a.real[i] != 0;
+        }
+    }
+    return a;
+}
+
+static void put(double value)
+{
+    printf("%.17g\n", value);
+}
+
+static bp_token_order *order_of(const array *score, const array *correct, const array *nll,
+                                const array *start)
+{
+    bp_token_table table = {.tokens = score->n,
+                            .documents = start->n - 1,
+                            .score = score->single,
+                            .correct = correct->flags,
+                            .nll = nll->single,
+                            .doc_start = start->whole};
+    bp_token_order *order;
+
+    must(bp_token_order_new(&order, &table) == BP_OK, "an order");
+    return order;
+}
+
+/* confidence correct nll brier doc_start counts */
+static void calibration(void)
+{
+    array confidence = next(), correct = next(), nll = next(), brier = next(), start = next(),
+          counts = next();
+    int64_t documents = start.n - 1;
+    bp_calibration *each = bp_alloc("probe", documents, sizeof *each);
+    bp_token_order *order = order_of(&confidence, &correct, &nll, &start);
+
+    for (int64_t d = 0; d < documents; d++)
+        for (int64_t i = start.whole[d]; i < start.whole[d + 1]; i++)
+            bp_calibration_add(&each[d], confidence.single[i], correct.flags[i], nll.real[i],
+                               brier.real[i]);
+    bp_calibration sums = bp_calibration_of(each, counts.counts, documents);
+    put(bp_calibration_ece(&sums));
+    put(bp_calibration_ece_adaptive(order, counts.counts));
+    put(bp_calibration_accuracy(&sums));
+    put(bp_calibration_confidence(&sums));
+    put(bp_calibration_nll(&sums));
+    put(bp_calibration_brier(&sums));
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++) {
+        bp_reliability bar = bp_calibration_bar(&sums, b);
+
+        put((double)bar.tokens);
+        put(bar.confidence);
+        put(bar.accuracy);
+    }
+}
+
+/* in_domain shifted in_domain_counts shifted_counts */
+static void detection(void)
+{
+    array in_domain = next(), shifted = next(), in_counts = next(), shifted_counts = next();
+    bp_detection *one;
+
+    must(bp_detection_new(&one, in_domain.real, in_domain.n, shifted.real, shifted.n) == BP_OK,
+         "a detection");
+    bp_detection_figures got = bp_detection_of(one, in_counts.counts, shifted_counts.counts);
+    put(got.auroc);
+    put(got.aupr);
+    put(got.fpr95);
+}
+
+/* uncertainty correct nll doc_start counts */
+static void risk(void)
+{
+    array uncertainty = next(), correct = next(), nll = next(), start = next(), counts = next();
+    bp_risk got;
+
+    bp_risk_of(&got, order_of(&uncertainty, &correct, &nll, &start), counts.counts);
+    put(got.area_error);
+    put(got.area_nll);
+    for (int k = 0; k < BP_RISK_POINTS; k++)
+        put(got.error[k]);
+    for (int k = 0; k < BP_RISK_POINTS; k++)
+        put(got.nll[k]);
+}
+
+/* tokens beta value first second, and temperatures to look at */
+static void temperature(void)
+{
+    array tokens = next(), beta = next(), value = next(), first = next(), second = next(),
+          at = next();
+    bp_temperature_sums sums = {.points = (int)beta.n,
+                                .tokens = tokens.whole[0],
+                                .beta = beta.real,
+                                .value = value.real,
+                                .first = first.real,
+                                .second = second.real};
+    bp_temperature got = bp_temperature_fit(&sums);
+
+    put(got.temperature);
+    put(got.nll);
+    put(got.at_edge);
+    for (int64_t i = 0; i < at.n; i++)
+        put(bp_temperature_nll(&sums, at.real[i]));
+}
+
+typedef struct ratio_of {
+    const array *sum, *weight;
+} ratio_of;
+
+static void ratio(double *values, const int32_t *const *counts, const void *data)
+{
+    const ratio_of *all = data;
+    double sum = 0, weight = 0;
+
+    for (int64_t d = 0; d < all->sum->n; d++) {
+        sum += counts[0][d] * all->sum->real[d];
+        weight += counts[0][d] * all->weight->real[d];
+    }
+    values[0] = sum / weight;
+}
+
+/* {seed, resamples} sums weights: the interval of the ratio, then its values, and the counts of the
+ * first resample */
+static void bootstrap(void)
+{
+    array how = next(), sum = next(), weight = next();
+    ratio_of all = {&sum, &weight};
+    bp_bootstrap spec = {.seed = (uint64_t)how.whole[0],
+                         .resamples = how.whole[1],
+                         .groups = 1,
+                         .documents = &sum.n,
+                         .width = 1};
+    double *values = bp_alloc("probe", spec.resamples, sizeof *values);
+    bp_rng_key key = bp_resample_key(spec.seed, 0, 0);
+    bp_interval interval;
+
+    must(bp_bootstrap_run(values, &spec, ratio, &all) == BP_OK, "a bootstrap");
+    must(bp_interval_of(&interval, values, spec.resamples, 1) == BP_OK, "an interval");
+    put(interval.low);
+    put(interval.high);
+    for (int64_t r = 0; r < spec.resamples; r++)
+        put(values[r]);
+    bp_resample_counts(sum.counts, sum.n, &key);
+    for (int64_t d = 0; d < sum.n; d++)
+        put(sum.counts[d]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } kinds[] = {{"calibration", calibration},
+                 {"detection", detection},
+                 {"risk", risk},
+                 {"temperature", temperature},
+                 {"bootstrap", bootstrap}};
+
+    for (size_t k = 0; argc == 2 && k < sizeof kinds / sizeof kinds[0]; k++)
+        if (strcmp(argv[1], kinds[k].name) == 0) {
+            kinds[k].run();
+            return 0;
+        }
+    fprintf(stderr, "statistics_probe: what?\n");
+    return 1;
+}

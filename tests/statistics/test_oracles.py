@@ -1,0 +1,192 @@
+"""Every figure of src/statistics again, by numpy, scipy and scikit-learn, on numbers drawn at random.
+
+    test_oracles.py PROBE      the program statistics_probe
+"""
+import subprocess
+import sys
+import unittest
+
+try:
+    import numpy
+    import scipy.optimize
+    import scipy.special
+    import sklearn.metrics
+except ImportError:
+    print("skipped: there is no numpy, scipy or scikit-learn")
+    sys.exit(77)
+
+PROBE = None
+
+
+def probe(kind, *arrays):
+    words = []
+    for array in arrays:
+        array = numpy.atleast_1d(numpy.asarray(array, dtype=numpy.float64))
+        words.append(str(array.size))
+        words += [repr(float(x)) for x in array]
+    result = subprocess.run([PROBE, kind], input=" ".join(words), capture_output=True, text=True, check=True)
+    return numpy.array([float(x) for x in result.stdout.split()])
+
+
+def tokens_of(draw, documents, ties):
+    """Documents of confidences with a tie now and then, and what came of them."""
+    lengths = draw.integers(0, 40, documents)
+    start = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    n = int(start[-1])
+    confidence = draw.beta(1, 2, n).astype(numpy.float32)
+    if ties:
+        confidence = (numpy.round(confidence * 12) / 12).astype(numpy.float32)
+    correct = (draw.random(n) < confidence ** 1.3).astype(int)
+    nll = draw.exponential(3, n).astype(numpy.float32)
+    return start, lengths, confidence, correct, nll
+
+
+class Oracles(unittest.TestCase):
+    def near(self, got, want, delta=1e-12):
+        got, want = numpy.asarray(got, float), numpy.asarray(want, float)
+        self.assertEqual(got.shape, want.shape)
+        self.assertTrue(numpy.allclose(got, want, rtol=delta, atol=delta, equal_nan=True), f"{got} is not {want}")
+
+    def cases(self, seed):
+        """Tokens, and how often each counts: once, and by documents drawn with replacement."""
+        draw = numpy.random.default_rng(seed)
+        for documents, ties in ((1, False), (3, True), (40, False), (40, True), (400, True)):
+            start, lengths, *columns = tokens_of(draw, documents, ties)
+            if start[-1] == 0:
+                continue
+            yield start, [], columns
+            counts = draw.multinomial(documents, [1 / documents] * documents)
+            if counts @ lengths > 0:
+                yield start, counts, columns
+
+    @staticmethod
+    def repeated(start, counts, columns):
+        """The tokens of a resample, each as often as its document was drawn."""
+        if not len(counts):
+            return columns
+        each = numpy.repeat(counts, numpy.diff(start))
+        return [numpy.repeat(column, each) for column in columns]
+
+    # ---- calibration ----
+
+    @staticmethod
+    def adaptive(confidence, correct):
+        """Equal counts; tokens of equal confidence share what is correct among them."""
+        order = numpy.argsort(confidence, kind="stable")
+        confidence = confidence[order].astype(float)
+        values, which, sizes = numpy.unique(confidence, return_inverse=True, return_counts=True)
+        shares = numpy.bincount(which, weights=correct[order]) / sizes
+        edges = [k * len(confidence) // 15 for k in range(16)]
+        gaps = (shares[which] - confidence)
+        return sum(abs(gaps[a:b].sum()) for a, b in zip(edges, edges[1:])) / len(confidence)
+
+    def test_calibration(self):
+        cases = 0
+        for start, counts, columns in self.cases(1):
+            brier = numpy.linspace(0, 2, int(start[-1]))
+            got = probe("calibration", *columns, brier, start, counts)
+            confidence, correct, nll, brier = self.repeated(start, counts, columns + [brier])
+            exact = confidence.astype(float)
+            which = numpy.digitize(exact, numpy.linspace(0, 1, 16)[1:-1], right=True)
+            sizes = numpy.bincount(which, minlength=15)
+            with numpy.errstate(invalid="ignore"):
+                mean = numpy.bincount(which, weights=exact, minlength=15) / sizes
+                accuracy = numpy.bincount(which, weights=correct, minlength=15) / sizes
+            ece = numpy.nansum(sizes / len(exact) * abs(accuracy - mean))
+            self.near(got[:6], [ece, self.adaptive(confidence, correct), correct.mean(), exact.mean(),
+                                nll.astype(float).mean(), brier.mean()], 1e-11)
+            bars = got[6:].reshape(15, 3)
+            self.near(bars[:, 0], sizes)
+            self.near(bars[:, 1], mean)
+            self.near(bars[:, 2], accuracy)
+            cases += 1
+        self.assertGreaterEqual(cases, 8)
+
+    # ---- detection ----
+
+    def test_detection(self):
+        draw = numpy.random.default_rng(2)
+        for n, m, steps in ((5, 4, 3), (30, 20, 5), (200, 40, 0), (21, 300, 8), (500, 500, 40)):
+            scores = [draw.normal(0, 1, n), draw.normal(0.7, 1.2, m)]
+            if steps:
+                scores = [numpy.round(s * steps) / steps for s in scores]
+            resample = [draw.multinomial(s.size, [1 / s.size] * s.size) for s in scores]
+            for counts in ([[], []], resample):
+                in_domain, shifted = (numpy.repeat(s, c) if len(c) else s for s, c in zip(scores, counts))
+                truth = numpy.r_[numpy.zeros(in_domain.size), numpy.ones(shifted.size)]
+                both = numpy.r_[in_domain, shifted]
+                fpr, tpr, _ = sklearn.metrics.roc_curve(truth, both, drop_intermediate=False)
+                self.near(probe("detection", *scores, *counts),
+                          [sklearn.metrics.roc_auc_score(truth, both), sklearn.metrics.average_precision_score(truth, both),
+                           fpr[tpr >= 0.95].min()])
+
+    # ---- risk ----
+
+    @staticmethod
+    def risks(uncertainty, loss):
+        order = numpy.argsort(uncertainty, kind="stable")
+        _, which, sizes = numpy.unique(uncertainty[order], return_inverse=True, return_counts=True)
+        loss = (numpy.bincount(which, weights=loss[order]) / sizes)[which]  # a group is its mean
+        sums = numpy.concatenate([[0], numpy.cumsum(loss)])
+        n = loss.size
+        at = numpy.arange(1, 101) * n / 100
+        return (sums[1:] / numpy.arange(1, n + 1)).mean(), numpy.interp(at, numpy.arange(n + 1), sums) / at
+
+    def test_risk(self):
+        for start, counts, columns in self.cases(3):
+            got = probe("risk", *columns, start, counts)
+            uncertainty, correct, nll = self.repeated(start, counts, columns)
+            error_area, error = self.risks(uncertainty, 1.0 - correct)
+            nll_area, nlls = self.risks(uncertainty, nll.astype(float))
+            self.near(got, numpy.r_[error_area, nll_area, error, nlls], 1e-10)
+
+    # ---- temperature ----
+
+    def test_temperature(self):
+        """Real distributions over 50 tokens, the minimum by scipy on the very function."""
+        draw = numpy.random.default_rng(4)
+        beta = 2.0 ** (numpy.arange(-12, 13) / 8)
+        for sharpness in (0.5, 1.0, 1.7):
+            logits = draw.normal(0, 2, (400, 50))
+            target = numpy.array([draw.choice(50, p=scipy.special.softmax(row)) for row in logits])
+            logp = scipy.special.log_softmax(sharpness * logits, axis=1)
+            hit = logp[numpy.arange(400), target]
+
+            def sums(b):
+                q = scipy.special.softmax(b * logp, axis=1)
+                mean = (q * logp).sum(1)
+                return ((scipy.special.logsumexp(b * logp, axis=1) - b * hit).sum(), (mean - hit).sum(),
+                        ((q * logp ** 2).sum(1) - mean ** 2).sum())
+
+            value, first, second = numpy.array([sums(b) for b in beta]).T
+            temperatures = numpy.array([0.36, 0.5, 0.93, 1, 1.2, 2.8])
+            got = probe("temperature", 400, beta, value, first, second, temperatures)
+            best = scipy.optimize.minimize_scalar(lambda b: sums(b)[0], bounds=(beta[0], beta[-1]), method="bounded",
+                                                  options={"xatol": 1e-10})
+            self.assertAlmostEqual(got[0] * best.x, 1, delta=1e-6)  # a minimum is flat: scipy knows it to 1e-8
+            # the quintic's remainder: h^6 f6 / (64 * 720) with steps h of up to 0.24 and f6 near 1 here
+            self.near(got[1], best.fun / 400, 1e-8)
+            self.assertEqual(got[2], 0)
+            self.near(got[3:], [sums(1 / t)[0] / 400 for t in temperatures], 1e-7)
+
+    # ---- the bootstrap ----
+
+    def test_bootstrap(self):
+        draw = numpy.random.default_rng(5)
+        for n, resamples in ((2, 50), (7, 333), (300, 1000)):
+            weights = draw.integers(1, 50, n)
+            sums = weights * draw.normal(4, 1, n)
+            got = probe("bootstrap", [11, resamples], sums, weights)
+            values, counts = got[2:2 + resamples], got[2 + resamples:]
+            self.assertEqual(counts.sum(), n)
+            self.near(values[0], (counts @ sums) / (counts @ weights))
+            self.near(got[:2], numpy.percentile(values, [2.5, 97.5]))
+        # a thousand resamples know the deviation of a ratio to 1 / sqrt(2000); the linear theory of it to less
+        ratio = sums.sum() / weights.sum()
+        deviation = numpy.sqrt(((sums - ratio * weights) ** 2).sum()) / weights.sum()
+        self.assertAlmostEqual(values.std() / deviation, 1, delta=0.1)
+
+
+if __name__ == "__main__":
+    PROBE = sys.argv.pop(1)
+    unittest.main(verbosity=2)
