@@ -57,3 +57,52 @@ endif()
 if(NOT BAGPIPE_HAVE_ONEDNN)
   find_package(BLAS REQUIRED)
 endif()
+
+# Matrices over ranks (the Laplace approximation): ScaLAPACK where it is found, made for the MPI in use; Debian has one
+# library for each MPI, clusters one called scalapack, found through CMAKE_PREFIX_PATH or pkg-config.
+set(BAGPIPE_HAVE_SCALAPACK OFF)
+if(NOT BAGPIPE_SCALAPACK STREQUAL "off")
+  set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
+  check_c_source_compiles("#include <mpi.h>
+#ifndef OPEN_MPI
+#error another MPI
+#endif
+int main(void) { return 0; }" BAGPIPE_MPI_IS_OPEN_MPI)
+  set(scalapack_names scalapack-mpich scalapack)
+  if(BAGPIPE_MPI_IS_OPEN_MPI)
+    set(scalapack_names scalapack-openmpi scalapack)
+  endif()
+  pkg_search_module(SCALAPACK QUIET IMPORTED_TARGET ${scalapack_names})
+  add_library(SCALAPACK::SCALAPACK INTERFACE IMPORTED)
+  if(SCALAPACK_FOUND)
+    # Its own library alone: what that needs it names itself, and Debian's .pc asks for a second MPI's flags.
+    find_library(SCALAPACK_LIBRARY NAMES ${SCALAPACK_LIBRARIES} HINTS ${SCALAPACK_LIBRARY_DIRS})
+  else()
+    find_library(SCALAPACK_LIBRARY NAMES ${scalapack_names} HINTS ENV SCALAPACK_ROOT PATH_SUFFIXES lib lib64)
+  endif()
+  mark_as_advanced(SCALAPACK_LIBRARY)
+  if(SCALAPACK_LIBRARY)
+    set(scalapack_program "void Cblacs_gridexit(int context); void pdsyevd_(void);
+int main(void) { Cblacs_gridexit(0); pdsyevd_(); return 0; }")
+    target_link_libraries(SCALAPACK::SCALAPACK INTERFACE ${SCALAPACK_LIBRARY} MPI::MPI_C)
+    set(CMAKE_REQUIRED_LIBRARIES ${SCALAPACK_LIBRARY} MPI::MPI_C)
+    check_c_source_compiles("${scalapack_program}" BAGPIPE_SCALAPACK_LINKS)
+    if(NOT BAGPIPE_SCALAPACK_LINKS) # a static one does not name LAPACK and BLAS, which it needs
+      find_package(LAPACK QUIET)
+      if(LAPACK_FOUND)
+        list(APPEND CMAKE_REQUIRED_LIBRARIES LAPACK::LAPACK)
+        check_c_source_compiles("${scalapack_program}" BAGPIPE_SCALAPACK_LINKS_LAPACK)
+        target_link_libraries(SCALAPACK::SCALAPACK INTERFACE LAPACK::LAPACK)
+      endif()
+    endif()
+    if(BAGPIPE_SCALAPACK_LINKS OR BAGPIPE_SCALAPACK_LINKS_LAPACK)
+      set(BAGPIPE_HAVE_SCALAPACK ON)
+      message(STATUS "Matrices over ranks: ScaLAPACK (${SCALAPACK_LIBRARY})")
+    endif()
+  endif()
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(BAGPIPE_SCALAPACK STREQUAL "on" AND NOT BAGPIPE_HAVE_SCALAPACK)
+    message(FATAL_ERROR "BAGPIPE_SCALAPACK=on, but no ScaLAPACK made for this MPI was found: set CMAKE_PREFIX_PATH or "
+                        "SCALAPACK_ROOT, or use BAGPIPE_SCALAPACK=off")
+  endif()
+endif()
