@@ -24,10 +24,10 @@ typedef struct score_worker {
     bp_part_writer *writer; /* a lead's */
     bp_buffer result;
     int32_t *inputs, *targets; /* a follower's copy of the batch */
-    float *logprob;
-    bool scoring_failed; /* all of the model group know */
-    int64_t units;       /* scored by this lead */
-    int64_t unreported;  /* inputs since the last question */
+    float *values;             /* [channels][a batch] */
+    bool scoring_failed;       /* all of the group know */
+    int64_t units;             /* scored by this lead */
+    int64_t unreported;        /* inputs since the last question */
 } score_worker;
 
 /* The coordinator's view, for progress lines. */
@@ -61,20 +61,26 @@ static bool tick(void *context, int64_t inputs)
 
 /* ---- a batch, from the lead to its group ---- */
 
-/* The group works in step: a header first, windows 0 is the end. */
-static void share_header(const score_worker *worker, int64_t header[2])
+/* The group (mesh->ensemble) works in step: a header first, windows 0 is the end. */
+typedef struct batch_header {
+    int64_t windows, length, first_slot;
+} batch_header;
+
+static void share_header(const score_worker *worker, batch_header *header)
 {
-    if (bp_comm_size(worker->self->mesh->model) > 1)
-        bp_bcast_bytes(header, 2 * (int64_t)sizeof(*header), 0, worker->self->mesh->model);
+    if (bp_comm_size(worker->self->mesh->ensemble) > 1)
+        bp_bcast_bytes(header, sizeof(*header), 0, worker->self->mesh->ensemble);
 }
 
 static void share_batch(const score_worker *worker, int32_t *inputs, int32_t *targets,
                         int64_t tokens)
 {
-    if (bp_comm_size(worker->self->mesh->model) == 1)
+    MPI_Comm comm = worker->self->mesh->ensemble;
+
+    if (bp_comm_size(comm) == 1)
         return;
-    bp_bcast_bytes(inputs, tokens * (int64_t)sizeof(*inputs), 0, worker->self->mesh->model);
-    bp_bcast_bytes(targets, tokens * (int64_t)sizeof(*targets), 0, worker->self->mesh->model);
+    bp_bcast_bytes(inputs, tokens * (int64_t)sizeof(*inputs), 0, comm);
+    bp_bcast_bytes(targets, tokens * (int64_t)sizeof(*targets), 0, comm);
 }
 
 static bp_err follow(score_worker *worker)
@@ -82,17 +88,18 @@ static bp_err follow(score_worker *worker)
     bp_err err = BP_OK;
 
     while (err == BP_OK) {
-        int64_t header[2];
+        batch_header header;
 
-        share_header(worker, header);
-        if (header[0] == 0)
+        share_header(worker, &header);
+        if (header.windows == 0)
             break;
-        bp_lm_batch batch = {.windows = header[0],
-                             .length = header[1],
+        bp_lm_batch batch = {.windows = header.windows,
+                             .length = header.length,
                              .inputs = worker->inputs,
-                             .targets = worker->targets};
-        share_batch(worker, worker->inputs, worker->targets, header[0] * header[1]);
-        err = bp_lm_score(worker->self->lm, &batch, worker->logprob);
+                             .targets = worker->targets,
+                             .first_slot = header.first_slot};
+        share_batch(worker, worker->inputs, worker->targets, header.windows * header.length);
+        err = bp_lm_score(worker->self->lm, &batch, worker->values);
     }
     return err;
 }
@@ -104,14 +111,14 @@ static bp_err score_batch(score_worker *worker, int64_t b)
 
     if (err != BP_OK)
         return err;
-    share_header(worker, (int64_t[2]){batch.windows, batch.length});
+    share_header(worker, &(batch_header){batch.windows, batch.length, batch.first_slot});
     /* the lead's buffers are only read by a broadcast from it */
     share_batch(worker, (int32_t *)batch.inputs, (int32_t *)batch.targets,
                 batch.windows * batch.length);
-    err = bp_lm_score(worker->self->lm, &batch, worker->logprob);
+    err = bp_lm_score(worker->self->lm, &batch, worker->values);
     worker->scoring_failed = err != BP_OK;
     if (err == BP_OK)
-        err = bp_score_unit_take(worker->unit, b, worker->logprob);
+        err = bp_score_unit_take(worker->unit, b, worker->values);
     return err;
 }
 
@@ -173,7 +180,7 @@ static bp_err lead(score_worker *worker)
         err = score_unit(worker, number, &stopped);
     }
     if (!worker->scoring_failed)
-        share_header(worker, (int64_t[2]){0, 0});
+        share_header(worker, &(batch_header){.windows = 0});
     bp_work_queue_leave(worker->queue, err != BP_OK || stopped, worker->unreported);
     return err;
 }
@@ -189,14 +196,15 @@ static bp_err prepare(score_worker *worker, int64_t start)
 
     if (!self->mesh->computes)
         return BP_OK;
-    worker->logprob = bp_alloc("score.batch", tokens, sizeof(*worker->logprob));
+    worker->values =
+        bp_alloc("score.batch", self->channels.count * tokens, sizeof(*worker->values));
     worker->inputs = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
     worker->targets = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
-    if (!worker->logprob || !worker->inputs || !worker->targets)
+    if (!worker->values || !worker->inputs || !worker->targets)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
     if (!self->leads)
         return BP_OK;
-    err = bp_score_unit_new(&worker->unit, &self->plan);
+    err = bp_score_unit_new(&worker->unit, &self->plan, self->channels.count);
     if (err != BP_OK)
         return err;
 
@@ -215,7 +223,7 @@ static void clear(score_worker *worker)
     bp_buffer_clear(&worker->result);
     bp_free(worker->targets);
     bp_free(worker->inputs);
-    bp_free(worker->logprob);
+    bp_free(worker->values);
 }
 
 /* What earlier starts have left, on the coordinator. */
@@ -229,7 +237,8 @@ static bp_err open_parts(scorer *self, bp_parts **parts)
         return err;
     if (bp_parts_foreign(*parts) > 0)
         bp_warn("%" PRId64 " part files of an earlier start are of no use, they were made with "
-                "another mesh.tensor or precision: at %s; what they hold is scored again",
+                "another mesh.tensor, mesh.members or precision: at %s; what they hold is scored "
+                "again",
                 bp_parts_foreign(*parts), self->parts_folder);
     if (bp_parts_done_count(*parts) > 0)
         bp_log("going on: %" PRId64 " of %" PRId64 " work units are done",

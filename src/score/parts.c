@@ -38,7 +38,7 @@ struct bp_part_writer {
 
 static void block_text(char block[BLOCK_BYTES + 1], const char *key)
 {
-    int used = snprintf(block, BLOCK_BYTES + 1, "bagpipe score part 1\nwork %s\n", key);
+    int used = snprintf(block, BLOCK_BYTES + 1, "bagpipe score part 2\nwork %s\n", key);
 
     BP_ASSERT(used > 0 && used < BLOCK_BYTES);
     memset(block + used, ' ', (size_t)(BLOCK_BYTES - used));

@@ -33,7 +33,7 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     char *documents_path = bp_path_join(self->folder, "documents.h5");
     char *summary_path = bp_path_join(self->folder, "summary.json");
     bp_score_table table = {0};
-    bp_err err = bp_score_table_init(&table, &self->plan);
+    bp_err err = bp_score_table_init(&table, &self->plan, &self->channels);
 
     if (err == BP_OK && (!tokens_path || !documents_path || !summary_path))
         err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of the score files");
@@ -140,18 +140,19 @@ static bp_err measure(scorer *self, double *speed)
     int64_t length = self->rule.context;
     int64_t windows = length < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / length : 1;
     int32_t *zeros = bp_alloc("score.batch", windows * length, sizeof(*zeros));
-    float *logprob = bp_alloc("score.batch", windows * length, sizeof(*logprob));
+    float *values =
+        bp_alloc("score.batch", self->channels.count * windows * length, sizeof(*values));
     bp_lm_batch batch = {.windows = windows, .length = length, .inputs = zeros, .targets = zeros};
     double began = 0;
-    bp_err err = zeros && logprob ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");
+    bp_err err = zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
     for (int pass = 0; err == BP_OK && pass < 2; pass++) {
         began = bp_clock_now();
-        err = bp_lm_score(self->lm, &batch, logprob);
+        err = bp_lm_score(self->lm, &batch, values);
     }
     *speed = (double)(windows * length) / (bp_clock_now() - began);
-    bp_free(logprob);
+    bp_free(values);
     bp_free(zeros);
     return err;
 }

@@ -27,7 +27,7 @@ static bp_err open_mesh(scorer *self, MPI_Comm world, bool alone)
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &one : shape);
     if (err == BP_OK)
-        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->model);
+        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
     return err;
 }
 
@@ -69,7 +69,7 @@ static bp_err open_model(scorer *self)
         return err;
     bp_bcast_bytes(&self->info, sizeof(self->info), mesh->dedicated ? 1 : 0, mesh->world);
     self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
-    return BP_OK;
+    return bp_agree(mesh->world, bp_score_channels_init(&self->channels, &self->info));
 }
 
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model)
@@ -146,11 +146,12 @@ static bp_err make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;
     char *text = bp_sprintf(
-        "1 %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d", self->corpus_hash,
-        self->info.digest, bp_score_convention_name(rule->convention), rule->context, rule->stride,
-        rule->eod, rule->prefix, rule->end, bp_config_bool(self->config, "score.tokens"),
-        bp_config_string(self->config, "math.precision"), self->mesh->tensors, BP_SCORE_UNIT_INPUTS,
-        BP_SCORE_BATCH_TOKENS);
+        "2 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
+        self->corpus_hash, self->info.digest, self->channels.count,
+        bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
+        rule->prefix, rule->end, bp_config_bool(self->config, "score.tokens"),
+        bp_config_string(self->config, "math.precision"), self->mesh->members, self->mesh->tensors,
+        BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
     if (text && selects(self)) {
         char *all = text;
 
@@ -205,6 +206,7 @@ bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, bool alone)
 void scorer_close(scorer *self)
 {
     json_decref(self->summary);
+    bp_score_channels_clear(&self->channels);
     bp_free(self->parts_folder);
     bp_free(self->folder);
     bp_score_plan_clear(&self->plan);

@@ -71,10 +71,18 @@ static int64_t group_of(const grouping *split, int64_t file, int64_t document)
     return split->by_file ? file : 0;
 }
 
-/* Sums of each group, and how many documents have a smaller group: where a group's draws begin. */
-static bp_err sum_groups(const grouping *split, bp_score_sums *sums, int64_t *begins)
+/* What a split comes to, group by group. */
+typedef struct group_sums {
+    bp_score_sums *sums; /* [groups] */
+    bp_fixed *channels;  /* [groups][channels - 1] */
+    int64_t *begins;     /* [groups + 1]: documents that have a smaller group */
+} group_sums;
+
+/* begins[g] is where a group's draws begin. */
+static bp_err sum_groups(const grouping *split, group_sums *out)
 {
     const bp_score_plan *plan = split->table->plan;
+    int64_t more = split->table->channels->count - 1;
 
     for (int64_t file = 0; file < plan->files; file++) {
         bp_score_counts counts;
@@ -86,12 +94,15 @@ static bp_err sum_groups(const grouping *split, bp_score_sums *sums, int64_t *be
             int64_t group = group_of(split, file, d);
             bp_score_sums one = bp_score_document_sums(split->table, &counts, file, d);
 
-            if (group >= 0)
-                bp_score_sums_add(&sums[group], &one);
+            if (group < 0)
+                continue;
+            bp_score_sums_add(&out->sums[group], &one);
+            for (int64_t c = 0; c < more; c++)
+                out->channels[group * more + c] += bp_score_document_channels(split->table, d)[c];
         }
     }
     for (int64_t g = 0; g < split->groups; g++)
-        begins[g + 1] = begins[g] + sums[g].documents;
+        out->begins[g + 1] = out->begins[g] + out->sums[g].documents;
     return BP_OK;
 }
 
@@ -124,33 +135,49 @@ static double deviation_of(const grouping *split, const bp_score_draw *draws, in
     return bp_score_bootstrap(draws, documents, seed);
 }
 
-/* figures[g] of every group; new references. */
+static json_t *figures_of(const grouping *split, const group_sums *all, int64_t g, double deviation,
+                          bp_err *err)
+{
+    const bp_score_channels *channels = split->table->channels;
+    json_t *figures = bp_score_figures(&all->sums[g], deviation);
+
+    *err = figures ? bp_score_channels_figure(figures, channels,
+                                              all->channels + g * (channels->count - 1),
+                                              all->sums[g].tokens)
+                   : out_of_memory();
+    return figures;
+}
+
+/* figures[g] of every group; new references, after an error too. */
 static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figures)
 {
     int64_t groups = split->groups, documents = split->table->plan->documents;
-    bp_score_sums *sums = bp_alloc("score.summary", groups, sizeof(*sums));
-    int64_t *begins = bp_alloc("score.summary", groups + 1, sizeof(*begins));
+    int64_t more = split->table->channels->count - 1;
+    group_sums all = {
+        .sums = bp_alloc("score.summary", groups, sizeof(*all.sums)),
+        .channels = bp_alloc("score.summary", groups * more, sizeof(*all.channels)),
+        .begins = bp_alloc("score.summary", groups + 1, sizeof(*all.begins)),
+    };
     int64_t *at = bp_alloc("score.summary", groups + 1, sizeof(*at));
     bp_score_draw *draws = bp_alloc("score.summary", documents, sizeof(*draws));
-    bp_err err = sums && begins && at && draws ? BP_OK : out_of_memory();
+    bp_err err = all.sums && all.channels && all.begins && at && draws ? BP_OK : out_of_memory();
 
     if (err == BP_OK)
-        err = sum_groups(split, sums, begins);
+        err = sum_groups(split, &all);
     if (err == BP_OK) {
-        memcpy(at, begins, (size_t)(groups + 1) * sizeof(*at));
+        memcpy(at, all.begins, (size_t)(groups + 1) * sizeof(*at));
         list_draws(split, at, draws);
     }
     for (int64_t g = 0; err == BP_OK && g < groups; g++) {
-        double deviation = deviation_of(split, draws + begins[g], sums[g].documents, seed);
+        double deviation = deviation_of(split, draws + all.begins[g], all.sums[g].documents, seed);
 
-        figures[g] = bp_score_figures(&sums[g], deviation);
-        if (!figures[g])
-            err = out_of_memory();
+        figures[g] = figures_of(split, &all, g, deviation, &err);
     }
     bp_free(draws);
     bp_free(at);
-    bp_free(begins);
-    bp_free(sums);
+    bp_free(all.begins);
+    bp_free(all.channels);
+    bp_free(all.sums);
     return err;
 }
 

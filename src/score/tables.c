@@ -13,9 +13,10 @@
 #include <unistd.h>
 
 #define VERSION      1
-#define BLOCK_TOKENS 65536
+#define BLOCK_VALUES 65536 /* held before they are written, or as many as 256 rows have */
 #define BLOCK_ROWS   8192
 #define ID_BYTES     1025
+#define MEMBER_GRID  "member_logprob"
 
 /* ---- a file that is there or not ---- */
 
@@ -80,18 +81,65 @@ static void draft_end(table_draft *draft)
 
 struct bp_tokens_writer {
     table_draft draft;
+    const bp_score_channels *channels;
     int64_t total;
-    int64_t base; /* entry of block[0] */
-    float *block; /* [BLOCK_TOKENS] */
+    int64_t plain; /* channels that are datasets of their own: all but the members' */
+    int64_t rows;  /* of a block */
+    int64_t base;  /* entry of a block's first row */
+    float *block;  /* [plain][rows] */
+    float *grid;   /* [rows][members] */
 };
+
+static int64_t plain_channels(const bp_score_channels *channels)
+{
+    return channels->count - channels->members;
+}
+
+/* Rows of a block of some columns. */
+static int64_t block_rows(int64_t columns)
+{
+    return BLOCK_VALUES / columns > 256 ? BLOCK_VALUES / columns : 256;
+}
 
 static void clear_block(bp_tokens_writer *writer)
 {
-    for (int64_t i = 0; i < BLOCK_TOKENS; i++)
+    for (int64_t i = 0; i < writer->rows * writer->plain; i++)
         writer->block[i] = NAN;
+    for (int64_t i = 0; i < writer->rows * writer->channels->members; i++)
+        writer->grid[i] = NAN;
 }
 
-bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan)
+/* Datasets of `rows` values for each channel from `first` on, and of the members' names. */
+static bp_err make_channels(bp_h5 *file, const bp_score_channels *channels, bp_h5_type type,
+                            int64_t rows)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t c = 0; err == BP_OK && c < plain_channels(channels); c++)
+        err = bp_h5_make(file, bp_lm_channel_name(c), type, rows);
+    if (err != BP_OK || channels->members == 0)
+        return err;
+    err = bp_h5_make_grid(file, MEMBER_GRID, type, rows, channels->members);
+    if (err == BP_OK)
+        err = bp_h5_write_texts(file, "member_names", (const char *const *)channels->names,
+                                channels->members);
+    return err;
+}
+
+static bp_err start_tokens(bp_tokens_writer *writer, const char *path, const bp_score_plan *plan)
+{
+    bp_err err = draft_begin(&writer->draft, path);
+
+    if (err == BP_OK)
+        err = bp_h5_write(writer->draft.file, "corpus_start", BP_H5_I64, plan->first_token,
+                          plan->files + 1);
+    if (err == BP_OK)
+        err = make_channels(writer->draft.file, writer->channels, BP_H5_F32, writer->total);
+    return err;
+}
+
+bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan,
+                            const bp_score_channels *channels)
 {
     bp_tokens_writer *writer = bp_alloc("score.tables", 1, sizeof(*writer));
     bp_err err = BP_OK;
@@ -99,19 +147,19 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
     *out = NULL;
     if (!writer)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", path);
+    writer->channels = channels;
     writer->total = plan->first_token[plan->files];
-    writer->block = bp_alloc("score.tables", BLOCK_TOKENS, sizeof(*writer->block));
-    if (!writer->block)
+    writer->plain = plain_channels(channels);
+    writer->rows = block_rows(channels->count);
+    writer->block = bp_alloc("score.tables", writer->rows * writer->plain, sizeof(*writer->block));
+    writer->grid =
+        bp_alloc("score.tables", writer->rows * channels->members, sizeof(*writer->grid));
+    if (!writer->block || !writer->grid)
         err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", path);
     else
         clear_block(writer);
     if (err == BP_OK)
-        err = draft_begin(&writer->draft, path);
-    if (err == BP_OK)
-        err = bp_h5_write(writer->draft.file, "corpus_start", BP_H5_I64, plan->first_token,
-                          plan->files + 1);
-    if (err == BP_OK)
-        err = bp_h5_make(writer->draft.file, "logprob", BP_H5_F32, writer->total);
+        err = start_tokens(writer, path, plan);
     if (err != BP_OK)
         bp_tokens_writer_free(&writer);
     *out = writer;
@@ -120,20 +168,41 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
 
 static bp_err flush_block(bp_tokens_writer *writer)
 {
-    int64_t left = writer->total - writer->base;
-    int64_t count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
+    int64_t left = writer->total - writer->base, members = writer->channels->members;
+    int64_t count = left < writer->rows ? left : writer->rows;
     bp_err err = BP_OK;
 
-    if (count > 0)
-        err = bp_h5_write_slab(writer->draft.file, "logprob", BP_H5_F32, writer->base,
-                               writer->block, count);
+    for (int64_t c = 0; err == BP_OK && count > 0 && c < writer->plain; c++)
+        err = bp_h5_write_slab(writer->draft.file, bp_lm_channel_name(c), BP_H5_F32, writer->base,
+                               writer->block + c * writer->rows, count);
+    if (err == BP_OK && count > 0 && members > 0)
+        err = bp_h5_write_slab(writer->draft.file, MEMBER_GRID, BP_H5_F32, writer->base * members,
+                               writer->grid, count * members);
     writer->base += count;
     clear_block(writer);
     return err;
 }
 
+/* All channels of `count` entries, the first at `place` of the block. */
+static void fill_block(bp_tokens_writer *writer, int64_t place, int64_t count, const char *values,
+                       int64_t stride)
+{
+    int64_t members = writer->channels->members;
+
+    for (int64_t c = 0; c < writer->plain; c++)
+        memcpy(writer->block + c * writer->rows + place,
+               values + (size_t)(c * stride) * sizeof(float), (size_t)count * sizeof(float));
+    for (int64_t m = 0; m < members; m++) {
+        const char *from = values + (size_t)((writer->plain + m) * stride) * sizeof(float);
+
+        for (int64_t i = 0; i < count; i++)
+            memcpy(&writer->grid[(place + i) * members + m], from + (size_t)i * sizeof(float),
+                   sizeof(float));
+    }
+}
+
 bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t count,
-                            const char *values)
+                            const char *values, int64_t stride)
 {
     if (first < writer->base || count < 0 || count > writer->total - first)
         return BP_FAIL(BP_ERR_FORMAT,
@@ -142,15 +211,15 @@ bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t cou
     while (count > 0) {
         int64_t place = first - writer->base;
 
-        if (place >= BLOCK_TOKENS) {
+        if (place >= writer->rows) {
             bp_err err = flush_block(writer);
 
             if (err != BP_OK)
                 return err;
             continue;
         }
-        int64_t part = BLOCK_TOKENS - place < count ? BLOCK_TOKENS - place : count;
-        memcpy(writer->block + place, values, (size_t)part * sizeof(float));
+        int64_t part = writer->rows - place < count ? writer->rows - place : count;
+        fill_block(writer, place, part, values, stride);
         values += (size_t)part * sizeof(float);
         first += part;
         count -= part;
@@ -172,6 +241,7 @@ void bp_tokens_writer_free(bp_tokens_writer **writer)
     if (!*writer)
         return;
     draft_end(&(*writer)->draft);
+    bp_free((*writer)->grid);
     bp_free((*writer)->block);
     bp_free(*writer);
     *writer = NULL;
@@ -250,6 +320,40 @@ static bp_err write_rows(bp_h5 *out, const bp_score_table *table)
 
     for (int64_t file = 0; err == BP_OK && file < table->plan->files; file++)
         err = write_file_rows(out, table, file, block);
+    bp_free(block);
+    return err;
+}
+
+/* An ensemble's columns: the means of its channels over the scored tokens of each document. */
+static bp_err write_means(bp_h5 *out, const bp_score_table *table)
+{
+    const bp_score_channels *channels = table->channels;
+    int64_t documents = table->plan->documents, plain = plain_channels(channels);
+    int64_t rows = block_rows(channels->count), members = channels->members;
+    double *block = bp_alloc("score.tables", rows * channels->count, sizeof(*block));
+    bp_err err = block ? make_channels(out, channels, BP_H5_F64, documents)
+                       : BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", bp_h5_path(out));
+
+    for (int64_t first = 0; err == BP_OK && first < documents; first += rows) {
+        int64_t count = documents - first < rows ? documents - first : rows;
+
+        for (int64_t i = 0; i < count; i++) {
+            const bp_score_row *row = &table->rows[first + i];
+            const bp_fixed *sums = bp_score_document_channels(table, first + i);
+
+            for (int64_t c = 0; c < channels->count; c++) {
+                double mean = bp_fixed_real(c == 0 ? -row->nll : sums[c - 1]) / (double)row->tokens;
+
+                block[c < plain ? c * rows + i : plain * rows + i * members + c - plain] = mean;
+            }
+        }
+        for (int64_t c = 0; err == BP_OK && c < plain; c++)
+            err = bp_h5_write_slab(out, bp_lm_channel_name(c), BP_H5_F64, first, block + c * rows,
+                                   count);
+        if (err == BP_OK)
+            err = bp_h5_write_slab(out, MEMBER_GRID, BP_H5_F64, first * members,
+                                   block + plain * rows, count * members);
+    }
     bp_free(block);
     return err;
 }
@@ -348,6 +452,8 @@ bp_err bp_documents_write(const bp_score_table *table, const char *path)
 
     if (err == BP_OK)
         err = write_rows(draft.file, table);
+    if (err == BP_OK && table->channels->members > 0)
+        err = write_means(draft.file, table);
     if (err == BP_OK)
         err = write_ids(draft.file, table->plan);
     for (int64_t i = 0; err == BP_OK && i < table->column_count; i++)

@@ -31,6 +31,7 @@ typedef struct unit_batch {
 
 struct bp_score_unit {
     const bp_score_plan *plan;
+    int64_t channels;
     int64_t longest; /* most inputs of a window */
     int64_t number;  /* of the current unit */
     int64_t row_count, part_count, order_count, batch_count, value_count;
@@ -38,12 +39,13 @@ struct bp_score_unit {
     unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
     int64_t *order;            /* [BP_SCORE_UNIT_INPUTS]: rows that score, longest class first */
     unit_batch *batches;       /* [BP_SCORE_UNIT_INPUTS] */
-    float *values;             /* [BP_SCORE_UNIT_INPUTS + C] in the order of rows */
+    int64_t room;              /* BP_SCORE_UNIT_INPUTS + C: the most values of a channel */
+    float *values;             /* [channels][room] in the order of rows */
     int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, C)] */
     int32_t *line;             /* [C + 1] */
 };
 
-bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan)
+bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t channels)
 {
     bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));
     int64_t C = plan->rule.context, most = BP_SCORE_UNIT_INPUTS;
@@ -53,12 +55,14 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan)
     if (!unit)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a work unit");
     unit->plan = plan;
+    unit->channels = channels;
+    unit->room = most + C;
     unit->longest = plan->rule.convention == BP_SCORE_ROLLING ? C : C - 1;
     unit->rows = bp_alloc("score.unit", most, sizeof(*unit->rows));
     unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
     unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
     unit->batches = bp_alloc("score.unit", most, sizeof(*unit->batches));
-    unit->values = bp_alloc("score.unit", most + C, sizeof(*unit->values));
+    unit->values = bp_alloc("score.unit", channels * unit->room, sizeof(*unit->values));
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
     unit->line = bp_alloc("score.unit", C + 1, sizeof(*unit->line));
@@ -263,23 +267,36 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *out)
     return BP_OK;
 }
 
-bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *logprob)
+static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t channel, int64_t j,
+                         float value)
+{
+    int64_t place = row->window.first + row->window.inputs - row->window.scored + 1 + j;
+    const char *what = channel == 0             ? "log-probability"
+                       : channel < BP_LM_MEMBER ? bp_lm_channel_name(channel)
+                                                : "log-probability by one member";
+
+    return BP_FAIL(BP_ERR_SOFTWARE,
+                   "the model gives a %s of %g: at place %" PRId64 " of document %" PRId64
+                   "; its weights are not sound",
+                   what, (double)value, place, unit->parts[row->part].number);
+}
+
+bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
 {
     const unit_batch *batch = &unit->batches[b];
 
-    for (int64_t i = 0; i < batch->count; i++) {
-        const unit_row *row = &unit->rows[unit->order[batch->first + i]];
-        int64_t skipped = row->window.inputs - row->window.scored;
-        const float *from = logprob + i * batch->length + skipped;
+    for (int64_t c = 0; c < unit->channels; c++) {
+        for (int64_t i = 0; i < batch->count; i++) {
+            const unit_row *row = &unit->rows[unit->order[batch->first + i]];
+            int64_t skipped = row->window.inputs - row->window.scored;
+            const float *from = values + (c * batch->count + i) * batch->length + skipped;
+            float *to = unit->values + c * unit->room + row->value;
 
-        for (int64_t j = 0; j < row->window.scored; j++) {
-            if (!isfinite(from[j]))
-                return BP_FAIL(BP_ERR_SOFTWARE,
-                               "the model gives a log-probability of %g: at place %" PRId64
-                               " of document %" PRId64 "; its weights are not sound",
-                               (double)from[j], row->window.first + skipped + 1 + j,
-                               unit->parts[row->part].number);
-            unit->values[row->value + j] = from[j];
+            for (int64_t j = 0; j < row->window.scored; j++) {
+                if (!isfinite(from[j]))
+                    return not_finite(unit, row, c, j, from[j]);
+                to[j] = from[j];
+            }
         }
     }
     return BP_OK;
@@ -326,9 +343,25 @@ static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
                           .count = row->window.scored - (scores_end(unit, row) && !held)};
 }
 
+/* Sums of the channels behind the log-probability, over a part's values. */
+static void pack_sums(const bp_score_unit *unit, const unit_part *part, bp_buffer *out)
+{
+    for (int64_t c = 1; c < unit->channels; c++) {
+        bp_fixed sum = 0;
+
+        for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
+            const float *from = unit->values + c * unit->room + unit->rows[r].value;
+
+            for (int64_t j = 0; j < unit->rows[r].window.scored; j++)
+                sum += bp_fixed_of((double)from[j]);
+        }
+        bp_buffer_add(out, &sum, sizeof(sum));
+    }
+}
+
 void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
 {
-    int64_t counts[3] = {unit->part_count, tokens ? unit->row_count : 0, 0};
+    int64_t counts[4] = {unit->part_count, tokens ? unit->row_count : 0, 0, unit->channels};
 
     for (int64_t r = 0; r < counts[1]; r++)
         counts[2] += run_of(unit, &unit->rows[r]).count;
@@ -337,28 +370,42 @@ void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
         bp_score_piece piece = sum_part(unit, &unit->parts[i]);
 
         bp_buffer_add(out, &piece, sizeof(piece));
+        pack_sums(unit, &unit->parts[i], out);
     }
     for (int64_t r = 0; r < counts[1]; r++) {
         bp_score_run run = run_of(unit, &unit->rows[r]);
 
         bp_buffer_add(out, &run, sizeof(run));
     }
-    for (int64_t r = 0; r < counts[1]; r++)
-        bp_buffer_add(out, unit->values + unit->rows[r].value,
-                      (size_t)run_of(unit, &unit->rows[r]).count * sizeof(float));
+    for (int64_t c = 0; c < unit->channels; c++) {
+        for (int64_t r = 0; r < counts[1]; r++)
+            bp_buffer_add(out, unit->values + c * unit->room + unit->rows[r].value,
+                          (size_t)run_of(unit, &unit->rows[r]).count * sizeof(float));
+    }
 }
 
-bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes, const char *name)
+static size_t piece_bytes(int64_t channels)
 {
-    int64_t counts[3];
+    return sizeof(bp_score_piece) + (size_t)(channels - 1) * sizeof(bp_fixed);
+}
+
+bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes, int64_t channels,
+                            const char *name)
+{
+    const size_t each[3] = {piece_bytes(channels), sizeof(bp_score_run),
+                            (size_t)channels * sizeof(float)};
+    int64_t counts[4];
     size_t want = sizeof(counts);
 
     if (bytes < want)
         return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes: at %s", bytes, name);
     memcpy(counts, data, sizeof(counts));
+    if (counts[3] != channels)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "a result is damaged, with %" PRId64 " values a token, not %" PRId64
+                       ": at %s",
+                       counts[3], channels, name);
     for (int i = 0; i < 3; i++) {
-        static const size_t each[3] = {sizeof(bp_score_piece), sizeof(bp_score_run), sizeof(float)};
-
         if (counts[i] < 0 || (uint64_t)counts[i] > (bytes - want) / each[i])
             return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a count of %" PRId64 ": at %s",
                            counts[i], name);
@@ -367,10 +414,11 @@ bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes
     if (want != bytes)
         return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes, not %zu: at %s", bytes,
                        want, name);
-    *out = (bp_score_result){.pieces = counts[0], .runs = counts[1], .values = counts[2]};
+    *out = (bp_score_result){
+        .pieces = counts[0], .runs = counts[1], .values = counts[2], .channels = channels};
     out->piece_data = data + sizeof(counts);
-    out->run_data = out->piece_data + (size_t)counts[0] * sizeof(bp_score_piece);
-    out->value_data = out->run_data + (size_t)counts[1] * sizeof(bp_score_run);
+    out->run_data = out->piece_data + (size_t)counts[0] * each[0];
+    out->value_data = out->run_data + (size_t)counts[1] * each[1];
     return BP_OK;
 }
 
@@ -378,8 +426,20 @@ bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i)
 {
     bp_score_piece piece;
 
-    memcpy(&piece, result->piece_data + (size_t)i * sizeof(piece), sizeof(piece));
+    memcpy(&piece, result->piece_data + (size_t)i * piece_bytes(result->channels), sizeof(piece));
     return piece;
+}
+
+void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums)
+{
+    memcpy(sums,
+           result->piece_data + (size_t)i * piece_bytes(result->channels) + sizeof(bp_score_piece),
+           (size_t)(result->channels - 1) * sizeof(*sums));
+}
+
+const char *bp_score_result_values(const bp_score_result *result, int64_t channel)
+{
+    return result->value_data + (size_t)(channel * result->values) * sizeof(float);
 }
 
 bp_score_run bp_score_result_run(const bp_score_result *result, int64_t i)

@@ -16,7 +16,7 @@
 
 typedef struct hash_lm {
     bp_lm lm;
-    MPI_Comm model;
+    MPI_Comm group;
     int64_t windows;   /* scored so far */
     int64_t signal_at; /* raise SIGUSR1 after so many; 0: never */
     int64_t nan_at;    /* a NaN after so many; 0: never */
@@ -36,7 +36,13 @@ static inline float hash_logprob(uint64_t history, int32_t target)
     return -(float)(x >> 40) * 0x1p-21F; /* 0 to -8 in steps of 2^-21 */
 }
 
-static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *logprob)
+/* A channel behind the log-probability: of the same kind, and told apart by its number. */
+static inline float hash_value(uint64_t history, int32_t target, int64_t channel)
+{
+    return hash_logprob(hash_step(history, (int32_t)channel), target);
+}
+
+static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
 {
     hash_lm *self = (hash_lm *)lm;
     int64_t sum = 0, count = batch->windows * batch->length;
@@ -44,9 +50,10 @@ static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *logp
     assert_true(batch->length <= lm->info.context);
     for (int64_t i = 0; i < count; i++)
         sum += (i + 1) * (batch->inputs[i] + 3 * (int64_t)batch->targets[i]);
-    /* equal arguments on all ranks of the model */
-    assert_int_equal(bp_all_max_int(sum, self->model), sum);
-    assert_int_equal(bp_all_max_int(-sum, self->model), -sum);
+    sum += 7 * batch->first_slot;
+    /* equal arguments on all ranks of the group */
+    assert_int_equal(bp_all_max_int(sum, self->group), sum);
+    assert_int_equal(bp_all_max_int(-sum, self->group), -sum);
     for (int64_t w = 0; w < batch->windows; w++) {
         uint64_t history = 0;
 
@@ -54,14 +61,18 @@ static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *logp
             int64_t at = w * batch->length + j;
 
             history = hash_step(history, batch->inputs[at]);
-            logprob[at] = batch->targets[at] < 0 ? NAN : hash_logprob(history, batch->targets[at]);
+            values[at] = batch->targets[at] < 0 ? NAN : hash_logprob(history, batch->targets[at]);
+            for (int64_t c = 1; c < lm->info.channels; c++)
+                values[c * count + at] =
+                    batch->targets[at] < 0 ? NAN : hash_value(history, batch->targets[at], c);
         }
     }
     self->windows += batch->windows;
     if (self->signal_at > 0 && self->windows >= self->signal_at)
         assert_int_equal(raise(SIGUSR1), 0);
     if (self->nan_at > 0 && self->windows >= self->nan_at)
-        logprob[batch->length - 1] = logprob[0] = NAN;
+        values[(lm->info.channels - 1) * count + batch->length - 1] =
+            values[(lm->info.channels - 1) * count] = NAN;
     return BP_OK;
 }
 
@@ -77,7 +88,7 @@ static inline bp_lm *hash_lm_new(const bp_mesh *mesh, const bp_lm_info *info)
 
     assert_non_null(self);
     self->lm = (bp_lm){.ops = &ops, .info = *info};
-    self->model = mesh->model;
+    self->group = mesh->ensemble;
     return &self->lm;
 }
 
@@ -114,12 +125,23 @@ static inline bp_config *make_config(const char *run_dir, const char *corpus, co
 /* ---- a job ---- */
 
 static const bp_lm_info world_model = {.kind = "hash",
+                                       .channels = 1,
                                        .context = 64,
                                        .vocab_size = 500,
                                        .eod_id = -1,
                                        .step = 12,
                                        .digest = "d1",
                                        .tokenizer_hash = TOY_HASH_A};
+
+/* The same as an ensemble of three. */
+static inline bp_lm_info world_ensemble(void)
+{
+    bp_lm_info info = world_model;
+
+    info.members = 3;
+    info.channels = BP_LM_MEMBER + info.members;
+    return info;
+}
 
 typedef struct hash_job {
     scorer self;
@@ -139,8 +161,16 @@ static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape 
     self->mesh_shape = *shape;
     bp_test_expect(bp_mesh_shape_fit(&self->mesh_shape, bp_comm_size(comm)), BP_OK);
     bp_test_expect(bp_mesh_new(&self->mesh, comm, &self->mesh_shape), BP_OK);
-    self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->model);
+    self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
     self->info = *model;
+    bp_test_expect(bp_score_channels_init(&self->channels, model), BP_OK);
+    for (int64_t m = 0; m < model->members; m++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "m%02d", (int)m);
+        bp_test_expect(bp_score_channels_name(&self->channels, m, name, m == 1 ? 12.5 : NAN),
+                       BP_OK);
+    }
     if (self->mesh->computes) {
         self->lm = hash_lm_new(self->mesh, model);
         job->model = (hash_lm *)self->lm;

@@ -172,36 +172,59 @@ static void part_that_cannot_be_made_says_why(void **state)
                    BP_ERR_INPUT);
 }
 
+/* One piece with the sums of its further channels, no runs. Free with bp_free(). */
+static char *make_result(int64_t channels, size_t *bytes)
+{
+    int64_t counts[4] = {1, 0, 0, channels};
+    bp_score_piece piece = {.document = 4, .tokens = 2};
+    bp_buffer out = {0};
+
+    bp_buffer_add(&out, counts, sizeof(counts));
+    bp_buffer_add(&out, &piece, sizeof(piece));
+    for (int64_t c = 1; c < channels; c++) {
+        bp_fixed sum = 10 * c;
+
+        bp_buffer_add(&out, &sum, sizeof(sum));
+    }
+    *bytes = out.bytes;
+    return bp_buffer_take(&out);
+}
+
 static void results_that_contradict_themselves_are_65(void **state)
 {
     (void)state;
-    struct {
-        int64_t counts[3];
-        bp_score_piece piece;
-    } data = {{1, 0, 0}, {.document = 4, .tokens = 2}};
-    size_t bytes = sizeof(data.counts) + sizeof(data.piece);
-    char *copy = bp_alloc("test", (int64_t)bytes, 1);
-    bp_score_result result;
+    for (int64_t channels = 1; channels <= 12; channels += 11) {
+        size_t bytes;
+        char *data = make_result(channels, &bytes);
+        bp_score_result result;
+        bp_fixed sums[11];
 
-    memcpy(copy, data.counts, sizeof(data.counts));
-    memcpy(copy + sizeof(data.counts), &data.piece, sizeof(data.piece));
-    bp_test_expect(bp_score_result_read(&result, copy, bytes, "p"), BP_OK);
-    assert_int_equal(bp_score_result_piece(&result, 0).document, 4);
-    bp_test_expect(bp_score_result_read(&result, copy, bytes - 1, "p"), BP_ERR_FORMAT);
-    bp_test_expect(bp_score_result_read(&result, copy, 20, "p"), BP_ERR_FORMAT);
-    for (int i = 0; i < 3; i++) {
-        static const int64_t wrong[] = {-1, 2, INT64_MAX};
+        bp_test_expect(bp_score_result_read(&result, data, bytes, channels, "p"), BP_OK);
+        assert_int_equal(bp_score_result_piece(&result, 0).document, 4);
+        bp_score_result_sums(&result, 0, sums);
+        for (int64_t c = 1; c < channels; c++)
+            assert_true(sums[c - 1] == 10 * c);
+        bp_test_expect(bp_score_result_read(&result, data, bytes - 1, channels, "p"),
+                       BP_ERR_FORMAT);
+        bp_test_expect(bp_score_result_read(&result, data, 20, channels, "p"), BP_ERR_FORMAT);
+        bp_test_expect(bp_score_result_read(&result, data, bytes, channels + 1, "p"),
+                       BP_ERR_FORMAT);
+        bp_test_message_has("values a token");
+        for (int i = 0; i < 3; i++) {
+            static const int64_t wrong[] = {-1, 2, INT64_MAX};
 
-        for (int k = 0; k < 3; k++) {
-            int64_t counts[3] = {1, 0, 0};
+            for (int k = 0; k < 3; k++) {
+                int64_t counts[4] = {1, 0, 0, channels};
 
-            counts[i] = wrong[k];
-            memcpy(copy, counts, sizeof(counts));
-            bp_test_expect(bp_score_result_read(&result, copy, bytes, "p"), BP_ERR_FORMAT);
-            bp_test_message_has("damaged");
+                counts[i] = wrong[k];
+                memcpy(data, counts, sizeof(counts));
+                bp_test_expect(bp_score_result_read(&result, data, bytes, channels, "p"),
+                               BP_ERR_FORMAT);
+                bp_test_message_has("damaged");
+            }
         }
+        bp_free(data);
     }
-    bp_free(copy);
 }
 
 int main(void)
