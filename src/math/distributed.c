@@ -257,19 +257,17 @@ int bp_placement_row_parts(const bp_placement *placement)
     return placement->row_parts;
 }
 
-void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, int64_t count,
-                         const double *own)
+void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, const double *own)
 {
     int m = checked_int(matrix->columns), n = checked_int(matrix->rows);
     int width = (m + placement->column_parts - 1) / placement->column_parts;
+    int height = (n + placement->row_parts - 1) / placement->row_parts;
     bool has = placement->column_part >= 0;
     int own_m =
         has ? numroc_(&m, &width, &placement->column_part, &ZERO, &placement->column_parts) : 0;
     int desc[DESC_COUNT];
 
-    BP_ASSERT(matrix->rows == count * placement->row_parts);
-    describe(desc, has ? placement->context : BLACS_NO_CONTEXT, m, n, width, checked_int(count),
-             own_m);
+    describe(desc, has ? placement->context : BLACS_NO_CONTEXT, m, n, width, height, own_m);
     pdgemr2d_(&m, &n, own, &ONE, &ONE, desc, matrix->values, &ONE, &ONE, matrix->desc,
               &matrix->grid->context);
 }

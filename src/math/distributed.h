@@ -65,14 +65,13 @@ bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int col
 void bp_placement_free(bp_placement **placement);
 int bp_placement_row_parts(const bp_placement *placement);
 
-/** matrix = what the ranks have. It has count * (row parts) rows: part r's are [r count, (r + 1)
- * count); of n columns part c has [c w, (c + 1) w), w = n / (column parts) rounded up, less at the
- * end.
+/** matrix = what the ranks have. Of n columns part c has [c w, (c + 1) w), w = n / (column parts)
+ * rounded up, less at the end; and of the rows likewise.
  *
- * Shapes:     own[count][columns of this rank's part]; not looked at where it has no place.
+ * Shapes:     own[rows of this rank's part][columns of its part]; not looked at where it has no
+ *             place.
  */
-void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, int64_t count,
-                         const double *own);
+void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, const double *own);
 /** rows[count][columns] = rows [first, first + count) of the matrix, on rank 0 alone; on the other
  * ranks `rows` may be NULL. */
 void bp_distributed_read(const bp_distributed *matrix, int64_t first, int64_t count, double *rows);

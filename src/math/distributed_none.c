@@ -79,10 +79,9 @@ int bp_placement_row_parts(const bp_placement *placement)
     return 0;
 }
 
-void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, int64_t count,
-                         const double *own)
+void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, const double *own)
 {
-    (void)placement, (void)count, (void)own;
+    (void)placement, (void)own;
     BP_ASSERT(matrix && "no ScaLAPACK");
 }
 

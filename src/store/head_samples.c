@@ -78,6 +78,8 @@ static bp_err put_attributes(bp_h5 *out, const bp_head_samples_info *info)
         err = bp_h5_put_text(out, "/", "model_digest", info->model_digest);
     if (err == BP_OK)
         err = bp_h5_put_text(out, "/", "digest", info->digest);
+    if (err == BP_OK)
+        err = bp_h5_put_text(out, "/", "notes", info->notes);
     return err;
 }
 
@@ -162,6 +164,8 @@ static bp_err get_attributes(bp_h5 *in, bp_head_samples_info *info)
             bp_h5_get_text(in, "/", "model_digest", info->model_digest, sizeof info->model_digest);
     if (err == BP_OK)
         err = bp_h5_get_text(in, "/", "digest", info->digest, sizeof info->digest);
+    if (err == BP_OK)
+        err = bp_h5_get_text(in, "/", "notes", info->notes, sizeof info->notes);
     return err;
 }
 

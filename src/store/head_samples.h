@@ -14,6 +14,7 @@ typedef struct bp_head_samples_info {
     int64_t samples, vocab_size, width;
     char model_digest[65];      /* of the model whose head they replace */
     char digest[BP_SHA256_HEX]; /* of how they were made: equal digests, equal samples */
+    char notes[1024];           /* what was found in making them, as JSON; may be empty */
 } bp_head_samples_info;
 
 /** A new file under a temporary name. Errors: those of bp_h5_create. */

@@ -137,28 +137,35 @@ static void each_element_is_visited_once(void **state)
     bp_grid_free(&grid);
 }
 
-/* Ranks compute rows of a matrix in row_parts x column_parts; the last `idle` ranks nothing. */
-static void check_placement(bp_grid *grid, int row_parts, int column_parts, int64_t count,
-                            int64_t n)
+/* Part `at` of n in so many parts. */
+static int64_t part_of(int64_t n, int parts, int at, int64_t *first)
+{
+    int64_t width = (n + parts - 1) / parts;
+
+    *first = at < 0 ? n : at * width < n ? at * width : n;
+    return *first + width < n ? width : n - *first;
+}
+
+/* Ranks compute rows of a matrix in row_parts x column_parts; ranks beyond them nothing. */
+static void check_placement(bp_grid *grid, int row_parts, int column_parts, int64_t rows, int64_t n)
 {
     int rank = bp_comm_rank(WORLD), working = row_parts * column_parts;
     int part = working - 1 - rank; /* not the order of ranks */
     int row_part = rank < working ? part / column_parts : -1;
     int column_part = rank < working ? part % column_parts : -1;
-    int64_t width = (n + column_parts - 1) / column_parts, rows = count * row_parts;
-    int64_t first = column_part * width < n ? column_part * width : n;
-    int64_t own = column_part < 0 ? 0 : first + width < n ? width : n - first;
+    int64_t row, first, count = part_of(rows, row_parts, row_part, &row);
+    int64_t own = part_of(n, column_parts, column_part, &first);
     double *mine = new_reals(count * own), *expected = whole_matrix(3, rows, n), *got;
     bp_placement *placement;
     bp_distributed *matrix;
 
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = 0; j < own; j++)
-            mine[i * own + j] = element(3, row_part * count + i, first + j);
+            mine[i * own + j] = element(3, row + i, first + j);
     bp_test_expect(bp_placement_new(&placement, grid, row_part, column_part), BP_OK);
     bp_test_check(WORLD, bp_placement_row_parts(placement) == row_parts);
     bp_test_expect(bp_distributed_new(&matrix, grid, rows, n, 3), BP_OK);
-    bp_distributed_take(matrix, placement, count, mine);
+    bp_distributed_take(matrix, placement, mine);
     got = gathered(matrix, rows, n);
     bp_test_check(WORLD, memcmp(got, expected, (size_t)(rows * n) * sizeof *got) == 0);
     for (int64_t from = 0; from <= rows; from += 2) { /* a part */
@@ -184,9 +191,9 @@ static void rows_that_ranks_have_come_together(void **state)
     bp_test_expect(bp_grid_new(&grid, WORLD), BP_OK);
     for (int column_parts = 1; column_parts <= size; column_parts++)
         for (int row_parts = 1; row_parts * column_parts <= size; row_parts++) {
-            check_placement(grid, row_parts, column_parts, 4, 11);
+            check_placement(grid, row_parts, column_parts, 14, 11);
             check_placement(grid, row_parts, column_parts, 1, 1);
-            check_placement(grid, row_parts, column_parts, 2, 5);
+            check_placement(grid, row_parts, column_parts, 6, 5);
         }
     bp_grid_free(&grid);
 }

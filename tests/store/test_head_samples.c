@@ -11,8 +11,12 @@
 #define V       5
 #define C       4
 
-static const bp_head_samples_info INFO = {
-    .samples = SAMPLES, .vocab_size = V, .width = C, .model_digest = "abc", .digest = "0123"};
+static const bp_head_samples_info INFO = {.samples = SAMPLES,
+                                          .vocab_size = V,
+                                          .width = C,
+                                          .model_digest = "abc",
+                                          .digest = "0123",
+                                          .notes = "{}"};
 
 static float value_at(int64_t sample, int64_t row, int64_t column)
 {
@@ -150,6 +154,7 @@ static const char *other_file(const char *name, const char *kind, int version, i
     bp_test_expect(bp_h5_put_int(file, "/", "width", C), BP_OK);
     bp_test_expect(bp_h5_put_text(file, "/", "model_digest", "m"), BP_OK);
     bp_test_expect(bp_h5_put_text(file, "/", "digest", "d"), BP_OK);
+    bp_test_expect(bp_h5_put_text(file, "/", "notes", ""), BP_OK);
     bp_test_expect(bp_h5_close(&file), BP_OK);
     bp_test_expect(bp_user_block_seal(&block, path), BP_OK);
     return path;
