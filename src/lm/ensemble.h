@@ -44,7 +44,8 @@ const char *bp_ensemble_member_name(const bp_lm *lm, int64_t member);
 /** Of the documents that the member's bag lacks, as the list has it; NaN: not known. */
 double bp_ensemble_member_oob(const bp_lm *lm, int64_t member);
 
-/** Inverse temperatures at which bp_ensemble_temper sums: 2^(k/8), k = -12 .. 12. */
+/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as float32.
+ */
 #define BP_TEMPER_POINTS 25
 double bp_temper_beta(int k);
 

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "math/kernels.h"
+#include "math/mixture.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,6 +44,15 @@ typedef struct bp_tile {
     bool accumulate;
 } bp_tile;
 
+/** Some columns of one row of an ensemble (math/mixture.h): at most BP_MIXTURE_BLOCK. */
+typedef struct bp_mixture_block {
+    int64_t members, columns;
+    const float *logits; /* of member 0 */
+    int64_t member_stride;
+    const bp_member_row *known; /* of member 0 */
+    int64_t known_stride;
+} bp_mixture_block;
+
 typedef struct bp_loops {
     const char *name;
     void (*gelu_forward)(float *y, const float *x, int64_t n);
@@ -71,6 +81,14 @@ typedef struct bp_loops {
     double (*exp_sum)(const float *x, int64_t n, float max);
     void (*exp_scale)(float *x, int64_t n, float max, float factor); /* x = exp(x - max) * factor */
     double (*square_sum)(const float *x, int64_t n);
+
+    /* logprob and p of a block's entries, and sums over members and entries: -p_m lp_m, and p_m
+     * (lp_m - log p) */
+    void (*mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);
+    /* index of the first x with (x - max) - log_sum == -log_sum; n: none */
+    int64_t (*first_top)(const float *x, int64_t n, float max, float log_sum);
+    /* sums of exp(b u), u exp(b u) and u^2 exp(b u), u = logprob - shift */
+    void (*temper)(double sums[3], const float *logprob, int64_t n, float shift, float b);
 
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                   const bp_adamw_constants *constants);

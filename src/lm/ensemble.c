@@ -1,0 +1,253 @@
+/* Scoring with an ensemble: the members' trunks, then chunks of scored rows through all heads. */
+#include "lm/ensemble_priv.h"
+
+#include "base/err.h"
+#include "mesh/collective.h"
+#include "nn/block.h"
+#include "nn/layers.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CHUNK_BYTES (24LL << 20) /* of distributions at once, where score.memory allows: caches */
+#define CHUNK_ROWS  1024
+
+bool ensemble_is_last(const ensemble *self)
+{
+    return self->mesh->pipeline_at == self->mesh->pipelines - 1;
+}
+
+/* ---- the memory of a batch ---- */
+
+size_t ensemble_row_bytes(const ensemble *self)
+{
+    int64_t A = self->mesh->members, tensors = self->mesh->tensors;
+    int64_t V = (self->lm.info.vocab_size + tensors - 1) / tensors; /* the largest share */
+    int64_t columns = (V + A - 1) / A;
+    int64_t floats = self->member_count * columns + (A > 1 ? 2 * V : 0);
+
+    return (size_t)floats * sizeof(float);
+}
+
+/* Rows of a chunk: equal on all ranks. */
+static int64_t chunk_rows(const ensemble *self, int64_t scored)
+{
+    int64_t row = (int64_t)ensemble_row_bytes(self);
+    int64_t most = (int64_t)self->memory_bytes / row, wish = CHUNK_BYTES / row;
+
+    wish = wish < BP_HEAD_ROW_CLASS ? BP_HEAD_ROW_CLASS : wish > CHUNK_ROWS ? CHUNK_ROWS : wish;
+    most = most < wish ? most : wish;
+    if (most > BP_HEAD_ROW_CLASS)
+        most -= most % BP_HEAD_ROW_CLASS;
+    return bp_head_filled_rows(scored, most);
+}
+
+static void *carve(bp_arena *arena, int64_t n, size_t size)
+{
+    return bp_carve(arena, (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
+}
+
+static void lay_out(const ensemble *self, ensemble_work *work, bp_arena *arena, int64_t tokens,
+                    bool temper)
+{
+    const bp_mesh *mesh = self->mesh;
+    int64_t A = mesh->members, V = self->lm.info.vocab_count, widths = 0;
+
+    work->places = carve(arena, work->rows, sizeof *work->places);
+    work->targets = carve(arena, work->rows, sizeof *work->targets);
+    if (!ensemble_is_last(self))
+        return;
+    for (int64_t t = 0; t < self->trunk_count; t++)
+        widths += self->trunks[t].width;
+    work->states = carve(arena, tokens * self->widest, sizeof(float));
+    work->hidden = carve(arena, (work->rows + work->chunk) * widths, sizeof(float));
+    work->logits = carve(arena, self->member_count * work->chunk * self->columns, sizeof(float));
+    work->own = carve(arena, A > 1 ? work->chunk * V : 0, sizeof(float));
+    work->outgoing = carve(arena, A > 1 ? work->chunk * V : 0, sizeof(float));
+    work->known = carve(arena, self->rounds * A * work->chunk, sizeof *work->known);
+    work->max = carve(arena, work->chunk, sizeof *work->max);
+    work->sums = carve(arena, 2 * work->chunk, sizeof *work->sums);
+    work->mixed = carve(arena, work->chunk, sizeof *work->mixed);
+    work->totals = carve(arena, 3 * work->chunk, sizeof *work->totals);
+    work->tops = carve(arena, work->chunk, sizeof *work->tops);
+    work->powers = carve(arena, temper ? work->chunk * BP_TEMPER_POINTS : 0, sizeof *work->powers);
+}
+
+static bp_err reserve(ensemble *self, size_t bytes)
+{
+    if (bytes <= self->memory_size_bytes)
+        return BP_OK;
+    bp_free(self->memory);
+    self->memory_size_bytes = 0;
+    self->memory = bp_alloc("lm.ensemble", (int64_t)bytes, 1);
+    if (!self->memory)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at a batch of an ensemble, which takes %.1f MiB; use a "
+                       "smaller score.memory, or more members or tensor ranks side by side",
+                       (double)bytes / 1048576);
+    self->memory_size_bytes = bytes;
+    return BP_OK;
+}
+
+bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch, bool temper)
+{
+    int64_t tokens = batch->windows * batch->length, row = 0;
+    bp_arena arena = {0};
+    bp_err err;
+
+    *work = (ensemble_work){0};
+    for (int64_t i = 0; i < tokens; i++)
+        work->rows += batch->targets[i] >= 0;
+    work->chunk = chunk_rows(self, work->rows);
+    lay_out(self, work, &arena, tokens, temper);
+    err = reserve(self, arena.used_bytes);
+    if (bp_comm_size(self->mesh->ensemble) > 1)
+        err = bp_agree(self->mesh->ensemble, err);
+    if (err != BP_OK)
+        return err;
+    arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
+    lay_out(self, work, &arena, tokens, temper);
+    for (int64_t i = 0; i < tokens; i++)
+        if (batch->targets[i] >= 0) {
+            work->places[row] = i;
+            work->targets[row++] = batch->targets[i];
+        }
+    return BP_OK;
+}
+
+/* ---- the trunks ---- */
+
+static void copy_scored(float *to, const ensemble_work *work, int64_t width)
+{
+#pragma omp parallel for schedule(static) if (work->rows * width > 8192)
+    for (int64_t r = 0; r < work->rows; r++)
+        memcpy(to + r * width, work->states + work->places[r] * width,
+               (size_t)width * sizeof(float));
+    memset(to + work->rows * width, 0, (size_t)(work->chunk * width) * sizeof(float));
+}
+
+bp_err ensemble_run_trunks(ensemble *self, ensemble_work *work, const bp_lm_batch *batch)
+{
+    float *hidden = work->hidden;
+    bp_err err = BP_OK;
+
+    for (int64_t t = 0; t < self->trunk_count && err == BP_OK; t++) {
+        const ensemble_trunk *trunk = &self->trunks[t];
+
+        err = trunk->lm->ops->trunk(trunk->lm, batch, trunk->pass, work->states);
+        if (err != BP_OK || !ensemble_is_last(self))
+            continue;
+        copy_scored(hidden, work, trunk->width);
+        hidden += (work->rows + work->chunk) * trunk->width;
+    }
+    return bp_comm_size(self->mesh->ensemble) > 1 ? bp_agree(self->mesh->ensemble, err) : err;
+}
+
+/* ---- values ---- */
+
+double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance)
+{
+    double most = -INFINITY, sum = 0, mean = 0, squares = 0, M = (double)in->members;
+
+    for (int64_t m = 0; m < in->members; m++) {
+        double lp = (double)in->known[m * in->known_stride + r].logprob;
+
+        most = lp > most || isnan(lp) ? lp : most;
+        mean += lp;
+    }
+    mean /= M;
+    for (int64_t m = 0; m < in->members; m++) {
+        double lp = (double)in->known[m * in->known_stride + r].logprob;
+
+        sum += exp(lp - most);
+        squares += (lp - mean) * (lp - mean);
+    }
+    *variance = squares / M;
+    return most + log(sum / M);
+}
+
+/* One scored row: values[channel * stride].
+ *
+ * The total is told as the sum of its parts: as H[p] it would come from another sum over the
+ * vocabulary, and where a token is all but certain float32's rounding of the two would be larger
+ * than what they have in common. */
+static void fill_row(float *values, int64_t stride, const ensemble_work *work, const bp_mixture *in,
+                     int64_t r)
+{
+    double variance, logprob = ensemble_target_logprob(in, r, &variance), wrong = -expm1(logprob);
+    const double *totals = &work->totals[3 * r];
+    double information = totals[1] < 0 ? 0 : totals[1];
+    int32_t top = work->tops[r];
+    int64_t agreeing = 0;
+
+    for (int64_t m = 0; m < in->members; m++) {
+        const bp_member_row *known = &in->known[m * in->known_stride + r];
+
+        agreeing += known->top == top;
+        values[(BP_LM_MEMBER + m) * stride] = known->logprob;
+    }
+    values[BP_LM_LOGPROB * stride] = (float)logprob;
+    values[BP_LM_EXPECTED_ENTROPY * stride] = (float)totals[0];
+    values[BP_LM_MUTUAL_INFORMATION * stride] = (float)information;
+    values[BP_LM_TOTAL_ENTROPY * stride] = (float)(totals[0] + information);
+    values[BP_LM_LOGPROB_VARIANCE * stride] = (float)variance;
+    values[BP_LM_AGREEMENT * stride] = (float)((double)agreeing / (double)in->members);
+    values[BP_LM_CONFIDENCE * stride] = (float)exp((double)work->max[r]);
+    values[BP_LM_CORRECT * stride] = top == in->targets[r] ? 1.0F : 0.0F;
+    values[BP_LM_BRIER * stride] = (float)(totals[2] + wrong * wrong);
+}
+
+static bp_err ensemble_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+{
+    ensemble *self = (ensemble *)lm;
+    int64_t tokens = batch->windows * batch->length, channels = lm->info.channels;
+    ensemble_work work;
+    bp_err err = ensemble_prepare(self, &work, batch, false);
+
+    if (err == BP_OK)
+        err = ensemble_run_trunks(self, &work, batch);
+    if (err != BP_OK)
+        return err;
+    for (int64_t i = 0; i < tokens * channels; i++)
+        values[i] = NAN;
+    for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk) {
+        int64_t rows = first + work.chunk < work.rows ? work.chunk : work.rows - first;
+
+        ensemble_mix(self, &work, first, rows);
+        bp_mixture in = ensemble_mixture(self, &work, first, rows);
+        for (int64_t r = 0; r < rows; r++)
+            fill_row(values + work.places[first + r], tokens, &work, &in, r);
+    }
+    bp_bcast_bytes(values, tokens * channels * (int64_t)sizeof(float), self->mesh->pipelines - 1,
+                   self->mesh->pipeline);
+    return BP_OK;
+}
+
+/* ---- the rest of the face ---- */
+
+const char *bp_ensemble_member_name(const bp_lm *lm, int64_t member)
+{
+    return ((const ensemble *)lm)->members[member].name;
+}
+
+double bp_ensemble_member_oob(const bp_lm *lm, int64_t member)
+{
+    return ((const ensemble *)lm)->members[member].oob;
+}
+
+void ensemble_free(bp_lm *lm)
+{
+    ensemble *self = (ensemble *)lm;
+
+    for (int64_t k = 0; self->members && k < self->member_count; k++)
+        bp_free(self->members[k].name);
+    for (int64_t k = 0; self->models && k < self->model_count; k++)
+        bp_lm_free(&self->models[k]);
+    bp_free(self->members);
+    bp_free(self->models);
+    bp_free(self->trunks);
+    bp_free(self->memory);
+    bp_free(self);
+}
+
+const bp_lm_ops ensemble_ops = {.score = ensemble_score, .free = ensemble_free};
