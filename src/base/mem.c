@@ -206,6 +206,16 @@ size_t bp_mem_resident_peak_bytes(void)
     return kib * 1024;
 }
 
+void bp_mem_resident_peak_reset(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w"); /* 5: VmHWM := VmRSS, proc(5) */
+
+    if (file == NULL)
+        return;
+    (void)fputs("5\n", file);
+    (void)fclose(file);
+}
+
 size_t bp_arena_bytes(int64_t n, size_t size)
 {
     size_t bytes;

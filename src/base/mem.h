@@ -35,6 +35,9 @@ int bp_mem_balance(char *out, size_t out_bytes);
 
 /** Peak resident memory of this process (VmHWM), in bytes. */
 size_t bp_mem_resident_peak_bytes(void);
+/** Let the peak begin anew at what is resident now. Where the kernel does not allow it, nothing
+ * happens. */
+void bp_mem_resident_peak_reset(void);
 
 /** One block of memory, planned ahead and handed out without freeing: nothing is allocated in a
  * step. */

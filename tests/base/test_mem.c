@@ -1,6 +1,7 @@
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "bp_test.h"
+#include <unistd.h>
 
 static void blocks_are_zeroed_and_aligned(void **state)
 {
@@ -93,6 +94,27 @@ static void resident_peak_covers_what_was_touched(void **state)
     assert_true(bp_mem_resident_peak_bytes() < (size_t)1 << 40);
 }
 
+static void resident_peak_begins_anew(void **state)
+{
+    size_t bytes = (size_t)64 << 20;
+    char *block;
+
+    (void)state;
+#ifdef BP_TEST_ASAN
+    bp_test_skip("the sanitizer keeps freed memory");
+#endif
+    block = bp_alloc("test", 1, bytes);
+    if (access("/proc/self/clear_refs", W_OK) != 0) {
+        bp_free(block);
+        bp_test_skip("the kernel does not let the peak begin anew");
+    }
+    memset(block, 1, bytes);
+    size_t before = bp_mem_resident_peak_bytes();
+    bp_free(block); /* a block of this size goes back to the system at once */
+    bp_mem_resident_peak_reset();
+    assert_true(bp_mem_resident_peak_bytes() < before - bytes / 2);
+}
+
 static void strings_are_copied_and_printed(void **state)
 {
     (void)state;
@@ -162,6 +184,7 @@ int main(void)
         cmocka_unit_test(balance_is_kept_by_label),
         cmocka_unit_test(short_memory_can_be_injected),
         cmocka_unit_test(resident_peak_covers_what_was_touched),
+        cmocka_unit_test(resident_peak_begins_anew),
         cmocka_unit_test(strings_are_copied_and_printed),
         cmocka_unit_test(arena_hands_out_what_was_planned),
         cmocka_unit_test(buffer_grows_and_is_taken),
