@@ -21,6 +21,7 @@ static const struct {
     {"table", bp_tool_table, "rows of a file as CSV"},
     {"import", bp_tool_import, "a Hugging Face model to a checkpoint"},
     {"export", bp_tool_export, "a checkpoint to a Hugging Face model"},
+    {"compare", bp_tool_compare, "two score folders: is one model better than the other?"},
 };
 #define TOOL_COUNT (sizeof TOOLS / sizeof TOOLS[0])
 

@@ -224,17 +224,45 @@ static bool is_control(const unsigned char *text, size_t bytes, size_t k)
     return k > 0 && text[k - 1] == 0xc2 && text[k] >= 0x80 && text[k] < 0xa0;
 }
 
-void put_clean(const char *text, size_t limit, const char *kept)
+static void put_clean_to(FILE *out, const char *text, size_t limit, const char *kept)
 {
     const unsigned char *data = (const unsigned char *)text;
     size_t bytes = strnlen(text, limit);
 
     for (size_t k = 0; k < bytes; k++) {
         if (is_control(data, bytes, k) && strchr(kept, text[k]) == NULL)
-            printf("\\x%02X", data[k]);
+            fprintf(out, "\\x%02X", data[k]);
         else
-            putchar(text[k]);
+            putc(text[k], out);
     }
+}
+
+void put_clean(const char *text, size_t limit, const char *kept)
+{
+    put_clean_to(stdout, text, limit, kept);
+}
+
+void put_csv(FILE *out, const char *text, size_t limit)
+{
+    size_t bytes = strnlen(text, limit);
+
+    if (memchr(text, ',', bytes) == NULL && memchr(text, '"', bytes) == NULL &&
+        memchr(text, '\n', bytes) == NULL && memchr(text, '\r', bytes) == NULL) {
+        put_clean_to(out, text, bytes, "\t");
+        return;
+    }
+    putc('"', out);
+    while (bytes > 0) {
+        const char *quote = memchr(text, '"', bytes);
+        size_t now = quote == NULL ? bytes : (size_t)(quote - text) + 1;
+
+        put_clean_to(out, text, now, "\t\r\n");
+        if (quote != NULL)
+            putc('"', out);
+        text += now;
+        bytes -= now;
+    }
+    putc('"', out);
 }
 
 const char *grouped(int64_t value)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef struct file_tool {
     const char *name; /* "inspect" */
@@ -43,6 +44,10 @@ bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count);
 /** Print text of a stranger's, up to `limit` bytes or its end: control characters as \xNN, so that
  * no terminal acts on them, but for those in `kept`. */
 void put_clean(const char *text, size_t limit, const char *kept);
+
+/** A field of CSV (RFC 4180). Line breaks are data in a quoted field; other control characters are
+ * not let through. */
+void put_csv(FILE *out, const char *text, size_t limit);
 
 /** "1,340,447", to one of a few places of its own; borrowed for a few more calls. */
 const char *grouped(int64_t value);

@@ -11,32 +11,6 @@
 
 #define BLOCK_ROWS ((int64_t)4096)
 
-/* ---- CSV ---- */
-
-/* Line breaks are data in a quoted field; other control characters are not let through. */
-static void put_text(const char *text, size_t limit)
-{
-    size_t bytes = strnlen(text, limit);
-
-    if (memchr(text, ',', bytes) == NULL && memchr(text, '"', bytes) == NULL &&
-        memchr(text, '\n', bytes) == NULL && memchr(text, '\r', bytes) == NULL) {
-        put_clean(text, bytes, "\t");
-        return;
-    }
-    putchar('"');
-    while (bytes > 0) {
-        const char *quote = memchr(text, '"', bytes);
-        size_t now = quote == NULL ? bytes : (size_t)(quote - text) + 1;
-
-        put_clean(text, now, "\t\r\n");
-        if (quote != NULL)
-            putchar('"');
-        text += now;
-        bytes -= now;
-    }
-    putchar('"');
-}
-
 /* ---- corpora: a row a document ---- */
 
 typedef struct corpus_columns {
@@ -67,7 +41,7 @@ static void put_corpus_head(const bp_corpus_info *info, const corpus_columns *co
            info->has_words ? ",words" : "", info->has_words_split ? ",words_split" : "");
     for (int k = 0; k < info->labels; k++) {
         putchar(',');
-        put_text(columns->labels[k].name, SIZE_MAX);
+        put_csv(stdout, columns->labels[k].name, SIZE_MAX);
     }
     putchar('\n');
 }
@@ -83,7 +57,7 @@ static bp_err put_document(bp_corpus_file *file, const corpus_columns *columns, 
     printf("%" PRId64, d);
     if (info->has_ids) {
         putchar(',');
-        put_text(id, sizeof id);
+        put_csv(stdout, id, sizeof id);
     }
     printf(",%" PRId64, columns->start[d + 1] - columns->start[d]);
     if (info->has_bytes)
@@ -94,7 +68,7 @@ static bp_err put_document(bp_corpus_file *file, const corpus_columns *columns, 
         printf(",%" PRId64, columns->words_split[d]);
     for (int k = 0; k < info->labels; k++) {
         putchar(',');
-        put_text(columns->labels[k].values[columns->labels[k].codes[d]], SIZE_MAX);
+        put_csv(stdout, columns->labels[k].values[columns->labels[k].codes[d]], SIZE_MAX);
     }
     putchar('\n');
     return BP_OK;
@@ -249,7 +223,7 @@ static bp_err load_block(table *t, int64_t first, int64_t count)
 static void put_value(const table_column *c, int64_t k)
 {
     if (c->shape.is_text) {
-        put_text((const char *)c->block + (size_t)k * c->shape.width, c->shape.width);
+        put_csv(stdout, (const char *)c->block + (size_t)k * c->shape.width, c->shape.width);
     } else if (c->shape.is_real) {
         printf("%.*g", c->shape.width == sizeof(float) ? 9 : 17, ((const double *)c->block)[k]);
     } else {
@@ -257,7 +231,8 @@ static void put_value(const table_column *c, int64_t k)
         if (c->values == NULL)
             printf("%" PRId64, value);
         else if (value >= 0 && value < c->values_shape.count)
-            put_text(c->values + (size_t)value * c->values_shape.width, c->values_shape.width);
+            put_csv(stdout, c->values + (size_t)value * c->values_shape.width,
+                    c->values_shape.width);
         /* else nothing: a code without a name says that the document has no such label */
     }
 }
@@ -289,7 +264,7 @@ static bp_err table_of_file(const char *path, int64_t head)
         for (int64_t c = 0; c < t.column_count; c++) {
             const char *name = t.columns[c].name;
             putchar(',');
-            put_text(strncmp(name, "labels/", 7) == 0 ? name + 7 : name, SIZE_MAX);
+            put_csv(stdout, strncmp(name, "labels/", 7) == 0 ? name + 7 : name, SIZE_MAX);
         }
         putchar('\n');
     }

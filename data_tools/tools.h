@@ -12,5 +12,6 @@ bp_err bp_tool_verify(int argc, char **argv);
 bp_err bp_tool_table(int argc, char **argv);
 bp_err bp_tool_import(int argc, char **argv);
 bp_err bp_tool_export(int argc, char **argv);
+bp_err bp_tool_compare(int argc, char **argv);
 
 #endif

@@ -1,0 +1,322 @@
+/* Do two score folders tell of the same texts, and what can be divided by? */
+#include "base/mem.h"
+#include "comparison.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- remarks ---- */
+
+static bp_err remark(comparison *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bp_err remark(comparison *c, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    char **remarks =
+        bp_realloc("tool.remarks", c->remarks, c->remark_count + 1, sizeof *c->remarks);
+
+    if (remarks == NULL)
+        return bp_fail_memory("remarks", c->remark_count + 1, sizeof *remarks);
+    c->remarks = remarks;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    remarks[c->remark_count] = bp_strdup(text);
+    if (remarks[c->remark_count] == NULL)
+        return bp_fail_memory("remarks", 1, sizeof text);
+    c->remark_count++;
+    return BP_OK;
+}
+
+/* ---- the texts ---- */
+
+static bp_err texts_differ(const comparison *c, const char *what)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "the texts differ: %s: at %s and %s; score the same with both",
+                   what, c->scores[0].given, c->scores[1].given);
+}
+
+static bp_err check_corpora(const comparison *c)
+{
+    const score_folder *a = &c->scores[0], *b = &c->scores[1];
+    char what[600];
+
+    for (int64_t k = 0; k < a->corpora && k < b->corpora; k++) {
+        if (strcmp(a->corpus_names[k], b->corpus_names[k]) != 0)
+            (void)snprintf(what, sizeof what,
+                           "corpus %" PRId64 " is '%.200s' in A and '%.200s' in B", k,
+                           a->corpus_names[k], b->corpus_names[k]);
+        else if (a->corpus_start[k + 1] != b->corpus_start[k + 1])
+            (void)snprintf(what, sizeof what,
+                           "corpus '%.200s' has %" PRId64 " documents in A and %" PRId64 " in B",
+                           a->corpus_names[k], a->corpus_start[k + 1] - a->corpus_start[k],
+                           b->corpus_start[k + 1] - b->corpus_start[k]);
+        else
+            continue;
+        return texts_differ(c, what);
+    }
+    if (a->corpora == b->corpora)
+        return BP_OK;
+    (void)snprintf(what, sizeof what, "A has %" PRId64 " corpora and B %" PRId64, a->corpora,
+                   b->corpora);
+    return texts_differ(c, what);
+}
+
+static const char *id_of(const score_folder *scores, int64_t d)
+{
+    return scores->ids + (size_t)d * scores->id_width;
+}
+
+/* "document 3 ('its id') of corpus 'news'", numbers from 0 in the corpus. */
+static void spell_document(char *out, size_t bytes, const score_folder *scores, int64_t d)
+{
+    int64_t k = 0;
+
+    while (d >= scores->corpus_start[k + 1])
+        k++;
+    (void)snprintf(out, bytes, "document %" PRId64 " ('%.200s') of corpus '%.200s'",
+                   d - scores->corpus_start[k], id_of(scores, d), scores->corpus_names[k]);
+}
+
+static bp_err document_differs(const comparison *c, int64_t d, const char *what, int64_t in_a,
+                               int64_t in_b)
+{
+    char document[500], text[700];
+
+    spell_document(document, sizeof document, &c->scores[0], d);
+    (void)snprintf(text, sizeof text, "%s has %" PRId64 " %s in A and %" PRId64 " in B", document,
+                   in_a, what, in_b);
+    return texts_differ(c, text);
+}
+
+static bp_err id_differs(const comparison *c, int64_t d)
+{
+    char document[500], text[800];
+
+    spell_document(document, sizeof document, &c->scores[0], d);
+    (void)snprintf(text, sizeof text, "%s in A is '%.200s' in B", document,
+                   id_of(&c->scores[1], d));
+    return texts_differ(c, text);
+}
+
+/* What is not told (-1, an empty id) differs from nothing. */
+static bp_err check_documents(const comparison *c)
+{
+    const score_folder *a = &c->scores[0], *b = &c->scores[1];
+
+    for (int64_t d = 0; d < a->documents; d++) {
+        const char *one = id_of(a, d), *other = id_of(b, d);
+
+        if (one[0] != '\0' && other[0] != '\0' && strcmp(one, other) != 0)
+            return id_differs(c, d);
+        if (a->bytes[d] >= 0 && b->bytes[d] >= 0 && a->bytes[d] != b->bytes[d])
+            return document_differs(c, d, "bytes", a->bytes[d], b->bytes[d]);
+        if (a->words[d] >= 0 && b->words[d] >= 0 && a->words[d] != b->words[d])
+            return document_differs(c, d, "words", a->words[d], b->words[d]);
+    }
+    return BP_OK;
+}
+
+/* ---- which tokens were scored ---- */
+
+typedef struct convention {
+    const char *name, *prefix, *tokenizer, *select;
+    int64_t context, stride;
+    bool end;
+    bool whole_bytes, whole_words; /* all text was scored, and its bytes, its words are told */
+    bool is_half;
+} convention;
+
+static bp_err convention_of(convention *out, const score_folder *scores)
+{
+    const json_t *all = json_object_get(scores->summary, "convention");
+    const char *path = scores->summary_path;
+    const json_t *select = json_object_get(all, "select");
+    bp_err err = bp_json_get_string(all, "name", &out->name, path);
+
+    if (err == BP_OK)
+        err = bp_json_get_string(all, "prefix", &out->prefix, path);
+    if (err == BP_OK)
+        err = bp_json_get_string(all, "tokenizer_hash", &out->tokenizer, path);
+    if (err == BP_OK)
+        err = bp_json_get_int(all, "context", &out->context, path);
+    if (err == BP_OK)
+        err = bp_json_get_int(all, "stride", &out->stride, path);
+    if (err == BP_OK)
+        err = bp_json_get_bool(all, "end", &out->end, path);
+    if (err != BP_OK)
+        return err;
+    out->select = json_is_string(select) ? json_string_value(select) : "all";
+    out->whole_bytes = json_is_integer(json_object_get(scores->summary, "bytes"));
+    out->whole_words = json_is_integer(json_object_get(scores->summary, "words"));
+    out->is_half = strcmp(out->name, "half") == 0;
+    return BP_OK;
+}
+
+static void spell(char *out, size_t bytes, const convention *one, bool tokenizer)
+{
+    (void)snprintf(out, bytes,
+                   "%s, context %" PRId64 ", stride %" PRId64 ", prefix %s, end %s%s%.8s",
+                   one->name, one->context, one->stride, one->prefix, one->end ? "yes" : "no",
+                   tokenizer ? ", tokenizer " : "", tokenizer ? one->tokenizer : "");
+}
+
+static bool score_the_same_tokens(const convention *a, const convention *b)
+{
+    return strcmp(a->tokenizer, b->tokenizer) == 0 && strcmp(a->prefix, b->prefix) == 0 &&
+           a->end == b->end && a->is_half == b->is_half &&
+           (!a->is_half || a->context == b->context);
+}
+
+/* The first document whose numbers of scored tokens differ; -1: none. */
+static int64_t first_other_count(const comparison *c)
+{
+    for (int64_t d = 0; d < c->scores[0].documents; d++)
+        if (c->scores[0].tokens[d] != c->scores[1].tokens[d])
+            return d;
+    return -1;
+}
+
+/* Documents that were not to be scored have no tokens, but bytes. They have to be the same ones. */
+static bp_err choose_documents(comparison *c, const convention *a, const convention *b)
+{
+    const score_folder *one = &c->scores[0], *other = &c->scores[1];
+
+    if (strcmp(a->select, b->select) != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "score.select is %s in A and %s in B: at %s and %s; score the same documents "
+            "with both",
+            a->select, b->select, one->given, other->given);
+    c->chosen = bp_alloc("tool.comparison", one->documents, sizeof *c->chosen);
+    if (c->chosen == NULL)
+        return bp_fail_memory("documents", one->documents, sizeof *c->chosen);
+    for (int64_t d = 0; d < one->documents; d++) {
+        bool in_a = one->tokens[d] > 0, in_b = other->tokens[d] > 0;
+
+        c->chosen[d] = strcmp(a->select, "all") == 0 || in_a || in_b;
+        if (c->whole_bytes && in_a != in_b && one->bytes[d] != 0)
+            return document_differs(c, d, "scored tokens", one->tokens[d], other->tokens[d]);
+    }
+    return BP_OK;
+}
+
+static bp_err choose_per_text(comparison *c, const convention *a, const convention *b)
+{
+    bool tokenizers = strcmp(a->tokenizer, b->tokenizer) != 0;
+    char one[200], other[200];
+
+    spell(one, sizeof one, a, tokenizers);
+    spell(other, sizeof other, b, tokenizers);
+    if (!c->whole_bytes && !(a->whole_words && b->whole_words))
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "other tokens were scored in A (%s) than in B (%s), and not all text in both, "
+            "or its bytes and words are not told: nothing can be compared: at %s and %s; "
+            "score both with one convention",
+            one, other, c->scores[0].given, c->scores[1].given);
+    c->unit = c->whole_bytes ? UNIT_BYTE : UNIT_WORD;
+    const char *name = comparison_unit_name(c->unit);
+    if (tokenizers)
+        return remark(
+            c,
+            "the tokenizers differ (%.8s and %.8s): compared per %s of text; perplexities "
+            "per token do not compare",
+            a->tokenizer[0] != '\0' ? a->tokenizer : "unknown",
+            b->tokenizer[0] != '\0' ? b->tokenizer : "unknown", name);
+    return remark(c,
+                  "other tokens were scored in A (%s) than in B (%s): compared per %s of text; "
+                  "perplexities per token do not compare",
+                  one, other, name);
+}
+
+static bp_err choose_unit(comparison *c, const convention *a, const convention *b)
+{
+    int64_t d = first_other_count(c);
+    bool unknown = a->tokenizer[0] == '\0';
+    char one[200], other[200];
+    bp_err err = BP_OK;
+
+    if (!score_the_same_tokens(a, b) || (d >= 0 && unknown))
+        err = choose_per_text(c, a, b);
+    else if (d >= 0) /* one tokenizer makes other tokens of another text alone */
+        return document_differs(c, d, "scored tokens", c->scores[0].tokens[d],
+                                c->scores[1].tokens[d]);
+    if (err != BP_OK || a->is_half)
+        return err;
+    spell(one, sizeof one, a, false);
+    spell(other, sizeof other, b, false);
+    if (c->unit == UNIT_TOKEN && strcmp(one, other) != 0)
+        err =
+            remark(c, "what models were given differs, in A %s, in B %s: the ratio is of that too",
+                   one, other);
+    return err;
+}
+
+/* ---- labels ---- */
+
+static const char *value_of(const score_label *label, int64_t d)
+{
+    return label->codes[d] < 0 ? NULL : label->values[label->codes[d]];
+}
+
+static bool same_value(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* Groups are those of A's labels; a label that B has otherwise is none. */
+static bp_err check_labels(comparison *c)
+{
+    score_folder *a = &c->scores[0], *b = &c->scores[1];
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < a->label_count && err == BP_OK; k++) {
+        score_label *one = &a->labels[k];
+        const score_label *other = score_folder_label(b, one->name);
+        int64_t d = 0;
+
+        while (other != NULL && d < a->documents &&
+               same_value(value_of(one, d), value_of(other, d)))
+            d++;
+        if (other != NULL && d == a->documents)
+            continue;
+        if (other == NULL) {
+            err = remark(c, "label '%.200s' is only in A: left out", one->name);
+        } else {
+            char document[500];
+
+            spell_document(document, sizeof document, a, d);
+            err = remark(c, "label '%.200s' differs, first for %s: left out", one->name, document);
+        }
+        for (d = 0; d < a->documents; d++)
+            one->codes[d] = -1;
+    }
+    for (int64_t k = 0; k < b->label_count && err == BP_OK; k++)
+        if (score_folder_label(a, b->labels[k].name) == NULL)
+            err = remark(c, "label '%.200s' is only in B: left out", b->labels[k].name);
+    return err;
+}
+
+bp_err comparison_check(comparison *c)
+{
+    convention a, b;
+    bp_err err = check_corpora(c);
+
+    c->unit = UNIT_TOKEN;
+    if (err == BP_OK)
+        err = check_documents(c);
+    if (err == BP_OK)
+        err = convention_of(&a, &c->scores[0]);
+    if (err == BP_OK)
+        err = convention_of(&b, &c->scores[1]);
+    if (err == BP_OK) {
+        c->whole_bytes = a.whole_bytes && b.whole_bytes;
+        err = choose_documents(c, &a, &b);
+    }
+    if (err == BP_OK)
+        err = choose_unit(c, &a, &b);
+    return err == BP_OK ? check_labels(c) : err;
+}

@@ -1,0 +1,320 @@
+/* Reading score folders. */
+#include "scores.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "store/h5.h"
+#include "store/user_block.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define VERSION       1
+#define SUMMARY_BYTES ((int64_t)256 << 20)
+
+/* ---- where they are ---- */
+
+static bp_err find_files(score_folder *scores)
+{
+    static const char *const insides[] = {"score/summary.json", "summary.json"};
+
+    for (size_t k = 0; k < 2; k++) {
+        scores->summary_path = bp_path_join(scores->given, insides[k]);
+        if (scores->summary_path == NULL)
+            return bp_fail_memory("a path", 1, 1);
+        if (bp_path_exists(scores->summary_path))
+            break;
+        bp_free(scores->summary_path);
+        scores->summary_path = NULL;
+    }
+    if (scores->summary_path == NULL)
+        return BP_FAIL(BP_ERR_INPUT,
+                       "there is no summary.json of scores: at %s; name the run folder of a "
+                       "finished score job, or the folder score in it",
+                       scores->given);
+    scores->documents_path = bp_sprintf(
+        "%.*sdocuments.h5", (int)(bp_path_base(scores->summary_path) - scores->summary_path),
+        scores->summary_path);
+    return scores->documents_path != NULL ? BP_OK : bp_fail_memory("a path", 1, 1);
+}
+
+/* ---- documents.h5 ---- */
+
+static bp_err damaged(const score_folder *scores, const char *what)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "damaged: '%s' is not as scores have it: at %s; score again",
+                   what, scores->documents_path);
+}
+
+/* A whole column of `count` numbers. */
+static bp_err read_column(void **out, const score_folder *scores, bp_h5 *h5, const char *name,
+                          bp_h5_type type, int64_t count)
+{
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(h5, name, &shape);
+
+    if (err != BP_OK)
+        return err;
+    if (shape.is_text || shape.dims != 1 || shape.count != count)
+        return damaged(scores, name);
+    *out = bp_alloc("tool.scores", count, bp_h5_type_bytes(type));
+    if (*out == NULL)
+        return bp_fail_memory(name, count, bp_h5_type_bytes(type));
+    return bp_h5_read(h5, name, type, 0, *out, count);
+}
+
+static bp_err check_numbers(const score_folder *scores)
+{
+    const int64_t *start = scores->corpus_start;
+
+    for (int64_t k = 0; k < scores->corpora; k++)
+        if (start[k] > start[k + 1])
+            return damaged(scores, "corpus_start");
+    if (start[0] != 0 || start[scores->corpora] != scores->documents)
+        return damaged(scores, "corpus_start");
+    for (int64_t d = 0; d < scores->documents; d++) {
+        if (!isfinite(scores->nll[d]))
+            return damaged(scores, "nll");
+        if (scores->tokens[d] < 0)
+            return damaged(scores, "tokens");
+        if (scores->bytes[d] < -1 || scores->words[d] < -1)
+            return damaged(scores, scores->bytes[d] < -1 ? "bytes" : "words");
+    }
+    return BP_OK;
+}
+
+static bp_err read_numbers(score_folder *scores, bp_h5 *h5)
+{
+    int64_t n;
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(h5, "nll", &shape);
+
+    n = scores->documents = err == BP_OK ? shape.count : 0;
+    if (err == BP_OK)
+        err = read_column((void **)&scores->corpus_start, scores, h5, "corpus_start", BP_H5_I64,
+                          scores->corpora + 1);
+    if (err == BP_OK)
+        err = read_column((void **)&scores->nll, scores, h5, "nll", BP_H5_F64, n);
+    if (err == BP_OK)
+        err = read_column((void **)&scores->tokens, scores, h5, "tokens", BP_H5_I64, n);
+    if (err == BP_OK)
+        err = read_column((void **)&scores->bytes, scores, h5, "bytes", BP_H5_I64, n);
+    if (err == BP_OK)
+        err = read_column((void **)&scores->words, scores, h5, "words", BP_H5_I64, n);
+    return err == BP_OK ? check_numbers(scores) : err;
+}
+
+/* texts[count][*width], each ended by a zero byte. */
+static bp_err read_texts(char **out, size_t *width, int64_t *count, bp_h5 *h5, const char *name)
+{
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(h5, name, &shape);
+    char *packed;
+
+    if (err != BP_OK)
+        return err;
+    if (!shape.is_text || shape.dims != 1)
+        return BP_FAIL(BP_ERR_FORMAT, "damaged: '%s' is no list of texts: at %s; score again", name,
+                       bp_h5_path(h5));
+    *width = shape.width + 1;
+    *count = shape.count;
+    packed = bp_alloc("tool.scores", shape.count, shape.width);
+    *out = bp_alloc("tool.scores", shape.count, *width);
+    if (packed == NULL || *out == NULL)
+        err = bp_fail_memory(name, shape.count, *width);
+    else
+        err = bp_h5_read_text(h5, name, shape.width, 0, packed, shape.count);
+    for (int64_t k = 0; k < shape.count && err == BP_OK; k++)
+        memcpy(*out + (size_t)k * *width, packed + (size_t)k * shape.width, shape.width);
+    bp_free(packed);
+    return err;
+}
+
+static bp_err read_ids(score_folder *scores, bp_h5 *h5)
+{
+    int64_t count;
+    bp_err err = read_texts(&scores->ids, &scores->id_width, &count, h5, "doc_id");
+
+    return err == BP_OK && count != scores->documents ? damaged(scores, "doc_id") : err;
+}
+
+/* ---- labels ---- */
+
+static bp_err read_values(score_label *label, bp_h5 *h5, const char *dataset)
+{
+    char *texts = NULL;
+    size_t width;
+    bp_err err = read_texts(&texts, &width, &label->value_count, h5, dataset);
+
+    if (err == BP_OK) {
+        label->values = bp_alloc("tool.scores", label->value_count, sizeof *label->values);
+        err = label->values != NULL
+                  ? BP_OK
+                  : bp_fail_memory(dataset, label->value_count, sizeof *label->values);
+    }
+    for (int64_t v = 0; v < label->value_count && err == BP_OK; v++) {
+        label->values[v] = bp_strdup(texts + (size_t)v * width);
+        if (label->values[v] == NULL)
+            err = bp_fail_memory(dataset, 1, width);
+    }
+    bp_free(texts);
+    return err;
+}
+
+static bp_err read_label(score_folder *scores, bp_h5 *h5, const char *name)
+{
+    score_label *label = &scores->labels[scores->label_count++];
+    char *codes = bp_sprintf("labels/%s", name), *values = bp_sprintf("label_names/%s", name);
+    bp_err err = BP_OK;
+
+    label->name = bp_strdup(name);
+    if (codes == NULL || values == NULL || label->name == NULL)
+        err = bp_fail_memory("a name", 1, 1);
+    if (err == BP_OK)
+        err = read_values(label, h5, values);
+    if (err == BP_OK)
+        err = read_column((void **)&label->codes, scores, h5, codes, BP_H5_I64, scores->documents);
+    for (int64_t d = 0; d < scores->documents && err == BP_OK; d++) {
+        if (label->codes[d] < 0 || label->codes[d] > label->value_count)
+            err = damaged(scores, codes);
+        else if (label->codes[d] == label->value_count)
+            label->codes[d] = -1;
+    }
+    bp_free(values);
+    bp_free(codes);
+    return err;
+}
+
+static bp_err read_labels(score_folder *scores, bp_h5 *h5)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = bp_h5_names(h5, "labels", &names, &count);
+
+    if (err == BP_OK) {
+        scores->labels = bp_alloc("tool.scores", count, sizeof *scores->labels);
+        if (scores->labels == NULL)
+            err = bp_fail_memory("labels", count, sizeof *scores->labels);
+    }
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        err = read_label(scores, h5, names[k]);
+    bp_names_free(&names, count);
+    return err;
+}
+
+static bp_err read_documents(score_folder *scores)
+{
+    const char *path = scores->documents_path;
+    bp_user_block block;
+    bp_h5 *h5 = NULL;
+    bp_err err = bp_user_block_verify(&block, path); /* before HDF5 sees it */
+
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, "score-documents", VERSION, path);
+    if (err == BP_OK)
+        err = bp_h5_open(&h5, path);
+    if (err == BP_OK)
+        err = read_numbers(scores, h5);
+    if (err == BP_OK)
+        err = read_ids(scores, h5);
+    if (err == BP_OK)
+        err = read_labels(scores, h5);
+    bp_h5_drop(&h5);
+    return err;
+}
+
+/* ---- summary.json ---- */
+
+static bp_err read_summary(score_folder *scores)
+{
+    bp_err err = bp_json_load(&scores->summary, scores->summary_path, SUMMARY_BYTES);
+    const json_t *corpora;
+    const char *name;
+    json_t *figures;
+
+    if (err != BP_OK)
+        return err;
+    corpora = json_object_get(scores->summary, "corpora");
+    if (!json_is_object(corpora) || !json_is_object(json_object_get(scores->summary, "convention")))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "no summary of scores: at %s; name the run folder of a score job",
+                       scores->summary_path);
+    scores->corpus_names =
+        bp_alloc("tool.scores", (int64_t)json_object_size(corpora), sizeof *scores->corpus_names);
+    if (scores->corpus_names == NULL)
+        return bp_fail_memory("names of corpora", (int64_t)json_object_size(corpora), 1);
+    json_object_foreach((json_t *)corpora, name, figures)
+    {
+        scores->corpus_names[scores->corpora++] = name;
+    }
+    return BP_OK;
+}
+
+/* Do both files tell of one run? */
+static bp_err check_sums(const score_folder *scores)
+{
+    int64_t told, tokens = 0;
+    double told_nll, nll = 0;
+    bp_err err = bp_json_get_int(scores->summary, "tokens", &told, scores->summary_path);
+
+    if (err == BP_OK)
+        err = bp_json_get_real(scores->summary, "nll_nats", &told_nll, scores->summary_path);
+    if (err != BP_OK)
+        return err;
+    for (int64_t d = 0; d < scores->documents; d++) {
+        tokens += scores->tokens[d];
+        nll += scores->nll[d];
+    }
+    if (tokens != told || fabs(nll - told_nll) > 1e-9 * fabs(told_nll) + 1e-9)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "documents.h5 has %" PRId64
+                       " tokens of %.17g nats, and summary.json %" PRId64
+                       " of %.17g: at %s; they are not of one run, score again",
+                       tokens, nll, told, told_nll, scores->given);
+    return BP_OK;
+}
+
+bp_err score_folder_load(score_folder *scores, const char *given)
+{
+    bp_err err;
+
+    *scores = (score_folder){.given = given};
+    err = find_files(scores);
+    if (err == BP_OK)
+        err = read_summary(scores);
+    if (err == BP_OK)
+        err = read_documents(scores);
+    if (err == BP_OK)
+        err = check_sums(scores);
+    return err;
+}
+
+void score_folder_clear(score_folder *scores)
+{
+    for (int64_t k = 0; k < scores->label_count; k++) {
+        bp_free(scores->labels[k].name);
+        bp_names_free(&scores->labels[k].values, scores->labels[k].value_count);
+        bp_free(scores->labels[k].codes);
+    }
+    bp_free(scores->labels);
+    bp_free(scores->ids);
+    bp_free(scores->words);
+    bp_free(scores->bytes);
+    bp_free(scores->tokens);
+    bp_free(scores->nll);
+    bp_free(scores->corpus_start);
+    bp_free(scores->corpus_names);
+    json_decref(scores->summary);
+    bp_free(scores->documents_path);
+    bp_free(scores->summary_path);
+    *scores = (score_folder){0};
+}
+
+const score_label *score_folder_label(const score_folder *scores, const char *name)
+{
+    for (int64_t k = 0; k < scores->label_count; k++)
+        if (strcmp(scores->labels[k].name, name) == 0)
+            return &scores->labels[k];
+    return NULL;
+}

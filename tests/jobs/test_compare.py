@@ -1,0 +1,316 @@
+"""bagpipe-data compare on real scores: every figure by numpy, refusals, and what it says when conventions differ."""
+import csv
+import json
+import math
+import os
+import random
+import shutil
+
+import bagpipe_test
+from bagpipe_test import JobTest, environment, program, run
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+FIGURES = ("documents tokens_a tokens_b bytes words nll_nats_a nll_nats_b perplexity_a perplexity_b bits_per_byte_a bits_per_byte_b "
+           "ratio ratio_low ratio_high difference difference_low difference_high").split()
+
+
+class Compare(JobTest):
+    """Two small models of one tokenizer and one of another, and the scores of labelled documents and of lines."""
+
+    TEXT_BYTES = 60_000
+
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        draw = random.Random(5)
+        with open(cls.at("valid.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()[:40]
+        cls.rows = [{"id": f"d{k}", "text": "\n".join(draw.choice(lines) for _ in range(draw.randrange(1, 4))),
+                     "genre": draw.choice(["news", "étude", "fiction"])} for k in range(40)]
+        cls.rows[7]["text"] = ""
+        cls.write("lines.txt", "\n".join(lines) + "\n")
+        cls.corpus("tokenizer.json", "lines", "lines.txt", "lines")
+        cls.labelled("docs", cls.rows)
+        cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at('m1')}", "train.steps=12"])
+        cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at('m2')}", "train.steps=6", "run.seed=2"])
+        cls.write("score.ini", "[math]\nprecision = f32\nthreads = 1\n")
+        cls.score("a", "m1", "lines", "docs")
+        cls.score("b", "m2", "lines", "docs")
+
+    @classmethod
+    def corpus(cls, tokenizer, name, source, kind):
+        labels = ["--label", "genre"] if kind == "jsonl" else []
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at(tokenizer), "--format", kind, *labels, "--out", cls.at(name + ".h5"),
+                  cls.at(source)])
+
+    @classmethod
+    def labelled(cls, name, rows, tokenizer="tokenizer.json"):
+        with open(cls.at(name + ".jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        cls.corpus(tokenizer, name, name + ".jsonl", "jsonl")
+
+    @classmethod
+    def score(cls, name, model, *corpora, keys=()):
+        cls.must(["bagpipe", "score", cls.at("score.ini"), f"run.dir={cls.at(name)}", f"score.model={cls.at(model)}",
+                  "score.corpus=" + ",".join(cls.at(c + ".h5") for c in corpora), *keys])
+
+    def compare(self, a, b, *more, status=0, ranks=0):
+        result = run([program("bagpipe-data"), "compare", self.at(a), self.at(b), *more], ranks)
+        self.assertEqual(result.status, status, str(result))
+        return result
+
+    def compared(self, a, b, *more):
+        """The JSON of a comparison; the CSV has the same numbers."""
+        self.compare(a, b, "--json", self.at("out.json"), "--csv", self.at("out.csv"), *more)
+        with open(self.at("out.json"), encoding="utf-8") as file:
+            out = json.load(file)
+        with open(self.at("out.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        groups = [("all", "", "", out["all"])] + [("corpus", k, "", v) for k, v in out["corpora"].items()]
+        groups += [("label", name, k, v) for name, values in out["labels"].items() for k, v in values.items()]
+        self.assertEqual([(r["scope"], r["name"], r["value"]) for r in rows], [g[:3] for g in groups])
+        for row, (*_, figures) in zip(rows, groups):
+            self.assertEqual(row["unit"], out["unit"])
+            self.assertEqual(list(figures), FIGURES)
+            self.assertEqual([None if row[k] == "" else float(row[k]) for k in FIGURES], list(figures.values()))
+        return out
+
+    def columns(self, name):
+        with h5py.File(os.path.join(self.at(name), "score", "documents.h5")) as file:
+            genre = [v.decode() for v in file["label_names/genre"][:]] + [None] if "labels" in file else None
+            out = {key: file[key][:] for key in ("nll", "tokens", "bytes", "words", "corpus_start")}
+            if genre:
+                out["genre"] = numpy.array([genre[c] for c in file["labels/genre"][:]], dtype=object)
+            return out
+
+    def summary(self, name):
+        with open(os.path.join(self.at(name), "score", "summary.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    # ---- figures ----
+
+    def check_group(self, got, a, b, chosen, unit, resamples):
+        """All figures of a group again, the intervals by a bootstrap of numpy's own. Both know an end of the interval to about 0.156
+        / 0.058 / sqrt(resamples) = 2.7 % of a deviation at 10,000; unpaired intervals would be several times as wide."""
+        nll = [x["nll"][chosen] for x in (a, b)]
+        weight = a[{"token": "tokens", "byte": "bytes"}[unit]][chosen].astype(float)
+        scale = math.log(2) if unit == "byte" else 1
+        difference = (nll[1].sum() - nll[0].sum()) / weight.sum()
+        want = {"documents": int(chosen.sum()), "tokens_a": int(a["tokens"][chosen].sum()), "tokens_b": int(b["tokens"][chosen].sum()),
+                "bytes": int(a["bytes"][chosen].sum()), "words": int(a["words"][chosen].sum()), "nll_nats_a": nll[0].sum(),
+                "nll_nats_b": nll[1].sum(), "ratio": math.exp(difference), "difference": difference / scale}
+        for side, x in zip("ab", (a, b)):
+            total = x["nll"][chosen].sum()
+            want["perplexity_" + side] = math.exp(total / x["tokens"][chosen].sum())
+            want["bits_per_byte_" + side] = total / x["bytes"][chosen].sum() / math.log(2)
+        for key, value in want.items():
+            if isinstance(value, int):
+                self.assertEqual(got[key], value, key)
+            else:
+                self.assertAlmostEqual(got[key], value, delta=1e-10 * abs(value) + 1e-12, msg=key)
+        draw = numpy.random.default_rng(1)
+        counts = draw.multinomial(chosen.sum(), numpy.full(chosen.sum(), 1 / chosen.sum()), size=resamples)
+        values = (counts @ (nll[1] - nll[0])) / (counts @ weight)
+        spread = values.std()
+        for key, percent in (("low", 2.5), ("high", 97.5)):
+            end = numpy.percentile(values, percent)
+            self.assertAlmostEqual(got["difference_" + key] * scale, end, delta=0.15 * spread)
+            self.assertAlmostEqual(math.log(got["ratio_" + key]), end, delta=0.15 * spread)
+
+    def check_all(self, out, a, b):
+        a, b = self.columns(a), self.columns(b)
+        start = a["corpus_start"]
+        place = numpy.arange(len(a["nll"]))
+        self.check_group(out["all"], a, b, place >= 0, out["unit"], out["resamples"])
+        for k, name in enumerate(out["corpora"]):
+            self.check_group(out["corpora"][name], a, b, (place >= start[k]) & (place < start[k + 1]), out["unit"], out["resamples"])
+        for name, figures in out["labels"].get("genre", {}).items():
+            self.check_group(figures, a, b, a["genre"] == name, out["unit"], out["resamples"])
+
+    def test_figures_are_numpys(self):
+        out = self.compared("a", "b", "--resamples", "10000")
+        self.assertEqual((out["unit"], out["seed"], out["resamples"], out["remarks"]), ("token", 1, 10000, []))
+        self.assertEqual(list(out["corpora"]), ["lines", "docs"])
+        self.assertEqual(sorted(out["labels"]["genre"]), ["fiction", "news", "étude"])
+        self.check_all(out, "a", "b")
+        for side in "ab":  # and the job's own
+            summary = self.summary(side)
+            self.assertEqual({k: out[side][k] for k in ("convention", "model")}, {k: summary[k] for k in ("convention", "model")})
+            for got, want in [(out["all"], summary)] + [(out["corpora"][k], summary["corpora"][k]) for k in out["corpora"]]:
+                for key in ("perplexity", "bits_per_byte"):
+                    self.assertAlmostEqual(got[f"{key}_{side}"] / want[key], 1, delta=1e-12)
+
+    def test_a_model_is_as_good_as_itself(self):
+        out = self.compared("a", "a")
+        groups = [out["all"], *out["corpora"].values(), *out["labels"]["genre"].values()]
+        self.assertEqual(len(groups), 6)
+        for figures in groups:
+            self.assertEqual([figures[k] for k in ("ratio", "ratio_low", "ratio_high")], [1, 1, 1])
+            self.assertEqual([figures[k] for k in ("difference", "difference_low", "difference_high")], [0, 0, 0])
+
+    def test_the_other_way_round_is_the_inverse(self):
+        one, other = self.compared("a", "b"), self.compared("b", "a")
+        self.assertAlmostEqual(one["all"]["ratio"] * other["all"]["ratio"], 1, delta=1e-12)
+        self.assertAlmostEqual(one["all"]["difference_low"], -other["all"]["difference_high"], delta=1e-12)
+
+    def test_numbers_depend_on_the_seed_alone(self):
+        one = self.compared("a", "b", "--seed", "3")
+        self.assertEqual(self.compared("a", "b", "--seed", "3"), one)
+        self.assertNotEqual(self.compared("a", "b", "--seed", "4")["all"]["ratio_low"], one["all"]["ratio_low"])
+        old = bagpipe_test.environment
+        try:
+            bagpipe_test.environment = lambda threads=1: old(2)
+            self.assertEqual(self.compared("a", "b", "--seed", "3"), one)
+        finally:
+            bagpipe_test.environment = old
+
+    def test_the_table_is_printed_once(self):
+        """The score/ folder will do as well as the run's; two ranks speak once."""
+        out = self.compare("a/score", "b/", ranks=2).out
+        self.assertEqual(out.count("paired resamples"), 1)
+        figures = self.compared("a", "b")
+        lines = {line.split("  ")[0]: line for line in out.splitlines()}
+        for name, group in (("all", figures["all"]), ("corpus docs", figures["corpora"]["docs"]),
+                            ("genre étude", figures["labels"]["genre"]["étude"])):
+            for text in (f"{group['perplexity_a']:.4f}", f"{group['perplexity_b']:.4f}", f"{group['ratio']:.4f}",
+                         f"[{group['ratio_low']:.4f}, {group['ratio_high']:.4f}]", f"{group['difference']:.5f}",
+                         f"[{group['difference_low']:+.5f}, {group['difference_high']:+.5f}]"):
+                self.assertIn(text, lines[name])
+
+    def test_one_document_has_no_interval(self):
+        self.labelled("one", self.rows[:1])
+        for name, model in (("one-a", "m1"), ("one-b", "m2")):
+            self.score(name, model, "one")
+        figures = self.compared("one-a", "one-b")["all"]
+        self.assertGreater(figures["ratio"], 0)
+        self.assertEqual([figures[k] for k in ("ratio_low", "ratio_high", "difference_low")], [None, None, None])
+
+    # ---- conventions ----
+
+    def test_other_tokenizers_compare_per_byte(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--size", 128, "--out", self.at("char.json"), self.at("train.txt")])
+        self.corpus("char.json", "char-train", "train.txt", "lines")
+        os.makedirs(self.at("char"))
+        self.corpus("char.json", "char/lines", "lines.txt", "lines")
+        shutil.copy(self.at("docs.jsonl"), self.at("char/docs.jsonl"))
+        self.corpus("char.json", "char/docs", "char/docs.jsonl", "jsonl")
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('m3')}", f"corpus.train={self.at('char-train.h5')}",
+                   "corpus.valid=", "train.steps=6"])
+        self.score("c", "m3", "char/lines", "char/docs")
+        out = self.compared("a", "c", "--resamples", "10000")
+        self.assertEqual(out["unit"], "byte")
+        self.assertEqual(len(out["remarks"]), 1)
+        self.assertIn("the tokenizers differ", out["remarks"][0])
+        self.check_all(out, "a", "c")
+        for side, name in zip("ab", "ac"):
+            self.assertAlmostEqual(out["all"]["bits_per_byte_" + side] / self.summary(name)["bits_per_byte"], 1, delta=1e-12)
+        self.assertIn("per byte", self.compare("a", "c").out)
+
+    def test_other_conventions_are_told(self):
+        self.score("short", "m1", "lines", "docs", keys=["score.context=16"])
+        self.score("end", "m1", "lines", "docs", keys=["score.end=yes"])
+        self.score("bare", "m1", "lines", "docs", keys=["score.prefix=none"])
+        self.score("bare-b", "m2", "lines", "docs", keys=["score.prefix=none"])
+        out = self.compared("a", "short")
+        self.assertEqual(out["unit"], "token")
+        self.assertIn("context 32, stride 32", out["remarks"][0])
+        self.assertIn("context 16, stride 16", out["remarks"][0])
+        out = self.compared("a", "end")  # the end of a document is scored besides
+        self.assertEqual(out["unit"], "byte")
+        self.assertIn("other tokens were scored", out["remarks"][0])
+        self.assertEqual(out["all"]["tokens_b"] - out["all"]["tokens_a"], out["all"]["documents"])
+        result = self.compare("a", "bare", status=65)  # the first tokens are not scored: no text in common
+        self.assertIn("nothing can be compared", result.err)
+        out = self.compared("bare", "bare-b")  # but the same tokens in both
+        self.assertEqual((out["unit"], out["remarks"]), ("token", []))
+        self.assertIsNone(out["all"]["bits_per_byte_a"])
+
+    def test_only_documents_that_were_scored_count(self):
+        for name, model in (("oob-a", "m1"), ("oob-b", "m2")):
+            self.score(name, model, "lines", "docs", keys=["score.select=out_of_bag", "run.member=3"])
+        out = self.compared("oob-a", "oob-b")
+        self.assertEqual(out["all"]["documents"], int((self.columns("oob-a")["tokens"] > 0).sum()))
+        self.assertLess(out["all"]["documents"], 60)
+        self.assertEqual(out["all"]["bytes"], self.summary("oob-a")["bytes"])
+        self.assertIn("score.select", self.compare("a", "oob-b", status=65).err)
+        self.score("oob-other", "m1", "lines", "docs", keys=["score.select=out_of_bag", "run.member=4"])
+        self.assertIn("scored tokens in A", self.compare("oob-a", "oob-other", status=65).err)
+
+    def test_labels_that_differ_are_left_out(self):
+        os.makedirs(self.at("relabelled"))
+        rows = [dict(row) for row in self.rows]
+        rows[3]["genre"] = "poetry"
+        self.labelled("relabelled/docs", rows)
+        self.score("relabelled-b", "m2", "lines", "relabelled/docs")
+        out = self.compared("a", "relabelled-b")
+        self.assertEqual(out["labels"], {})
+        self.assertEqual(out["remarks"], ["label 'genre' differs, first for document 3 ('d3') of corpus 'docs': left out"])
+
+    # ---- refusals ----
+
+    def test_other_texts_are_refused(self):
+        def changed(k, **new):
+            rows = [dict(row) for row in self.rows]
+            rows[k].update(new)
+            return rows
+
+        text = self.rows[5]["text"]
+        cases = {"id": (changed(5, id="x5"), "document 5 ('d5') of corpus 'docs' in A is 'x5' in B"),
+                 "bytes": (changed(5, text=text + "."), "document 5 ('d5') of corpus 'docs' has"),
+                 "words": (changed(5, text=text.replace(" ", "_", 1)), " words in A and "),
+                 "tokens": (changed(5, text="".join("q" if c.isalpha() else c for c in text)), " scored tokens in A and "),
+                 "count": (self.rows[:-1], "corpus 'docs' has 40 documents in A and 39 in B")}
+        for name, (rows, said) in cases.items():
+            os.makedirs(self.at(name))
+            self.labelled(f"{name}/docs", rows)
+            self.score("other-" + name, "m2", "lines", f"{name}/docs")
+            err = self.compare("a", "other-" + name, status=65).err
+            self.assertIn("the texts differ: ", err, name)
+            self.assertIn(said, err, name)
+            self.assertEqual(err.count("error[65]"), 1)
+        self.score("swapped", "m2", "docs", "lines")
+        self.assertIn("corpus 0 is 'lines' in A and 'docs' in B", self.compare("a", "swapped", status=65).err)
+        self.score("fewer", "m2", "lines")
+        self.assertIn("A has 2 corpora and B 1", self.compare("a", "fewer", status=65).err)
+
+    def test_what_is_no_score_folder_is_refused(self):
+        self.assertIn("there is no summary.json of scores", self.compare("a", "m1", status=66).err)
+        self.assertIn("there is no summary.json of scores", self.compare("nothing", "a", status=66).err)
+        broken = self.at("broken")
+        shutil.copytree(os.path.join(self.at("b"), "score"), broken)
+        os.remove(os.path.join(broken, "documents.h5"))
+        self.compare("a", "broken", status=66)
+        with open(os.path.join(self.at("b"), "score", "documents.h5"), "rb") as file:
+            data = bytearray(file.read())
+        data[len(data) // 2] ^= 1
+        with open(os.path.join(broken, "documents.h5"), "wb") as file:
+            file.write(data)
+        self.assertIn("damaged", self.compare("a", "broken", status=65).err)
+        shutil.copy(os.path.join(self.at("a"), "score", "documents.h5"), broken)
+        self.assertIn("not of one run", self.compare("a", "broken", status=65).err)
+        shutil.copy(self.at("docs.h5"), os.path.join(broken, "documents.h5"))
+        self.assertIn("'score-documents'", self.compare("a", "broken", status=65).err)
+
+    def test_the_command_line(self):
+        for more, said in ((["--resamples", "99"], "--resamples"), (["--seed", "x"], "--seed"), (["third"], "two score folders, not 3"),
+                           (["--nonsense"], "--nonsense"), (["--csv", self.at("x"), "--json", self.at("x")], "one file for both"),
+                           (["--csv", os.path.join(self.at("a"), "score", "documents.h5")], "the same file as the input"),
+                           (["--json", os.path.join(self.at("b"), "score", "summary.json")], "the same file as the input")):
+            self.assertIn(said, self.compare("a", "b", *more, status=64).err)
+        self.compare("a", "b", "--csv", self.at("none/x.csv"), status=73)
+        self.compare("a", "b", "--json", self.at("none/x.json"), status=73)
+        shown = run([program("bagpipe-data"), "compare", "--help"])
+        self.assertEqual(shown.status, 0)
+        for word in ("--csv", "--json", "--seed", "--resamples", "B / A", "Exit status"):
+            self.assertIn(word, shown.out)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
