@@ -50,13 +50,14 @@ typedef struct bp_laplace_spec {
 bp_laplace_spec bp_laplace_spec_of(const bp_config *config);
 
 typedef struct bp_laplace_report {
-    bool reused;         /* the file was there: what follows is NaN or 0 but for the digest */
+    bool reused;         /* the file was there: what follows is of the fit that made it */
     int64_t tokens;      /* in the factors */
     int64_t data_tokens; /* N */
     double tau;
     double log_evidence;         /* as above, without the likelihood at W, which has no tau */
     double effective_parameters; /* sum_ij N g_i a_j / (N g_i a_j + tau) */
-    double factor_seconds, eigen_seconds, prior_seconds, sample_seconds;
+    double factor_seconds, eigen_seconds, prior_seconds;
+    double sample_seconds;      /* 0 where it was reused */
     char digest[BP_SHA256_HEX]; /* of the file of samples: of model, corpus, keys */
 } bp_laplace_report;
 

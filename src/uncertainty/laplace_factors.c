@@ -1,0 +1,350 @@
+/* The Kronecker factors of the last linear map's Hessian.
+ *
+ * First every copy of the model keeps the states of its scored tokens; then, in rounds that all
+ * ranks share, states and probabilities of some tokens of each copy are spread over the grid and
+ * added. So what is collective over one copy and what is over all ranks never mix. */
+#include "uncertainty/laplace_priv.h"
+
+#include "base/mem.h"
+#include "base/signals.h"
+#include "mesh/collective.h"
+#include "score/each.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ROUND_TOKENS 1024                /* of all ranks together, about */
+#define ROUND_BYTES  ((int64_t)64 << 20) /* of one rank's probabilities, at most */
+
+/* ---- the states of scored tokens ---- */
+
+typedef struct collector {
+    const bp_mesh *mesh;
+    bp_lm *model;
+    int64_t width;
+    bool holds;                      /* this rank has states: the last pipeline stage */
+    float *batch;                    /* states of a whole batch */
+    int64_t batch_capacity;          /* tokens */
+    float *states;                   /* [count][width] */
+    int64_t count, capacity, wanted; /* wanted: most that all copies may find together */
+} collector;
+
+static bp_err out_of_memory(int64_t tokens)
+{
+    return BP_FAIL(BP_ERR_SYSTEM,
+                   "memory is short: at the states of %lld tokens; use more ranks, or fewer "
+                   "laplace.tokens",
+                   (long long)tokens);
+}
+
+static bp_err reserve(float **values, int64_t *capacity, int64_t needed, int64_t width)
+{
+    float *grown;
+
+    if (needed <= *capacity)
+        return BP_OK;
+    grown = bp_realloc("uncertainty.laplace", *values, needed * width, sizeof **values);
+    if (!grown)
+        return out_of_memory(needed);
+    *values = grown;
+    *capacity = needed;
+    return BP_OK;
+}
+
+/* Room for all of a batch, and for what may be kept of it. */
+static bp_err reserve_batch(collector *self, int64_t tokens)
+{
+    int64_t needed = self->count + tokens, grown = self->capacity + self->capacity / 2;
+    bp_err err;
+
+    if (!self->holds)
+        return BP_OK;
+    if (grown > self->wanted)
+        grown = self->wanted;
+    err = reserve(&self->batch, &self->batch_capacity, tokens, self->width);
+    if (err == BP_OK && needed > self->capacity)
+        err = reserve(&self->states, &self->capacity, needed > grown ? needed : grown, self->width);
+    return err;
+}
+
+static void keep_scored(collector *self, const bp_lm_batch *batch)
+{
+    for (int64_t t = 0; t < batch->windows * batch->length; t++)
+        if (batch->targets[t] >= 0) {
+            memcpy(self->states + self->count * self->width, self->batch + t * self->width,
+                   (size_t)self->width * sizeof(float));
+            self->count++;
+        }
+}
+
+/* The windows of a batch are shared among the members, which are copies of one model here. */
+static bp_lm_batch own_windows(const bp_mesh *mesh, const bp_lm_batch *batch)
+{
+    int64_t first = batch->windows * mesh->member_at / mesh->members;
+    int64_t end = batch->windows * (mesh->member_at + 1) / mesh->members;
+
+    return (bp_lm_batch){.windows = end - first,
+                         .length = batch->length,
+                         .inputs = batch->inputs + first * batch->length,
+                         .targets = batch->targets + first * batch->length,
+                         .first_slot = batch->first_slot + first};
+}
+
+static bp_err stop_if_asked(void)
+{
+    return bp_signals_stop_asked()
+               ? BP_FAIL(BP_ERR_STOPPED, "stopped while the Laplace approximation was fitted; the "
+                                         "same command goes on")
+               : BP_OK;
+}
+
+static bp_err collect_batch(void *context, int64_t unit, const bp_lm_batch *whole)
+{
+    collector *self = context;
+    bp_lm_batch batch = own_windows(self->mesh, whole);
+    bp_err err = stop_if_asked();
+
+    (void)unit;
+    if (err == BP_OK)
+        err = reserve_batch(self, batch.windows * batch.length);
+    err = bp_agree(self->mesh->ensemble, err);
+    if (err == BP_OK && batch.windows > 0)
+        err = self->model->ops->trunk(self->model, &batch, BP_LM_NO_DROPOUT, self->batch);
+    err = bp_agree(self->mesh->ensemble, err);
+    if (err == BP_OK && self->holds)
+        keep_scored(self, &batch);
+    return err;
+}
+
+static bp_err collect(collector *self, const bp_config *config, const char *corpus, int64_t tokens,
+                      int64_t *scored)
+{
+    bp_score_each each = {.mesh = self->mesh,
+                          .model = &self->model->info,
+                          .corpus = corpus,
+                          .config = config,
+                          .tokens = tokens,
+                          .batch = collect_batch,
+                          .context = self};
+    bp_err err = bp_score_each_batch(&each, scored);
+
+    bp_free(self->batch);
+    self->batch = NULL;
+    if (err == BP_OK && *scored == 0)
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "there is no token to score in %s; give another corpus", corpus);
+    return err;
+}
+
+/* ---- sums over rounds ---- */
+
+/* What one rank has of a round's tokens, and what they are added to. */
+typedef struct rounds {
+    const collector *from;
+    laplace_factors *factors;
+    int64_t rows;                     /* of a copy in a round */
+    int64_t vocab_first, vocab_count; /* of this rank */
+    bp_placement *states_place, *rows_place;
+    bp_distributed *states, *rows_all; /* of a round, over the grid */
+    double *state_rows;                /* [rows][C] */
+    double *probabilities;             /* [rows][vocab_count] */
+    float *logits;                     /* [rows][vocab_count] */
+    double *sums;                      /* [V]: of probabilities, of this rank's part */
+} rounds;
+
+/* p = softmax of each row of logits, whose columns are parted over tensor ranks. */
+static bp_err take_softmax(rounds *self, int64_t count)
+{
+    const bp_mesh *mesh = self->from->mesh;
+    int64_t columns = self->vocab_count;
+    float *most = bp_alloc("uncertainty.laplace", count, sizeof *most);
+    double *sum = bp_alloc("uncertainty.laplace", count, sizeof *sum);
+    bp_err err = most && sum ? BP_OK : out_of_memory(count);
+
+    err = bp_agree(mesh->tensor, err);
+    for (int64_t r = 0; err == BP_OK && r < count; r++) {
+        most[r] = -INFINITY;
+        for (int64_t v = 0; v < columns; v++)
+            most[r] = fmaxf(most[r], self->logits[r * columns + v]);
+    }
+    if (err == BP_OK) {
+        bp_all_max(most, count, mesh->tensor);
+#pragma omp parallel for schedule(static)
+        for (int64_t r = 0; r < count; r++)
+            for (int64_t v = 0; v < columns; v++) {
+                double e = exp((double)self->logits[r * columns + v] - (double)most[r]);
+                self->probabilities[r * columns + v] = e;
+                sum[r] += e;
+            }
+        bp_all_sum_double(sum, count, mesh->tensor);
+#pragma omp parallel for schedule(static)
+        for (int64_t r = 0; r < count; r++)
+            for (int64_t v = 0; v < columns; v++)
+                self->probabilities[r * columns + v] /= sum[r];
+    }
+    bp_free(sum);
+    bp_free(most);
+    return err;
+}
+
+/* The states and probabilities of this rank's tokens [first, first + count); the rest of the round
+ * is zero. */
+static bp_err fill_round(rounds *self, int64_t first, int64_t count)
+{
+    const collector *from = self->from;
+    const float *states = from->states + first * from->width;
+    int64_t columns = self->vocab_count, C = from->width;
+    bp_err err;
+
+    for (int64_t i = 0; i < count * C; i++)
+        self->state_rows[i] = (double)states[i];
+    for (int64_t i = count * C; i < self->rows * C; i++)
+        self->state_rows[i] = 0;
+    if (columns > 0 && count > 0)
+        from->model->ops->logits(from->model, 0, states, count, self->logits);
+    err = take_softmax(self, count);
+    if (err != BP_OK)
+        return err;
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t v = 0; v < columns; v++)
+            self->sums[self->vocab_first + v] += self->probabilities[r * columns + v];
+    for (int64_t i = count * columns; i < self->rows * columns; i++)
+        self->probabilities[i] = 0;
+    return BP_OK;
+}
+
+static bp_err add_round(rounds *self, int64_t round)
+{
+    const collector *from = self->from;
+    double share = 1 / (double)self->factors->tokens;
+    int64_t first = round * self->rows, left = from->count - first;
+    bp_err err = stop_if_asked();
+
+    left = left < 0 ? 0 : left;
+    if (from->holds) {
+        bp_err filled =
+            fill_round(self, left > 0 ? first : 0, left < self->rows ? left : self->rows);
+        err = err == BP_OK ? filled : err;
+    }
+    err = bp_agree(from->mesh->compute, err);
+    if (err != BP_OK)
+        return err;
+    bp_distributed_take(self->states, self->states_place, self->state_rows);
+    bp_distributed_add_gram(self->factors->input, share, self->states);
+    bp_distributed_take(self->rows_all, self->rows_place, self->probabilities);
+    bp_distributed_add_gram(self->factors->output, -share, self->rows_all);
+    return BP_OK;
+}
+
+static void rounds_clear(rounds *self)
+{
+    bp_free(self->sums);
+    bp_free(self->logits);
+    bp_free(self->probabilities);
+    bp_free(self->state_rows);
+    bp_distributed_free(&self->rows_all);
+    bp_distributed_free(&self->states);
+    bp_placement_free(&self->rows_place);
+    bp_placement_free(&self->states_place);
+}
+
+/* The ranks' places: a copy of the model is a part of the rows, its last stage's tensor ranks are
+ * parts of the columns, as its vocabulary is. Their states are all alike. */
+static bp_err place_ranks(rounds *self, bp_grid *grid)
+{
+    const bp_mesh *mesh = self->from->mesh;
+    bool holds = self->from->holds;
+    int copy = holds ? mesh->data_at * mesh->members + mesh->member_at : -1;
+    bool first = holds && mesh->tensor_at == 0;
+    bp_err err = bp_placement_new(&self->states_place, grid, first ? copy : -1, first ? 0 : -1);
+
+    if (err == BP_OK)
+        err = bp_placement_new(&self->rows_place, grid, copy, holds ? mesh->tensor_at : -1);
+    return err;
+}
+
+static bp_err rounds_init(rounds *self, laplace_factors *factors, const collector *from)
+{
+    const bp_mesh *mesh = from->mesh;
+    const bp_lm_info *info = &from->model->info;
+    int64_t copies = (int64_t)mesh->members * mesh->datas, V = info->vocab_size;
+    int64_t part = (V + mesh->tensors - 1) / mesh->tensors; /* the largest */
+    int64_t most = ROUND_BYTES / (part * (int64_t)sizeof(double));
+    bp_err err;
+
+    *self = (rounds){.from = from, .factors = factors};
+    self->rows = (ROUND_TOKENS + copies - 1) / copies;
+    self->rows = self->rows > most && most > 0 ? most : self->rows;
+    self->vocab_first = from->holds ? info->vocab_first : 0;
+    self->vocab_count = from->holds ? info->vocab_count : 0;
+    BP_ASSERT(!from->holds || self->vocab_count == 0 ||
+              self->vocab_first == part * mesh->tensor_at);
+    self->state_rows =
+        bp_alloc("uncertainty.laplace", self->rows * from->width, sizeof *self->state_rows);
+    self->probabilities =
+        bp_alloc("uncertainty.laplace", self->rows * part, sizeof *self->probabilities);
+    self->logits = bp_alloc("uncertainty.laplace", self->rows * part, sizeof *self->logits);
+    self->sums = bp_alloc("uncertainty.laplace", V, sizeof *self->sums);
+    err = self->state_rows && self->probabilities && self->logits && self->sums
+              ? BP_OK
+              : out_of_memory(self->rows);
+    err = bp_agree(mesh->compute, err);
+    if (err == BP_OK)
+        err = place_ranks(self, factors->grid);
+    if (err == BP_OK)
+        err = bp_distributed_new(&self->states, factors->grid, self->rows * copies, from->width, 0);
+    if (err == BP_OK)
+        err = bp_distributed_new(&self->rows_all, factors->grid, self->rows * copies, V, 0);
+    return err;
+}
+
+static bp_err add_all(laplace_factors *factors, const collector *from)
+{
+    MPI_Comm comm = from->mesh->compute;
+    int64_t V = from->model->info.vocab_size, longest = bp_all_max_int(from->count, comm);
+    rounds self;
+    bp_err err = rounds_init(&self, factors, from);
+
+    for (int64_t k = 0; err == BP_OK && k * self.rows < longest; k++)
+        err = add_round(&self, k);
+    if (err == BP_OK) {
+        bp_all_sum_double(self.sums, V, comm);
+        for (int64_t v = 0; v < V; v++)
+            self.sums[v] /= (double)factors->tokens;
+        bp_distributed_add_diagonal(factors->output, self.sums);
+    }
+    rounds_clear(&self);
+    return err;
+}
+
+bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, const bp_config *config,
+                            bp_lm *model, const char *corpus, int64_t tokens)
+{
+    int64_t V = model->info.vocab_size, C = model->info.width;
+    collector from = {.mesh = mesh,
+                      .model = model,
+                      .width = C,
+                      .holds = mesh->pipeline_at == mesh->pipelines - 1,
+                      .wanted = tokens};
+    bp_err err;
+
+    *factors = (laplace_factors){0};
+    err = bp_grid_new(&factors->grid, mesh->compute);
+    if (err == BP_OK)
+        err = bp_distributed_new(&factors->input, factors->grid, C, C, 0);
+    if (err == BP_OK)
+        err = bp_distributed_new(&factors->output, factors->grid, V, V, 0);
+    if (err == BP_OK)
+        err = collect(&from, config, corpus, tokens, &factors->tokens);
+    if (err == BP_OK)
+        err = add_all(factors, &from);
+    bp_free(from.states);
+    return err;
+}
+
+void laplace_factors_clear(laplace_factors *factors)
+{
+    bp_distributed_free(&factors->output);
+    bp_distributed_free(&factors->input);
+    bp_grid_free(&factors->grid);
+}

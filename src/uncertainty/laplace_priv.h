@@ -1,0 +1,91 @@
+/* The parts of the Laplace approximation: factors, prior, samples. */
+#ifndef BP_UNCERTAINTY_LAPLACE_PRIV_H
+#define BP_UNCERTAINTY_LAPLACE_PRIV_H
+
+#include "math/distributed.h"
+#include "store/head_samples.h"
+#include "uncertainty/laplace.h"
+
+/* ---- laplace_factors.c ---- */
+
+typedef struct laplace_factors {
+    bp_grid *grid;          /* of mesh->compute */
+    bp_distributed *input;  /* A [C][C], on and above the diagonal */
+    bp_distributed *output; /* G [V][V], likewise */
+    int64_t tokens;         /* over all ranks */
+} laplace_factors;
+
+/** Both factors over at most `tokens` scored tokens of `corpus`.
+ *
+ * Collective: over mesh->compute.
+ * Owns:       the factors are the caller's, laplace_factors_clear(), after an error too.
+ * Errors:     those of bp_score_each_batch and of bp_grid_new; BP_ERR_FORMAT no scored token;
+ *             BP_ERR_SYSTEM memory; BP_ERR_STOPPED: the same on all ranks.
+ */
+bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, const bp_config *config,
+                            bp_lm *model, const char *corpus, int64_t tokens);
+/** Collective over mesh->compute. */
+void laplace_factors_clear(laplace_factors *factors);
+
+/* ---- laplace_posterior.c ---- */
+
+/** The factors' eigenvalues, none of them negative, and eigenvectors in rows. */
+typedef struct laplace_spectra {
+    int64_t V, C;
+    double *output_values, *input_values; /* [V], [C], on all ranks */
+    bp_distributed *output_vectors, *input_vectors;
+} laplace_spectra;
+
+/** Decompose the factors, which are freed.
+ *
+ * Collective: over `comm`, the grid's communicator. Clear after an error too.
+ * Errors:     those of bp_distributed_eigen, of bp_distributed_new; BP_ERR_SYSTEM.
+ */
+bp_err laplace_spectra_init(laplace_spectra *spectra, laplace_factors *factors, MPI_Comm comm,
+                            int64_t V, int64_t C);
+void laplace_spectra_clear(laplace_spectra *spectra);
+
+/* ---- laplace_prior.c ---- */
+
+/** What decides on the prior precision. `rank` and `size` share the work of a sum over the
+ * spectrum. */
+typedef struct laplace_evidence {
+    const double *output_values, *input_values; /* [V], [C] */
+    int64_t V, C;
+    double data_tokens;    /* N */
+    double weights_square; /* |W|^2 */
+    MPI_Comm comm;         /* whose ranks share the sums */
+} laplace_evidence;
+
+/** sum_ij N g_i a_j / (N g_i a_j + tau). Collective over evidence->comm, as what follows. */
+double laplace_effective_parameters(const laplace_evidence *evidence, double tau);
+/** -tau/2 |W|^2 + VC/2 log tau - 1/2 sum_ij log(N g_i a_j + tau). */
+double laplace_log_evidence(const laplace_evidence *evidence, double tau);
+/** The tau of the largest evidence, to 12 digits: where tau |W|^2 is the number of effective
+ * parameters, which falls with tau while the other side grows: there is one.
+ *
+ * Errors:     BP_ERR_CONFIG a matrix of zeros, or no curvature at all: no tau is the best.
+ * Source:     MacKay 1992, "Bayesian interpolation", eq. 4.2 to 4.6.
+ */
+bp_err laplace_best_tau(double *tau, const laplace_evidence *evidence);
+
+/* ---- laplace_posterior.c ---- */
+
+typedef struct laplace_draw {
+    const laplace_spectra *spectra;
+    bp_grid *grid;
+    const float *weights; /* W [V][C], on rank 0 of the grid */
+    double data_tokens, tau;
+    uint64_t seed;
+} laplace_draw;
+
+/** Draw all samples of `file` and write them: rank 0 of the grid has the file.
+ *
+ * Collective: over the grid's communicator, `comm`.
+ * Errors:     BP_ERR_SYSTEM memory; those of bp_head_samples_write; BP_ERR_STOPPED: the same on all
+ *             ranks.
+ */
+bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_samples *file,
+                            int64_t samples);
+
+#endif
