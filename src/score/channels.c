@@ -73,13 +73,13 @@ void bp_score_channels_clear(bp_score_channels *channels)
 
 /* {name, nll_nats, perplexity, oob_perplexity}; a new reference. */
 static json_t *member_of(const bp_score_channels *channels, int64_t member, double nll,
-                         int64_t tokens)
+                         int64_t tokens, bool oob)
 {
     json_t *one =
         json_pack("{ss so so}", "name", channels->names[member], "nll_nats", bp_json_real(nll),
                   "perplexity", bp_json_real(exp(nll / (double)tokens)));
 
-    if (one && isfinite(channels->oob[member]) &&
+    if (one && oob && isfinite(channels->oob[member]) &&
         json_object_set_new(one, "oob_perplexity", bp_json_real(channels->oob[member])) != 0) {
         json_decref(one);
         return NULL;
@@ -88,12 +88,12 @@ static json_t *member_of(const bp_score_channels *channels, int64_t member, doub
 }
 
 static bp_err list_members(json_t *out, const bp_score_channels *channels, const bp_fixed *sums,
-                           int64_t tokens)
+                           int64_t tokens, bool oob)
 {
     for (int64_t m = 0; m < channels->members; m++) {
         double nll = bp_fixed_real(-sums[BP_LM_MEMBER + m - 1]);
 
-        if (json_array_append_new(out, member_of(channels, m, nll, tokens)) != 0)
+        if (json_array_append_new(out, member_of(channels, m, nll, tokens, oob)) != 0)
             return BP_FAIL(BP_ERR_FORMAT,
                            "member %lld can't stand in the summary: its name is not UTF-8, or "
                            "there is no memory",
@@ -103,7 +103,7 @@ static bp_err list_members(json_t *out, const bp_score_channels *channels, const
 }
 
 bp_err bp_score_channels_figure(json_t *figures, const bp_score_channels *channels,
-                                const bp_fixed *sums, int64_t tokens)
+                                const bp_fixed *sums, int64_t tokens, bool oob)
 {
     static const struct {
         const char *key;
@@ -129,5 +129,5 @@ bp_err bp_score_channels_figure(json_t *figures, const bp_score_channels *channe
     ok = json_object_set_new(figures, "members", members) == 0 && ok;
     if (!ok)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for the figures of an ensemble");
-    return list_members(members, channels, sums, tokens);
+    return list_members(members, channels, sums, tokens, oob);
 }

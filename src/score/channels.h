@@ -27,12 +27,12 @@ bp_err bp_score_channels_share(bp_score_channels *channels, int from, MPI_Comm c
 void bp_score_channels_clear(bp_score_channels *channels);
 
 /** Add an ensemble's figures to those of a set: the means of its channels over tokens, and each
- * member's sum and perplexity. Nothing for a plain model.
+ * member's sum and perplexity, with that out of its bag if `oob`. Nothing for a plain model.
  *
  * Shapes:     sums[count - 1], of the channels behind the log-probability.
  * Errors:     BP_ERR_SYSTEM memory; BP_ERR_FORMAT a member's name is not UTF-8.
  */
 bp_err bp_score_channels_figure(json_t *figures, const bp_score_channels *channels,
-                                const bp_fixed *sums, int64_t tokens);
+                                const bp_fixed *sums, int64_t tokens, bool oob);
 
 #endif

@@ -8,7 +8,7 @@
 const bp_option bp_score_options[] = {
     {.key = "score.model",
      .type = BP_OPTION_STRING,
-     .help = "CHECKPOINT: a step folder, an imported folder, a run folder, RUN/checkpoints/best",
+     .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best), or an ensemble",
      .required = true},
     {.key = "score.corpus",
      .type = BP_OPTION_STRING,
@@ -55,6 +55,13 @@ const bp_option bp_score_options[] = {
      .type = BP_OPTION_BOOL,
      .value = "no",
      .help = "also write score/tokens.h5 with the log-probability of every token"},
+    {.key = "score.memory",
+     .type = BP_OPTION_BYTES,
+     .value = "1GiB",
+     .min = 1,
+     .max = 1e15,
+     .unit = "bytes",
+     .help = "of a rank, for the vocabulary distributions of an ensemble's members"},
     {.key = NULL}};
 
 static bp_score_convention convention_of(const bp_config *config)
@@ -101,12 +108,6 @@ static void check_stride(bp_config *config, int64_t context, int64_t stride)
 
 void bp_score_check(bp_config *config)
 {
-    bp_mesh_shape mesh = bp_mesh_shape_of(config);
-
-    if (mesh.members != 1)
-        bp_config_fault(
-            config, "mesh.members = %d, but score has one model: at mesh.members; leave it at 1",
-            mesh.members);
     if (!bp_config_is_set(config, "score.context"))
         return;
     check_context(config, bp_config_int(config, "score.context"));

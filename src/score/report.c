@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 /* A figure in a column of 10, "-" where there is none. */
@@ -31,7 +32,34 @@ static void print_line(const char *name, const json_t *figures)
            bits, word);
 }
 
-static void print_group(const char *prefix, const json_t *group)
+/* What the members disagree about: the mixture beside the best and the worst of them. */
+static void print_ensemble_line(const char *name, const json_t *figures)
+{
+    const json_t *members = json_object_get(figures, "members");
+    char mixture[32], low[32] = "-", high[32] = "-", information[32], accuracy[32];
+    double least = INFINITY, most = -INFINITY;
+
+    for (size_t m = 0; m < json_array_size(members); m++) {
+        const json_t *value = json_object_get(json_array_get(members, m), "perplexity");
+
+        if (json_is_number(value)) {
+            least = fmin(least, json_number_value(value));
+            most = fmax(most, json_number_value(value));
+        }
+    }
+    if (isfinite(least)) {
+        snprintf(low, sizeof(low), "%.4f", least);
+        snprintf(high, sizeof(high), "%.4f", most);
+    }
+    put_real(mixture, sizeof(mixture), figures, "perplexity");
+    put_real(information, sizeof(information), figures, "mutual_information");
+    put_real(accuracy, sizeof(accuracy), figures, "accuracy");
+    bp_log("%-28s %12s %12s %12s %14s %10s", name, mixture, low, high, information, accuracy);
+}
+
+typedef void print_row(const char *name, const json_t *figures);
+
+static void print_group(const char *prefix, const json_t *group, print_row *row)
 {
     const char *name;
     const json_t *figures;
@@ -41,28 +69,38 @@ static void print_group(const char *prefix, const json_t *group)
         char line[128];
 
         snprintf(line, sizeof(line), "%s%s", prefix, name);
-        print_line(line, figures);
+        row(line, figures);
+    }
+}
+
+/* All, each corpus and each label value. */
+static void print_table(const json_t *summary, print_row *row)
+{
+    const json_t *corpora = json_object_get(summary, "corpora");
+    const char *name;
+    const json_t *values;
+
+    row("all", summary);
+    if (json_object_size(corpora) > 1)
+        print_group("corpus ", corpora, row);
+    json_object_foreach(json_object_get(summary, "labels"), name, values)
+    {
+        char prefix[64];
+
+        snprintf(prefix, sizeof(prefix), "%s ", name);
+        print_group(prefix, values, row);
     }
 }
 
 void scorer_report(const scorer *self)
 {
-    const json_t *corpora = json_object_get(self->summary, "corpora");
-    const json_t *labels = json_object_get(self->summary, "labels");
-    const char *name;
-    const json_t *values;
-
     bp_log("%-28s %10s %12s %12s %10s %10s %14s", "", "documents", "tokens", "perplexity",
            "+/- docs", "bits/byte", "per word");
-    print_line("all", self->summary);
-    if (json_object_size(corpora) > 1)
-        print_group("corpus ", corpora);
-    json_object_foreach((json_t *)labels, name, values)
-    {
-        char prefix[64];
-
-        snprintf(prefix, sizeof(prefix), "%s ", name);
-        print_group(prefix, values);
+    print_table(self->summary, print_line);
+    if (self->channels.members > 0) {
+        bp_log("%-28s %12s %12s %12s %14s %10s", "", "mixture", "best member", "worst member",
+               "mutual inform.", "accuracy");
+        print_table(self->summary, print_ensemble_line);
     }
     if (self->unscored > 0)
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",

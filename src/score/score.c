@@ -14,15 +14,21 @@
 
 static bp_err open_run(scorer *self)
 {
-    static const char *const may_change[] = {"run.dir", NULL};
+    static const char *const may_change[] = {"run.dir", "score.memory", NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
+    char model[128]; /* an ensemble of one tells more than its model alone */
     bp_run_identity identities[] = {
-        {"score.corpus", self->corpus_hash}, {"score.model", self->info.digest}, {NULL, NULL}};
+        {"score.corpus", self->corpus_hash}, {"score.model", model}, {NULL, NULL}};
     bp_run_spec spec = {.job = "score",
                         .may_change = may_change,
                         .other_bits = other_bits,
                         .identities = identities};
 
+    if (self->info.members > 0)
+        snprintf(model, sizeof(model), "%s, an ensemble of %" PRId64, self->info.digest,
+                 self->info.members);
+    else
+        snprintf(model, sizeof(model), "%s", self->info.digest);
     return bp_run_open(&self->run, self->mesh, self->config, &spec);
 }
 
@@ -113,8 +119,13 @@ static bp_err remove_parts(const scorer *self)
 
 bp_err bp_score(MPI_Comm world, bp_config *config)
 {
+    return bp_score_as(world, config, NULL);
+}
+
+bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
+{
     scorer self;
-    bp_err err = scorer_open(&self, world, config, false);
+    bp_err err = scorer_open(&self, world, config, method, false);
     bool finished = false;
 
     if (err == BP_OK)
@@ -157,27 +168,48 @@ static bp_err measure(scorer *self, double *speed)
     return err;
 }
 
+/* What a rank holds, as it was measured on this mesh. */
+static void print_memory(const scorer *self, int64_t bytes)
+{
+    const bp_mesh *mesh = self->mesh;
+    int ranks = mesh->members * mesh->pipelines * mesh->tensors;
+
+    if (!self->ensemble) {
+        bp_log("memory: %.1f MiB on a rank, model and batch (measured on %d rank%s a model)",
+               (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s");
+        return;
+    }
+    bp_log("memory: %.1f MiB on a rank, %" PRId64
+           " members and batch (measured with all of them on %d rank%s); of it up to "
+           "score.memory = %.1f MiB for their distributions",
+           (double)bytes / 1048576, self->info.members, ranks, ranks == 1 ? "" : "s",
+           (double)bp_config_int(self->config, "score.memory") / 1048576);
+}
+
+/* Members side by side are that many times as fast, where they were measured one after another. */
 static void print_foreseen(const scorer *self, double speed, int64_t bytes)
 {
     const bp_mesh_shape *shape = &self->mesh_shape;
-    double seconds = (double)self->plan.inputs / (speed * shape->data);
-    char duration[64];
+    char duration[64], members[32] = "";
 
-    bp_clock_duration(duration, sizeof(duration), seconds);
+    speed *= (double)shape->members / self->mesh->members;
+    bp_clock_duration(duration, sizeof(duration),
+                      (double)self->plan.inputs / (speed * shape->data));
     say_what(self);
-    bp_log("mesh: pipeline %d x data %d x tensor %d%s", shape->pipeline, shape->data, shape->tensor,
+    if (self->ensemble)
+        snprintf(members, sizeof(members), "members %d x ", shape->members);
+    bp_log("mesh: %spipeline %d x data %d x tensor %d%s", members, shape->pipeline, shape->data,
+           shape->tensor,
            shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
-    bp_log("memory: %.1f MiB on a rank, model and batch (measured on %d rank%s a model)",
-           (double)bytes / 1048576, self->mesh->pipelines * self->mesh->tensors,
-           self->mesh->pipelines * self->mesh->tensors == 1 ? "" : "s");
-    bp_log("time: about %s at %.0f tokens/s from each of %d model copies", duration, speed,
-           shape->data);
+    print_memory(self, bytes);
+    bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
+           shape->data, self->ensemble ? "ensemble" : "model");
 }
 
 bp_err bp_score_foresee(MPI_Comm world, bp_config *config)
 {
     scorer self;
-    bp_err err = scorer_open(&self, world, config, bp_comm_size(world) == 1);
+    bp_err err = scorer_open(&self, world, config, NULL, bp_comm_size(world) == 1);
     double speed = 0;
 
     if (err == BP_OK) {

@@ -11,7 +11,9 @@
 #include "score/summary.h"
 
 typedef struct scorer {
-    bp_config *config; /* borrowed */
+    bp_config *config;              /* borrowed */
+    const bp_ensemble_spec *method; /* borrowed; NULL: score.model tells */
+    bool ensemble;                  /* what is scored with is one; on all ranks */
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;
     bool leads;      /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
@@ -39,9 +41,10 @@ void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rul
 /** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model);
 
-/** Mesh, model, corpora and plan. Collective over `world`. `alone`: one rank that stands for any
- * mesh. Close after an error too. */
-bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, bool alone);
+/** Mesh, model (by `method` where it is not NULL), corpora and plan. Collective over `world`.
+ * `alone`: one rank that stands for any mesh. Close after an error too. */
+bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method,
+                   bool alone);
 void scorer_close(scorer *self);
 /** What scorer_open does once mesh and model are there (tests bring their own). Collective over
  * world. */

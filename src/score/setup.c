@@ -6,10 +6,72 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "score/unit.h"
+#include "store/ensemble_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- what is scored with ---- */
+
+/* Members that can lie side by side; 0: only the ensemble itself will tell. On the root. */
+static bp_err look_at_model(scorer *self, int64_t *members)
+{
+    const char *path = bp_config_string(self->config, "score.model");
+    const bp_ensemble_spec *method = self->method;
+    bool listed = bp_ensemble_is(path);
+    bp_ensemble_list list = {0};
+    bp_err err = BP_OK;
+
+    self->ensemble = listed || method;
+    *members = 1;
+    if (listed) {
+        err = bp_ensemble_list_load(&list, path);
+        *members = list.count;
+        bp_ensemble_list_clear(&list);
+    } else if (method && method->samples) {
+        *members = 0;
+    } else if (method && method->dropout_passes > 0) {
+        *members = method->dropout_passes;
+    }
+    return err;
+}
+
+static bp_err check_members(const scorer *self, int64_t members)
+{
+    int side_by_side = bp_mesh_shape_of(self->config).members;
+
+    if (!self->ensemble && side_by_side != 1)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "mesh.members = %d, but score.model is one model: at mesh.members; leave it "
+                       "at 1, or name an ensemble",
+                       side_by_side);
+    if (members > 0 && side_by_side > members)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "mesh.members = %d is more than the %" PRId64
+                       " members of the ensemble: at mesh.members; use %" PRId64 " or less",
+                       side_by_side, members, members);
+    return BP_OK;
+}
+
+/* An ensemble, or one model? Before there is a mesh. Collective over world. */
+static bp_err find_kind(scorer *self, MPI_Comm world)
+{
+    int64_t members = 0;
+    bp_err err = BP_OK;
+
+    if (self->method)
+        err = bp_config_set(self->config, "score.model", self->method->path);
+    if (err == BP_OK && bp_comm_is_root(world)) {
+        err = look_at_model(self, &members);
+        if (err == BP_OK)
+            err = check_members(self, members);
+    }
+    bp_bcast_bytes(&self->ensemble, sizeof(self->ensemble), 0, world);
+    return bp_agree(world, err);
+}
+
+/* ---- mesh and model ---- */
 
 static bp_err open_mesh(scorer *self, MPI_Comm world, bool alone)
 {
@@ -52,24 +114,52 @@ static bp_err resolve_precision(scorer *self)
     return bp_config_set(config, "math.precision", f32 ? "f32" : "bf16");
 }
 
+/* On the computing ranks. */
+static bp_err open_lm(scorer *self)
+{
+    const char *path = bp_config_string(self->config, "score.model");
+    bp_ensemble_spec spec = self->method ? *self->method : (bp_ensemble_spec){.path = path};
+    bp_err err;
+
+    if (spec.memory_bytes == 0)
+        spec.memory_bytes = (size_t)bp_config_int(self->config, "score.memory");
+    err = self->ensemble ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
+                         : bp_lm_open(&self->lm, self->mesh, self->config, path);
+    if (err == BP_OK)
+        self->info = self->lm->info;
+    return err;
+}
+
+/* Names of the members, on all computing ranks and on the coordinator. Collective over world. */
+static bp_err name_channels(scorer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = bp_score_channels_init(&self->channels, &self->info);
+
+    for (int64_t m = 0; err == BP_OK && self->lm && m < self->info.members; m++)
+        err = bp_score_channels_name(&self->channels, m, bp_ensemble_member_name(self->lm, m),
+                                     bp_ensemble_member_oob(self->lm, m));
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK)
+        err = bp_score_channels_share(&self->channels, mesh->dedicated ? 1 : 0, mesh->world);
+    return err;
+}
+
 /* All ranks know the model, a dedicated coordinator too. */
 static bp_err open_model(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
-    bp_err err = BP_OK;
+    bp_err err = mesh->computes ? open_lm(self) : BP_OK;
 
-    if (mesh->computes) {
-        err = bp_lm_open(&self->lm, mesh, self->config,
-                         bp_config_string(self->config, "score.model"));
-        if (err == BP_OK)
-            self->info = self->lm->info;
-    }
     err = bp_agree(mesh->world, err);
     if (err != BP_OK)
         return err;
     bp_bcast_bytes(&self->info, sizeof(self->info), mesh->dedicated ? 1 : 0, mesh->world);
     self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
-    return bp_agree(mesh->world, bp_score_channels_init(&self->channels, &self->info));
+    if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
+        err = check_members(self, self->info.members);
+    err = bp_agree(mesh->world, err);
+    return err == BP_OK ? name_channels(self) : err;
 }
 
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model)
@@ -188,12 +278,15 @@ bp_err scorer_open_corpora(scorer *self)
     return err;
 }
 
-bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, bool alone)
+bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method,
+                   bool alone)
 {
-    *self = (scorer){.config = config};
+    *self = (scorer){.config = config, .method = method};
     bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
 
-    bp_err err = bp_agree(world, open_mesh(self, world, alone));
+    bp_err err = find_kind(self, world);
+    if (err == BP_OK)
+        err = bp_agree(world, open_mesh(self, world, alone));
     if (err == BP_OK)
         err = resolve_precision(self);
     if (err == BP_OK)

@@ -143,7 +143,7 @@ static json_t *figures_of(const grouping *split, const group_sums *all, int64_t 
 
     *err = figures ? bp_score_channels_figure(figures, channels,
                                               all->channels + g * (channels->count - 1),
-                                              all->sums[g].tokens)
+                                              all->sums[g].tokens, !split->whole)
                    : out_of_memory();
     return figures;
 }

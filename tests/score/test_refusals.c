@@ -59,11 +59,12 @@ static void contexts_that_score_nothing_are_78(void **state)
 static void check_finds_all_faults_of_the_keys(void **state)
 {
     (void)state;
-    bp_config *config = make_config("run", "c.h5", "mesh.members=2 score.context=8 score.stride=9");
+    bp_config *config =
+        make_config("run", "c.h5", "score.convention=half score.context=2 score.stride=9");
 
     bp_score_check(config);
     bp_test_expect(bp_config_faults(config), BP_ERR_CONFIG);
-    bp_test_message_has("mesh.members = 2");
+    bp_test_message_has("score.context = 2");
     bp_test_message_has("score.stride = 9");
     bp_config_free(&config);
     config = make_config("run", "c.h5", "score.context=8 score.stride=8");
