@@ -1,0 +1,120 @@
+/* uncertainty.*: the keys, and what can be said of them without a file. */
+#include "uncertainty/uncertainty.h"
+
+#include "uncertainty/laplace.h"
+#include "uncertainty/study_priv.h"
+
+#include <string.h>
+
+const bp_option bp_uncertainty_options[] = {
+    {.key = "uncertainty.models",
+     .type = BP_OPTION_STRING,
+     .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles; FOLDER:dropout, FOLDER:laplace",
+     .required = true},
+    {.key = "uncertainty.in_domain",
+     .type = BP_OPTION_STRING,
+     .help = "corpora, or CORPUS:label=value, that are like the training text",
+     .required = true},
+    {.key = "uncertainty.shifted",
+     .type = BP_OPTION_STRING,
+     .help = "corpora that are not, each to be told apart: CORPUS, CORPUS:label=value, NAME=..."},
+    {.key = "uncertainty.passes",
+     .type = BP_OPTION_INT,
+     .value = "8",
+     .min = 1,
+     .max = 100000,
+     .help = "passes of a model with :dropout"},
+    {.key = "uncertainty.dropout",
+     .type = BP_OPTION_REAL,
+     .value = "0.1",
+     .min = 0,
+     .max = 0.99,
+     .help = "rate of :dropout"},
+    {.key = "uncertainty.resamples",
+     .type = BP_OPTION_INT,
+     .value = "1000",
+     .min = 100,
+     .max = 1000000,
+     .help = "resamples of the documents for 95 % intervals"},
+    {.key = "uncertainty.temper_tokens",
+     .type = BP_OPTION_INT,
+     .value = "100000",
+     .min = 1,
+     .max = 1e12,
+     .unit = "tokens",
+     .help = "of corpus.valid, for the temperature; without corpus.valid there is none"},
+    {.key = "corpus.valid",
+     .type = BP_OPTION_STRING,
+     .help = "validation text: the temperature of each method is fitted to it"},
+    {.key = "corpus.train", .type = BP_OPTION_STRING, .help = "the training text: for :laplace"},
+    {.key = "score.convention",
+     .type = BP_OPTION_CHOICE,
+     .value = "rolling",
+     .choices = "rolling|stride|half",
+     .help = "windows as lm-evaluation-harness, Hugging Face or llama.cpp cut them"},
+    {.key = "score.context",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1e9,
+     .unit = "tokens",
+     .help = "the most inputs of a window; the smallest of all models if not given"},
+    {.key = "score.stride",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1e9,
+     .unit = "tokens",
+     .help = "from window to window; rolling: the context, stride: half of it"},
+    {.key = "score.prefix",
+     .type = BP_OPTION_CHOICE,
+     .value = "eod",
+     .choices = "eod|none",
+     .help = "what precedes a document (rolling): the end-of-document token, or nothing"},
+    {.key = "score.end",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "score and count the end-of-document token after each document too"},
+    {.key = "score.memory",
+     .type = BP_OPTION_BYTES,
+     .value = "1GiB",
+     .min = 1,
+     .max = 1e15,
+     .unit = "bytes",
+     .help = "of a rank, for the vocabulary distributions of an ensemble's members"},
+    {.key = NULL}};
+
+static void add_fault(bp_config *config, bp_err err)
+{
+    if (err != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+static bool has_way(const study_methods *methods, study_way way)
+{
+    for (int64_t k = 0; k < methods->count; k++)
+        if (methods->items[k].way == way)
+            return true;
+    return false;
+}
+
+void bp_uncertainty_check(bp_config *config)
+{
+    const char *shifted = bp_config_string(config, "uncertainty.shifted");
+    study_methods methods = {0};
+    study_groups groups = {0};
+
+    add_fault(config,
+              study_methods_parse(&methods, bp_config_string(config, "uncertainty.models")));
+    if (has_way(&methods, STUDY_LAPLACE) && !bp_config_is_set(config, "corpus.train"))
+        bp_config_fault(config, "a model with :laplace, but no corpus.train: at "
+                                "uncertainty.models; name the corpus that it was trained on");
+    if (has_way(&methods, STUDY_LAPLACE))
+        bp_laplace_check(config);
+    study_methods_clear(&methods);
+    add_fault(config,
+              study_groups_parse(&groups, "uncertainty.in_domain",
+                                 bp_config_string(config, "uncertainty.in_domain"), "in_domain"));
+    study_groups_clear(&groups);
+    if (shifted)
+        add_fault(config, study_groups_parse(&groups, "uncertainty.shifted", shifted, NULL));
+    study_groups_clear(&groups);
+}

@@ -1,0 +1,70 @@
+/* What people read at the end. */
+#include "uncertainty/outcome_priv.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static void put_value(char *out, size_t bytes, const study_value *value)
+{
+    if (!isfinite(value->value))
+        snprintf(out, bytes, "-");
+    else if (!isfinite(value->low))
+        snprintf(out, bytes, "%.4f", value->value);
+    else
+        snprintf(out, bytes, "%.4f [%.4f, %.4f]", value->value, value->low, value->high);
+}
+
+static void put_real(char *out, size_t bytes, double value, int digits)
+{
+    if (isfinite(value))
+        snprintf(out, bytes, "%.*f", digits, value);
+    else
+        snprintf(out, bytes, "-");
+}
+
+static void print_methods(const study_outcome *outcome)
+{
+    bp_log("%-16s %-24s %-24s %-24s %-24s %6s %10s %10s", "in the domain", "NLL [95 %]", "accuracy",
+           "Brier", "ECE", "T", "train s", "score s");
+    for (int64_t m = 0; m < outcome->methods.count; m++) {
+        static const int FIGURES[] = {STUDY_FIGURE_NLL, STUDY_FIGURE_ACCURACY, STUDY_FIGURE_BRIER,
+                                      STUDY_FIGURE_ECE};
+        char cells[4][64], temperature[32], train[32], scored[32];
+
+        for (int f = 0; f < 4; f++)
+            put_value(cells[f], sizeof(cells[f]), &outcome->results[m].values[FIGURES[f]]);
+        put_real(temperature, sizeof(temperature), outcome->tempers[m].temperature, 3);
+        put_real(train, sizeof(train), outcome->costs[m].train_seconds, 1);
+        put_real(scored, sizeof(scored), outcome->costs[m].score_seconds, 1);
+        bp_log("%-16s %-24s %-24s %-24s %-24s %6s %10s %10s", outcome->methods.items[m].name,
+               cells[0], cells[1], cells[2], cells[3], temperature, train, scored);
+    }
+}
+
+static void print_shift(const study_outcome *outcome, int64_t s)
+{
+    char title[128];
+
+    snprintf(title, sizeof(title), "AUROC of %s", outcome->shifted.items[s].name);
+    bp_log("%-32s %-24s %-24s %-24s", title, "mutual information", "entropy", "NLL");
+    for (int64_t m = 0; m < outcome->methods.count; m++) {
+        char cells[STUDY_SCORES][64];
+
+        for (int c = 0; c < STUDY_SCORES; c++)
+            put_value(cells[c], sizeof(cells[c]),
+                      &outcome->results[m].values[study_column(s, (study_score)c, STUDY_AUROC)]);
+        bp_log("%-32s %-24s %-24s %-24s", outcome->methods.items[m].name, cells[0], cells[1],
+               cells[2]);
+    }
+}
+
+void study_outcome_print(const study_outcome *outcome)
+{
+    print_methods(outcome);
+    for (int64_t s = 0; s < outcome->shifted.count; s++)
+        print_shift(outcome, s);
+    bp_log("in %s: index.html, summary.json, tables (.csv), plots/", outcome->folder);
+}
