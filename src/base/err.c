@@ -238,6 +238,7 @@ void bp_err_print(const char *program, bp_err code)
 void bp_warn(const char *format, ...)
 {
     static _Thread_local char raw[BP_ERR_MESSAGE_BYTES], clean[BP_ERR_MESSAGE_BYTES];
+    char head[128];
     va_list arguments;
 
     va_start(arguments, format);
@@ -246,7 +247,9 @@ void bp_warn(const char *format, ...)
     if (wrote < 0 || !bp_log_speaks())
         return;
     set_clean(clean, raw);
-    put_lines("bagpipe: warning: ", clean);
+    (void)snprintf(head, sizeof(head), "bagpipe: warning: %s%s", bp_log_prefix(),
+                   bp_log_prefix()[0] == 0 ? "" : ": ");
+    put_lines(head, clean);
     bp_log_file_only("warning: %s", clean);
 }
 

@@ -15,18 +15,41 @@
 #define LINE_BYTES 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool speaker = true;
-static int log_fd = -1;
+static struct {
+    bool speaks;
+    int fd; /* of the file; -1: none */
+} channels[] = {[BP_LOG_JOB] = {true, -1}, [BP_LOG_MEMBER] = {false, -1}};
+static _Atomic bp_log_channel at = BP_LOG_JOB;
+static char member[64];     /* whose lines BP_LOG_MEMBER's are */
 static bool progress_shown; /* the terminal's cursor stands behind a progress line */
 
 void bp_log_set_speaker(bool speaks)
 {
-    speaker = speaks;
+    channels[at].speaks = speaks;
 }
 
 bool bp_log_speaks(void)
 {
-    return speaker;
+    return channels[at].speaks;
+}
+
+bp_log_channel bp_log_use(bp_log_channel channel)
+{
+    bp_log_channel before = at;
+
+    at = channel;
+    return before;
+}
+
+void bp_log_set_member(const char *name, bool speaks)
+{
+    (void)snprintf(member, sizeof(member), "%s", name);
+    channels[BP_LOG_MEMBER].speaks = speaks;
+}
+
+const char *bp_log_prefix(void)
+{
+    return at == BP_LOG_MEMBER ? member : "";
 }
 
 static int columns_of(int fd)
@@ -72,13 +95,13 @@ static void unlock_log(void)
 bp_err bp_log_open(const char *path)
 {
     bp_log_close();
-    if (path == NULL || !speaker)
+    if (path == NULL || !channels[at].speaks)
         return BP_OK;
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return bp_fail_create("can't open the log", path);
     lock_log();
-    log_fd = fd;
+    channels[at].fd = fd;
     unlock_log();
     return BP_OK;
 }
@@ -86,9 +109,9 @@ bp_err bp_log_open(const char *path)
 void bp_log_close(void)
 {
     lock_log();
-    if (log_fd >= 0)
-        (void)close(log_fd); /* each line was written and judged when it came */
-    log_fd = -1;
+    if (channels[at].fd >= 0)
+        (void)close(channels[at].fd); /* each line was written and judged when it came */
+    channels[at].fd = -1;
     unlock_log();
 }
 
@@ -100,7 +123,7 @@ static int write_file(const char *text)
     char stamp[32];
     bp_buffer out = {0};
 
-    if (log_fd < 0)
+    if (channels[at].fd < 0)
         return 0;
     bp_clock_stamp(stamp, sizeof(stamp));
     while (*text != 0) {
@@ -112,12 +135,12 @@ static int write_file(const char *text)
     int number = 0;
     if (out.failed)
         number = ENOMEM;
-    else if (bp_write_all(log_fd, out.data, out.bytes) != 0)
+    else if (bp_write_all(channels[at].fd, out.data, out.bytes) != 0)
         number = errno;
     bp_buffer_clear(&out);
     if (number != 0) {
-        (void)close(log_fd);
-        log_fd = -1;
+        (void)close(channels[at].fd);
+        channels[at].fd = -1;
     }
     return number;
 }
@@ -151,7 +174,9 @@ void bp_log_break_progress(void)
 static void put_line(const char *line, int columns)
 {
     lock_log();
-    if (columns > 0) {
+    if (at == BP_LOG_MEMBER) {
+        ; /* to the file alone */
+    } else if (columns > 0) {
         int bytes = (int)strcspn(line, "\n");
         (void)printf("\r\033[K%.*s", bytes < columns ? bytes : columns - 1, line);
         progress_shown = true;
@@ -172,7 +197,7 @@ void bp_log(const char *format, ...)
     char line[LINE_BYTES];
     va_list arguments;
 
-    if (!speaker)
+    if (!channels[at].speaks)
         return;
     va_start(arguments, format);
     format_line(line, format, arguments);
@@ -185,7 +210,7 @@ void bp_log_progress(const char *format, ...)
     char line[LINE_BYTES];
     va_list arguments;
 
-    if (!speaker)
+    if (!channels[at].speaks)
         return;
     va_start(arguments, format);
     format_line(line, format, arguments);
@@ -198,7 +223,7 @@ void bp_log_file_only(const char *format, ...)
     char line[LINE_BYTES];
     va_list arguments;
 
-    if (!speaker)
+    if (!channels[at].speaks)
         return;
     va_start(arguments, format);
     format_line(line, format, arguments);

@@ -10,6 +10,18 @@
  * speak. */
 void bp_log_set_speaker(bool speaks);
 bool bp_log_speaks(void);
+
+/** A job within a job has a channel of its own: its lines go to its own file and not to standard
+ * output, and its warnings stand on standard error behind its name. All functions here act on the
+ * channel in use; the speaker and the file are a channel's own. */
+typedef enum bp_log_channel { BP_LOG_JOB, BP_LOG_MEMBER } bp_log_channel;
+/** Switch; returns the channel that was in use. */
+bp_log_channel bp_log_use(bp_log_channel channel);
+/** Whose lines those of BP_LOG_MEMBER are ("m03"), and does this rank speak for it? */
+void bp_log_set_member(const char *name, bool speaks);
+/** What stands before warnings: the member's name, or "". */
+const char *bp_log_prefix(void);
+
 /** Also append to this file from now on (NULL: stop), each line with the time before it. A disk
  * that fills up later gives a warning, not a failure.
  *

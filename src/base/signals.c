@@ -4,6 +4,8 @@
 #include <string.h>
 
 static volatile sig_atomic_t stop_asked, terminating;
+static void (*watch)(void *context);
+static void *watch_context;
 
 static void on_signal(int number)
 {
@@ -32,8 +34,26 @@ void bp_signals_init(void)
     install(SIGXFSZ, SIG_IGN);
 }
 
+void bp_signals_ask_stop(void)
+{
+    stop_asked = 1;
+}
+
+void bp_signals_watch(void (*look)(void *context), void *context)
+{
+    watch = look;
+    watch_context = context;
+}
+
 bool bp_signals_stop_asked(void)
 {
+    void (*look)(void *context) = watch;
+
+    if (look != NULL) {
+        watch = NULL; /* it asks this function itself */
+        look(watch_context);
+        watch = look;
+    }
     return stop_asked != 0;
 }
 
