@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_score};
+static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_ensemble, &bp_job_score};
 #define JOB_COUNT  (sizeof JOBS / sizeof JOBS[0])
 #define TABLES_MAX 64
 

@@ -16,7 +16,7 @@ static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
         return bp_pretrain_plan(call->world, call->config);
-    return bp_pretrain(call->world, call->config);
+    return bp_pretrain(call->world, call->config, NULL);
 }
 
 const bp_job bp_job_pretrain = {

@@ -15,16 +15,23 @@ const bp_option bp_checkpoint_options[] = {
 
 void bp_pretrain_check(bp_config *config)
 {
+    int64_t members = bp_config_int(config, "mesh.members");
+
+    if (members != 1)
+        bp_config_fault(
+            config,
+            "mesh.members = %lld, but pretrain trains one model: at mesh.members; leave it at 1",
+            (long long)members);
+    bp_pretrain_check_model(config);
+}
+
+void bp_pretrain_check_model(bp_config *config)
+{
     bool has_init = bp_config_is_set(config, "model.init");
     bp_mesh_shape mesh = bp_mesh_shape_of(config);
     bp_engine_spec spec = bp_engine_spec_of(config);
     bp_gpt_shape shape;
 
-    if (mesh.members != 1)
-        bp_config_fault(
-            config,
-            "mesh.members = %d, but pretrain trains one model: at mesh.members; leave it at 1",
-            mesh.members);
     if (!has_init) {
         shape = bp_gpt_shape_of(config, NULL);
         bp_gpt_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
@@ -118,15 +125,21 @@ static bp_err go_on(trainer *self)
         err = trainer_load(self);
     if (err == BP_OK && self->mesh->coordinates)
         err = bp_run_cut_metrics(self->run, self->progress.step);
+    if (err == BP_OK && self->mesh->coordinates && self->hooks)
+        err = self->hooks->started(self->hooks->context, self->progress.step);
     err = bp_agree(self->mesh->world, err);
     return err == BP_OK ? run(self) : err;
 }
 
-bp_err bp_pretrain(MPI_Comm world, bp_config *config)
+bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *hooks)
 {
     trainer self;
     bp_err err = trainer_open(&self, world, config, false);
 
+    self.hooks = hooks;
+    if (err == BP_OK && self.mesh->coordinates && !hooks &&
+        strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0)
+        (void)trainer_check_bag(self.corpus); /* its warning: fewer than 2 were refused before */
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {

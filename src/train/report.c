@@ -43,6 +43,8 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
     switch (kind) {
     case REPORT_METRIC:
         log_metric(self, value);
+        if (self->hooks)
+            self->hooks->metric(self->hooks->context, value);
         return bp_run_metric(self->run, value);
     case REPORT_EVENT:
         return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-#define PEAK_SECONDS 0.2
+#define PEAK_SECONDS  0.2
+#define BAG_DOCUMENTS 100 /* fewer are worth a warning */
 
 static bp_err open_mesh(trainer *self, MPI_Comm world, bool plan_alone)
 {
@@ -175,28 +176,24 @@ static void resolve_keys(trainer *self)
 }
 
 /* A run keeps the precision that its first start resolved. */
-static bp_err resolve_precision(trainer *self)
+bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out)
 {
     char *before = NULL;
-    bp_err err;
+    bp_err err =
+        bp_run_previous(comm, bp_config_string(config, "run.dir"), "math.precision", &before);
 
-    err = bp_run_previous(self->mesh->world, bp_config_string(self->config, "run.dir"),
-                          "math.precision", &before);
-    if (err == BP_OK && before &&
-        strcmp(bp_config_string(self->config, "math.precision"), "auto") == 0)
-        err = bp_config_set(self->config, "math.precision", before);
+    if (err == BP_OK && before && strcmp(bp_config_string(config, "math.precision"), "auto") == 0)
+        err = bp_config_set(config, "math.precision", before);
     bp_free(before);
     if (err == BP_OK)
-        err = bp_math_precision(self->config, &self->spec.precision);
-    err = bp_agree(self->mesh->world, err);
+        err = bp_math_precision(config, out);
+    err = bp_agree(comm, err);
     if (err == BP_OK) /* ranks on other CPUs would compute with another precision: the least of all
                          counts */
-        self->spec.precision =
-            bp_all_max_int(self->spec.precision == BP_F32, self->mesh->world) ? BP_F32 : BP_BF16;
+        *out = bp_all_max_int(*out == BP_F32, comm) ? BP_F32 : BP_BF16;
     if (err == BP_OK)
-        err = bp_config_set(self->config, "math.precision",
-                            self->spec.precision == BP_BF16 ? "bf16" : "f32");
-    return bp_agree(self->mesh->world, err);
+        err = bp_config_set(config, "math.precision", *out == BP_BF16 ? "bf16" : "f32");
+    return bp_agree(comm, err);
 }
 
 /* Everything that must fit together, as faults said at once. */
@@ -231,6 +228,23 @@ static bp_err check_length(const trainer *self)
     return BP_OK;
 }
 
+bp_err trainer_check_bag(const bp_corpus *corpus)
+{
+    int64_t documents = bp_corpus_documents(corpus);
+    const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
+
+    if (documents < 2)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "a bag needs at least 2 documents to draw from, but there are %lld: at %s; "
+                       "cut the corpus into documents, or train without bags",
+                       (long long)documents, path);
+    if (documents < BAG_DOCUMENTS)
+        bp_warn("bags are drawn from %lld documents: at %s; with fewer than %d they differ by "
+                "chance more than by what they hold",
+                (long long)documents, path, BAG_DOCUMENTS);
+    return BP_OK;
+}
+
 bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_alone)
 {
     bp_err err;
@@ -245,7 +259,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_
         err = trainer_find_shape(self);
     if (err == BP_OK) {
         self->spec = bp_engine_spec_of(config);
-        err = resolve_precision(self);
+        err = trainer_precision(world, config, &self->spec.precision);
     }
     if (err == BP_OK)
         err = bp_agree(world, check_shape(self));

@@ -2,6 +2,7 @@
 #include "train/trainer_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
@@ -20,6 +21,9 @@ static bp_err next_windows(trainer *self, bool *stop)
 
     if (self->leads)
         err = bp_lanes_read(self->lanes, self->progress.step + 1, self->windows);
+    if (bp_fault("train.diverge"))
+        err = BP_FAIL(BP_ERR_SOFTWARE, "the training diverged, as a test asked for: at step %lld",
+                      (long long)self->progress.step);
     if (err == BP_OK && self->report_err != BP_OK)
         err = BP_FAIL(self->report_err,
                       "metrics.jsonl could not be written: at step %lld; make room there, the same "

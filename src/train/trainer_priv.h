@@ -7,6 +7,7 @@
 #include "coordinator/run_folder.h"
 #include "corpus/lanes.h"
 #include "engine/engine.h"
+#include "train/pretrain.h"
 
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
@@ -29,7 +30,8 @@ typedef struct progress {
 } progress;
 
 typedef struct trainer {
-    bp_config *config; /* borrowed */
+    bp_config *config;              /* borrowed */
+    const bp_pretrain_hooks *hooks; /* borrowed; NULL: nobody listens */
     bp_mesh *mesh;
     bp_mesh_shape mesh_shape;
     bp_engine_spec spec;
@@ -59,9 +61,15 @@ typedef struct trainer {
 /** Mesh, corpora, shape, settings, all checked. Collective over world. plan_alone: one rank plans
  * for the mesh that is asked for. */
 bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_alone);
+/** math.precision: what the run began with, else what all ranks' CPUs can. Sets the key. Collective
+ * over `comm`. Errors: BP_ERR_CONFIG bf16 on a CPU without it; those of bp_run_previous. */
+bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
 /** Engine, lanes, GEMM peak. Collective over world. */
 bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);
+/** A bag is drawn from at least 2 documents; of few it tells little, which is warned of. Local.
+ *  Errors: BP_ERR_FORMAT. */
+bp_err trainer_check_bag(const bp_corpus *corpus);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 

@@ -1,0 +1,356 @@
+/* An ensemble from end to end. */
+#include "train/ensemble_priv.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+#include "store/ensemble_file.h"
+#include "train/trainer_priv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const bp_option bp_ensemble_options[] = {
+    {.key = "ensemble.members",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .unit = "members",
+     .help = "how many models to train",
+     .required = true},
+    {.key = "ensemble.kind",
+     .type = BP_OPTION_CHOICE,
+     .value = "both",
+     .choices = "bag|seed|both",
+     .help = "bag: documents drawn with replacement; seed: another initialisation and order"},
+    {.key = "ensemble.parallel",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .unit = "members",
+     .help = "members that train side by side: another name of mesh.members"},
+    {.key = "ensemble.only",
+     .type = BP_OPTION_INT,
+     .min = 0,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .help = "train this member alone, from 0, with all ranks: for job arrays"},
+    {.key = NULL}};
+
+/* ---- the configuration ---- */
+
+static bool bags_of(const bp_config *config)
+{
+    return strcmp(bp_config_string(config, "ensemble.kind"), "seed") != 0;
+}
+
+static bp_err set_int(bp_config *config, const char *key, int64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return bp_config_set(config, key, text);
+}
+
+/* Two names of one thing: mesh.members has the value. */
+static void resolve_parallel(bp_config *config)
+{
+    int64_t members = bp_config_int(config, "mesh.members"), parallel;
+
+    if (!bp_config_is_set(config, "ensemble.parallel"))
+        return;
+    parallel = bp_config_int(config, "ensemble.parallel");
+    if (bp_config_is_given(config, "mesh.members") && members != parallel)
+        bp_config_fault(config,
+                        "ensemble.parallel = %" PRId64 " is another name of mesh.members, which is "
+                        "%" PRId64 ": at ensemble.parallel; give one of them",
+                        parallel, members);
+    else if (set_int(config, "mesh.members", parallel) != BP_OK ||
+             bp_config_set(config, "ensemble.parallel", "") != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+static void resolve_resample(bp_config *config)
+{
+    bool bags = bags_of(config),
+         asked = strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
+
+    if (asked && !bags)
+        bp_config_fault(config,
+                        "corpus.resample = bag, but ensemble.kind = seed gives all members the "
+                        "same documents: at ensemble.kind; use bag or both");
+    else if (bp_config_set(config, "corpus.resample", bags ? "bag" : "none") != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+    if (bp_config_int(config, "run.member") != 0)
+        bp_config_fault(config,
+                        "run.member = %" PRId64 ", but an ensemble has all of them: at "
+                        "run.member; leave it out (ensemble.only picks one)",
+                        bp_config_int(config, "run.member"));
+}
+
+void bp_ensemble_check(bp_config *config)
+{
+    int64_t members = bp_config_int(config, "ensemble.members");
+
+    resolve_parallel(config);
+    resolve_resample(config);
+    if (bp_config_is_set(config, "ensemble.only")) {
+        if (bp_config_int(config, "ensemble.only") >= members)
+            bp_config_fault(config,
+                            "ensemble.only = %" PRId64 " is no member of %" PRId64
+                            ": at ensemble.only; members are 0 to %" PRId64,
+                            bp_config_int(config, "ensemble.only"), members, members - 1);
+        if (set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */
+            bp_config_fault(config, "%s", bp_err_message());
+    } else if (bp_config_int(config, "mesh.members") > members) {
+        bp_config_fault(config,
+                        "mesh.members = %" PRId64 " is more than ensemble.members = %" PRId64
+                        ": at mesh.members; use %" PRId64 " or fewer",
+                        bp_config_int(config, "mesh.members"), members, members);
+    }
+    bp_pretrain_check_model(config);
+}
+
+static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
+{
+    const char *kind = bp_config_string(config, "ensemble.kind");
+
+    *self = (ensemble){.config = config,
+                       .jobs = jobs,
+                       .shape = bp_mesh_shape_of(config),
+                       .members = bp_config_int(config, "ensemble.members"),
+                       .bags = bags_of(config),
+                       .reseeds = strcmp(kind, "bag") != 0};
+}
+
+/* What a member's bits depend on is settled once for all of them, over all ranks: wherever a member
+ * trains, and whatever beside it, it trains alike. */
+static bp_err resolve_machine(MPI_Comm world, bp_config *config)
+{
+    int threads = bp_math_threads_for(world, (int)bp_config_int(config, "math.threads"));
+    bp_precision precision;
+    bp_err err;
+
+    threads = (int)-bp_all_max_int(-threads, world); /* the least of all ranks */
+    err = bp_agree(world, set_int(config, "math.threads", threads));
+    return err == BP_OK ? trainer_precision(world, config, &precision) : err;
+}
+
+/* ---- the plan ---- */
+
+static bp_err plan_member(ensemble *self)
+{
+    bp_config *config = NULL;
+    bp_err err = ensemble_member_config(self, 0, &config);
+
+    if (err == BP_OK)
+        err = bp_pretrain_plan(MPI_COMM_SELF, config);
+    if (err == BP_OK)
+        bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64
+               " after another",
+               self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
+               (self->members + self->shape.members - 1) / self->shape.members);
+    bp_config_free(&config);
+    return err;
+}
+
+bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs)
+{
+    ensemble self;
+    bp_err err = resolve_machine(world, config);
+
+    fill(&self, config, jobs);
+    if (err == BP_OK && bp_comm_size(world) > 1) {
+        err = bp_agree(world, bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
+        if (err == BP_OK)
+            err = set_int(config, "mesh.data", self.shape.data);
+    }
+    if (err == BP_OK) /* one rank plans for any mesh */
+        err = bp_agree(world, bp_comm_is_root(world) ? plan_member(&self) : BP_OK);
+    return err;
+}
+
+/* ---- one member alone ---- */
+
+static bp_err alone_started(void *context, int64_t step)
+{
+    const ensemble *self = context;
+
+    (void)step;
+    return ensemble_member_forget_scores(self, bp_config_int(self->config, "ensemble.only"));
+}
+
+static void alone_metric(void *context, const json_t *line)
+{
+    (void)context;
+    (void)line;
+}
+
+static bp_err run_one(ensemble *self, MPI_Comm world)
+{
+    bp_pretrain_hooks hooks = {.context = self, .started = alone_started, .metric = alone_metric};
+    int64_t member = bp_config_int(self->config, "ensemble.only");
+    double oob;
+    bp_err err = ensemble_member_run(self, world, member, &hooks, &oob);
+
+    if (err == BP_OK)
+        bp_log("the member is trained; the same command without ensemble.only gathers all");
+    return err;
+}
+
+/* ---- all of them ---- */
+
+/* Groups of ranks along the data axis: the queue of work then serves the first rank of each. */
+static bp_err open_mesh(ensemble *self, MPI_Comm world)
+{
+    bp_mesh_shape *shape = &self->shape, groups;
+    bp_err err = bp_mesh_shape_fit(shape, bp_comm_size(world));
+    bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
+
+    if (err == BP_OK)
+        err = set_int(self->config, "mesh.data", shape->data);
+    if (err == BP_OK)
+        err = bp_config_set(self->config, "mesh.coordinator", dedicated ? "dedicated" : "shared");
+    err = bp_agree(world, err);
+    if (err != BP_OK)
+        return err;
+    groups = (bp_mesh_shape){.members = 1,
+                             .pipeline = 1,
+                             .data = shape->members,
+                             .tensor = shape->pipeline * shape->data * shape->tensor,
+                             .coordinator =
+                                 dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
+    return bp_mesh_new(&self->mesh, world, &groups);
+}
+
+/* What the coordinator finds in the corpus, before any compute. */
+static bp_err look_at_corpus(const ensemble *self, char hash[BP_SHA256_HEX])
+{
+    bp_corpus *corpus = NULL;
+    bp_err err = bp_corpus_open(&corpus, bp_config_string(self->config, "corpus.train"));
+
+    if (err == BP_OK)
+        snprintf(hash, BP_SHA256_HEX, "%s", bp_corpus_hash(corpus));
+    if (err == BP_OK && self->bags)
+        err = trainer_check_bag(corpus);
+    bp_corpus_close(&corpus);
+    return err;
+}
+
+/* Members' folders are named by how many there are: "m00", or "m000" where there are over 100. */
+static bp_err check_names(const ensemble *self)
+{
+    char *before = NULL, now[ENSEMBLE_NAME_BYTES], then[ENSEMBLE_NAME_BYTES];
+    ensemble known = *self;
+    bp_err err = bp_run_previous(self->mesh->world, bp_config_string(self->config, "run.dir"),
+                                 "ensemble.members", &before);
+
+    if (err != BP_OK || !before)
+        return err;
+    if (sscanf(before, "%" SCNd64, &known.members) == 1) {
+        ensemble_name(self, 0, now);
+        ensemble_name(&known, 0, then);
+        if (strcmp(now, then) != 0)
+            err = BP_FAIL(BP_ERR_CONFIG,
+                          "ensemble.members is %" PRId64 ", but the run began with %s, and its "
+                          "members have names like %s, not %s: at %s; use another run.dir",
+                          self->members, before, then, now,
+                          bp_config_string(self->config, "run.dir"));
+    }
+    bp_free(before);
+    return err;
+}
+
+static bp_err open_run(ensemble *self)
+{
+    static const char *const MAY_CHANGE[] = {
+        "run.dir",          "train.steps",     "train.log_every",   "train.valid_every",
+        "checkpoint.every", "checkpoint.keep", "corpus.valid",      "mesh.members",
+        "ensemble.members", "ensemble.only",   "ensemble.parallel", NULL};
+    static const char *const OTHER_BITS[] = {
+        "mesh.pipeline", "mesh.data",        "mesh.tensor",  "mesh.coordinator",
+        "mesh.schedule", "mesh.micro_batch", "math.threads", NULL};
+    const bp_mesh_shape *shape = &self->shape;
+    char hash[BP_SHA256_HEX] = "";
+    bp_run_identity identities[] = {{"corpus.train", hash},
+                                    {"tokenizer.path", ""}, /* the members compare them */
+                                    {"model.init", ""},
+                                    {NULL, NULL}};
+    json_t *extra =
+        json_pack("{s:{s:i, s:i, s:i, s:i}}", "mesh", "members", shape->members, "pipeline",
+                  shape->pipeline, "data", shape->data, "tensor", shape->tensor);
+    bp_run_spec spec = {.job = "ensemble",
+                        .may_change = MAY_CHANGE,
+                        .other_bits = OTHER_BITS,
+                        .identities = identities,
+                        .extra = extra};
+    bp_err err = check_names(self);
+
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world,
+                       self->mesh->coordinates ? look_at_corpus(self, hash) : BP_OK);
+    if (err == BP_OK)
+        err = bp_run_open(&self->run, self->mesh, self->config, &spec);
+    json_decref(extra);
+    return err;
+}
+
+static bp_err say_start(const ensemble *self)
+{
+    json_t *members = json_pack("{s:I}", "members", (json_int_t)self->members);
+    bp_err err =
+        bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+
+    json_decref(members);
+    bp_log("an ensemble of %" PRId64 " members (%s), %d at a time on %d rank%s each", self->members,
+           bp_config_string(self->config, "ensemble.kind"), self->shape.members,
+           self->mesh->tensors, self->mesh->tensors == 1 ? "" : "s");
+    return err;
+}
+
+static bp_err train_members(ensemble *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    ensemble_desk *desk = NULL;
+    bp_err err = bp_agree(mesh->world, mesh->coordinates ? say_start(self) : BP_OK);
+
+    if (err == BP_OK)
+        err = ensemble_desk_new(&desk, self);
+    if (err == BP_OK) {
+        err = ensemble_desk_run(desk);
+        err = bp_agree(mesh->world, mesh->coordinates ? ensemble_desk_conclude(desk, err) : err);
+    }
+    ensemble_desk_free(&desk);
+    return err;
+}
+
+static bp_err run_all(ensemble *self, MPI_Comm world)
+{
+    bp_err err = open_mesh(self, world);
+
+    if (err == BP_OK)
+        err = open_run(self);
+    if (err == BP_OK) {
+        if (bp_run_is_finished(self->run))
+            bp_log("the ensemble is finished: %s", bp_config_string(self->config, "run.dir"));
+        else
+            err = train_members(self);
+        bp_err closed = bp_run_close(&self->run, err);
+        err = err != BP_OK ? err : closed;
+    }
+    bp_mesh_free(&self->mesh);
+    return err;
+}
+
+bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs)
+{
+    ensemble self;
+    bp_err err = BP_OK;
+
+    fill(&self, config, jobs);
+    if (bp_config_is_set(config, "ensemble.only"))
+        return run_one(&self, world);
+    err = resolve_machine(world, config);
+    return err == BP_OK ? run_all(&self, world) : err;
+}

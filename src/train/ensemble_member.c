@@ -1,0 +1,180 @@
+/* One member: a pretraining run in a folder of its own, and the scores of what its bag lacks. */
+#include "train/ensemble_priv.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/collective.h"
+#include "score/score.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define JSON_LIMIT ((int64_t)1 << 30)
+
+void ensemble_name(const ensemble *self, int64_t member, char out[ENSEMBLE_NAME_BYTES])
+{
+    int digits = 2;
+
+    for (int64_t most = 100; most < self->members; most *= 10)
+        digits++;
+    snprintf(out, ENSEMBLE_NAME_BYTES, "m%0*" PRId64, digits, member);
+}
+
+char *ensemble_member_path(const ensemble *self, int64_t member, const char *inside)
+{
+    char name[ENSEMBLE_NAME_BYTES];
+
+    ensemble_name(self, member, name);
+    return bp_sprintf("%s/members/%s%s%s", bp_config_string(self->config, "run.dir"), name,
+                      inside[0] ? "/" : "", inside);
+}
+
+static bp_err set_int(bp_config *config, const char *key, int64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return bp_config_set(config, key, text);
+}
+
+static bp_err set_path(const ensemble *self, bp_config *config, const char *key, int64_t member,
+                       const char *inside)
+{
+    char *path = ensemble_member_path(self, member, inside);
+    bp_err err = path ? bp_config_set(config, key, path)
+                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's folder");
+
+    bp_free(path);
+    return err;
+}
+
+bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out)
+{
+    int64_t seed = bp_config_int(self->config, "run.seed");
+    bp_err err = bp_config_derive(out, self->config, self->jobs->pretrain, self->jobs->pretrain);
+
+    if (err == BP_OK)
+        err = set_path(self, *out, "run.dir", member, "");
+    if (err == BP_OK)
+        err = set_int(*out, "run.member", member);
+    if (err == BP_OK && self->reseeds)
+        err = set_int(*out, "run.seed", 1000 * seed + member);
+    if (err == BP_OK)
+        err = bp_config_set(*out, "corpus.resample", self->bags ? "bag" : "none");
+    if (err == BP_OK)
+        err = set_int(*out, "mesh.members", 1);
+    if (err == BP_OK && self->mesh) /* within a group the first rank computes and coordinates */
+        err = bp_config_set(*out, "mesh.coordinator", "shared");
+    if (err != BP_OK)
+        bp_config_free(out);
+    return err;
+}
+
+/* ---- out of the bag ---- */
+
+/* A score job over the documents that the bag lacks, with the default convention whatever else the
+ * configuration says of scoring. */
+static bp_err score_config(const ensemble *self, int64_t member, const bp_config *trained,
+                           bp_config **out)
+{
+    bp_err err = bp_config_derive(out, trained, self->jobs->score, self->jobs->score);
+
+    for (const bp_option *row = bp_score_options; err == BP_OK && row->key; row++)
+        if (strncmp(row->key, "score.", 6) == 0)
+            err = bp_config_set(*out, row->key, row->value ? row->value : "");
+    if (err == BP_OK)
+        err = set_path(self, *out, "run.dir", member, "oob");
+    if (err == BP_OK)
+        err = set_path(self, *out, "score.model", member, "");
+    if (err == BP_OK)
+        err = bp_config_set(*out, "score.corpus", bp_config_string(trained, "corpus.train"));
+    if (err == BP_OK)
+        err = bp_config_set(*out, "score.select", "out_of_bag");
+    if (err != BP_OK)
+        bp_config_free(out);
+    return err;
+}
+
+static json_t *load(const ensemble *self, int64_t member, const char *inside)
+{
+    char *path = ensemble_member_path(self, member, inside);
+    json_t *value = NULL;
+
+    if (path && bp_path_exists(path))
+        (void)bp_json_load(&value, path, JSON_LIMIT); /* one that can't be read is made anew */
+    bp_free(path);
+    return value;
+}
+
+/* Were these scores made to the end? They are removed when training goes on. */
+static bool is_scored(const ensemble *self, int64_t member)
+{
+    json_t *run = load(self, member, "oob/run.json");
+    json_t *summary = load(self, member, "oob/score/summary.json");
+    const char *state = json_string_value(json_object_get(json_object_get(run, "exit"), "state"));
+    bool scored = summary && state && strcmp(state, "finished") == 0;
+
+    json_decref(run);
+    json_decref(summary);
+    return scored;
+}
+
+static double read_perplexity(const ensemble *self, int64_t member)
+{
+    json_t *summary = load(self, member, "oob/score/summary.json");
+    const json_t *value = json_object_get(summary, "perplexity");
+    double perplexity = json_is_number(value) ? json_number_value(value) : NAN;
+
+    if (json_integer_value(json_object_get(summary, "documents")) == 0)
+        bp_warn("no document of corpus.train is out of the bag, so there is no out-of-bag "
+                "perplexity; cut the corpus into more documents");
+    json_decref(summary);
+    return perplexity;
+}
+
+static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t member,
+                               const bp_config *trained)
+{
+    bool root = bp_comm_is_root(group);
+    bp_config *config = NULL;
+    bp_err err;
+
+    if (bp_all_max_int(root && is_scored(self, member), group) != 0)
+        return BP_OK;
+    err = bp_agree(group, score_config(self, member, trained, &config));
+    if (err == BP_OK)
+        err = bp_score(group, config);
+    bp_config_free(&config);
+    return err;
+}
+
+bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
+                           const bp_pretrain_hooks *hooks, double *oob)
+{
+    bp_config *config = NULL;
+    bp_err err = bp_agree(group, ensemble_member_config(self, member, &config));
+
+    *oob = NAN;
+    if (err == BP_OK)
+        err = bp_pretrain(group, config, hooks);
+    if (err == BP_OK && self->bags) {
+        err = score_out_of_bag(self, group, member, config);
+        if (err == BP_OK && bp_comm_is_root(group))
+            *oob = read_perplexity(self, member);
+    }
+    bp_config_free(&config);
+    return err;
+}
+
+bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member)
+{
+    char *path = ensemble_member_path(self, member, "oob");
+    bp_err err = path ? bp_dir_remove(path)
+                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's folder");
+
+    bp_free(path);
+    return err;
+}

@@ -1,0 +1,70 @@
+/* An ensemble at work, as the files of this folder share it. */
+#ifndef BP_TRAIN_ENSEMBLE_PRIV_H
+#define BP_TRAIN_ENSEMBLE_PRIV_H
+
+#include "coordinator/run_folder.h"
+#include "train/ensemble.h"
+#include "train/pretrain.h"
+
+#define ENSEMBLE_NAME_BYTES 16
+
+typedef struct ensemble {
+    bp_config *config; /* borrowed */
+    const bp_ensemble_jobs *jobs;
+    bp_mesh_shape shape; /* fitted: shape.members groups of ranks, each trains one member */
+    bp_mesh *mesh;       /* the groups along its data axis, a group's ranks along its tensor axis */
+    int64_t members;     /* M */
+    bool bags;           /* members draw documents */
+    bool reseeds;        /* members have seeds of their own */
+    bp_run *run;         /* the ensemble's own folder; on every rank */
+} ensemble;
+
+/* ensemble_member.c */
+/** "m03": two digits, more where there are more than 100 members. */
+void ensemble_name(const ensemble *self, int64_t member, char out[ENSEMBLE_NAME_BYTES]);
+/** RUN/members/m03, or what lies in it ("": itself). Free with bp_free(); NULL: memory is short. */
+char *ensemble_member_path(const ensemble *self, int64_t member, const char *inside);
+/** A member's configuration, derived from the ensemble's. Local. Errors: BP_ERR_CONFIG a seed
+ *  beyond its range; BP_ERR_SYSTEM. Free with bp_config_free(). */
+bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out);
+/** Train one member to its last step, and score its out-of-bag documents, going on from where an
+ *  earlier start ended. *oob on the group's root: their perplexity; NaN: no bag, or none is out of
+ *  it. Collective over `group`. Errors: those of bp_pretrain and bp_score. */
+bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
+                           const bp_pretrain_hooks *hooks, double *oob);
+/** Out-of-bag scores are those of the weights: they go when training goes on. Local, on the group's
+ *  root. Errors: those of bp_dir_remove. */
+bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
+
+/* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
+ * coordinator.
+ *
+ * A line stands there for each step that all members have a line for, those that diverged aside.
+ * What a member has is read from its own file, as far as that is certain: to its newest checkpoint
+ * while it waits, further once it has begun. So the file is a function of the members' files. */
+typedef struct ensemble_metrics ensemble_metrics;
+bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self);
+void ensemble_metrics_free(ensemble_metrics **metrics);
+/** A member goes on from `step`: its lines from there on are new. */
+bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64_t step);
+/** A member has all its lines; it diverged, or has trained to the end. */
+void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, bool diverged);
+/** Write the lines that are complete by now. Errors: BP_ERR_IO, BP_ERR_SYSTEM, BP_ERR_BUSY. */
+bp_err ensemble_metrics_flush(ensemble_metrics *metrics);
+
+/* ensemble_desk.c: members are handed out to groups, and news of them come back */
+typedef struct ensemble_desk ensemble_desk;
+/** Collective over self->mesh->world. Errors: BP_ERR_SYSTEM; those of a run's journal. */
+bp_err ensemble_desk_new(ensemble_desk **out, ensemble *self);
+/** Collective over self->mesh->world. */
+void ensemble_desk_free(ensemble_desk **desk);
+/** Train members for as long as there are any. Collective over self->mesh->world. Errors: all but
+ *  BP_ERR_SOFTWARE of ensemble_member_run; the same on all ranks. */
+bp_err ensemble_desk_run(ensemble_desk *desk);
+/** After ensemble_desk_run, which gave `err`: complete metrics.jsonl, and if all went well write
+ *  ensemble.json and say what became of the members. Local, on the coordinator. Errors: `err`, with
+ *  its message; BP_ERR_SOFTWARE members diverged; BP_ERR_STOPPED
+ *  some were not trained; BP_ERR_IO... of the files. */
+bp_err ensemble_desk_conclude(ensemble_desk *desk, bp_err err);
+
+#endif
