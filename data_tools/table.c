@@ -97,10 +97,10 @@ static bp_err table_of_corpus(const char *path, int64_t head)
 /* ---- other files of ours: a row a value of the datasets that are equally long ---- */
 
 typedef struct table_column {
-    char *name; /* the dataset */
+    char *name; /* the dataset; a grid is as many columns as it has */
     bp_h5_shape shape;
-    void *block;  /* BLOCK_ROWS values: double, int64 or text */
-    char *values; /* of labels: the names of the codes, NULL else */
+    void *block;  /* block_rows rows of values: double, int64 or text */
+    char *values; /* of labels: the names of the codes; of a grid: those of its columns; or NULL */
     bp_h5_shape values_shape;
 } table_column;
 
@@ -108,6 +108,7 @@ typedef struct table {
     bp_h5 *h5;
     table_column *columns;
     int64_t column_count, rows;
+    int64_t block_rows; /* read at once: fewer where a grid is wide */
 } table;
 
 /* The length that most datasets share; of two such, the greater. */
@@ -127,15 +128,16 @@ static int64_t common_length(const bp_h5_shape *shapes, int64_t count)
     return best;
 }
 
-/* Codes of a label become its values. */
+/* Codes of a label become its values; columns of the members' grid get the members' names. */
 static bp_err load_values(bp_h5 *h5, table_column *column)
 {
+    bool label = strncmp(column->name, "labels/", 7) == 0;
     char *name;
     bp_err err;
 
-    if (strncmp(column->name, "labels/", 7) != 0)
+    if (!label && strcmp(column->name, "member_logprob") != 0)
         return BP_OK;
-    name = bp_sprintf("label_names/%s", column->name + 7);
+    name = label ? bp_sprintf("label_names/%s", column->name + 7) : bp_strdup("member_names");
     if (name == NULL)
         return bp_fail_memory("a name", 1, 1);
     if (!bp_h5_has(h5, name)) {
@@ -161,11 +163,31 @@ static bp_err add_column(table *t, const char *name, const bp_h5_shape *shape)
 
     column->shape = *shape;
     column->name = bp_strdup(name);
-    column->block =
-        bp_alloc("tool.block", BLOCK_ROWS, shape->is_text ? shape->width : sizeof(double));
+    column->block = bp_alloc("tool.block", t->block_rows * shape->columns,
+                             shape->is_text ? shape->width : sizeof(double));
     if (column->name == NULL || column->block == NULL)
-        return bp_fail_memory(name, BLOCK_ROWS, shape->width);
+        return bp_fail_memory(name, t->block_rows * shape->columns, shape->width);
     return load_values(t->h5, column);
+}
+
+/* Has it a value, or as many as it has columns, for each row? */
+static bool is_column(const table *t, const char *name, const bp_h5_shape *shape)
+{
+    if (strncmp(name, "label_names/", 12) == 0 || strcmp(name, "member_names") == 0)
+        return false;
+    if (shape->dims == 2)
+        return shape->columns > 0 && !shape->is_text && shape->count / shape->columns == t->rows;
+    return shape->count == t->rows;
+}
+
+static void choose_block(table *t, const bp_h5_shape *shapes, char *const *names, int64_t count)
+{
+    t->block_rows = BLOCK_ROWS;
+    for (int64_t k = 0; k < count; k++)
+        if (is_column(t, names[k], &shapes[k]) &&
+            BLOCK_ROWS * 16 / shapes[k].columns < t->block_rows)
+            t->block_rows = BLOCK_ROWS * 16 / shapes[k].columns;
+    t->block_rows = t->block_rows > 0 ? t->block_rows : 1;
 }
 
 static bp_err find_columns(table *t)
@@ -183,11 +205,12 @@ static bp_err find_columns(table *t)
     }
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         err = bp_h5_shape_of(t->h5, names[k], &shapes[k]);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         t->rows = common_length(shapes, count);
+        choose_block(t, shapes, names, count);
+    }
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (shapes[k].dims == 1 && shapes[k].count == t->rows &&
-            strncmp(names[k], "label_names/", 12) != 0)
+        if (is_column(t, names[k], &shapes[k]))
             err = add_column(t, names[k], &shapes[k]);
     bp_free(shapes);
     bp_names_free(&names, count);
@@ -214,8 +237,8 @@ static bp_err load_block(table *t, int64_t first, int64_t count)
         if (c->shape.is_text)
             err = bp_h5_read_text(t->h5, c->name, c->shape.width, first, c->block, count);
         else
-            err = bp_h5_read(t->h5, c->name, c->shape.is_real ? BP_H5_F64 : BP_H5_I64, first,
-                             c->block, count);
+            err = bp_h5_read(t->h5, c->name, c->shape.is_real ? BP_H5_F64 : BP_H5_I64,
+                             first * c->shape.columns, c->block, count * c->shape.columns);
     }
     return err;
 }
@@ -237,13 +260,36 @@ static void put_value(const table_column *c, int64_t k)
     }
 }
 
+/* The head of a column, or of each of a grid's: NAME.COLUMN. */
+static void put_head(const table_column *c)
+{
+    const char *name = strncmp(c->name, "labels/", 7) == 0 ? c->name + 7 : c->name;
+
+    for (int64_t i = 0; i < c->shape.columns; i++) {
+        char *full = NULL;
+
+        putchar(',');
+        if (c->shape.dims == 2 && c->values != NULL && i < c->values_shape.count)
+            full = bp_sprintf("%s.%.*s", name, (int)c->values_shape.width,
+                              c->values + (size_t)i * c->values_shape.width);
+        else if (c->shape.dims == 2)
+            full = bp_sprintf("%s.%" PRId64, name, i);
+        put_csv(stdout, full != NULL ? full : name, SIZE_MAX);
+        bp_free(full);
+    }
+}
+
 static void put_rows(const table *t, int64_t first, int64_t count)
 {
     for (int64_t k = 0; k < count; k++) {
         printf("%" PRId64, first + k);
         for (int64_t c = 0; c < t->column_count; c++) {
-            putchar(',');
-            put_value(&t->columns[c], k);
+            int64_t columns = t->columns[c].shape.columns;
+
+            for (int64_t i = 0; i < columns; i++) {
+                putchar(',');
+                put_value(&t->columns[c], k * columns + i);
+            }
         }
         putchar('\n');
     }
@@ -251,7 +297,7 @@ static void put_rows(const table *t, int64_t first, int64_t count)
 
 static bp_err table_of_file(const char *path, int64_t head)
 {
-    table t = {NULL, NULL, 0, 0};
+    table t = {.block_rows = BLOCK_ROWS};
     bp_user_block block;
     bp_err err = bp_user_block_verify(&block, path); /* before HDF5 sees it */
 
@@ -261,16 +307,14 @@ static bp_err table_of_file(const char *path, int64_t head)
         err = find_columns(&t);
     if (err == BP_OK) {
         printf("row");
-        for (int64_t c = 0; c < t.column_count; c++) {
-            const char *name = t.columns[c].name;
-            putchar(',');
-            put_csv(stdout, strncmp(name, "labels/", 7) == 0 ? name + 7 : name, SIZE_MAX);
-        }
+        for (int64_t c = 0; c < t.column_count; c++)
+            put_head(&t.columns[c]);
         putchar('\n');
     }
     int64_t rows = head >= 0 && head < t.rows ? head : t.rows;
-    for (int64_t first = 0; first < rows && err == BP_OK && !ferror(stdout); first += BLOCK_ROWS) {
-        int64_t now = rows - first < BLOCK_ROWS ? rows - first : BLOCK_ROWS;
+    for (int64_t first = 0; first < rows && err == BP_OK && !ferror(stdout);
+         first += t.block_rows) {
+        int64_t now = rows - first < t.block_rows ? rows - first : t.block_rows;
         err = load_block(&t, first, now);
         if (err == BP_OK)
             put_rows(&t, first, now);
