@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_ensemble, &bp_job_score};
+static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_ensemble, &bp_job_score,
+                                     &bp_job_uncertainty};
 #define JOB_COUNT  (sizeof JOBS / sizeof JOBS[0])
 #define TABLES_MAX 64
 
@@ -33,7 +34,7 @@ static void print_help(FILE *out)
 {
     fprintf(out, "Usage: mpirun -q -n N bagpipe JOB CONFIG.ini [section.key=value ...]\n\n");
     for (size_t k = 0; k < JOB_COUNT; k++)
-        fprintf(out, "  %-10s %s\n", JOBS[k]->name, JOBS[k]->help);
+        fprintf(out, "  %-12s %s\n", JOBS[k]->name, JOBS[k]->help);
     fprintf(out, "\n  bagpipe JOB --help                  every key of the job\n"
                  "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
                  "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"

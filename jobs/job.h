@@ -26,7 +26,7 @@ typedef struct bp_job {
     bp_err (*run)(const bp_job_call *call);
 } bp_job;
 
-extern const bp_job bp_job_ensemble, bp_job_pretrain, bp_job_score;
+extern const bp_job bp_job_ensemble, bp_job_pretrain, bp_job_score, bp_job_uncertainty;
 
 /** The keys of every run: run.dir, run.seed, tokenizer.path. */
 extern const bp_option bp_run_options[];

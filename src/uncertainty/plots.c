@@ -164,10 +164,11 @@ static void draw_roc(bp_buffer *out, const study_outcome *outcome, const study_p
 {
     static const char *const TITLES[] = {"mutual information", "entropy", "NLL"};
 
-    (void)plot;
-    bp_buffer_printf(out, "unset title\nset multiplot layout 1,3\nset xrange [0:1]\n"
-                          "set yrange [0:1]\nset size square\nset xtics 0.25\nset ytics 0.25\n"
-                          "set key bottom right\nset xlabel 'in-domain documents called shifted'\n"
+    bp_buffer_printf(out, "set multiplot layout 1,3 title ");
+    put_quoted(out, plot->title);
+    bp_buffer_printf(out, "\nset xrange [0:1]\nset yrange [0:1]\nset size square\n"
+                          "set xtics 0.25\nset ytics 0.25\nset key bottom right\n"
+                          "set xlabel 'in-domain documents called shifted'\n"
                           "set ylabel 'shifted documents found'\n");
     for (int c = 0; c < STUDY_SCORES; c++) {
         bp_buffer_printf(out, "set title 'by %s'\n", TITLES[c]);
@@ -328,7 +329,7 @@ static void put_terminal(bp_buffer *out, const study_plot *plot, bool png)
                          "background '#ffffff'\n",
                          kind->width, kind->height);
     bp_buffer_printf(out, "set output 'plots/%s.%s'\n", plot->name, png ? "png" : "svg");
-    bp_buffer_printf(out, "set encoding utf8\nset grid lc rgb '#dddddd'\nset title ");
+    bp_buffer_printf(out, "set encoding utf8\nset grid lt 1 lc rgb '#cccccc' lw 0.6\nset title ");
     put_quoted(out, plot->title);
     bp_buffer_printf(out, "\n");
 }

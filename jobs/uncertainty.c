@@ -1,0 +1,25 @@
+/* bagpipe uncertainty: methods side by side; the same command again goes on. */
+#include "uncertainty/uncertainty.h"
+
+#include "job.h"
+#include "math/math.h"
+#include "uncertainty/laplace.h"
+
+static const bp_option *const OPTIONS[] = {bp_run_options,     bp_uncertainty_options,
+                                           bp_laplace_options, bp_mesh_options,
+                                           bp_math_options,    NULL};
+
+static bp_err run(const bp_job_call *call)
+{
+    if (call->plan)
+        return bp_uncertainty_foresee(call->world, call->config, bp_job_score.options);
+    return bp_uncertainty(call->world, call->config, bp_job_score.options);
+}
+
+const bp_job bp_job_uncertainty = {
+    .name = "uncertainty",
+    .help = "decomposes, calibrates and compares the uncertainty of models on corpora",
+    .options = OPTIONS,
+    .check = bp_uncertainty_check,
+    .run = run,
+};
