@@ -107,36 +107,41 @@ bp_reliability bp_calibration_bar(const bp_calibration *sums, int bin)
 
 /* ---- bins of equal count ---- */
 
-static int64_t weight_of(const bp_token_order *order, const int32_t *counts, int64_t i)
-{
-    return counts != NULL ? counts[order->owner[i] >> 1] : 1;
-}
-
-/* Where the walk through the tokens is: bin k ends at place floor((k + 1) total / BINS). */
+/* Where the walk through the tokens is. */
 typedef struct bin_walk {
-    int64_t total, place;
+    int64_t ends[BINS]; /* bin k ends at place floor((k + 1) total / BINS) */
+    int64_t place;
     int bin;
     double gap, sum; /* |correct - confidence| of closed bins, and the difference of the open one */
 } bin_walk;
 
-static int64_t bin_end(const bin_walk *walk)
+static void start_walk(bin_walk *walk, int64_t total)
 {
-    return (int64_t)((__int128)(walk->bin + 1) * walk->total / BINS);
+    *walk = (bin_walk){0};
+    for (int k = 0; k < BINS; k++)
+        walk->ends[k] = (int64_t)((__int128)(k + 1) * total / BINS);
 }
 
-/* A group of `count` tokens of one confidence, each correct by the group's share. */
+/* A group of `count` tokens of one confidence: where a bin ends within it, each side has its share
+ * of the correct ones. */
 static void walk_group(bin_walk *walk, int64_t count, int64_t correct, double confidence)
 {
-    double difference = (double)correct / (double)count - confidence;
+    double difference = (double)correct - (double)count * confidence;
+    int64_t left = count;
 
-    while (count > 0) {
-        int64_t end = bin_end(walk), part = end - walk->place;
+    if (walk->ends[walk->bin] - walk->place > count) { /* as nearly all do */
+        walk->sum += difference;
+        walk->place += count;
+        return;
+    }
+    while (left > 0) {
+        int64_t part = walk->ends[walk->bin] - walk->place;
 
-        part = part < count ? part : count;
-        walk->sum += (double)part * difference;
+        part = part < left ? part : left;
+        walk->sum += difference * ((double)part / (double)count);
         walk->place += part;
-        count -= part;
-        while (walk->bin < BINS && walk->place == bin_end(walk)) {
+        left -= part;
+        while (walk->bin < BINS && walk->place == walk->ends[walk->bin]) {
             walk->gap += fabs(walk->sum);
             walk->sum = 0;
             walk->bin++;
@@ -146,17 +151,16 @@ static void walk_group(bin_walk *walk, int64_t count, int64_t correct, double co
 
 double bp_calibration_ece_adaptive(const bp_token_order *order, const int32_t *counts)
 {
-    bin_walk walk = {0};
-    int64_t i = 0;
+    int64_t total = bp_token_order_total(order, counts), i = 0;
+    bin_walk walk;
 
-    for (int64_t t = 0; t < order->tokens; t++)
-        walk.total += weight_of(order, counts, t);
+    start_walk(&walk, total);
     while (i < order->tokens) {
         float confidence = order->score[i];
         int64_t count = 0, correct = 0;
 
         for (; i < order->tokens && order->score[i] == confidence; i++) {
-            int64_t weight = weight_of(order, counts, i);
+            int64_t weight = bp_token_order_weight(order, counts, i);
 
             count += weight;
             correct += weight * (order->owner[i] & 1);
@@ -164,5 +168,5 @@ double bp_calibration_ece_adaptive(const bp_token_order *order, const int32_t *c
         if (count > 0)
             walk_group(&walk, count, correct, (double)confidence);
     }
-    return walk.gap / (double)walk.total;
+    return walk.gap / (double)total;
 }

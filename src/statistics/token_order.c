@@ -40,6 +40,7 @@ static void fill(bp_token_order *order, const keyed_token *keyed, const float *n
         order->score[i] = keyed[i].score;
         order->owner[i] = keyed[i].owner;
         order->nll[i] = nll != NULL ? nll[keyed[i].token] : 0;
+        order->lengths[keyed[i].owner >> 1]++;
     }
 }
 
@@ -56,8 +57,10 @@ bp_err bp_token_order_new(bp_token_order **out, const bp_token_table *table)
         order->score = bp_alloc("statistics.order", order->tokens, sizeof *order->score);
         order->nll = bp_alloc("statistics.order", order->tokens, sizeof *order->nll);
         order->owner = bp_alloc("statistics.order", order->tokens, sizeof *order->owner);
+        order->lengths = bp_alloc("statistics.order", order->documents, sizeof *order->lengths);
     }
-    if (order == NULL || order->score == NULL || order->nll == NULL || order->owner == NULL) {
+    if (order == NULL || order->score == NULL || order->nll == NULL || order->owner == NULL ||
+        order->lengths == NULL) {
         bp_free(keyed);
         bp_token_order_free(&order);
         return bp_fail_memory("tokens in order", table->tokens, sizeof *keyed);
@@ -69,10 +72,22 @@ bp_err bp_token_order_new(bp_token_order **out, const bp_token_table *table)
     return BP_OK;
 }
 
+int64_t bp_token_order_total(const bp_token_order *order, const int32_t *counts)
+{
+    int64_t total = 0;
+
+    if (counts == NULL)
+        return order->tokens;
+    for (int64_t d = 0; d < order->documents; d++)
+        total += counts[d] * order->lengths[d];
+    return total;
+}
+
 void bp_token_order_free(bp_token_order **order)
 {
     if (*order == NULL)
         return;
+    bp_free((*order)->lengths);
     bp_free((*order)->owner);
     bp_free((*order)->nll);
     bp_free((*order)->score);

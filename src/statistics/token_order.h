@@ -14,6 +14,7 @@ typedef struct bp_token_order {
     float *nll;        /* 0 where none was given */
     uint32_t *owner;   /* 2 document + correct */
     int64_t documents; /* all documents are below */
+    int64_t *lengths;  /* [documents]: their tokens here */
 } bp_token_order;
 
 /** What is sorted. */
@@ -28,6 +29,16 @@ typedef struct bp_token_table {
 /** Owns:       *out is the caller's, bp_token_order_free().
  *  Errors:     BP_ERR_SYSTEM memory. */
 bp_err bp_token_order_new(bp_token_order **out, const bp_token_table *table);
+
+/** Tokens in all where each document counts counts[document] times (NULL: once). */
+int64_t bp_token_order_total(const bp_token_order *order, const int32_t *counts);
+
+/** How often the token at a place counts. */
+static inline int64_t bp_token_order_weight(const bp_token_order *order, const int32_t *counts,
+                                            int64_t place)
+{
+    return counts == NULL ? 1 : counts[order->owner[place] >> 1];
+}
 void bp_token_order_free(bp_token_order **order);
 
 #endif
