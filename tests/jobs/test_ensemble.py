@@ -1,0 +1,327 @@
+"""Ensembles: members are pretraining runs of their own, with the same bits whatever trains beside them, and outlive failures."""
+import glob
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import h5py
+import numpy as np
+
+import bagpipe_test
+from bagpipe_test import MPIRUN, JobTest, children, digests, environment, metrics, program, run, steps, timeless
+
+
+def read_json(*parts):
+    with open(os.path.join(*parts), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def read(*parts):
+    with open(os.path.join(*parts), "rb") as file:
+        return file.read()
+
+
+def keys_of(folder):
+    """config.ini as {"section.key": value}."""
+    found, section = {}, ""
+    for line in read(folder, "config.ini").decode().split("\n"):
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif " = " in line and not line.startswith(";"):
+            key, value = line.split(" = ", 1)
+            found[f"{section}.{key}"] = value
+    return found
+
+
+def events(folder, name):
+    return [line for line in map(json.loads, read(folder, "events.jsonl").splitlines()) if line["event"] == name]
+
+
+def members(folder):
+    return sorted(os.path.basename(path) for path in glob.glob(os.path.join(folder, "members", "*")))
+
+
+class Ensemble(JobTest):
+    TEXT_BYTES = 60_000
+    M = ("ensemble.members=3", "train.log_every=5", "train.valid_every=10")
+
+    def ensemble(self, name, ranks=0, *keys, **more):
+        return run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at(name)}"] + list(self.M) + list(keys),
+                   ranks, **more)
+
+    def made(self, name, ranks=0, *keys):
+        result = self.ensemble(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return self.at(name)
+
+    def whole(self):
+        """The ensemble of one rank, one member after another: what the others are compared with."""
+        if not os.path.exists(self.at("whole")):
+            self.made("whole")
+        return self.at("whole")
+
+    def same(self, one, other):
+        self.assertEqual(members(one), members(other))
+        for name in members(one):
+            self.assertEqual(digests(os.path.join(one, "members", name)), digests(os.path.join(other, "members", name)), name)
+            self.assertEqual(timeless(metrics(os.path.join(one, "members", name))),
+                             timeless(metrics(os.path.join(other, "members", name))))
+        for name in ("ensemble.json", "metrics.jsonl"):
+            self.assertEqual(read(one, name), read(other, name), name)
+
+    # ---- what members are ----
+
+    def test_members_are_seeded_and_resampled_by_kind(self):
+        for kind in ("bag", "seed", "both"):
+            folder = self.made("kind_" + kind, 0, f"ensemble.kind={kind}", "ensemble.members=2", "run.seed=7", "train.steps=2")
+            for k in range(2):
+                keys = keys_of(os.path.join(folder, "members", f"m{k:02}"))
+                self.assertEqual(keys["run.member"], str(k))
+                self.assertEqual(keys["run.seed"], "7" if kind == "bag" else str(7000 + k))
+                self.assertEqual(keys["corpus.resample"], "none" if kind == "seed" else "bag")
+                self.assertEqual((keys["mesh.members"], keys["mesh.data"], keys["mesh.coordinator"]), ("1", "1", "shared"))
+            listed = read_json(folder, "ensemble.json")["members"]
+            self.assertEqual([(m["name"], m["path"]) for m in listed], [("m00", "members/m00"), ("m01", "members/m01")])
+            self.assertEqual([m["oob_perplexity"] is None for m in listed], [kind == "seed"] * 2)
+
+    def test_a_member_is_the_pretrain_run_of_its_keys_and_can_be_continued(self):
+        whole = self.whole()
+        plain = self.trained("plain", 0, "run.seed=1002", "run.member=2", "corpus.resample=bag", "train.log_every=5",
+                             "train.valid_every=10")
+        member = os.path.join(whole, "members", "m02")
+        self.assertEqual(digests(plain), digests(member))
+        self.assertEqual(timeless(metrics(plain)), timeless(metrics(member)))
+        subprocess.run(["cp", "-r", member, self.at("copied")], check=True)
+        result = run([program("bagpipe"), "pretrain", os.path.join(member, "config.ini"), f"run.dir={self.at('copied')}",
+                      "train.steps=22"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(steps(self.at("copied"))[-1], f"step-{22:012d}")
+
+    def test_one_member_is_an_ensemble(self):
+        folder = self.made("alone", 0, "ensemble.members=1", "train.steps=3", "train.log_every=1")
+        self.assertEqual(len(read_json(folder, "ensemble.json")["members"]), 1)
+        self.assertEqual([line["loss_spread"] for line in metrics(folder)], [None] * 3)
+
+    # ---- the mesh ----
+
+    def test_bits_do_not_depend_on_how_many_train_side_by_side(self):
+        whole = self.whole()
+        self.same(whole, self.made("pair", 2, "mesh.members=2"))
+        self.same(whole, self.made("parallel", 4, "ensemble.parallel=2", "mesh.data=2"))  # a tree of gradients
+        self.same(whole, self.made("dedicated", 3, "mesh.members=2", "mesh.data=1"))
+        self.assertEqual(read_json(self.at("dedicated"), "run.json")["mesh"]["members"], 2)
+
+    def test_a_mesh_that_does_not_fit_is_78_with_what_fits(self):
+        result = self.ensemble("refused", 0, "mesh.members=4")
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("use 3 or fewer", result.err)
+        result = self.ensemble("refused", 3, "mesh.members=2")
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("2, 4, 6", result.err)
+        for keys, said in ((("ensemble.only=3",), "members are 0 to 2"), (("mesh.members=2", "ensemble.parallel=3"), "another name"),
+                           (("ensemble.kind=seed", "corpus.resample=bag"), "ensemble.kind"), (("run.member=1",), "ensemble.only")):
+            result = self.ensemble("refused", 0, *keys)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn(said, result.err)
+        self.assertFalse(os.path.exists(self.at("refused")))
+
+    def test_plan_says_memory_of_a_member_and_writes_nothing(self):
+        result = self.ensemble("planned", 0, "--plan", "mesh.members=2", "mesh.tensor=2")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("one member of 3; 2 train at a time", result.out)
+        self.assertIn("activations", result.out)
+        self.assertFalse(os.path.exists(self.at("planned")))
+
+    # ---- what the ensemble writes ----
+
+    def test_metrics_are_the_members_with_mean_and_sample_deviation(self):
+        whole = self.whole()
+        names = members(whole)
+        each = [{line["step"]: line for line in metrics(os.path.join(whole, "members", name))} for name in names]
+        lines = metrics(whole)
+        self.assertEqual([line["step"] for line in lines], sorted(each[0]))
+        for line in lines:
+            for key in ("loss", "valid_loss"):
+                self.assertEqual(key in line, key in each[0][line["step"]])
+                if key not in line:
+                    continue
+                values = [one[line["step"]][key] for one in each]
+                self.assertEqual(line[key], dict(zip(names, values)))
+                self.assertAlmostEqual(line[key + "_mean"], np.mean(values), delta=1e-12)
+                self.assertAlmostEqual(line[key + "_spread"], np.std(values, ddof=1), delta=1e-12)
+
+    def test_out_of_bag_perplexity_is_that_of_the_documents_the_bag_lacks(self):
+        whole = self.whole()
+        inside = 0
+        for k, listed in enumerate(read_json(whole, "ensemble.json")["members"]):
+            member = os.path.join(whole, "members", listed["name"])
+            result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at(f'by_hand{k}')}",
+                          f"score.model={member}", f"score.corpus={self.at('train.h5')}"])
+            self.assertEqual(result.status, 0, str(result))
+            with h5py.File(os.path.join(self.at(f"by_hand{k}"), "score", "documents.h5")) as every, \
+                    h5py.File(os.path.join(member, "oob", "score", "documents.h5")) as out:
+                chosen = out["tokens"][:] > 0
+                self.assertTrue(np.array_equal(every["nll"][:][chosen], out["nll"][:][chosen]))
+                self.assertTrue(np.array_equal(every["tokens"][:][chosen], out["tokens"][:][chosen]))
+                perplexity = np.exp(every["nll"][:][chosen].sum() / every["tokens"][:][chosen].sum())
+                inside += chosen.mean()
+            self.assertAlmostEqual(listed["oob_perplexity"] / perplexity, 1, delta=1e-12)
+            summary = read_json(member, "oob", "score", "summary.json")
+            self.assertEqual(summary["perplexity"], listed["oob_perplexity"])
+            self.assertEqual(summary["convention"]["select"], "out_of_bag")
+            self.assertEqual(summary["documents"], int(chosen.sum()))
+            self.assertEqual(events(whole, "member_trained")[k]["oob_perplexity"], listed["oob_perplexity"])
+        self.assertAlmostEqual(inside / 3, np.exp(-1), delta=0.05)  # of some hundred documents: sd 0.015 of a bag
+
+    def test_members_lines_stay_in_their_own_logs(self):
+        whole = self.whole()
+        for name in members(whole):
+            self.assertIn(b"step 20/20", read(whole, "members", name, "log.txt"))
+        self.assertNotIn(b"step 20/20", read(whole, "log.txt"))
+        self.assertEqual(read(whole, "log.txt").count(b"is trained"), 3)
+
+    # ---- going on ----
+
+    def test_a_finished_ensemble_exits_0_and_a_changed_key_is_78(self):
+        whole = self.whole()
+        before = {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(whole, "members", "*", "run.json"))}
+        result = self.ensemble("whole")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("finished", result.out)
+        self.assertEqual(before, {path: os.stat(path).st_mtime_ns for path in before})
+        result = self.ensemble("whole", 0, "optimizer.lr=0.5")
+        self.assertEqual(result.status, 78, str(result))
+        for text in ("optimizer.lr", "0.5", "0.003"):
+            self.assertIn(text, result.err)
+        self.assertEqual(self.ensemble("whole", 0, "ensemble.kind=seed").status, 78)
+        self.assertEqual(self.ensemble("whole", 0, "ensemble.members=101").status, 78)  # m000 is not m00
+
+    def test_more_steps_and_more_members_go_on_and_scores_follow_the_weights(self):
+        straight = self.made("straight", 0, "optimizer.decay=constant", "train.valid_every=0")
+        folder = self.made("grown", 0, "optimizer.decay=constant", "train.valid_every=0", "train.steps=10", "ensemble.members=2")
+        early = read_json(folder, "ensemble.json")["members"][0]["oob_perplexity"]
+        self.made("grown", 0, "optimizer.decay=constant", "train.valid_every=0")
+        self.assertEqual(read(straight, "ensemble.json"), read(folder, "ensemble.json"))
+        self.assertNotEqual(early, read_json(folder, "ensemble.json")["members"][0]["oob_perplexity"])
+        self.assertEqual(digests(os.path.join(straight, "members", "m00")), digests(os.path.join(folder, "members", "m00")))
+
+    def test_killed_at_any_moment_it_ends_with_the_same_bits(self):
+        keys = ("train.steps=150", "checkpoint.every=4", "train.log_every=5", "train.valid_every=40")
+        whole = self.made("never_killed", 0, *keys)
+        draw, kills = random.Random(5), 0
+        for life in [0.5 + 1.5 * draw.random() for _ in range(4)] + [None]:
+            result = self.ensemble("killed", 2, "mesh.members=2", *keys, kill_after=life)
+            if result.status == 0:
+                break
+            self.assertEqual(result.status, -9, str(result))
+            kills += 1
+        self.assertEqual(result.status, 0, str(result))
+        print(f"{kills} kills")
+        self.same(whole, self.at("killed"))
+
+    def ranks_of(self, launcher):
+        """Process ids of the ranks that mpirun started."""
+        pids, at = [launcher.pid], 0
+        while at < len(pids):
+            pids += children(pids[at])
+            at += 1
+        found = []
+        for pid in pids:
+            try:
+                if os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program("bagpipe")):
+                    found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def test_a_signal_to_one_rank_stops_all_members_and_the_same_command_goes_on(self):
+        keys = ("train.steps=400", "train.valid_every=0", "ensemble.members=2")
+        whole = self.made("never_stopped", 0, *keys)
+        command = ["sh", MPIRUN, "2", program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('stopped')}",
+                   *self.M, *keys, "mesh.members=2"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
+        begun = [self.at(f"stopped/members/m{k:02}/metrics.jsonl") for k in range(2)]
+        for _ in range(400):
+            if all(os.path.exists(path) and os.path.getsize(path) > 0 for path in begun):
+                break
+            time.sleep(0.02)
+        os.kill(self.ranks_of(process)[-1], signal.SIGUSR1)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertIn("the same command goes on", err)
+        self.assertFalse(os.path.exists(self.at("stopped/ensemble.json")))
+        for k in range(2):
+            self.assertLess(int(steps(self.at(f"stopped/members/m{k:02}"))[-1][5:]), 400)
+        self.made("stopped", 2, "mesh.members=2", *keys)
+        self.same(whole, self.at("stopped"))
+
+    def test_a_member_that_diverges_is_named_while_the_others_are_whole(self):
+        whole = self.whole()
+        os.environ["BP_FAULT"] = "train.diverge:7@1"  # the step after the sixth, of what rank 1 trains first
+        try:
+            result = self.ensemble("diverged", 2, "mesh.members=2")
+        finally:
+            del os.environ["BP_FAULT"]
+        self.assertEqual(result.status, 70, str(result))
+        self.assertRegex(result.err, r"error\[70\]: 1 of 3 members diverged \(m0[01]\)")
+        self.assertRegex(result.err, r"warning: m0[01]: .* the other members go on")
+        lost = re.search(r"diverged \((m\d\d)\)", result.err).group(1)
+        self.assertEqual([event["member"] for event in events(self.at("diverged"), "member_diverged")], [lost])
+        others = [m for m in read_json(whole, "ensemble.json")["members"] if m["name"] != lost]
+        self.assertEqual(read_json(self.at("diverged"), "ensemble.json")["members"], others)
+        for line, full in zip(metrics(self.at("diverged")), metrics(whole)):
+            expected = {name: value for name, value in full["loss"].items() if name != lost or line["step"] <= 6}
+            self.assertEqual(line["loss"], expected)
+        self.assertEqual(len(metrics(self.at("diverged"))), len(metrics(whole)))
+        self.made("diverged", 2, "mesh.members=2")  # without the fault
+        self.same(whole, self.at("diverged"))
+
+    def test_an_array_of_single_members_is_gathered(self):
+        whole = self.whole()
+        for k in (2, 0):
+            self.made("array", 0, f"ensemble.only={k}")
+        self.assertEqual(members(self.at("array")), ["m00", "m02"])
+        self.assertFalse(os.path.exists(self.at("array/ensemble.json")))
+        self.made("array", 0, "ensemble.only=1", "mesh.members=2")  # of an array's own ranks all train it
+        self.made("array")
+        self.same(whole, self.at("array"))
+        for name in members(whole):
+            self.assertEqual(len(events(self.at(f"array/members/{name}"), "started")), 1)
+            self.assertEqual(events(self.at(f"array/members/{name}"), "resumed"), [])
+
+    # ---- corpora that are too small ----
+
+    def corpus_of(self, lines):
+        text = read(self.at("train.txt")).decode().replace("\n", " ")
+        size = len(text) // 10 // lines
+        self.write(f"lines{lines}.txt", "\n".join(text[k * size:(k + 1) * size] for k in range(lines)) + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out",
+                   self.at(f"lines{lines}.h5"), self.at(f"lines{lines}.txt")])
+        return f"corpus.train={self.at(f'lines{lines}.h5')}"
+
+    def test_few_documents_are_refused_or_warned_of(self):
+        result = self.ensemble("too_few", 0, self.corpus_of(1))
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("at least 2 documents", result.err)
+        self.assertEqual(self.ensemble("too_few_seeds", 0, self.corpus_of(1), "ensemble.kind=seed", "train.steps=1").status, 0)
+        result = self.ensemble("few", 0, self.corpus_of(99), "train.steps=1")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(result.err.count("bags are drawn from 99 documents"), 1)
+
+    def test_a_bag_that_lacks_no_document_has_no_out_of_bag_perplexity(self):
+        # of 2 documents half of the bags hold both
+        result = self.ensemble("none_out", 0, self.corpus_of(2), "train.steps=1", "ensemble.members=8")
+        self.assertEqual(result.status, 0, str(result))
+        listed = read_json(self.at("none_out"), "ensemble.json")["members"]
+        without = [m["name"] for m in listed if m["oob_perplexity"] is None]
+        self.assertTrue(0 < len(without) < 8, without)
+        for name in without:
+            self.assertIn(f"warning: {name}: no document of corpus.train is out of the bag", result.err)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
