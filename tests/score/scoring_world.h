@@ -134,7 +134,7 @@ static const bp_lm_info world_model = {.kind = "hash",
                                        .tokenizer_hash = TOY_HASH_A};
 
 /* The same as an ensemble of three. */
-static inline bp_lm_info world_ensemble(void)
+static inline bp_lm_info hash_ensemble(void)
 {
     bp_lm_info info = world_model;
 
