@@ -21,6 +21,8 @@ find_bagpipe() {
 # exit status, so that is done here, at most BAGPIPE_REQUEUES times.
 run_job() {
     local bagpipe child="" status
+    # by its first task's number Slurm would queue a whole array again
+    local self=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
     trap '[[ -z $child ]] || kill -USR1 "$child" 2>/dev/null' USR1
     trap '[[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
     bagpipe=$(find_bagpipe) || {
@@ -40,7 +42,7 @@ run_job() {
     wait "$child"
     status=$?
     trap - USR1 TERM
-    if [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt $BAGPIPE_REQUEUES ]] && scontrol requeue "$SLURM_JOB_ID"; then
+    if [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt $BAGPIPE_REQUEUES ]] && scontrol requeue "${self:-$SLURM_JOB_ID}"; then
         echo "stopped in time; queued again ($((${SLURM_RESTART_COUNT:-0} + 1)) of at most $BAGPIPE_REQUEUES times)"
         sleep 120 # Slurm ends this job meanwhile
     fi

@@ -16,6 +16,9 @@ for program in bagpipe bagpipe-data; do
 done
 there share/bagpipe/slurm/pretrain.sbatch
 there share/bagpipe/slurm/score.sbatch
+there share/bagpipe/slurm/ensemble.sbatch
+there share/bagpipe/slurm/ensemble-array.sbatch
+there share/bagpipe/slurm/uncertainty.sbatch
 there share/bagpipe/slurm/site.env
 there share/bagpipe/slurm/launch.sh
 there share/doc/bagpipe/README.md

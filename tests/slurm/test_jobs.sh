@@ -2,7 +2,8 @@
 # test_jobs.sh BUILD_FOLDER: slurm/*.sbatch on a Slurm cluster of two nodes, which is started for it and taken down.
 #
 # Claims: 4 ranks on two nodes (tensor 2 x data 2) and a pipeline across the nodes have the losses of one rank; scoring
-# there gives the bytes of one rank, by srun and by mpirun; a job that is warned commits a checkpoint, queues itself again,
+# there gives the bytes of one rank, by srun and by mpirun; an ensemble trained side by side on the nodes, and one trained
+# by an array of jobs and gathered, are that of one rank; a job that is warned commits a checkpoint, queues itself again,
 # and ends with the losses of one that was never stopped.
 set -u
 build=$1
@@ -134,6 +135,22 @@ cmp scored-one/score/summary.json scored-srun/score/summary.json || fail "summar
 BAGPIPE_LAUNCH="mpirun -q" submit scored-mpirun --nodes=2 --ntasks-per-node=2 "$top/slurm/score.sbatch" job.ini \
     run.dir="$work/scored-mpirun"
 cmp scored-one/score/summary.json scored-mpirun/score/summary.json || fail "summary.json is another by mpirun"
+
+echo "an ensemble side by side on the nodes, and as an array of jobs that is gathered"
+members=(job.ini ensemble.members=2 ensemble.kind=both mesh.data=1)
+"$BAGPIPE_BIN/bagpipe" ensemble "${members[@]}" run.dir="$work/members-one" >>one.log 2>&1 || fail "one rank trained no ensemble"
+submit members --nodes=2 --ntasks-per-node=1 "$top/slurm/ensemble.sbatch" "${members[@]}" mesh.members=2 \
+    run.dir="$work/members"
+start array --array=0-1 --nodes=1 --ntasks-per-node=1 "$top/slurm/ensemble-array.sbatch" "${members[@]}" \
+    run.dir="$work/members-array"
+submit gathered --dependency="afterany:$job" --nodes=1 --ntasks-per-node=1 "$top/slurm/ensemble.sbatch" "${members[@]}" \
+    run.dir="$work/members-array"
+grep -q "m01 is trained" gathered.log || fail "the members were not gathered"
+[[ $(grep -c '"checkpoint"' members-array/members/m01/events.jsonl) == 1 ]] || fail "the gathering step trained members again"
+for file in ensemble.json metrics.jsonl; do
+    cmp "members-one/$file" "members/$file" || fail "$file is another side by side"
+    cmp "members-one/$file" "members-array/$file" || fail "$file is another by an array"
+done
 
 echo "a warned job goes on"
 long=(--nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini mesh.data=2 train.steps=2000 train.log_every=100)
