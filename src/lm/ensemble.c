@@ -197,30 +197,59 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
     values[BP_LM_BRIER * stride] = (float)(totals[2] + wrong * wrong);
 }
 
-static bp_err ensemble_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+/* Some windows of a batch of `stride` tokens, in values[channel * stride]. */
+static bp_err score_part(ensemble *self, const bp_lm_batch *part, float *values, int64_t stride)
 {
-    ensemble *self = (ensemble *)lm;
-    int64_t tokens = batch->windows * batch->length, channels = lm->info.channels;
     ensemble_work work;
-    bp_err err = ensemble_prepare(self, &work, batch, false);
+    bp_err err = ensemble_prepare(self, &work, part, false);
 
     if (err == BP_OK)
-        err = ensemble_run_trunks(self, &work, batch);
+        err = ensemble_run_trunks(self, &work, part);
     if (err != BP_OK)
         return err;
-    for (int64_t i = 0; i < tokens * channels; i++)
-        values[i] = NAN;
     for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk) {
         int64_t rows = first + work.chunk < work.rows ? work.chunk : work.rows - first;
 
         ensemble_mix(self, &work, first, rows);
         bp_mixture in = ensemble_mixture(self, &work, first, rows);
         for (int64_t r = 0; r < rows; r++)
-            fill_row(values + work.places[first + r], tokens, &work, &in, r);
+            fill_row(values + work.places[first + r], stride, &work, &in, r);
     }
-    bp_bcast_bytes(values, tokens * channels * (int64_t)sizeof(float), self->mesh->pipelines - 1,
-                   self->mesh->pipeline);
     return BP_OK;
+}
+
+void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t first,
+                        bp_lm_batch *part)
+{
+    int64_t bytes = (self->rounds + 1) * self->widest * batch->length * (int64_t)sizeof(float);
+    int64_t most = (int64_t)self->memory_bytes / (bytes > 0 ? bytes : 1);
+    int64_t left = batch->windows - first, tokens = first * batch->length;
+
+    most = most > 0 ? most : 1;
+    *part = (bp_lm_batch){.windows = left < most ? left : most,
+                          .length = batch->length,
+                          .inputs = batch->inputs + tokens,
+                          .targets = batch->targets + tokens,
+                          .first_slot = batch->first_slot + first};
+}
+
+static bp_err ensemble_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+{
+    ensemble *self = (ensemble *)lm;
+    int64_t tokens = batch->windows * batch->length, floats = tokens * lm->info.channels;
+    bp_lm_batch part;
+    bp_err err = BP_OK;
+
+    for (int64_t i = 0; i < floats; i++)
+        values[i] = NAN;
+    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
+        ensemble_take_part(self, batch, first, &part);
+        err = score_part(self, &part, values + first * batch->length, tokens);
+    }
+    if (err == BP_OK)
+        bp_bcast_bytes(values, floats * (int64_t)sizeof(float), self->mesh->pipelines - 1,
+                       self->mesh->pipeline);
+    return err;
 }
 
 /* ---- the rest of the face ---- */

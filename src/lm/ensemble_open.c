@@ -8,6 +8,7 @@
 #include "mesh/collective.h"
 #include "nn/layers.h"
 #include "store/ensemble_file.h"
+#include "store/head_samples.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ typedef struct opening {
     const bp_ensemble_spec *spec;
     bool listed; /* by an ensemble.json; else all members are of one CHECKPOINT */
     bp_ensemble_list list;
+    bp_head_samples *samples;    /* NULL: none */
     int64_t models;              /* different ones: member_count, or 1 */
     bp_lm_info *infos;           /* [models] */
     bp_checkpoint **checkpoints; /* [models] those that live here */
@@ -38,6 +40,8 @@ static char *name_of(const opening *o, int64_t k)
         return bp_strdup(o->list.members[k].name);
     if (o->spec->dropout_passes > 0)
         return bp_sprintf("pass-%03lld", (long long)k);
+    if (o->samples)
+        return bp_sprintf("sample-%03lld", (long long)k);
     return bp_strdup("model");
 }
 
@@ -48,9 +52,10 @@ static const char *path_of(const opening *o, int64_t model)
 
 static bp_err read_list(opening *o)
 {
+    BP_ASSERT(o->spec->dropout_passes == 0 || !o->spec->samples);
     o->listed = bp_ensemble_is(o->spec->path);
     if (!o->listed)
-        return BP_OK;
+        return o->spec->samples ? bp_head_samples_open(&o->samples, o->spec->samples) : BP_OK;
     if (o->spec->dropout_passes > 0 || o->spec->samples)
         return BP_FAIL(BP_ERR_CONFIG,
                        "%s are of one model, and this is an ensemble: at %s; give one of its "
@@ -60,16 +65,25 @@ static bp_err read_list(opening *o)
     return bp_ensemble_list_load(&o->list, o->spec->path);
 }
 
+static int64_t count_members(const opening *o)
+{
+    if (o->listed)
+        return o->list.count;
+    if (o->samples)
+        return bp_head_samples_info_of(o->samples)->samples;
+    return o->spec->dropout_passes > 0 ? o->spec->dropout_passes : 1;
+}
+
 /* Local. */
 static bp_err describe(opening *o)
 {
     ensemble *self = o->self;
-    int64_t A = self->mesh->members, passes = o->spec->dropout_passes;
+    int64_t A = self->mesh->members;
     bp_err err = read_list(o);
 
     if (err != BP_OK)
         return err;
-    self->member_count = o->listed ? o->list.count : passes > 0 ? passes : 1;
+    self->member_count = count_members(o);
     self->rounds = (self->member_count + A - 1) / A;
     o->models = o->listed ? o->list.count : 1;
     self->members = bp_alloc("lm.ensemble", self->member_count, sizeof *self->members);
@@ -176,6 +190,27 @@ static bp_err compare_infos(const opening *o)
     return BP_OK;
 }
 
+/* Samples are of this model's last layer. */
+static bp_err compare_samples(const opening *o)
+{
+    const bp_lm_info *model = &o->infos[0];
+    const bp_head_samples_info *info = o->samples ? bp_head_samples_info_of(o->samples) : NULL;
+
+    if (info && strcmp(info->model_digest, model->digest) != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "samples of the last layer are of model %s, and this is %s: at %s; draw them "
+            "anew from %s",
+            info->model_digest, model->digest, o->spec->samples, o->spec->path);
+    if (info && (info->vocab_size != model->vocab_size || info->width != model->width))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "samples of the last layer are %lld x %lld, and the model's is %lld x %lld: "
+                       "at %s; draw them anew",
+                       (long long)info->vocab_size, (long long)info->width,
+                       (long long)model->vocab_size, (long long)model->width, o->spec->samples);
+    return BP_OK;
+}
+
 /* ---- what the ensemble tells ---- */
 
 static bp_err add_text(bp_sha256 *hash, const char *text)
@@ -190,13 +225,15 @@ static bp_err digest(const opening *o, char out[65])
     bp_sha256 *hash = NULL;
     bp_err err;
 
-    if (!o->listed && o->spec->dropout_passes == 0) {
+    if (!o->listed && o->spec->dropout_passes == 0 && !o->samples) {
         memcpy(out, o->infos[0].digest, sizeof o->infos[0].digest);
         return BP_OK;
     }
     if (o->spec->dropout_passes > 0)
         snprintf(way, sizeof way, "dropout %lld %.9g %llu", (long long)o->spec->dropout_passes,
                  (double)o->spec->dropout, (unsigned long long)o->spec->seed);
+    if (o->samples)
+        snprintf(way, sizeof way, "samples %s", bp_head_samples_info_of(o->samples)->digest);
     err = bp_sha256_new(&hash);
     if (err == BP_OK)
         err = add_text(hash, way);
@@ -272,10 +309,44 @@ static bp_err open_models(opening *o)
     return err;
 }
 
-static void place_members(opening *o)
+/* One trunk for all samples that live here; each is a head of its own. Local. */
+static bp_err place_samples(opening *o)
 {
     ensemble *self = o->self;
     const bp_mesh *mesh = self->mesh;
+    const bp_lm_info *info = &self->lm.info;
+    bool last = ensemble_is_last(self);
+    bp_err err = BP_OK;
+
+    if (mesh->member_at >= self->member_count)
+        return BP_OK;
+    bp_lm *lm = self->models[0];
+    float *weights =
+        last ? bp_alloc("lm.ensemble", info->vocab_count * info->width, sizeof *weights) : NULL;
+    if (last && !weights)
+        return out_of_memory();
+    self->trunks[self->trunk_count++] =
+        (ensemble_trunk){.lm = lm, .pass = BP_LM_NO_DROPOUT, .width = info->width};
+    for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
+        self->members[k].trunk = 0;
+        if (last)
+            err =
+                bp_head_samples_read(o->samples, k, info->vocab_first, info->vocab_count, weights);
+        if (err == BP_OK)
+            err = lm->ops->add_head(lm, weights, &self->members[k].head);
+    }
+    bp_free(weights);
+    return err;
+}
+
+/* Local. */
+static bp_err place_members(opening *o)
+{
+    ensemble *self = o->self;
+    const bp_mesh *mesh = self->mesh;
+
+    if (o->samples)
+        return place_samples(o);
 
     for (int64_t k = mesh->member_at; k < self->member_count; k += mesh->members) {
         int64_t t = self->trunk_count++;
@@ -288,6 +359,7 @@ static void place_members(opening *o)
         if (drops)
             lm->ops->set_dropout(lm, o->spec->dropout, o->spec->seed);
     }
+    return BP_OK;
 }
 
 /* ---- all of it ---- */
@@ -307,6 +379,8 @@ static bp_err open_lists(opening *o)
     share_infos(o);
     err = compare_infos(o);
     if (err == BP_OK)
+        err = compare_samples(o);
+    if (err == BP_OK)
         err = fill_info(o);
     if (err == BP_OK)
         err = check_memory(o);
@@ -319,6 +393,7 @@ static void close_opening(opening *o)
         bp_checkpoint_close(&o->checkpoints[k]);
     bp_free(o->checkpoints);
     bp_free(o->infos);
+    bp_head_samples_close(&o->samples);
     bp_ensemble_list_clear(&o->list);
 }
 
@@ -340,12 +415,13 @@ bp_err bp_ensemble_open(bp_lm **out, const bp_mesh *mesh, const bp_config *confi
     err = open_lists(&o);
     if (err == BP_OK)
         err = bp_agree(mesh->compute, open_models(&o));
+    if (err == BP_OK)
+        err = bp_agree(mesh->compute, place_members(&o));
     close_opening(&o);
     if (err != BP_OK) {
         ensemble_free(&self->lm);
         return err;
     }
-    place_members(&o);
     *out = &self->lm;
     return BP_OK;
 }

@@ -63,6 +63,11 @@ size_t ensemble_row_bytes(const ensemble *self);
 /** Columns of `count` that rank r of `size` has where members meet: [*first, *first + result). */
 int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first);
 
+/** Windows of the batch from `first` on, so many that the members' hidden states stay within
+ * memory_bytes too, but one at least: equal on all ranks. */
+void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t first,
+                        bp_lm_batch *part);
+
 /** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch, bool temper);

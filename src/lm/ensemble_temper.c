@@ -58,22 +58,35 @@ static void temper_chunk(ensemble *self, ensemble_work *work, int64_t first, int
                 ensemble_target_logprob(&in, r, &variance));
 }
 
-bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_temper_sums *sums)
+static bp_err temper_part(ensemble *self, const bp_lm_batch *part, bp_temper_sums *sums)
 {
-    ensemble *self = (ensemble *)lm;
-    const bp_mesh *mesh = self->mesh;
-    bp_temper_sums here = {.tokens = 0};
     ensemble_work work;
-    bp_err err = ensemble_prepare(self, &work, batch, true);
+    bp_err err = ensemble_prepare(self, &work, part, true);
 
     if (err == BP_OK)
-        err = ensemble_run_trunks(self, &work, batch);
+        err = ensemble_run_trunks(self, &work, part);
     if (err != BP_OK)
         return err;
     for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk)
         temper_chunk(self, &work, first,
-                     first + work.chunk < work.rows ? work.chunk : work.rows - first, &here);
-    bp_bcast_bytes(&here, sizeof here, mesh->pipelines - 1, mesh->pipeline);
+                     first + work.chunk < work.rows ? work.chunk : work.rows - first, sums);
+    return BP_OK;
+}
+
+bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_temper_sums *sums)
+{
+    ensemble *self = (ensemble *)lm;
+    bp_temper_sums here = {.tokens = 0};
+    bp_lm_batch part;
+    bp_err err = BP_OK;
+
+    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
+        ensemble_take_part(self, batch, first, &part);
+        err = temper_part(self, &part, &here);
+    }
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&here, sizeof here, self->mesh->pipelines - 1, self->mesh->pipeline);
     for (int k = 0; k < BP_TEMPER_POINTS; k++) {
         sums->value[k] += here.value[k];
         sums->first[k] += here.first[k];
