@@ -280,6 +280,95 @@ static void signals_ask_to_stop(void **state)
     }
 }
 
+static void asked_of_another_rank(void *context)
+{
+    int *calls = context;
+
+    (*calls)++;
+    (void)bp_signals_stop_asked(); /* does not come back here */
+    if (*calls == 2)
+        bp_signals_ask_stop();
+}
+
+static void a_watch_hears_others_before_each_answer(void **state)
+{
+    int status;
+
+    (void)state;
+    (void)fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int calls = 0;
+        bp_signals_watch(asked_of_another_rank, &calls);
+        bool first = bp_signals_stop_asked(), second = bp_signals_stop_asked();
+        bp_signals_watch(NULL, NULL);
+        bool third = bp_signals_stop_asked();
+        _exit(!first && second && third && calls == 2 && !bp_signals_terminating() ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static const char *job_log, *member_log;
+
+static void a_job_within_a_job(void)
+{
+    (void)dup2(STDOUT_FILENO, STDERR_FILENO);
+    (void)bp_log_open(job_log);
+    bp_log("the job begins");
+    bp_log_set_member("m03", true);
+    (void)bp_log_use(BP_LOG_MEMBER);
+    (void)bp_log_open(member_log);
+    bp_log("step 1");
+    bp_log_progress("step 2");
+    bp_warn("windows repeat");
+    bp_log_channel before = bp_log_use(BP_LOG_JOB);
+    bp_log("one is at step 2");
+    (void)bp_log_use(before);
+    bp_log_close();
+    bp_log_set_member("m04", false); /* another rank speaks for it */
+    bp_log("step 1 of another");
+    bp_warn("heard by another rank");
+    (void)bp_log_use(BP_LOG_JOB);
+    bp_warn("the job's own");
+    bp_log("the job ends");
+}
+
+static void read_file(char *out, size_t out_bytes, const char *path)
+{
+    int fd = open(path, O_RDONLY);
+
+    assert_true(fd >= 0);
+    read_all(fd, out, out_bytes);
+    assert_int_equal(close(fd), 0);
+}
+
+static void a_member_has_its_own_lines_and_its_name_before_warnings(void **state)
+{
+    char shown[4096], text[4096], paths[2][256];
+
+    (void)state;
+    (void)snprintf(paths[0], sizeof paths[0], "%s", bp_test_path("job.txt"));
+    (void)snprintf(paths[1], sizeof paths[1], "%s", bp_test_path("member.txt"));
+    job_log = paths[0];
+    member_log = paths[1];
+    show(shown, sizeof shown, 0, a_job_within_a_job);
+    assert_string_equal(shown, "the job begins\nbagpipe: warning: m03: windows repeat\n"
+                               "one is at step 2\nbagpipe: warning: the job's own\n"
+                               "the job ends\n");
+    read_file(text, sizeof text, member_log);
+    assert_non_null(strstr(text, "  step 1\n"));
+    assert_non_null(strstr(text, "  step 2\n"));
+    assert_non_null(strstr(text, "  warning: windows repeat\n"));
+    assert_null(strstr(text, "job"));
+    assert_null(strstr(text, "another"));
+    read_file(text, sizeof text, job_log);
+    assert_non_null(strstr(text, "  one is at step 2\n"));
+    assert_non_null(strstr(text, "  the job ends\n"));
+    assert_null(strstr(text, "windows repeat"));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -295,6 +384,8 @@ int main(void)
         cmocka_unit_test(time_goes_on),
         cmocka_unit_test(durations_are_readable),
         cmocka_unit_test(signals_ask_to_stop),
+        cmocka_unit_test(a_watch_hears_others_before_each_answer),
+        cmocka_unit_test(a_member_has_its_own_lines_and_its_name_before_warnings),
     };
     return BP_TEST_RUN(tests);
 }

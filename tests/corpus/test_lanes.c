@@ -6,6 +6,8 @@
 #include "corpus/lanes.h"
 #include "toy_corpus.h"
 
+#include <math.h>
+
 #define SPAN 65536 /* CONTRACT, section 4: spans of 64 Ki tokens */
 #define POOL 4
 
@@ -128,6 +130,54 @@ static void members_draw_different_bags_of_the_expected_kind(void **state)
     assert_in_range(equal, 400, 900); /* independent: sum of squares of Poisson(1) = 0.3085 */
     bp_stream_free(&bags[0]);
     bp_stream_free(&bags[1]);
+    bp_corpus_close(&corpus);
+}
+
+/* How far chi-square is off with so many degrees of freedom, in standard deviations.
+ * Source: Wilson and Hilferty 1931. */
+static double chi_square_z(double chi_square, double df)
+{
+    return (cbrt(chi_square / df) - (1 - 2 / (9 * df))) / sqrt(2 / (9 * df));
+}
+
+/* Of n drawn from n: a document is in a bag with p = 1 - (1 - 1/n)^n; two are both out of it with
+ * (1 - 2/n)^n, so what documents share is their covariance, and their deviations from the common
+ * mean are independent with variance v - c. */
+static void inclusion_over_1000_members_is_that_of_n_from_n(void **state)
+{
+    enum { N = 200, MEMBERS = 1000 };
+    (void)state;
+    toy_corpus toy = {.documents = N, .length = 2, .vocab_size = 50, .eod_id = 49};
+    bp_corpus *corpus = open_corpus(toy_write(&toy, "thousand.h5"));
+    double out = pow(1 - 1.0 / N, N), p = 1 - out, v = p * out, c = pow(1 - 2.0 / N, N) - out * out;
+    double included[N] = {0}, drawn[N] = {0}, total = 0, mean = 0, of_inclusion = 0, of_draws = 0;
+
+    for (int m = 0; m < MEMBERS; m++) {
+        bp_stream_spec spec = {.corpus = corpus, .bag = true, .seed = 11, .member = m};
+        bp_stream *bag;
+
+        bp_test_expect(bp_stream_new(&bag, &spec), BP_OK);
+        for (int64_t d = 0; d < N; d++) {
+            drawn[d] += (double)bp_stream_drawn(bag, d);
+            included[d] += bp_stream_drawn(bag, d) > 0;
+        }
+        bp_stream_free(&bag);
+    }
+    for (int d = 0; d < N; d++) {
+        mean += included[d] / N;
+        total += drawn[d];
+    }
+    assert_true(total == (double)N * MEMBERS); /* n from n, and not about n */
+    for (int d = 0; d < N; d++) {
+        of_inclusion += (included[d] - mean) * (included[d] - mean) / (MEMBERS * (v - c));
+        of_draws += (drawn[d] - MEMBERS) * (drawn[d] - MEMBERS) / MEMBERS;
+    }
+    print_message("chi-square of %d documents: %.1f of inclusion, %.1f of draws; %.1f included\n",
+                  N, of_inclusion, of_draws, mean);
+    /* beyond 3.9 standard deviations once in 10,000 */
+    assert_true(fabs(chi_square_z(of_inclusion, N - 1)) < 3.9);
+    assert_true(fabs(chi_square_z(of_draws, N - 1)) < 3.9);
+    assert_true(fabs(mean - MEMBERS * p) < 3.9 * sqrt(MEMBERS * (v + (N - 1) * c) / N));
     bp_corpus_close(&corpus);
 }
 
@@ -494,6 +544,7 @@ int main(void)
         cmocka_unit_test(stream_is_all_documents_of_all_files),
         cmocka_unit_test(bag_is_the_plain_loops_bag),
         cmocka_unit_test(members_draw_different_bags_of_the_expected_kind),
+        cmocka_unit_test(inclusion_over_1000_members_is_that_of_n_from_n),
         cmocka_unit_test(bag_of_one_document_is_65),
         cmocka_unit_test(steps_are_the_plain_loops_steps),
         cmocka_unit_test(any_step_at_any_time),
