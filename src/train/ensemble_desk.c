@@ -325,8 +325,10 @@ static void show_progress(ensemble_desk *desk, double now)
         if (state->phase != TRAINS || ++shown > SHOWN)
             continue;
         ensemble_name(self, k, name);
-        bp_buffer_printf(&line, "%s %s %" PRId64 "/%" PRId64 " %.4f", shown > 1 ? "," : ";", name,
-                         state->step, steps, state->loss);
+        bp_buffer_printf(&line, "%s %s %" PRId64 "/%" PRId64, shown > 1 ? "," : ";", name,
+                         state->step, steps);
+        if (isfinite(state->loss)) /* it has one when its first line is there */
+            bp_buffer_printf(&line, " %.4f", state->loss);
     }
     bp_clock_duration(time_left, sizeof time_left,
                       done > 0 ? (double)left * (now - desk->began) / (double)done : NAN);
