@@ -114,7 +114,7 @@ static void put_methods(bp_buffer *out, const study_outcome *outcome)
         bp_buffer_printf(out, "</tr>\n");
     }
     bp_buffer_printf(out,
-                     "</table>\n<p>Small print: 95 %% intervals over %" PRId64
+                     "</table>\n<p>In small print: 95 %% intervals over %" PRId64
                      " documents in the domain (%" PRId64 " resamples).</p>\n",
                      outcome->in_domain.items[0].document_count, outcome->resamples);
 }

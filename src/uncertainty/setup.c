@@ -42,6 +42,7 @@ static char *read_command(int ranks)
     FILE *file = fopen("/proc/self/cmdline", "r");
     char chunk[1024];
     bp_buffer text = {0};
+    char *command;
     size_t bytes;
 
     if (ranks > 1)
@@ -51,7 +52,10 @@ static char *read_command(int ranks)
             bp_buffer_printf(&text, "%c", chunk[k] == '\0' ? ' ' : chunk[k]);
     if (file)
         (void)fclose(file); /* only read from */
-    return bp_buffer_take(&text);
+    command = bp_buffer_take(&text);
+    for (size_t end = command ? strlen(command) : 0; end > 0 && command[end - 1] == ' '; end--)
+        command[end - 1] = '\0';
+    return command;
 }
 
 static bp_err parse_lists(study_job *self)

@@ -1,0 +1,607 @@
+"""Uncertainty of methods side by side: every figure again by numpy and scikit-learn, resume, and what is refused."""
+import csv
+import html.parser
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree
+
+import bagpipe_test
+from bagpipe_test import MPIRUN, TIMEOUT, JobTest, environment, metrics, program, run
+
+try:
+    import h5py
+    import numpy
+    from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+except ImportError:
+    h5py = None
+
+FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "aurc")
+SCORES = {"mutual_information": "mutual_information", "entropy": "total_entropy", "nll": "nll"}
+METHODS = ("single", "three", "passes", "last")
+
+
+def mean_of_ties(key, value):
+    """`value` in ascending order of `key`, where tokens of equal key all have their group's mean."""
+    order = numpy.argsort(key, kind="stable")
+    key, value = key[order], value[order].astype(numpy.float64)
+    _, group = numpy.unique(key, return_inverse=True)
+    return (numpy.bincount(group, weights=value) / numpy.bincount(group))[group]
+
+
+def ece(confidence, correct, bins=15):
+    edges = numpy.floor(numpy.ceil(confidence.astype(numpy.float64) * bins) - 1).clip(0)
+    total = 0.0
+    for b in range(bins):
+        here = edges == b
+        if here.any():
+            total += here.mean() * abs(correct[here].mean() - confidence[here].astype(numpy.float64).mean())
+    return total
+
+
+def ece_adaptive(confidence, correct, bins=15):
+    right = mean_of_ties(confidence, correct)
+    sure = numpy.sort(confidence).astype(numpy.float64)
+    n = len(sure)
+    cuts = [b * n // bins for b in range(bins + 1)]
+    return sum(abs(right[a:b].sum() - sure[a:b].sum()) for a, b in zip(cuts[:-1], cuts[1:])) / n
+
+
+def risks(uncertain, wrong):
+    """Risk of the k most certain tokens for k = 1 .. N."""
+    return numpy.cumsum(mean_of_ties(uncertain, wrong)) / numpy.arange(1, len(wrong) + 1)
+
+
+def fpr95(labels, scores):
+    fpr, tpr, _ = roc_curve(labels, scores, drop_intermediate=False)
+    return fpr[tpr >= 0.95].min()
+
+
+class Scores:
+    """What a method said of each token and document, from its score folder."""
+
+    def __init__(self, folder):
+        self.tokens = {}
+        with h5py.File(os.path.join(folder, "tokens.h5")) as file:
+            scored = ~numpy.isnan(file["logprob"][:])
+            self.members = file["member_logprob"].shape[1]
+            for name in ("logprob", "confidence", "correct", "brier", "total_entropy", "mutual_information"):
+                self.tokens[name] = file[name][:][scored]
+        self.tokens["nll"] = -self.tokens["logprob"]
+        with h5py.File(os.path.join(folder, "documents.h5")) as file:
+            self.counts = file["tokens"][:]
+        self.owner = numpy.repeat(numpy.arange(len(self.counts)), self.counts)
+
+    def means(self, name):
+        sums = numpy.bincount(self.owner, weights=self.tokens[name].astype(numpy.float64), minlength=len(self.counts))
+        with numpy.errstate(invalid="ignore"):
+            return sums / self.counts
+
+    def figures(self, documents):
+        """Figures of the tokens of some documents, which may repeat."""
+        start = numpy.concatenate([[0], numpy.cumsum(self.counts)])
+        at = numpy.concatenate([numpy.arange(start[d], start[d + 1]) for d in documents])
+        t = {name: values[at] for name, values in self.tokens.items()}
+        correct = t["correct"].astype(numpy.float64)
+        return {"nll": t["nll"].astype(numpy.float64).mean(), "accuracy": correct.mean(),
+                "brier": t["brier"].astype(numpy.float64).mean(), "ece": ece(t["confidence"], correct),
+                "ece_adaptive": ece_adaptive(t["confidence"], correct),
+                "aurc": risks(-t["confidence"], 1 - correct).mean()}, t
+
+
+class Page(html.parser.HTMLParser):
+    """Open tags are closed; what is linked; the text."""
+
+    EMPTY = ("meta", "link", "br", "img", "hr")
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.links, self.text = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for key, value in attributes if key in ("href", "src", "xlink:href")]
+        if tag not in self.EMPTY:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.links += [value for key, value in attributes if key in ("href", "src", "xlink:href")]
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+class Uncertainty(JobTest):
+    """Three members trained for some seconds, a corpus of labelled documents and one of other texts."""
+
+    TEXT_BYTES = 120_000
+
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py or scikit-learn")
+        super().setUpClass()
+        draw = random.Random(5)
+        # half of the text is so regular that a small model is sure of it: all bins of confidence are used
+        with open(cls.at("train.txt"), encoding="utf-8") as file:
+            mixed = [line + "\n" + cls.regular(draw) for line in file.read().splitlines()]
+        cls.write("mixed.txt", "\n".join(mixed))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at("mixed.h5"),
+                  cls.at("mixed.txt")])
+        for k in range(3):
+            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at(f'm{k}')}", f"run.seed={k + 1}", "train.steps=400",
+                      f"corpus.train={cls.at('mixed.h5')}", "optimizer.lr=1e-2", "train.log_every=50"])
+        os.mkdir(cls.at("three"))
+        cls.write("three/ensemble.json", json.dumps({"members": [{"name": f"m{k}", "path": f"../m{k}"} for k in range(3)]}))
+        with open(cls.at("valid.txt"), encoding="utf-8") as file:
+            lines = [line for line in file.read().splitlines() if len(line) > 20]
+        documents = []
+        for k in range(80):
+            words = " ".join(draw.sample(lines, 2) + [cls.regular(draw)]).split()
+            genre = ("news", "backward <b>", "noise")[k % 3]
+            if genre == "backward <b>":
+                words.reverse()
+            elif genre == "noise":
+                words = ["".join(draw.choice("abcdefgxyz ,.") for _ in range(8)) for _ in words[:20]]
+            documents.append({"id": f"d{k}", "text": " ".join(words), "genre": genre})
+        documents[6]["text"] = ""
+        cls.corpus("labelled", documents, "genre")
+        cls.corpus("other", [{"id": f"o{k}", "text": " ".join(str(draw.randrange(10**9)) for _ in range(12))} for k in range(15)])
+        cls.write("study.ini", cls.study())
+
+    @staticmethod
+    def regular(draw):
+        return "The " + draw.choice(["first", "second", "third"]) + " of the words is followed by the one that comes after it , as always ."
+
+    @classmethod
+    def corpus(cls, name, documents, label=None):
+        cls.write(name + ".jsonl", "".join(json.dumps(d) + "\n" for d in documents))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "jsonl"] + (["--label", label] if label else []) +
+                 ["--out", cls.at(name + ".h5"), cls.at(name + ".jsonl")])
+
+    @classmethod
+    def study(cls):
+        m0 = cls.at("m0")
+        return f"""[uncertainty]
+models = single={m0}, three={cls.at('three')}, passes={m0}:dropout, last={m0}:laplace
+in_domain = {cls.at('labelled.h5')}:genre=news
+shifted = {cls.at('labelled.h5')}:genre=backward <b>, {cls.at('other.h5')}, both={cls.at('other.h5')}, both={cls.at('labelled.h5')}:genre=noise
+passes = 3
+resamples = 200
+temper_tokens = 2000
+[laplace]
+samples = 3
+tokens = 3000
+[corpus]
+train = {cls.at('mixed.h5')}
+valid = {cls.at('valid.h5')}
+[math]
+precision = f32
+threads = 1
+"""
+
+    def command(self, name, *keys):
+        return [program("bagpipe"), "uncertainty", self.at("study.ini"), f"run.dir={self.at(name)}"] + list(keys)
+
+    def studied(self, name, ranks=0, *keys):
+        result = run(self.command(name, *keys), ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return result
+
+    def file(self, name, *parts):
+        return os.path.join(self.at(name), "uncertainty", *parts)
+
+    def summary(self, name):
+        with open(self.file(name, "summary.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def table(self, name, table):
+        with open(self.file(name, table + ".csv"), encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def groups(self, counts):
+        """Documents of each group that have scored tokens: the labelled corpus comes first."""
+        with h5py.File(self.at("labelled.h5")) as file:
+            names = [v.decode() for v in file["label_names/genre"][:]]
+            genre = [names[code] for code in file["labels/genre"][:]]
+        n = len(genre)
+        of = lambda wanted: [d for d in range(n) if genre[d] == wanted]
+        other = list(range(n, len(counts)))
+        groups = {"in_domain": of("news"), "backward <b>": of("backward <b>"), "other": other, "both": of("noise") + other}
+        return {name: numpy.array([d for d in documents if counts[d] > 0]) for name, documents in groups.items()}
+
+    @classmethod
+    def whole(cls):
+        """One study of all methods, for all tests that only look."""
+        if not hasattr(cls, "whole_result"):
+            cls.whole_result = run([program("bagpipe"), "uncertainty", cls.at("study.ini"), f"run.dir={cls.at('whole')}"])
+            if cls.whole_result.status != 0:
+                raise AssertionError(str(cls.whole_result))
+        return "whole"
+
+    def scores(self, name, method):
+        return Scores(self.file(name, "scores", method, "score"))
+
+    # ---- figures ----
+
+    def assert_close(self, got, want, what):
+        self.assertIsNotNone(got, what)
+        self.assertLess(abs(got - want), 1e-9 + 1e-7 * abs(want), f"{what}: {got} and {want}")
+
+    def test_figures_are_what_numpy_makes_of_the_tokens(self):
+        name = self.whole()
+        summary = self.summary(name)
+        self.assertEqual(tuple(summary["methods"]), METHODS)
+        for method in METHODS:
+            scores, got = self.scores(name, method), summary["methods"][method]
+            groups = self.groups(scores.counts)
+            self.assertEqual(summary["groups"]["in_domain"]["documents"], len(groups["in_domain"]))
+            want, tokens = scores.figures(groups["in_domain"])
+            for figure in FIGURES:
+                self.assert_close(got[figure], want[figure], f"{method} {figure}")
+            self.assert_close(got["perplexity"], math.exp(want["nll"]), method)
+            self.assertEqual(summary["groups"]["in_domain"]["tokens"], len(tokens["nll"]))
+            for order, key in (("confidence", -tokens["confidence"]), ("entropy", tokens["total_entropy"]),
+                               ("mutual_information", tokens["mutual_information"])):
+                area = got["risk_coverage"][order]
+                self.assert_close(area["area_error"], risks(key, 1 - tokens["correct"]).mean(), f"{method} {order}")
+                self.assert_close(area["area_nll"], risks(key, tokens["nll"]).mean(), f"{method} {order}")
+            self.check_reliability(got["reliability"], tokens)
+            self.assertGreater(sum(bar["tokens"] > 0 for bar in got["reliability"]), 10)
+            self.assertEqual(got["members"], {"single": 1}.get(method, 3))
+            self.assertEqual(scores.members, got["members"])
+            self.assertEqual(tokens["mutual_information"].max() > 1e-6, method != "single")
+        self.assertEqual(summary["groups"]["in_domain"]["documents_without_tokens"], 1)
+
+    def check_reliability(self, bars, tokens):
+        self.assertEqual(len(bars), 15)
+        confidence, correct = tokens["confidence"].astype(numpy.float64), tokens["correct"]
+        for k, bar in enumerate(bars):
+            here = (confidence > k / 15) & (confidence <= (k + 1) / 15)
+            self.assertEqual(bar["tokens"], here.sum())
+            if here.any():
+                self.assert_close(bar["confidence"], confidence[here].mean(), "bar")
+                self.assert_close(bar["accuracy"], correct[here].astype(numpy.float64).mean(), "bar")
+            else:
+                self.assertIsNone(bar["accuracy"])
+
+    def test_detection_is_what_sklearn_says(self):
+        name = self.whole()
+        for method, got in self.summary(name)["methods"].items():
+            scores = self.scores(name, method)
+            groups = self.groups(scores.counts)
+            self.assertEqual(list(got["ood"]), ["backward <b>", "other", "both"])
+            for shift in got["ood"]:
+                chosen = numpy.concatenate([groups["in_domain"], groups[shift]])
+                labels = numpy.concatenate([numpy.zeros(len(groups["in_domain"])), numpy.ones(len(groups[shift]))])
+                for score, column in SCORES.items():
+                    x = scores.means(column)[chosen]
+                    what = f"{method} {shift} {score}"
+                    self.assert_close(got["ood"][shift]["auroc"][score], roc_auc_score(labels, x), what)
+                    self.assert_close(got["ood"][shift]["aupr"][score], average_precision_score(labels, x), what)
+                    self.assert_close(got["ood"][shift]["fpr95"][score], fpr95(labels, x), what)
+
+    def test_one_distribution_has_no_mutual_information(self):
+        single = self.summary(self.whole())["methods"]["single"]
+        for shift in single["ood"].values():
+            self.assertEqual(shift["auroc"]["mutual_information"], 0.5)
+        self.assertEqual(single["members"], 1)
+
+    def test_the_mixture_beats_the_mean_of_its_members(self):
+        name = self.whole()
+        with h5py.File(self.file(name, "scores", "three", "score", "tokens.h5")) as file:
+            members = file["member_logprob"][:]
+            mixture = file["logprob"][:]
+        scored = ~numpy.isnan(mixture)
+        self.assertLessEqual(-mixture[scored].mean(), -members[scored].mean())
+
+    def test_intervals_are_those_of_a_bootstrap(self):
+        """The resamples are others than numpy's: the ends agree to a part of the interval's width."""
+        name = self.whole()
+        summary = self.summary(name)
+        draw = numpy.random.default_rng(1)
+        both = {method: self.scores(name, method) for method in ("single", "three")}
+        documents = self.groups(both["single"].counts)["in_domain"]
+        values = {method: [] for method in both}
+        for _ in range(400):
+            chosen = draw.choice(documents, len(documents))
+            for method, scores in both.items():
+                values[method].append([scores.figures(chosen)[0][figure] for figure in FIGURES])
+        values = {method: numpy.array(v) for method, v in values.items()}
+
+        def check(got, figure, samples):
+            low, high = numpy.percentile(samples, [2.5, 97.5])
+            width = high - low
+            self.assertGreater(width, 0)
+            self.assertLess(abs(got[figure + "_low"] - low), 0.3 * width, figure)
+            self.assertLess(abs(got[figure + "_high"] - high), 0.3 * width, figure)
+
+        for k, figure in enumerate(FIGURES):
+            for method in both:
+                check(summary["methods"][method], figure, values[method][:, k])
+            check(summary["differences"]["single"]["three"], figure, values["single"][:, k] - values["three"][:, k])
+
+    def test_differences_are_differences(self):
+        summary = self.summary(self.whole())
+        for a, row in summary["differences"].items():
+            for b, got in row.items():
+                one, other = summary["methods"][a], summary["methods"][b]
+                for figure in FIGURES:
+                    self.assertEqual(got[figure], one[figure] - other[figure])
+                    self.assertLessEqual(got[figure + "_low"], got[figure + "_high"])
+                for shift in got["ood"]:
+                    for score in SCORES:
+                        self.assertEqual(got["ood"][shift]["auroc"][score],
+                                         one["ood"][shift]["auroc"][score] - other["ood"][shift]["auroc"][score])
+        self.assertEqual([(a, b) for a, row in summary["differences"].items() for b in row],
+                         [(a, b) for i, a in enumerate(METHODS) for b in METHODS[i + 1:]])
+
+    def test_temperature_improves_the_validation_text(self):
+        for method, got in self.summary(self.whole())["methods"].items():
+            self.assertGreater(got["temperature"], 0.3, method)
+            self.assertLess(got["temperature"], 3, method)
+            self.assertLessEqual(got["temperature_nll"], got["temperature_nll_before"])
+            self.assertFalse(got["temperature_at_edge"])
+            self.assertGreaterEqual(got["temperature_tokens"], 1900)
+
+    def test_costs_are_those_of_the_journals(self):
+        methods = self.summary(self.whole())["methods"]
+        seconds = [math.fsum(line["seconds"] for line in metrics(self.at(f"m{k}"))) for k in range(3)]
+        for method in ("single", "passes", "last"):
+            self.assertAlmostEqual(methods[method]["train_seconds"], seconds[0], delta=1e-9)
+        self.assertAlmostEqual(methods["three"]["train_seconds"], math.fsum(seconds), delta=1e-9)
+        for method, got in methods.items():
+            self.assertGreater(got["score_seconds"], 0)
+            self.assertGreater(got["memory_mib"], 1)
+            self.assertEqual(got["fit_seconds"] is not None, method == "last")
+
+    # ---- files ----
+
+    def test_tables_hold_what_the_summary_holds(self):
+        name = self.whole()
+        summary = self.summary(name)
+        real = lambda text: None if text == "" else float(text)
+        rows = self.table(name, "methods")
+        self.assertEqual([row["method"] for row in rows], list(METHODS))
+        for row in rows:
+            got = summary["methods"][row["method"]]
+            for key in [f + end for f in FIGURES for end in ("", "_low", "_high")] + ["temperature", "train_seconds", "fit_seconds",
+                                                                                   "score_seconds", "memory_mib"]:
+                self.assertEqual(real(row[key]), got[key], key)
+        rows = self.table(name, "detection")
+        self.assertEqual(len(rows), 4 * 3 * 3)
+        for row in rows:
+            got = summary["methods"][row["method"]]["ood"][row["shift"]]
+            for key in [f + end for f in ("auroc", "aupr", "fpr95") for end in ("", "_low", "_high")]:
+                self.assertEqual(real(row[key]), got[key][row["score"]])
+        rows = self.table(name, "differences")
+        self.assertEqual(len(rows), 6 * (6 + 3 * 3))
+        for row in rows:
+            got = summary["differences"][row["method"]][row["other"]]
+            for end in ("", "_low", "_high"):
+                want = got["ood"][row["shift"]]["auroc" + end][row["score"]] if row["shift"] else got[row["figure"] + end]
+                self.assertEqual(real(row["difference" + end]), want)
+        for row, bar in zip(self.table(name, "reliability"), [bar for m in METHODS for bar in summary["methods"][m]["reliability"]]):
+            self.assertEqual(real(row["accuracy"]), bar["accuracy"])
+
+    def test_curves_are_those_of_the_tokens(self):
+        name = self.whole()
+        scores = self.scores(name, "three")
+        groups = self.groups(scores.counts)
+        tokens = scores.figures(groups["in_domain"])[1]
+        curve = risks(-tokens["confidence"], 1 - tokens["correct"])
+        rows = [row for row in self.table(name, "risk_coverage") if row["method"] == "three" and row["score"] == "confidence"]
+        self.assertEqual(len(rows), 100)
+        n = len(curve)
+        for row in rows:
+            k = float(row["coverage"]) * n
+            self.assertLess(abs(float(row["error"]) - curve[min(n, max(1, round(k))) - 1]), 2 / k + 1e-9)
+        self.assert_close(float(rows[-1]["error"]), 1 - tokens["correct"].astype(numpy.float64).mean(), "risk of all")
+        x = scores.means("mutual_information")
+        chosen = numpy.concatenate([groups["in_domain"], groups["both"]])
+        labels = numpy.repeat([0, 1], [len(groups["in_domain"]), len(groups["both"])])
+        fpr, tpr, _ = roc_curve(labels, x[chosen], drop_intermediate=False)
+        rows = [row for row in self.table(name, "roc")
+                if (row["method"], row["shift"], row["score"]) == ("three", "both", "mutual_information")]
+        numpy.testing.assert_allclose([[float(row["fpr"]), float(row["tpr"])] for row in rows], numpy.stack([fpr, tpr], 1), atol=1e-12)
+        rows = [row for row in self.table(name, "histogram") if row["method"] == "three"]
+        for group in ("in_domain", "other"):
+            here = [row for row in rows if row["group"] == group]
+            want, _ = numpy.histogram(x[groups[group]], [float(row["low"]) for row in here] + [float(here[-1]["high"])])
+            self.assertEqual([int(row["documents"]) for row in here], list(want))
+
+    def test_the_page_needs_nothing_else(self):
+        name = self.whole()
+        with open(self.file(name, "index.html"), encoding="utf-8") as file:
+            text = file.read()
+        page = Page(text)
+        self.assertEqual(page.stack, [])
+        self.assertIn("backward &lt;b&gt;", text)
+        self.assertNotIn("backward <b>", text)
+        for link in page.links:
+            self.assertFalse(link.startswith(("http:", "https:", "//")), link)
+            if not link.startswith("#"):
+                self.assertTrue(os.path.exists(self.file(name, link)), link)
+        for method in METHODS:
+            self.assertIn(method, "".join(page.text))
+        self.assertIn("bagpipe uncertainty", "".join(page.text))
+
+    def test_plots_are_drawn(self):
+        if shutil.which("gnuplot") is None:
+            self.skipTest("there is no gnuplot")
+        name = self.whole()
+        plots = [f[:-3] for f in sorted(os.listdir(self.file(name, "plots"))) if f.endswith(".gp")]
+        self.assertEqual(plots, ["histogram-last", "histogram-passes", "histogram-three", "nll", "reliability", "risk_coverage",
+                                 "roc-01-backward__b_", "roc-02-other", "roc-03-both"])
+        with open(self.file(name, "index.html"), encoding="utf-8") as file:
+            self.assertEqual(file.read().count("<svg"), len(plots))
+        for plot in plots:
+            tree = xml.etree.ElementTree.parse(self.file(name, "plots", plot + ".svg"))
+            self.assertTrue(tree.getroot().tag.endswith("svg"))
+            with open(self.file(name, "plots", plot + ".png"), "rb") as file:
+                self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+
+    def test_without_gnuplot_all_else_is_there(self):
+        tools = self.at("no_gnuplot")
+        os.makedirs(tools, exist_ok=True)
+        process = subprocess.run(self.command("plotless", f"uncertainty.models=single={self.at('m0')}", "uncertainty.shifted="),
+                                 env=dict(environment(), PATH=tools), capture_output=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr.decode())
+        self.assertIn("there is no gnuplot", process.stderr.decode())
+        for file in ("summary.json", "methods.csv", "index.html", os.path.join("plots", "nll.gp")):
+            self.assertTrue(os.path.exists(self.file("plotless", file)), file)
+
+    # ---- meshes, starts and stops ----
+
+    def timeless(self, summary):
+        for method in summary["methods"].values():
+            for key in ("train_seconds", "fit_seconds", "score_seconds", "memory_mib"):
+                method.pop(key)
+        return summary
+
+    def assert_near(self, a, b, what=""):
+        if isinstance(a, dict):
+            self.assertEqual(a.keys(), b.keys(), what)
+            for key in a:
+                self.assert_near(a[key], b[key], f"{what}.{key}")
+        elif isinstance(a, list):
+            for k, (x, y) in enumerate(zip(a, b)):
+                self.assert_near(x, y, f"{what}[{k}]")
+        else:
+            self.assertEqual(a, b, what)
+
+    def test_the_summary_is_equal_at_any_number_of_data_ranks(self):
+        """But for Laplace, whose samples agree to rounding; mesh.members spreads the ensemble alone."""
+        models = f"uncertainty.models=single={self.at('m0')},three={self.at('three')},passes={self.at('m0')}:dropout"
+        self.studied("one", 0, models)
+        self.studied("two", 2, models)
+        self.studied("five", 5, models, "mesh.coordinator=dedicated")
+        want = self.timeless(self.summary("one"))
+        for name in ("two", "five"):
+            self.assert_near(want, self.timeless(self.summary(name)))
+        self.studied("spread", 2, models, "mesh.members=2")
+        got = self.summary("spread")["methods"]
+        for method in want["methods"]:
+            self.assertAlmostEqual(got[method]["nll"] / want["methods"][method]["nll"], 1, delta=1e-5)
+
+    def test_stopped_it_says_75_and_goes_on(self):
+        process = subprocess.Popen(["sh", MPIRUN, "2"] + self.command("stopped"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=environment(), start_new_session=True)
+        end = time.time() + 60
+        while time.time() < end and process.poll() is None and not os.path.isdir(self.file("stopped", "scores", "three")):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGUSR1)
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 75, out.decode() + err.decode())
+        self.assertIn("the same command goes on", err.decode())
+        done = self.file("stopped", "scores", "single", "score", "summary.json")
+        before = os.stat(done).st_mtime_ns
+        self.studied("stopped", 2)
+        self.assertEqual(os.stat(done).st_mtime_ns, before)
+        got, want = self.summary("stopped")["methods"], self.summary(self.whole())["methods"]
+        for method in ("single", "three", "passes"):
+            for figure in FIGURES:
+                self.assertEqual(got[method][figure], want[method][figure])
+
+    def test_killed_at_any_moment_it_goes_on(self):
+        draw, kills = random.Random(4), 0
+        while True:
+            result = run(self.command("killed"), 2, kill_after=0.5 + 1.5 * draw.random() if kills < 4 else None)
+            if result.status == 0:
+                break
+            self.assertEqual(result.status, -signal.SIGKILL, str(result))
+            kills += 1
+        self.assertGreater(kills, 0)
+        got, want = self.summary("killed")["methods"], self.summary(self.whole())["methods"]
+        for method in ("single", "three", "passes"):
+            for figure in FIGURES + ("temperature",):
+                self.assertEqual(got[method][figure], want[method][figure], f"{method} {figure}")
+
+    def test_finished_it_exits_0_and_takes_new_methods_and_groups(self):
+        models = f"uncertainty.models=single={self.at('m0')}"
+        self.studied("grown", 0, models)
+        self.assertIn("finished", self.studied("grown", 0, models).out)
+        self.studied("grown", 0, models + f",three={self.at('three')}", f"uncertainty.shifted={self.at('other.h5')}, {self.at('labelled.h5')}:genre=noise")
+        summary = self.summary("grown")
+        self.assertEqual(list(summary["methods"]), ["single", "three"])
+        self.assertEqual(list(summary["methods"]["single"]["ood"]), ["other", "noise"])
+        self.assertIn("finished", run(self.command("grown", models + f",three={self.at('three')}",
+                                                   f"uncertainty.shifted={self.at('other.h5')}, {self.at('labelled.h5')}:genre=noise")).out)
+
+    # ---- refusals ----
+
+    def refused(self, status, words, *keys, name="refused"):
+        result = run(self.command(name, *keys))
+        self.assertEqual(result.status, status, str(result))
+        self.assertEqual(len(result.err.strip().splitlines()), 1, result.err)
+        for word in words if isinstance(words, tuple) else (words,):
+            self.assertIn(word, result.err)
+        self.assertFalse(os.path.isdir(self.file(name, "scores")), "something was computed")
+
+    def test_wrong_lists_are_refused_before_anything_is_computed(self):
+        m0, labelled = self.at("m0"), self.at("labelled.h5")
+        self.refused(78, (":mcmc", "dropout"), f"uncertainty.models=a={m0}:mcmc")
+        self.refused(78, "name 'a'", f"uncertainty.models=a={m0},a={self.at('m1')}")
+        self.refused(78, "has no name", f"uncertainty.models={m0}")
+        self.refused(78, "can't be the name", f"uncertainty.models=a/b={m0}")
+        self.refused(66, ("method b", self.at("nowhere")), f"uncertainty.models=a={m0},b={self.at('nowhere')}")
+        self.refused(66, "no checkpoint", f"uncertainty.models=a={self.at('.')}")
+        self.refused(78, "ensemble", f"uncertainty.models=a={self.at('three')}:dropout")
+        self.refused(65, ("'kind'", "genre"), f"uncertainty.in_domain={labelled}:kind=news")
+        self.refused(65, ("'sports'", "news", "noise"), f"uncertainty.in_domain={labelled}:genre=sports")
+        self.refused(78, ("in_domain", "'noise'"), f"uncertainty.in_domain={labelled}", f"uncertainty.shifted={labelled}:genre=noise")
+        self.refused(78, "name 'other'", f"uncertainty.shifted={self.at('other.h5')},{self.at('other.h5')}")
+        self.refused(66, "nothing.h5", f"uncertainty.shifted={self.at('nothing.h5')}")
+        self.refused(66, "no corpus matches", f"uncertainty.shifted={self.at('nothing*.h5')}")
+        self.refused(78, "laplace", f"uncertainty.models=a={m0}:laplace", "corpus.train=")
+
+    def test_a_group_of_one_document_is_refused(self):
+        self.corpus("lonely", [{"id": "x", "text": "One document alone ."}])
+        self.refused(65, ("lonely", "1 document"), f"uncertainty.shifted={self.at('lonely.h5')}")
+
+    def test_a_member_that_is_missing_is_named(self):
+        os.makedirs(self.at("broken"), exist_ok=True)
+        self.write("broken/ensemble.json", json.dumps({"members": [{"name": "a", "path": "../m0"}, {"name": "b", "path": "../gone"}]}))
+        self.refused(66, ("method x", "member b", "gone"), f"uncertainty.models=x={self.at('broken')}")
+
+    def test_other_tokenizers_are_refused(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", 300, "--out", self.at("t300.json"), self.at("train.txt")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("t300.json"), "--format", "lines", "--out", self.at("t300.h5"),
+                   self.at("valid.txt")])
+        self.refused(65, ("tokenizer", "method single"), f"uncertainty.in_domain={self.at('t300.h5')}", "uncertainty.shifted=")
+        self.refused(65, "tokenizer", f"corpus.valid={self.at('t300.h5')}")
+
+    def test_damaged_scores_are_named(self):
+        models = f"uncertainty.models=single={self.at('m0')}"
+        self.studied("damaged", 0, models)
+        tokens = self.file("damaged", "scores", "single", "score", "tokens.h5")
+        with open(tokens, "r+b") as file:
+            file.seek(2000)
+            byte = file.read(1)
+            file.seek(2000)
+            file.write(bytes([byte[0] ^ 1]))
+        result = run(self.command("damaged", models, "uncertainty.resamples=300"))
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("damaged", result.err)
+        self.assertIn("tokens.h5", result.err)
+
+    def test_plan_and_check_compute_nothing(self):
+        result = run(self.command("planned") + ["--plan"])
+        self.assertEqual(result.status, 0, str(result))
+        for word in METHODS + ("in domain", "backward <b>", "memory", "time"):
+            self.assertIn(word, result.out)
+        self.assertFalse(os.path.exists(self.at("planned")))
+        result = run([program("bagpipe"), "check"] + self.command("planned")[1:])
+        self.assertEqual(result.status, 0, str(result))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
