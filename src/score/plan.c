@@ -94,6 +94,7 @@ static bp_err cut_units(bp_score_plan *plan)
 
             if (!bp_score_plan_has(plan, document))
                 continue;
+            plan->scored++;
             cut_document(plan, &cutter, document,
                          text_bound(plan, file, start[inside + 1] - start[inside]));
         }

@@ -25,6 +25,7 @@ typedef struct bp_score_plan {
     const int64_t **doc_start; /* [files] */
     int64_t *first_document;   /* [files + 1] */
     int64_t *first_token;      /* [files + 1]: entries of /tokens, one corpus after another */
+    int64_t scored;            /* of the documents */
     int64_t units, inputs, windows;
     bp_score_cut *cuts; /* [units + 1] */
 } bp_score_plan;

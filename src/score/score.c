@@ -80,14 +80,14 @@ static void say_what(const scorer *self)
     if (self->mesh->coordinates)
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
-               self->plan.documents, self->plan.windows, self->rule.context,
+               self->plan.scored, self->plan.windows, self->rule.context,
                bp_score_convention_name(self->rule.convention), self->plan.inputs,
                self->plan.units);
 }
 
 static bp_err log_start(const scorer *self)
 {
-    json_t *members = json_pack("{sI sI}", "documents", (json_int_t)self->plan.documents, "units",
+    json_t *members = json_pack("{sI sI}", "documents", (json_int_t)self->plan.scored, "units",
                                 (json_int_t)self->plan.units);
     bp_err err =
         bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
