@@ -61,7 +61,7 @@ static const char DOC[] =
     "ids, bytes, words, and with one tokenizer tokens."
     "\n\nExamples:"
     "\n  bagpipe-data compare runs/small-scored runs/large-scored"
-    "\n  bagpipe-data compare runs/a runs/b --csv a-b.csv --json a-b.json --resamples 10000"
+    "\n  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000"
     "\n\nExit status: 0 done, 64 command line, 65 the texts differ, nothing can be compared, or a "
     "file is damaged, 66 a file is missing, 73, 74 or 77 an output can't be written.";
 
@@ -208,8 +208,8 @@ static void print_table(const comparison *c)
     printf("per %s; B / A below 1 and B - A below 0: B predicts better; 95 %% intervals of %" PRId64
            " paired resamples of documents\n\n",
            comparison_unit_name(c->unit), c->resamples);
-    printf("%-28s %10s %10s A %10s B %9s %-20s %11s %s\n", "", "documents", figures[c->unit],
-           figures[c->unit], "B / A", " 95 %", "B - A", differences[c->unit]);
+    printf("%-28s %10s %10s A %10s B %9s %-20s %11s  95 %%, %s\n", "", "documents",
+           figures[c->unit], figures[c->unit], "B / A", " 95 %", "B - A", differences[c->unit]);
     for (int64_t k = 0; k < c->group_count; k++)
         if (is_worth_a_line(c, &c->groups[k]))
             print_group(c, &c->groups[k]);

@@ -232,6 +232,29 @@ class Compare(JobTest):
         self.assertEqual((out["unit"], out["remarks"]), ("token", []))
         self.assertIsNone(out["all"]["bits_per_byte_a"])
 
+    def test_a_text_whose_bytes_are_unknown_compares_per_word(self):
+        draw = numpy.random.default_rng(3)
+        with h5py.File(self.at("stranger.h5"), "w") as file:
+            lengths = draw.integers(2, 30, 12)
+            tokens = draw.integers(0, self.VOCABULARY - 1, lengths.sum())
+            tokens[numpy.cumsum(lengths) - 1] = self.VOCABULARY - 1  # each ends with the end-of-document token
+            file["tokens"] = tokens.astype("uint16")
+            file["doc_start"] = numpy.concatenate([[0], numpy.cumsum(lengths)])
+            file["doc_words"] = lengths
+            file.attrs["vocab_size"] = self.VOCABULARY
+            file.attrs["eod_id"] = self.VOCABULARY - 1
+        self.score("word-a", "m1", "stranger")
+        self.score("word-b", "m2", "stranger", keys=["score.end=yes"])
+        out = self.compared("word-a", "word-b")
+        self.assertEqual((out["unit"], out["all"]["bytes"], out["all"]["words"]), ("word", None, int(lengths.sum())))
+        self.assertIn("per word", out["remarks"][0])
+        self.assertAlmostEqual(out["all"]["ratio"], self.summary("word-b")["word_perplexity"] / self.summary("word-a")["word_perplexity"],
+                               delta=1e-9)
+        with h5py.File(self.at("stranger.h5"), "r+") as file:
+            del file["doc_words"]
+        self.score("bare-stranger", "m2", "stranger", keys=["score.end=yes"])
+        self.assertIn("nothing can be compared", self.compare("word-a", "bare-stranger", status=65).err)
+
     def test_only_documents_that_were_scored_count(self):
         for name, model in (("oob-a", "m1"), ("oob-b", "m2")):
             self.score(name, model, "lines", "docs", keys=["score.select=out_of_bag", "run.member=3"])
