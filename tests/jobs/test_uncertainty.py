@@ -311,7 +311,7 @@ threads = 1
         both = {method: self.scores(name, method) for method in ("single", "three")}
         documents = self.groups(both["single"].counts)["in_domain"]
         values = {method: [] for method in both}
-        for _ in range(400):
+        for _ in range(250):
             chosen = draw.choice(documents, len(documents))
             for method, scores in both.items():
                 values[method].append([scores.figures(chosen)[0][figure] for figure in FIGURES])
@@ -483,9 +483,9 @@ threads = 1
         models = f"uncertainty.models=single={self.at('m0')},three={self.at('three')},passes={self.at('m0')}:dropout"
         self.studied("one", 0, models)
         self.studied("two", 2, models)
-        self.studied("five", 5, models, "mesh.coordinator=dedicated")
+        self.studied("three_ranks", 3, models, "mesh.coordinator=dedicated")
         want = self.timeless(self.summary("one"))
-        for name in ("two", "five"):
+        for name in ("two", "three_ranks"):
             self.assert_near(want, self.timeless(self.summary(name)))
         self.studied("spread", 2, models, "mesh.members=2")
         got = self.summary("spread")["methods"]
