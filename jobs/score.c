@@ -16,7 +16,7 @@ static bp_err run(const bp_job_call *call)
 
 const bp_job bp_job_score = {
     .name = "score",
-    .help = "log-probability of every token of corpora under a model",
+    .help = "log-probability of every token of corpora under a model or an ensemble",
     .options = OPTIONS,
     .check = bp_score_check,
     .run = run,

@@ -21,7 +21,7 @@ typedef struct bp_score_each {
      * may be passed to bp_lm_score and the like, and is good until the callback returns. `unit` is
      * the place in [0, units) of the work unit that it is cut from: what is added up for each unit,
      * and over units in their order, does not depend on the number of data ranks. Errors: the same
-     * on all ranks of mesh->ensemble; after one the others end too. */
+     * on all ranks of mesh->ensemble, which then end; other data ranks finish their units first. */
     bp_err (*batch)(void *context, int64_t unit, const bp_lm_batch *batch);
     void *context;
 } bp_score_each;

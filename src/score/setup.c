@@ -48,8 +48,8 @@ static bp_err check_members(const scorer *self, int64_t members)
                        side_by_side);
     if (members > 0 && side_by_side > members)
         return BP_FAIL(BP_ERR_CONFIG,
-                       "mesh.members = %d is more than the %" PRId64
-                       " members of the ensemble: at mesh.members; use %" PRId64 " or less",
+                       "mesh.members = %d, but the ensemble has %" PRId64
+                       " in all: at mesh.members; use %" PRId64 " or less",
                        side_by_side, members, members);
     return BP_OK;
 }

@@ -291,7 +291,7 @@ class ScoreEnsemble(JobTest):
 
     def test_meshes_that_do_not_fit_are_78(self):
         self.refused(78, ["mesh.members = 2", "one model"], "model0", 2, "mesh.members=2")
-        self.refused(78, ["mesh.members = 4", "3 members"], "ensemble.json", 4, "mesh.members=4")
+        self.refused(78, ["mesh.members = 4", "the ensemble has 3"], "ensemble.json", 4, "mesh.members=4")
         self.refused(78, ["score.memory"], "ensemble.json", 0, "score.memory=100")
         self.write("broken.json", '{"members": []}')
         self.refused(65, ["broken.json"], "broken.json")

@@ -174,9 +174,9 @@ static void more_mesh_members_than_members_is_78(void **state)
     bp_test_check_err(WORLD, score(WORLD, "mesh", "a", "mesh.members=2", NULL), BP_ERR_CONFIG);
     bp_test_message_has("score.model is one model");
     bp_test_check_err(WORLD, score(WORLD, "mesh", "three", "mesh.members=4", NULL), BP_ERR_CONFIG);
-    bp_test_message_has("mesh.members = 4 is more than the 3 members");
+    bp_test_message_has("mesh.members = 4, but the ensemble has 3 in all");
     bp_test_check_err(WORLD, score(WORLD, "mesh", "a", "mesh.members=2", &passes), BP_ERR_CONFIG);
-    bp_test_message_has("more than the 1 members");
+    bp_test_message_has("the ensemble has 1 in all");
 }
 
 int main(int argc, char **argv)
