@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "score/summary.h"
 #include "store/ensemble_file.h"
 #include "train/trainer_priv.h"
 
@@ -234,6 +235,10 @@ static bp_err look_at_corpus(const ensemble *self, char hash[BP_SHA256_HEX])
         snprintf(hash, BP_SHA256_HEX, "%s", bp_corpus_hash(corpus));
     if (err == BP_OK && self->bags)
         err = trainer_check_bag(corpus);
+    if (err == BP_OK && self->bags) { /* and not when a member is trained */
+        err = bp_score_check_names(corpus);
+        err = err == BP_OK ? err : bp_err_prefix(err, "out-of-bag scores");
+    }
     bp_corpus_close(&corpus);
     return err;
 }

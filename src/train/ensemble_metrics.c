@@ -19,6 +19,7 @@ typedef struct reader {
     char *path;
     int64_t certain; /* lines up to this step stay; INT64_MAX: all that are there */
     bool complete;   /* no line will come */
+    bool exhausted;  /* and none is left */
     bool diverged;
     int64_t taken_bytes; /* of the file: lines that were taken */
     char *block;         /* what follows them; NULL before the first look */
@@ -94,7 +95,7 @@ void ensemble_metrics_free(ensemble_metrics **metrics)
 static void look_again(reader *self)
 {
     self->bytes = self->at = 0;
-    self->there = false;
+    self->there = self->exhausted = false;
 }
 
 bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64_t step)
@@ -177,10 +178,11 @@ static bp_err peek(reader *self, bool *there)
     bp_err err = BP_OK;
 
     *there = false;
-    if (!self->there) {
+    if (!self->there && !self->exhausted) {
         if (line_ahead(self) == 0)
             err = read_block(self);
         self->line_bytes = line_ahead(self);
+        self->exhausted = self->complete && self->line_bytes == 0;
         if (err != BP_OK || self->line_bytes == 0)
             return err;
         err = bp_json_parse(&line, self->block + self->at, (size_t)self->line_bytes, self->path);
