@@ -3,6 +3,8 @@
 #include "math/loops_names_priv.h"
 #include <math.h>
 
+#define MEMBERS_AT_ONCE 4 /* a block's sums are read and written once for so many */
+
 /* log(x) of normal x > 0 within 2 units of the last place, log(1) = 0 exactly; NaN stays NaN.
  * Source: the reduction and polynomial of Moshier's Cephes, logf.c. */
 static inline float log_of(float x)
@@ -30,22 +32,87 @@ static inline float log_of(float x)
     return x != x ? x : y;
 }
 
-static void add_member_max(float *mx, const float *x, int64_t n, float max, float log_sum)
+/* Some members' logits of the block, and what makes them log-probabilities. */
+typedef struct some_members {
+    const float *x[MEMBERS_AT_ONCE];
+    float max[MEMBERS_AT_ONCE], log_sum[MEMBERS_AT_ONCE];
+} some_members;
+
+static inline some_members members_of(const bp_mixture_block *block, int64_t first, int count)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        mx[i] = max_of(mx[i], (x[i] - max) - log_sum);
+    some_members some;
+
+    for (int j = 0; j < count; j++) {
+        const bp_member_row *known = &block->known[(first + j) * block->known_stride];
+
+        some.x[j] = block->logits + (first + j) * block->member_stride;
+        some.max[j] = known->max;
+        some.log_sum[j] = known->log_sum;
+    }
+    return some;
 }
 
-static void add_member(float *s, float *a, const float *mx, const float *x, int64_t n, float max,
-                       float log_sum)
+/* A NaN needs no care here: the member's log_sum is NaN then, and all that follows. */
+static inline float larger(float a, float b)
+{
+    return b > a ? b : a;
+}
+
+static inline void add_max(float *mx, const some_members *some, int count, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float d = ((x[i] - max) - log_sum) - mx[i];
-        float e = exp_of(d);
-        s[i] += e;
-        a[i] += e * d;
+        float most = mx[i];
+#pragma GCC unroll 4
+        for (int j = 0; j < count; j++)
+            most = larger(most, (some->x[j][i] - some->max[j]) - some->log_sum[j]);
+        mx[i] = most;
+    }
+}
+
+static inline void add_shares(float *s, float *a, const float *mx, const some_members *some,
+                              int count, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float sum = s[i], weighted = a[i];
+#pragma GCC unroll 4
+        for (int j = 0; j < count; j++) {
+            float d = ((some->x[j][i] - some->max[j]) - some->log_sum[j]) - mx[i];
+            float e = exp_of(d);
+
+            sum += e;
+            weighted += e * d;
+        }
+        s[i] = sum;
+        a[i] = weighted;
+    }
+}
+
+/* mx, s and a of a block's entries, in member order. */
+static void mix_members(float *mx, float *s, float *a, const bp_mixture_block *block)
+{
+    int64_t n = block->columns, whole = block->members / MEMBERS_AT_ONCE * MEMBERS_AT_ONCE;
+
+    for (int64_t i = 0; i < n; i++) {
+        mx[i] = -INFINITY;
+        s[i] = a[i] = 0;
+    }
+    for (int64_t m = 0; m < whole; m += MEMBERS_AT_ONCE) {
+        some_members some = members_of(block, m, MEMBERS_AT_ONCE);
+        add_max(mx, &some, MEMBERS_AT_ONCE, n);
+    }
+    for (int64_t m = whole; m < block->members; m++) {
+        some_members one = members_of(block, m, 1);
+        add_max(mx, &one, 1, n);
+    }
+    for (int64_t m = 0; m < whole; m += MEMBERS_AT_ONCE) {
+        some_members some = members_of(block, m, MEMBERS_AT_ONCE);
+        add_shares(s, a, mx, &some, MEMBERS_AT_ONCE, n);
+    }
+    for (int64_t m = whole; m < block->members; m++) {
+        some_members one = members_of(block, m, 1);
+        add_shares(s, a, mx, &one, 1, n);
     }
 }
 
@@ -58,19 +125,7 @@ void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_bl
     int64_t n = block->columns, i = 0;
     float M = (float)block->members;
 
-    for (int64_t k = 0; k < n; k++) {
-        mx[k] = -INFINITY;
-        s[k] = a[k] = 0;
-    }
-    for (int64_t m = 0; m < block->members; m++) {
-        const bp_member_row *known = &block->known[m * block->known_stride];
-        add_member_max(mx, block->logits + m * block->member_stride, n, known->max, known->log_sum);
-    }
-    for (int64_t m = 0; m < block->members; m++) {
-        const bp_member_row *known = &block->known[m * block->known_stride];
-        add_member(s, a, mx, block->logits + m * block->member_stride, n, known->max,
-                   known->log_sum);
-    }
+    mix_members(mx, s, a, block);
 #pragma omp simd
     for (int64_t k = 0; k < n; k++) {
         float share = s[k] / M, rest = log_of(share), top = exp_of(mx[k]);

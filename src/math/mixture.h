@@ -5,7 +5,8 @@
  * log(s/M), p = exp(mx) s/M, sum_m p_m (lp_m - log p) = exp(mx) (a - s log(s/M)), and sum_m p_m
  * lp_m = exp(mx) (a + s mx): one exponential a member, one more and a logarithm an entry. M equal
  * members give lp_m and 0 exactly. Sums over the vocabulary: float32 within blocks of
- * BP_MIXTURE_BLOCK entries, float64 over blocks in their order. Threads take rows.
+ * BP_MIXTURE_BLOCK entries, float64 over blocks in their order. Threads take rows. Products may be
+ * fused with sums, so that bits may differ between instruction sets.
  */
 #ifndef BP_MATH_MIXTURE_H
 #define BP_MATH_MIXTURE_H
