@@ -525,16 +525,17 @@ static void short_memory_is_71_on_all_ranks(void **state)
     (void)state;
     bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
     const char *whole = run_dir(), *poor = run_dir(), *pairs = settings[0].pairs;
+    bp_lm_info model = hash_ensemble(); /* it allocates all that a plain model does, and more */
     bool last = bp_comm_rank(WORLD) == bp_comm_size(WORLD) - 1;
     bp_err err = BP_ERR_SYSTEM;
     int n = 1;
 
-    bp_test_check_err(WORLD, job_run(WORLD, &shape, &world_model, whole, corpora, pairs), BP_OK);
+    bp_test_check_err(WORLD, job_run(WORLD, &shape, &model, whole, corpora, pairs), BP_OK);
     for (; err != BP_OK && n < 2000; n += 1 + n / 16) {
         char fault[32];
         hash_job job;
 
-        bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, &world_model, poor, corpora, pairs),
+        bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, &model, poor, corpora, pairs),
                           BP_OK);
         snprintf(fault, sizeof(fault), "base.alloc:%d", n);
         bp_fault_arm(last ? fault : NULL);
