@@ -345,6 +345,16 @@ static bp_err fit_anew(const fit *self)
     return err;
 }
 
+int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape,
+                         int64_t vocab_size, int64_t width)
+{
+    int64_t ranks = (int64_t)shape->members * shape->pipeline * shape->data * shape->tensor;
+    int64_t factors = laplace_factors_bytes(spec->tokens, shape, vocab_size, width);
+    int64_t eigen = bp_distributed_eigen_bytes(vocab_size, (int)ranks);
+
+    return factors > eigen ? factors : eigen;
+}
+
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                             bp_laplace_report *report)

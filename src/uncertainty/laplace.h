@@ -35,8 +35,8 @@
 
 extern const bp_option bp_laplace_options[]; /* laplace.tokens, laplace.samples, laplace.prior */
 
-/** Faults that need neither files nor ranks: laplace.prior is "marginal" or a positive number.
- * Added to the configuration's. Local. */
+/** Faults that need neither files nor ranks: laplace.prior is "marginal" or a positive number, and
+ * the build has ScaLAPACK. Added to the configuration's. Local. */
 void bp_laplace_check(bp_config *config);
 
 typedef struct bp_laplace_spec {
@@ -79,7 +79,13 @@ bp_err bp_laplace_fit(const bp_mesh *mesh, const bp_config *config, const char *
                       const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                       bp_laplace_report *report);
 
-/** The same for a model that is open. */
+/** Bytes that a fit takes at its peak on the fullest rank, besides the model: the states of the
+ * tokens, and the output factor with its eigenvectors and their workspace. The shape has been
+ * fitted. Local. */
+int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape,
+                         int64_t vocab_size, int64_t width);
+
+/** bp_laplace_fit for a model that is open. */
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                             bp_laplace_report *report);

@@ -138,6 +138,29 @@ static bp_err collect(collector *self, const bp_config *config, const char *corp
 
 /* ---- sums over rounds ---- */
 
+/* Tokens of a copy of the model in a round. */
+static int64_t round_rows(int64_t copies, int64_t vocab_part)
+{
+    int64_t rows = (ROUND_TOKENS + copies - 1) / copies;
+    int64_t most = ROUND_BYTES / (vocab_part * (int64_t)sizeof(double));
+
+    return rows > most && most > 0 ? most : rows;
+}
+
+int64_t laplace_factors_bytes(int64_t tokens, const bp_mesh_shape *shape, int64_t vocab_size,
+                              int64_t width)
+{
+    int64_t copies = (int64_t)shape->members * shape->data;
+    int64_t ranks = copies * shape->pipeline * shape->tensor;
+    int64_t part = (vocab_size + shape->tensor - 1) / shape->tensor;
+    int64_t rows = round_rows(copies, part), reals = sizeof(double);
+    int64_t output = vocab_size * vocab_size / ranks * reals;
+    int64_t round = rows * (part + width) * (reals + (int64_t)sizeof(float)) +
+                    2 * rows * copies * (vocab_size + width) / ranks * reals;
+
+    return output + round + (tokens + copies - 1) / copies * width * (int64_t)sizeof(float);
+}
+
 /* What one rank has of a round's tokens, and what they are added to. */
 typedef struct rounds {
     const collector *from;
@@ -269,12 +292,9 @@ static bp_err rounds_init(rounds *self, laplace_factors *factors, const collecto
     const bp_lm_info *info = &from->model->info;
     int64_t copies = (int64_t)mesh->members * mesh->datas, V = info->vocab_size;
     int64_t part = (V + mesh->tensors - 1) / mesh->tensors; /* the largest */
-    int64_t most = ROUND_BYTES / (part * (int64_t)sizeof(double));
     bp_err err;
 
-    *self = (rounds){.from = from, .factors = factors};
-    self->rows = (ROUND_TOKENS + copies - 1) / copies;
-    self->rows = self->rows > most && most > 0 ? most : self->rows;
+    *self = (rounds){.from = from, .factors = factors, .rows = round_rows(copies, part)};
     self->vocab_first = from->holds ? info->vocab_first : 0;
     self->vocab_count = from->holds ? info->vocab_count : 0;
     BP_ASSERT(!from->holds || self->vocab_count == 0 ||

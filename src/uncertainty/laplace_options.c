@@ -1,6 +1,8 @@
 /* laplace.*: the keys. */
 #include "uncertainty/laplace.h"
 
+#include "math/distributed.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,10 @@ void bp_laplace_check(bp_config *config)
                         "laplace.prior = %s is neither a positive number nor 'marginal': at "
                         "laplace.prior; use marginal",
                         text);
+    if (!bp_distributed_library())
+        bp_config_fault(config, "this build has no ScaLAPACK, which the Laplace approximation "
+                                "needs: install it (Debian: libscalapack-openmpi-dev), and build "
+                                "anew");
 }
 
 bp_laplace_spec bp_laplace_spec_of(const bp_config *config)

@@ -27,6 +27,10 @@ bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, const
 /** Collective over mesh->compute. */
 void laplace_factors_clear(laplace_factors *factors);
 
+/** Bytes that this takes on a rank at its peak, about. Local. */
+int64_t laplace_factors_bytes(int64_t tokens, const bp_mesh_shape *shape, int64_t vocab_size,
+                              int64_t width);
+
 /* ---- laplace_posterior.c ---- */
 
 /** The factors' eigenvalues, none of them negative, and eigenvectors in rows. */

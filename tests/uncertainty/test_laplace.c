@@ -251,7 +251,7 @@ static void dump_problem(const bp_laplace_spec *spec, const bp_laplace_report *r
 
 static void samples_are_those_of_numpy(void **state)
 {
-    static const bp_laplace_spec spec = {.tokens = 1000000, .samples = 1500, .seed = 4};
+    static const bp_laplace_spec spec = {.tokens = 1000000, .samples = 800, .seed = 4};
     bp_laplace_report report;
     int status = 0;
     world self;
@@ -406,6 +406,20 @@ static void prior_is_a_number_or_marginal(void **state)
     bp_config_free(&config);
 }
 
+static void bytes_are_those_of_matrices(void **state)
+{
+    bp_laplace_spec spec = {.tokens = 100000, .samples = 8};
+    bp_mesh_shape shape = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    int64_t square = INT64_C(8) * 4096 * 4096, one = bp_laplace_bytes(&spec, &shape, 4096, 256);
+
+    (void)state; /* matrix, vectors, and a workspace of two */
+    assert_true(one > 4 * square && one < 5 * square);
+    shape.data = 4;
+    assert_true(bp_laplace_bytes(&spec, &shape, 4096, 256) < one / 3);
+    spec.tokens = 10000000; /* their states are what counts */
+    assert_true(bp_laplace_bytes(&spec, &shape, 4096, 256) > INT64_C(4) * 256 * 10000000 / 4);
+}
+
 /* Last: the flag stays. */
 static void fit_that_is_stopped_leaves_nothing(void **state)
 {
@@ -435,6 +449,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_can_not_be_fitted_is_refused),
         cmocka_unit_test(corpus_without_a_token_is_refused),
         cmocka_unit_test(prior_is_a_number_or_marginal),
+        cmocka_unit_test(bytes_are_those_of_matrices),
         cmocka_unit_test(fit_that_is_stopped_leaves_nothing),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
