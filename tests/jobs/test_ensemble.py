@@ -293,7 +293,29 @@ class Ensemble(JobTest):
             self.assertEqual(len(events(self.at(f"array/members/{name}"), "started")), 1)
             self.assertEqual(events(self.at(f"array/members/{name}"), "resumed"), [])
 
-    # ---- corpora that are too small ----
+    def test_another_failure_ends_the_job_with_the_members_name(self):
+        os.makedirs(self.at("broken/members"))
+        with open(self.at("broken/members/m01"), "w", encoding="utf-8") as file:
+            file.write("no folder\n")
+        result = self.ensemble("broken", 0, "train.steps=2")
+        self.assertEqual(result.status, 73, str(result))
+        self.assertIn("m01", result.err)
+        self.assertEqual(steps(self.at("broken/members/m00")), [f"step-{2:012d}"])
+        self.assertFalse(os.path.exists(self.at("broken/members/m02")))  # nothing more was handed out
+        self.assertFalse(os.path.exists(self.at("broken/ensemble.json")))
+        os.remove(self.at("broken/members/m01"))
+        self.made("broken", 0, "train.steps=2")
+
+    # ---- corpora that do not do ----
+
+    def test_corpora_of_one_name_are_refused_before_compute(self):
+        for folder in ("a", "b"):
+            os.makedirs(self.at(folder), exist_ok=True)
+            os.link(self.at("train.h5"), self.at(f"{folder}/train.h5"))
+        result = self.ensemble("namesakes", 0, f"corpus.train={self.at('a/train.h5')},{self.at('b/train.h5')}")
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("the name 'train'", result.err)
+        self.assertFalse(os.path.exists(self.at("namesakes/members")))
 
     def corpus_of(self, lines):
         text = read(self.at("train.txt")).decode().replace("\n", " ")
@@ -308,6 +330,9 @@ class Ensemble(JobTest):
         self.assertEqual(result.status, 65, str(result))
         self.assertIn("at least 2 documents", result.err)
         self.assertEqual(self.ensemble("too_few_seeds", 0, self.corpus_of(1), "ensemble.kind=seed", "train.steps=1").status, 0)
+        result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('too_few_scored')}",
+                      f"score.model={self.whole()}/members/m00", f"score.corpus={self.at('lines1.h5')}", "score.select=out_of_bag"])
+        self.assertEqual(result.status, 65, str(result))
         result = self.ensemble("few", 0, self.corpus_of(99), "train.steps=1")
         self.assertEqual(result.status, 0, str(result))
         self.assertEqual(result.err.count("bags are drawn from 99 documents"), 1)
