@@ -275,6 +275,8 @@ void ensemble_free(bp_lm *lm)
     bp_free(self->members);
     bp_free(self->models);
     bp_free(self->trunks);
+    bp_free(self->receiving);
+    bp_free(self->sending);
     bp_free(self->memory);
     bp_free(self);
 }

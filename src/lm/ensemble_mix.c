@@ -107,39 +107,69 @@ static void pack_slices(const ensemble *self, ensemble_work *work, float *mine, 
     }
 }
 
-/* Slices of this rank's member go to the others, and of theirs come here: pair by pair, `here` is
- * how many members this round has. Collective over mesh->across. */
-static void turn_vocabulary(ensemble *self, ensemble_work *work, float *logits, int64_t here,
-                            int64_t rows)
+/* Where the slices of round `round` come to, in member order; *here: how many members it has. */
+static float *round_logits(const ensemble *self, const ensemble_work *work, int64_t round,
+                           int64_t rows, int64_t *here)
+{
+    int64_t A = self->mesh->members, left = self->member_count - round * A;
+
+    *here = left < A ? left : A;
+    return work->logits + round * A * rows * self->columns;
+}
+
+/* Of all rounds at once: no rank waits for another before it has run all of its heads. */
+static void start_receives(ensemble *self, ensemble_work *work, int64_t rows)
 {
     const bp_mesh *mesh = self->mesh;
-    int64_t slice = rows * self->columns;
-    int A = mesh->members, me = mesh->member_at;
+    int64_t slice = rows * self->columns, bytes = slice * (int64_t)sizeof(float), here;
 
-    if (me < here)
-        pack_slices(self, work, logits + me * slice, rows);
-    for (int step = 1; step < A; step++) {
-        int to = (me + step) % A, from = (me + A - step) % A;
-        int64_t first, count = ensemble_columns(self->lm.info.vocab_count, to, A, &first);
-        bp_transfer receiving = {0};
+    for (int64_t round = 0; round < self->rounds; round++) {
+        float *logits = round_logits(self, work, round, rows, &here);
+        bp_transfer *receiving = self->receiving + round * mesh->members;
 
-        if (from < here && slice > 0)
-            bp_recv_start(&receiving, logits + from * slice, slice * (int64_t)sizeof(float), from,
-                          TAG_SLICE, mesh->across);
-        if (me < here && count > 0)
-            bp_send(work->outgoing + rows * first, rows * count * (int64_t)sizeof(float), to,
-                    TAG_SLICE, mesh->across);
-        bp_wait(&receiving);
+        for (int from = 0; from < here && bytes > 0; from++)
+            if (from != mesh->member_at)
+                bp_recv_start(&receiving[from], logits + from * slice, bytes, from, TAG_SLICE,
+                              mesh->across);
     }
 }
 
-/* What each rank knows of its member of the round, to all. */
-static void share_known(ensemble *self, bp_member_row *known, int64_t rows)
+static void wait_for(bp_transfer *transfers, int64_t count)
 {
-    int bytes = bp_mpi_count(rows * (int64_t)sizeof *known);
+    for (int64_t k = 0; k < count; k++)
+        bp_wait(&transfers[k]);
+}
 
-    BP_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, known, bytes, MPI_BYTE,
-                         self->mesh->across));
+/* This rank's member of the round: packed once the slices before have left, and on their way while
+ * the next head runs. */
+static void start_sends(ensemble *self, ensemble_work *work, int64_t round, int64_t rows)
+{
+    const bp_mesh *mesh = self->mesh;
+    int A = mesh->members, me = mesh->member_at;
+    int64_t here;
+    float *logits = round_logits(self, work, round, rows, &here);
+
+    wait_for(self->sending, A);
+    pack_slices(self, work, logits + me * rows * self->columns, rows);
+    for (int step = 1; step < A; step++) {
+        int to = (me + step) % A;
+        int64_t first, count = ensemble_columns(self->lm.info.vocab_count, to, A, &first);
+
+        if (count > 0)
+            bp_send_start(&self->sending[to], work->outgoing + rows * first,
+                          rows * count * (int64_t)sizeof(float), to, TAG_SLICE, mesh->across);
+    }
+}
+
+/* What each rank knows of its members, to all. */
+static void share_known(ensemble *self, ensemble_work *work, int64_t rows)
+{
+    int bytes = bp_mpi_count(rows * (int64_t)sizeof *work->known);
+    int64_t A = self->mesh->members;
+
+    for (int64_t round = 0; round < self->rounds; round++)
+        BP_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, work->known + round * A * rows,
+                             bytes, MPI_BYTE, self->mesh->across));
 }
 
 /* ---- all members ---- */
@@ -149,19 +179,21 @@ static void gather_members(ensemble *self, ensemble_work *work, int64_t first, i
     const bp_mesh *mesh = self->mesh;
     int64_t A = mesh->members;
 
-    for (int64_t round = 0; round < self->rounds; round++) {
-        int64_t k = round * A + mesh->member_at, here = self->member_count - round * A;
+    if (A > 1)
+        start_receives(self, work, rows);
+    for (int64_t k = mesh->member_at; k < self->member_count; k += A) {
         float *logits = A > 1 ? work->own : work->logits + k * work->chunk * self->columns;
 
-        if (k < self->member_count) {
-            run_head(self, work, &self->members[k], logits, first, rows);
-            know_member(self, work, work->known + k * rows, logits, first, rows);
-        }
-        if (A == 1)
-            continue;
-        share_known(self, work->known + round * A * rows, rows);
-        turn_vocabulary(self, work, work->logits + round * A * rows * self->columns, here, rows);
+        run_head(self, work, &self->members[k], logits, first, rows);
+        know_member(self, work, work->known + k * rows, logits, first, rows);
+        if (A > 1)
+            start_sends(self, work, k / A, rows);
     }
+    if (A == 1)
+        return;
+    share_known(self, work, rows);
+    wait_for(self->sending, A);
+    wait_for(self->receiving, self->rounds * A);
 }
 
 /* Over the whole vocabulary, of what each rank has found in its columns: sums in rank order, first

@@ -89,9 +89,12 @@ static bp_err describe(opening *o)
     self->members = bp_alloc("lm.ensemble", self->member_count, sizeof *self->members);
     self->models = bp_alloc("lm.ensemble", o->models, sizeof(bp_lm *));
     self->trunks = bp_alloc("lm.ensemble", self->rounds, sizeof *self->trunks);
+    self->receiving = bp_alloc("lm.ensemble", self->rounds * A, sizeof *self->receiving);
+    self->sending = bp_alloc("lm.ensemble", A, sizeof *self->sending);
     o->infos = bp_alloc("lm.ensemble", o->models, sizeof *o->infos);
     o->checkpoints = bp_alloc("lm.ensemble", o->models, sizeof(bp_checkpoint *));
-    if (!self->members || !self->models || !self->trunks || !o->infos || !o->checkpoints)
+    if (!self->members || !self->models || !self->trunks || !self->receiving || !self->sending ||
+        !o->infos || !o->checkpoints)
         return out_of_memory();
     for (int64_t k = 0; k < self->member_count; k++) {
         self->members[k].name = name_of(o, k);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "lm/ensemble.h"
 #include "math/mixture.h"
+#include "mesh/collective.h"
 
 /** One run of a model's trunk; its states serve the members that have it. */
 typedef struct ensemble_trunk {
@@ -51,6 +52,7 @@ typedef struct ensemble {
     int64_t trunk_count;
     int64_t widest;                /* width of all members' models */
     int64_t column_first, columns; /* where members meet, this rank has these of the vocabulary */
+    bp_transfer *receiving, *sending; /* [rounds][mesh->members], [mesh->members] of slices */
     char *memory;
     size_t memory_size_bytes;
 } ensemble;
