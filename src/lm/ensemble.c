@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define CHUNK_BYTES (24LL << 20) /* of distributions at once, where score.memory allows: caches */
+#define CHUNK_BYTES (12LL << 20) /* of distributions at once, where score.memory allows: caches */
 #define CHUNK_ROWS  1024
 
 bool ensemble_is_last(const ensemble *self)
