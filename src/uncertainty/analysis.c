@@ -266,23 +266,26 @@ static bp_err make_curve(study_curve *curve, const double *means, const study_gr
     return BP_OK;
 }
 
-static void count_group(int64_t *counts, double top, const double *means, const study_group *group)
+static void count_group(study_histogram *out, int64_t at, const double *means,
+                        const study_group *group)
 {
+    double width = out->top - out->bottom;
+    int64_t *counts = out->counts + at * STUDY_HISTOGRAM_BINS;
+
     for (int64_t k = 0; k < group->document_count; k++) {
-        double place = top > 0 ? means[group->documents[k]] / top * STUDY_HISTOGRAM_BINS : 0;
-        int64_t bin = place > 0 ? (int64_t)place : 0;
+        double above = means[group->documents[k]] - out->bottom;
+        int64_t bin = width > 0 ? (int64_t)(above / width * STUDY_HISTOGRAM_BINS) : 0;
 
         counts[bin < STUDY_HISTOGRAM_BINS ? bin : STUDY_HISTOGRAM_BINS - 1]++;
     }
 }
 
-static double group_top(const double *means, const study_group *group)
+static void widen(study_histogram *out, const double *means, const study_group *group)
 {
-    double top = 0;
-
-    for (int64_t k = 0; k < group->document_count; k++)
-        top = fmax(top, means[group->documents[k]]);
-    return top;
+    for (int64_t k = 0; k < group->document_count; k++) {
+        out->bottom = fmin(out->bottom, means[group->documents[k]]);
+        out->top = fmax(out->top, means[group->documents[k]]);
+    }
 }
 
 static bp_err make_histogram(study_histogram *out, const double *means,
@@ -293,14 +296,19 @@ static bp_err make_histogram(study_histogram *out, const double *means,
     out->counts = bp_alloc("study.curves", (1 + shifts) * STUDY_HISTOGRAM_BINS, sizeof(int64_t));
     if (!out->counts)
         return out_of_memory();
-    out->top = group_top(means, spec->in_domain);
+    out->bottom = out->top = means[spec->in_domain->documents[0]];
+    widen(out, means, spec->in_domain);
     for (int64_t s = 0; s < shifts; s++)
-        out->top = fmax(out->top, group_top(means, &spec->shifted->items[s]));
-    count_group(out->counts, out->top, means, spec->in_domain);
+        widen(out, means, &spec->shifted->items[s]);
+    count_group(out, 0, means, spec->in_domain);
     for (int64_t s = 0; s < shifts; s++)
-        count_group(out->counts + (1 + s) * STUDY_HISTOGRAM_BINS, out->top, means,
-                    &spec->shifted->items[s]);
+        count_group(out, 1 + s, means, &spec->shifted->items[s]);
     return BP_OK;
+}
+
+double study_histogram_edge(const study_histogram *histogram, double b)
+{
+    return histogram->bottom + (histogram->top - histogram->bottom) * b / STUDY_HISTOGRAM_BINS;
 }
 
 static bp_err make_curves(study_result *out, const study_scores *scores,

@@ -89,9 +89,11 @@ typedef struct study_curve {
 
 #define STUDY_HISTOGRAM_BINS 30
 typedef struct study_histogram {
-    double top;      /* bins of equal width from 0 to here */
-    int64_t *counts; /* [1 + shifts][STUDY_HISTOGRAM_BINS]: in the domain first */
+    double bottom, top; /* bins of equal width between them */
+    int64_t *counts;    /* [1 + shifts][STUDY_HISTOGRAM_BINS]: in the domain first */
 } study_histogram;
+/** The lower edge of bin b; 0.5 more is its middle. */
+double study_histogram_edge(const study_histogram *histogram, double b);
 
 /** What one method came to. */
 typedef struct study_result {

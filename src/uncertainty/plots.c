@@ -188,7 +188,7 @@ static void data_histogram(bp_buffer *out, const study_outcome *outcome, const s
 
         bp_buffer_printf(out, "$group%" PRId64 " << EOD\n", g);
         for (int b = 0; b < STUDY_HISTOGRAM_BINS; b++) {
-            put_number(out, histogram->top * (b + 0.5) / STUDY_HISTOGRAM_BINS);
+            put_number(out, study_histogram_edge(histogram, b + 0.5));
             put_number(out, (double)histogram->counts[g * STUDY_HISTOGRAM_BINS + b] /
                                 (double)group->document_count);
             bp_buffer_printf(out, "\n");
@@ -201,7 +201,7 @@ static void draw_histogram(bp_buffer *out, const study_outcome *outcome, const s
 {
     (void)plot;
     bp_buffer_printf(out, "set xlabel 'mutual information of a document, nats a token'\n"
-                          "set ylabel 'share of documents'\nset yrange [0:*]\nset xrange [0:*]\n"
+                          "set ylabel 'share of documents'\nset yrange [0:*]\n"
                           "set key top right\nplot ");
     for (int64_t g = 0; g <= outcome->shifted.count; g++) {
         bp_buffer_printf(out, "%s$group%" PRId64 " using 1:2 with histeps", g > 0 ? ", " : "", g);

@@ -231,8 +231,8 @@ static bp_err write_histograms(const study_outcome *outcome)
 
                 study_csv_text(&table, outcome->methods.items[m].name);
                 study_csv_text(&table, g == 0 ? "in_domain" : outcome->shifted.items[g - 1].name);
-                study_csv_real(&table, histogram->top * b / STUDY_HISTOGRAM_BINS);
-                study_csv_real(&table, histogram->top * (b + 1) / STUDY_HISTOGRAM_BINS);
+                study_csv_real(&table, study_histogram_edge(histogram, b));
+                study_csv_real(&table, study_histogram_edge(histogram, b + 1));
                 put_int(&table, histogram->counts[g * STUDY_HISTOGRAM_BINS + b]);
                 bp_buffer_printf(&table, "\n");
             }
