@@ -579,6 +579,16 @@ threads = 1
         self.refused(65, ("tokenizer", "method single"), f"uncertainty.in_domain={self.at('t300.h5')}", "uncertainty.shifted=")
         self.refused(65, "tokenizer", f"corpus.valid={self.at('t300.h5')}")
 
+    def test_a_vocabulary_beyond_laplace_is_refused(self):
+        with h5py.File(self.at("wide.h5"), "w") as file:
+            file["tokens"] = numpy.arange(400, dtype=numpy.int32) % 7
+            file["doc_start"] = numpy.arange(0, 401, 50).astype(numpy.uint64)
+            file.attrs["vocab_size"] = 20_000
+        self.trained("wide", 0, f"corpus.train={self.at('wide.h5')}", "corpus.valid=", "model.layers=1", "model.width=8", "model.heads=2",
+                     "model.context=8", "train.steps=1")
+        self.refused(78, ("method w", "20000", "16384"), f"uncertainty.models=w={self.at('wide')}:laplace",
+                     f"uncertainty.in_domain={self.at('wide.h5')}", "uncertainty.shifted=", "corpus.valid=", f"corpus.train={self.at('wide.h5')}")
+
     def test_damaged_scores_are_named(self):
         models = f"uncertainty.models=single={self.at('m0')}"
         self.studied("damaged", 0, models)
