@@ -175,8 +175,11 @@ static bp_err foresee_method(study_job *self, int64_t m)
 {
     const study_method *method = &self->outcome.methods.items[m];
     bp_config *config = NULL;
-    bp_err err = bp_agree(self->world, study_job_derive(self, m, &config));
+    bp_err err = study_job_derive(self, m, &config);
 
+    if (err == BP_OK && !self->outcome.peeks[m].ensemble)
+        err = study_job_set_mesh(self, 1, config);
+    err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_log("%s: %s of %s%s", method->name, study_way_name(method->way), method->path,
                method->way == STUDY_PLAIN ? "" : "; what follows is for the model alone");

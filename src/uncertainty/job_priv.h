@@ -34,6 +34,9 @@ bp_err study_job_compute(study_job *self);
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
 bp_err study_job_derive(const study_job *self, int64_t method, bp_config **out);
+/** The mesh of a model of so many members in its configuration: one that can't be spread over the
+ * ranks of mesh.members has them as data ranks. */
+bp_err study_job_set_mesh(const study_job *self, int64_t members, bp_config *config);
 /** RUN/uncertainty/laplace/NAME.h5. Free with bp_free(); NULL when memory is short. */
 char *study_samples_path(const study_job *self, int64_t method);
 

@@ -39,12 +39,11 @@ static bp_err set_int(bp_config *config, const char *key, int64_t value)
     return bp_config_set(config, key, text);
 }
 
-/* One model can't be spread over the ranks of several members: they become data ranks. */
-static bp_err derive_mesh(const study_job *self, int64_t m, bp_config *config)
+bp_err study_job_set_mesh(const study_job *self, int64_t members, bp_config *config)
 {
     const bp_mesh_shape *shape = &self->mesh_shape;
     bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
-    bool fits = self->outcome.members[m] >= shape->members;
+    bool fits = members >= shape->members;
     bp_err err = set_int(config, "mesh.members", fits ? shape->members : 1);
 
     if (err == BP_OK && shape->data > 0)
@@ -71,7 +70,7 @@ bp_err study_job_derive(const study_job *self, int64_t method, bp_config **out)
     if (err == BP_OK)
         err = bp_config_set(*out, "score.tokens", "yes");
     if (err == BP_OK)
-        err = derive_mesh(self, method, *out);
+        err = study_job_set_mesh(self, self->outcome.members[method], *out);
     bp_free(folder);
     return err;
 }

@@ -604,7 +604,7 @@ threads = 1
         self.assertIn("tokens.h5", result.err)
 
     def test_plan_and_check_compute_nothing(self):
-        result = run(self.command("planned") + ["--plan"])
+        result = run(self.command("planned", "mesh.members=2") + ["--plan"])
         self.assertEqual(result.status, 0, str(result))
         for word in METHODS + ("in domain", "backward <b>", "memory", "time"):
             self.assertIn(word, result.out)
