@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "score/score.h"
+#include "uncertainty/laplace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -170,6 +171,19 @@ static void print_plan(const study_job *self)
         print_group("shifted", &outcome->shifted.items[s]);
 }
 
+static void print_fit(const study_job *self, int64_t m)
+{
+    const study_peek *peek = &self->outcome.peeks[m];
+    bp_laplace_spec spec = bp_laplace_spec_of(self->config);
+    bp_mesh_shape shape = self->mesh_shape;
+
+    shape.data = shape.data > 0 ? shape.data : 1; /* of one rank that stands for any mesh */
+    bp_log("  %" PRId64 " samples repeat its last layer so many times; the fit before takes "
+           "%.1f MiB on a rank besides the model",
+           self->outcome.members[m],
+           (double)bp_laplace_bytes(&spec, &shape, peek->vocab_size, peek->width) / 1048576);
+}
+
 /* A pass or a sample repeats a part of the model: what it costs at most is said, not measured. */
 static bp_err foresee_method(study_job *self, int64_t m)
 {
@@ -187,9 +201,7 @@ static bp_err foresee_method(study_job *self, int64_t m)
             bp_log("  %" PRId64 " passes take up to so many times as long",
                    self->outcome.members[m]);
         if (method->way == STUDY_LAPLACE)
-            bp_log("  %" PRId64 " samples repeat its last layer so many times, and the factors are "
-                   "fitted before",
-                   self->outcome.members[m]);
+            print_fit(self, m);
     }
     if (err == BP_OK)
         err = bp_score_foresee(self->world, config);

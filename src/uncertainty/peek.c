@@ -85,6 +85,7 @@ static void read_state(study_peek *peek, const json_t *manifest, const char *fol
 
     peek->context = json_integer_value(json_object_get(model, "context"));
     peek->vocab_size = json_integer_value(json_object_get(model, "vocab_size"));
+    peek->width = json_integer_value(json_object_get(model, "width"));
     snprintf(peek->tokenizer_hash, sizeof(peek->tokenizer_hash), "%s", hash ? hash : "");
     peek->train_seconds = train_seconds(folder, json_integer_value(json_object_get(state, "step")));
 }

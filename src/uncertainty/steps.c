@@ -157,6 +157,25 @@ static bp_err keep(const study_job *self, bp_err err, int64_t m, double seconds,
 
 /* ---- steps ---- */
 
+/* A file that an earlier start left tells what it took, should that start not have said so. */
+static bp_err keep_fit(const study_job *self, int64_t m, const bp_laplace_report *report,
+                       double seconds)
+{
+    json_t *entry = study_record_of(self, m);
+
+    if (report->reused && !isnan(study_record_real(entry, "fit_seconds")))
+        return BP_OK;
+    if (report->reused)
+        seconds = report->factor_seconds + report->eigen_seconds + report->prior_seconds;
+    bp_log("%s: prior precision %.4g, %.0f effective parameters, from %" PRId64 " tokens",
+           self->outcome.methods.items[m].name, report->tau, report->effective_parameters,
+           report->tokens);
+    (void)json_object_set_new(entry, "prior_precision", bp_json_real(report->tau));
+    (void)json_object_set_new(entry, "effective_parameters",
+                              bp_json_real(report->effective_parameters));
+    return add_cost(self, m, "fit_seconds", seconds);
+}
+
 static bp_err fit(study_job *self, int64_t m, const bp_config *config)
 {
     const study_method *method = &self->outcome.methods.items[m];
@@ -171,16 +190,8 @@ static bp_err fit(study_job *self, int64_t m, const bp_config *config)
                              bp_config_string(self->config, "corpus.train"), &spec, path, &report);
     err = bp_agree(self->world, err);
     bp_bcast_bytes(&report, sizeof(report), self->mesh->dedicated ? 1 : 0, self->world);
-    if (err == BP_OK && self->mesh->coordinates && !report.reused) {
-        json_t *entry = study_record_of(self, m);
-
-        bp_log("%s: prior precision %.4g, %.0f effective parameters, from %" PRId64 " tokens",
-               method->name, report.tau, report.effective_parameters, report.tokens);
-        (void)json_object_set_new(entry, "prior_precision", bp_json_real(report.tau));
-        (void)json_object_set_new(entry, "effective_parameters",
-                                  bp_json_real(report.effective_parameters));
-        err = add_cost(self, m, "fit_seconds", bp_clock_now() - began);
-    }
+    if (err == BP_OK && self->mesh->coordinates)
+        err = keep_fit(self, m, &report, bp_clock_now() - began);
     bp_free(path);
     return bp_agree(self->world, err);
 }

@@ -102,7 +102,7 @@ void study_corpora_clear(study_corpora *corpora);
 /** What the models are, as far as their manifests tell without the weights. */
 typedef struct study_peek {
     int64_t context;                    /* the smallest; 0: not told */
-    int64_t vocab_size;                 /* 0: not told */
+    int64_t vocab_size, width;          /* 0: not told */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
     bool ensemble;
     int64_t members;
