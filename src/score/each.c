@@ -194,7 +194,7 @@ static bp_err follow(sampler *self)
  * the resolved values. */
 static bp_err resolve(sampler *self, bp_config **config)
 {
-    static const bp_option *const tables[] = {bp_score_options, NULL};
+    static const bp_option *const tables[] = {bp_score_rule_options, NULL};
     bp_err err = self->each->config ? bp_config_derive(config, self->each->config, tables, tables)
                                     : bp_config_new(config, tables, tables);
 

@@ -5,15 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const bp_option bp_score_options[] = {
-    {.key = "score.model",
-     .type = BP_OPTION_STRING,
-     .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best), or an ensemble",
-     .required = true},
-    {.key = "score.corpus",
-     .type = BP_OPTION_STRING,
-     .help = "corpora to score: a file, a list with commas, or a glob",
-     .required = true},
+const bp_option bp_score_rule_options[] = {
     {.key = "score.convention",
      .type = BP_OPTION_CHOICE,
      .value = "rolling",
@@ -24,7 +16,7 @@ const bp_option bp_score_options[] = {
      .min = 1,
      .max = 1e9,
      .unit = "tokens",
-     .help = "the most inputs of a window; the model's if not given"},
+     .help = "the most inputs of a window; the model's if not given, of several the smallest"},
     {.key = "score.stride",
      .type = BP_OPTION_INT,
      .min = 1,
@@ -40,6 +32,24 @@ const bp_option bp_score_options[] = {
      .type = BP_OPTION_BOOL,
      .value = "no",
      .help = "score and count the end-of-document token after each document too"},
+    {.key = "score.memory",
+     .type = BP_OPTION_BYTES,
+     .value = "1GiB",
+     .min = 1,
+     .max = 1e15,
+     .unit = "bytes",
+     .help = "of a rank, for the vocabulary distributions of an ensemble's members"},
+    {.key = NULL}};
+
+const bp_option bp_score_options[] = {
+    {.key = "score.model",
+     .type = BP_OPTION_STRING,
+     .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best), or an ensemble",
+     .required = true},
+    {.key = "score.corpus",
+     .type = BP_OPTION_STRING,
+     .help = "corpora to score: a file, a list with commas, or a glob",
+     .required = true},
     {.key = "score.select",
      .type = BP_OPTION_CHOICE,
      .value = "all",
@@ -55,13 +65,6 @@ const bp_option bp_score_options[] = {
      .type = BP_OPTION_BOOL,
      .value = "no",
      .help = "also write score/tokens.h5 with the log-probability of every token"},
-    {.key = "score.memory",
-     .type = BP_OPTION_BYTES,
-     .value = "1GiB",
-     .min = 1,
-     .max = 1e15,
-     .unit = "bytes",
-     .help = "of a rank, for the vocabulary distributions of an ensemble's members"},
     {.key = NULL}};
 
 static bp_score_convention convention_of(const bp_config *config)

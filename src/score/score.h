@@ -6,8 +6,8 @@
 #include "base/config.h"
 #include "lm/ensemble.h"
 
-/** score.* */
-extern const bp_option bp_score_options[];
+/** score.*: what is scored, and (the rule) how, which other jobs that score have too. */
+extern const bp_option bp_score_options[], bp_score_rule_options[];
 
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */

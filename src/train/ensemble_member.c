@@ -80,11 +80,13 @@ bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **
 static bp_err score_config(const ensemble *self, int64_t member, const bp_config *trained,
                            bp_config **out)
 {
+    const bp_option *const tables[] = {bp_score_options, bp_score_rule_options};
     bp_err err = bp_config_derive(out, trained, self->jobs->score, self->jobs->score);
 
-    for (const bp_option *row = bp_score_options; err == BP_OK && row->key; row++)
-        if (strncmp(row->key, "score.", 6) == 0)
-            err = bp_config_set(*out, row->key, row->value ? row->value : "");
+    for (int k = 0; k < 2; k++)
+        for (const bp_option *row = tables[k]; err == BP_OK && row->key; row++)
+            if (strncmp(row->key, "score.", 6) == 0)
+                err = bp_config_set(*out, row->key, row->value ? row->value : "");
     if (err == BP_OK)
         err = set_path(self, *out, "run.dir", member, "oob");
     if (err == BP_OK)

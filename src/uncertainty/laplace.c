@@ -73,7 +73,7 @@ static void hash_key(void *context, const bp_option *option, const char *value)
 /* Of all that decides on the samples. Local; the root's. */
 static bp_err make_digest(const fit *self, const bp_corpus *corpus)
 {
-    static const bp_option *const tables[] = {bp_score_options, bp_math_options, NULL};
+    static const bp_option *const tables[] = {bp_score_rule_options, bp_math_options, NULL};
     const bp_laplace_spec *spec = self->spec;
     bp_config *config = NULL;
     bp_precision precision;
@@ -83,7 +83,7 @@ static bp_err make_digest(const fit *self, const bp_corpus *corpus)
     if (err == BP_OK)
         err = bp_math_precision(config, &precision);
     if (err == BP_OK) {
-        static const bp_option *const rules[] = {bp_score_options, NULL};
+        static const bp_option *const rules[] = {bp_score_rule_options, NULL};
         bp_config *rule = NULL;
 
         text = bp_sprintf("laplace 1\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64

@@ -101,8 +101,9 @@ static const bp_option world_options[] = {{.key = "run.dir", .type = BP_OPTION_S
 /* "key=value" pairs parted by blanks. */
 static inline bp_config *make_config(const char *run_dir, const char *corpus, const char *pairs)
 {
-    static const bp_option *const tables[] = {world_options, bp_score_options, bp_mesh_options,
-                                              bp_math_options, NULL};
+    static const bp_option *const tables[] = {world_options,         bp_score_options,
+                                              bp_score_rule_options, bp_mesh_options,
+                                              bp_math_options,       NULL};
     bp_config *config;
     char copy[512], *rest = copy;
 
