@@ -154,41 +154,63 @@ static void share_infos(opening *o)
         bp_bcast_bytes(&o->infos[k], sizeof o->infos[k], (int)(k % mesh->members), mesh->across);
 }
 
-static bp_err differ(const opening *o, int64_t k, const char *what, const char *first,
+static bp_err differ(const opening *o, int64_t j, int64_t k, const char *what, const char *first,
                      const char *other)
 {
     return BP_FAIL(BP_ERR_FORMAT,
                    "members '%s' and '%s' have different %s, %s and %s: in %s; an ensemble's "
                    "members share it",
-                   o->list.members[0].name, o->list.members[k].name, what, first, other,
+                   o->list.members[j].name, o->list.members[k].name, what, first, other,
                    o->spec->path);
 }
 
-static bp_err differ_in_number(const opening *o, int64_t k, const char *what, int64_t first,
-                               int64_t other)
+static bp_err differ_in_number(const opening *o, int64_t j, int64_t k, const char *what,
+                               int64_t first, int64_t other)
 {
     char texts[2][32];
 
     snprintf(texts[0], sizeof texts[0], "%lld", (long long)first);
     snprintf(texts[1], sizeof texts[1], "%lld", (long long)other);
-    return differ(o, k, what, texts[0], texts[1]);
+    return differ(o, j, k, what, texts[0], texts[1]);
 }
 
-/* Members fit together; a tokenizer that is not told fits all. */
+/* The first model that tells its tokenizer; the first of all if none does. */
+static int64_t first_tokenizer(const opening *o)
+{
+    for (int64_t k = 0; k < o->models; k++)
+        if (o->infos[k].tokenizer_hash[0])
+            return k;
+    return 0;
+}
+
+/* As first_tokenizer, of end-of-document tokens: -1 is one that is not told. */
+static int64_t first_eod(const opening *o)
+{
+    for (int64_t k = 0; k < o->models; k++)
+        if (o->infos[k].eod_id >= 0)
+            return k;
+    return 0;
+}
+
+/* Members fit together; what one does not tell fits all, but those that tell must agree, whichever
+ * of them comes first. */
 static bp_err compare_infos(const opening *o)
 {
-    const bp_lm_info *first = &o->infos[0];
+    const bp_lm_info *infos = o->infos;
+    int64_t hashed = first_tokenizer(o), ended = first_eod(o);
 
     for (int64_t k = 1; k < o->models; k++) {
-        const bp_lm_info *one = &o->infos[k];
+        const bp_lm_info *one = &infos[k];
 
-        if (one->vocab_size != first->vocab_size)
-            return differ_in_number(o, k, "vocab_size", first->vocab_size, one->vocab_size);
-        if (one->eod_id != first->eod_id)
-            return differ_in_number(o, k, "end-of-document tokens", first->eod_id, one->eod_id);
-        if (first->tokenizer_hash[0] && one->tokenizer_hash[0] &&
-            strcmp(one->tokenizer_hash, first->tokenizer_hash) != 0)
-            return differ(o, k, "tokenizers", first->tokenizer_hash, one->tokenizer_hash);
+        if (one->vocab_size != infos[0].vocab_size)
+            return differ_in_number(o, 0, k, "vocab_size", infos[0].vocab_size, one->vocab_size);
+        if (one->eod_id >= 0 && one->eod_id != infos[ended].eod_id)
+            return differ_in_number(o, ended, k, "end-of-document tokens", infos[ended].eod_id,
+                                    one->eod_id);
+        if (one->tokenizer_hash[0] &&
+            strcmp(one->tokenizer_hash, infos[hashed].tokenizer_hash) != 0)
+            return differ(o, hashed, k, "tokenizers", infos[hashed].tokenizer_hash,
+                          one->tokenizer_hash);
     }
     return BP_OK;
 }
@@ -264,10 +286,11 @@ static bp_err fill_info(opening *o)
         info->context = one->context < info->context ? one->context : info->context;
         info->step = one->step > info->step ? one->step : info->step;
         self->widest = one->width > self->widest ? one->width : self->widest;
-        if (!info->tokenizer_hash[0])
-            memcpy(info->tokenizer_hash, one->tokenizer_hash, sizeof one->tokenizer_hash);
     }
     info->width = self->widest;
+    info->eod_id = o->infos[first_eod(o)].eod_id;
+    memcpy(info->tokenizer_hash, o->infos[first_tokenizer(o)].tokenizer_hash,
+           sizeof info->tokenizer_hash);
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
                    info->vocab_size, &info->vocab_first, &info->vocab_count);
     self->columns =

@@ -491,6 +491,46 @@ static void members_that_do_not_fit_are_named(void **state)
     }
 }
 
+/* Only those that tell are compared, wherever in the list they stand. */
+static void what_a_member_does_not_tell_hides_no_difference_of_others(void **state)
+{
+    static const small_model untold = {"untold", 1, 1, V, -1, 1, ""};
+    static const char *const refused[][3] = {{"untold", "a", "tokenizer"},
+                                             {"tokenizer", "a", "untold"},
+                                             {"untold", "a", "eod"},
+                                             {"eod", "a", "untold"}};
+    static const char *const texts[][5] = {{"'m01' and 'm02'", "tokenizers", HASH_A, HASH_B, NULL},
+                                           {"'m00' and 'm01'", "tokenizers", HASH_A, HASH_B, NULL},
+                                           {"'m01' and 'm02'", "22 and 21", NULL},
+                                           {"'m00' and 'm01'", "21 and 22", NULL}};
+    static const char *const fit[][3] = {{"untold", "b", "a"}, {"a", "b", "untold"}};
+    static const char *const folders[] = {"told0", "told1", "told2", "told3", "fit0", "fit1"};
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+
+    (void)state;
+    if (bp_comm_is_root(WORLD)) {
+        save_small_model(&untold);
+        for (int k = 0; k < 6; k++)
+            save_list(folders[k], k < 4 ? refused[k] : fit[k - 4], 3);
+    }
+    BP_MPI(MPI_Barrier(WORLD));
+    for (int k = 0; k < 4; k++) {
+        bp_ensemble_spec spec = spec_of(folders[k]);
+
+        check_refused(&spec, BP_ERR_FORMAT, texts[k]);
+    }
+    for (int k = 4; k < 6; k++) {
+        bp_ensemble_spec spec = spec_of(folders[k]);
+        world_ensemble e;
+
+        bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[0], &spec), BP_OK);
+        bp_test_check(WORLD, e.lm->info.eod_id == 22);
+        bp_test_check(WORLD, strcmp(e.lm->info.tokenizer_hash, HASH_A) == 0);
+        close_ensemble(&e);
+    }
+}
+
 static void what_can_not_be_is_refused(void **state)
 {
     static const char *const memory[] = {"score.memory", "value 60 bytes", "KiB", NULL},
@@ -543,6 +583,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(samples_are_heads_on_one_trunk),
         cmocka_unit_test(temper_sums_are_the_plain_ones_and_their_differences),
         cmocka_unit_test(members_that_do_not_fit_are_named),
+        cmocka_unit_test(what_a_member_does_not_tell_hides_no_difference_of_others),
         cmocka_unit_test(what_can_not_be_is_refused),
         cmocka_unit_test(a_list_tells_names_and_out_of_bag_perplexities),
     };
