@@ -146,13 +146,13 @@ struct comparison {
     bool same;
 };
 
-static void add_fault(struct comparison *c, const char *what, const char *now, const char *before)
+static void add_fault(struct comparison *c, const char *what, const char *now, const char *before,
+                      const char *keep)
 {
     if (c->fault_count++ < FAULTS_SHOWN)
-        bp_buffer_printf(
-            &c->faults,
-            "%s%s is %s, but the run began with %s: at %s; keep it, or use another run.dir",
-            c->fault_count > 1 ? "\n" : "", what, now, before, c->run_dir);
+        bp_buffer_printf(&c->faults,
+                         "%s%s is %s, but the run began with %s: at %s; %s, or use another run.dir",
+                         c->fault_count > 1 ? "\n" : "", what, now, before, c->run_dir, keep);
 }
 
 /* Is the key in the list, by itself or through "section.*"? */
@@ -197,7 +197,7 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     c->same = false;
     if (!is_listed(c->spec->may_change, option->key))
         add_fault(c, option->key, value == NULL ? "not set" : now,
-                  before[0] == '\0' ? "none" : before);
+                  before[0] == '\0' ? "none" : before, "keep it");
 }
 
 static void compare_identities(struct comparison *c, const json_t *before)
@@ -207,13 +207,19 @@ static void compare_identities(struct comparison *c, const json_t *before)
     for (const bp_run_identity *one = c->spec->identities; one != NULL && one->name != NULL;
          one++) {
         const char *value = json_string_value(json_object_get(known, one->name));
-        char what[160];
+        const bp_run_words *words = c->spec->words;
+        char what[160], keep[160] = "keep it";
 
         if (value == NULL || value[0] == '\0' || one->value == NULL || one->value[0] == '\0' ||
             strcmp(value, one->value) == 0)
             continue;
-        (void)snprintf(what, sizeof what, "the content of %s (its hash)", one->name);
-        add_fault(c, what, one->value, value);
+        if (words != NULL && strcmp(words->name, one->name) != 0)
+            words = NULL;
+        (void)snprintf(what, sizeof what, "the content of %s (its hash)",
+                       words != NULL ? words->keys : one->name);
+        if (words != NULL)
+            (void)snprintf(keep, sizeof keep, "keep it (only %s may change)", words->may_change);
+        add_fault(c, what, one->value, value, keep);
     }
 }
 

@@ -27,6 +27,11 @@ typedef struct bp_run_identity {
     const char *name, *value;
 } bp_run_identity;
 
+/** How messages call an identity whose name is no key, and what of it may change. */
+typedef struct bp_run_words {
+    const char *name, *keys, *may_change;
+} bp_run_words;
+
 typedef struct bp_run_spec {
     const char *job; /* "pretrain" */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
@@ -34,6 +39,7 @@ typedef struct bp_run_spec {
     /* The same, but with a warning that results have other bits from now on; NULL: none. */
     const char *const *other_bits;
     const bp_run_identity *identities; /* ended by a NULL name; NULL: none */
+    const bp_run_words *words;         /* of one of them; NULL: they are called by their names */
     const json_t *extra;  /* on the coordinator: members added to run.json; NULL: none */
     double watch_seconds; /* how long a holder that can't be asked is watched; 0: 60 */
 } bp_run_spec;

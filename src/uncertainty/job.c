@@ -22,6 +22,8 @@ static bp_err open_run(study_job *self)
                                              "score.memory",
                                              NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
+    static const bp_run_words words = {"corpora", "uncertainty.in_domain and uncertainty.shifted",
+                                       "groups of the same files in the same order"};
     bp_run_identity identities[] = {{"corpora", self->corpora_hash},
                                     {"corpus.valid", self->valid_hash},
                                     {"corpus.train", self->train_hash},
@@ -29,7 +31,8 @@ static bp_err open_run(study_job *self)
     bp_run_spec spec = {.job = "uncertainty",
                         .may_change = may_change,
                         .other_bits = other_bits,
-                        .identities = identities};
+                        .identities = identities,
+                        .words = &words};
 
     return bp_run_open(&self->run, self->mesh, self->config, &spec);
 }

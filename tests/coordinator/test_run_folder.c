@@ -55,9 +55,9 @@ static bp_config *config_of(const char *run, const char *extra[], int count)
     return config;
 }
 
-/* Open with key=value pairs; identities are the corpus's hash and the tokenizer's. */
+/* Open with key=value pairs; identities are the corpus's hash and the tokenizer's (NULL: "t0"). */
 typedef struct opening {
-    const char *run, *job, *hash;
+    const char *run, *job, *hash, *tokenizer;
     const char *keys[6];
     int count;
 } opening;
@@ -65,13 +65,16 @@ typedef struct opening {
 static bp_err open_run(bp_run **run, const opening *with)
 {
     bp_config *config = config_of(with->run, (const char **)with->keys, with->count);
-    const bp_run_identity identities[] = {
-        {"corpus.train", with->hash}, {"tokenizer", "t0"}, {NULL, NULL}};
+    static const bp_run_words words = {"tokenizer", "corpus.train and corpus.valid", "the place"};
+    const bp_run_identity identities[] = {{"corpus.train", with->hash},
+                                          {"tokenizer", with->tokenizer ? with->tokenizer : "t0"},
+                                          {NULL, NULL}};
     json_t *extra = json_pack("{s:i, s:{s:s}}", "parameters", 42, "libraries", "onednn", "2.6");
     bp_run_spec spec = {.job = with->job == NULL ? "pretrain" : with->job,
                         .may_change = MAY_CHANGE,
                         .other_bits = OTHER_BITS,
                         .identities = identities,
+                        .words = &words,
                         .extra = extra,
                         .watch_seconds = 0.3};
     bp_err err = bp_run_open(run, mesh, config, &spec);
@@ -290,6 +293,11 @@ static void corpora_are_compared_by_content(void **state)
         .run = path, .hash = "c0", .keys = {"corpus.train=/data/there.h5"}, .count = 1};
     const opening other = {
         .run = path, .hash = "c1", .keys = {"corpus.train=/data/here.h5"}, .count = 1};
+    const opening retold = {.run = path,
+                            .hash = "c0",
+                            .tokenizer = "t1",
+                            .keys = {"corpus.train=/data/here.h5"},
+                            .count = 1};
     const opening unknown = {
         .run = path, .hash = "", .keys = {"corpus.train=/data/here.h5"}, .count = 1};
 
@@ -298,6 +306,11 @@ static void corpora_are_compared_by_content(void **state)
     run_once(&moved, BP_OK);
     check_refused(&other, BP_ERR_CONFIG,
                   "the content of corpus.train (its hash) is c1, but the run began with c0");
+    check_refused(
+        &retold, BP_ERR_CONFIG,
+        "the content of corpus.train and corpus.valid (its hash) is t1, but the run began "
+        "with t0");
+    check_refused(&retold, BP_ERR_CONFIG, "keep it (only the place may change), or use another");
     run_once(&unknown, BP_OK);
     check_refused(&other, BP_ERR_CONFIG,
                   "c1, but the run began with c0"); /* what was known is kept */
