@@ -385,6 +385,8 @@ static bp_err compute_method(study_job *self, int64_t m)
         bp_clock_duration(duration, sizeof(duration), bp_clock_now() - began);
         bp_log("%s: done in %s", method->name, duration);
     }
+    if (err != BP_OK)
+        err = bp_err_prefix(err, "method %s", method->name);
     bp_config_free(&config);
     bp_free(samples);
     return err;

@@ -9,7 +9,8 @@ const study_definition study_definitions[] = {
     {"nll", "NLL",
      "mean negative log-likelihood of a token, in nats; of a method with several members the "
      "probability is the mean of theirs (the mixture)"},
-    {"perplexity", "Perplexity", "exp(nll)"},
+    {"perplexity", "Perplexity",
+     "exp(nll); perplexity_low and perplexity_high are exp of nll_low and nll_high"},
     {"accuracy", "Accuracy", "share of tokens whose most probable prediction is right"},
     {"brier", "Brier",
      "mean over tokens of sum_v (p_v - [v = target])^2 over the whole vocabulary: 0 to 2 (Brier "

@@ -248,6 +248,8 @@ threads = 1
             for figure in FIGURES:
                 self.assert_close(got[figure], want[figure], f"{method} {figure}")
             self.assert_close(got["perplexity"], math.exp(want["nll"]), method)
+            for end in ("_low", "_high"):
+                self.assert_close(got["perplexity" + end], math.exp(got["nll" + end]), method)
             self.assertEqual(summary["groups"]["in_domain"]["tokens"], len(tokens["nll"]))
             for order, key in (("confidence", -tokens["confidence"]), ("entropy", tokens["total_entropy"]),
                                ("mutual_information", tokens["mutual_information"])):
@@ -535,6 +537,12 @@ threads = 1
         self.assertEqual(list(summary["methods"]["single"]["ood"]), ["other", "noise"])
         self.assertIn("finished", run(self.command("grown", models + f",three={self.at('three')}",
                                                    f"uncertainty.shifted={self.at('other.h5')}, {self.at('labelled.h5')}:genre=noise")).out)
+        for keys, words in (((f"uncertainty.shifted={self.at('valid.h5')}",), ("uncertainty.in_domain and uncertainty.shifted", "only groups")),
+                            ((f"uncertainty.models=single={self.at('m1')}",), ("method single", "score.model"))):
+            result = run(self.command("grown", *((models,) + keys)))
+            self.assertEqual(result.status, 78, str(result))
+            for word in words:
+                self.assertIn(word, result.err)
 
     # ---- refusals ----
 
