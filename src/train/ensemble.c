@@ -172,14 +172,37 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
     return err;
 }
 
+/* ---- the corpus ---- */
+
+/* What one rank finds in the corpus, before any compute. */
+static bp_err look_at_corpus(const ensemble *self, char hash[BP_SHA256_HEX])
+{
+    bp_corpus *corpus = NULL;
+    bp_err err = bp_corpus_open(&corpus, bp_config_string(self->config, "corpus.train"));
+
+    if (err == BP_OK)
+        snprintf(hash, BP_SHA256_HEX, "%s", bp_corpus_hash(corpus));
+    if (err == BP_OK && self->bags)
+        err = trainer_check_bag(corpus);
+    if (err == BP_OK && self->bags) { /* and not when a member is trained */
+        err = bp_score_check_names(corpus);
+        err = err == BP_OK ? err : bp_err_prefix(err, "out-of-bag scores");
+    }
+    bp_corpus_close(&corpus);
+    return err;
+}
+
 /* ---- one member alone ---- */
 
 static bp_err alone_started(void *context, int64_t step)
 {
     const ensemble *self = context;
+    bp_err err = ensemble_forget_list(self);
 
     (void)step;
-    return ensemble_member_forget_scores(self, bp_config_int(self->config, "ensemble.only"));
+    if (err == BP_OK)
+        err = ensemble_member_forget_scores(self, bp_config_int(self->config, "ensemble.only"));
+    return err;
 }
 
 static void alone_metric(void *context, const json_t *line)
@@ -192,9 +215,12 @@ static bp_err run_one(ensemble *self, MPI_Comm world)
 {
     bp_pretrain_hooks hooks = {.context = self, .started = alone_started, .metric = alone_metric};
     int64_t member = bp_config_int(self->config, "ensemble.only");
+    char hash[BP_SHA256_HEX];
     double oob;
-    bp_err err = ensemble_member_run(self, world, member, &hooks, &oob);
+    bp_err err = bp_agree(world, bp_comm_is_root(world) ? look_at_corpus(self, hash) : BP_OK);
 
+    if (err == BP_OK)
+        err = ensemble_member_run(self, world, member, &hooks, &oob);
     if (err == BP_OK)
         bp_log("the member is trained; the same command without ensemble.only gathers all");
     return err;
@@ -223,24 +249,6 @@ static bp_err open_mesh(ensemble *self, MPI_Comm world)
                              .coordinator =
                                  dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
     return bp_mesh_new(&self->mesh, world, &groups);
-}
-
-/* What the coordinator finds in the corpus, before any compute. */
-static bp_err look_at_corpus(const ensemble *self, char hash[BP_SHA256_HEX])
-{
-    bp_corpus *corpus = NULL;
-    bp_err err = bp_corpus_open(&corpus, bp_config_string(self->config, "corpus.train"));
-
-    if (err == BP_OK)
-        snprintf(hash, BP_SHA256_HEX, "%s", bp_corpus_hash(corpus));
-    if (err == BP_OK && self->bags)
-        err = trainer_check_bag(corpus);
-    if (err == BP_OK && self->bags) { /* and not when a member is trained */
-        err = bp_score_check_names(corpus);
-        err = err == BP_OK ? err : bp_err_prefix(err, "out-of-bag scores");
-    }
-    bp_corpus_close(&corpus);
-    return err;
 }
 
 /* Members' folders are named by how many there are: "m00", or "m000" where there are over 100. */
@@ -330,6 +338,15 @@ static bp_err train_members(ensemble *self)
     return err;
 }
 
+/* A member that was trained further by itself has taken the list with it. */
+static bool is_whole(const ensemble *self)
+{
+    bool listed =
+        self->mesh->coordinates && bp_ensemble_is(bp_config_string(self->config, "run.dir"));
+
+    return bp_run_is_finished(self->run) && bp_all_max_int(listed, self->mesh->world) != 0;
+}
+
 static bp_err run_all(ensemble *self, MPI_Comm world)
 {
     bp_err err = open_mesh(self, world);
@@ -337,7 +354,7 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
     if (err == BP_OK)
         err = open_run(self);
     if (err == BP_OK) {
-        if (bp_run_is_finished(self->run))
+        if (is_whole(self))
             bp_log("the ensemble is finished: %s", bp_config_string(self->config, "run.dir"));
         else
             err = train_members(self);

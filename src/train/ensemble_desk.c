@@ -68,7 +68,7 @@ struct ensemble_desk {
     int groups_left;
     bool stop_ordered;
     double began, printed;
-    bp_err err; /* of metrics.jsonl */
+    bp_err err; /* of the ensemble's own files */
     char *err_text;
 };
 
@@ -187,21 +187,11 @@ static int64_t count(const ensemble_desk *desk, member_phase phase)
     return n;
 }
 
-/* What was made of the members' weights does not outlive them. */
-static void forget_list(ensemble_desk *desk)
-{
-    char *path = bp_sprintf("%s/ensemble.json", bp_config_string(desk->self->config, "run.dir"));
-
-    if (path)
-        (void)unlink(path); /* there may be none */
-    bp_free(path);
-}
-
 static void on_started(ensemble_desk *desk, const news_item *news)
 {
     member_state *state = &desk->states[news->member];
 
-    forget_list(desk);
+    note_failure(desk, ensemble_forget_list(desk->self));
     state->phase = TRAINS;
     state->first_step = state->step = news->step;
     state->loss = NAN;

@@ -7,10 +7,12 @@
 #include "mesh/collective.h"
 #include "score/score.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define JSON_LIMIT ((int64_t)1 << 30)
 
@@ -177,6 +179,19 @@ bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member)
     bp_err err = path ? bp_dir_remove(path)
                       : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's folder");
 
+    bp_free(path);
+    return err;
+}
+
+bp_err ensemble_forget_list(const ensemble *self)
+{
+    char *path = bp_sprintf("%s/ensemble.json", bp_config_string(self->config, "run.dir"));
+    bp_err err = BP_OK;
+
+    if (!path)
+        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the ensemble's list");
+    else if (unlink(path) != 0 && errno != ENOENT) /* there may be none */
+        err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
     bp_free(path);
     return err;
 }

@@ -293,6 +293,19 @@ class Ensemble(JobTest):
             self.assertEqual(len(events(self.at(f"array/members/{name}"), "started")), 1)
             self.assertEqual(events(self.at(f"array/members/{name}"), "resumed"), [])
 
+    def test_a_member_trained_further_alone_takes_the_list_with_it(self):
+        keys = ("ensemble.members=2", "train.steps=2", "train.valid_every=0")
+        folder = self.made("further", 0, *keys)
+        before = read_json(folder, "ensemble.json")["members"]
+        self.made("further", 0, *keys, "ensemble.only=1")  # nothing is left to train
+        self.assertEqual(read_json(folder, "ensemble.json")["members"], before)
+        self.made("further", 0, *keys, "ensemble.only=1", "train.steps=4")
+        self.assertFalse(os.path.exists(os.path.join(folder, "ensemble.json")))
+        self.made("further", 0, *keys)  # finished but for the list
+        after = read_json(folder, "ensemble.json")["members"]
+        self.assertEqual(before[0], after[0])
+        self.assertNotEqual(before[1], after[1])
+
     def test_another_failure_ends_the_job_with_the_members_name(self):
         os.makedirs(self.at("broken/members"))
         with open(self.at("broken/members/m01"), "w", encoding="utf-8") as file:
@@ -312,10 +325,11 @@ class Ensemble(JobTest):
         for folder in ("a", "b"):
             os.makedirs(self.at(folder), exist_ok=True)
             os.link(self.at("train.h5"), self.at(f"{folder}/train.h5"))
-        result = self.ensemble("namesakes", 0, f"corpus.train={self.at('a/train.h5')},{self.at('b/train.h5')}")
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("the name 'train'", result.err)
-        self.assertFalse(os.path.exists(self.at("namesakes/members")))
+        for alone in ((), ("ensemble.only=1",)):
+            result = self.ensemble("namesakes", 0, f"corpus.train={self.at('a/train.h5')},{self.at('b/train.h5')}", *alone)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn("the name 'train'", result.err)
+            self.assertFalse(os.path.exists(self.at("namesakes/members")))
 
     def corpus_of(self, lines):
         text = read(self.at("train.txt")).decode().replace("\n", " ")
@@ -333,9 +347,10 @@ class Ensemble(JobTest):
         result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('too_few_scored')}",
                       f"score.model={self.whole()}/members/m00", f"score.corpus={self.at('lines1.h5')}", "score.select=out_of_bag"])
         self.assertEqual(result.status, 65, str(result))
-        result = self.ensemble("few", 0, self.corpus_of(99), "train.steps=1")
-        self.assertEqual(result.status, 0, str(result))
-        self.assertEqual(result.err.count("bags are drawn from 99 documents"), 1)
+        for alone in (("ensemble.only=1",), ()):
+            result = self.ensemble("few", 0, self.corpus_of(99), "train.steps=1", *alone)
+            self.assertEqual(result.status, 0, str(result))
+            self.assertEqual(result.err.count("bags are drawn from 99 documents"), 1)
 
     def test_a_bag_that_lacks_no_document_has_no_out_of_bag_perplexity(self):
         # of 2 documents half of the bags hold both
