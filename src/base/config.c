@@ -2,6 +2,7 @@
 #include "base/config_priv.h"
 #include "base/mem.h"
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -214,6 +215,14 @@ bp_err bp_config_set(bp_config *config, const char *key, const char *value)
     BP_ASSERT(entry != NULL);
     config_source source = bp_config_is_given(config, key) ? entry->source : SOURCE_RESOLVED;
     return config_assign(entry, value, source, "a value resolved by the program");
+}
+
+bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    return bp_config_set(config, key, text);
 }
 
 void bp_config_fault(bp_config *config, const char *format, ...)

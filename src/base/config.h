@@ -91,6 +91,7 @@ bool bp_config_bool(const bp_config *config, const char *key);
  * Errors: BP_ERR_CONFIG, and the old value stands; BP_ERR_SYSTEM no memory.
  */
 bp_err bp_config_set(bp_config *config, const char *key, const char *value);
+bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value); /* of an INT key */
 
 /** Add one fault to those reported together, and turn what was collected into an error (BP_OK when
  * none). */

@@ -2,7 +2,6 @@
 #include "score/scorer_priv.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 const bp_option bp_score_rule_options[] = {
@@ -121,10 +120,7 @@ void bp_score_check(bp_config *config)
 
 static void resolve(bp_config *config, const char *key, int64_t value)
 {
-    char text[32];
-
-    snprintf(text, sizeof(text), "%" PRId64, value);
-    if (!bp_config_is_set(config, key) && bp_config_set(config, key, text) != BP_OK)
+    if (!bp_config_is_set(config, key) && bp_config_set_int(config, key, value) != BP_OK)
         bp_config_fault(config, "%s", bp_err_message());
 }
 

@@ -39,15 +39,6 @@ static bp_err draft_begin(table_draft *draft, const char *path)
     return err;
 }
 
-static bp_err sync_parent(const char *path)
-{
-    char *parent = bp_sprintf("%.*s.", (int)(bp_path_base(path) - path), path);
-    bp_err err = parent ? bp_path_sync(parent) : BP_FAIL(BP_ERR_SYSTEM, "no memory: at %s", path);
-
-    bp_free(parent);
-    return err;
-}
-
 static bp_err draft_commit(table_draft *draft, const char *kind)
 {
     bp_user_block block = {.version = VERSION};
@@ -59,7 +50,7 @@ static bp_err draft_commit(table_draft *draft, const char *kind)
     if (err == BP_OK && rename(draft->temporary, draft->path) != 0)
         err = bp_fail_errno(BP_ERR_IO, "rename", draft->path);
     if (err == BP_OK)
-        err = sync_parent(draft->path);
+        err = bp_path_sync_parent(draft->path);
     if (err == BP_OK) {
         bp_free(draft->temporary);
         draft->temporary = NULL;

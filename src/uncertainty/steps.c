@@ -31,23 +31,16 @@ char *study_samples_path(const study_job *self, int64_t method)
 
 /* ---- a score run within this one ---- */
 
-static bp_err set_int(bp_config *config, const char *key, int64_t value)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%" PRId64, value);
-    return bp_config_set(config, key, text);
-}
-
 bp_err study_job_set_mesh(const study_job *self, int64_t members, bp_config *config)
 {
     const bp_mesh_shape *shape = &self->mesh_shape;
     bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
     bool fits = members >= shape->members;
-    bp_err err = set_int(config, "mesh.members", fits ? shape->members : 1);
+    bp_err err = bp_config_set_int(config, "mesh.members", fits ? shape->members : 1);
 
     if (err == BP_OK && shape->data > 0)
-        err = set_int(config, "mesh.data", fits ? shape->data : shape->data * shape->members);
+        err = bp_config_set_int(config, "mesh.data",
+                                fits ? shape->data : shape->data * shape->members);
     if (err == BP_OK && shape->coordinator != BP_COORDINATOR_AUTO)
         err = bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared");
     return err;

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "score/summary.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -232,13 +233,6 @@ static bp_err split(pieces *out, const char *key, const char *item)
     return BP_OK;
 }
 
-char *study_corpus_name(const char *path)
-{
-    const char *base = bp_path_base(path), *dot = strrchr(base, '.');
-
-    return cut(base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
-}
-
 bool study_is_glob(const char *corpus)
 {
     return strpbrk(corpus, "*?[") != NULL && !bp_path_exists(corpus);
@@ -251,7 +245,7 @@ static char *name_of(const pieces *p)
         return bp_strdup(p->name);
     if (p->value)
         return bp_strdup(p->value);
-    return study_is_glob(p->corpus) ? bp_strdup(p->corpus) : study_corpus_name(p->corpus);
+    return study_is_glob(p->corpus) ? bp_strdup(p->corpus) : bp_score_corpus_name(p->corpus);
 }
 
 static study_group *find_group(study_groups *groups, const char *name)

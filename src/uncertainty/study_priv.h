@@ -71,8 +71,6 @@ void study_groups_clear(study_groups *groups);
 
 /** Does a corpus stand for the files that match it? A name that exists is a file. */
 bool study_is_glob(const char *corpus);
-/** A corpus's name: its file name without suffix. Free with bp_free(). */
-char *study_corpus_name(const char *path);
 
 /* ---- files ---- */
 

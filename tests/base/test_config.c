@@ -440,6 +440,11 @@ static void resolved_values_are_checked_but_not_given(void **state)
     assert_false(bp_config_is_given(config, "train.steps"));
     bp_test_expect(bp_config_set(config, "train.steps", "0"), BP_ERR_CONFIG);
     assert_int_equal(bp_config_int(config, "train.steps"), 9);
+    bp_test_expect(bp_config_set_int(config, "train.steps", 1000000), BP_OK);
+    assert_int_equal(bp_config_int(config, "train.steps"), 1000000);
+    assert_false(bp_config_is_given(config, "train.steps"));
+    bp_test_expect(bp_config_set_int(config, "train.steps", -1), BP_ERR_CONFIG);
+    assert_int_equal(bp_config_int(config, "train.steps"), 1000000);
     bp_config_free(&config);
 }
 
