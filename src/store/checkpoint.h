@@ -100,6 +100,10 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
  */
 bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out);
 
+/** The newest step in `parent` (RUN/checkpoints), whole or damaged, by the names alone; -1 where
+ * there is none, or no such folder. Local. */
+int64_t bp_checkpoint_newest_step(const char *parent);
+
 /* ---- what it holds: equal on all ranks; strings are borrowed ---- */
 
 const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint);

@@ -154,18 +154,18 @@ bool bp_checkpoint_is_folder(const char *path)
                                     has(path, "shard-00000.h5") || is_named_as_step(path));
 }
 
-static bool holds_steps(const char *folder)
+int64_t bp_checkpoint_newest_step(const char *parent)
 {
     char **names = NULL;
-    int64_t count = 0, step;
-    bool found = false;
+    int64_t count = 0, step, newest = -1;
 
-    if (bp_dir_list(folder, &names, &count) != BP_OK)
-        return false;
-    for (int64_t k = 0; k < count && !found; k++)
-        found = bp_step_of_name(names[k], &step);
+    if (!bp_path_is_dir(parent) || bp_dir_list(parent, &names, &count) != BP_OK)
+        return -1;
+    for (int64_t k = 0; k < count; k++)
+        if (bp_step_of_name(names[k], &step) && step > newest)
+            newest = step;
     bp_names_free(&names, count);
-    return found;
+    return newest;
 }
 
 /* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
@@ -180,7 +180,7 @@ static bp_err look_at(const char *path, char **parent)
     *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
     if (*parent == NULL)
         return bp_fail_memory("a file name", 1, strlen(path));
-    if (!holds_steps(*parent))
+    if (bp_checkpoint_newest_step(*parent) < 0)
         return BP_FAIL(BP_ERR_INPUT,
                        "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "
                        "folder, a run folder or RUN/checkpoints/best",

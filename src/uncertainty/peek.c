@@ -25,16 +25,13 @@ static bp_err out_of_memory(const char *path)
 static char *newest_step(const char *run)
 {
     char *parent = bp_path_join(run, "checkpoints"), *newest = NULL;
-    char **names = NULL;
-    int64_t count = 0;
+    int64_t step = parent ? bp_checkpoint_newest_step(parent) : -1;
+    char name[BP_STEP_NAME];
 
-    if (parent && bp_path_is_dir(parent) && bp_dir_list(parent, &names, &count) == BP_OK)
-        for (int64_t k = 0; k < count; k++)
-            if (strncmp(names[k], "step-", 5) == 0) {
-                bp_free(newest);
-                newest = bp_path_join(parent, names[k]);
-            }
-    bp_names_free(&names, count);
+    if (step >= 0) {
+        bp_checkpoint_step_name(name, step);
+        newest = bp_path_join(parent, name);
+    }
     bp_free(parent);
     return newest;
 }

@@ -93,6 +93,28 @@ static void newest_are_kept(void **state)
     expect_names("step-000000000600");
 }
 
+static void newest_step_is_told_by_the_names(void **state)
+{
+    const char *parent = fresh();
+
+    (void)state;
+    assert_int_equal(bp_checkpoint_newest_step(parent), -1);
+    make(".tmp-step-000000000900-0");
+    make(".bad-step-000000000800-0");
+    make("step-700");
+    make("step-of-mine-0000");
+    assert_int_equal(bp_checkpoint_newest_step(parent), -1);
+    make_step(0);
+    assert_int_equal(bp_checkpoint_newest_step(parent), 0);
+    make_step(600);
+    make_step(20);
+    assert_int_equal(bp_checkpoint_newest_step(parent), 600);
+    assert_int_equal(bp_checkpoint_newest_step(bp_test_path("not-there")), -1);
+    assert_int_equal(
+        bp_checkpoint_newest_step(bp_test_path("checkpoints/step-000000000600/shard-00000.h5")),
+        -1);
+}
+
 static void best_is_kept_besides(void **state)
 {
     const char *parent = fresh();
@@ -189,6 +211,7 @@ int main(void)
         cmocka_unit_test(step_names_have_twelve_digits),
         cmocka_unit_test(leftovers_are_removed_and_nothing_else),
         cmocka_unit_test(newest_are_kept),
+        cmocka_unit_test(newest_step_is_told_by_the_names),
         cmocka_unit_test(best_is_kept_besides),
         cmocka_unit_test(link_to_the_best_is_relative_and_replaced),
         cmocka_unit_test(link_to_nothing_is_refused),
