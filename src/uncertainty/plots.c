@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,6 +23,8 @@ extern char **environ;
 static const char *const COLOURS[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#e69f00", "#56b4e9", "#000000"};
 #define COLOUR_COUNT ((int64_t)(sizeof COLOURS / sizeof COLOURS[0]))
+
+#define KEY_ROW      19 /* points of a line of a key */
 
 typedef void (*draw)(bp_buffer *out, const study_outcome *outcome, const study_plot *plot);
 
@@ -36,10 +39,12 @@ static void put_quoted(bp_buffer *out, const char *text)
     bp_buffer_printf(out, "'");
 }
 
-static void put_style(bp_buffer *out, int64_t k)
+/* Curve k of `count`: the later ones are thinner, so that one below another is seen. */
+static void put_style(bp_buffer *out, int64_t k, int64_t count)
 {
-    bp_buffer_printf(out, " lc rgb '%s' dt %" PRId64 " lw 2", COLOURS[k % COLOUR_COUNT],
-                     1 + k / COLOUR_COUNT % 5);
+    bp_buffer_printf(out, " lc rgb '%s' dt %" PRId64 " lw %.2g", COLOURS[k % COLOUR_COUNT],
+                     1 + k / COLOUR_COUNT % 5,
+                     count > 1 ? 4 - 2.0 * (double)k / (double)(count - 1) : 3);
 }
 
 static void put_number(bp_buffer *out, double value)
@@ -55,19 +60,23 @@ static const char *method_name(const study_outcome *outcome, int64_t m)
     return outcome->methods.items[m].name;
 }
 
-/* plot a, b, c: one curve a method, of the blocks $PREFIX0, $PREFIX1... */
-static void put_curves(bp_buffer *out, const study_outcome *outcome, const char *first,
-                       const char *block, const char *with)
+/* A curve of the list behind `plot `: block $BLOCKm, with the name of the method or without. */
+static void put_curve(bp_buffer *out, const study_outcome *outcome, const char *block, int64_t m,
+                      const char *with, bool named)
 {
-    bp_buffer_printf(out, "plot %s", first);
-    for (int64_t m = 0; m < outcome->methods.count; m++) {
-        bp_buffer_printf(out, "%s$%s%" PRId64 " using 1:2 with %s", m > 0 || first[0] ? ", " : "",
-                         block, m, with);
-        put_style(out, m);
-        bp_buffer_printf(out, " title ");
+    bool first = out->data && out->data[out->bytes - 1] == ' ';
+
+    bp_buffer_printf(out, "%s$%s%" PRId64 " using 1:2 with %s", first ? "" : ", ", block, m, with);
+    put_style(out, m, outcome->methods.count);
+    bp_buffer_printf(out, named ? " title " : " notitle");
+    if (named)
         put_quoted(out, method_name(outcome, m));
-    }
-    bp_buffer_printf(out, "\n");
+}
+
+/* Below the axes, a name a line: nothing lies over a curve, and a name may be long. */
+static void put_key_below(bp_buffer *out)
+{
+    bp_buffer_printf(out, "set key bmargin center vertical maxcols 1 Left reverse height 1\n");
 }
 
 /* ---- data and drawings ---- */
@@ -93,8 +102,20 @@ static void draw_nll(bp_buffer *out, const study_outcome *outcome, const study_p
     (void)plot;
     bp_buffer_printf(out,
                      "set xlabel 'nats a token'\nset yrange [%" PRId64 ".5:-0.5]\nunset key\n"
-                     "plot $nll using 2:0:3:4:ytic(1) with xerrorbars lc rgb '%s' lw 2 pt 7\n",
+                     "plot $nll using 2:0:3:4:ytic(1) with xerrorbars lc rgb '%s' lw 2 pt 7 "
+                     "notitle\n",
                      outcome->methods.count - 1, COLOURS[0]);
+}
+
+/* A handful of tokens says nothing of how often they are right. */
+#define FEW_TOKENS 10
+
+static bool has_bars(const study_result *result)
+{
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++)
+        if (result->bars[b].tokens >= FEW_TOKENS)
+            return true;
+    return false;
 }
 
 static void data_reliability(bp_buffer *out, const study_outcome *outcome, const study_plot *plot)
@@ -103,7 +124,7 @@ static void data_reliability(bp_buffer *out, const study_outcome *outcome, const
     for (int64_t m = 0; m < outcome->methods.count; m++) {
         bp_buffer_printf(out, "$bars%" PRId64 " << EOD\n", m);
         for (int b = 0; b < BP_CALIBRATION_BINS; b++)
-            if (outcome->results[m].bars[b].tokens > 0) {
+            if (outcome->results[m].bars[b].tokens >= FEW_TOKENS) {
                 put_number(out, outcome->results[m].bars[b].confidence);
                 put_number(out, outcome->results[m].bars[b].accuracy);
                 bp_buffer_printf(out, "\n");
@@ -115,10 +136,14 @@ static void data_reliability(bp_buffer *out, const study_outcome *outcome, const
 static void draw_reliability(bp_buffer *out, const study_outcome *outcome, const study_plot *plot)
 {
     (void)plot;
-    bp_buffer_printf(out, "set xlabel 'confidence'\nset ylabel 'accuracy'\nset xrange [0:1]\n"
-                          "set yrange [0:1]\nset size square\nset key outside right\n");
-    put_curves(out, outcome, "x with lines lc rgb '#999999' dt 2 title 'as sure as right'", "bars",
-               "linespoints pt 7 ps 0.6");
+    bp_buffer_printf(out, "set xlabel 'confidence'\nset ylabel 'accuracy'\n"
+                          "set xrange [-0.02:1.02]\nset yrange [-0.02:1.02]\nset size square\n");
+    put_key_below(out);
+    bp_buffer_printf(out, "plot x with lines lc rgb '#999999' dt 2 title 'as sure as right'");
+    for (int64_t m = 0; m < outcome->methods.count; m++)
+        if (has_bars(&outcome->results[m]))
+            put_curve(out, outcome, "bars", m, "linespoints pt 7 ps 0.6", true);
+    bp_buffer_printf(out, "\n");
 }
 
 static void data_risk(bp_buffer *out, const study_outcome *outcome, const study_plot *plot)
@@ -139,9 +164,13 @@ static void draw_risk(bp_buffer *out, const study_outcome *outcome, const study_
 {
     (void)plot;
     bp_buffer_printf(out, "set xlabel 'coverage: share of tokens, the most confident first'\n"
-                          "set ylabel 'share of them that are wrong'\nset xrange [0:1]\n"
-                          "set yrange [0:*]\nset key bottom right\n");
-    put_curves(out, outcome, "", "risk", "lines");
+                          "set ylabel 'share of them that are wrong'\nset xrange [0:1.02]\n"
+                          "set yrange [0:*]\nset offsets 0, 0, graph 0.08, 0\n");
+    put_key_below(out);
+    bp_buffer_printf(out, "plot ");
+    for (int64_t m = 0; m < outcome->methods.count; m++)
+        put_curve(out, outcome, "risk", m, "lines", true);
+    bp_buffer_printf(out, "\n");
 }
 
 static void data_roc(bp_buffer *out, const study_outcome *outcome, const study_plot *plot)
@@ -160,20 +189,52 @@ static void data_roc(bp_buffer *out, const study_outcome *outcome, const study_p
         }
 }
 
+/* Three square panels side by side, and one key below them for all. In points of the SVG. */
+#define ROC_SIDE   280
+#define ROC_STEP   345
+#define ROC_LEFT   85
+#define ROC_TOP    60
+#define ROC_BOTTOM 55 /* for the tics and the axis' name */
+#define ROC_WIDTH  (ROC_LEFT + 2 * ROC_STEP + ROC_SIDE + 30)
+#define ROC_HEIGHT (ROC_TOP + ROC_SIDE + ROC_BOTTOM + 10)
+
+static int height_of(const study_outcome *outcome, const study_plot *plot);
+
+static void put_panel(bp_buffer *out, int panel, double height)
+{
+    const double left = ROC_LEFT + panel * ROC_STEP;
+
+    bp_buffer_printf(out,
+                     "set lmargin at screen %.4f\nset rmargin at screen %.4f\n"
+                     "set tmargin at screen %.4f\nset bmargin at screen %.4f\n",
+                     left / ROC_WIDTH, (left + ROC_SIDE) / ROC_WIDTH, 1 - ROC_TOP / height,
+                     1 - (ROC_TOP + ROC_SIDE) / height);
+}
+
 static void draw_roc(bp_buffer *out, const study_outcome *outcome, const study_plot *plot)
 {
     static const char *const TITLES[] = {"mutual information", "entropy", "NLL"};
+    const double height = height_of(outcome, plot);
 
-    bp_buffer_printf(out, "set multiplot layout 1,3 title ");
+    bp_buffer_printf(out, "unset title\nset multiplot title ");
     put_quoted(out, plot->title);
-    bp_buffer_printf(out, "\nset xrange [0:1]\nset yrange [0:1]\nset size square\n"
-                          "set xtics 0.25\nset ytics 0.25\nset key bottom right\n"
-                          "set xlabel 'in-domain documents called shifted'\n"
-                          "set ylabel 'shifted documents found'\n");
+    bp_buffer_printf(out,
+                     "\nset xrange [-0.02:1.02]\nset yrange [-0.02:1.02]\n"
+                     "set xtics 0.25\nset ytics 0.25\n"
+                     "set key at screen %.4f, screen %.4f left top vertical maxcols 1 Left reverse"
+                     "\nset xlabel 'in-domain documents called shifted'\n",
+                     (double)ROC_LEFT / ROC_WIDTH, 1 - (ROC_HEIGHT - 10) / height);
     for (int c = 0; c < STUDY_SCORES; c++) {
-        bp_buffer_printf(out, "set title 'by %s'\n", TITLES[c]);
-        put_curves(out, outcome, "x with lines lc rgb '#999999' dt 2 notitle",
-                   study_score_name((study_score)c), "lines");
+        put_panel(out, c, height);
+        bp_buffer_printf(
+            out,
+            "set title 'by %s'\nset ylabel '%s'\nplot x with lines lc rgb '#999999' dt 2 notitle",
+            TITLES[c], c == 0 ? "shifted documents found" : "");
+        for (int64_t m = 0; m < outcome->methods.count; m++)
+            if (outcome->results[m].curves[plot->shift * STUDY_SCORES + c].count > 0)
+                put_curve(out, outcome, study_score_name((study_score)c), m, "lines",
+                          c == STUDY_NLL); /* by which each method has a curve */
+        bp_buffer_printf(out, "\n");
     }
     bp_buffer_printf(out, "unset multiplot\n");
 }
@@ -202,10 +263,12 @@ static void draw_histogram(bp_buffer *out, const study_outcome *outcome, const s
     (void)plot;
     bp_buffer_printf(out, "set xlabel 'mutual information of a document, nats a token'\n"
                           "set ylabel 'share of documents'\nset yrange [0:*]\n"
-                          "set key top right\nplot ");
+                          "set offsets 0, 0, graph 0.08, 0\n");
+    put_key_below(out);
+    bp_buffer_printf(out, "plot ");
     for (int64_t g = 0; g <= outcome->shifted.count; g++) {
         bp_buffer_printf(out, "%s$group%" PRId64 " using 1:2 with histeps", g > 0 ? ", " : "", g);
-        put_style(out, g);
+        put_style(out, g, 1 + outcome->shifted.count);
         bp_buffer_printf(out, " title ");
         put_quoted(out, g == 0 ? "in the domain" : outcome->shifted.items[g - 1].name);
     }
@@ -217,7 +280,7 @@ static void draw_histogram(bp_buffer *out, const study_outcome *outcome, const s
 typedef struct plot_kind {
     draw data, drawing;
     const char *says;
-    int width, height; /* of the SVG */
+    int width, height; /* of the SVG, without the key */
 } plot_kind;
 
 static const plot_kind NLL_KIND = {
@@ -229,7 +292,8 @@ static const plot_kind NLL_KIND = {
 static const plot_kind RELIABILITY_KIND = {
     data_reliability, draw_reliability,
     "How often predictions of some confidence are right. Below the line a method is too sure of "
-    "itself, above it not sure enough.",
+    "itself, above it not sure enough. Bins of fewer than 10 tokens are left out; "
+    "reliability.csv has them.",
     720, 480};
 static const plot_kind RISK_KIND = {
     data_risk, draw_risk,
@@ -239,8 +303,8 @@ static const plot_kind RISK_KIND = {
 static const plot_kind ROC_KIND = {
     data_roc, draw_roc,
     "How well documents of the shift are told from those in the domain by each score. A method of "
-    "one distribution has no mutual information: the diagonal.",
-    1080, 400};
+    "one distribution has no mutual information, so no curve by it.",
+    ROC_WIDTH, ROC_HEIGHT};
 static const plot_kind HISTOGRAM_KIND = {
     data_histogram, draw_histogram,
     "What the members disagree about, a document at a time: shifted text should lie to the right.",
@@ -255,6 +319,23 @@ static const plot_kind *kind_of(const study_plot *plot)
     if (strcmp(plot->name, "nll") == 0)
         return &NLL_KIND;
     return strcmp(plot->name, "reliability") == 0 ? &RELIABILITY_KIND : &RISK_KIND;
+}
+
+/* A line of the key each. */
+static int64_t key_rows(const study_outcome *outcome, const study_plot *plot)
+{
+    int64_t methods = outcome->methods.count;
+
+    if (plot->method >= 0)
+        return 1 + outcome->shifted.count;
+    if (kind_of(plot) == &NLL_KIND) /* it has names at its axis: the tenth and more need room */
+        return methods > 9 ? methods - 9 : 0;
+    return kind_of(plot) == &RELIABILITY_KIND ? 1 + methods : methods;
+}
+
+static int height_of(const study_outcome *outcome, const study_plot *plot)
+{
+    return kind_of(plot)->height + (int)(KEY_ROW * key_rows(outcome, plot));
 }
 
 static bool add_plot(study_plot *plots, int64_t *count, char *name, char *title, int64_t shift,
@@ -313,21 +394,77 @@ void study_plots_clear(study_plot **plots)
     *plots = NULL;
 }
 
+/* ---- what an earlier start drew ---- */
+
+/* The first line of a script: a copy that someone made under another name is told by it. */
+#define MARK       "# %s.gp: written by bagpipe uncertainty, and anew by its next start\n"
+#define MARK_BYTES 256
+
+/* Is plots/NAME.gp a script of ours? */
+static bool is_ours(const char *folder, const char *name)
+{
+    char *path = bp_sprintf("%s/%s.gp", folder, name), *mark = bp_sprintf(MARK, name);
+    char line[MARK_BYTES];
+    FILE *file = path ? fopen(path, "r") : NULL;
+    bool ours = file && mark && fgets(line, sizeof(line), file) != NULL && strcmp(line, mark) == 0;
+
+    if (file)
+        (void)fclose(file); /* only read from */
+    bp_free(mark);
+    bp_free(path);
+    return ours;
+}
+
+/* One that can't be removed is in nobody's way. */
+static void remove_file(const char *folder, const char *name, const char *suffix)
+{
+    char *path = bp_sprintf("%s/%s.%s", folder, name, suffix);
+
+    if (path)
+        (void)unlink(path);
+    bp_free(path);
+}
+
+/* Scripts and drawings of ours: of methods and shifts that are gone, and those that a missing
+ * gnuplot would leave as they were. */
+static bp_err remove_drawn(const char *folder)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    for (int64_t k = 0; err == BP_OK && k < count; k++) {
+        char *dot = strrchr(names[k], '.');
+
+        if (!dot || strcmp(dot, ".gp") != 0)
+            continue;
+        *dot = '\0';
+        if (!is_ours(folder, names[k]))
+            continue;
+        remove_file(folder, names[k], "svg");
+        remove_file(folder, names[k], "png");
+        remove_file(folder, names[k], "gp");
+    }
+    bp_names_free(&names, count);
+    return err;
+}
+
 /* ---- drawing ---- */
 
-static void put_terminal(bp_buffer *out, const study_plot *plot, bool png)
+static void put_terminal(bp_buffer *out, const study_outcome *outcome, const study_plot *plot,
+                         bool png)
 {
-    const plot_kind *kind = kind_of(plot);
+    const int width = kind_of(plot)->width, height = height_of(outcome, plot);
 
     bp_buffer_printf(out, "reset\n");
     if (png)
         bp_buffer_printf(out, "set terminal pngcairo noenhanced size %d,%d fontscale 1.3\n",
-                         kind->width * 3 / 2, kind->height * 3 / 2);
+                         width * 3 / 2, height * 3 / 2);
     else
         bp_buffer_printf(out,
                          "set terminal svg noenhanced size %d,%d font 'sans-serif,13' "
                          "background '#ffffff'\n",
-                         kind->width, kind->height);
+                         width, height);
     bp_buffer_printf(out, "set output 'plots/%s.%s'\n", plot->name, png ? "png" : "svg");
     bp_buffer_printf(out, "set encoding utf8\nset grid lt 1 lc rgb '#cccccc' lw 0.6\nset title ");
     put_quoted(out, plot->title);
@@ -341,9 +478,10 @@ static bp_err write_script(const study_outcome *outcome, const study_plot *plot)
     bp_buffer script = {0};
     bp_err err;
 
+    bp_buffer_printf(&script, MARK, plot->name);
     kind->data(&script, outcome, plot);
     for (int png = 0; png < 2; png++) {
-        put_terminal(&script, plot, png != 0);
+        put_terminal(&script, outcome, plot, png != 0);
         kind->drawing(&script, outcome, plot);
     }
     bp_buffer_printf(&script, "set output\n");
@@ -420,6 +558,8 @@ bp_err study_plots_draw(const study_outcome *outcome)
     study_plot *plots = NULL;
     bp_err err = folder ? bp_dir_make(folder) : BP_FAIL(BP_ERR_SYSTEM, "no memory for the plots");
 
+    if (err == BP_OK)
+        err = remove_drawn(folder);
     if (err == BP_OK)
         err = study_plots_list(&plots, outcome);
     for (const study_plot *plot = plots; err == BP_OK && plot->name; plot++)
