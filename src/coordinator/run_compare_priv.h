@@ -19,11 +19,12 @@ void run_pairs_clear(run_pairs *pairs);
 /** NULL where the key is not there. Borrowed. */
 const char *run_pairs_find(const run_pairs *pairs, const char *key);
 
-/** Compare kind of job, identities and keys with what was; warns of keys in other_bits.
+/** Compare kind of job, identities and keys with what was; warns of keys in other_bits, but not of
+ * those of a finished run, whose results stay as they are.
  *
- * same:   no key differs but those of other_bits.
+ * finished: it was, and no key differs but those of other_bits.
  * Errors: BP_ERR_CONFIG, all faults together, 20 at most; BP_ERR_SYSTEM. */
 bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
-                   const bp_run_spec *spec, const char *run_dir, bool *same);
+                   const bp_run_spec *spec, const char *run_dir, bool *finished);
 
 #endif

@@ -212,7 +212,6 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
 {
     run_pairs pairs = {NULL, 0};
     json_t *before = NULL;
-    bool same = true;
     bp_err err;
 
     run->folder = bp_strdup(bp_config_string(config, "run.dir"));
@@ -224,18 +223,13 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_pairs_read(&pairs, run->folder);
     if (err == BP_OK)
-        err = run_compare(before, &pairs, config, spec, run->folder, &same);
+        err = run_compare(before, &pairs, config, spec, run->folder, &run->finished);
     run->resumed = before != NULL;
-    if (err == BP_OK) {
-        const char *state =
-            json_string_value(json_object_get(json_object_get(before, "exit"), "state"));
-
-        run->finished = same && state != NULL && strcmp(state, "finished") == 0;
+    if (err == BP_OK)
         err = open_journals(run);
-    }
     if (err == BP_OK)
         err = make_record(run, config, spec, before, hosts);
-    if (err == BP_OK)
+    if (err == BP_OK && !run->finished) /* else it says what its results were computed with */
         err = write_config(run, config);
     run_pairs_clear(&pairs);
     json_decref(before);

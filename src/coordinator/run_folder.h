@@ -48,7 +48,8 @@ typedef struct bp_run_spec {
  * config.ini and run.json.
  *
  * From now on bp_log() also writes log.txt. A key that both runs have and that may not change must
- * be equal; one that only one of them has is compared with its default.
+ * be equal; one that only one of them has is compared with its default. A finished run keeps its
+ * config.ini.
  *
  * Collective: over mesh->world; config, and spec but `extra`, are equal on all ranks.
  * Owns:       *out is the caller's, bp_run_close(); NULL on failure (nothing is held then). mesh

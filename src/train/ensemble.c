@@ -113,6 +113,11 @@ void bp_ensemble_check(bp_config *config)
     bp_pretrain_check_model(config);
 }
 
+static bool is_auto(const bp_config *config)
+{
+    return strcmp(bp_config_string(config, "math.precision"), "auto") == 0;
+}
+
 static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
 {
     const char *kind = bp_config_string(config, "ensemble.kind");
@@ -122,7 +127,8 @@ static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs
                        .shape = bp_mesh_shape_of(config),
                        .members = bp_config_int(config, "ensemble.members"),
                        .bags = bags_of(config),
-                       .reseeds = strcmp(kind, "bag") != 0};
+                       .reseeds = strcmp(kind, "bag") != 0,
+                       .auto_precision = is_auto(config)};
 }
 
 /* What a member's bits depend on is settled once for all of them, over all ranks: wherever a member
@@ -159,9 +165,10 @@ static bp_err plan_member(ensemble *self)
 bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs)
 {
     ensemble self;
-    bp_err err = resolve_machine(world, config);
+    bp_err err;
 
     fill(&self, config, jobs);
+    err = resolve_machine(world, config);
     if (err == BP_OK && bp_comm_size(world) > 1) {
         err = bp_agree(world, bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
         if (err == BP_OK)

@@ -155,6 +155,22 @@ static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t mem
     return err;
 }
 
+/* A member that has begun keeps the precision that it began with, maybe on another node (in a job
+ * array each resolves its own), unless the user asks for one. Collective over `group`. */
+static bp_err keep_precision(const ensemble *self, MPI_Comm group, bp_config *config)
+{
+    char *before = NULL;
+    bp_err err = BP_OK;
+
+    if (self->auto_precision)
+        err =
+            bp_run_previous(group, bp_config_string(config, "run.dir"), "math.precision", &before);
+    if (err == BP_OK && before)
+        err = bp_config_set(config, "math.precision", "auto"); /* pretrain finds it there */
+    bp_free(before);
+    return bp_agree(group, err);
+}
+
 bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
                            const bp_pretrain_hooks *hooks, double *oob)
 {
@@ -162,6 +178,8 @@ bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
     bp_err err = bp_agree(group, ensemble_member_config(self, member, &config));
 
     *oob = NAN;
+    if (err == BP_OK)
+        err = keep_precision(self, group, config);
     if (err == BP_OK)
         err = bp_pretrain(group, config, hooks);
     if (err == BP_OK && self->bags) {

@@ -16,6 +16,7 @@ typedef struct ensemble {
     int64_t members;     /* M */
     bool bags;           /* members draw documents */
     bool reseeds;        /* members have seeds of their own */
+    bool auto_precision; /* math.precision was left to the machine */
     bp_run *run;         /* the ensemble's own folder; on every rank */
 } ensemble;
 

@@ -175,18 +175,22 @@ static void resolve_keys(trainer *self)
         bp_config_fault(config, "%s", bp_err_message());
 }
 
-/* A run keeps the precision that its first start resolved. */
+/* A run keeps the precision that its first start resolved; whether this CPU has it matters only
+ * once there is something to compute (trainer_build). */
 bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out)
 {
     char *before = NULL;
     bp_err err =
         bp_run_previous(comm, bp_config_string(config, "run.dir"), "math.precision", &before);
 
-    if (err == BP_OK && before && strcmp(bp_config_string(config, "math.precision"), "auto") == 0)
-        err = bp_config_set(config, "math.precision", before);
-    bp_free(before);
-    if (err == BP_OK)
+    bool keeps = before && strcmp(bp_config_string(config, "math.precision"), "auto") == 0 &&
+                 strcmp(before, "auto") != 0;
+
+    if (err == BP_OK && keeps)
+        *out = strcmp(before, "bf16") == 0 ? BP_BF16 : BP_F32;
+    else if (err == BP_OK)
         err = bp_math_precision(config, out);
+    bp_free(before);
     err = bp_agree(comm, err);
     if (err == BP_OK) /* ranks on other CPUs would compute with another precision: the least of all
                          counts */
@@ -308,8 +312,13 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
 
 bp_err trainer_build(trainer *self)
 {
+    bp_precision precision;
     int stage;
-    bp_err err = bp_agree(self->mesh->world, trainer_plan(self, &self->plan, &stage));
+    bp_err err = bp_math_precision(self->config, &precision); /* a kept one: has this CPU it? */
+
+    if (err == BP_OK)
+        err = trainer_plan(self, &self->plan, &stage);
+    err = bp_agree(self->mesh->world, err);
 
     if (err != BP_OK)
         return err;

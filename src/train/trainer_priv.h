@@ -62,7 +62,9 @@ typedef struct trainer {
  * for the mesh that is asked for. */
 bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_alone);
 /** math.precision: what the run began with, else what all ranks' CPUs can. Sets the key. Collective
- * over `comm`. Errors: BP_ERR_CONFIG bf16 on a CPU without it; those of bp_run_previous. */
+ * over `comm`. Errors: BP_ERR_CONFIG bf16, asked for by the user, on a CPU without it (one that is
+ * kept is refused by trainer_build: a finished run needs no CPU for it); those of bp_run_previous.
+ */
 bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
 /** Engine, lanes, GEMM peak. Collective over world. */
 bp_err trainer_build(trainer *self);

@@ -293,6 +293,33 @@ class Ensemble(JobTest):
             self.assertEqual(len(events(self.at(f"array/members/{name}"), "started")), 1)
             self.assertEqual(events(self.at(f"array/members/{name}"), "resumed"), [])
 
+    def test_gathered_members_keep_what_they_were_computed_with(self):
+        # as nodes with other CPUs resolve them: one member in float32, one in what this CPU has, and then one in what it has not
+        for k, precision in ((0, "f32"), (1, "auto")):
+            self.made("nodes", 0, f"ensemble.only={k}", f"math.precision={precision}")
+        path = self.at("nodes/members/m01/config.ini")
+        keys = [keys_of(self.at(f"nodes/members/m{k:02}"))["math.precision"] for k in range(2)]
+        self.assertEqual(keys[0], "f32")
+        result = self.ensemble("nodes", 0, "math.precision=auto", "math.threads=2", "ensemble.members=2")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertNotIn("other bits", result.err)
+        text = read(path).decode()
+        keys[1] = "f32" if keys[1] == "bf16" else "bf16"
+        self.write("nodes/members/m01/config.ini", re.sub("precision = .*", f"precision = {keys[1]}", text))
+        os.remove(self.at("nodes/ensemble.json"))
+        result = self.ensemble("nodes", 0, "math.precision=auto", "math.threads=2")  # with a third one that is new
+        self.assertEqual(result.status, 0, str(result))
+        self.assertNotIn("other bits", result.err)
+        self.assertEqual(len(read_json(self.at("nodes/ensemble.json"))["members"]), 3)
+        for k in range(2):
+            found = keys_of(self.at(f"nodes/members/m{k:02}"))
+            self.assertEqual((found["math.precision"], found["math.threads"]), (keys[k], "1"))
+        asked = "bf16" if keys[1] == "f32" else "f32"
+        self.assertEqual(self.ensemble("nodes", 0, f"math.precision={asked}", "ensemble.only=1").status, 78)  # it is compared
+        result = self.ensemble("nodes", 0, "ensemble.only=0", "math.precision=auto", "math.threads=2", "train.steps=21")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("other bits from here on: math.threads is 2 and was 1", result.err)
+
     def test_a_member_trained_further_alone_takes_the_list_with_it(self):
         keys = ("ensemble.members=2", "train.steps=2", "train.valid_every=0")
         folder = self.made("further", 0, *keys)
