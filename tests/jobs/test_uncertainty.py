@@ -1,29 +1,19 @@
-"""Uncertainty of methods side by side: every figure again by numpy and scikit-learn, resume, and what is refused."""
-import csv
+"""Uncertainty of methods side by side: every figure again by numpy and scikit-learn, and the files that show them."""
 import html.parser
-import json
 import math
 import os
-import random
 import shutil
-import signal
 import subprocess
-import time
 import xml.etree.ElementTree
 
 import bagpipe_test
-from bagpipe_test import MPIRUN, TIMEOUT, JobTest, environment, metrics, program, run
+from bagpipe_test import TIMEOUT, environment, metrics, program, run
+from uncertainty_test import FIGURES, METHODS, UncertaintyTest, h5py, numpy, sklearn
 
-try:
-    import h5py
-    import numpy
+if sklearn is not None:
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
-except ImportError:
-    h5py = None
 
-FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "aurc")
 SCORES = {"mutual_information": "mutual_information", "entropy": "total_entropy", "nll": "nll"}
-METHODS = ("single", "three", "passes", "last")
 
 
 def mean_of_ties(key, value):
@@ -118,95 +108,7 @@ class Page(html.parser.HTMLParser):
     def handle_data(self, data):
         self.text.append(data)
 
-
-class Uncertainty(JobTest):
-    """Three members trained for some seconds, a corpus of labelled documents and one of other texts."""
-
-    TEXT_BYTES = 120_000
-
-    @classmethod
-    def setUpClass(cls):
-        if h5py is None:
-            raise bagpipe_test.unittest.SkipTest("there is no h5py or scikit-learn")
-        super().setUpClass()
-        draw = random.Random(5)
-        # half of the text is so regular that a small model is sure of it: all bins of confidence are used
-        with open(cls.at("train.txt"), encoding="utf-8") as file:
-            mixed = [line + "\n" + cls.regular(draw) for line in file.read().splitlines()]
-        cls.write("mixed.txt", "\n".join(mixed))
-        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at("mixed.h5"),
-                  cls.at("mixed.txt")])
-        for k in range(3):
-            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at(f'm{k}')}", f"run.seed={k + 1}", "train.steps=400",
-                      f"corpus.train={cls.at('mixed.h5')}", "optimizer.lr=1e-2", "train.log_every=50"])
-        os.mkdir(cls.at("three"))
-        cls.write("three/ensemble.json", json.dumps({"members": [{"name": f"m{k}", "path": f"../m{k}"} for k in range(3)]}))
-        with open(cls.at("valid.txt"), encoding="utf-8") as file:
-            lines = [line for line in file.read().splitlines() if len(line) > 20]
-        documents = []
-        for k in range(80):
-            words = " ".join(draw.sample(lines, 2) + [cls.regular(draw)]).split()
-            genre = ("news", "backward <b>", "noise")[k % 3]
-            if genre == "backward <b>":
-                words.reverse()
-            elif genre == "noise":
-                words = ["".join(draw.choice("abcdefgxyz ,.") for _ in range(8)) for _ in words[:20]]
-            documents.append({"id": f"d{k}", "text": " ".join(words), "genre": genre})
-        documents[6]["text"] = ""
-        cls.corpus("labelled", documents, "genre")
-        cls.corpus("other", [{"id": f"o{k}", "text": " ".join(str(draw.randrange(10**9)) for _ in range(12))} for k in range(15)])
-        cls.write("study.ini", cls.study())
-
-    @staticmethod
-    def regular(draw):
-        return "The " + draw.choice(["first", "second", "third"]) + " of the words is followed by the one that comes after it , as always ."
-
-    @classmethod
-    def corpus(cls, name, documents, label=None):
-        cls.write(name + ".jsonl", "".join(json.dumps(d) + "\n" for d in documents))
-        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "jsonl"] + (["--label", label] if label else []) +
-                 ["--out", cls.at(name + ".h5"), cls.at(name + ".jsonl")])
-
-    @classmethod
-    def study(cls):
-        m0 = cls.at("m0")
-        return f"""[uncertainty]
-models = single={m0}, three={cls.at('three')}, passes={m0}:dropout, last={m0}:laplace
-in_domain = {cls.at('labelled.h5')}:genre=news
-shifted = {cls.at('labelled.h5')}:genre=backward <b>, {cls.at('other.h5')}, both={cls.at('other.h5')}, both={cls.at('labelled.h5')}:genre=noise
-passes = 3
-resamples = 200
-temper_tokens = 2000
-[laplace]
-samples = 3
-tokens = 3000
-[corpus]
-train = {cls.at('mixed.h5')}
-valid = {cls.at('valid.h5')}
-[math]
-precision = f32
-threads = 1
-"""
-
-    def command(self, name, *keys):
-        return [program("bagpipe"), "uncertainty", self.at("study.ini"), f"run.dir={self.at(name)}"] + list(keys)
-
-    def studied(self, name, ranks=0, *keys):
-        result = run(self.command(name, *keys), ranks)
-        self.assertEqual(result.status, 0, str(result))
-        return result
-
-    def file(self, name, *parts):
-        return os.path.join(self.at(name), "uncertainty", *parts)
-
-    def summary(self, name):
-        with open(self.file(name, "summary.json"), encoding="utf-8") as file:
-            return json.load(file)
-
-    def table(self, name, table):
-        with open(self.file(name, table + ".csv"), encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-
+class Uncertainty(UncertaintyTest):
     def groups(self, counts):
         """Documents of each group that have scored tokens: the labelled corpus comes first."""
         with h5py.File(self.at("labelled.h5")) as file:
@@ -460,165 +362,6 @@ threads = 1
         self.assertIn("there is no gnuplot", process.stderr.decode())
         for file in ("summary.json", "methods.csv", "index.html", os.path.join("plots", "nll.gp")):
             self.assertTrue(os.path.exists(self.file("plotless", file)), file)
-
-    # ---- meshes, starts and stops ----
-
-    def timeless(self, summary):
-        for method in summary["methods"].values():
-            for key in ("train_seconds", "fit_seconds", "score_seconds", "memory_mib"):
-                method.pop(key)
-        return summary
-
-    def assert_near(self, a, b, what=""):
-        if isinstance(a, dict):
-            self.assertEqual(a.keys(), b.keys(), what)
-            for key in a:
-                self.assert_near(a[key], b[key], f"{what}.{key}")
-        elif isinstance(a, list):
-            for k, (x, y) in enumerate(zip(a, b)):
-                self.assert_near(x, y, f"{what}[{k}]")
-        else:
-            self.assertEqual(a, b, what)
-
-    def test_the_summary_is_equal_at_any_number_of_data_ranks(self):
-        """But for Laplace, whose samples agree to rounding; mesh.members spreads the ensemble alone."""
-        models = f"uncertainty.models=single={self.at('m0')},three={self.at('three')},passes={self.at('m0')}:dropout"
-        self.studied("one", 0, models)
-        self.studied("two", 2, models)
-        self.studied("three_ranks", 3, models, "mesh.coordinator=dedicated")
-        want = self.timeless(self.summary("one"))
-        for name in ("two", "three_ranks"):
-            self.assert_near(want, self.timeless(self.summary(name)))
-        self.studied("spread", 2, models, "mesh.members=2")
-        got = self.summary("spread")["methods"]
-        for method in want["methods"]:
-            self.assertAlmostEqual(got[method]["nll"] / want["methods"][method]["nll"], 1, delta=1e-5)
-
-    def test_stopped_it_says_75_and_goes_on(self):
-        process = subprocess.Popen(["sh", MPIRUN, "2"] + self.command("stopped"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env=environment(), start_new_session=True)
-        end = time.time() + 60
-        while time.time() < end and process.poll() is None and not os.path.isdir(self.file("stopped", "scores", "three")):
-            time.sleep(0.005)
-        process.send_signal(signal.SIGUSR1)
-        out, err = process.communicate(timeout=TIMEOUT)
-        self.assertEqual(process.returncode, 75, out.decode() + err.decode())
-        self.assertIn("the same command goes on", err.decode())
-        done = self.file("stopped", "scores", "single", "score", "summary.json")
-        before = os.stat(done).st_mtime_ns
-        self.studied("stopped", 2)
-        self.assertEqual(os.stat(done).st_mtime_ns, before)
-        got, want = self.summary("stopped")["methods"], self.summary(self.whole())["methods"]
-        for method in ("single", "three", "passes"):
-            for figure in FIGURES:
-                self.assertEqual(got[method][figure], want[method][figure])
-
-    def test_killed_at_any_moment_it_goes_on(self):
-        draw, kills = random.Random(4), 0
-        while True:
-            result = run(self.command("killed"), 2, kill_after=0.5 + 1.5 * draw.random() if kills < 4 else None)
-            if result.status == 0:
-                break
-            self.assertEqual(result.status, -signal.SIGKILL, str(result))
-            kills += 1
-        self.assertGreater(kills, 0)
-        got, want = self.summary("killed")["methods"], self.summary(self.whole())["methods"]
-        for method in ("single", "three", "passes"):
-            for figure in FIGURES + ("temperature",):
-                self.assertEqual(got[method][figure], want[method][figure], f"{method} {figure}")
-
-    def test_finished_it_exits_0_and_takes_new_methods_and_groups(self):
-        models = f"uncertainty.models=single={self.at('m0')}"
-        self.studied("grown", 0, models)
-        self.assertIn("finished", self.studied("grown", 0, models).out)
-        self.studied("grown", 0, models + f",three={self.at('three')}", f"uncertainty.shifted={self.at('other.h5')}, {self.at('labelled.h5')}:genre=noise")
-        summary = self.summary("grown")
-        self.assertEqual(list(summary["methods"]), ["single", "three"])
-        self.assertEqual(list(summary["methods"]["single"]["ood"]), ["other", "noise"])
-        self.assertIn("finished", run(self.command("grown", models + f",three={self.at('three')}",
-                                                   f"uncertainty.shifted={self.at('other.h5')}, {self.at('labelled.h5')}:genre=noise")).out)
-        for keys, words in (((f"uncertainty.shifted={self.at('valid.h5')}",), ("uncertainty.in_domain and uncertainty.shifted", "only groups")),
-                            ((f"uncertainty.models=single={self.at('m1')}",), ("method single", "score.model"))):
-            result = run(self.command("grown", *((models,) + keys)))
-            self.assertEqual(result.status, 78, str(result))
-            for word in words:
-                self.assertIn(word, result.err)
-
-    # ---- refusals ----
-
-    def refused(self, status, words, *keys, name="refused"):
-        result = run(self.command(name, *keys))
-        self.assertEqual(result.status, status, str(result))
-        self.assertEqual(len(result.err.strip().splitlines()), 1, result.err)
-        for word in words if isinstance(words, tuple) else (words,):
-            self.assertIn(word, result.err)
-        self.assertFalse(os.path.isdir(self.file(name, "scores")), "something was computed")
-
-    def test_wrong_lists_are_refused_before_anything_is_computed(self):
-        m0, labelled = self.at("m0"), self.at("labelled.h5")
-        self.refused(78, (":mcmc", "dropout"), f"uncertainty.models=a={m0}:mcmc")
-        self.refused(78, "name 'a'", f"uncertainty.models=a={m0},a={self.at('m1')}")
-        self.refused(78, "has no name", f"uncertainty.models={m0}")
-        self.refused(78, "can't be the name", f"uncertainty.models=a/b={m0}")
-        self.refused(66, ("method b", self.at("nowhere")), f"uncertainty.models=a={m0},b={self.at('nowhere')}")
-        self.refused(66, "no checkpoint", f"uncertainty.models=a={self.at('.')}")
-        self.refused(78, "ensemble", f"uncertainty.models=a={self.at('three')}:dropout")
-        self.refused(65, ("'kind'", "genre"), f"uncertainty.in_domain={labelled}:kind=news")
-        self.refused(65, ("'sports'", "news", "noise"), f"uncertainty.in_domain={labelled}:genre=sports")
-        self.refused(78, ("in_domain", "'noise'"), f"uncertainty.in_domain={labelled}", f"uncertainty.shifted={labelled}:genre=noise")
-        self.refused(78, "name 'other'", f"uncertainty.shifted={self.at('other.h5')},{self.at('other.h5')}")
-        self.refused(66, "nothing.h5", f"uncertainty.shifted={self.at('nothing.h5')}")
-        self.refused(66, "no corpus matches", f"uncertainty.shifted={self.at('nothing*.h5')}")
-        self.refused(78, "laplace", f"uncertainty.models=a={m0}:laplace", "corpus.train=")
-
-    def test_a_group_of_one_document_is_refused(self):
-        self.corpus("lonely", [{"id": "x", "text": "One document alone ."}])
-        self.refused(65, ("lonely", "1 document"), f"uncertainty.shifted={self.at('lonely.h5')}")
-
-    def test_a_member_that_is_missing_is_named(self):
-        os.makedirs(self.at("broken"), exist_ok=True)
-        self.write("broken/ensemble.json", json.dumps({"members": [{"name": "a", "path": "../m0"}, {"name": "b", "path": "../gone"}]}))
-        self.refused(66, ("method x", "member b", "gone"), f"uncertainty.models=x={self.at('broken')}")
-
-    def test_other_tokenizers_are_refused(self):
-        self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", 300, "--out", self.at("t300.json"), self.at("train.txt")])
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("t300.json"), "--format", "lines", "--out", self.at("t300.h5"),
-                   self.at("valid.txt")])
-        self.refused(65, ("tokenizer", "method single"), f"uncertainty.in_domain={self.at('t300.h5')}", "uncertainty.shifted=")
-        self.refused(65, "tokenizer", f"corpus.valid={self.at('t300.h5')}")
-
-    def test_a_vocabulary_beyond_laplace_is_refused(self):
-        with h5py.File(self.at("wide.h5"), "w") as file:
-            file["tokens"] = numpy.arange(400, dtype=numpy.int32) % 7
-            file["doc_start"] = numpy.arange(0, 401, 50).astype(numpy.uint64)
-            file.attrs["vocab_size"] = 20_000
-        self.trained("wide", 0, f"corpus.train={self.at('wide.h5')}", "corpus.valid=", "model.layers=1", "model.width=8", "model.heads=2",
-                     "model.context=8", "train.steps=1")
-        self.refused(78, ("method w", "20000", "16384"), f"uncertainty.models=w={self.at('wide')}:laplace",
-                     f"uncertainty.in_domain={self.at('wide.h5')}", "uncertainty.shifted=", "corpus.valid=", f"corpus.train={self.at('wide.h5')}")
-
-    def test_damaged_scores_are_named(self):
-        models = f"uncertainty.models=single={self.at('m0')}"
-        self.studied("damaged", 0, models)
-        tokens = self.file("damaged", "scores", "single", "score", "tokens.h5")
-        with open(tokens, "r+b") as file:
-            file.seek(2000)
-            byte = file.read(1)
-            file.seek(2000)
-            file.write(bytes([byte[0] ^ 1]))
-        result = run(self.command("damaged", models, "uncertainty.resamples=300"))
-        self.assertEqual(result.status, 65, str(result))
-        self.assertIn("damaged", result.err)
-        self.assertIn("tokens.h5", result.err)
-
-    def test_plan_and_check_compute_nothing(self):
-        result = run(self.command("planned", "mesh.members=2") + ["--plan"])
-        self.assertEqual(result.status, 0, str(result))
-        for word in METHODS + ("in domain", "backward <b>", "memory", "time"):
-            self.assertIn(word, result.out)
-        self.assertFalse(os.path.exists(self.at("planned")))
-        result = run([program("bagpipe"), "check"] + self.command("planned")[1:])
-        self.assertEqual(result.status, 0, str(result))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,175 @@
+"""An uncertainty study on any mesh, stopped, killed and continued; and what is refused before anything is computed."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import bagpipe_test
+from bagpipe_test import MPIRUN, TIMEOUT, environment, program, run
+from uncertainty_test import FIGURES, METHODS, UncertaintyTest, h5py, numpy
+
+
+class UncertaintyRuns(UncertaintyTest):
+    STEPS = 60  # nothing here asks how good a model is
+
+    @classmethod
+    def models(cls):
+        return f"uncertainty.models=single={cls.at('m0')},three={cls.at('three')},passes={cls.at('m0')}:dropout"
+
+    def one(self):
+        """The summary of one rank, undisturbed, of all methods but Laplace, whose samples agree to rounding."""
+        if not os.path.exists(self.file("one", "summary.json")):
+            self.studied("one", 0, self.models())
+        return self.summary("one")
+
+    # ---- meshes, starts and stops ----
+
+    def timeless(self, summary):
+        for method in summary["methods"].values():
+            for key in ("train_seconds", "fit_seconds", "score_seconds", "memory_mib"):
+                method.pop(key)
+        return summary
+
+    def test_the_summary_is_equal_at_any_number_of_data_ranks(self):
+        """mesh.members spreads the ensemble alone."""
+        self.studied("two", 2, self.models())
+        self.studied("three_ranks", 3, self.models(), "mesh.coordinator=dedicated")
+        want = self.timeless(self.one())
+        for name in ("two", "three_ranks"):
+            self.assertEqual(want, self.timeless(self.summary(name)))
+        self.studied("spread", 2, self.models(), "mesh.members=2")
+        got = self.summary("spread")["methods"]
+        for method in want["methods"]:
+            self.assertAlmostEqual(got[method]["nll"] / want["methods"][method]["nll"], 1, delta=1e-5)
+
+    def test_stopped_it_says_75_and_goes_on(self):
+        process = subprocess.Popen(["sh", MPIRUN, "2"] + self.command("stopped"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=environment(), start_new_session=True)
+        end = time.time() + 60
+        while time.time() < end and process.poll() is None and not os.path.isdir(self.file("stopped", "scores", "three")):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGUSR1)
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 75, out.decode() + err.decode())
+        self.assertIn("the same command goes on", err.decode())
+        done = self.file("stopped", "scores", "single", "score", "summary.json")
+        before = os.stat(done).st_mtime_ns
+        self.studied("stopped", 2)
+        self.assertEqual(os.stat(done).st_mtime_ns, before)
+        got, want = self.summary("stopped")["methods"], self.one()["methods"]
+        for method in ("single", "three", "passes"):
+            for figure in FIGURES:
+                self.assertEqual(got[method][figure], want[method][figure])
+
+    def test_killed_at_any_moment_it_goes_on(self):
+        draw, kills = random.Random(4), 0
+        while True:
+            result = run(self.command("killed"), 2, kill_after=0.5 + 1.5 * draw.random() if kills < 4 else None)
+            if result.status == 0:
+                break
+            self.assertEqual(result.status, -signal.SIGKILL, str(result))
+            kills += 1
+        self.assertGreater(kills, 0)
+        got, want = self.summary("killed")["methods"], self.one()["methods"]
+        for method in ("single", "three", "passes"):
+            for figure in FIGURES + ("temperature",):
+                self.assertEqual(got[method][figure], want[method][figure], f"{method} {figure}")
+
+    def test_finished_it_exits_0_and_takes_new_methods_and_groups(self):
+        models = f"uncertainty.models=single={self.at('m0')}"
+        self.studied("grown", 0, models)
+        self.assertIn("finished", self.studied("grown", 0, models).out)
+        self.studied("grown", 0, models + f",three={self.at('three')}", f"uncertainty.shifted={self.at('other.h5')}, {self.at('labelled.h5')}:genre=noise")
+        summary = self.summary("grown")
+        self.assertEqual(list(summary["methods"]), ["single", "three"])
+        self.assertEqual(list(summary["methods"]["single"]["ood"]), ["other", "noise"])
+        self.assertIn("finished", run(self.command("grown", models + f",three={self.at('three')}",
+                                                   f"uncertainty.shifted={self.at('other.h5')}, {self.at('labelled.h5')}:genre=noise")).out)
+        for keys, words in (((f"uncertainty.shifted={self.at('valid.h5')}",), ("uncertainty.in_domain and uncertainty.shifted", "only groups")),
+                            ((f"uncertainty.models=single={self.at('m1')}",), ("method single", "score.model"))):
+            result = run(self.command("grown", *((models,) + keys)))
+            self.assertEqual(result.status, 78, str(result))
+            for word in words:
+                self.assertIn(word, result.err)
+
+    # ---- refusals ----
+
+    def refused(self, status, words, *keys, name="refused"):
+        result = run(self.command(name, *keys))
+        self.assertEqual(result.status, status, str(result))
+        self.assertEqual(len(result.err.strip().splitlines()), 1, result.err)
+        for word in words if isinstance(words, tuple) else (words,):
+            self.assertIn(word, result.err)
+        self.assertFalse(os.path.isdir(self.file(name, "scores")), "something was computed")
+
+    def test_wrong_lists_are_refused_before_anything_is_computed(self):
+        m0, labelled = self.at("m0"), self.at("labelled.h5")
+        self.refused(78, (":mcmc", "dropout"), f"uncertainty.models=a={m0}:mcmc")
+        self.refused(78, "name 'a'", f"uncertainty.models=a={m0},a={self.at('m1')}")
+        self.refused(78, "has no name", f"uncertainty.models={m0}")
+        self.refused(78, "can't be the name", f"uncertainty.models=a/b={m0}")
+        self.refused(66, ("method b", self.at("nowhere")), f"uncertainty.models=a={m0},b={self.at('nowhere')}")
+        self.refused(66, "no checkpoint", f"uncertainty.models=a={self.at('.')}")
+        self.refused(78, "ensemble", f"uncertainty.models=a={self.at('three')}:dropout")
+        self.refused(65, ("'kind'", "genre"), f"uncertainty.in_domain={labelled}:kind=news")
+        self.refused(65, ("'sports'", "news", "noise"), f"uncertainty.in_domain={labelled}:genre=sports")
+        self.refused(78, ("in_domain", "'noise'"), f"uncertainty.in_domain={labelled}", f"uncertainty.shifted={labelled}:genre=noise")
+        self.refused(78, "name 'other'", f"uncertainty.shifted={self.at('other.h5')},{self.at('other.h5')}")
+        self.refused(66, "nothing.h5", f"uncertainty.shifted={self.at('nothing.h5')}")
+        self.refused(66, "no corpus matches", f"uncertainty.shifted={self.at('nothing*.h5')}")
+        self.refused(78, "laplace", f"uncertainty.models=a={m0}:laplace", "corpus.train=")
+
+    def test_a_group_of_one_document_is_refused(self):
+        self.corpus("lonely", [{"id": "x", "text": "One document alone ."}])
+        self.refused(65, ("lonely", "1 document"), f"uncertainty.shifted={self.at('lonely.h5')}")
+
+    def test_a_member_that_is_missing_is_named(self):
+        os.makedirs(self.at("broken"), exist_ok=True)
+        self.write("broken/ensemble.json", json.dumps({"members": [{"name": "a", "path": "../m0"}, {"name": "b", "path": "../gone"}]}))
+        self.refused(66, ("method x", "member b", "gone"), f"uncertainty.models=x={self.at('broken')}")
+
+    def test_other_tokenizers_are_refused(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", 300, "--out", self.at("t300.json"), self.at("train.txt")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("t300.json"), "--format", "lines", "--out", self.at("t300.h5"),
+                   self.at("valid.txt")])
+        self.refused(65, ("tokenizer", "method single"), f"uncertainty.in_domain={self.at('t300.h5')}", "uncertainty.shifted=")
+        self.refused(65, "tokenizer", f"corpus.valid={self.at('t300.h5')}")
+
+    def test_a_vocabulary_beyond_laplace_is_refused(self):
+        with h5py.File(self.at("wide.h5"), "w") as file:
+            file["tokens"] = numpy.arange(400, dtype=numpy.int32) % 7
+            file["doc_start"] = numpy.arange(0, 401, 50).astype(numpy.uint64)
+            file.attrs["vocab_size"] = 20_000
+        self.trained("wide", 0, f"corpus.train={self.at('wide.h5')}", "corpus.valid=", "model.layers=1", "model.width=8", "model.heads=2",
+                     "model.context=8", "train.steps=1")
+        self.refused(78, ("method w", "20000", "16384"), f"uncertainty.models=w={self.at('wide')}:laplace",
+                     f"uncertainty.in_domain={self.at('wide.h5')}", "uncertainty.shifted=", "corpus.valid=", f"corpus.train={self.at('wide.h5')}")
+
+    def test_damaged_scores_are_named(self):
+        models = f"uncertainty.models=single={self.at('m0')}"
+        self.studied("damaged", 0, models)
+        tokens = self.file("damaged", "scores", "single", "score", "tokens.h5")
+        with open(tokens, "r+b") as file:
+            file.seek(2000)
+            byte = file.read(1)
+            file.seek(2000)
+            file.write(bytes([byte[0] ^ 1]))
+        result = run(self.command("damaged", models, "uncertainty.resamples=300"))
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("damaged", result.err)
+        self.assertIn("tokens.h5", result.err)
+
+    def test_plan_and_check_compute_nothing(self):
+        result = run(self.command("planned", "mesh.members=2") + ["--plan"])
+        self.assertEqual(result.status, 0, str(result))
+        for word in METHODS + ("in domain", "backward <b>", "memory", "time"):
+            self.assertIn(word, result.out)
+        self.assertFalse(os.path.exists(self.at("planned")))
+        result = run([program("bagpipe"), "check"] + self.command("planned")[1:])
+        self.assertEqual(result.status, 0, str(result))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
