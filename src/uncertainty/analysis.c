@@ -41,6 +41,7 @@ int64_t study_column(int64_t shift, study_score score, int detection)
 typedef struct evidence {
     const study_scores *scores;
     int64_t shifts;
+    bool one;                             /* distribution */
     bp_token_order *by_confidence;        /* ascending, for bins of equal count */
     bp_token_order *orders[STUDY_ORDERS]; /* the most certain first */
     bp_detection **detections;            /* [shifts][STUDY_SCORES] */
@@ -64,8 +65,11 @@ static void measure(double *values, const int32_t *const *counts, const void *da
     values[STUDY_FIGURE_AURC] = risk.area_error;
     for (int64_t s = 0; s < self->shifts; s++)
         for (int c = 0; c < STUDY_SCORES; c++) {
-            bp_detection_figures figures = bp_detection_of(self->detections[s * STUDY_SCORES + c],
-                                                           domain, counts ? counts[1 + s] : NULL);
+            bp_detection_figures figures = {NAN, NAN, NAN};
+
+            if (!(self->one && c == STUDY_INFORMATION))
+                figures = bp_detection_of(self->detections[s * STUDY_SCORES + c], domain,
+                                          counts ? counts[1 + s] : NULL);
 
             values[study_column(s, (study_score)c, STUDY_AUROC)] = figures.auroc;
             values[study_column(s, (study_score)c, STUDY_AUPR)] = figures.aupr;
@@ -321,7 +325,7 @@ static bp_err make_curves(study_result *out, const study_scores *scores,
     if (!out->curves)
         return out_of_memory();
     for (int64_t s = 0; s < shifts; s++)
-        for (int c = 0; err == BP_OK && c < STUDY_SCORES; c++)
+        for (int c = spec->one ? STUDY_INFORMATION + 1 : 0; err == BP_OK && c < STUDY_SCORES; c++)
             err = make_curve(&out->curves[s * STUDY_SCORES + c], scores->means[c], spec->in_domain,
                              &spec->shifted->items[s]);
     if (err == BP_OK)
@@ -331,9 +335,16 @@ static bp_err make_curves(study_result *out, const study_scores *scores,
 
 /* ---- all of it ---- */
 
+static void clear_risk(bp_risk *risk)
+{
+    risk->area_error = risk->area_nll = NAN;
+    for (int p = 0; p < BP_RISK_POINTS; p++)
+        risk->error[p] = risk->nll[p] = NAN;
+}
+
 bp_err study_analyse(study_result *out, const study_scores *scores, const study_analysis_spec *spec)
 {
-    evidence self = {.scores = scores, .shifts = spec->shifted->count};
+    evidence self = {.scores = scores, .shifts = spec->shifted->count, .one = spec->one};
     bp_calibration sums = bp_calibration_of(scores->calibration, NULL, scores->domain);
     bp_err err;
 
@@ -347,6 +358,8 @@ bp_err study_analyse(study_result *out, const study_scores *scores, const study_
         out->bars[b] = bp_calibration_bar(&sums, b);
     for (int o = 0; err == BP_OK && o < STUDY_ORDERS; o++)
         bp_risk_of(&out->risk[o], self.orders[o], NULL);
+    if (err == BP_OK && spec->one)
+        clear_risk(&out->risk[STUDY_BY_INFORMATION]);
     if (err == BP_OK)
         err = make_curves(out, scores, spec);
     clear_evidence(&self);

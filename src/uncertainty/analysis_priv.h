@@ -109,6 +109,7 @@ typedef struct study_result {
 typedef struct study_analysis_spec {
     uint64_t seed;
     int64_t resamples;
+    bool one; /* one distribution: no mutual information, and no figure by it (NaN, no curve) */
     const study_group *in_domain; /* filtered */
     const study_groups *shifted;  /* filtered */
 } study_analysis_spec;

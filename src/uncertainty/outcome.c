@@ -98,13 +98,14 @@ static bp_err filter_group(study_group *group, const int64_t *tokens, int64_t *d
 {
     *dropped = study_group_filter(group, tokens);
     if (*dropped > 0)
-        bp_log("%s: %" PRId64 " documents without scored tokens are left out", group->name,
-               *dropped);
+        bp_log("%s: %" PRId64 " document%s without scored tokens left out", group->name, *dropped,
+               *dropped == 1 ? "" : "s");
     if (group->document_count < 2)
         return BP_FAIL(BP_ERR_FORMAT,
-                       "the group '%s' has %" PRId64 " documents with scored tokens: at %s; 2 or "
+                       "the group '%s' has %" PRId64 " document%s with scored tokens: at %s; 2 or "
                        "more are needed",
-                       group->name, group->document_count, group->parts[0].corpus);
+                       group->name, group->document_count, group->document_count == 1 ? "" : "s",
+                       group->parts[0].corpus);
     if (group->document_count < FEW_DOCUMENTS)
         bp_warn("the group '%s' has %" PRId64 " documents: intervals over so few say little",
                 group->name, group->document_count);
@@ -127,6 +128,7 @@ static bp_err analyse_method(study_outcome *outcome, int64_t method, const int64
 {
     study_analysis_spec spec = {.seed = outcome->seed,
                                 .resamples = outcome->resamples,
+                                .one = outcome->members[method] == 1,
                                 .in_domain = &outcome->in_domain.items[0],
                                 .shifted = &outcome->shifted};
     char *folder = folder_of(outcome, method);

@@ -235,7 +235,7 @@ static void a_group_without_tokens_is_refused(void **state)
     write_methods("empty");
     outcome.shifted.items[0].documents[0] = 1; /* no scored tokens */
     bp_test_expect(study_outcome_analyse(&outcome, DOCUMENTS), BP_ERR_FORMAT);
-    bp_test_message_has("1 documents with scored tokens");
+    bp_test_message_has("1 document with scored tokens");
     study_outcome_clear(&outcome);
 }
 
@@ -290,6 +290,79 @@ static void names_are_quoted_everywhere(void **state)
     study_outcome_clear(&outcome);
 }
 
+static void one_distribution_has_no_mutual_information(void **state)
+{
+    study_outcome outcome = outcome_of("one");
+    const study_value *values;
+    char *text;
+
+    (void)state;
+    write_methods("one");
+    outcome.members[0] = 1;
+    bp_test_expect(study_outcome_analyse(&outcome, DOCUMENTS), BP_OK);
+    for (int d = 0; d < STUDY_DETECTIONS; d++) {
+        const int64_t by = study_column(0, STUDY_INFORMATION, d);
+
+        values = outcome.results[0].values;
+        assert_true(isnan(values[by].value) && isnan(values[by].low) && isnan(values[by].high));
+        assert_true(isfinite(outcome.results[1].values[by].value));
+        assert_true(isfinite(values[study_column(0, STUDY_ENTROPY, d)].value));
+        assert_true(isnan(outcome.differences[by].value) && isnan(outcome.differences[by].low));
+    }
+    assert_true(isnan(outcome.results[0].risk[STUDY_BY_INFORMATION].area_error));
+    assert_int_equal(outcome.results[0].curves[STUDY_INFORMATION].count, 0);
+    assert_true(outcome.results[0].curves[STUDY_ENTROPY].count > 0);
+    bp_test_expect(study_tables_write(&outcome), BP_OK);
+    text = read_text(&outcome, "detection.csv");
+    assert_non_null(strstr(text, "c\",mutual_information,3,2,,,,,,,,,\n"));
+    bp_free(text);
+    study_outcome_clear(&outcome);
+}
+
+static void touch(const char *path)
+{
+    bp_test_expect(bp_file_write(path, "mine\n", 5), BP_OK);
+}
+
+/* Plots of methods that are gone, but nothing that someone made beside them. */
+static void plots_that_are_gone_are_removed(void **state)
+{
+    static const char *const GONE[] = {"histogram-plain.gp", "histogram-plain.svg",
+                                       "histogram-plain.png"};
+    study_outcome outcome = outcome_of("gone");
+    char *folder = bp_path_join(outcome.folder, "plots");
+    char *own = bp_path_join(folder, "histogram-mine.gp");
+    char *drawn = bp_path_join(folder, "histogram-mine.svg");
+
+    (void)state;
+    write_methods("gone");
+    bp_test_expect(study_outcome_analyse(&outcome, DOCUMENTS), BP_OK);
+    bp_test_expect(study_plots_draw(&outcome), BP_OK);
+    for (int k = 0; k < 3; k++) { /* with or without gnuplot */
+        char *path = bp_path_join(folder, GONE[k]);
+
+        assert_true(k > 0 || bp_path_exists(path));
+        if (!bp_path_exists(path))
+            touch(path);
+        bp_free(path);
+    }
+    touch(own);
+    touch(drawn);
+    outcome.members[0] = 1; /* has no histogram */
+    bp_test_expect(study_plots_draw(&outcome), BP_OK);
+    for (int k = 0; k < 3; k++) {
+        char *path = bp_path_join(folder, GONE[k]);
+
+        assert_false(bp_path_exists(path));
+        bp_free(path);
+    }
+    assert_true(bp_path_exists(own) && bp_path_exists(drawn));
+    bp_free(drawn);
+    bp_free(own);
+    bp_free(folder);
+    study_outcome_clear(&outcome);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -300,6 +373,8 @@ int main(void)
         cmocka_unit_test(a_group_without_tokens_is_refused),
         cmocka_unit_test(pairs_are_numbered_in_order),
         cmocka_unit_test(names_are_quoted_everywhere),
+        cmocka_unit_test(one_distribution_has_no_mutual_information),
+        cmocka_unit_test(plots_that_are_gone_are_removed),
     };
     return BP_TEST_RUN(tests);
 }
