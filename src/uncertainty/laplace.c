@@ -244,22 +244,23 @@ static bp_err gather_weights(const fit *self, bp_grid *grid, float *weights, dou
 
 /* ---- the fit ---- */
 
-static bp_err choose_prior(const fit *self, const laplace_evidence *evidence)
+static bp_err choose_prior(const fit *self, laplace_evidence *evidence)
 {
     bp_laplace_report *report = self->report;
     double start = bp_clock_now();
-    bp_err err = BP_OK;
+    bp_err err = laplace_evidence_open(evidence);
 
     report->tau = self->spec->tau;
-    if (!(report->tau > 0))
+    if (err == BP_OK && !(report->tau > 0))
         err = bp_agree(self->mesh->compute, laplace_best_tau(&report->tau, evidence));
-    if (err != BP_OK)
-        return err;
-    bp_bcast_bytes(&report->tau, sizeof report->tau, 0, self->mesh->compute);
-    report->log_evidence = laplace_log_evidence(evidence, report->tau);
-    report->effective_parameters = laplace_effective_parameters(evidence, report->tau);
-    report->prior_seconds = bp_clock_now() - start;
-    return BP_OK;
+    if (err == BP_OK) {
+        bp_bcast_bytes(&report->tau, sizeof report->tau, 0, self->mesh->compute);
+        report->log_evidence = laplace_log_evidence(evidence, report->tau);
+        report->effective_parameters = laplace_effective_parameters(evidence, report->tau);
+        report->prior_seconds = bp_clock_now() - start;
+    }
+    laplace_evidence_close(evidence);
+    return err;
 }
 
 static bp_err draw_into_file(const fit *self, const laplace_draw *draw)

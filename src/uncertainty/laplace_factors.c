@@ -215,7 +215,7 @@ static bp_err take_softmax(rounds *self, int64_t count)
 static bp_err fill_round(rounds *self, int64_t first, int64_t count)
 {
     const collector *from = self->from;
-    const float *states = from->states + first * from->width;
+    const float *states = count > 0 ? from->states + first * from->width : NULL; /* maybe none */
     int64_t columns = self->vocab_count, C = from->width;
     bp_err err;
 

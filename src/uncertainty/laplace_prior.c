@@ -6,24 +6,52 @@
 
 #include <math.h>
 
+static int64_t first_row(const laplace_evidence *evidence, int rank)
+{
+    return evidence->V * rank / bp_comm_size(evidence->comm);
+}
+
+bp_err laplace_evidence_open(laplace_evidence *evidence)
+{
+    int rank = bp_comm_rank(evidence->comm);
+    int64_t count = first_row(evidence, rank + 1) - first_row(evidence, rank);
+    bp_err err = BP_OK;
+
+    evidence->rows = bp_alloc("uncertainty.laplace", count + 1, sizeof *evidence->rows);
+    if (!evidence->rows)
+        err = BP_FAIL(BP_ERR_SYSTEM,
+                      "memory is short: at the sums over %lld eigenvalues; use more ranks",
+                      (long long)count);
+    err = bp_agree(evidence->comm, err);
+    if (err != BP_OK)
+        laplace_evidence_close(evidence);
+    return err;
+}
+
+void laplace_evidence_close(laplace_evidence *evidence)
+{
+    bp_free(evidence->rows);
+    evidence->rows = NULL;
+}
+
 /* The eigenvalues of G are shared out in runs; each rank's sum is in their order. */
 static double spectrum_sum(const laplace_evidence *evidence, double tau,
                            double (*term)(double curvature, double tau))
 {
-    int rank = bp_comm_rank(evidence->comm), size = bp_comm_size(evidence->comm);
-    int64_t first = evidence->V * rank / size, end = evidence->V * (rank + 1) / size;
-    double sum = 0, *rows = bp_alloc("uncertainty.laplace", end - first + 1, sizeof *rows);
+    int rank = bp_comm_rank(evidence->comm);
+    int64_t first = first_row(evidence, rank), end = first_row(evidence, rank + 1);
+    double sum = 0, *rows = evidence->rows;
 
-    BP_ASSERT(rows); /* V values at most */
 #pragma omp parallel for schedule(static)
-    for (int64_t i = first; i < end; i++)
+    for (int64_t i = first; i < end; i++) {
+        rows[i - first] = 0;
         for (int64_t j = 0; j < evidence->C; j++)
             rows[i - first] +=
                 term(evidence->data_tokens * evidence->output_values[i] * evidence->input_values[j],
                      tau);
+    }
     for (int64_t i = 0; i < end - first; i++)
         sum += rows[i];
-    bp_free(rows);
     bp_all_sum_double(&sum, 1, evidence->comm);
     return sum;
 }

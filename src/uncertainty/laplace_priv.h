@@ -59,7 +59,13 @@ typedef struct laplace_evidence {
     double data_tokens;    /* N */
     double weights_square; /* |W|^2 */
     MPI_Comm comm;         /* whose ranks share the sums */
+    double *rows;          /* scratch of laplace_evidence_open */
 } laplace_evidence;
+
+/** Make the scratch of the sums below. Collective over evidence->comm. Owns: evidence->rows, until
+ * laplace_evidence_close. Errors: BP_ERR_SYSTEM, the same on all ranks, and nothing to close. */
+bp_err laplace_evidence_open(laplace_evidence *evidence);
+void laplace_evidence_close(laplace_evidence *evidence);
 
 /** sum_ij N g_i a_j / (N g_i a_j + tau). Collective over evidence->comm, as what follows. */
 double laplace_effective_parameters(const laplace_evidence *evidence, double tau);

@@ -1,6 +1,7 @@
 /* The evidence against the determinant of the whole precision matrix, of V C squared elements. */
 #include "bp_test_mpi.h"
 
+#include "base/fault.h"
 #include "base/rng.h"
 #include "uncertainty/laplace_priv.h"
 
@@ -78,6 +79,7 @@ static void make_problem(problem *self, double data, double square)
                                         .data_tokens = data,
                                         .weights_square = square,
                                         .comm = WORLD};
+    bp_test_check_err(WORLD, laplace_evidence_open(&self->evidence), BP_OK);
 }
 
 static void evidence_is_that_of_the_whole_matrix(void **state)
@@ -102,6 +104,7 @@ static void evidence_is_that_of_the_whole_matrix(void **state)
                       fabs((up - down) / (2 * step) * taus[k] -
                            (P - laplace_effective_parameters(&self.evidence, taus[k]))) < 1e-5 * P);
     }
+    laplace_evidence_close(&self.evidence);
 }
 
 static void best_tau_has_the_largest_evidence(void **state)
@@ -122,6 +125,7 @@ static void best_tau_has_the_largest_evidence(void **state)
                 bp_test_check(WORLD, laplace_log_evidence(&self.evidence, tau * factor) < best);
                 bp_test_check(WORLD, laplace_log_evidence(&self.evidence, tau / factor) < best);
             }
+            laplace_evidence_close(&self.evidence);
         }
 }
 
@@ -134,10 +138,28 @@ static void without_a_best_tau_a_number_is_asked_for(void **state)
     make_problem(&self, 100, 0);
     bp_test_expect(laplace_best_tau(&tau, &self.evidence), BP_ERR_CONFIG);
     bp_test_message_has("zero");
+    laplace_evidence_close(&self.evidence);
     make_problem(&self, 100, 1);
     memset(self.output_values, 0, sizeof self.output_values);
     bp_test_expect(laplace_best_tau(&tau, &self.evidence), BP_ERR_CONFIG);
     bp_test_message_has("curvature");
+    laplace_evidence_close(&self.evidence);
+}
+
+static void short_memory_on_one_rank_is_told_to_all(void **state)
+{
+    problem self;
+    bp_err err;
+
+    (void)state;
+    make_problem(&self, 100, 1);
+    laplace_evidence_close(&self.evidence);
+    bp_fault_arm(bp_comm_size(WORLD) > 1 ? "base.alloc:1@1" : "base.alloc:1");
+    err = laplace_evidence_open(&self.evidence);
+    bp_fault_arm(NULL);
+    bp_test_check_err(WORLD, err, BP_ERR_SYSTEM);
+    bp_test_message_has("eigenvalues");
+    bp_test_check(WORLD, self.evidence.rows == NULL);
 }
 
 int main(int argc, char **argv)
@@ -146,6 +168,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(evidence_is_that_of_the_whole_matrix),
         cmocka_unit_test(best_tau_has_the_largest_evidence),
         cmocka_unit_test(without_a_best_tau_a_number_is_asked_for),
+        cmocka_unit_test(short_memory_on_one_rank_is_told_to_all),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }
