@@ -111,7 +111,8 @@ static bp_err resolve_precision(scorer *self)
     if (err != BP_OK)
         return err;
     bool f32 = bp_all_max_int(precision == BP_F32, self->mesh->world) != 0;
-    return bp_config_set(config, "math.precision", f32 ? "f32" : "bf16");
+    return bp_agree(self->mesh->world,
+                    bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
 }
 
 /* On the computing ranks. */
