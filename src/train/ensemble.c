@@ -46,14 +46,6 @@ static bool bags_of(const bp_config *config)
     return strcmp(bp_config_string(config, "ensemble.kind"), "seed") != 0;
 }
 
-static bp_err set_int(bp_config *config, const char *key, int64_t value)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "%" PRId64, value);
-    return bp_config_set(config, key, text);
-}
-
 /* Two names of one thing: mesh.members has the value. */
 static void resolve_parallel(bp_config *config)
 {
@@ -67,7 +59,7 @@ static void resolve_parallel(bp_config *config)
                         "ensemble.parallel = %" PRId64 " is another name of mesh.members, which is "
                         "%" PRId64 ": at ensemble.parallel; give one of them",
                         parallel, members);
-    else if (set_int(config, "mesh.members", parallel) != BP_OK ||
+    else if (bp_config_set_int(config, "mesh.members", parallel) != BP_OK ||
              bp_config_set(config, "ensemble.parallel", "") != BP_OK)
         bp_config_fault(config, "%s", bp_err_message());
 }
@@ -102,7 +94,7 @@ void bp_ensemble_check(bp_config *config)
                             "ensemble.only = %" PRId64 " is no member of %" PRId64
                             ": at ensemble.only; members are 0 to %" PRId64,
                             bp_config_int(config, "ensemble.only"), members, members - 1);
-        if (set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */
+        if (bp_config_set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */
             bp_config_fault(config, "%s", bp_err_message());
     } else if (bp_config_int(config, "mesh.members") > members) {
         bp_config_fault(config,
@@ -140,7 +132,7 @@ static bp_err resolve_machine(MPI_Comm world, bp_config *config)
     bp_err err;
 
     threads = (int)-bp_all_max_int(-threads, world); /* the least of all ranks */
-    err = bp_agree(world, set_int(config, "math.threads", threads));
+    err = bp_agree(world, bp_config_set_int(config, "math.threads", threads));
     return err == BP_OK ? trainer_precision(world, config, &precision) : err;
 }
 
@@ -172,7 +164,7 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
     if (err == BP_OK && bp_comm_size(world) > 1) {
         err = bp_agree(world, bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
         if (err == BP_OK)
-            err = set_int(config, "mesh.data", self.shape.data);
+            err = bp_config_set_int(config, "mesh.data", self.shape.data);
     }
     if (err == BP_OK) /* one rank plans for any mesh */
         err = bp_agree(world, bp_comm_is_root(world) ? plan_member(&self) : BP_OK);
@@ -243,7 +235,7 @@ static bp_err open_mesh(ensemble *self, MPI_Comm world)
     bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
 
     if (err == BP_OK)
-        err = set_int(self->config, "mesh.data", shape->data);
+        err = bp_config_set_int(self->config, "mesh.data", shape->data);
     if (err == BP_OK)
         err = bp_config_set(self->config, "mesh.coordinator", dedicated ? "dedicated" : "shared");
     err = bp_agree(world, err);

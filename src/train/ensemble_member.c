@@ -34,14 +34,6 @@ char *ensemble_member_path(const ensemble *self, int64_t member, const char *ins
                       inside[0] ? "/" : "", inside);
 }
 
-static bp_err set_int(bp_config *config, const char *key, int64_t value)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "%" PRId64, value);
-    return bp_config_set(config, key, text);
-}
-
 static bp_err set_path(const ensemble *self, bp_config *config, const char *key, int64_t member,
                        const char *inside)
 {
@@ -61,13 +53,13 @@ bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **
     if (err == BP_OK)
         err = set_path(self, *out, "run.dir", member, "");
     if (err == BP_OK)
-        err = set_int(*out, "run.member", member);
+        err = bp_config_set_int(*out, "run.member", member);
     if (err == BP_OK && self->reseeds)
-        err = set_int(*out, "run.seed", 1000 * seed + member);
+        err = bp_config_set_int(*out, "run.seed", 1000 * seed + member);
     if (err == BP_OK)
         err = bp_config_set(*out, "corpus.resample", self->bags ? "bag" : "none");
     if (err == BP_OK)
-        err = set_int(*out, "mesh.members", 1);
+        err = bp_config_set_int(*out, "mesh.members", 1);
     if (err == BP_OK && self->mesh) /* within a group the first rank computes and coordinates */
         err = bp_config_set(*out, "mesh.coordinator", "shared");
     if (err != BP_OK)
