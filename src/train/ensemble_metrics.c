@@ -3,12 +3,12 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "store/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,23 +36,6 @@ struct ensemble_metrics {
     reader *readers; /* [members] */
 };
 
-/* By the names alone: the run itself will verify. 0: none. */
-static int64_t newest_step(const char *folder)
-{
-    static const char prefix[] = "step-";
-    char **names = NULL;
-    int64_t count = 0, newest = 0;
-
-    if (bp_path_is_dir(folder) && bp_dir_list(folder, &names, &count) == BP_OK)
-        for (int64_t i = 0; i < count; i++)
-            if (strncmp(names[i], prefix, strlen(prefix)) == 0) {
-                int64_t step = strtoll(names[i] + strlen(prefix), NULL, 10);
-                newest = step > newest ? step : newest;
-            }
-    bp_names_free(&names, count);
-    return newest;
-}
-
 bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self)
 {
     ensemble_metrics *metrics = bp_alloc("ensemble.metrics", 1, sizeof *metrics);
@@ -72,7 +55,8 @@ bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self)
         if (!one->path || !folder)
             err = bp_fail_memory("the members' metrics", self->members, sizeof(reader));
         else
-            one->certain = newest_step(folder);
+            one->certain =
+                bp_checkpoint_newest_step(folder); /* whole or not: the run itself verifies */
         bp_free(folder);
     }
     return err == BP_OK ? bp_run_cut_metrics(self->run, -1) : err;
