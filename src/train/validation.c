@@ -3,6 +3,7 @@
  * has the same bits at any number of data ranks. */
 #include "train/trainer_priv.h"
 
+#include "base/signals.h"
 #include "mesh/collective.h"
 
 #include <math.h>
@@ -58,6 +59,9 @@ static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *s
         piece p = piece_at(self, k, whole);
         int64_t count = 0;
 
+        /* A coordinator of more than this training looks at its desk here: those that ask for work
+         * do not wait for a whole validation. To stop is left to the step's end. */
+        (void)bp_signals_stop_asked();
         if (self->leads)
             err = read_piece(self, &p, self->windows);
         if (err != BP_OK)
