@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "store/checkpoint_open_priv.h"
+#include "store/ensemble_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,6 +181,11 @@ static bp_err look_at(const char *path, char **parent)
     *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
     if (*parent == NULL)
         return bp_fail_memory("a file name", 1, strlen(path));
+    if (bp_checkpoint_newest_step(*parent) < 0 && bp_ensemble_is_unfinished(path))
+        return BP_FAIL(BP_ERR_INPUT,
+                       "there is no checkpoint: in %s, an ensemble without ensemble.json; finish "
+                       "or gather it first, or name one of its members",
+                       path);
     if (bp_checkpoint_newest_step(*parent) < 0)
         return BP_FAIL(BP_ERR_INPUT,
                        "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "

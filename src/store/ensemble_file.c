@@ -39,6 +39,15 @@ bool bp_ensemble_is(const char *path)
     return is;
 }
 
+bool bp_ensemble_is_unfinished(const char *path)
+{
+    char *members = bp_path_is_dir(path) ? bp_path_join(path, "members") : NULL;
+    bool is = members != NULL && bp_path_is_dir(members) && !bp_ensemble_is(path);
+
+    bp_free(members);
+    return is;
+}
+
 /* ---- reading ---- */
 
 static bp_err check_keys(const json_t *object, const char *const *known, const char *where)

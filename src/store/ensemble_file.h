@@ -24,6 +24,9 @@ typedef struct bp_ensemble_list {
 /** Does `path` name an ensemble: an ensemble.json, or a folder that holds one? */
 bool bp_ensemble_is(const char *path);
 
+/** Is `path` the run folder of an ensemble that has members, but no ensemble.json (yet)? */
+bool bp_ensemble_is_unfinished(const char *path);
+
 /** Read ensemble.json at `path` (the file, or the folder that holds it). Paths in it are relative
  * to its folder.
  *

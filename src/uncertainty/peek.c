@@ -79,11 +79,13 @@ static void read_state(study_peek *peek, const json_t *manifest, const char *fol
     const json_t *state = json_object_get(manifest, "state");
     const json_t *model = json_object_get(state, "model");
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
+    const char *corpus = json_string_value(json_object_get(state, "corpus_hash"));
 
     peek->context = json_integer_value(json_object_get(model, "context"));
     peek->vocab_size = json_integer_value(json_object_get(model, "vocab_size"));
     peek->width = json_integer_value(json_object_get(model, "width"));
     snprintf(peek->tokenizer_hash, sizeof(peek->tokenizer_hash), "%s", hash ? hash : "");
+    snprintf(peek->corpus_hash, sizeof(peek->corpus_hash), "%s", corpus ? corpus : "");
     peek->train_seconds = train_seconds(folder, json_integer_value(json_object_get(state, "step")));
 }
 
@@ -98,6 +100,11 @@ static bp_err look(study_peek *peek, const char *path)
     if (!bp_path_is_dir(path))
         return BP_FAIL(BP_ERR_INPUT, "there is no such folder: at %s; name a CHECKPOINT", path);
     folder = bp_checkpoint_is_folder(path) ? bp_strdup(path) : newest_step(path);
+    if (!folder && bp_ensemble_is_unfinished(path))
+        return BP_FAIL(BP_ERR_INPUT,
+                       "there is no checkpoint: at %s, an ensemble without ensemble.json; finish "
+                       "or gather it first, or name one of its members",
+                       path);
     if (!folder)
         return BP_FAIL(BP_ERR_INPUT,
                        "there is no checkpoint: at %s; name a run folder, a step folder, an "

@@ -286,6 +286,12 @@ class Ensemble(JobTest):
             self.made("array", 0, f"ensemble.only={k}")
         self.assertEqual(members(self.at("array")), ["m00", "m02"])
         self.assertFalse(os.path.exists(self.at("array/ensemble.json")))
+        for job, keys in (("score", (f"score.model={self.at('array')}", f"score.corpus={self.at('valid.h5')}")),
+                          ("uncertainty", (f"uncertainty.models=a={self.at('array')}", f"uncertainty.in_domain={self.at('valid.h5')}",
+                                           f"uncertainty.shifted={self.at('train.h5')}"))):
+            result = run([program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('too_early')}"] + list(keys))
+            self.assertEqual(result.status, 66, str(result))
+            self.assertIn("an ensemble without ensemble.json; finish or gather it first", result.err)
         self.made("array", 0, "ensemble.only=1", "mesh.members=2")  # of an array's own ranks all train it
         self.made("array")
         self.same(whole, self.at("array"))
