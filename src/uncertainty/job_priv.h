@@ -17,6 +17,7 @@ typedef struct study_job {
     study_outcome outcome; /* lists, peeks and members on all ranks; the rest on the coordinator */
     study_corpora corpora; /* on the coordinator, but the list on all ranks */
     char corpora_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX], train_hash[BP_SHA256_HEX];
+    int64_t train_tokens;            /* of corpus.train; on the coordinator */
     char models_hash[BP_SHA256_HEX]; /* of the methods' manifests; on the coordinator */
     char *record_path;               /* RUN/uncertainty/record.json */
     json_t *record;                  /* on the coordinator: what is done, and what it took */

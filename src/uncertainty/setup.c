@@ -84,7 +84,8 @@ static bp_err parse_lists(study_job *self)
 
 /* ---- on the coordinator: files ---- */
 
-static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], const study_corpora *others)
+static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], int64_t *tokens,
+                          const study_corpora *others)
 {
     bp_corpus *corpus = NULL;
     const char *theirs;
@@ -95,6 +96,7 @@ static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], const stud
     err = bp_corpus_open(&corpus, list);
     if (err == BP_OK) {
         memcpy(hash, bp_corpus_hash(corpus), BP_SHA256_HEX);
+        *tokens = bp_corpus_tokens(corpus);
         theirs = bp_corpus_tokenizer_hash(corpus);
         if (theirs[0] && others->tokenizer_hash[0] && strcmp(theirs, others->tokenizer_hash) != 0)
             err = BP_FAIL(BP_ERR_FORMAT,
@@ -169,6 +171,7 @@ static bp_err look_at_files(study_job *self)
 {
     study_outcome *outcome = &self->outcome;
     const bp_config *config = self->config;
+    int64_t tokens;
     bp_err err = BP_OK;
 
     for (int64_t m = 0; err == BP_OK && m < outcome->methods.count; m++)
@@ -183,13 +186,60 @@ static bp_err look_at_files(study_job *self)
         err = check_tokenizer(self, m);
     if (err == BP_OK) {
         memcpy(self->corpora_hash, self->corpora.hash, BP_SHA256_HEX);
-        err =
-            hash_corpus(bp_config_string(config, "corpus.valid"), self->valid_hash, &self->corpora);
+        err = hash_corpus(bp_config_string(config, "corpus.valid"), self->valid_hash, &tokens,
+                          &self->corpora);
     }
     if (err == BP_OK)
-        err =
-            hash_corpus(bp_config_string(config, "corpus.train"), self->train_hash, &self->corpora);
+        err = hash_corpus(bp_config_string(config, "corpus.train"), self->train_hash,
+                          &self->train_tokens, &self->corpora);
     return err == BP_OK ? hash_models(self) : err;
+}
+
+/* ---- what tells little, and is not refused ---- */
+
+#define LITTLE_TEXT 10000 /* tokens, of a Laplace approximation */
+
+static void warn_of_laplace(const study_job *self, int64_t m)
+{
+    const study_method *method = &self->outcome.methods.items[m];
+    const char *trained_on = self->outcome.peeks[m].corpus_hash;
+    const char *corpus = bp_config_string(self->config, "corpus.train");
+    int64_t tokens = bp_config_int(self->config, "laplace.tokens");
+    bool less = self->train_tokens < tokens;
+
+    if (trained_on[0] && self->train_hash[0] && strcmp(trained_on, self->train_hash) != 0)
+        bp_warn("method %s was trained on another corpus than corpus.train, to which its Laplace "
+                "approximation is fitted: at %s; name the corpus of its training",
+                method->name, corpus);
+    if ((less ? self->train_tokens : tokens) < LITTLE_TEXT)
+        bp_warn("the Laplace approximation of method %s is fitted to %" PRId64
+                " tokens, fewer than %d, and says little: at %s; %s",
+                method->name, less ? self->train_tokens : tokens, LITTLE_TEXT,
+                less ? corpus : "laplace.tokens", less ? "take more text" : "raise it");
+}
+
+static void warn_of_dropout(const study_job *self, int64_t m)
+{
+    const char *name = self->outcome.methods.items[m].name;
+
+    if (!(bp_config_real(self->config, "uncertainty.dropout") > 0))
+        bp_warn("all passes of method %s are the same without dropout: at uncertainty.dropout; "
+                "give a rate, such as 0.1",
+                name);
+    if (bp_config_int(self->config, "uncertainty.passes") == 1)
+        bp_warn("one pass of method %s has nothing to disagree with: at uncertainty.passes; take "
+                "2 or more",
+                name);
+}
+
+static void warn_of_methods(const study_job *self)
+{
+    for (int64_t m = 0; m < self->outcome.methods.count; m++) {
+        if (self->outcome.methods.items[m].way == STUDY_LAPLACE)
+            warn_of_laplace(self, m);
+        if (self->outcome.methods.items[m].way == STUDY_DROPOUT)
+            warn_of_dropout(self, m);
+    }
 }
 
 /* ---- what all ranks know ---- */
@@ -259,6 +309,8 @@ bp_err study_job_open(study_job *self, MPI_Comm world, bp_config *config,
         err = share(self);
     if (err == BP_OK)
         err = bp_agree(world, resolve_context(self));
+    if (err == BP_OK && self->mesh->coordinates)
+        warn_of_methods(self);
     return err;
 }
 

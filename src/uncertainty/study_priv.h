@@ -102,6 +102,7 @@ typedef struct study_peek {
     int64_t context;                    /* the smallest; 0: not told */
     int64_t vocab_size, width;          /* 0: not told */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
+    char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": not told, or of an ensemble */
     bool ensemble;
     int64_t members;
     double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN: a model without */
