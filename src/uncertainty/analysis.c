@@ -37,6 +37,13 @@ int64_t study_column(int64_t shift, study_score score, int detection)
     return STUDY_FIGURES + (shift * STUDY_SCORES + (int64_t)score) * STUDY_DETECTIONS + detection;
 }
 
+study_value study_perplexity(const study_result *result)
+{
+    const study_value *nll = &result->values[STUDY_FIGURE_NLL];
+
+    return (study_value){exp(nll->value), exp(nll->low), exp(nll->high)};
+}
+
 /* What the figures of a method are made of: sorted once. */
 typedef struct evidence {
     const study_scores *scores;

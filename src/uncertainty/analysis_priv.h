@@ -106,6 +106,9 @@ typedef struct study_result {
     study_histogram histogram;
 } study_result;
 
+/** exp of the NLL and of its ends. */
+study_value study_perplexity(const study_result *result);
+
 typedef struct study_analysis_spec {
     uint64_t seed;
     int64_t resamples;

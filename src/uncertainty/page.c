@@ -149,16 +149,18 @@ static void put_differences(bp_buffer *out, const study_outcome *outcome)
     if (methods < 2)
         return;
     bp_buffer_printf(out,
-                     "<h2>Differences</h2>\n<p>First minus second, on the same resamples; bold "
-                     "where the interval excludes 0. AUROC is by mutual information.</p>\n"
-                     "<table>\n<tr><th>first</th><th class=\"text\">second</th>");
+                     "<h2>Differences</h2>\n<p>Method minus other, on the same resamples; bold "
+                     "where the interval excludes 0. A method of one distribution has no mutual "
+                     "information, so no difference by it.</p>\n"
+                     "<table>\n<tr><th>method</th><th class=\"text\">other</th>");
     for (int f = 0; f < STUDY_FIGURES; f++)
         bp_buffer_printf(out, "<th>%s</th>", title_of(study_figure_name(f)));
-    for (int64_t s = 0; s < outcome->shifted.count; s++) {
-        bp_buffer_printf(out, "<th>AUROC ");
-        put_escaped(out, outcome->shifted.items[s].name);
-        bp_buffer_printf(out, "</th>");
-    }
+    for (int64_t s = 0; s < outcome->shifted.count; s++)
+        for (int c = 0; c < STUDY_SCORES; c++) {
+            bp_buffer_printf(out, "<th>AUROC, ");
+            put_escaped(out, outcome->shifted.items[s].name);
+            bp_buffer_printf(out, ",<br>%s</th>", study_score_name((study_score)c));
+        }
     bp_buffer_printf(out, "</tr>\n");
     for (int64_t i = 0; i < methods; i++)
         for (int64_t k = i + 1; k < methods; k++) {
@@ -170,7 +172,8 @@ static void put_differences(bp_buffer *out, const study_outcome *outcome)
             for (int f = 0; f < STUDY_FIGURES; f++)
                 put_value(out, &values[f], true);
             for (int64_t s = 0; s < outcome->shifted.count; s++)
-                put_value(out, &values[study_column(s, STUDY_INFORMATION, STUDY_AUROC)], true);
+                for (int c = 0; c < STUDY_SCORES; c++)
+                    put_value(out, &values[study_column(s, (study_score)c, STUDY_AUROC)], true);
             bp_buffer_printf(out, "</tr>\n");
         }
     bp_buffer_printf(out, "</table>\n");
@@ -178,8 +181,46 @@ static void put_differences(bp_buffer *out, const study_outcome *outcome)
 
 /* ---- plots ---- */
 
+/* Where an id stands behind text: id='x', href='#x', url(#x); NULL: at none. */
+static const char *find_id(const char *text)
+{
+    static const char *const BEFORE[] = {" id='",    " id=\"",    " href='#", " href=\"#",
+                                         ":href='#", ":href=\"#", "url(#"};
+
+    for (size_t k = 0; k < sizeof BEFORE / sizeof BEFORE[0]; k++)
+        if (strncmp(text, BEFORE[k], strlen(BEFORE[k])) == 0)
+            return text + strlen(BEFORE[k]);
+    return NULL;
+}
+
+/* With all ids behind a prefix, since a page has many such elements, and without titles, which show
+ * gnuplot's own words under the mouse. */
+static void put_element(bp_buffer *out, const char *text, const char *prefix)
+{
+    static const char OPEN[] = "<title>", CLOSE[] = "</title>";
+
+    while (*text) {
+        const char *id = find_id(text);
+        const char *end = strncmp(text, OPEN, strlen(OPEN)) == 0 ? strstr(text, CLOSE) : NULL;
+
+        if (end) {
+            text = end + strlen(CLOSE);
+        } else if (id) {
+            bp_buffer_add(out, text, (size_t)(id - text));
+            put_escaped(out, prefix);
+            bp_buffer_printf(out, "-");
+            text = id;
+        } else {
+            size_t bytes = 1 + strcspn(text + 1, " :u<");
+
+            bp_buffer_add(out, text, bytes);
+            text += bytes;
+        }
+    }
+}
+
 /* The element of an SVG file, without what stands before it. */
-static bool put_svg(bp_buffer *out, const char *path)
+static bool put_svg(bp_buffer *out, const char *path, const char *prefix)
 {
     char *data = NULL;
     const char *element;
@@ -188,7 +229,7 @@ static bool put_svg(bp_buffer *out, const char *path)
 
     element = there ? strstr(data, "<svg") : NULL;
     if (element)
-        bp_buffer_printf(out, "%s", element);
+        put_element(out, element, prefix);
     bp_free(data);
     return element != NULL;
 }
@@ -209,7 +250,7 @@ static bp_err put_plots(bp_buffer *out, const study_outcome *outcome)
         bp_buffer_printf(out, "</h3>\n");
         if (!path)
             err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a plot: at %s", plot->name);
-        else if (!put_svg(out, path))
+        else if (!put_svg(out, path, plot->name))
             bp_buffer_printf(out, "<p>Not drawn: gnuplot was not there, or it failed.</p>\n");
         bp_buffer_printf(out, "<figcaption>");
         put_escaped(out, plot->says);
@@ -232,9 +273,9 @@ static void put_head(bp_buffer *out, const study_outcome *outcome)
                      "<meta name=\"viewport\" content=\"width=device-width\">\n"
                      "<title>Uncertainty of language models</title>\n<style>\n%s</style>\n</head>\n"
                      "<body>\n<h1>Uncertainty of language models</h1>\n<p>%" PRId64
-                     " methods on %" PRId64 " tokens of %" PRId64 " documents in the domain",
-                     STYLE, outcome->methods.count, outcome->results[0].tokens,
-                     outcome->in_domain.items[0].document_count);
+                     " method%s on %" PRId64 " tokens of %" PRId64 " documents in the domain",
+                     STYLE, outcome->methods.count, outcome->methods.count == 1 ? "" : "s",
+                     outcome->results[0].tokens, outcome->in_domain.items[0].document_count);
     for (int64_t s = 0; s < outcome->shifted.count; s++) {
         bp_buffer_printf(out, s == 0 ? ", and on shifted documents: " : ", ");
         put_escaped(out, outcome->shifted.items[s].name);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static void put_value(char *out, size_t bytes, const study_value *value)
 {
@@ -25,10 +26,26 @@ static void put_real(char *out, size_t bytes, double value, int digits)
         snprintf(out, bytes, "-");
 }
 
+/* The width of a first column with `title` above the methods' names. */
+static int name_width(const study_outcome *outcome, const char *title, int least)
+{
+    size_t width = strlen(title) > (size_t)least ? strlen(title) : (size_t)least;
+
+    for (int64_t m = 0; m < outcome->methods.count; m++) {
+        size_t bytes = strlen(outcome->methods.items[m].name);
+
+        width = bytes > width ? bytes : width;
+    }
+    return (int)width;
+}
+
+/* A NLL of 10 or more is 26 wide: "10.1234 [10.1234, 10.1234]". */
 static void print_methods(const study_outcome *outcome)
 {
-    bp_log("%-16s %-24s %-24s %-24s %-24s %6s %10s %10s", "in the domain", "NLL [95 %]", "accuracy",
-           "Brier", "ECE", "T", "train s", "score s");
+    const int width = name_width(outcome, "in the domain", 16);
+
+    bp_log("%-*s %-26s %-24s %-24s %-24s %11s %11s %10s", width, "in the domain", "NLL [95 %]",
+           "accuracy", "Brier", "ECE", "temperature", "training, s", "scoring, s");
     for (int64_t m = 0; m < outcome->methods.count; m++) {
         static const int FIGURES[] = {STUDY_FIGURE_NLL, STUDY_FIGURE_ACCURACY, STUDY_FIGURE_BRIER,
                                       STUDY_FIGURE_ECE};
@@ -39,24 +56,28 @@ static void print_methods(const study_outcome *outcome)
         put_real(temperature, sizeof(temperature), outcome->tempers[m].temperature, 3);
         put_real(train, sizeof(train), outcome->costs[m].train_seconds, 1);
         put_real(scored, sizeof(scored), outcome->costs[m].score_seconds, 1);
-        bp_log("%-16s %-24s %-24s %-24s %-24s %6s %10s %10s", outcome->methods.items[m].name,
+        bp_log("%-*s %-26s %-24s %-24s %-24s %11s %11s %10s", width, outcome->methods.items[m].name,
                cells[0], cells[1], cells[2], cells[3], temperature, train, scored);
     }
+    if (outcome->tempered)
+        bp_log("temperature: above 1 a method is too sure of itself, below 1 not sure enough");
 }
 
 static void print_shift(const study_outcome *outcome, int64_t s)
 {
     char title[128];
+    int width;
 
     snprintf(title, sizeof(title), "AUROC of %s", outcome->shifted.items[s].name);
-    bp_log("%-32s %-24s %-24s %-24s", title, "mutual information", "entropy", "NLL");
+    width = name_width(outcome, title, 32);
+    bp_log("%-*s %-24s %-24s %-24s", width, title, "mutual information", "entropy", "NLL");
     for (int64_t m = 0; m < outcome->methods.count; m++) {
         char cells[STUDY_SCORES][64];
 
         for (int c = 0; c < STUDY_SCORES; c++)
             put_value(cells[c], sizeof(cells[c]),
                       &outcome->results[m].values[study_column(s, (study_score)c, STUDY_AUROC)]);
-        bp_log("%-32s %-24s %-24s %-24s", outcome->methods.items[m].name, cells[0], cells[1],
+        bp_log("%-*s %-24s %-24s %-24s", width, outcome->methods.items[m].name, cells[0], cells[1],
                cells[2]);
     }
 }

@@ -1,7 +1,6 @@
 /* summary.json: all figures, with what they mean. */
 #include "uncertainty/outcome_priv.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +30,8 @@ const study_definition study_definitions[] = {
      "is a document of the shift told from one in the domain by its mean score a token? Positive "
      "class: shifted; a higher score speaks for it. Scores: mutual_information (between the "
      "prediction and the member: what the model does not know), entropy (of the mixture: all that "
-     "is uncertain), nll"},
+     "is uncertain), nll. A method of one distribution has no mutual information (it is 0 for all "
+     "text), so no figure and no difference by it: null"},
     {"auroc", "AUROC",
      "chance that a shifted document scores higher than one in the domain, ties counting half"},
     {"aupr", "AUPR",
@@ -149,14 +149,13 @@ static json_t *method_json(const study_outcome *outcome, int64_t m)
 {
     const study_method *method = &outcome->methods.items[m];
     const study_result *result = &outcome->results[m];
-    const study_value *nll = &result->values[STUDY_FIGURE_NLL];
-    study_value perplexity = {exp(nll->value), exp(nll->low), exp(nll->high)};
+    const study_value perplexity = study_perplexity(result);
     json_t *object = json_object();
 
     (void)json_object_set_new(object, "way", json_string(study_way_name(method->way)));
     (void)json_object_set_new(object, "ensemble", json_boolean(outcome->peeks[m].ensemble));
     (void)json_object_set_new(object, "members", json_integer(outcome->members[m]));
-    put_value(object, "nll", nll);
+    put_value(object, "nll", &result->values[STUDY_FIGURE_NLL]);
     put_value(object, "perplexity", &perplexity);
     for (int f = STUDY_FIGURE_ACCURACY; f < STUDY_FIGURES; f++)
         put_value(object, study_figure_name(f), &result->values[f]);

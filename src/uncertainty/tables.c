@@ -70,25 +70,35 @@ static bp_err write_methods(const study_outcome *outcome)
     bp_buffer table = {0};
 
     bp_buffer_printf(&table, "method,way,members,documents,tokens");
-    for (int f = 0; f < STUDY_FIGURES; f++)
+    for (int f = 0; f < STUDY_FIGURES; f++) {
         put_value_header(&table, study_figure_name(f));
-    bp_buffer_printf(&table, ",temperature,temperature_nll_before,temperature_nll,train_seconds,"
-                             "fit_seconds,score_seconds,memory_mib\n");
+        if (f == STUDY_FIGURE_NLL)
+            put_value_header(&table, "perplexity");
+    }
+    bp_buffer_printf(&table, ",temperature,temperature_nll_before,temperature_nll,"
+                             "temperature_at_edge,train_seconds,fit_seconds,score_seconds,"
+                             "memory_mib\n");
     for (int64_t m = 0; m < outcome->methods.count; m++) {
         const study_result *result = &outcome->results[m];
         const study_cost *cost = &outcome->costs[m];
         const study_temper *temper = &outcome->tempers[m];
+        const study_value perplexity = study_perplexity(result);
+        const bool tempered = isfinite(temper->temperature);
 
         study_csv_text(&table, outcome->methods.items[m].name);
         study_csv_text(&table, study_way_name(outcome->methods.items[m].way));
         put_int(&table, outcome->members[m]);
         put_int(&table, result->documents);
         put_int(&table, result->tokens);
-        for (int f = 0; f < STUDY_FIGURES; f++)
+        for (int f = 0; f < STUDY_FIGURES; f++) {
             put_value(&table, &result->values[f]);
+            if (f == STUDY_FIGURE_NLL)
+                put_value(&table, &perplexity);
+        }
         study_csv_real(&table, temper->temperature);
         study_csv_real(&table, temper->before);
         study_csv_real(&table, temper->after);
+        study_csv_text(&table, tempered ? (temper->at_edge ? "yes" : "no") : "");
         study_csv_real(&table, cost->train_seconds);
         study_csv_real(&table, cost->fit_seconds);
         study_csv_real(&table, cost->score_seconds);
