@@ -279,23 +279,36 @@ static bp_err find_documents(study_group *group, marking *self)
     return err;
 }
 
-/* Both lists ascend. */
-static bp_err check_apart(const study_group *in_domain, const study_group *shifted)
+/* How many documents are in both groups; *first: the first of them. Both lists ascend. */
+static int64_t count_common(const study_group *one, const study_group *other, int64_t *first)
 {
-    int64_t i = 0, k = 0;
+    int64_t i = 0, k = 0, common = 0;
 
-    while (i < in_domain->document_count && k < shifted->document_count) {
-        int64_t a = in_domain->documents[i], b = shifted->documents[k];
+    while (i < one->document_count && k < other->document_count) {
+        int64_t a = one->documents[i], b = other->documents[k];
 
-        if (a == b)
-            return BP_FAIL(BP_ERR_CONFIG,
-                           "document %" PRId64 " of what is scored is in uncertainty.in_domain and "
-                           "in the shift '%s': at %s; name what is in the domain by a label",
-                           a, shifted->name, shifted->parts[0].corpus);
-        i += a < b;
-        k += b < a;
+        if (a == b && common++ == 0)
+            *first = a;
+        i += a <= b;
+        k += b <= a;
     }
-    return BP_OK;
+    return common;
+}
+
+static bp_err check_apart(const marking *self, const study_group *in_domain,
+                          const study_group *shifted)
+{
+    int64_t first = 0, file = 0, common = count_common(in_domain, shifted, &first);
+
+    if (common == 0)
+        return BP_OK;
+    while (first >= self->first_document[file + 1])
+        file++;
+    return BP_FAIL(BP_ERR_CONFIG,
+                   "%" PRId64 " document%s %s in uncertainty.in_domain and in the shift '%s', the "
+                   "first of %s: at uncertainty.shifted; name what is in the domain by a label",
+                   common, common == 1 ? "" : "s", common == 1 ? "is" : "are", shifted->name,
+                   self->corpora->paths[file]);
 }
 
 static bp_err find_all(study_corpora *corpora, bp_corpus *corpus, study_groups *in_domain,
@@ -316,7 +329,7 @@ static bp_err find_all(study_corpora *corpora, bp_corpus *corpus, study_groups *
     for (int64_t g = 0; err == BP_OK && g < shifted->count; g++) {
         err = find_documents(&shifted->items[g], &self);
         if (err == BP_OK)
-            err = check_apart(&in_domain->items[0], &shifted->items[g]);
+            err = check_apart(&self, &in_domain->items[0], &shifted->items[g]);
     }
     bp_buffer_clear(&self.known);
     bp_free(self.marks);

@@ -198,6 +198,22 @@ static const char *find_name(const char *text)
     return equal;
 }
 
+/* CORPUS:label, without the value: behind the last ':' of a name that is no file, where what stands
+ * before it is one. */
+static bool lacks_value(const char *corpus)
+{
+    const char *colon = strrchr(corpus, ':');
+    char *file;
+    bool lacks;
+
+    if (!colon || strchr(colon, '/') || bp_path_exists(corpus))
+        return false;
+    file = cut(corpus, (size_t)(colon - corpus));
+    lacks = file && bp_path_exists(file);
+    bp_free(file);
+    return lacks;
+}
+
 static bp_err split(pieces *out, const char *key, const char *item)
 {
     const char *text = item, *name, *label;
@@ -226,6 +242,9 @@ static bp_err split(pieces *out, const char *key, const char *item)
         return BP_FAIL(BP_ERR_CONFIG,
                        "'%s' names no %s: at %s; write CORPUS, CORPUS:label=value or NAME=CORPUS",
                        item, out->corpus[0] == '\0' ? "corpus" : "label", key);
+    if (!label && lacks_value(out->corpus))
+        return BP_FAIL(BP_ERR_CONFIG, "'%s' has a label without a value: at %s; write %s=VALUE",
+                       item, key, item);
     if (name && !is_safe(out->name))
         return BP_FAIL(BP_ERR_CONFIG,
                        "'%s' can't be a name: at %s; use up to %d letters, digits and . _ -",

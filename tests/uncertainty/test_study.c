@@ -1,5 +1,7 @@
 /* The lists of a study: names, folders, groups of documents, and what is refused of them. */
 #include "bp_test.h"
+
+#include "base/fs.h"
 #include "uncertainty/study_priv.h"
 
 static void expect_methods(const char *text, bp_err code, const char *says)
@@ -125,6 +127,9 @@ static void expect_groups(const char *text, bp_err code, const char *says)
 
 static void wrong_groups_are_refused(void **state)
 {
+    const char *path;
+    char item[4096];
+
     (void)state;
     expect_groups("", BP_ERR_CONFIG, "no corpus");
     expect_groups("a.h5,,b.h5", BP_ERR_CONFIG, "no corpus");
@@ -135,6 +140,10 @@ static void wrong_groups_are_refused(void **state)
     expect_groups("x=a.h5,x.h5", BP_ERR_CONFIG, "'x'");
     expect_groups("a.h5:g=x,b.h5:g=x", BP_ERR_CONFIG, "'x'");
     expect_groups("a b=c.h5", BP_ERR_CONFIG, "'a b'");
+    path = bp_test_path("there.h5");
+    bp_test_expect(bp_file_write(path, "x", 1), BP_OK);
+    (void)snprintf(item, sizeof(item), "%s:kind", path);
+    expect_groups(item, BP_ERR_CONFIG, "there.h5:kind=VALUE");
 }
 
 static void names_become_names_of_files(void **state)
