@@ -7,13 +7,16 @@
 #include <math.h>
 #include <stdio.h>
 
+#define HUGE_REAL 1e5 /* more does not fit into 10 places with 4 behind the point */
+
 /* A figure in a column of 10, "-" where there is none. */
 static void put_real(char *out, size_t bytes, const json_t *figures, const char *key)
 {
     const json_t *value = json_object_get(figures, key);
 
     if (json_is_number(value))
-        snprintf(out, bytes, "%.4f", json_number_value(value));
+        snprintf(out, bytes, fabs(json_number_value(value)) < HUGE_REAL ? "%.4f" : "%.5g",
+                 json_number_value(value));
     else
         snprintf(out, bytes, "-");
 }
@@ -48,13 +51,13 @@ static void print_ensemble_line(const char *name, const json_t *figures)
         }
     }
     if (isfinite(least)) {
-        snprintf(low, sizeof(low), "%.4f", least);
-        snprintf(high, sizeof(high), "%.4f", most);
+        snprintf(low, sizeof(low), least < HUGE_REAL ? "%.4f" : "%.5g", least);
+        snprintf(high, sizeof(high), most < HUGE_REAL ? "%.4f" : "%.5g", most);
     }
     put_real(mixture, sizeof(mixture), figures, "perplexity");
     put_real(information, sizeof(information), figures, "mutual_information");
     put_real(accuracy, sizeof(accuracy), figures, "accuracy");
-    bp_log("%-28s %12s %12s %12s %14s %10s", name, mixture, low, high, information, accuracy);
+    bp_log("%-28s %12s %12s %12s %18s %10s", name, mixture, low, high, information, accuracy);
 }
 
 typedef void print_row(const char *name, const json_t *figures);
@@ -98,8 +101,8 @@ void scorer_report(const scorer *self)
            "+/- docs", "bits/byte", "per word");
     print_table(self->summary, print_line);
     if (self->channels.members > 0) {
-        bp_log("%-28s %12s %12s %12s %14s %10s", "", "mixture", "best member", "worst member",
-               "mutual inform.", "accuracy");
+        bp_log("%-28s %12s %12s %12s %18s %10s", "", "mixture", "best member", "worst member",
+               "mutual information", "accuracy");
         print_table(self->summary, print_ensemble_line);
     }
     if (self->unscored > 0)
