@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -167,6 +168,11 @@ static bp_err peek(reader *self, bool *there)
             err = read_block(self);
         self->line_bytes = line_ahead(self);
         self->exhausted = self->complete && self->line_bytes == 0;
+        if (err == BP_OK && self->line_bytes == 0 && self->bytes == BLOCK_BYTES)
+            err = BP_FAIL(BP_ERR_FORMAT,
+                          "metrics are damaged: a line of more than %d bytes behind byte %" PRId64
+                          ": in %s; remove that line, or the member's folder to train it anew",
+                          BLOCK_BYTES, self->taken_bytes, self->path);
         if (err != BP_OK || self->line_bytes == 0)
             return err;
         err = bp_json_parse(&line, self->block + self->at, (size_t)self->line_bytes, self->path);

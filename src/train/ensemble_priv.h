@@ -53,7 +53,8 @@ void ensemble_metrics_free(ensemble_metrics **metrics);
 bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64_t step);
 /** A member has all its lines; it diverged, or has trained to the end. */
 void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, bool diverged);
-/** Write the lines that are complete by now. Errors: BP_ERR_IO, BP_ERR_SYSTEM, BP_ERR_BUSY. */
+/** Write the lines that are complete by now. Errors: BP_ERR_IO, BP_ERR_SYSTEM, BP_ERR_BUSY;
+ *  BP_ERR_FORMAT a member's file holds what is no line of metrics. */
 bp_err ensemble_metrics_flush(ensemble_metrics *metrics);
 
 /* ensemble_desk.c: members are handed out to groups, and news of them come back */

@@ -207,6 +207,30 @@ static void a_file_longer_than_a_block_is_read_through(void **state)
     end(&f);
 }
 
+/* Not the end of the file, though no newline is in sight. */
+static void a_line_without_end_is_damage(void **state)
+{
+    char *text = bp_alloc("test", 9001, 1), *path;
+    fixture f;
+
+    (void)state;
+    begin(&f, "endless", 1);
+    has(&f, 0, STEPS(1), 0);
+    path = ensemble_member_path(&f.self, 0, "metrics.jsonl");
+    memset(text, 'x', 9000);
+    memcpy(text, "{\"step\": 1, \"loss\": 2.5}\n", 25);
+    memcpy(text + 8990, "\n{}\n", 4);
+    bp_test_expect(bp_file_write(path, text, 9000), BP_OK);
+    bp_test_expect(ensemble_metrics_new(&f.metrics, &f.self), BP_OK);
+    bp_test_expect(ensemble_metrics_started(f.metrics, 0, 0), BP_OK);
+    bp_test_expect(ensemble_metrics_flush(f.metrics), BP_ERR_FORMAT);
+    bp_test_message_has("damaged");
+    bp_test_message_has(path);
+    bp_free(path);
+    bp_free(text);
+    end(&f);
+}
+
 static void a_file_that_can_not_be_read_is_an_error(void **state)
 {
     fixture f;
@@ -231,6 +255,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(steps_that_not_all_members_have_are_left_out),
         cmocka_unit_test(the_others_go_on_without_a_member_that_diverged),
         cmocka_unit_test(a_file_longer_than_a_block_is_read_through),
+        cmocka_unit_test(a_line_without_end_is_damage),
         cmocka_unit_test(a_file_that_can_not_be_read_is_an_error),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
