@@ -117,6 +117,7 @@ class UncertaintyRuns(UncertaintyTest):
         self.refused(65, ("'sports'", "news", "noise"), f"uncertainty.in_domain={labelled}:genre=sports")
         self.refused(78, ("in_domain", "'noise'"), f"uncertainty.in_domain={labelled}", f"uncertainty.shifted={labelled}:genre=noise")
         self.refused(78, "name 'other'", f"uncertainty.shifted={self.at('other.h5')},{self.at('other.h5')}")
+        self.refused(78, ("a label without a value", "labelled.h5:genre=VALUE"), f"uncertainty.shifted={labelled}:genre")
         self.refused(66, "nothing.h5", f"uncertainty.shifted={self.at('nothing.h5')}")
         self.refused(66, "no corpus matches", f"uncertainty.shifted={self.at('nothing*.h5')}")
         self.refused(78, "laplace", f"uncertainty.models=a={m0}:laplace", "corpus.train=")
@@ -160,6 +161,18 @@ class UncertaintyRuns(UncertaintyTest):
         self.assertEqual(result.status, 65, str(result))
         self.assertIn("damaged", result.err)
         self.assertIn("tokens.h5", result.err)
+
+    def test_what_tells_little_is_warned_of(self):
+        words = {"another corpus": "corpus.train=" + self.at("valid.h5"), "500 tokens": "laplace.tokens=500", "without dropout": "uncertainty.dropout=0",
+                 "one pass": "uncertainty.passes=1"}
+        quiet = run(self.command("warned", "laplace.tokens=10000", "--plan"))
+        self.assertEqual((quiet.status, quiet.err), (0, ""))
+        for word, key in words.items():
+            result = run(self.command("warned", "laplace.tokens=10000", key, "--plan"))
+            self.assertEqual(result.status, 0, str(result))
+            self.assertIn(word, result.err)
+            for other in words:
+                self.assertEqual(other in result.err, other == word, result.err)
 
     def test_plan_and_check_compute_nothing(self):
         result = run(self.command("planned", "mesh.members=2") + ["--plan"])
