@@ -58,7 +58,7 @@ static const char DOC[] =
     "the ratio is of byte perplexities) or, where bytes are not known, per word, and that is said. "
     "Other texts are refused, and the first difference is named: corpora and their names, "
     "documents, "
-    "ids, bytes, words, and with one tokenizer tokens."
+    "ids, bytes, words, and with one tokenizer tokens (by their hashes)."
     "\n\nExamples:"
     "\n  bagpipe-data compare runs/small-scored runs/large-scored"
     "\n  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000"
@@ -363,12 +363,12 @@ static bp_err save_json(const comparison *c, const char *path)
     for (int64_t k = 0; k < c->remark_count; k++)
         ok = json_array_append_new(remarks, json_string(c->remarks[k])) == 0 && ok;
     json_t *root = json_pack(
-        "{ss si so so ss ss ss so sI sI s{} s{} s{}}", "format", "bagpipe comparison",
+        "{ss si so so ss ss ss ss so sI sI s{} s{} s{}}", "format", "bagpipe comparison",
         "format_version", 1, "a", side_object(&c->scores[0]), "b", side_object(&c->scores[1]),
         "unit", comparison_unit_name(c->unit), "ratio_of", "perplexities per unit, B / A",
         "difference_of", c->unit == UNIT_BYTE ? "bits per byte, B - A" : "nats per unit, B - A",
-        "remarks", remarks, "seed", (json_int_t)c->seed, "resamples", (json_int_t)c->resamples,
-        "all", "corpora", "labels");
+        "texts_checked_by", comparison_evidence_name(c->evidence), "remarks", remarks, "seed",
+        (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora", "labels");
 
     ok = root != NULL && ok;
     for (int64_t k = 0; k < c->group_count && ok; k++)

@@ -12,6 +12,11 @@ const char *comparison_unit_name(comparison_unit unit)
     return names[unit];
 }
 
+const char *comparison_evidence_name(comparison_evidence evidence)
+{
+    return evidence == EVIDENCE_TOKEN_HASH ? "token_hash" : "counts";
+}
+
 static int64_t units_of(const comparison *c, const comparison_group *group)
 {
     return c->unit == UNIT_TOKEN  ? group->tokens[0]

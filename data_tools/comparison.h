@@ -10,6 +10,12 @@
 /** What a sum of log-probabilities is divided by. */
 typedef enum comparison_unit { UNIT_TOKEN, UNIT_BYTE, UNIT_WORD } comparison_unit;
 
+/** What told that the texts are the same, besides corpora, ids, bytes and words. */
+typedef enum comparison_evidence {
+    EVIDENCE_COUNTS,     /* nothing: the tokenizers differ, or a side has no hashes of tokens */
+    EVIDENCE_TOKEN_HASH, /* each document's tokens have one hash in both */
+} comparison_evidence;
+
 typedef enum comparison_scope { SCOPE_ALL, SCOPE_CORPUS, SCOPE_LABEL } comparison_scope;
 
 /** Figures of a group of documents; [0] of A, [1] of B. NaN: not defined. */
@@ -26,6 +32,7 @@ typedef struct comparison_group {
 typedef struct comparison {
     score_folder scores[2]; /* A and B */
     comparison_unit unit;
+    comparison_evidence evidence;
     bool whole_bytes; /* both scored all text, and its bytes are told */
     bool *chosen;     /* [documents]: scored */
     char **remarks;
@@ -48,6 +55,8 @@ bp_err comparison_run(comparison *c);
 /** Clear all, the scores too. */
 void comparison_clear(comparison *c);
 
+/** "counts", "token_hash". */
+const char *comparison_evidence_name(comparison_evidence evidence);
 /** "token", "byte", "word". */
 const char *comparison_unit_name(comparison_unit unit);
 

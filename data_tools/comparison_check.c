@@ -179,6 +179,58 @@ static int64_t first_other_count(const comparison *c)
     return -1;
 }
 
+/* The first document whose tokens differ, by their hashes; -1: none. */
+static int64_t first_other_hash(const comparison *c)
+{
+    for (int64_t d = 0; d < c->scores[0].documents; d++)
+        if (c->scores[0].token_hash[d] != c->scores[1].token_hash[d])
+            return d;
+    return -1;
+}
+
+/* By the numbers of their tokens where those tell it, else by the hashes. */
+static bp_err tokens_differ(const comparison *c, int64_t d, bool countable)
+{
+    const score_folder *a = &c->scores[0], *b = &c->scores[1];
+    char document[500], text[700];
+
+    if (countable && a->tokens[d] != b->tokens[d])
+        return document_differs(c, d, "scored tokens", a->tokens[d], b->tokens[d]);
+    spell_document(document, sizeof document, a, d);
+    (void)snprintf(text, sizeof text,
+                   "%s has other tokens in A (XXH3 %016" PRIx64 ") than in B (%016" PRIx64 ")",
+                   document, a->token_hash[d], b->token_hash[d]);
+    return texts_differ(c, text);
+}
+
+/* Counts that agree may be of other words. Where no tokenizer is told, other tokens may come of
+ * another tokenizer: *same_tokens is false then, and the texts may be the same. */
+static bp_err check_tokens(comparison *c, const convention *a, const convention *b,
+                           bool *same_tokens)
+{
+    const score_folder *one = &c->scores[0], *other = &c->scores[1];
+    int64_t d;
+
+    *same_tokens = strcmp(a->tokenizer, b->tokenizer) == 0;
+    c->evidence = EVIDENCE_COUNTS;
+    if (!*same_tokens)
+        return BP_OK;
+    if (one->token_hash == NULL || other->token_hash == NULL)
+        return remark(c,
+                      "%s an older version, which kept no hashes of tokens: that the texts are the "
+                      "same is known by ids and counts alone",
+                      one->token_hash != NULL     ? "B is of"
+                      : other->token_hash != NULL ? "A is of"
+                                                  : "A and B are of");
+    d = first_other_hash(c);
+    if (d >= 0 && a->tokenizer[0] != '\0')
+        return tokens_differ(c, d, score_the_same_tokens(a, b));
+    *same_tokens = d < 0;
+    if (d < 0)
+        c->evidence = EVIDENCE_TOKEN_HASH;
+    return BP_OK;
+}
+
 /* Documents that were not to be scored have no tokens, but bytes. They have to be the same ones. */
 static bp_err choose_documents(comparison *c, const convention *a, const convention *b)
 {
@@ -232,14 +284,14 @@ static bp_err choose_per_text(comparison *c, const convention *a, const conventi
                   one, other, name);
 }
 
-static bp_err choose_unit(comparison *c, const convention *a, const convention *b)
+static bp_err choose_unit(comparison *c, const convention *a, const convention *b, bool same_tokens)
 {
     int64_t d = first_other_count(c);
     bool unknown = a->tokenizer[0] == '\0';
     char one[200], other[200];
     bp_err err = BP_OK;
 
-    if (!score_the_same_tokens(a, b) || (d >= 0 && unknown))
+    if (!same_tokens || !score_the_same_tokens(a, b) || (d >= 0 && unknown))
         err = choose_per_text(c, a, b);
     else if (d >= 0) /* one tokenizer makes other tokens of another text alone */
         return document_differs(c, d, "scored tokens", c->scores[0].tokens[d],
@@ -303,6 +355,7 @@ static bp_err check_labels(comparison *c)
 bp_err comparison_check(comparison *c)
 {
     convention a, b;
+    bool same_tokens;
     bp_err err = check_corpora(c);
 
     c->unit = UNIT_TOKEN;
@@ -317,6 +370,8 @@ bp_err comparison_check(comparison *c)
         err = choose_documents(c, &a, &b);
     }
     if (err == BP_OK)
-        err = choose_unit(c, &a, &b);
+        err = check_tokens(c, &a, &b, &same_tokens);
+    if (err == BP_OK)
+        err = choose_unit(c, &a, &b, same_tokens);
     return err == BP_OK ? check_labels(c) : err;
 }

@@ -105,6 +105,22 @@ static bp_err read_numbers(score_folder *scores, bp_h5 *h5)
     return err == BP_OK ? check_numbers(scores) : err;
 }
 
+static bp_err read_hashes(score_folder *scores, bp_h5 *h5)
+{
+    bp_h5_shape shape;
+    bp_err err;
+
+    if (!bp_h5_has(h5, "token_hash"))
+        return BP_OK;
+    err = bp_h5_shape_of(h5, "token_hash", &shape);
+    if (err == BP_OK && (shape.is_real || shape.is_signed))
+        return damaged(scores, "token_hash");
+    if (err == BP_OK)
+        err = read_column((void **)&scores->token_hash, scores, h5, "token_hash", BP_H5_U64,
+                          scores->documents);
+    return err;
+}
+
 /* texts[count][*width], each ended by a zero byte. */
 static bp_err read_texts(char **out, size_t *width, int64_t *count, bp_h5 *h5, const char *name)
 {
@@ -217,6 +233,8 @@ static bp_err read_documents(score_folder *scores)
     if (err == BP_OK)
         err = read_numbers(scores, h5);
     if (err == BP_OK)
+        err = read_hashes(scores, h5);
+    if (err == BP_OK)
         err = read_ids(scores, h5);
     if (err == BP_OK)
         err = read_labels(scores, h5);
@@ -299,6 +317,7 @@ void score_folder_clear(score_folder *scores)
     }
     bp_free(scores->labels);
     bp_free(scores->ids);
+    bp_free(scores->token_hash);
     bp_free(scores->words);
     bp_free(scores->bytes);
     bp_free(scores->tokens);

@@ -99,7 +99,7 @@ static bp_err table_of_corpus(const char *path, int64_t head)
 typedef struct table_column {
     char *name; /* the dataset; a grid is as many columns as it has */
     bp_h5_shape shape;
-    void *block;  /* block_rows rows of values: double, int64 or text */
+    void *block;  /* block_rows rows of values: double, int64, uint64 or text */
     char *values; /* of labels: the names of the codes; of a grid: those of its columns; or NULL */
     bp_h5_shape values_shape;
 } table_column;
@@ -228,6 +228,13 @@ static void clear_table(table *t)
     bp_h5_drop(&t->h5);
 }
 
+/* A hash: not all of its values are an int64. */
+static bool is_unsigned64(const table_column *c)
+{
+    return !c->shape.is_text && !c->shape.is_real && !c->shape.is_signed &&
+           c->shape.width == sizeof(uint64_t);
+}
+
 static bp_err load_block(table *t, int64_t first, int64_t count)
 {
     bp_err err = BP_OK;
@@ -237,7 +244,10 @@ static bp_err load_block(table *t, int64_t first, int64_t count)
         if (c->shape.is_text)
             err = bp_h5_read_text(t->h5, c->name, c->shape.width, first, c->block, count);
         else
-            err = bp_h5_read(t->h5, c->name, c->shape.is_real ? BP_H5_F64 : BP_H5_I64,
+            err = bp_h5_read(t->h5, c->name,
+                             c->shape.is_real   ? BP_H5_F64
+                             : is_unsigned64(c) ? BP_H5_U64
+                                                : BP_H5_I64,
                              first * c->shape.columns, c->block, count * c->shape.columns);
     }
     return err;
@@ -249,6 +259,8 @@ static void put_value(const table_column *c, int64_t k)
         put_csv(stdout, (const char *)c->block + (size_t)k * c->shape.width, c->shape.width);
     } else if (c->shape.is_real) {
         printf("%.*g", c->shape.width == sizeof(float) ? 9 : 17, ((const double *)c->block)[k]);
+    } else if (is_unsigned64(c) && c->values == NULL) {
+        printf("%" PRIu64, ((const uint64_t *)c->block)[k]);
     } else {
         int64_t value = ((const int64_t *)c->block)[k];
         if (c->values == NULL)

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "score/token_hash.h"
 #include "store/h5.h"
 #include "store/user_block.h"
 
@@ -412,6 +413,29 @@ static bp_err write_ids(bp_h5 *out, const bp_score_plan *plan)
     return err;
 }
 
+/* What tells texts of equal counts apart; the corpora are read once more for it. */
+static bp_err write_hashes(bp_h5 *out, const bp_score_plan *plan)
+{
+    uint64_t *block = bp_alloc("score.tables", BLOCK_ROWS, sizeof(*block));
+    bp_token_hasher *hasher = NULL;
+    bp_err err = block ? bp_token_hasher_new(&hasher)
+                       : BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", bp_h5_path(out));
+
+    if (err == BP_OK)
+        err = bp_h5_make(out, "token_hash", BP_H5_U64, plan->documents);
+    for (int64_t first = 0; err == BP_OK && first < plan->documents; first += BLOCK_ROWS) {
+        int64_t left = plan->documents - first, count = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+
+        for (int64_t i = 0; err == BP_OK && i < count; i++)
+            err = bp_token_hash_of(hasher, plan, first + i, &block[i]);
+        if (err == BP_OK)
+            err = bp_h5_write_slab(out, "token_hash", BP_H5_U64, first, block, count);
+    }
+    bp_token_hasher_free(&hasher);
+    bp_free(block);
+    return err;
+}
+
 /* Codes as in corpora; a document whose corpus has no such label gets the number after the last
  * value. */
 static bp_err write_label(bp_h5 *out, const bp_score_column *column, int64_t documents)
@@ -447,6 +471,8 @@ bp_err bp_documents_write(const bp_score_table *table, const char *path)
         err = write_means(draft.file, table);
     if (err == BP_OK)
         err = write_ids(draft.file, table->plan);
+    if (err == BP_OK)
+        err = write_hashes(draft.file, table->plan);
     for (int64_t i = 0; err == BP_OK && i < table->column_count; i++)
         err = write_label(draft.file, &table->columns[i], table->plan->documents);
     if (err == BP_OK)

@@ -3,6 +3,8 @@
 #ifndef BP_TEST_TOY_CORPUS_H
 #define BP_TEST_TOY_CORPUS_H
 
+#include "base/hash.h"
+#include "base/mem.h"
 #include "store/corpus_writer.h"
 
 #define TOY_HASH_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -33,6 +35,20 @@ static inline int32_t toy_token(const toy_corpus *toy, int64_t document, int64_t
     x = (x ^ (uint64_t)k) * UINT64_C(0xff51afd7ed558ccd);
     x = (x ^ x >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
     return (int32_t)((x >> 20) % (uint64_t)(toy->vocab_size - (toy->eod_id >= 0)));
+}
+
+/* XXH3 of the text's tokens, all at once. */
+static inline uint64_t toy_hash(const toy_corpus *toy, int64_t document)
+{
+    int64_t n = toy_length(toy, document);
+    uint32_t *tokens = bp_alloc("test", n, sizeof(*tokens));
+
+    assert_non_null(tokens);
+    for (int64_t k = 0; k < n; k++)
+        tokens[k] = (uint32_t)toy_token(toy, document, k);
+    uint64_t hash = bp_xxh3(tokens, (size_t)n * sizeof(*tokens));
+    bp_free(tokens);
+    return hash;
 }
 
 /* Bytes and words of the text that a document is said to come from. */

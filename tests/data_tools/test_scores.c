@@ -21,6 +21,9 @@ typedef struct folder_plan {
     int64_t corpus_start[3], starts;
     int64_t ids;  /* how many */
     int64_t rows; /* of /words */
+    uint64_t hashes[DOCUMENTS];
+    int64_t hash_rows; /* 0: a file of an older version */
+    bp_h5_type hash_type;
     uint32_t codes[DOCUMENTS];
     const char *summary;
 } folder_plan;
@@ -40,6 +43,9 @@ static folder_plan good_plan(void)
                          .starts = 3,
                          .ids = DOCUMENTS,
                          .rows = DOCUMENTS,
+                         .hashes = {1, UINT64_MAX, 3},
+                         .hash_rows = DOCUMENTS,
+                         .hash_type = BP_H5_U64,
                          .codes = {1, 2, 0}, /* document 1 has no label */
                          .summary = SUMMARY};
 }
@@ -58,6 +64,9 @@ static void write_documents(const folder_plan *plan, const char *path)
     bp_test_expect(bp_h5_write(file, "tokens", BP_H5_I64, plan->tokens, DOCUMENTS), BP_OK);
     bp_test_expect(bp_h5_write(file, "bytes", BP_H5_I64, plan->bytes, DOCUMENTS), BP_OK);
     bp_test_expect(bp_h5_write(file, "words", BP_H5_I64, plan->words, plan->rows), BP_OK);
+    if (plan->hash_rows > 0)
+        bp_test_expect(
+            bp_h5_write(file, "token_hash", plan->hash_type, plan->hashes, plan->hash_rows), BP_OK);
     if (plan->ids > 0)
         bp_test_expect(bp_h5_write_texts(file, "doc_id", ids, plan->ids), BP_OK);
     bp_test_expect(bp_h5_write(file, "labels/genre", BP_H5_U32, plan->codes, DOCUMENTS), BP_OK);
@@ -100,6 +109,7 @@ static void a_folder_is_read_as_it_was_written(void **state)
     assert_memory_equal(scores.tokens, plan.tokens, sizeof plan.tokens);
     assert_memory_equal(scores.bytes, plan.bytes, sizeof plan.bytes);
     assert_memory_equal(scores.words, plan.words, sizeof plan.words);
+    assert_memory_equal(scores.token_hash, plan.hashes, sizeof plan.hashes);
     assert_string_equal(scores.ids, "first");
     assert_string_equal(scores.ids + scores.id_width, "");
     assert_string_equal(scores.ids + 2 * scores.id_width, "third");
@@ -112,6 +122,18 @@ static void a_folder_is_read_as_it_was_written(void **state)
     score_folder_clear(&scores);
 }
 
+static void older_files_have_no_hashes(void **state)
+{
+    (void)state;
+    folder_plan plan = good_plan();
+    score_folder scores;
+
+    plan.hash_rows = 0;
+    bp_test_expect(load(&scores, &plan), BP_OK);
+    assert_null(scores.token_hash);
+    score_folder_clear(&scores);
+}
+
 static void columns_must_fit_together(void **state)
 {
     (void)state;
@@ -119,6 +141,12 @@ static void columns_must_fit_together(void **state)
 
     plan.rows = 2;
     expect(&plan, "damaged: 'words'");
+    plan = good_plan();
+    plan.hash_rows = 2;
+    expect(&plan, "damaged: 'token_hash'");
+    plan = good_plan();
+    plan.hash_type = BP_H5_F64;
+    expect(&plan, "damaged: 'token_hash'");
     plan = good_plan();
     plan.starts = 2;
     expect(&plan, "damaged: 'corpus_start'");
@@ -197,6 +225,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_is_read_as_it_was_written),
+        cmocka_unit_test(older_files_have_no_hashes),
         cmocka_unit_test(columns_must_fit_together),
         cmocka_unit_test(numbers_must_be_possible),
         cmocka_unit_test(other_files_are_refused),

@@ -205,7 +205,7 @@ class Compare(JobTest):
                    "corpus.valid=", "train.steps=6"])
         self.score("c", "m3", "char/lines", "char/docs")
         out = self.compared("a", "c", "--resamples", "10000")
-        self.assertEqual(out["unit"], "byte")
+        self.assertEqual((out["unit"], out["texts_checked_by"]), ("byte", "counts"))
         self.assertEqual(len(out["remarks"]), 1)
         self.assertIn("the tokenizers differ", out["remarks"][0])
         self.check_all(out, "a", "c")
@@ -302,6 +302,36 @@ class Compare(JobTest):
         self.assertIn("corpus 0 is 'lines' in A and 'docs' in B", self.compare("a", "swapped", status=65).err)
         self.score("fewer", "m2", "lines")
         self.assertIn("A has 2 corpora and B 1", self.compare("a", "fewer", status=65).err)
+
+    def test_other_texts_of_equal_counts_are_refused(self):
+        """Lines of documents in another order: equal ids, bytes, words and numbers of tokens."""
+        rows = [dict(row) for row in self.rows]
+        first = next(k for k in range(5, 40) if len(set(rows[k]["text"].split("\n"))) > 1)
+        for row in rows[first:]:
+            row["text"] = "\n".join(reversed(row["text"].split("\n")))
+        os.makedirs(self.at("turned"))
+        self.labelled("turned/docs", rows)
+        self.score("turned-b", "m2", "lines", "turned/docs")
+        for key in ("tokens", "bytes", "words"):
+            numpy.testing.assert_array_equal(self.columns("turned-b")[key], self.columns("b")[key])
+        err = self.compare("a", "turned-b", status=65).err
+        self.assertIn("the texts differ: ", err)
+        self.assertIn(f"document {first} ('d{first}') of corpus 'docs' has other tokens in A", err)
+        self.assertEqual(self.compared("a", "b")["texts_checked_by"], "token_hash")
+
+    def test_hashes_are_of_the_text_alone(self):
+        """Not of what was scored of it. The table prints them whole."""
+        self.score("ended", "m2", "lines", "docs", keys=["score.end=yes", "score.context=16", "score.select=out_of_bag", "run.member=3"])
+        hashes = []
+        for name in ("a", "ended"):
+            path = os.path.join(self.at(name), "score", "documents.h5")
+            with h5py.File(path) as file:
+                hashes.append(file["token_hash"][:])
+                self.assertEqual(file["token_hash"].dtype, numpy.dtype("uint64"))
+            rows = list(csv.DictReader(run([program("bagpipe-data"), "table", path]).out.splitlines()))
+            self.assertEqual([int(row["token_hash"]) for row in rows], [int(x) for x in hashes[-1]])
+        numpy.testing.assert_array_equal(*hashes)
+        self.assertGreater(hashes[0].max(), 2 ** 63)
 
     def test_what_is_no_score_folder_is_refused(self):
         self.assertIn("there is no summary.json of scores", self.compare("a", "m1", status=66).err)

@@ -165,6 +165,7 @@ static void check_files(const char *dir, const bp_score_rule *rule, const bp_lm_
     bp_h5 *tokens_file, *documents_file;
     bp_user_block block;
     int64_t token_at = 0, document_at = 0, channels = model->channels;
+    uint64_t hash;
     float *want = bp_alloc("test", channels * ROOM, sizeof(*want));
     double *got = bp_alloc("test", ROOM, sizeof(*got)), sums[BP_LM_MEMBER + 3];
 
@@ -189,6 +190,9 @@ static void check_files(const char *dir, const bp_score_rule *rule, const bp_lm_
                     assert_true(same_value((double)want[c * ROOM + i], got[i]));
             }
             check_document(documents_file, document_at, model, sums, tokens, &text, d % 3);
+            bp_test_expect(
+                bp_h5_read(documents_file, "token_hash", BP_H5_U64, document_at, &hash, 1), BP_OK);
+            assert_true(hash == toy_hash(both[k], d));
             token_at += n + 1;
         }
     }
