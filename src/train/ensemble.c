@@ -337,13 +337,16 @@ static bp_err train_members(ensemble *self)
     return err;
 }
 
-/* A member that was trained further by itself has taken the list with it. */
+/* A member that was trained further, by ensemble.only or as a run of its own, is gathered again. */
 static bool is_whole(const ensemble *self)
 {
-    bool listed =
+    int64_t steps = bp_config_int(self->config, "train.steps");
+    bool whole =
         self->mesh->coordinates && bp_ensemble_is(bp_config_string(self->config, "run.dir"));
 
-    return bp_run_is_finished(self->run) && bp_all_max_int(listed, self->mesh->world) != 0;
+    for (int64_t k = 0; whole && k < self->members; k++)
+        whole = ensemble_member_step(self, k) == steps;
+    return bp_run_is_finished(self->run) && bp_all_max_int(whole, self->mesh->world) != 0;
 }
 
 static bp_err run_all(ensemble *self, MPI_Comm world)

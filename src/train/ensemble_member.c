@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "score/score.h"
+#include "store/checkpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -105,17 +106,30 @@ static json_t *load(const ensemble *self, int64_t member, const char *inside)
     return value;
 }
 
-/* Were these scores made to the end? They are removed when training goes on. */
-static bool is_scored(const ensemble *self, int64_t member)
+int64_t ensemble_member_step(const ensemble *self, int64_t member)
+{
+    char *folder = ensemble_member_path(self, member, "checkpoints");
+    int64_t step = folder ? bp_checkpoint_newest_step(folder) : -1;
+
+    bp_free(folder);
+    return step;
+}
+
+/* Were these scores made to the end, and of the weights that are there now? They are removed when
+ * training goes on; but a member may have been trained on as a run of its own. */
+static bool is_scored(const ensemble *self, int64_t member, bool *of_others)
 {
     json_t *run = load(self, member, "oob/run.json");
     json_t *summary = load(self, member, "oob/score/summary.json");
     const char *state = json_string_value(json_object_get(json_object_get(run, "exit"), "state"));
+    const json_t *step = json_object_get(json_object_get(summary, "model"), "step");
     bool scored = summary && state && strcmp(state, "finished") == 0;
 
+    *of_others =
+        json_is_integer(step) && json_integer_value(step) != ensemble_member_step(self, member);
     json_decref(run);
     json_decref(summary);
-    return scored;
+    return scored && !*of_others;
 }
 
 static double read_perplexity(const ensemble *self, int64_t member)
@@ -134,13 +148,16 @@ static double read_perplexity(const ensemble *self, int64_t member)
 static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t member,
                                const bp_config *trained)
 {
-    bool root = bp_comm_is_root(group);
+    bool root = bp_comm_is_root(group), of_others = false;
     bp_config *config = NULL;
     bp_err err;
 
-    if (bp_all_max_int(root && is_scored(self, member), group) != 0)
+    if (bp_all_max_int(root && is_scored(self, member, &of_others), group) != 0)
         return BP_OK;
-    err = bp_agree(group, score_config(self, member, trained, &config));
+    err = of_others ? ensemble_member_forget_scores(self, member) : BP_OK;
+    if (err == BP_OK)
+        err = score_config(self, member, trained, &config);
+    err = bp_agree(group, err);
     if (err == BP_OK)
         err = bp_score(group, config);
     bp_config_free(&config);

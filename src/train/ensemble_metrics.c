@@ -3,7 +3,6 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "store/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,15 +49,12 @@ bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self)
     metrics->self = self;
     for (int64_t k = 0; k < self->members && err == BP_OK; k++) {
         reader *one = &metrics->readers[k];
-        char *folder = ensemble_member_path(self, k, "checkpoints");
 
         one->path = ensemble_member_path(self, k, "metrics.jsonl");
-        if (!one->path || !folder)
+        if (!one->path)
             err = bp_fail_memory("the members' metrics", self->members, sizeof(reader));
-        else
-            one->certain =
-                bp_checkpoint_newest_step(folder); /* whole or not: the run itself verifies */
-        bp_free(folder);
+        else /* whole or not: the run itself verifies */
+            one->certain = ensemble_member_step(self, k);
     }
     return err == BP_OK ? bp_run_cut_metrics(self->run, -1) : err;
 }

@@ -28,6 +28,8 @@ char *ensemble_member_path(const ensemble *self, int64_t member, const char *ins
 /** A member's configuration, derived from the ensemble's. Local. Errors: BP_ERR_CONFIG a seed
  *  beyond its range; BP_ERR_SYSTEM. Free with bp_config_free(). */
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out);
+/** The newest step that it has committed, by name; -1: none. Local. */
+int64_t ensemble_member_step(const ensemble *self, int64_t member);
 /** Train one member to its last step, and score its out-of-bag documents, going on from where an
  *  earlier start ended. *oob on the group's root: their perplexity; NaN: no bag, or none is out of
  *  it. Collective over `group`. Errors: those of bp_pretrain and bp_score. */

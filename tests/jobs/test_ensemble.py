@@ -338,6 +338,14 @@ class Ensemble(JobTest):
         after = read_json(folder, "ensemble.json")["members"]
         self.assertEqual(before[0], after[0])
         self.assertNotEqual(before[1], after[1])
+        # as a run of its own, which knows nothing of the ensemble
+        member = os.path.join(folder, "members", "m00")
+        self.assertEqual(run([program("bagpipe"), "pretrain", os.path.join(member, "config.ini"), f"run.dir={member}", "train.steps=3"]).status, 0)
+        self.made("further", 0, *keys)
+        self.assertEqual(read_json(member, "oob", "score", "summary.json")["model"]["step"], 3)
+        last = read_json(folder, "ensemble.json")["members"]
+        self.assertNotEqual(last[0]["oob_perplexity"], after[0]["oob_perplexity"])
+        self.assertEqual(last[1], after[1])
 
     def test_another_failure_ends_the_job_with_the_members_name(self):
         os.makedirs(self.at("broken/members"))
