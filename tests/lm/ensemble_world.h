@@ -11,7 +11,18 @@
 
 #include <math.h>
 
-enum { V = 23, CONTEXT = 12, WINDOWS = 5, LENGTH = 11, TOKENS = WINDOWS * LENGTH, MEMBERS = 3 };
+#ifndef WORLD_VOCABULARY
+#define WORLD_VOCABULARY 23
+#define WORLD_SCALE      12 /* of the weights, for distributions with a shape */
+#endif
+enum {
+    V = WORLD_VOCABULARY,
+    CONTEXT = 12,
+    WINDOWS = 5,
+    LENGTH = 11,
+    TOKENS = WINDOWS * LENGTH,
+    MEMBERS = 3
+};
 
 /* What a checkpoint has, but for its weights. */
 typedef struct small_model {
@@ -48,7 +59,7 @@ static inline void save_small_model(const small_model *model)
     for (int g = 0; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
         for (int64_t i = 0; !group->replicated && i < group->floats; i++)
-            values[group->place + i] *= 12;
+            values[group->place + i] *= WORLD_SCALE;
         bp_network_boxes(network, g, "", values + group->place, 0, group->floats, boxes, &used,
                          capacity);
     }
