@@ -3,8 +3,8 @@
 #
 # Claims: 4 ranks on two nodes (tensor 2 x data 2) and a pipeline across the nodes have the losses of one rank; scoring
 # there gives the bytes of one rank, by srun and by mpirun; an ensemble trained side by side on the nodes, and one trained
-# by an array of jobs and gathered, are that of one rank; a job that is warned commits a checkpoint, queues itself again,
-# and ends with the losses of one that was never stopped.
+# by an array of jobs and gathered, are that of one rank; a study of uncertainty there has the figures of one rank; a job
+# that is warned commits a checkpoint, queues itself again, and ends with the losses of one that was never stopped.
 set -u
 build=$1
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -151,6 +151,30 @@ for file in ensemble.json metrics.jsonl; do
     cmp "members-one/$file" "members/$file" || fail "$file is another side by side"
     cmp "members-one/$file" "members-array/$file" || fail "$file is another by an array"
 done
+
+echo "a study of uncertainty on the nodes"
+cat >study.ini <<END
+[uncertainty]
+models = single=$work/one, passes=$work/one:dropout
+in_domain = $work/text.h5
+passes = 2
+resamples = 100
+temper_tokens = 500
+[corpus]
+valid = $work/text.h5
+[math]
+precision = f32
+threads = 1
+END
+"$BAGPIPE_BIN/bagpipe" uncertainty study.ini run.dir="$work/study-one" >>one.log 2>&1 || fail "one rank made no study"
+submit study --nodes=2 --ntasks-per-node=1 "$top/slurm/uncertainty.sbatch" study.ini run.dir="$work/study"
+# what a clock or the machine says is each run's own
+for run in study-one study; do
+    grep -v '"\(train_seconds\|fit_seconds\|score_seconds\|memory_mib\)"' "$run/uncertainty/summary.json" >"$run.figures" ||
+        fail "$run has no figures"
+done
+grep -q '"ece"' study.figures || fail "the summary's figures have no lines of their own"
+cmp study-one.figures study.figures || fail "the figures of the study are others on the nodes"
 
 echo "a warned job goes on"
 long=(--nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini mesh.data=2 train.steps=2000 train.log_every=100)
