@@ -70,19 +70,29 @@ static inline void add_max(float *mx, const some_members *some, int count, int64
     }
 }
 
+static inline void add_share(float *sum, float *weighted, const some_members *some, int j,
+                             int64_t i, float mx)
+{
+    float d = ((some->x[j][i] - some->max[j]) - some->log_sum[j]) - mx;
+    float e = exp_of(d);
+
+    *sum += e;
+    *weighted += e * d;
+}
+
+/* Member by member in plain sight: clang vectorises no loop around a loop of this size. */
 static inline void add_shares(float *s, float *a, const float *mx, const some_members *some,
                               int count, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float sum = s[i], weighted = a[i];
-#pragma GCC unroll 4
-        for (int j = 0; j < count; j++) {
-            float d = ((some->x[j][i] - some->max[j]) - some->log_sum[j]) - mx[i];
-            float e = exp_of(d);
 
-            sum += e;
-            weighted += e * d;
+        add_share(&sum, &weighted, some, 0, i, mx[i]);
+        if (count == MEMBERS_AT_ONCE) {
+            add_share(&sum, &weighted, some, 1, i, mx[i]);
+            add_share(&sum, &weighted, some, 2, i, mx[i]);
+            add_share(&sum, &weighted, some, 3, i, mx[i]);
         }
         s[i] = sum;
         a[i] = weighted;
