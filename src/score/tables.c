@@ -1,17 +1,13 @@
 /* tokens.h5 and documents.h5: written under a temporary name, sealed, renamed. */
 #include "score/tables.h"
 
-#include "base/fs.h"
 #include "base/mem.h"
 #include "score/token_hash.h"
-#include "store/h5.h"
-#include "store/user_block.h"
+#include "store/h5_draft.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define VERSION      1
 #define BLOCK_VALUES 65536 /* held before they are written, or as many as 256 rows have */
@@ -19,60 +15,10 @@
 #define ID_BYTES     1025
 #define MEMBER_GRID  "member_logprob"
 
-/* ---- a file that is there or not ---- */
-
-typedef struct table_draft {
-    bp_h5 *file;
-    char *path, *temporary;
-} table_draft;
-
-/* The run folder is locked, so one name will do; what a killed job left is overwritten. */
-static bp_err draft_begin(table_draft *draft, const char *path)
-{
-    draft->path = bp_strdup(path);
-    draft->temporary = bp_sprintf("%s.tmp", path);
-    if (!draft->path || !draft->temporary)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", path);
-
-    bp_err err = bp_h5_create(&draft->file, draft->temporary);
-    if (err == BP_OK)
-        err = bp_h5_put_int(draft->file, "/", "format_version", VERSION);
-    return err;
-}
-
-static bp_err draft_commit(table_draft *draft, const char *kind)
-{
-    bp_user_block block = {.version = VERSION};
-    bp_err err = bp_h5_close(&draft->file);
-
-    snprintf(block.kind, sizeof(block.kind), "%s", kind);
-    if (err == BP_OK)
-        err = bp_user_block_seal(&block, draft->temporary);
-    if (err == BP_OK && rename(draft->temporary, draft->path) != 0)
-        err = bp_fail_errno(BP_ERR_IO, "rename", draft->path);
-    if (err == BP_OK)
-        err = bp_path_sync_parent(draft->path);
-    if (err == BP_OK) {
-        bp_free(draft->temporary);
-        draft->temporary = NULL;
-    }
-    return err;
-}
-
-static void draft_end(table_draft *draft)
-{
-    bp_h5_drop(&draft->file);
-    if (draft->temporary)
-        (void)unlink(draft->temporary); /* there may be none */
-    bp_free(draft->temporary);
-    bp_free(draft->path);
-    draft->temporary = draft->path = NULL;
-}
-
 /* ---- tokens.h5 ---- */
 
 struct bp_tokens_writer {
-    table_draft draft;
+    bp_h5_draft draft;
     const bp_score_channels *channels;
     int64_t total;
     int64_t plain; /* channels that are datasets of their own: all but the members' */
@@ -120,7 +66,7 @@ static bp_err make_channels(bp_h5 *file, const bp_score_channels *channels, bp_h
 
 static bp_err start_tokens(bp_tokens_writer *writer, const char *path, const bp_score_plan *plan)
 {
-    bp_err err = draft_begin(&writer->draft, path);
+    bp_err err = bp_h5_draft_begin(&writer->draft, path, VERSION);
 
     if (err == BP_OK)
         err = bp_h5_write(writer->draft.file, "corpus_start", BP_H5_I64, plan->first_token,
@@ -225,14 +171,14 @@ bp_err bp_tokens_writer_commit(bp_tokens_writer *writer)
 
     while (err == BP_OK && writer->base < writer->total)
         err = flush_block(writer);
-    return err == BP_OK ? draft_commit(&writer->draft, "score-tokens") : err;
+    return err == BP_OK ? bp_h5_draft_commit(&writer->draft, "score-tokens", VERSION) : err;
 }
 
 void bp_tokens_writer_free(bp_tokens_writer **writer)
 {
     if (!*writer)
         return;
-    draft_end(&(*writer)->draft);
+    bp_h5_draft_end(&(*writer)->draft);
     bp_free((*writer)->grid);
     bp_free((*writer)->block);
     bp_free(*writer);
@@ -462,8 +408,8 @@ static bp_err write_label(bp_h5 *out, const bp_score_column *column, int64_t doc
 
 bp_err bp_documents_write(const bp_score_table *table, const char *path)
 {
-    table_draft draft = {0};
-    bp_err err = draft_begin(&draft, path);
+    bp_h5_draft draft = {0};
+    bp_err err = bp_h5_draft_begin(&draft, path, VERSION);
 
     if (err == BP_OK)
         err = write_rows(draft.file, table);
@@ -476,7 +422,7 @@ bp_err bp_documents_write(const bp_score_table *table, const char *path)
     for (int64_t i = 0; err == BP_OK && i < table->column_count; i++)
         err = write_label(draft.file, &table->columns[i], table->plan->documents);
     if (err == BP_OK)
-        err = draft_commit(&draft, "score-documents");
-    draft_end(&draft);
+        err = bp_h5_draft_commit(&draft, "score-documents", VERSION);
+    bp_h5_draft_end(&draft);
     return err;
 }

@@ -3,11 +3,10 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "store/h5.h"
+#include "store/h5_draft.h"
 #include "store/user_block.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,8 +15,8 @@
 #define WEIGHTS "weights"
 
 struct bp_head_samples {
-    bp_h5 *file;
-    char *path, *temporary; /* temporary: of a file being written; NULL else */
+    bp_h5 *file;       /* being read; NULL else */
+    bp_h5_draft draft; /* being written; zeros else */
     bp_head_samples_info info;
     int64_t written; /* floats */
 };
@@ -42,8 +41,6 @@ static bp_head_samples *new_file(const char *path)
 {
     bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
 
-    if (file && !(file->path = bp_strdup(path)))
-        bp_head_samples_close(&file);
     if (!file)
         (void)BP_FAIL(BP_ERR_SYSTEM, "no memory for a file of samples: at %s", path);
     return file;
@@ -54,10 +51,7 @@ void bp_head_samples_close(bp_head_samples **file)
     if (!*file)
         return;
     bp_h5_drop(&(*file)->file);
-    if ((*file)->temporary)
-        (void)unlink((*file)->temporary); /* there may be none */
-    bp_free((*file)->temporary);
-    bp_free((*file)->path);
+    bp_h5_draft_end(&(*file)->draft);
     bp_free(*file);
     *file = NULL;
 }
@@ -66,10 +60,8 @@ void bp_head_samples_close(bp_head_samples **file)
 
 static bp_err put_attributes(bp_h5 *out, const bp_head_samples_info *info)
 {
-    bp_err err = bp_h5_put_int(out, "/", "format_version", VERSION);
+    bp_err err = bp_h5_put_int(out, "/", "samples", info->samples);
 
-    if (err == BP_OK)
-        err = bp_h5_put_int(out, "/", "samples", info->samples);
     if (err == BP_OK)
         err = bp_h5_put_int(out, "/", "vocab_size", info->vocab_size);
     if (err == BP_OK)
@@ -93,16 +85,12 @@ bp_err bp_head_samples_create(bp_head_samples **out, const char *path,
     *out = NULL;
     if (err == BP_OK) {
         file->info = *info;
-        file->temporary = bp_sprintf("%s.tmp", path); /* the folder is locked: one name will do */
-        if (!file->temporary)
-            err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a file of samples: at %s", path);
+        err = bp_h5_draft_begin(&file->draft, path, VERSION);
     }
     if (err == BP_OK)
-        err = bp_h5_create_as(&file->file, file->temporary, path);
+        err = put_attributes(file->draft.file, info);
     if (err == BP_OK)
-        err = put_attributes(file->file, info);
-    if (err == BP_OK)
-        err = bp_h5_make(file->file, WEIGHTS, BP_H5_F32, floats_of(info));
+        err = bp_h5_make(file->draft.file, WEIGHTS, BP_H5_F32, floats_of(info));
     if (err != BP_OK)
         bp_head_samples_close(&file);
     *out = file;
@@ -124,27 +112,17 @@ bp_err bp_head_samples_write(bp_head_samples *file, int64_t sample, int64_t firs
     int64_t place = place_of(&file->info, sample, first, count);
 
     file->written += count * file->info.width;
-    return bp_h5_write_slab(file->file, WEIGHTS, BP_H5_F32, place, weights,
+    return bp_h5_write_slab(file->draft.file, WEIGHTS, BP_H5_F32, place, weights,
                             count * file->info.width);
 }
 
 bp_err bp_head_samples_commit(bp_head_samples **out)
 {
     bp_head_samples *file = *out;
-    bp_user_block block = {.kind = KIND, .version = VERSION};
     bp_err err;
 
-    BP_ASSERT(file->temporary && file->written == floats_of(&file->info));
-    err = bp_h5_close(&file->file);
-    if (err == BP_OK)
-        err = bp_user_block_seal(&block, file->temporary);
-    if (err == BP_OK && rename(file->temporary, file->path) != 0)
-        err = bp_fail_errno(BP_ERR_IO, "rename", file->path);
-    if (err == BP_OK) { /* nothing to remove any more */
-        bp_free(file->temporary);
-        file->temporary = NULL;
-        err = bp_path_sync_parent(file->path);
-    }
+    BP_ASSERT(file->draft.file && file->written == floats_of(&file->info));
+    err = bp_h5_draft_commit(&file->draft, KIND, VERSION);
     bp_head_samples_close(out);
     return err;
 }
