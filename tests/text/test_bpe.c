@@ -1,5 +1,4 @@
 /* Merging against the plain loop, short and long pieces alike. */
-#include "base/clock.h"
 #include "bp_test.h"
 #include "plain_bpe.h"
 #include "random_text.h"
@@ -107,16 +106,15 @@ static void a_merge_twice_is_refused(void **state)
     bp_merges_clear(&merges);
 }
 
-/* Twice the text takes about twice the time, where a quadratic merge takes four times: 16 times the
- * text at most 60 times. */
-static void time_of_a_long_piece_grows_as_its_length(void **state)
+/* A merge whose work grows with the square of the length would take hours here, and end by the
+ * test's time limit. */
+static void a_very_long_piece_is_merged(void **state)
 {
     enum { LONG = 1600000 };
     bp_bpe_scratch scratch = {0};
     bp_merges merges = {0};
     uint8_t *piece = bp_alloc("test", LONG, 1);
     bp_merge *list = bp_alloc("test", 12, sizeof *list);
-    double seconds[2];
 
     (void)state;
     assert_true(piece != NULL && list != NULL);
@@ -129,16 +127,12 @@ static void time_of_a_long_piece_grows_as_its_length(void **state)
     for (int k = 0; k < 2; k++) {
         size_t bytes = k == 0 ? LONG / 16 : LONG;
         bp_ids ids = {0};
-        double start = bp_clock_now();
 
         bp_test_expect(bp_bpe_piece(&merges, piece, bytes, &scratch, &ids), BP_OK);
-        seconds[k] = bp_clock_now() - start;
         int64_t ones = __builtin_popcountll(bytes % 4096);
         assert_int_equal(ids.count, (int64_t)bytes / 4096 + ones);
         bp_ids_clear(&ids);
     }
-    if (seconds[1] > 60 * seconds[0])
-        fail_msg("%d bytes took %g s, 16 times as many %g s", LONG / 16, seconds[0], seconds[1]);
     assert_true(scratch.symbols == 0); /* much memory is not kept */
     bp_free(piece);
     bp_merges_clear(&merges);
@@ -151,7 +145,7 @@ int main(void)
         cmocka_unit_test(short_and_long_pieces_are_merged_as_the_plain_loop_does),
         cmocka_unit_test(overlapping_pairs_go_from_the_left),
         cmocka_unit_test(a_merge_twice_is_refused),
-        cmocka_unit_test(time_of_a_long_piece_grows_as_its_length),
+        cmocka_unit_test(a_very_long_piece_is_merged),
     };
 
     return BP_TEST_RUN(tests);
