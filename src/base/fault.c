@@ -1,17 +1,27 @@
 #include "base/fault.h"
+
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MAX_FAULTS 16
+
+typedef enum fault_action { FAIL, KILL, STOP, SPIN, DELAY } fault_action;
 
 typedef struct fault {
     const char *name;
     size_t name_bytes;
-    long nth;     /* fails at this call, counted from 1 */
+    long nth;     /* acts at this call, counted from 1 */
     bool onwards; /* and at all after it */
     long rank;    /* -1: on every rank */
+    fault_action action;
+    int number;     /* errno of FAIL */
+    double seconds; /* of DELAY */
     atomic_long calls;
 } fault;
 
@@ -20,25 +30,79 @@ static fault faults[MAX_FAULTS];
 static atomic_int fault_count;
 static atomic_int own_rank;
 
-/* "name", "name:3", "name:3+", "name@1", "name:3@1" */
-static void parse_one(fault *out, const char *text, size_t bytes)
-{
-    const char *end = text + bytes;
+static const char *const NAMES[] = {
+    "base.alloc", "base.read",     "base.write",   "math.gemm",         "math.weight",
+    "score.part", "store.mkdir",   "store.rename", "store.sync_parent", "store.write",
+    "text.read",  "train.diverge", NULL,
+};
 
-    *out = (fault){.name = text, .nth = 1, .rank = -1};
-    out->name_bytes = strcspn(text, ":@,");
-    const char *p = text + out->name_bytes;
+const char *const *bp_fault_names(void)
+{
+    return NAMES;
+}
+
+static bool is_known(const char *name, size_t bytes)
+{
+    for (const char *const *known = NAMES; *known != NULL; known++)
+        if (strlen(*known) == bytes && memcmp(*known, name, bytes) == 0)
+            return true;
+    return false;
+}
+
+/* "kill" and the like, up to `end`. */
+static bool parse_action(fault *out, const char *text, const char *end)
+{
+    static const struct {
+        const char *word;
+        fault_action action;
+        int number;
+    } ACTIONS[] = {{"fail", FAIL, EIO}, {"eio", FAIL, EIO}, {"enospc", FAIL, ENOSPC},
+                   {"kill", KILL, 0},   {"stop", STOP, 0},  {"spin", SPIN, 0}};
+    size_t bytes = (size_t)(end - text);
+    char *after;
+
+    for (size_t k = 0; k < sizeof ACTIONS / sizeof ACTIONS[0]; k++)
+        if (strlen(ACTIONS[k].word) == bytes && memcmp(ACTIONS[k].word, text, bytes) == 0) {
+            out->action = ACTIONS[k].action;
+            out->number = ACTIONS[k].number;
+            return true;
+        }
+    if (bytes <= 5 || memcmp(text, "delay", 5) != 0)
+        return false;
+    out->action = DELAY;
+    out->seconds = strtod(text + 5, &after);
+    return after == end && out->seconds >= 0 && out->seconds < 1e6;
+}
+
+/* NAME[:N[+]][@RANK][=ACTION], `bytes` long. */
+static bool parse_one(fault *out, const char *text, size_t bytes)
+{
+    const char *p = text, *end = text + bytes;
+    char *after;
+
+    *out = (fault){.name = text, .nth = 1, .rank = -1, .number = EIO};
+    while (p < end && strchr(":@=", *p) == NULL)
+        p++;
+    out->name_bytes = (size_t)(p - text);
     if (p < end && *p == ':') {
-        char *after;
         out->nth = strtol(p + 1, &after, 10);
+        if (after == p + 1 || out->nth < 1)
+            return false;
+        p = after;
+        if (p < end && *p == '+') {
+            out->onwards = true;
+            p++;
+        }
+    }
+    if (p < end && *p == '@') {
+        out->rank = strtol(p + 1, &after, 10);
+        if (after == p + 1 || out->rank < 0)
+            return false;
         p = after;
     }
-    if (p < end && *p == '+') {
-        out->onwards = true;
-        p++;
-    }
-    if (p < end && *p == '@')
-        out->rank = strtol(p + 1, NULL, 10);
+    if (p < end && *p == '=')
+        return parse_action(out, p + 1, end);
+    return p == end;
 }
 
 void bp_fault_arm(const char *specification)
@@ -48,12 +112,40 @@ void bp_fault_arm(const char *specification)
     atomic_store(&fault_count, 0);
     while (specification != NULL && *specification != 0 && count < MAX_FAULTS) {
         size_t bytes = strcspn(specification, ",");
-        if (bytes > 0)
-            parse_one(&faults[count++], specification, bytes);
+
+        count += bytes > 0 && parse_one(&faults[count], specification, bytes);
         specification += bytes;
         specification += *specification == ',';
     }
     atomic_store(&fault_count, count);
+}
+
+bp_err bp_fault_check(void)
+{
+    const char *specification = getenv("BP_FAULT"), *allowed = getenv("BP_FAULT_IN_JOB");
+    int count = 0;
+
+    if (specification == NULL || *specification == 0)
+        return BP_OK;
+    if (getenv("SLURM_JOB_ID") != NULL && (allowed == NULL || strcmp(allowed, "yes") != 0))
+        return BP_FAIL(BP_ERR_USAGE,
+                       "BP_FAULT = '%s' injects faults into a Slurm job: at the environment; unset "
+                       "it, or set BP_FAULT_IN_JOB=yes too",
+                       specification);
+    for (const char *p = specification; *p != 0;) {
+        size_t bytes = strcspn(p, ",");
+        fault one;
+
+        if (bytes > 0 && (!parse_one(&one, p, bytes) || !is_known(one.name, one.name_bytes)))
+            return BP_FAIL(BP_ERR_USAGE,
+                           "'%.*s' names no fault: at BP_FAULT; write NAME[:N[+]][@RANK][=ACTION]",
+                           (int)bytes, p);
+        if (++count > MAX_FAULTS)
+            return BP_FAIL(BP_ERR_USAGE, "more than %d faults: at BP_FAULT; leave some out",
+                           MAX_FAULTS);
+        p += bytes + (p[bytes] == ',');
+    }
+    return BP_OK;
 }
 
 static void arm_from_environment(void)
@@ -69,6 +161,38 @@ void bp_fault_set_rank(int rank)
     atomic_store(&own_rank, rank);
 }
 
+static void sleep_for(double seconds)
+{
+    struct timespec left = {.tv_sec = (time_t)seconds};
+
+    left.tv_nsec = (long)((seconds - (double)left.tv_sec) * 1e9);
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+/* True when the operation is to fail. */
+static bool act(const fault *at)
+{
+    switch (at->action) {
+    case KILL:
+        (void)raise(SIGKILL);
+        break;
+    case STOP:
+        (void)kill(getpid(), SIGSTOP); /* all threads */
+        break;
+    case SPIN:
+        for (volatile int k = 0;; k++)
+            ;
+    case DELAY:
+        sleep_for(at->seconds);
+        break;
+    case FAIL:
+        errno = at->number;
+        return true;
+    }
+    return false;
+}
+
 bool bp_fault(const char *name)
 {
     (void)pthread_once(&once, arm_from_environment); /* can't fail on a valid control */
@@ -76,14 +200,24 @@ bool bp_fault(const char *name)
     size_t bytes = count > 0 ? strlen(name) : 0;
     bool fails = false;
 
+    BP_ASSERT(count == 0 || is_known(name, bytes));
     for (int i = 0; i < count; i++) {
         fault *at = &faults[i];
+
         if (at->name_bytes != bytes || memcmp(at->name, name, bytes) != 0)
             continue;
         if (at->rank >= 0 && at->rank != atomic_load(&own_rank))
             continue;
         long call = atomic_fetch_add(&at->calls, 1) + 1;
-        fails = fails || call == at->nth || (at->onwards && call > at->nth);
+        if (call == at->nth || (at->onwards && call > at->nth))
+            fails = act(at) || fails;
     }
     return fails;
+}
+
+void bp_fault_point(const char *name)
+{
+    bool fails = bp_fault(name);
+
+    BP_ASSERT(!fails && "a fault without an action at a point that can't fail");
 }

@@ -1,21 +1,44 @@
-/* Faults injected by name, for tests: BP_FAULT=store.write:3@1 makes the third call of
- * bp_fault("store.write") on rank 1 say true, once. "name" alone is the first call on every rank;
- * "name:3+" is the third and all after it; several are parted by commas. Without the variable a
- * call costs one load.
+/* Faults injected by name, for tests and for those who want to see a run survive: off unless the
+ * environment's BP_FAULT, or a test, arms some.
+ *
+ *     BP_FAULT=store.write:3@1           the third such call on rank 1 fails
+ *     BP_FAULT=step.end:40@0=kill        rank 0 dies by SIGKILL when its 40th step ends
+ *     BP_FAULT=a=enospc,b:2+=delay0.5    several, parted by commas; "2+" is the second and all
+ * after
+ *
+ * "name" alone is the first call, on every rank. What happens: `fail` (the default: the operation
+ * reports a failure), `eio`, `enospc` (the same, with that errno), `kill` (SIGKILL to itself),
+ * `stop` (SIGSTOP), `spin` (never comes back), `delaySECONDS`. Where a point has no way to fail
+ * (bp_fault_point), only the last four mean anything, and others are a bug of the specification.
+ * Unarmed, a call costs one load.
  */
 #ifndef BP_BASE_FAULT_H
 #define BP_BASE_FAULT_H
 
+#include "base/err.h"
 #include <stdbool.h>
 
-/** Should this call fail? Counts the call. Safe from threads. */
+/** Should this call fail? Counts the call, and does what the specification says. Safe from threads.
+ * True with errno EIO, or what the specification says. `name` is one of bp_fault_names(). */
 bool bp_fault(const char *name);
 
+/** The same where nothing can fail. */
+void bp_fault_point(const char *name);
+
 /** Arm a specification (borrowed until the next call), instead of BP_FAULT; NULL disarms. Counts
- * start again. */
+ * start again. Parts that make no sense are left out: bp_fault_check tells them. */
 void bp_fault_arm(const char *specification);
+
+/** Is what BP_FAULT says sensible, and allowed here? Inside a Slurm job it is only with
+ * BP_FAULT_IN_JOB=yes, so that a variable left behind hurts no run.
+ *
+ * Errors: BP_ERR_USAGE. */
+bp_err bp_fault_check(void);
 
 /** The rank that "@1" is compared with (bp_mpi_start sets it); 0 before. */
 void bp_fault_set_rank(int rank);
+
+/** Every point there is, NULL-ended, in alphabetical order. */
+const char *const *bp_fault_names(void);
 
 #endif

@@ -48,7 +48,8 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     if (provided < MPI_THREAD_FUNNELED)
         return bp_fail(BP_ERR_SYSTEM,
                        "this MPI allows no threads: at MPI's start; build it with them");
-    return check_launcher(size);
+    bp_err err = bp_fault_check();
+    return err == BP_OK ? check_launcher(size) : err;
 }
 
 void bp_mpi_finish(void)

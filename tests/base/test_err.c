@@ -199,20 +199,20 @@ static void broken_assertion_ends_the_program(void **state)
 static void faults_are_injected_by_name_call_and_rank(void **state)
 {
     (void)state;
-    bp_fault_arm("a:2,b@1,c:2+");
-    assert_false(bp_fault("a"));
-    assert_true(bp_fault("a"));
-    assert_false(bp_fault("a"));
-    assert_false(bp_fault("b"));
+    bp_fault_arm("base.read:2,base.write@1,math.gemm:2+");
+    assert_false(bp_fault("base.read"));
+    assert_true(bp_fault("base.read"));
+    assert_false(bp_fault("base.read"));
+    assert_false(bp_fault("base.write"));
     bp_fault_set_rank(1);
-    assert_true(bp_fault("b"));
+    assert_true(bp_fault("base.write"));
     bp_fault_set_rank(0);
-    assert_false(bp_fault("c"));
-    assert_true(bp_fault("c"));
-    assert_true(bp_fault("c"));
-    assert_false(bp_fault("ab"));
+    assert_false(bp_fault("math.gemm"));
+    assert_true(bp_fault("math.gemm"));
+    assert_true(bp_fault("math.gemm"));
+    assert_false(bp_fault("math.weight"));
     bp_fault_arm(NULL);
-    assert_false(bp_fault("c"));
+    assert_false(bp_fault("math.gemm"));
 }
 
 int main(void)

@@ -1,0 +1,79 @@
+#include "base/beat.h"
+#include "base/err.h"
+
+#include <stdatomic.h>
+
+/* One writer: a load and a store are enough, without a locked instruction. */
+static _Atomic int phase;
+static _Atomic int64_t step, progress, collectives;
+static _Atomic(const char *) collective = "";
+static _Atomic int depth;
+
+static const char *const PHASE_NAMES[BP_PHASES] = {
+    "start", "load", "step", "validate", "checkpoint", "score", "merge", "fit", "end"};
+
+const char *bp_phase_name(bp_phase of)
+{
+    BP_ASSERT(of >= 0 && of < BP_PHASES);
+    return PHASE_NAMES[of];
+}
+
+static void add_one(_Atomic int64_t *count)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+void bp_beat_progress(void)
+{
+    add_one(&progress);
+}
+
+bp_phase bp_beat_phase(bp_phase now)
+{
+    int before = atomic_load_explicit(&phase, memory_order_relaxed);
+
+    atomic_store_explicit(&phase, (int)now, memory_order_relaxed);
+    add_one(&progress);
+    return (bp_phase)before;
+}
+
+void bp_beat_step(int64_t now)
+{
+    atomic_store_explicit(&step, now, memory_order_relaxed);
+    add_one(&progress);
+}
+
+void bp_beat_enter(const char *what)
+{
+    int before = atomic_load_explicit(&depth, memory_order_relaxed);
+
+    if (before == 0) {
+        atomic_store_explicit(&collective, what, memory_order_relaxed);
+        add_one(&collectives);
+        add_one(&progress);
+    }
+    atomic_store_explicit(&depth, before + 1, memory_order_relaxed);
+}
+
+void bp_beat_leave(void)
+{
+    int before = atomic_load_explicit(&depth, memory_order_relaxed);
+
+    BP_ASSERT(before > 0);
+    atomic_store_explicit(&depth, before - 1, memory_order_relaxed);
+    if (before == 1)
+        add_one(&progress);
+}
+
+void bp_beat_read(bp_beat *out)
+{
+    *out = (bp_beat){
+        .phase = (bp_phase)atomic_load_explicit(&phase, memory_order_relaxed),
+        .step = atomic_load_explicit(&step, memory_order_relaxed),
+        .progress = atomic_load_explicit(&progress, memory_order_relaxed),
+        .collectives = atomic_load_explicit(&collectives, memory_order_relaxed),
+        .collective = atomic_load_explicit(&collective, memory_order_relaxed),
+        .waits = atomic_load_explicit(&depth, memory_order_relaxed) > 0,
+    };
+}

@@ -1,0 +1,50 @@
+/* What this process is doing, in a few numbers that a watchdog's thread may read at any moment: the
+ * phase, the step, how often something has moved on, and the collective it stands in.
+ *
+ * The main thread writes, and pays a few relaxed stores for it; what it writes is never torn, but
+ * two fields read together may be a moment apart. */
+#ifndef BP_BASE_BEAT_H
+#define BP_BASE_BEAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum bp_phase {
+    BP_PHASE_START,      /* opening files, building the model */
+    BP_PHASE_LOAD,       /* reading a checkpoint */
+    BP_PHASE_STEP,       /* training: one optimizer step after another */
+    BP_PHASE_VALIDATE,   /* */
+    BP_PHASE_CHECKPOINT, /* committing one */
+    BP_PHASE_SCORE,      /* batches of a corpus */
+    BP_PHASE_MERGE,      /* tables and summaries */
+    BP_PHASE_FIT,        /* what uncertainty fits: curvature, temperatures, resamples */
+    BP_PHASE_END,        /* closing */
+    BP_PHASES
+} bp_phase;
+
+/** "step", "checkpoint" and so on. */
+const char *bp_phase_name(bp_phase phase);
+
+/** Enter a phase; returns the one before, to come back to. Counts as progress. */
+bp_phase bp_beat_phase(bp_phase phase);
+/** The training step at work, or the batch. Counts as progress. */
+void bp_beat_step(int64_t step);
+/** Something has moved on. */
+void bp_beat_progress(void);
+/** This process enters, and leaves, a collective or a wait for another rank; `what` is a literal.
+ * They may be nested: the outer one counts. Both count as progress. */
+void bp_beat_enter(const char *what);
+void bp_beat_leave(void);
+
+typedef struct bp_beat {
+    bp_phase phase;
+    int64_t step;
+    int64_t progress;       /* only grows */
+    int64_t collectives;    /* entered so far */
+    const char *collective; /* the one at work, or the last one; "" before the first */
+    bool waits;             /* it stands in it */
+} bp_beat;
+/** From any thread. */
+void bp_beat_read(bp_beat *out);
+
+#endif
