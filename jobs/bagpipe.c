@@ -1,4 +1,5 @@
 /* bagpipe: parses the command line and the configuration, and picks the job. */
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
@@ -164,7 +165,11 @@ static bp_err run_alone(const arguments *args)
 static bp_err run_job(const arguments *args)
 {
     bp_job_call call = {.name = args->job->name, .world = MPI_COMM_WORLD, .plan = args->plan};
-    bp_err err = bp_agree(call.world, read_config(&call.config, args));
+    bp_err err = read_config(&call.config, args);
+
+    if (err == BP_OK && bp_fault("config.read"))
+        err = bp_fail_errno(BP_ERR_IO, "can't read", args->config);
+    err = bp_agree(call.world, err);
 
     if (err == BP_OK)
         err = args->job->run(&call);

@@ -31,9 +31,53 @@ static atomic_int fault_count;
 static atomic_int own_rank;
 
 static const char *const NAMES[] = {
-    "base.alloc", "base.read",     "base.write",   "math.gemm",         "math.weight",
-    "score.part", "store.mkdir",   "store.rename", "store.sync_parent", "store.write",
-    "text.read",  "train.diverge", NULL,
+    "allreduce.after",
+    "allreduce.before",
+    "base.alloc",
+    "base.read",
+    "base.write",
+    "bwd.mid",
+    "ckpt.best",
+    "ckpt.fence_check",
+    "ckpt.fsync_dir",
+    "ckpt.fsync_file",
+    "ckpt.manifest_fsync",
+    "ckpt.manifest_half",
+    "ckpt.mkdir_tmp",
+    "ckpt.prune_rename",
+    "ckpt.prune_unlink",
+    "ckpt.rename",
+    "ckpt.shard_close",
+    "ckpt.shard_half",
+    "ckpt.shard_open",
+    "ckpt.snapshot",
+    "ckpt.verify",
+    "config.read",
+    "corpus.open",
+    "drain.flag",
+    "ens.member_done",
+    "exit.agree",
+    "finalize",
+    "fwd.mid",
+    "init.after_mpi",
+    "lock.acquired",
+    "math.gemm",
+    "math.weight",
+    "metrics.append_half",
+    "opt.after",
+    "opt.before",
+    "pp.recv",
+    "pp.send",
+    "score.chunk_done",
+    "score.merge",
+    "score.part",
+    "step.begin",
+    "step.end",
+    "store.write",
+    "text.read",
+    "tok.load",
+    "train.diverge",
+    NULL,
 };
 
 const char *const *bp_fault_names(void)
@@ -213,6 +257,12 @@ bool bp_fault(const char *name)
             fails = act(at) || fails;
     }
     return fails;
+}
+
+bool bp_fault_is_armed(void)
+{
+    (void)pthread_once(&once, arm_from_environment); /* can't fail on a valid control */
+    return atomic_load(&fault_count) > 0;
 }
 
 void bp_fault_point(const char *name)

@@ -22,6 +22,11 @@
  * True with errno EIO, or what the specification says. `name` is one of bp_fault_names(). */
 bool bp_fault(const char *name);
 
+/** Is any fault armed? For a point that has to bring about what it interrupts: half a line in a
+ * file.
+ */
+bool bp_fault_is_armed(void);
+
 /** The same where nothing can fail. */
 void bp_fault_point(const char *name);
 

@@ -339,6 +339,7 @@ static bp_err close_folder(bp_run *run, bp_err state)
     bp_err err = BP_OK, synced, released;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    bp_fault_point("exit.agree");
     synced = bp_run_sync(run); /* first: "finished" means that all is there */
     if (run_lock_is_ours(run->lock)) {
         if (synced == BP_OK)

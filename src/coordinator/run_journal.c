@@ -1,5 +1,6 @@
 #include "coordinator/run_journal_priv.h"
 
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 
@@ -101,6 +102,16 @@ void run_journal_close(run_journal *journal)
     *journal = (run_journal){.fd = -1};
 }
 
+/* A fault finds half of the line in the file. */
+static int write_line(int fd, const char *text, size_t bytes)
+{
+    size_t half = bp_fault_is_armed() ? bytes / 2 : 0;
+
+    if (half > 0 && (bp_write_all(fd, text, half) != 0 || bp_fault("metrics.append_half")))
+        return -1;
+    return bp_write_all(fd, text + half, bytes - half);
+}
+
 bp_err run_journal_add(run_journal *journal, const json_t *line)
 {
     char *text = bp_json_line(line);
@@ -109,7 +120,7 @@ bp_err run_journal_add(run_journal *journal, const json_t *line)
 
     if (text == NULL)
         return bp_fail_memory("a line", 1, 1);
-    if (end < 0 || bp_write_all(journal->fd, text, strlen(text)) != 0) {
+    if (end < 0 || write_line(journal->fd, text, strlen(text)) != 0) {
         err = bp_fail_errno(BP_ERR_IO, "can't write", journal->path);
         if (end >= 0 && ftruncate(journal->fd, end) != 0)
             err = bp_err_prefix(err, "half a line stays"); /* the next start takes it off */

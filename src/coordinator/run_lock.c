@@ -10,6 +10,7 @@
 #include "coordinator/run_lock_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -402,7 +403,9 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
         sweep(lock, lock->folder, is_former);
         sweep(lock, lock->folder, is_draft);
         sweep(lock, run_dir, is_cut_write);
-        err = start_beating(lock);
+        err = bp_fault("lock.acquired")
+                  ? bp_fail_errno(BP_ERR_IO, "can't keep the lock", lock->folder)
+                  : start_beating(lock);
     }
     if (err != BP_OK)
         lock_free(&lock);

@@ -1,6 +1,7 @@
 /* A corpus: files in order that share one vocabulary. */
 #include "corpus/corpus.h"
 
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 
@@ -162,7 +163,8 @@ bp_err bp_corpus_open(bp_corpus **out, const char *list)
     *out = NULL;
     if (!corpus)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a corpus: at %s", list);
-    err = push_list(corpus, list);
+    err = bp_fault("corpus.open") ? bp_fail_errno(BP_ERR_IO, "can't open", list)
+                                  : push_list(corpus, list);
     for (int64_t k = 0; err == BP_OK && k < corpus->count; k++) {
         const bp_corpus_info *info = bp_corpus_file_info(corpus->files[k]);
 

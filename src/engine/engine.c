@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include "base/fault.h"
+
 #include "engine/gradient.h"
 #include "engine/stage.h"
 #include "engine/stage_spec_priv.h"
@@ -200,7 +202,9 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
     bp_stage_accumulate(engine->stage, &work,
                         engine->losses + mesh->data_at * engine->stage->spec.micro_batches);
     result->loss = mean_loss(engine);
+    bp_fault_point("allreduce.before");
     bp_gradient_reduce(mesh, engine->network, engine->stage->gradient, engine->scratch);
+    bp_fault_point("allreduce.after");
     result->grad_norm =
         bp_gradient_norm(mesh, engine->network, engine->stage->gradient, engine->scratch);
     result->rate = bp_rate_at(&engine->spec.rate, step);
@@ -209,8 +213,10 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
         return;
     if (clip > 0 && result->grad_norm > clip)
         scale = clip / result->grad_norm;
+    bp_fault_point("opt.before");
     bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
                         scale, update);
+    bp_fault_point("opt.after");
     bp_network_refresh(engine->network);
 }
 

@@ -1,5 +1,7 @@
 #include "engine/stage.h"
 
+#include "base/fault.h"
+
 #include "engine/tree.h"
 #include "math/kernels.h"
 
@@ -202,6 +204,7 @@ static void send_hidden(bp_stage *stage, bp_transfer *transfer, float *buffer, c
     int64_t bytes = hidden_floats(&stage->spec, stage->network) * (int64_t)sizeof(float);
 
     bp_wait(transfer);
+    bp_fault_point("pp.send");
     memcpy(buffer, data, (size_t)bytes);
     bp_send_start(transfer, buffer, bytes, to, tag, stage->mesh->pipeline);
 }
@@ -210,6 +213,7 @@ static void recv_hidden(bp_stage *stage, float *data, int from, int tag)
 {
     int64_t bytes = hidden_floats(&stage->spec, stage->network) * (int64_t)sizeof(float);
 
+    bp_fault_point("pp.recv");
     bp_recv(data, bytes, from, tag, stage->mesh->pipeline);
 }
 
@@ -237,6 +241,8 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, int64_t micr
     if (!is_first(stage))
         recv_hidden(stage, stage->hidden, stage->spec.stage - 1, TAG_FORWARD);
     for (int k = 0; k < stage->network->block_count; k++) {
+        if (k == stage->network->block_count / 2)
+            bp_fault_point("fwd.mid");
         bp_block *block = stage->network->blocks[k];
         char *kept = kept_of_block(stage, micro_batch, k);
 
@@ -274,8 +280,11 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, int64_t m
 
     if (!is_last(stage))
         recv_hidden(stage, stage->dhidden, stage->spec.stage + 1, TAG_BACKWARD);
-    for (int k = stage->network->block_count - 1; k >= 0; k--)
+    for (int k = stage->network->block_count - 1; k >= 0; k--) {
         block_backward(stage, &pass, &gradients, micro_batch, k);
+        if (k == stage->network->block_count / 2)
+            bp_fault_point("bwd.mid");
+    }
     if (!is_first(stage))
         send_hidden(stage, &stage->sending_back, stage->dfollowing, stage->dhidden,
                     stage->spec.stage - 1, TAG_BACKWARD);

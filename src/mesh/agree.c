@@ -49,11 +49,14 @@ bp_err bp_mpi_start(int *argc, char ***argv)
         return bp_fail(BP_ERR_SYSTEM,
                        "this MPI allows no threads: at MPI's start; build it with them");
     bp_err err = bp_fault_check();
+    if (err == BP_OK)
+        bp_fault_point("init.after_mpi");
     return err == BP_OK ? check_launcher(size) : err;
 }
 
 void bp_mpi_finish(void)
 {
+    bp_fault_point("finalize");
     bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
     BP_MPI(MPI_Finalize());
 }

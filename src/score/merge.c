@@ -1,6 +1,7 @@
 /* Adding up the parts, document by document. */
 #include "score/merge.h"
 
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "score/columns_priv.h"
@@ -101,6 +102,8 @@ bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *
     bp_tokens_writer *writer = NULL;
     bp_err err = BP_OK;
 
+    if (bp_fault("score.merge"))
+        return BP_FAIL(BP_ERR_IO, "the parts can't be merged (fault injected)");
     if (tokens_path)
         err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->channels);
     if (err == BP_OK)

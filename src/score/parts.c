@@ -122,6 +122,7 @@ bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *resu
     }
     if (err == BP_OK && bp_clock_now() - writer->synced > SYNC_SECONDS)
         err = sync_part(writer);
+    bp_fault_point("score.chunk_done");
     writer->failed = err != BP_OK;
     return err;
 }

@@ -1,4 +1,5 @@
 /* The folder of a run's checkpoints: names, leftovers, retention, the link to the best one. */
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "store/checkpoint_priv.h"
@@ -97,7 +98,7 @@ static bp_err link_at(const char *parent, const char *name, const char *hidden, 
 
     if (symlink(name, hidden) != 0)
         return bp_fail_create("can't create the link", hidden);
-    if (rename(hidden, link) != 0) {
+    if (bp_fault("ckpt.best") || rename(hidden, link) != 0) {
         err = bp_fail_errno(BP_ERR_IO, "can't put the link in place", link);
         (void)unlink(hidden);
         return err;
@@ -139,12 +140,15 @@ static bp_err remove_step(const char *parent, const char *name)
     if (err == BP_OK && (from == NULL || to == NULL))
         err = no_memory(parent);
     if (err == BP_OK)
-        err = bp_rename_new(from, to);
+        err = bp_fault("ckpt.prune_rename")
+                  ? bp_fail_errno(BP_ERR_IO, "can't put a folder aside", from)
+                  : bp_rename_new(from, to);
     if (err == BP_OK)
         err = bp_path_sync(
             parent); /* a crash in the middle must not leave half a checkpoint under its name */
     if (err == BP_OK)
-        err = bp_dir_remove(to);
+        err = bp_fault("ckpt.prune_unlink") ? bp_fail_errno(BP_ERR_IO, "can't remove", to)
+                                            : bp_dir_remove(to);
     bp_free(from);
     bp_free(to);
     return err;

@@ -115,7 +115,7 @@ static bp_err make_hidden(struct save *save)
     if (save->hidden == NULL)
         return bp_fail_memory("a file name", 1, strlen(commit->parent));
     errno = EIO; /* of the fault; mkdir sets its own */
-    if (bp_fault("store.mkdir") || mkdir(save->hidden, 0777) != 0)
+    if (bp_fault("ckpt.mkdir_tmp") || mkdir(save->hidden, 0777) != 0)
         return bp_fail_create("can't create the folder", save->hidden);
     save->made = true;
     return bp_path_sync(commit->parent);
@@ -288,6 +288,8 @@ static bp_err recheck_files(const struct save *save)
 {
     const bp_manifest *manifest = save->plan.manifest;
 
+    if (bp_fault("ckpt.verify"))
+        return bp_fail_errno(BP_ERR_IO, "can't look at what was just written", save->hidden);
     for (int64_t k = 0; k < manifest->file_count; k++) {
         const bp_manifest_file *file = &manifest->files[k];
         char *path = bp_path_join(save->hidden, file->name);
@@ -348,11 +350,15 @@ static bp_err write_manifest(const struct save *save, const json_t *state)
     err = bp_manifest_text(save->plan.manifest, &text);
     if (err == BP_OK)
         err = write_beside(save, "manifest.json", text, sha256);
+    if (err == BP_OK && bp_fault("ckpt.manifest_half"))
+        err = bp_fail_errno(BP_ERR_IO, "can't write", save->hidden);
     if (err == BP_OK) {
         (void)snprintf(line, sizeof line, "%s  manifest.json\n", sha256);
         err = write_beside(save, "manifest.sha256", line, ignored);
     }
     bp_free(text);
+    if (err == BP_OK && bp_fault("ckpt.manifest_fsync"))
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", save->hidden);
     return err == BP_OK ? bp_path_sync(save->hidden) : err;
 }
 
@@ -361,15 +367,17 @@ static bp_err put_in_place(struct save *save)
     const bp_checkpoint_commit *commit = save->commit;
     bp_err err;
 
+    if (bp_fault("ckpt.fence_check"))
+        return bp_fail_errno(BP_ERR_IO, "can't look at the lock", commit->parent);
     if (commit->still_owner != NULL && !commit->still_owner(commit->context))
         return BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
                        commit->parent);
-    err = bp_fault("store.rename") ? BP_FAIL(BP_ERR_IO, "can't rename (fault injected)")
-                                   : bp_rename_new(save->hidden, save->final);
+    err = bp_fault("ckpt.rename") ? BP_FAIL(BP_ERR_IO, "can't rename (fault injected)")
+                                  : bp_rename_new(save->hidden, save->final);
     if (err != BP_OK)
         return err;
     save->placed = true;
-    return bp_fault("store.sync_parent")
+    return bp_fault("ckpt.fsync_dir")
                ? BP_FAIL(BP_ERR_IO, "can't bring the folder to disk (fault injected)")
                : bp_path_sync(commit->parent);
 }

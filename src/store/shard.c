@@ -45,7 +45,8 @@ bp_err bp_shard_create(bp_shard **out, const char *path)
     if (shard->path == NULL)
         err = bp_fail_memory("a file name", (int64_t)strlen(path), 1);
     if (err == BP_OK)
-        err = bp_h5_create(&shard->file, path);
+        err = bp_fault("ckpt.shard_open") ? bp_fail_create("can't create", path)
+                                          : bp_h5_create(&shard->file, path);
     if (err != BP_OK)
         bp_shard_discard(&shard);
     *out = shard;
@@ -172,7 +173,8 @@ bp_err bp_shard_write(bp_shard *shard, const bp_part *part, const float *values)
 
     bp_h5_lock();
     dims = dims_of(shard->dataset);
-    if (dims < 0 || bp_fault("store.write") || write_part(shard->dataset, dims, part, values) < 0)
+    if (dims < 0 || bp_fault("ckpt.shard_half") ||
+        write_part(shard->dataset, dims, part, values) < 0)
         err = bp_h5_fail(shard->file, "can't write the dataset", shard->name);
     bp_h5_unlock();
     return err;
@@ -205,12 +207,18 @@ static void forget_pages(const char *path)
 bp_err bp_shard_commit(bp_shard **shard)
 {
     bp_user_block block = {.kind = SHARD_KIND, .version = SHARD_VERSION};
-    bp_err err = bp_shard_end(*shard), closed = bp_h5_close(&(*shard)->file);
+    bp_err err = bp_shard_end(*shard);
+    bool cut = bp_fault("ckpt.shard_close");
+    bp_err closed = bp_h5_close(&(*shard)->file);
 
     if (err == BP_OK)
         err = closed;
+    if (err == BP_OK && cut)
+        err = BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", (*shard)->path);
     if (err == BP_OK)
-        err = bp_user_block_seal(&block, (*shard)->path);
+        err = bp_fault("ckpt.fsync_file")
+                  ? bp_fail_errno(BP_ERR_IO, "can't bring to disk", (*shard)->path)
+                  : bp_user_block_seal(&block, (*shard)->path);
     if (err == BP_OK)
         forget_pages((*shard)->path);
     bp_shard_discard(shard);

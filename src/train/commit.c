@@ -2,6 +2,7 @@
  * All of it over the whole world, since a dedicated coordinator commits what the others write. */
 #include "train/trainer_priv.h"
 
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "mesh/collective.h"
@@ -94,6 +95,8 @@ bp_err trainer_commit(trainer *self, bool best)
         err = bp_engine_boxes_to_save(self->engine, &boxes, &count);
     if (err == BP_OK)
         err = check_finite(self, boxes, count);
+    if (err == BP_OK && bp_fault("ckpt.snapshot"))
+        err = bp_fail_errno(BP_ERR_IO, "can't take the state to save", name);
     if (err == BP_OK)
         err = bp_run_sync(self->run);
     if (err == BP_OK && self->report_err != BP_OK) /* no checkpoint may outlive a lost line */

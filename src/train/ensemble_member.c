@@ -1,6 +1,7 @@
 /* One member: a pretraining run in a folder of its own, and the scores of what its bag lacks. */
 #include "train/ensemble_priv.h"
 
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -196,6 +197,7 @@ bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
         if (err == BP_OK && bp_comm_is_root(group))
             *oob = read_perplexity(self, member);
     }
+    bp_fault_point("ens.member_done");
     bp_config_free(&config);
     return err;
 }

@@ -1,6 +1,7 @@
 /* From a configuration to a training that is ready to run. */
 #include "train/trainer_priv.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "mesh/collective.h"
 #include "text/tokenizer.h"
@@ -44,6 +45,8 @@ static bp_err find_tokenizer(trainer *self)
 
     snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
              bp_corpus_tokenizer_hash(self->corpus));
+    if (bp_fault("tok.load"))
+        return bp_fail_errno(BP_ERR_IO, "can't read the tokenizer", path ? path : "the corpus");
     if (!path) {
         size_t bytes;
         return bp_corpus_file_tokenizer(bp_corpus_file_at(self->corpus, 0), &self->tokenizer,

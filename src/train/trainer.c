@@ -21,6 +21,9 @@ static bp_err next_windows(trainer *self, bool *stop)
 
     if (self->leads)
         err = bp_lanes_read(self->lanes, self->progress.step + 1, self->windows);
+    if (err == BP_OK && bp_fault("step.begin"))
+        err = BP_FAIL(BP_ERR_IO, "a fault was injected: at step %lld",
+                      (long long)self->progress.step);
     if (bp_fault("train.diverge"))
         err = BP_FAIL(BP_ERR_SOFTWARE, "the training diverged, as a test asked for: at step %lld",
                       (long long)self->progress.step);
@@ -114,6 +117,7 @@ static bp_err stop(trainer *self)
 {
     bp_err err = BP_OK;
 
+    bp_fault_point("drain.flag");
     if (self->progress.step > self->progress.committed)
         err = commit(self, false);
     if (err == BP_OK)
@@ -141,6 +145,7 @@ bp_err trainer_run(trainer *self)
         err = count_step(self, &result);
         if (err == BP_OK)
             err = after_step(self, &result);
+        bp_fault_point("step.end");
         if (err != BP_OK)
             return err;
     }

@@ -238,8 +238,8 @@ static void lost_run_is_not_written_to(void **state)
  * save after it works. */
 static void failure_anywhere_is_shared_and_leaves_nothing(void **state)
 {
-    static const char *const faults[] = {"store.write", "store.mkdir",       "store.rename",
-                                         "base.write",  "store.sync_parent", "base.write:2"};
+    static const char *const faults[] = {"ckpt.shard_half", "ckpt.mkdir_tmp", "ckpt.rename",
+                                         "base.write",      "ckpt.fsync_dir", "base.write:2"};
     bp_checkpoint_commit commit = to("step-000000000007");
 
     (void)state;
@@ -248,7 +248,7 @@ static void failure_anywhere_is_shared_and_leaves_nothing(void **state)
         for (int rank = 0; rank < bp_comm_size(COMM); rank++) {
             char specification[64];
 
-            if (rank > 0 && strcmp(faults[k], "store.write") != 0)
+            if (rank > 0 && strcmp(faults[k], "ckpt.shard_half") != 0)
                 continue; /* the root's alone */
             fresh_parent();
             (void)snprintf(specification, sizeof specification, "%s@%d", faults[k], rank);
