@@ -128,7 +128,8 @@ static void strip(const char **line, size_t *bytes)
 static const char *line_fault(const char *line, size_t whole, size_t fed, size_t room)
 {
     if (memchr(line, 0, whole) != NULL)
-        return "a zero byte in the configuration (is it text?)";
+        return "a zero byte in the configuration, which is read as UTF-8 text; the rest was not "
+               "read";
     if (whole > CONFIG_LINE_BYTES || fed > room)
         return "a line longer than 199 bytes; end it with '\\' and go on in the next, or give "
                "the key on the command line";
@@ -163,10 +164,15 @@ static char *read_line(char *out, int size, void *stream)
         bp_config_fault(r->config,
                         "not a [section] of at most %d bytes: at %s:%d; the rest was not read",
                         SECTION_BYTES, r->path, r->line);
+        r->config->cut = true;
         return NULL;
     }
     if (fault != NULL)
         bp_config_fault(r->config, "%s: at %s:%d", fault, r->path, r->line);
+    if (fault != NULL && memchr(whole, 0, whole_bytes) != NULL) { /* as in every line of UTF-16 */
+        r->config->cut = true;
+        return NULL;
+    }
     if (fault != NULL || comment)
         bytes = 0;
     r->needs_pair = bytes > 0 && *line != '[' && !r->continued;
@@ -240,7 +246,7 @@ bp_err bp_config_read(bp_config *config, const char *path, int count, char *cons
         err = read_argument(config, arguments[i]);
     if (err != BP_OK)
         return err;
-    if (config->fault_count > 0)
+    if (config->fault_count > 0 && !config->cut)
         config_add_missing(config); /* all at once: not the missing ones in a second round */
     return bp_config_faults(config);
 }

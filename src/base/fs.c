@@ -26,9 +26,11 @@ bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
     if (fstat(fd, &status) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
     else if (S_ISDIR(status.st_mode))
-        err = bp_fail(BP_ERR_INPUT, "a folder stands where a file is needed: at %s", path);
+        err = bp_fail(BP_ERR_INPUT, "a folder stands where a file is needed: at %s; name a file",
+                      path);
     else if (!S_ISREG(status.st_mode))
-        err = bp_fail(BP_ERR_INPUT, "not a regular file (a pipe, socket or device): at %s", path);
+        err = bp_fail(BP_ERR_INPUT,
+                      "not a regular file (a pipe, socket or device): at %s; name a file", path);
     if (err != BP_OK) {
         (void)close(fd);
         return err;
@@ -62,8 +64,10 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
         used += got;
         if (used > limit) {
             bp_free(data);
-            return bp_fail(BP_ERR_FORMAT, "the file is longer than the %lld bytes allowed: at %s",
-                           (long long)limit, path);
+            return bp_fail(
+                BP_ERR_FORMAT,
+                "the file is longer than the %lld bytes allowed: at %s; is it the right one?",
+                (long long)limit, path);
         }
         if (got == 0) {
             data[used] = 0;
