@@ -11,6 +11,7 @@
 #include "mesh/collective.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -178,6 +179,11 @@ static bp_err make_record(bp_run *run, const bp_config *config, const bp_run_spe
 
 /* ---- opening ---- */
 
+static const char *state_word(bp_err state)
+{
+    return state == BP_OK ? "finished" : state == BP_ERR_STOPPED ? "stopped" : "failed";
+}
+
 static bp_err write_config(const bp_run *run, const bp_config *config)
 {
     char *path = bp_path_join(run->folder, "config.ini"), *text = bp_config_text(config);
@@ -206,6 +212,37 @@ static bp_err open_journals(bp_run *run)
     return err;
 }
 
+/* Each start leaves a line, and each end that is one: the gaps between are what restarts cost. */
+static bp_err note_opened(bp_run *run)
+{
+    const json_t *mesh = json_object_get(run->record, "mesh");
+    json_t *members =
+        json_pack("{s:O, s:O, s:O}", "start", json_object_get(run->record, "starts"), "ranks",
+                  json_object_get(mesh, "ranks"), "hosts", json_object_get(run->record, "hosts"));
+    const char *job = getenv("SLURM_JOB_ID"), *restart = getenv("SLURM_RESTART_COUNT");
+    bp_err err;
+
+    if (members != NULL && job != NULL) {
+        (void)json_object_set_new(members, "slurm_job", json_string(job));
+        (void)json_object_set_new(members, "slurm_restart",
+                                  json_integer(restart == NULL ? 0 : strtoll(restart, NULL, 10)));
+    }
+    err = bp_run_event(run, "opened", members);
+    json_decref(members);
+    return err;
+}
+
+static void note_closed(bp_run *run, bp_err state)
+{
+    json_t *members = json_pack("{s:s, s:i}", "state", state_word(state), "code", (int)state);
+
+    if (members != NULL && state != BP_OK && state != BP_ERR_STOPPED)
+        (void)json_object_set_new(members, "message", json_string(bp_err_message()));
+    if (bp_run_event(run, "closed", members) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    json_decref(members);
+}
+
 /* The coordinator's part. What was before is compared before anything is written. */
 static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                           const char *hosts)
@@ -231,6 +268,8 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
         err = make_record(run, config, spec, before, hosts);
     if (err == BP_OK && !run->finished) /* else it says what its results were computed with */
         err = write_config(run, config);
+    if (err == BP_OK && !run->finished)
+        err = note_opened(run);
     run_pairs_clear(&pairs);
     json_decref(before);
     return err;
@@ -319,12 +358,12 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
 
 static bp_err write_exit(bp_run *run, bp_err state)
 {
-    const char *word = state == BP_OK ? "finished" : state == BP_ERR_STOPPED ? "stopped" : "failed";
     char now[32];
     json_t *value;
 
     bp_clock_stamp(now, sizeof now);
-    value = json_pack("{s:s, s:i, s:s}", "state", word, "code", (int)state, "time", now);
+    value =
+        json_pack("{s:s, s:i, s:s}", "state", state_word(state), "code", (int)state, "time", now);
     if (value != NULL && state != BP_OK && state != BP_ERR_STOPPED)
         (void)json_object_set_new(value, "message", json_string(bp_err_message()));
     if (json_object_set_new(run->record, "exit", value) != 0)
@@ -340,6 +379,10 @@ static bp_err close_folder(bp_run *run, bp_err state)
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     bp_fault_point("exit.agree");
+    if (!run->finished && run_lock_is_ours(run->lock)) {
+        note_closed(run, state);
+        bp_err_set_message(message);
+    }
     synced = bp_run_sync(run); /* first: "finished" means that all is there */
     if (run_lock_is_ours(run->lock)) {
         if (synced == BP_OK)

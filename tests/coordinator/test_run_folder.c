@@ -464,7 +464,7 @@ static void lost_folder_is_not_written_to(void **state)
         bp_test_expect(bp_run_event(run, "late", NULL), BP_ERR_BUSY);
         json_decref(line);
         assert_int_equal(bp_file_size(inside(with.run, "metrics.jsonl")), 0);
-        assert_int_equal(bp_file_size(inside(with.run, "events.jsonl")), 0);
+        assert_false(file_has(with.run, "events.jsonl", "late"));
     }
     bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
     bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"running\""));
@@ -553,7 +553,7 @@ static void line_is_written_whole_or_not_at_all(void **state)
         bp_fault_arm(NULL);
     }
     bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 1);
-    bp_test_check(COMM, lines_of(with.run, "events.jsonl") == 0);
+    bp_test_check(COMM, lines_of(with.run, "events.jsonl") == 1); /* that it was opened */
     bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
     json_decref(line);
 }
@@ -570,6 +570,10 @@ static void events_carry_their_time_and_name(void **state)
     bp_test_check_err(COMM, bp_run_event(run, "checkpoint", members), BP_OK);
     bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
     bp_test_check(COMM, file_has(with.run, "events.jsonl", "{\"time\": \"2"));
+    bp_test_check(COMM,
+                  file_has(with.run, "events.jsonl", "\"event\": \"opened\", \"start\": 1, "));
+    bp_test_check(COMM, file_has(with.run, "events.jsonl",
+                                 "\"event\": \"closed\", \"state\": \"finished\", \"code\": 0}\n"));
     bp_test_check(COMM, file_has(with.run, "events.jsonl", "\"event\": \"started\"}\n"));
     bp_test_check(COMM,
                   file_has(with.run, "events.jsonl", "\"event\": \"checkpoint\", \"step\": 40}\n"));
