@@ -1,0 +1,183 @@
+"""What the tests of faults share: a training so small that a start takes half a second, killing its ranks, and comparing what
+it left with an undisturbed run."""
+import glob
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import bagpipe_test
+from bagpipe_test import JobTest, children, digests, environment, kill_all, metrics, program, timeless
+
+HANG = float(os.environ.get("BAGPIPE_TEST_HANG", "240"))  # no start of a job here may take that long
+
+
+def text(lines):
+    draw, words = random.Random(7), "rank node tensor token corpus word model queue reads writes sends sums splits keeps".split()
+    return "\n".join(" ".join(draw.choice(words) for _ in range(12)) for _ in range(lines))
+
+
+class Start:
+    """One start of a program, bare (ranks=0) or under mpirun, in a session of its own. Its output goes to files: a pipe would
+    stay open for as long as an orphan lives."""
+
+    def __init__(self, out, arguments, ranks=2, env=None, cwd=None):
+        command = [str(a) for a in arguments]
+        if ranks > 0:
+            command = ["sh", bagpipe_test.MPIRUN, str(ranks)] + command
+        self.paths = [out + ".out", out + ".err"]
+        with open(self.paths[0], "wb") as stdout, open(self.paths[1], "wb") as stderr:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd,
+                                            env=dict(environment(), **(env or {})), start_new_session=True)
+        self.ranks = ranks
+
+    @property
+    def out(self):
+        return self._read(0)
+
+    @property
+    def err(self):
+        return self._read(1)
+
+    def _read(self, k):
+        with open(self.paths[k], encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def pids(self):
+        """The processes of ranks, by rank, as far as they have been started. mpirun.sh becomes mpirun by exec."""
+        return [self.process.pid] if self.ranks == 0 else sorted(children(self.process.pid))
+
+    def wait(self, seconds=HANG):
+        """The exit status; None: it hangs (and is ended)."""
+        try:
+            return self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            kill_all(self.process)
+            self.process.wait()
+            return None
+
+    def __str__(self):
+        return f"status {self.process.returncode}\n--- out\n{self.out}\n--- err\n{self.err}"
+
+
+def send(pid, number):
+    try:
+        os.kill(pid, number)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def wait_gone(pids, seconds):
+    end = time.monotonic() + seconds
+    while any(is_alive(pid) for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def announced(folder, out=""):
+    """The highest step that was said to be committed: printed, or an event."""
+    step = max((int(line.split()[2]) for line in out.splitlines() if line.startswith("committed step ")), default=0)
+    try:
+        with open(os.path.join(folder, "events.jsonl"), encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue  # the half line of a killed job
+                if event.get("event") == "checkpoint":
+                    step = max(step, event["step"])
+    except FileNotFoundError:
+        pass
+    return step
+
+
+def leftovers(folder):
+    """Temporary names in a run folder, in any depth."""
+    found = []
+    for at, folders, files in os.walk(folder):
+        for name in folders + files:
+            if name.startswith((".tmp-", ".del-", ".bad-", ".bp-", "claim-")) or name.endswith(".tmp"):
+                found.append(os.path.relpath(os.path.join(at, name), folder))
+    return sorted(found)
+
+
+def best(folder):
+    try:
+        return os.readlink(os.path.join(folder, "checkpoints", "best"))
+    except OSError:
+        return None
+
+
+def result(folder):
+    """All of a finished training that must not depend on what happened to it."""
+    return {"digests": digests(folder), "metrics": timeless(metrics(folder)), "best": best(folder),
+            "steps": sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "checkpoints", "step-*")))[-1]}
+
+
+class TinyJob(JobTest):
+    """A corpus of 14,000 tokens, a model of one layer, two data ranks."""
+
+    STEPS, EVERY, VALID = 40, 4, 20
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.serial = 0
+
+    @classmethod
+    def write(cls, name, content):
+        if name == "train.txt":
+            content = text(600)
+        elif name == "valid.txt":
+            content = text(20)
+        return super().write(name, content)
+
+    VOCABULARY = 300
+    TEXT_BYTES = 2000  # what JobTest makes is not used
+
+    @classmethod
+    def config(cls):
+        return f"""[corpus]
+train = {cls.at('train.h5')}
+valid = {cls.at('valid.h5')}
+[model]
+layers = 1
+width = 16
+heads = 2
+context = 16
+[train]
+steps = {cls.STEPS}
+batch = 4
+log_every = 1
+valid_every = {cls.VALID}
+[checkpoint]
+every = {cls.EVERY}
+[math]
+precision = f32
+threads = 1
+"""
+
+    def start(self, job, name, *keys, ranks=2, env=None):
+        """Start a job on the run folder `name`."""
+        type(self).serial += 1
+        return Start(self.at(f"start-{self.serial}"), [program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at(name)}"] +
+                     list(keys), ranks=ranks, env=env)
+
+    def done(self, job, name, *keys, ranks=2, env=None):
+        """Run a job to its end, which must be a good one."""
+        start = self.start(job, name, *keys, ranks=ranks, env=env)
+        self.assertEqual(start.wait(), 0, str(start))
+        return start

@@ -1,0 +1,119 @@
+/* Configurations: an INI text, then, behind a byte 0xff, arguments ended by zero bytes. What is accepted is written as a text that reads
+ * back as itself; what is not is told in at most 20 lines, each with a line of the text. */
+#include "base/config.h"
+#include "base/mem.h"
+#include "fuzz.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARGUMENTS_MAX 8
+
+static const bp_option train_table[] = {
+    {"train.steps", BP_OPTION_INT, NULL, 1, 1000000, NULL, "steps", "optimizer steps", false},
+    {"train.rate", BP_OPTION_REAL, "3e-4", 0, 10, NULL, NULL, "learning rate", false},
+    {"train.memory", BP_OPTION_BYTES, "1 GiB", 0, 0x1p50, NULL, NULL, "room for sums", false},
+    {"train.trace", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL, "write a trace", false},
+    {"train.order", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL, "of the sums", false},
+    {"train.shift", BP_OPTION_INT, "-3", -INFINITY, INFINITY, NULL, NULL, "any integer", false},
+    {"train.limit", BP_OPTION_REAL, NULL, 0, 0, NULL, NULL, "any number", false},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+static const bp_option run_table[] = {
+    {"run.dir", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "the run folder", true},
+    {"run.note", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "free text", false},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+static const bp_option other_table[] = {
+    {"score.stride", BP_OPTION_INT, NULL, 1, 100, NULL, "tokens", "of windows", true},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+static const bp_option *const all_tables[] = {train_table, run_table, other_table, NULL};
+static const bp_option *const used_tables[] = {train_table, run_table, NULL};
+
+static bp_config *new_config(void)
+{
+    bp_config *config;
+
+    FUZZ_CHECK(bp_config_new(&config, all_tables, used_tables) == BP_OK);
+    return config;
+}
+
+/* What config.ini holds reads back to the same config.ini. */
+static void read_again(const bp_config *config)
+{
+    char *text = bp_config_text(config), *text_again;
+    bp_config *again = new_config();
+
+    FUZZ_CHECK(text != NULL);
+    FUZZ_CHECK(bp_config_read(again, fuzz_file_named("again.ini", text, strlen(text)), 0, NULL) ==
+               BP_OK);
+    text_again = bp_config_text(again);
+    FUZZ_CHECK(text_again != NULL && strcmp(text, text_again) == 0);
+    FUZZ_CHECK(bp_config_real(config, "train.rate") == bp_config_real(again, "train.rate"));
+    FUZZ_CHECK(bp_config_int(config, "train.memory") == bp_config_int(again, "train.memory"));
+    bp_free(text);
+    bp_free(text_again);
+    bp_config_free(&again);
+}
+
+/* The message names lines that are in the text, and no more than 20 faults. */
+static void check_faults(const char *path, const uint8_t *data, size_t bytes)
+{
+    long lines = 1, faults = 1;
+    char *message = bp_strdup(bp_err_message());
+
+    FUZZ_CHECK(message != NULL);
+    for (size_t k = 0; k < bytes; k++)
+        lines += data[k] == '\n';
+    for (const char *p = message; *p != 0; p++)
+        faults += *p == '\n';
+    FUZZ_CHECK(faults <= 21); /* and "... and 7 faults more" */
+    for (const char *p = message; (p = strstr(p, path)) != NULL;) {
+        p += strlen(path);
+        if (*p == ':' && p[1] >= '0' && p[1] <= '9')
+            FUZZ_CHECK(strtol(p + 1, NULL, 10) >= 1 && strtol(p + 1, NULL, 10) <= lines);
+    }
+    bp_free(message);
+}
+
+/* The strings behind the text; the last one ends with the input. */
+static int take_arguments(char *arguments[ARGUMENTS_MAX], const uint8_t *data, size_t bytes)
+{
+    int count = 0;
+
+    while (bytes > 0 && count < ARGUMENTS_MAX) {
+        size_t length = strnlen((const char *)data, bytes);
+        size_t used = length < bytes ? length + 1 : bytes;
+
+        arguments[count++] = strndup((const char *)data, length);
+        data += used;
+        bytes -= used;
+    }
+    return count;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    const uint8_t *end = memchr(data, 0xff, bytes); /* no byte of UTF-8: arguments follow */
+    size_t text_bytes = end == NULL ? bytes : (size_t)(end - data);
+    char *arguments[ARGUMENTS_MAX];
+    int count = end == NULL ? 0 : take_arguments(arguments, end + 1, bytes - text_bytes - 1);
+    const char *path = fuzz_file_named("fuzz.ini", data, text_bytes);
+    bp_config *config;
+    bp_err err;
+
+    fuzz_begin();
+    config = new_config();
+    err = bp_config_read(config, path, count, arguments);
+    fuzz_check_error(err);
+    FUZZ_CHECK(err == BP_OK || err == BP_ERR_CONFIG || err == BP_ERR_USAGE);
+    if (err == BP_OK)
+        read_again(config);
+    if (err == BP_ERR_CONFIG)
+        check_faults(path, data, text_bytes);
+    bp_config_free(&config);
+    for (int k = 0; k < count; k++)
+        free(arguments[k]);
+    fuzz_end();
+    return 0;
+}

@@ -1,0 +1,122 @@
+"""kill -9 of a random process of a training at a random moment, again and again until the training is done; then the next one.
+
+    test_random_kills.py --bin FOLDER [--runs KILLS] [--seed N] [--append FILE]
+
+Kills fall on either rank, on both, or on mpirun, at any moment of a start: while MPI starts, while a checkpoint is read, in a
+step, in a commit. The last line counts kills, hangs (a start that did not end after its kill), lost commits (a step that was
+printed or noted as committed, and is not there at the next start) and trainings that ended with other bits, metrics or links
+than one that was left alone, or with temporary names left over."""
+import random
+import shutil
+import signal
+import sys
+import time
+
+import bagpipe_test
+from bagpipe_test import steps
+from fault_test import HANG, TinyJob, announced, leftovers, result, send, wait_gone
+
+KILLS, SEED, APPEND = 12, 1, None
+
+
+class RandomKills(TinyJob):
+    STEPS, EVERY, VALID = 200, 2, 50
+    LONGEST = 1.5  # seconds that a start may live: one that is left alone takes as long
+
+    def setUp(self):
+        self.draw = random.Random(SEED)
+        self.count = dict(kills=0, starts=0, trainings=0, hangs=0, lost=0, wrong=0, refused=0, rank0=0, rank1=0, both=0, mpirun=0)
+
+    def complain(self, what, start):
+        print(f"{what}: kill {self.count['kills']}, seed {SEED}\n{start}", flush=True)
+
+    def hit(self, start):
+        """What is to be killed after a while; the kind, or None where the job was faster."""
+        kind = self.draw.choices(["rank0", "rank1", "both", "mpirun"], [4, 4, 1, 1])[0]
+        time.sleep(self.draw.uniform(0.02, self.LONGEST))
+        pids = start.pids()
+        chosen = {"rank0": pids[:1], "rank1": pids[1:2], "both": pids, "mpirun": [start.process.pid]}[kind]
+        if start.process.poll() is not None:
+            return None, pids
+        if not chosen:  # no rank has been started yet
+            kind, chosen = "mpirun", [start.process.pid]
+        self.count["kills"] += 1
+        self.count[kind] += 1
+        for pid in chosen:
+            send(pid, signal.SIGKILL)
+        return kind, pids
+
+    def check_start(self, folder, start, known):
+        """After a start has gone: nothing that was announced is missing."""
+        now = max(known, announced(folder, start.out))
+        newest = int(steps(folder)[-1][5:]) if steps(folder) else 0
+        if newest < now:
+            self.count["lost"] += 1
+            self.complain(f"lost: {now} was announced, {newest} is there", start)
+        for line in start.out.splitlines():
+            if line.startswith("going on from step ") and int(line.split()[-1]) < known:
+                self.count["lost"] += 1
+                self.complain(f"lost: {known} was announced", start)
+        return now
+
+    def train_killed(self, name, undisturbed):
+        folder, known = self.at(name), 0
+        self.count["trainings"] += 1
+        while True:
+            spare = self.count["kills"] >= KILLS  # the last training comes to its end in peace
+            # Open MPI gives the ranks that are left 2 s to go; without, most of a start would be waiting
+            gentle = self.draw.random() < 0.1
+            start = self.start("pretrain", name, "mesh.data=2", env={} if gentle else {"OMPI_MCA_odls_base_sigkill_timeout": "0"})
+            self.count["starts"] += 1
+            kind, pids = (None, start.pids()) if spare else self.hit(start)
+            status = start.wait()
+            if status is None:
+                self.count["hangs"] += 1
+                self.complain(f"hang after {kind}", start)
+            if not wait_gone(pids, HANG):
+                self.count["hangs"] += 1
+                self.complain(f"ranks that outlive {kind}", start)
+                for pid in pids:
+                    send(pid, signal.SIGKILL)
+            known = self.check_start(folder, start, known)
+            if status == 69:
+                self.count["refused"] += 1  # ranks of a killed mpirun were still at it
+            if status == 0:
+                break
+            if kind is None and status != 69:
+                self.complain("failed without a kill", start)
+                self.count["wrong"] += 1
+                break
+        if result(folder) != undisturbed or leftovers(folder):
+            self.count["wrong"] += 1
+            self.complain(f"other results, or leftovers {leftovers(folder)}", start)
+        shutil.rmtree(folder)
+
+    def test_no_kill_costs_more_than_the_work_since_the_last_commit(self):
+        begun = time.monotonic()
+        self.done("pretrain", "whole", "mesh.data=2")
+        undisturbed = result(self.at("whole"))
+        while self.count["kills"] < KILLS:
+            self.train_killed(f"killed-{self.count['trainings']}", undisturbed)
+        line = ", ".join(f"{v} {k}" for k, v in self.count.items()) + f"; seed {SEED}, {time.monotonic() - begun:.0f} s"
+        print(line, flush=True)
+        if APPEND:
+            with open(APPEND, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        self.assertEqual((self.count["hangs"], self.count["lost"], self.count["wrong"]), (0, 0, 0))
+
+
+if __name__ == "__main__":
+    rest = []
+    arguments = iter(sys.argv)
+    for argument in arguments:
+        if argument == "--runs":
+            KILLS = int(next(arguments))
+        elif argument == "--seed":
+            SEED = int(next(arguments))
+        elif argument == "--append":
+            APPEND = next(arguments)
+        else:
+            rest.append(argument)
+    sys.argv = rest
+    bagpipe_test.main()
