@@ -88,8 +88,8 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
 
 bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
 {
-    int64_t size;
-    int fd;
+    int64_t size = 0;
+    int fd = -1;
 
     *data = NULL;
     *bytes = 0;

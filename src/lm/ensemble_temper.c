@@ -7,7 +7,9 @@
 
 double bp_temper_beta(int k)
 {
-    return (double)exp2f((float)(k - BP_TEMPER_POINTS / 2) / 8); /* as kernels take it */
+    int from_middle = k - BP_TEMPER_POINTS / 2;
+
+    return (double)exp2f((float)from_middle / 8); /* as kernels take it */
 }
 
 /* Sums over the vocabulary, of u = log p - shift: no log p is above the largest of the members',

@@ -88,6 +88,7 @@ static void run_piece(gpt_lm *self, bp_pass *pass, float *hidden, bool head)
     }
     if (!is_last(self))
         bp_send(hidden, bytes, mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
+    pass->scratch = NULL; /* it was this function's */
 }
 
 /* What is asked of a batch: on the last stage one of both. */

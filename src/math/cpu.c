@@ -26,7 +26,7 @@ static bool find_line(const char *path, const char *prefix, char *out, size_t ou
         found = true;
     }
     if (file)
-        fclose(file);
+        (void)fclose(file); /* only read from */
     return found;
 }
 
@@ -48,7 +48,7 @@ static int quota_of(const char *path)
     int fields = file ? fscanf(file, "%lf %lf", &quota, &period) : 0;
 
     if (file)
-        fclose(file);
+        (void)fclose(file);
     if (fields != 2 || quota <= 0 || period <= 0)
         return 0;
     int cores = (int)(quota / period + 0.999);

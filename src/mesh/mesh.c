@@ -1,6 +1,7 @@
 #include "mesh/mesh.h"
 #include "base/buffer.h"
 #include "base/mem.h"
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ static void add_sizes(bp_buffer *out, int64_t copy, int64_t more, int64_t size)
     if (first < 1)
         first = 1;
     for (int64_t k = first; k < first + 3; k++)
-        bp_buffer_printf(out, "%s%lld", k > first ? ", " : "", (long long)(k * copy + more));
+        bp_buffer_printf(out, "%s%" PRId64, k > first ? ", " : "", k * copy + more);
     bp_buffer_printf(out, " ...");
 }
 

@@ -173,13 +173,15 @@ bp_product_bytes bp_network_product_bytes(const bp_network *network, int64_t B, 
 static void add_box(const bp_param *param, const char *prefix, float *data, const int64_t offset[2],
                     const int64_t extent[2], bp_box *boxes, int64_t *used, int64_t capacity)
 {
-    BP_ASSERT(*used < capacity);
+    const int dims = param->dims;
+
+    BP_ASSERT(*used < capacity && (dims == 1 || dims == 2));
     bp_box *box = &boxes[(*used)++];
 
     memset(box, 0, sizeof *box);
     snprintf(box->name, sizeof box->name, "%s%s", prefix, param->name);
-    box->dims = param->dims;
-    for (int d = 0; d < param->dims; d++) {
+    box->dims = dims;
+    for (int d = 0; d < dims; d++) {
         box->shape[d] = param->shape[d];
         box->offset[d] = param->offset[d] + offset[d];
         box->extent[d] = extent[d];
@@ -192,13 +194,14 @@ static void add_box(const bp_param *param, const char *prefix, float *data, cons
 static void add_run(const bp_param *param, const char *prefix, float *data, int64_t first,
                     int64_t count, bp_box *boxes, int64_t *used, int64_t capacity)
 {
-    int64_t columns = param->dims == 2 ? param->extent[1] : 0;
+    int64_t columns = param->extent[param->dims - 1];
 
     if (param->dims == 1) {
         add_box(param, prefix, data, (int64_t[2]){first, 0}, (int64_t[2]){count, 0}, boxes, used,
                 capacity);
         return;
     }
+    BP_ASSERT(columns > 0);
     while (count > 0) {
         int64_t row = first / columns, column = first % columns;
         int64_t rows = column == 0 && count >= columns ? count / columns : 1;

@@ -316,7 +316,7 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
 bp_err trainer_build(trainer *self)
 {
     bp_precision precision;
-    int stage;
+    int stage = 0;
     bp_err err = bp_math_precision(self->config, &precision); /* a kept one: has this CPU it? */
 
     if (err == BP_OK)
