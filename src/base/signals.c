@@ -3,15 +3,22 @@
 #include <signal.h>
 #include <string.h>
 
-static volatile sig_atomic_t stop_asked, terminating;
-static void (*watch)(void *context);
-static void *watch_context;
+#define WATCHES_MAX 8
+
+static volatile sig_atomic_t reason;
+static struct {
+    void (*look)(void *context);
+    void *context;
+} watches[WATCHES_MAX];
+static int watch_count;
+static bool looking;
 
 static void on_signal(int number)
 {
     if (number == SIGTERM)
-        terminating = 1;
-    stop_asked = 1;
+        reason = BP_STOP_TERM;
+    else if (reason == BP_STOP_NONE)
+        reason = number == SIGINT ? BP_STOP_INT : BP_STOP_USR1;
 }
 
 static void install(int number, void (*handler)(int))
@@ -34,30 +41,66 @@ void bp_signals_init(void)
     install(SIGXFSZ, SIG_IGN);
 }
 
-void bp_signals_ask_stop(void)
+void bp_signals_ask_stop(bp_stop why)
 {
-    stop_asked = 1;
+    sigset_t all, before;
+
+    (void)sigfillset(&all); /* a signal must not come between the look and the store */
+    BP_ASSERT(sigprocmask(SIG_SETMASK, &all, &before) == 0);
+    if (reason == BP_STOP_NONE || why == BP_STOP_TERM)
+        reason = (sig_atomic_t)why;
+    BP_ASSERT(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+}
+
+bp_stop bp_signals_stop_reason(void)
+{
+    return (bp_stop)reason;
+}
+
+const char *bp_stop_name(bp_stop why)
+{
+    static const char *const NAMES[] = {[BP_STOP_NONE] = "",
+                                        [BP_STOP_USR1] = "USR1",
+                                        [BP_STOP_INT] = "INT",
+                                        [BP_STOP_TERM] = "TERM",
+                                        [BP_STOP_HALT] = "halt",
+                                        [BP_STOP_LIMIT] = "time limit",
+                                        [BP_STOP_RANK] = "another rank"};
+
+    return NAMES[why];
 }
 
 void bp_signals_watch(void (*look)(void *context), void *context)
 {
-    watch = look;
-    watch_context = context;
+    BP_ASSERT(watch_count < WATCHES_MAX);
+    watches[watch_count].look = look;
+    watches[watch_count++].context = context;
+}
+
+void bp_signals_unwatch(void (*look)(void *context), void *context)
+{
+    int at = 0;
+
+    while (at < watch_count && (watches[at].look != look || watches[at].context != context))
+        at++;
+    if (at == watch_count)
+        return;
+    watch_count--;
+    memmove(&watches[at], &watches[at + 1], (size_t)(watch_count - at) * sizeof watches[0]);
 }
 
 bool bp_signals_stop_asked(void)
 {
-    void (*look)(void *context) = watch;
-
-    if (look != NULL) {
-        watch = NULL; /* it asks this function itself */
-        look(watch_context);
-        watch = look;
+    if (!looking) { /* a watch asks this function itself */
+        looking = true;
+        for (int k = 0; k < watch_count; k++)
+            watches[k].look(watches[k].context);
+        looking = false;
     }
-    return stop_asked != 0;
+    return reason != BP_STOP_NONE;
 }
 
 bool bp_signals_terminating(void)
 {
-    return terminating != 0;
+    return reason == BP_STOP_TERM;
 }

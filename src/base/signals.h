@@ -1,20 +1,36 @@
-/* Signals that ask a job to stop: USR1 and INT set a flag that the loops read at a step's end.
- * TERM sets the flag as well (mpirun kills ranks a second or two later: no commit is started for
- * it). */
+/* What asks a job to stop: USR1, INT and TERM set a flag that the loops read at a step's end, and
+ * so do those who look around for it meanwhile (a halt file, the job's time limit, another rank).
+ * After TERM no commit is started: mpirun kills ranks a second or two later. */
 #ifndef BP_BASE_SIGNALS_H
 #define BP_BASE_SIGNALS_H
 
 #include <stdbool.h>
 
+typedef enum bp_stop {
+    BP_STOP_NONE,
+    BP_STOP_USR1,
+    BP_STOP_INT,
+    BP_STOP_TERM,
+    BP_STOP_HALT,  /* a file in the run folder */
+    BP_STOP_LIMIT, /* the time limit of the Slurm job */
+    BP_STOP_RANK   /* another rank was asked */
+} bp_stop;
+
 void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */
-/** Calls the watch first, where there is one. On the thread that uses MPI alone. */
+/** Calls the watches first, where there are any. On the thread that uses MPI alone. */
 bool bp_signals_stop_asked(void);
-/** The same as if USR1 had come: another rank was asked to stop. */
-void bp_signals_ask_stop(void);
-/** Let bp_signals_stop_asked() call `look` before it answers: loops ask it once a step, so this is
- * where a job around them hears from other ranks (and may call bp_signals_ask_stop). While `look`
- * runs, it is not called again. NULL: nothing more. */
+/** The same as if USR1 had come, for another reason. The first reason stands, but TERM's. */
+void bp_signals_ask_stop(bp_stop reason);
+/** Why this process was asked to stop. */
+bp_stop bp_signals_stop_reason(void);
+/** "USR1", "TERM", "halt", "time limit" and so on; "" for BP_STOP_NONE. */
+const char *bp_stop_name(bp_stop reason);
+/** Let bp_signals_stop_asked() call `look`, too, before it answers: loops ask it once a step, so
+ * this is where others look around (and may call bp_signals_ask_stop). Those that came first are
+ * called first, 8 at most; while one runs, none is called again. */
 void bp_signals_watch(void (*look)(void *context), void *context);
+/** No longer; nothing where it is not there. */
+void bp_signals_unwatch(void (*look)(void *context), void *context);
 /** TERM came: death follows in a second or two, so that only what is quick may still be done. */
 bool bp_signals_terminating(void);
 

@@ -185,8 +185,8 @@ static void compare_key(void *context, const bp_option *option, const char *valu
 
     if (before == NULL) /* not set then, or not known yet */
         before = option->value == NULL ? "" : option->value;
-    if (strcmp(option->key, "run.dir") == 0 || is_identity(c->spec, option->key) ||
-        strcmp(before, now) == 0)
+    if (strcmp(option->key, "run.dir") == 0 || strncmp(option->key, "slurm.", 6) == 0 ||
+        is_identity(c->spec, option->key) || strcmp(before, now) == 0)
         return;
     if (is_listed(c->spec->other_bits, option->key)) {
         bp_buffer_printf(&c->warnings, "%s%s is %s and was %s", c->warnings.bytes > 0 ? ", " : "",

@@ -260,7 +260,7 @@ static void hear(ensemble_desk *desk, const news_item *news, int from)
         on_diverged(desk, news);
         break;
     case NEWS_STOPPED:
-        bp_signals_ask_stop();
+        bp_signals_ask_stop(BP_STOP_RANK);
         break;
     case NEWS_LEFT:
         on_left(desk, from);
@@ -371,7 +371,7 @@ static bool obey(ensemble_desk *desk)
             return false;
         BP_MPI(MPI_Recv(&what, 1, MPI_INT, 0, TAG_ORDER, desk->comm, MPI_STATUS_IGNORE));
         if (what == ORDER_STOP)
-            bp_signals_ask_stop();
+            bp_signals_ask_stop(BP_STOP_RANK);
     }
     return true;
 }
@@ -481,7 +481,7 @@ bp_err ensemble_desk_run(ensemble_desk *desk)
     }
     while (desk->leads && !mesh->coordinates && !obey(desk))
         bp_clock_sleep(WAIT_SECONDS);
-    bp_signals_watch(NULL, NULL);
+    bp_signals_unwatch(look, desk);
     wait_for_all(desk);
     return bp_agree(mesh->world, err);
 }

@@ -287,7 +287,7 @@ static void asked_of_another_rank(void *context)
     (*calls)++;
     (void)bp_signals_stop_asked(); /* does not come back here */
     if (*calls == 2)
-        bp_signals_ask_stop();
+        bp_signals_ask_stop(BP_STOP_RANK);
 }
 
 static void a_watch_hears_others_before_each_answer(void **state)
@@ -302,7 +302,7 @@ static void a_watch_hears_others_before_each_answer(void **state)
         int calls = 0;
         bp_signals_watch(asked_of_another_rank, &calls);
         bool first = bp_signals_stop_asked(), second = bp_signals_stop_asked();
-        bp_signals_watch(NULL, NULL);
+        bp_signals_unwatch(asked_of_another_rank, &calls);
         bool third = bp_signals_stop_asked();
         _exit(!first && second && third && calls == 2 && !bp_signals_terminating() ? 0 : 1);
     }

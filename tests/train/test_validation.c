@@ -62,7 +62,7 @@ static int64_t looks(const char *name, int64_t windows)
     bp_test_expect(bp_config_read(config, NULL, count, keys), BP_OK);
     bp_signals_watch(count_look, &seen);
     bp_test_check_err(WORLD, bp_pretrain(WORLD, config, NULL), BP_OK);
-    bp_signals_watch(NULL, NULL);
+    bp_signals_unwatch(count_look, &seen);
     bp_config_free(&config);
     bp_free(file);
     for (int k = 0; k < count; k++)

@@ -1,0 +1,173 @@
+#include "coordinator/drain.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_SECONDS    1.0
+#define LONGEST_SECONDS (2.0 * 366 * 86400) /* no time limit is longer: then it is nonsense */
+#define MARGIN_SHARE    0.25                /* of the job's time, at most */
+
+const bp_option bp_slurm_options[] = {
+    {"slurm.margin", BP_OPTION_INT, "120", 0, 1e6, NULL, "seconds",
+     "a job stops so long ahead of its time limit, and earlier by two steps and a checkpoint; a "
+     "quarter of its time at most; 0: it does not look at the limit",
+     false},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+struct bp_drain {
+    char *path; /* of the halt file */
+    bp_log_channel channel;
+    double next;   /* when to look again */
+    double limit;  /* when the job's time ends; INFINITY: not known, or not to be looked at */
+    double margin; /* seconds */
+    double needs;
+    bool told;
+};
+
+/* ---- the job's time ---- */
+
+/* SLURM_JOB_END_TIME as a moment of the monotonic clock; what makes no sense is told once. */
+static double read_job_end(void)
+{
+    const char *text = getenv("SLURM_JOB_END_TIME");
+    struct timespec now;
+    char *end;
+    double left;
+
+    if (text == NULL || text[0] == '\0')
+        return INFINITY;
+    BP_ASSERT(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    errno = 0;
+    left = (double)strtoll(text, &end, 10) - (double)now.tv_sec - (double)now.tv_nsec * 1e-9;
+    if (errno == 0 && *end == '\0' && left > 0 && left < LONGEST_SECONDS)
+        return bp_clock_now() + left;
+    bp_warn("SLURM_JOB_END_TIME = %.40s is no time that this job can end at: in the environment; "
+            "its time limit is not looked at, only signals stop it in time",
+            text);
+    return INFINITY;
+}
+
+/* The wall clock may be set at any time: it is asked once. */
+static double job_end(void)
+{
+    static bool known;
+    static double end;
+
+    if (!known)
+        end = read_job_end();
+    known = true;
+    return end;
+}
+
+static void find_margin(void *context, const bp_option *option, const char *value)
+{
+    if (value != NULL && strcmp(option->key, bp_slurm_options[0].key) == 0)
+        *(double *)context = strtod(value, NULL);
+}
+
+static void set_limit(bp_drain *drain, const bp_config *config)
+{
+    double most;
+
+    drain->margin = strtod(bp_slurm_options[0].value, NULL);
+    bp_config_each(config, find_margin, &drain->margin); /* it may not know the key */
+    drain->limit = drain->margin > 0 ? job_end() : INFINITY;
+    most = MARGIN_SHARE * (drain->limit - bp_clock_now());
+    if (isfinite(drain->limit) && drain->margin > most)
+        drain->margin = most > 0 ? most : 0;
+}
+
+/* ---- looking ---- */
+
+static void stop(bp_drain *drain, bp_stop reason, const char *format, const char *what)
+{
+    bp_log_channel before = bp_log_use(drain->channel);
+
+    drain->told = true;
+    if (bp_signals_stop_reason() == BP_STOP_NONE)
+        bp_log(format, what);
+    bp_signals_ask_stop(reason);
+    (void)bp_log_use(before);
+}
+
+static void look(void *context)
+{
+    bp_drain *drain = context;
+    double now = bp_clock_now();
+    char left[64];
+
+    if (drain->told || now < drain->next)
+        return;
+    drain->next = now + LOOK_SECONDS;
+    if (bp_path_exists(drain->path)) {
+        stop(drain, BP_STOP_HALT, "to be halted: there is a file %s", drain->path);
+    } else if (now >= drain->limit - drain->margin - drain->needs) {
+        bp_clock_duration(left, sizeof left, drain->limit > now ? drain->limit - now : 0);
+        stop(drain, BP_STOP_LIMIT, "the job's time ends in %s: stopping", left);
+    }
+}
+
+static char *halt_path(const char *folder)
+{
+    return bp_path_join(folder, "halt");
+}
+
+bp_err bp_drain_check(const char *folder)
+{
+    char *path = halt_path(folder);
+    bp_err err = BP_OK;
+
+    if (path == NULL)
+        err = bp_fail_memory("a file name", 1, strlen(folder));
+    else if (bp_path_exists(path))
+        err = BP_FAIL(BP_ERR_STOPPED,
+                      "the run is halted, nothing was done: at %s; remove that file, and the same "
+                      "command goes on",
+                      path);
+    bp_free(path);
+    return err;
+}
+
+bp_err bp_drain_new(bp_drain **out, const char *folder, const bp_config *config)
+{
+    bp_drain *drain = bp_alloc("run.drain", 1, sizeof *drain);
+
+    *out = NULL;
+    if (drain == NULL || (drain->path = halt_path(folder)) == NULL) {
+        bp_free(drain);
+        return bp_fail_memory("what looks for a halt file", 1, sizeof *drain);
+    }
+    drain->channel = bp_log_use(BP_LOG_JOB);
+    (void)bp_log_use(drain->channel);
+    set_limit(drain, config);
+    bp_signals_watch(look, drain);
+    *out = drain;
+    return BP_OK;
+}
+
+void bp_drain_needs(bp_drain *drain, double seconds)
+{
+    drain->needs = seconds;
+}
+
+void bp_drain_free(bp_drain **out)
+{
+    bp_drain *drain = *out;
+
+    if (drain == NULL)
+        return;
+    bp_signals_unwatch(look, drain);
+    bp_free(drain->path);
+    bp_free(drain);
+    *out = NULL;
+}

@@ -1,0 +1,32 @@
+/* What asks a run to stop in time besides signals: a file RUN/halt, and the end of the Slurm job's
+ * time. A drain looks for both whenever loops ask bp_signals_stop_asked(), once a second at most.
+ *
+ * SLURM_JOB_END_TIME (seconds since 1970, which slurm/launch.sh sets where Slurm does not) is read
+ * once a process, against the wall clock, to learn how many seconds are left; from then on the
+ * monotonic clock counts. A limit that is extended meanwhile is not noticed: the job ends earlier
+ * than it must, and is queued again. */
+#ifndef BP_COORDINATOR_DRAIN_H
+#define BP_COORDINATOR_DRAIN_H
+
+#include "base/config.h"
+#include "base/err.h"
+
+extern const bp_option bp_slurm_options[]; /* slurm.* */
+
+/** Errors: BP_ERR_STOPPED there is a file `folder`/halt: the run is not to go on. */
+bp_err bp_drain_check(const char *folder);
+
+typedef struct bp_drain bp_drain;
+
+/** Look from now on for `folder`/halt, and for the end of the job's time, slurm.margin ahead of it
+ * (its default where the configuration does not know the key). Found: one line in the log, and
+ * bp_signals_ask_stop(). On the thread that uses MPI; makes no MPI call.
+ *
+ * Errors: BP_ERR_SYSTEM no memory; *out is NULL. */
+bp_err bp_drain_new(bp_drain **out, const char *folder, const bp_config *config);
+/** How long it takes from a stop to the end of the job, as far as is known: steps and a checkpoint.
+ * Besides slurm.margin; 0 at first. */
+void bp_drain_needs(bp_drain *drain, double seconds);
+void bp_drain_free(bp_drain **drain);
+
+#endif

@@ -1,0 +1,37 @@
+/* Starts of a run: what run.json keeps of them, and whether a job that has ended is to be queued
+ * again. Local; no MPI. */
+#ifndef BP_COORDINATOR_RESTART_H
+#define BP_COORDINATOR_RESTART_H
+
+#include "base/err.h"
+#include "base/json.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** How often Slurm has started this job again (SLURM_RESTART_COUNT); 0 outside of Slurm, and, with
+ * a warning once a process, where it is no count. */
+int64_t bp_restart_count(void);
+
+/** What a run folder holds of results, as one number: it differs whenever something was committed
+ * in between (a checkpoint, results of a work unit, a table). A folder that can't be read counts
+ * as an empty one. */
+int64_t bp_restart_progress(const char *folder);
+
+/** The list "recent_starts" for run.json: the last ones of `before` (run.json as it was; NULL:
+ * none), and this start, number `start`, of the run in `folder`. NULL when memory is short. */
+json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start);
+
+typedef struct bp_restart_case {
+    const char *folder; /* where run.json is */
+    const char *halt;   /* another folder that may hold a file `halt`; NULL: none */
+    int status;         /* of the launcher, as a shell has it: 128 + the signal */
+    int64_t most;       /* restarts of the Slurm job */
+} bp_restart_case;
+
+/** Should the same job be started again? `why` is one line.
+ *
+ * Errors: BP_ERR_IO, BP_ERR_FORMAT, BP_ERR_DENIED, BP_ERR_SYSTEM run.json can't be read. */
+bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, size_t why_bytes);
+
+#endif
