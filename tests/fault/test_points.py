@@ -1,0 +1,172 @@
+"""Every named point of src/base/fault.c, on each of two ranks: the rank dies there, or the operation fails there (where it can;
+else it takes long). The job dies or says what failed, with the status that is documented; the next start ends with what an
+undisturbed run has, and leaves nothing behind.
+
+    test_points.py --bin FOLDER [--all]     by default one case of each kind; --all is the whole matrix, case by case"""
+import glob
+import os
+import re
+import signal
+import sys
+import time
+
+import bagpipe_test
+from bagpipe_test import digests
+from fault_test import Start, TinyJob, leftovers, result
+
+ALL = False
+
+
+class Point:
+    """ranks: those that come by it. eio: the status when it fails there; None: it can't fail, so it takes long; 0: a warning."""
+
+    def __init__(self, name, call=1, ranks=(0, 1), eio=None, job="train", also=""):
+        self.name, self.call, self.ranks, self.eio, self.job, self.also = name, call, ranks, eio, job, also
+
+
+ROOT = (0,)
+POINTS = [
+    Point("init.after_mpi"), Point("config.read", eio=74), Point("lock.acquired", ranks=ROOT, eio=74),
+    Point("corpus.open", eio=74), Point("tok.load", eio=74), Point("step.begin", 6, eio=74), Point("fwd.mid", 11),
+    Point("bwd.mid", 11), Point("allreduce.before", 6), Point("allreduce.after", 6), Point("opt.before", 6), Point("opt.after", 6),
+    Point("step.end", 4), Point("ckpt.snapshot", 2, eio=74), Point("ckpt.mkdir_tmp", 2, ROOT, 73),
+    Point("ckpt.shard_open", 2, ROOT, 73), Point("ckpt.shard_half", 50, ROOT, 74), Point("ckpt.shard_close", 2, ROOT, 74),
+    Point("ckpt.fsync_file", 2, ROOT, 74), Point("ckpt.verify", 2, ROOT, 74), Point("ckpt.manifest_half", 2, ROOT, 74),
+    Point("ckpt.manifest_fsync", 2, ROOT, 74), Point("ckpt.fence_check", 2, ROOT, 74), Point("ckpt.rename", 2, ROOT, 74),
+    Point("ckpt.fsync_dir", 2, ROOT, 74), Point("ckpt.best", 1, ROOT, 0), Point("ckpt.prune_rename", 1, ROOT, 0),
+    Point("ckpt.prune_unlink", 1, ROOT, 0), Point("metrics.append_half", 5, ROOT, 74), Point("exit.agree", 1, ROOT),
+    Point("finalize"), Point("drain.flag", job="drain", also="step.begin:3@0=delay1.5,"),
+    Point("pp.send", 9, job="pipeline"), Point("pp.recv", 9, job="pipeline"), Point("ens.member_done", 1, job="ensemble"),
+    Point("score.chunk_done", 2, job="score"), Point("score.part", 2, eio=74, job="score"), Point("score.merge", 1, ROOT, 74, job="score"),
+]
+QUICK = ["config.read@1=eio", "lock.acquired@0=kill", "corpus.open@1=eio", "allreduce.after@0=kill", "ckpt.snapshot@1=eio",
+         "ckpt.shard_close@0=kill", "ckpt.rename@0=kill", "ckpt.fsync_dir@0=eio", "ckpt.prune_unlink@0=eio",
+         "metrics.append_half@0=kill", "finalize@1=kill", "drain.flag@1=kill", "pp.recv@1=kill", "score.chunk_done@1=kill"]
+KEYS = {"train": ("mesh.data=2",), "drain": ("mesh.data=2",), "pipeline": ("mesh.data=1", "mesh.pipeline=2"),
+        "ensemble": ("ensemble.members=2", "ensemble.kind=seed", "mesh.members=2", "train.steps=8"), "score": ()}
+JOBS = {"ensemble": "ensemble", "score": "score"}
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Points(TinyJob):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.undisturbed = {}
+
+    def launch(self, kind, name, fault=""):
+        # Open MPI gives the ranks that are left 2 s to go: they are not to wait for here
+        env = {"BP_FAULT": fault} if fault else {}
+        if fault.endswith("=kill"):
+            env["OMPI_MCA_odls_base_sigkill_timeout"] = "0"
+        keys = KEYS[kind]
+        if kind == "score":
+            keys = (f"score.model={self.at('model')}", f"score.corpus={self.at('train.h5')}", "score.stride=1", "score.tokens=yes")
+        return self.start(JOBS.get(kind, "pretrain"), name, *keys, env=env)
+
+    def outcome(self, kind, name):
+        folder = self.at(name)
+        if kind == "score":
+            return {path: content(os.path.join(folder, "score", path)) for path in ("summary.json", "documents.h5", "tokens.h5")}
+        if kind == "ensemble":
+            return [digests(member) for member in sorted(glob.glob(os.path.join(folder, "members", "m*")))]
+        return result(folder)
+
+    def expect_end(self, kind, name):
+        """A start without faults ends as if nothing had been."""
+        start = self.launch(kind, name)
+        self.assertEqual(start.wait(), 0, str(start))
+        self.assertEqual(self.outcome(kind, name), self.undisturbed_of(kind))
+        self.assertEqual(leftovers(self.at(name)), [])
+        if kind == "score":
+            self.assertEqual(sorted(os.listdir(os.path.join(self.at(name), "score"))), ["documents.h5", "summary.json", "tokens.h5"])
+
+    def undisturbed_of(self, kind):
+        if kind not in self.undisturbed:
+            if kind == "score" and not os.path.exists(self.at("model")):
+                self.done("pretrain", "model", "mesh.data=2", "train.steps=8")
+            start = self.launch(kind, "whole-" + kind)
+            self.assertEqual(start.wait(), 0, str(start))
+            self.undisturbed[kind] = self.outcome(kind, "whole-" + kind)
+        return self.undisturbed[kind]
+
+    def check_death(self, start, status, reached):
+        """A killed rank: mpirun says 137. A rank that never comes by the point has nothing to die of."""
+        self.assertEqual(status, 137 if reached else 0, str(start))
+
+    def check_failure(self, start, status, point, reached):
+        """One line that says what failed, from one rank; or a warning."""
+        lines = [line for line in start.err.splitlines() if line.startswith("bagpipe: ")]
+        expected = point.eio if reached else 0
+        self.assertEqual(status, expected, str(start))
+        if expected:
+            self.assertEqual(len(lines), 1, str(start))
+            self.assertRegex(lines[0], rf"^bagpipe: error\[{expected}\]: .*(: at |: in |injected)", str(start))
+        elif reached:
+            self.assertTrue(lines and all(line.startswith("bagpipe: warning: ") for line in lines), str(start))
+
+    def check_case(self, point, rank, action):
+        self.undisturbed_of(point.job)
+        name = f"{point.name}-{rank}-{action}"
+        word = {"delay": "delay0.3"}.get(action, action)
+        start = self.launch(point.job, name, f"{point.also}{point.name}:{point.call}@{rank}={word}")
+        if point.job == "drain":  # while rank 0 takes its time before a step
+            end = time.monotonic() + 60
+            while "step 2/" not in start.out and time.monotonic() < end:
+                time.sleep(0.02)
+            start.process.send_signal(signal.SIGUSR1)
+        status = start.wait()
+        self.assertIsNotNone(status, f"hangs\n{start}")
+        reached = rank in point.ranks
+        if action == "kill":
+            self.check_death(start, status, reached)
+        elif action == "eio":
+            self.check_failure(start, status, point, reached)
+        else:
+            self.assertEqual(status, 75 if point.job == "drain" else 0, str(start))
+        self.expect_end(point.job, name)
+
+    def cases(self):
+        for point in POINTS:
+            for rank in (0, 1):
+                for action in ("kill", "delay" if point.eio is None else "eio"):
+                    if ALL or f"{point.name}@{rank}={action}" in QUICK:
+                        yield point, rank, action
+
+    def test_death_or_failure_at_any_point_costs_nothing_but_time(self):
+        count = 0
+        for point, rank, action in self.cases():
+            with self.subTest(point=point.name, rank=rank, action=action):
+                self.check_case(point, rank, action)
+                count += 1
+        self.assertTrue(ALL or count == len(QUICK))
+        print(f"{count} cases at {len(POINTS)} points", flush=True)
+
+    def test_table_knows_every_point(self):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "base", "fault.c"), encoding="utf-8") as file:
+            text = file.read()
+        table = text[text.index("NAMES[] = {"):]
+        names = re.findall(r'"([a-z_.]+)"', table[:table.index("NULL")])
+        elsewhere = re.compile(r"base\.|math\.|store\.|text\.|train\.")  # by the tests of those folders
+        self.assertEqual({point.name for point in POINTS}, {name for name in names if not elsewhere.match(name)})
+
+    def test_unknown_name_is_64_and_says_so(self):
+        start = self.launch("train", "unknown", "ckpt.nowhere=kill")
+        self.assertEqual(start.wait(), 64, str(start))
+        self.assertIn("'ckpt.nowhere=kill' names no fault: at BP_FAULT", start.err)
+
+    def test_fault_in_a_slurm_job_is_refused(self):
+        start = Start(self.at("slurm"), [bagpipe_test.program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('slurm-run')}"],
+                      ranks=1, env={"BP_FAULT": "step.begin=kill", "SLURM_JOB_ID": "7"})
+        self.assertEqual(start.wait(), 64, str(start))
+        self.assertIn("injects faults into a Slurm job", start.err)
+
+
+if __name__ == "__main__":
+    ALL = "--all" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--all"]
+    bagpipe_test.main()
