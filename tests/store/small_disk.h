@@ -27,7 +27,7 @@ static inline void small_disk_enter(small_disk_kind kind, const char *folder, lo
         return;
     }
     snprintf(options, sizeof options, "size=%ld", bytes);
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, "") != 0 ||
         mount("tmpfs", folder, "tmpfs", 0, options) != 0)
         _exit(99);
 }
