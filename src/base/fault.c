@@ -77,6 +77,14 @@ static const char *const NAMES[] = {
     "text.read",
     "tok.load",
     "train.diverge",
+    "train.flip_copy",
+    "train.flip_gradient",
+    "train.flip_loaded",
+    "train.flip_moment",
+    "train.flip_weight",
+    "train.nan_gradient",
+    "train.nan_moment",
+    "train.nan_weight",
     NULL,
 };
 

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 
 #include "engine/gradient.h"
+#include "engine/inject_priv.h"
 #include "engine/stage.h"
 #include "engine/stage_spec_priv.h"
 #include "engine/tree.h"
@@ -25,6 +26,7 @@ struct bp_engine {
     int64_t slots;             /* of the batch, on this data rank */
     int32_t *inputs, *targets; /* [slots][T] */
     double *losses;            /* [batch / micro_batch] by micro-batch in slot order */
+    bp_damage damage;          /* the first that was found */
 };
 
 /* "32, 64 or 96": the multiples of `unit` around `near`. */
@@ -131,9 +133,16 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
     return BP_OK;
 }
 
+static void guard(bp_engine *engine)
+{
+    if (engine->spec.digest_every > 0)
+        bp_optimizer_guard(&engine->optimizer, engine->values);
+}
+
 void bp_engine_initialise(bp_engine *engine)
 {
     bp_network_initialise(engine->network, engine->spec.seed);
+    guard(engine);
 }
 
 void bp_engine_free(bp_engine **engine)
@@ -186,6 +195,44 @@ static double mean_loss(bp_engine *engine)
     return loss;
 }
 
+/* What the guard of this rank's shards has seen, if anything. */
+static void note_own_damage(bp_engine *engine, int64_t step)
+{
+    const bp_optimizer *optimizer = &engine->optimizer;
+    bp_damage *damage = &engine->damage;
+
+    if (optimizer->changed < 0 || damage->found)
+        return;
+    *damage = (bp_damage){.found = true, .step = step};
+    snprintf(damage->tensor, sizeof damage->tensor, "%s%s",
+             optimizer->changed_part == BP_SUM_WEIGHT
+                 ? ""
+                 : bp_optimizer_prefix(optimizer, optimizer->changed_part - BP_SUM_MOMENT),
+             optimizer->runs[optimizer->changed].param->name);
+    bp_damage_own(damage, engine->mesh);
+}
+
+static void compare(bp_engine *engine, int64_t step)
+{
+    if (!engine->damage.found)
+        engine->damage.step = step;
+    bp_damage_compare(&engine->damage, engine->mesh, engine->network);
+}
+
+const bp_damage *bp_engine_damage(const bp_engine *engine)
+{
+    return &engine->damage;
+}
+
+void bp_engine_check(bp_engine *engine, int64_t step)
+{
+    if (engine->spec.digest_every == 0)
+        return;
+    (void)bp_optimizer_check(&engine->optimizer, engine->values);
+    note_own_damage(engine, step);
+    compare(engine, step);
+}
+
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32_t *windows,
                     bp_step_result *result)
 {
@@ -201,13 +248,17 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
     part_windows(engine, windows, engine->slots, T);
     bp_stage_accumulate(engine->stage, &work,
                         engine->losses + mesh->data_at * engine->stage->spec.micro_batches);
+    bp_inject_gradient(&engine->optimizer, engine->stage->gradient);
     result->loss = mean_loss(engine);
     bp_fault_point("allreduce.before");
     bp_gradient_reduce(mesh, engine->network, engine->stage->gradient, engine->scratch);
     bp_fault_point("allreduce.after");
     result->grad_norm =
         bp_gradient_norm(mesh, engine->network, engine->stage->gradient, engine->scratch);
+    bp_inject_sum(&engine->optimizer, engine->stage->gradient);
     result->rate = bp_rate_at(&engine->spec.rate, step);
+    if (engine->spec.digest_every > 0 && step % engine->spec.digest_every == 0)
+        compare(engine, step);
     result->skipped = !isfinite(result->grad_norm);
     if (result->skipped)
         return;
@@ -217,7 +268,9 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
     bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
                         scale, update);
     bp_fault_point("opt.after");
+    note_own_damage(engine, step);
     bp_network_refresh(engine->network);
+    bp_inject_flips(&engine->optimizer, engine->values);
 }
 
 void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T,
@@ -296,5 +349,7 @@ bp_err bp_engine_boxes_to_load(bp_engine *engine, bool model_only, bp_box **boxe
 
 void bp_engine_loaded(bp_engine *engine)
 {
+    bp_inject_loaded(engine->network, engine->values);
     bp_network_refresh(engine->network);
+    guard(engine);
 }

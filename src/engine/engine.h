@@ -2,6 +2,7 @@
 #ifndef BP_ENGINE_ENGINE_H
 #define BP_ENGINE_ENGINE_H
 
+#include "engine/damage.h"
 #include "engine/optimizer.h"
 #include "engine/schedule.h"
 #include "lm/gpt.h"
@@ -31,6 +32,7 @@ typedef struct bp_engine_spec {
     bp_optimizer_rule optimizer;
     bp_rate rate;
     bp_precision precision; /* the caller sets it: bp_math_precision */
+    int64_t digest_every;   /* steps between comparisons of copies; 0: nothing is checked */
 } bp_engine_spec;
 
 /** From a checked configuration; `precision` is left f32. */
@@ -83,6 +85,13 @@ typedef struct bp_step_result {
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32_t *windows,
                     bp_step_result *result);
 
+/** What this rank knows of bits that changed: its own weights and moments are checked in every
+ * update, copies on other ranks every spec.digest_every steps (just before the update: a copy of
+ * another's shard lasts until then). Once found it stays. Borrowed. Local. */
+const bp_damage *bp_engine_damage(const bp_engine *engine);
+/** Check both now, after `step`, unless spec.digest_every is 0. Collective over mesh->member. */
+void bp_engine_check(bp_engine *engine, int64_t step);
+
 /** Sum and count of losses of `count` <= micro_batch windows of T <= context tokens
  * (windows[count][T+1]), without dropout; on the last pipeline stage, elsewhere 0. Stages may be in
  * different calls at a time. Collective over mesh->model. */
@@ -94,7 +103,7 @@ void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count
  * caller's (bp_free). Errors: BP_ERR_SYSTEM. */
 bp_err bp_engine_boxes_to_save(bp_engine *engine, bp_box **boxes, int64_t *count);
 bp_err bp_engine_boxes_to_load(bp_engine *engine, bool model_only, bp_box **boxes, int64_t *count);
-/** Values were loaded: copies are made anew. */
+/** Values were loaded: copies are made anew. Like initial values, they are guarded from here on. */
 void bp_engine_loaded(bp_engine *engine);
 
 #endif

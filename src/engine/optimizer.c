@@ -1,9 +1,13 @@
 #include "engine/optimizer.h"
 
+#include "engine/inject_priv.h"
 #include "math/kernels.h"
 #include "mesh/collective.h"
 
 #include <string.h>
+
+#define PART                                                                                       \
+    8192 /* floats; with them a weight, two moments and a gradient lie in a second-level cache */
 
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {
@@ -11,15 +15,56 @@ void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *fir
     *first = bp_shard_first(group->padded, mesh->data_at, mesh->datas);
 }
 
+/* The part of a parameter's slab that lies in this rank's shard of its group; false: none does. */
+static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *param, int64_t first,
+                     int64_t count, int64_t moments_at)
+{
+    int64_t begin = param->place > first ? param->place : first;
+    int64_t end = param->place + bp_param_floats(param);
+
+    end = end < first + count ? end : first + count;
+    *run = (bp_own_run){.param = param,
+                        .replicated = group->replicated,
+                        .value = group->place + begin,
+                        .moment = moments_at + begin - first,
+                        .count = end - begin};
+    return begin < end;
+}
+
+static void list_runs(bp_optimizer *optimizer)
+{
+    const bp_network *network = optimizer->network;
+    int64_t moments_at = 0;
+
+    for (int g = 0; g < network->group_count; g++) {
+        const bp_group *group = &network->groups[g];
+        int64_t first, count;
+
+        bp_optimizer_shard(optimizer->mesh, group, &first, &count);
+        for (int k = 0; k < group->count; k++)
+            optimizer->run_count += find_run(&optimizer->runs[optimizer->run_count], group,
+                                             &group->params[k], first, count, moments_at);
+        moments_at += count;
+    }
+}
+
 bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_network *network,
                          const bp_optimizer_rule *rule)
 {
+    int64_t most = (int64_t)network->group_count * BP_GROUP_PARAMS;
+
     memset(optimizer, 0, sizeof *optimizer);
     optimizer->rule = *rule;
     optimizer->mesh = mesh;
     optimizer->network = network;
     optimizer->moments = rule->kind == BP_ADAMW ? 2 : 1;
     optimizer->floats = network->floats / mesh->datas;
+    optimizer->changed = -1;
+    optimizer->runs = bp_alloc("optimizer.runs", most, sizeof *optimizer->runs);
+    optimizer->sums = bp_alloc("optimizer.runs", most, sizeof *optimizer->sums);
+    if (!optimizer->runs || !optimizer->sums)
+        return bp_fail_memory("the list of parameters", most, sizeof *optimizer->runs);
+    list_runs(optimizer);
     for (int k = 0; k < optimizer->moments; k++) {
         optimizer->moment[k] = bp_alloc("optimizer", optimizer->floats, sizeof(float));
         if (!optimizer->moment[k])
@@ -35,6 +80,8 @@ void bp_optimizer_clear(bp_optimizer *optimizer)
 {
     bp_free(optimizer->moment[0]);
     bp_free(optimizer->moment[1]);
+    bp_free(optimizer->runs);
+    bp_free(optimizer->sums);
     memset(optimizer, 0, sizeof *optimizer);
 }
 
@@ -45,9 +92,88 @@ const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k)
     return k == 0 ? "adamw.m/" : "adamw.v/";
 }
 
-/* Part of one parameter: decay differs from parameter to parameter. */
-static void update_run(const bp_optimizer *optimizer, float *w, float *m, float *v, const float *g,
-                       int64_t n, double rate, double scale, bool decays, int64_t update)
+/* The sum of the elements' bits: one changed element always changes it. */
+static uint32_t bit_sum(const float *x, int64_t n)
+{
+    uint32_t sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        sum += bits;
+    }
+    return sum;
+}
+
+/* Part of a run: what the update touches, and its sums. */
+typedef struct part {
+    float *x[BP_SUMS]; /* weights and moments; NULL where the rule has no second one */
+    const float *gradient;
+    int64_t count;
+} part;
+
+static part part_of(const bp_optimizer *optimizer, const bp_own_run *run, float *values,
+                    const float *gradients, int64_t first)
+{
+    part out = {.x = {values + run->value + first, optimizer->moment[0] + run->moment + first},
+                .gradient = gradients ? gradients + run->value + first : NULL,
+                .count = run->count - first < PART ? run->count - first : PART};
+
+    if (optimizer->moment[1])
+        out.x[BP_SUM_SECOND] = optimizer->moment[1] + run->moment + first;
+    return out;
+}
+
+static void add_sums(uint32_t sums[BP_SUMS], const part *at)
+{
+    for (int k = 0; k < BP_SUMS; k++)
+        if (at->x[k])
+            sums[k] += bit_sum(at->x[k], at->count);
+}
+
+static void note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS])
+{
+    for (int k = 0; k < BP_SUMS && optimizer->changed < 0; k++)
+        if (sums[k] != optimizer->sums[run][k]) {
+            optimizer->changed = run;
+            optimizer->changed_part = k;
+        }
+}
+
+static void sum_run(const bp_optimizer *optimizer, int run, float *values, uint32_t sums[BP_SUMS])
+{
+    const bp_own_run *at = &optimizer->runs[run];
+    uint32_t total[BP_SUMS] = {0};
+
+#pragma omp parallel for schedule(static) reduction(+ : total[:BP_SUMS]) if (at->count > PART)
+    for (int64_t first = 0; first < at->count; first += PART) {
+        part one = part_of(optimizer, at, values, NULL, first);
+        add_sums(total, &one);
+    }
+    memcpy(sums, total, sizeof total);
+}
+
+void bp_optimizer_guard(bp_optimizer *optimizer, float *values)
+{
+    optimizer->guarded = true;
+    for (int k = 0; k < optimizer->run_count; k++)
+        sum_run(optimizer, k, values, optimizer->sums[k]);
+}
+
+bool bp_optimizer_check(bp_optimizer *optimizer, float *values)
+{
+    for (int k = 0; k < optimizer->run_count && optimizer->guarded; k++) {
+        uint32_t sums[BP_SUMS];
+
+        sum_run(optimizer, k, values, sums);
+        note_change(optimizer, k, sums);
+    }
+    return optimizer->changed < 0;
+}
+
+/* Decay differs from parameter to parameter. */
+static void update_part(const bp_optimizer *optimizer, const part *at, double rate, double scale,
+                        bool decays, int64_t update)
 {
     const bp_optimizer_rule *rule = &optimizer->rule;
     double decay = decays ? rule->weight_decay : 0;
@@ -55,7 +181,7 @@ static void update_run(const bp_optimizer *optimizer, float *w, float *m, float 
     if (rule->kind == BP_SGD) {
         bp_sgd sgd = {
             .rate = rate, .momentum = rule->momentum, .decay = decay, .gradient_scale = scale};
-        bp_sgd_update(w, m, g, n, &sgd);
+        bp_sgd_update(at->x[BP_SUM_WEIGHT], at->x[BP_SUM_MOMENT], at->gradient, at->count, &sgd);
     } else {
         bp_adamw adamw = {.rate = rate,
                           .beta1 = rule->beta1,
@@ -64,35 +190,45 @@ static void update_run(const bp_optimizer *optimizer, float *w, float *m, float 
                           .decay = decay,
                           .gradient_scale = scale,
                           .step = update};
-        bp_adamw_update(w, m, v, g, n, &adamw);
+        bp_adamw_update(at->x[BP_SUM_WEIGHT], at->x[BP_SUM_MOMENT], at->x[BP_SUM_SECOND],
+                        at->gradient, at->count, &adamw);
     }
+}
+
+/* Part by part, so that sums before and after find in the cache what the update reads and writes.
+ * Sums of integers have no order: threads may add them as they come. */
+static void update_run(bp_optimizer *optimizer, int run, float *values, const float *gradients,
+                       double rate, double scale, int64_t update)
+{
+    const bp_own_run *at = &optimizer->runs[run];
+    bool guarded = optimizer->guarded, decays = at->param->decays;
+    uint32_t before[BP_SUMS] = {0}, after[BP_SUMS] = {0};
+
+#pragma omp parallel for schedule(static) reduction(+ : before[:BP_SUMS], after[:BP_SUMS]) if (at->count > PART)
+    for (int64_t first = 0; first < at->count; first += PART) {
+        part one = part_of(optimizer, at, values, gradients, first);
+
+        if (guarded)
+            add_sums(before, &one);
+        update_part(optimizer, &one, rate, scale, decays, update);
+        if (guarded)
+            add_sums(after, &one);
+    }
+    if (!guarded)
+        return;
+    note_change(optimizer, run, before);
+    memcpy(optimizer->sums[run], after, sizeof after);
 }
 
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t update)
 {
-    bp_network *network = optimizer->network;
-    int64_t moments_at = 0;
+    const bp_network *network = optimizer->network;
 
-    for (int g = 0; g < network->group_count; g++) {
-        const bp_group *group = &network->groups[g];
-        int64_t first, count;
-
-        bp_optimizer_shard(optimizer->mesh, group, &first, &count);
-        for (int k = 0; k < group->count; k++) {
-            const bp_param *param = &group->params[k];
-            int64_t begin = param->place > first ? param->place : first;
-            int64_t end = param->place + bp_param_floats(param);
-            int64_t moment = moments_at + begin - first;
-
-            end = end < first + count ? end : first + count;
-            if (begin < end)
-                update_run(optimizer, values + group->place + begin, optimizer->moment[0] + moment,
-                           optimizer->moment[1] ? optimizer->moment[1] + moment : NULL,
-                           gradients + group->place + begin, end - begin, rate, scale,
-                           param->decays, update);
-        }
-        moments_at += count;
-        bp_all_gather_shards(values + group->place, group->padded, optimizer->mesh->data);
-    }
+    for (int k = 0; k < optimizer->run_count; k++)
+        update_run(optimizer, k, values, gradients, rate, scale, update);
+    bp_inject_update(optimizer, values);
+    for (int g = 0; g < network->group_count; g++)
+        bp_all_gather_shards(values + network->groups[g].place, network->groups[g].padded,
+                             optimizer->mesh->data);
 }

@@ -13,6 +13,18 @@ typedef struct bp_optimizer_rule {
     double beta1, beta2, epsilon, weight_decay, clip, momentum;
 } bp_optimizer_rule;
 
+/** This rank's shard of one parameter. */
+typedef struct bp_own_run {
+    const bp_param *param;
+    bool replicated; /* its group's */
+    int64_t value;   /* in the network's flat memory */
+    int64_t moment;  /* in a moment's shards */
+    int64_t count;
+} bp_own_run;
+
+/** Sums of the bits of a run: of its weights, and of its first and second moments. */
+enum { BP_SUM_WEIGHT, BP_SUM_MOMENT, BP_SUM_SECOND, BP_SUMS };
+
 /** Moments for one shard of every group, one after another in group order. */
 typedef struct bp_optimizer {
     bp_optimizer_rule rule;
@@ -21,6 +33,12 @@ typedef struct bp_optimizer {
     int moments;         /* 2 for AdamW (m, v), 1 for SGD (m) */
     int64_t floats;      /* of one moment's shards */
     float *moment[2];
+    bool guarded;              /* sums are kept and checked: bp_optimizer_guard was called */
+    uint32_t (*sums)[BP_SUMS]; /* [runs], as the last update left the bits */
+    bp_own_run *runs;          /* [run_count] in memory's order */
+    int run_count;
+    int changed;      /* the run whose bits had changed before an update or a check; -1: none */
+    int changed_part; /* BP_SUM_ */
 } bp_optimizer;
 
 /** Errors: BP_ERR_SYSTEM. Local. */
@@ -31,6 +49,14 @@ void bp_optimizer_clear(bp_optimizer *optimizer);
 /** The shard of group `group` that this data rank updates: floats [*first, *first + *count) of the
  * group. */
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count);
+
+/** From now on every update checks that the bits of weights and moments are still those that the
+ * update before left, or that are there now: what a memory fault changes in between is noted in
+ * `changed` (the first one stays). Local. */
+void bp_optimizer_guard(bp_optimizer *optimizer, float *values);
+/** The same check without an update; true where nothing has changed so far, or where nobody
+ * guards. Local. */
+bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 
 /** Update the shards of `values` by the shards of `gradients` times `scale`, then gather all shards
  * on all data ranks. `update` counts updates from 1 (bias correction). Collective over mesh->data.

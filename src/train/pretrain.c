@@ -62,8 +62,9 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
 static bp_err open_run(trainer *self)
 {
     static const char *const MAY_CHANGE[] = {
-        "run.dir",          "train.steps",     "train.log_every", "train.valid_every",
-        "checkpoint.every", "checkpoint.keep", "corpus.valid",    NULL};
+        "run.dir",           "train.steps",        "train.log_every",
+        "train.valid_every", "train.digest_every", "checkpoint.every",
+        "checkpoint.keep",   "corpus.valid",       NULL};
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
                                     {"tokenizer.path", self->facts.tokenizer_hash},

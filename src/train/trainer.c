@@ -10,9 +10,10 @@
 #define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
 
 /* What one rank may say before a step; the worst of all ranks counts. */
-enum { GO_ON, STOP_ASKED, READ_FAILED };
+enum { GO_ON, STOP_ASKED, READ_FAILED, BITS_CHANGED };
 
-/* Reads the step's windows, and learns whether any rank failed or was asked to stop. */
+/* Reads the step's windows, and learns whether any rank failed, was asked to stop, or found bits
+ * changed in the step before. */
 static bp_err next_windows(trainer *self, bool *stop)
 {
     const bp_mesh *mesh = self->mesh;
@@ -32,11 +33,14 @@ static bp_err next_windows(trainer *self, bool *stop)
                       "metrics.jsonl could not be written: at step %lld; make room there, the same "
                       "command goes on",
                       (long long)self->progress.step);
-    int64_t worst = bp_all_max_int(err != BP_OK              ? READ_FAILED
-                                   : bp_signals_stop_asked() ? STOP_ASKED
-                                                             : GO_ON,
+    int64_t worst = bp_all_max_int(bp_engine_damage(self->engine)->found ? BITS_CHANGED
+                                   : err != BP_OK                        ? READ_FAILED
+                                   : bp_signals_stop_asked()             ? STOP_ASKED
+                                                                         : GO_ON,
                                    mesh->compute);
     *stop = worst == STOP_ASKED;
+    if (worst == BITS_CHANGED)
+        return trainer_say_damage(self);
     if (worst == READ_FAILED)
         return bp_agree(mesh->compute, err);
     bp_bcast_bytes(self->windows, slots * (self->shape.context + 1) * (int64_t)sizeof(int32_t), 0,
@@ -47,7 +51,11 @@ static bp_err next_windows(trainer *self, bool *stop)
 static bp_err commit(trainer *self, bool best)
 {
     const progress *p = &self->progress;
+    bp_err err =
+        trainer_check_bits(self); /* no checkpoint holds what memory or a processor spoilt */
 
+    if (err != BP_OK)
+        return err;
     report_send(self, REPORT_COMMIT,
                 json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:b}", "step", (json_int_t)p->step,
                           "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped,
@@ -74,6 +82,9 @@ static bp_err count_step(trainer *self, const bp_step_result *result)
                           "in_row", (json_int_t)p->skipped_in_row));
     if (p->skipped_in_row < SKIPPED_IN_ROW_MAX)
         return BP_OK;
+    bp_err err = trainer_check_bits(self); /* steps that are skipped check nothing themselves */
+    if (err != BP_OK)
+        return err;
     return BP_FAIL(BP_ERR_SOFTWARE,
                    "the training diverged, %d steps in a row had a gradient that is not finite: at "
                    "step %lld; start again from an older "

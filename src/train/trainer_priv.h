@@ -80,6 +80,15 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
  *  Errors: those of bp_pretrain; the same on all ranks. */
 bp_err trainer_run(trainer *self);
 
+/* digest.c */
+/** Check the bits of weights and moments now, on all ranks (bp_engine_check). Collective over
+ *  compute. Errors: those of trainer_say_damage. */
+bp_err trainer_check_bits(trainer *self);
+/** Some rank has found damage (bp_engine_damage): an event, and the error that names tensor, step,
+ *  rank and host. Collective over compute.
+ *  Errors: BP_ERR_STOPPED, always: the last checkpoint is good. */
+bp_err trainer_say_damage(trainer *self);
+
 /* commit.c */
 /** Commit the state of progress.step, if that is not done yet; best: let the link point at it.
  *  Collective over world. Errors: those of bp_checkpoint_save; BP_ERR_SOFTWARE the state is not

@@ -1,0 +1,148 @@
+"""One bit flipped in one rank's memory ends the job before its next commit and is told with tensor, step, rank and host; nothing
+that is not finite is ever committed."""
+import json
+import os
+import socket
+
+import bagpipe_test
+from bagpipe_test import JobTest, digests, metrics, program, run, steps, timeless
+
+KEYS = ("train.steps=12", "checkpoint.every=4", "train.valid_every=100")
+
+
+def events(folder, name):
+    with open(os.path.join(folder, "events.jsonl"), encoding="utf-8") as file:
+        return [event for event in map(json.loads, file) if event["event"] == name]
+
+
+class Faulty(JobTest):
+    def faulty(self, name, fault, ranks, *keys):
+        return self.pretrain(name, ranks, *KEYS, *keys, environment={"BP_FAULT": fault})
+
+    def pretrain(self, name, ranks=0, *keys, environment=None):
+        before = dict(os.environ)
+        os.environ.update(environment or {})
+        try:
+            return super().pretrain(name, ranks, *keys)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+class Flips(Faulty):
+    wholes = {}
+
+    def whole(self, ranks, *keys):
+        """A run on this mesh that nothing disturbed."""
+        mesh = (ranks,) + tuple(key for key in keys if key.startswith("mesh."))
+        if mesh not in self.wholes:
+            self.wholes[mesh] = self.trained(f"whole{len(self.wholes)}", ranks, *KEYS, *mesh[1:])
+        return self.wholes[mesh]
+
+    def caught(self, name, fault, ranks, *keys, step, committed, tensor, suspects):
+        """Leaves with 75 and the event; the same command without the fault ends as a run that never had it."""
+        result = self.faulty(name, fault, ranks, *keys)
+        self.assertEqual(result.status, 75, str(result))
+        self.assertIn(tensor, result.err)
+        for rank in suspects:
+            self.assertIn(f"rank {rank} on {socket.gethostname()}", result.err)
+        self.assertEqual([int(s[5:]) for s in steps(self.at(name))], committed)
+        found = events(self.at(name), "digest_mismatch")
+        self.assertEqual([(event["step"], event["ranks"]) for event in found], [(step, suspects)])
+        self.assertIn(tensor, found[0]["tensor"])
+        self.assertEqual(self.faulty(name, "", ranks, *keys).status, 0)
+        whole = self.whole(ranks, *keys)
+        self.assertEqual(digests(whole), digests(self.at(name)))
+        self.assertEqual(timeless(metrics(whole)), timeless(metrics(self.at(name))))
+
+    def test_a_weight_on_one_rank_alone(self):
+        self.caught("alone", "train.flip_weight:6", 0, step=7, committed=[4], tensor="wte", suspects=[0])
+
+    def test_a_weight_of_a_ranks_own_shard_at_the_next_step(self):
+        self.caught("weight", "train.flip_weight:6@1", 2, step=7, committed=[4], tensor="wte", suspects=[1])
+
+    def test_a_moment_at_the_next_step(self):
+        self.caught("moment", "train.flip_moment:6@1", 2, step=7, committed=[4], tensor="adamw.m/", suspects=[1])
+
+    def test_a_moment_just_before_a_commit(self):
+        self.caught("late", "train.flip_moment:8@1", 2, step=8, committed=[4], tensor="adamw.m/", suspects=[1])
+
+    def test_two_copies_that_differ_are_both_named(self):
+        self.caught("copy", "train.flip_copy:6@1", 2, "train.digest_every=1", step=7, committed=[4], tensor="wte", suspects=[0, 1])
+
+    def test_of_four_copies_the_odd_one_is_named(self):
+        self.caught("odd", "train.flip_copy:6@2", 4, "train.digest_every=1", step=7, committed=[4], tensor="wte", suspects=[2])
+
+    def test_a_copy_just_before_a_commit(self):
+        self.caught("unread", "train.flip_copy:8@2", 4, step=8, committed=[4], tensor="wte", suspects=[2])
+
+    def test_a_gradient_of_what_tensor_ranks_hold_in_common(self):
+        self.caught("gradient", "train.flip_gradient:6@1", 2, "mesh.tensor=2", "train.digest_every=2", step=8, committed=[4],
+                    tensor="w", suspects=[0, 1])
+
+    def test_the_tied_embedding_of_the_first_and_the_last_stage(self):
+        result = self.faulty("tied", "train.flip_weight:6@1", 2, "mesh.pipeline=2")
+        self.assertEqual(result.status, 75, str(result))
+        self.assertIn("wte", result.err)
+
+    def test_never_looks_where_it_is_told_not_to(self):
+        result = self.faulty("unchecked", "train.flip_weight:6", 0, "train.digest_every=0")
+        self.assertEqual(result.status, 0, str(result))
+
+
+class NotFinite(Faulty):
+    def diverges(self, name, fault, ranks, *keys, committed, skipped):
+        result = self.faulty(name, fault, ranks, *keys)
+        self.assertEqual(result.status, 70, str(result))
+        self.assertIn("diverged", result.err)
+        self.assertIn("optimizer.lr", result.err)
+        self.assertEqual([int(s[5:]) for s in steps(self.at(name))], committed)
+        self.assertEqual(len(events(self.at(name), "skipped")), skipped)
+        return result
+
+    def skips(self, name, fault, ranks, *keys):
+        result = self.faulty(name, fault, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        lines = metrics(self.at(name))
+        self.assertEqual([line["step"] for line in lines if line["grad_norm"] is None], [4])
+        self.assertEqual([(event["step"], event["in_row"]) for event in events(self.at(name), "skipped")], [(4, 1)])
+        self.assertEqual([int(s[5:]) for s in steps(self.at(name))], [4, 8, 12])
+        with open(os.path.join(self.at(name), "checkpoints", steps(self.at(name))[-1], "manifest.json"), encoding="utf-8") as file:
+            state = json.load(file)["state"]
+        self.assertEqual((state["skipped"], state["skipped_in_row"], state["updates"]), (1, 0, 11))
+
+    def test_a_gradient_on_one_rank_skips_the_step(self):
+        self.skips("one", "train.nan_gradient:4@1", 2)
+
+    def test_a_gradient_on_all_ranks_skips_the_step(self):
+        self.skips("all", "train.nan_gradient:4", 2)
+
+    def test_a_gradient_on_one_tensor_rank_skips_the_step(self):
+        self.skips("tensor", "train.nan_gradient:4@1", 2, "mesh.tensor=2")
+
+    def test_a_gradient_of_one_stage_skips_the_step(self):
+        self.skips("stage", "train.nan_gradient:4@0", 2, "mesh.pipeline=2")
+
+    def test_ten_gradients_in_a_row_end_the_job(self):
+        self.diverges("row", "train.nan_gradient:2+@1", 2, "checkpoint.every=100", committed=[], skipped=10)
+
+    def test_a_weight_is_not_committed(self):
+        result = self.diverges("weight", "train.nan_weight:6@1", 2, committed=[4], skipped=2)
+        self.assertIn("wte", result.err)
+
+    def test_a_weight_at_a_checkpoints_step_is_not_committed(self):
+        self.diverges("weight_at", "train.nan_weight:8", 2, committed=[4], skipped=0)
+
+    def test_a_weight_ends_the_job_after_ten_steps(self):
+        self.diverges("weight_row", "train.nan_weight:2", 2, "checkpoint.every=100", committed=[], skipped=10)
+
+    def test_a_moment_is_not_committed(self):
+        self.diverges("moment", "train.nan_moment:6@1", 2, committed=[4], skipped=1)
+
+    def test_a_moment_at_a_checkpoints_step_is_not_committed(self):
+        result = self.diverges("moment_at", "train.nan_moment:8@1", 2, committed=[4], skipped=0)
+        self.assertIn("adamw.m/", result.err)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
