@@ -1,16 +1,18 @@
 /* bagpipe pretrain: trains a language model on a corpus; the same command again goes on. */
 #include "train/pretrain.h"
 
+#include "coordinator/drain.h"
 #include "corpus/corpus.h"
 #include "engine/engine.h"
 #include "job.h"
 #include "lm/gpt.h"
 #include "math/math.h"
 
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,        bp_corpus_options, bp_model_options,
-    bp_mesh_options,       bp_train_options,  bp_optimizer_options,
-    bp_checkpoint_options, bp_math_options,   NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,        bp_corpus_options,
+                                           bp_model_options,      bp_mesh_options,
+                                           bp_train_options,      bp_optimizer_options,
+                                           bp_checkpoint_options, bp_math_options,
+                                           bp_slurm_options,      NULL};
 
 static bp_err run(const bp_job_call *call)
 {

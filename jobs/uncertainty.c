@@ -1,18 +1,15 @@
 /* bagpipe uncertainty: methods side by side; the same command again goes on. */
 #include "uncertainty/uncertainty.h"
 
+#include "coordinator/drain.h"
 #include "job.h"
 #include "math/math.h"
 #include "score/score.h"
 #include "uncertainty/laplace.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,
-                                           bp_uncertainty_options,
-                                           bp_score_rule_options,
-                                           bp_laplace_options,
-                                           bp_mesh_options,
-                                           bp_math_options,
-                                           NULL};
+static const bp_option *const OPTIONS[] = {
+    bp_run_options,  bp_uncertainty_options, bp_score_rule_options, bp_laplace_options,
+    bp_mesh_options, bp_math_options,        bp_slurm_options,      NULL};
 
 static bp_err run(const bp_job_call *call)
 {

@@ -27,7 +27,7 @@ const bp_option bp_slurm_options[] = {
 struct bp_drain {
     char *path; /* of the halt file */
     bp_log_channel channel;
-    double next;   /* when to look again */
+    double next;   /* when to look for the file again: that costs a server's answer */
     double limit;  /* when the job's time ends; INFINITY: not known, or not to be looked at */
     double margin; /* seconds */
     double needs;
@@ -106,14 +106,15 @@ static void look(void *context)
     double now = bp_clock_now();
     char left[64];
 
-    if (drain->told || now < drain->next)
+    if (drain->told)
         return;
-    drain->next = now + LOOK_SECONDS;
-    if (bp_path_exists(drain->path)) {
-        stop(drain, BP_STOP_HALT, "to be halted: there is a file %s", drain->path);
-    } else if (now >= drain->limit - drain->margin - drain->needs) {
+    if (now >= drain->limit - drain->margin - drain->needs) {
         bp_clock_duration(left, sizeof left, drain->limit > now ? drain->limit - now : 0);
         stop(drain, BP_STOP_LIMIT, "the job's time ends in %s: stopping", left);
+    } else if (now >= drain->next) {
+        drain->next = now + LOOK_SECONDS;
+        if (bp_path_exists(drain->path))
+            stop(drain, BP_STOP_HALT, "to be halted: there is a file %s", drain->path);
     }
 }
 
@@ -131,7 +132,7 @@ bp_err bp_drain_check(const char *folder)
         err = bp_fail_memory("a file name", 1, strlen(folder));
     else if (bp_path_exists(path))
         err = BP_FAIL(BP_ERR_STOPPED,
-                      "the run is halted, nothing was done: at %s; remove that file, and the same "
+                      "the run is halted: at %s; remove that file, and the same "
                       "command goes on",
                       path);
     bp_free(path);

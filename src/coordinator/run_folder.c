@@ -5,6 +5,9 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/signals.h"
+#include "coordinator/drain.h"
+#include "coordinator/restart.h"
 #include "coordinator/run_compare_priv.h"
 #include "coordinator/run_journal_priv.h"
 #include "coordinator/run_lock_priv.h"
@@ -27,6 +30,7 @@ struct bp_run {
     char *folder;
     run_lock *lock;
     json_t *record; /* run.json */
+    bp_drain *drain;
     run_journal metrics, events;
 };
 
@@ -159,18 +163,20 @@ static bp_err make_record(bp_run *run, const bp_config *config, const bp_run_spe
                           const json_t *before, const char *hosts)
 {
     json_t *seeds = json_object();
+    json_int_t start = json_integer_value(json_object_get(before, "starts")) + 1;
     char now[32];
 
     bp_clock_stamp(now, sizeof now);
     bp_config_each(config, add_seed, seeds);
-    run->record = json_pack(
-        "{s:s, s:i, s:s, s:s, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s}}", "format", RUN_FORMAT,
-        "format_version", RUN_VERSION, "job", spec->job, "version", BAGPIPE_VERSION, "starts",
-        json_integer_value(json_object_get(before, "starts")) + 1, "started", now, "mesh",
-        mesh_json(run->mesh), "hosts", hosts_json(hosts, run->mesh->size), "libraries",
-        libraries_json(), "seeds", seeds, "identities", identities_json(spec, before), "exit",
-        "state", "running");
-    if (run->record == NULL)
+    run->record = json_pack("{s:s, s:i, s:s, s:s, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s}}",
+                            "format", RUN_FORMAT, "format_version", RUN_VERSION, "job", spec->job,
+                            "version", BAGPIPE_VERSION, "starts", start, "started", now, "mesh",
+                            mesh_json(run->mesh), "hosts", hosts_json(hosts, run->mesh->size),
+                            "libraries", libraries_json(), "seeds", seeds, "identities",
+                            identities_json(spec, before), "exit", "state", "running");
+    if (run->record == NULL ||
+        json_object_set_new(run->record, "recent_starts",
+                            bp_restart_list(before, run->folder, start)) != 0)
         return bp_fail_memory("run.json", 1, 1);
     if (spec->extra != NULL)
         merge(run->record, spec->extra);
@@ -219,17 +225,27 @@ static bp_err note_opened(bp_run *run)
     json_t *members =
         json_pack("{s:O, s:O, s:O}", "start", json_object_get(run->record, "starts"), "ranks",
                   json_object_get(mesh, "ranks"), "hosts", json_object_get(run->record, "hosts"));
-    const char *job = getenv("SLURM_JOB_ID"), *restart = getenv("SLURM_RESTART_COUNT");
+    const char *job = getenv("SLURM_JOB_ID");
     bp_err err;
 
     if (members != NULL && job != NULL) {
         (void)json_object_set_new(members, "slurm_job", json_string(job));
-        (void)json_object_set_new(members, "slurm_restart",
-                                  json_integer(restart == NULL ? 0 : strtoll(restart, NULL, 10)));
+        (void)json_object_set_new(members, "slurm_restart", json_integer(bp_restart_count()));
+        bp_log_file_only("start %lld of this run: Slurm job %s, restart %lld",
+                         (long long)json_integer_value(json_object_get(run->record, "starts")), job,
+                         (long long)bp_restart_count());
     }
     err = bp_run_event(run, "opened", members);
     json_decref(members);
     return err;
+}
+
+/* Why it was stopped: "USR1", "halt" and so on. */
+static void add_reason(json_t *members, bp_err state)
+{
+    if (members != NULL && state == BP_ERR_STOPPED)
+        (void)json_object_set_new(members, "reason",
+                                  json_string(bp_stop_name(bp_signals_stop_reason())));
 }
 
 static void note_closed(bp_run *run, bp_err state)
@@ -238,6 +254,7 @@ static void note_closed(bp_run *run, bp_err state)
 
     if (members != NULL && state != BP_OK && state != BP_ERR_STOPPED)
         (void)json_object_set_new(members, "message", json_string(bp_err_message()));
+    add_reason(members, state);
     if (bp_run_event(run, "closed", members) != BP_OK)
         bp_warn("%s", bp_err_message());
     json_decref(members);
@@ -262,6 +279,8 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_compare(before, &pairs, config, spec, run->folder, &run->finished);
     run->resumed = before != NULL;
+    if (err == BP_OK && !run->finished)
+        err = bp_drain_check(run->folder);
     if (err == BP_OK)
         err = open_journals(run);
     if (err == BP_OK)
@@ -270,6 +289,8 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
         err = write_config(run, config);
     if (err == BP_OK && !run->finished)
         err = note_opened(run);
+    if (err == BP_OK && !run->finished)
+        err = bp_drain_new(&run->drain, run->folder, config);
     run_pairs_clear(&pairs);
     json_decref(before);
     return err;
@@ -279,6 +300,7 @@ static void run_free(bp_run **out)
 {
     bp_run *run = *out;
 
+    bp_drain_free(&run->drain);
     run_journal_close(&run->metrics);
     run_journal_close(&run->events);
     json_decref(run->record);
@@ -366,6 +388,7 @@ static bp_err write_exit(bp_run *run, bp_err state)
         json_pack("{s:s, s:i, s:s}", "state", state_word(state), "code", (int)state, "time", now);
     if (value != NULL && state != BP_OK && state != BP_ERR_STOPPED)
         (void)json_object_set_new(value, "message", json_string(bp_err_message()));
+    add_reason(value, state);
     if (json_object_set_new(run->record, "exit", value) != 0)
         return bp_fail_memory("run.json", 1, 1);
     return write_record(run);
@@ -466,7 +489,7 @@ bp_err bp_run_sync(bp_run *run)
 /* A line of an owner that was fenced off would stand between those of the one that follows it. */
 static bp_err add_line(const bp_run *run, run_journal *journal, const json_t *line)
 {
-    if (run_lock_is_lost(run->lock))
+    if (!run_lock_may_write(run->lock))
         return BP_FAIL(BP_ERR_BUSY,
                        "another job took the run over: at %s; let that one go on, or stop it first",
                        run->folder);
@@ -495,6 +518,12 @@ bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)
         err = add_line(run, &run->events, line);
     json_decref(line);
     return err;
+}
+
+void bp_run_needs(bp_run *run, double seconds)
+{
+    if (run->drain != NULL)
+        bp_drain_needs(run->drain, seconds);
 }
 
 bp_err bp_run_cut_metrics(bp_run *run, int64_t step)

@@ -45,7 +45,8 @@ typedef struct bp_run_spec {
 } bp_run_spec;
 
 /** Make or re-open the folder `run.dir` of the configuration, take its lock, compare, and write
- * config.ini and run.json.
+ * config.ini and run.json. From then on a file RUN/halt and the end of the Slurm job's time ask to
+ * stop (coordinator/drain.h).
  *
  * From now on bp_log() also writes log.txt. A key that both runs have and that may not change must
  * be equal; one that only one of them has is compared with its default. A finished run keeps its
@@ -58,6 +59,7 @@ typedef struct bp_run_spec {
  *             BP_ERR_BUSY another job holds it (named with host, process and Slurm job);
  *             BP_ERR_CONFIG another kind of job, other identities or keys (each with both values);
  *             BP_ERR_FORMAT a run.json or lock that is damaged or of an unknown version;
+ *             BP_ERR_STOPPED there is a file RUN/halt, and the run is not finished;
  *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
  */
 bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
@@ -65,8 +67,9 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
 
 /** Write the exit state and let the lock go.
  *
- * exit_state: BP_OK "finished", BP_ERR_STOPPED "stopped", else "failed" with the message of the
- *             last failure, which is the last one after this call too, unless closing fails.
+ * exit_state: BP_OK "finished", BP_ERR_STOPPED "stopped" with the reason (bp_stop_name), else
+ *             "failed" with the message of the last failure, which is the last one after this call
+ *             too, unless closing fails.
  * Collective: over mesh->world.
  * Errors:     BP_ERR_IO, BP_ERR_DENIED; the lock is let go all the same.
  */
@@ -109,6 +112,9 @@ bp_err bp_run_metric(bp_run *run, const json_t *line);
 /** One line for events.jsonl: {"time", "event": name, ...members of `members`} (NULL: none;
  * borrowed). Errors: as bp_run_metric. */
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
+
+/** How long a stop takes, as far as is known: bp_drain_needs. */
+void bp_run_needs(bp_run *run, double seconds);
 
 /** Cut metrics.jsonl back to what led to `step`: from the first line on that is no whole line with
  * a `step` <= it, all goes.

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "coordinator/drain.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "score/summary.h"
@@ -216,10 +217,18 @@ static bp_err run_one(ensemble *self, MPI_Comm world)
     int64_t member = bp_config_int(self->config, "ensemble.only");
     char hash[BP_SHA256_HEX];
     double oob;
-    bp_err err = bp_agree(world, bp_comm_is_root(world) ? look_at_corpus(self, hash) : BP_OK);
+    bp_drain *drain = NULL; /* the member's own run looks at its folder */
+    bp_err err = bp_comm_is_root(world) ? look_at_corpus(self, hash) : BP_OK;
 
+    if (err == BP_OK && bp_comm_is_root(world)) {
+        err = bp_drain_check(bp_config_string(self->config, "run.dir"));
+        if (err == BP_OK)
+            err = bp_drain_new(&drain, bp_config_string(self->config, "run.dir"), self->config);
+    }
+    err = bp_agree(world, err);
     if (err == BP_OK)
         err = ensemble_member_run(self, world, member, &hooks, &oob);
+    bp_drain_free(&drain);
     if (err == BP_OK)
         bp_log("the member is trained; the same command without ensemble.only gathers all");
     return err;
@@ -276,10 +285,19 @@ static bp_err check_names(const ensemble *self)
 
 static bp_err open_run(ensemble *self)
 {
-    static const char *const MAY_CHANGE[] = {
-        "run.dir",          "train.steps",     "train.log_every",   "train.valid_every",
-        "checkpoint.every", "checkpoint.keep", "corpus.valid",      "mesh.members",
-        "ensemble.members", "ensemble.only",   "ensemble.parallel", NULL};
+    static const char *const MAY_CHANGE[] = {"run.dir",
+                                             "train.steps",
+                                             "train.log_every",
+                                             "train.valid_every",
+                                             "checkpoint.every",
+                                             "checkpoint.keep",
+                                             "corpus.valid",
+                                             "mesh.members",
+                                             "ensemble.members",
+                                             "ensemble.only",
+                                             "ensemble.parallel",
+                                             "train.digest_every",
+                                             NULL};
     static const char *const OTHER_BITS[] = {
         "mesh.pipeline", "mesh.data",        "mesh.tensor",  "mesh.coordinator",
         "mesh.schedule", "mesh.micro_batch", "math.threads", NULL};
@@ -365,6 +383,16 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
     }
     bp_mesh_free(&self->mesh);
     return err;
+}
+
+char *bp_ensemble_folder(const bp_config *config)
+{
+    ensemble self = {.config = (bp_config *)config, /* only read */
+                     .members = bp_config_int(config, "ensemble.members")};
+
+    if (!bp_config_is_set(config, "ensemble.only"))
+        return bp_strdup(bp_config_string(config, "run.dir"));
+    return ensemble_member_path(&self, bp_config_int(config, "ensemble.only"), "");
 }
 
 bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs)

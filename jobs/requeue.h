@@ -1,0 +1,18 @@
+/* Whether a job that has ended is to be queued again. */
+#ifndef BP_JOBS_REQUEUE_H
+#define BP_JOBS_REQUEUE_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_REQUEUES "10" /* at most, where nothing else is said */
+
+/** Decide (bp_restart_decide), and print "yes: " or "no: " with the reason. Local; no MPI.
+ *
+ * status: of the launcher, as a shell has it. most: restarts of the Slurm job.
+ * Errors: those of bp_restart_decide. */
+bp_err bp_requeue(const char *job, const bp_config *config, int status, int64_t most, bool *again);
+
+#endif
