@@ -54,15 +54,15 @@ static size_t add_line(char *out, size_t used, const char *line, size_t bytes)
     return escape(out, used, line + tail, bytes - tail);
 }
 
-/* `raw` may be of any length; the result is printable ASCII in lines of at most BP_ERR_LINE_BYTES.
- */
-static void set_clean(char out[BP_ERR_MESSAGE_BYTES], const char *raw)
+/* `raw` may be of any length; the result is printable ASCII in lines of at most BP_ERR_LINE_BYTES:
+ * one line, unless `lines` keeps the breaks. */
+static void set_clean(char out[BP_ERR_MESSAGE_BYTES], const char *raw, bool lines)
 {
     size_t used = 0;
 
     out[0] = 0;
     while (*raw != 0) {
-        size_t bytes = strcspn(raw, "\n");
+        size_t bytes = lines ? strcspn(raw, "\n") : strlen(raw);
         used = add_line(out, used, raw, bytes);
         raw += bytes;
         if (*raw == '\n' && used + 1 < BP_ERR_MESSAGE_BYTES) {
@@ -77,13 +77,13 @@ static void set_clean(char out[BP_ERR_MESSAGE_BYTES], const char *raw)
 }
 
 /* Arguments may point into the message itself, so it is formatted aside first. */
-static void set_formatted(const char *format, va_list arguments)
+static void set_formatted(bool lines, const char *format, va_list arguments)
 {
     static _Thread_local char raw[2 * BP_ERR_MESSAGE_BYTES];
 
     if (vsnprintf(raw, sizeof(raw), format, arguments) < 0)
         (void)snprintf(raw, sizeof(raw), "(unprintable message) %s", format);
-    set_clean(message, raw);
+    set_clean(message, raw, lines);
 }
 
 bp_err bp_fail(bp_err code, const char *format, ...)
@@ -91,7 +91,7 @@ bp_err bp_fail(bp_err code, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    set_formatted(format, arguments);
+    set_formatted(code == BP_ERR_CONFIG, format, arguments);
     va_end(arguments);
     return code;
 }
@@ -190,7 +190,7 @@ const char *bp_err_message(void)
 
 void bp_err_set_message(const char *text)
 {
-    (void)bp_fail(BP_ERR_SOFTWARE, "%s", text);
+    (void)bp_fail(BP_ERR_CONFIG, "%s", text); /* a message of any code, made by bp_fail once */
 }
 
 int bp_err_severity(bp_err code)
@@ -246,7 +246,7 @@ void bp_warn(const char *format, ...)
     va_end(arguments);
     if (wrote < 0 || !bp_log_speaks())
         return;
-    set_clean(clean, raw);
+    set_clean(clean, raw, true);
     (void)snprintf(head, sizeof(head), "bagpipe: warning: %s%s", bp_log_prefix(),
                    bp_log_prefix()[0] == 0 ? "" : ": ");
     put_lines(head, clean);

@@ -33,7 +33,7 @@ typedef enum bp_err {
  * ...)`.
  *
  * Messages read "what, with the value: at where; remedy". Bytes that are not printable ASCII are
- * escaped as \xNN, save line breaks, which part the faults of a configuration. A line longer than
+ * escaped as \xNN, save line breaks in a BP_ERR_CONFIG, which part its faults. A line longer than
  * BP_ERR_LINE_BYTES loses its middle (" ... "). Arguments may point into bp_err_message().
  */
 #define BP_FAIL(code, ...) bp_fail((code), __VA_ARGS__)

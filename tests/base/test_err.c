@@ -36,14 +36,23 @@ static void long_line_keeps_its_head_and_tail(void **state)
     (void)state;
     memset(value, '\xff', sizeof value);
     value[sizeof value - 1] = 0;
-    assert_int_equal(BP_FAIL(BP_ERR_FORMAT, "bad value %s: at file:3; give 5\nnext", value),
-                     BP_ERR_FORMAT);
+    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "bad value %s: at file:3; give 5\nnext", value),
+                     BP_ERR_CONFIG);
     const char *message = bp_err_message();
     size_t first = strcspn(message, "\n");
     assert_in_range(first, BP_ERR_LINE_BYTES - 8, BP_ERR_LINE_BYTES);
     assert_memory_equal(message, "bad value \\xFF\\xFF", 18);
     assert_non_null(strstr(message, "\\xFF ... \\xFF")); /* no escape is split */
     assert_non_null(strstr(message, "\\xFF: at file:3; give 5\nnext"));
+}
+
+static void only_a_configuration_has_several_lines(void **state)
+{
+    (void)state;
+    assert_int_equal(BP_FAIL(BP_ERR_INPUT, "no such file: at a\nb\n"), BP_ERR_INPUT);
+    assert_string_equal(bp_err_message(), "no such file: at a\\x0Ab\\x0A");
+    bp_err_set_message("one\ntwo"); /* another rank's, of a configuration */
+    assert_string_equal(bp_err_message(), "one\ntwo");
 }
 
 static void any_length_fits_the_buffer(void **state)
@@ -221,6 +230,7 @@ int main(void)
         cmocka_unit_test(severity_is_ordered_as_agreed),
         cmocka_unit_test(bytes_of_users_are_escaped),
         cmocka_unit_test(long_line_keeps_its_head_and_tail),
+        cmocka_unit_test(only_a_configuration_has_several_lines),
         cmocka_unit_test(any_length_fits_the_buffer),
         cmocka_unit_test(prefix_stands_before_the_message),
         cmocka_unit_test(errno_decides_the_code),
