@@ -122,9 +122,11 @@ bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *t
                       bp_tokenizer_id(tokenizer, right, right_bytes), -1};
     bp_buffer both = {0};
 
+    if (split == 0 || right_bytes == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the merge \"%.*s\" has an empty part", (int)bytes, text);
     bp_buffer_add(&both, text, split);
     bp_buffer_add(&both, right, right_bytes);
-    if (both.failed || both.data == NULL) {
+    if (both.failed) {
         bp_buffer_clear(&both);
         return bp_fail_memory("a merge", (int64_t)bytes, 1);
     }
