@@ -19,6 +19,7 @@ endif()
 if(BAGPIPE_SANITIZE)
   target_compile_options(bp_flags INTERFACE -fsanitize=${BAGPIPE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(bp_flags INTERFACE -fsanitize=${BAGPIPE_SANITIZE})
+  target_compile_options(bp_flags INTERFACE $<$<BOOL:${BAGPIPE_FUZZ}>:-fno-sanitize-recover=all>)
 endif()
 
 # bp_library(NAME SOURCES a.c ... LINK bp_base ...)

@@ -39,9 +39,9 @@ void fuzz_end(void)
 
 static bool is_status(bp_err err)
 {
-    static const bp_err known[] = {BP_OK,          BP_ERR_USAGE,   BP_ERR_FORMAT, BP_ERR_INPUT,
-                                   BP_ERR_BUSY,    BP_ERR_SYSTEM,  BP_ERR_CREATE, BP_ERR_IO,
-                                   BP_ERR_STOPPED, BP_ERR_DENIED,  BP_ERR_CONFIG};
+    static const bp_err known[] = {BP_OK,          BP_ERR_USAGE,  BP_ERR_FORMAT, BP_ERR_INPUT,
+                                   BP_ERR_BUSY,    BP_ERR_SYSTEM, BP_ERR_CREATE, BP_ERR_IO,
+                                   BP_ERR_STOPPED, BP_ERR_DENIED, BP_ERR_CONFIG};
 
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
         if (known[k] == err)

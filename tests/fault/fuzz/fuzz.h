@@ -1,5 +1,5 @@
-/* What the fuzz targets share. A target is a function from bytes to checks: libFuzzer looks for bytes that break them
- * (BAGPIPE_FUZZ, run.sh), and replay.c feeds it the seeds in every build. */
+/* What the fuzz targets share. A target is a function from bytes to checks: libFuzzer looks for
+ * bytes that break them (BAGPIPE_FUZZ, run.sh), and replay.c feeds it the seeds in every build. */
 #ifndef BP_TESTS_FUZZ_H
 #define BP_TESTS_FUZZ_H
 
@@ -12,8 +12,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /** A promise of the code under test: where it does not hold, say so and abort. */
-#define FUZZ_CHECK(condition)                                                                      \
-    ((condition) ? (void)0 : fuzz_broken(#condition, __FILE__, __LINE__))
+#define FUZZ_CHECK(condition) ((condition) ? (void)0 : fuzz_broken(#condition, __FILE__, __LINE__))
 void fuzz_broken(const char *condition, const char *file, int line) __attribute__((noreturn));
 
 /** Around each input: what bp_alloc gave must have come back. What is made once is made before

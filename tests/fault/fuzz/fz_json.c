@@ -37,8 +37,8 @@ static void read_again(const json_t *value, const char *text)
     FUZZ_CHECK(text != NULL);
     FUZZ_CHECK(bp_json_parse(&again, text, strlen(text), "again") == BP_OK);
     FUZZ_CHECK(json_equal(again, value));
-    text_again = strchr(text, '\n') == text + strlen(text) - 1 ? bp_json_line(again)
-                                                               : bp_json_text(again);
+    text_again =
+        strchr(text, '\n') == text + strlen(text) - 1 ? bp_json_line(again) : bp_json_text(again);
     FUZZ_CHECK(strcmp(text, text_again) == 0);
     bp_free(text_again);
     json_decref(again);

@@ -1,5 +1,5 @@
-/* Manifests of checkpoints: what is accepted has pieces that tile every tensor (counted element by element where it is
- * small), and is written as a text that reads back as itself. */
+/* Manifests of checkpoints: what is accepted has pieces that tile every tensor (counted element by
+ * element where it is small), and is written as a text that reads back as itself. */
 #include "base/mem.h"
 #include "fuzz.h"
 #include "store/checkpoint_priv.h"

@@ -1,5 +1,6 @@
-/* metrics.jsonl: eight bytes of a step, then the file as a killed job left it. Opening takes half a line off; the cut
- * leaves whole lines of steps up to that one, and all of those before the first that is none. */
+/* metrics.jsonl: eight bytes of a step, then the file as a killed job left it. Opening takes half a
+ * line off; the cut leaves whole lines of steps up to that one, and all of those before the first
+ * that is none. */
 #include "base/mem.h"
 #include "coordinator/run_journal_priv.h"
 #include "fuzz.h"
@@ -9,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of the whole lines at the start of data for as long as each is an object with a step up to `step`. */
+/* Bytes of the whole lines at the start of data for as long as each is an object with a step up to
+ * `step`. */
 static size_t good_bytes(const uint8_t *data, size_t bytes, int64_t step)
 {
     size_t at = 0;

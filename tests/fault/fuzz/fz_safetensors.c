@@ -1,5 +1,6 @@
-/* safetensors: what is accepted has all its tensors inside the file, side by side. Inputs that begin with '{' are a header
- * without its length, ended by a newline; then data. Others are files as they are. */
+/* safetensors: what is accepted has all its tensors inside the file, side by side. Inputs that
+ * begin with '{' are a header without its length, ended by a newline; then data. Others are files
+ * as they are. */
 #include "base/mem.h"
 #include "fuzz.h"
 #include "store/safetensors.h"
@@ -9,12 +10,12 @@
 
 #define ROOM 64
 
-static int64_t header_bytes, data_bytes; /* of the file under test */
+static int64_t data_bytes; /* of the file under test, where its header fits it */
 
 static const char *make_file(const uint8_t *data, size_t bytes)
 {
     const uint8_t *end = bytes > 0 && data[0] == '{' ? memchr(data, '\n', bytes) : NULL;
-    size_t header = end == NULL ? 0 : (size_t)(end - data);
+    uint64_t header = end == NULL ? 0 : (size_t)(end - data);
     uint8_t *file;
     const char *path;
 
@@ -22,15 +23,13 @@ static const char *make_file(const uint8_t *data, size_t bytes)
         uint64_t length = 0;
 
         memcpy(&length, data, bytes < 8 ? bytes : 8);
-        header_bytes = (int64_t)length;
-        data_bytes = (int64_t)bytes - 8 - header_bytes;
+        data_bytes = (int64_t)bytes - 8 - (length < bytes ? (int64_t)length : 0);
         return fuzz_file(data, bytes);
     }
-    header_bytes = (int64_t)header;
     data_bytes = (int64_t)(bytes - header - 1);
     file = bp_alloc("fuzz.file", (int64_t)bytes + 8, 1);
     FUZZ_CHECK(file != NULL);
-    memcpy(file, &header_bytes, 8);
+    memcpy(file, &header, 8);
     memcpy(file + 8, data, header);
     memcpy(file + 8 + header, end + 1, (size_t)data_bytes);
     path = fuzz_file(file, 8 + header + (size_t)data_bytes);

@@ -1,6 +1,7 @@
-/* Feeds a fuzz target its seeds, without libFuzzer: `fz_THING [-m MUTANTS] FILE-OR-FOLDER...`. Each file is given as it is,
- * then MUTANTS times with a few bytes changed, cut, doubled or taken from elsewhere in it: the same ones in every run.
- * Ends with 0 unless the target breaks, which ends the program; the file and the mutant are named before. */
+/* Feeds a fuzz target its seeds, without libFuzzer: `fz_THING [-m MUTANTS] FILE-OR-FOLDER...`. Each
+ * file is given as it is, then MUTANTS times with a few bytes changed, cut, doubled or taken from
+ * elsewhere in it: the same ones in every run. Ends with 0 unless the target breaks, which ends the
+ * program; the file and the mutant are named before. */
 #include "fuzz.h"
 
 #include "base/fs.h"
@@ -69,7 +70,8 @@ static void mutate(uint8_t *data, size_t *bytes)
 
 static void feed(const uint8_t *data, size_t bytes)
 {
-    uint8_t *copy = malloc(bytes); /* of exactly this size, so that sanitizers and valgrind see its end */
+    uint8_t *copy =
+        malloc(bytes); /* of exactly this size, so that sanitizers and valgrind see its end */
 
     if (copy == NULL && bytes > 0)
         exit(EXIT_FAILURE);
