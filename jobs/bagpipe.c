@@ -39,6 +39,7 @@ static void print_help(FILE *out)
     fprintf(out, "\n  bagpipe JOB --help                  every key of the job\n"
                  "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
                  "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"
+                 "  bagpipe status RUN [RUN ...]        what runs are doing, and what to do next\n"
                  "  bagpipe --version\n");
 }
 
@@ -191,6 +192,8 @@ int main(int argc, char **argv)
         print_help(argc < 2 ? stderr : stdout);
         return argc < 2 ? BP_ERR_USAGE : 0;
     }
+    if (strcmp(argv[1], "status") == 0)
+        return bp_status_command(argc - 2, argv + 2);
     err = parse(&args, argc, argv);
     if (err == BP_OK && (args.help || args.check)) {
         err = run_alone(&args);

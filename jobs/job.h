@@ -28,6 +28,9 @@ typedef struct bp_job {
 
 extern const bp_job bp_job_ensemble, bp_job_pretrain, bp_job_score, bp_job_uncertainty;
 
+/** bagpipe status RUN...: the words after it; prints, and gives the exit status. Local, no MPI. */
+int bp_status_command(int argc, char **argv);
+
 /** The keys of every run: run.dir, run.seed, tokenizer.path. */
 extern const bp_option bp_run_options[];
 

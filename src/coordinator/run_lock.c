@@ -190,6 +190,23 @@ static void read_beat(const char *folder, int64_t epoch, char out[32])
     bp_free(path);
 }
 
+bp_err run_lock_look(const char *run_dir, run_holder *out, char **beat)
+{
+    char *folder = bp_path_join(run_dir, "lock");
+    int64_t epoch = 0;
+    bp_err err = folder == NULL ? no_memory(run_dir) : highest_epoch(folder, &epoch);
+
+    *beat = NULL;
+    if (err == BP_OK && epoch == 0)
+        err = BP_FAIL(BP_ERR_INPUT, "nobody has ever held the run folder: at %s", run_dir);
+    if (err == BP_OK)
+        err = read_holder(folder, epoch, out);
+    if (err == BP_OK && (*beat = member_path(folder, "beat", epoch)) == NULL)
+        err = no_memory(run_dir);
+    bp_free(folder);
+    return err;
+}
+
 /* Does the counter of a holder that can't be asked move? By this machine's monotonic clock alone.
  */
 static run_verdict watch(const char *folder, const run_holder *holder, double seconds)

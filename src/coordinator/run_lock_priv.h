@@ -44,6 +44,12 @@ typedef struct run_lock run_lock;
  * Errors: BP_ERR_BUSY it is held; BP_ERR_FORMAT no sense can be made of it; BP_ERR_CREATE,
  * BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. *out is NULL then. */
 bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds);
+/** Who holds the folder or held it last, for those who only look; nothing is changed.
+ *
+ * Owns:   *beat, the path of its counter's file, is the caller's, bp_free().
+ * Errors: BP_ERR_INPUT nobody ever did; BP_ERR_FORMAT no sense can be made of it; BP_ERR_DENIED,
+ *         BP_ERR_IO, BP_ERR_SYSTEM. */
+bp_err run_lock_look(const char *run_dir, run_holder *out, char **beat);
 /** False once another job has taken it; looks at the disk. */
 bool run_lock_is_ours(run_lock *lock);
 /** Has another job been found to have taken it, by the beating thread or by run_lock_is_ours? Costs

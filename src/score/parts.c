@@ -370,3 +370,70 @@ bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t 
     *bytes = err == BP_OK ? (size_t)head.bytes : 0;
     return err;
 }
+
+/* ---- a look from outside ---- */
+
+/* Marks the units of one file; its results are not read. A file that went away has none. */
+static void survey_file(const char *path, const char *block, int64_t units, uint8_t *done)
+{
+    char own[BLOCK_BYTES];
+    record head;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int64_t offset = BLOCK_BYTES;
+
+    if (fd < 0)
+        return;
+    if (bp_pread_all(fd, own, BLOCK_BYTES, 0) == 0 && memcmp(own, block, BLOCK_BYTES) == 0) {
+        while (bp_pread_all(fd, &head, sizeof(head), offset) == 0 && head.magic == MAGIC &&
+               head.header_hash == bp_xxh3(&head, offsetof(record, header_hash)) &&
+               head.bytes >= 0) {
+            if (head.unit >= 0 && head.unit < units)
+                done[head.unit] = 1;
+            offset += (int64_t)sizeof(head) + head.bytes;
+        }
+    }
+    (void)close(fd);
+}
+
+/* The block of the newest file (names sort by start) that has a whole one. */
+static bool newest_block(char **paths, int64_t count, char block[BLOCK_BYTES])
+{
+    for (int64_t i = count - 1; i >= 0; i--) {
+        int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
+        bool whole = fd >= 0 && bp_pread_all(fd, block, BLOCK_BYTES, 0) == 0;
+
+        if (fd >= 0)
+            (void)close(fd);
+        if (whole)
+            return true;
+    }
+    return false;
+}
+
+bp_err bp_parts_survey(const char *folder, int64_t units, int64_t *done)
+{
+    uint8_t *marks = bp_alloc("score.parts", units, 1);
+    char **paths = NULL, block[BLOCK_BYTES];
+    int64_t count = 0;
+    bp_err err = marks ? bp_dir_list(folder, &paths, &count)
+                       : BP_FAIL(BP_ERR_SYSTEM, "no memory for parts: at %s", folder);
+
+    *done = 0;
+    for (int64_t i = 0; err == BP_OK && i < count; i++) {
+        char *path = bp_path_join(folder, paths[i]);
+
+        if (!path)
+            err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a list of parts: at %s", folder);
+        bp_free(paths[i]);
+        paths[i] = path;
+    }
+    if (err == BP_OK && newest_block(paths, count, block)) {
+        for (int64_t i = 0; i < count; i++)
+            survey_file(paths[i], block, units, marks);
+        for (int64_t u = 0; u < units; u++)
+            *done += marks[u];
+    }
+    bp_names_free(&paths, count);
+    bp_free(marks);
+    return err;
+}
