@@ -99,8 +99,9 @@ static bp_err run(trainer *self)
     if (err != BP_OK)
         return err;
     if (self->mesh->computes) {
+        report_begin(self);
         err = trainer_run(self);
-        report_send(self, REPORT_END, json_null());
+        report_end(self);
     } else {
         err = report_serve(self);
     }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "mesh/collective.h"
 
 #include <math.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define TAG_REPORT   401
+#define TAG_STOP     402 /* to compute's root: a bp_stop, and BP_STOP_NONE after the last */
 #define POLL_SECONDS 0.001
 
 /* A member that is null was not finite. */
@@ -38,11 +40,22 @@ static void log_metric(const trainer *self, const json_t *line)
                     speed, time_left);
 }
 
+/* A stop takes the step at work, one more at most, and a checkpoint. */
+static void tell_needs(trainer *self, const json_t *line)
+{
+    double speed = number_of(line, "tokens_per_second");
+    double tokens = 2.0 * (double)(self->spec.batch * self->shape.context);
+
+    if (speed > 0)
+        bp_run_needs(self->run, tokens / speed + self->commit_seconds);
+}
+
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
 {
     switch (kind) {
     case REPORT_METRIC:
         log_metric(self, value);
+        tell_needs(self, value);
         if (self->hooks)
             self->hooks->metric(self->hooks->context, value);
         return bp_run_metric(self->run, value);
@@ -58,7 +71,10 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
             .skipped_in_row = json_integer_value(json_object_get(value, "skipped_in_row")),
             .best_valid_loss =
                 json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best};
-        return trainer_commit(self, json_is_true(json_object_get(value, "best")));
+        double began = bp_clock_now();
+        bp_err err = trainer_commit(self, json_is_true(json_object_get(value, "best")));
+        self->commit_seconds = bp_clock_now() - began;
+        return err;
     }
     case REPORT_END:
         break;
@@ -93,8 +109,56 @@ void report_send(trainer *self, report_kind kind, json_t *value)
     json_decref(value);
 }
 
+/* ---- what a dedicated coordinator alone is asked ---- */
+
+static void send_stop(const trainer *self, bp_stop reason)
+{
+    int word = (int)reason;
+
+    BP_MPI(MPI_Send(&word, 1, MPI_INT, 1, TAG_STOP, self->mesh->world));
+}
+
+static bp_stop receive_stop(const trainer *self)
+{
+    int word;
+
+    BP_MPI(MPI_Recv(&word, 1, MPI_INT, 0, TAG_STOP, self->mesh->world, MPI_STATUS_IGNORE));
+    return (bp_stop)word;
+}
+
+static bool hears_coordinator(const trainer *self)
+{
+    return self->mesh->dedicated && bp_comm_is_root(self->mesh->compute);
+}
+
+static void hear_stop(void *context)
+{
+    trainer *self = context;
+    int there;
+
+    BP_MPI(MPI_Iprobe(0, TAG_STOP, self->mesh->world, &there, MPI_STATUS_IGNORE));
+    if (there)
+        bp_signals_ask_stop(receive_stop(self));
+}
+
+void report_begin(trainer *self)
+{
+    if (hears_coordinator(self))
+        bp_signals_watch(hear_stop, self);
+}
+
+void report_end(trainer *self)
+{
+    report_send(self, REPORT_END, json_null());
+    if (!hears_coordinator(self))
+        return;
+    bp_signals_unwatch(hear_stop, self);
+    while (receive_stop(self) != BP_STOP_NONE)
+        ; /* too late for it */
+}
+
 /* One message from compute's root, which is world rank 1 beside a dedicated coordinator. */
-static report_kind receive(trainer *self, json_t **value)
+static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
 {
     int64_t head[2];
     char *text;
@@ -104,6 +168,10 @@ static report_kind receive(trainer *self, json_t **value)
         BP_MPI(MPI_Iprobe(1, TAG_REPORT, self->mesh->world, &there, MPI_STATUS_IGNORE));
         if (there)
             break;
+        if (!*stop_sent && bp_signals_stop_asked()) {
+            send_stop(self, bp_signals_terminating() ? BP_STOP_TERM : BP_STOP_RANK);
+            *stop_sent = true;
+        }
         bp_clock_sleep(POLL_SECONDS);
     }
     bp_recv(head, sizeof head, 1, TAG_REPORT, self->mesh->world);
@@ -119,10 +187,11 @@ static report_kind receive(trainer *self, json_t **value)
 bp_err report_serve(trainer *self)
 {
     bp_err err = BP_OK;
+    bool stop_sent = false;
 
     for (;;) {
         json_t *value = NULL;
-        report_kind kind = receive(self, &value);
+        report_kind kind = receive(self, &value, &stop_sent);
         bp_err one = report_handle(self, kind, value);
 
         json_decref(value);
@@ -130,8 +199,10 @@ bp_err report_serve(trainer *self)
             err = one; /* the others have it too, and will send the end */
         else
             note_failure(self, kind, one);
-        if (kind == REPORT_END)
+        if (kind == REPORT_END) {
+            send_stop(self, BP_STOP_NONE);
             return err;
+        }
     }
 }
 

@@ -10,11 +10,18 @@
 #define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
 
 /* What one rank may say before a step; the worst of all ranks counts. */
-enum { GO_ON, STOP_ASKED, READ_FAILED, BITS_CHANGED };
+enum { GO_ON, STOP_ASKED, STOP_AT_ONCE, READ_FAILED, BITS_CHANGED };
+
+static int64_t stop_word(void)
+{
+    if (!bp_signals_stop_asked())
+        return GO_ON;
+    return bp_signals_terminating() ? STOP_AT_ONCE : STOP_ASKED;
+}
 
 /* Reads the step's windows, and learns whether any rank failed, was asked to stop, or found bits
  * changed in the step before. */
-static bp_err next_windows(trainer *self, bool *stop)
+static bp_err next_windows(trainer *self, int64_t *word)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t slots = self->spec.batch / mesh->datas;
@@ -35,10 +42,9 @@ static bp_err next_windows(trainer *self, bool *stop)
                       (long long)self->progress.step);
     int64_t worst = bp_all_max_int(bp_engine_damage(self->engine)->found ? BITS_CHANGED
                                    : err != BP_OK                        ? READ_FAILED
-                                   : bp_signals_stop_asked()             ? STOP_ASKED
-                                                                         : GO_ON,
+                                                                         : stop_word(),
                                    mesh->compute);
-    *stop = worst == STOP_ASKED;
+    *word = worst;
     if (worst == BITS_CHANGED)
         return trainer_say_damage(self);
     if (worst == READ_FAILED)
@@ -62,7 +68,10 @@ static bp_err commit(trainer *self, bool best)
                           "skipped_in_row", (json_int_t)p->skipped_in_row, "best_valid_loss",
                           bp_json_real(p->best_valid_loss), "best_step", (json_int_t)p->best_step,
                           "best", (int)best));
-    return trainer_commit(self, best);
+    double began = bp_clock_now();
+    err = trainer_commit(self, best);
+    self->commit_seconds = bp_clock_now() - began;
+    return err;
 }
 
 static bp_err count_step(trainer *self, const bp_step_result *result)
@@ -124,11 +133,18 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     return err;
 }
 
-static bp_err stop(trainer *self)
+/* at_once: somebody got TERM, and will be killed before a commit could end. */
+static bp_err stop(trainer *self, bool at_once)
 {
     bp_err err = BP_OK;
 
     bp_fault_point("drain.flag");
+    if (at_once && self->progress.step > self->progress.committed)
+        return BP_FAIL(BP_ERR_STOPPED,
+                       "ended by TERM, which leaves no time for a checkpoint: at step %lld of "
+                       "%lld; the same command goes on from step %lld",
+                       (long long)self->progress.step, (long long)self->spec.rate.steps,
+                       (long long)self->progress.committed);
     if (self->progress.step > self->progress.committed)
         err = commit(self, false);
     if (err == BP_OK)
@@ -144,13 +160,13 @@ bp_err trainer_run(trainer *self)
     self->clock_step = self->progress.step;
     while (self->progress.step < self->spec.rate.steps) {
         bp_step_result result;
-        bool stop_asked;
-        bp_err err = next_windows(self, &stop_asked);
+        int64_t word;
+        bp_err err = next_windows(self, &word);
 
         if (err != BP_OK)
             return err;
-        if (stop_asked)
-            return stop(self);
+        if (word != GO_ON)
+            return stop(self, word == STOP_AT_ONCE);
         bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
                        self->windows, &result);
         err = count_step(self, &result);

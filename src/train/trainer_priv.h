@@ -51,7 +51,8 @@ typedef struct trainer {
     int32_t *windows;  /* [slots][T+1] */
     progress progress;
     bp_plan plan;
-    double gemm_peak; /* FLOP/s of all ranks together; 0: not known */
+    double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
+    double commit_seconds; /* of the last checkpoint; 0: none yet */
     double
         clock; /* when the last metrics line was written, moved on by validation and checkpoints */
     int64_t clock_step;
@@ -115,6 +116,10 @@ typedef enum report_kind { REPORT_METRIC = 1, REPORT_EVENT, REPORT_COMMIT, REPOR
 void report_send(trainer *self, report_kind kind,
                  json_t *value);    /* from compute's root; steals the reference */
 bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
+/** Let compute's root hear what a dedicated coordinator alone was asked: to stop. Between them all
+ * reports are sent; the end waits for report_serve's end. */
+void report_begin(trainer *self);
+void report_end(trainer *self);
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
 
