@@ -5,8 +5,10 @@
 #include "base/signals.h"
 #include "job.h"
 #include "mesh/mesh.h"
+#include "requeue.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_ensemble, &bp_job_score,
@@ -28,7 +30,8 @@ typedef struct arguments {
     const char *config;
     char **rest; /* section.key=value */
     int rest_count;
-    bool help, plan, check;
+    bool help, plan, check, requeue;
+    int64_t status, most; /* of requeue */
 } arguments;
 
 static void print_help(FILE *out)
@@ -36,11 +39,16 @@ static void print_help(FILE *out)
     fprintf(out, "Usage: mpirun -q -n N bagpipe JOB CONFIG.ini [section.key=value ...]\n\n");
     for (size_t k = 0; k < JOB_COUNT; k++)
         fprintf(out, "  %-12s %s\n", JOBS[k]->name, JOBS[k]->help);
-    fprintf(out, "\n  bagpipe JOB --help                  every key of the job\n"
-                 "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
-                 "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"
-                 "  bagpipe status RUN [RUN ...]        what runs are doing, and what to do next\n"
-                 "  bagpipe --version\n");
+    fprintf(out,
+            "\n  bagpipe JOB --help                  every key of the job\n"
+            "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
+            "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"
+            "  bagpipe requeue JOB CONFIG.ini ... --status N [--most 10]\n"
+            "                                      for batch scripts: a launcher ended with N, "
+            "is the same\n                                      job to be queued again? "
+            "exit status 0: yes, 1: no\n"
+            "  bagpipe status RUN [RUN ...]        what runs are doing, and what to do next\n"
+            "  bagpipe --version\n");
 }
 
 static const bp_job *find_job(const char *name)
@@ -51,13 +59,32 @@ static const bp_job *find_job(const char *name)
     return NULL;
 }
 
+/* The number behind an option of requeue; argv[*at] is the option. */
+static bp_err parse_number(int64_t *out, int argc, char **argv, int *at)
+{
+    const char *text = ++*at < argc ? argv[*at] : "";
+    char *end;
+
+    *out = strtoll(text, &end, 10);
+    if (text[0] == '\0' || *end != '\0' || *out < 0 || *out > 1000000)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "%s takes a whole number, not '%s': at the command line; see bagpipe --help",
+                       argv[*at - 1], text);
+    return BP_OK;
+}
+
 /* Options may stand anywhere after the job; what is left is the configuration file and key=value.
  */
 static bp_err parse(arguments *out, int argc, char **argv)
 {
     int at = 1;
+    bp_err err = BP_OK;
 
-    memset(out, 0, sizeof *out);
+    *out = (arguments){.status = -1, .most = strtoll(BP_REQUEUES, NULL, 10)};
+    if (at < argc && strcmp(argv[at], "requeue") == 0) {
+        out->requeue = true;
+        at++;
+    }
     if (at < argc && strcmp(argv[at], "check") == 0) {
         out->check = true;
         at++;
@@ -73,11 +100,15 @@ static bp_err parse(arguments *out, int argc, char **argv)
         return BP_FAIL(BP_ERR_USAGE,
                        "there is no job '%s': at the command line; see bagpipe --help", argv[at]);
     out->rest = argv + at + 1;
-    for (at++; at < argc; at++) {
+    for (at++; at < argc && err == BP_OK; at++) {
         if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0)
             out->help = true;
         else if (strcmp(argv[at], "--plan") == 0)
             out->plan = true;
+        else if (out->requeue && strcmp(argv[at], "--status") == 0)
+            err = parse_number(&out->status, argc, argv, &at);
+        else if (out->requeue && strcmp(argv[at], "--most") == 0)
+            err = parse_number(&out->most, argc, argv, &at);
         else if (argv[at][0] == '-')
             return BP_FAIL(BP_ERR_USAGE,
                            "there is no option '%s': at the command line; see bagpipe %s --help",
@@ -87,6 +118,11 @@ static bp_err parse(arguments *out, int argc, char **argv)
         else
             out->rest[out->rest_count++] = argv[at];
     }
+    if (err == BP_OK && out->requeue && out->status < 0 && !out->help)
+        err = BP_FAIL(BP_ERR_USAGE,
+                      "requeue needs --status N: at the command line; see bagpipe --help");
+    if (err != BP_OK)
+        return err;
     if (!out->config && !out->help)
         return BP_FAIL(BP_ERR_USAGE,
                        "no configuration was given: at the command line; use bagpipe %s CONFIG.ini",
@@ -143,8 +179,8 @@ static bp_err print_job_help(const bp_job *job)
     return BP_OK;
 }
 
-/* What needs no MPI: help, check. */
-static bp_err run_alone(const arguments *args)
+/* What needs no MPI: help, check, requeue (*again: its answer). */
+static bp_err run_alone(const arguments *args, bool *again)
 {
     bp_config *config = NULL;
     bp_err err;
@@ -156,8 +192,10 @@ static bp_err run_alone(const arguments *args)
     if (args->help)
         return print_job_help(args->job);
     err = read_config(&config, args);
+    if (err == BP_OK && args->requeue)
+        err = bp_requeue(args->job->name, config, (int)args->status, args->most, again);
     bp_config_free(&config);
-    if (err == BP_OK)
+    if (err == BP_OK && !args->requeue)
         printf("%s: %s takes this configuration (the files that it names were not looked at)\n",
                args->config, args->job->name);
     return err;
@@ -195,11 +233,14 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "status") == 0)
         return bp_status_command(argc - 2, argv + 2);
     err = parse(&args, argc, argv);
-    if (err == BP_OK && (args.help || args.check)) {
-        err = run_alone(&args);
+    if (args.requeue || (err == BP_OK && (args.help || args.check))) {
+        bool again = !args.requeue;
+
+        if (err == BP_OK)
+            err = run_alone(&args, &again);
         if (err != BP_OK)
             bp_err_print("bagpipe", err);
-        return (int)err;
+        return err == BP_OK && !again ? 1 : (int)err;
     }
     bp_signals_init(); /* a warning that comes while MPI starts is not lost, and kills nobody */
     /* a wrong command line is wrong on every rank: MPI tells who says so */
