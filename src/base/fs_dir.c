@@ -69,6 +69,13 @@ bp_err bp_dir_remove(const char *path)
     return BP_OK;
 }
 
+/* A change of its times goes to the server, and with it what is known of the folder is asked for
+ * anew; it takes neither a name nor room. */
+void bp_dir_refresh(const char *path)
+{
+    (void)utimensat(AT_FDCWD, path, NULL, 0); /* a folder of another user's stays as it was seen */
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

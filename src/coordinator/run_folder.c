@@ -204,6 +204,18 @@ static bp_err write_config(const bp_run *run, const bp_config *config)
     return err;
 }
 
+/* A line of an owner that was fenced off would stand between those of the one that follows it, and
+ * a cut of its would take that one's away. */
+static bp_err check_owner(const bp_run *run)
+{
+    return run_lock_may_write(run->lock)
+               ? BP_OK
+               : BP_FAIL(BP_ERR_BUSY,
+                         "another job took the run over: at %s; let that one go on, or stop it "
+                         "first",
+                         run->folder);
+}
+
 static bp_err open_journals(bp_run *run)
 {
     char *log = bp_path_join(run->folder, "log.txt");
@@ -281,6 +293,8 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     run->resumed = before != NULL;
     if (err == BP_OK && !run->finished)
         err = bp_drain_check(run->folder);
+    if (err == BP_OK)
+        err = check_owner(run);
     if (err == BP_OK)
         err = open_journals(run);
     if (err == BP_OK)
@@ -486,14 +500,11 @@ bp_err bp_run_sync(bp_run *run)
     return err == BP_OK ? run_journal_sync(&run->events) : err;
 }
 
-/* A line of an owner that was fenced off would stand between those of the one that follows it. */
 static bp_err add_line(const bp_run *run, run_journal *journal, const json_t *line)
 {
-    if (!run_lock_may_write(run->lock))
-        return BP_FAIL(BP_ERR_BUSY,
-                       "another job took the run over: at %s; let that one go on, or stop it first",
-                       run->folder);
-    return run_journal_add(journal, line);
+    bp_err err = check_owner(run);
+
+    return err == BP_OK ? run_journal_add(journal, line) : err;
 }
 
 bp_err bp_run_metric(bp_run *run, const json_t *line)
@@ -528,5 +539,9 @@ void bp_run_needs(bp_run *run, double seconds)
 
 bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
 {
-    return run->mesh->coordinates ? run_journal_cut(&run->metrics, step) : BP_OK;
+    bp_err err = BP_OK;
+
+    if (run->mesh->coordinates)
+        err = check_owner(run);
+    return err == BP_OK && run->mesh->coordinates ? run_journal_cut(&run->metrics, step) : err;
 }

@@ -119,7 +119,7 @@ void bp_run_needs(bp_run *run, double seconds);
 /** Cut metrics.jsonl back to what led to `step`: from the first line on that is no whole line with
  * a `step` <= it, all goes.
  *
- * Errors: BP_ERR_IO. */
+ * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over. */
 bp_err bp_run_cut_metrics(bp_run *run, int64_t step);
 
 #endif

@@ -1,12 +1,13 @@
 /* The lock of a run folder: RUN/lock/owner-NNNNNN, numbered from 1. The highest number is the
- * owner, and says whether it let go.
+ * owner, and says whether it let go. What is done next, lease.c decides; here it is done, on files.
  *
  * To take the lock is to create the next number, which link(2) does for one process alone, on NFS
  * and Lustre too; so nobody ever removes a lock that another has just taken. The highest file stays
  * when its owner leaves, so that numbers only grow; and as a challenger may be slow, who has
  * created a number looks whether it is the highest. An owner whose number is no longer the highest
- * has lost the run: it looks before every commit, and its thread at every beat. beat-NNNNNN is a
- * counter that this thread raises, for those who can't ask the owner's host. */
+ * has lost the run: it looks before every commit, before a line after a pause, and its thread at
+ * every beat. beat-NNNNNN is a counter that this thread raises, for those who can't ask the owner's
+ * host. */
 #include "coordinator/run_lock_priv.h"
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "coordinator/lease_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,18 +26,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define WATCH_SECONDS   60.0
 #define BEATS_PER_WATCH 6
-#define ATTEMPTS        100
 #define HOLDER_LIMIT    65536
 
 struct run_lock {
     char *folder; /* RUN/lock */
     run_holder self;
+    lease lease;
     double beat_seconds;
-    atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
+    atomic_bool lost;             /* certainly: no doubt of a disk that can't be read */
+    atomic_int_least64_t seen_ms; /* when it was last seen to be ours, by since_boot() */
     pthread_t beater;
     bool beats;
     pthread_mutex_t mutex; /* of what follows */
@@ -48,21 +52,18 @@ static char *member_path(const char *folder, const char *kind, int64_t epoch)
     return bp_sprintf("%s/%s-%06lld", folder, kind, (long long)epoch);
 }
 
+/* Seconds that pass while a machine is suspended too: others may take the run meanwhile. */
+static double since_boot(void)
+{
+    struct timespec now;
+
+    BP_ASSERT(clock_gettime(CLOCK_BOOTTIME, &now) == 0);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 static bp_err no_memory(const char *folder)
 {
     return bp_fail_memory("a file name", 1, strlen(folder));
-}
-
-/* The number of "owner-NNNNNN"; 0: another name. */
-static int64_t epoch_of(const char *name)
-{
-    char *end;
-    int64_t epoch;
-
-    if (strncmp(name, "owner-", 6) != 0 || strspn(name + 6, "0123456789") < 6)
-        return 0;
-    epoch = strtoll(name + 6, &end, 10);
-    return *end == '\0' ? epoch : 0;
 }
 
 static bp_err highest_epoch(const char *folder, int64_t *epoch)
@@ -73,8 +74,8 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
 
     *epoch = 0;
     for (int64_t k = 0; k < count; k++)
-        if (epoch_of(names[k]) > *epoch)
-            *epoch = epoch_of(names[k]);
+        if (lease_number_of(names[k]) > *epoch)
+            *epoch = lease_number_of(names[k]);
     bp_names_free(&names, count);
     return err;
 }
@@ -178,14 +179,14 @@ static bp_err read_holder(const char *folder, int64_t epoch, run_holder *out)
     return err;
 }
 
-static void read_beat(const char *folder, int64_t epoch, char out[32])
+static void read_beat(const char *folder, int64_t epoch, char out[LEASE_BEAT_BYTES])
 {
     char *path = member_path(folder, "beat", epoch), *text = NULL;
     size_t bytes;
 
     out[0] = '\0';
-    if (path != NULL && bp_file_read(path, 31, &text, &bytes) == BP_OK)
-        (void)snprintf(out, 32, "%s", text);
+    if (path != NULL && bp_file_read(path, LEASE_BEAT_BYTES - 1, &text, &bytes) == BP_OK)
+        (void)snprintf(out, LEASE_BEAT_BYTES, "%s", text);
     bp_free(text);
     bp_free(path);
 }
@@ -207,29 +208,27 @@ bp_err run_lock_look(const char *run_dir, run_holder *out, char **beat)
     return err;
 }
 
-/* Does the counter of a holder that can't be asked move? By this machine's monotonic clock alone.
- */
-static run_verdict watch(const char *folder, const run_holder *holder, double seconds)
+/* One look at the counter of a holder that can't be asked, by this machine's clock alone. */
+static void watch(run_lock *lock, const run_holder *holder)
 {
-    char first[32], now[32], who[512];
-    double end = bp_clock_now() + seconds;
+    lease *self = &lock->lease;
+    char beat[LEASE_BEAT_BYTES], who[512];
+    int64_t highest;
+    double now;
 
-    run_holder_text(who, sizeof who, holder);
-    bp_warn("the run folder is locked by %s, which can't be asked from here: at %s; watching it "
-            "for %.0f s",
-            who, folder, seconds);
-    read_beat(folder, holder->epoch, first);
-    while (bp_clock_now() < end) {
-        int64_t epoch;
-
-        bp_clock_sleep(seconds < 1.0 ? seconds / 10 : 1.0);
-        read_beat(folder, holder->epoch, now);
-        if (strcmp(first, now) != 0)
-            return HOLDER_ALIVE;
-        if (highest_epoch(folder, &epoch) == BP_OK && epoch != holder->epoch)
-            return HOLDER_UNKNOWN; /* another took it meanwhile: look again */
+    if (self->watching) {
+        bp_clock_sleep(self->watch_seconds < 1.0 ? self->watch_seconds / 10 : 1.0);
+    } else {
+        run_holder_text(who, sizeof who, holder);
+        bp_warn("the run folder is locked by %s, which can't be asked from here: at %s; watching "
+                "it for %.0f s",
+                who, lock->folder, self->watch_seconds);
     }
-    return HOLDER_DEAD;
+    now = bp_clock_now();
+    read_beat(lock->folder, self->holder, beat);
+    if (highest_epoch(lock->folder, &highest) != BP_OK)
+        highest = 0;
+    lease_watched(self, now, beat, highest);
 }
 
 static bp_err refuse(const char *folder, const run_holder *holder)
@@ -248,7 +247,7 @@ static bp_err refuse(const char *folder, const run_holder *holder)
 
 /* Create `path` with the content of `from` if nobody else does: BP_OK and *won, or BP_OK and not.
  * An answer that NFS lost and asked for again says EEXIST though the link was made: the count of
- * links knows. */
+ * links knows. Who takes a number sweeps away the drafts for it: one that vanished has lost. */
 static bp_err link_new(const char *from, const char *path, bool *won)
 {
     struct stat status;
@@ -256,109 +255,147 @@ static bp_err link_new(const char *from, const char *path, bool *won)
     *won = link(from, path) == 0;
     if (!*won && errno == EEXIST)
         *won = stat(from, &status) == 0 && status.st_nlink == 2;
-    if (*won || errno == EEXIST)
+    if (*won || errno == EEXIST || errno == ENOENT)
         return BP_OK;
     if (errno == EPERM || errno == ENOSYS ||
         errno == EOPNOTSUPP) { /* a file system without hard links */
         *won = renameat2(AT_FDCWD, from, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
-        if (*won || errno == EEXIST)
+        if (*won || errno == EEXIST || errno == ENOENT)
             return BP_OK;
     }
     return bp_fail_create("can't take the lock", path);
 }
 
-/* A challenger may have slept between looking and linking while others took later numbers and
- * removed this one: a number is won if it is the highest after all. The listing is fresh on NFS
- * too, since this process has just changed the folder. */
-static bp_err keep_highest(run_lock *lock, const char *path, bool *won)
+/* By its own name from the start, so that an owner that sweeps knows whether it is litter. */
+static bp_err write_draft(const char *path, const run_holder *self)
 {
-    int64_t highest;
-    bp_err err = highest_epoch(lock->folder, &highest);
+    json_t *value = run_holder_json(self);
+    char *text = value == NULL ? NULL : bp_json_text(value);
+    int fd = -1;
+    bp_err err = BP_OK;
 
-    *won = err == BP_OK && highest == lock->self.epoch;
-    if (!*won)
-        (void)unlink(path); /* a number that others are beyond counts for nobody */
+    if (text == NULL)
+        err = no_memory(path);
+    else if ((fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+        err = bp_fail_create("can't create", path);
+    else if (bp_write_all(fd, text, strlen(text)) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't write", path);
+    else if (fsync(fd) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path);
+    if (fd >= 0 && close(fd) != 0 && err == BP_OK)
+        err = bp_fail_errno(BP_ERR_IO, "can't close", path);
+    json_decref(value);
+    bp_free(text);
     return err;
 }
 
-/* Who takes the lock sweeps the drafts of all others away: one that vanished has lost. */
-static bool others_were_first(const run_lock *lock, int64_t epoch)
+static bp_err make_number(run_lock *lock)
 {
-    int64_t highest;
-
-    return highest_epoch(lock->folder, &highest) == BP_OK && highest >= epoch;
-}
-
-static bp_err claim(run_lock *lock, int64_t epoch, bool *won)
-{
-    char *draft, *path = member_path(lock->folder, "owner", epoch);
-    json_t *value;
+    char *path = member_path(lock->folder, "owner", lock->lease.number), *draft;
+    bool won = false;
     bp_err err = BP_OK;
 
-    lock->self.epoch = epoch;
-    value = run_holder_json(&lock->self);
-    draft = bp_sprintf("%s/claim-%s", lock->folder, lock->self.token);
-    if (draft == NULL || path == NULL || value == NULL)
+    lock->self.epoch = lock->lease.number;
+    draft = bp_sprintf("%s/claim-%06lld-%s", lock->folder, (long long)lock->self.epoch,
+                       lock->self.token);
+    if (draft == NULL || path == NULL)
         err = no_memory(lock->folder);
     if (err == BP_OK)
-        err = bp_json_save(draft, value);
+        err = write_draft(draft, &lock->self);
     if (err == BP_OK)
-        err = link_new(draft, path, won);
+        err = link_new(draft, path, &won);
     if (draft != NULL)
         (void)unlink(draft); /* gone already where it was renamed */
-    if (err == BP_ERR_CREATE && others_were_first(lock, epoch))
-        err = BP_OK;
-    if (err == BP_OK && *won)
+    if (err == BP_OK && won)
         err = bp_path_sync(lock->folder);
-    if (err == BP_OK && *won)
-        err = keep_highest(lock, path, won);
-    json_decref(value);
+    if (err == BP_OK)
+        lease_linked(&lock->lease, won);
     bp_free(draft);
     bp_free(path);
     return err;
 }
 
-/* One attempt: *won, or another attempt is worth while, or an error. */
-static bp_err try_once(run_lock *lock, double seconds, bool *won)
+static void remove_number(const run_lock *lock)
 {
-    run_holder holder;
-    run_verdict verdict = HOLDER_DEAD;
-    int64_t epoch;
-    bp_err err = highest_epoch(lock->folder, &epoch);
+    char *path = member_path(lock->folder, "owner", lock->self.epoch);
 
-    *won = false;
-    if (err == BP_OK && epoch > 0) {
-        err = read_holder(lock->folder, epoch, &holder);
-        if (err == BP_ERR_INPUT)
-            return BP_OK; /* its follower has just removed it */
-        if (err == BP_OK)
-            verdict = run_holder_judge(&holder, &lock->self);
-        if (err == BP_OK && verdict == HOLDER_UNKNOWN)
-            verdict = watch(lock->folder, &holder, seconds);
-        if (err == BP_OK && verdict == HOLDER_ALIVE)
-            err = refuse(lock->folder, &holder);
+    if (path != NULL)
+        (void)unlink(path); /* a number that others are beyond counts for nobody */
+    bp_free(path);
+}
+
+/* The highest number; when it is asked for to confirm ours, the listing is fresh on NFS too, since
+ * this process has just changed the folder. */
+static bp_err list_numbers(run_lock *lock)
+{
+    bool confirms = lock->lease.step == LEASE_CONFIRM;
+    double before = since_boot();
+    int64_t highest;
+    bp_err err = highest_epoch(lock->folder, &highest);
+
+    if (err == BP_OK) {
+        lease_listed(&lock->lease, highest);
+        atomic_store(&lock->seen_ms, (int64_t)(before * 1e3));
+    } else if (confirms) {
+        remove_number(lock);
     }
-    if (err != BP_OK || verdict == HOLDER_UNKNOWN)
-        return err;
-    return claim(lock, epoch + 1, won);
+    return err;
 }
 
-/* What former owners left, but for the last one's: a challenger that still looks at it is to find
- * the number after it taken. */
-static bool is_former(const run_lock *lock, const char *name)
+static bp_err judge(run_lock *lock, run_holder *holder)
 {
-    const char *number = strchr(name, '-');
-    int64_t epoch = number == NULL ? 0 : strtoll(number + 1, NULL, 10);
+    static const lease_answer ANSWERS[] = {
+        [HOLDER_ALIVE] = LEASE_ALIVE, [HOLDER_DEAD] = LEASE_DEAD, [HOLDER_UNKNOWN] = LEASE_UNKNOWN};
+    bp_err err = read_holder(lock->folder, lock->lease.holder, holder);
 
-    return (strncmp(name, "owner-", 6) == 0 || strncmp(name, "beat-", 5) == 0) && epoch > 0 &&
-           epoch < lock->self.epoch - 1;
+    if (err == BP_OK)
+        lease_judged(&lock->lease, ANSWERS[run_holder_judge(holder, &lock->self)]);
+    if (err == BP_ERR_INPUT) { /* its follower has just removed it */
+        lease_judged(&lock->lease, LEASE_GONE);
+        err = BP_OK;
+    }
+    return err;
 }
 
-/* Drafts of challengers that were killed, or will be refused. */
-static bool is_draft(const run_lock *lock, const char *name)
+static bp_err contend(run_lock *lock)
 {
-    (void)lock;
-    return strncmp(name, "claim-", 6) == 0 || bp_is_temporary_name(name);
+    run_holder holder = {.epoch = 0};
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && !lease_is_over(&lock->lease)) {
+        switch (lock->lease.step) {
+        case LEASE_LIST:
+        case LEASE_CONFIRM:
+            err = list_numbers(lock);
+            break;
+        case LEASE_ASK:
+            err = judge(lock, &holder);
+            break;
+        case LEASE_WATCH:
+            watch(lock, &holder);
+            break;
+        case LEASE_LINK:
+            err = make_number(lock);
+            break;
+        default:
+            remove_number(lock);
+            lease_yielded(&lock->lease);
+        }
+    }
+    if (err == BP_OK && lock->lease.step == LEASE_HELD)
+        err = refuse(lock->folder, &holder);
+    if (err == BP_OK && lock->lease.step == LEASE_CROWDED)
+        err = BP_FAIL(BP_ERR_BUSY,
+                      "other jobs take the lock of the run folder again and again: at %s",
+                      lock->folder);
+    return err;
+}
+
+/* ---- what others left ---- */
+
+static bool is_lock_litter(const run_lock *lock, const char *name)
+{
+    return lease_is_litter(name, lock->self.epoch);
 }
 
 static bool is_cut_write(const run_lock *lock, const char *name)
@@ -367,15 +404,19 @@ static bool is_cut_write(const run_lock *lock, const char *name)
     return bp_is_temporary_name(name);
 }
 
-static void sweep(const run_lock *lock, const char *folder,
+/* First the names, then whether the run is still ours, then away with them: what a follower has
+ * made is none of them, however long this process sleeps in between. */
+static void sweep(run_lock *lock, const char *folder,
                   bool (*is_litter)(const run_lock *lock, const char *name))
 {
     char **names;
     int64_t count;
+    bool ours;
 
     if (bp_dir_list(folder, &names, &count) != BP_OK)
         return;
-    for (int64_t k = 0; k < count; k++) {
+    ours = run_lock_is_ours(lock);
+    for (int64_t k = 0; ours && k < count; k++) {
         char *path = is_litter(lock, names[k]) ? bp_path_join(folder, names[k]) : NULL;
 
         if (path != NULL)
@@ -395,7 +436,6 @@ static void lock_free(run_lock **lock)
 bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
 {
     run_lock *lock = bp_alloc("run.lock", 1, sizeof *lock);
-    bool won = false;
     bp_err err = BP_OK;
 
     *out = NULL;
@@ -410,15 +450,11 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     run_holder_self(&lock->self);
     if (err == BP_OK)
         err = bp_dir_make(lock->folder);
-    for (int k = 0; k < ATTEMPTS && err == BP_OK && !won; k++)
-        err = try_once(lock, watch_seconds, &won);
-    if (err == BP_OK && !won)
-        err = BP_FAIL(BP_ERR_BUSY,
-                      "other jobs take the lock of the run folder again and again: at %s",
-                      lock->folder);
+    lease_begin(&lock->lease, watch_seconds);
+    if (err == BP_OK)
+        err = contend(lock);
     if (err == BP_OK) {
-        sweep(lock, lock->folder, is_former);
-        sweep(lock, lock->folder, is_draft);
+        sweep(lock, lock->folder, is_lock_litter);
         sweep(lock, run_dir, is_cut_write);
         err = bp_fault("lock.acquired")
                   ? bp_fail_errno(BP_ERR_IO, "can't keep the lock", lock->folder)
@@ -430,24 +466,42 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     return err;
 }
 
-/* What can't be read for a moment is not lost by that, but is not known to be ours either. */
+static lease_sight sight_of(bp_err err)
+{
+    return err == BP_OK ? LEASE_SEEN : err == BP_ERR_INPUT ? LEASE_MISSING : LEASE_UNREADABLE;
+}
+
 bool run_lock_is_ours(run_lock *lock)
 {
     run_holder holder;
-    int64_t epoch = 0;
-    bool ours = false;
-    bp_err err;
+    double before = since_boot();
+    int64_t highest = 0;
+    lease_sight listing, file = LEASE_UNREADABLE;
+    lease_claim claim;
 
     if (run_lock_is_lost(lock))
         return false;
-    err = highest_epoch(lock->folder, &epoch);
-    if (err == BP_OK && epoch == lock->self.epoch) {
-        err = read_holder(lock->folder, epoch, &holder);
-        ours = err == BP_OK && strcmp(holder.token, lock->self.token) == 0;
-    }
-    if (!ours && (err == BP_OK || err == BP_ERR_INPUT))
+    bp_dir_refresh(lock->folder);
+    listing = sight_of(highest_epoch(lock->folder, &highest));
+    if (listing == LEASE_SEEN && highest == lock->self.epoch)
+        file = sight_of(read_holder(lock->folder, highest, &holder));
+    if (file == LEASE_SEEN && strcmp(holder.token, lock->self.token) != 0)
+        file = LEASE_ANOTHERS;
+    claim = lease_still_ours(lock->self.epoch, listing, highest, file);
+    if (claim == LEASE_LOST)
         atomic_store(&lock->lost, true);
-    return ours;
+    if (claim == LEASE_OURS)
+        atomic_store(&lock->seen_ms, (int64_t)(before * 1e3));
+    return claim == LEASE_OURS;
+}
+
+bool run_lock_may_write(run_lock *lock)
+{
+    double seen = 1e-3 * (double)atomic_load(&lock->seen_ms);
+
+    if (run_lock_is_lost(lock))
+        return false;
+    return !lease_must_look(since_boot(), seen, lock->beat_seconds) || run_lock_is_ours(lock);
 }
 
 bool run_lock_is_lost(const run_lock *lock)

@@ -92,13 +92,15 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
  * where there is none at all.
  *
  * Damaged ones that are newer are warned of and moved aside, to .bad-STEP-N, so that their steps
- * can be saved again. Only for the job that holds the run's lock.
+ * can be saved again. Only for the job that holds the run's lock: still_owner is asked on root before
+ * anything is moved (NULL: certainly).
  *
  * Collective, Owns: as bp_checkpoint_open.
  * Errors:     BP_ERR_FORMAT all that are there are damaged (nothing is moved then), or the newest
  *             has an unknown version; BP_ERR_DENIED, BP_ERR_IO.
  */
-bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out);
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bool (*still_owner)(void *context),
+                            void *context, bp_checkpoint **out);
 
 /** The newest step in `parent` (RUN/checkpoints), whole or damaged, by the names alone; -1 where
  * there is none, or no such folder. Local. */
@@ -141,10 +143,12 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_box *boxe
 
 /* ---- the folder of checkpoints. Local: for the coordinator of the job that holds the lock ---- */
 
-/** Remove what dead writers left: .tmp-* and .del-*. A parent that is missing is fine.
+/** Remove what dead writers left: .tmp-* and .del-*. A parent that is missing is fine. From now on
+ * no writer that has lost the run can put in place what it had begun.
  *
- * Errors: BP_ERR_IO, BP_ERR_DENIED. */
-bp_err bp_checkpoints_clean(const char *parent);
+ * still_owner: is the run still this job's? NULL: certainly.
+ * Errors: BP_ERR_BUSY still_owner said no; BP_ERR_IO, BP_ERR_DENIED. */
+bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *context), void *context);
 
 /** Keep the newest `keep` (at least 1), and besides the one that `best` points at. Each of the
  * others is renamed to .del- first.

@@ -99,32 +99,50 @@ static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_check
     return err;
 }
 
-static bp_err newest(MPI_Comm comm, const char *parent, bool aside, bp_checkpoint **out)
+/* On the root: the damaged ones that are newer than the one found. */
+static void move_newer_aside(const candidates *list, const char *parent)
 {
-    candidates list = {NULL, 0, 0};
-    int64_t damaged = 0, step;
-    bool root = bp_comm_is_root(comm);
-    bp_err err;
-
-    *out = NULL;
-    err = bp_agree(comm, root ? list_candidates(&list, parent) : BP_OK);
-    if (err == BP_OK)
-        err = walk(comm, parent, &list, out, &damaged);
-    for (int64_t k = list.count - 1; aside && *out != NULL && k > list.at && root; k--) {
+    for (int64_t k = list->count - 1; k > list->at; k--) {
+        int64_t step;
         char *folder =
-            bp_step_of_name(list.names[k], &step) ? bp_path_join(parent, list.names[k]) : NULL;
+            bp_step_of_name(list->names[k], &step) ? bp_path_join(parent, list->names[k]) : NULL;
 
         if (folder != NULL)
             move_aside(folder);
         bp_free(folder);
     }
-    bp_names_free(&list.names, list.count);
+}
+
+static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out)
+{
+    int64_t damaged = 0;
+    bp_err err;
+
+    *out = NULL;
+    *list = (candidates){NULL, 0, 0};
+    err = bp_agree(comm, bp_comm_is_root(comm) ? list_candidates(list, parent) : BP_OK);
+    if (err == BP_OK)
+        err = walk(comm, parent, list, out, &damaged);
     return err;
 }
 
-bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out)
+/* A follower may have made anew, and announced, a step that was found damaged here. */
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bool (*still_owner)(void *context),
+                            void *context, bp_checkpoint **out)
 {
-    return newest(comm, parent, true, out);
+    candidates list;
+    bp_err err = newest(comm, parent, &list, out);
+
+    if (err == BP_OK && bp_comm_is_root(comm) && still_owner != NULL && !still_owner(context))
+        err = BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
+                      parent);
+    if (err == BP_OK && *out != NULL)
+        move_newer_aside(&list, parent);
+    bp_names_free(&list.names, list.count);
+    err = bp_agree(comm, err);
+    if (err != BP_OK)
+        bp_checkpoint_close(out);
+    return err;
 }
 
 /* ---- what a path names ---- */
@@ -196,6 +214,7 @@ static bp_err look_at(const char *path, char **parent)
 
 bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **out)
 {
+    candidates list = {NULL, 0, 0};
     char *parent = NULL;
     bp_err err;
 
@@ -204,8 +223,9 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     if (err == BP_OK) {
         bp_bcast_text(&parent, 0, comm);
         err =
-            parent == NULL ? bp_checkpoint_open(comm, path, out) : newest(comm, parent, false, out);
+            parent == NULL ? bp_checkpoint_open(comm, path, out) : newest(comm, parent, &list, out);
     }
+    bp_names_free(&list.names, list.count);
     if (err == BP_OK && *out == NULL)
         err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint left: in %s", path);
     bp_free(parent);

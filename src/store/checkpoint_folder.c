@@ -58,21 +58,43 @@ static bool is_leftover(const char *name)
     return strncmp(name, ".tmp-", 5) == 0 || strncmp(name, ".del-", 5) == 0;
 }
 
-bp_err bp_checkpoints_clean(const char *parent)
+/* Under another name first: a slow writer that has lost the run must not put in place what is being
+ * removed here. One that was faster has placed a whole one. */
+static bp_err remove_leftover(const char *parent, const char *name)
+{
+    char *path = bp_path_join(parent, name), *aside = NULL;
+    bp_err err = BP_OK;
+
+    if (path != NULL)
+        aside = bp_sprintf("%s/.del-%s", parent, name + strlen(".tmp-"));
+    if (path == NULL || aside == NULL)
+        err = no_memory(parent);
+    else if (strncmp(name, ".tmp-", 5) == 0 && rename(path, aside) != 0 && errno != ENOENT)
+        err = bp_fail_errno(BP_ERR_IO, "can't put aside what a killed job left", path);
+    if (err == BP_OK)
+        err = bp_dir_remove(aside);
+    bp_free(path);
+    bp_free(aside);
+    return err;
+}
+
+bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *context), void *context)
 {
     char **names = NULL;
     int64_t count = 0;
-    bp_err err = bp_path_exists(parent) ? bp_dir_list(parent, &names, &count) : BP_OK;
+    bp_err err = BP_OK;
 
-    for (int64_t k = 0; k < count && err == BP_OK; k++) {
-        char *path;
-
-        if (!is_leftover(names[k]))
-            continue;
-        path = bp_path_join(parent, names[k]);
-        err = path == NULL ? no_memory(parent) : bp_dir_remove(path);
-        bp_free(path);
+    if (bp_path_exists(parent)) {
+        bp_dir_refresh(parent);
+        err = bp_dir_list(parent, &names, &count);
     }
+    /* asked after the listing: what a follower has made is not in it */
+    if (err == BP_OK && still_owner != NULL && !still_owner(context))
+        err = BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
+                      parent);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        if (is_leftover(names[k]))
+            err = remove_leftover(parent, names[k]);
     bp_names_free(&names, count);
     return err;
 }

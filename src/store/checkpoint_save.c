@@ -1,10 +1,12 @@
 /* Saving a checkpoint: into a hidden folder, flushed, hashed, listed, and only then renamed into
- * place. */
+ * place. Which operation comes next, commit_steps.c decides; here they are done, and all ranks
+ * agree on how each went. */
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "store/checkpoint_priv.h"
+#include "store/commit_steps.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,9 +17,18 @@
 #define TAG_REQUEST 1
 #define TAG_PART    2
 
+typedef struct receipt {
+    int64_t shard; /* -1: this rank wrote none */
+    int64_t bytes;
+    char sha256[BP_SHA256_HEX + 7];
+} receipt;
+
 /* What one save needs at hand. */
 struct save {
     MPI_Comm comm;
+    bp_commit steps;
+    receipt mine;
+    const json_t *state;
     bool root;
     const bp_checkpoint_commit *commit;
     const bp_box *boxes;
@@ -25,8 +36,6 @@ struct save {
     bp_plan plan;
     char *hidden; /* PARENT/.tmp-NAME-TOKEN, on all ranks */
     char *final;  /* PARENT/NAME */
-    bool made;    /* the hidden folder is there: whoever fails removes it (root) */
-    bool placed;  /* it was renamed */
 };
 
 static bp_err get_data(const struct save *save, int64_t index, const float **data)
@@ -94,6 +103,8 @@ static bp_err plan(struct save *save)
     if (err == BP_OK)
         err = bp_plan_init(&save->plan, save->comm, save->commit->writers, boxes, count);
     bp_free(boxes);
+    if (err == BP_OK && save->root)
+        bp_commit_expect(&save->steps, save->plan.manifest->file_count);
     return err;
 }
 
@@ -117,11 +128,10 @@ static bp_err make_hidden(struct save *save)
     errno = EIO; /* of the fault; mkdir sets its own */
     if (bp_fault("ckpt.mkdir_tmp") || mkdir(save->hidden, 0777) != 0)
         return bp_fail_create("can't create the folder", save->hidden);
-    save->made = true;
-    return bp_path_sync(commit->parent);
+    return BP_OK;
 }
 
-static bp_err share_hidden(struct save *save)
+static bp_err make_and_share_hidden(struct save *save)
 {
     bp_err err;
 
@@ -230,14 +240,9 @@ static bp_err serve_requests(const struct save *save)
 
 /* ---- size and hash of the closed files, to the root ---- */
 
-typedef struct receipt {
-    int64_t shard; /* -1: this rank wrote none */
-    int64_t bytes;
-    char sha256[BP_SHA256_HEX + 7];
-} receipt;
-
-static bp_err write_files(const struct save *save, receipt *mine)
+static bp_err write_files(struct save *save)
 {
+    receipt *mine = &save->mine;
     char *path =
         bp_sprintf("%s/shard-%05d.h5", save->hidden, save->plan.shard < 0 ? 0 : save->plan.shard);
     bp_err err = BP_OK;
@@ -258,7 +263,7 @@ static bp_err write_files(const struct save *save, receipt *mine)
     return err;
 }
 
-static bp_err collect_receipts(const struct save *save, const receipt *mine)
+static bp_err collect_receipts(struct save *save)
 {
     int size = bp_comm_size(save->comm);
     receipt *all = save->root ? bp_alloc("save.receipts", size, sizeof *all) : NULL;
@@ -266,8 +271,8 @@ static bp_err collect_receipts(const struct save *save, const receipt *mine)
 
     err = bp_agree(save->comm, err);
     if (err == BP_OK)
-        BP_MPI(MPI_Gather(mine, (int)sizeof *mine, MPI_BYTE, all, (int)sizeof *mine, MPI_BYTE, 0,
-                          save->comm));
+        BP_MPI(MPI_Gather(&save->mine, (int)sizeof *all, MPI_BYTE, all, (int)sizeof *all, MPI_BYTE,
+                          0, save->comm));
     for (int rank = 0; err == BP_OK && save->root && rank < size; rank++) {
         bp_manifest_file *file;
 
@@ -276,8 +281,12 @@ static bp_err collect_receipts(const struct save *save, const receipt *mine)
         file = &save->plan.manifest->files[all[rank].shard];
         file->bytes = all[rank].bytes;
         memcpy(file->sha256, all[rank].sha256, BP_SHA256_HEX);
+        bp_commit_report(&save->steps);
     }
     bp_free(all);
+    if (err == BP_OK && !bp_commit_is_reported(&save->steps))
+        err = BP_FAIL(BP_ERR_SOFTWARE, "%lld of %lld writers of a checkpoint have reported",
+                      (long long)save->steps.reports, (long long)save->steps.writers);
     return err;
 }
 
@@ -340,13 +349,13 @@ static bp_err write_tokenizer(const struct save *save)
     return write_beside(save, file->name, text, file->sha256);
 }
 
-static bp_err write_manifest(const struct save *save, const json_t *state)
+static bp_err write_manifest(const struct save *save)
 {
     char *text = NULL, sha256[BP_SHA256_HEX], line[BP_SHA256_HEX + 20], ignored[BP_SHA256_HEX];
     bp_err err;
 
     save->plan.manifest->state =
-        json_incref((json_t *)state); /* a count: the content stays as it is */
+        json_incref((json_t *)save->state); /* a count: the content stays as it is */
     err = bp_manifest_text(save->plan.manifest, &text);
     if (err == BP_OK)
         err = write_beside(save, "manifest.json", text, sha256);
@@ -362,49 +371,115 @@ static bp_err write_manifest(const struct save *save, const json_t *state)
     return err == BP_OK ? bp_path_sync(save->hidden) : err;
 }
 
-static bp_err put_in_place(struct save *save)
+static bp_err list_files(const struct save *save)
+{
+    bp_err err = write_tokenizer(save);
+
+    return err == BP_OK ? write_manifest(save) : err;
+}
+
+static bool is_ours(const struct save *save)
 {
     const bp_checkpoint_commit *commit = save->commit;
-    bp_err err;
 
+    return commit->still_owner == NULL || commit->still_owner(commit->context);
+}
+
+static bp_err fail_lost(const struct save *save)
+{
+    return BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
+                   save->commit->parent);
+}
+
+static bp_err check_owner(const struct save *save)
+{
     if (bp_fault("ckpt.fence_check"))
-        return bp_fail_errno(BP_ERR_IO, "can't look at the lock", commit->parent);
-    if (commit->still_owner != NULL && !commit->still_owner(commit->context))
-        return BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
-                       commit->parent);
-    err = bp_fault("ckpt.rename") ? BP_FAIL(BP_ERR_IO, "can't rename (fault injected)")
-                                  : bp_rename_new(save->hidden, save->final);
-    if (err != BP_OK)
-        return err;
-    save->placed = true;
+        return bp_fail_errno(BP_ERR_IO, "can't look at the lock", save->commit->parent);
+    return is_ours(save) ? BP_OK : fail_lost(save);
+}
+
+static bp_err put_in_place(const struct save *save)
+{
+    return bp_fault("ckpt.rename") ? BP_FAIL(BP_ERR_IO, "can't rename (fault injected)")
+                                   : bp_rename_new(save->hidden, save->final);
+}
+
+static bp_err sync_placed(const struct save *save)
+{
     return bp_fault("ckpt.fsync_dir")
                ? BP_FAIL(BP_ERR_IO, "can't bring the folder to disk (fault injected)")
-               : bp_path_sync(commit->parent);
+               : bp_path_sync(save->commit->parent);
 }
 
-static bp_err finish(struct save *save, const json_t *state)
-{
-    bp_err err = recheck_files(save);
+/* ---- after a failure: nothing is left. What can't be removed now goes at the next start
+ * (bp_checkpoints_clean). The first failure is the one to tell ---- */
 
-    if (err == BP_OK)
-        err = write_tokenizer(save);
-    if (err == BP_OK)
-        err = write_manifest(save, state);
-    return err == BP_OK ? put_in_place(save) : err;
+static bp_err undo(const struct save *save)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bool removes = save->steps.step == BP_COMMIT_REMOVE;
+    bp_err err;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (removes)
+        err = bp_dir_remove(save->hidden);
+    else if (save->steps.step == BP_COMMIT_ASK_AGAIN)
+        err = is_ours(save) ? BP_OK : fail_lost(save);
+    else if (save->steps.step == BP_COMMIT_TAKE_BACK)
+        err = bp_rename_new(save->final, save->hidden);
+    else
+        err = bp_path_sync(save->commit->parent);
+    if (err != BP_OK && removes)
+        bp_warn("what is left of a checkpoint stays: %s", bp_err_message());
+    else if (err != BP_OK)
+        bp_warn("%s was not brought to disk for certain, and can't be taken back", save->final);
+    bp_err_set_message(message);
+    return err;
 }
 
-/* After a failure: nothing is left. What can't be removed now goes at the next start
- * (bp_checkpoints_clean). */
-static void abandon(const struct save *save)
+/* Of a job that has lost the run the next owner sweeps the files away: that is what to tell. */
+static bp_err explain(const struct save *save, bp_err err)
 {
+    bool at_files = save->steps.step > BP_COMMIT_MAKE && save->steps.step != BP_COMMIT_FENCE;
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (save->placed && rename(save->final, save->hidden) != 0)
-        bp_warn("%s was not brought to disk for certain, and can't be taken back", save->final);
-    if (save->made && bp_dir_remove(save->hidden) != BP_OK)
-        bp_warn("what is left of a checkpoint stays: %s", bp_err_message());
+    if (at_files && !is_ours(save))
+        return fail_lost(save);
     bp_err_set_message(message);
+    return err;
+}
+
+/* ---- all of it ---- */
+
+static bp_err take_step(struct save *save)
+{
+    bool root = save->root;
+
+    switch (save->steps.step) {
+    case BP_COMMIT_PLAN:
+        return plan(save);
+    case BP_COMMIT_MAKE:
+        return make_and_share_hidden(save);
+    case BP_COMMIT_SYNC_MADE:
+        return root ? bp_path_sync(save->commit->parent) : BP_OK;
+    case BP_COMMIT_WRITE:
+        return write_files(save);
+    case BP_COMMIT_REPORTS:
+        return collect_receipts(save);
+    case BP_COMMIT_RECHECK:
+        return root ? recheck_files(save) : BP_OK;
+    case BP_COMMIT_LIST:
+        return root ? list_files(save) : BP_OK;
+    case BP_COMMIT_FENCE:
+        return root ? check_owner(save) : BP_OK;
+    case BP_COMMIT_PLACE:
+        return root ? put_in_place(save) : BP_OK;
+    case BP_COMMIT_SYNC_PLACED:
+        return root ? sync_placed(save) : BP_OK;
+    default:
+        return root ? undo(save) : BP_OK;
+    }
 }
 
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_box *boxes,
@@ -414,24 +489,21 @@ bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, con
                         .root = bp_comm_is_root(comm),
                         .commit = commit,
                         .boxes = boxes,
-                        .count = count};
-    receipt mine;
-    bp_err err;
+                        .count = count,
+                        .state = state};
+    bp_err first = BP_OK;
 
     save.plan.group = MPI_COMM_NULL;
-    err = plan(&save);
-    if (err == BP_OK)
-        err = share_hidden(&save);
-    if (err == BP_OK)
-        err = bp_agree(comm, write_files(&save, &mine));
-    if (err == BP_OK)
-        err = collect_receipts(&save, &mine);
-    if (err == BP_OK)
-        err = bp_agree(comm, save.root ? finish(&save, state) : BP_OK);
-    if (err != BP_OK && save.root)
-        abandon(&save);
+    bp_commit_begin(&save.steps);
+    while (!bp_commit_is_over(&save.steps)) {
+        bp_err err = bp_agree(comm, take_step(&save));
+
+        if (err != BP_OK && first == BP_OK)
+            first = bp_agree(comm, save.root ? explain(&save, err) : BP_OK);
+        bp_commit_next(&save.steps, err == BP_OK);
+    }
     bp_plan_clear(&save.plan);
     bp_free(save.hidden);
     bp_free(save.final);
-    return err;
+    return first;
 }

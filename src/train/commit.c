@@ -44,12 +44,15 @@ char *trainer_checkpoints_folder(const trainer *self)
  * the commit. */
 static void tidy(trainer *self, const char *folder, bool best)
 {
+    bool ours =
+        bp_run_still_owner(self->run); /* else others decide what is best, and what is old */
     json_t *event =
         json_pack("{s:I, s:b}", "step", (json_int_t)self->progress.step, "best", (int)best);
 
-    if (best && bp_checkpoints_link_best(folder, self->progress.step) != BP_OK)
+    if (ours && best && bp_checkpoints_link_best(folder, self->progress.step) != BP_OK)
         bp_warn("%s", bp_err_message());
-    if (bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep")) != BP_OK)
+    if (ours &&
+        bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep")) != BP_OK)
         bp_warn("%s", bp_err_message());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
         bp_warn("%s", bp_err_message());
