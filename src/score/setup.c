@@ -6,6 +6,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "score/unit.h"
+#include "store/corpus_admit.h"
 #include "store/ensemble_file.h"
 
 #include <inttypes.h>
@@ -264,11 +265,16 @@ bp_err scorer_open_corpora(scorer *self)
     const char *run_dir = bp_config_string(self->config, "run.dir");
     bp_err err = scorer_resolve(self->config, &self->info, &self->rule);
 
-    if (err == BP_OK && (self->leads || mesh->coordinates)) {
+    if (err == BP_OK && mesh->coordinates) /* first, so that strangers' files are inspected once */
         err = load_corpus(self);
-        if (err == BP_OK)
-            err = make_key(self);
-    }
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bp_corpus_admitted_share(mesh->world);
+    if (self->leads && !mesh->coordinates)
+        err = load_corpus(self);
+    if (err == BP_OK && (self->leads || mesh->coordinates))
+        err = make_key(self);
     self->folder = bp_path_join(run_dir, "score");
     self->parts_folder = bp_path_join(run_dir, "score/parts");
     if (err == BP_OK && (!self->folder || !self->parts_folder))

@@ -23,8 +23,9 @@ typedef struct bp_corpus_info {
 } bp_corpus_info;
 
 /** Open for reading and check. Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT not HDF5, "damaged",
- * unsorted doc_start, versions... Whatever is wrong is found before the HDF5 library sees unhashed
- * metadata (files of ours). */
+ * unsorted doc_start, versions... Whatever is wrong is found before the HDF5 library of this
+ * process sees it: files of ours are hashed, a stranger's is walked and read through in a sandbox,
+ * once in a process (corpus_admit.h shares the verdict between ranks). */
 bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path);
 void bp_corpus_file_close(bp_corpus_file **file);
 const bp_corpus_info *bp_corpus_file_info(const bp_corpus_file *file);

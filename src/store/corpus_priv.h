@@ -22,6 +22,12 @@ typedef struct bp_label_column {
     const char **values;
 } bp_label_column;
 
+/* Which file it is, and in what state. */
+typedef struct bp_file_identity {
+    uint64_t device, inode;
+    int64_t bytes, modified_ns, changed_ns; /* what it holds; and its name, owner or rights */
+} bp_file_identity;
+
 typedef enum bp_column_kind {
     BP_COLUMN_START,
     BP_COLUMN_BYTES,
@@ -45,6 +51,7 @@ struct bp_corpus_file {
     bp_extents extents; /* ours */
     bp_chunks *chunks;  /* ours */
 
+    bp_file_identity identity;        /* a stranger's, when it was inspected */
     bp_h5 *h5;                        /* a stranger's, open */
     int64_t dataset;                  /* its /tokens, open */
     int64_t *block;                   /* its tokens as last read ... */
@@ -60,6 +67,14 @@ bp_err bp_corpus_open_ours(bp_corpus_file *file);
 bp_err bp_corpus_open_stranger(bp_corpus_file *file);
 bp_err bp_corpus_read_stranger(bp_corpus_file *file, int64_t first, int64_t count, int32_t *tokens);
 void bp_corpus_close_stranger(bp_corpus_file *file);
+
+/** Strangers' files that a sandbox has read whole, in this process or (bp_corpus_admitted_share) in
+ * another: the same file is not inspected twice. BP_ERR_IO can't look at it. */
+bp_err bp_file_identify(int fd, const char *path, bp_file_identity *identity);
+/** Still the same bytes? (Moving a file changes nothing.) */
+bool bp_file_is_unchanged(int fd, const bp_file_identity *identity);
+bool bp_corpus_is_admitted(const bp_file_identity *identity, char content_hash[33]);
+void bp_corpus_admit(const bp_file_identity *identity, const char *content_hash);
 
 /** Find the columns in an open HDF5 file, and check their kinds and lengths; walks them if `walk`.
  */

@@ -1,18 +1,24 @@
-/* Corpus files of strangers: any integer type, any layout that can be trusted, read through HDF5.
- */
+/* Corpus files of strangers: any integer type, any layout that can be trusted, read through HDF5,
+ * after a sandboxed process has walked and read the whole file. */
 #include "corpus_priv.h"
 
 #include "h5_priv.h"
 
 #include "base/mem.h"
+#include "base/sandbox.h"
 #include "base/xxh.h"
 #include "store/corpus_writer.h"
+#include "store/h5_inspect.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define BLOCK_TOKENS ((int64_t)1 << 16)
+#define BLOCK_TOKENS  ((int64_t)1 << 16)
+#define RATIO_LIMIT   1000                  /* bytes of tokens for a byte of the file ... */
+#define FREE_BYTES    ((uint64_t)256 << 20) /* ... beyond these */
+#define SANDBOX_BYTES ((int64_t)2 << 30)    /* the largest chunk several times, and the cache */
+#define SANDBOX_SPEED 1e6                   /* bytes of the file in a second, at the very least */
 
 /* /tokens stays open with a cache that holds its largest chunk: else every block would be
  * decompressed anew. */
@@ -45,6 +51,16 @@ static bp_err check_ids(const bp_corpus_file *file, int64_t first, int64_t count
     return BP_OK;
 }
 
+static bp_err check_unchanged(const bp_corpus_file *file)
+{
+    return bp_file_is_unchanged(file->fd, &file->identity)
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT,
+                         "the file was changed while it was read: at %s; start again when nobody "
+                         "writes to it",
+                         file->path);
+}
+
 /* The block of tokens that `first` lies in. */
 static bp_err load_block(bp_corpus_file *file, int64_t first)
 {
@@ -67,6 +83,8 @@ static bp_err load_block(bp_corpus_file *file, int64_t first)
     if (in_file >= 0)
         H5Sclose(in_file);
     bp_h5_unlock();
+    if (err == BP_OK)
+        err = check_unchanged(file); /* HDF5 reads zeros beyond the end of a file */
     if (err == BP_OK)
         err = check_ids(file, (int64_t)start, (int64_t)count, file->block);
     if (err == BP_OK) {
@@ -144,7 +162,21 @@ static bp_err read_through(bp_corpus_file *file)
     return err;
 }
 
-bp_err bp_corpus_open_stranger(bp_corpus_file *file)
+/* A little file is not to stand for hours of decoding. */
+static bp_err check_ratio(const bp_corpus_file *file, const bp_h5_shape *tokens)
+{
+    uint64_t bytes = (uint64_t)tokens->count * tokens->width;
+
+    if (bytes > FREE_BYTES && bytes / RATIO_LIMIT > (uint64_t)file->identity.bytes)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "/tokens claims %" PRIu64 " bytes in a file of %" PRId64
+                       ", more than %d for one: at %s",
+                       bytes, file->identity.bytes, RATIO_LIMIT, file->path);
+    return BP_OK;
+}
+
+/* All but the reading of the tokens. */
+static bp_err open_walked(bp_corpus_file *file)
 {
     bp_h5_shape tokens;
     bp_err err = bp_h5_open_fd(&file->h5, file->fd, file->path);
@@ -156,6 +188,8 @@ bp_err bp_corpus_open_stranger(bp_corpus_file *file)
     if (err == BP_OK && (tokens.is_text || tokens.is_real))
         err = BP_FAIL(BP_ERR_FORMAT, "/tokens does not hold integers: at %s", file->path);
     if (err == BP_OK)
+        err = check_ratio(file, &tokens);
+    if (err == BP_OK)
         err = bp_corpus_read_attributes(file, file->h5);
     if (err == BP_OK)
         err = bp_corpus_find_columns(file, file->h5, true);
@@ -163,10 +197,85 @@ bp_err bp_corpus_open_stranger(bp_corpus_file *file)
         return err;
     file->info.tokens = tokens.count;
     file->block = bp_alloc("store.block", BLOCK_TOKENS, sizeof *file->block);
-    if (file->block == NULL)
-        return bp_fail_memory("tokens", BLOCK_TOKENS, sizeof *file->block);
-    err = open_tokens(file);
-    return err == BP_OK ? read_through(file) : err;
+    return file->block == NULL ? bp_fail_memory("tokens", BLOCK_TOKENS, sizeof *file->block)
+                               : open_tokens(file);
+}
+
+/* In the sandbox: the whole walk, and every value that the job will ask for, so that what the
+ * decoders and the chunk index do with this file has happened once before the job does it. */
+static bp_err inspect(void *context, int fd, void *reply)
+{
+    bp_corpus_file *file = context;
+    bp_err err;
+
+    bp_h5_lock_init();
+    file->fd = fd;
+    err = open_walked(file);
+
+    if (err == BP_OK)
+        err = bp_h5_inspect(file->h5);
+    if (err == BP_OK)
+        err = read_through(file);
+    if (err == BP_OK)
+        memcpy(reply, file->info.content_hash, sizeof file->info.content_hash);
+    return err;
+}
+
+/* Of what a sandbox says, a hash is taken over, which is compared and nothing else. */
+static bool is_hash(const char *text)
+{
+    return strnlen(text, 33) == 32 && strspn(text, "0123456789abcdef") == 32;
+}
+
+static bp_err inspect_apart(bp_corpus_file *file)
+{
+    char hash[sizeof file->info.content_hash] = "";
+    bp_sandbox sandbox = {.fd = file->fd,
+                          .path = file->path,
+                          .memory_bytes = SANDBOX_BYTES,
+                          .seconds = 60 + (double)file->identity.bytes / SANDBOX_SPEED,
+                          .work = inspect,
+                          .context = file,
+                          .reply_bytes = sizeof hash};
+    bp_err err;
+
+    bp_h5_lock(); /* so that the child has the library to itself */
+    err = bp_sandbox_run(&sandbox, hash, NULL);
+    bp_h5_unlock();
+    if (err != BP_OK)
+        return err;
+    if (!is_hash(hash))
+        return BP_FAIL(BP_ERR_FORMAT, "its inspection gave no hash: at %s", file->path);
+    memcpy(file->info.content_hash, hash, sizeof hash);
+    bp_corpus_admit(&file->identity, hash);
+    return BP_OK;
+}
+
+/* What HDF5 has opened is what was inspected: it was opened by its descriptor where there is /proc.
+ */
+static bp_err check_opened(const bp_corpus_file *file)
+{
+    int *fd = NULL;
+    bp_err err = BP_OK;
+
+    bp_h5_lock();
+    if (H5Fget_vfd_handle(file->h5->id, H5P_DEFAULT, (void **)&fd) < 0)
+        err = bp_h5_fail(file->h5, "can't look at", NULL);
+    else if (!bp_file_is_unchanged(*fd, &file->identity))
+        err = check_unchanged(file);
+    bp_h5_unlock();
+    return err;
+}
+
+bp_err bp_corpus_open_stranger(bp_corpus_file *file)
+{
+    bp_err err = bp_file_identify(file->fd, file->path, &file->identity);
+
+    if (err == BP_OK && !bp_corpus_is_admitted(&file->identity, file->info.content_hash))
+        err = inspect_apart(file);
+    if (err == BP_OK)
+        err = open_walked(file);
+    return err == BP_OK ? check_opened(file) : err;
 }
 
 void bp_corpus_close_stranger(bp_corpus_file *file)

@@ -61,7 +61,7 @@ void bp_h5_forget(void)
     noted = (stack_summary){0, ""};
 }
 
-static void start_library(void)
+void bp_h5_lock_init(void)
 {
     pthread_mutexattr_t attributes;
 
@@ -69,7 +69,11 @@ static void start_library(void)
     BP_ASSERT(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE) == 0);
     BP_ASSERT(pthread_mutex_init(&library_lock, &attributes) == 0);
     BP_ASSERT(pthread_mutexattr_destroy(&attributes) == 0);
+}
 
+static void start_library(void)
+{
+    bp_h5_lock_init();
     BP_ASSERT(setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0); /* read at the first call */
     /* A file that could not be closed (disk full) makes the library's own end crash: exit status
      * 139 instead of 74. */

@@ -77,13 +77,25 @@ static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     return BP_OK;
 }
 
+static bp_err fail_external(const bp_h5 *file, const char *name)
+{
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "%s lies in other files (external storage): at %s; write it into the file", name,
+                   file->path);
+}
+
+static bp_err fail_virtual(const bp_h5 *file, const char *name)
+{
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "%s is a virtual dataset: at %s; copy what it points at into the file", name,
+                   file->path);
+}
+
 static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
                           const bp_h5_shape *shape)
 {
     if (H5Pget_external_count(creation) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "%s lies in other files (external storage): at %s; write it into the file",
-                       name, file->path);
+        return fail_external(file, name);
     switch (H5Pget_layout(creation)) {
     case H5D_COMPACT:
         return BP_OK;
@@ -94,10 +106,39 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     case H5D_CHUNKED:
         return walk_chunks(file, name, dataset, creation, shape);
     default:
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "%s is a virtual dataset: at %s; copy what it points at into the file", name,
-                       file->path);
+        return fail_virtual(file, name);
     }
+}
+
+/* A chunk is decoded whole: its product is checked before it is formed. */
+static bp_err walk_chunk_size(bp_h5 *file, const char *name, hid_t creation, size_t width)
+{
+    hsize_t extent[H5S_MAX_RANK], values = 1;
+    int dims = H5Pget_chunk(creation, H5S_MAX_RANK, extent);
+
+    if (dims < 1 || width == 0)
+        return bp_h5_fail(file, "can't read the chunks of", name);
+    for (int d = 0; d < dims && d < H5S_MAX_RANK; d++)
+        if (__builtin_mul_overflow(values, extent[d], &values) ||
+            values > CHUNK_LIMIT_BYTES / width)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "%s has chunks beyond 256 MiB: at %s; write it with smaller ones", name,
+                           file->path);
+    return BP_OK;
+}
+
+bp_err bp_h5_walk_storage(bp_h5 *file, const char *name, int64_t creation, size_t width)
+{
+    H5D_layout_t layout = H5Pget_layout(creation);
+    bp_err err = BP_OK;
+
+    if (H5Pget_external_count(creation) != 0)
+        return fail_external(file, name);
+    if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED)
+        return fail_virtual(file, name);
+    if (layout == H5D_CHUNKED)
+        err = walk_chunk_size(file, name, creation, width);
+    return err == BP_OK ? walk_filters(file, name, creation) : err;
 }
 
 bp_err bp_h5_walk(bp_h5 *file, const char *name)
