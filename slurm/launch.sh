@@ -14,17 +14,43 @@ find_bagpipe() {
     command -v bagpipe
 }
 
+# When the job's time ends, in seconds since 1970, where Slurm does not say so itself: bagpipe stops ahead of it
+# (slurm.margin) even if no warning comes. By its first task's number Slurm would tell of a whole array.
+tell_end_time() {
+    local end
+    end=$(timeout 20 squeue -h -j "$self" -o %e 2>/dev/null) && end=$(date -d "$end" +%s 2>/dev/null) &&
+        export SLURM_JOB_END_TIME=$end
+}
+
+# go_on STATUS JOB CONFIG.ini ...: is the same job to be started again? bagpipe knows: not when it is halted, finished,
+# or gets nowhere. Where it can't be asked, a job that was stopped in time is.
+go_on() {
+    local status=$1 answer
+    shift
+    answer=$("$bagpipe" requeue "$@" --status "$status" --most "$BAGPIPE_REQUEUES")
+    case $? in
+    0) echo "${answer#yes: }" ;;
+    1)
+        [[ $status == 0 ]] || echo "not queued again: ${answer#no: }"
+        return 1
+        ;;
+    *) [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt $BAGPIPE_REQUEUES ]] ;;
+    esac
+}
+
 # run_job JOB CONFIG.ini [section.key=value ...]: ends the batch script with the job's status.
 #
 # Slurm sends USR1 to this shell alone (--signal=B:USR1@SECONDS), ahead of the time limit or of preemption; srun and
 # mpirun hand it on to all ranks, which commit a checkpoint and leave with 75. Slurm queues nothing again because of an
-# exit status, so that is done here, at most BAGPIPE_REQUEUES times.
+# exit status, so that is done here, at most BAGPIPE_REQUEUES times; but not for a job that was cancelled, whose shell
+# hears TERM.
 run_job() {
-    local bagpipe child="" status
+    local bagpipe child="" warned="" ended="" status
     # by its first task's number Slurm would queue a whole array again
     local self=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-    trap '[[ -z $child ]] || kill -USR1 "$child" 2>/dev/null' USR1
-    trap '[[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
+    self=${self:-$SLURM_JOB_ID}
+    trap 'warned=yes; [[ -z $child ]] || kill -USR1 "$child" 2>/dev/null' USR1
+    trap 'ended=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
     bagpipe=$(find_bagpipe) || {
         echo "there is no program bagpipe: build it, or set BAGPIPE_BIN in $slurm_folder/site.env" >&2
         exit 66
@@ -32,18 +58,23 @@ run_job() {
     # srun does not take over --cpus-per-task of the batch job from Slurm 22.05 on
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
     export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK
-    $BAGPIPE_LAUNCH "$bagpipe" "$@" &
-    child=$!
-    # a signal ends the wait, not the child; once that is gone, bash still knows its status
-    wait "$child"
-    while kill -0 "$child" 2>/dev/null; do
+    tell_end_time
+    status=75
+    if [[ -z $warned$ended ]]; then # else there is no time to begin
+        $BAGPIPE_LAUNCH "$bagpipe" "$@" &
+        child=$!
+        [[ -z $warned ]] || kill -USR1 "$child" 2>/dev/null # it came between these two lines
+        # a signal ends the wait, not the child; once that is gone, bash still knows its status
         wait "$child"
-    done
-    wait "$child"
-    status=$?
+        while kill -0 "$child" 2>/dev/null; do
+            wait "$child"
+        done
+        wait "$child"
+        status=$?
+    fi
     trap - USR1 TERM
-    if [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt $BAGPIPE_REQUEUES ]] && scontrol requeue "${self:-$SLURM_JOB_ID}"; then
-        echo "stopped in time; queued again ($((${SLURM_RESTART_COUNT:-0} + 1)) of at most $BAGPIPE_REQUEUES times)"
+    if [[ -z $ended ]] && go_on "$status" "$@" && scontrol requeue "$self"; then
+        echo "queued again"
         sleep 120 # Slurm ends this job meanwhile
     fi
     exit "$status"
