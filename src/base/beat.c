@@ -2,12 +2,16 @@
 #include "base/err.h"
 
 #include <stdatomic.h>
+#include <time.h>
 
 /* One writer: a load and a store are enough, without a locked instruction. */
 static _Atomic int phase;
-static _Atomic int64_t step, progress, collectives;
+static _Atomic int64_t step, progress, collectives, waited, steps, busy;
 static _Atomic(const char *) collective = "";
 static _Atomic int depth;
+static int64_t entered_at; /* the outermost collective at work */
+static int64_t marked_at,
+    marked_wait; /* what lies before them is counted in `busy`, or not at all */
 
 static const char *const PHASE_NAMES[BP_PHASES] = {
     "start", "load", "step", "validate", "checkpoint", "score", "merge", "fit", "end"};
@@ -18,10 +22,34 @@ const char *bp_phase_name(bp_phase of)
     return PHASE_NAMES[of];
 }
 
+static void add(_Atomic int64_t *count, int64_t more)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
 static void add_one(_Atomic int64_t *count)
 {
-    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    add(count, 1);
+}
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* there is one on Linux */
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* What has passed since the last mark was work, if it was a step's and no wait. */
+static void mark(void)
+{
+    int64_t now = nanoseconds(), wait = atomic_load_explicit(&waited, memory_order_relaxed);
+
+    if (atomic_load_explicit(&phase, memory_order_relaxed) == BP_PHASE_STEP)
+        add(&busy, now - marked_at - (wait - marked_wait));
+    marked_at = now;
+    marked_wait = wait;
 }
 
 void bp_beat_progress(void)
@@ -33,6 +61,7 @@ bp_phase bp_beat_phase(bp_phase now)
 {
     int before = atomic_load_explicit(&phase, memory_order_relaxed);
 
+    mark();
     atomic_store_explicit(&phase, (int)now, memory_order_relaxed);
     add_one(&progress);
     return (bp_phase)before;
@@ -40,6 +69,9 @@ bp_phase bp_beat_phase(bp_phase now)
 
 void bp_beat_step(int64_t now)
 {
+    mark();
+    if (atomic_load_explicit(&phase, memory_order_relaxed) == BP_PHASE_STEP)
+        add_one(&steps);
     atomic_store_explicit(&step, now, memory_order_relaxed);
     add_one(&progress);
 }
@@ -52,6 +84,7 @@ void bp_beat_enter(const char *what)
         atomic_store_explicit(&collective, what, memory_order_relaxed);
         add_one(&collectives);
         add_one(&progress);
+        entered_at = nanoseconds();
     }
     atomic_store_explicit(&depth, before + 1, memory_order_relaxed);
 }
@@ -62,8 +95,10 @@ void bp_beat_leave(void)
 
     BP_ASSERT(before > 0);
     atomic_store_explicit(&depth, before - 1, memory_order_relaxed);
-    if (before == 1)
+    if (before == 1) {
+        add(&waited, nanoseconds() - entered_at);
         add_one(&progress);
+    }
 }
 
 void bp_beat_read(bp_beat *out)
@@ -75,5 +110,8 @@ void bp_beat_read(bp_beat *out)
         .collectives = atomic_load_explicit(&collectives, memory_order_relaxed),
         .collective = atomic_load_explicit(&collective, memory_order_relaxed),
         .waits = atomic_load_explicit(&depth, memory_order_relaxed) > 0,
+        .waited_ns = atomic_load_explicit(&waited, memory_order_relaxed),
+        .steps = atomic_load_explicit(&steps, memory_order_relaxed),
+        .busy_ns = atomic_load_explicit(&busy, memory_order_relaxed),
     };
 }

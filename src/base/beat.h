@@ -1,8 +1,8 @@
 /* What this process is doing, in a few numbers that a watchdog's thread may read at any moment: the
  * phase, the step, how often something has moved on, and the collective it stands in.
  *
- * The main thread writes, and pays a few relaxed stores for it; what it writes is never torn, but
- * two fields read together may be a moment apart. */
+ * The main thread writes, and pays a few relaxed stores and a look at the clock for it; what it
+ * writes is never torn, but two fields read together may be a moment apart. */
 #ifndef BP_BASE_BEAT_H
 #define BP_BASE_BEAT_H
 
@@ -43,6 +43,9 @@ typedef struct bp_beat {
     int64_t collectives;    /* entered so far */
     const char *collective; /* the one at work, or the last one; "" before the first */
     bool waits;             /* it stands in it */
+    int64_t waited_ns;      /* spent in collectives that are over */
+    int64_t steps;          /* bp_beat_step() calls in BP_PHASE_STEP */
+    int64_t busy_ns;        /* spent in BP_PHASE_STEP up to the last of them, outside collectives */
 } bp_beat;
 /** From any thread. */
 void bp_beat_read(bp_beat *out);

@@ -1,5 +1,6 @@
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "mesh/mesh.h"
 #include <limits.h>
 #include <stdio.h>
@@ -54,11 +55,24 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     return err == BP_OK ? check_launcher(size) : err;
 }
 
+/* Tests set the variable: what a job has not given back at its end is a leak. */
+static void tell_balance(void)
+{
+    char labels[1024];
+
+    if (getenv("BP_BALANCE") == NULL || bp_mem_balance(labels, sizeof labels) == 0)
+        return;
+    for (char *p = labels; (p = strchr(p, '\n')) != NULL;)
+        *p = ';';
+    (void)fprintf(stderr, "bagpipe: warning: memory that was not given back: %s\n", labels);
+}
+
 void bp_mpi_finish(void)
 {
     bp_fault_point("finalize");
     bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
     BP_MPI(MPI_Finalize());
+    tell_balance();
 }
 
 void bp_mpi_check(int status, const char *call, const char *file, int line)
@@ -113,12 +127,13 @@ bp_err bp_agree(MPI_Comm comm, bp_err err)
     char message[BP_ERR_MESSAGE_BYTES];
     int code = (int)err;
 
-    BP_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, comm)); /* ties: the lowest rank */
+    BP_MPI_WAIT("agree", MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC,
+                                       comm)); /* ties: the lowest rank */
     if (worst.severity == 0)
         return BP_OK;
     (void)snprintf(message, sizeof(message), "%s", bp_err_message());
-    BP_MPI(MPI_Bcast(&code, 1, MPI_INT, worst.rank, comm));
-    BP_MPI(MPI_Bcast(message, sizeof(message), MPI_CHAR, worst.rank, comm));
+    BP_MPI_WAIT("agree", MPI_Bcast(&code, 1, MPI_INT, worst.rank, comm));
+    BP_MPI_WAIT("agree", MPI_Bcast(message, sizeof(message), MPI_CHAR, worst.rank, comm));
     if (mine.rank != worst.rank)
         bp_err_set_message(message);
     return (bp_err)code;

@@ -128,13 +128,15 @@ void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
     int size = bp_comm_size(comm);
 
     BP_ASSERT(n >= 0 && n % size == 0);
+    bp_beat_enter("reduce_scatter");
     if (is_power_of_two(size))
         halve(x, n, scratch, comm);
     else
         collect_in_order(x, n, scratch, comm);
+    bp_beat_leave();
 }
 
-void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
+static void gather_shards(float *x, int64_t n, MPI_Comm comm)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
     int64_t shard = n / size;
@@ -157,6 +159,13 @@ void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
             first = other;
         shard *= 2;
     }
+}
+
+void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
+{
+    bp_beat_enter("all_gather");
+    gather_shards(x, n, comm);
+    bp_beat_leave();
 }
 
 /* The same tree as halve(), with whole vectors: for few floats. */
@@ -183,14 +192,11 @@ static void chain(float *x, int64_t n, float *scratch, MPI_Comm comm)
     bp_bcast_bytes(x, bytes, size - 1, comm);
 }
 
-void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm)
+static void sum_floats(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
     int size = bp_comm_size(comm);
     int64_t by_halves = n > SMALL ? n - n % size : 0;
 
-    BP_ASSERT(n >= 0);
-    if (size == 1 || n == 0)
-        return;
     if (by_halves > 0) {
         bp_reduce_scatter(x, by_halves, scratch, comm);
         bp_all_gather_shards(x, by_halves, comm);
@@ -201,6 +207,16 @@ void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm)
         double_up(x + by_halves, n - by_halves, scratch, comm);
     else
         chain(x + by_halves, n - by_halves, scratch, comm);
+}
+
+void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm)
+{
+    BP_ASSERT(n >= 0);
+    if (bp_comm_size(comm) == 1 || n == 0)
+        return;
+    bp_beat_enter("all_sum");
+    sum_floats(x, n, scratch, comm);
+    bp_beat_leave();
 }
 
 static void add_doubles(double *x, const double *other, int n, bool other_is_left)
@@ -234,9 +250,11 @@ static void all_sum_few_doubles(double *x, int n, MPI_Comm comm)
 
 void bp_all_sum_double(double *x, int64_t n, MPI_Comm comm)
 {
+    bp_beat_enter("all_sum");
     for (int64_t first = 0; first < n; first += STACK_PIECE)
         all_sum_few_doubles(x + first, (int)(n - first < STACK_PIECE ? n - first : STACK_PIECE),
                             comm);
+    bp_beat_leave();
 }
 
 /* MPI_MAX leaves open what becomes of a NaN, and ranks could end up with different maxima. Here NaN
@@ -266,15 +284,16 @@ void bp_all_max(float *x, int64_t n, MPI_Comm comm)
 
     BP_ASSERT(status == 0);
     for (int64_t first = 0; first < n; first += PIECE)
-        BP_MPI(MPI_Allreduce(MPI_IN_PLACE, x + first, (int)(n - first < PIECE ? n - first : PIECE),
-                             MPI_FLOAT, max_operation, comm));
+        BP_MPI_WAIT("all_max", MPI_Allreduce(MPI_IN_PLACE, x + first,
+                                             (int)(n - first < PIECE ? n - first : PIECE),
+                                             MPI_FLOAT, max_operation, comm));
 }
 
 int64_t bp_all_sum_int(int64_t value, MPI_Comm comm)
 {
     int64_t sum;
 
-    BP_MPI(MPI_Allreduce(&value, &sum, 1, MPI_INT64_T, MPI_SUM, comm));
+    BP_MPI_WAIT("all_sum", MPI_Allreduce(&value, &sum, 1, MPI_INT64_T, MPI_SUM, comm));
     return sum;
 }
 
@@ -282,6 +301,6 @@ int64_t bp_all_max_int(int64_t value, MPI_Comm comm)
 {
     int64_t most;
 
-    BP_MPI(MPI_Allreduce(&value, &most, 1, MPI_INT64_T, MPI_MAX, comm));
+    BP_MPI_WAIT("all_max", MPI_Allreduce(&value, &most, 1, MPI_INT64_T, MPI_MAX, comm));
     return most;
 }

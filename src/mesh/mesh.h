@@ -2,6 +2,7 @@
 #ifndef BP_MESH_MESH_H
 #define BP_MESH_MESH_H
 
+#include "base/beat.h"
 #include "base/config.h"
 #include "base/err.h"
 #include <mpi.h>
@@ -69,6 +70,14 @@ void bp_mpi_finish(void);
 /** MPI failed: its text, file and line, then MPI_Abort. */
 #define BP_MPI(call) bp_mpi_check((call), #call, __FILE__, __LINE__)
 void bp_mpi_check(int status, const char *call, const char *file, int line);
+
+/** The same for a call that waits for other ranks: told to the watchdog as `what` (base/beat.h). */
+#define BP_MPI_WAIT(what, call)                                                                    \
+    do {                                                                                           \
+        bp_beat_enter(what);                                                                       \
+        BP_MPI(call);                                                                              \
+        bp_beat_leave();                                                                           \
+    } while (0)
 
 /** A count for MPI: BP_ASSERTs that it fits an int. */
 int bp_mpi_count(int64_t n);

@@ -45,7 +45,7 @@ void bp_bcast_bytes(void *data, int64_t bytes, int root, MPI_Comm comm)
     MPI_Datatype type;
     int count = describe(&type, bytes);
 
-    BP_MPI(MPI_Bcast(data, count, type, root, comm));
+    BP_MPI_WAIT("bcast", MPI_Bcast(data, count, type, root, comm));
     release_type(&type);
 }
 
@@ -54,7 +54,7 @@ void bp_bcast_text(char **text, int root, MPI_Comm comm)
     bool sends = bp_comm_rank(comm) == root;
     int64_t bytes = sends && *text != NULL ? (int64_t)strlen(*text) : -1;
 
-    BP_MPI(MPI_Bcast(&bytes, 1, MPI_INT64_T, root, comm));
+    BP_MPI_WAIT("bcast", MPI_Bcast(&bytes, 1, MPI_INT64_T, root, comm));
     if (!sends) {
         *text = bytes < 0 ? NULL : bp_alloc("mesh.text", bytes + 1, 1);
         BP_ASSERT(bytes < 0 || *text != NULL);
@@ -68,7 +68,7 @@ void bp_send(const void *data, int64_t bytes, int to, int tag, MPI_Comm comm)
     MPI_Datatype type;
     int count = describe(&type, bytes);
 
-    BP_MPI(MPI_Send(data, count, type, to, tag, comm));
+    BP_MPI_WAIT("send", MPI_Send(data, count, type, to, tag, comm));
     release_type(&type);
 }
 
@@ -111,7 +111,8 @@ void bp_wait(bp_transfer *transfer)
 
     if (!transfer->under_way)
         return;
-    BP_MPI(MPI_Wait(&transfer->request, &status));
+    BP_MPI_WAIT(transfer->expected_bytes < 0 ? "send" : "recv",
+                MPI_Wait(&transfer->request, &status));
     transfer->under_way = false;
     if (transfer->expected_bytes < 0)
         return;
