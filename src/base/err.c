@@ -253,18 +253,31 @@ void bp_warn(const char *format, ...)
     bp_log_file_only("warning: %s", clean);
 }
 
-void bp_assert_failed(const char *condition, const char *file, int line)
+/* The line so far says what; the rest says where and what to do, and the program ends. */
+static _Noreturn void end(const char *file, int line, const char *remedy, int status)
 {
     const char *base = strrchr(file, '/');
 
-    (void)fprintf(stderr, "bagpipe: error[%d]: a bug: \"%s\" does not hold: at %s:%d",
-                  (int)BP_ERR_SOFTWARE, condition, base == NULL ? file : base + 1, line);
+    (void)fprintf(stderr, ": at %s:%d", base == NULL ? file : base + 1, line);
     if (assert_rank >= 0)
         (void)fprintf(stderr, ", rank %d", assert_rank);
-    (void)fprintf(stderr, "; please report it\n");
+    (void)fprintf(stderr, "; %s\n", remedy);
     if (assert_handler != NULL)
-        assert_handler(BP_ERR_SOFTWARE);
+        assert_handler(status);
     abort();
+}
+
+void bp_assert_failed(const char *condition, const char *file, int line)
+{
+    (void)fprintf(stderr, "bagpipe: error[%d]: a bug: \"%s\" does not hold", (int)BP_ERR_SOFTWARE,
+                  condition);
+    end(file, line, "please report it", BP_ERR_SOFTWARE);
+}
+
+void bp_memory_ended(const char *file, int line)
+{
+    (void)fprintf(stderr, "bagpipe: error[%d]: memory is short", (int)BP_ERR_SYSTEM);
+    end(file, line, "use more nodes, or fewer ranks on each", BP_ERR_SYSTEM);
 }
 
 void bp_assert_set_handler(void (*handler)(int status), int rank)

@@ -84,7 +84,12 @@ void bp_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
     ((condition) ? (void)0 : bp_assert_failed(#condition, __FILE__, __LINE__))
 void bp_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
-/** Called by bp_assert_failed after the message; the mesh installs one that calls MPI_Abort. NULL:
+/** Memory for a trifle where there is no way back: a condition that is false for lack of memory
+ * ends the program as BP_ASSERT does, but with BP_ERR_SYSTEM and a line that says so. */
+#define BP_NEED_MEMORY(condition) ((condition) ? (void)0 : bp_memory_ended(__FILE__, __LINE__))
+void bp_memory_ended(const char *file, int line) __attribute__((noreturn));
+
+/** Called by both after the message; the mesh installs one that calls MPI_Abort. NULL:
  * abort(). */
 void bp_assert_set_handler(void (*handler)(int status), int rank);
 

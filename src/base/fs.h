@@ -59,6 +59,9 @@ bp_err bp_dir_remove(const char *path);
 /** Have the next listing of a folder be the server's: a host may show names that it listed a minute
  * ago (NFS). Where that can't be had, nothing happens. */
 void bp_dir_refresh(const char *path);
+/** Remove what bp_file_write left in a folder when a job was killed; what can't be removed stays.
+ */
+void bp_dir_sweep(const char *path);
 /** Names in a folder, sorted by strcmp, without . and ..; free each and the list with bp_free(). */
 bp_err bp_dir_list(const char *path, char ***names, int64_t *count);
 void bp_names_free(char ***names, int64_t count);

@@ -136,3 +136,20 @@ void bp_names_free(char ***names, int64_t count)
     bp_free(*names);
     *names = NULL;
 }
+
+void bp_dir_sweep(const char *path)
+{
+    char **names;
+    int64_t count;
+
+    if (bp_dir_list(path, &names, &count) != BP_OK)
+        return;
+    for (int64_t k = 0; k < count; k++) {
+        char *litter = bp_is_temporary_name(names[k]) ? bp_path_join(path, names[k]) : NULL;
+
+        if (litter != NULL)
+            (void)unlink(litter);
+        bp_free(litter);
+    }
+    bp_names_free(&names, count);
+}

@@ -8,10 +8,19 @@
 #include "math/onednn_priv.h"
 #include <stdbool.h>
 
-/* A failure here is ours: shapes were checked, and memory for a step was planned. */
-#define CHECK(call) BP_ASSERT((call) == dnnl_success)
+/* A failure here is ours, for shapes were checked; or the last bytes of memory are gone: what is
+ * planned does not count descriptions. */
+#define CHECK(call) check_dnnl((call), #call, __FILE__, __LINE__)
 
-#define PRODUCTS    128 /* kept; the least recently used one goes */
+static inline void check_dnnl(dnnl_status_t status, const char *call, const char *file, int line)
+{
+    if (status == dnnl_out_of_memory)
+        bp_memory_ended(file, line);
+    if (status != dnnl_success)
+        bp_assert_failed(call, file, line);
+}
+
+#define PRODUCTS 128 /* kept; the least recently used one goes */
 
 typedef enum kind { FORWARD, FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT } kind;
 

@@ -40,7 +40,7 @@ static double fair_share(MPI_Comm node)
     core_mask mine, *all = bp_alloc("math.threads", size, sizeof *all);
     double share = 0;
 
-    BP_ASSERT(all);
+    BP_NEED_MEMORY(all);
     read_mask(&mine);
     BP_MPI(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, node));
     for (int core = 0; core < MASK_CORES; core++) {

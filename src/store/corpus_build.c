@@ -64,7 +64,7 @@ static void receive_batch(master *m, int from)
     if ((size_t)bytes > batch->room) {
         bp_batch_clear(batch);
         batch->data = bp_alloc("store.batch", bytes, 1);
-        BP_ASSERT(batch->data != NULL); /* what is on its way can't be left there */
+        BP_NEED_MEMORY(batch->data != NULL); /* what is on its way can't be left there */
         batch->room = (size_t)bytes;
     }
     batch->bytes = (size_t)bytes;
