@@ -181,3 +181,63 @@ threads = 1
         start = self.start(job, name, *keys, ranks=ranks, env=env)
         self.assertEqual(start.wait(), 0, str(start))
         return start
+
+
+SHORT = ("train.steps=8", "checkpoint.every=4", "train.valid_every=4", "checkpoint.keep=1")
+SCORE = ("score.stride=1", "score.tokens=yes")
+KINDS = {  # job, ranks (0: without mpirun), keys
+    "train": ("pretrain", 2, ("mesh.data=2",)),
+    "drain": ("pretrain", 2, ("mesh.data=2",)),
+    "pipeline": ("pretrain", 2, ("mesh.data=1", "mesh.pipeline=2")),
+    "ensemble": ("ensemble", 2, ("ensemble.members=2", "ensemble.kind=seed", "mesh.members=2", "train.steps=8")),
+    "score": ("score", 2, SCORE),
+    "short1": ("pretrain", 0, SHORT),
+    "short2": ("pretrain", 2, SHORT + ("mesh.data=2",)),
+    "score1": ("score", 0, SCORE),
+}
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class KindsOfJob(TinyJob):
+    """Small jobs of every kind, and what each ends with when it is left alone."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.undisturbed = {}
+
+    def launch(self, kind, name, env=None):
+        job, ranks, keys = KINDS[kind]
+        if job == "score":
+            keys += (f"score.model={self.at('model')}", f"score.corpus={self.at('train.h5')}")
+        return self.start(job, name, *keys, env=env, ranks=ranks)
+
+    def outcome(self, kind, name):
+        folder = self.at(name)
+        if KINDS[kind][0] == "score":
+            return {path: content(os.path.join(folder, "score", path)) for path in ("summary.json", "documents.h5", "tokens.h5")}
+        if KINDS[kind][0] == "ensemble":
+            return [digests(member) for member in sorted(glob.glob(os.path.join(folder, "members", "m*")))]
+        return result(folder)
+
+    def expect_end(self, kind, name):
+        """A start without faults ends as if nothing had been."""
+        start = self.launch(kind, name)
+        self.assertEqual(start.wait(), 0, str(start))
+        self.assertEqual(self.outcome(kind, name), self.undisturbed_of(kind))
+        self.assertEqual(leftovers(self.at(name)), [])
+        if KINDS[kind][0] == "score":
+            self.assertEqual(sorted(os.listdir(os.path.join(self.at(name), "score"))), ["documents.h5", "summary.json", "tokens.h5"])
+
+    def undisturbed_of(self, kind):
+        if kind not in self.undisturbed:
+            if KINDS[kind][0] == "score" and not os.path.exists(self.at("model")):
+                self.done("pretrain", "model", "mesh.data=2", "train.steps=8")
+            start = self.launch(kind, "whole-" + kind)
+            self.assertEqual(start.wait(), 0, str(start))
+            self.undisturbed[kind] = self.outcome(kind, "whole-" + kind)
+        return self.undisturbed[kind]

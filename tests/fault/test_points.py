@@ -3,7 +3,6 @@ else it takes long). The job dies or says what failed, with the status that is d
 undisturbed run has, and leaves nothing behind.
 
     test_points.py --bin FOLDER [--all]     by default one case of each kind; --all is the whole matrix, case by case"""
-import glob
 import os
 import re
 import signal
@@ -11,8 +10,7 @@ import sys
 import time
 
 import bagpipe_test
-from bagpipe_test import digests
-from fault_test import Start, TinyJob, leftovers, result
+from fault_test import KindsOfJob, Start
 
 ALL = False
 
@@ -42,58 +40,8 @@ POINTS = [
 QUICK = ["config.read@1=eio", "lock.acquired@0=kill", "corpus.open@1=eio", "allreduce.after@0=kill", "ckpt.snapshot@1=eio",
          "ckpt.shard_close@0=kill", "ckpt.rename@0=kill", "ckpt.fsync_dir@0=eio", "ckpt.prune_unlink@0=eio",
          "metrics.append_half@0=kill", "finalize@1=kill", "drain.flag@1=kill", "pp.recv@1=kill", "score.chunk_done@1=kill"]
-KEYS = {"train": ("mesh.data=2",), "drain": ("mesh.data=2",), "pipeline": ("mesh.data=1", "mesh.pipeline=2"),
-        "ensemble": ("ensemble.members=2", "ensemble.kind=seed", "mesh.members=2", "train.steps=8"), "score": ()}
-JOBS = {"ensemble": "ensemble", "score": "score"}
 
-
-def content(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-class Points(TinyJob):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.undisturbed = {}
-
-    def launch(self, kind, name, fault=""):
-        # Open MPI gives the ranks that are left 2 s to go: they are not to wait for here
-        env = {"BP_FAULT": fault} if fault else {}
-        if fault.endswith("=kill"):
-            env["OMPI_MCA_odls_base_sigkill_timeout"] = "0"
-        keys = KEYS[kind]
-        if kind == "score":
-            keys = (f"score.model={self.at('model')}", f"score.corpus={self.at('train.h5')}", "score.stride=1", "score.tokens=yes")
-        return self.start(JOBS.get(kind, "pretrain"), name, *keys, env=env)
-
-    def outcome(self, kind, name):
-        folder = self.at(name)
-        if kind == "score":
-            return {path: content(os.path.join(folder, "score", path)) for path in ("summary.json", "documents.h5", "tokens.h5")}
-        if kind == "ensemble":
-            return [digests(member) for member in sorted(glob.glob(os.path.join(folder, "members", "m*")))]
-        return result(folder)
-
-    def expect_end(self, kind, name):
-        """A start without faults ends as if nothing had been."""
-        start = self.launch(kind, name)
-        self.assertEqual(start.wait(), 0, str(start))
-        self.assertEqual(self.outcome(kind, name), self.undisturbed_of(kind))
-        self.assertEqual(leftovers(self.at(name)), [])
-        if kind == "score":
-            self.assertEqual(sorted(os.listdir(os.path.join(self.at(name), "score"))), ["documents.h5", "summary.json", "tokens.h5"])
-
-    def undisturbed_of(self, kind):
-        if kind not in self.undisturbed:
-            if kind == "score" and not os.path.exists(self.at("model")):
-                self.done("pretrain", "model", "mesh.data=2", "train.steps=8")
-            start = self.launch(kind, "whole-" + kind)
-            self.assertEqual(start.wait(), 0, str(start))
-            self.undisturbed[kind] = self.outcome(kind, "whole-" + kind)
-        return self.undisturbed[kind]
-
+class Points(KindsOfJob):
     def check_death(self, start, status, reached):
         """A killed rank: mpirun says 137. A rank that never comes by the point has nothing to die of."""
         self.assertEqual(status, 137 if reached else 0, str(start))
@@ -113,7 +61,10 @@ class Points(TinyJob):
         self.undisturbed_of(point.job)
         name = f"{point.name}-{rank}-{action}"
         word = {"delay": "delay0.3"}.get(action, action)
-        start = self.launch(point.job, name, f"{point.also}{point.name}:{point.call}@{rank}={word}")
+        env = {"BP_FAULT": f"{point.also}{point.name}:{point.call}@{rank}={word}"}
+        if action == "kill":  # Open MPI gives the ranks that are left 2 s to go
+            env["OMPI_MCA_odls_base_sigkill_timeout"] = "0"
+        start = self.launch(point.job, name, env)
         if point.job == "drain":  # while rank 0 takes its time before a step
             end = time.monotonic() + 60
             while "step 2/" not in start.out and time.monotonic() < end:
@@ -155,7 +106,7 @@ class Points(TinyJob):
         self.assertEqual({point.name for point in POINTS}, {name for name in names if not elsewhere.match(name)})
 
     def test_unknown_name_is_64_and_says_so(self):
-        start = self.launch("train", "unknown", "ckpt.nowhere=kill")
+        start = self.launch("train", "unknown", {"BP_FAULT": "ckpt.nowhere=kill"})
         self.assertEqual(start.wait(), 64, str(start))
         self.assertIn("'ckpt.nowhere=kill' names no fault: at BP_FAULT", start.err)
 
