@@ -22,6 +22,11 @@ tell_end_time() {
         export SLURM_JOB_END_TIME=$end
 }
 
+# TERM comes when the job is cancelled, and when it is to make room for another one: then Slurm still has it running.
+is_running() {
+    [[ $(timeout 20 squeue -h -j "$self" -o %T 2>/dev/null) == RUNNING ]]
+}
+
 # go_on STATUS JOB CONFIG.ini ...: is the same job to be started again? bagpipe knows: not when it is halted, finished,
 # or gets nowhere. Where it can't be asked, a job that was stopped in time is.
 go_on() {
@@ -42,8 +47,7 @@ go_on() {
 #
 # Slurm sends USR1 to this shell alone (--signal=B:USR1@SECONDS), ahead of the time limit or of preemption; srun and
 # mpirun hand it on to all ranks, which commit a checkpoint and leave with 75. Slurm queues nothing again because of an
-# exit status, so that is done here, at most BAGPIPE_REQUEUES times; but not for a job that was cancelled, whose shell
-# hears TERM.
+# exit status, so that is done here, at most BAGPIPE_REQUEUES times; but not for a job that was cancelled.
 run_job() {
     local bagpipe child="" warned="" ended="" status
     # by its first task's number Slurm would queue a whole array again
@@ -73,7 +77,7 @@ run_job() {
         status=$?
     fi
     trap - USR1 TERM
-    if [[ -z $ended ]] && go_on "$status" "$@" && scontrol requeue "$self"; then
+    if { [[ -z $ended ]] || is_running; } && go_on "$status" "$@" && scontrol requeue "$self"; then
         echo "queued again"
         sleep 120 # Slurm ends this job meanwhile
     fi

@@ -1,6 +1,6 @@
 /* What asks a job to stop: USR1, INT and TERM set a flag that the loops read at a step's end, and
  * so do those who look around for it meanwhile (a halt file, the job's time limit, another rank).
- * After TERM no commit is started: mpirun kills ranks a second or two later. */
+ */
 #ifndef BP_BASE_SIGNALS_H
 #define BP_BASE_SIGNALS_H
 
@@ -31,7 +31,8 @@ const char *bp_stop_name(bp_stop reason);
 void bp_signals_watch(void (*look)(void *context), void *context);
 /** No longer; nothing where it is not there. */
 void bp_signals_unwatch(void (*look)(void *context), void *context);
-/** TERM came: death follows in a second or two, so that only what is quick may still be done. */
+/** TERM came, from mpirun, which kills its ranks a second or two later: only what is quick may
+ * still be done. Whoever else sends TERM (Slurm, a person) waits longer. */
 bool bp_signals_terminating(void);
 
 #endif

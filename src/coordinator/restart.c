@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/signals.h"
 #include "coordinator/drain.h"
 
 #include <errno.h>
@@ -141,11 +140,12 @@ static int64_t stuck_starts(const json_t *record, const char *folder)
     return stuck;
 }
 
-static const char *exit_member(const json_t *record, const char *key)
+static bool is_finished(const json_t *record)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(record, "exit"), key));
+    const char *state =
+        json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
 
-    return text == NULL ? "" : text;
+    return state != NULL && strcmp(state, "finished") == 0;
 }
 
 /* Why not, into `why`; false: nothing speaks against it. */
@@ -157,12 +157,8 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, ch
     if (bp_drain_check(what->folder) != BP_OK ||
         (what->halt != NULL && bp_drain_check(what->halt) != BP_OK))
         (void)snprintf(why, why_bytes, "%s", bp_err_message());
-    else if (strcmp(exit_member(record, "state"), "finished") == 0)
+    else if (is_finished(record))
         (void)snprintf(why, why_bytes, "the run is finished: %s", what->folder);
-    else if (what->status == BP_ERR_STOPPED &&
-             strcmp(exit_member(record, "reason"), bp_stop_name(BP_STOP_TERM)) == 0)
-        (void)snprintf(why, why_bytes,
-                       "it was ended by TERM, as scancel does: submit it again to go on");
     else if (bp_restart_count() >= what->most)
         (void)snprintf(why, why_bytes,
                        "Slurm has started it again %lld times, and at most %lld are wanted: "

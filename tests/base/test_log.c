@@ -258,6 +258,7 @@ static void durations_are_readable(void **state)
 static void signals_ask_to_stop(void **state)
 {
     static const int numbers[] = {SIGUSR1, SIGINT, SIGTERM};
+    static const bp_stop reasons[] = {BP_STOP_USR1, BP_STOP_INT, BP_STOP_TERM};
 
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -267,12 +268,17 @@ static void signals_ask_to_stop(void **state)
         assert_true(child >= 0);
         if (child == 0) {
             bp_signals_init();
+            (void)unsetenv("OMPI_COMM_WORLD_SIZE");
             bool before = bp_signals_stop_asked() || bp_signals_terminating();
             (void)raise(numbers[i]);
             (void)raise(SIGPIPE);
             (void)raise(SIGXFSZ);
-            bool after =
-                bp_signals_stop_asked() && bp_signals_terminating() == (numbers[i] == SIGTERM);
+            bool after = bp_signals_stop_asked() && !bp_signals_terminating() &&
+                         bp_signals_stop_reason() == reasons[i];
+            (void)setenv("OMPI_COMM_WORLD_SIZE", "2", 1); /* as under mpirun */
+            after = after && bp_signals_terminating() == (numbers[i] == SIGTERM);
+            bp_signals_ask_stop(BP_STOP_HALT); /* the first reason stands */
+            after = after && bp_signals_stop_reason() == reasons[i];
             _exit(!before && after ? 0 : 1);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
