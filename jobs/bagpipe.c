@@ -6,6 +6,7 @@
 #include "job.h"
 #include "mesh/mesh.h"
 #include "requeue.h"
+#include "train/verify_resume.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ typedef struct arguments {
     int rest_count;
     bool help, plan, check, requeue;
     int64_t status, most; /* of requeue */
+    int64_t verify_steps; /* of --verify-resume; 0: not asked for */
 } arguments;
 
 static void print_help(FILE *out)
@@ -73,6 +75,29 @@ static bp_err parse_number(int64_t *out, int argc, char **argv, int *at)
     return BP_OK;
 }
 
+/* --verify-resume, or --verify-resume=STEPS. */
+static bp_err parse_verify(int64_t *out, const char *word)
+{
+    const char *number = strchr(word, '=');
+    char *end = NULL;
+
+    *out = number ? strtoll(number + 1, &end, 10) : BP_VERIFY_STEPS;
+    if (number != NULL && (number[1] == '\0' || *end != '\0' || *out < 3 || *out > 1000000))
+        return BP_FAIL(BP_ERR_USAGE,
+                       "--verify-resume takes 3 to 1000000 steps, not '%s': at the command line; "
+                       "leave them out for %d",
+                       number + 1, BP_VERIFY_STEPS);
+    return BP_OK;
+}
+
+static bool is_verify(const char *word)
+{
+    static const char NAME[] = "--verify-resume";
+
+    return strncmp(word, NAME, sizeof NAME - 1) == 0 &&
+           (word[sizeof NAME - 1] == '\0' || word[sizeof NAME - 1] == '=');
+}
+
 /* Options may stand anywhere after the job; what is left is the configuration file and key=value.
  */
 static bp_err parse(arguments *out, int argc, char **argv)
@@ -105,6 +130,8 @@ static bp_err parse(arguments *out, int argc, char **argv)
             out->help = true;
         else if (strcmp(argv[at], "--plan") == 0)
             out->plan = true;
+        else if (out->job->verifies_resume && is_verify(argv[at]))
+            err = parse_verify(&out->verify_steps, argv[at]);
         else if (out->requeue && strcmp(argv[at], "--status") == 0)
             err = parse_number(&out->status, argc, argv, &at);
         else if (out->requeue && strcmp(argv[at], "--most") == 0)
@@ -172,9 +199,15 @@ static bp_err print_job_help(const bp_job *job)
 
     if (!text)
         return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the help; free some");
-    printf(
-        "Usage: mpirun -n N bagpipe %s CONFIG.ini [section.key=value ...] [--plan]\n%s %s.\n\n%s",
-        job->name, job->name, job->help, text);
+    printf("Usage: mpirun -n N bagpipe %s CONFIG.ini [section.key=value ...] [--plan]%s\n%s %s.\n",
+           job->name, job->verifies_resume ? " [--verify-resume[=STEPS]]" : "", job->name,
+           job->help);
+    if (job->verifies_resume)
+        printf(
+            "--verify-resume trains STEPS (%d) steps beside run.dir, once straight and once with "
+            "kill -9 and\nresume, demands equal bits, and says so in one line.\n",
+            BP_VERIFY_STEPS);
+    printf("\n%s", text);
     bp_free(text);
     return BP_OK;
 }
@@ -203,7 +236,13 @@ static bp_err run_alone(const arguments *args, bool *again)
 
 static bp_err run_job(const arguments *args)
 {
-    bp_job_call call = {.name = args->job->name, .world = MPI_COMM_WORLD, .plan = args->plan};
+    bp_job_call call = {.name = args->job->name,
+                        .world = MPI_COMM_WORLD,
+                        .plan = args->plan,
+                        .verify_steps = args->verify_steps,
+                        .config_path = args->config,
+                        .keys = args->rest,
+                        .key_count = args->rest_count};
     bp_err err = read_config(&call.config, args);
 
     if (err == BP_OK && bp_fault("config.read"))

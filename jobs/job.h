@@ -9,16 +9,21 @@
 #include <stdbool.h>
 
 typedef struct bp_job_call {
-    const char *name;  /* of the job */
-    MPI_Comm world;    /* all ranks of this program */
-    bp_config *config; /* read and checked against the tables, equal on all ranks */
-    bool plan;         /* --plan: print memory and time foreseen, do nothing else */
+    const char *name;        /* of the job */
+    MPI_Comm world;          /* all ranks of this program */
+    bp_config *config;       /* read and checked against the tables, equal on all ranks */
+    bool plan;               /* --plan: print memory and time foreseen, do nothing else */
+    int64_t verify_steps;    /* --verify-resume[=STEPS]; 0: not asked for */
+    const char *config_path; /* the command line's configuration and section.key=value */
+    char *const *keys;
+    int key_count;
 } bp_job_call;
 
 typedef struct bp_job {
     const char *name;
     const char *help;                /* one line */
     const bp_option *const *options; /* the job's tables, NULL-ended */
+    bool verifies_resume;            /* has --verify-resume */
     /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault).
      * Local. */
     void (*check)(bp_config *config);

@@ -7,6 +7,7 @@
 #include "job.h"
 #include "lm/gpt.h"
 #include "math/math.h"
+#include "train/verify_resume.h"
 
 static const bp_option *const OPTIONS[] = {bp_run_options,        bp_corpus_options,
                                            bp_model_options,      bp_mesh_options,
@@ -16,8 +17,15 @@ static const bp_option *const OPTIONS[] = {bp_run_options,        bp_corpus_opti
 
 static bp_err run(const bp_job_call *call)
 {
+    const bp_verify_spec verify = {.config_path = call->config_path,
+                                   .keys = call->keys,
+                                   .key_count = call->key_count,
+                                   .steps = call->verify_steps};
+
     if (call->plan)
         return bp_pretrain_plan(call->world, call->config);
+    if (call->verify_steps > 0)
+        return bp_verify_resume(call->world, call->config, &verify);
     return bp_pretrain(call->world, call->config, NULL);
 }
 
@@ -25,6 +33,7 @@ const bp_job bp_job_pretrain = {
     .name = "pretrain",
     .help = "trains a language model on a corpus; resumes by itself",
     .options = OPTIONS,
+    .verifies_resume = true,
     .check = bp_pretrain_check,
     .run = run,
 };
