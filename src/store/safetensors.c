@@ -13,6 +13,7 @@
 #define LENGTH_BYTES 8
 #define MAX_TENSORS  100000
 #define MAX_NAME     4096
+#define MAX_VALUES   (16 * MAX_TENSORS) /* in the JSON: a tensor of 8 dimensions has 15 */
 #define PART_BYTES   ((int64_t)1 << 16)
 
 struct bp_safetensors {
@@ -262,6 +263,27 @@ static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text,
     return BP_OK;
 }
 
+/* A parsed value takes ten times its text: they are counted before. Commas outside strings do. */
+static bp_err check_values(const bp_safetensors *file, const char *text, size_t bytes)
+{
+    int64_t values = 1;
+    bool quoted = false;
+
+    for (size_t k = 0; k < bytes; k++) {
+        if (quoted && text[k] == '\\')
+            k++;
+        else if (text[k] == '"')
+            quoted = !quoted;
+        else if (!quoted && (text[k] == ',' || text[k] == '[' || text[k] == '{'))
+            values++;
+    }
+    return values <= MAX_VALUES ? BP_OK
+                                : BP_FAIL(BP_ERR_FORMAT,
+                                          "the header of a safetensors file holds %lld values, far "
+                                          "more than %d tensors have: at %s",
+                                          (long long)values, MAX_TENSORS, file->path);
+}
+
 static bp_err open_file(bp_safetensors *file, const char *path)
 {
     char *text = NULL;
@@ -275,6 +297,8 @@ static bp_err open_file(bp_safetensors *file, const char *path)
     err = bp_file_open(path, &file->fd, &file_bytes);
     if (err == BP_OK)
         err = read_header(file, file_bytes, &text, &bytes);
+    if (err == BP_OK)
+        err = check_values(file, text, bytes);
     if (err == BP_OK)
         err = bp_json_parse(&file->header, text, bytes, path);
     bp_free(text);

@@ -12,6 +12,8 @@
 #include <zstd_errors.h>
 
 #define INPUT_BYTES ((size_t)1 << 18)
+#define RATIO_LIMIT 1000                 /* bytes of text for a byte of the file ... */
+#define FREE_BYTES  ((int64_t)256 << 20) /* ... beyond these */
 
 typedef enum { PLAIN, GZIP, ZSTD } coding;
 
@@ -25,7 +27,7 @@ struct bp_text_source {
     bool file_ended;
     bool inside; /* a gzip member or zstd frame has begun and not ended */
     bool flate_ready;
-    int64_t consumed;
+    int64_t consumed, produced; /* bytes of the file, and of text */
     z_stream flate;
     ZSTD_DStream *zstd;
 };
@@ -220,6 +222,15 @@ static bp_err read_some(bp_text_source *source, char *buffer, size_t room, size_
     return read_plain(source, buffer, room, bytes);
 }
 
+/* No text of people's is like that: a little file would keep a job busy for days. */
+static bp_err check_ratio(const bp_text_source *source)
+{
+    return source->produced - FREE_BYTES <= RATIO_LIMIT * source->consumed
+               ? BP_OK
+               : fail_content(source, "more than 1,000 times its size when it is decompressed; "
+                                      "decompress it yourself if that is meant");
+}
+
 bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
 {
     size_t used = 0;
@@ -235,6 +246,9 @@ bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, si
         if (no_input && !source->inside)
             break;
         err = read_some(source, buffer + used, room - used, &some);
+        source->produced += (int64_t)some;
+        if (err == BP_OK && source->coding != PLAIN)
+            err = check_ratio(source);
         if (err != BP_OK)
             return err;
         used += some;

@@ -8,6 +8,9 @@
 #include <string.h>
 
 #define FILE_LIMIT_BYTES ((int64_t)1 << 28)
+#define NAME_LIMIT_BYTES ((size_t)1 << 16)
+
+int64_t bp_tokenizer_size_limit = (int64_t)1 << 22; /* a dozen times the largest vocabularies */
 
 static const char *string_of(const json_t *object, const char *key)
 {
@@ -32,6 +35,11 @@ static bp_err take_id(id_list *list, const char *name, const json_t *value, cons
 {
     int64_t id = json_integer_value(value);
 
+    if (name[0] == '\0') /* a merge with it would be its own result */
+        return BP_FAIL(BP_ERR_FORMAT, "a token is empty: at %s", file);
+    if (strlen(name) > NAME_LIMIT_BYTES)
+        return BP_FAIL(BP_ERR_FORMAT, "a token has %zu bytes; 64 KiB are possible: at %s",
+                       strlen(name), file);
     if (!json_is_integer(value))
         return BP_FAIL(BP_ERR_FORMAT, "the id of token \"%s\" is not an integer: at %s", name,
                        file);
@@ -96,6 +104,10 @@ bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added
     if (!json_is_object(vocab) || json_object_size(vocab) == 0)
         return BP_FAIL(BP_ERR_FORMAT, "the vocabulary is %s: at %s",
                        json_is_object(vocab) ? "empty" : "missing", name);
+    if (list.size > bp_tokenizer_size_limit)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the vocabulary has %lld tokens, and %lld are possible: at %s",
+                       (long long)list.size, (long long)bp_tokenizer_size_limit, name);
     list.names = bp_alloc("text.load", list.size, sizeof *list.names);
     if (list.names == NULL)
         err = bp_fail_memory("a vocabulary", list.size, sizeof *list.names);

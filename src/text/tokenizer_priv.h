@@ -65,6 +65,9 @@ size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);
 /** id of a token by its name, -1: none. */
 int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t bytes);
 
+/** Tokens that a file's vocabulary may have: 2^22; tests set it. */
+extern int64_t bp_tokenizer_size_limit;
+
 /** Add the tokens of a JSON object {token: id}, and of an added_tokens list that stand outside it,
  * in order of id.
  *

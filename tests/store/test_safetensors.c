@@ -136,6 +136,40 @@ static void tensor_that_lies_is_refused(void **state)
         check_refused(make_file("lies", cases[k].header, cases[k].data_bytes), cases[k].words);
 }
 
+/* So many empty tensors, or so many numbers in one list. */
+static const char *many(int64_t tensors, int64_t numbers)
+{
+    size_t room = (size_t)tensors * 80 + (size_t)numbers * 2 + 80, used = 1;
+    char *header = bp_alloc("test.header", (int64_t)room, 1);
+    const char *path;
+
+    header[0] = '{';
+    for (int64_t k = 0; k < tensors; k++)
+        used +=
+            (size_t)snprintf(header + used, room - used, "%s\"t%lld\":" T("F32", "[0]", "0", "0"),
+                             k > 0 ? "," : "", (long long)k);
+    if (numbers > 0)
+        used += (size_t)snprintf(header + used, room - used, "\"x\":[0");
+    for (int64_t k = 1; k < numbers; k++, used += 2)
+        memcpy(header + used, ",0", 2);
+    (void)snprintf(header + used, room - used, "%s}", numbers > 0 ? "]" : "");
+    path = make_file("many", header, 0);
+    bp_free(header);
+    return path;
+}
+
+static void headers_with_too_much_are_refused(void **state)
+{
+    bp_safetensors *file;
+
+    (void)state;
+    bp_test_expect(bp_safetensors_open(&file, many(100000, 0)), BP_OK);
+    assert_int_equal(bp_safetensors_count(file), 100000);
+    bp_safetensors_close(&file);
+    check_refused(many(100001, 0), "more than 100000 tensors");
+    check_refused(many(0, 2000000), "2000002 values, far more than 100000 tensors have");
+}
+
 static void file_that_is_not_there_is_a_missing_input(void **state)
 {
     bp_safetensors *file;
@@ -360,6 +394,7 @@ int main(void)
         cmocka_unit_test(header_that_is_no_header_is_refused),
         cmocka_unit_test(length_that_lies_is_refused),
         cmocka_unit_test(tensor_that_lies_is_refused),
+        cmocka_unit_test(headers_with_too_much_are_refused),
         cmocka_unit_test(file_that_is_not_there_is_a_missing_input),
         cmocka_unit_test(changed_header_is_accepted_only_if_it_holds),
         cmocka_unit_test(halves_are_exact),

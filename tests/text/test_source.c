@@ -188,6 +188,33 @@ static void large_zstd_window_is_refused(void **state)
     expect_damaged(&out, frame.pos, "--long=27");
 }
 
+/* A frame of blocks that each repeat one byte 128 Ki times: 4 bytes in the file for one. */
+static void a_bomb_is_refused(void **state)
+{
+    const size_t blocks = 16000; /* 2 GiB */
+    unsigned char *bomb = bp_alloc("test.bomb", (int64_t)(6 + 4 * blocks), 1);
+    const unsigned char head[6] = {0x28, 0xB5, 0x2F, 0xFD, 0, 0x58}, block[4] = {2, 0, 16, 'a'};
+    char *text = bp_alloc("test.text", 1 << 20, 1);
+    bp_text_source *source;
+    int64_t total = 0;
+    bp_err err = BP_OK;
+
+    (void)state;
+    memcpy(bomb, head, sizeof head);
+    for (size_t k = 0; k < blocks; k++)
+        memcpy(bomb + 6 + 4 * k, block, 4);
+    bp_test_expect(bp_text_source_open(&source, bp_test_write("bomb.zst", bomb, 6 + 4 * blocks)),
+                   BP_OK);
+    for (size_t bytes = 1; err == BP_OK && bytes > 0; total += (int64_t)bytes)
+        err = bp_text_source_read(source, text, 1 << 20, &bytes);
+    assert_int_equal(err, BP_ERR_FORMAT);
+    bp_test_message_has("more than 1,000 times its size");
+    assert_true(total < (int64_t)700 << 20);
+    bp_text_source_close(&source);
+    bp_free(text);
+    bp_free(bomb);
+}
+
 static void missing_files_and_folders_are_told(void **state)
 {
     bp_text_source *source;
@@ -226,6 +253,7 @@ int main(void)
         cmocka_unit_test(empty_and_short_files_are_plain),
         cmocka_unit_test(damage_is_told),
         cmocka_unit_test(large_zstd_window_is_refused),
+        cmocka_unit_test(a_bomb_is_refused),
         cmocka_unit_test(missing_files_and_folders_are_told),
         cmocka_unit_test(unreadable_disk_is_told),
     };

@@ -1,5 +1,6 @@
 /* tokenizer.json: what is read, what is refused and why, and the one way it is written. */
 #include "small_tokenizer.h"
+#include "text/tokenizer_priv.h"
 
 static void the_canonical_text_reads_back_to_the_byte(void **state)
 {
@@ -79,6 +80,23 @@ static void bad_vocabularies_are_refused(void **state)
                    ", \"\xC4\xA0"
                    "a\": 256, \"ab\": 257, \"abc\": 258, \"xx\": 259, \"<|endoftext|>\": 260",
                    "another in the vocabulary");
+}
+
+static void vocabularies_beyond_the_limits_are_refused(void **state)
+{
+    static char tokens[70000];
+    bp_tokenizer *tokenizer;
+
+    (void)state;
+    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"\": 256", "a token is empty");
+    (void)snprintf(tokens, sizeof tokens, ", \"%065537d\": 256", 0);
+    EXPECT_REFUSED(tokens, tokens, "a token has 65537 bytes");
+    bp_tokenizer_size_limit = 259;
+    EXPECT_REFUSED(tokens, SMALL.tokens, "the vocabulary has 260 tokens, and 259 are possible");
+    bp_tokenizer_size_limit = 260;
+    bp_test_expect(small_parse(&tokenizer, &SMALL), BP_OK);
+    bp_tokenizer_free(&tokenizer);
+    bp_tokenizer_size_limit = (int64_t)1 << 22;
 }
 
 static void bad_merges_are_refused(void **state)
@@ -273,6 +291,7 @@ int main(void)
         cmocka_unit_test(the_canonical_text_reads_back_to_the_byte),
         cmocka_unit_test(other_spellings_are_the_same_tokenizer),
         cmocka_unit_test(bad_vocabularies_are_refused),
+        cmocka_unit_test(vocabularies_beyond_the_limits_are_refused),
         cmocka_unit_test(bad_merges_are_refused),
         cmocka_unit_test(what_is_not_done_exactly_is_refused_by_name),
         cmocka_unit_test(other_models_are_refused),
