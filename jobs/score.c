@@ -2,16 +2,13 @@
 #include "score/score.h"
 
 #include "coordinator/drain.h"
+#include "coordinator/watchdog.h"
 #include "job.h"
 #include "math/math.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,
-                                           bp_score_options,
-                                           bp_score_rule_options,
-                                           bp_mesh_options,
-                                           bp_math_options,
-                                           bp_slurm_options,
-                                           NULL};
+static const bp_option *const OPTIONS[] = {
+    bp_run_options,  bp_score_options, bp_score_rule_options, bp_mesh_options,
+    bp_math_options, bp_slurm_options, bp_watchdog_options,   NULL};
 
 static bp_err run(const bp_job_call *call)
 {

@@ -2,14 +2,16 @@
 #include "uncertainty/uncertainty.h"
 
 #include "coordinator/drain.h"
+#include "coordinator/watchdog.h"
 #include "job.h"
 #include "math/math.h"
 #include "score/score.h"
 #include "uncertainty/laplace.h"
 
 static const bp_option *const OPTIONS[] = {
-    bp_run_options,  bp_uncertainty_options, bp_score_rule_options, bp_laplace_options,
-    bp_mesh_options, bp_math_options,        bp_slurm_options,      NULL};
+    bp_run_options,     bp_uncertainty_options, bp_score_rule_options,
+    bp_laplace_options, bp_mesh_options,        bp_math_options,
+    bp_slurm_options,   bp_watchdog_options,    NULL};
 
 static bp_err run(const bp_job_call *call)
 {

@@ -6,7 +6,7 @@
 
 /* One writer: a load and a store are enough, without a locked instruction. */
 static _Atomic int phase;
-static _Atomic int64_t step, progress, collectives, waited, steps, busy;
+static _Atomic int64_t step, progress, collectives, waited, steps, busy, commit;
 static _Atomic(const char *) collective = "";
 static _Atomic int depth;
 static int64_t entered_at; /* the outermost collective at work */
@@ -61,6 +61,8 @@ bp_phase bp_beat_phase(bp_phase now)
 {
     int before = atomic_load_explicit(&phase, memory_order_relaxed);
 
+    if (before == BP_PHASE_CHECKPOINT)
+        atomic_store_explicit(&commit, nanoseconds() - marked_at, memory_order_relaxed);
     mark();
     atomic_store_explicit(&phase, (int)now, memory_order_relaxed);
     add_one(&progress);
@@ -112,6 +114,7 @@ void bp_beat_read(bp_beat *out)
         .waits = atomic_load_explicit(&depth, memory_order_relaxed) > 0,
         .waited_ns = atomic_load_explicit(&waited, memory_order_relaxed),
         .steps = atomic_load_explicit(&steps, memory_order_relaxed),
+        .commit_ns = atomic_load_explicit(&commit, memory_order_relaxed),
         .busy_ns = atomic_load_explicit(&busy, memory_order_relaxed),
     };
 }

@@ -45,6 +45,7 @@ typedef struct bp_beat {
     bool waits;             /* it stands in it */
     int64_t waited_ns;      /* spent in collectives that are over */
     int64_t steps;          /* bp_beat_step() calls in BP_PHASE_STEP */
+    int64_t commit_ns;      /* that BP_PHASE_CHECKPOINT took the last time; 0: none yet */
     int64_t busy_ns;        /* spent in BP_PHASE_STEP up to the last of them, outside collectives */
 } bp_beat;
 /** From any thread. */

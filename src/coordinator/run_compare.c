@@ -169,6 +169,9 @@ static bool is_listed(const char *const *list, const char *key)
     return false;
 }
 
+/* What no result depends on may change in any job. */
+static const char *const ALWAYS_FREE[] = {"run.dir", "slurm.*", "watchdog.*", NULL};
+
 static bool is_identity(const bp_run_spec *spec, const char *key)
 {
     for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
@@ -185,8 +188,8 @@ static void compare_key(void *context, const bp_option *option, const char *valu
 
     if (before == NULL) /* not set then, or not known yet */
         before = option->value == NULL ? "" : option->value;
-    if (strcmp(option->key, "run.dir") == 0 || strncmp(option->key, "slurm.", 6) == 0 ||
-        is_identity(c->spec, option->key) || strcmp(before, now) == 0)
+    if (is_listed(ALWAYS_FREE, option->key) || is_identity(c->spec, option->key) ||
+        strcmp(before, now) == 0)
         return;
     if (is_listed(c->spec->other_bits, option->key)) {
         bp_buffer_printf(&c->warnings, "%s%s is %s and was %s", c->warnings.bytes > 0 ? ", " : "",

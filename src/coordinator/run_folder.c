@@ -1,5 +1,6 @@
 #include "coordinator/run_folder.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
@@ -11,6 +12,7 @@
 #include "coordinator/run_compare_priv.h"
 #include "coordinator/run_journal_priv.h"
 #include "coordinator/run_lock_priv.h"
+#include "coordinator/watchdog.h"
 #include "mesh/collective.h"
 
 #include <stdio.h>
@@ -22,6 +24,8 @@
 #define RUN_VERSION      1
 #define RUN_LIMIT        ((int64_t)16 << 20)
 #define HOST_NAME_LENGTH 64
+#define LOOKS            3
+#define LOOK_SECONDS     1.0
 
 struct bp_run {
     const bp_mesh *mesh;
@@ -208,12 +212,17 @@ static bp_err write_config(const bp_run *run, const bp_config *config)
  * a cut of its would take that one's away. */
 static bp_err check_owner(const bp_run *run)
 {
-    return run_lock_may_write(run->lock)
-               ? BP_OK
-               : BP_FAIL(BP_ERR_BUSY,
-                         "another job took the run over: at %s; let that one go on, or stop it "
-                         "first",
-                         run->folder);
+    for (int k = 0; k < LOOKS; k++) { /* a lock that can't be read may be readable in a moment */
+        if (run_lock_is_ours(run->lock))
+            return BP_OK;
+        if (run_lock_is_lost(run->lock))
+            return BP_FAIL(BP_ERR_BUSY,
+                           "another job took the run over: at %s; let that one go on, or stop it "
+                           "first",
+                           run->folder);
+        bp_clock_sleep(LOOK_SECONDS);
+    }
+    return bp_err_prefix(BP_ERR_IO, "the lock can't be looked at");
 }
 
 static bp_err open_journals(bp_run *run)
@@ -338,9 +347,28 @@ static bp_err gather_hosts(const bp_mesh *mesh, char **hosts)
         return err;
     BP_MPI(MPI_Get_processor_name(name, &bytes));
     (void)snprintf(cut, sizeof cut, "%.*s", HOST_NAME_LENGTH - 1, name);
-    BP_MPI(MPI_Gather(cut, HOST_NAME_LENGTH, MPI_CHAR, *hosts, HOST_NAME_LENGTH, MPI_CHAR, 0,
-                      mesh->world));
+    BP_MPI_WAIT("gather", MPI_Gather(cut, HOST_NAME_LENGTH, MPI_CHAR, *hosts, HOST_NAME_LENGTH,
+                                     MPI_CHAR, 0, mesh->world));
     return BP_OK;
+}
+
+/* A job without the key is not watched. */
+static void find_watchdog(void *context, const bp_option *option, const char *value)
+{
+    bp_watchdog_spec *spec = context;
+
+    if (strcmp(option->key, "watchdog.seconds") == 0 && value != NULL)
+        spec->seconds = strtod(value, NULL);
+}
+
+static bp_err start_watchdog(bp_run *run, const bp_config *config)
+{
+    bp_watchdog_spec spec = {.run_dir = bp_config_string(config, "run.dir"),
+                             .still_owner = bp_run_still_owner,
+                             .context = run};
+
+    bp_config_each(config, find_watchdog, &spec);
+    return bp_watchdog_start(run->mesh, &spec);
 }
 
 static void let_go(bp_run *run)
@@ -375,6 +403,8 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
         err = bp_agree(mesh->world,
                        mesh->coordinates ? open_folder(run, config, spec, hosts) : BP_OK);
     bp_free(hosts);
+    if (err == BP_OK)
+        err = start_watchdog(run, config);
     if (err != BP_OK) {
         if (mesh->coordinates)
             let_go(run);
@@ -383,7 +413,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     }
     facts[0] = run->resumed;
     facts[1] = run->finished;
-    BP_MPI(MPI_Bcast(facts, 2, MPI_INT, 0, mesh->world));
+    BP_MPI_WAIT("bcast", MPI_Bcast(facts, 2, MPI_INT, 0, mesh->world));
     run->resumed = facts[0] != 0;
     run->finished = facts[1] != 0;
     *out = run;
@@ -429,6 +459,7 @@ static bp_err close_folder(bp_run *run, bp_err state)
     if (synced != BP_OK)
         err = synced;
     bp_log_close();
+    bp_watchdog_disown();
     released = run_lock_release(&run->lock);
     if (err == BP_OK)
         err = released;
@@ -440,12 +471,16 @@ static bp_err close_folder(bp_run *run, bp_err state)
 bp_err bp_run_close(bp_run **run, bp_err exit_state)
 {
     const bp_mesh *mesh;
+    bp_phase phase;
     bp_err err;
 
     if (*run == NULL)
         return BP_OK;
     mesh = (*run)->mesh;
+    phase = bp_beat_phase(BP_PHASE_END);
     err = bp_agree(mesh->world, mesh->coordinates ? close_folder(*run, exit_state) : BP_OK);
+    bp_watchdog_end();
+    (void)bp_beat_phase(phase);
     run_free(run);
     return err;
 }

@@ -1,0 +1,325 @@
+#include "coordinator/stacks.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+#define PATH_BYTES    4096
+#define FRAMES        64
+#define ALT_BYTES     65536
+#define SIGNAL_PREFIX "signal-rank-"
+#define HOST_MARK     " on host "
+
+static const struct {
+    int number;
+    const char *text;
+} FATAL[] = {{SIGSEGV, "SEGV, a wrong address"},
+             {SIGBUS, "BUS, a mapped file that shrank or bad memory"},
+             {SIGFPE, "FPE, a wrong division"},
+             {SIGILL, "ILL, an instruction that this CPU does not have"},
+             {SIGABRT, "ABRT, an abort"}};
+#define FATALS (sizeof FATAL / sizeof FATAL[0])
+
+static struct {
+    bool runs;
+    int rank;
+    char host[64];
+    char folder[PATH_BYTES], path[PATH_BYTES], signal_path[PATH_BYTES];
+    pid_t process; /* a child of it crashes for itself */
+    pthread_t main;
+    pid_t main_thread;
+    struct sigaction usr2, fatal[FATALS];
+    stack_t alternative;
+} self;
+static char alternative[ALT_BYTES];
+static atomic_int written; /* stacks by the handler */
+
+/* ---- safe in a handler ---- */
+
+typedef struct line {
+    char text[512];
+    size_t bytes;
+} line;
+
+static void add(line *out, const char *text)
+{
+    while (*text != '\0' && out->bytes < sizeof out->text)
+        out->text[out->bytes++] = *text++;
+}
+
+static void add_number(line *out, int64_t number)
+{
+    char digits[24];
+    size_t at = sizeof digits;
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+
+    digits[--at] = '\0';
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (number < 0)
+        digits[--at] = '-';
+    add(out, digits + at);
+}
+
+/* "rank 3 on host n2 (phase step, step 118, last collective all_sum)" */
+static void add_place(line *out)
+{
+    bp_beat beat;
+
+    bp_beat_read(&beat);
+    add(out, "rank ");
+    add_number(out, self.rank);
+    add(out, HOST_MARK);
+    add(out, self.host);
+    add(out, " (phase ");
+    add(out, bp_phase_name(beat.phase));
+    add(out, ", step ");
+    add_number(out, beat.step);
+    add(out, beat.waits ? ", in collective " : ", last collective ");
+    add(out, beat.collective[0] == '\0' ? "none" : beat.collective);
+    add(out, ")");
+}
+
+static void put(int fd, const line *out)
+{
+    (void)!write(fd, out->text, out->bytes); /* nobody is left to tell */
+}
+
+static int open_file(const char *path, int flags)
+{
+    if (path[0] == '\0')
+        return -1;
+    (void)mkdir(self.folder, 0777); /* there already, or open() fails */
+    return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+}
+
+static void put_stack(int fd)
+{
+    void *frames[FRAMES];
+
+    backtrace_symbols_fd(frames, backtrace(frames, FRAMES), fd);
+}
+
+static void on_usr2(int number)
+{
+    int before = errno, fd;
+    line out = {.bytes = 0};
+
+    (void)number;
+    add_place(&out);
+    add(&out, "\n");
+    fd = open_file(self.path, O_APPEND);
+    if (fd >= 0) {
+        put(fd, &out);
+        put_stack(fd);
+        (void)close(fd);
+    }
+    atomic_fetch_add(&written, 1);
+    errno = before;
+}
+
+static const char *fatal_text(int number)
+{
+    for (size_t k = 0; k < FATALS; k++)
+        if (FATAL[k].number == number)
+            return FATAL[k].text;
+    return "";
+}
+
+static void on_fatal(int number)
+{
+    line out = {.bytes = 0};
+    int fd;
+
+    if (getpid() != self.process) {
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+        return;
+    }
+    add(&out, "bagpipe: error[");
+    add_number(&out, 128 + number); /* what a launcher gives as its status */
+    add(&out, "]: killed by signal ");
+    add_number(&out, number);
+    add(&out, " (");
+    add(&out, fatal_text(number));
+    add(&out, "): ");
+    add_place(&out);
+    add(&out, ": at ");
+    add(&out, self.signal_path);
+    add(&out, "; the same command goes on, please report it\n");
+    put(STDERR_FILENO, &out);
+    fd = open_file(self.signal_path, O_TRUNC);
+    if (fd >= 0) {
+        put(fd, &out);
+        put_stack(fd);
+        (void)close(fd);
+    }
+    (void)signal(number, SIG_DFL); /* and again, now for good */
+    (void)raise(number);
+}
+
+/* ---- starting, ending ---- */
+
+static void make_path(char out[PATH_BYTES], const char *folder, const char *prefix, int rank)
+{
+    int bytes = snprintf(out, PATH_BYTES, "%s/%srank-%d.txt", folder, prefix, rank);
+
+    if (bytes < 0 || bytes >= PATH_BYTES)
+        out[0] = '\0';
+}
+
+static void install(int number, void (*handler)(int), int flags, struct sigaction *before)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    action.sa_flags = flags;
+    (void)sigaction(number, &action, before); /* the number is valid */
+}
+
+void bp_stacks_start(const char *run_dir, const char *host, int rank)
+{
+    void *frames[1];
+    int bytes = snprintf(self.folder, sizeof self.folder, "%s/" BP_STACKS_FOLDER, run_dir);
+
+    self.rank = rank;
+    (void)snprintf(self.host, sizeof self.host, "%.*s", (int)sizeof self.host - 1, host);
+    make_path(self.path, self.folder, "", rank);
+    make_path(self.signal_path, self.folder, "signal-", rank);
+    if (bytes < 0 || (size_t)bytes >= sizeof self.folder)
+        self.path[0] = self.signal_path[0] = '\0';
+    self.process = getpid();
+    self.main = pthread_self();
+    self.main_thread = gettid();
+    (void)backtrace(frames, 1); /* loads what it needs now: in a handler it could not */
+    install(SIGUSR2, on_usr2, SA_RESTART, &self.usr2);
+    if (!SANITIZED) {
+        stack_t stack = {.ss_sp = alternative, .ss_size = sizeof alternative};
+
+        (void)sigaltstack(&stack, &self.alternative); /* a stack that overflowed tells it too */
+        for (size_t k = 0; k < FATALS; k++)
+            install(FATAL[k].number, on_fatal, (int)(SA_ONSTACK | SA_RESETHAND), &self.fatal[k]);
+    }
+    self.runs = true;
+}
+
+void bp_stacks_end(void)
+{
+    if (!self.runs)
+        return;
+    (void)sigaction(SIGUSR2, &self.usr2, NULL);
+    if (!SANITIZED) {
+        for (size_t k = 0; k < FATALS; k++)
+            (void)sigaction(FATAL[k].number, &self.fatal[k], NULL);
+        (void)sigaltstack(&self.alternative, NULL);
+    }
+    self.runs = false;
+}
+
+/* ---- from a thread ---- */
+
+/* A file of /proc, to the end or to what fits; "" where it can't be read. */
+static void read_proc(char *out, size_t out_bytes, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? -1 : read(fd, out, out_bytes - 1);
+
+    out[bytes < 0 ? 0 : bytes] = '\0';
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+/* "kernel: state S (sleeping), waits in poll_schedule_timeout" */
+static void put_kernel_word(int fd, int pid, int thread)
+{
+    char path[64], text[2048];
+    const char *state;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, thread);
+    read_proc(text, sizeof text, path);
+    state = strstr(text, "\nState:\t");
+    state = state == NULL ? "unknown" : state + strlen("\nState:\t");
+    (void)dprintf(fd, "kernel: state %.*s", (int)strcspn(state, "\n"), state);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/wchan", pid, thread);
+    read_proc(text, sizeof text, path);
+    (void)dprintf(fd, ", waits in %s\n", text[0] == '\0' || text[0] == '0' ? "nothing" : text);
+}
+
+void bp_stacks_write(bool after)
+{
+    int fd = open_file(self.path, after ? O_APPEND : O_TRUNC), before = atomic_load(&written);
+
+    if (fd >= 0) {
+        char now[32];
+
+        bp_clock_stamp(now, sizeof now);
+        (void)dprintf(fd, "%s, process %d\n", now, (int)getpid());
+        put_kernel_word(fd, (int)getpid(), (int)self.main_thread);
+        (void)close(fd);
+    }
+    if (pthread_kill(self.main, SIGUSR2) != 0)
+        return;
+    for (int k = 0; k < 100 && atomic_load(&written) == before; k++)
+        bp_clock_sleep(0.01);
+}
+
+void bp_stacks_write_of(int rank, const char *host, int pid)
+{
+    char path[PATH_BYTES];
+    int fd;
+
+    make_path(path, self.folder, "", rank);
+    fd = open_file(path, O_TRUNC);
+    if (fd < 0)
+        return;
+    (void)dprintf(fd, "rank %d" HOST_MARK "%s, process %d, by rank %d: it does not answer\n", rank,
+                  host, pid, self.rank);
+    put_kernel_word(fd, pid, pid);
+    (void)close(fd);
+}
+
+bool bp_stacks_is_signal_file(const char *name)
+{
+    return strncmp(name, SIGNAL_PREFIX, strlen(SIGNAL_PREFIX)) == 0;
+}
+
+bool bp_stacks_signal_host(const char *text, char *host, size_t host_bytes)
+{
+    const char *at = strstr(text, HOST_MARK);
+    size_t bytes;
+
+    if (at == NULL)
+        return false;
+    at += strlen(HOST_MARK);
+    bytes = strcspn(at, " \n");
+    if (bytes == 0 || bytes >= host_bytes)
+        return false;
+    memcpy(host, at, bytes);
+    host[bytes] = '\0';
+    return true;
+}

@@ -1,0 +1,88 @@
+/* The watchdog's parts. Private to src/coordinator; local. */
+#ifndef BP_COORDINATOR_WATCHDOG_PRIV_H
+#define BP_COORDINATOR_WATCHDOG_PRIV_H
+
+#include "coordinator/watch_state.h"
+#include "coordinator/watchdog.h"
+#include "coordinator/watchdog_wire_priv.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#define OBSERVERS 2 /* ranks 0 and 1 hear all beats */
+
+/* mpirun, orted, slurmstepd: what started this rank, if it is such. */
+typedef struct watchdog_launcher {
+    pid_t pid; /* 0: this process was started by something else, or alone */
+    int64_t start_ticks;
+    char name[32];
+    bool may_be_killed; /* one of Open MPI's: it may hang itself */
+} watchdog_launcher;
+
+/* Who made this rank leave. */
+typedef struct watchdog_verdict {
+    bp_watch_verdict is;
+    bool alone; /* nobody else was asked: it hears nothing from rank 0 */
+    bp_watch_beat beat;
+    char collective[WIRE_NAME_BYTES];
+} watchdog_verdict;
+
+typedef struct watchdog {
+    char *run_dir;
+    double seconds, beat_seconds;
+    pthread_mutex_t owner; /* of the next three */
+    bool disowned;
+    bool (*still_owner)(void *context);
+    void *context;
+    int rank, size;
+    atomic_int peers;
+    bool first_of_host; /* the lowest rank there */
+    watchdog_launcher launcher;
+
+    int fd, wake; /* the socket; an eventfd that ends a wait */
+    uint8_t token[WIRE_TOKEN_BYTES];
+    wire_place *places;                   /* [size] */
+    struct sockaddr_in *confirmed;        /* [size]: where packets came from; port 0: none came */
+    int64_t *sequences;                   /* [size]: the last of each rank */
+    char (*collectives)[WIRE_NAME_BYTES]; /* [size] */
+    bp_watch *watch;                      /* on observers */
+    bool warned;                          /* of ranks that no datagram came from */
+    double began;
+
+    bp_watch_clock ear; /* what this rank hears of rank 0 */
+    bool answered, released;
+    double answered_at;
+
+    pthread_t thread;
+    atomic_bool ends, leaves, reported;
+    bool speaks; /* this rank found it out, and tells */
+    watchdog_verdict verdict;
+    double leaves_at;
+    int64_t sequence;
+} watchdog;
+
+/* watchdog_thread.c */
+void *watchdog_run(void *self); /* the thread */
+
+/* watchdog_report.c */
+/** The line on standard error. */
+void watchdog_say(const watchdog *self);
+/** Stacks, and where this rank speaks events.jsonl, suspects.json, run.json and log.txt. May hang
+ * where a file system does: for a thread of its own. */
+void watchdog_report(watchdog *self);
+void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow);
+
+/* watchdog_launcher.c */
+void watchdog_launcher_find(watchdog_launcher *out);
+bool watchdog_launcher_is_gone(const watchdog_launcher *launcher);
+/** From a process of its own: kill it if it does not end by itself in a while. */
+void watchdog_launcher_guard(const watchdog_launcher *launcher);
+
+/* watchdog_suspects.c */
+/** One more strike for a host. Errors: BP_ERR_IO and the like. */
+bp_err watchdog_suspect(const char *run_dir, const char *host, const char *reason);
+/** At a start: count what fatal signals left, and say whom to keep off. */
+void watchdog_suspects_begin(const char *run_dir);
+
+#endif

@@ -1,0 +1,164 @@
+/* What a verdict leaves behind. By a thread beside a main thread that stands still: files are
+ * opened anew, and lines are appended in one write. */
+#include "coordinator/watchdog_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "coordinator/stacks.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RECORD_LIMIT ((int64_t)16 << 20)
+#define TEXT_BYTES   1024
+
+static const char *const REASONS[] = {"silent", "computes", "waits"};
+
+/* "no progress for 61 s: rank 3 on host n2 (phase step, step 118, last collective all_sum)" */
+static void describe(const watchdog *self, char out[TEXT_BYTES])
+{
+    const watchdog_verdict *verdict = &self->verdict;
+    const char *name = verdict->collective[0] == '\0' ? "none" : verdict->collective;
+
+    if (verdict->alone) {
+        (void)snprintf(
+            out, TEXT_BYTES, "no word from rank 0 on host %s for %.0f s: rank %d on host %s leaves",
+            self->places[0].host, verdict->is.seconds, self->rank, self->places[self->rank].host);
+        return;
+    }
+    (void)snprintf(out, TEXT_BYTES,
+                   "no progress for %.0f s: rank %d on host %s (%sphase %s, step %lld, %s "
+                   "collective %s)",
+                   verdict->is.seconds, verdict->is.rank, self->places[verdict->is.rank].host,
+                   verdict->is.reason == BP_WATCH_SILENT ? "silent, " : "",
+                   bp_phase_name(verdict->beat.phase), (long long)verdict->beat.step,
+                   verdict->beat.waits ? "in" : "last", name);
+}
+
+void watchdog_say(const watchdog *self)
+{
+    char text[TEXT_BYTES];
+
+    describe(self, text);
+    /* one write, and not through stderr: the main thread may hold its lock */
+    (void)dprintf(STDERR_FILENO,
+                  "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_STACKS_FOLDER
+                  "; the same command goes on\n",
+                  (int)BP_ERR_STOPPED, text, self->run_dir, self->run_dir);
+}
+
+/* ---- files ---- */
+
+static void append(const watchdog *self, json_t *line)
+{
+    char *path = bp_path_join(self->run_dir, "events.jsonl"), *text = bp_json_line(line);
+    int fd = path == NULL || text == NULL
+                 ? -1
+                 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+
+    if (fd >= 0) {
+        (void)bp_write_all(fd, text, strlen(text)); /* half a line is cut at the next start */
+        (void)close(fd);
+    }
+    bp_free(text);
+    bp_free(path);
+    json_decref(line);
+}
+
+static bool may_write(watchdog *self)
+{
+    bool may;
+
+    (void)pthread_mutex_lock(&self->owner);
+    may = !self->disowned && (self->still_owner == NULL || self->still_owner(self->context));
+    (void)pthread_mutex_unlock(&self->owner);
+    return may;
+}
+
+static void add_event(const watchdog *self)
+{
+    const watchdog_verdict *verdict = &self->verdict;
+    char now[32];
+
+    bp_clock_stamp(now, sizeof now);
+    append(self,
+           json_pack("{s:s, s:s, s:i, s:s, s:s, s:f, s:s, s:I, s:s, s:b, s:i}", "time", now,
+                     "event", "no_progress", "rank", verdict->is.rank, "host",
+                     self->places[verdict->is.rank].host, "reason", REASONS[verdict->is.reason],
+                     "seconds", verdict->is.seconds, "phase", bp_phase_name(verdict->beat.phase),
+                     "step", (json_int_t)verdict->beat.step, "collective", verdict->collective,
+                     "waits", (int)verdict->beat.waits, "by", self->rank));
+}
+
+void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow)
+{
+    char now[32];
+
+    if (!may_write(self))
+        return;
+    bp_clock_stamp(now, sizeof now);
+    append(self, json_pack("{s:s, s:s, s:i, s:s, s:f, s:f, s:I}", "time", now, "event", "slow_rank",
+                           "rank", slow->rank, "host", self->places[slow->rank].host, "ratio",
+                           slow->ratio, "seconds", slow->seconds, "step",
+                           (json_int_t)bp_watch_last(self->watch, slow->rank)->step));
+}
+
+/* The main thread does not write it now: bp_run_close ends the watchdog before. */
+static void write_exit(const watchdog *self, const char *text)
+{
+    char *path = bp_path_join(self->run_dir, "run.json"), now[32];
+    json_t *record = NULL;
+
+    bp_clock_stamp(now, sizeof now);
+    if (path != NULL && bp_json_load(&record, path, RECORD_LIMIT) == BP_OK) {
+        (void)json_object_set_new(record, "exit",
+                                  json_pack("{s:s, s:i, s:s, s:s}", "state", "stopped", "code",
+                                            (int)BP_ERR_STOPPED, "time", now, "message", text));
+        (void)bp_json_save(path, record); /* the line has been said */
+    }
+    json_decref(record);
+    bp_free(path);
+}
+
+/* By the lowest rank beside it: the kernel knows what a process that was stopped does. */
+static void write_stack_of_silent(const watchdog *self)
+{
+    int culprit = self->verdict.is.rank;
+    const wire_place *place = &self->places[culprit];
+
+    if (self->verdict.is.reason != BP_WATCH_SILENT || self->verdict.alone || culprit == self->rank)
+        return;
+    for (int rank = 0; rank <= self->rank; rank++) {
+        if (rank == culprit || strcmp(self->places[rank].host, place->host) != 0 ||
+            self->places[rank].network != place->network)
+            continue;
+        if (rank == self->rank)
+            bp_stacks_write_of(culprit, place->host, place->pid);
+        return;
+    }
+}
+
+void watchdog_report(watchdog *self)
+{
+    bool owns = !self->verdict.alone && (self->speaks || self->rank == 0) && may_write(self);
+    bool tells = owns && self->speaks;
+    char text[TEXT_BYTES];
+
+    if (tells)
+        add_event(self);
+    write_stack_of_silent(self);
+    bp_stacks_write(self->verdict.is.reason == BP_WATCH_SILENT &&
+                    self->verdict.is.rank == self->rank);
+    describe(self, text);
+    if (owns && self->rank == 0) /* it may have been stopped, and have been woken to be killed */
+        write_exit(self, text);
+    if (!tells)
+        return;
+    (void)watchdog_suspect(self->run_dir, self->places[self->verdict.is.rank].host, text);
+    bp_log_file_only("%s", text);
+}

@@ -1,0 +1,133 @@
+/* RUN/suspects.json: {"n2": {"count": 2, "last": TIME, "reasons": [...]}} of hosts. */
+#include "coordinator/watchdog_priv.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "coordinator/stacks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FORMAT       "bagpipe suspects"
+#define FILE_LIMIT   ((int64_t)1 << 20)
+#define REASONS_KEPT 10
+#define STRIKES      2
+
+static char *path_of(const char *run_dir)
+{
+    return bp_path_join(run_dir, "suspects.json");
+}
+
+/* A file that is damaged is begun anew: it only counts. */
+static json_t *load(const char *path)
+{
+    json_t *value = NULL;
+
+    if (bp_path_exists(path) && bp_json_load(&value, path, FILE_LIMIT) == BP_OK &&
+        json_is_object(json_object_get(value, "hosts")))
+        return value;
+    json_decref(value);
+    return json_pack("{s:s, s:i, s:{}}", "format", FORMAT, "format_version", 1, "hosts");
+}
+
+static void add_strike(json_t *hosts, const char *host, const char *reason)
+{
+    json_t *entry = json_object_get(hosts, host), *reasons = json_object_get(entry, "reasons");
+    json_int_t count = json_integer_value(json_object_get(entry, "count"));
+    char now[32];
+
+    bp_clock_stamp(now, sizeof now);
+    reasons = json_is_array(reasons) ? json_incref(reasons) : json_array();
+    (void)json_array_append_new(reasons, json_string(reason));
+    while (json_array_size(reasons) > REASONS_KEPT)
+        (void)json_array_remove(reasons, 0);
+    (void)json_object_set_new(
+        hosts, host,
+        json_pack("{s:I, s:s, s:o}", "count", count + 1, "last", now, "reasons", reasons));
+}
+
+bp_err watchdog_suspect(const char *run_dir, const char *host, const char *reason)
+{
+    char *path = path_of(run_dir);
+    json_t *value = path == NULL ? NULL : load(path);
+    bp_err err = value == NULL ? bp_fail_memory("suspects.json", 1, 1) : BP_OK;
+
+    if (err == BP_OK) {
+        add_strike(json_object_get(value, "hosts"), host, reason);
+        err = bp_json_save(path, value);
+    }
+    json_decref(value);
+    bp_free(path);
+    return err;
+}
+
+/* A stack that a fatal signal left counts once: then it gets the name of any other. */
+static void count_signal(const char *run_dir, const char *folder, const char *name)
+{
+    char host[WIRE_HOST_BYTES], *from = bp_path_join(folder, name), *text = NULL;
+    char *to = bp_path_join(folder, name + strlen("signal-"));
+    size_t bytes;
+
+    if (from != NULL && to != NULL && bp_file_read(from, FILE_LIMIT, &text, &bytes) == BP_OK &&
+        rename(from, to) == 0 && bp_stacks_signal_host(text, host, sizeof host) &&
+        watchdog_suspect(run_dir, host, "killed by a fatal signal") != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_free(text);
+    bp_free(to);
+    bp_free(from);
+}
+
+static void count_signals(const char *run_dir)
+{
+    char *folder = bp_path_join(run_dir, BP_STACKS_FOLDER), **names = NULL;
+    int64_t count = 0;
+
+    if (folder != NULL && bp_path_is_dir(folder) && bp_dir_list(folder, &names, &count) == BP_OK)
+        for (int64_t k = 0; k < count; k++)
+            if (bp_stacks_is_signal_file(names[k]))
+                count_signal(run_dir, folder, names[k]);
+    bp_names_free(&names, count);
+    bp_free(folder);
+}
+
+static void say(const char *path, json_t *hosts)
+{
+    bp_buffer list = {0}, counts = {0};
+    const char *host;
+    json_t *entry;
+
+    json_object_foreach(hosts, host, entry)
+    {
+        json_int_t strikes = json_integer_value(json_object_get(entry, "count"));
+
+        if (strikes < STRIKES)
+            continue;
+        bp_buffer_printf(&counts, "%s%s %lld times", counts.bytes > 0 ? ", " : "", host,
+                         (long long)strikes);
+        bp_buffer_printf(&list, "%s%s", list.bytes > 0 ? "," : "", host);
+    }
+    if (list.bytes > 0 && !list.failed && !counts.failed)
+        bp_warn("ranks of this run stood still or were killed on %s: at %s; sbatch takes "
+                "--exclude=%s",
+                counts.data, path, list.data);
+    bp_buffer_clear(&list);
+    bp_buffer_clear(&counts);
+}
+
+void watchdog_suspects_begin(const char *run_dir)
+{
+    char *path = path_of(run_dir);
+
+    count_signals(run_dir);
+    if (path != NULL && bp_path_exists(path)) {
+        json_t *value = load(path);
+
+        say(path, json_object_get(value, "hosts"));
+        json_decref(value);
+    }
+    bp_free(path);
+}

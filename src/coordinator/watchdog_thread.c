@@ -1,0 +1,322 @@
+/* The watchdog's thread: sends beats, hears those of others where it is an observer, and leaves. */
+#include "coordinator/watchdog_priv.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GREETING_SECONDS 30.0 /* within which a first datagram comes, or a warning */
+#define ORPHAN_BEATS     5.0  /* so much later than rank 1 names rank 0, a rank leaves by itself */
+#define SPEAKER_SECONDS  2.0  /* for others to write their stacks */
+#define OTHERS_SECONDS   4.0
+#define MOST_SECONDS     7.0 /* whatever a file system does */
+
+/* ---- sending ---- */
+
+static void send_to(const watchdog *self, int rank, wire_packet *packet)
+{
+    packet->to = rank;
+    if (self->confirmed[rank].sin_port != 0)
+        wire_send(self->fd, &self->confirmed[rank], packet);
+    else
+        wire_send_all(self->fd, &self->places[self->rank], &self->places[rank], packet);
+}
+
+static wire_packet beat_packet(watchdog *self, const bp_beat *beat)
+{
+    wire_packet packet = wire_packet_of(self->token, WIRE_BEAT, self->rank);
+
+    packet.sequence = ++self->sequence;
+    packet.phase = (int32_t)beat->phase;
+    packet.step = beat->step;
+    packet.steps = beat->steps;
+    packet.progress = beat->progress;
+    packet.collectives = beat->collectives;
+    packet.busy_ns = beat->busy_ns;
+    packet.commit_ns = beat->commit_ns;
+    packet.waits = beat->waits;
+    packet.peers = atomic_load(&self->peers);
+    (void)snprintf(packet.name, sizeof packet.name, "%s", beat->collective);
+    return packet;
+}
+
+static void note_beat(watchdog *self, const wire_packet *packet)
+{
+    bp_watch_beat beat = {.phase = (bp_phase)packet->phase,
+                          .step = packet->step,
+                          .steps = packet->steps,
+                          .progress = packet->progress,
+                          .collectives = packet->collectives,
+                          .busy_ns = packet->busy_ns,
+                          .commit_ns = packet->commit_ns,
+                          .peers = packet->peers,
+                          .waits = packet->waits != 0};
+
+    (void)snprintf(self->collectives[packet->from], WIRE_NAME_BYTES, "%s", packet->name);
+    bp_watch_hear(self->watch, packet->from, &beat, bp_clock_now());
+}
+
+static void send_beats(watchdog *self)
+{
+    wire_packet packet;
+    bp_beat beat;
+
+    bp_beat_read(&beat);
+    packet = beat_packet(self, &beat);
+    for (int rank = 0; rank < OBSERVERS && rank < self->size; rank++)
+        if (rank != self->rank)
+            send_to(self, rank, &packet);
+    if (self->rank == 0)
+        note_beat(self, &packet);
+}
+
+/* ---- leaving ---- */
+
+static void *report(void *argument)
+{
+    watchdog *self = argument;
+
+    watchdog_report(self);
+    atomic_store(&self->reported, true);
+    return NULL;
+}
+
+/* The report may hang with a file system: this thread goes on, and ends the process in any case. */
+static void begin_to_leave(watchdog *self)
+{
+    pthread_t reporter; /* signals are blocked in it as they are here */
+
+    if (self->speaks)
+        watchdog_say(self);
+    self->leaves_at = bp_clock_now() + (self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS);
+    if (pthread_create(&reporter, NULL, report, self) != 0)
+        atomic_store(&self->reported, true);
+    else
+        (void)pthread_detach(reporter);
+}
+
+static void leave_if_due(watchdog *self, double now)
+{
+    if (now < self->leaves_at ||
+        (!atomic_load(&self->reported) && now < self->leaves_at + MOST_SECONDS))
+        return;
+    if (self->first_of_host)
+        watchdog_launcher_guard(&self->launcher);
+    _exit(BP_ERR_STOPPED);
+}
+
+static void order_all(watchdog *self)
+{
+    wire_packet packet = wire_packet_of(self->token, WIRE_ORDER, self->rank);
+
+    packet.culprit = self->verdict.is.rank;
+    packet.reason = (int32_t)self->verdict.is.reason;
+    packet.seconds = (float)self->verdict.is.seconds;
+    packet.phase = (int32_t)self->verdict.beat.phase;
+    packet.step = self->verdict.beat.step;
+    packet.waits = self->verdict.beat.waits;
+    memcpy(packet.name, self->verdict.collective, sizeof packet.name);
+    for (int rank = 0; rank < self->size; rank++)
+        if (rank != self->rank)
+            send_to(self, rank, &packet);
+}
+
+static void obey(watchdog *self, const wire_packet *packet)
+{
+    if (atomic_exchange(&self->leaves, true))
+        return;
+    self->verdict.is = (bp_watch_verdict){.rank = packet->culprit,
+                                          .reason = (bp_watch_reason)packet->reason,
+                                          .seconds = (double)packet->seconds};
+    self->verdict.beat = (bp_watch_beat){
+        .phase = (bp_phase)packet->phase, .step = packet->step, .waits = packet->waits != 0};
+    memcpy(self->verdict.collective, packet->name, sizeof packet->name);
+    begin_to_leave(self);
+}
+
+static void pass_verdict(watchdog *self, const bp_watch_verdict *verdict)
+{
+    atomic_store(&self->leaves, true);
+    self->speaks = true;
+    self->verdict.is = *verdict;
+    self->verdict.beat = *bp_watch_last(self->watch, verdict->rank);
+    memcpy(self->verdict.collective, self->collectives[verdict->rank], WIRE_NAME_BYTES);
+    order_all(self);
+    begin_to_leave(self);
+}
+
+/* ---- hearing ---- */
+
+static void hear_beat(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
+{
+    wire_packet answer = wire_packet_of(self->token, WIRE_ANSWER, self->rank);
+
+    if (self->watch == NULL)
+        return;
+    answer.to = packet->from;
+    wire_send(self->fd, from, &answer);
+    if (packet->sequence <= self->sequences[packet->from])
+        return; /* overtaken by a later one, or the same by another way */
+    self->sequences[packet->from] = packet->sequence;
+    note_beat(self, packet);
+}
+
+static void hear_answer(watchdog *self, const wire_packet *packet)
+{
+    if (packet->from != 0)
+        return;
+    self->answered_at = bp_watch_clock_look(&self->ear, bp_clock_now());
+    self->answered = true;
+}
+
+static void hear_all(watchdog *self)
+{
+    struct sockaddr_in from;
+    wire_packet packet;
+
+    while (self->fd >= 0 &&
+           wire_receive(self->fd, self->token, self->rank, self->size, &packet, &from)) {
+        self->confirmed[packet.from] = from;
+        switch (packet.kind) {
+        case WIRE_BEAT:
+            hear_beat(self, &packet, &from);
+            break;
+        case WIRE_ANSWER:
+            hear_answer(self, &packet);
+            break;
+        case WIRE_LEAVE:
+            self->released = self->released || packet.from == 0;
+            if (self->watch != NULL)
+                bp_watch_leave(self->watch, packet.from);
+            break;
+        case WIRE_ORDER:
+            obey(self, &packet);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* ---- looking ---- */
+
+/* "rank 3 on host n2, rank 4 on host n2 and 12 more" */
+static void warn_of_unknown(watchdog *self)
+{
+    char list[400] = "";
+    size_t used = 0;
+    int missing = 0;
+
+    self->warned = true;
+    for (int rank = 0; rank < self->size; rank++) {
+        if (bp_watch_is_known(self->watch, rank))
+            continue;
+        if (missing++ < 3)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%srank %d on host %s",
+                                     used > 0 ? ", " : "", rank, self->places[rank].host);
+    }
+    if (missing > 3)
+        (void)snprintf(list + used, sizeof list - used, " and %d more", missing - 3);
+    if (missing > 0)
+        bp_warn("the watchdog hears nothing from %s, and does not watch there: at UDP port %d of "
+                "host %s; is there a firewall between the nodes?",
+                list, (int)ntohs(self->places[self->rank].port), self->places[self->rank].host);
+}
+
+static void observe(watchdog *self, double now)
+{
+    bp_watch_verdict verdict;
+    bp_watch_slow slow;
+
+    if (bp_watch_judge(self->watch, now, &verdict)) {
+        pass_verdict(self, &verdict);
+        return;
+    }
+    while (self->rank == 0 && bp_watch_next_slow(self->watch, &slow))
+        watchdog_report_slow(self, &slow);
+    if (self->rank == 0 && !self->warned && now - self->began > GREETING_SECONDS)
+        warn_of_unknown(self);
+}
+
+/* Nothing comes from rank 0, nor word from rank 1 of it: this rank is the one that is cut off, or
+ * the only one left. */
+static void leave_as_orphan(watchdog *self, double seconds)
+{
+    atomic_store(&self->leaves, true);
+    self->speaks = true;
+    self->verdict.alone = true;
+    self->verdict.is = (bp_watch_verdict){.reason = BP_WATCH_SILENT, .seconds = seconds};
+    begin_to_leave(self);
+}
+
+static void leave_without_launcher(const watchdog *self)
+{
+    if (self->first_of_host)
+        (void)dprintf(STDERR_FILENO,
+                      "bagpipe: error[%d]: %s (process %d) is gone: rank %d on host %s, and those "
+                      "beside it, leave: at %s; the same command goes on\n",
+                      (int)BP_ERR_STOPPED, self->launcher.name, (int)self->launcher.pid, self->rank,
+                      self->places[self->rank].host, self->run_dir);
+    _exit(BP_ERR_STOPPED);
+}
+
+static void tick(watchdog *self, double now)
+{
+    double heard = bp_watch_clock_look(&self->ear, now) - self->answered_at;
+
+    send_beats(self);
+    if (watchdog_launcher_is_gone(&self->launcher))
+        leave_without_launcher(self);
+    if (self->watch != NULL)
+        observe(self, now);
+    if (!atomic_load(&self->leaves) && self->answered && !self->released &&
+        heard > self->seconds + ORPHAN_BEATS * self->beat_seconds)
+        leave_as_orphan(self, heard);
+}
+
+static void wait_for(const watchdog *self, double seconds)
+{
+    struct pollfd ways[2] = {{.fd = self->wake, .events = POLLIN},
+                             {.fd = self->fd, .events = POLLIN}}; /* one of -1 is passed over */
+
+    if (seconds > 0)
+        (void)poll(ways, 2, (int)(seconds * 1000) + 1);
+}
+
+static void say_goodbye(watchdog *self)
+{
+    wire_packet packet = wire_packet_of(self->token, WIRE_LEAVE, self->rank);
+
+    for (int rank = 0; rank < self->size; rank++)
+        if (rank != self->rank && (self->rank == 0 || rank < OBSERVERS))
+            send_to(self, rank, &packet);
+}
+
+void *watchdog_run(void *argument)
+{
+    watchdog *self = argument;
+    double next = bp_clock_now();
+
+    while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
+        double now = bp_clock_now();
+
+        if (now >= next) {
+            next = now + self->beat_seconds;
+            if (!atomic_load(&self->leaves))
+                tick(self, now);
+            else if (self->speaks && !self->verdict.alone)
+                order_all(self); /* again: datagrams get lost */
+        }
+        if (atomic_load(&self->leaves))
+            leave_if_due(self, now);
+        wait_for(self, next - bp_clock_now());
+        hear_all(self);
+    }
+    say_goodbye(self);
+    return NULL;
+}
