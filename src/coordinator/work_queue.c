@@ -1,15 +1,15 @@
 /* Questions and answers are small messages on a communicator of their own. */
 #include "coordinator/work_queue.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "coordinator/work_desk_priv.h"
 
 #define TAG_QUESTION 1
 #define TAG_ANSWER   2
 #define TICK_SECONDS 1.0
 #define IDLE_SECONDS 0.0005 /* between two looks of a coordinator that has nothing else to do */
-
-enum { ASK, LEAVE, LEAVE_EARLY };
 
 typedef struct question {
     int64_t kind, amount;
@@ -24,10 +24,7 @@ struct bp_work_queue {
     int64_t answer; /* this lead's, while it comes */
     MPI_Request requests[2];
 
-    int64_t next;   /* the coordinator's: units before it are done or handed out */
-    int64_t amount; /* reported so far */
-    int here;       /* leads that have not left */
-    bool closed;    /* nothing more is handed out */
+    work_desk desk; /* the coordinator's */
     double ticked;
 };
 
@@ -45,10 +42,12 @@ bp_err bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
         return err;
     }
     queue->spec = *spec;
+    queue->desk = (work_desk){.units = spec->units, .done = spec->done};
     queue->leads = mesh->computes && bp_comm_is_root(mesh->ensemble);
     leads = queue->leads;
     BP_MPI(MPI_Comm_dup(mesh->world, &queue->comm));
-    BP_MPI(MPI_Allreduce(&leads, &queue->here, 1, MPI_INT, MPI_SUM, queue->comm));
+    BP_MPI_WAIT("all_sum",
+                MPI_Allreduce(&leads, &queue->desk.here, 1, MPI_INT, MPI_SUM, queue->comm));
     queue->ticked = bp_clock_now();
     *out = queue;
     return BP_OK;
@@ -63,30 +62,14 @@ void bp_work_queue_free(bp_work_queue **queue)
     *queue = NULL;
 }
 
-/* The coordinator's answer to one question. */
-static int64_t answer_of(bp_work_queue *queue, const question *in)
-{
-    queue->amount += in->amount;
-    if (in->kind == LEAVE_EARLY)
-        queue->closed = true;
-    if (in->kind != ASK) {
-        queue->here--;
-        return -1;
-    }
-    while (queue->next < queue->spec.units && queue->spec.done[queue->next])
-        queue->next++;
-    if (queue->closed || queue->next == queue->spec.units)
-        return -1;
-    return queue->next++;
-}
-
 static void put_question(bp_work_queue *queue, int64_t kind, int64_t amount)
 {
     BP_ASSERT(queue->leads && !queue->asked);
     queue->out = (question){.kind = kind, .amount = amount};
     queue->asked = true;
     if (queue->spec.mesh->coordinates) {
-        queue->answer = answer_of(queue, &queue->out);
+        queue->answer =
+            work_desk_answer(&queue->desk, (work_question)queue->out.kind, queue->out.amount);
         return;
     }
     BP_MPI(
@@ -97,14 +80,14 @@ static void put_question(bp_work_queue *queue, int64_t kind, int64_t amount)
 
 void bp_work_queue_ask(bp_work_queue *queue, int64_t amount)
 {
-    put_question(queue, ASK, amount);
+    put_question(queue, WORK_ASK, amount);
 }
 
 int64_t bp_work_queue_take(bp_work_queue *queue)
 {
     BP_ASSERT(queue->asked);
     if (!queue->spec.mesh->coordinates)
-        BP_MPI(MPI_Waitall(2, queue->requests, MPI_STATUSES_IGNORE));
+        BP_MPI_WAIT("work_queue", MPI_Waitall(2, queue->requests, MPI_STATUSES_IGNORE));
     queue->asked = false;
     return queue->answer;
 }
@@ -118,10 +101,11 @@ static bool answer_one(bp_work_queue *queue)
     BP_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_QUESTION, queue->comm, &there, &status));
     if (!there)
         return false;
-    BP_MPI(MPI_Recv(&in, 2, MPI_INT64_T, status.MPI_SOURCE, TAG_QUESTION, queue->comm,
-                    MPI_STATUS_IGNORE));
-    int64_t answer = answer_of(queue, &in);
-    BP_MPI(MPI_Send(&answer, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_ANSWER, queue->comm));
+    BP_MPI_WAIT("recv", MPI_Recv(&in, 2, MPI_INT64_T, status.MPI_SOURCE, TAG_QUESTION, queue->comm,
+                                 MPI_STATUS_IGNORE));
+    int64_t answer = work_desk_answer(&queue->desk, (work_question)in.kind, in.amount);
+    BP_MPI_WAIT("send",
+                MPI_Send(&answer, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_ANSWER, queue->comm));
     return true;
 }
 
@@ -132,8 +116,8 @@ static void tick(bp_work_queue *queue)
     if (!queue->spec.tick || now - queue->ticked < TICK_SECONDS)
         return;
     queue->ticked = now;
-    if (queue->spec.tick(queue->spec.context, queue->amount))
-        queue->closed = true;
+    if (queue->spec.tick(queue->spec.context, queue->desk.amount))
+        queue->desk.closed = true;
 }
 
 void bp_work_queue_serve(bp_work_queue *queue)
@@ -152,12 +136,14 @@ void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount)
                   !queue->asked); /* a unit that was handed out is not dropped in silence */
         if (queue->asked)
             (void)bp_work_queue_take(queue);
-        put_question(queue, early ? LEAVE_EARLY : LEAVE, amount);
+        put_question(queue, early ? WORK_LEAVE_EARLY : WORK_LEAVE, amount);
         (void)bp_work_queue_take(queue);
     }
-    while (queue->spec.mesh->coordinates && queue->here > 0) {
+    bp_beat_enter("work_queue");
+    while (queue->spec.mesh->coordinates && queue->desk.here > 0) {
         if (!answer_one(queue))
             bp_clock_sleep(IDLE_SECONDS);
         tick(queue);
     }
+    bp_beat_leave();
 }

@@ -187,8 +187,8 @@ static double mean_loss(bp_engine *engine)
     int64_t each = engine->stage->spec.micro_batches;
     double loss;
 
-    BP_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses, bp_mpi_count(each),
-                         MPI_DOUBLE, mesh->data));
+    BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses,
+                                            bp_mpi_count(each), MPI_DOUBLE, mesh->data));
     loss = bp_tree_sum(engine->losses, each * mesh->datas) /
            (double)(engine->spec.batch * engine->shape.context);
     bp_bcast_bytes(&loss, sizeof loss, mesh->pipelines - 1, mesh->pipeline);

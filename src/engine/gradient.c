@@ -65,8 +65,8 @@ static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const
     bp_optimizer_shard(mesh, group, &first, &count);
     blocks = count / BP_NORM_BLOCK;
     bp_square_sums(sums, gradients + group->place + first, count);
-    BP_MPI(MPI_Allgather(sums, bp_mpi_count(blocks), MPI_DOUBLE, all, bp_mpi_count(blocks),
-                         MPI_DOUBLE, mesh->data));
+    BP_MPI_WAIT("all_gather", MPI_Allgather(sums, bp_mpi_count(blocks), MPI_DOUBLE, all,
+                                            bp_mpi_count(blocks), MPI_DOUBLE, mesh->data));
     for (int64_t b = 0; b < blocks * mesh->datas; b++)
         sums[b] = 0;
     for (int rank = 0; rank < mesh->datas; rank++) {

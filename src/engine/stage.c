@@ -1,5 +1,6 @@
 #include "engine/stage.h"
 
+#include "base/beat.h"
 #include "base/fault.h"
 
 #include "engine/tree.h"
@@ -238,6 +239,7 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, int64_t micr
     bp_pass pass = pass_of(stage, step, micro_batch);
     bp_packet packet = packet_of(stage, stage->hidden);
 
+    bp_beat_progress();
     if (!is_first(stage))
         recv_hidden(stage, stage->hidden, stage->spec.stage - 1, TAG_FORWARD);
     for (int k = 0; k < stage->network->block_count; k++) {
@@ -278,6 +280,7 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, int64_t m
     bp_pass pass = pass_of(stage, step, micro_batch);
     bp_packet gradients = packet_of(stage, stage->dhidden);
 
+    bp_beat_progress();
     if (!is_last(stage))
         recv_hidden(stage, stage->dhidden, stage->spec.stage + 1, TAG_BACKWARD);
     for (int k = stage->network->block_count - 1; k >= 0; k--) {

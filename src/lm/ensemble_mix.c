@@ -42,7 +42,8 @@ bp_mixture ensemble_mixture(const ensemble *self, const ensemble_work *work, int
 static void all_first(int32_t *tops, int64_t rows, MPI_Comm comm)
 {
     if (bp_comm_size(comm) > 1)
-        BP_MPI(MPI_Allreduce(MPI_IN_PLACE, tops, bp_mpi_count(rows), MPI_INT32_T, MPI_MIN, comm));
+        BP_MPI_WAIT("all_min", MPI_Allreduce(MPI_IN_PLACE, tops, bp_mpi_count(rows), MPI_INT32_T,
+                                             MPI_MIN, comm));
 }
 
 /* ---- a member ---- */
@@ -168,8 +169,9 @@ static void share_known(ensemble *self, ensemble_work *work, int64_t rows)
     int64_t A = self->mesh->members;
 
     for (int64_t round = 0; round < self->rounds; round++)
-        BP_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, work->known + round * A * rows,
-                             bytes, MPI_BYTE, self->mesh->across));
+        BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL,
+                                                work->known + round * A * rows, bytes, MPI_BYTE,
+                                                self->mesh->across));
 }
 
 /* ---- all members ---- */

@@ -2,6 +2,7 @@
  * times `rows` elements that ScaLAPACK sees: m is our columns here, n our rows. */
 #include "math/distributed.h"
 
+#include "base/beat.h"
 #include "base/mem.h"
 #include "math/scalapack_priv.h"
 #include "mesh/collective.h"
@@ -216,7 +217,7 @@ bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int col
     *out = NULL;
     err = bp_agree(grid->comm, err);
     if (err == BP_OK) {
-        BP_MPI(MPI_Allgather(own, 2, MPI_INT, parts, 2, MPI_INT, grid->comm));
+        BP_MPI_WAIT("all_gather", MPI_Allgather(own, 2, MPI_INT, parts, 2, MPI_INT, grid->comm));
         for (int rank = 0; rank < size; rank++) {
             if (parts[rank][0] >= placement->row_parts)
                 placement->row_parts = parts[rank][0] + 1;
@@ -295,8 +296,10 @@ void bp_distributed_add_gram(bp_distributed *c, double alpha, const bp_distribut
     double keep = 1;
 
     BP_ASSERT(c->rows == x->columns && c->columns == x->columns);
+    bp_beat_enter("pdsyrk");
     pdsyrk_("L", "N", &n, &k, &alpha, x->values, &ONE, &ONE, x->desc, &keep, c->values, &ONE, &ONE,
             c->desc);
+    bp_beat_leave();
 }
 
 static void add_to_diagonal(void *context, int64_t row, int64_t first, int64_t count,
@@ -323,9 +326,11 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
     BP_ASSERT(k == (product->transpose_b ? b->columns : b->rows));
     BP_ASSERT(n == (product->transpose_a ? a->columns : a->rows));
     BP_ASSERT(m == (product->transpose_b ? b->rows : b->columns));
+    bp_beat_enter("pdgemm");
     pdgemm_(product->transpose_b ? "T" : "N", product->transpose_a ? "T" : "N", &m, &n, &k,
             &product->alpha, b->values, &ONE, &ONE, b->desc, a->values, &ONE, &ONE, a->desc,
             &product->beta, c->values, &ONE, &ONE, c->desc);
+    bp_beat_leave();
 }
 
 /* ---- eigenvectors ---- */
@@ -394,8 +399,10 @@ static bp_err run_eigen(bp_distributed *a, double *values, bp_distributed *vecto
                       n, n, (double)size.reals * sizeof(double) / 1048576);
     err = bp_agree(a->grid->comm, err);
     if (err == BP_OK) {
+        bp_beat_enter("pdsyevd");
         pdsyevd_("V", "L", &n, a->values, &ONE, &ONE, a->desc, values, vectors->values, &ONE, &ONE,
                  vectors->desc, work, &reals, iwork, &integers, &info, 1, 1);
+        bp_beat_leave();
         /* A matrix of one block is solved by the process that has it, which keeps the values. */
         bp_bcast_bytes(values, (int64_t)n * (int64_t)sizeof *values, ROOT, a->grid->comm);
         if (info != 0 || !all_finite(values, n))

@@ -1,6 +1,7 @@
 /* The loop: units from the queue, batches through the model, results to part files. */
 #include "score/scorer_priv.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -27,6 +28,7 @@ typedef struct score_worker {
     float *values;             /* [channels][a batch] */
     bool scoring_failed;       /* all of the group know */
     int64_t units;             /* scored by this lead */
+    int64_t batches;           /* seen by this rank */
     int64_t unreported;        /* inputs since the last question */
 } score_worker;
 
@@ -98,6 +100,7 @@ static bp_err follow(score_worker *worker)
                              .inputs = worker->inputs,
                              .targets = worker->targets,
                              .first_slot = header.first_slot};
+        bp_beat_step(++worker->batches);
         share_batch(worker, worker->inputs, worker->targets, header.windows * header.length);
         err = bp_lm_score(worker->self->lm, &batch, worker->values);
     }
@@ -111,6 +114,7 @@ static bp_err score_batch(score_worker *worker, int64_t b)
 
     if (err != BP_OK)
         return err;
+    bp_beat_step(++worker->batches);
     share_header(worker, &(batch_header){batch.windows, batch.length, batch.first_slot});
     /* the lead's buffers are only read by a broadcast from it */
     share_batch(worker, (int32_t *)batch.inputs, (int32_t *)batch.targets,
@@ -231,6 +235,7 @@ static bp_err open_parts(scorer *self, bp_parts **parts)
 {
     bp_err err = bp_dir_make(self->parts_folder);
 
+    bp_dir_sweep(self->folder);
     if (err == BP_OK)
         err = bp_parts_open(parts, self->parts_folder, self->key, self->plan.units);
     if (err != BP_OK)
@@ -270,7 +275,7 @@ static bp_err count_units(const scorer *self, int64_t done)
                    done, self->plan.units, self->folder);
 }
 
-bp_err scorer_run_units(scorer *self)
+static bp_err run_units(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
     bp_parts *parts = NULL;
@@ -305,5 +310,14 @@ bp_err scorer_run_units(scorer *self)
     }
     clear(&worker);
     bp_parts_free(&parts);
+    return err;
+}
+
+bp_err scorer_run_units(scorer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_SCORE);
+    bp_err err = run_units(self);
+
+    (void)bp_beat_phase(before);
     return err;
 }

@@ -1,6 +1,7 @@
 /* Adding up the parts, document by document. */
 #include "score/merge.h"
 
+#include "base/beat.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -85,6 +86,7 @@ static bp_err merge_units(bp_score_table *table, bp_parts *parts, bp_tokens_writ
         size_t bytes;
         bp_score_result result;
 
+        bp_beat_progress();
         err = bp_parts_read(parts, unit, &data, &bytes, &path);
         if (err == BP_OK)
             err = bp_score_result_read(&result, data, bytes, table->channels->count, path);

@@ -1,6 +1,7 @@
 /* A scoring job from end to end. */
 #include "score/scorer_priv.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -63,6 +64,7 @@ static bp_err write_results(scorer *self, bp_parts *parts)
 
 bp_err scorer_finish(scorer *self)
 {
+    bp_phase before = bp_beat_phase(BP_PHASE_MERGE);
     bp_parts *parts = NULL;
     bp_err err = BP_OK;
 
@@ -72,7 +74,9 @@ bp_err scorer_finish(scorer *self)
             err = write_results(self, parts);
         bp_parts_free(&parts);
     }
-    return bp_agree(self->mesh->world, err);
+    err = bp_agree(self->mesh->world, err);
+    (void)bp_beat_phase(before);
+    return err;
 }
 
 static void say_what(const scorer *self)

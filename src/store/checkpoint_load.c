@@ -188,8 +188,8 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_box *boxe
 
     err = bp_agree(checkpoint->comm, err);
     if (err == BP_OK) {
-        BP_MPI(MPI_Allreduce(MPI_IN_PLACE, sums, bp_mpi_count(values), MPI_UINT64_T, MPI_SUM,
-                             checkpoint->comm));
+        BP_MPI_WAIT("all_sum", MPI_Allreduce(MPI_IN_PLACE, sums, bp_mpi_count(values), MPI_UINT64_T,
+                                             MPI_SUM, checkpoint->comm));
         err = compare_sums(checkpoint, sums);
     }
     bp_free(sums);

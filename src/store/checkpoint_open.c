@@ -245,7 +245,7 @@ bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *given, bp_checkpoint
             err = err == BP_OK ? err : call_damaged(err, folder);
     }
     err = bp_agree(comm, err);
-    BP_MPI(MPI_Bcast(foreign, 1, MPI_C_BOOL, 0, comm));
+    BP_MPI_WAIT("bcast", MPI_Bcast(foreign, 1, MPI_C_BOOL, 0, comm));
     if (err == BP_OK) {
         bp_bcast_text(&text, 0, comm);
         err = bp_agree(comm, make_handle(out, comm, folder, text));

@@ -20,7 +20,7 @@ static void split_groups(MPI_Comm comm, int writers, MPI_Comm *group, bp_plan_bo
     else
         BP_MPI(MPI_Comm_split(comm, (int)((int64_t)rank * (writers < size ? writers : size) / size),
                               rank, group));
-    BP_MPI(MPI_Bcast(&writer, 1, MPI_INT, 0, *group));
+    BP_MPI_WAIT("bcast", MPI_Bcast(&writer, 1, MPI_INT, 0, *group));
     group_rank = bp_comm_rank(*group);
     for (int64_t k = 0; k < count; k++) {
         boxes[k].writer = writer;
@@ -222,12 +222,13 @@ static bp_err gather_boxes(struct desk *desk, MPI_Comm comm, const bp_plan_box *
 
     if (err != BP_OK)
         return err;
-    BP_MPI(MPI_Gather(&mine, 1, MPI_INT, desk->counts, 1, MPI_INT, 0, comm));
+    BP_MPI_WAIT("gather", MPI_Gather(&mine, 1, MPI_INT, desk->counts, 1, MPI_INT, 0, comm));
     err = bp_agree(comm, root ? room_for_boxes(desk, size) : BP_OK);
     if (err != BP_OK)
         return err;
     type = box_type();
-    BP_MPI(MPI_Gatherv(boxes, mine, type, desk->boxes, desk->counts, desk->places, type, 0, comm));
+    BP_MPI_WAIT("gather", MPI_Gatherv(boxes, mine, type, desk->boxes, desk->counts, desk->places,
+                                      type, 0, comm));
     BP_MPI(MPI_Type_free(&type));
     return BP_OK;
 }
@@ -238,7 +239,7 @@ static bp_err scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm co
     int mine = 0;
     bp_err err = BP_OK;
 
-    BP_MPI(MPI_Scatter(desk->counts, 1, MPI_INT, &mine, 1, MPI_INT, 0, comm));
+    BP_MPI_WAIT("scatter", MPI_Scatter(desk->counts, 1, MPI_INT, &mine, 1, MPI_INT, 0, comm));
     plan->count = mine;
     plan->pieces = bp_alloc("plan.pieces", mine, sizeof *plan->pieces);
     if (plan->pieces == NULL)
@@ -247,8 +248,8 @@ static bp_err scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm co
     if (err != BP_OK)
         return err;
     type = box_type();
-    BP_MPI(MPI_Scatterv(desk->boxes, desk->counts, desk->places, type, plan->pieces, mine, type, 0,
-                        comm));
+    BP_MPI_WAIT("scatter", MPI_Scatterv(desk->boxes, desk->counts, desk->places, type, plan->pieces,
+                                        mine, type, 0, comm));
     BP_MPI(MPI_Type_free(&type));
     plan->shard = mine > 0 ? plan->pieces[0].shard : -1;
     return BP_OK;

@@ -1,5 +1,6 @@
 /* One file of a checkpoint: an HDF5 file with a dataset a piece, written by one rank and read by
  * any. */
+#include "base/beat.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -147,6 +148,7 @@ static herr_t write_part(hid_t dataset, int dims, const bp_part *part, const flo
     hid_t memory = H5Screate_simple(1, &count, NULL);
     herr_t status = -1;
 
+    bp_beat_progress();
     if (rows >= 0 && memory >= 0)
         status = H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, rows, H5P_DEFAULT, values);
     if (rows >= 0)
@@ -315,6 +317,7 @@ static herr_t read_common(hid_t dataset, const bp_manifest_piece *piece, const b
         begin[d] = (hsize_t)(offset[d] - box->offset[d]);
         count[d] = (hsize_t)size[d];
     }
+    bp_beat_progress();
     rows = select_rows(dataset, box->dims, in_piece, size);
     memory = H5Screate_simple(box->dims, whole, NULL);
     if (rows >= 0 && memory >= 0 &&

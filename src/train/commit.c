@@ -2,6 +2,7 @@
  * All of it over the whole world, since a dedicated coordinator commits what the others write. */
 #include "train/trainer_priv.h"
 
+#include "base/beat.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -36,7 +37,7 @@ char *trainer_checkpoints_folder(const trainer *self)
 {
     char *folder = bp_path_join(bp_config_string(self->config, "run.dir"), "checkpoints");
 
-    BP_ASSERT(folder);
+    BP_NEED_MEMORY(folder);
     return folder;
 }
 
@@ -80,7 +81,7 @@ static bp_err check_finite(const trainer *self, const bp_box *boxes, int64_t cou
     return BP_OK;
 }
 
-bp_err trainer_commit(trainer *self, bool best)
+static bp_err save(trainer *self, bool best)
 {
     char name[32], *folder = trainer_checkpoints_folder(self);
     bp_checkpoint_commit commit = {.parent = folder,
@@ -118,5 +119,14 @@ bp_err trainer_commit(trainer *self, bool best)
     bp_free(boxes);
     json_decref(state);
     bp_free(folder);
+    return err;
+}
+
+bp_err trainer_commit(trainer *self, bool best)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_err err = save(self, best);
+
+    (void)bp_beat_phase(before);
     return err;
 }

@@ -3,6 +3,7 @@
  * its desk whenever its own loops ask whether to stop (bp_signals_watch), that is once a step. */
 #include "train/ensemble_priv.h"
 
+#include "base/beat.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -153,7 +154,7 @@ static int lead_of(const ensemble_desk *desk, int group)
 
 static void order(const ensemble_desk *desk, int group, int what)
 {
-    BP_MPI(MPI_Send(&what, 1, MPI_INT, lead_of(desk, group), TAG_ORDER, desk->comm));
+    BP_MPI_WAIT("send", MPI_Send(&what, 1, MPI_INT, lead_of(desk, group), TAG_ORDER, desk->comm));
 }
 
 static void note_failure(ensemble_desk *desk, bp_err err)
@@ -369,7 +370,8 @@ static bool obey(ensemble_desk *desk)
         BP_MPI(MPI_Iprobe(0, TAG_ORDER, desk->comm, &there, MPI_STATUS_IGNORE));
         if (!there)
             return false;
-        BP_MPI(MPI_Recv(&what, 1, MPI_INT, 0, TAG_ORDER, desk->comm, MPI_STATUS_IGNORE));
+        BP_MPI_WAIT("recv",
+                    MPI_Recv(&what, 1, MPI_INT, 0, TAG_ORDER, desk->comm, MPI_STATUS_IGNORE));
         if (what == ORDER_STOP)
             bp_signals_ask_stop(BP_STOP_RANK);
     }
@@ -458,12 +460,14 @@ static void wait_for_all(const ensemble_desk *desk)
     MPI_Request request;
     int done = 0;
 
+    bp_beat_enter("barrier");
     BP_MPI(MPI_Ibarrier(desk->comm, &request));
     while (!done) {
         BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         if (!done)
             bp_clock_sleep(WAIT_SECONDS);
     }
+    bp_beat_leave();
 }
 
 bp_err ensemble_desk_run(ensemble_desk *desk)
@@ -475,12 +479,14 @@ bp_err ensemble_desk_run(ensemble_desk *desk)
     if (mesh->computes)
         err = train_all(desk);
     bp_work_queue_leave(desk->queue, err != BP_OK, 0);
+    bp_beat_enter("members");
     while (mesh->coordinates && desk->groups_left < desk->self->shape.members) {
         hear_all(desk);
         bp_clock_sleep(WAIT_SECONDS);
     }
     while (desk->leads && !mesh->coordinates && !obey(desk))
         bp_clock_sleep(WAIT_SECONDS);
+    bp_beat_leave();
     bp_signals_unwatch(look, desk);
     wait_for_all(desk);
     return bp_agree(mesh->world, err);

@@ -1,5 +1,6 @@
 #include "train/pretrain.h"
 
+#include "base/beat.h"
 #include "base/log.h"
 #include "train/trainer_priv.h"
 
@@ -103,7 +104,9 @@ static bp_err run(trainer *self)
         err = trainer_run(self);
         report_end(self);
     } else {
+        bp_phase before = bp_beat_phase(BP_PHASE_STEP);
         err = report_serve(self);
+        (void)bp_beat_phase(before);
     }
     err = bp_agree(self->mesh->world, err);
     plan_print_peak(self);

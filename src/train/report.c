@@ -2,6 +2,7 @@
  * coordinator is the same rank; a dedicated one hears it as messages. */
 #include "train/trainer_priv.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -101,7 +102,7 @@ void report_send(trainer *self, report_kind kind, json_t *value)
         int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
         int64_t head[2] = {kind, bytes};
 
-        BP_ASSERT(text);
+        BP_NEED_MEMORY(text);
         bp_send(head, sizeof head, 0, TAG_REPORT, self->mesh->world);
         bp_send(text, bytes, 0, TAG_REPORT, self->mesh->world);
         free(text);
@@ -115,14 +116,15 @@ static void send_stop(const trainer *self, bp_stop reason)
 {
     int word = (int)reason;
 
-    BP_MPI(MPI_Send(&word, 1, MPI_INT, 1, TAG_STOP, self->mesh->world));
+    BP_MPI_WAIT("send", MPI_Send(&word, 1, MPI_INT, 1, TAG_STOP, self->mesh->world));
 }
 
 static bp_stop receive_stop(const trainer *self)
 {
     int word;
 
-    BP_MPI(MPI_Recv(&word, 1, MPI_INT, 0, TAG_STOP, self->mesh->world, MPI_STATUS_IGNORE));
+    BP_MPI_WAIT("recv",
+                MPI_Recv(&word, 1, MPI_INT, 0, TAG_STOP, self->mesh->world, MPI_STATUS_IGNORE));
     return (bp_stop)word;
 }
 
@@ -164,6 +166,7 @@ static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
     char *text;
     int there = 0;
 
+    bp_beat_enter("report");
     for (;;) { /* a rank that only waits leaves its core to those that compute */
         BP_MPI(MPI_Iprobe(1, TAG_REPORT, self->mesh->world, &there, MPI_STATUS_IGNORE));
         if (there)
@@ -174,13 +177,14 @@ static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
         }
         bp_clock_sleep(POLL_SECONDS);
     }
+    bp_beat_leave();
     bp_recv(head, sizeof head, 1, TAG_REPORT, self->mesh->world);
     text = bp_alloc("report", head[1], 1);
-    BP_ASSERT(text);
+    BP_NEED_MEMORY(text);
     bp_recv(text, head[1], 1, TAG_REPORT, self->mesh->world);
     *value = json_loads(text, JSON_DECODE_ANY, NULL);
     bp_free(text);
-    BP_ASSERT(*value);
+    BP_NEED_MEMORY(*value);
     return (report_kind)head[0];
 }
 

@@ -2,6 +2,7 @@
  * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. */
 #include "train/trainer_priv.h"
 
+#include "base/beat.h"
 #include "base/fs.h"
 #include "base/log.h"
 
@@ -119,7 +120,7 @@ static void mend_best(const trainer *self, const char *folder)
         bp_warn("%s", bp_err_message());
 }
 
-bp_err trainer_find_source(trainer *self)
+static bp_err find_source(trainer *self)
 {
     bp_checkpoint *newest = NULL;
     char *folder = trainer_checkpoints_folder(self);
@@ -138,6 +139,15 @@ bp_err trainer_find_source(trainer *self)
             mend_best(self, folder);
     }
     bp_free(folder);
+    return err;
+}
+
+bp_err trainer_find_source(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_LOAD);
+    bp_err err = find_source(self);
+
+    (void)bp_beat_phase(before);
     return err;
 }
 
@@ -174,7 +184,7 @@ static bp_err check_loaded(trainer *self)
     return err;
 }
 
-bp_err trainer_load(trainer *self)
+static bp_err load(trainer *self)
 {
     bp_err err;
 
@@ -189,5 +199,14 @@ bp_err trainer_load(trainer *self)
     if (err == BP_OK && self->engine)
         bp_engine_loaded(self->engine);
     bp_checkpoint_close(&self->source);
+    return err;
+}
+
+bp_err trainer_load(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_LOAD);
+    bp_err err = load(self);
+
+    (void)bp_beat_phase(before);
     return err;
 }

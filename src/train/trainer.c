@@ -1,6 +1,7 @@
 /* The training loop. */
 #include "train/trainer_priv.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -133,7 +134,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     return err;
 }
 
-/* at_once: somebody got TERM, and will be killed before a commit could end. */
+/* at_once: mpirun has sent TERM, and kills before a commit could end. */
 static bp_err stop(trainer *self, bool at_once)
 {
     bp_err err = BP_OK;
@@ -141,7 +142,7 @@ static bp_err stop(trainer *self, bool at_once)
     bp_fault_point("drain.flag");
     if (at_once && self->progress.step > self->progress.committed)
         return BP_FAIL(BP_ERR_STOPPED,
-                       "ended by TERM, which leaves no time for a checkpoint: at step %lld of "
+                       "ended by mpirun, which leaves no time for a checkpoint: at step %lld of "
                        "%lld; the same command goes on from step %lld",
                        (long long)self->progress.step, (long long)self->spec.rate.steps,
                        (long long)self->progress.committed);
@@ -154,13 +155,15 @@ static bp_err stop(trainer *self, bool at_once)
     return err;
 }
 
-bp_err trainer_run(trainer *self)
+static bp_err run_steps(trainer *self)
 {
     self->clock = bp_clock_now();
     self->clock_step = self->progress.step;
     while (self->progress.step < self->spec.rate.steps) {
         bp_step_result result;
         int64_t word;
+
+        bp_beat_step(self->progress.step + 1);
         bp_err err = next_windows(self, &word);
 
         if (err != BP_OK)
@@ -177,4 +180,13 @@ bp_err trainer_run(trainer *self)
             return err;
     }
     return BP_OK;
+}
+
+bp_err trainer_run(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_STEP);
+    bp_err err = run_steps(self);
+
+    (void)bp_beat_phase(before);
+    return err;
 }

@@ -3,6 +3,7 @@
  * has the same bits at any number of data ranks. */
 #include "train/trainer_priv.h"
 
+#include "base/beat.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
 
@@ -62,6 +63,7 @@ static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *s
         /* A coordinator of more than this training looks at its desk here: those that ask for work
          * do not wait for a whole validation. To stop is left to the step's end. */
         (void)bp_signals_stop_asked();
+        bp_beat_progress();
         if (self->leads)
             err = read_piece(self, &p, self->windows);
         if (err != BP_OK)
@@ -76,7 +78,7 @@ static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *s
     return BP_OK;
 }
 
-bp_err trainer_validate(trainer *self, double *loss)
+static bp_err validate(trainer *self, double *loss)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t whole, pieces = piece_count(self, &whole);
@@ -100,5 +102,14 @@ bp_err trainer_validate(trainer *self, double *loss)
         *loss = counted > 0 ? total / counted : NAN;
     }
     bp_free(sums);
+    return err;
+}
+
+bp_err trainer_validate(trainer *self, double *loss)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_VALIDATE);
+    bp_err err = validate(self, loss);
+
+    (void)bp_beat_phase(before);
     return err;
 }

@@ -1,6 +1,7 @@
 /* An uncertainty job from end to end. */
 #include "uncertainty/job_priv.h"
 
+#include "base/beat.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -128,12 +129,14 @@ static bp_err log_start(const study_job *self)
 
 static bp_err run(study_job *self)
 {
+    bp_phase before = bp_beat_phase(BP_PHASE_FIT); /* but for what scores */
     bp_err err = bp_agree(self->world, self->mesh->coordinates ? log_start(self) : BP_OK);
 
     if (err == BP_OK)
         err = study_job_compute(self);
     if (err == BP_OK)
         err = bp_agree(self->world, self->mesh->coordinates ? conclude(self) : BP_OK);
+    (void)bp_beat_phase(before);
     return err;
 }
 
