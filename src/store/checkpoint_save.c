@@ -155,9 +155,10 @@ static bp_err ask_part(const struct save *save, const bp_plan_box *piece, int64_
     MPI_Status status;
     int got;
 
-    BP_MPI(MPI_Send(request, 2, MPI_INT64_T, piece->group_rank, TAG_REQUEST, save->plan.group));
-    BP_MPI(MPI_Recv(room, bp_mpi_count(part->count), MPI_FLOAT, piece->group_rank, TAG_PART,
-                    save->plan.group, &status));
+    BP_MPI_WAIT("send", MPI_Send(request, 2, MPI_INT64_T, piece->group_rank, TAG_REQUEST,
+                                 save->plan.group));
+    BP_MPI_WAIT("recv", MPI_Recv(room, bp_mpi_count(part->count), MPI_FLOAT, piece->group_rank,
+                                 TAG_PART, save->plan.group, &status));
     BP_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
     if (got != part->count)
         return BP_FAIL(BP_ERR_SYSTEM, "the rank that holds tensor '%s' can't give it", piece->name);
@@ -209,7 +210,7 @@ static void end_requests(const struct save *save)
     const int64_t end[2] = {-1, 0};
 
     for (int rank = 1; rank < bp_comm_size(save->plan.group); rank++)
-        BP_MPI(MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, save->plan.group));
+        BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, save->plan.group));
 }
 
 /* Give parts until the writer has enough. A part that can't be had goes as an empty message. */
@@ -223,8 +224,8 @@ static bp_err serve_requests(const struct save *save)
         bp_part part;
         int count = 0;
 
-        BP_MPI(
-            MPI_Recv(request, 2, MPI_INT64_T, 0, TAG_REQUEST, save->plan.group, MPI_STATUS_IGNORE));
+        BP_MPI_WAIT("recv", MPI_Recv(request, 2, MPI_INT64_T, 0, TAG_REQUEST, save->plan.group,
+                                     MPI_STATUS_IGNORE));
         if (request[0] < 0)
             return err;
         if (err == BP_OK)
@@ -234,7 +235,7 @@ static bp_err serve_requests(const struct save *save)
             count = bp_mpi_count(part.count);
             data += part.first;
         }
-        BP_MPI(MPI_Send(data, count, MPI_FLOAT, 0, TAG_PART, save->plan.group));
+        BP_MPI_WAIT("send", MPI_Send(data, count, MPI_FLOAT, 0, TAG_PART, save->plan.group));
     }
 }
 
@@ -271,8 +272,8 @@ static bp_err collect_receipts(struct save *save)
 
     err = bp_agree(save->comm, err);
     if (err == BP_OK)
-        BP_MPI(MPI_Gather(&save->mine, (int)sizeof *all, MPI_BYTE, all, (int)sizeof *all, MPI_BYTE,
-                          0, save->comm));
+        BP_MPI_WAIT("gather", MPI_Gather(&save->mine, (int)sizeof *all, MPI_BYTE, all,
+                                         (int)sizeof *all, MPI_BYTE, 0, save->comm));
     for (int rank = 0; err == BP_OK && save->root && rank < size; rank++) {
         bp_manifest_file *file;
 
