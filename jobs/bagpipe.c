@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "doctor.h"
 #include "job.h"
 #include "mesh/mesh.h"
 #include "requeue.h"
@@ -50,6 +51,7 @@ static void print_help(FILE *out)
             "is the same\n                                      job to be queued again? "
             "exit status 0: yes, 1: no\n"
             "  bagpipe status RUN [RUN ...]        what runs are doing, and what to do next\n"
+            "  bagpipe doctor [RUN|CONFIG.ini ...] under the launcher: is this machine fit for a job?\n"
             "  bagpipe --version\n");
 }
 
@@ -271,6 +273,12 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "status") == 0)
         return bp_status_command(argc - 2, argv + 2);
+    if (strcmp(argv[1], "doctor") == 0) {
+        const bp_option *tables[TABLES_MAX];
+
+        all_tables(tables);
+        return bp_doctor_command(argc - 2, argv + 2, tables);
+    }
     err = parse(&args, argc, argv);
     if (args.requeue || (err == BP_OK && (args.help || args.check))) {
         bool again = !args.requeue;

@@ -189,8 +189,11 @@ static void on_begun(status_events *events, int64_t step, double time)
 
     while (events->commit_count > 0 && events->commits[events->commit_count - 1].step > step)
         events->commit_count--;
-    if (events->commit_count > 0)
-        kept = events->commits[events->commit_count - 1].time;
+    events->commit_step = -1;
+    if (events->commit_count > 0) {
+        events->commit_step = events->commits[events->commit_count - 1].step;
+        events->commit_time = kept = events->commits[events->commit_count - 1].time;
+    }
     if (events->begun++ > 0 && time > kept)
         events->lost += time - kept;
 }

@@ -1,0 +1,487 @@
+/* bagpipe doctor: is this machine fit for a job? Under the launcher of the job to come. */
+#include "doctor.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "coordinator/probe.h"
+#include "coordinator/run_status.h"
+#include "corpus/corpus.h"
+#include "lm/gpt.h"
+#include "math/distributed.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+#include "mesh/mesh.h"
+
+#include <hdf5.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#define GEMM_SECONDS 0.3
+#define COPY_SECONDS 0.2
+#define SEEN_SECONDS 30.0 /* clients of NFS may keep what a folder held for so long */
+
+typedef struct doctor {
+    MPI_Comm world;
+    bool json;
+    const char *target; /* RUN_FOLDER or CONFIG.ini; NULL: none */
+    char **keys;        /* section.key=value */
+    int key_count;
+    bp_config *config; /* NULL: none was named */
+    json_t *rows;      /* on rank 0; NULL elsewhere */
+    int64_t host_count;
+    bool witness; /* the first rank of a host that is not rank 0's; or the last rank, where all
+                     share one */
+} doctor;
+
+/* ---- command line ---- */
+
+static void print_help(void)
+{
+    printf(
+        "Usage: mpirun -n N bagpipe doctor [RUN_FOLDER | CONFIG.ini [section.key=value ...]] "
+        "[--json]\n"
+        "Looks at what a job of these ranks would run on, and says for each thing whether it is\n"
+        "right and what to do where it is not: ranks and hosts, binding, MPI and its launcher,\n"
+        "libraries, processors, memory, limits, clocks, speed (slow hosts are named), the bits of\n"
+        "a sum over ranks, and with a run folder (or a configuration that names one) its file\n"
+        "system: kind, access, room for checkpoints, whether files are written, renamed, linked\n"
+        "and seen from all hosts as a run needs it. Start it as the job is to be started.\n\n"
+        "  --json   one object instead of a table\n\n"
+        "What it writes is one hidden folder, which it removes; a run folder that is not there\n"
+        "yet is not made.\n"
+        "Exit status: 0 all is well, or there are warnings; 71 the system, 73 no file can be\n"
+        "made, 74 writing failed or there is no room, 77 permission, 64 the command line.\n");
+}
+
+static bp_err parse(doctor *self, int argc, char **argv)
+{
+    self->keys = argv; /* moved to the front as they are found */
+    for (int k = 0; k < argc; k++) {
+        if (strcmp(argv[k], "--json") == 0)
+            self->json = true;
+        else if (argv[k][0] == '-')
+            return BP_FAIL(BP_ERR_USAGE,
+                           "there is no option '%s': at the command line; see bagpipe doctor "
+                           "--help",
+                           argv[k]);
+        else if (self->target && strchr(argv[k], '='))
+            self->keys[self->key_count++] = argv[k];
+        else if (self->target)
+            return BP_FAIL(BP_ERR_USAGE,
+                           "one folder or configuration is enough, '%s' is a second: at the "
+                           "command line; see bagpipe doctor --help",
+                           argv[k]);
+        else
+            self->target = argv[k];
+    }
+    return BP_OK;
+}
+
+/* A file is a configuration, and so is what is called one. */
+static bool names_config(const char *target)
+{
+    size_t length = strlen(target);
+
+    return (bp_path_exists(target) && !bp_path_is_dir(target)) ||
+           (length > 4 && strcmp(target + length - 4, ".ini") == 0);
+}
+
+static bp_err read_config(doctor *self, const bp_option *const *tables)
+{
+    static const bp_option *const none[] = {NULL}; /* no key is required here */
+    bp_err err = BP_OK;
+
+    if (self->target && names_config(self->target)) {
+        err = bp_config_new(&self->config, tables, none);
+        if (err == BP_OK)
+            err = bp_config_read(self->config, self->target, self->key_count, self->keys);
+    } else if (self->key_count > 0) {
+        err = BP_FAIL(BP_ERR_USAGE,
+                      "'%s' belongs to a configuration, but %s is a folder: at the command line; "
+                      "name a CONFIG.ini",
+                      self->keys[0], self->target);
+    }
+    return bp_agree(self->world, err);
+}
+
+static const char *run_folder(const doctor *self)
+{
+    return self->config ? bp_config_string(self->config, "run.dir") : self->target;
+}
+
+/* ---- hosts ---- */
+
+/* Every rank knows who shares its host: that is one witness a host. */
+static void find_witnesses(doctor *self, const bp_probe_host *all, int size)
+{
+    int rank = bp_comm_rank(self->world);
+    bool first = true;
+
+    self->host_count = 0;
+    for (int r = 0; r < size; r++) {
+        bool seen = false;
+
+        for (int q = 0; q < r && !seen; q++)
+            seen = strcmp(all[q].host, all[r].host) == 0;
+        self->host_count += !seen;
+        first = first && (r >= rank || strcmp(all[r].host, all[rank].host) != 0);
+    }
+    self->witness = self->host_count > 1 ? first && rank > 0 : rank > 0 && rank == size - 1;
+}
+
+static bp_err look_at_hosts(doctor *self)
+{
+    int size = bp_comm_size(self->world), asked = 0;
+    bp_probe_host *all = bp_alloc("doctor", size, sizeof *all), own;
+    bp_precision precision;
+    bp_err err = all ? BP_OK : bp_fail_memory("hosts", size, sizeof *all);
+
+    err = bp_agree(self->world, err);
+    if (err != BP_OK) {
+        bp_free(all);
+        return err;
+    }
+    bp_probe_host_read(&own);
+    if (self->config)
+        asked = (int)bp_config_int(self->config, "math.threads");
+    own.threads = bp_math_threads_for(self->world, asked);
+    bp_math_set_threads(own.threads);
+    precision = bp_all_max_int(!bp_math_has_bf16(), self->world) ? BP_F32 : BP_BF16;
+    BP_MPI(MPI_Barrier(self->world)); /* measured all at once, as they will run */
+    own.wall = bp_probe_wall();
+    own.flops = bp_math_gemm_peak(precision, GEMM_SECONDS);
+    BP_MPI(MPI_Barrier(self->world));
+    own.copy_bytes = bp_probe_copy_speed(COPY_SECONDS);
+    BP_MPI(MPI_Allgather(&own, (int)sizeof own, MPI_BYTE, all, (int)sizeof own, MPI_BYTE,
+                         self->world));
+    find_witnesses(self, all, size);
+    if (self->rows)
+        bp_probe_judge_hosts(self->rows, all, size);
+    bp_free(all);
+    return BP_OK;
+}
+
+/* ---- MPI and libraries ---- */
+
+static void judge_mpi(const doctor *self)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    const char *levels[] = {"single", "funneled", "serialized", "multiple"};
+    int bytes, level, at;
+
+    BP_MPI(MPI_Get_library_version(text, &bytes));
+    text[strcspn(text, "\n,")] = '\0';
+    BP_MPI(MPI_Query_thread(&level));
+    at = level == MPI_THREAD_MULTIPLE     ? 3
+         : level == MPI_THREAD_SERIALIZED ? 2
+         : level == MPI_THREAD_FUNNELED   ? 1
+                                          : 0;
+    bp_probe_add(self->rows, at == 0 ? BP_PROBE_FAIL : BP_PROBE_OK, "mpi",
+                 "use an MPI with threads", "%s, threads %s", text, levels[at]);
+}
+
+static void judge_launcher(const doctor *self)
+{
+    const char *io = getenv("OMPI_MCA_io");
+    const char *launcher = getenv("OMPI_UNIVERSE_SIZE") || getenv("HYDI_CONTROL_FD") ? "mpirun"
+                           : getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID")       ? "srun"
+                                                                                     : NULL;
+
+    if (launcher)
+        bp_probe_add(self->rows, BP_PROBE_OK, "launcher", NULL, "%s%s%s", launcher,
+                     getenv("SLURM_JOB_ID") ? " in Slurm job " : "",
+                     getenv("SLURM_JOB_ID") ? getenv("SLURM_JOB_ID") : "");
+    else
+        bp_probe_add(self->rows, BP_PROBE_NOTE, "launcher", NULL,
+                     "none: one rank, as without mpirun; start it as the job is to be started");
+    bp_probe_add(self->rows, BP_PROBE_OK, "mpi-io", NULL,
+                 "not used (Open MPI's loses data on a full disk)%s%s", io ? "; OMPI_MCA_io=" : "",
+                 io ? io : "");
+}
+
+static void judge_libraries(const doctor *self)
+{
+    unsigned int major = 0, minor = 0, release = 0;
+    bool known = H5get_libversion(&major, &minor, &release) >= 0;
+
+    bp_probe_add(
+        self->rows,
+        known && major == H5_VERS_MAJOR && minor == H5_VERS_MINOR ? BP_PROBE_OK : BP_PROBE_WARN,
+        "hdf5", "load the module that bagpipe was built with", "%u.%u.%u, built with %d.%d.%d",
+        major, minor, release, H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE);
+    bp_probe_add(self->rows, BP_PROBE_OK, "zstd", NULL, "%s, built with %s", ZSTD_versionString(),
+                 ZSTD_VERSION_STRING);
+    bp_probe_add(self->rows, BP_PROBE_OK, "matrix products", NULL, "%s", bp_math_library());
+    bp_probe_add(self->rows, bp_distributed_library() ? BP_PROBE_OK : BP_PROBE_NOTE, "scalapack",
+                 NULL, "%s",
+                 bp_distributed_library() ? "built in" : "not in this build: no Laplace");
+}
+
+/* ---- the bits of a sum over ranks ---- */
+
+/* Values whose sum depends on the order of additions. */
+static float value_of(int rank, int64_t i)
+{
+    uint32_t x = (uint32_t)(rank * 2654435761u) ^ (uint32_t)((uint64_t)i * 40503u + 977u);
+
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return ((float)(x & 0xffff) - 32768.0f) / (float)(1 + (x >> 20));
+}
+
+static float tree_sum(int first, int count, int64_t i)
+{
+    if (count == 1)
+        return value_of(first, i);
+    return tree_sum(first, count / 2, i) + tree_sum(first + count / 2, count / 2, i);
+}
+
+static float expected_sum(int size, int64_t i)
+{
+    float sum = value_of(0, i);
+
+    if ((size & (size - 1)) == 0)
+        return tree_sum(0, size, i);
+    for (int r = 1; r < size; r++)
+        sum += value_of(r, i);
+    return sum;
+}
+
+static bp_err sum_over_ranks(const doctor *self, int64_t n)
+{
+    int rank = bp_comm_rank(self->world), size = bp_comm_size(self->world);
+    float *x = bp_alloc("doctor", n, sizeof *x), *scratch = bp_alloc("doctor", n, sizeof *x);
+    int64_t wrong = 0;
+    bp_err err =
+        bp_agree(self->world, x && scratch ? BP_OK : bp_fail_memory("a sum", n, sizeof *x));
+
+    if (err == BP_OK) {
+        for (int64_t i = 0; i < n; i++)
+            x[i] = value_of(rank, i);
+        bp_all_sum(x, n, scratch, self->world);
+        for (int64_t i = 0; i < n; i++) {
+            float expected = expected_sum(size, i);
+
+            wrong += memcmp(&x[i], &expected, sizeof expected) != 0;
+        }
+        if (wrong > 0)
+            err = BP_FAIL(BP_ERR_SYSTEM,
+                          "%lld of %lld sums over %d ranks have other bits than they must: at rank "
+                          "%d; leave its host out",
+                          (long long)wrong, (long long)n, size, rank);
+    }
+    bp_free(x);
+    bp_free(scratch);
+    return bp_agree(self->world, err);
+}
+
+static bp_err judge_bits(const doctor *self)
+{
+    static const int64_t sizes[] = {1000, 65536}; /* they go different ways */
+    bp_err err = BP_OK;
+
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && err == BP_OK; k++)
+        err = sum_over_ranks(self, sizes[k]);
+    if (self->rows && err == BP_OK)
+        bp_probe_add(self->rows, BP_PROBE_OK, "sum over ranks", NULL,
+                     "the same bits on all ranks, and those of the tree");
+    else if (self->rows)
+        bp_probe_add(self->rows, BP_PROBE_FAIL, "sum over ranks",
+                     "leave the host of that rank out, and test it", "%s", bp_err_message());
+    return err;
+}
+
+/* ---- the run folder: rank 0's ---- */
+
+/* Parameters and moments in float32, which is all but a thousandth of a checkpoint. 0: not known.
+ */
+static int64_t foreseen_bytes(bp_config *config)
+{
+    const char *train = bp_config_string(config, "corpus.train");
+    bp_gpt_shape known = {0}, shape;
+    bp_corpus *corpus = NULL;
+    int64_t copies = strcmp(bp_config_string(config, "optimizer.kind"), "adamw") == 0 ? 3 : 2;
+
+    if (!train || !bp_config_is_set(config, "model.layers") ||
+        !bp_config_is_set(config, "model.width") || !bp_config_is_set(config, "model.context") ||
+        bp_corpus_open(&corpus, train) != BP_OK)
+        return 0;
+    known.vocab_size = bp_corpus_vocab_size(corpus);
+    bp_corpus_close(&corpus);
+    shape = bp_gpt_shape_of(config, &known);
+    return 4 * copies * bp_gpt_parameters(&shape);
+}
+
+/* What the run's newest checkpoint takes, or its first one will. */
+static int64_t checkpoint_bytes(const doctor *self, const char *folder)
+{
+    json_t *status = NULL;
+    int64_t bytes = 0;
+
+    if (bp_path_is_dir(folder) && bp_run_status_read(&status, folder, 0) == BP_OK)
+        bytes = json_integer_value(json_object_get(json_object_get(status, "commit"), "bytes"));
+    json_decref(status);
+    return bytes == 0 && self->config ? foreseen_bytes(self->config) : bytes;
+}
+
+/* Rows are added up to what failed; *ground is left for others to look at. */
+static bp_err try_folder(const doctor *self, const char *folder, char **ground)
+{
+    int64_t keep = self->config ? bp_config_int(self->config, "checkpoint.keep") : 3;
+    char *existing = bp_probe_existing(folder);
+    bp_err err = existing ? BP_OK : bp_fail_memory("a file name", 1, strlen(folder));
+
+    if (err == BP_OK && strcmp(existing, folder) != 0)
+        bp_probe_add(self->rows, BP_PROBE_NOTE, "run folder", NULL,
+                     "%s is not there yet: tried in %s", folder, existing);
+    if (err == BP_OK)
+        err = bp_probe_disk(self->rows, existing, checkpoint_bytes(self, folder), keep);
+    if (err == BP_OK && (err = bp_probe_ground(ground, existing)) != BP_OK)
+        bp_probe_add(self->rows, BP_PROBE_FAIL, "run folder",
+                     "ask for access there, or use another run.dir", "%s", bp_err_message());
+    if (err == BP_OK)
+        err = bp_probe_files(self->rows, *ground);
+    bp_free(existing);
+    return err;
+}
+
+static void say_visible(const doctor *self, bp_err err, const double seconds[2])
+{
+    if (!self->rows)
+        return;
+    if (err != BP_OK)
+        bp_probe_add(self->rows, BP_PROBE_FAIL, "seen by others",
+                     "use a run.dir that all hosts share", "%s", bp_err_message());
+    else if (bp_comm_size(self->world) == 1)
+        bp_probe_add(self->rows, BP_PROBE_NOTE, "seen by others", NULL,
+                     "not tried: there is one rank alone");
+    else
+        bp_probe_add(self->rows, BP_PROBE_OK, "seen by others", NULL,
+                     "a file of rank 0 after %.0f ms, and back after %.0f ms%s", 1e3 * seconds[0],
+                     1e3 * seconds[1],
+                     self->host_count == 1 ? ", on one host" : ", by the slowest host");
+}
+
+static bp_err look_at_folder(const doctor *self)
+{
+    const char *folder = run_folder(self);
+    char *ground = NULL;
+    double seconds[2];
+    bp_err err;
+
+    if (!folder)
+        return BP_OK;
+    err = bp_agree(self->world, self->rows ? try_folder(self, folder, &ground) : BP_OK);
+    if (err == BP_OK) {
+        bp_bcast_text(&ground, 0, self->world);
+        err = bp_probe_visible(self->world, ground, self->witness, SEEN_SECONDS, seconds);
+        say_visible(self, err, seconds);
+    }
+    if (self->rows && ground) {
+        char *message = bp_strdup(bp_err_message());
+
+        if (bp_dir_remove(ground) != BP_OK)
+            bp_warn("%s", bp_err_message());
+        bp_err_set_message(message ? message : "");
+        bp_free(message);
+    }
+    bp_free(ground);
+    return err;
+}
+
+/* ---- the report ---- */
+
+static void print_rows(const doctor *self)
+{
+    int warnings = 0, failures = 0;
+    size_t k;
+    json_t *row;
+
+    json_array_foreach(self->rows, k, row)
+    {
+        const char *level = json_string_value(json_object_get(row, "level"));
+        const char *remedy = json_string_value(json_object_get(row, "remedy"));
+        bool fails = strcmp(level, "fail") == 0;
+
+        warnings += strcmp(level, "warn") == 0;
+        failures += fails;
+        printf("%-5s %-21s %s\n", fails ? "FAIL" : level,
+               json_string_value(json_object_get(row, "check")),
+               json_string_value(json_object_get(row, "text")));
+        if (remedy)
+            printf("%-5s %-21s -> %s\n", "", "", remedy);
+    }
+    if (failures > 0)
+        printf("%d failure%s: a job would not run here\n", failures, failures == 1 ? "" : "s");
+    else if (warnings > 0)
+        printf("%d warning%s: a job would run here\n", warnings, warnings == 1 ? "" : "s");
+    else
+        printf("all is well\n");
+}
+
+static void print_json(const doctor *self, bp_err err)
+{
+    json_t *report =
+        json_pack("{s:i, s:i, s:I, s:O}", "status", (int)err, "ranks", bp_comm_size(self->world),
+                  "hosts", (json_int_t)self->host_count, "checks", self->rows);
+    char *text = report ? bp_json_text(report) : NULL;
+
+    if (text)
+        (void)fputs(text, stdout);
+    bp_free(text);
+    json_decref(report);
+}
+
+static bp_err examine(doctor *self, const bp_option *const *tables)
+{
+    bp_err err = read_config(self, tables);
+
+    if (err == BP_OK && bp_comm_is_root(self->world) && !(self->rows = json_array()))
+        err = bp_fail_memory("a report", 1, 1);
+    err = bp_agree(self->world, err);
+    if (err == BP_OK)
+        err = look_at_hosts(self);
+    if (err != BP_OK)
+        return err;
+    if (self->rows) {
+        judge_mpi(self);
+        judge_launcher(self);
+    }
+    err = judge_bits(self);
+    if (err == BP_OK)
+        err = look_at_folder(self);
+    if (self->rows)
+        judge_libraries(self); /* last: who asks HDF5 first can't set it up any more */
+    if (self->rows && self->json)
+        print_json(self, err);
+    else if (self->rows)
+        print_rows(self);
+    return err;
+}
+
+int bp_doctor_command(int argc, char **argv, const bp_option *const *tables)
+{
+    doctor self = {.world = MPI_COMM_WORLD};
+    bp_err err, started;
+
+    for (int k = 0; k < argc; k++)
+        if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0) {
+            print_help();
+            return 0;
+        }
+    err = parse(&self, argc, argv);
+    started = bp_mpi_start(&argc, &argv);
+    err = started != BP_OK ? started : err;
+    if (err == BP_OK)
+        err = examine(&self, tables);
+    if (err != BP_OK && bp_log_speaks())
+        bp_err_print("bagpipe", err);
+    bp_config_free(&self.config);
+    json_decref(self.rows);
+    bp_mpi_finish();
+    return (int)err;
+}

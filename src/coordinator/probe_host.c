@@ -1,0 +1,166 @@
+/* This process's host: processors, memory, limits. */
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "coordinator/probe.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_LIMIT ((int64_t)1 << 22)
+#define COPY_BYTES ((int64_t)32 << 20) /* beyond the caches that a rank has for itself */
+
+/* The value behind "KEY ... :" of the first such line of a /proc file, or "". */
+static void find_value(char *out, size_t out_bytes, const char *path, const char *key)
+{
+    char *text = NULL, *line;
+    size_t bytes;
+
+    out[0] = '\0';
+    if (bp_file_read(path, TEXT_LIMIT, &text, &bytes) != BP_OK)
+        return;
+    line = strncmp(text, key, strlen(key)) == 0 ? text : strstr(text, key);
+    if (line != NULL && (line = strchr(line, ':')) != NULL) {
+        line += 1 + strspn(line + 1, " \t");
+        (void)snprintf(out, out_bytes, "%.*s", (int)strcspn(line, "\n"), line);
+    }
+    bp_free(text);
+}
+
+/* Flags that decide which kernels run: hosts that differ in them give other bits. */
+static void read_features(bp_probe_host *out)
+{
+    static const char *const wanted[] = {"avx2", "avx512f", "avx512_bf16", "amx_bf16"};
+    char *flags = bp_alloc("probe", 16384, 1);
+    size_t used = 0;
+
+    if (flags == NULL)
+        return;
+    flags[0] = ' ';
+    find_value(flags + 1, 16000, "/proc/cpuinfo", "flags");
+    (void)strcat(flags, " ");
+    for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
+        char word[32];
+
+        (void)snprintf(word, sizeof word, " %s ", wanted[k]);
+        if (strstr(flags, word) != NULL)
+            used += (size_t)snprintf(out->features + used, sizeof out->features - used, "%s%s",
+                                     used > 0 ? " " : "", wanted[k]);
+    }
+    bp_free(flags);
+}
+
+static void read_cpus(bp_probe_host *out)
+{
+    cpu_set_t *set = CPU_ALLOC(BP_PROBE_CPUS);
+    size_t bytes = CPU_ALLOC_SIZE(BP_PROBE_CPUS);
+
+    out->host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (set != NULL && sched_getaffinity(0, bytes, set) == 0)
+        for (int k = 0; k < BP_PROBE_CPUS; k++)
+            if (CPU_ISSET_S(k, bytes, set)) {
+                out->cpus[k / 64] |= UINT64_C(1) << (k % 64);
+                out->cpu_count++;
+            }
+    CPU_FREE(set);
+}
+
+static int64_t read_number(const char *path)
+{
+    char *text = NULL;
+    size_t bytes;
+    int64_t value = -1;
+
+    if (bp_file_read(path, 4096, &text, &bytes) == BP_OK && text[0] >= '0' && text[0] <= '9')
+        value = strtoll(text, NULL, 10);
+    bp_free(text);
+    return value;
+}
+
+/* The least limit of this process's control group and those above it: version 2, then 1. */
+static int64_t group_limit(void)
+{
+    char group[4096], path[4200];
+    int64_t least = -1;
+
+    find_value(group, sizeof group, "/proc/self/cgroup", "0:");
+    for (char *slash = group; slash != NULL && group[0] == ':';) {
+        (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group + 1);
+        int64_t limit = read_number(path);
+        if (limit >= 0 && (least < 0 || limit < least))
+            least = limit;
+        slash = strrchr(group, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    int64_t old = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+    if (old >= 0 && old < (int64_t)1 << 60 && (least < 0 || old < least))
+        least = old; /* version 1 calls "none" a number near 2^63 */
+    return least;
+}
+
+static int64_t limit_of(int resource)
+{
+    struct rlimit limit;
+
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return -1;
+    return (int64_t)limit.rlim_cur;
+}
+
+void bp_probe_host_read(bp_probe_host *out)
+{
+    char memory[64];
+    const char *threads = getenv("OMP_NUM_THREADS");
+
+    memset(out, 0, sizeof *out); /* it travels as bytes, those between members too */
+    if (gethostname(out->host, sizeof out->host - 1) != 0)
+        (void)snprintf(out->host, sizeof out->host, "unknown");
+    find_value(out->cpu, sizeof out->cpu, "/proc/cpuinfo", "model name");
+    read_features(out);
+    read_cpus(out);
+    out->explicit_threads = threads != NULL && threads[0] != '\0';
+    find_value(memory, sizeof memory, "/proc/meminfo", "MemTotal");
+    out->memory_bytes = strtoll(memory, NULL, 10) * 1024;
+    out->group_bytes = group_limit();
+    out->core = limit_of(RLIMIT_CORE);
+    out->files = limit_of(RLIMIT_NOFILE);
+    out->file_bytes = limit_of(RLIMIT_FSIZE);
+    out->locked_bytes = limit_of(RLIMIT_MEMLOCK);
+}
+
+double bp_probe_wall(void)
+{
+    struct timespec now;
+
+    BP_ASSERT(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double bp_probe_copy_speed(double seconds)
+{
+    char *from = bp_alloc("probe", COPY_BYTES, 1), *to = bp_alloc("probe", COPY_BYTES, 1);
+    double began, now, bytes = 0;
+
+    if (from == NULL || to == NULL) {
+        bp_free(from);
+        bp_free(to);
+        return 0;
+    }
+    memset(from, 1, (size_t)COPY_BYTES);
+    memcpy(to, from, (size_t)COPY_BYTES); /* pages are there */
+    began = now = bp_clock_now();
+    for (int k = 0; now - began < seconds; k++, now = bp_clock_now()) {
+        from[k % COPY_BYTES] = (char)k; /* else nothing would have to be copied again */
+        memcpy(to, from, (size_t)COPY_BYTES);
+        bytes += 2 * (double)COPY_BYTES; /* read and written */
+    }
+    bp_free(from);
+    bp_free(to);
+    return bytes / (now - began);
+}

@@ -1,0 +1,101 @@
+"""bagpipe doctor: what is right, what is not, with which status; and nothing is left behind."""
+import json
+import os
+import stat
+
+import bagpipe_test
+from bagpipe_test import JobTest, program, run
+
+
+class Doctor(JobTest):
+    def report(self, arguments, ranks=0, status=0):
+        result = run([program("bagpipe"), "doctor", "--json"] + arguments, ranks)
+        self.assertEqual(result.status, status, str(result))
+        report = json.loads(result.out)
+        self.assertEqual(report["status"], status)
+        return report, {row["check"]: row for row in report["checks"]}
+
+    def test_ranks_and_run_folder(self):
+        os.makedirs(self.at("run"), exist_ok=True)
+        for ranks in (0, 4):
+            with self.subTest(ranks=ranks):
+                report, rows = self.report([self.at("run")], ranks)
+                self.assertEqual(report["ranks"], max(ranks, 1))
+                self.assertEqual(report["hosts"], 1)
+                for check in ("write, fsync", "rename", "space", "file system", "sum over ranks", "gemm speed", "hdf5", "mpi",
+                              "binding", "launcher", "cpu", "memory", "limits", "clock"):
+                    self.assertIn(check, rows)
+                    self.assertNotEqual(rows[check]["level"], "fail")
+                self.assertEqual(rows["sum over ranks"]["level"], "ok")
+                self.assertEqual(rows["launcher"]["text"].split()[0], "mpirun" if ranks else "none:")
+                self.assertEqual(rows["seen by others"]["level"], "ok" if ranks else "note")
+                self.assertEqual(os.listdir(self.at("run")), [])
+
+    def test_table_and_help(self):
+        result = run([program("bagpipe"), "doctor", self.at("")], 2)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertRegex(result.out, r"(?m)^ok +sum over ranks +the same bits")
+        self.assertEqual(result.out.count("sum over ranks"), 1)  # one rank speaks
+        self.assertIn("bagpipe doctor", run([program("bagpipe"), "--help"]).out)
+        self.assertEqual(run([program("bagpipe"), "doctor", "--help"]).status, 0)
+
+    def test_configuration_tells_the_size_of_checkpoints(self):
+        for key, level in (("model.width=32", "ok"), ("model.width=1048576", "fail")):
+            _, rows = self.report([self.at("small.ini"), f"run.dir={self.at('not/yet')}", key], status=0 if level == "ok" else 74)
+            self.assertEqual(rows["space"]["level"], level, rows["space"])
+        self.assertIn("not there yet", rows["run folder"]["text"])
+        self.assertFalse(os.path.exists(self.at("not")))
+
+    def test_threads_that_do_not_fit_are_warned_of(self):
+        _, rows = self.report([self.at("small.ini"), f"run.dir={self.at('x')}", "math.threads=999"])
+        self.assertEqual(rows["binding"]["level"], "warn")
+        self.assertIn("999 threads", rows["binding"]["text"])
+
+    def test_folder_that_anybody_may_write_to(self):
+        os.makedirs(self.at("open"), exist_ok=True)
+        os.chmod(self.at("open"), 0o777)
+        _, rows = self.report([self.at("open")])
+        self.assertEqual(rows["access"]["level"], "warn")
+
+    def test_folder_that_can_not_be_written(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become somebody else")
+        os.makedirs(self.at("closed"), exist_ok=True)
+        os.chmod(self.folder, stat.S_IRWXU | stat.S_IXGRP | stat.S_IXOTH | stat.S_IRGRP | stat.S_IROTH)
+        os.chmod(self.at("closed"), 0o555)
+        for ranks in (1, 4):
+            with self.subTest(ranks=ranks):
+                who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"HOME={self.folder}", f"TMPDIR=/tmp"]
+                result = run(who + ["sh", bagpipe_test.MPIRUN, str(ranks), program("bagpipe"), "doctor", self.at("closed")])
+                if "cannot execute" in result.err or result.status in (126, 127):
+                    self.skipTest("another user can't start the programs here")
+                self.assertEqual(result.status, 77, str(result))
+                self.assertRegex(result.out, r"(?m)^FAIL +run folder .*Permission denied")
+                self.assertEqual(result.err.count("bagpipe: error[77]"), 1, str(result))
+
+    def test_disk_that_is_full(self):
+        disk = self.at("disk")
+        os.makedirs(disk, exist_ok=True)
+        mount = f"mount -t tmpfs -o size=1m none {disk}"
+        if run(["unshare", "-m", "sh", "-c", mount]).status != 0:
+            self.skipTest("a small disk can't be mounted here: that needs root")
+        for ranks in (1, 4):
+            with self.subTest(ranks=ranks):
+                doctor = f"sh {bagpipe_test.MPIRUN} {ranks} {program('bagpipe')} doctor {disk}"
+                result = run(["unshare", "-m", "sh", "-c", f"{mount} && {doctor}; status=$?; ls -A {disk}; exit $status"])
+                self.assertEqual(result.status, 74, str(result))
+                self.assertRegex(result.out, r"(?m)^FAIL +write, fsync +No space left on device")
+                self.assertRegex(result.out, r"(?m)^warn +file system +tmpfs")
+                self.assertNotIn(".bagpipe-doctor", result.out)  # what was written is gone
+                self.assertEqual(result.err.count("bagpipe: error[74]"), 1, str(result))
+
+    def test_wrong_arguments(self):
+        for arguments, status in ((["a", "b"], 64), (["--fast"], 64), ([self.at("no.ini")], 66), ([self.folder, "a=b"], 64),
+                                  ([self.at("small.ini"), "model.widht=3"], 78)):
+            result = run([program("bagpipe"), "doctor"] + arguments, 2)
+            self.assertEqual(result.status, status, str(result))
+            self.assertEqual(result.err.count(f"bagpipe: error[{status}]"), 1, str(result))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

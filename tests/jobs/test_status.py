@@ -1,0 +1,172 @@
+"""bagpipe status: what is told of runs in every state they can be in, by a program that starts no MPI and changes nothing."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import bagpipe_test
+from bagpipe_test import JobTest, environment, kill_all, program, run, steps
+
+
+def tree(folder):
+    """Everything in a folder: names, sizes, times."""
+    found = {}
+    for path, _, names in os.walk(folder):
+        for name in names:
+            status = os.lstat(os.path.join(path, name))
+            found[os.path.join(path, name)] = (status.st_size, status.st_mtime_ns)
+    return found
+
+
+class Status(JobTest):
+    def asked(self, *names, status=0):
+        result = run([program("bagpipe"), "status"] + [self.at(name) for name in names])
+        self.assertEqual(result.status, status, str(result))
+        return result
+
+    def told(self, name, **expected):
+        """The status as an object; some of its members are compared."""
+        result = run([program("bagpipe"), "status", "--json", self.at(name)])
+        self.assertEqual(result.status, 0, str(result))
+        told = json.loads(result.out)
+        for key, value in expected.items():
+            self.assertEqual(told.get(key), value, f"{key}: {result}")
+        return told
+
+    def start(self, name, *keys):
+        """A training that goes on until it is told to stop."""
+        command = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=1000000",
+                   "checkpoint.every=20"] + list(keys)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
+                                   start_new_session=True)
+        self.addCleanup(lambda: (kill_all(process), process.wait()))
+        return process
+
+    def until(self, question):
+        """Wait until something is so; the time limit of the test is its end."""
+        for _ in range(2000):
+            if question():
+                return
+            time.sleep(0.05)
+        self.fail("it did not come")
+
+    def committed(self, name):
+        return os.path.isdir(self.at(name + "/checkpoints")) and len(steps(self.at(name))) > 1
+
+    def resumed(self, name):
+        with open(self.at(name + "/events.jsonl"), encoding="utf-8") as file:
+            return '"resumed"' in file.read()
+
+    def test_a_run_through_its_states(self):
+        process = self.start("run")
+        self.until(lambda: self.committed("run"))
+        told = self.told("run", job="pretrain", state="running", steps=1000000, restarts=0, pid=process.pid)
+        self.assertGreater(told["commit"]["bytes"], 100_000)
+        self.assertGreater(told["tokens_per_second_median"], 0)
+        self.assertGreater(told["seconds_left"], 0)
+        self.assertGreaterEqual(told["step"], told["commit"]["step"])
+        text = self.asked("run").out
+        self.assertRegex(text, r": pretrain, running on \S+, 1 rank; seen alive .* ago\n")
+        self.assertRegex(text, r"progress +step \d+ of 1000000 .* left\n")
+
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with open(self.at("run/metrics.jsonl"), "a", encoding="utf-8") as file:
+            file.write('{"step": 999999, "tokens": 99999')  # torn, as a killed writer leaves it
+        newest = int(steps(self.at("run"))[-1][5:])
+        told = self.told("run", state="dead")
+        self.assertLess(told["step"], 999999)
+        self.assertIn(f"goes on from step {newest}", told["next"])
+        before = tree(self.at("run"))
+        self.assertIn("dead: its job is gone", self.asked("run").out)
+        self.assertEqual(tree(self.at("run")), before)  # nothing is written, not even to the torn file
+
+        process = self.start("run")
+        self.until(lambda: self.told("run")["restarts"] == 1 and self.resumed("run"))
+        process.send_signal(signal.SIGUSR1)
+        self.assertEqual(process.wait(), 75)
+        told = self.told("run", state="stopped", code=75, starts=2, restarts=1)
+        self.assertEqual(told["next"], f"the same command goes on from step {told['step']}")
+        self.assertEqual(told["commit"]["step"], told["step"])
+        self.assertRegex(self.asked("run").out, r"stopped in time .* ago\n(.*\n)*.*time .*: 1 restart")
+
+        result = self.pretrain("run", 0, f"train.steps={told['step'] + 5}")
+        self.assertEqual(result.status, 0, str(result))
+        self.told("run", state="finished", code=0, step=told["step"] + 5, progress=1.0)
+        again = self.pretrain("run", 0, f"train.steps={told['step'] + 5}")  # it only says that it is finished
+        self.assertEqual(again.status, 0, str(again))
+        self.told("run", state="finished", restarts=2)
+
+    def test_failed_says_with_what_and_what_to_do(self):
+        env = dict(environment(), BP_FAULT="train.diverge")
+        process = subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('failed')}"], env=env,
+                                 capture_output=True, check=False)
+        self.assertEqual(process.returncode, 70)
+        told = self.told("failed", state="failed", code=70)
+        self.assertIn("diverged", told["message"])
+        self.assertIn("do what the message says", self.asked("failed").out)
+
+    def test_ensemble_and_score_tell_members_and_units(self):
+        result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=2",
+                      "train.steps=5"])
+        self.assertEqual(result.status, 0, str(result))
+        told = self.told("many", job="ensemble", state="finished", members_wanted=2, members_finished=2, progress=1.0)
+        self.assertEqual([m["name"] for m in told["members"]], ["m00", "m01"])
+        self.assertEqual([m["state"] for m in told["members"]], ["finished"] * 2)
+        self.assertRegex(self.asked("many").out, r"m01 +finished 5/5 ")
+        with open(self.at("many/members/m01/run.json"), "w", encoding="utf-8") as file:
+            file.write("{")
+        told = self.told("many", members_finished=1)
+        self.assertEqual(told["members"][1]["state"], "damaged")
+
+        result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('score')}",
+                      f"score.model={self.at('many/members/m00')}", f"score.corpus={self.at('train.h5')}"])
+        self.assertEqual(result.status, 0, str(result))
+        told = self.told("score", job="score", state="finished", progress=1.0)
+        self.assertEqual(told["units"], told["units_done"])
+        self.assertGreater(told["units"], 1)
+
+    def test_units_of_a_score_job_that_was_killed(self):
+        self.trained("model", 0, "train.steps=2")
+        env = dict(environment(), BP_FAULT="score.chunk_done:3=kill")
+        process = subprocess.run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('killed')}",
+                                  f"score.model={self.at('model')}", f"score.corpus={self.at('train.h5')}"], env=env,
+                                 capture_output=True, check=False)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        told = self.told("killed", state="dead", units_done=3)
+        self.assertGreater(told["units"], 3)
+        self.assertRegex(self.asked("killed").out, r"progress +3 of \d+ work units")
+
+    def test_what_is_no_run(self):
+        os.makedirs(self.at("empty"), exist_ok=True)
+        self.write("file", "")
+        for name in ("empty", "file", "missing"):
+            result = self.asked(name, status=66)
+            self.assertEqual(len(re.findall("bagpipe: error", result.err)), 1, str(result))
+            self.assertEqual(result.out, "")
+        os.makedirs(self.at("broken"), exist_ok=True)
+        self.write("broken/run.json", '{"format": "bagpipe ru')
+        self.assertIn("damaged", self.asked("broken", status=65).err)
+
+    def test_several_runs_are_told_whatever_one_of_them_is_like(self):
+        self.trained("good", 0, "train.steps=1")
+        result = self.asked("missing", "good", status=66)
+        self.assertIn("pretrain, finished", result.out)
+
+    def test_command_line_and_no_mpi(self):
+        self.assertEqual(run([program("bagpipe"), "status"]).status, 64)
+        self.assertEqual(run([program("bagpipe"), "status", "--fast"]).status, 64)
+        result = run([program("bagpipe"), "status", "--help"])
+        self.assertEqual(result.status, 0)
+        self.assertIn("bagpipe status RUN", result.out)
+        self.assertIn("bagpipe status", run([program("bagpipe"), "--help"]).out)
+        self.trained("alone", 0, "train.steps=1")
+        env = dict(environment(), OMPI_MCA_pml="none_of_these", OMPI_MCA_ess="none_of_these")  # MPI can't start
+        command = [program("bagpipe"), "status", self.at("alone")]
+        self.assertEqual(subprocess.run(command, env=env, capture_output=True, check=False).returncode, 0)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
