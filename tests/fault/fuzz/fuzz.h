@@ -32,6 +32,9 @@ const char *fuzz_folder(void);
 /** Write `name` in it; its path, good for four more calls. */
 const char *fuzz_file_named(const char *name, const void *data, size_t bytes);
 
+/** libFuzzer's counters of this program; none in other builds. */
+char *fuzz_counters(size_t *count);
+
 /* ---- an input taken apart: what is missing is zero ---- */
 
 typedef struct fuzz_bytes {

@@ -184,6 +184,205 @@ def metrics_seeds():
     put("metrics_resume", "negative", struct.pack("<q", -1) + b'{"step": -1}\n{"step": -9223372036854775808}\n')
 
 
+def record_seeds():
+    import subprocess
+    text = b"the same words and the same words again, " * 8
+
+    def zstd(data, *options):
+        return subprocess.run(["zstd", "-q", "-c", *options], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+    put("record", "zstd", b"\0" + zstd(text))
+    put("record", "zstd-no-size", b"\0" + zstd(text, "--no-content-size"))
+    put("record", "zstd-check", b"\0" + zstd(text, "--check"))
+    put("record", "zstd-cut", b"\0" + zstd(text)[:-4])
+    put("record", "zstd-no-size-cut", b"\0" + zstd(text, "--no-content-size")[:-4])
+    put("record", "zstd-huge", b"\0" + bytes.fromhex("28b52ffde0") + struct.pack("<Q", 1 << 40) + b"\1\0\0")
+    put("record", "zstd-empty", b"\0" + zstd(b""))
+    put("record", "both-ways", b"\1\3" + text)
+    put("record", "both-ways-fast", b"\1\xff" + bytes(range(256)))
+    put("record", "lzf", b"\2\x20\0" + b"\4hello" + bytes([0x20 | 0, 4]) + bytes([0xe0, 3, 4]))
+    put("record", "lzf-beyond", b"\2\x08\0" + b"\4hello" + bytes([0xe0, 200, 4]))
+    put("record", "parts", b"\3" + b"".join(bytes([0, unit, 5]) + b"12345" for unit in (3, 0, 15, 3)))
+    put("record", "parts-empty", b"\3" + bytes([0, 1, 0]) * 3)
+    for flags in (1, 2, 4, 8):
+        put("record", "parts-unsound-%d" % flags, b"\3" + b"\0\2\3abc" + bytes([flags, 3, 4]) + b"12345678wxyz" + b"\0\4\3def" + b"\0")
+    put("record", "parts-outside", b"\3" + b"\0\x10\1a" + b"\0\xff\1b" + b"\0\1\1c")
+    piece = struct.pack("<4q", 0, 1, 1, 1) + bytes(32)
+    put("record", "result", b"\4\0" + struct.pack("<4q", 1, 1, 2, 1) + piece + struct.pack("<2q2f", 0, 2, -1, -2))
+    put("record", "result-more", b"\4\1" + struct.pack("<4q", 1 << 60, 0, 0, 2) + bytes(64))
+    put("record", "result-negative", b"\4\0" + struct.pack("<4q", 0, -1, 0, 1))
+    tokens = zstd(struct.pack("<H", 7) * 65536)
+    put("record", "chunk", b"\5" + struct.pack("<HHBB", 9, 65000, 255, 0) + tokens)
+    put("record", "chunk-beyond", b"\5" + struct.pack("<HHBB", 6, 0, 3, 0) + tokens)
+    put("record", "chunk-wrong", b"\5" + struct.pack("<HHBB", 9, 0, 3, 7) + tokens)
+    put("record", "chunk-short", b"\5" + struct.pack("<HHBB", 9, 0, 3, 0) + zstd(bytes(1000)))
+
+
+def corpus_index_seeds():
+    put("corpus_index", "block", b"\0\0\0\0\0detail" + bytes(40))
+    put("corpus_index", "block-changed", b"\0\1\0\1\4abcd" + struct.pack("<H", 20) + b"x" + bytes(40))
+    put("corpus_index", "block-cut", b"\0\0\2\1\0" + bytes(30) + struct.pack("<H", 500))
+    lines = b"bagpipe corpus 1\nbytes 520\nxxh3-128 " + b"0" * 32 + b"\n\n" + b"HDF5 begins after these 512 bytes. bagpipe-data inspect FILE; bagpipe-data verify FILE\n"
+    for name, head in {"raw": lines, "version": lines.replace(b" 1\n", b" 99\n"), "kind": lines.replace(b"corpus", b"CORPUS"), "other": b"something else\n"}.items():
+        put("corpus_index", "raw-" + name, b"\1" + (head + b"block xxh3-64 " + b"0" * 16 + b"\n").ljust(511) + b"\n" + bytes(8))
+    put("corpus_index", "raw-hdf5", b"\1\x89HDF\r\n\x1a\n" + bytes(600))
+    put("corpus_index", "raw-empty", b"\1")
+    rows = b"".join(b"\0" + struct.pack("<HB", 512 + 30 * k, 30) for k in range(4))
+    put("corpus_index", "checksums", b"\2\0\4" + rows + struct.pack("<HB", 520, 50) + struct.pack("<HB", 512, 30) * 3 + struct.pack("<qq", 512, 2) + bytes(100))
+    put("corpus_index", "checksums-wrong", b"\2\3\4" + rows + struct.pack("<HB", 520, 50) + bytes(100))
+    put("corpus_index", "checksums-overlap", b"\2\0\2" + b"\0" + struct.pack("<HB", 512, 30) + b"\0" + struct.pack("<HB", 530, 30) + bytes(100))
+    put("corpus_index", "checksums-far", b"\2\0\2" + b"\xff" + struct.pack("<qB", -1, 1) + b"\xfe" + struct.pack("<Hq", 512, 1 << 62) + bytes(100))
+    # documents, tokens; for each of six columns: signed, place, width (of tokenizer: length first); label codes, label names
+    columns = b"\2\5" + bytes([0, 0, 0]) + bytes([0, 24, 0]) * 3 + bytes([0, 40, 7]) + bytes([10, 0, 60, 4]) + bytes([0, 24, 0]) + bytes([2, 0, 70, 3])
+    values = struct.pack("<3q", 0, 2, 5) + struct.pack("<2q", 1, 0) + b"doc-one\0doc-two\0" + b'{"a": 1}  ' + b"yes\0no\0\0"
+    put("corpus_index", "columns", b"\3" + columns + values + bytes(64))
+    put("corpus_index", "columns-unsorted", b"\3" + columns + struct.pack("<3q", 0, 6, 5) + values[24:] + bytes(64))
+    put("corpus_index", "columns-code", b"\3" + columns + struct.pack("<3q", 0, 2, 5) + struct.pack("<2q", 1, 7) + values[40:] + bytes(64))
+    put("corpus_index", "columns-negative", b"\3" + columns + struct.pack("<3q", 0, -2, 5) + values[24:] + bytes(64))
+    put("corpus_index", "columns-short", b"\3" + columns + values[:30])
+
+
+def reshard_seeds():
+    put("reshard", "plain", bytes([0, 1, 3, 5, 50]))
+    put("reshard", "cuts", bytes([1, 1, 7, 8, 2]) + bytes([3, 0, 0, 4, 1, 1, 4, 0, 0, 2]) + bytes([2, 0, 1, 3, 0, 0, 1]))
+    put("reshard", "four", bytes([1, 3, 3, 2, 4, 2, 5]) + bytes(range(1, 60, 3)))
+    put("reshard", "empty-parts", bytes([3, 2, 2, 2, 2, 1]) + bytes([4] + [0, 0, 0] * 4) + bytes([3] + [0, 1, 3] * 3))
+    put("reshard", "one-value", bytes([2, 0, 0, 0]))
+
+
+def coord_seeds():
+    put("coord", "queue", b"\0\2\x14" + bytes(range(20)) + b"\0\1" * 30 + b"\6\0" * 3)
+    put("coord", "queue-early", b"\0\3\x10" + bytes(16) + b"\1\1" * 4 + b"\7\0" + b"\1\1" * 4)
+    put("coord", "commit", b"\1\3" + b"\1" * 40)
+    for step in range(14):
+        put("coord", "commit-fails-%02d" % step, b"\1\0" + b"\1" * step + b"\0" + b"\1" * 8)
+    put("coord", "commit-unreported", b"\1\3" + b"\1" * 5 + b"\x0f" * 3 + b"\1" * 20)
+    put("coord", "lease", b"\2" + b"".join(bytes([k % 4, 5]) for k in range(60)))
+    put("coord", "lease-dead", b"\2" + b"\0\5" * 5 + b"\0\0" + b"\1\5" * 3 + b"\1\5\1" * 6 + b"\2\5" * 9)
+    put("coord", "lease-watch", b"\2" + b"\0\5" * 5 + b"\1\5\1\5" + b"\1\5\0" + b"\1\5" + b"\0\1\x63" + b"\1\5" * 5 + b"\0\5" * 2)
+    put("coord", "names", b"\3\7\0owner-000007")
+    put("coord", "names-claim", b"\3\7\0claim-000007-abc")
+    put("coord", "watch", b"\4\3\0" + b"".join(bytes([k % 3, 2, 0, 1]) for k in range(60)))
+    put("coord", "watch-silent", b"\4\2\0" + b"\0\2\0\1\1\2\0\1" + b"\0\2\7\x32\1" * 20)
+    put("coord", "watch-waits", b"\4\2\0" + b"\0\7\0\1\7\0" + b"\0\9\7\x20\1\9\7\x20" * 10)
+
+
+def wire_seeds():
+    for how in range(4):
+        for kind in range(4):
+            put("wire", "%d-%d" % (how, kind), bytes([how, kind, 1]) + bytes(40) + struct.pack("<iiiii", 3, 1, 1, 2, 1) + b"\0\0\x20\x41" + b"allreduce".ljust(24, b"\0"))
+    put("wire", "cut", b"\3\0\1" + bytes(20))
+    put("wire", "full-name", b"\1\3\1" + bytes(64) + b"x" * 24)
+
+
+def notes_seeds():
+    members = [{"name": "m00", "path": "members/m00", "oob_perplexity": 12.5}, {"name": "m01", "path": "/abs/m01", "oob_perplexity": None}, {"name": "m02", "path": "x"}]
+    put("notes", "ensemble", json.dumps({"format_version": 1, "members": members}))
+    put("notes", "ensemble-plain", json.dumps({"members": members[:1]}))
+    put("notes", "ensemble-twice", json.dumps({"members": members[:1] * 2}))
+    put("notes", "ensemble-key", json.dumps({"members": members, "more": 1}))
+    put("notes", "ensemble-member-key", json.dumps({"members": [dict(members[0], weight=1)]}))
+    put("notes", "ensemble-version", json.dumps({"format_version": 2, "members": members}))
+    put("notes", "ensemble-none", json.dumps({"members": []}))
+    put("notes", "ensemble-oob", json.dumps({"members": [dict(members[0], oob_perplexity="x")]}))
+    put("notes", "ensemble-empty-path", json.dumps({"members": [{"name": "a", "path": ""}]}))
+    put("notes", "ensemble-member", json.dumps({"members": [3]}))
+    put("notes", "array", "[]")
+    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 12, "n_head": 3, "n_positions": 16, "vocab_size": 100, "eos_token_id": 99,
+              "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "n_inner": None, "tie_word_embeddings": True}
+    put("notes", "config", json.dumps(config))
+    for name, change in {"type": {"model_type": "bert"}, "activation": {"activation_function": "relu"}, "epsilon": {"layer_norm_epsilon": 1e-6},
+                         "inner": {"n_inner": 7}, "inner-right": {"n_inner": 48}, "heads": {"n_head": 5}, "size": {"n_embd": 1 << 40}, "zero": {"n_layer": 0},
+                         "layers": {"n_layer": 20000}, "flag": {"scale_attn_weights": False}, "eos": {"eos_token_id": 100}}.items():
+        put("notes", "config-" + name, json.dumps({**config, **change}))
+    old = dict(config, n_ctx=16)
+    del old["n_positions"]
+    put("notes", "config-old", json.dumps(old))
+
+
+def h5_seeds():
+    try:
+        import h5py, numpy
+    except ImportError:
+        return
+    folder = os.path.join(HERE, "h5_walk")
+    os.makedirs(folder, exist_ok=True)
+
+    def corpus(name, tokens=numpy.arange(12, dtype="<u2") % 5, vocab_size=5, change=lambda file: None, libver="earliest", **options):
+        path = os.path.join(folder, name)
+        with h5py.File(path, "w", libver=libver) as file:
+            file.create_dataset("tokens", data=tokens, track_times=False, **options)
+            file.create_dataset("doc_start", data=numpy.array([0, 5, 12], dtype="<u8"), track_times=False)
+            file.attrs["vocab_size"] = vocab_size
+            change(file)
+
+    def label(file):
+        file["labels/genre"] = numpy.array([1, 0], dtype="<u4")
+        file["label_names/genre"] = numpy.array([b"news", b"fiction"])
+        file["doc_id"] = numpy.array([b"one", b"two"])
+        file.attrs["eod_id"] = 4
+
+    def again(name):
+        def change(file):
+            del file["tokens"]
+            file["tokens"] = name
+        return change
+
+    corpus("plain")
+    corpus("latest", libver="latest")
+    corpus("gzip", chunks=(4,), compression="gzip", shuffle=True, fletcher32=True)
+    corpus("lzf", chunks=(8,), compression="lzf")
+    corpus("labels", change=label)
+    corpus("signed-wide", tokens=numpy.arange(12, dtype=">i8") % 5)
+    corpus("beyond", vocab_size=3)
+    corpus("real", tokens=numpy.arange(12, dtype="<f4"))
+    corpus("grid", tokens=numpy.zeros((3, 4), dtype="<u2"))
+    corpus("soft", change=again(h5py.SoftLink("/doc_start")))
+    corpus("external-link", change=again(h5py.ExternalLink("/etc/passwd", "/tokens")))
+    corpus("cycle", change=lambda file: file.create_group("g").__setitem__("again", file["/"]))
+    corpus("vlen", change=lambda file: file.create_dataset("text", data=["a", "bc"], dtype=h5py.string_dtype()))
+    corpus("compound", change=lambda file: file.create_dataset("c", data=numpy.zeros(2, dtype=[("a", "<i4"), ("b", "<f8")])))
+    corpus("scaleoffset", chunks=(4,), scaleoffset=0)
+
+    def huge(file):
+        del file["tokens"]
+        file.create_dataset("tokens", shape=(1 << 40,), dtype="<u2")
+
+    def external(file):
+        del file["tokens"]
+        file.create_dataset("tokens", shape=(12,), dtype="<u2", external=[("/etc/passwd", 0, 24)])
+
+    def virtual(file):
+        del file["tokens"]
+        layout = h5py.VirtualLayout(shape=(12,), dtype="<u2")
+        layout[:] = h5py.VirtualSource("other.h5", "tokens", shape=(12,))
+        file.create_virtual_dataset("tokens", layout)
+
+    corpus("huge", change=huge)
+    corpus("external", change=external)
+    corpus("virtual", change=virtual, libver="latest")
+
+
+def cli_seeds():
+    good = "run.dir=r\0corpus.train=c.h5\0model.layers=2\0model.width=8\0model.heads=2\0model.context=16\0train.steps=3\0train.batch=2"
+    lines = {
+        "none": "", "help": "--help", "version": "--version", "no-job": "dance", "check": "check", "check-help": "check\0--help",
+        "job-help": "pretrain\0--help", "score-help": "score\0-h", "ensemble-help": "ensemble\0--help", "uncertainty-help": "uncertainty\0--help",
+        "good": "check\0pretrain\0CONFIG\0" + good, "missing": "check\0pretrain\0CONFIG", "option": "check\0pretrain\0--fast",
+        "unknown": "check\0pretrain\0CONFIG\0train.step=3", "range": "check\0pretrain\0CONFIG\0train.steps=-1\0model.dropout=2",
+        "no-file": "check\0score\0nowhere.ini", "score": "check\0score\0CONFIG\0run.dir=r\0score.model=m\0score.corpus=c.h5\0score.stride=3",
+        "batch": "check\0pretrain\0CONFIG\0" + good + "\0mesh.data=3\0mesh.micro_batch=7", "mesh": "check\0pretrain\0CONFIG\0" + good + "\0mesh.tensor=3\0mesh.pipeline=9",
+        "ensemble": "check\0ensemble\0CONFIG\0" + good + "\0ensemble.members=3", "uncertainty": "check\0uncertainty\0CONFIG\0run.dir=u",
+        "line-break": "check\0pretrain\0CONFIG\0a\nb", "escape": "check\0pretrain\0\x1b[31m%s%n", "folder": "check\0pretrain\0/", "equals": "check\0pretrain\0=\0CONFIG",
+        "no-value": "check\0pretrain\0CONFIG\0run.dir=", "plan": "check\0pretrain\0--plan\0CONFIG",
+        "requeue": "requeue\0pretrain\0CONFIG\0run.dir=r\0--status\0" + "75", "requeue-none": "requeue\0pretrain\0CONFIG", "requeue-bad": "requeue\0pretrain\0CONFIG\0--status\0x",
+        "status": "status\0nowhere", "status-none": "status", "empty-word": "\0",
+    }
+    for name, words in lines.items():
+        put("cli", name, words)
+
+
 if __name__ == "__main__":
-    for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds):
+    for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, h5_seeds, cli_seeds):
         make()

@@ -1,0 +1,232 @@
+/* Checkpoints of one layout read as another: the shape of a tensor and two ways to cut it come of
+ * the input. What was written as A is read as B, written, and read as A: the same values and
+ * digests, and no element read twice. */
+#include "base/mem.h"
+#include "fuzz.h"
+#include "store/checkpoint_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BOXES   12
+#define VOLUME  4096
+#define EXTENTS 9
+
+typedef struct layout {
+    bp_box boxes[BOXES];
+    int count;
+    float *data; /* of all boxes, one after another; guards of NaN between them */
+} layout;
+
+static int64_t volume_of(const bp_box *box)
+{
+    int64_t volume;
+
+    FUZZ_CHECK(bp_box_volume(box->dims, box->extent, &volume));
+    return volume;
+}
+
+/* Cut a box in two, again and again, where the input says; an empty part is fine. */
+static void cut_boxes(layout *out, const bp_box *whole, fuzz_bytes *in)
+{
+    int cuts = fuzz_below(in, BOXES);
+
+    out->count = 1;
+    out->boxes[0] = *whole;
+    for (int k = 0; k < cuts; k++) {
+        bp_box *box = &out->boxes[fuzz_below(in, out->count)], *rest = &out->boxes[out->count];
+        int d = fuzz_below(in, whole->dims);
+        int64_t at = fuzz_below(in, (int)box->extent[d] + 1);
+
+        *rest = *box;
+        box->extent[d] = at;
+        rest->offset[d] += at;
+        rest->extent[d] -= at;
+        out->count++;
+    }
+    out->data = malloc((VOLUME + BOXES) * sizeof *out->data);
+    FUZZ_CHECK(out->data != NULL);
+    memset(out->data, 0xff, (VOLUME + BOXES) * sizeof *out->data);
+    for (int k = 0, at = 0; k < out->count; k++) {
+        out->boxes[k].data = out->data + at;
+        at += (int)volume_of(&out->boxes[k]) + 1;
+    }
+}
+
+/* The value of element k of a box: its place in the tensor. */
+static float value_at(const bp_box *box, int64_t k)
+{
+    int64_t place = 0, scale = 1;
+
+    for (int d = box->dims - 1; d >= 0; d--) {
+        place += scale * (box->offset[d] + k % box->extent[d]);
+        k /= box->extent[d];
+        scale *= box->shape[d];
+    }
+    return (float)place;
+}
+
+static bp_digest digest_of(const layout *of)
+{
+    bp_digest sum = {{0, 0}};
+
+    for (int k = 0; k < of->count; k++) {
+        bp_digest one = {{0, 0}};
+
+        if (volume_of(&of->boxes[k]) > 0)
+            bp_box_digest(&one, &of->boxes[k], of->boxes[k].data);
+        bp_digest_merge(&sum, &one);
+    }
+    return sum;
+}
+
+static void write_box(bp_shard *shard, const bp_box *box, int64_t number, int64_t limit)
+{
+    bp_plan_box piece = {.dims = box->dims, .number = number};
+    int64_t written = 0;
+    bp_part part;
+
+    memcpy(piece.name, box->name, sizeof piece.name);
+    memcpy(piece.extent, box->extent, sizeof piece.extent);
+    FUZZ_CHECK(bp_shard_begin(shard, &piece) == BP_OK);
+    for (int64_t k = 0; bp_box_part(&part, box, limit, k); k++) {
+        FUZZ_CHECK(part.first == written && part.count > 0 && part.count <= limit);
+        FUZZ_CHECK(bp_shard_write(shard, &part, box->data + part.first) == BP_OK);
+        written += part.count;
+    }
+    FUZZ_CHECK(written == volume_of(box));
+    FUZZ_CHECK(bp_shard_end(shard) == BP_OK);
+}
+
+/* All boxes to one file; its pieces, as a manifest lists them. */
+static void write_layout(const layout *from, const char *path, int64_t limit,
+                         bp_manifest_piece *pieces)
+{
+    bp_shard *shard;
+
+    FUZZ_CHECK(bp_shard_create(&shard, path) == BP_OK);
+    for (int k = 0; k < from->count; k++) {
+        const bp_box *box = &from->boxes[k];
+
+        write_box(shard, box, k, limit);
+        pieces[k] = (bp_manifest_piece){.file = 0};
+        bp_piece_dataset(pieces[k].dataset, box->name, k);
+        memcpy(pieces[k].offset, box->offset, sizeof box->offset);
+        memcpy(pieces[k].extent, box->extent, sizeof box->extent);
+    }
+    FUZZ_CHECK(bp_shard_commit(&shard) == BP_OK);
+}
+
+/* Every box of `to` from the pieces that it meets; what they have in common adds up to the box. */
+static void read_layout(layout *to, const char *path, const bp_manifest_tensor *tensor,
+                        const bp_manifest_piece *pieces)
+{
+    bp_shard_reader *reader;
+
+    FUZZ_CHECK(bp_shard_open(&reader, path) == BP_OK);
+    for (int k = 0; k < to->count; k++) {
+        const bp_box *box = &to->boxes[k];
+        int64_t offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS], got = 0, volume;
+
+        for (int64_t p = 0; p < tensor->count; p++) {
+            if (!bp_box_intersect(box->dims, pieces[p].offset, pieces[p].extent, box->offset,
+                                  box->extent, offset, extent))
+                continue;
+            FUZZ_CHECK(bp_box_volume(box->dims, extent, &volume));
+            got += volume;
+            FUZZ_CHECK(bp_shard_read(reader, tensor, &pieces[p], box) == BP_OK);
+        }
+        FUZZ_CHECK(got == volume_of(box));
+    }
+    bp_shard_close(&reader);
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+    return memcmp(((const bp_manifest_piece *)a)->offset, ((const bp_manifest_piece *)b)->offset,
+                  sizeof((const bp_manifest_piece *)a)->offset);
+}
+
+/* Do they tile? The test wants them by offset; small numbers compare alike as bytes. */
+static void check_tiles(const bp_manifest_tensor *tensor, const bp_manifest_piece *pieces)
+{
+    bp_manifest_piece sorted[BOXES];
+
+    memcpy(sorted, pieces, (size_t)tensor->count * sizeof *sorted);
+    qsort(sorted, (size_t)tensor->count, sizeof *sorted, compare_pieces);
+    FUZZ_CHECK(bp_manifest_check_tiles(tensor, sorted) == BP_OK);
+}
+
+static void check_values(const layout *of)
+{
+    for (int b = 0; b < of->count; b++) {
+        int64_t volume = volume_of(&of->boxes[b]);
+        uint32_t guard;
+
+        for (int64_t k = 0; k < volume; k++)
+            FUZZ_CHECK(of->boxes[b].data[k] == value_at(&of->boxes[b], k));
+        memcpy(&guard, of->boxes[b].data + volume, sizeof guard);
+        FUZZ_CHECK(guard == UINT32_MAX);
+        FUZZ_CHECK(volume == 0 || bp_box_is_finite(&of->boxes[b], of->boxes[b].data));
+    }
+}
+
+static bp_box take_shape(fuzz_bytes *in)
+{
+    static const char *const names[] = {"a.weight", "adamw.m/h.0.b", "x", "p.0/q/r"};
+    bp_box whole = {.dims = 1 + fuzz_below(in, BP_TENSOR_DIMS)};
+    int64_t volume = 1;
+
+    strcpy(whole.name, names[fuzz_below(in, 4)]);
+    for (int d = 0; d < whole.dims; d++) {
+        whole.shape[d] = whole.extent[d] = 1 + fuzz_below(in, EXTENTS);
+        if (volume * whole.shape[d] > VOLUME)
+            whole.shape[d] = whole.extent[d] = 1;
+        volume *= whole.shape[d];
+    }
+    FUZZ_CHECK(bp_box_check(&whole) == BP_OK);
+    return whole;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    fuzz_bytes in = {data, bytes};
+    bp_box whole = take_shape(&in);
+    int64_t limit = 1 + fuzz_below(&in, 100);
+    bp_manifest_tensor tensor = {.dims = whole.dims};
+    bp_manifest_piece pieces[BOXES];
+    layout a, b, again;
+    fuzz_bytes same;
+    char path[300];
+    bp_digest digest, other;
+
+    fuzz_begin();
+    memcpy(tensor.name, whole.name, sizeof tensor.name);
+    memcpy(tensor.shape, whole.shape, sizeof tensor.shape);
+    (void)snprintf(path, sizeof path, "%s/shard-00000.h5", fuzz_folder());
+    same = in;
+    cut_boxes(&again, &whole, &same);
+    cut_boxes(&a, &whole, &in);
+    cut_boxes(&b, &whole, &in);
+    for (int k = 0; k < a.count; k++)
+        for (int64_t i = 0; i < volume_of(&a.boxes[k]); i++)
+            a.boxes[k].data[i] = value_at(&a.boxes[k], i);
+    tensor.count = a.count;
+    write_layout(&a, path, limit, pieces);
+    check_tiles(&tensor, pieces);
+    read_layout(&b, path, &tensor, pieces);
+    check_values(&b);
+    tensor.count = b.count;
+    write_layout(&b, path, limit, pieces);
+    read_layout(&again, path, &tensor, pieces);
+    check_values(&again);
+    digest = digest_of(&a);
+    other = digest_of(&b);
+    FUZZ_CHECK(memcmp(&digest, &other, sizeof digest) == 0);
+    free(a.data);
+    free(b.data);
+    free(again.data);
+    fuzz_end();
+    return 0;
+}

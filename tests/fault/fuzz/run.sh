@@ -1,0 +1,137 @@
+#!/bin/bash
+# Fuzzing: builds the targets with clang and libFuzzer, feeds each its seeds and what it has found before, lets it look for
+# more, and prints a table. In turn, one process at a time.
+#
+#   tests/fault/fuzz/run.sh [-s SECONDS] [-n] [-c] [TARGET...]     60 s each of all targets
+#     -s SECONDS  for each target, those it has been given before counted: a run that was cut short goes on where it was
+#     -n          no build: the programs that are in the build folder
+#     -c          coverage: line coverage of each target's parser by seeds, what was found, and the unit tests
+#
+# BAGPIPE_FUZZ_BUILD: the build folder (build/fuzz). In it: corpus/TARGET what was found, crashes/ inputs that broke a
+# target, results.txt a line for each stretch (target, seconds, executions, crashes).
+set -u
+cd "$(dirname "$0")/../../.." || exit 1
+here=tests/fault/fuzz
+build=${BAGPIPE_FUZZ_BUILD:-build/fuzz}
+seconds=60 with_build=yes coverage=no
+while getopts s:nc option; do
+    case $option in
+    s) seconds=$OPTARG ;;
+    n) with_build=no ;;
+    c) coverage=yes ;;
+    *) sed -n '2,12p' "$0" >&2; exit 64 ;;
+    esac
+done
+shift $((OPTIND - 1))
+# shellcheck source=/dev/null
+. jobs/local.sh # Open MPI as root, where a library is started
+
+# The parsers of each target.
+parsers() {
+    case $1 in
+    json) echo src/base/json.c ;;
+    config) echo src/base/config_read.c src/base/config_value.c src/base/config_text.c src/base/config.c ;;
+    manifest) echo src/store/manifest.c src/store/box.c ;;
+    safetensors) echo src/store/safetensors.c ;;
+    tokenizer_load) echo src/text/tokenizer_load.c src/text/tokenizer_text.c src/text/tokenizer.c ;;
+    encode) echo src/text/encoder.c src/text/bpe.c src/text/scan.c src/text/tally.c ;;
+    text) echo src/text/source.c src/text/documents.c src/text/jsonl.c ;;
+    corpus_index) echo src/store/corpus_file.c src/store/corpus_columns.c src/store/extents.c src/store/user_block.c ;;
+    record) echo src/score/parts.c src/score/unit.c src/store/corpus_chunks.c src/store/zstd_filter.c src/store/lzf_filter.c ;;
+    h5_walk) echo src/store/h5_walk.c src/store/h5_inspect.c src/store/h5_read.c src/store/corpus_stranger.c ;;
+    reshard) echo src/store/shard.c src/store/box.c ;;
+    coord) echo src/coordinator/work_queue.c src/coordinator/lease.c src/coordinator/watch_state.c src/store/commit_steps.c ;;
+    wire) echo src/coordinator/watchdog_wire.c ;;
+    cli) echo jobs/bagpipe.c ;;
+    metrics_resume) echo src/coordinator/run_journal.c ;;
+    notes) echo src/store/ensemble_file.c src/store/hf_config.c ;;
+    esac
+}
+all=$(sed -n 's/^bp_fuzz(\([a-z0-9_]*\).*/\1/p' $here/CMakeLists.txt)
+targets=${*:-$all}
+
+compile() { # compile FOLDER TARGETS... -- OPTIONS...
+    local folder=$1 goals=()
+    shift
+    while [[ $1 != -- ]]; do goals+=("$1"); shift; done
+    shift
+    mkdir -p "$folder"
+    { cmake -S . -B "$folder" -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DBAGPIPE_WERROR=OFF "$@" &&
+        cmake --build "$folder" --parallel "$(nproc)" --target "${goals[@]}"; } >"$folder/build.log" 2>&1 ||
+        { grep -m 5 -A 4 -e 'error:' -e 'CMake Error' "$folder/build.log"; return 1; }
+}
+
+if [[ $with_build == yes ]]; then
+    # shellcheck disable=SC2086,SC2046
+    compile "$build" $(printf 'fz_%s ' $targets) -- -DBAGPIPE_FUZZ=ON "-DCMAKE_C_FLAGS_DEBUG=-O1 -g" || exit 1
+fi
+room=$(mktemp -d "/dev/shm/bp_fuzz_run_XXXXXX" 2>/dev/null || mktemp -d)
+trap 'rm -rf "$room"' EXIT
+mkdir -p "$build/corpus" "$build/crashes" "$build/logs"
+touch "$build/results.txt"
+
+spent() { awk -v t="$1" -v c="$2" '$1 == t { sum += $c } END { print sum + 0 }' "$build/results.txt"; }
+
+fuzz() { # fuzz TARGET: for what is left of its seconds
+    local t=$1 left=$((seconds - $(spent "$1" 2))) log=$build/logs/$1.log before=$SECONDS runs crashes dict=()
+    ((left > 0)) || return 0
+    mkdir -p "$build/corpus/$t"
+    [[ -e $here/dict/$t.dict ]] && dict=("-dict=$here/dict/$t.dict")
+    local most=4096
+    TMPDIR=$room ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fz_$t" -max_total_time="$left" -timeout=5 \
+        -rss_limit_mb=2048 -max_len=$most -print_final_stats=1 -artifact_prefix="$build/crashes/$t-" "${dict[@]}" \
+        "$build/corpus/$t" "$here/seeds/$t" >"$log" 2>&1
+    local rc=$?
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    crashes=$((rc != 0))
+    printf '%s %d %d %d\n' "$t" $((SECONDS - before)) "${runs:-0}" $crashes >>"$build/results.txt"
+    rm -rf "${room:?}"/*
+    return $rc
+}
+
+lines_of() { # lines_of PROFILE FILE: "covered/all" of the programs in `programs`
+    llvm-cov report "${programs[@]}" -instr-profile="$1" "$2" 2>/dev/null |
+        awk '$1 == "TOTAL" { printf "%d/%d", $8 - $9, $8 }'
+}
+
+measure() { # line coverage of all parsers, to cov/lines.txt
+    local cov=$build-coverage t name goals=() tests programs=()
+    tests="base_json base_config base_err store_box store_safetensors store_hf_import store_user_block store_corpus_file store_stranger
+           store_checkpoint_folder text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
+    for t in $targets; do goals+=("fz_$t"); done
+    for t in $tests; do goals+=("test_$t"); done
+    compile "$cov" "${goals[@]}" h5zstd -- "-DCMAKE_C_FLAGS=-fprofile-instr-generate -fcoverage-mapping" || return 1
+    rm -rf "$cov/profiles" && mkdir -p "$cov/profiles"
+    for t in $targets; do
+        LLVM_PROFILE_FILE=$cov/profiles/fz_$t-%p.profraw TMPDIR=$room timeout 600 "$cov/fuzz/fz_$t" "$here/seeds/$t" \
+            $(ls -d "$build/corpus/$t" 2>/dev/null) >/dev/null 2>&1 || echo "coverage: fz_$t ended with $?"
+    done
+    for t in $tests; do
+        (cd "$cov" && LLVM_PROFILE_FILE=$PWD/profiles/test_$t-%p.profraw timeout 600 "tests/test_$t" >/dev/null 2>&1) ||
+            echo "coverage: test_$t ended with $?"
+    done
+    llvm-profdata merge -sparse "$cov"/profiles/*.profraw -o "$cov/all.profdata" || return 1
+    for name in "${goals[@]}"; do
+        local program=$cov/fuzz/$name
+        [[ $name == test_* ]] && program=$cov/tests/$name
+        ((${#programs[@]} == 0)) && programs=("$program") || programs+=(-object "$program")
+    done
+    for t in $targets; do
+        for name in $(parsers "$t"); do
+            [[ -e $name ]] && printf '%s %s %s\n' "$t" "$name" "$(lines_of "$cov/all.profdata" "$PWD/$name")"
+        done
+    done >"$build/lines.txt"
+}
+
+failed=0
+for t in $targets; do
+    fuzz "$t" || { failed=1; grep -m 3 -e 'does not hold' -e 'ERROR' -e 'runtime error' "$build/logs/$t.log"; }
+done
+[[ $coverage == no ]] || measure || failed=1
+printf '%-16s %8s %12s %8s  %s\n' target seconds executions crashes 'lines of its parsers'
+for t in $targets; do
+    printf '%-16s %8d %12d %8d  %s\n' "$t" "$(spent "$t" 2)" "$(spent "$t" 3)" "$(spent "$t" 4)" \
+        "$(awk -v t="$t" '$1 == t { n = split($2, p, "/"); split($3, c, "/"); printf "%s %d%% ", p[n], c[2] ? 100 * c[1] / c[2] : 0 }' \
+            "$build/lines.txt" 2>/dev/null)"
+done
+exit $failed
