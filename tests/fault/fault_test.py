@@ -28,9 +28,14 @@ class Start:
         if ranks > 0:
             command = ["sh", bagpipe_test.MPIRUN, str(ranks)] + command
         self.paths = [out + ".out", out + ".err"]
+        # killed launchers and ranks leave files: not in /tmp and /dev/shm, where they would stay, and where launchers that end
+        # and begin at the same time get into each other's way
+        mpi = os.path.join(os.path.dirname(out), "mpi")
+        os.makedirs(mpi, exist_ok=True)
+        places = {"OMPI_MCA_orte_tmpdir_base": mpi, "OMPI_MCA_btl_vader_backing_directory": mpi}
         with open(self.paths[0], "wb") as stdout, open(self.paths[1], "wb") as stderr:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd,
-                                            env=dict(environment(), **(env or {})), start_new_session=True)
+                                            env=dict(environment(), **places, **(env or {})), start_new_session=True)
         self.ranks = ranks
 
     @property
