@@ -68,8 +68,10 @@ static size_t decompress(size_t bytes, size_t *buffer_bytes, void **buffer)
         got = decompress_unknown(*buffer, bytes, &room, &out);
     else
         got = decompress_known(*buffer, bytes, room, &out);
-    if (out == NULL)
+    if (out == NULL || got == 0) { /* a frame of no bytes is no chunk */
+        free(out);
         return 0;
+    }
     free(*buffer);
     *buffer = out;
     *buffer_bytes = room;
