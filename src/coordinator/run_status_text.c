@@ -267,13 +267,27 @@ static void add_events(bp_buffer *out, const json_t *status)
     }
 }
 
+/* "n2 2 times, n5 1 time; sbatch takes --exclude=n2,n5" */
 static void add_suspects(bp_buffer *out, const json_t *status)
 {
-    char *text = json_dumps(json_object_get(status, "suspects"), JSON_COMPACT);
+    json_t *hosts = json_object_get(json_object_get(status, "suspects"), "hosts"), *entry;
+    const char *host;
+    int shown = 0;
 
-    if (text != NULL)
-        bp_buffer_printf(out, LABEL "%s\n", "suspects", text);
-    free(text);
+    json_object_foreach(hosts, host, entry)
+    {
+        long long count = integer_of(entry, "count");
+
+        if (shown++ == 0)
+            bp_buffer_printf(out, LABEL, "suspects");
+        bp_buffer_printf(out, "%s%s %lld time%s", shown > 1 ? ", " : "", host, count,
+                         count == 1 ? "" : "s");
+    }
+    shown = 0;
+    json_object_foreach(hosts, host, entry)
+        bp_buffer_printf(out, "%s%s", shown++ == 0 ? "; sbatch takes --exclude=" : ",", host);
+    if (shown > 0)
+        bp_buffer_printf(out, "\n");
 }
 
 /* ---- members ---- */

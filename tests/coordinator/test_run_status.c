@@ -368,13 +368,13 @@ static void what_a_watchdog_noted_is_told(void **state)
         "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"started\", \"step\": 0}\n"
         "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"slow\", \"rank\": 3, \"host\": "
         "\"n2\"}\n");
-    put(run, "suspects.json", "{\"n2\": 2}");
+    put(run, "suspects.json", "{\"hosts\": {\"n2\": {\"count\": 2}, \"n5\": {\"count\": 1}}}");
     status = status_of(run, 0);
     assert_int_equal(integer_of(json_object_get(status, "events"), "slow"), 1);
-    assert_int_equal(integer_of(json_object_get(status, "suspects"), "n2"), 2);
     assert_true(real_of(status, "free_bytes") > 0);
     json_decref(status);
-    expect_text(run, "slow 1", "rank 3, host \"n2\"", "{\"n2\":2}", NULL);
+    expect_text(run, "slow 1", "rank 3, host \"n2\"",
+                "suspects   n2 2 times, n5 1 time; sbatch takes --exclude=n2,n5\n", NULL);
 }
 
 int main(void)
