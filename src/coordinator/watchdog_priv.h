@@ -20,10 +20,16 @@ typedef struct watchdog_launcher {
     bool may_be_killed; /* one of Open MPI's: it may hang itself */
 } watchdog_launcher;
 
-/* Who made this rank leave. */
+typedef enum watchdog_cause {
+    NO_PROGRESS, /* a rank of all: all leave */
+    NO_WORD,     /* this rank hears nothing from rank 0, and leaves */
+    NO_LAUNCHER  /* so do this rank and those beside it */
+} watchdog_cause;
+
+/* Why this rank leaves, and who is to blame for it. */
 typedef struct watchdog_verdict {
+    watchdog_cause cause;
     bp_watch_verdict is;
-    bool alone; /* nobody else was asked: it hears nothing from rank 0 */
     bp_watch_beat beat;
     char collective[WIRE_NAME_BYTES];
 } watchdog_verdict;

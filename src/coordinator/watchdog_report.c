@@ -25,10 +25,17 @@ static void describe(const watchdog *self, char out[TEXT_BYTES])
     const watchdog_verdict *verdict = &self->verdict;
     const char *name = verdict->collective[0] == '\0' ? "none" : verdict->collective;
 
-    if (verdict->alone) {
+    if (verdict->cause == NO_WORD) {
         (void)snprintf(
             out, TEXT_BYTES, "no word from rank 0 on host %s for %.0f s: rank %d on host %s leaves",
             self->places[0].host, verdict->is.seconds, self->rank, self->places[self->rank].host);
+        return;
+    }
+    if (verdict->cause == NO_LAUNCHER) {
+        (void)snprintf(out, TEXT_BYTES,
+                       "%s (process %d) is gone: rank %d on host %s and those beside it leave",
+                       self->launcher.name, (int)self->launcher.pid, self->rank,
+                       self->places[self->rank].host);
         return;
     }
     (void)snprintf(out, TEXT_BYTES,
@@ -46,10 +53,14 @@ void watchdog_say(const watchdog *self)
 
     describe(self, text);
     /* one write, and not through stderr: the main thread may hold its lock */
-    (void)dprintf(STDERR_FILENO,
-                  "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_STACKS_FOLDER
-                  "; the same command goes on\n",
-                  (int)BP_ERR_STOPPED, text, self->run_dir, self->run_dir);
+    if (self->verdict.cause == NO_LAUNCHER)
+        (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; the same command goes on\n",
+                      (int)BP_ERR_STOPPED, text, self->run_dir);
+    else
+        (void)dprintf(STDERR_FILENO,
+                      "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_STACKS_FOLDER
+                      "; the same command goes on\n",
+                      (int)BP_ERR_STOPPED, text, self->run_dir, self->run_dir);
 }
 
 /* ---- files ---- */
@@ -86,6 +97,11 @@ static void add_event(const watchdog *self)
     char now[32];
 
     bp_clock_stamp(now, sizeof now);
+    if (verdict->cause == NO_LAUNCHER) {
+        append(self, json_pack("{s:s, s:s, s:s}", "time", now, "event", "no_launcher", "launcher",
+                               self->launcher.name));
+        return;
+    }
     append(self,
            json_pack("{s:s, s:s, s:i, s:s, s:s, s:f, s:s, s:I, s:s, s:b, s:i}", "time", now,
                      "event", "no_progress", "rank", verdict->is.rank, "host",
@@ -131,7 +147,7 @@ static void write_stack_of_silent(const watchdog *self)
     int culprit = self->verdict.is.rank;
     const wire_place *place = &self->places[culprit];
 
-    if (self->verdict.is.reason != BP_WATCH_SILENT || self->verdict.alone || culprit == self->rank)
+    if (self->verdict.is.reason != BP_WATCH_SILENT || culprit == self->rank)
         return;
     for (int rank = 0; rank <= self->rank; rank++) {
         if (rank == culprit || strcmp(self->places[rank].host, place->host) != 0 ||
@@ -143,22 +159,27 @@ static void write_stack_of_silent(const watchdog *self)
     }
 }
 
+/* Who tells all others writes; rank 0 its own exit state in any case: it may have been stopped, and
+ * have been woken to be killed. */
 void watchdog_report(watchdog *self)
 {
-    bool owns = !self->verdict.alone && (self->speaks || self->rank == 0) && may_write(self);
-    bool tells = owns && self->speaks;
+    watchdog_cause cause = self->verdict.cause;
+    bool owns = cause != NO_WORD && (self->speaks || self->rank == 0) && may_write(self);
+    bool tells = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
     char text[TEXT_BYTES];
 
+    describe(self, text);
     if (tells)
         add_event(self);
-    write_stack_of_silent(self);
-    bp_stacks_write(self->verdict.is.reason == BP_WATCH_SILENT &&
-                    self->verdict.is.rank == self->rank);
-    describe(self, text);
-    if (owns && self->rank == 0) /* it may have been stopped, and have been woken to be killed */
+    if (cause == NO_PROGRESS)
+        write_stack_of_silent(self);
+    if (cause != NO_LAUNCHER)
+        bp_stacks_write(cause == NO_PROGRESS && self->verdict.is.reason == BP_WATCH_SILENT &&
+                        self->verdict.is.rank == self->rank);
+    if (owns && self->rank == 0)
         write_exit(self, text);
-    if (!tells)
-        return;
-    (void)watchdog_suspect(self->run_dir, self->places[self->verdict.is.rank].host, text);
-    bp_log_file_only("%s", text);
+    if (tells && cause == NO_PROGRESS)
+        (void)watchdog_suspect(self->run_dir, self->places[self->verdict.is.rank].host, text);
+    if (tells)
+        bp_log_file_only("%s", text);
 }

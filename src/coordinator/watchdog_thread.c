@@ -93,7 +93,9 @@ static void begin_to_leave(watchdog *self)
 
     if (self->speaks)
         watchdog_say(self);
-    self->leaves_at = bp_clock_now() + (self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS);
+    self->leaves_at = bp_clock_now();
+    if (self->verdict.cause != NO_LAUNCHER)
+        self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
     if (pthread_create(&reporter, NULL, report, self) != 0)
         atomic_store(&self->reported, true);
     else
@@ -249,20 +251,17 @@ static void leave_as_orphan(watchdog *self, double seconds)
 {
     atomic_store(&self->leaves, true);
     self->speaks = true;
-    self->verdict.alone = true;
+    self->verdict.cause = NO_WORD;
     self->verdict.is = (bp_watch_verdict){.reason = BP_WATCH_SILENT, .seconds = seconds};
     begin_to_leave(self);
 }
 
-static void leave_without_launcher(const watchdog *self)
+static void leave_without_launcher(watchdog *self)
 {
-    if (self->first_of_host)
-        (void)dprintf(STDERR_FILENO,
-                      "bagpipe: error[%d]: %s (process %d) is gone: rank %d on host %s, and those "
-                      "beside it, leave: at %s; the same command goes on\n",
-                      (int)BP_ERR_STOPPED, self->launcher.name, (int)self->launcher.pid, self->rank,
-                      self->places[self->rank].host, self->run_dir);
-    _exit(BP_ERR_STOPPED);
+    atomic_store(&self->leaves, true);
+    self->speaks = self->first_of_host;
+    self->verdict.cause = NO_LAUNCHER;
+    begin_to_leave(self);
 }
 
 static void tick(watchdog *self, double now)
@@ -272,7 +271,7 @@ static void tick(watchdog *self, double now)
     send_beats(self);
     if (watchdog_launcher_is_gone(&self->launcher))
         leave_without_launcher(self);
-    if (self->watch != NULL)
+    else if (self->watch != NULL)
         observe(self, now);
     if (!atomic_load(&self->leaves) && self->answered && !self->released &&
         heard > self->seconds + ORPHAN_BEATS * self->beat_seconds)
@@ -309,7 +308,7 @@ void *watchdog_run(void *argument)
             next = now + self->beat_seconds;
             if (!atomic_load(&self->leaves))
                 tick(self, now);
-            else if (self->speaks && !self->verdict.alone)
+            else if (self->speaks && self->verdict.cause == NO_PROGRESS)
                 order_all(self); /* again: datagrams get lost */
         }
         if (atomic_load(&self->leaves))
