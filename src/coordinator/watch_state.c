@@ -10,6 +10,7 @@
 #define FIT_FACTOR    240.0 /* a single eigenvalue problem may take hours */
 #define COMMIT_FACTOR 4.0   /* of the longest commit so far, and twice spec.seconds */
 #define LEAP_BEATS    2.0
+#define FRESH_BEATS   5.0 /* what a rank said so long ago is still believed */
 #define SLOW_STEPS    20
 #define SLOW_RATIO    1.5
 
@@ -277,6 +278,11 @@ static bool is_silent(const bp_watch *watch, const rank_state *rank)
     return watch->clock.now - rank->heard_at > watch->spec.seconds;
 }
 
+static bool is_fresh(const bp_watch *watch, const rank_state *rank)
+{
+    return watch->clock.now - rank->heard_at < FRESH_BEATS * watch->spec.beat_seconds;
+}
+
 /* Of ranks with the same reason, the one that stopped first. */
 static void accuse(bp_watch_verdict *out, bool *found, int rank, bp_watch_reason reason,
                    double seconds)
@@ -298,7 +304,7 @@ static bool judge_waiting(bp_watch *watch, bp_watch_verdict *out)
 
         if (rank->left)
             continue;
-        if (!rank->known || !rank->beat.waits)
+        if (!rank->known || !rank->beat.waits || !is_fresh(watch, rank))
             return false; /* one that nothing is known of may well compute */
         limit = larger(limit, limit_of(watch, rank->beat.phase));
         if (least < 0 || now - rank->moved_at < least)
@@ -344,7 +350,8 @@ bool bp_watch_judge(bp_watch *watch, double now, bp_watch_verdict *out)
             continue;
         if (is_silent(watch, rank))
             accuse(out, &found, r, BP_WATCH_SILENT, now - rank->heard_at);
-        else if (!rank->beat.waits && now - rank->moved_at > limit_of(watch, rank->beat.phase))
+        else if (!rank->beat.waits && is_fresh(watch, rank) &&
+                 now - rank->moved_at > limit_of(watch, rank->beat.phase))
             accuse(out, &found, r, BP_WATCH_COMPUTES, now - rank->moved_at);
     }
     return found || judge_waiting(watch, out);
