@@ -18,6 +18,7 @@
 #define PART_HEAD      128
 #define RECORD_LIMIT   ((int64_t)16 << 20)
 #define RESTARTS_LIMIT 1000000
+#define LOST_NODE      205 /* mpirun (Open MPI 4): a daemon of its own has gone */
 
 int64_t bp_restart_count(void)
 {
@@ -111,7 +112,8 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
 
 /* ---- the verdict ---- */
 
-/* What a launcher ends with when a rank was killed: by the kernel or a bug, not by a person. */
+/* What a launcher ends with when a rank was killed, by the kernel or a bug and not by a person, or
+ * when a node was lost. */
 static bool is_death(int status)
 {
     static const int DEATHS[] = {
@@ -121,7 +123,7 @@ static bool is_death(int status)
     for (size_t k = 0; k < sizeof DEATHS / sizeof DEATHS[0]; k++)
         if (status == 128 + DEATHS[k])
             return true;
-    return false;
+    return status == LOST_NODE;
 }
 
 /* The last starts that all began with what is there now. */
@@ -164,6 +166,11 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, ch
                        "Slurm has started it again %lld times, and at most %lld are wanted: "
                        "submit it again to go on (BAGPIPE_REQUEUES in slurm/site.env)",
                        (long long)bp_restart_count(), (long long)what->most);
+    else if (record == NULL && bp_restart_count() + 1 >= STUCK_STARTS)
+        (void)snprintf(why, why_bytes,
+                       "no progress, %lld starts have not got as far as the run folder: at %s; "
+                       "see the messages above",
+                       (long long)bp_restart_count() + 1, what->folder);
     else if (stuck >= STUCK_STARTS)
         (void)snprintf(why, why_bytes,
                        "no progress, %lld starts in a row have committed nothing: in %s; see the "
@@ -209,7 +216,7 @@ bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, si
     *again = !speaks_against(what, record, why, why_bytes);
     if (*again)
         (void)snprintf(why, why_bytes, "%s: restart %lld of at most %lld",
-                       what->status == BP_ERR_STOPPED ? "stopped in time" : "a rank died",
+                       what->status == BP_ERR_STOPPED ? "stopped in time" : "ranks died",
                        (long long)bp_restart_count() + 1, (long long)what->most);
     json_decref(record);
     return BP_OK;
