@@ -63,15 +63,13 @@ class Doctor(JobTest):
         os.makedirs(self.at("closed"), exist_ok=True)
         os.chmod(self.folder, stat.S_IRWXU | stat.S_IXGRP | stat.S_IXOTH | stat.S_IRGRP | stat.S_IROTH)
         os.chmod(self.at("closed"), 0o555)
-        for ranks in (1, 4):
-            with self.subTest(ranks=ranks):
-                who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"HOME={self.folder}", f"TMPDIR=/tmp"]
-                result = run(who + ["sh", bagpipe_test.MPIRUN, str(ranks), program("bagpipe"), "doctor", self.at("closed")])
-                if "cannot execute" in result.err or result.status in (126, 127):
-                    self.skipTest("another user can't start the programs here")
-                self.assertEqual(result.status, 77, str(result))
-                self.assertRegex(result.out, r"(?m)^FAIL +run folder .*Permission denied")
-                self.assertEqual(result.err.count("bagpipe: error[77]"), 1, str(result))
+        who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"HOME={self.folder}", "TMPDIR=/tmp"]
+        result = run(who + ["sh", bagpipe_test.MPIRUN, "4", program("bagpipe"), "doctor", self.at("closed")])
+        if "cannot execute" in result.err or result.status in (126, 127):
+            self.skipTest("another user can't start the programs here")
+        self.assertEqual(result.status, 77, str(result))
+        self.assertRegex(result.out, r"(?m)^FAIL +run folder .*Permission denied")
+        self.assertEqual(result.err.count("bagpipe: error[77]"), 1, str(result))
 
     def test_disk_that_is_full(self):
         disk = self.at("disk")
@@ -79,20 +77,18 @@ class Doctor(JobTest):
         mount = f"mount -t tmpfs -o size=1m none {disk}"
         if run(["unshare", "-m", "sh", "-c", mount]).status != 0:
             self.skipTest("a small disk can't be mounted here: that needs root")
-        for ranks in (1, 4):
-            with self.subTest(ranks=ranks):
-                doctor = f"sh {bagpipe_test.MPIRUN} {ranks} {program('bagpipe')} doctor {disk}"
-                result = run(["unshare", "-m", "sh", "-c", f"{mount} && {doctor}; status=$?; ls -A {disk}; exit $status"])
-                self.assertEqual(result.status, 74, str(result))
-                self.assertRegex(result.out, r"(?m)^FAIL +write, fsync +No space left on device")
-                self.assertRegex(result.out, r"(?m)^warn +file system +tmpfs")
-                self.assertNotIn(".bagpipe-doctor", result.out)  # what was written is gone
-                self.assertEqual(result.err.count("bagpipe: error[74]"), 1, str(result))
+        doctor = f"sh {bagpipe_test.MPIRUN} 4 {program('bagpipe')} doctor {disk}"
+        result = run(["unshare", "-m", "sh", "-c", f"{mount} && {doctor}; status=$?; ls -A {disk}; exit $status"])
+        self.assertEqual(result.status, 74, str(result))
+        self.assertRegex(result.out, r"(?m)^FAIL +write, fsync +No space left on device")
+        self.assertRegex(result.out, r"(?m)^warn +file system +tmpfs")
+        self.assertNotIn(".bagpipe-doctor", result.out)  # what was written is gone
+        self.assertEqual(result.err.count("bagpipe: error[74]"), 1, str(result))
 
     def test_wrong_arguments(self):
         for arguments, status in ((["a", "b"], 64), (["--fast"], 64), ([self.at("no.ini")], 66), ([self.folder, "a=b"], 64),
                                   ([self.at("small.ini"), "model.widht=3"], 78)):
-            result = run([program("bagpipe"), "doctor"] + arguments, 2)
+            result = run([program("bagpipe"), "doctor"] + arguments, 2 if arguments[0] == "a" else 0)
             self.assertEqual(result.status, status, str(result))
             self.assertEqual(result.err.count(f"bagpipe: error[{status}]"), 1, str(result))
 
