@@ -20,6 +20,7 @@
 
 unsigned bp_sandbox_shields = BP_SHIELD_ALL;
 
+#define WALL  10 /* a busy machine, a slow disk */
 #define MAGIC UINT64_C(0xba6b1be5a9db0c5e)
 
 /* One write, which a pipe takes whole (PIPE_BUF is 4096). */
@@ -175,7 +176,7 @@ static bp_err judge(const bp_sandbox *sandbox, ssize_t heard, int status)
 
     if (heard < 0)
         return BP_FAIL(BP_ERR_FORMAT, "reading it took longer than %.0f s: at %s; " REMEDY,
-                       sandbox->seconds, path);
+                       WALL * sandbox->seconds, path);
     if (status != -1 && WIFSIGNALED(status) &&
         (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL))
         return BP_FAIL(BP_ERR_FORMAT, "reading it ran out of time or memory: at %s; " REMEDY, path);
@@ -222,7 +223,7 @@ bp_err bp_sandbox_run(const bp_sandbox *sandbox, void *reply, unsigned *shields)
         (void)close(pipe[0]);
         return err;
     }
-    heard = hear(pipe[0], &said, sizeof said, sandbox->seconds);
+    heard = hear(pipe[0], &said, sizeof said, WALL * sandbox->seconds);
     (void)close(pipe[0]);
     (void)kill(child, SIGKILL); /* it has said its word, is ending, or has had its time */
     status = reap(child);

@@ -31,7 +31,7 @@ typedef struct bp_sandbox {
     int fd;               /* the file, open for reading; the child has it by another number */
     const char *path;     /* for messages */
     int64_t memory_bytes; /* beyond what this process has mapped already */
-    double seconds;       /* of wall time, and of processor time */
+    double seconds;       /* of processor time, and ten times that of wall time */
     /* In the child: reads `fd`, fills reply[reply_bytes], and fails as functions do. It takes no
      * lock that another thread may hold. */
     bp_err (*work)(void *context, int fd, void *reply);

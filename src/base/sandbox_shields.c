@@ -9,6 +9,7 @@
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static int64_t mapped_bytes(void)
 /* A core of 1 byte is none, neither as a file nor through a pipe to a handler. */
 bool sandbox_limit(const bp_sandbox *sandbox)
 {
-    rlim_t seconds = (rlim_t)sandbox->seconds + 1;
+    rlim_t seconds = (rlim_t)ceil(sandbox->seconds);
 
     return set_limit(RLIMIT_AS, (rlim_t)(mapped_bytes() + sandbox->memory_bytes)) &&
            set_limit(RLIMIT_CPU, seconds) && set_limit(RLIMIT_FSIZE, 0) &&

@@ -62,6 +62,10 @@ struct bp_corpus_file {
  * they are read. 256 MiB; tests set it. */
 extern int64_t bp_corpus_hash_whole_bytes;
 
+/** Processor time that the inspection of a stranger's file may take, beside what its size asks for:
+ * 5 s; tests set it. */
+extern double bp_corpus_sandbox_seconds;
+
 /** Fill everything but the loaded columns. */
 bp_err bp_corpus_open_ours(bp_corpus_file *file);
 bp_err bp_corpus_open_stranger(bp_corpus_file *file);

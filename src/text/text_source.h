@@ -74,7 +74,7 @@ size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes);
 
 #define BP_PIECE_BYTES ((size_t)1 << 20) /* a piece is at most this long ... */
 #define BP_PIECE_LIMIT_BYTES                                                                       \
-    ((size_t)1 << 30) /* ... unless there is no cut; jsonl lines and uncut runs end here */
+    ((size_t)1 << 28) /* ... unless there is no cut; jsonl lines and uncut runs end here */
 
 typedef struct bp_documents_options {
     bp_text_format format;
