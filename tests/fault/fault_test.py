@@ -23,11 +23,12 @@ class Start:
     """One start of a program, bare (ranks=0) or under mpirun, in a session of its own. Its output goes to files: a pipe would
     stay open for as long as an orphan lives."""
 
-    def __init__(self, out, arguments, ranks=2, env=None, cwd=None):
+    def __init__(self, out, arguments, ranks=2, env=None, cwd=None, prefix=()):
         command = [str(a) for a in arguments]
         if ranks > 0:
             command = ["sh", bagpipe_test.MPIRUN, str(ranks)] + command
         self.paths = [out + ".out", out + ".err"]
+        command = list(prefix) + command
         # killed launchers and ranks leave files: not in /tmp and /dev/shm, where they would stay, and where launchers that end
         # and begin at the same time get into each other's way
         mpi = os.path.join(os.path.dirname(out), "mpi")
@@ -175,11 +176,11 @@ precision = f32
 threads = 1
 """
 
-    def start(self, job, name, *keys, ranks=2, env=None):
-        """Start a job on the run folder `name`."""
+    def start(self, job, name, *keys, ranks=2, env=None, prefix=()):
+        """Start a job on the run folder `name`; `prefix`: a program that starts it (nsenter ..., prlimit ...)."""
         type(self).serial += 1
         return Start(self.at(f"start-{self.serial}"), [program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at(name)}"] +
-                     list(keys), ranks=ranks, env=env)
+                     list(keys), ranks=ranks, env=env, prefix=prefix)
 
     def done(self, job, name, *keys, ranks=2, env=None):
         """Run a job to its end, which must be a good one."""
@@ -215,11 +216,11 @@ class KindsOfJob(TinyJob):
         super().setUpClass()
         cls.undisturbed = {}
 
-    def launch(self, kind, name, env=None):
+    def launch(self, kind, name, env=None, prefix=()):
         job, ranks, keys = KINDS[kind]
         if job == "score":
             keys += (f"score.model={self.at('model')}", f"score.corpus={self.at('train.h5')}")
-        return self.start(job, name, *keys, env=env, ranks=ranks)
+        return self.start(job, name, *keys, env=env, ranks=ranks, prefix=prefix)
 
     def outcome(self, kind, name):
         folder = self.at(name)
@@ -229,9 +230,9 @@ class KindsOfJob(TinyJob):
             return [digests(member) for member in sorted(glob.glob(os.path.join(folder, "members", "m*")))]
         return result(folder)
 
-    def expect_end(self, kind, name):
+    def expect_end(self, kind, name, prefix=()):
         """A start without faults ends as if nothing had been."""
-        start = self.launch(kind, name)
+        start = self.launch(kind, name, prefix=prefix)
         self.assertEqual(start.wait(), 0, str(start))
         self.assertEqual(self.outcome(kind, name), self.undisturbed_of(kind))
         self.assertEqual(leftovers(self.at(name)), [])

@@ -1,9 +1,10 @@
 """kill -9 of a random process of a training at a random moment, again and again until the training is done; then the next one.
 
-    test_random_kills.py --bin FOLDER [--runs KILLS] [--seed N] [--append FILE]
+    test_random_kills.py --bin FOLDER [--runs KILLS] [--stops PERCENT] [--seed N] [--append FILE]
 
 Kills fall on either rank, on both, or on mpirun, at any moment of a start: while MPI starts, while a checkpoint is read, in a
-step, in a commit. The last line counts kills, hangs (a start that did not end after its kill), lost commits (a step that was
+step, in a commit. Besides, about PERCENT of so many starts have a rank stopped for good (SIGSTOP), which the watchdog has to
+end. The last line counts kills, hangs (a start that did not end after its kill), lost commits (a step that was
 printed or noted as committed, and is not there at the next start) and trainings that ended with other bits, metrics or links
 than one that was left alone, or with temporary names left over. "stuck" counts mpirun alone: Open MPI 4.1's stands still at its
 own end (in PMIx_server_finalize) when a rank dies while it shakes hands; no rank lives then, and it is ended here."""
@@ -17,8 +18,9 @@ import bagpipe_test
 from bagpipe_test import kill_all, steps
 from fault_test import HANG, TinyJob, announced, is_alive, leftovers, result, send, wait_gone
 
+WATCHDOG = 10  # seconds
 STUCK = 10.0  # seconds that mpirun may be without ranks
-KILLS, SEED, APPEND = 12, 1, None
+KILLS, STOPS, SEED, APPEND = 10, 0, 1, None
 
 
 class RandomKills(TinyJob):
@@ -27,15 +29,17 @@ class RandomKills(TinyJob):
 
     def setUp(self):
         self.draw = random.Random(SEED)
-        self.count = dict(kills=0, starts=0, trainings=0, hangs=0, stuck=0, lost=0, wrong=0, refused=0, rank0=0, rank1=0, both=0, mpirun=0)
+        self.count = dict(kills=0, starts=0, trainings=0, hangs=0, stuck=0, lost=0, wrong=0, refused=0, rank0=0, rank1=0, both=0, mpirun=0, stop=0)
 
     def complain(self, what, start):
         print(f"{what}: kill {self.count['kills']}, seed {SEED}\n{start}", flush=True)
 
     def hit(self, start):
         """What is to be killed after a while; the kind, or None where the job was faster."""
-        kind = self.draw.choices(["rank0", "rank1", "both", "mpirun"], [4, 4, 1, 1])[0]
+        kind = self.draw.choices(["rank0", "rank1", "both", "mpirun", "stop"], [40, 40, 10, 10, STOPS])[0]
         time.sleep(self.draw.uniform(0.02, self.LONGEST))
+        if kind == "stop":
+            return self.stop(start)
         pids = start.pids()
         chosen = {"rank0": pids[:1], "rank1": pids[1:2], "both": pids, "mpirun": [start.process.pid]}[kind]
         if start.process.poll() is not None:
@@ -47,6 +51,23 @@ class RandomKills(TinyJob):
         for pid in chosen:
             send(pid, signal.SIGKILL)
         return kind, pids
+
+    def stop(self, start):
+        """SIGSTOP to a rank that trains: the watchdog ends the job."""
+        while start.process.poll() is None and "step " not in start.out:
+            time.sleep(0.02)
+        pids = start.pids()
+        if start.process.poll() is not None or len(pids) < 2:
+            return None, pids
+        self.count["stop"] += 1
+        send(self.draw.choice(pids), signal.SIGSTOP)
+        status = self.end(start)
+        if status == 0:  # it stood before the signal came
+            return None, pids
+        if status != 75:
+            self.count["hangs"] += 1
+            self.complain(f"status {status} of a job with a rank that was stopped", start)
+        return "stop", pids
 
     def end(self, start):
         """The exit status; None: it hangs. A launcher that outlives all its ranks for long does nothing any more."""
@@ -83,7 +104,7 @@ class RandomKills(TinyJob):
             spare = self.count["kills"] >= KILLS  # the last training comes to its end in peace
             # Open MPI gives the ranks that are left 2 s to go; without, most of a start would be waiting
             gentle = self.draw.random() < 0.1
-            start = self.start("pretrain", name, "mesh.data=2", env={} if gentle else {"OMPI_MCA_odls_base_sigkill_timeout": "0"})
+            start = self.start("pretrain", name, "mesh.data=2", f"watchdog.seconds={WATCHDOG}", env={} if gentle else {"OMPI_MCA_odls_base_sigkill_timeout": "0"})
             self.count["starts"] += 1
             kind, pids = (None, start.pids()) if spare else self.hit(start)
             status = self.end(start)
@@ -129,6 +150,8 @@ if __name__ == "__main__":
     for argument in arguments:
         if argument == "--runs":
             KILLS = int(next(arguments))
+        elif argument == "--stops":
+            STOPS = float(next(arguments))
         elif argument == "--seed":
             SEED = int(next(arguments))
         elif argument == "--append":
