@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ATTEMPTS      100
-#define TRUSTED_BEATS 2 /* a look is good for so many beats; a challenger watches for six */
+#define ATTEMPTS 100
 
 /* ---- taking it ---- */
 
@@ -109,11 +108,6 @@ lease_claim lease_still_ours(int64_t number, lease_sight listing, int64_t highes
     if (highest != number || file == LEASE_ANOTHERS || file == LEASE_MISSING)
         return LEASE_LOST;
     return file == LEASE_SEEN ? LEASE_OURS : LEASE_UNSURE;
-}
-
-bool lease_must_look(double now, double seen, double beat_seconds)
-{
-    return now - seen > TRUSTED_BEATS * beat_seconds;
 }
 
 /* The number in KIND-NNNNNN, whatever follows; 0: there is none. */

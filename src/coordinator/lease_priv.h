@@ -68,10 +68,6 @@ typedef enum lease_sight {
 lease_claim lease_still_ours(int64_t number, lease_sight listing, int64_t highest,
                              lease_sight file);
 
-/** Who writes into the run folder must have seen, not long ago, that it is the owner: one that was
- * stopped must look first. Times of this machine's own clock. */
-bool lease_must_look(double now, double seen, double beat_seconds);
-
 /** May the owner of `number` remove this name from the lock's folder? Numbers before the one it
  * followed (a challenger that still looks at that one is to find the number after it taken), and
  * drafts for numbers that are taken: not those of challengers who go for the next. */

@@ -5,7 +5,7 @@
  * and Lustre too; so nobody ever removes a lock that another has just taken. The highest file stays
  * when its owner leaves, so that numbers only grow; and as a challenger may be slow, who has
  * created a number looks whether it is the highest. An owner whose number is no longer the highest
- * has lost the run: it looks before every commit, before a line after a pause, and its thread at
+ * has lost the run: it looks before every commit, before every line of a journal, and its thread at
  * every beat. beat-NNNNNN is a counter that this thread raises, for those who can't ask the owner's
  * host. */
 #include "coordinator/run_lock_priv.h"
@@ -38,8 +38,7 @@ struct run_lock {
     run_holder self;
     lease lease;
     double beat_seconds;
-    atomic_bool lost;             /* certainly: no doubt of a disk that can't be read */
-    atomic_int_least64_t seen_ms; /* when it was last seen to be ours, by since_boot() */
+    atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
     pthread_t beater;
     bool beats;
     pthread_mutex_t mutex; /* of what follows */
@@ -50,15 +49,6 @@ struct run_lock {
 static char *member_path(const char *folder, const char *kind, int64_t epoch)
 {
     return bp_sprintf("%s/%s-%06lld", folder, kind, (long long)epoch);
-}
-
-/* Seconds that pass while a machine is suspended too: others may take the run meanwhile. */
-static double since_boot(void)
-{
-    struct timespec now;
-
-    BP_ASSERT(clock_gettime(CLOCK_BOOTTIME, &now) == 0);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static bp_err no_memory(const char *folder)
@@ -324,21 +314,22 @@ static void remove_number(const run_lock *lock)
     bp_free(path);
 }
 
-/* The highest number; when it is asked for to confirm ours, the listing is fresh on NFS too, since
- * this process has just changed the folder. */
+/* The highest number; when it is asked for to confirm ours, from the server. That this process has
+ * just changed the folder is not enough: it may have slept since, and another one here have listed.
+ */
 static bp_err list_numbers(run_lock *lock)
 {
     bool confirms = lock->lease.step == LEASE_CONFIRM;
-    double before = since_boot();
     int64_t highest;
-    bp_err err = highest_epoch(lock->folder, &highest);
+    bp_err err;
 
-    if (err == BP_OK) {
+    if (confirms)
+        bp_dir_refresh(lock->folder);
+    err = highest_epoch(lock->folder, &highest);
+    if (err == BP_OK)
         lease_listed(&lock->lease, highest);
-        atomic_store(&lock->seen_ms, (int64_t)(before * 1e3));
-    } else if (confirms) {
+    else if (confirms)
         remove_number(lock);
-    }
     return err;
 }
 
@@ -474,7 +465,6 @@ static lease_sight sight_of(bp_err err)
 bool run_lock_is_ours(run_lock *lock)
 {
     run_holder holder;
-    double before = since_boot();
     int64_t highest = 0;
     lease_sight listing, file = LEASE_UNREADABLE;
     lease_claim claim;
@@ -490,18 +480,7 @@ bool run_lock_is_ours(run_lock *lock)
     claim = lease_still_ours(lock->self.epoch, listing, highest, file);
     if (claim == LEASE_LOST)
         atomic_store(&lock->lost, true);
-    if (claim == LEASE_OURS)
-        atomic_store(&lock->seen_ms, (int64_t)(before * 1e3));
     return claim == LEASE_OURS;
-}
-
-bool run_lock_may_write(run_lock *lock)
-{
-    double seen = 1e-3 * (double)atomic_load(&lock->seen_ms);
-
-    if (run_lock_is_lost(lock))
-        return false;
-    return !lease_must_look(since_boot(), seen, lock->beat_seconds) || run_lock_is_ours(lock);
 }
 
 bool run_lock_is_lost(const run_lock *lock)

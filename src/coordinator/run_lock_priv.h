@@ -52,9 +52,6 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds);
 bp_err run_lock_look(const char *run_dir, run_holder *out, char **beat);
 /** False once another job has taken it; looks at the disk. */
 bool run_lock_is_ours(run_lock *lock);
-/** May a line be written? Looks at the disk only if nobody has for two beats: a process that was
- * stopped meanwhile, and followed by another, finds out before it writes. */
-bool run_lock_may_write(run_lock *lock);
 /** Has another job been found to have taken it, by the beating thread or by run_lock_is_ours? Costs
  * one load. */
 bool run_lock_is_lost(const run_lock *lock);

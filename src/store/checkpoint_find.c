@@ -126,7 +126,9 @@ static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_che
     return err;
 }
 
-/* A follower may have made anew, and announced, a step that was found damaged here. */
+/* A follower may have made anew, and announced, a step that was found damaged here. What was found
+ * may have been put in place by a job that was killed before it brought the name to disk: nothing
+ * is built on it before that is done. */
 bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bool (*still_owner)(void *context),
                             void *context, bp_checkpoint **out)
 {
@@ -136,8 +138,10 @@ bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bool (*still_owne
     if (err == BP_OK && bp_comm_is_root(comm) && still_owner != NULL && !still_owner(context))
         err = BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
                       parent);
-    if (err == BP_OK && *out != NULL)
+    if (err == BP_OK && *out != NULL && bp_comm_is_root(comm)) {
         move_newer_aside(&list, parent);
+        err = bp_path_sync(parent);
+    }
     bp_names_free(&list.names, list.count);
     err = bp_agree(comm, err);
     if (err != BP_OK)

@@ -58,23 +58,49 @@ static bool is_leftover(const char *name)
     return strncmp(name, ".tmp-", 5) == 0 || strncmp(name, ".del-", 5) == 0;
 }
 
-/* Under another name first: a slow writer that has lost the run must not put in place what is being
+/* .tmp-REST to .del-REST: a slow writer that has lost the run must not put in place what is being
  * removed here. One that was faster has placed a whole one. */
-static bp_err remove_leftover(const char *parent, const char *name)
+static bp_err put_aside(const char *parent, const char *name)
 {
-    char *path = bp_path_join(parent, name), *aside = NULL;
+    char *path = bp_path_join(parent, name),
+         *aside = bp_sprintf("%s/.del-%s", parent, name + strlen(".tmp-"));
     bp_err err = BP_OK;
 
-    if (path != NULL)
-        aside = bp_sprintf("%s/.del-%s", parent, name + strlen(".tmp-"));
     if (path == NULL || aside == NULL)
         err = no_memory(parent);
-    else if (strncmp(name, ".tmp-", 5) == 0 && rename(path, aside) != 0 && errno != ENOENT)
+    else if (rename(path, aside) != 0 && errno != ENOENT)
         err = bp_fail_errno(BP_ERR_IO, "can't put aside what a killed job left", path);
-    if (err == BP_OK)
-        err = bp_dir_remove(aside);
     bp_free(path);
     bp_free(aside);
+    return err;
+}
+
+static bp_err remove_aside(const char *parent, const char *name)
+{
+    char *path = bp_sprintf("%s/.del-%s", parent, name + strlen(".del-"));
+    bp_err err = path == NULL ? no_memory(parent) : bp_dir_remove(path);
+
+    bp_free(path);
+    return err;
+}
+
+/* What a killed job renamed a step to may be called a step again after a power cut, and must not be
+ * half there then: names to disk first. */
+static bp_err remove_leftovers(const char *parent, char **names, int64_t count)
+{
+    int64_t found = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        found += is_leftover(names[k]);
+        if (strncmp(names[k], ".tmp-", 5) == 0)
+            err = put_aside(parent, names[k]);
+    }
+    if (err == BP_OK && found > 0)
+        err = bp_path_sync(parent);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        if (is_leftover(names[k]))
+            err = remove_aside(parent, names[k]);
     return err;
 }
 
@@ -92,9 +118,8 @@ bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *contex
     if (err == BP_OK && still_owner != NULL && !still_owner(context))
         err = BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
                       parent);
-    for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (is_leftover(names[k]))
-            err = remove_leftover(parent, names[k]);
+    if (err == BP_OK)
+        err = remove_leftovers(parent, names, count);
     bp_names_free(&names, count);
     return err;
 }
