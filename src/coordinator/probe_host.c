@@ -41,9 +41,9 @@ static void read_features(bp_probe_host *out)
 
     if (flags == NULL)
         return;
-    flags[0] = ' ';
+    flags[0] = ' '; /* and one behind the last word, so that words are found whole */
     find_value(flags + 1, 16000, "/proc/cpuinfo", "flags");
-    (void)strcat(flags, " ");
+    flags[strlen(flags)] = ' ';
     for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
         char word[32];
 
@@ -155,10 +155,11 @@ double bp_probe_copy_speed(double seconds)
     memset(from, 1, (size_t)COPY_BYTES);
     memcpy(to, from, (size_t)COPY_BYTES); /* pages are there */
     began = now = bp_clock_now();
-    for (int k = 0; now - began < seconds; k++, now = bp_clock_now()) {
-        from[k % COPY_BYTES] = (char)k; /* else nothing would have to be copied again */
+    while (now - began < seconds) {
+        from[0]++; /* else nothing would have to be copied again */
         memcpy(to, from, (size_t)COPY_BYTES);
         bytes += 2 * (double)COPY_BYTES; /* read and written */
+        now = bp_clock_now();
     }
     bp_free(from);
     bp_free(to);

@@ -117,6 +117,16 @@ static void put_state(reading *self)
     copy(self->out, self->record, "hosts");
 }
 
+/* A file that asks the run to stop, and keeps it from being started again. */
+static void put_halt(reading *self)
+{
+    char *path = bp_path_join(self->folder, "halt");
+
+    if (path != NULL && bp_path_exists(path))
+        set(self->out, "halt", json_true());
+    bp_free(path);
+}
+
 static bool is_state(const reading *self, const char *state)
 {
     return strcmp(json_string_value(json_object_get(self->out, "state")), state) == 0;
@@ -303,6 +313,9 @@ static void sum_members(reading *self, const json_t *members)
     int64_t wanted = key_integer(self, "ensemble.members"),
             steps = key_integer(self, "train.steps");
     int64_t finished = 0, done = 0;
+
+    if (wanted == 0) /* each is trained by a job of its own */
+        wanted = (int64_t)json_array_size(members);
     double tokens = (double)(key_integer(self, "train.batch") * key_integer(self, "model.context"));
     double speed = 0;
 
@@ -312,6 +325,8 @@ static void sum_members(reading *self, const json_t *members)
 
         finished += strcmp(state, "finished") == 0;
         done += json_integer_value(json_object_get(member, "step"));
+        if (steps == 0)
+            steps = json_integer_value(json_object_get(member, "steps"));
         if (strcmp(state, "running") == 0)
             speed += json_number_value(json_object_get(member, "tokens_per_second_median"));
     }
@@ -319,10 +334,10 @@ static void sum_members(reading *self, const json_t *members)
     set_integer(self->out, "members_finished", finished);
     if (wanted * steps > 0)
         set_real(self->out, "progress", (double)done / (double)(wanted * steps));
-    if (speed > 0) {
+    if (speed > 0)
         set_real(self->out, "tokens_per_second", speed);
+    if (speed > 0 && tokens > 0)
         set_real(self->out, "seconds_left", (double)(wanted * steps - done) * tokens / speed);
-    }
 }
 
 static bp_err put_members(reading *self, double watch)
@@ -438,6 +453,7 @@ static bp_err fill(reading *self, double watch, int depth)
         return err;
     self->hold = status_holder(self->out, self->folder, watch);
     put_state(self);
+    put_halt(self);
     err = put_job(self, watch, depth);
     put_checkpoints(self);
     put_restarts(self);
@@ -450,16 +466,34 @@ static bp_err fill(reading *self, double watch, int depth)
     return err;
 }
 
-/* A job takes the lock before it writes what it is: that moment is a state too. */
-static bp_err only_locked(reading *self, double watch)
+/* Members that jobs of their own train (ensemble.only) stand in a folder that is no run yet. */
+static bp_err only_members(reading *self, double watch)
 {
+    set(self->out, "state", json_string("waiting"));
+    set(self->out, "job", json_string("ensemble"));
+    set(self->out, "next",
+        json_string("once all members are finished: the same command without ensemble.only "
+                    "gathers them"));
+    return put_members(self, watch);
+}
+
+/* A job takes the lock before it writes what it is: that moment is a state too. */
+static bp_err without_record(reading *self, double watch, int depth)
+{
+    char *members = depth == 0 ? bp_path_join(self->folder, "members") : NULL;
+    bp_err err = BP_OK;
+
     self->hold = status_holder(self->out, self->folder, watch);
-    if (self->hold == HOLD_NONE || self->hold == HOLD_DEAD)
-        return BP_FAIL(BP_ERR_INPUT,
-                       "there is no run, it has no run.json: at %s; name the run.dir of a job",
-                       self->folder);
-    set(self->out, "state", json_string("starting"));
-    return BP_OK;
+    if (self->hold == HOLD_ALIVE || self->hold == HOLD_SILENT)
+        set(self->out, "state", json_string("starting"));
+    else if (members != NULL && bp_path_is_dir(members))
+        err = only_members(self, watch);
+    else
+        err = BP_FAIL(BP_ERR_INPUT,
+                      "there is no run, it has no run.json: at %s; name the run.dir of a job",
+                      self->folder);
+    bp_free(members);
+    return err;
 }
 
 static bp_err read_at(json_t **out, const char *folder, double watch, int depth)
@@ -475,7 +509,8 @@ static bp_err read_at(json_t **out, const char *folder, double watch, int depth)
     if (err == BP_OK)
         set(self.out, "run", json_string(folder));
     if (err == BP_OK)
-        err = bp_path_exists(path) ? fill(&self, watch, depth) : only_locked(&self, watch);
+        err =
+            bp_path_exists(path) ? fill(&self, watch, depth) : without_record(&self, watch, depth);
     if (err == BP_OK)
         *out = json_incref(self.out);
     run_pairs_clear(&self.keys);

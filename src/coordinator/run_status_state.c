@@ -135,6 +135,8 @@ char *status_next(const json_t *status)
 
     if (strcmp(state, "finished") == 0)
         return after_finish(status);
+    if (json_object_get(status, "halt") != NULL && strcmp(state, "running") != 0)
+        return go_on(status, "remove its file halt, then ");
     if (strcmp(state, "stopped") == 0)
         return go_on(status, "");
     if (strcmp(state, "failed") == 0)

@@ -112,6 +112,8 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
     if (message[0] != '\0')
         bp_buffer_printf(out, LABEL "%s\n", "message", message);
+    if (has(status, "halt"))
+        bp_buffer_printf(out, LABEL "it was asked to stop: there is a file halt\n", "halt");
 }
 
 static void add_left(bp_buffer *out, const json_t *status)

@@ -128,6 +128,21 @@ class Status(JobTest):
         self.assertEqual(told["units"], told["units_done"])
         self.assertGreater(told["units"], 1)
 
+    def test_members_that_jobs_of_their_own_train(self):
+        result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('array')}", "ensemble.members=2",
+                      "ensemble.only=1", "train.steps=3"])
+        self.assertEqual(result.status, 0, str(result))
+        told = self.told("array", job="ensemble", state="waiting", members_finished=1)
+        self.assertEqual([m["name"] for m in told["members"]], ["m01"])
+        self.assertIn("without ensemble.only", self.asked("array").out)
+
+    def test_halted(self):
+        self.trained("halted", 0, "train.steps=2")
+        self.write("halted/halt", "")
+        self.assertEqual(self.pretrain("halted", 0, "train.steps=4").status, 75)
+        self.told("halted", halt=True)
+        self.assertIn("it was asked to stop", self.asked("halted").out)
+
     def test_units_of_a_score_job_that_was_killed(self):
         self.trained("model", 0, "train.steps=2")
         env = dict(environment(), BP_FAULT="score.chunk_done:3=kill")
