@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -25,6 +26,15 @@
 #endif
 #ifndef SANITIZED
 #define SANITIZED 0
+#endif
+
+/* Where the stack was when a signal came. */
+#if defined(__x86_64__)
+#define STACK_POINTER(context) ((const void *const *)(context)->uc_mcontext.gregs[REG_RSP])
+#elif defined(__aarch64__)
+#define STACK_POINTER(context) ((const void *const *)(context)->uc_mcontext.sp)
+#else
+#define STACK_POINTER(context) ((void)(context), (const void *const *)NULL)
 #endif
 
 #define PATH_BYTES    4096
@@ -51,11 +61,14 @@ static struct {
     pid_t process; /* a child of it crashes for itself */
     pthread_t main;
     pid_t main_thread;
+    const void *const *stack_end; /* of the main thread */
     struct sigaction usr2, fatal[FATALS];
     stack_t alternative;
 } self;
 static char alternative[ALT_BYTES];
 static atomic_int written; /* stacks by the handler */
+
+extern const char __executable_start, etext; /* the linker's: this program's code */
 
 /* ---- safe in a handler ---- */
 
@@ -117,25 +130,53 @@ static int open_file(const char *path, int flags)
     return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
 }
 
-static void put_stack(int fd)
+static bool is_ours(const void *address)
 {
-    void *frames[FRAMES];
-
-    backtrace_symbols_fd(frames, backtrace(frames, FRAMES), fd);
+    return (const char *)address >= &__executable_start && (const char *)address < &etext;
 }
 
-static void on_usr2(int number)
+/* Code that a library has made while it runs (matrix products) can't be unwound, and hides who
+ * called it: so what looks like return addresses into this program is told, from `from` to the
+ * stack's end.
+ */
+static void put_guesses(int fd, const void *const *from)
+{
+    static const char HEAD[] = "and perhaps, as what lies on the stack looks:\n";
+    void *found[FRAMES];
+    int count = 0;
+
+    if (from == NULL || from >= self.stack_end)
+        return;
+    for (; from < self.stack_end && count < FRAMES; from++)
+        if (is_ours(*from))
+            found[count++] = (void *)*from;
+    (void)!write(fd, HEAD, sizeof HEAD - 1);
+    backtrace_symbols_fd(found, count, fd);
+}
+
+static void put_stack(int fd, void *context)
+{
+    void *frames[FRAMES];
+    int count = backtrace(frames, FRAMES);
+
+    backtrace_symbols_fd(frames, count, fd);
+    if (count > 0 && !is_ours(frames[count - 1])) /* _start is the end of a whole one */
+        put_guesses(fd, STACK_POINTER((ucontext_t *)context));
+}
+
+static void on_usr2(int number, siginfo_t *info, void *context)
 {
     int before = errno, fd;
     line out = {.bytes = 0};
 
     (void)number;
+    (void)info;
     add_place(&out);
     add(&out, "\n");
     fd = open_file(self.path, O_APPEND);
     if (fd >= 0) {
         put(fd, &out);
-        put_stack(fd);
+        put_stack(fd, context);
         (void)close(fd);
     }
     atomic_fetch_add(&written, 1);
@@ -150,11 +191,12 @@ static const char *fatal_text(int number)
     return "";
 }
 
-static void on_fatal(int number)
+static void on_fatal(int number, siginfo_t *info, void *context)
 {
     line out = {.bytes = 0};
     int fd;
 
+    (void)info;
     if (getpid() != self.process) {
         (void)signal(number, SIG_DFL);
         (void)raise(number);
@@ -175,7 +217,7 @@ static void on_fatal(int number)
     fd = open_file(self.signal_path, O_TRUNC);
     if (fd >= 0) {
         put(fd, &out);
-        put_stack(fd);
+        put_stack(fd, context);
         (void)close(fd);
     }
     (void)signal(number, SIG_DFL); /* and again, now for good */
@@ -192,14 +234,30 @@ static void make_path(char out[PATH_BYTES], const char *folder, const char *pref
         out[0] = '\0';
 }
 
-static void install(int number, void (*handler)(int), int flags, struct sigaction *before)
+static void install(int number, void (*handler)(int, siginfo_t *, void *), int flags,
+                    struct sigaction *before)
 {
     struct sigaction action;
 
     memset(&action, 0, sizeof action);
-    action.sa_handler = handler;
-    action.sa_flags = flags;
+    action.sa_sigaction = handler;
+    action.sa_flags = flags | SA_SIGINFO;
     (void)sigaction(number, &action, before); /* the number is valid */
+}
+
+/* The main thread's stack ends there: NULL where it can't be asked. */
+static const void *const *find_stack_end(void)
+{
+    pthread_attr_t attributes;
+    void *base = NULL;
+    size_t bytes = 0;
+
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return NULL;
+    if (pthread_attr_getstack(&attributes, &base, &bytes) != 0)
+        base = NULL;
+    (void)pthread_attr_destroy(&attributes);
+    return base == NULL ? NULL : (const void *const *)((char *)base + bytes);
 }
 
 void bp_stacks_start(const char *run_dir, const char *host, int rank)
@@ -215,6 +273,7 @@ void bp_stacks_start(const char *run_dir, const char *host, int rank)
         self.path[0] = self.signal_path[0] = '\0';
     self.process = getpid();
     self.main = pthread_self();
+    self.stack_end = find_stack_end();
     self.main_thread = gettid();
     (void)backtrace(frames, 1); /* loads what it needs now: in a handler it could not */
     install(SIGUSR2, on_usr2, SA_RESTART, &self.usr2);
