@@ -1,0 +1,107 @@
+/* What a process tells of itself, as a watchdog's thread reads it. */
+#include "bp_test.h"
+
+#include "base/beat.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static bp_beat now(void)
+{
+    bp_beat beat;
+
+    bp_beat_read(&beat);
+    return beat;
+}
+
+static void phase_step_and_progress_are_told(void **state)
+{
+    int64_t before = now().progress;
+    bp_phase outer = bp_beat_phase(BP_PHASE_STEP);
+
+    (void)state;
+    bp_beat_step(41);
+    assert_int_equal(now().phase, BP_PHASE_STEP);
+    assert_int_equal(now().step, 41);
+    assert_int_equal(now().progress, before + 2);
+    bp_beat_progress();
+    assert_int_equal(now().progress, before + 3);
+    assert_int_equal(bp_beat_phase(BP_PHASE_CHECKPOINT), BP_PHASE_STEP);
+    assert_int_equal(bp_beat_phase(outer), BP_PHASE_CHECKPOINT);
+}
+
+static void every_phase_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    for (int k = 0; k < BP_PHASES; k++)
+        for (int j = 0; j < k; j++)
+            assert_string_not_equal(bp_phase_name((bp_phase)k), bp_phase_name((bp_phase)j));
+}
+
+static void outer_collective_counts(void **state)
+{
+    int64_t before = now().collectives, progress = now().progress;
+
+    (void)state;
+    assert_false(now().waits);
+    bp_beat_enter("agree");
+    bp_beat_enter("all_reduce");
+    assert_true(now().waits);
+    assert_string_equal(now().collective, "agree");
+    bp_beat_leave();
+    assert_true(now().waits);
+    bp_beat_leave();
+    assert_false(now().waits);
+    assert_string_equal(now().collective, "agree"); /* the last one */
+    assert_int_equal(now().collectives, before + 1);
+    assert_int_equal(now().progress, progress + 2);
+}
+
+/* A reader never sees progress go back, nor a collective that nobody entered. */
+static atomic_bool ended;
+static atomic_int nonsense;
+
+static void *read_on(void *unused)
+{
+    int64_t last = 0;
+
+    (void)unused;
+    while (!atomic_load(&ended)) {
+        bp_beat beat = now();
+
+        if (beat.progress < last ||
+            (strcmp(beat.collective, "agree") != 0 && strcmp(beat.collective, "bcast") != 0))
+            atomic_fetch_add(&nonsense, 1);
+        last = beat.progress;
+    }
+    return NULL;
+}
+
+static void reader_beside_a_writer_sees_whole_values(void **state)
+{
+    pthread_t reader;
+
+    (void)state;
+    assert_int_equal(pthread_create(&reader, NULL, read_on, NULL), 0);
+    for (int k = 0; k < 200000; k++) {
+        bp_beat_step(k);
+        bp_beat_enter(k % 2 == 0 ? "agree" : "bcast");
+        bp_beat_leave();
+    }
+    atomic_store(&ended, true);
+    assert_int_equal(pthread_join(reader, NULL), 0);
+    assert_int_equal(atomic_load(&nonsense), 0);
+    assert_int_equal(now().step, 199999);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(phase_step_and_progress_are_told),
+        cmocka_unit_test(every_phase_has_a_name_of_its_own),
+        cmocka_unit_test(outer_collective_counts),
+        cmocka_unit_test(reader_beside_a_writer_sees_whole_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
