@@ -24,6 +24,8 @@
 #define RUN_VERSION      1
 #define RUN_LIMIT        ((int64_t)16 << 20)
 #define HOST_NAME_LENGTH 64
+#define OWNER_LOOKS      5
+#define OWNER_PAUSE      0.2 /* seconds */
 #define LOOKS            3
 #define LOOK_SECONDS     1.0
 
@@ -520,9 +522,16 @@ bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char
 
 bool bp_run_still_owner(void *context)
 {
-    bp_run *run = context;
+    const bp_run *run = context;
 
-    return run->lock != NULL && run_lock_is_ours(run->lock);
+    for (int look = 0; run->lock != NULL && look < OWNER_LOOKS; look++) {
+        if (run_lock_is_ours(run->lock))
+            return true;
+        if (run_lock_is_lost(run->lock))
+            return false;
+        bp_clock_sleep(OWNER_PAUSE); /* a disk that fails for a moment says nothing of an owner */
+    }
+    return false;
 }
 
 bp_err bp_run_sync(bp_run *run)
