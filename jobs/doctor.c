@@ -352,8 +352,7 @@ static void say_visible(const doctor *self, bp_err err, const double seconds[2])
     if (!self->rows)
         return;
     if (err != BP_OK)
-        bp_probe_add(self->rows, BP_PROBE_FAIL, "seen by others",
-                     "use a run.dir that all hosts share", "%s", bp_err_message());
+        bp_probe_add(self->rows, BP_PROBE_FAIL, "seen by others", NULL, "%s", bp_err_message());
     else if (bp_comm_size(self->world) == 1)
         bp_probe_add(self->rows, BP_PROBE_NOTE, "seen by others", NULL,
                      "not tried: there is one rank alone");

@@ -31,6 +31,21 @@ class Doctor(JobTest):
                 self.assertEqual(rows["seen by others"]["level"], "ok" if ranks else "note")
                 self.assertEqual(os.listdir(self.at("run")), [])
 
+    def test_two_hosts(self):
+        """A rank under another host's name: hosts are told apart, and a file is passed between them."""
+        os.makedirs(self.at("shared"), exist_ok=True)
+        if run(["unshare", "-u", "true"]).status != 0:
+            self.skipTest("a host's name can't be changed here: that needs root")
+        doctor = f"{program('bagpipe')} doctor --json {self.at('shared')}"
+        start = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec unshare -u sh -c "hostname other; exec {doctor}"; fi; exec {doctor}'
+        result = run(["sh", "-c", start], 2)
+        self.assertEqual(result.status, 0, str(result))
+        report = json.loads(result.out)
+        rows = {row["check"]: row for row in report["checks"]}
+        self.assertEqual(report["hosts"], 2)
+        self.assertIn("by the slowest host", rows["seen by others"]["text"])
+        self.assertIn("2 on 2 hosts", rows["ranks"]["text"])
+
     def test_table_and_help(self):
         result = run([program("bagpipe"), "doctor", self.at("")], 2)
         self.assertEqual(result.status, 0, str(result))
