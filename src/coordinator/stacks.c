@@ -160,7 +160,8 @@ static void put_stack(int fd, void *context)
     int count = backtrace(frames, FRAMES);
 
     backtrace_symbols_fd(frames, count, fd);
-    if (count > 0 && !is_ours(frames[count - 1])) /* _start is the end of a whole one */
+    if (pthread_equal(pthread_self(), self.main) && count > 0 &&
+        !is_ours(frames[count - 1])) /* _start is the end of a whole one */
         put_guesses(fd, STACK_POINTER((ucontext_t *)context));
 }
 
@@ -169,8 +170,12 @@ static void on_usr2(int number, siginfo_t *info, void *context)
     int before = errno, fd;
     line out = {.bytes = 0};
 
-    (void)number;
     (void)info;
+    if (!pthread_equal(pthread_self(), self.main)) { /* the process got it: any thread may */
+        (void)pthread_kill(self.main, number);
+        errno = before;
+        return;
+    }
     add_place(&out);
     add(&out, "\n");
     fd = open_file(self.path, O_APPEND);

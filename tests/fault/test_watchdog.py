@@ -1,0 +1,194 @@
+"""A rank that stands still is named with its host, stacks are written, the job ends with 75, and the same command goes on to
+the undisturbed result. --all: every kind of job and standstill."""
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import time
+
+import bagpipe_test
+from fault_test import KINDS, KindsOfJob, is_alive, send, wait_gone
+
+ALL = "--all" in sys.argv
+SECONDS = 4  # of silence; a busy machine may keep a process waiting for longer than fewer
+KEY = f"watchdog.seconds={SECONDS}"
+LINE = re.compile(r"^bagpipe: error\[75\]: no progress for (\d+) s: rank (\d+) on host (\S+) \((silent, )?phase (\w+), step (\d+), "
+                  r"(?:last|in) collective \w+\): at (\S+); stacks are in (\S+)/stacks; the same command goes on$", re.M)
+HOST = socket.gethostname()
+
+for job in ("train", "pipeline", "ensemble", "score"):
+    KINDS[job] = (KINDS[job][0], KINDS[job][1], KINDS[job][2] + (KEY,))
+KINDS["dedicated"] = ("pretrain", 3, ("mesh.data=2", "mesh.coordinator=dedicated", KEY))
+KINDS["four"] = ("pretrain", 4, ("mesh.data=2", "mesh.pipeline=1", "mesh.tensor=2", KEY))
+KINDS["endless"] = ("pretrain", 2, ("mesh.data=2", "train.steps=1000000", "checkpoint.every=1000000", "train.valid_every=0",
+                                    "train.log_every=1000", KEY))
+
+
+class Watchdog(KindsOfJob):
+    def setUp(self):
+        self.name = "run-" + self.id().rsplit(".", 1)[1]
+        self.folder = self.at(self.name)
+
+    def read(self, *path):
+        with open(os.path.join(self.folder, *path), encoding="utf-8") as file:
+            return file.read()
+
+    def events(self, name):
+        lines = [json.loads(line) for line in self.read("events.jsonl").splitlines()]
+        return [line for line in lines if line["event"] == name]
+
+    def wait_for(self, what, start):
+        end = time.monotonic() + 60
+        while not what():
+            self.assertIsNone(start.process.poll(), str(start))
+            self.assertLess(time.monotonic(), end, str(start))
+            time.sleep(0.02)
+
+    def wait_for_steps(self, start, starts=1):
+        """The start number `starts` on this folder trains."""
+        def trains():
+            return os.path.exists(os.path.join(self.folder, "events.jsonl")) and len(self.events("started")) == starts
+        self.wait_for(trains, start)
+        time.sleep(0.5)
+
+    def check_named(self, start, rank, phase, silent):
+        """The line, the status, the event, the exit state, the stacks, and the suspect."""
+        status = start.wait(60)
+        self.assertEqual(status, 75, str(start))
+        found = LINE.findall(start.err)
+        self.assertEqual(len(found), 1, str(start))
+        seconds, named, host, word, at_phase, _, run, stacks = found[0]
+        if silent:  # its last beat told it, and the phase may have been another one after that
+            phase = at_phase
+        self.assertEqual((int(named), host, word != "", at_phase, run, stacks),
+                         (rank, HOST, silent, phase, self.folder, self.folder), str(start))
+        self.assertGreaterEqual(int(seconds), SECONDS)
+        events = self.events("no_progress")
+        self.assertEqual([(e["rank"], e["host"], e["phase"]) for e in events], [(rank, HOST, phase)])
+        state = json.loads(self.read("run.json"))["exit"]
+        self.assertEqual((state["state"], state["code"]), ("stopped", 75), state)
+        self.assertIn(f"rank {rank} on host {HOST}", state["message"])
+        self.assertEqual(json.loads(self.read("suspects.json"))["hosts"][HOST]["count"], 1)
+        for other in range(start.ranks):
+            if other != rank:
+                self.assertIn("bp_", self.read("stacks", f"rank-{other}.txt"))
+        return self.read("stacks", f"rank-{rank}.txt")
+
+    def fault(self, kind, point, rank, phase, action):
+        self.undisturbed_of(kind)  # what a score job scores with is made first
+        start = self.launch(kind, self.name, env={"BP_FAULT": f"{point}@{rank}={action}"})
+        stack = self.check_named(start, rank, phase, action == "stop")
+        self.assertIn("state T (stopped)" if action == "stop" else "bp_fault", stack)
+        self.expect_end(kind, self.name)
+
+    # ---- what always runs ----
+
+    def test_rank_0_stopped_in_a_checkpoint_is_named_by_rank_1(self):
+        self.fault("train", "ckpt.manifest_half:4", 0, "checkpoint", "stop")
+
+    def test_rank_that_computes_without_an_end(self):
+        self.fault("train", "bwd.mid:40", 1, "step", "spin")
+        self.assertIn("bp_engine_step", self.read("stacks", "rank-1.txt"))
+
+    def test_rank_of_a_score_job(self):
+        self.fault("score", "score.chunk_done:2", 1, "score", "spin")
+
+    def test_ranks_leave_when_mpirun_is_killed(self):
+        start = self.launch("endless", self.name)
+        self.wait_for_steps(start)
+        ranks = start.pids()
+        self.assertEqual(len(ranks), 2)
+        send(start.process.pid, signal.SIGKILL)
+        start.process.wait()
+        self.assertTrue(wait_gone(ranks, 30))
+        self.assertEqual(len(self.events("no_launcher")), 1)
+
+    def test_fatal_signals_leave_a_stack_and_count_hosts(self):
+        for strike in (1, 2):
+            start = self.launch("endless", self.name)
+            self.wait_for_steps(start, strike)
+            send(start.pids()[1], signal.SIGSEGV)
+            self.assertEqual(start.wait(60), 128 + signal.SIGSEGV, str(start))
+            self.assertRegex(start.err, rf"bagpipe: error\[139\]: killed by signal 11 \(SEGV.*\): rank 1 on host {HOST} \(phase step, "
+                             r"step \d+, \w+ collective \w+\): at \S+/stacks/signal-rank-1.txt;")
+            self.assertIn("main", self.read("stacks", "signal-rank-1.txt"))
+            self.assertNotIn("--exclude", start.err, f"strike {strike}")
+        start = self.launch("endless", self.name)
+        self.wait_for(lambda: f"--exclude={HOST}" in start.err, start)
+        self.assertEqual(json.loads(self.read("suspects.json"))["hosts"][HOST]["count"], 2)
+        send(start.process.pid, signal.SIGUSR2)  # mpirun hands it on: stacks, and nothing else
+        self.wait_for(lambda: os.path.exists(os.path.join(self.folder, "stacks", "rank-0.txt")), start)
+        send(start.process.pid, signal.SIGUSR1)
+        self.assertEqual(start.wait(60), 75, str(start))
+        self.assertNotIn("no progress", start.err)
+
+
+class Longer(Watchdog):
+    def test_rank_stopped_from_outside(self):
+        start = self.launch("endless", self.name)
+        self.wait_for_steps(start)
+        send(start.pids()[1], signal.SIGSTOP)
+        self.assertIn("state T (stopped)", self.check_named(start, 1, "step", True))
+
+    def test_rank_0_stopped_in_a_step(self):
+        self.fault("train", "step.begin:20", 0, "step", "stop")
+
+    def test_rank_0_computes_without_an_end_in_a_checkpoint(self):
+        self.fault("train", "ckpt.manifest_half:4", 0, "checkpoint", "spin")
+
+    def test_dedicated_coordinator_names_a_rank(self):
+        self.fault("dedicated", "step.begin:20", 2, "step", "stop")
+
+    def test_dedicated_coordinator_is_named(self):
+        self.fault("dedicated", "ckpt.manifest_half:4", 0, "checkpoint", "stop")
+
+    def test_stage_of_a_pipeline(self):
+        self.fault("pipeline", "fwd.mid:40", 1, "step", "spin")
+
+    def test_one_of_four(self):
+        self.fault("four", "allreduce.before:20", 2, "step", "stop")
+
+    def test_member_of_an_ensemble(self):
+        self.fault("ensemble", "step.begin:5", 1, "step", "stop")
+
+    def test_job_that_sleeps_as_a_whole_goes_on(self):
+        """As the batch system suspends it: ranks first, and the launcher."""
+        start = self.launch("endless", self.name)
+        self.wait_for_steps(start)
+        ranks = start.pids()
+        for pid in ranks:
+            send(pid, signal.SIGSTOP)
+        time.sleep(3 * SECONDS)
+        for pid in ranks:
+            send(pid, signal.SIGCONT)
+        time.sleep(2 * SECONDS)
+        self.assertTrue(all(is_alive(pid) for pid in ranks), str(start))
+        send(start.process.pid, signal.SIGUSR1)
+        self.assertEqual(start.wait(60), 75, str(start))
+        self.assertEqual(self.events("no_progress"), [])
+
+    def test_slow_rank_is_named_and_lives(self):
+        start = self.launch("endless", self.name, env={"BP_FAULT": "opt.before:1+@1=delay0.05"})
+        self.wait_for(lambda: os.path.exists(os.path.join(self.folder, "events.jsonl")) and self.events("slow_rank"), start)
+        event = self.events("slow_rank")[0]
+        self.assertEqual((event["rank"], event["host"]), (1, HOST))
+        self.assertGreater(event["ratio"], 1.5)
+        send(start.process.pid, signal.SIGUSR1)
+        self.assertEqual(start.wait(60), 75, str(start))
+
+    def test_it_may_be_turned_off(self):
+        KINDS["off"] = ("pretrain", 2, ("mesh.data=2", "watchdog.seconds=0"))
+        start = self.launch("off", self.name, env={"BP_FAULT": "step.begin:20@1=stop"})
+        self.assertIsNone(start.wait(4 * SECONDS))
+        self.assertNotIn("no progress", start.err)
+
+
+if ALL:
+    sys.argv.remove("--all")
+else:
+    del Longer
+
+if __name__ == "__main__":
+    bagpipe_test.main()
