@@ -1,0 +1,276 @@
+"""Files of strangers that are wrong, by number (docs/reliability.md has the list): one line with these words, the documented status, an end
+within the limit, and nothing left behind. Corpora are given to a training on one rank and on four, the rest to the tools."""
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+import bad_files as make
+import bagpipe_test
+from bagpipe_test import JobTest, program, run
+
+ALL = os.environ.get("BP_TEST_ALL") == "yes"  # every row on four ranks too
+LIMIT = 60  # seconds a refusal may take on a busy machine; 10 on a quiet one
+
+# (number, name, maker, status, words)
+TOKENIZERS = [
+    (26, "empty vocabulary", make.tokenizer(text=lambda d: d.replace(d[d.index(b'"vocab"'):d.index(b', "merges"')], b'"vocab": {}')), 65,
+     ["vocabulary is empty"]),
+    (27, "token twice", make.tokenizer(text=lambda d: d.replace(b'"aa": 256', b'"aa": 256, "aa": 256')), 65, ["duplicate"]),
+    (28, "gap in the ids", make.tokenizer({"aa": 258}), 65, ["outside", "258"]),
+    (29, "id beyond the size", make.tokenizer({"aa": 4000}), 65, ["outside", "4000"]),
+    (29, "negative id", make.tokenizer({"aa": -1}), 65, ["outside", "-1"]),
+    (30, "merge of an unknown part", make.tokenizer(merges=["a zz"]), 65, ["right part", "zz"]),
+    (31, "id of 2^31", make.tokenizer({"aa": 2**31}), 65, ["outside", "2147483648"]),
+    (32, "invalid UTF-8", make.tokenizer(text=lambda d: d.replace(b'"aa"', b'"\xff\xfe"')), 65, ["UTF-8"]),
+    (33, "cut in the middle", make.tokenizer(text=lambda d: d[:len(d) // 2]), 65, ["not valid JSON"]),
+    (34, "bytes without a token", make.tokenizer(text=lambda d: d.replace(b'"b": 98', b'"bb": 98')), 65, ["lacks a token for byte 0x62"]),
+    (34, "empty token", make.tokenizer({"": 256}), 65, ["a token is empty"]),
+]
+
+SAFETENSORS = [
+    (56, "header of 2^64 - 1 bytes", make.hf(length=lambda n: 2**64 - 1), 65, ["18446744073709551615 bytes"]),
+    (57, "header beyond the file", make.hf(length=lambda n: 50000), 65, ["50000 bytes", "the file has"]),
+    (58, "header of no bytes", make.hf(length=lambda n: 0), 65, ["0 bytes"]),
+    (59, "header that is no object", make.hf(text=lambda t: "[" + t[1:-1] + "]"), 65, ["does not begin with '{'"]),
+    (60, "shape whose product wraps", make.hf(make.set_("ln_f.bias", shape=[4194305, 4194305, 211106198978564])), 65,
+     ["ln_f.bias", "larger than 2^63"]),
+    (60, "shape whose bytes wrap", make.hf(make.set_("ln_f.bias", shape=[2**62 + 2])), 65, ["ln_f.bias", "not what its data_offsets"]),
+    (61, "offsets swapped", make.hf(make.set_("ln_f.bias", data_offsets=[32, 0])), 65, ["ln_f.bias", "no sound data_offsets"]),
+    (62, "overlap", make.hf(make.shift("wpe.weight", -4, -4)), 65, ["overlaps"]),
+    (63, "hole", make.hf(lambda t: t.pop("wpe.weight")), 65, ["leaves a gap"]),
+    (64, "empty tensor inside another", make.hf(make.add("e", dtype="F32", shape=[0], data_offsets=[8, 8])), 65, ["overlaps"]),
+    (65, "a million tensors", make.hf(make.many), 65, ["far more than 100000 tensors"]),
+    (66, "unknown dtype", make.hf(make.set_("ln_f.bias", dtype="F33")), 65, ["unknown dtype 'F33'"]),
+    (67, "name twice", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"ln_f.weight"')), 65, ["duplicate"]),
+    (68, "bytes after the last tensor", make.hf(rest=b"more"), 65, ["4 bytes follow"]),
+    (69, "shard outside the folder", make.hf(index="../../x.safetensors"), 65, ["../../x.safetensors", "no name of a safetensors file"]),
+    (69, "tensor named as a path", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"../../x"')), 65, ["ln_f.bias", "missing"]),
+    (69, "config of 2^40 layers", make.hf(config={"n_layer": 2**40}), 65, ["n_layer", "2^31"]),
+]
+
+BOMB = make.zstd_bomb(9000)
+TEXTS = [  # (..., format)
+    (46, "invalid UTF-8 in JSON lines", lambda p: make.put(p, b'{"text": "good"}\n{"text": "\xff"}\n'), 65, ["UTF-8", "line 2"], "jsonl"),
+    (47, "line of 300 MB", lambda p: (make.put(p, b""), os.truncate(p, 300_000_000)), 65, ["without a place to cut it"], "jsonl"),
+    (50, "zstd bomb", lambda p: make.put(p, BOMB), 65, ["more than 1,000 times its size"], "text"),
+    (51, "zstd window of 2^31", lambda p: make.put(p, make.zstd_bomb(3, window=0xA8)), 65, ["window beyond 128 MiB"], "text"),
+    (52, "zstd frame cut", lambda p: make.put(p, make.zstd_bomb(3, last=False)), 65, ["zstd", "truncated"], "text"),
+    (52, "zstd with a wrong checksum", lambda p: make.put(p, make.zstd_raw(b"some text\n" * 50, checksum=1)), 65, ["zstd", "damaged"], "text"),
+    (52, "zstd and garbage", lambda p: make.put(p, make.zstd_raw(b"some text\n", garbage=b"garbage")), 65, ["followed by other bytes"], "text"),
+]
+
+CORPORA = [  # HDF5 as strangers write it
+    (41, "token beyond the vocabulary", make.with_tokens(4321, 121), 65, ["token id 121", "/tokens[4321]"]),
+    (41, "negative token", make.with_tokens(4321, -1), 65, ["token id -1"]),
+    (42, "doc_start not sorted", make.with_starts(0, 2000, 1000, 5000), 65, ["doc_start is not sorted"]),
+    (43, "doc_start beyond the end", make.with_starts(0, 2000, 5001), 65, ["doc_start ends with 5001"]),
+    (44, "count times size wraps", make.instead(lambda f: f.create_dataset("tokens", (2**61 + 625,), dtype="u8", chunks=(2**16,))), 65, ["claims"]),
+    (50, "zstd bomb in a chunk", make.raw_chunk(32015, make.zstd_bomb(9000)), 65, ["tokens"]),
+    (50, "chunk that claims 2^40 bytes", make.raw_chunk(32015, make.zstd_bomb(1, content=2**40)), 65, ["tokens"]),
+    (50, "little file of a billion tokens", lambda p: bomb_of_chunks(p), 65, ["claims", "more than 1000 for one"]),
+    (51, "chunk with a window of 2^31", make.raw_chunk(32015, make.zstd_bomb(1, window=0xA8)), 65, ["tokens"]),
+    (52, "chunk with a wrong checksum", make.raw_chunk(32015, make.zstd_raw(bytes(10000), checksum=1)), 65, ["tokens"]),
+    (52, "chunk cut short", make.raw_chunk(32015, make.zstd_raw(bytes(10000))[:900]), 65, ["tokens"]),
+    (52, "gzip chunk of noise", make.raw_chunk(1, make.some_bytes(400)), 65, ["tokens"]),
+    (54, "no documents", lambda p: make.corpus(p, tokens=[], starts=[0]).close(), 65, [""]),
+    (72, "2^62 values, none stored", make.with_(lambda f: f.create_dataset("extra", (2**40, 2**20, 4), dtype="u1", chunks=(2**10, 1, 1))), 65,
+     ["extra claims an absurd number of values"]),
+    (72, "five dimensions", make.with_(lambda f: f.create_dataset("extra", (1, 1, 1, 1, 1))), 65, ["extra has more than 4 dimensions"]),
+    (73, "tokens in /etc/passwd", make.instead(make.external(b"tokens", b"/etc/passwd")), 65, ["tokens lies in other files"]),
+    (73, "another dataset in /etc/passwd", make.with_(make.external(b"extra", b"/etc/passwd")), 65, ["extra lies in other files"]),
+    (74, "external link", make.with_(lambda f: f.__setitem__("extra", make.h5py.ExternalLink("/etc/passwd", "/x"))), 65, ["extra is an external link"]),
+    (75, "soft link to itself", make.with_(lambda f: f.__setitem__("extra", make.h5py.SoftLink("/extra"))), 65, ["extra is a soft link"]),
+    (76, "virtual dataset", make.with_(make.virtual), 65, ["extra is a virtual dataset"]),
+    (77, "unknown filter", make.raw_chunk(32099, bytes(10000)), 65, ["filter 32099"]),
+    (78, "chunk of 4 GiB - 1", make.with_(lambda f: f.create_dataset("extra", (2**33,), dtype="u1", chunks=(2**32 - 1,))), 65, ["extra has chunks beyond"]),
+    (79, "tokens of variable length", make.instead(lambda f: f.create_dataset("tokens", (5,), dtype=make.h5py.vlen_dtype("u2"))), 65, ["neither integers"]),
+    (79, "names of variable length", make.with_(make.vlen_names), 65, ["doc_id holds neither"]),
+    (79, "lists of variable length", make.with_(lambda f: f.create_dataset("extra", (5,), dtype=make.h5py.vlen_dtype("u2"))), 65, ["extra holds neither"]),
+    (79, "compound values", make.with_(make.compound), 65, ["extra holds neither"]),
+    (79, "references", make.with_(make.reference), 65, ["extra holds neither"]),
+    (79, "attribute that is a reference", make.with_(make.reference_attribute), 65, ["an attribute that is neither"]),
+    (79, "named type", make.with_(lambda f: f.__setitem__("extra", make.np.dtype("u2"))), 65, ["extra is no dataset and no group"]),
+    (80, "5,000 attributes", make.with_(make.many_attributes), 65, ["more than 4096 attributes"]),
+    (80, "groups nine deep", make.with_(make.nested), 65, ["lies in more than 8 groups"]),
+    (81, "user block of another", lambda p: make.corpus(p, userblock=512).close(), 65, ["damaged"]),
+    (82, "group inside itself", make.with_(make.cycle), 65, ["a group inside itself"]),
+]
+
+
+def bomb_of_chunks(path):
+    """One chunk for all: a hard limit of HDF5's is that each is stored, so 2,000 of 1 MiB, of 36 bytes each."""
+    make.raw_chunk(32015, *[make.zstd_bomb(8)] * 1000, dtype="u1", count=2**20 * 1000, chunk=2**20)(path)
+
+
+class BadFiles(JobTest):
+    TEXT_BYTES = 20_000
+
+    def refused(self, name, arguments, status, words, ranks=0, files=(), env=None):
+        """Ends with this status and one line with these words; `files` are not there."""
+        began = time.monotonic()
+        room = tempfile.mkdtemp(dir=self.folder)  # two of Open MPI's bare starts at once trip over each other in one
+        os.chmod(room, 0o777)
+        command = (["sh", bagpipe_test.MPIRUN, str(ranks)] if ranks else []) + [str(a) for a in arguments]
+        try:
+            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, check=False,
+                                    env=dict(bagpipe_test.environment(), TMPDIR=room, **(env or {})))
+        except subprocess.TimeoutExpired:
+            return f"{name}, {ranks} ranks: no end after {LIMIT} s"
+        err = result.stderr.decode(errors="replace")
+        said = [line for line in err.split("\n") if line.startswith("bagpipe: error[")]
+        faults = []
+        if result.returncode != status:
+            faults.append(f"status {result.returncode}, not {status}")
+        if len(said) != (status != 0) or (said and not said[0].startswith(f"bagpipe: error[{status}]: ")):
+            faults.append("not one error line")
+        faults += [f"'{word}' is not said" for word in words if word not in err]
+        faults += [f"{file} was left" for file in files if os.path.exists(file)]
+        if os.environ.get("BP_TEST_TABLE"):  # rows for the documentation
+            print(f"| {name} | {status} | {ranks or 1} | {said[0].replace(self.folder + '/', '') if said else ''} | {time.monotonic() - began:.1f} |")
+        return f"{name}, {ranks} ranks: {', '.join(faults)}\n{err}" if faults else None
+
+    def check(self, calls):
+        """Three at a time: most of a start is waiting."""
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            found = [fault for fault in pool.map(lambda call: call(), calls) if fault]
+        self.assertEqual(found, [], "\n".join(found))
+
+    def train(self, number, name, path, status, words, *keys, ranks=0, env=None):
+        run_dir = self.at(f"run-{number}-{name.replace(' ', '-').replace('/', '-')}-{ranks}")
+        arguments = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={run_dir}", "train.steps=1",
+                     f"corpus.train={path}", "corpus.valid="]
+        return self.refused(f"{number} {name}", arguments + list(keys), status, words, ranks,
+                            [os.path.join(run_dir, "checkpoints")] if status else [], env)
+
+    def both(self, *row, all_ranks=True, **more):
+        """The calls on one rank and on four."""
+        return [lambda ranks=ranks: self.train(*row, ranks=ranks, **more) for ranks in ((0, 4) if all_ranks else (0,))]
+
+    def file(self, number, name, maker, suffix=""):
+        path = self.at(f"bad-{number}-{name.replace(' ', '-').replace('/', '-').replace(',', '')}{suffix}")
+        maker(path)
+        return path
+
+    def test_tokenizers(self):
+        calls = []
+        for number, name, maker, status, words in TOKENIZERS:
+            path, out = self.file(number, name, maker, ".json"), self.at(f"out-{len(calls)}.h5")
+            calls.append(lambda number=number, name=name, path=path, out=out, status=status, words=words: self.refused(
+                f"{number} {name}", [program("bagpipe-data"), "corpus", "--tokenizer", path, "--out", out, self.at("valid.txt")], status,
+                words + [os.path.basename(path)], files=[out]))
+        self.check(calls)
+
+    def test_special_token_missing_of_a_pair(self):
+        with open(self.at("vocab.json"), "w", encoding="utf-8") as file:
+            file.write("{" + ", ".join(f'"x{k}": {k}' for k in range(300)) + "}")
+        self.write("merges.txt", "#version: 0.2\n")
+        fault = self.refused("34 special token missing", [program("bagpipe-data"), "tokenizer", "--vocab", self.at("vocab.json"), "--merges",
+                                                          self.at("merges.txt"), "--out", self.at("none.json")], 65,
+                             ["lacks <|endoftext|>"], files=[self.at("none.json")])
+        self.assertIsNone(fault, fault)
+
+    def test_tokenizer_of_another_corpus(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--size", 60, "--out", self.at("other.json"), self.at("valid.txt")])
+        self.check(self.both(35, "tokenizer of another corpus", self.at("train.h5"), 65, ["is not the one that made the corpus", "other.json"],
+                             f"tokenizer.path={self.at('other.json')}"))
+
+    def test_merges_that_double_take_no_quadratic_time(self):
+        make.doubling(self.at("doubling.json"))
+        make.put(self.at("a.txt"), b"a" * 1_000_000)
+        fault = self.refused("36 a million a's", [program("bagpipe-data"), "corpus", "--tokenizer", self.at("doubling.json"), "--out",
+                                                  self.at("a.h5"), self.at("a.txt")], 0, [])
+        self.assertIsNone(fault, fault)
+
+    def test_safetensors(self):
+        calls = []
+        good = self.file(0, "sound folder", make.hf())
+        self.must(["bagpipe-data", "import", good, "--out", self.at("imported")])
+        for number, name, maker, status, words in SAFETENSORS:
+            path, out = self.file(number, name, maker), self.at(f"imported-{len(calls)}")
+            calls.append(lambda number=number, name=name, path=path, out=out, status=status, words=words: self.refused(
+                f"{number} {name}", [program("bagpipe-data"), "import", path, "--out", out], status, words, files=[out]))
+        self.check(calls)
+
+    def test_texts(self):
+        calls = []
+        for number, name, maker, status, words, kind in TEXTS:
+            path, out = self.file(number, name, maker, ".zst" if "zstd" in name else ".txt"), self.at(f"text-{len(calls)}.h5")
+            for ranks in (0, 4) if number in (46, 52) else (0,):
+                calls.append(lambda number=number, name=name, path=path, out=out, status=status, words=words, kind=kind, ranks=ranks: self.refused(
+                    f"{number} {name}", [program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", kind, "--out",
+                                         f"{out}.{ranks}", path], status, words + [os.path.basename(path)], ranks, [f"{out}.{ranks}"]))
+        self.check(calls)
+
+    def test_corpora_of_ours(self):
+        ours = make.get(self.at("train.h5"))
+        other = make.get(self.at("valid.h5"))
+        flipped = bytearray(ours)
+        flipped[len(ours) // 2] ^= 4
+        rows = [(38, "zero bytes", b"", ["not HDF5"]), (39, "cut", ours[:len(ours) * 2 // 3], ["damaged"]), (40, "one bit", bytes(flipped), ["damaged"]),
+                (45, "tokens of another corpus", ours[:2048] + other[2048:len(ours)].ljust(len(ours) - 2048, b"\0"), ["damaged"]),
+                (45, "block of another corpus", other[:512] + ours[512:], ["damaged"])]
+        calls = self.both(37, "missing", self.at("no.h5"), 66, ["No such file"])
+        for number, name, data, words in rows:
+            calls += self.both(number, name, self.file(number, name, lambda path, data=data: make.put(path, data), ".h5"), 65,
+                               words if number != 38 else [])
+        self.check(calls)
+
+    def test_corpora_that_are_too_small(self):
+        self.write("line.txt", "One line alone.\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("line.h5"),
+                   self.at("line.txt")])
+        self.check(self.both(53, "fewer windows than a batch", self.at("valid.h5"), 0, ["warning"], "train.batch=512") +
+                   self.both(53, "less than a window", self.at("line.h5"), 65, ["model.context"]) +
+                   self.both(54, "bag of one document", self.at("line.h5"), 65, ["corpus.resample"], "corpus.resample=bag"))
+
+    def test_permission(self):
+        if os.geteuid() != 0 or shutil.which("setpriv") is None:
+            self.skipTest("another user's file can't be tried: that needs root and setpriv")
+        os.chmod(self.folder, 0o755)
+        path = self.at("closed.h5")
+        shutil.copy(self.at("train.h5"), path)
+        os.chmod(path, 0)
+        home = self.at("home")
+        os.makedirs(home)
+        os.chmod(home, 0o777)
+        for ranks in (0, 4):
+            launcher = ["sh", bagpipe_test.MPIRUN, str(ranks)] if ranks else []
+            fault = self.refused(f"55 permission 000 on {ranks or 1} ranks",
+                                 ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] + launcher +
+                                 [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={home}/run", f"corpus.train={path}"], 77,
+                                 ["closed.h5"], env={"HOME": home})
+            self.assertIsNone(fault, fault)
+
+    def test_corpora_of_strangers(self):
+        if make.h5py is None:
+            self.skipTest("this Python has no h5py")
+        calls, seen = [], set()  # four ranks for one row of each number: they take the same path for the others
+        good = self.file(0, "sound corpus", lambda path: make.corpus(path, chunks=(300,), compression="gzip").close(), ".h5")
+        calls += self.both(0, "sound corpus", good, 0, [])
+        for number, name, maker, status, words in CORPORA:
+            path = self.file(number, name, maker, ".h5")
+            calls += self.both(number, name, path, status, words + [os.path.basename(path)], all_ranks=ALL or number not in seen)
+            seen.add(number)
+        self.check(calls)
+
+    def test_no_plugin_is_loaded(self):
+        if make.h5py is None:
+            self.skipTest("this Python has no h5py")
+        folder, marker = self.at("plugins"), self.at("loaded")
+        os.makedirs(folder)
+        if not make.spy_plugin(folder, marker):
+            self.skipTest("there is no C compiler")
+        path = self.file(77, "unknown filter with plugins", make.raw_chunk(32099, bytes(10000)), ".h5")
+        self.check(self.both(77, "unknown filter with plugins", path, 65, ["filter 32099"], env={"HDF5_PLUGIN_PATH": folder}))
+        self.assertFalse(os.path.exists(marker), "a plugin was loaded for a stranger's file")
+        subprocess.run(["h5dump", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+                       env=dict(os.environ, HDF5_PLUGIN_PATH=folder)) if shutil.which("h5dump") else None
+        if shutil.which("h5dump"):  # which shows that the spy works
+            self.assertTrue(os.path.exists(marker))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
