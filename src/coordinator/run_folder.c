@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sandbox.h"
 #include "base/signals.h"
 #include "coordinator/drain.h"
 #include "coordinator/restart.h"
@@ -234,6 +235,11 @@ static bp_err open_journals(bp_run *run)
         log == NULL ? bp_fail_memory("a file name", 1, strlen(run->folder)) : bp_log_open(log);
 
     bp_free(log);
+    if (bp_sandbox_missing()[0] != '\0')
+        bp_log_file_only(
+            "corpora of strangers were inspected by a process with limits, but without %s: "
+            "this kernel gives none",
+            bp_sandbox_missing());
     if (err == BP_OK)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
     if (err == BP_OK)
