@@ -256,6 +256,20 @@ class BadFiles(JobTest):
             seen.add(number)
         self.check(calls)
 
+    def test_a_kernel_without_landlock_is_told_in_the_log(self):
+        if make.h5py is None or os.uname().machine != "x86_64":
+            self.skipTest("this Python has no h5py, or this is no x86-64")
+        for path, status in ((self.file(0, "good without landlock", lambda path: make.corpus(path).close(), ".h5"), 0),
+                             (self.file(73, "external without landlock", make.with_(make.external(b"extra", b"/etc/passwd")), ".h5"), 65)):
+            run_dir = path + ".run"
+            result = subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={run_dir}", "train.steps=1", f"corpus.train={path}",
+                                     "corpus.valid="], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=LIMIT,
+                                    env=bagpipe_test.environment(), preexec_fn=make.without_landlock)
+            self.assertEqual(result.returncode, status, result.stderr.decode())
+            if status == 0:
+                with open(os.path.join(run_dir, "log.txt"), encoding="utf-8") as file:
+                    self.assertIn("without Landlock:", file.read())
+
     def test_no_plugin_is_loaded(self):
         if make.h5py is None:
             self.skipTest("this Python has no h5py")
