@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PART                                                                                       \
-    8192 /* floats; with them a weight, two moments and a gradient lie in a second-level cache */
+    2048 /* floats; a weight, two moments and a gradient of each lie in a first-level cache */
 
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {
@@ -92,19 +92,6 @@ const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k)
     return k == 0 ? "adamw.m/" : "adamw.v/";
 }
 
-/* The sum of the elements' bits: one changed element always changes it. */
-static uint32_t bit_sum(const float *x, int64_t n)
-{
-    uint32_t sum = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        sum += bits;
-    }
-    return sum;
-}
-
 /* Part of a run: what the update touches, and its sums. */
 typedef struct part {
     float *x[BP_SUMS]; /* weights and moments; NULL where the rule has no second one */
@@ -128,7 +115,7 @@ static void add_sums(uint32_t sums[BP_SUMS], const part *at)
 {
     for (int k = 0; k < BP_SUMS; k++)
         if (at->x[k])
-            sums[k] += bit_sum(at->x[k], at->count);
+            sums[k] += bp_bit_sum(at->x[k], at->count);
 }
 
 static void note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS])

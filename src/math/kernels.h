@@ -68,6 +68,10 @@ void bp_softmax_gradient(float *logits, const float *row_max, const double *row_
 #define BP_NORM_BLOCK 4096
 void bp_square_sums(double *sums, const float *x, int64_t n);
 
+/** The sum of the elements' 32 bits as a whole number, modulo 2^32: one changed element always
+ * changes it. */
+uint32_t bp_bit_sum(const float *x, int64_t n);
+
 /** One AdamW update of n parameters (Loshchilov & Hutter 2019, algorithm 2 with a decoupled decay
  * times the rate): m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  w -= rate
  * (m/(1-beta1^step) / (sqrt(v/(1-beta2^step)) + epsilon) + decay w). g is read as gradient *

@@ -44,6 +44,7 @@ float LOOP(row_max)(const float *x, int64_t n);
 double LOOP(exp_sum)(const float *x, int64_t n, float max);
 void LOOP(exp_scale)(float *x, int64_t n, float max, float factor);
 double LOOP(square_sum)(const float *x, int64_t n);
+uint32_t LOOP(bit_sum)(const float *x, int64_t n);
 void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);
 int64_t LOOP(first_top)(const float *x, int64_t n, float max, float log_sum);
 void LOOP(temper)(double sums[3], const float *logprob, int64_t n, float shift, float b);

@@ -1,6 +1,7 @@
 /* Updates element by element: any split of the parameters gives the same bits. */
 #include "math/loops_names_priv.h"
 #include <math.h>
+#include <string.h>
 
 void LOOP(adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                  const bp_adamw_constants *constants)
@@ -25,4 +26,17 @@ void LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float rate, float 
         m[i] = momentum * m[i] + g[i] * gradient_scale;
         w[i] -= rate * (m[i] + decay * w[i]);
     }
+}
+
+uint32_t LOOP(bit_sum)(const float *x, int64_t n)
+{
+    uint32_t sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        sum += bits;
+    }
+    return sum;
 }

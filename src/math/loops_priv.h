@@ -81,6 +81,7 @@ typedef struct bp_loops {
     double (*exp_sum)(const float *x, int64_t n, float max);
     void (*exp_scale)(float *x, int64_t n, float max, float factor); /* x = exp(x - max) * factor */
     double (*square_sum)(const float *x, int64_t n);
+    uint32_t (*bit_sum)(const float *x, int64_t n);
 
     /* logprob and p of a block's entries, and sums over members and entries: -p_m lp_m, and p_m
      * (lp_m - log p) */

@@ -20,6 +20,7 @@ const bp_loops LOOP(table) = {
     .exp_sum = LOOP(exp_sum),
     .exp_scale = LOOP(exp_scale),
     .square_sum = LOOP(square_sum),
+    .bit_sum = LOOP(bit_sum),
     .mixture = LOOP(mixture),
     .first_top = LOOP(first_top),
     .temper = LOOP(temper),

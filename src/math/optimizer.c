@@ -17,6 +17,11 @@ void bp_square_sums(double *sums, const float *x, int64_t n)
     }
 }
 
+uint32_t bp_bit_sum(const float *x, int64_t n)
+{
+    return bp_loops_best()->bit_sum(x, n);
+}
+
 void bp_adamw_update(float *w, float *m, float *v, const float *g, int64_t n, const bp_adamw *rule)
 {
     const bp_loops *loops = bp_loops_best();

@@ -229,8 +229,10 @@ static bp_err prove(proof *self, char digest[BP_SHA256_HEX])
     if (err == BP_OK)
         err = check_killed(self);
     if (err == BP_OK) {
+        long long committed = at / self->every * self->every;
+
         foresee(3, "the same command goes on",
-                self->seconds * (double)(steps - at / self->every * self->every) / (double)steps);
+                self->seconds * (double)(steps - committed) / (double)steps);
         err = train(self, self->broken, "that goes on", others, 0);
     }
     if (err == BP_OK)

@@ -116,6 +116,30 @@ static void square_sums_are_those_of_the_blocks(void **state)
     bp_free(elsewhere);
 }
 
+/* Every bit of every element counts. */
+static void bit_sum_is_that_of_plain_loops(void **state)
+{
+    enum { count = 1003 };
+    float *x = randoms(count, 2);
+    uint32_t plain = 0, bits;
+
+    (void)state;
+    for (int i = 0; i < count; i++) {
+        memcpy(&bits, &x[i], sizeof bits);
+        plain += bits;
+    }
+    assert_int_equal(bp_bit_sum(x, count), plain);
+    for (int bit = 0; bit < 32; bit++) {
+        memcpy(&bits, &x[count - 1], sizeof bits);
+        bits ^= UINT32_C(1) << bit;
+        memcpy(&x[count - 1], &bits, sizeof bits);
+        assert_int_not_equal(bp_bit_sum(x, count), plain);
+        bits ^= UINT32_C(1) << bit;
+        memcpy(&x[count - 1], &bits, sizeof bits);
+    }
+    bp_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +147,7 @@ int main(void)
         cmocka_unit_test(sgd_equals_plain_loops),
         cmocka_unit_test(any_split_gives_the_same_bits),
         cmocka_unit_test(square_sums_are_those_of_the_blocks),
+        cmocka_unit_test(bit_sum_is_that_of_plain_loops),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);
