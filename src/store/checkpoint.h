@@ -50,7 +50,8 @@ typedef struct bp_checkpoint_commit {
  *             BP_ERR_CREATE `name` is there already, or no folder can be made;
  *             BP_ERR_DENIED; BP_ERR_IO (disk full); BP_ERR_BUSY still_owner said no;
  *             BP_ERR_SYSTEM: the same on all ranks. Nothing but a hidden folder was made then, and
- *             that is removed.
+ *             that is removed; only where the last fsync of `parent` failed, a whole checkpoint
+ *             stays, which a power cut may take away.
  */
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_box *boxes,
                           int64_t count, const json_t *state);

@@ -412,28 +412,18 @@ static bp_err sync_placed(const struct save *save)
                : bp_path_sync(save->commit->parent);
 }
 
-/* ---- after a failure: nothing is left. What can't be removed now goes at the next start
+/* ---- after a failure: nothing hidden is left. What can't be removed now goes at the next start
  * (bp_checkpoints_clean). The first failure is the one to tell ---- */
 
-static bp_err undo(const struct save *save)
+static bp_err remove_hidden(const struct save *save)
 {
     char message[BP_ERR_MESSAGE_BYTES];
-    bool removes = save->steps.step == BP_COMMIT_REMOVE;
     bp_err err;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (removes)
-        err = bp_dir_remove(save->hidden);
-    else if (save->steps.step == BP_COMMIT_ASK_AGAIN)
-        err = is_ours(save) ? BP_OK : fail_lost(save);
-    else if (save->steps.step == BP_COMMIT_TAKE_BACK)
-        err = bp_rename_new(save->final, save->hidden);
-    else
-        err = bp_path_sync(save->commit->parent);
-    if (err != BP_OK && removes)
+    err = bp_dir_remove(save->hidden);
+    if (err != BP_OK)
         bp_warn("what is left of a checkpoint stays: %s", bp_err_message());
-    else if (err != BP_OK)
-        bp_warn("%s was not brought to disk for certain, and can't be taken back", save->final);
     bp_err_set_message(message);
     return err;
 }
@@ -479,7 +469,7 @@ static bp_err take_step(struct save *save)
     case BP_COMMIT_SYNC_PLACED:
         return root ? sync_placed(save) : BP_OK;
     default:
-        return root ? undo(save) : BP_OK;
+        return root ? remove_hidden(save) : BP_OK;
     }
 }
 

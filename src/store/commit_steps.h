@@ -4,8 +4,9 @@
  *
  *     plan, make, sync made, write, reports, recheck, list, fence, place, sync placed: done
  *
- * What fails before anything is placed is removed and abandoned. What was placed, but may not be on
- * disk, is taken back, if the run is still ours.
+ * What fails before it is placed is removed and abandoned. What was placed, but may not be on disk,
+ * stays, and is not announced: it is whole, and to take it back would be to take it from a job that
+ * has followed meanwhile and goes on from it.
  */
 #ifndef BP_STORE_COMMIT_STEPS_H
 #define BP_STORE_COMMIT_STEPS_H
@@ -24,9 +25,6 @@ typedef enum bp_commit_step {
     BP_COMMIT_FENCE,       /* is the run still ours? */
     BP_COMMIT_PLACE,       /* rename, never over another */
     BP_COMMIT_SYNC_PLACED, /* the new name, to disk */
-    BP_COMMIT_ASK_AGAIN,   /* a sync failed: is the run still ours? */
-    BP_COMMIT_TAKE_BACK,   /* rename to the hidden name */
-    BP_COMMIT_SYNC_BACK,   /* that, to disk: half a removed folder must not come back by its name */
     BP_COMMIT_REMOVE,      /* the hidden folder and all in it; none is fine */
     BP_COMMIT_DONE,        /* it may be announced */
     BP_COMMIT_ABANDONED

@@ -482,23 +482,24 @@ static void beating_owner_notices_that_it_was_followed(void **state)
 static void leftovers_are_swept_once_the_lock_is_held(void **state)
 {
     static const char *const litter[] = {".bp-17-0.tmp", "lock/.bp-0123456789abcdef.tmp",
-                                         "lock/claim-0123"},
-                             *const kept[] = {".bp-notes", "notes.tmp", "lock/notes"};
+                                         "lock/claim-0123", "lock/claim-000001-0123"},
+                             *const kept[] = {".bp-notes", "notes.tmp", "lock/notes",
+                                              "lock/claim-000002-0123"}; /* of one who goes for 2 */
     const char *run = fresh("litter");
     char path[PATH_MAX];
     run_lock *lock;
 
     (void)state;
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < 8; k++) {
         (void)snprintf(path, sizeof path, "%s/lock", run);
         bp_test_expect(bp_dir_make(path), BP_OK);
-        (void)snprintf(path, sizeof path, "%s/%s", run, k < 3 ? litter[k] : kept[k - 3]);
+        (void)snprintf(path, sizeof path, "%s/%s", run, k < 4 ? litter[k] : kept[k - 4]);
         bp_test_expect(bp_file_write(path, "x", 1), BP_OK);
     }
     bp_test_expect(run_lock_take(&lock, run, 0), BP_OK);
-    for (int k = 0; k < 6; k++) {
-        (void)snprintf(path, sizeof path, "%s/%s", run, k < 3 ? litter[k] : kept[k - 3]);
-        assert_int_equal(bp_path_exists(path), k >= 3);
+    for (int k = 0; k < 8; k++) {
+        (void)snprintf(path, sizeof path, "%s/%s", run, k < 4 ? litter[k] : kept[k - 4]);
+        assert_int_equal(bp_path_exists(path), k >= 4);
     }
     bp_test_expect(run_lock_release(&lock), BP_OK);
 }

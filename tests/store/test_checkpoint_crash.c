@@ -188,17 +188,17 @@ static void death_at_any_call_leaves_old_or_new(void **state)
     assert_true(old > 15 && new > 3);
 }
 
-/* The call fails as on a full disk: the save says so and leaves nothing, or it came through. What
- * comes after goes on. */
+/* The call fails as on a full disk: the save says so and leaves nothing, or it came through. Where
+ * it is the very last, of the new name to disk, the step stays, whole. What comes after goes on. */
 static void failure_of_any_call_is_told_or_harmless(void **state)
 {
-    int n = 0, failures = 0;
+    int n = 0, failures = 0, stayed = 0;
     bool through = false;
 
     (void)state;
     for (; !through; n++) {
         char **names;
-        int64_t count, step;
+        int64_t count = 0, step;
         bp_err err;
 
         fresh_run();
@@ -212,14 +212,16 @@ static void failure_of_any_call_is_told_or_harmless(void **state)
             assert_true(err == BP_ERR_IO || err == BP_ERR_CREATE);
             bp_test_expect(bp_dir_list(bp_test_path("checkpoints"), &names, &count), BP_OK);
             bp_names_free(&names, count);
-            assert_int_equal(count, 2); /* step 1 and best */
+            assert_true(count == 2 || (count == 3 && stayed == 0)); /* step 1 and best */
+            stayed += count == 3;
         }
         step = check_next_start();
-        assert_int_equal(step, err == BP_OK ? 2 : 1);
+        assert_int_equal(step, err == BP_OK || (stayed == 1 && count == 3) ? 2 : 1);
         bp_test_expect(save_step(3), BP_OK);
     }
     printf("%d calls, %d told\n", n - 1, failures);
     assert_true(failures > 10);
+    assert_int_equal(stayed, 1);
 }
 
 int main(int argc, char **argv)

@@ -60,6 +60,23 @@ static void step_names_have_twelve_digits(void **state)
     assert_string_equal(name, "step-999999999999");
 }
 
+static bool never(void *context)
+{
+    (void)context;
+    return false;
+}
+
+static void leftovers_of_a_lost_run_stay(void **state)
+{
+    const char *parent = fresh();
+
+    (void)state;
+    make(".tmp-step-000000000008-0123456789abcdef");
+    bp_test_expect(bp_checkpoints_clean(parent, never, NULL), BP_ERR_BUSY);
+    bp_test_message_has("another job");
+    expect_names(".tmp-step-000000000008-0123456789abcdef");
+}
+
 static void leftovers_are_removed_and_nothing_else(void **state)
 {
     const char *parent = fresh();
@@ -209,6 +226,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(step_names_have_twelve_digits),
+        cmocka_unit_test(leftovers_of_a_lost_run_stay),
         cmocka_unit_test(leftovers_are_removed_and_nothing_else),
         cmocka_unit_test(newest_are_kept),
         cmocka_unit_test(newest_step_is_told_by_the_names),

@@ -239,7 +239,7 @@ static void lost_run_is_not_written_to(void **state)
 static void failure_anywhere_is_shared_and_leaves_nothing(void **state)
 {
     static const char *const faults[] = {"ckpt.shard_half", "ckpt.mkdir_tmp", "ckpt.rename",
-                                         "base.write",      "ckpt.fsync_dir", "base.write:2"};
+                                         "base.write", "base.write:2"};
     bp_checkpoint_commit commit = to("step-000000000007");
 
     (void)state;
@@ -257,6 +257,20 @@ static void failure_anywhere_is_shared_and_leaves_nothing(void **state)
             bp_fault_arm(NULL);
             bp_test_check_err(COMM, save_one_each(&commit), BP_OK);
         }
+}
+
+/* To take it back would be to take it from a job that may have followed and found it. */
+static void step_whose_name_may_not_be_on_disk_is_whole_and_stays(void **state)
+{
+    bp_checkpoint_commit commit = to("step-000000000007");
+
+    (void)state;
+    fresh_parent();
+    bp_fault_arm("ckpt.fsync_dir@0");
+    bp_test_check_err(COMM, save_one_each(&commit), BP_ERR_IO);
+    bp_fault_arm(NULL);
+    bp_test_check(COMM, names_left() == 1);
+    bp_test_check_err(COMM, save_one_each(&commit), BP_ERR_CREATE);
 }
 
 /* A disk that is full for the last rank's file: HDF5 must not talk its way out of it. */
@@ -408,6 +422,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unwritable_parent_is_denied),
         cmocka_unit_test(lost_run_is_not_written_to),
         cmocka_unit_test(failure_anywhere_is_shared_and_leaves_nothing),
+        cmocka_unit_test(step_whose_name_may_not_be_on_disk_is_whole_and_stays),
         cmocka_unit_test(full_disk_is_an_error_on_all_ranks),
         cmocka_unit_test(large_box_travels_in_parts),
         cmocka_unit_test(data_can_be_fetched_when_it_is_needed),

@@ -200,7 +200,6 @@ static bool act(sim_world *world, sim_job *job, bool *ok)
     case BP_COMMIT_LIST:
         return list_files(world, job, ok);
     case BP_COMMIT_FENCE:
-    case BP_COMMIT_ASK_AGAIN:
         *ok = world->broken == BREAK_FENCE || sim_is_ours(world, job);
         return true;
     case BP_COMMIT_PLACE:
@@ -212,13 +211,6 @@ static bool act(sim_world *world, sim_job *job, bool *ok)
     case BP_COMMIT_SYNC_PLACED:
         if (world->broken != BREAK_SYNC_PLACED)
             disk_sync_folder(&world->disk, FOLDER_STEPS);
-        return true;
-    case BP_COMMIT_SYNC_BACK:
-        if (world->broken != BREAK_TAKE_BACK)
-            disk_sync_folder(&world->disk, FOLDER_STEPS);
-        return true;
-    case BP_COMMIT_TAKE_BACK:
-        *ok = rename_step(world, job, job->final, job->hidden);
         return true;
     default:
         return sim_remove_some(world, job, job->hidden);
@@ -232,6 +224,8 @@ void sim_commit(sim_world *world, sim_job *job)
     if (!act(world, job, &ok))
         return;
     sim_note(world, job, "commit step %d: %s", (int)job->commit.step, ok ? "done" : "failed");
+    if (job->commit.step >= BP_COMMIT_LIST)
+        sim_tempt(world);
     bp_commit_next(&job->commit, ok);
     job->sub = 0;
     if (job->commit.step == BP_COMMIT_DONE) {

@@ -86,6 +86,7 @@ static void put_aside(sim_world *world, sim_job *job, sim_name *name, name_kind 
 /* True when there is no leftover left of the list. */
 static bool each_leftover(sim_world *world, sim_job *job, bool removes)
 {
+    sim_tempt(world);
     while (job->name_at < job->name_count) {
         sim_name *name = &job->names[job->name_at];
         name_kind kind = name_kind_of(*name);
@@ -186,6 +187,8 @@ static void discover(sim_world *world, sim_job *job)
 {
     sim_name found;
 
+    sim_tempt(world);
+
     switch (job->sub++) {
     case 0:
         list_steps(world, job, true);
@@ -268,6 +271,7 @@ static void prune(sim_world *world, sim_job *job)
     name = &job->names[job->name_at];
     if (job->sub == 2) {
         put_aside(world, job, name, NAME_STEP);
+        sim_tempt(world);
         job->sub = 3;
     } else if (job->sub == 3 && sim_hit(world, job)) {
         sim_next_phase(job, JOB_TRAIN); /* what was put aside is the next start's */

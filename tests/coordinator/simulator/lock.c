@@ -140,6 +140,7 @@ static void make_number(sim_world *world, sim_job *job)
     int inode = disk_find(disk, FOLDER_LOCK, draft);
     bool made = false;
 
+    sim_tempt(world);
     sim_changed(world, job->host, FOLDER_LOCK);
     switch (job->sub++) {
     case 0:
@@ -242,6 +243,7 @@ static bool is_litter(const sim_world *world, sim_name name, int64_t number)
 /* First the names, then whether it is ours, then one at a time. */
 void sim_sweep(sim_world *world, sim_job *job)
 {
+    sim_tempt(world);
     switch (job->sub) {
     case 0:
         job->name_count = sim_list(world, job->host, FOLDER_LOCK, false, job->names);

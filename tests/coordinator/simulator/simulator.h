@@ -35,7 +35,6 @@ typedef enum sim_break {
     BREAK_ANNOUNCE_EARLY, /* told after the rename, before the sync */
     BREAK_REPORTS,        /* bad reports count as good ones */
     BREAK_RECHECK,        /* the root does not look at the files */
-    BREAK_TAKE_BACK,      /* taken back and removed without a sync between */
     BREAK_PRUNE,          /* old ones removed without a sync after their renaming */
     BREAK_PRUNE_ALL,      /* too many removed */
     BREAK_CLEAN_IN_PLACE, /* leftovers removed under their own names */
@@ -152,6 +151,7 @@ typedef struct sim_world {
     int kind_count;
     int trouble; /* how often still */
     double trouble_rate;
+    bool tempted;
     int burst; /* operations among which more comes soon */
     double clock_offset[SIM_HOSTS], clock_rate[SIM_HOSTS];
     sim_disk disk;
@@ -185,6 +185,8 @@ void sim_note(sim_world *world, const sim_job *job, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /** An injected failure of this operation of this job. */
 bool sim_hit(sim_world *world, sim_job *job);
+/** Trouble would hurt here: it comes more often after this operation. */
+void sim_tempt(sim_world *world);
 /** How long an operation takes. */
 double sim_takes(sim_world *world);
 /** Names of a folder as a host sees them; `fresh`: as they are. */

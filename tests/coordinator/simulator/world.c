@@ -17,7 +17,6 @@ const char *const SIM_BREAK_NAMES[BREAKS] = {
     [BREAK_ANNOUNCE_EARLY] = "announce-early",
     [BREAK_REPORTS] = "reports",
     [BREAK_RECHECK] = "recheck",
-    [BREAK_TAKE_BACK] = "take-back",
     [BREAK_PRUNE] = "prune",
     [BREAK_PRUNE_ALL] = "prune-all",
     [BREAK_CLEAN_IN_PLACE] = "clean-in-place",
@@ -78,6 +77,11 @@ bool sim_hit(sim_world *world, sim_job *job)
     job->hurt = true;
     sim_note(world, job, "an operation fails: phase %d, %d", (int)job->phase, job->sub);
     return true;
+}
+
+void sim_tempt(sim_world *world)
+{
+    world->tempted = true;
 }
 
 double sim_takes(sim_world *world)
@@ -226,10 +230,9 @@ static void wake_others(sim_world *world, const sim_job *busy)
     }
 }
 
-static void trouble(sim_world *world)
+static void trouble(sim_world *world, sim_job *job)
 {
     sim_random *random = &world->random;
-    sim_job *job = any_job(world);
 
     world->trouble--;
     switch (world->kinds[sim_below(random, world->kind_count)]) {
@@ -376,14 +379,17 @@ bool sim_run(sim_world *world, uint64_t seed, sim_break broken, FILE *trace)
         due next = next_due(world);
 
         if (trouble_comes(world, next.at)) {
-            trouble(world);
+            trouble(world, any_job(world));
         } else if (next.job == NULL) {
             if (world->job_count == SIM_JOBS)
                 sim_fail(world, NULL, "the run does not end");
             else
                 sim_job_start(world, (int)sim_below(&world->random, SIM_HOSTS));
         } else {
+            world->tempted = false;
             act(world, &next);
+            if (world->tempted && world->trouble > 0 && sim_chance(&world->random, 0.05))
+                trouble(world, next.job);
             wake_others(world, next.job);
         }
         sim_check_disk(world);
