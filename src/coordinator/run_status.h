@@ -24,7 +24,7 @@
  */
 bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds);
 
-/** The same for people, a line a thing. `units_word` and others come from the job's kind. */
+/** The same for people, a line a thing, added to `out`. Local. */
 void bp_run_status_text(bp_buffer *out, const json_t *status);
 
 #endif
