@@ -121,6 +121,8 @@ static bp_err start_thread(watchdog *self)
     BP_ASSERT(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     status = pthread_create(&self->thread, NULL, watchdog_run, self);
     BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    if (status == 0)
+        (void)pthread_setname_np(self->thread, "watchdog"); /* for top and debuggers */
     return status == 0 ? BP_OK
                        : BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s", strerror(status));
 }

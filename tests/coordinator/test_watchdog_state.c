@@ -8,7 +8,7 @@
 #define BEAT      1.0
 #define TICK      0.25 /* of the imaginary time */
 #define RANKS_MAX 8
-#define HISTORIES 2000
+#define HISTORIES 1000
 #define PEACE     400.0 /* a history without a fault is as long */
 
 /* ---- chance ---- */

@@ -26,7 +26,7 @@ KINDS["endless"] = ("pretrain", 2, ("mesh.data=2", "train.steps=1000000", "check
                                     "train.log_every=1000", KEY))
 
 
-class Watchdog(KindsOfJob):
+class Standstill(KindsOfJob):
     def setUp(self):
         self.name = "run-" + self.id().rsplit(".", 1)[1]
         self.folder = self.at(self.name)
@@ -83,8 +83,8 @@ class Watchdog(KindsOfJob):
         self.assertIn("state T (stopped)" if action == "stop" else "bp_fault", stack)
         self.expect_end(kind, self.name)
 
-    # ---- what always runs ----
 
+class Watchdog(Standstill):
     def test_rank_0_stopped_in_a_checkpoint_is_named_by_rank_1(self):
         self.fault("train", "ckpt.manifest_half:4", 0, "checkpoint", "stop")
 
@@ -125,7 +125,7 @@ class Watchdog(KindsOfJob):
         self.assertNotIn("no progress", start.err)
 
 
-class Longer(Watchdog):
+class Longer(Standstill):
     def test_rank_stopped_from_outside(self):
         start = self.launch("endless", self.name)
         self.wait_for_steps(start)
