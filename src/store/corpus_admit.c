@@ -13,7 +13,7 @@
 
 typedef struct admission {
     bp_file_identity identity;
-    char content_hash[40];
+    char content_hash[33];
 } admission;
 
 /* Of this process; under HDF5's lock. */
@@ -67,7 +67,7 @@ bool bp_corpus_is_admitted(const bp_file_identity *identity, char content_hash[3
     bp_h5_lock();
     found = find(identity);
     if (found != NULL)
-        (void)snprintf(content_hash, 33, "%s", found->content_hash);
+        memcpy(content_hash, found->content_hash, 33);
     bp_h5_unlock();
     return found != NULL;
 }
