@@ -1,0 +1,311 @@
+"""How jobs are stopped in time and go on: signals, a halt file, the Slurm job's clock; who owns a run; what is queued again.
+
+Called with --twenty, starts at once are tried 20 times instead of 4; with --lease, a stopped owner is waited out (a minute)."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import bagpipe_test
+from bagpipe_test import MPIRUN, TIMEOUT, JobTest, children, digests, environment, kill_all, metrics, program, run, steps, timeless
+
+LONG = "train.steps=1000000"
+rounds, lease = 4, False
+
+
+def events(folder, name=None):
+    with open(os.path.join(folder, "events.jsonl"), encoding="utf-8") as file:
+        found = [json.loads(line) for line in file]
+    return [event for event in found if name is None or event["event"] == name]
+
+
+def run_json(folder):
+    with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+class Stopping(JobTest):
+    def launch(self, job, name, *keys, ranks=0, more=None, config="small.ini"):
+        command = [program("bagpipe"), job, self.at(config), f"run.dir={self.at(name)}"] + list(keys)
+        if ranks > 0:
+            command = ["sh", MPIRUN, str(ranks)] + command
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                   env=dict(environment(), **(more or {})))
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        kill_all(process)
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+    def until(self, what, process=None):
+        """Wait for something to come true."""
+        for _ in range(TIMEOUT * 50):
+            if what():
+                return
+            if process is not None and process.poll() is not None and not what():
+                break
+            time.sleep(0.02)
+        self.fail("it does not come true" + ("" if process is None else f": {process.communicate() if process.poll() is not None else ''}"))
+
+    def trains(self, name):
+        return os.path.exists(self.at(name) + "/metrics.jsonl") and os.path.getsize(self.at(name) + "/metrics.jsonl") > 0
+
+    def started(self, name, *keys, **more):
+        process = self.launch("pretrain", name, *keys, **more)
+        self.until(lambda: self.trains(name), process)
+        return process
+
+    def stopped(self, process, status=75):
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, status, out[-3000:] + err)
+        return err
+
+    def ranks_of(self, process):
+        """Processes named bagpipe below a launcher, in order of their rank."""
+        found, at = [process.pid], 0
+        while at < len(found):
+            found += children(found[at])
+            at += 1
+        ranks = []
+        for pid in found:
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    rank = [word for word in file.read().split(b"\0") if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
+                with open(f"/proc/{pid}/comm", encoding="ascii") as file:
+                    if rank and file.read().strip() == "bagpipe":
+                        ranks.append((int(rank[0].split(b"=")[1]), pid))
+            except OSError:
+                pass
+        return [pid for _, pid in sorted(ranks)]
+
+    def goes_on_as_undisturbed(self, name, length, ranks=0, *keys):
+        """The last step that a stopped run has, and then all to the end: as if nothing had been."""
+        self.assertEqual(metrics(self.at(name))[-1]["step"], int(steps(self.at(name))[-1][5:]))
+        whole = f"whole_{length}"
+        if not os.path.exists(self.at(whole)):
+            self.trained(whole, 0, f"train.steps={length}")
+        self.trained(name, ranks, f"train.steps={length}", *keys)
+        self.assertEqual(timeless(metrics(self.at(whole))), timeless(metrics(self.at(name))))
+        self.assertEqual(digests(self.at(whole)), digests(self.at(name)))
+
+    # ---- signals ----
+
+    def test_usr1_again_and_again_and_while_a_checkpoint_is_committed_is_one_request(self):
+        process = self.started("again", "train.steps=400", more={"BP_FAULT": "ckpt.shard_half=delay1,ckpt.rename=delay1"})
+        for _ in range(60):  # the first one makes the checkpoint begin
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.05)
+            if process.poll() is not None:
+                break
+        self.stopped(process)
+        self.assertEqual(len(steps(self.at("again"))), 1)
+        self.assertEqual(run_json(self.at("again"))["exit"]["reason"], "USR1")
+        self.goes_on_as_undisturbed("again", 400)
+
+    def test_usr1_before_the_first_step_leaves_with_75_and_nothing_is_committed(self):
+        process = self.launch("pretrain", "early", LONG, more={"BP_FAULT": "init.after_mpi=delay1"})
+
+        def listens():
+            with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+                caught = [line for line in file if line.startswith("SigCgt")]
+            return caught and int(caught[0].split()[1], 16) >> (signal.SIGUSR1 - 1) & 1
+
+        self.until(listens, process)
+        process.send_signal(signal.SIGUSR1)
+        self.assertIn("at step 0", self.stopped(process))
+        self.assertEqual(steps(self.at("early")), [])
+        self.trained("early", 0, "train.steps=3")
+
+    def test_term_commits_where_nobody_kills_soon_after_and_not_under_mpirun(self):
+        process = self.started("term", LONG)
+        process.send_signal(signal.SIGTERM)
+        self.stopped(process)
+        self.assertEqual(len(steps(self.at("term"))), 1)
+        self.assertEqual(run_json(self.at("term"))["exit"]["reason"], "TERM")
+        process = self.started("term_mpirun", LONG, ranks=2)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertNotEqual(process.returncode, 0, out + err)
+        self.assertEqual(steps(self.at("term_mpirun")), [])
+        self.assertFalse([name for name in os.listdir(self.at("term_mpirun/checkpoints")) if name.startswith(".tmp-")])
+
+    def test_dedicated_coordinator_alone_hears_usr1_and_term(self):
+        for word, committed in ((signal.SIGUSR1, 1), (signal.SIGTERM, 0)):
+            name = f"dedicated_{committed}"
+            process = self.started(name, LONG, "mesh.data=2", ranks=3)
+            ranks = self.ranks_of(process)
+            self.assertEqual(len(ranks), 3)
+            os.kill(ranks[0], word)
+            self.assertIn("the same command goes on", self.stopped(process))
+            self.assertEqual(len(steps(self.at(name))), committed)
+
+    # ---- the halt file ----
+
+    def halt(self, process, name, job, *keys, **more):
+        """Halt a job at work; it leaves, and does not start again until the file is gone."""
+        with open(self.at(name) + "/halt", "w", encoding="ascii"):
+            pass
+        self.stopped(process)
+        self.assertEqual(run_json(self.at(name))["exit"]["reason"], "halt")
+        before = run_json(self.at(name))["starts"]
+        err = self.stopped(self.launch(job, name, *keys, **more))
+        self.assertIn("the run is halted: at " + self.at(name) + "/halt; remove that file", err)
+        self.assertEqual(run_json(self.at(name))["starts"], before)
+        os.remove(self.at(name) + "/halt")
+
+    def test_halted_training_commits_and_goes_on_once_the_file_is_gone(self):
+        self.halt(self.started("halted", "train.steps=3000"), "halted", "pretrain", "train.steps=3000")
+        self.goes_on_as_undisturbed("halted", 3000)
+        with open(self.at("halted/halt"), "w", encoding="ascii"):
+            pass
+        self.trained("halted", 0, "train.steps=3000")  # a finished run has nothing to halt
+
+    def test_halted_training_with_a_dedicated_coordinator_commits(self):
+        process = self.started("halted_dedicated", LONG, "mesh.data=2", ranks=3)
+        with open(self.at("halted_dedicated/halt"), "w", encoding="ascii"):
+            pass
+        self.stopped(process)
+        self.assertEqual(len(steps(self.at("halted_dedicated"))), 1)
+
+    def test_halted_ensemble_stops_all_its_members(self):
+        keys = ("ensemble.members=2", "ensemble.kind=seed", "mesh.members=2", "train.steps=20000")
+        process = self.launch("ensemble", "halted_ensemble", *keys, ranks=2)
+        self.until(lambda: self.trains("halted_ensemble/members/m00") and self.trains("halted_ensemble/members/m01"), process)
+        self.halt(process, "halted_ensemble", "ensemble", *keys, ranks=2)
+        for member in ("m00", "m01"):
+            self.assertEqual(len(steps(self.at("halted_ensemble/members/" + member))), 1)
+        # one member of an array looks into the ensemble's folder as well
+        process = self.launch("ensemble", "halted_ensemble", *keys, "ensemble.only=0")
+        self.until(lambda: len(events(self.at("halted_ensemble/members/m00"), "resumed")) == 1, process)
+        with open(self.at("halted_ensemble/halt"), "w", encoding="ascii"):
+            pass
+        self.stopped(process)
+        self.assertIn("the run is halted", self.stopped(self.launch("ensemble", "halted_ensemble", *keys, "ensemble.only=1")))
+
+    def test_halted_score_and_study_go_on_once_the_file_is_gone(self):
+        model = self.trained("scored_model", 0, "train.steps=5")
+        keys = (f"score.model={model}", f"score.corpus={self.at('train.h5')}", "score.stride=1")
+        self.write("empty.ini", "[math]\nprecision = f32\nthreads = 1\n")
+        process = self.launch("score", "halted_score", *keys, config="empty.ini")
+        self.until(lambda: os.path.exists(self.at("halted_score/run.json")) and events(self.at("halted_score"), "started"), process)
+        self.halt(process, "halted_score", "score", *keys, config="empty.ini")
+        keys = (f"uncertainty.models=passes={model}:dropout", f"uncertainty.in_domain={self.at('train.h5')}", "uncertainty.passes=50")
+        process = self.launch("uncertainty", "halted_study", *keys, config="empty.ini")
+        self.until(lambda: os.path.exists(self.at("halted_study/run.json")) and events(self.at("halted_study"), "started"), process)
+        self.halt(process, "halted_study", "uncertainty", *keys, config="empty.ini")
+
+    # ---- the job's clock ----
+
+    def test_job_stops_ahead_of_the_end_of_its_time(self):
+        process = self.started("clock", LONG, more={"SLURM_JOB_END_TIME": str(int(time.time()) + 12)})
+        self.stopped(process)
+        self.assertEqual(run_json(self.at("clock"))["exit"]["reason"], "time limit")
+        self.assertEqual(metrics(self.at("clock"))[-1]["step"], int(steps(self.at("clock"))[-1][5:]))
+
+    def test_nonsense_of_slurm_is_told_once_and_left_alone(self):
+        past, far = str(int(time.time()) - 10), str(int(time.time()) + 400 * 365 * 86400)
+        for k, (key, value) in enumerate((("SLURM_JOB_END_TIME", "abc"), ("SLURM_JOB_END_TIME", past), ("SLURM_JOB_END_TIME", far),
+                                          ("SLURM_JOB_END_TIME", "9" * 30), ("SLURM_RESTART_COUNT", "abc"),
+                                          ("SLURM_RESTART_COUNT", "-1"))):
+            process = self.launch("pretrain", f"nonsense_{k}", more={key: value, "SLURM_JOB_ID": "4711"})
+            err = self.stopped(process, 0)
+            self.assertEqual(err.count("warning"), 1, err)
+            self.assertIn(key, err)
+            self.assertEqual(events(self.at(f"nonsense_{k}"), "opened")[0]["slurm_restart"], 0)
+
+    def test_restarts_stand_in_log_record_and_events(self):
+        for restart in ("0", "3"):
+            self.stopped(self.launch("pretrain", "restarts", more={"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": restart,
+                                                                    "BP_FAULT": "train.diverge:5", "BP_FAULT_IN_JOB": "yes"}), 70)
+        self.assertEqual([event["slurm_restart"] for event in events(self.at("restarts"), "opened")], [0, 3])
+        self.assertEqual([(one["start"], one["slurm_restart"]) for one in run_json(self.at("restarts"))["recent_starts"]], [(1, 0), (2, 3)])
+        with open(self.at("restarts/log.txt"), encoding="utf-8") as file:
+            self.assertIn("start 2 of this run: Slurm job 4711, restart 3", file.read())
+
+    # ---- what is queued again ----
+
+    def requeue(self, name, status, *more, restarts="0"):
+        env = dict(environment(), SLURM_RESTART_COUNT=restarts)
+        done = subprocess.run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}",
+                               "--status", str(status)] + list(more), env=env, capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout.count("\n"), 1, done)
+        self.assertEqual(done.returncode, 0 if done.stdout.startswith("yes: ") else 1, done)
+        return done.stdout
+
+    def test_queued_again_is_what_a_start_can_help(self):
+        name = "queue"
+        process = self.started(name, LONG)
+        process.kill()
+        process.communicate()
+        for status in (75, 137, 134, 139, 135, 205):
+            self.assertTrue(self.requeue(name, status).startswith("yes: "), status)
+        for status in (0, 1, 64, 65, 66, 69, 70, 71, 73, 74, 77, 78, 127, 143):
+            self.assertTrue(self.requeue(name, status).startswith("no: "), status)
+        self.assertIn("at most 10", self.requeue(name, 75, restarts="10"))
+        self.assertIn("at most 2", self.requeue(name, 75, "--most", "2", restarts="2"))
+        self.assertTrue(self.requeue(name, 75, restarts="9").startswith("yes: stopped in time: restart 10 of at most 10"))
+        with open(self.at(name) + "/halt", "w", encoding="ascii"):
+            pass
+        self.assertIn("halted", self.requeue(name, 75))
+        self.trained("queue_done", 0, "train.steps=2")
+        self.assertIn("finished", self.requeue("queue_done", 137))
+        for restarts, word in (("0", "yes"), ("2", "no progress")):
+            self.assertIn(word, self.requeue("queue_none", 137, restarts=restarts))
+
+    def test_three_starts_that_commit_nothing_are_enough(self):
+        for number in (1, 2, 3):
+            self.stopped(self.launch("pretrain", "stuck", LONG, more={"BP_FAULT": "step.end:2=kill"}), -signal.SIGKILL)
+            self.assertTrue(self.requeue("stuck", 137).startswith("yes" if number < 3 else "no: no progress, 3 starts"), number)
+        # a commit, and the count begins again
+        self.stopped(self.launch("pretrain", "stuck", LONG, "checkpoint.every=2", more={"BP_FAULT": "step.end:3=kill"}), -signal.SIGKILL)
+        self.assertTrue(self.requeue("stuck", 137).startswith("yes"))
+
+    # ---- one owner ----
+
+    def test_of_two_starts_at_once_one_runs_and_the_other_leaves_with_69(self):
+        for number in range(rounds):
+            pair = [self.launch("pretrain", "owned", LONG) for _ in range(2)]
+            self.until(lambda: any(process.poll() is not None for process in pair))
+            loser = [process for process in pair if process.poll() is not None]
+            self.assertEqual(len(loser), 1, number)
+            winner = [process for process in pair if process is not loser[0]][0]
+            self.assertIn(str(winner.pid), self.stopped(loser[0], 69))
+            self.assertIsNone(winner.poll())
+            winner.kill()
+            winner.wait()
+
+    def test_owner_that_slept_through_its_lease_commits_nothing_more(self):
+        if not lease:
+            self.skipTest("it takes the lease's 60 s: --lease")
+        if os.geteuid() != 0 or shutil.which("unshare") is None:
+            self.skipTest("a process that can't see the owner needs root and unshare")
+        first = self.started("lease", LONG)
+        first.send_signal(signal.SIGSTOP)
+        # in a namespace of its own the other can't ask the kernel for the owner: it watches its counter for a minute
+        second = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", program("bagpipe"), "pretrain", self.at("small.ini"),
+                                   f"run.dir={self.at('lease')}", "train.steps=2000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, start_new_session=True, env=environment())
+        self.addCleanup(self.end, second)
+        err = self.stopped(second, 0)
+        self.assertIn("watching it for 60 s", err)
+        first.send_signal(signal.SIGCONT)
+        first.send_signal(signal.SIGUSR1)  # commit!
+        self.assertIn("another job holds the run folder now", self.stopped(first, 69))
+        self.assertEqual(steps(self.at("lease")), ["step-000000002000"])
+        self.trained("lease_whole", 0, "train.steps=2000")
+        self.assertEqual(timeless(metrics(self.at("lease"))), timeless(metrics(self.at("lease_whole"))))
+        self.assertEqual(digests(self.at("lease")), digests(self.at("lease_whole")))
+
+
+if __name__ == "__main__":
+    rounds = 20 if "--twenty" in sys.argv else rounds
+    lease = "--lease" in sys.argv
+    sys.argv = [word for word in sys.argv if word not in ("--twenty", "--lease")]
+    bagpipe_test.main()
