@@ -389,7 +389,9 @@ static void survey_file(const char *path, const char *block, int64_t units, uint
                head.bytes >= 0) {
             if (head.unit >= 0 && head.unit < units)
                 done[head.unit] = 1;
-            offset += (int64_t)sizeof(head) + head.bytes;
+            offset += (int64_t)sizeof(head);
+            if (__builtin_add_overflow(offset, head.bytes, &offset))
+                break;
         }
     }
     (void)close(fd);
