@@ -44,9 +44,9 @@ bp_err bp_h5_create(bp_h5 **out, const char *path);
 /** The same at `real_path`, a temporary name; messages show `path`, which the user knows. */
 bp_err bp_h5_create_as(bp_h5 **out, const char *real_path, const char *path);
 
-/** Open for reading. Files of ours are hashed before (bp_user_block_verify); a stranger's is walked
- * after (bp_h5_walk). Errors: BP_ERR_FORMAT HDF5 can't make sense of it; BP_ERR_INPUT,
- * BP_ERR_DENIED. */
+/** Open for reading. Files of ours are hashed before (bp_user_block_verify); a stranger's is
+ * inspected in a sandbox before (corpus_stranger.c), and what is read of it walked after
+ * (bp_h5_walk). Errors: BP_ERR_FORMAT HDF5 can't make sense of it; BP_ERR_INPUT, BP_ERR_DENIED. */
 bp_err bp_h5_open(bp_h5 **out, const char *path);
 
 /** Open by descriptor (through /proc/self/fd), so that what was hashed is what is opened; `path` is
