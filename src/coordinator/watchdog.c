@@ -157,6 +157,15 @@ static bp_err begin(const bp_mesh *mesh, const bp_watchdog_spec *spec, const cha
     return err;
 }
 
+/* After MPI has ended, or before another run is watched. */
+static void stop(void)
+{
+    if (current != NULL)
+        stop_thread(current);
+    free_all(&current);
+    bp_stacks_end();
+}
+
 bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec)
 {
     char host[MPI_MAX_PROCESSOR_NAME] = "";
@@ -169,6 +178,8 @@ bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec)
         depth++;
         return BP_OK;
     }
+    stop(); /* what goes on behind another run */
+    bp_mpi_at_end(stop);
     BP_MPI(MPI_Get_processor_name(host, &bytes));
     if (mesh->coordinates)
         watchdog_suspects_begin(spec->run_dir);
@@ -193,10 +204,8 @@ void bp_watchdog_disown(void)
 
 void bp_watchdog_end(void)
 {
-    if (depth == 0 || --depth > 0)
+    if (depth == 0)
         return;
-    if (current != NULL)
-        stop_thread(current);
-    free_all(&current);
-    bp_stacks_end();
+    bp_watchdog_disown();
+    depth--;
 }

@@ -31,11 +31,12 @@ typedef struct bp_watchdog_spec {
 } bp_watchdog_spec;
 
 /** Begin to watch. Inside a run that is watched (a job within a job) nothing new begins: the first
- * one watches for all, and only its last bp_watchdog_end() ends it.
+ * one watches for all.
  *
  * Collective: over mesh->world, but not inside a run that is watched; `spec` is equal on all ranks,
  *             but for still_owner and context, which are borrowed until the end.
  * Errors:     BP_ERR_SYSTEM no memory, no thread: the same on all ranks, and nothing has begun.
+ * If a verdict has fallen, what stops the thread does not come back: the process is about to leave.
  */
 bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec);
 
@@ -43,7 +44,8 @@ bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec);
  * go. Local; does nothing within a job within a job. */
 void bp_watchdog_disown(void);
 
-/** End it. Local. If a verdict has fallen it does not come back: the process is about to leave. */
+/** The run is closed. What is left, to the end of MPI or to the next run, is watched without its
+ * folder. Local. */
 void bp_watchdog_end(void);
 
 #endif

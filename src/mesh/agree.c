@@ -13,14 +13,15 @@ static void abort_all(int status)
 }
 
 /* srun without a PMI that this MPI knows starts every task as a world of its own: N jobs on one run
- * folder. */
+ * folder. What Slurm's own PMI sets proves nothing, the MPI may not have asked it; a world of 1
+ * that mpirun (Open MPI's, MPICH's) was asked for says so. */
 static bp_err check_launcher(int size)
 {
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *pmi = getenv("PMI_SIZE");
 
     if (size > 1 || tasks == NULL || strtol(tasks, NULL, 10) < 2 ||
         getenv("SLURM_PROCID") == NULL || getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
-        getenv("PMIX_RANK") != NULL || getenv("PMI_SIZE") != NULL)
+        (pmi != NULL && strcmp(pmi, "1") == 0))
         return BP_OK;
     bp_log_set_speaker(strcmp(getenv("SLURM_PROCID"), "0") == 0); /* each of them is a rank 0 */
     return bp_fail(BP_ERR_CONFIG,
@@ -67,11 +68,20 @@ static void tell_balance(void)
     (void)fprintf(stderr, "bagpipe: warning: memory that was not given back: %s\n", labels);
 }
 
+static void (*at_end)(void);
+
+void bp_mpi_at_end(void (*call)(void))
+{
+    at_end = call;
+}
+
 void bp_mpi_finish(void)
 {
     bp_fault_point("finalize");
     bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
-    BP_MPI(MPI_Finalize());
+    BP_MPI_WAIT("finalize", MPI_Finalize());
+    if (at_end != NULL)
+        at_end();
     tell_balance();
 }
 

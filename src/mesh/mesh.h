@@ -66,6 +66,8 @@ void bp_mesh_free(bp_mesh **mesh); /* collective over world */
  */
 bp_err bp_mpi_start(int *argc, char ***argv);
 void bp_mpi_finish(void);
+/** Let bp_mpi_finish() call this when MPI has ended; NULL: nothing. */
+void bp_mpi_at_end(void (*call)(void));
 
 /** MPI failed: its text, file and line, then MPI_Abort. */
 #define BP_MPI(call) bp_mpi_check((call), #call, __FILE__, __LINE__)
