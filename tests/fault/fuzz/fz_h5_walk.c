@@ -21,6 +21,8 @@
 #define REPORT_BYTES 65536
 
 void __sanitizer_set_report_fd(void *fd) __attribute__((weak));
+int __llvm_profile_write_file(void) __attribute__((weak));
+void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 /* In the child: as much of the file as we ever ask HDF5 for. */
 static void walk(const char *path)
@@ -94,9 +96,14 @@ static void walk_apart(const char *path)
         (void)signal(SIGABRT, SIG_DFL);
         if (__sanitizer_set_report_fd != NULL)
             __sanitizer_set_report_fd((void *)(intptr_t)told);
+        if (__sanitizer_set_death_callback != NULL)
+            __sanitizer_set_death_callback(NULL); /* libFuzzer's, which would keep the input */
         (void)alarm(4);
         walk(path);
         memcpy(counters, live, count);
+        if (__llvm_profile_write_file != NULL)
+            (void)__llvm_profile_write_file(); /* coverage is told at exit, which is not for
+                                                  children */
         _exit(0);
     }
     while (waitpid(child, &status, 0) < 0) /* libFuzzer's clock interrupts */

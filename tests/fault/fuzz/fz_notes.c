@@ -29,7 +29,7 @@ static void try_ensemble(const uint8_t *data, size_t bytes)
         for (int64_t k = 0; k < list.count; k++)
             FUZZ_CHECK(list.members[k].name != NULL && list.members[k].path[0] != 0);
         FUZZ_CHECK(bp_ensemble_list_save(&list, fuzz_folder()) == BP_OK);
-        FUZZ_CHECK(bp_ensemble_is(fuzz_folder()));
+        FUZZ_CHECK(bp_ensemble_is(fuzz_folder()) && !bp_ensemble_is_unfinished(fuzz_folder()));
         FUZZ_CHECK(bp_ensemble_list_load(&again, fuzz_folder()) == BP_OK);
         FUZZ_CHECK(again.count == list.count);
         for (int64_t k = 0; k < list.count; k++)

@@ -7,6 +7,7 @@
 #     -n          no build: the programs that are in the build folder
 #     -c          coverage: line coverage of each target's parser by seeds, what was found, and the unit tests
 #
+# BAGPIPE_FUZZ_TIMEOUT: seconds that one input may take (5; more where the machine is busy with other things).
 # BAGPIPE_FUZZ_BUILD: the build folder (build/fuzz). In it: corpus/TARGET what was found, crashes/ inputs that broke a
 # target, results.txt a line for each stretch (target, seconds, executions, crashes).
 set -u
@@ -19,7 +20,7 @@ while getopts s:nc option; do
     s) seconds=$OPTARG ;;
     n) with_build=no ;;
     c) coverage=yes ;;
-    *) sed -n '2,12p' "$0" >&2; exit 64 ;;
+    *) sed -n '2,13p' "$0" >&2; exit 64 ;;
     esac
 done
 shift $((OPTIND - 1))
@@ -37,10 +38,10 @@ parsers() {
     encode) echo src/text/encoder.c src/text/bpe.c src/text/scan.c src/text/tally.c ;;
     text) echo src/text/source.c src/text/documents.c src/text/jsonl.c ;;
     corpus_index) echo src/store/corpus_file.c src/store/corpus_columns.c src/store/extents.c src/store/user_block.c ;;
-    record) echo src/score/parts.c src/score/unit.c src/store/corpus_chunks.c src/store/zstd_filter.c src/store/lzf_filter.c ;;
+    record) echo src/score/parts.c src/store/corpus_chunks.c src/store/zstd_filter.c src/store/lzf_filter.c ;;
     h5_walk) echo src/store/h5_walk.c src/store/h5_inspect.c src/store/h5_read.c src/store/corpus_stranger.c ;;
     reshard) echo src/store/shard.c src/store/box.c ;;
-    coord) echo src/coordinator/work_queue.c src/coordinator/lease.c src/coordinator/watch_state.c src/store/commit_steps.c ;;
+    coord) echo src/coordinator/work_desk.c src/coordinator/lease.c src/coordinator/watch_state.c src/store/commit_steps.c ;;
     wire) echo src/coordinator/watchdog_wire.c ;;
     cli) echo jobs/bagpipe.c ;;
     metrics_resume) echo src/coordinator/run_journal.c ;;
@@ -78,7 +79,7 @@ fuzz() { # fuzz TARGET: for what is left of its seconds
     mkdir -p "$build/corpus/$t"
     [[ -e $here/dict/$t.dict ]] && dict=("-dict=$here/dict/$t.dict")
     local most=4096
-    TMPDIR=$room ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fz_$t" -max_total_time="$left" -timeout=5 \
+    TMPDIR=$room ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fz_$t" -max_total_time="$left" -timeout="${BAGPIPE_FUZZ_TIMEOUT:-5}" \
         -rss_limit_mb=2048 -max_len=$most -print_final_stats=1 -artifact_prefix="$build/crashes/$t-" "${dict[@]}" \
         "$build/corpus/$t" "$here/seeds/$t" >"$log" 2>&1
     local rc=$?
@@ -97,13 +98,13 @@ lines_of() { # lines_of PROFILE FILE: "covered/all" of the programs in `programs
 measure() { # line coverage of all parsers, to cov/lines.txt
     local cov=$build-coverage t name goals=() tests programs=()
     tests="base_json base_config base_err store_box store_safetensors store_hf_import store_user_block store_corpus_file store_stranger
-           store_checkpoint_folder text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
+           store_checkpoint_folder store_sandbox coordinator_run_lock coordinator_run_folder coordinator_watchdog_state coordinator_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
     for t in $targets; do goals+=("fz_$t"); done
     for t in $tests; do goals+=("test_$t"); done
     compile "$cov" "${goals[@]}" h5zstd -- "-DCMAKE_C_FLAGS=-fprofile-instr-generate -fcoverage-mapping" || return 1
     rm -rf "$cov/profiles" && mkdir -p "$cov/profiles"
     for t in $targets; do
-        LLVM_PROFILE_FILE=$cov/profiles/fz_$t-%p.profraw TMPDIR=$room timeout 600 "$cov/fuzz/fz_$t" "$here/seeds/$t" \
+        LLVM_PROFILE_FILE=$cov/profiles/fz_$t-%m.profraw TMPDIR=$room timeout 600 "$cov/fuzz/fz_$t" "$here/seeds/$t" \
             $(ls -d "$build/corpus/$t" 2>/dev/null) >/dev/null 2>&1 || echo "coverage: fz_$t ended with $?"
     done
     for t in $tests; do

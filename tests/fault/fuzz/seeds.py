@@ -254,7 +254,7 @@ def coord_seeds():
     put("coord", "queue", b"\0\2\x14" + bytes(range(20)) + b"\0\1" * 30 + b"\6\0" * 3)
     put("coord", "queue-early", b"\0\3\x10" + bytes(16) + b"\1\1" * 4 + b"\7\0" + b"\1\1" * 4)
     put("coord", "commit", b"\1\3" + b"\1" * 40)
-    for step in range(14):
+    for step in range(11):
         put("coord", "commit-fails-%02d" % step, b"\1\0" + b"\1" * step + b"\0" + b"\1" * 8)
     put("coord", "commit-unreported", b"\1\3" + b"\1" * 5 + b"\x0f" * 3 + b"\1" * 20)
     put("coord", "lease", b"\2" + b"".join(bytes([k % 4, 5]) for k in range(60)))
