@@ -92,9 +92,6 @@ class Watchdog(Standstill):
         self.fault("train", "bwd.mid:40", 1, "step", "spin")
         self.assertIn("bp_engine_step", self.read("stacks", "rank-1.txt"))
 
-    def test_rank_of_a_score_job(self):
-        self.fault("score", "score.chunk_done:2", 1, "score", "spin")
-
     def test_rank_that_never_leaves_MPI(self):
         self.undisturbed_of("train")
         start = self.launch("train", self.name, env={"BP_FAULT": "finalize@1=stop"})
@@ -134,6 +131,9 @@ class Watchdog(Standstill):
 
 
 class Longer(Standstill):
+    def test_rank_of_a_score_job(self):
+        self.fault("score", "score.chunk_done:2", 1, "score", "spin")
+
     def test_rank_stopped_from_outside(self):
         start = self.launch("endless", self.name)
         self.wait_for_steps(start)
