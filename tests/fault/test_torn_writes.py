@@ -225,6 +225,9 @@ class TornWrites(KindsOfJob):
         check.stdin.write(folder + "\n")
         check.stdin.flush()
         answer = check.stdout.readline().strip()
+        if not answer:
+            with open(self.at("check.err"), encoding="utf-8", errors="replace") as file:
+                raise AssertionError(f"the check has died at state {number}: {file.read()[-3000:]}")
         context = f"state {number} (seed {SEED}): after call {at} ({self.log[at].op} {self.log[at].path}): {answer}"
         if answer == "none":
             self.assertEqual(self.announced[at], 0, context)
@@ -254,8 +257,9 @@ class TornWrites(KindsOfJob):
         self.undisturbed_of("torn")
         self.record()
         draw, answers = random.Random(SEED), collections.Counter()
-        with subprocess.Popen([CHECK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              env=bagpipe_test.environment()) as check:
+        with open(self.at("check.err"), "w", encoding="utf-8") as err, \
+                subprocess.Popen([CHECK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True,
+                                 env=dict(bagpipe_test.environment(), OMPI_MCA_orte_tmpdir_base=self.folder)) as check:
             for number in range(STATES):
                 answer, folder = self.check_state(number, draw, check)
                 answers[answer] += 1
