@@ -35,8 +35,8 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     int provided, rank, size;
 
     /* A program without mpirun is a world of one: Open MPI 4 would start a daemon for it, and as
-     * root refuse to. Isolated, all of them would have the same folder in /tmp, which one takes away
-     * while another looks for it: two at a time failed now and then. None is needed. */
+     * root refuse to. Isolated, all of them would have the same folder in /tmp, which one takes
+     * away while another looks for it: two at a time failed now and then. None is needed. */
     if (getenv("OMPI_COMM_WORLD_SIZE") == NULL && getenv("PMIX_RANK") == NULL &&
         (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
          setenv("OMPI_MCA_orte_create_session_dirs", "0", 0) != 0))
