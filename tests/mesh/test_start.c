@@ -39,6 +39,11 @@ static void tasks_that_do_not_see_each_other_are_refused(void **state)
     assert_int_equal(run_self("SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=2", "size", text, sizeof text),
                      BP_ERR_CONFIG);
     assert_non_null(strstr(text, "bagpipe: error[78]: srun started 4 tasks that do not see"));
+    assert_int_equal(
+        run_self("SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 PMI_SIZE=4", "size", text, sizeof text),
+        BP_ERR_CONFIG);
+    assert_int_equal(
+        run_self("SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 PMI_SIZE=1", "size", text, sizeof text), 0);
     assert_int_equal(run_self("SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0", "size", text, sizeof text),
                      0);
     assert_int_equal(run_self("SLURM_JOB_NUM_NODES=4", "size", text, sizeof text), 0);
