@@ -25,7 +25,7 @@ class Point:
 ROOT = (0,)
 POINTS = [
     Point("init.after_mpi"), Point("config.read", eio=74), Point("lock.acquired", ranks=ROOT, eio=74),
-    Point("corpus.open", eio=74), Point("tok.load", eio=74), Point("step.begin", 6, eio=74), Point("fwd.mid", 11),
+    Point("corpus.open", eio=74), Point("tok.load", 1, ROOT, 74), Point("step.begin", 6, eio=74), Point("fwd.mid", 11),
     Point("bwd.mid", 11), Point("allreduce.before", 6), Point("allreduce.after", 6), Point("opt.before", 6), Point("opt.after", 6),
     Point("step.end", 4), Point("ckpt.snapshot", 2, eio=74), Point("ckpt.mkdir_tmp", 2, ROOT, 73),
     Point("ckpt.shard_open", 2, ROOT, 73), Point("ckpt.shard_half", 50, ROOT, 74), Point("ckpt.shard_close", 2, ROOT, 74),
