@@ -30,10 +30,19 @@ static bp_err check_launcher(int size)
                    tasks);
 }
 
+/* Nobody could tell MPI of other ranks. Asked all the same, Open MPI 4 ends the program with a page
+ * of its own. */
+static bool has_no_pmi(void)
+{
+    return getenv("PMIX_RANK") == NULL && getenv("PMI_SIZE") == NULL && getenv("PMI_RANK") == NULL;
+}
+
 bp_err bp_mpi_start(int *argc, char ***argv)
 {
     int provided, rank, size;
 
+    if (has_no_pmi() && check_launcher(1) != BP_OK)
+        return BP_ERR_CONFIG;
     /* A program without mpirun is a world of one: Open MPI 4 would start a daemon for it, and as
      * root refuse to. Isolated, all of them would have the same folder in /tmp, which one takes
      * away while another looks for it: two at a time failed now and then. None is needed. */
@@ -79,6 +88,11 @@ void bp_mpi_at_end(void (*call)(void))
 
 void bp_mpi_finish(void)
 {
+    int begun;
+
+    BP_MPI(MPI_Initialized(&begun));
+    if (!begun)
+        return;
     bp_fault_point("finalize");
     bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
     BP_MPI_WAIT("finalize", MPI_Finalize());

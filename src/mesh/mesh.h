@@ -62,7 +62,7 @@ void bp_mesh_free(bp_mesh **mesh); /* collective over world */
  * of one rank. bp_mpi_finish ends MPI.
  *
  * Errors: BP_ERR_SYSTEM an MPI without threads; BP_ERR_CONFIG srun started several tasks as worlds
- * of their own. MPI is up all the same: print the error and call bp_mpi_finish.
+ * of their own. Print the error and call bp_mpi_finish all the same.
  */
 bp_err bp_mpi_start(int *argc, char ***argv);
 void bp_mpi_finish(void);
