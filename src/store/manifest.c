@@ -9,6 +9,9 @@
 #include <string.h>
 
 #define FORMAT_NAME "bagpipe checkpoint"
+/* Pieces are compared pair by pair where they begin in the same row: a list made to be slow must
+ * not be. */
+#define PIECES_OF_TENSOR_MAX 16384
 
 void bp_digest_text(char out[33], const bp_digest *digest)
 {
@@ -114,6 +117,9 @@ bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manife
 
     if (!bp_box_volume(tensor->dims, tensor->shape, &whole))
         return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has more than 2^40 elements", tensor->name);
+    if (tensor->count > PIECES_OF_TENSOR_MAX)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' lies in %lld pieces, %d are the most",
+                       tensor->name, (long long)tensor->count, PIECES_OF_TENSOR_MAX);
     for (int64_t i = 0; i < tensor->count; i++) {
         const bp_manifest_piece *a = &pieces[i];
 

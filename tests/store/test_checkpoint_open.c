@@ -335,6 +335,13 @@ static void make_hole(json_t *m)
 {
     set_at(piece_of(m, 1, 1), "extent", 0, 14);
 }
+static void many_pieces(json_t *m)
+{
+    json_t *pieces = json_object_get(tensor_of(m, 1), "pieces");
+
+    for (int k = 0; k < 20000; k++)
+        assert_int_equal(json_array_append(pieces, json_array_get(pieces, 0)), 0);
+}
 static void drop_piece(json_t *m)
 {
     assert_int_equal(json_array_remove(json_object_get(tensor_of(m, 1), "pieces"), 0), 0);
@@ -448,6 +455,7 @@ static void manifest_that_lies_is_damage(void **state)
         const char *words;
     } cases[] = {{make_overlap, "two pieces of tensor 'w' overlap at (24, 0"},
                  {make_hole, "leave a hole of 30 of its 1200"},
+                 {many_pieces, "tensor 'w' lies in 20002 pieces, 16384 are the most"},
                  {drop_piece, "leave a hole of 750 of its 1200"},
                  {piece_beyond, "covers 30 + 15 of dimension 0, which has 40"},
                  {negative_offset, "covers -1 + 25"},
