@@ -27,6 +27,15 @@ is_running() {
     [[ $(timeout 20 squeue -h -j "$self" -o %T 2>/dev/null) == RUNNING ]]
 }
 
+# Slurm's PMIx leaves a socket on a node that died, named by job and step, and can never start that step there again; a
+# job that is queued again counts its steps from 0. So each restart begins at a number that none before it had.
+skip_steps() {
+    local k
+    for ((k = 0; k < SLURM_RESTART_COUNT && k < 50; k++)); do
+        timeout 60 srun --mpi=none --nodes=1 --ntasks=1 true 2>/dev/null
+    done
+}
+
 # go_on STATUS JOB CONFIG.ini ...: is the same job to be started again? bagpipe knows: not when it is halted, finished,
 # or gets nowhere. Where it can't be asked, a job that was stopped in time is.
 go_on() {
@@ -63,6 +72,7 @@ run_job() {
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
     export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK
     tell_end_time
+    skip_steps
     status=75
     if [[ -z $warned$ended ]]; then # else there is no time to begin
         $BAGPIPE_LAUNCH "$bagpipe" "$@" &

@@ -3,124 +3,17 @@
 #
 # Claims: 4 ranks on two nodes (tensor 2 x data 2) and a pipeline across the nodes have the losses of one rank; scoring
 # there gives the bytes of one rank, by srun and by mpirun; an ensemble trained side by side on the nodes, and one trained
-# by an array of jobs and gathered, are that of one rank; a study of uncertainty there has the figures of one rank; a job
-# that is warned commits a checkpoint, queues itself again, and ends with the losses of one that was never stopped.
+# by an array of jobs and gathered, are that of one rank; a study of uncertainty there has the figures of one rank; tasks
+# that do not see each other are refused; a job that is warned commits a checkpoint, queues itself again, and ends with the
+# losses of one that was never stopped; so does one of which a rank is killed; one that is halted or cancelled is not queued
+# again, and goes on when it is submitted again.
 set -u
 build=$1
-top=$(cd "$(dirname "$0")/../.." && pwd)
-cluster=$top/../shared/cluster/cluster
-. "$top/jobs/local.sh"
-
-skip() {
-    echo "skipped: $*"
-    exit 77
-}
-[[ $(id -u) == 0 ]] || skip "the cluster's virtual nodes need root"
-[[ -x $cluster ]] || skip "there is no $cluster to start a cluster with"
-for tool in slurmctld slurmd sbatch srun munged ip nsenter unshare; do
-    command -v $tool >/dev/null || skip "there is no $tool"
-done
-! ip link show sbr0 >/dev/null 2>&1 || skip "a cluster is up already (bridge sbr0)"
-
-work=$(mktemp -d /tmp/bagpipe-slurm.XXXXXX)
-export CLUSTER_DIR=$work/cluster SLURM_CONF=$work/cluster/slurm.conf
-munge_was_up=no
-munge -n >/dev/null 2>&1 && munge_was_up=yes
-leave() {
-    local status=$?
-    [[ $status == 0 ]] || "$cluster" logs 2>/dev/null | tail -n 60
-    "$cluster" down
-    [[ $munge_was_up == yes ]] || kill "$(cat /run/munge/munged.pid)" 2>/dev/null
-    rm -rf "$work"
-    exit $status
-}
-trap leave EXIT
-trap 'exit 1' INT TERM
-
-fail() {
-    echo "FAILED: $*"
-    tail -n 25 "$work"/*.log
-    exit 1
-}
-
-"$cluster" up 2 >"$work/up.log" 2>&1 || { cat "$work/up.log"; skip "the cluster did not start"; }
-[[ $(sinfo -h -t idle -o %D | head -n 1) == 2 ]] || { cat "$work/up.log"; skip "the cluster's nodes did not come up"; }
-cd "$work" || exit 1
-export BAGPIPE_BIN=$build/bin
-unset OMP_NUM_THREADS
-local_mpi
+. "$(dirname "$0")/cluster.sh"
 
 # ---- one rank, without Slurm: what all else is compared with ----
-"$BAGPIPE_BIN/bagpipe-data" tokenizer --kind bpe --size 400 --out tokenizer.json "$top"/src/*/*.h >one.log 2>&1 &&
-    "$BAGPIPE_BIN/bagpipe-data" corpus --tokenizer tokenizer.json --out text.h5 "$top"/src/*/*.h >>one.log 2>&1 ||
-    fail "no corpus was made"
-cat >job.ini <<END
-[run]
-dir = $work/one
-[corpus]
-train = $work/text.h5
-[model]
-layers = 3
-width = 32
-heads = 4
-context = 32
-dropout = 0.1
-[train]
-steps = 20
-batch = 8
-log_every = 1
-[checkpoint]
-every = 1000
-[math]
-precision = f32
-threads = 1
-[score]
-model = $work/one
-corpus = $work/text.h5
-END
-"$BAGPIPE_BIN/bagpipe" pretrain job.ini >>one.log 2>&1 || fail "one rank did not train"
+"$BAGPIPE_BIN/bagpipe" pretrain job.ini >one.log 2>&1 || fail "one rank did not train"
 "$BAGPIPE_BIN/bagpipe" score job.ini run.dir="$work/scored-one" >>one.log 2>&1 || fail "one rank did not score"
-
-losses() { sed -n 's/.*"loss": *\([0-9.eE+-]*\).*/\1/p' "$1/metrics.jsonl"; }
-
-# same_losses RUN RUN TOLERANCE
-same_losses() {
-    [[ $(losses "$1" | wc -l) == $(losses "$2" | wc -l) && -n $(losses "$1") ]] || fail "$2 has not the lines of $1"
-    paste <(losses "$1") <(losses "$2") | awk -v most="$3" '
-        { d = $1 > $2 ? $1 - $2 : $2 - $1; if (!(d <= most)) { print "step " NR ": " $1 " and " $2; bad = 1 } if (d > worst) worst = d }
-        END { printf "%d losses, the largest difference is %.1e\n", NR, worst; exit bad }' || fail "the losses of $1 and $2 differ"
-}
-
-field() { scontrol show job "$1" 2>/dev/null | sed -n "s/.*\<$2=\([^ ]*\).*/\1/p" | head -n 1; }
-
-# until SECONDS COMMAND...: false when it has not come true by then
-until_true() {
-    local tenths=$(($1 * 10)) i
-    shift
-    for ((i = 0; i < tenths; i++)); do
-        "$@" && return
-        sleep 0.1
-    done
-    return 1
-}
-is_over() { [[ $(field "$1" JobState) =~ COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL ]]; }
-is_queued_again() { [[ $(field "$1" Restarts) == 1 && $(field "$1" JobState) == PENDING ]]; }
-
-# start NAME OPTIONS...: submit, and set `job`. The limit is beyond the 300 s at which the scripts ask for the warning.
-start() {
-    local name=$1
-    shift
-    job=$(sbatch --parsable --job-name="$name" --output="$work/$name.log" --time=20 "$@") || fail "job $name was refused"
-}
-# finish NAME: wait for the end of `job`
-finish() {
-    until_true 120 is_over "$job" || fail "job $1 does not end: $(field "$job" JobState)"
-    [[ $(field "$job" JobState) == COMPLETED ]] || fail "job $1 ended as $(field "$job" JobState) $(field "$job" ExitCode)"
-}
-submit() {
-    start "$@"
-    finish "$1"
-}
 
 echo "tensor 2 x data 2 on two nodes"
 submit split --nodes=2 --ntasks-per-node=2 "$top/slurm/pretrain.sbatch" job.ini mesh.tensor=2 mesh.data=2 run.dir="$work/split"
@@ -176,6 +69,12 @@ done
 grep -q '"ece"' study.figures || fail "the summary's figures have no lines of their own"
 cmp study-one.figures study.figures || fail "the figures of the study are others on the nodes"
 
+echo "tasks that do not see each other are refused"
+BAGPIPE_LAUNCH="srun --mpi=none" start blind --nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini run.dir="$work/blind"
+until_true 60 is_over "$job" || fail "the blind job does not end"
+[[ $(field "$job" ExitCode) == 78:0 && ! -e blind ]] || fail "the blind job ended with $(field "$job" ExitCode)"
+[[ $(grep -c "srun started 2 tasks that do not see each other" blind.log) == 1 ]] || fail "the blind job does not say why"
+
 echo "a warned job goes on"
 long=(--nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini mesh.data=2 train.steps=2000 train.log_every=100)
 submit whole "${long[@]}" run.dir="$work/whole"
@@ -186,8 +85,34 @@ until_true 60 is_queued_again "$job" || fail "the warned job did not queue itsel
 [[ $(losses warned | wc -l) -lt 20 ]] || fail "the warned job was not stopped"
 compgen -G "warned/checkpoints/step-*" >/dev/null || fail "the warned job left no checkpoint"
 echo "stopped at $(cd warned/checkpoints && echo step-*), started again"
-scontrol update JobId="$job" StartTime=now # else Slurm waits for two minutes
+sleep 2 # Slurm refuses a job that begins in the second in which it ended
+scontrol update JobId="$job" StartTime=now # else it waits for two minutes
 finish warned
 [[ $(field "$job" Restarts) == 1 ]] || fail "the warned job was stopped more than once"
 same_losses whole warned 0
+
+echo "a job whose rank was killed goes on, a halted one and a cancelled one do not"
+# a rank that died is waited for in vain: 5 s instead of the site's 60
+BAGPIPE_LAUNCH="srun --mpi=pmix --kill-on-bad-exit=0 --wait=5" start killed "${long[@]}" run.dir="$work/killed"
+until_true 60 test -s killed/metrics.jsonl || fail "the job to kill does not train"
+for pid in $(ip netns pids n2); do
+    [[ $(cat "/proc/$pid/comm" 2>/dev/null) == bagpipe ]] && kill -9 "$pid"
+done
+until_true 60 is_queued_again "$job" || fail "the killed job did not queue itself again: $(field "$job" JobState)"
+sleep 2
+scontrol update JobId="$job" StartTime=now
+until_true 60 grep -q '"start": 2' killed/events.jsonl || fail "the killed job was not started again"
+until_true 60 test -s killed/metrics.jsonl || fail "the killed job does not train"
+touch killed/halt
+until_true 60 is_over "$job" || fail "the halted job does not end"
+[[ $(field "$job" ExitCode) == 75:0 ]] || fail "the halted job ended with $(field "$job" ExitCode)"
+grep -q "not queued again: the run is halted" killed.log || fail "it is not said why the job was not queued again"
+rm killed/halt
+start cancelled "${long[@]}" run.dir="$work/killed"
+until_true 60 grep -q '"start": 3' killed/events.jsonl || fail "the halted run does not go on"
+scancel "$job"
+until_true 60 is_over "$job" || fail "the cancelled job does not end"
+[[ $(field "$job" JobState) == CANCELLED && $(field "$job" Restarts) == 0 ]] || fail "the cancelled job is $(field "$job" JobState)"
+submit ended "${long[@]}" run.dir="$work/killed"
+same_losses whole killed 0
 echo "all as on one rank"
