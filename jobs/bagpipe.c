@@ -42,17 +42,18 @@ static void print_help(FILE *out)
     fprintf(out, "Usage: mpirun -q -n N bagpipe JOB CONFIG.ini [section.key=value ...]\n\n");
     for (size_t k = 0; k < JOB_COUNT; k++)
         fprintf(out, "  %-12s %s\n", JOBS[k]->name, JOBS[k]->help);
-    fprintf(out,
-            "\n  bagpipe JOB --help                  every key of the job\n"
-            "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
-            "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"
-            "  bagpipe requeue JOB CONFIG.ini ... --status N [--most 10]\n"
-            "                                      for batch scripts: a launcher ended with N, "
-            "is the same\n                                      job to be queued again? "
-            "exit status 0: yes, 1: no\n"
-            "  bagpipe status RUN [RUN ...]        what runs are doing, and what to do next\n"
-            "  bagpipe doctor [RUN|CONFIG.ini ...] under the launcher: is this machine fit for a job?\n"
-            "  bagpipe --version\n");
+    fprintf(
+        out,
+        "\n  bagpipe JOB --help                  every key of the job\n"
+        "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
+        "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"
+        "  bagpipe requeue JOB CONFIG.ini ... --status N [--most 10]\n"
+        "                                      for batch scripts: a launcher ended with N, "
+        "is the same\n                                      job to be queued again? "
+        "exit status 0: yes, 1: no\n"
+        "  bagpipe status RUN [RUN ...]        what runs are doing, and what to do next\n"
+        "  bagpipe doctor [RUN|CONFIG.ini ...] under the launcher: is this machine fit for a job?\n"
+        "  bagpipe --version\n");
 }
 
 static const bp_job *find_job(const char *name)

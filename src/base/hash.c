@@ -1,5 +1,5 @@
-#include "base/beat.h"
 #include "base/hash.h"
+#include "base/beat.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/xxh.h"

@@ -93,8 +93,8 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
  * where there is none at all.
  *
  * Damaged ones that are newer are warned of and moved aside, to .bad-STEP-N, so that their steps
- * can be saved again. Only for the job that holds the run's lock: still_owner is asked on root before
- * anything is moved (NULL: certainly).
+ * can be saved again. Only for the job that holds the run's lock: still_owner is asked on root
+ * before anything is moved (NULL: certainly).
  *
  * Collective, Owns: as bp_checkpoint_open.
  * Errors:     BP_ERR_FORMAT all that are there are damaged (nothing is moved then), or the newest
