@@ -61,13 +61,21 @@ static bool arrange_descriptors(int file, int pipe)
            dup2(high_pipe, SANDBOX_PIPE) >= 0 && close_others();
 }
 
+/* To all processes of a job, or of a terminal: they are the parent's to answer, and no fault of the
+ * file's. */
+static bool is_for_the_job(int number)
+{
+    return number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM ||
+           number == SIGUSR1 || number == SIGUSR2;
+}
+
 /* Handlers that print stacks or set flags are the job's. */
 static void reset_signals(void)
 {
     sigset_t none;
 
-    for (int number = 1; number < NSIG; number++)
-        (void)signal(number, SIG_DFL); /* KILL and STOP can't be, and need not */
+    for (int number = 1; number < NSIG; number++) /* KILL and STOP can't be, and need not */
+        (void)signal(number, is_for_the_job(number) ? SIG_IGN : SIG_DFL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
@@ -179,7 +180,7 @@ static void a_child_that_ends_badly_is_a_refusal(void **state)
         double seconds;
         const char *message;
     } rows[] = {{crash, 20, "crashes a process"},
-                {spin, 0.1, "took longer than 1 s"},
+                {spin, 0.06, "took longer than 1 s"}, /* 0.6; its processor time is 1 s */
                 {spin, 1, "ran out of time or memory"},
                 {leave, 20, "ends a process without a word"},
                 {close_and_spin, 20, "ran out of time or memory"},
@@ -197,6 +198,50 @@ static void a_child_that_ends_badly_is_a_refusal(void **state)
     }
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left behind */
     assert_int_equal(errno, ECHILD);
+}
+
+/* ---- signals that a launcher, Slurm or a terminal sends to all processes of a job ---- */
+
+static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+static bp_err take_a_while(void *context, int fd, void *reply)
+{
+    double end = bp_clock_now() + 1;
+
+    while (bp_clock_now() < end)
+        ;
+    return read_it(context, fd, reply);
+}
+
+static void *signal_all(void *context)
+{
+    bp_clock_sleep(0.5);
+    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
+        (void)kill(0, numbers[k]);
+    return context;
+}
+
+static void note(int number)
+{
+    (void)number;
+}
+
+static void signals_for_the_job_are_no_fault_of_the_file(void **state)
+{
+    pthread_t sender;
+    int64_t number;
+
+    (void)state;
+    if (getpgrp() != getpid())
+        assert_int_equal(setpgid(0, 0), 0); /* nobody else hears them */
+    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
+        (void)signal(numbers[k], note);
+    assert_int_equal(pthread_create(&sender, NULL, signal_all, NULL), 0);
+    bp_test_expect(run(take_a_while, NULL, 20, &number, NULL), BP_OK);
+    assert_int_equal(pthread_join(sender, NULL), 0);
+    assert_int_equal(number, 123456789);
+    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
+        (void)signal(numbers[k], SIG_DFL);
 }
 
 /* ---- what it can't do: each tries, and says whether it could ---- */
@@ -558,6 +603,7 @@ int main(void)
         cmocka_unit_test(the_file_itself_may_be_opened_again),
         cmocka_unit_test(failures_of_the_work_come_through),
         cmocka_unit_test(a_child_that_ends_badly_is_a_refusal),
+        cmocka_unit_test(signals_for_the_job_are_no_fault_of_the_file),
         cmocka_unit_test(a_child_can_do_nothing_else),
         cmocka_unit_test(memory_of_other_processes_is_out_of_reach),
         cmocka_unit_test(without_shields_the_limits_hold_and_it_is_said),
