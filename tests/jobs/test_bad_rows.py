@@ -1,4 +1,4 @@
-"""The numbered bad inputs of docs/reliability.md that are a job's configuration, command line or run folder: the documented status
+"""The numbered bad inputs of docs/bad_inputs.md that are a job's configuration, command line or run folder: the documented status
 and one line (a configuration lists its faults) within the time, bare and on 4 ranks, and nothing half-written.
 
 Every row runs bare; on 4 ranks those whose faults only a world can see, and with BAGPIPE_TEST_ALL=1 all.
