@@ -1,9 +1,9 @@
 /* The coordinator's protocols under everything that goes wrong, by the thousand:
  *
- *     test_coordinator_simulator                          some thousands of seeds, and every rule
- * broken test_coordinator_simulator --seeds N [--first S]    the long run
- *     test_coordinator_simulator --break RULE --seeds N   how soon a broken rule is noticed
- *     test_coordinator_simulator --show SEED [--break RULE]   one history, line by line
+ *     test_coordinator_simulator              some thousands of seeds, and every rule broken
+ *         --seeds N [--first S]               the long run
+ *         --break RULE --seeds N              how soon a broken rule is noticed
+ *         --show SEED [--break RULE]          one history, line by line
  */
 #include "bp_test.h"
 

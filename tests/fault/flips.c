@@ -4,12 +4,12 @@
  * would have read; then the file is mended.
  *
  *     checkpoint   any byte of any of its files: bp_checkpoint_open says damaged
- *     corpus       any byte: bp_user_block_verify says damaged, and reading as a job does tells, or
- * gives the same tokens table        documents.h5 and tokens.h5 of scores: as the corpus's first
- * half parts        finished units of a scoring job: those that are still said to be there are
- * unchanged journal      metrics.jsonl, events.jsonl: whole lines remain; nothing is computed from
- * them lock         the run is taken, or refused in one line: never twice, as epochs decide by
- * names
+ *     corpus       any byte: bp_user_block_verify says damaged, and reading as a job does tells,
+ *                  or gives the same tokens
+ *     table        documents.h5 and tokens.h5 of scores: as the corpus's first half
+ *     parts        finished units of a scoring job: those still said to be there are unchanged
+ *     journal      metrics.jsonl, events.jsonl: whole lines remain; nothing is computed from them
+ *     lock         the run is taken, or refused in one line: never twice, epochs decide by names
  *
  * Prints a line a kind; its status is 1 when anything went unnoticed. A crash is a crash. */
 #include "base/fs.h"

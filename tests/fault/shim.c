@@ -2,15 +2,17 @@
  * what is below a folder, or the n-th allocation, fails or kills; and a log of all such calls, from
  * which a lost power supply can be played.
  *
- *     BP_SHIM=ACTION:N[@RANK]       kill, enospc, eio, edquot, eintr (of write and open), short
- * (half of a write is done) BP_SHIM_PREFIX=/a/run         only calls on what is below it
- *     BP_SHIM_CALLS=write,fsync     only these: write (and pwrite) fsync rename open link unlink
- * mkdir ftruncate symlink, or malloc@NAME: allocations made by the library or program whose file
- * name contains NAME BP_SHIM_FIRED=FILE            is created, with the call's name, when the call
- * was hit BP_SHIM_LOG=FILE              records (see put_record) of all calls below the prefix that
- * came through
- *
- *     BP_SHIM_CLOCK=1               the wall clock leaps by years, back and forth, at every look
+ *     BP_SHIM=ACTION:N[@RANK]     kill, enospc, eio, edquot, enomem, eintr (of write and open),
+ *                                 short (half of a write is done)
+ *     BP_SHIM_PREFIX=/a/run       only calls on what is below it
+ *     BP_SHIM_CALLS=write,fsync   only these: write (and pwrite) fsync rename open link unlink
+ *                                 mkdir ftruncate symlink, or malloc@NAME: allocations made by
+ *                                 the library or program whose file name contains NAME
+ *     BP_SHIM_FIRED=FILE          is created, with the call's name, when the call was hit
+ *     BP_SHIM_COUNT=FILE          how many calls were counted, written at the end
+ *     BP_SHIM_LOG=FILE            records (see put_record) of all calls below the prefix that came
+ *                                 through
+ *     BP_SHIM_CLOCK=1             the wall clock leaps by years, back and forth, at every look
  *
  * What the C library calls inside itself (stdio) is not seen. */
 #define _GNU_SOURCE
