@@ -8,7 +8,7 @@ from bagpipe_test import JobTest, digests, metrics, timeless
 
 class Kill(JobTest):
     KEYS = ("train.steps=600", "checkpoint.every=4", "train.valid_every=40", "train.log_every=5")
-    KILLS = int(os.environ.get("BAGPIPE_TEST_KILLS", "6"))
+    KILLS = int(os.environ.get("BAGPIPE_TEST_KILLS", "3"))
 
     def kill_until_done(self, name, ranks, *keys):
         draw, kills = random.Random(3), 0
