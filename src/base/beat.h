@@ -13,7 +13,7 @@ typedef enum bp_phase {
     BP_PHASE_START,      /* opening files, building the model */
     BP_PHASE_LOAD,       /* reading a checkpoint */
     BP_PHASE_STEP,       /* training: one optimizer step after another */
-    BP_PHASE_VALIDATE,   /* */
+    BP_PHASE_VALIDATE,   /* over the validation corpus */
     BP_PHASE_CHECKPOINT, /* committing one */
     BP_PHASE_SCORE,      /* batches of a corpus */
     BP_PHASE_MERGE,      /* tables and summaries */

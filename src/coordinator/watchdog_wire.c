@@ -14,19 +14,18 @@
 #define MAGIC   "bpwd"
 #define VERSION 1
 
-/* The kernel that runs, and its network: in another namespace loopback is another one. */
+/* The kernel that runs, and its network: in another namespace loopback is another one. 0: not
+ * known. Without the boot's id nothing would tell hosts apart: first namespaces have one number. */
 static uint64_t network_of_this_process(void)
 {
     char text[256] = "";
-    ssize_t bytes;
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t boot = fd < 0 ? -1 : read(fd, text, 64);
+    ssize_t network = readlink("/proc/self/ns/net", text + 64, sizeof text - 65);
 
-    if (fd >= 0) {
-        (void)!read(fd, text, 64); /* what can't be told apart is tried by its addresses too */
+    if (fd >= 0)
         (void)close(fd);
-    }
-    bytes = readlink("/proc/self/ns/net", text + 64, sizeof text - 65);
-    return bytes < 0 ? 0 : bp_xxh3(text, sizeof text);
+    return boot <= 0 || network < 0 ? 0 : bp_xxh3(text, sizeof text);
 }
 
 static void find_addresses(wire_place *place)

@@ -136,8 +136,8 @@ static void find_culprit(bp_damage *out, const bp_mesh *mesh, const bp_network *
             break;
         own.holds = param != NULL;
         own.digest = param ? bp_damage_digest(param->value, bp_param_floats(param)) : 0;
-        BP_MPI(
-            MPI_Allgather(&own, (int)sizeof own, MPI_BYTE, votes, (int)sizeof own, MPI_BYTE, axis));
+        BP_MPI_WAIT("all_gather", MPI_Allgather(&own, (int)sizeof own, MPI_BYTE, votes,
+                                                (int)sizeof own, MPI_BYTE, axis));
         found = count_votes(out, votes, size);
         if (found && param)
             snprintf(out->tensor, sizeof out->tensor, "%s", param->name);
@@ -171,7 +171,7 @@ static void compare_axis(bp_damage *out, const bp_mesh *mesh, const bp_network *
         highest[0] = sum;
         highest[1] = ~sum;
     }
-    BP_MPI(MPI_Allreduce(MPI_IN_PLACE, highest, 2, MPI_UINT64_T, MPI_MAX, axis));
+    BP_MPI_WAIT("all_max", MPI_Allreduce(MPI_IN_PLACE, highest, 2, MPI_UINT64_T, MPI_MAX, axis));
     if (highest[0] != ~highest[1] && (highest[0] | highest[1]) != 0) {
         bp_damage found = {.step = out->step};
 
