@@ -71,7 +71,8 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
             .skipped = json_integer_value(json_object_get(value, "skipped")),
             .skipped_in_row = json_integer_value(json_object_get(value, "skipped_in_row")),
             .best_valid_loss =
-                json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best};
+                json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best,
+            .best_step = json_integer_value(json_object_get(value, "best_step"))};
         double began = bp_clock_now();
         bp_err err = trainer_commit(self, json_is_true(json_object_get(value, "best")));
         self->commit_seconds = bp_clock_now() - began;
