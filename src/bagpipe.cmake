@@ -17,6 +17,8 @@ if(NOT BAGPIPE_SANITIZE)
   target_compile_options(bp_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE> $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=3>)
 endif()
 if(BAGPIPE_SANITIZE)
+  # the checks make gcc follow paths that are none
+  target_compile_options(bp_flags INTERFACE -Wno-format-overflow -Wno-format-truncation)
   target_compile_options(bp_flags INTERFACE -fsanitize=${BAGPIPE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(bp_flags INTERFACE -fsanitize=${BAGPIPE_SANITIZE})
   target_compile_options(bp_flags INTERFACE $<$<BOOL:${BAGPIPE_FUZZ}>:-fno-sanitize-recover=all>)

@@ -3,8 +3,7 @@
  *
  *     BP_FAULT=store.write:3@1           the third such call on rank 1 fails
  *     BP_FAULT=step.end:40@0=kill        rank 0 dies by SIGKILL when its 40th step ends
- *     BP_FAULT=a=enospc,b:2+=delay0.5    several, parted by commas; "2+" is the second and all
- * after
+ *     BP_FAULT=a=enospc,b:2+=delay0.5    several, parted by commas; "2+": from the second on
  *
  * "name" alone is the first call, on every rank. What happens: `fail` (the default: the operation
  * reports a failure), `eio`, `enospc` (the same, with that errno), `kill` (SIGKILL to itself),
