@@ -15,11 +15,13 @@ seed=${3:-1}
 . "$(dirname "$0")/cluster.sh"
 
 checkpoint_every=100
-steps=$((200 * wanted + 600))
+steps=$((170 * wanted + 1500))
 read -r -a kinds <<<"${CHAOS:-warn limit clock preempt step rank node requeue halt cancel stop cut}"
 declare -A done_to lost_by
 # a rank that died is waited for in vain: 5 s instead of the site's 60
 export BAGPIPE_LAUNCH="srun --mpi=pmix --kill-on-bad-exit=0 --wait=5" BAGPIPE_REQUEUES=1000
+# a step takes so long at least, whatever the machine: else it has trained all before it was disturbed often enough
+slow=BP_FAULT=step.begin:1+=delay0.04,BP_FAULT_IN_JOB=yes
 chaos=(job.ini mesh.data=2 "train.steps=$steps" "checkpoint.every=$checkpoint_every" watchdog.seconds=15)
 script=(--nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch")
 
@@ -43,18 +45,28 @@ starts() { grep -c '"event": "\(started\|resumed\)"' chaos/events.jsonl 2>/dev/n
 trains_since() { [[ $(starts) -gt $1 && $(last_step) -gt $(resumed) ]]; }
 is_pending() { [[ $(field "$job" JobState) == PENDING ]]; }
 is_away() { is_over "$job" || is_pending; }
-both_idle() { [[ $(sinfo -h -p batch -t idle -o %D | head -n 1) == 2 ]]; }
-
-# The processes of bagpipe on a node, the ranks.
-ranks_of() {
-    local pid
-    for pid in $(ip netns pids "$1"); do
-        [[ $(cat "/proc/$pid/comm" 2>/dev/null) == bagpipe ]] && echo "$pid"
+# Both nodes are free, and nothing of a job is left on them that Slurm thinks dead (a node that was cut off from it). A
+# node that could not start a job is drained: its administrator would look at it, and take it back.
+both_idle() {
+    local node
+    for node in $(sinfo -h -N -p batch -t drained -o %N); do
+        scontrol update NodeName="$node" State=RESUME
     done
+    [[ -z $(steps_on n1)$(steps_on n2) && $(sinfo -h -p batch -t idle -o %D | head -n 1) == 2 ]]
 }
 
+# The processes of a name on a node.
+named_on() {
+    local pid
+    for pid in $(ip netns pids "$2"); do
+        [[ $(cat "/proc/$pid/comm" 2>/dev/null) == "$1" ]] && echo "$pid"
+    done
+}
+ranks_of() { named_on bagpipe "$1"; }
+steps_on() { named_on slurmstepd "$1"; }
+
 start_chaos() { # [SBATCH'S OPTIONS]
-    job=$(sbatch --parsable --job-name=chaos --output="$work/chaos.log" --time=60 "$@" "${script[@]}" "${chaos[@]}" \
+    job=$(sbatch --parsable --job-name=chaos --output="$work/chaos.log" --time=60 --export=ALL,"$slow" "$@" "${script[@]}" "${chaos[@]}" \
         run.dir="$work/chaos") || fail "the job was refused"
 }
 
@@ -85,6 +97,11 @@ disturb() {
     esac
 }
 
+begin_now() {
+    scontrol release "$job" 2>/dev/null # a job that could not be launched is held
+    scontrol update JobId="$job" TimeLimit=60 StartTime=now # else Slurm waits for two minutes
+}
+
 # Let the job go on as a user would; $1 is what was done, $2 what will be.
 go_on() {
     until_true 120 both_idle || fail "after '$1' the nodes do not come back: $(sinfo -h -o '%N %T')"
@@ -109,8 +126,7 @@ go_on() {
         scancel "$job"
         start_chaos
     else
-        scontrol update JobId="$job" TimeLimit=60
-        scontrol update JobId="$job" StartTime=now # else Slurm waits for two minutes
+        begin_now
     fi
 }
 
@@ -145,7 +161,8 @@ for ((k = 0; k < wanted; k++)); do
     # a node that has just come back may refuse its first step: the wrapper queues the job again
     until until_true 60 trains_since "$before"; do
         ((++tries < 4)) && is_pending || fail "the job does not train before '$kind': $(field "$job" JobState)"
-        scontrol update JobId="$job" StartTime=now
+        until_true 60 both_idle
+        begin_now
     done
     [[ $k == 0 ]] || {
         lost=$((reached > $(resumed) ? reached - $(resumed) : 0))
