@@ -14,6 +14,8 @@ if(HDF5_VERSION VERSION_LESS 1.10.5) # H5Dget_chunk_info_by_coord
   message(FATAL_ERROR "HDF5 ${HDF5_VERSION} was found, but bagpipe needs 1.10.5 or newer: install one, or load its "
                       "module, so that pkg-config finds it first (PKG_CONFIG_PATH)")
 endif()
+# H5O_info_t, H5Oget_info2 and H5Literate mean other things from 1.12 on, unless one asks for those of 1.10.
+set_property(TARGET PkgConfig::HDF5 APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS H5_USE_110_API)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
