@@ -3,31 +3,40 @@
 
 #include "sandbox_priv.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/signals.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 unsigned bp_sandbox_shields = BP_SHIELD_ALL;
 
-#define WALL  10 /* a busy machine, a slow disk */
-#define MAGIC UINT64_C(0xba6b1be5a9db0c5e)
+#define WALL         10 /* a busy machine, a slow disk */
+#define LOOK_SECONDS 0.5
+#define GAP_SECONDS  2.0 /* between two looks: this process was stopped, and counts no time */
+#define END_SECONDS  2.0 /* a child whose pipe has ended is about to end */
+#define MAGIC        UINT64_C(0xba6b1be5a9db0c5e)
 
 /* One write, which a pipe takes whole (PIPE_BUF is 4096). */
 typedef struct verdict {
     uint64_t magic;
     int32_t err;
     uint32_t shields;
+    uint32_t is_shut_in; /* else the sandbox, and not the file, is what failed */
+    uint32_t padding;
     char message[BP_ERR_LINE_BYTES + 8];
     unsigned char reply[BP_SANDBOX_REPLY_BYTES];
 } verdict;
@@ -43,11 +52,18 @@ static void give_up(int status)
 
 static bool close_others(void)
 {
-    if (syscall(SYS_close_range, SANDBOX_PIPE + 1, ~0u, 0) == 0)
-        return true;
-    for (int fd = SANDBOX_PIPE + 1; fd < (int)sysconf(_SC_OPEN_MAX); fd++)
-        (void)close(fd); /* a kernel before 5.9; most of them are not open */
-    return true;
+    DIR *open_ones = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    if (open_ones == NULL) /* no /proc: all numbers, most of which are not open */
+        for (int fd = SANDBOX_PIPE + 1; fd < (int)sysconf(_SC_OPEN_MAX); fd++)
+            (void)close(fd);
+    while (open_ones != NULL && (entry = readdir(open_ones)) != NULL) {
+        int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and ".." give 0 */
+        if (fd > SANDBOX_PIPE && fd != dirfd(open_ones))
+            (void)close(fd);
+    }
+    return open_ones == NULL || closedir(open_ones) == 0;
 }
 
 /* The file as 3, the pipe as 4, nothing for 0 to 2, and no other. */
@@ -101,8 +117,11 @@ static void be_child(const bp_sandbox *sandbox, int pipe)
 
     bp_assert_set_handler(give_up, 0);
     said.magic = MAGIC;
-    if (!shut_in(sandbox, pipe, &shields))
-        said.err = BP_FAIL(BP_ERR_SYSTEM, "the sandbox can't be set up (%s): at %s",
+    said.is_shut_in = shut_in(sandbox, pipe, &shields);
+    if (!said.is_shut_in)
+        said.err = BP_FAIL(BP_ERR_SYSTEM,
+                           "the sandbox can't be set up (%s): at %s; see whether memory, /proc and "
+                           "limits (ulimit -a) there are those of an ordinary process",
                            strerror(errno), sandbox->path);
     else
         said.err = sandbox->work(sandbox->context, SANDBOX_FILE, said.reply);
@@ -114,39 +133,63 @@ static void be_child(const bp_sandbox *sandbox, int pipe)
 
 /* ---- the parent ---- */
 
-/* Up to `room` bytes, until the pipe ends or the time is up; fewer than 0: the time was up. */
-static ssize_t hear(int pipe, void *data, size_t room, double seconds)
+typedef enum wait_end { HEARD, TIME_IS_UP, STOP_IS_ASKED } wait_end;
+
+/* Seconds since *seen, which becomes now; none where this process was stopped meanwhile (SIGSTOP,
+ * gang scheduling, a machine that slept), and the child perhaps with it. */
+static double passed(double *seen)
 {
-    double end = bp_clock_now() + seconds;
-    size_t used = 0;
+    double now = bp_clock_now(), gap = now - *seen;
 
-    for (;;) {
-        double left = end - bp_clock_now();
-        struct pollfd wait = {.fd = pipe, .events = POLLIN};
-        ssize_t got;
-
-        if (left <= 0)
-            return -1;
-        if (poll(&wait, 1, left > 1000 ? 1000000 : (int)(left * 1000) + 1) <= 0)
-            continue; /* a signal, or the time: the clock says which */
-        got = read(pipe, (char *)data + used, room - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return (ssize_t)used;
-        used += (size_t)got;
-        if (used == room)
-            return (ssize_t)used;
-    }
+    *seen = now;
+    return gap > GAP_SECONDS ? 0 : gap;
 }
 
-static int reap(pid_t child)
+/* Up to `room` bytes, until the pipe ends. A wait within its limits is no hang, and a request to
+ * stop need not wait for its end. */
+static wait_end hear(int pipe, void *data, size_t room, size_t *used, double seconds)
 {
-    int status = -1;
+    double seen = bp_clock_now(), left = seconds;
+    struct pollfd wait = {.fd = pipe, .events = POLLIN};
 
+    for (*used = 0; *used < room;) {
+        int ready = poll(&wait, 1, (int)(1000 * (left < LOOK_SECONDS ? left : LOOK_SECONDS)) + 1);
+        ssize_t got;
+
+        left -= passed(&seen);
+        bp_beat_progress();
+        if (ready > 0) {
+            got = read(pipe, (char *)data + *used, room - *used);
+            if (got == 0 || (got < 0 && errno != EINTR))
+                return HEARD;
+            *used += got > 0 ? (size_t)got : 0;
+        } else if (bp_signals_stop_asked()) {
+            return STOP_IS_ASKED;
+        } else if (left <= 0) {
+            return TIME_IS_UP;
+        }
+    }
+    return HEARD;
+}
+
+/* Does it end by itself? Then *status says how; -1: nobody knows. */
+static bool ends(pid_t child, int *status)
+{
+    for (double end = bp_clock_now() + END_SECONDS; bp_clock_now() < end; bp_clock_sleep(0.005)) {
+        pid_t got = waitpid(child, status, WNOHANG);
+        if (got == child || (got < 0 && errno != EINTR))
+            return true;
+    }
+    return false;
+}
+
+static void end_it(pid_t child)
+{
+    int status;
+
+    (void)kill(child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
-    return status;
 }
 
 static atomic_uint missing; /* shields that some child had to do without */
@@ -170,29 +213,52 @@ static bp_err believe(const bp_sandbox *sandbox, verdict *said, void *reply, uns
         memcpy(reply, said->reply, sandbox->reply_bytes);
         return BP_OK;
     }
-    if (said->err == BP_ERR_SYSTEM)
-        return BP_FAIL(BP_ERR_FORMAT, "reading it in a sandbox fails (%s): at %s; " REMEDY,
+    if (!said->is_shut_in)
+        return BP_FAIL(BP_ERR_SYSTEM, "%s", said->message);
+    if (said->err == BP_ERR_SYSTEM) /* within limits that are ample for a file that is well made */
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "reading it takes more than a sandbox gives (%s): at %s; write it anew, "
+                       "with chunks of a few MiB",
                        said->message, sandbox->path);
     return BP_FAIL(said->err == BP_ERR_IO || said->err == BP_ERR_DENIED ? (bp_err)said->err
                                                                         : BP_ERR_FORMAT,
                    "%s", said->message);
 }
 
-static bp_err judge(const bp_sandbox *sandbox, ssize_t heard, int status)
+/* It said nothing that could be believed. */
+static bp_err judge(const bp_sandbox *sandbox, pid_t child)
 {
     const char *path = sandbox->path;
+    int status = -1;
 
-    if (heard < 0)
-        return BP_FAIL(BP_ERR_FORMAT, "reading it took longer than %.0f s: at %s; " REMEDY,
-                       WALL * sandbox->seconds, path);
-    if (status != -1 && WIFSIGNALED(status) &&
-        (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL))
-        return BP_FAIL(BP_ERR_FORMAT, "reading it ran out of time or memory: at %s; " REMEDY, path);
+    if (!ends(child, &status)) {
+        end_it(child);
+        status = -1;
+    }
+    if (status != -1 && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "reading it took more than %.0f s of processor time: at %s; " REMEDY,
+                       ceil(sandbox->seconds), path);
+    if (status != -1 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "the process that inspects it was killed, as happens when memory ends: at "
+                       "%s; give the job more memory",
+                       path);
     if (status != -1 && WIFSIGNALED(status))
         return BP_FAIL(BP_ERR_FORMAT,
                        "reading it crashes a process (signal %d, %s): at %s; " REMEDY,
                        WTERMSIG(status), strsignal(WTERMSIG(status)), path);
     return BP_FAIL(BP_ERR_FORMAT, "reading it ends a process without a word: at %s; " REMEDY, path);
+}
+
+static bp_err fail_to_start(const char *path)
+{
+    if (errno == EAGAIN)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "can't start a process to inspect it: %s: at %s; allow more processes "
+                       "(ulimit -u, or the limit of the job's cgroup)",
+                       strerror(errno), path);
+    return bp_fail_errno(BP_ERR_SYSTEM, "can't start a process to inspect", path);
 }
 
 /* Its allocator's lock is not to be another thread's at the moment of the fork. */
@@ -213,10 +279,12 @@ static pid_t start_child(const bp_sandbox *sandbox, const int pipe[2])
 bp_err bp_sandbox_run(const bp_sandbox *sandbox, void *reply, unsigned *shields)
 {
     verdict said = {0};
+    double seconds = WALL * sandbox->seconds;
     unsigned held = 0;
-    int pipe[2], status;
+    int pipe[2];
     pid_t child;
-    ssize_t heard;
+    size_t heard;
+    wait_end how;
 
     BP_ASSERT(sandbox->reply_bytes <= BP_SANDBOX_REPLY_BYTES);
     if (shields != NULL)
@@ -224,19 +292,25 @@ bp_err bp_sandbox_run(const bp_sandbox *sandbox, void *reply, unsigned *shields)
     if (pipe2(pipe, O_CLOEXEC) != 0)
         return bp_fail_errno(BP_ERR_SYSTEM, "can't make a pipe to inspect", sandbox->path);
     child = start_child(sandbox, pipe);
-    (void)close(pipe[1]);
     if (child < 0) {
-        bp_err err =
-            bp_fail_errno(BP_ERR_SYSTEM, "can't start a process to inspect", sandbox->path);
+        bp_err err = fail_to_start(sandbox->path);
+        (void)close(pipe[1]);
         (void)close(pipe[0]);
         return err;
     }
-    heard = hear(pipe[0], &said, sizeof said, WALL * sandbox->seconds);
+    (void)close(pipe[1]);
+    how = hear(pipe[0], &said, sizeof said, &heard, seconds);
     (void)close(pipe[0]);
-    (void)kill(child, SIGKILL); /* it has said its word, is ending, or has had its time */
-    status = reap(child);
-    if (heard != (ssize_t)sizeof said || said.magic != MAGIC)
-        return judge(sandbox, heard, status);
+    if (how == HEARD && (heard != sizeof said || said.magic != MAGIC))
+        return judge(sandbox, child);
+    end_it(child); /* it has said its word, or has had its time */
+    if (how == STOP_IS_ASKED)
+        return BP_FAIL(BP_ERR_STOPPED,
+                       "stopped while it was inspected: at %s; the same command goes on",
+                       sandbox->path);
+    if (how == TIME_IS_UP)
+        return BP_FAIL(BP_ERR_FORMAT, "reading it took longer than %.0f s: at %s; " REMEDY, seconds,
+                       sandbox->path);
     bp_err err = believe(sandbox, &said, reply, &held);
     if (shields != NULL)
         *shields = held;

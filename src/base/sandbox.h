@@ -3,9 +3,10 @@
  *
  * The child may read the one file and write one message. It has no other descriptor and no shared
  * memory, and cannot open for writing, make sockets, processes or executable pages. Its memory,
- * processor time and wall time are bounded. Landlock (that file alone, read only) and seccomp (a
- * short list of system calls) hold it where the kernel has them; the limits always do. It leaves by
- * _exit, so that nothing of MPI's runs twice. Local: no MPI.
+ * processor time and wall time (without the time in which this process was stopped) are bounded.
+ * Landlock (that file alone, read only) and seccomp (a short list of system calls) hold it where
+ * the kernel has them; the limits always do. It leaves by _exit, so that nothing of MPI's runs
+ * twice. Local: no MPI.
  */
 #ifndef BP_BASE_SANDBOX_H
 #define BP_BASE_SANDBOX_H
@@ -43,10 +44,13 @@ typedef struct bp_sandbox {
  * verdict, where there was one; may be NULL.
  *
  * Other threads may run; the caller holds whatever locks the work needs, so that the child has
- * them.
+ * them. It is the thread that uses MPI: twice a second this asks bp_signals_stop_asked(), and notes
+ * progress for the watchdog.
  *
- * Errors: what the work failed with, BP_ERR_FORMAT and BP_ERR_IO as they are; BP_ERR_FORMAT where
- * it crashed, ran out of time or memory, or ended without a word; BP_ERR_SYSTEM no process or pipe.
+ * Errors: what the work failed with, BP_ERR_FORMAT, BP_ERR_IO and BP_ERR_DENIED as they are;
+ * BP_ERR_FORMAT where it crashed, ran out of time or of its memory, or ended without a word;
+ * BP_ERR_STOPPED; BP_ERR_SYSTEM no process, pipe or sandbox, and a child that somebody else killed
+ * (the kernel, when memory ended).
  */
 bp_err bp_sandbox_run(const bp_sandbox *sandbox, void *reply, unsigned *shields);
 

@@ -1,4 +1,4 @@
-/* What holds a sandboxed child: limits, Landlock and seccomp. */
+/* What holds a sandboxed child: limits and seccomp. */
 #include "sandbox_priv.h"
 
 #include "base/sandbox.h"
@@ -7,12 +7,11 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
-#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -27,12 +26,14 @@
 
 /* ---- limits ---- */
 
-static bool set_limit(__rlimit_resource_t which, rlim_t value)
+static bool set_limit(__rlimit_resource_t which, rlim_t soft, rlim_t hard)
 {
-    struct rlimit limit = {value, value}, now;
+    struct rlimit limit = {soft, hard}, now;
 
-    if (getrlimit(which, &now) == 0 && now.rlim_max != RLIM_INFINITY && now.rlim_max < value)
-        limit.rlim_cur = limit.rlim_max = now.rlim_max; /* it is held shorter already */
+    if (getrlimit(which, &now) == 0 && now.rlim_max != RLIM_INFINITY) { /* it is held shorter */
+        limit.rlim_max = now.rlim_max < hard ? now.rlim_max : hard;
+        limit.rlim_cur = now.rlim_max < soft ? now.rlim_max : soft;
+    }
     return setrlimit(which, &limit) == 0;
 }
 
@@ -50,58 +51,44 @@ static int64_t mapped_bytes(void)
                                                         : INT64_C(1) << 40;
 }
 
-/* A core of 1 byte is none, neither as a file nor through a pipe to a handler. */
+/* A core of 1 byte is none, neither as a file nor through a pipe to a handler. Beyond its soft
+ * limit of processor time a child gets XCPU: KILL, which the hard one gives, is left to others. */
 bool sandbox_limit(const bp_sandbox *sandbox)
 {
     rlim_t seconds = (rlim_t)ceil(sandbox->seconds);
+    rlim_t memory = (rlim_t)(mapped_bytes() + sandbox->memory_bytes);
 
-    return set_limit(RLIMIT_AS, (rlim_t)(mapped_bytes() + sandbox->memory_bytes)) &&
-           set_limit(RLIMIT_CPU, seconds) && set_limit(RLIMIT_FSIZE, 0) &&
-           set_limit(RLIMIT_CORE, 1) && set_limit(RLIMIT_NPROC, 0) &&
-           set_limit(RLIMIT_NOFILE, SANDBOX_DESCRIPTORS) &&
+    return set_limit(RLIMIT_AS, memory, memory) && set_limit(RLIMIT_CPU, seconds, seconds + 5) &&
+           set_limit(RLIMIT_FSIZE, 0, 0) && set_limit(RLIMIT_CORE, 1, 1) &&
+           set_limit(RLIMIT_NPROC, 0, 0) &&
+           set_limit(RLIMIT_NOFILE, SANDBOX_DESCRIPTORS, SANDBOX_DESCRIPTORS) &&
            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
+/* "FIRST-END RIGHTS ...": shared memory goes, whatever its rights: what is only read from may be
+ * made writable where the file was opened for both. Not through munmap(), at which MPI's hooks for
+ * registered memory listen. */
+static bool leave_if_shared(const char *line)
+{
+    unsigned long long first, end;
+    char rights[5] = "";
+
+    return sscanf(line, "%llx-%llx %4s", &first, &end, rights) != 3 || rights[3] != 's' ||
+           syscall(SYS_munmap, (void *)(uintptr_t)first, (size_t)(end - first)) == 0;
 }
 
 /* Memory that other processes see (MPI's, between the ranks of a node) goes from this one. */
 bool sandbox_leave_shared_memory(void)
 {
-    char line[512];
     FILE *maps = fopen("/proc/self/maps", "re");
+    char *line = NULL; /* a name may be of any length, and hold what looks like another line */
+    size_t room = 0;
+    bool left = true;
 
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
-        unsigned long long first, end;
-        char rights[5] = "";
-
-        if (sscanf(line, "%llx-%llx %4s", &first, &end, rights) == 3 && rights[1] == 'w' &&
-            rights[3] == 's' && munmap((void *)(uintptr_t)first, (size_t)(end - first)) != 0) {
-            (void)fclose(maps);
-            return false;
-        }
-    }
-    return maps == NULL || fclose(maps) == 0;
-}
-
-/* ---- Landlock: of all files, this one, for reading ---- */
-
-bool sandbox_landlock(int fd)
-{
-    int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    int bits = abi >= 5 ? 16 : abi >= 3 ? 15 : abi == 2 ? 14 : 13; /* rights that it knows */
-    struct landlock_ruleset_attr all = {.handled_access_fs = (UINT64_C(1) << bits) - 1};
-    struct landlock_path_beneath_attr one = {.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE,
-                                             .parent_fd = fd};
-    int rules;
-    bool held;
-
-    if (abi < 1)
-        return false;
-    rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof all.handled_access_fs, 0);
-    if (rules < 0)
-        return false;
-    held = syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &one, 0) == 0 &&
-           syscall(SYS_landlock_restrict_self, rules, 0) == 0;
-    (void)close(rules);
-    return held;
+    while (maps != NULL && left && getline(&line, &room, maps) > 0)
+        left = leave_if_shared(line);
+    free(line);
+    return (maps == NULL || fclose(maps) == 0) && left;
 }
 
 /* ---- seccomp: what reading a file needs, and nothing else ---- */

@@ -84,13 +84,34 @@ void bp_corpus_admit(const bp_file_identity *identity, const char *content_hash)
     bp_h5_unlock();
 }
 
+static int64_t count_admitted(void)
+{
+    int64_t count;
+
+    bp_h5_lock();
+    count = admitted_count;
+    bp_h5_unlock();
+    return count;
+}
+
+/* Nothing is taken out, so that what was counted stays. */
+static admission admission_at(int64_t k)
+{
+    admission one;
+
+    bp_h5_lock();
+    one = admitted[k];
+    bp_h5_unlock();
+    return one;
+}
+
 void bp_corpus_admitted_share(MPI_Comm comm)
 {
-    int64_t count = admitted_count;
+    int64_t count = count_admitted();
 
     bp_bcast_bytes(&count, sizeof count, 0, comm);
     for (int64_t k = 0; k < count; k++) {
-        admission one = admitted[k]; /* the root's is sent; the others' is overwritten */
+        admission one = admission_at(k); /* the root's is sent; the others' is overwritten */
 
         bp_bcast_bytes(&one, sizeof one, 0, comm);
         bp_corpus_admit(&one.identity, one.content_hash);

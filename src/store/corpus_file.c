@@ -101,32 +101,35 @@ bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, i
 
 /* ---- documents ---- */
 
-static bp_err check_starts(const bp_corpus_file *file, const int64_t *starts)
+bp_err bp_corpus_check_starts(const bp_corpus_file *file, int64_t first, int64_t count,
+                              const int64_t *starts, int64_t *before)
 {
     int64_t documents = file->info.documents;
 
-    if (starts[0] != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "doc_start begins with %" PRId64 ", not 0: at %s, doc_start[0]", starts[0],
-                       file->path);
-    for (int64_t d = 0; d < documents; d++)
-        if (starts[d + 1] < starts[d])
+    for (int64_t k = 0; k < count; k++) {
+        if (first + k == 0 && starts[k] != 0)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "doc_start begins with %" PRId64 ", not 0: at %s, doc_start[0]",
+                           starts[k], file->path);
+        if (first + k > 0 && starts[k] < *before)
             return BP_FAIL(BP_ERR_FORMAT,
                            "doc_start is not sorted, %" PRId64 " after %" PRId64
                            ": at %s, doc_start[%" PRId64 "]; sort the documents",
-                           starts[d + 1], starts[d], file->path, d + 1);
-    if (starts[documents] != file->info.tokens)
+                           starts[k], *before, file->path, first + k);
+        *before = starts[k];
+    }
+    if (first + count == documents + 1 && *before != file->info.tokens)
         return BP_FAIL(BP_ERR_FORMAT,
                        "doc_start ends with %" PRId64 ", but there are %" PRId64
                        " tokens: at %s, doc_start[%" PRId64 "]",
-                       starts[documents], file->info.tokens, file->path, documents);
+                       *before, file->info.tokens, file->path, documents);
     return BP_OK;
 }
 
 static bp_err load(bp_corpus_file *file, bp_column_kind kind)
 {
     const bp_column *column = &file->columns[kind];
-    int64_t count = column->shape.count;
+    int64_t count = column->shape.count, before = 0;
     int64_t *values;
     bp_err err;
 
@@ -137,7 +140,7 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
         return bp_fail_memory(column->name, count, sizeof *values);
     err = bp_column_read_numbers(file, column, 0, count, values);
     if (err == BP_OK && kind == BP_COLUMN_START)
-        err = check_starts(file, values);
+        err = bp_corpus_check_starts(file, 0, count, values, &before);
     for (int64_t d = 0; d < count && err == BP_OK; d++)
         if (values[d] < 0)
             err = BP_FAIL(BP_ERR_FORMAT, "%s is %" PRId64 ": at %s, %s[%" PRId64 "]", column->name,

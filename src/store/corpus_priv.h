@@ -65,6 +65,11 @@ extern int64_t bp_corpus_hash_whole_bytes;
 /** Processor time that the inspection of a stranger's file may take, beside what its size asks for:
  * 5 s; tests set it. */
 extern double bp_corpus_sandbox_seconds;
+/** Memory that it may take beyond what this process has: 2 GiB, whatever the file's size; tests set
+ * it. */
+extern int64_t bp_corpus_sandbox_bytes;
+/** From this size on it is told that a file is inspected: 1 GB; tests set it. */
+extern int64_t bp_corpus_told_bytes;
 
 /** Fill everything but the loaded columns. */
 bp_err bp_corpus_open_ours(bp_corpus_file *file);
@@ -83,6 +88,10 @@ void bp_corpus_admit(const bp_file_identity *identity, const char *content_hash)
 /** Find the columns in an open HDF5 file, and check their kinds and lengths; walks them if `walk`.
  */
 bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk);
+/** doc_start is sorted, from 0 to the number of tokens: values [first, first + count) of it, behind
+ * *before, which becomes the last of them. */
+bp_err bp_corpus_check_starts(const bp_corpus_file *file, int64_t first, int64_t count,
+                              const int64_t *starts, int64_t *before);
 /** vocab_size, eod_id, tokenizer_hash. */
 bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5);
 

@@ -4,6 +4,7 @@
 
 #include "h5_priv.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/sandbox.h"
 #include "base/xxh.h"
@@ -17,10 +18,13 @@
 #define BLOCK_TOKENS  ((int64_t)1 << 16)
 #define RATIO_LIMIT   1000                  /* bytes of tokens for a byte of the file ... */
 #define FREE_BYTES    ((uint64_t)256 << 20) /* ... beyond these */
-#define SANDBOX_BYTES ((int64_t)2 << 30)    /* the largest chunk several times, and the cache */
+#define BLOCK_BYTES   ((int64_t)128 << 20)  /* of a column in the sandbox: at least half a chunk */
 #define SANDBOX_SPEED 2e5 /* bytes of the file in a second: each may stand for a thousand */
 
 double bp_corpus_sandbox_seconds = 5;
+int64_t bp_corpus_sandbox_bytes = (int64_t)2 << 30; /* the largest chunk several times, and the
+                                                       cache; nothing grows with the file */
+int64_t bp_corpus_told_bytes = 1000000000;
 
 /* /tokens stays open with a cache that holds its largest chunk: else every block would be
  * decompressed anew. */
@@ -122,12 +126,54 @@ static bp_err update(XXH3_state_t *state, const void *data, size_t bytes, const 
                : BP_FAIL(BP_ERR_SYSTEM, "the hash failed: at %s", path);
 }
 
+/* What is done with each run of a column in turn. */
+typedef struct column_visit {
+    XXH3_state_t *state; /* of doc_start, which is checked, too; NULL: it is only read */
+    int64_t before;
+} column_visit;
+
+static bp_err visit_numbers(bp_corpus_file *file, const bp_column *column, int64_t first,
+                            int64_t count, void *block, column_visit *visit)
+{
+    int64_t *values = block;
+    bp_err err = bp_column_read_numbers(file, column, first, count, values);
+
+    if (err == BP_OK && visit->state != NULL)
+        err = bp_corpus_check_starts(file, first, count, values, &visit->before);
+    if (err == BP_OK && visit->state != NULL)
+        err = update(visit->state, values, (size_t)count * sizeof *values, file->path);
+    return err;
+}
+
+/* A column once, in runs: a good file may have more documents than a sandbox has memory. */
+static bp_err read_column(bp_corpus_file *file, const bp_column *column, XXH3_state_t *state)
+{
+    size_t width = column->shape.is_text ? column->shape.width : sizeof(int64_t);
+    int64_t all = column->shape.count, most = BLOCK_BYTES / (int64_t)(width > 0 ? width : 1);
+    int64_t run = all < most ? all : most > 0 ? most : 1;
+    column_visit visit = {.state = state};
+    void *block;
+    bp_err err = BP_OK;
+
+    if (column->name == NULL || all == 0)
+        return BP_OK;
+    block = bp_alloc("store.block", run, width);
+    if (block == NULL)
+        return bp_fail_memory(column->name, run, width);
+    for (int64_t first = 0; first < all && err == BP_OK; first += run) {
+        int64_t count = all - first < run ? all - first : run;
+        err = column->shape.is_text ? bp_column_read_text(file, column, first, count, block)
+                                    : visit_numbers(file, column, first, count, block, &visit);
+    }
+    bp_free(block);
+    return err;
+}
+
 /* XXH3-128 of the tokens as int32 and doc_start as int64, little-endian, whatever the types in the
  * file. On the way every id is compared with the vocabulary. */
 static bp_err hash_content(bp_corpus_file *file, XXH3_state_t *state)
 {
     int32_t *tokens = bp_alloc("store.block", BLOCK_TOKENS, sizeof *tokens);
-    const int64_t *doc_start;
     bp_err err = tokens == NULL ? bp_fail_memory("tokens", BLOCK_TOKENS, sizeof *tokens) : BP_OK;
 
     for (int64_t first = 0; first < file->info.tokens && err == BP_OK; first += BLOCK_TOKENS) {
@@ -139,10 +185,7 @@ static bp_err hash_content(bp_corpus_file *file, XXH3_state_t *state)
     }
     bp_free(tokens);
     if (err == BP_OK)
-        err = bp_corpus_file_doc_start(file, &doc_start);
-    if (err == BP_OK)
-        err = update(state, doc_start, (size_t)(file->info.documents + 1) * sizeof *doc_start,
-                     file->path);
+        err = read_column(file, &file->columns[BP_COLUMN_START], state);
     if (err == BP_OK) {
         XXH128_hash_t value = XXH3_128bits_digest(state);
         snprintf(file->info.content_hash, sizeof file->info.content_hash,
@@ -203,22 +246,17 @@ static bp_err open_walked(bp_corpus_file *file)
                                : open_tokens(file);
 }
 
-/* Each column once. */
 static bp_err read_columns(bp_corpus_file *file)
 {
-    const int64_t *bytes, *words, *words_split;
-    char id[8], *tokenizer = NULL;
-    size_t tokenizer_bytes;
-    bp_corpus_label label;
-    bp_err err = bp_corpus_file_doc_counts(file, &bytes, &words, &words_split);
+    bp_err err = BP_OK;
 
-    for (int64_t d = 0; d < file->info.documents && err == BP_OK && file->info.has_ids; d++)
-        err = bp_corpus_file_doc_id(file, d, id, sizeof id);
-    for (int k = 0; k < file->info.labels && err == BP_OK; k++)
-        err = bp_corpus_file_label(file, k, &label);
-    if (err == BP_OK)
-        err = bp_corpus_file_tokenizer(file, &tokenizer, &tokenizer_bytes);
-    bp_free(tokenizer);
+    for (int k = BP_COLUMN_START + 1; k < BP_COLUMN_KINDS && err == BP_OK; k++)
+        err = read_column(file, &file->columns[k], NULL);
+    for (int k = 0; k < file->info.labels && err == BP_OK; k++) {
+        err = read_column(file, &file->labels[k].codes, NULL);
+        if (err == BP_OK)
+            err = read_column(file, &file->labels[k].names, NULL);
+    }
     return err;
 }
 
@@ -256,7 +294,7 @@ static bp_err inspect_apart(bp_corpus_file *file)
     char hash[sizeof file->info.content_hash] = "";
     bp_sandbox sandbox = {.fd = file->fd,
                           .path = file->path,
-                          .memory_bytes = SANDBOX_BYTES,
+                          .memory_bytes = bp_corpus_sandbox_bytes,
                           .seconds = bp_corpus_sandbox_seconds +
                                      (double)file->identity.bytes / SANDBOX_SPEED,
                           .work = inspect,
@@ -264,6 +302,9 @@ static bp_err inspect_apart(bp_corpus_file *file)
                           .reply_bytes = sizeof hash};
     bp_err err;
 
+    if (file->identity.bytes >= bp_corpus_told_bytes)
+        bp_log("inspecting %s (%.1f GB), which another program wrote", file->path,
+               1e-9 * (double)file->identity.bytes);
     bp_h5_lock(); /* so that the child has the library to itself */
     err = bp_sandbox_run(&sandbox, hash, NULL);
     bp_h5_unlock();

@@ -98,7 +98,7 @@ lines_of() { # lines_of PROFILE FILE: "covered/all" of the programs in `programs
 measure() { # line coverage of all parsers, to cov/lines.txt
     local cov=$build-coverage t name goals=() tests programs=()
     tests="base_json base_config base_err store_box store_safetensors store_hf_import store_user_block store_corpus_file store_stranger
-           store_checkpoint_folder store_sandbox coordinator_run_lock coordinator_run_folder coordinator_watchdog_state coordinator_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
+           store_checkpoint_folder store_sandbox store_sandbox_corpus coordinator_run_lock coordinator_run_folder coordinator_watchdog_state coordinator_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
     for t in $targets; do goals+=("fz_$t"); done
     for t in $tests; do goals+=("test_$t"); done
     compile "$cov" "${goals[@]}" h5zstd -- "-DCMAKE_C_FLAGS=-fprofile-instr-generate -fcoverage-mapping" || return 1
