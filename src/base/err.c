@@ -183,6 +183,22 @@ bp_err bp_err_prefix(bp_err code, const char *format, ...)
     return bp_fail(code, "%s: %s", context, message);
 }
 
+/* Where the last "at" or "in" of the message begins, behind which a remedy would stand. */
+static const char *place_of(const char *text)
+{
+    for (const char *next = text; next != NULL; next = strstr(next + 1, ": "))
+        if (strncmp(next, ": at ", 5) == 0 || strncmp(next, ": in ", 5) == 0)
+            text = next;
+    return text;
+}
+
+bp_err bp_err_advise(bp_err code, const char *remedy)
+{
+    if (code != BP_ERR_FORMAT || strstr(place_of(message), "; ") != NULL)
+        return code;
+    return bp_fail(code, "%s; %s", message, remedy);
+}
+
 const char *bp_err_message(void)
 {
     return message;

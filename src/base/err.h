@@ -58,6 +58,10 @@ bp_err bp_fail_memory(const char *what, int64_t count, size_t size);
 /** Put "CONTEXT: " before the message of the current failure; returns `code` unchanged. */
 bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/** Put "; REMEDY" behind the message of a BP_ERR_FORMAT that names none yet; returns `code`
+ * unchanged. What a family of messages has in common is said where they leave their module. */
+bp_err bp_err_advise(bp_err code, const char *remedy);
+
 /** The message of this thread's last failure ("" when there was none). Borrowed until the next
  * failure. */
 const char *bp_err_message(void);

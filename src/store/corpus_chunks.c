@@ -87,9 +87,9 @@ static bp_err decode(const bp_chunks *chunks, decoder *d, int64_t chunk, void *d
         return err;
     got = ZSTD_decompressDCtx(d->context, data, chunks->chunk_bytes, d->packed, extent->bytes);
     if (ZSTD_isError(got) || got != chunks->chunk_bytes)
-        return BP_FAIL(BP_ERR_FORMAT, "damaged: at %s, in %s, which zstd can't decompress (%s)",
-                       chunks->spec.path, what,
-                       ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
+        return BP_FAIL(
+            BP_ERR_FORMAT, "damaged: at %s, in %s, which zstd can't decompress (%s); make it anew",
+            chunks->spec.path, what, ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
     return BP_OK;
 }
 

@@ -43,7 +43,7 @@ bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path)
     if (err != BP_OK)
         bp_corpus_file_close(&file);
     *out = file;
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 static void free_label(bp_label_column *label)
@@ -95,8 +95,10 @@ const char *bp_corpus_file_path(const bp_corpus_file *file)
 bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, int32_t *tokens)
 {
     BP_ASSERT(first >= 0 && count >= 0 && first <= file->info.tokens - count);
-    return file->info.ours ? bp_chunks_read(file->chunks, first, count, tokens)
-                           : bp_corpus_read_stranger(file, first, count, tokens);
+    bp_err err = file->info.ours ? bp_chunks_read(file->chunks, first, count, tokens)
+                                 : bp_corpus_read_stranger(file, first, count, tokens);
+
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 /* ---- documents ---- */
@@ -157,7 +159,7 @@ bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start)
     bp_err err = load(file, BP_COLUMN_START);
 
     *doc_start = file->loaded[BP_COLUMN_START];
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, const int64_t **words,
@@ -172,7 +174,7 @@ bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, co
     *bytes = file->loaded[BP_COLUMN_BYTES];
     *words = file->loaded[BP_COLUMN_WORDS];
     *words_split = file->loaded[BP_COLUMN_WORDS_SPLIT];
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 /* The run of ids that document d is in. */
@@ -213,7 +215,7 @@ bp_err bp_corpus_file_doc_id(bp_corpus_file *file, int64_t document, char *out, 
     if (err == BP_OK)
         snprintf(out, out_bytes, "%.*s", (int)width,
                  file->ids + (size_t)(document - file->ids_first) * width);
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 /* ---- labels ---- */
@@ -286,7 +288,7 @@ bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out)
         err = load_codes(file, label);
     *out = (bp_corpus_label){label->name, label->loaded_codes, label->values,
                              label->names.shape.count};
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 /* ---- the tokenizer ---- */
@@ -311,5 +313,5 @@ bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes
         bp_free(*text);
     if (err != BP_OK)
         *text = NULL;
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }

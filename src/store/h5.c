@@ -23,9 +23,12 @@ static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 /* ---- the error stack: noted at the moment of the failure, since the next call empties it ---- */
 
 typedef struct stack_summary {
-    int saved_errno; /* 0: the stack names none */
-    char text[160];  /* the innermost description; "": nothing failed */
+    int saved_errno;    /* 0: the stack names none */
+    bool of_a_checksum; /* the innermost failure is a wrong checksum */
+    char text[160];     /* its description; "": nothing failed */
 } stack_summary;
+
+#define NOTHING_FAILED ((stack_summary){0, false, ""})
 
 /* Of this thread (a thread-safe build has a stack a thread). */
 static _Thread_local stack_summary noted;
@@ -38,6 +41,11 @@ static herr_t summarise(unsigned n, const H5E_error2_t *error, void *context)
 
     if (n == 0 && error->desc != NULL)
         snprintf(summary->text, sizeof summary->text, "%s", error->desc);
+    if (n == 0)
+        summary->of_a_checksum = error->maj_num == H5E_STORAGE;
+    /* The filters' own words mislead: gzip's may be "invalid deflate aggression level". */
+    if (!summary->of_a_checksum && error->maj_num == H5E_PLINE && error->min_num == H5E_READERROR)
+        snprintf(summary->text, sizeof summary->text, "a chunk can't be decompressed");
     if (at != NULL && summary->saved_errno == 0)
         summary->saved_errno = atoi(at + strlen("errno = "));
     return 0;
@@ -47,7 +55,7 @@ static herr_t summarise(unsigned n, const H5E_error2_t *error, void *context)
  */
 static herr_t note_failure(hid_t stack, void *context)
 {
-    stack_summary summary = {0, ""};
+    stack_summary summary = NOTHING_FAILED;
 
     (void)context;
     if (H5Ewalk2(stack, H5E_WALK_UPWARD, summarise, &summary) >= 0 &&
@@ -58,7 +66,7 @@ static herr_t note_failure(hid_t stack, void *context)
 
 void bp_h5_forget(void)
 {
-    noted = (stack_summary){0, ""};
+    noted = NOTHING_FAILED;
 }
 
 void bp_h5_lock_init(void)
@@ -132,8 +140,10 @@ bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name)
     else if (summary.saved_errno != 0)
         err = bp_fail_errno(BP_ERR_IO, what, file->path);
     else
-        err = BP_FAIL(file->writing ? BP_ERR_IO : BP_ERR_FORMAT, "%s: HDF5: %s: at %s", what,
-                      summary.text[0] != '\0' ? summary.text : "no reason given", file->path);
+        err = bp_err_advise(
+            BP_FAIL(file->writing ? BP_ERR_IO : BP_ERR_FORMAT, "%s: HDF5: %s: at %s", what,
+                    summary.text[0] != '\0' ? summary.text : "no reason given", file->path),
+            BP_H5_REMEDY);
     return poison(file, err);
 }
 

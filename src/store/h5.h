@@ -102,6 +102,9 @@ bp_err bp_h5_put_text(bp_h5 *file, const char *object, const char *name, const c
 /** An empty group (groups above a dataset come by themselves). */
 bp_err bp_h5_make_group(bp_h5 *file, const char *name);
 
+/** What to do about a file that is wrong in itself, where no message says better. */
+#define BP_H5_REMEDY "write the file again"
+
 /* ---- reading: BP_ERR_FORMAT where something is missing or of another kind, with name and file
  * ---- */
 

@@ -214,7 +214,7 @@ bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
         H5Tclose(type);
     H5Dclose(dataset);
     bp_h5_unlock();
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 /* ---- values ---- */
@@ -266,17 +266,17 @@ bp_err bp_h5_read(bp_h5 *file, const char *name, bp_h5_type type, int64_t first,
     if (err != BP_OK)
         return err;
     if (shape.is_text || (shape.is_real && !wants_real))
-        return BP_FAIL(BP_ERR_FORMAT, "%s holds %s, not %s: at %s", name,
+        return BP_FAIL(BP_ERR_FORMAT, "%s holds %s, not %s: at %s; " BP_H5_REMEDY, name,
                        shape.is_text ? "text" : "reals", wants_real ? "reals" : "integers",
                        file->path);
     if (shape.dims == 2 && shape.columns > 0 &&
         (first % shape.columns != 0 || count % shape.columns != 0))
-        return BP_FAIL(BP_ERR_FORMAT, "%s has rows of %" PRId64 " values: at %s", name,
-                       shape.columns, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "%s has rows of %" PRId64 " values: at %s; " BP_H5_REMEDY,
+                       name, shape.columns, file->path);
     bp_h5_lock();
     err = read_typed(file, name, bp_h5_memory_type(type), &shape, first, count, data);
     bp_h5_unlock();
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 static hid_t text_type_of(bp_h5 *file, const char *name)
@@ -299,8 +299,8 @@ bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t firs
     if (err != BP_OK)
         return err;
     if (!shape.is_text || shape.width != width || shape.dims != 1)
-        return BP_FAIL(BP_ERR_FORMAT, "%s holds no text of %zu bytes: at %s", name, width,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "%s holds no text of %zu bytes: at %s; " BP_H5_REMEDY, name,
+                       width, file->path);
     bp_h5_lock();
     hid_t type =
         text_type_of(file, name); /* the file's own: no conversion between ASCII and UTF-8 */
@@ -308,7 +308,7 @@ bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t firs
     if (type >= 0)
         H5Tclose(type);
     bp_h5_unlock();
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 /* ---- attributes ---- */
@@ -359,7 +359,7 @@ bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t 
     bp_h5_lock();
     err = get_number(file, object, name, H5T_NATIVE_INT64, value);
     bp_h5_unlock();
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 bp_err bp_h5_get_real(bp_h5 *file, const char *object, const char *name, double *value)
@@ -369,7 +369,7 @@ bp_err bp_h5_get_real(bp_h5 *file, const char *object, const char *name, double 
     bp_h5_lock();
     err = get_number(file, object, name, H5T_NATIVE_DOUBLE, value);
     bp_h5_unlock();
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }
 
 static bp_err get_fixed_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type, char *out,
@@ -442,5 +442,5 @@ bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *o
     if (attribute >= 0)
         H5Aclose(attribute);
     bp_h5_unlock();
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }

@@ -40,7 +40,8 @@ static bp_err check_flags(const json_t *config, const char *path)
             continue;
         if (!json_is_boolean(value) || json_is_true(value) != flags[k].value)
             return BP_FAIL(BP_ERR_FORMAT,
-                           "\"%s\" is not %s, which is all that this program's GPT knows: at %s",
+                           "\"%s\" is not %s, which is all that this program's GPT knows: at %s; "
+                           "give another model",
                            flags[k].key, flags[k].value ? "true" : "false", path);
     }
     return BP_OK;
@@ -53,14 +54,15 @@ static bp_err check_kind(const json_t *config, const char *path)
     const char *name = activation == NULL ? "gelu_new" : json_string_value(activation);
 
     if (kind == NULL || strcmp(kind, "gpt2") != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "\"model_type\" is \"%.40s\", and only gpt2 can be imported: at %s",
-                       kind == NULL ? "" : kind, path);
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "\"model_type\" is \"%.40s\", and only gpt2 can be imported: at %s; give another model",
+            kind == NULL ? "" : kind, path);
     if (name == NULL || (strcmp(name, "gelu_new") != 0 && strcmp(name, "gelu_pytorch_tanh") != 0))
         return BP_FAIL(BP_ERR_FORMAT,
                        "\"activation_function\" is \"%.40s\"; gelu_new and gelu_pytorch_tanh, "
                        "which are one, are "
-                       "possible: at %s",
+                       "possible: at %s; give another model",
                        name == NULL ? "" : name, path);
     return BP_OK;
 }
@@ -72,13 +74,15 @@ static bp_err check_numbers(const json_t *config, const bp_hf_shape *shape, cons
 
     if (epsilon != NULL &&
         !(json_is_number(epsilon) && fabs(json_number_value(epsilon) - 1e-5) < 1e-11))
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "\"layer_norm_epsilon\" is %g; this program's GPT has 1e-5: at %s",
-                       json_number_value(epsilon), path);
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "\"layer_norm_epsilon\" is %g; this program's GPT has 1e-5: at %s; give another model",
+            json_number_value(epsilon), path);
     if (inner != NULL && !json_is_null(inner) &&
         !(json_is_integer(inner) && json_integer_value(inner) == 4 * shape->width))
         return BP_FAIL(BP_ERR_FORMAT,
-                       "\"n_inner\" is %lld; this program's GPT has 4 x n_embd = %lld: at %s",
+                       "\"n_inner\" is %lld; this program's GPT has 4 x n_embd = %lld: at %s; give "
+                       "another model",
                        (long long)json_integer_value(inner), (long long)(4 * shape->width), path);
     if (shape->width % shape->heads != 0)
         return BP_FAIL(BP_ERR_FORMAT, "\"n_head\" %lld does not divide \"n_embd\" %lld: at %s",
@@ -112,7 +116,7 @@ bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const char *path)
                           json_integer_value(eos) < out->vocab_size
                       ? json_integer_value(eos)
                       : -1;
-    return err;
+    return bp_err_advise(err, "export the model again");
 }
 
 /* As save_pretrained writes it; keys that say what GPT2Config's defaults say anyway are there for

@@ -392,7 +392,7 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder)
     if (err != BP_OK)
         bp_hf_close(&model);
     *out = model;
-    return err;
+    return bp_err_advise(err, "export the model again");
 }
 
 void bp_hf_close(bp_hf_model **out)

@@ -15,6 +15,7 @@
 #define MAX_NAME     4096
 #define MAX_VALUES   (16 * MAX_TENSORS) /* in the JSON: a tensor of 8 dimensions has 15 */
 #define PART_BYTES   ((int64_t)1 << 16)
+#define REMEDY       "export it again"
 
 struct bp_safetensors {
     int fd;
@@ -328,7 +329,7 @@ bp_err bp_safetensors_open(bp_safetensors **out, const char *path)
     if (err != BP_OK)
         bp_safetensors_close(&file);
     *out = file;
-    return err;
+    return bp_err_advise(err, REMEDY);
 }
 
 void bp_safetensors_close(bp_safetensors **out)
@@ -405,7 +406,8 @@ bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, in
     if (strcmp(tensor->dtype, "F32") != 0 && strcmp(tensor->dtype, "F64") != 0 &&
         strcmp(tensor->dtype, "F16") != 0 && strcmp(tensor->dtype, "BF16") != 0)
         return BP_FAIL(BP_ERR_FORMAT,
-                       "tensor '%.80s' has dtype %s; F32, F16, BF16 and F64 can be read: at %s",
+                       "tensor '%.80s' has dtype %s; F32, F16, BF16 and F64 can be read: at "
+                       "%s; export it as one of those",
                        tensor->name, tensor->dtype, file->path);
     for (int64_t done = 0; done < count;) {
         int64_t take = count - done < room ? count - done : room;
@@ -418,7 +420,7 @@ bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, in
             if (!isfinite(out[done + k]))
                 return BP_FAIL(BP_ERR_FORMAT,
                                "tensor '%.80s' holds a value that is not finite in float32 "
-                               "(element %lld): at %s",
+                               "(element %lld): at %s; " REMEDY,
                                tensor->name, (long long)(first + done + k), file->path);
         }
         done += take;

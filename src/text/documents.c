@@ -332,8 +332,9 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
         return BP_OK;
     bp_err err = bp_jsonl_record_parse(&documents->record, found->text, found->bytes);
     if (err != BP_OK)
-        return bp_fail(err, "%s: at %s, line %lld", bp_err_message(),
-                       documents->paths[documents->file], (long long)documents->line);
+        return bp_err_advise(bp_fail(err, "%s: at %s, line %lld", bp_err_message(),
+                                     documents->paths[documents->file], (long long)documents->line),
+                             "correct the line");
     piece->text = documents->record.text;
     piece->bytes = documents->record.text_bytes;
     if (documents->record.id != NULL)

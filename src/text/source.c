@@ -14,6 +14,7 @@
 #define INPUT_BYTES ((size_t)1 << 18)
 #define RATIO_LIMIT 1000                 /* bytes of text for a byte of the file ... */
 #define FREE_BYTES  ((int64_t)256 << 20) /* ... beyond these */
+#define COMPRESS    "compress it again"
 
 typedef enum { PLAIN, GZIP, ZSTD } coding;
 
@@ -32,11 +33,11 @@ struct bp_text_source {
     ZSTD_DStream *zstd;
 };
 
-static bp_err fail_content(const bp_text_source *source, const char *what)
+static bp_err fail_content(const bp_text_source *source, const char *what, const char *remedy)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "the %s data is %s: at %s, byte %lld",
+    return BP_FAIL(BP_ERR_FORMAT, "the %s data is %s: at %s, byte %lld; %s",
                    source->coding == GZIP ? "gzip" : "zstd", what, source->path,
-                   (long long)source->consumed);
+                   (long long)source->consumed, remedy);
 }
 
 /* Once all input is used, read more; at the end of the file there is none. */
@@ -181,7 +182,7 @@ static bp_err read_gzip(bp_text_source *source, char *buffer, size_t room, size_
     else if (status == Z_MEM_ERROR)
         return bp_fail_memory("the gzip decoder", 1, 0);
     else if (status != Z_OK && status != Z_BUF_ERROR)
-        return fail_content(source, "damaged, or followed by other bytes");
+        return fail_content(source, "damaged, or followed by other bytes", COMPRESS);
     return BP_OK;
 }
 
@@ -201,10 +202,10 @@ static bp_err read_zstd(bp_text_source *source, char *buffer, size_t room, size_
     case ZSTD_error_memory_allocation:
         return bp_fail_memory("the zstd decoder", 1, 0);
     case ZSTD_error_frameParameter_windowTooLarge:
-        return fail_content(source, "made with a window beyond 128 MiB (zstd --long); compress it "
-                                    "with --long=27 or less");
+        return fail_content(source, "made with a window beyond 128 MiB (zstd --long)",
+                            "compress it with --long=27 or less");
     default:
-        return fail_content(source, "damaged, or followed by other bytes");
+        return fail_content(source, "damaged, or followed by other bytes", COMPRESS);
     }
 }
 
@@ -227,8 +228,8 @@ static bp_err check_ratio(const bp_text_source *source)
 {
     return source->produced - FREE_BYTES <= RATIO_LIMIT * source->consumed
                ? BP_OK
-               : fail_content(source, "more than 1,000 times its size when it is decompressed; "
-                                      "decompress it yourself if that is meant");
+               : fail_content(source, "more than 1,000 times its size when it is decompressed",
+                              "decompress it yourself if that is meant");
 }
 
 bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
@@ -253,7 +254,7 @@ bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, si
             return err;
         used += some;
         if (no_input && some == 0 && source->inside)
-            return fail_content(source, "truncated");
+            return fail_content(source, "truncated", COMPRESS);
     }
     *bytes = used;
     return BP_OK;

@@ -9,6 +9,7 @@
 
 #define FILE_LIMIT_BYTES ((int64_t)1 << 28)
 #define NAME_LIMIT_BYTES ((size_t)1 << 16)
+#define REMEDY           "make the tokenizer anew"
 
 int64_t bp_tokenizer_size_limit = (int64_t)1 << 22; /* a dozen times the largest vocabularies */
 
@@ -216,8 +217,9 @@ static bp_err read_json_merges(bp_tokenizer *tokenizer, const json_t *merges, bp
 
 static bp_err refuse(const char *what, const char *value, const char *name)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "the tokenizer has %s%s%s, which bagpipe does not do: at %s",
-                   what, value[0] == 0 ? "" : " ", value, name);
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "the tokenizer has %s%s%s, which bagpipe does not do: at %s; give another", what,
+                   value[0] == 0 ? "" : " ", value, name);
 }
 
 static bp_err check_root(const json_t *root, const char *name)
@@ -379,7 +381,7 @@ bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, co
     if (err != BP_OK)
         bp_tokenizer_free(out);
     json_decref(root);
-    return err;
+    return bp_err_advise(err, REMEDY);
 }
 
 bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
@@ -477,5 +479,5 @@ bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const 
     if (err != BP_OK)
         bp_tokenizer_free(out);
     json_decref(vocab);
-    return err;
+    return bp_err_advise(err, REMEDY);
 }

@@ -77,6 +77,22 @@ static void prefix_stands_before_the_message(void **state)
     assert_string_equal(bp_err_message(), "shard 3: short read: at x");
 }
 
+static void a_remedy_is_given_once(void **state)
+{
+    (void)state;
+    assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_FORMAT, "5 is odd; 2 to 8: at x"), "halve it"),
+                     BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "5 is odd; 2 to 8: at x; halve it");
+    assert_int_equal(bp_err_advise(BP_ERR_FORMAT, "double it"), BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "5 is odd; 2 to 8: at x; halve it");
+    assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_FORMAT, "cut: at x, line 3"), "mend it"),
+                     BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "cut: at x, line 3; mend it");
+    assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_IO, "short read: at x"), "halve it"), BP_ERR_IO);
+    assert_string_equal(bp_err_message(), "short read: at x");
+    assert_int_equal(bp_err_advise(BP_OK, "halve it"), BP_OK);
+}
+
 static void errno_decides_the_code(void **state)
 {
     static const struct {
@@ -233,6 +249,7 @@ int main(void)
         cmocka_unit_test(only_a_configuration_has_several_lines),
         cmocka_unit_test(any_length_fits_the_buffer),
         cmocka_unit_test(prefix_stands_before_the_message),
+        cmocka_unit_test(a_remedy_is_given_once),
         cmocka_unit_test(errno_decides_the_code),
         cmocka_unit_test(message_belongs_to_its_thread),
         cmocka_unit_test(every_fault_has_a_line),
