@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define DEPTH_LIMIT     8
-#define DIMS_LIMIT      4
 #define VALUES_LIMIT    ((hsize_t)1 << 40)
 #define ATTRIBUTE_LIMIT 4096
 #define NAME_BYTES      512
@@ -29,37 +28,15 @@ typedef struct walk {
 
 static bp_err refuse(walk *at, const char *what)
 {
-    at->err =
-        BP_FAIL(BP_ERR_FORMAT,
-                "%s %s: at %s; write a corpus file with /tokens, /doc_start and plain columns",
-                at->name[0] != '\0' ? at->name : "the file", what, at->file->path);
+    at->err = BP_FAIL(BP_ERR_FORMAT,
+                      "%s %s: at %s; copy /tokens, /doc_start and vocab_size into a new file",
+                      at->name[0] != '\0' ? at->name : "the file", what, at->file->path);
     return at->err;
 }
 
-/* ---- kinds of values ---- */
+/* ---- what is claimed ---- */
 
-static bool is_plain(hid_t type, bool text_may_vary)
-{
-    switch (H5Tget_class(type)) {
-    case H5T_INTEGER:
-    case H5T_FLOAT:
-    case H5T_ENUM: /* h5py's truth values */
-        return H5Tget_size(type) <= 16;
-    case H5T_STRING:
-        return text_may_vary || H5Tis_variable_str(type) == 0;
-    default:
-        return false;
-    }
-}
-
-static bp_err look_at_type(walk *at, hid_t type, const char *what)
-{
-    if (type < 0)
-        return at->err = bp_h5_fail(at->file, "can't read the type of", at->name);
-    return is_plain(type, true) ? BP_OK : refuse(at, what);
-}
-
-/* 4 dimensions and 2^40 values at most; the product is never formed before it is known to fit. */
+/* The product is never formed before it is known to fit. */
 static bp_err look_at_space(walk *at, hid_t space, hsize_t limit)
 {
     hsize_t extent[H5S_MAX_RANK], values = 1;
@@ -67,8 +44,6 @@ static bp_err look_at_space(walk *at, hid_t space, hsize_t limit)
 
     if (dims < 0 || dims > H5S_MAX_RANK || H5Sget_simple_extent_dims(space, extent, NULL) < 0)
         return at->err = bp_h5_fail(at->file, "can't read the shape of", at->name);
-    if (dims > DIMS_LIMIT)
-        return refuse(at, "has more than 4 dimensions");
     for (int d = 0; d < dims; d++)
         if (extent[d] > limit || __builtin_mul_overflow(values, extent[d], &values) ||
             values > limit)
@@ -83,16 +58,12 @@ static herr_t look_at_attribute(hid_t object, const char *name, const H5A_info_t
 {
     walk *at = context;
     hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
-    hid_t type = attribute >= 0 ? H5Aget_type(attribute) : -1;
     hid_t space = attribute >= 0 ? H5Aget_space(attribute) : -1;
 
     (void)info;
-    if (look_at_type(at, type, "has an attribute that is neither numbers nor text") == BP_OK)
-        (void)look_at_space(at, space, 1 << 20);
+    (void)look_at_space(at, space, 1 << 20);
     if (space >= 0)
         H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
     if (attribute >= 0)
         H5Aclose(attribute);
     return at->err == BP_OK ? 0 : 1;
@@ -112,14 +83,16 @@ static bp_err look_at_attributes(walk *at, hid_t object, hsize_t count)
 
 /* ---- datasets ---- */
 
+/* Of any type, and with any filter: bp_h5_walk is stricter with those that are read. */
 static bp_err look_at_dataset(walk *at, hid_t dataset)
 {
     hid_t type = H5Dget_type(dataset);
     hid_t space = H5Dget_space(dataset);
     hid_t creation = H5Dget_create_plist(dataset);
 
-    if (look_at_type(at, type, "holds neither numbers nor text") == BP_OK &&
-        look_at_space(at, space, VALUES_LIMIT) == BP_OK) {
+    if (type < 0)
+        at->err = bp_h5_fail(at->file, "can't read the type of", at->name);
+    else if (look_at_space(at, space, VALUES_LIMIT) == BP_OK) {
         if (creation < 0)
             at->err = bp_h5_fail(at->file, "can't read the properties of", at->name);
         else
@@ -151,8 +124,10 @@ static bp_err look_at_object(walk *at, hid_t object)
         return look_at_group(at, object, info.addr);
     case H5O_TYPE_DATASET:
         return look_at_dataset(at, object);
+    case H5O_TYPE_NAMED_DATATYPE:
+        return BP_OK;
     default:
-        return refuse(at, "is no dataset and no group (a committed type)");
+        return refuse(at, "is neither a dataset nor a group nor a type");
     }
 }
 
@@ -162,28 +137,57 @@ static void enter_name(walk *at, size_t length, const char *name)
                    name);
 }
 
+/* Do our readers look for this name? A soft link there would be passed over, as if there were
+ * nothing. */
+static bool is_looked_for(const char *name)
+{
+    static const char *const names[] = {"tokens",    "doc_start",       "doc_bytes",
+                                        "doc_words", "doc_words_split", "doc_id",
+                                        "source",    "source/tokenizer"};
+    static const char *const groups[] = {"labels", "label_names"};
+
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (strcmp(name, names[k]) == 0)
+            return true;
+    for (size_t k = 0; k < sizeof groups / sizeof *groups; k++) {
+        size_t bytes = strlen(groups[k]);
+        if (strncmp(name, groups[k], bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '/'))
+            return true;
+    }
+    return false;
+}
+
+static bool may_stand(const walk *at, H5L_type_t type)
+{
+    return type == H5L_TYPE_HARD || (type == H5L_TYPE_SOFT && !is_looked_for(at->name));
+}
+
+static bp_err look_behind(walk *at, hid_t group, const char *name)
+{
+    hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+
+    if (object < 0)
+        return at->err = bp_h5_fail(at->file, "can't open", at->name);
+    (void)look_at_object(at, object);
+    H5Oclose(object);
+    return at->err;
+}
+
+/* Soft links are not followed, here nor by a reader. */
 static herr_t look_at_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
 {
     walk *at = context;
     size_t length = strlen(at->name);
-    hid_t object;
 
     if (++at->links > bp_h5_link_limit)
         return refuse(at, "holds more than a million links"), 1;
     enter_name(at, length, name);
-    if (info->type != H5L_TYPE_HARD) {
+    if (!may_stand(at, info->type))
         (void)refuse(at, info->type == H5L_TYPE_SOFT       ? "is a soft link"
                          : info->type == H5L_TYPE_EXTERNAL ? "is an external link"
                                                            : "is a link of an unknown kind");
-        return 1;
-    }
-    object = H5Oopen(group, name, H5P_DEFAULT);
-    if (object < 0) {
-        at->err = bp_h5_fail(at->file, "can't open", at->name);
-    } else {
-        (void)look_at_object(at, object);
-        H5Oclose(object);
-    }
+    else if (info->type == H5L_TYPE_HARD)
+        (void)look_behind(at, group, name);
     at->name[length] = '\0';
     return at->err == BP_OK ? 0 : 1;
 }

@@ -36,8 +36,8 @@ bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
 bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
 
 /** What no dataset of a stranger's may have, whether it is read or not: external storage, a virtual
- * layout, unknown filters, chunks beyond 256 MiB. `creation` is its property list, `width` a
- * value's bytes. Under the lock. */
+ * layout, chunks beyond 256 MiB. `creation` is its property list, `width` a value's bytes. Under
+ * the lock. */
 bp_err bp_h5_walk_storage(bp_h5 *file, const char *name, int64_t creation, size_t width);
 
 hid_t bp_h5_stored_type(bp_h5_type type); /* as in the file: little-endian; borrowed */

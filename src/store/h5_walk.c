@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #define CHUNK_LIMIT_BYTES ((hsize_t)256 << 20)
+#define COPY_IT           "copy what is in /tokens, /doc_start and vocab_size into a new file"
 
 static bp_err walk_filters(bp_h5 *file, const char *name, hid_t creation)
 {
@@ -25,7 +26,8 @@ static bp_err walk_filters(bp_h5 *file, const char *name, hid_t creation)
             id != BP_FILTER_LZF && id != BP_FILTER_ZSTD)
             return BP_FAIL(BP_ERR_FORMAT,
                            "%s has filter %d (%s): at %s; write it with gzip, lzf, shuffle or zstd",
-                           name, (int)id, filter_name, file->path);
+                           name, (int)id, filter_name[0] != '\0' ? filter_name : "without a name",
+                           file->path);
     }
     return BP_OK;
 }
@@ -79,16 +81,13 @@ static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
 
 static bp_err fail_external(const bp_h5 *file, const char *name)
 {
-    return BP_FAIL(BP_ERR_FORMAT,
-                   "%s lies in other files (external storage): at %s; write it into the file", name,
-                   file->path);
+    return BP_FAIL(BP_ERR_FORMAT, "%s lies in other files (external storage): at %s; " COPY_IT,
+                   name, file->path);
 }
 
 static bp_err fail_virtual(const bp_h5 *file, const char *name)
 {
-    return BP_FAIL(BP_ERR_FORMAT,
-                   "%s is a virtual dataset: at %s; copy what it points at into the file", name,
-                   file->path);
+    return BP_FAIL(BP_ERR_FORMAT, "%s is a virtual dataset: at %s; " COPY_IT, name, file->path);
 }
 
 static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
@@ -121,9 +120,10 @@ static bp_err walk_chunk_size(bp_h5 *file, const char *name, hid_t creation, siz
     for (int d = 0; d < dims && d < H5S_MAX_RANK; d++)
         if (__builtin_mul_overflow(values, extent[d], &values) ||
             values > CHUNK_LIMIT_BYTES / width)
-            return BP_FAIL(BP_ERR_FORMAT,
-                           "%s has chunks beyond 256 MiB: at %s; write it with smaller ones", name,
-                           file->path);
+            return BP_FAIL(
+                BP_ERR_FORMAT,
+                "%s has chunks beyond 256 MiB: at %s; write it with smaller ones, or " COPY_IT,
+                name, file->path);
     return BP_OK;
 }
 
@@ -138,7 +138,24 @@ bp_err bp_h5_walk_storage(bp_h5 *file, const char *name, int64_t creation, size_
         return fail_virtual(file, name);
     if (layout == H5D_CHUNKED)
         err = walk_chunk_size(file, name, creation, width);
-    return err == BP_OK ? walk_filters(file, name, creation) : err;
+    return err;
+}
+
+/* What a type that has a name of its own refers to is another object of the file. */
+static bp_err walk_type(bp_h5 *file, const char *name, hid_t dataset)
+{
+    hid_t type = H5Dget_type(dataset);
+    htri_t is_named = type >= 0 ? H5Tcommitted(type) : -1;
+
+    if (type >= 0)
+        H5Tclose(type);
+    if (is_named < 0)
+        return bp_h5_fail(file, "can't read the type of", name);
+    return is_named == 0 ? BP_OK
+                         : BP_FAIL(BP_ERR_FORMAT,
+                                   "%s is of a named type (a committed one): at %s; write it with "
+                                   "a plain one (h5py: a dtype of NumPy)",
+                                   name, file->path);
 }
 
 bp_err bp_h5_walk(bp_h5 *file, const char *name)
@@ -150,8 +167,8 @@ bp_err bp_h5_walk(bp_h5 *file, const char *name)
     if (err != BP_OK)
         return err;
     if (shape.dims != 1)
-        return BP_FAIL(BP_ERR_FORMAT, "%s has %d dimensions, not 1: at %s", name, shape.dims,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "%s has %d dimensions, not 1: at %s; " BP_H5_REMEDY, name,
+                       shape.dims, file->path);
     err = bp_h5_open_dataset(file, name, &dataset);
     if (err != BP_OK)
         return err;
@@ -160,6 +177,8 @@ bp_err bp_h5_walk(bp_h5 *file, const char *name)
     if (creation < 0)
         err = bp_h5_fail(file, "can't read the properties of", name);
     if (err == BP_OK)
+        err = walk_type(file, name, dataset);
+    if (err == BP_OK)
         err = walk_layout(file, name, dataset, creation, &shape);
     if (err == BP_OK)
         err = walk_filters(file, name, creation);
@@ -167,5 +186,5 @@ bp_err bp_h5_walk(bp_h5 *file, const char *name)
         H5Pclose(creation);
     H5Dclose(dataset);
     bp_h5_unlock();
-    return err;
+    return bp_err_advise(err, BP_H5_REMEDY);
 }

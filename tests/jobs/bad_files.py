@@ -94,17 +94,17 @@ def instead(change):
     return make
 
 
-def raw_chunk(filter_id, *chunks, dtype="u2", count=TOKENS, chunk=TOKENS):
-    """/tokens with chunks whose stored bytes are given."""
+def raw_chunk(filter_id, *chunks, dtype="u2", count=TOKENS, chunk=TOKENS, name=b"tokens", values=()):
+    """A corpus whose /tokens has chunks whose stored bytes are given; or a good one with such a dataset of another name."""
     def change(file):
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_chunk((chunk,))
-        creation.set_filter(filter_id, h5py.h5z.FLAG_OPTIONAL, ())
-        dataset = h5py.h5d.create(file.id, b"tokens", h5py.h5t.py_create(np.dtype(dtype)),
+        creation.set_filter(filter_id, h5py.h5z.FLAG_OPTIONAL, values)
+        dataset = h5py.h5d.create(file.id, name, h5py.h5t.py_create(np.dtype(dtype)),
                                   h5py.h5s.create_simple((count,)), creation)
         for k, data in enumerate(chunks):
             dataset.write_direct_chunk((k * chunk,), data)
-    return instead(change)
+    return instead(change) if name == b"tokens" else with_(change)
 
 
 def external(name, target):
@@ -131,15 +131,61 @@ def nested(file):
 
 
 def compound(file):
-    file["extra"] = np.zeros(3, dtype=[("x", "i4"), ("y", "f8")])
+    file["tokens"] = np.zeros(TOKENS, dtype=[("x", "i4"), ("y", "f8")])
 
 
 def reference(file):
-    file.create_dataset("extra", (2,), dtype=h5py.ref_dtype)
+    file.create_dataset("tokens", (TOKENS,), dtype=h5py.ref_dtype)
 
 
 def reference_attribute(file):
-    file["tokens"].attrs.create("extra", file["doc_start"].ref, dtype=h5py.ref_dtype)
+    file.attrs.create("vocab_size", file["doc_start"].ref, dtype=h5py.ref_dtype)
+
+
+def named_type(file):
+    file["type"] = np.dtype("u2")
+    file.create_dataset("tokens", data=np.arange(TOKENS) % 120, dtype=file["type"])
+
+
+def scales(file):
+    """As netCDF4 and xarray leave it: lists of references both ways, types with names, complex numbers, no value at all."""
+    file["token"] = np.arange(TOKENS)
+    file["token"].make_scale("token")
+    file["tokens"].dims[0].attach_scale(file["token"])
+    file["doc_start"].dims[0].attach_scale(file.create_dataset("document", data=np.arange(len(STARTS))))
+    file["document"].attrs["origin"] = file.ref
+    file["complex"] = np.dtype("c16")
+    file["embedding"] = np.zeros((3, 4), "c16")
+    file["embedding"].attrs["gain"] = 1 + 2j
+    file.attrs["_FillValue"] = h5py.Empty("f4")
+    file.attrs["history"] = ["made", "by", "a", "test"]
+
+
+def tables(file):
+    """As PyTables and pandas leave it: tables of records, times, truth values, lists, an index in groups below, aliases."""
+    group = file.create_group("frame")
+    group.attrs["pandas_type"] = np.bytes_("frame_table")
+    rows = np.zeros(7, dtype=[("index", "i8"), ("values_block_0", "f8", (3,)), ("name", "S5"), ("flag", "?")])
+    group.create_dataset("table", data=rows, chunks=(4,), compression="gzip").attrs["FIELD_0_FILL"] = np.int64(0)
+    group.create_dataset("_i_table/index/sorted", data=np.arange(7), dtype="i4", chunks=(7,), scaleoffset=0)
+    group.create_dataset("when", data=np.zeros(3, "i8").astype(h5py.opaque_dtype(np.dtype("M8[ns]"))))
+    space = h5py.h5s.create_simple((3,))
+    h5py.h5d.create(group.id, b"truth", h5py.h5t.STD_B8LE, space)
+    group.create_dataset("lists", (5,), dtype=h5py.vlen_dtype("u2"))[0] = [1, 2]
+    group.create_dataset("images", data=np.zeros((2, 1, 2, 1, 2), "f4"))
+    group["names"] = ["variable", "length"]
+    file["alias"] = h5py.SoftLink("/frame/table")
+    file["loop"] = h5py.SoftLink("/loop")
+
+
+def column_elsewhere(file):
+    file["counts"] = np.full(len(STARTS) - 1, 9)
+    file["doc_bytes"] = h5py.SoftLink("/counts")
+
+
+def labels_elsewhere(file):
+    file["groups/genre"] = np.zeros(len(STARTS) - 1, "i4")
+    file["labels"] = h5py.SoftLink("/groups")
 
 
 def many_attributes(file):
