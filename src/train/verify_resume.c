@@ -80,6 +80,13 @@ static bp_err make_scratch(proof *self, const bp_config *config)
     return bp_dir_make(self->scratch);
 }
 
+static void free_arguments(const proof *self, char **arguments)
+{
+    for (int k = 0; arguments && k < OWN_KEYS; k++)
+        bp_free(arguments[2 + self->spec->key_count + k]);
+    bp_free(arguments);
+}
+
 /* pretrain CONFIG, the user's keys, and ours, which win. The first two words are borrowed. */
 static char **arguments_of(const proof *self, const char *run)
 {
@@ -103,17 +110,10 @@ static char **arguments_of(const proof *self, const char *run)
     out[at + 6] = bp_strdup("corpus.valid="); /* none: it may be large */
     for (int k = 0; k < OWN_KEYS; k++)
         if (!out[at + k]) {
-            bp_free(out);
+            free_arguments(self, out);
             return NULL;
         }
     return out;
-}
-
-static void free_arguments(const proof *self, char **arguments)
-{
-    for (int k = 0; arguments && k < OWN_KEYS; k++)
-        bp_free(arguments[2 + self->spec->key_count + k]);
-    bp_free(arguments);
 }
 
 /* The newest step in metrics.jsonl, for progress lines alone. */
@@ -139,8 +139,8 @@ static bp_err watch(const proof *self, pid_t child, const char *run, const char 
     while (!relaunch_has_ended(child, status)) {
         if (bp_signals_stop_asked()) {
             relaunch_end(child, END_SECONDS);
-            return BP_FAIL(BP_ERR_STOPPED,
-                           "stopped as asked: while it trained %s; nothing was proved", what);
+            return BP_FAIL(BP_ERR_STOPPED, "stopped as asked: during the %s; nothing was proved",
+                           what);
         }
         if (bp_clock_now() - said > SAY_SECONDS) {
             said = bp_clock_now();
@@ -171,8 +171,8 @@ static bp_err train(const proof *self, const char *run, const char *what, const 
     if (err == BP_OK && !as_wanted) {
         char *words = verify_last_words(output);
         err = BP_FAIL(ours && status != BP_ERR_STOPPED ? (bp_err)status : BP_ERR_SYSTEM,
-                      "the training %s ended with status %d: '%s'; put that right first", what,
-                      status, words ? words : "");
+                      "the %s failed with status %d: %s", what, status,
+                      words && words[0] != '\0' ? words : "it left no word");
         bp_free(words);
     }
     free_arguments(self, arguments);
@@ -219,12 +219,12 @@ static bp_err prove(proof *self, char digest[BP_SHA256_HEX])
     snprintf(what, sizeof what, "%lld steps straight", steps);
     foresee(1, what, 0);
     if (err == BP_OK)
-        err = train(self, self->straight, "of all steps straight", others, 0);
+        err = train(self, self->straight, "straight run", others, 0);
     self->seconds = bp_clock_now() - begin;
     snprintf(what, sizeof what, "%lld steps, then kill -9 of rank %d", at, self->kill_rank);
     if (err == BP_OK) {
         foresee(2, what, self->seconds * (double)at / (double)steps);
-        err = train(self, self->broken, "to be killed", fault, STATUS_KILL);
+        err = train(self, self->broken, "run to be killed", fault, STATUS_KILL);
     }
     if (err == BP_OK)
         err = check_killed(self);
@@ -233,7 +233,7 @@ static bp_err prove(proof *self, char digest[BP_SHA256_HEX])
 
         foresee(3, "the same command goes on",
                 self->seconds * (double)(steps - committed) / (double)steps);
-        err = train(self, self->broken, "that goes on", others, 0);
+        err = train(self, self->broken, "resumed run", others, 0);
     }
     if (err == BP_OK)
         err = verify_compare(self->straight, self->broken, self->spec->steps, digest);
