@@ -343,8 +343,7 @@ static void run_free(bp_run **out)
 /* All ranks' host names on the coordinator, HOST_NAME_LENGTH bytes each. */
 static bp_err gather_hosts(const bp_mesh *mesh, char **hosts)
 {
-    char name[MPI_MAX_PROCESSOR_NAME], cut[HOST_NAME_LENGTH] = "";
-    int bytes;
+    char name[HOST_NAME_LENGTH] = "";
     bp_err err = BP_OK;
 
     *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, HOST_NAME_LENGTH) : NULL;
@@ -353,9 +352,8 @@ static bp_err gather_hosts(const bp_mesh *mesh, char **hosts)
     err = bp_agree(mesh->world, err);
     if (err != BP_OK)
         return err;
-    BP_MPI(MPI_Get_processor_name(name, &bytes));
-    (void)snprintf(cut, sizeof cut, "%.*s", HOST_NAME_LENGTH - 1, name);
-    BP_MPI_WAIT("gather", MPI_Gather(cut, HOST_NAME_LENGTH, MPI_CHAR, *hosts, HOST_NAME_LENGTH,
+    bp_host_name(name, sizeof name);
+    BP_MPI_WAIT("gather", MPI_Gather(name, HOST_NAME_LENGTH, MPI_CHAR, *hosts, HOST_NAME_LENGTH,
                                      MPI_CHAR, 0, mesh->world));
     return BP_OK;
 }

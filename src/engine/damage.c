@@ -51,20 +51,11 @@ typedef struct vote {
     char host[BP_DAMAGE_HOST];
 } vote;
 
-static void set_host(char out[BP_DAMAGE_HOST])
-{
-    char name[MPI_MAX_PROCESSOR_NAME] = "";
-    int length;
-
-    BP_MPI(MPI_Get_processor_name(name, &length));
-    snprintf(out, BP_DAMAGE_HOST, "%.*s", BP_DAMAGE_HOST - 1, name);
-}
-
 void bp_damage_own(bp_damage *damage, const bp_mesh *mesh)
 {
     damage->holders = damage->suspects = 1;
     damage->ranks[0] = mesh->rank;
-    set_host(damage->hosts[0]);
+    bp_host_name(damage->hosts[0], sizeof damage->hosts[0]);
 }
 
 /* How many ranks have the same bits as rank k. */
@@ -128,7 +119,7 @@ static void find_culprit(bp_damage *out, const bp_mesh *mesh, const bp_network *
     bool found = false;
 
     BP_ASSERT(votes);
-    set_host(own.host);
+    bp_host_name(own.host, sizeof own.host);
     for (int k = 0; !found; k++) {
         const bp_param *param = chosen_param(network, chosen, k);
 

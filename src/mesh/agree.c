@@ -144,6 +144,16 @@ bool bp_comm_is_root(MPI_Comm comm)
     return bp_comm_rank(comm) == 0;
 }
 
+void bp_host_name(char *out, size_t bytes)
+{
+    const char *slurm = getenv("SLURMD_NODENAME");
+    char name[MPI_MAX_PROCESSOR_NAME] = "";
+    int length;
+
+    BP_MPI(MPI_Get_processor_name(name, &length)); /* often with a domain */
+    (void)snprintf(out, bytes, "%s", slurm != NULL && slurm[0] != '\0' ? slurm : name);
+}
+
 /* One small reduction while all is well; the message travels only after a failure. */
 bp_err bp_agree(MPI_Comm comm, bp_err err)
 {

@@ -92,4 +92,8 @@ int bp_comm_rank(MPI_Comm comm);
 int bp_comm_size(MPI_Comm comm);
 bool bp_comm_is_root(MPI_Comm comm);
 
+/** This host, by the name that Slurm knows it by (sbatch --exclude takes no other), else by MPI's;
+ * cut where it is longer than bytes - 1. Local, between MPI_Init and MPI_Finalize. */
+void bp_host_name(char *out, size_t bytes);
+
 #endif
