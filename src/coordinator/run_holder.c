@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "coordinator/process_priv.h"
 #include "coordinator/run_lock_priv.h"
 
 #include <errno.h>
@@ -21,26 +22,6 @@
 extern char **environ;
 
 /* ---- this process ---- */
-
-/* The process's state letter and its start time from /proc/PID/stat: fields 3 and 22, counted
- * behind the name, which may hold anything. False where there is no such process, or it can't be
- * seen. */
-static bool read_stat(int64_t pid, char *state, int64_t *start_ticks)
-{
-    char path[64], *text = NULL, *field;
-    size_t bytes;
-
-    (void)snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    if (bp_file_read(path, 4096, &text, &bytes) != BP_OK)
-        return false;
-    field = strrchr(text, ')');
-    *state = field != NULL && field[1] == ' ' ? field[2] : '?';
-    for (int k = 3; k <= 22 && field != NULL; k++)
-        field = strchr(field + 1, ' ');
-    *start_ticks = field == NULL ? -1 : strtoll(field, NULL, 10);
-    bp_free(text);
-    return *start_ticks >= 0;
-}
 
 static void read_line(char *out, size_t out_bytes, const char *path)
 {
@@ -79,7 +60,7 @@ void run_holder_self(run_holder *out)
     make_token(out->token);
     if (gethostname(out->host, sizeof out->host - 1) != 0)
         out->host[0] = '\0';
-    if (!read_stat(out->pid, &state, &out->start_ticks))
+    if (!process_read_stat(out->pid, &state, &out->start_ticks))
         out->start_ticks = -1;
     read_line(out->boot_id, sizeof out->boot_id, "/proc/sys/kernel/random/boot_id");
     if (stat("/proc/self/ns/pid", &status) == 0)
@@ -163,7 +144,7 @@ static run_verdict ask_kernel(const run_holder *holder)
     int64_t start_ticks;
     char state;
 
-    if (read_stat(holder->pid, &state, &start_ticks)) {
+    if (process_read_stat(holder->pid, &state, &start_ticks)) {
         if (start_ticks != holder->start_ticks || state == 'Z' || state == 'X')
             return HOLDER_DEAD;
         return HOLDER_ALIVE;
@@ -213,15 +194,46 @@ static bool run_command(char *const argv[], char *out, size_t out_bytes, int *st
     return failed == 0 && ended;
 }
 
-/* squeue lists a job that is pending, running or ending; one that it does not know any more has
- * ended. */
-static run_verdict ask_slurm(const run_holder *holder)
+static bool has_ended(const char *state)
 {
     static const char *const ended[] = {"COMPLETED", "CANCELLED", "FAILED",    "TIMEOUT",
                                         "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY",
                                         "DEADLINE",  "PENDING"};
-    char job[64], text[512];
-    char *argv[] = {"squeue", "-h", "-j", job, "-o", "%T", NULL};
+    size_t bytes = strcspn(state, "\n");
+
+    for (size_t k = 0; k < sizeof ended / sizeof ended[0]; k++)
+        if (strlen(ended[k]) == bytes && strncmp(state, ended[k], bytes) == 0)
+            return true;
+    return false;
+}
+
+/* Lines "JOB STATE". A task of an array may bear the array's own number: then squeue lists all of
+ * its tasks, each with the number that is its own. */
+static run_verdict judge_listing(const char *text, const char *job)
+{
+    size_t bytes = strlen(job);
+    bool found = false, lives = false;
+
+    if (text[0] == '\0')
+        return HOLDER_DEAD;
+    for (const char *line = text; line != NULL && line[0] != '\0';) {
+        if (strncmp(line, job, bytes) == 0 && line[bytes] == ' ') {
+            found = true;
+            lives = lives || !has_ended(line + bytes + 1);
+        }
+        line = strchr(line, '\n');
+        line = line == NULL ? NULL : line + 1;
+    }
+    return found && !lives ? HOLDER_DEAD : HOLDER_UNKNOWN; /* running, it may have lost this
+                                                              process: its beat will tell */
+}
+
+/* squeue lists a job that is pending, running or ending; one that it does not know any more has
+ * ended. */
+static run_verdict ask_slurm(const run_holder *holder)
+{
+    char job[64], text[65536];
+    char *argv[] = {"squeue", "-h", "-j", job, "-o", "%A %T", NULL};
     int status;
 
     if (holder->slurm_job[0] == '\0' ||
@@ -230,15 +242,9 @@ static run_verdict ask_slurm(const run_holder *holder)
     (void)snprintf(job, sizeof job, "%s", holder->slurm_job);
     if (!run_command(argv, text, sizeof text, &status) || !WIFEXITED(status))
         return HOLDER_UNKNOWN;
-    text[strcspn(text, "\n")] = '\0';
     if (WEXITSTATUS(status) != 0)
         return strstr(text, "Invalid job id") != NULL ? HOLDER_DEAD : HOLDER_UNKNOWN;
-    if (text[0] == '\0')
-        return HOLDER_DEAD;
-    for (size_t k = 0; k < sizeof ended / sizeof ended[0]; k++)
-        if (strcmp(text, ended[k]) == 0)
-            return HOLDER_DEAD;
-    return HOLDER_UNKNOWN; /* a running job may have lost this process: its beat will tell */
+    return judge_listing(text, job);
 }
 
 run_verdict run_holder_judge(const run_holder *holder, const run_holder *self)

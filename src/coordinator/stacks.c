@@ -2,6 +2,7 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
+#include "coordinator/process_priv.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -42,6 +43,8 @@
 #define ALT_BYTES     65536
 #define SIGNAL_PREFIX "signal-rank-"
 #define HOST_MARK     " on host "
+#define ABORT_TEXT    "ABRT, an abort"
+#define ABORT_MARK    "(" ABORT_TEXT ")"
 
 static const struct {
     int number;
@@ -50,7 +53,7 @@ static const struct {
              {SIGBUS, "BUS, a mapped file that shrank or bad memory"},
              {SIGFPE, "FPE, a wrong division"},
              {SIGILL, "ILL, an instruction that this CPU does not have"},
-             {SIGABRT, "ABRT, an abort"}};
+             {SIGABRT, ABORT_TEXT}};
 #define FATALS (sizeof FATAL / sizeof FATAL[0])
 
 static struct {
@@ -307,17 +310,6 @@ void bp_stacks_end(void)
 
 /* ---- from a thread ---- */
 
-/* A file of /proc, to the end or to what fits; "" where it can't be read. */
-static void read_proc(char *out, size_t out_bytes, const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? -1 : read(fd, out, out_bytes - 1);
-
-    out[bytes < 0 ? 0 : bytes] = '\0';
-    if (fd >= 0)
-        (void)close(fd);
-}
-
 /* "kernel: state S (sleeping), waits in poll_schedule_timeout" */
 static void put_kernel_word(int fd, int pid, int thread)
 {
@@ -325,12 +317,12 @@ static void put_kernel_word(int fd, int pid, int thread)
     const char *state;
 
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, thread);
-    read_proc(text, sizeof text, path);
+    process_read(text, sizeof text, path);
     state = strstr(text, "\nState:\t");
     state = state == NULL ? "unknown" : state + strlen("\nState:\t");
     (void)dprintf(fd, "kernel: state %.*s", (int)strcspn(state, "\n"), state);
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/wchan", pid, thread);
-    read_proc(text, sizeof text, path);
+    process_read(text, sizeof text, path);
     (void)dprintf(fd, ", waits in %s\n", text[0] == '\0' || text[0] == '0' ? "nothing" : text);
 }
 
@@ -377,7 +369,7 @@ bool bp_stacks_signal_host(const char *text, char *host, size_t host_bytes)
     const char *at = strstr(text, HOST_MARK);
     size_t bytes;
 
-    if (at == NULL)
+    if (at == NULL || strstr(text, ABORT_MARK) != NULL)
         return false;
     at += strlen(HOST_MARK);
     bytes = strcspn(at, " \n");

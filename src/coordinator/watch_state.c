@@ -335,6 +335,13 @@ static bool judge_coordinator(const bp_watch *watch, bp_watch_verdict *out)
     return hears;
 }
 
+bool bp_watch_hears(const bp_watch *watch, int rank)
+{
+    const rank_state *at = &watch->ranks[rank];
+
+    return at->known && !at->left && is_fresh(watch, at);
+}
+
 bool bp_watch_judge(bp_watch *watch, double now, bp_watch_verdict *out)
 {
     bool found = false;

@@ -73,6 +73,8 @@ void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_beat *beat, double 
 void bp_watch_leave(bp_watch *watch, int rank);
 /** Has a beat of it come? */
 bool bp_watch_is_known(const bp_watch *watch, int rank);
+/** Has one come from it in the last few beats' time, and has it not left? */
+bool bp_watch_hears(const bp_watch *watch, int rank);
 /** The last beat of a known rank. */
 const bp_watch_beat *bp_watch_last(const bp_watch *watch, int rank);
 

@@ -17,8 +17,11 @@
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
-     "a rank that makes no progress for so long, or for 10 median steps, is named and the job ends "
-     "with status 75; 0: never",
+     "a rank that is silent for so long is named, and the job ends with status 75; so is one that "
+     "makes no progress: in a step, or a batch of validation or scores, for so long and 10 median "
+     "ones; at a start, in a first step, loading, merging, ending: 10 times as long; in a "
+     "checkpoint: 10 times, then 4 of the longest and twice this; in a fit of uncertainty: 240 "
+     "times; 0: never",
      false},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 
@@ -91,24 +94,29 @@ static bp_err prepare(watchdog **out, const bp_mesh *mesh, const bp_watchdog_spe
 /* All ranks learn where all are, and a token that no other run has. */
 static void share_places(watchdog *self, const bp_mesh *mesh, const char *host)
 {
-    char token[BP_TOKEN_BYTES] = "";
+    struct {
+        char token[BP_TOKEN_BYTES];
+        int64_t lock_number;
+    } run = {.lock_number = 0};
     wire_place mine;
 
-    if (self->rank == 0 && bp_token_new(token) != BP_OK)
-        token[0] = '0'; /* ranks and ports still part two runs */
+    if (self->rank == 0 && bp_token_new(run.token) != BP_OK)
+        run.token[0] = '0'; /* ranks and ports still part two runs */
+    if (self->rank == 0)
+        run.lock_number = watchdog_lock_number(self->run_dir);
     self->fd = wire_open(&mine, host);
     if (self->size == 1 && self->fd >= 0) {
         (void)close(self->fd);
         self->fd = -1;
     }
-    BP_MPI_WAIT("bcast", MPI_Bcast(token, sizeof token, MPI_CHAR, 0, mesh->world));
-    memcpy(self->token, token, WIRE_TOKEN_BYTES);
+    BP_MPI_WAIT("bcast", MPI_Bcast(&run, (int)sizeof run, MPI_BYTE, 0, mesh->world));
+    memcpy(self->token, run.token, WIRE_TOKEN_BYTES);
+    self->lock_number = run.lock_number;
     BP_MPI_WAIT("all_gather", MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, self->places,
                                             (int)sizeof mine, MPI_BYTE, mesh->world));
     self->first_of_host = true;
     for (int rank = 0; rank < self->rank; rank++)
-        if (strcmp(self->places[rank].host, mine.host) == 0 &&
-            self->places[rank].network == mine.network)
+        if (wire_is_beside(&self->places[rank], &mine))
             self->first_of_host = false;
 }
 
@@ -168,8 +176,7 @@ static void stop(void)
 
 bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec)
 {
-    char host[MPI_MAX_PROCESSOR_NAME] = "";
-    int bytes;
+    char host[WIRE_HOST_BYTES];
     bp_err err = BP_OK;
 
     if (depth > 0) {
@@ -180,9 +187,8 @@ bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec)
     }
     stop(); /* what goes on behind another run */
     bp_mpi_at_end(stop);
-    BP_MPI(MPI_Get_processor_name(host, &bytes));
-    if (mesh->coordinates)
-        watchdog_suspects_begin(spec->run_dir);
+    bp_host_name(host, sizeof host);
+    watchdog_suspects_begin(spec->run_dir, mesh->coordinates);
     bp_stacks_start(spec->run_dir, host, mesh->rank);
     if (spec->seconds > 0)
         err = begin(mesh, spec, host);

@@ -7,8 +7,8 @@
  * rank that no datagram comes from (a firewall) is not watched, and one warning says so.
  *
  * Files: events no_progress and slow_rank in RUN/events.jsonl, the exit state in RUN/run.json,
- * RUN/stacks/rank-N.txt, RUN/suspects.json (hosts whose ranks stood still or were killed by a fatal
- * signal, with how often).
+ * RUN/stacks/rank-N.txt, RUN/suspects.json (hosts whose ranks stood still, held wrong bits or were
+ * killed by a fatal signal, with how often; a silence that one host alone hears counts for none).
  *
  * This is the one place in src besides base that ends the process: its main thread can't be asked.
  */
@@ -39,6 +39,10 @@ typedef struct bp_watchdog_spec {
  * If a verdict has fallen, what stops the thread does not come back: the process is about to leave.
  */
 bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec);
+
+/** One more strike for a host that certainly erred, in suspects.json of the run that is watched (of
+ * the outermost one): for its owner alone. What can't be written is a warning. From any thread. */
+void bp_watchdog_suspect(const char *host, const char *reason);
 
 /** From now on nothing is written to the run folder, and still_owner is not called: the run lets it
  * go. Local; does nothing within a job within a job. */

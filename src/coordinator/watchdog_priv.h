@@ -34,6 +34,14 @@ typedef struct watchdog_verdict {
     char collective[WIRE_NAME_BYTES];
 } watchdog_verdict;
 
+/* What the thread has another one do, one thing at a time: the file system may hang. */
+typedef struct watchdog_errand {
+    atomic_bool runs;
+    char warning[700]; /* "": tell of `slow` */
+    bp_watch_slow slow;
+    int64_t step; /* the slow rank's */
+} watchdog_errand;
+
 typedef struct watchdog {
     char *run_dir;
     double seconds, beat_seconds;
@@ -41,6 +49,7 @@ typedef struct watchdog {
     bool disowned;
     bool (*still_owner)(void *context);
     void *context;
+    int64_t lock_number; /* of the folder's lock, when it began; 0: there is none */
     int rank, size;
     atomic_int peers;
     bool first_of_host; /* the lowest rank there */
@@ -54,6 +63,7 @@ typedef struct watchdog {
     char (*collectives)[WIRE_NAME_BYTES]; /* [size] */
     bp_watch *watch;                      /* on observers */
     bool warned;                          /* of ranks that no datagram came from */
+    watchdog_errand errand;
     double began;
 
     bp_watch_clock ear; /* what this rank hears of rank 0 */
@@ -62,7 +72,8 @@ typedef struct watchdog {
 
     pthread_t thread;
     atomic_bool ends, leaves, reported;
-    bool speaks; /* this rank found it out, and tells */
+    bool speaks;    /* this rank found it out, and tells */
+    bool witnessed; /* whose host is to blame is certain */
     watchdog_verdict verdict;
     double leaves_at;
     int64_t sequence;
@@ -72,12 +83,13 @@ typedef struct watchdog {
 void *watchdog_run(void *self); /* the thread */
 
 /* watchdog_report.c */
-/** The line on standard error. */
-void watchdog_say(const watchdog *self);
-/** Stacks, and where this rank speaks events.jsonl, suspects.json, run.json and log.txt. May hang
- * where a file system does: for a thread of its own. */
+/* May hang where a file system does: for a thread of its own. */
+/** Stacks, and where this rank speaks the line on standard error, events.jsonl, suspects.json,
+ * run.json and log.txt. */
 void watchdog_report(watchdog *self);
-void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow);
+/** Whose the run folder is, by number; 0: nobody's, or it can't be read. */
+int64_t watchdog_lock_number(const char *run_dir);
+void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow, int64_t step);
 
 /* watchdog_launcher.c */
 void watchdog_launcher_find(watchdog_launcher *out);
@@ -86,9 +98,8 @@ bool watchdog_launcher_is_gone(const watchdog_launcher *launcher);
 void watchdog_launcher_guard(const watchdog_launcher *launcher);
 
 /* watchdog_suspects.c */
-/** One more strike for a host. Errors: BP_ERR_IO and the like. */
-bp_err watchdog_suspect(const char *run_dir, const char *host, const char *reason);
-/** At a start: count what fatal signals left, and say whom to keep off. */
-void watchdog_suspects_begin(const char *run_dir);
+/** At a start: strikes are counted in this folder. On the coordinator (`counts`), count what fatal
+ * signals left, and say whom to keep off. */
+void watchdog_suspects_begin(const char *run_dir, bool counts);
 
 #endif

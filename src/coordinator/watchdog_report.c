@@ -7,9 +7,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "coordinator/run_lock_priv.h"
 #include "coordinator/stacks.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,11 +49,8 @@ static void describe(const watchdog *self, char out[TEXT_BYTES])
                    verdict->beat.waits ? "in" : "last", name);
 }
 
-void watchdog_say(const watchdog *self)
+static void say(const watchdog *self, const char *text)
 {
-    char text[TEXT_BYTES];
-
-    describe(self, text);
     /* one write, and not through stderr: the main thread may hold its lock */
     if (self->verdict.cause == NO_LAUNCHER)
         (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; the same command goes on\n",
@@ -61,6 +60,14 @@ void watchdog_say(const watchdog *self)
                       "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_STACKS_FOLDER
                       "; the same command goes on\n",
                       (int)BP_ERR_STOPPED, text, self->run_dir, self->run_dir);
+}
+
+/* Whoever reads standard error may have stopped to. */
+static bool can_say(void)
+{
+    struct pollfd way = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&way, 1, 0) == 1 && (way.revents & POLLOUT) != 0;
 }
 
 /* ---- files ---- */
@@ -81,12 +88,30 @@ static void append(const watchdog *self, json_t *line)
     json_decref(line);
 }
 
+int64_t watchdog_lock_number(const char *run_dir)
+{
+    char *folder = bp_path_join(run_dir, "lock"), *beat = NULL;
+    run_holder holder = {.epoch = 0};
+
+    if (folder != NULL)
+        bp_dir_refresh(folder);
+    if (run_lock_look(run_dir, &holder, &beat) != BP_OK)
+        holder.epoch = 0;
+    bp_free(beat);
+    bp_free(folder);
+    return holder.epoch;
+}
+
+/* Rank 0 asks its lock. Others speak where rank 0 stands still, perhaps for so long that another
+ * job has taken the folder. */
 static bool may_write(watchdog *self)
 {
     bool may;
 
     (void)pthread_mutex_lock(&self->owner);
-    may = !self->disowned && (self->still_owner == NULL || self->still_owner(self->context));
+    may = !self->disowned &&
+          (self->still_owner != NULL ? self->still_owner(self->context)
+                                     : watchdog_lock_number(self->run_dir) == self->lock_number);
     (void)pthread_mutex_unlock(&self->owner);
     return may;
 }
@@ -111,7 +136,7 @@ static void add_event(const watchdog *self)
                      "waits", (int)verdict->beat.waits, "by", self->rank));
 }
 
-void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow)
+void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow, int64_t step)
 {
     char now[32];
 
@@ -120,11 +145,11 @@ void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow)
     bp_clock_stamp(now, sizeof now);
     append(self, json_pack("{s:s, s:s, s:i, s:s, s:f, s:f, s:I}", "time", now, "event", "slow_rank",
                            "rank", slow->rank, "host", self->places[slow->rank].host, "ratio",
-                           slow->ratio, "seconds", slow->seconds, "step",
-                           (json_int_t)bp_watch_last(self->watch, slow->rank)->step));
+                           slow->ratio, "seconds", slow->seconds, "step", (json_int_t)step));
 }
 
-/* The main thread does not write it now: bp_run_close ends the watchdog before. */
+/* The main thread may have woken and write it too: each replaces the whole file, and the later one
+ * stays. */
 static void write_exit(const watchdog *self, const char *text)
 {
     char *path = bp_path_join(self->run_dir, "run.json"), now[32];
@@ -150,8 +175,7 @@ static void write_stack_of_silent(const watchdog *self)
     if (self->verdict.is.reason != BP_WATCH_SILENT || culprit == self->rank)
         return;
     for (int rank = 0; rank <= self->rank; rank++) {
-        if (rank == culprit || strcmp(self->places[rank].host, place->host) != 0 ||
-            self->places[rank].network != place->network)
+        if (rank == culprit || !wire_is_beside(&self->places[rank], place))
             continue;
         if (rank == self->rank)
             bp_stacks_write_of(culprit, place->host, place->pid);
@@ -166,9 +190,12 @@ void watchdog_report(watchdog *self)
     watchdog_cause cause = self->verdict.cause;
     bool owns = cause != NO_WORD && (self->speaks || self->rank == 0) && may_write(self);
     bool tells = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
+    bool says = self->speaks, first = says && can_say();
     char text[TEXT_BYTES];
 
     describe(self, text);
+    if (first)
+        say(self, text);
     if (tells)
         add_event(self);
     if (cause == NO_PROGRESS)
@@ -178,8 +205,10 @@ void watchdog_report(watchdog *self)
                         self->verdict.is.rank == self->rank);
     if (owns && self->rank == 0)
         write_exit(self, text);
-    if (tells && cause == NO_PROGRESS)
-        (void)watchdog_suspect(self->run_dir, self->places[self->verdict.is.rank].host, text);
+    if (tells && cause == NO_PROGRESS && self->witnessed)
+        bp_watchdog_suspect(self->places[self->verdict.is.rank].host, text);
     if (tells)
         bp_log_file_only("%s", text);
+    if (says && !first)
+        say(self, text); /* it may hang here for good: all else is done */
 }

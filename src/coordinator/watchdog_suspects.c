@@ -16,6 +16,9 @@
 #define FILE_LIMIT   ((int64_t)1 << 20)
 #define REASONS_KEPT 10
 #define STRIKES      2
+#define PATH_BYTES   4096
+
+static char home[PATH_BYTES]; /* the run folder; "": none, or its name is too long */
 
 static char *path_of(const char *run_dir)
 {
@@ -50,32 +53,37 @@ static void add_strike(json_t *hosts, const char *host, const char *reason)
         json_pack("{s:I, s:s, s:o}", "count", count + 1, "last", now, "reasons", reasons));
 }
 
-bp_err watchdog_suspect(const char *run_dir, const char *host, const char *reason)
+void bp_watchdog_suspect(const char *host, const char *reason)
 {
-    char *path = path_of(run_dir);
-    json_t *value = path == NULL ? NULL : load(path);
-    bp_err err = value == NULL ? bp_fail_memory("suspects.json", 1, 1) : BP_OK;
+    char *path;
+    json_t *value;
+    bp_err err;
 
+    if (home[0] == '\0')
+        return;
+    path = path_of(home);
+    value = path == NULL ? NULL : load(path);
+    err = value == NULL ? bp_fail_memory("suspects.json", 1, 1) : BP_OK;
     if (err == BP_OK) {
         add_strike(json_object_get(value, "hosts"), host, reason);
         err = bp_json_save(path, value);
     }
+    if (err != BP_OK)
+        bp_warn("%s", bp_err_message());
     json_decref(value);
     bp_free(path);
-    return err;
 }
 
 /* A stack that a fatal signal left counts once: then it gets the name of any other. */
-static void count_signal(const char *run_dir, const char *folder, const char *name)
+static void count_signal(const char *folder, const char *name)
 {
     char host[WIRE_HOST_BYTES], *from = bp_path_join(folder, name), *text = NULL;
     char *to = bp_path_join(folder, name + strlen("signal-"));
     size_t bytes;
 
     if (from != NULL && to != NULL && bp_file_read(from, FILE_LIMIT, &text, &bytes) == BP_OK &&
-        rename(from, to) == 0 && bp_stacks_signal_host(text, host, sizeof host) &&
-        watchdog_suspect(run_dir, host, "killed by a fatal signal") != BP_OK)
-        bp_warn("%s", bp_err_message());
+        rename(from, to) == 0 && bp_stacks_signal_host(text, host, sizeof host))
+        bp_watchdog_suspect(host, "killed by a fatal signal");
     bp_free(text);
     bp_free(to);
     bp_free(from);
@@ -89,7 +97,7 @@ static void count_signals(const char *run_dir)
     if (folder != NULL && bp_path_is_dir(folder) && bp_dir_list(folder, &names, &count) == BP_OK)
         for (int64_t k = 0; k < count; k++)
             if (bp_stacks_is_signal_file(names[k]))
-                count_signal(run_dir, folder, names[k]);
+                count_signal(folder, names[k]);
     bp_names_free(&names, count);
     bp_free(folder);
 }
@@ -118,10 +126,16 @@ static void say(const char *path, json_t *hosts)
     bp_buffer_clear(&counts);
 }
 
-void watchdog_suspects_begin(const char *run_dir)
+void watchdog_suspects_begin(const char *run_dir, bool counts)
 {
-    char *path = path_of(run_dir);
+    char *path;
+    int bytes = snprintf(home, sizeof home, "%s", run_dir);
 
+    if (bytes < 0 || (size_t)bytes >= sizeof home)
+        home[0] = '\0';
+    if (!counts)
+        return;
+    path = path_of(run_dir);
     count_signals(run_dir);
     if (path != NULL && bp_path_exists(path)) {
         json_t *value = load(path);

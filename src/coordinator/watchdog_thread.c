@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ANSWER_BEATS     5 /* rank 0 answers one beat in so many: it may have thousands to hear */
 #define GREETING_SECONDS 30.0 /* within which a first datagram comes, or a warning */
 #define ORPHAN_BEATS     5.0  /* so much later than rank 1 names rank 0, a rank leaves by itself */
 #define SPEAKER_SECONDS  2.0  /* for others to write their stacks */
@@ -21,7 +22,8 @@
 static void send_to(const watchdog *self, int rank, wire_packet *packet)
 {
     packet->to = rank;
-    if (self->confirmed[rank].sin_port != 0)
+    packet->confirmed = self->confirmed[rank].sin_port != 0;
+    if (packet->confirmed)
         wire_send(self->fd, &self->confirmed[rank], packet);
     else
         wire_send_all(self->fd, &self->places[self->rank], &self->places[rank], packet);
@@ -75,6 +77,50 @@ static void send_beats(watchdog *self)
         note_beat(self, &packet);
 }
 
+/* ---- what may hang ---- */
+
+static bool start_beside(void *(*work)(void *self), watchdog *self)
+{
+    pthread_t thread; /* signals are blocked in it as they are here */
+
+    if (pthread_create(&thread, NULL, work, self) != 0)
+        return false;
+    (void)pthread_detach(thread);
+    return true;
+}
+
+static void *run_errand(void *argument)
+{
+    watchdog *self = argument;
+    watchdog_errand *errand = &self->errand;
+
+    if (errand->warning[0] != '\0')
+        bp_warn("%s", errand->warning);
+    else
+        watchdog_report_slow(self, &errand->slow, errand->step);
+    atomic_store(&errand->runs, false); /* the last look at self: it may be freed now */
+    return NULL;
+}
+
+/* The errand at hand is begun; one that finds no thread is dropped. */
+static void begin_errand(watchdog *self)
+{
+    atomic_store(&self->errand.runs, true);
+    if (!start_beside(run_errand, self))
+        atomic_store(&self->errand.runs, false);
+}
+
+static void tell_slow(watchdog *self)
+{
+    watchdog_errand *errand = &self->errand;
+
+    if (!bp_watch_next_slow(self->watch, &errand->slow))
+        return;
+    errand->step = bp_watch_last(self->watch, errand->slow.rank)->step;
+    errand->warning[0] = '\0';
+    begin_errand(self);
+}
+
 /* ---- leaving ---- */
 
 static void *report(void *argument)
@@ -89,17 +135,11 @@ static void *report(void *argument)
 /* The report may hang with a file system: this thread goes on, and ends the process in any case. */
 static void begin_to_leave(watchdog *self)
 {
-    pthread_t reporter; /* signals are blocked in it as they are here */
-
-    if (self->speaks)
-        watchdog_say(self);
     self->leaves_at = bp_clock_now();
     if (self->verdict.cause != NO_LAUNCHER)
         self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
-    if (pthread_create(&reporter, NULL, report, self) != 0)
+    if (!start_beside(report, self))
         atomic_store(&self->reported, true);
-    else
-        (void)pthread_detach(reporter);
 }
 
 static void leave_if_due(watchdog *self, double now)
@@ -141,11 +181,26 @@ static void obey(watchdog *self, const wire_packet *packet)
     begin_to_leave(self);
 }
 
+/* Silence between two hosts says that one of them is cut off, not which: a third one must hear. */
+static bool is_witnessed(const watchdog *self, const bp_watch_verdict *verdict)
+{
+    const wire_place *own = &self->places[self->rank], *other = &self->places[verdict->rank];
+
+    if (verdict->reason != BP_WATCH_SILENT || wire_is_beside(own, other))
+        return true;
+    for (int rank = 0; rank < self->size; rank++)
+        if (bp_watch_hears(self->watch, rank) && !wire_is_beside(&self->places[rank], own) &&
+            !wire_is_beside(&self->places[rank], other))
+            return true;
+    return false;
+}
+
 static void pass_verdict(watchdog *self, const bp_watch_verdict *verdict)
 {
     atomic_store(&self->leaves, true);
     self->speaks = true;
     self->verdict.is = *verdict;
+    self->witnessed = is_witnessed(self, verdict);
     self->verdict.beat = *bp_watch_last(self->watch, verdict->rank);
     memcpy(self->verdict.collective, self->collectives[verdict->rank], WIRE_NAME_BYTES);
     order_all(self);
@@ -154,14 +209,23 @@ static void pass_verdict(watchdog *self, const bp_watch_verdict *verdict)
 
 /* ---- hearing ---- */
 
+/* An answer tells a rank where this one is, and rank 0's that it is there still. */
+static bool needs_answer(const watchdog *self, const wire_packet *packet)
+{
+    return !packet->confirmed ||
+           (self->rank == 0 && (packet->sequence + packet->from) % ANSWER_BEATS == 0);
+}
+
 static void hear_beat(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
 {
     wire_packet answer = wire_packet_of(self->token, WIRE_ANSWER, self->rank);
 
     if (self->watch == NULL)
         return;
-    answer.to = packet->from;
-    wire_send(self->fd, from, &answer);
+    if (needs_answer(self, packet)) {
+        answer.to = packet->from;
+        wire_send(self->fd, from, &answer);
+    }
     if (packet->sequence <= self->sequences[packet->from])
         return; /* overtaken by a later one, or the same by another way */
     self->sequences[packet->from] = packet->sequence;
@@ -224,25 +288,29 @@ static void warn_of_unknown(watchdog *self)
     }
     if (missing > 3)
         (void)snprintf(list + used, sizeof list - used, " and %d more", missing - 3);
-    if (missing > 0)
-        bp_warn("the watchdog hears nothing from %s, and does not watch there: at UDP port %d of "
-                "host %s; is there a firewall between the nodes?",
-                list, (int)ntohs(self->places[self->rank].port), self->places[self->rank].host);
+    if (missing == 0)
+        return;
+    (void)snprintf(self->errand.warning, sizeof self->errand.warning,
+                   "the watchdog hears nothing from %s, and does not watch there: at UDP port %d "
+                   "of host %s; is there a firewall between the nodes?",
+                   list, (int)ntohs(self->places[self->rank].port), self->places[self->rank].host);
+    begin_errand(self);
 }
 
 static void observe(watchdog *self, double now)
 {
     bp_watch_verdict verdict;
-    bp_watch_slow slow;
 
     if (bp_watch_judge(self->watch, now, &verdict)) {
         pass_verdict(self, &verdict);
         return;
     }
-    while (self->rank == 0 && bp_watch_next_slow(self->watch, &slow))
-        watchdog_report_slow(self, &slow);
-    if (self->rank == 0 && !self->warned && now - self->began > GREETING_SECONDS)
+    if (self->rank != 0 || atomic_load(&self->errand.runs))
+        return;
+    if (!self->warned && now - self->began > GREETING_SECONDS)
         warn_of_unknown(self);
+    else
+        tell_slow(self);
 }
 
 /* Nothing comes from rank 0, nor word from rank 1 of it: this rank is the one that is cut off, or
@@ -280,11 +348,13 @@ static void tick(watchdog *self, double now)
 
 static void wait_for(const watchdog *self, double seconds)
 {
+    uint64_t woken;
     struct pollfd ways[2] = {{.fd = self->wake, .events = POLLIN},
                              {.fd = self->fd, .events = POLLIN}}; /* one of -1 is passed over */
 
     if (seconds > 0)
         (void)poll(ways, 2, (int)(seconds * 1000) + 1);
+    (void)!read(self->wake, &woken, sizeof woken); /* else it would wake this thread for ever */
 }
 
 static void say_goodbye(watchdog *self)
@@ -299,9 +369,11 @@ static void say_goodbye(watchdog *self)
 void *watchdog_run(void *argument)
 {
     watchdog *self = argument;
-    double next = bp_clock_now();
+    /* ranks beat in turn, not all at once */
+    double next = bp_clock_now() + self->beat_seconds * self->rank / self->size;
 
-    while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
+    while (atomic_load(&self->leaves) || !atomic_load(&self->ends) ||
+           atomic_load(&self->errand.runs)) {
         double now = bp_clock_now();
 
         if (now >= next) {

@@ -13,6 +13,7 @@
 
 #define MAGIC   "bpwd"
 #define VERSION 1
+#define ROOM    (4 << 20) /* bytes: what comes while the thread is kept waiting */
 
 /* The kernel that runs, and its network: in another namespace loopback is another one. 0: not
  * known. Without the boot's id nothing would tell hosts apart: first namespaces have one number. */
@@ -57,6 +58,7 @@ int wire_open(wire_place *place, const char *host)
     (void)snprintf(place->host, sizeof place->host, "%.*s", WIRE_HOST_BYTES - 1, host);
     if (fd < 0)
         return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){ROOM}, sizeof(int)); /* or what there is */
     if (bind(fd, (struct sockaddr *)&any, bytes) != 0 ||
         getsockname(fd, (struct sockaddr *)&any, &bytes) != 0) {
         (void)close(fd);
@@ -65,6 +67,11 @@ int wire_open(wire_place *place, const char *host)
     place->port = any.sin_port;
     find_addresses(place);
     return fd;
+}
+
+bool wire_is_beside(const wire_place *one, const wire_place *other)
+{
+    return strcmp(one->host, other->host) == 0 && one->network == other->network;
 }
 
 wire_packet wire_packet_of(const uint8_t token[WIRE_TOKEN_BYTES], wire_kind kind, int from)

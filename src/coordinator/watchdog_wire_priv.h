@@ -37,9 +37,9 @@ typedef struct wire_packet {
     uint32_t version;
     uint8_t token[WIRE_TOKEN_BYTES]; /* of the run: a stranger's datagram is dropped */
     uint32_t kind;
-    int32_t from, to; /* ranks */
-    int32_t padding;
-    int64_t sequence; /* of a beat */
+    int32_t from, to;  /* ranks */
+    int32_t confirmed; /* the sender has heard from `to`, and knows where it is */
+    int64_t sequence;  /* of a beat */
     /* of a beat, or of the culprit's last one */
     int64_t step, steps, progress, collectives, busy_ns, commit_ns;
     int32_t phase, peers, waits;
@@ -49,8 +49,11 @@ typedef struct wire_packet {
     char name[WIRE_NAME_BYTES]; /* of the collective */
 } wire_packet;
 
-/** A socket on a free port, and where it is; no socket (-1, and port 0) where there can be none. */
+/** A socket on a free port, with room for the beats of thousands of ranks, and where it is; no
+ * socket (-1, and port 0) where there can be none. */
 int wire_open(wire_place *place, const char *host);
+/** Are both on one host? */
+bool wire_is_beside(const wire_place *one, const wire_place *other);
 /** A packet of this run, without content. */
 wire_packet wire_packet_of(const uint8_t token[WIRE_TOKEN_BYTES], wire_kind kind, int from);
 /** To one place; a failure is a lost datagram. */

@@ -350,10 +350,13 @@ static void slurm_knows_jobs_that_ended(void **state)
         bool dead;
     } cases[] = {
         {"[ \"$3\" = 5 ] && exit 0", true}, /* -h -j 5: no line for it */
-        {"echo COMPLETED", true},
+        {"[ \"$5\" = '%A %T' ] && echo 5 COMPLETED", true},
+        {"echo 6 RUNNING; echo 5 COMPLETED; echo 55 RUNNING", true}, /* tasks of array 5 */
+        {"echo 6 COMPLETED; echo 5 RUNNING", false},
+        {"echo 6 COMPLETED; echo 55 COMPLETED", false}, /* nothing of job 5 */
         {"echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", true},
-        {"echo RUNNING", false},
-        {"echo COMPLETING", false},
+        {"echo 5 RUNNING", false},
+        {"echo 5 COMPLETING", false},
         {"echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", false}};
     char *before = bp_strdup(getenv("PATH"));
 

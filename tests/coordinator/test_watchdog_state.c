@@ -436,6 +436,57 @@ static void only_peers_are_compared(void **state)
     bp_watch_free(&watch);
 }
 
+/* ---- many ranks ---- */
+
+/* A thousand that say whatever: nothing is named that was not heard, or has left, and what is told
+ * of a rank is a number. */
+static void thousand_ranks_may_say_anything(void **state)
+{
+    enum { MANY = 1000, TICKS = 200, SILENT = 700 };
+    bp_watch_spec spec = {.size = MANY, .seconds = SECONDS, .beat_seconds = BEAT};
+    bp_watch_verdict verdict = {.rank = 0};
+    bp_watch *watch;
+    int verdicts = 0;
+
+    (void)state;
+    chance_state = 1000;
+    bp_test_expect(bp_watch_new(&watch, &spec), BP_OK);
+    for (int tick = 0; tick < TICKS; tick++) {
+        double now = tick * BEAT;
+        bp_watch_slow slow;
+
+        for (int r = 0; r < MANY; r++) {
+            bp_watch_beat beat = {.phase = (bp_phase)chance_below(BP_PHASES),
+                                  .step = chance_below(1000),
+                                  .steps = chance_below(1000),
+                                  .progress = chance_below(3),
+                                  .collectives = chance_below(100),
+                                  .busy_ns = (int64_t)(chance() >> 2),
+                                  .commit_ns = chance_below(1000000000),
+                                  .peers = chance_below(6) - 1,
+                                  .waits = chance_below(2) == 1};
+
+            if (chance_below(10) > 0 && (r != SILENT || tick < 10))
+                bp_watch_hear(watch, r, &beat, now);
+        }
+        if (tick == 20)
+            bp_watch_leave(watch, 999);
+        if (bp_watch_judge(watch, now, &verdict)) {
+            assert_in_range(verdict.rank, 0, MANY - 2);
+            verdicts++;
+        }
+        while (bp_watch_next_slow(watch, &slow))
+            assert_in_range(slow.rank, 0, MANY - 1);
+    }
+    assert_true(verdicts > 0);
+    assert_int_equal(verdict.rank, SILENT);
+    assert_int_equal(verdict.reason, BP_WATCH_SILENT);
+    assert_false(bp_watch_hears(watch, SILENT));
+    assert_false(bp_watch_hears(watch, 999));
+    assert_true(bp_watch_hears(watch, 1));
+    bp_watch_free(&watch);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -447,6 +498,7 @@ int main(void)
         cmocka_unit_test(long_steps_are_waited_for),
         cmocka_unit_test(slow_rank_is_told_once_a_stretch),
         cmocka_unit_test(only_peers_are_compared),
+        cmocka_unit_test(thousand_ranks_may_say_anything),
     };
     return BP_TEST_RUN(tests);
 }
