@@ -5,14 +5,9 @@ import os
 import socket
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, program, run, steps, timeless
+from bagpipe_test import JobTest, digests, events, metrics, steps, timeless
 
 KEYS = ("train.steps=12", "checkpoint.every=4", "train.valid_every=100")
-
-
-def events(folder, name):
-    with open(os.path.join(folder, "events.jsonl"), encoding="utf-8") as file:
-        return [event for event in map(json.loads, file) if event["event"] == name]
 
 
 class Faulty(JobTest):
@@ -50,6 +45,12 @@ class Flips(Faulty):
         found = events(self.at(name), "digest_mismatch")
         self.assertEqual([(event["step"], event["ranks"]) for event in found], [(step, suspects)])
         self.assertIn(tensor, found[0]["tensor"])
+        counted = self.at(name) + "/suspects.json"
+        if found[0]["found"] == "memory changed" or len(suspects) < found[0]["holders"]:
+            with open(counted, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["hosts"][socket.gethostname()]["count"], 1)
+        else:  # it may be either
+            self.assertFalse(os.path.exists(counted))
         self.assertEqual(self.faulty(name, "", ranks, *keys).status, 0)
         whole = self.whole(ranks, *keys)
         self.assertEqual(digests(whole), digests(self.at(name)))
