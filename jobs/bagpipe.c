@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "coordinator/run_folder.h"
 #include "doctor.h"
 #include "job.h"
 #include "mesh/mesh.h"
@@ -64,6 +65,34 @@ static const bp_job *find_job(const char *name)
     return NULL;
 }
 
+static bp_err no_job(const char *word)
+{
+    const char *words[JOB_COUNT + 5] = {"check", "requeue", "status", "doctor"};
+
+    for (size_t k = 0; k < JOB_COUNT; k++)
+        words[4 + k] = JOBS[k]->name;
+    return BP_FAIL(
+        BP_ERR_USAGE,
+        "there is no job '%s': at the command line; the nearest is %s, see bagpipe --help", word,
+        bp_nearest_word(word, words));
+}
+
+static void print_requeue_help(void)
+{
+    printf(
+        "Usage: bagpipe requeue JOB CONFIG.ini [section.key=value ...] --status N [--most %s]\n"
+        "For batch scripts, once a launcher has ended: is the same job to be queued again? It\n"
+        "looks into run.dir, needs no MPI and writes nothing.\n\n"
+        "  --status N   the launcher's exit status, as a shell has it (128 + a signal's number)\n"
+        "  --most N     Slurm starts a job again so many times at most\n\n"
+        "It prints 'yes: ' or 'no: ' and why. Yes: stopped in time (75) or ranks that died\n"
+        "(134, 135, 137, 139, 205), unless the run is finished or halted, or three starts in a\n"
+        "row have committed nothing.\n"
+        "Exit status: 0 yes, 1 no; 64 the command line, 65 a damaged run.json, 66 no such\n"
+        "configuration, 78 a wrong one.\n",
+        BP_REQUEUES);
+}
+
 /* The number behind an option of requeue; argv[*at] is the option. */
 static bp_err parse_number(int64_t *out, int argc, char **argv, int *at)
 {
@@ -93,6 +122,11 @@ static bp_err parse_verify(int64_t *out, const char *word)
     return BP_OK;
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static bool is_verify(const char *word)
 {
     static const char NAME[] = "--verify-resume";
@@ -112,11 +146,15 @@ static bp_err parse(arguments *out, int argc, char **argv)
     if (at < argc && strcmp(argv[at], "requeue") == 0) {
         out->requeue = true;
         at++;
+        if (at < argc && is_help(argv[at])) {
+            out->help = true;
+            return BP_OK;
+        }
     }
     if (at < argc && strcmp(argv[at], "check") == 0) {
         out->check = true;
         at++;
-        if (at < argc && (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0)) {
+        if (at < argc && is_help(argv[at])) {
             out->help = true;
             return BP_OK;
         }
@@ -125,11 +163,10 @@ static bp_err parse(arguments *out, int argc, char **argv)
         return BP_FAIL(BP_ERR_USAGE, "no job was named: at the command line; see bagpipe --help");
     out->job = find_job(argv[at]);
     if (!out->job)
-        return BP_FAIL(BP_ERR_USAGE,
-                       "there is no job '%s': at the command line; see bagpipe --help", argv[at]);
+        return no_job(argv[at]);
     out->rest = argv + at + 1;
     for (at++; at < argc && err == BP_OK; at++) {
-        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0)
+        if (is_help(argv[at]))
             out->help = true;
         else if (strcmp(argv[at], "--plan") == 0)
             out->plan = true;
@@ -221,6 +258,10 @@ static bp_err run_alone(const arguments *args, bool *again)
     bp_config *config = NULL;
     bp_err err;
 
+    if (args->help && args->requeue) {
+        print_requeue_help();
+        return BP_OK;
+    }
     if (args->help && !args->job) {
         print_help(stdout);
         return BP_OK;
@@ -235,6 +276,15 @@ static bp_err run_alone(const arguments *args, bool *again)
         printf("%s: %s takes this configuration (the files that it names were not looked at)\n",
                args->config, args->job->name);
     return err;
+}
+
+/* Before the folder was held, nobody else writes what a start failed with. */
+static void note_failure(const bp_config *config, bp_err err)
+{
+    const char *run_dir = bp_config_string(config, "run.dir");
+
+    if (run_dir)
+        bp_run_start_failed(run_dir, err);
 }
 
 static bp_err run_job(const arguments *args)
@@ -254,6 +304,9 @@ static bp_err run_job(const arguments *args)
 
     if (err == BP_OK)
         err = args->job->run(&call);
+    if (err != BP_OK && call.config != NULL && !call.plan && call.verify_steps == 0 &&
+        bp_comm_is_root(call.world))
+        note_failure(call.config, err);
     bp_config_free(&call.config);
     bp_log_close();
     return err;
@@ -282,7 +335,7 @@ int main(int argc, char **argv)
     }
     err = parse(&args, argc, argv);
     if (args.requeue || (err == BP_OK && (args.help || args.check))) {
-        bool again = !args.requeue;
+        bool again = args.help || !args.requeue;
 
         if (err == BP_OK)
             err = run_alone(&args, &again);

@@ -16,8 +16,9 @@ static void print_help(void)
            "commit, restarts and the time they cost, and what to do next. It needs no MPI, takes\n"
            "no lock and writes nothing, so it may be asked at any time and from any machine that\n"
            "sees the folder.\n\n"
-           "  --json   one object a run, with everything that is known\n\n"
-           "States: running, starting, finished, stopped (in time: the same command goes on),\n"
+           "  --json   an object with everything that is known; of several runs an array\n\n"
+           "Of several names those that are no runs are passed over, and counted.\n"
+           "States: running, starting, finished, stopped (and by what: the same command goes on),\n"
            "failed, dead (its job is gone), silent (its host can't be asked from here, and its\n"
            "counter, raised every 10 s, stands still).\n"
            "Exit status: 0 whatever the state, 66 no run there, 65 a damaged run.json, 64 the\n"
@@ -42,25 +43,35 @@ static void add_units(json_t *status, const char *folder)
     bp_free(parts);
 }
 
-static bp_err print(const json_t *status, bool json)
+static bp_err print(char *text)
 {
-    bp_buffer text = {0};
-    char *whole;
+    bool printed;
 
-    if (json) {
-        whole = bp_json_text(status);
-    } else {
-        bp_run_status_text(&text, status);
-        whole = bp_buffer_take(&text);
-    }
-    if (!whole)
+    if (!text)
         return bp_fail_memory("a status", 1, 1);
-    bool printed = fputs(whole, stdout) >= 0 && fflush(stdout) == 0;
-    bp_free(whole);
+    printed = fputs(text, stdout) >= 0 && fflush(stdout) == 0;
+    bp_free(text);
     return printed ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
 }
 
-static bp_err show(const char *folder, bool json)
+static bp_err print_lines(const json_t *status, bool first)
+{
+    bp_buffer text = {0};
+
+    if (!first)
+        bp_buffer_printf(&text, "\n");
+    bp_run_status_text(&text, status);
+    return print(bp_buffer_take(&text));
+}
+
+/* What was asked for, and what of it was found. */
+typedef struct asked {
+    bool json;
+    int runs, missing; /* names; those that are no runs */
+    json_t *found;
+} asked;
+
+static bp_err show(asked *self, const char *folder)
 {
     json_t *status;
     bp_err err = bp_run_status_read(&status, folder, BP_RUN_STATUS_WATCH_SECONDS);
@@ -68,37 +79,51 @@ static bp_err show(const char *folder, bool json)
     if (err == BP_OK) {
         if (json_object_get(status, "units"))
             add_units(status, folder);
-        err = print(status, json);
+        if (!self->json)
+            err = print_lines(status, json_array_size(self->found) == 0);
+        (void)json_array_append_new(self->found, status);
     }
-    json_decref(status);
     return err;
 }
 
-/* Each run is told, whatever another one is like; the first failure is the command's. */
-static bp_err show_all(int count, char **runs, bool json)
+/* Each run is told, whatever another one is like; the first failure is the command's. Of several
+ * names, as a shell's * gives them, some may well be no runs. */
+static bp_err show_all(asked *self, int count, char **names)
 {
     bp_err first = BP_OK;
-    int shown = 0;
 
     for (int k = 0; k < count; k++) {
-        bp_err err;
+        bp_err err = names[k][0] == '-' ? BP_OK : show(self, names[k]);
 
-        if (runs[k][0] == '-')
+        if (err == BP_ERR_INPUT && self->runs > 1) {
+            self->missing++;
             continue;
-        if (shown++ > 0 && !json)
-            printf("\n");
-        err = show(runs[k], json);
+        }
         if (err != BP_OK)
             bp_err_print("bagpipe", err);
         first = first == BP_OK ? err : first;
+    }
+    if (self->json && json_array_size(self->found) > 0) {
+        bp_err err =
+            print(bp_json_text(self->runs > 1 ? self->found : json_array_get(self->found, 0)));
+        first = first == BP_OK ? err : first;
+    }
+    if (self->missing > 0 && self->missing == self->runs) {
+        first = BP_FAIL(BP_ERR_INPUT,
+                        "none of the %d names is a run: at the command line; name the run.dir of "
+                        "a job",
+                        self->runs);
+        bp_err_print("bagpipe", first);
+    } else if (self->missing > 0) {
+        fprintf(stderr, "bagpipe: %d of the names %s\n", self->missing,
+                self->missing == 1 ? "is no run" : "are no runs");
     }
     return first;
 }
 
 int bp_status_command(int argc, char **argv)
 {
-    bool json = false;
-    int runs = 0;
+    asked self = {.json = false};
     bp_err err = BP_OK;
 
     for (int k = 0; k < argc && err == BP_OK; k++) {
@@ -107,20 +132,24 @@ int bp_status_command(int argc, char **argv)
             return 0;
         }
         if (strcmp(argv[k], "--json") == 0)
-            json = true;
+            self.json = true;
         else if (argv[k][0] == '-')
             err = BP_FAIL(BP_ERR_USAGE,
                           "there is no option '%s': at the command line; see bagpipe status --help",
                           argv[k]);
         else
-            runs++;
+            self.runs++;
     }
-    if (err == BP_OK && runs == 0)
+    if (err == BP_OK && self.runs == 0)
         err =
             BP_FAIL(BP_ERR_USAGE, "no run was named: at the command line; use bagpipe status RUN");
+    if (err == BP_OK && !(self.found = json_array()))
+        err = bp_fail_memory("the status of runs", 1, 1);
     if (err != BP_OK) {
         bp_err_print("bagpipe", err);
         return (int)err;
     }
-    return (int)show_all(argc, argv, json);
+    err = show_all(&self, argc, argv);
+    json_decref(self.found);
+    return (int)err;
 }

@@ -131,6 +131,16 @@ static const char *behind_section(const char *key)
     return dot == NULL ? key : dot + 1;
 }
 
+/* The letters that a word without a dot lacks to be the section of `known`. */
+static int section_distance(const char *word, const char *known)
+{
+    size_t bytes = strlen(word), section = strcspn(known, ".");
+
+    if (bytes == 0 || bytes > section || strncmp(word, known, bytes) != 0)
+        return COMPARED_BYTES;
+    return (int)(section - bytes);
+}
+
 /* A right name in a wrong section (or in none) is nearer than any misspelling but one of a letter.
  */
 const char *config_nearest(const bp_config *config, const char *key)
@@ -142,11 +152,30 @@ const char *config_nearest(const bp_config *config, const char *key)
         const char *known = config->entries[i].option->key;
         int distance = 2 * edit_distance(key, known);
         int inside = 3 + 2 * edit_distance(behind_section(key), behind_section(known));
+        int of_section = 3 + 2 * section_distance(key, known);
         if (inside < distance)
             distance = inside;
+        if (of_section < distance)
+            distance = of_section;
         if (distance < least) {
             least = distance;
             nearest = known;
+        }
+    }
+    return nearest;
+}
+
+const char *bp_nearest_word(const char *word, const char *const *words)
+{
+    const char *nearest = "";
+    int least = COMPARED_BYTES + 1;
+
+    for (; *words != NULL; words++) {
+        int distance = edit_distance(word, *words);
+
+        if (distance < least) {
+            least = distance;
+            nearest = *words;
         }
     }
     return nearest;

@@ -71,6 +71,10 @@ bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option 
  */
 bp_err bp_config_read(bp_config *config, const char *path, int count, char *const *arguments);
 
+/** The one of `words` (NULL-ended) that `word` is a misspelling of, most likely; "" where there are
+ * none. Borrowed. */
+const char *bp_nearest_word(const char *word, const char *const *words);
+
 /** All required keys there, else BP_ERR_CONFIG. */
 bp_err bp_config_check(const bp_config *config);
 

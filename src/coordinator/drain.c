@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +25,8 @@ const bp_option bp_slurm_options[] = {
      false},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
+
+static char halted_by[4096]; /* the file that was found, for the last line of the job */
 
 struct bp_drain {
     char *path; /* of the halt file */
@@ -113,8 +117,10 @@ static void look(void *context)
         stop(drain, BP_STOP_LIMIT, "the job's time ends in %s: stopping", left);
     } else if (now >= drain->next) {
         drain->next = now + LOOK_SECONDS;
-        if (bp_path_exists(drain->path))
-            stop(drain, BP_STOP_HALT, "to be halted: there is a file %s", drain->path);
+        if (!bp_path_exists(drain->path))
+            return;
+        (void)snprintf(halted_by, sizeof halted_by, "%s", drain->path);
+        stop(drain, BP_STOP_HALT, "to be halted: there is a file %s", drain->path);
     }
 }
 
@@ -137,6 +143,21 @@ bp_err bp_drain_check(const char *folder)
                       path);
     bp_free(path);
     return err;
+}
+
+bp_err bp_drain_stopped(const char *format, ...)
+{
+    char where[512];
+    va_list list;
+
+    va_start(list, format);
+    (void)vsnprintf(where, sizeof where, format, list);
+    va_end(list);
+    if (bp_signals_stop_reason() != BP_STOP_HALT)
+        return BP_FAIL(BP_ERR_STOPPED, "stopped as asked: %s; the same command goes on", where);
+    return BP_FAIL(BP_ERR_STOPPED,
+                   "halted by %s: %s; remove that file, and the same command goes on",
+                   halted_by[0] != '\0' ? halted_by : "halt in the run folder", where);
 }
 
 bp_err bp_drain_new(bp_drain **out, const char *folder, const bp_config *config)

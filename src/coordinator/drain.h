@@ -16,6 +16,13 @@ extern const bp_option bp_slurm_options[]; /* slurm.* */
 /** Errors: BP_ERR_STOPPED there is a file `folder`/halt: the run is not to go on. */
 bp_err bp_drain_check(const char *folder);
 
+/** The failure of a job that ends as it was asked to, with what its user does
+ * next: "stopped as asked: WHERE; the same command goes on", or where a halt file asked, which one
+ * is to be removed first. The format makes WHERE: "at step 3 of 9". Local.
+ *
+ * Errors: BP_ERR_STOPPED, always. */
+bp_err bp_drain_stopped(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 typedef struct bp_drain bp_drain;
 
 /** Look from now on for `folder`/halt, and for the end of the job's time, slurm.margin ahead of it

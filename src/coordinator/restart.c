@@ -126,8 +126,7 @@ static bool is_death(int status)
     return status == LOST_NODE;
 }
 
-/* The last starts that all began with what is there now. */
-static int64_t stuck_starts(const json_t *record, const char *folder)
+int64_t bp_restart_stuck(const json_t *record, const char *folder)
 {
     const json_t *starts = json_object_get(record, "recent_starts");
     int64_t now = bp_restart_progress(folder), stuck = 0;
@@ -139,7 +138,7 @@ static int64_t stuck_starts(const json_t *record, const char *folder)
             break;
         stuck++;
     }
-    return stuck;
+    return stuck >= STUCK_STARTS ? stuck : 0;
 }
 
 static bool is_finished(const json_t *record)
@@ -154,7 +153,7 @@ static bool is_finished(const json_t *record)
 static bool speaks_against(const bp_restart_case *what, const json_t *record, char *why,
                            size_t why_bytes)
 {
-    int64_t stuck = stuck_starts(record, what->folder);
+    int64_t stuck = bp_restart_stuck(record, what->folder);
 
     if (bp_drain_check(what->folder) != BP_OK ||
         (what->halt != NULL && bp_drain_check(what->halt) != BP_OK))
@@ -169,13 +168,13 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, ch
     else if (record == NULL && bp_restart_count() + 1 >= STUCK_STARTS)
         (void)snprintf(why, why_bytes,
                        "no progress, %lld starts have not got as far as the run folder: at %s; "
-                       "see the messages above",
+                       "see the job's output",
                        (long long)bp_restart_count() + 1, what->folder);
-    else if (stuck >= STUCK_STARTS)
+    else if (stuck > 0)
         (void)snprintf(why, why_bytes,
-                       "no progress, %lld starts in a row have committed nothing: in %s; see the "
-                       "messages above",
-                       (long long)stuck, what->folder);
+                       "no progress, %lld starts in a row have committed nothing: in %s; see "
+                       "%s/log.txt",
+                       (long long)stuck, what->folder, what->folder);
     else
         return false;
     return true;

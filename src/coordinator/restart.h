@@ -22,6 +22,10 @@ int64_t bp_restart_progress(const char *folder);
  * none), and this start, number `start`, of the run in `folder`. NULL when memory is short. */
 json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start);
 
+/** How many starts in a row, up to the last one, have committed nothing, where those are so many
+ * that another one would not help; else 0. record: run.json. */
+int64_t bp_restart_stuck(const json_t *record, const char *folder);
+
 typedef struct bp_restart_case {
     const char *folder; /* where run.json is */
     const char *halt;   /* another folder that may hold a file `halt`; NULL: none */

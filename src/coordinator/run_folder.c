@@ -422,6 +422,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     BP_MPI_WAIT("bcast", MPI_Bcast(facts, 2, MPI_INT, 0, mesh->world));
     run->resumed = facts[0] != 0;
     run->finished = facts[1] != 0;
+    run_start_opened();
     *out = run;
     return BP_OK;
 }

@@ -22,4 +22,7 @@ bp_err run_journal_sync(const run_journal *journal);
 /** Cut at the first line that is no whole object with an integer `step` <= step. */
 bp_err run_journal_cut(run_journal *journal, int64_t step);
 
+/** A start of this process holds, or held, a run folder: what it fails with is written there. */
+void run_start_opened(void);
+
 #endif

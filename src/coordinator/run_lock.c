@@ -38,6 +38,7 @@ struct run_lock {
     run_holder self;
     lease lease;
     double beat_seconds;
+    bool tries;       /* no holder is watched */
     atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
     pthread_t beater;
     bool beats;
@@ -363,6 +364,8 @@ static bp_err contend(run_lock *lock)
             err = judge(lock, &holder);
             break;
         case LEASE_WATCH:
+            if (lock->tries)
+                return refuse(lock->folder, &holder);
             watch(lock, &holder);
             break;
         case LEASE_LINK:
@@ -424,7 +427,7 @@ static void lock_free(run_lock **lock)
     *lock = NULL;
 }
 
-bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
+static bp_err take(run_lock **out, const char *run_dir, double watch_seconds, bool tries)
 {
     run_lock *lock = bp_alloc("run.lock", 1, sizeof *lock);
     bp_err err = BP_OK;
@@ -435,6 +438,7 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     if (watch_seconds <= 0)
         watch_seconds = WATCH_SECONDS;
     lock->beat_seconds = watch_seconds / BEATS_PER_WATCH;
+    lock->tries = tries;
     lock->folder = bp_path_join(run_dir, "lock");
     if (lock->folder == NULL)
         err = no_memory(run_dir);
@@ -455,6 +459,16 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
         lock_free(&lock);
     *out = lock;
     return err;
+}
+
+bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
+{
+    return take(out, run_dir, watch_seconds, false);
+}
+
+bp_err run_lock_try(run_lock **out, const char *run_dir)
+{
+    return take(out, run_dir, 0, true);
 }
 
 static lease_sight sight_of(bp_err err)

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "coordinator/restart.h"
 #include "coordinator/run_compare_priv.h"
 #include "coordinator/run_status_priv.h"
 #include "store/checkpoint.h"
@@ -107,6 +108,7 @@ static void put_state(reading *self)
         double time = status_time(json_string_value(json_object_get(ended, "time")));
 
         copy(self->out, ended, "code");
+        copy(self->out, ended, "reason");
         copy(self->out, ended, "message");
         copy(self->out, ended, "time");
         if (time >= 0)
@@ -130,6 +132,28 @@ static void put_halt(reading *self)
 static bool is_state(const reading *self, const char *state)
 {
     return strcmp(json_string_value(json_object_get(self->out, "state")), state) == 0;
+}
+
+/* Starts that the run itself knows nothing of, and those that led nowhere. */
+static void put_starts(reading *self)
+{
+    const json_t *failed = self->events.failed;
+    int64_t stuck = bp_restart_stuck(self->record, self->folder);
+    json_t *told;
+
+    if (is_state(self, "running"))
+        return;
+    if (stuck > 0 && !is_state(self, "finished") && !is_state(self, "silent"))
+        set_integer(self->out, "stuck_starts", stuck);
+    if (failed == NULL)
+        return;
+    told = json_object();
+    copy(told, failed, "code");
+    copy(told, failed, "message");
+    copy(told, failed, "time");
+    set_real(told, "seconds_ago",
+             self->now - status_time(json_string_value(json_object_get(failed, "time"))));
+    set(self->out, "start_failed", told);
 }
 
 /* ---- training ---- */
@@ -246,6 +270,17 @@ static void put_checkpoints(reading *self)
     put_room(self);
 }
 
+/* Steps behind the newest checkpoint are done again, where the run was not stopped in time. */
+static void put_redone(reading *self)
+{
+    const json_t *commit = json_object_get(self->out, "commit");
+    int64_t from = json_integer_value(json_object_get(commit, "step")), to = self->metrics.step;
+
+    if (json_object_get(self->out, "steps") != NULL && to > from && !is_state(self, "running") &&
+        !is_state(self, "finished"))
+        set_integer(self->out, "redone_steps", to - from);
+}
+
 /* ---- restarts and effective time ---- */
 
 /* When the run did something last: now, where it runs. */
@@ -281,15 +316,16 @@ static void put_restarts(reading *self)
     if (json_object_size(events->counts) > 0) {
         set(self->out, "events", json_incref(events->counts));
         set(self->out, "notes", json_incref(events->notes));
+        set_integer(self->out, "notes_older", events->older);
     }
 }
 
 /* ---- members ---- */
 
-static bp_err read_at(json_t **out, const char *folder, double watch_seconds, int depth);
+static bp_err read_at(json_t **out, const char *folder, status_watch *watch, int depth);
 
 /* A member that has not begun yet has no run.json; one that can't be read says why. */
-static bp_err add_member(json_t *members, const char *parent, const char *name, double watch)
+static bp_err add_member(json_t *members, const char *parent, const char *name, status_watch *watch)
 {
     char *folder = bp_path_join(parent, name);
     json_t *member = NULL;
@@ -340,7 +376,7 @@ static void sum_members(reading *self, const json_t *members)
         set_real(self->out, "seconds_left", (double)(wanted * steps - done) * tokens / speed);
 }
 
-static bp_err put_members(reading *self, double watch)
+static bp_err put_members(reading *self, status_watch *watch)
 {
     char *parent = bp_path_join(self->folder, "members"), **names = NULL;
     json_t *members = json_array();
@@ -420,7 +456,7 @@ static void put_log(reading *self)
     set(self->out, "log", json_string(line));
 }
 
-static bp_err put_job(reading *self, double watch, int depth)
+static bp_err put_job(reading *self, status_watch *watch, int depth)
 {
     const char *job = json_string_value(json_object_get(self->record, "job"));
 
@@ -437,7 +473,7 @@ static bp_err put_job(reading *self, double watch, int depth)
 
 /* ---- all ---- */
 
-static bp_err fill(reading *self, double watch, int depth)
+static bp_err fill(reading *self, status_watch *watch, int depth)
 {
     char *next;
     bp_err err = read_record(self);
@@ -456,7 +492,9 @@ static bp_err fill(reading *self, double watch, int depth)
     put_halt(self);
     err = put_job(self, watch, depth);
     put_checkpoints(self);
+    put_redone(self);
     put_restarts(self);
+    put_starts(self);
     put_suspects(self);
     put_log(self);
     next = status_next(self->out);
@@ -467,7 +505,7 @@ static bp_err fill(reading *self, double watch, int depth)
 }
 
 /* Members that jobs of their own train (ensemble.only) stand in a folder that is no run yet. */
-static bp_err only_members(reading *self, double watch)
+static bp_err only_members(reading *self, status_watch *watch)
 {
     set(self->out, "state", json_string("waiting"));
     set(self->out, "job", json_string("ensemble"));
@@ -478,7 +516,7 @@ static bp_err only_members(reading *self, double watch)
 }
 
 /* A job takes the lock before it writes what it is: that moment is a state too. */
-static bp_err without_record(reading *self, double watch, int depth)
+static bp_err without_record(reading *self, status_watch *watch, int depth)
 {
     char *members = depth == 0 ? bp_path_join(self->folder, "members") : NULL;
     bp_err err = BP_OK;
@@ -496,7 +534,7 @@ static bp_err without_record(reading *self, double watch, int depth)
     return err;
 }
 
-static bp_err read_at(json_t **out, const char *folder, double watch, int depth)
+static bp_err read_at(json_t **out, const char *folder, status_watch *watch, int depth)
 {
     reading self = {.folder = folder, .out = json_object(), .now = (double)time(NULL)};
     char *path = bp_path_join(folder, "run.json");
@@ -521,14 +559,40 @@ static bp_err read_at(json_t **out, const char *folder, double watch, int depth)
     return err;
 }
 
+/* All who may have to be watched, the run and its members, are seen before the first is waited for.
+ */
+static void begin_watch(status_watch *watch, const char *folder)
+{
+    char *parent = bp_path_join(folder, "members"), **names = NULL;
+    int64_t count = 0;
+
+    status_watch_begin(watch, folder);
+    if (parent != NULL && bp_path_is_dir(parent) && bp_dir_list(parent, &names, &count) != BP_OK)
+        count = 0; /* put_members says why */
+    for (int64_t k = 0; k < count; k++) {
+        char *member = names[k][0] == 'm' ? bp_path_join(parent, names[k]) : NULL;
+
+        if (member != NULL)
+            status_watch_begin(watch, member);
+        bp_free(member);
+    }
+    bp_names_free(&names, count);
+    bp_free(parent);
+}
+
 bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds)
 {
+    status_watch watch = {.seconds = watch_seconds};
     struct stat status;
+    bp_err err;
 
     *out = NULL;
     if (stat(folder, &status) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't look at", folder);
     if (!S_ISDIR(status.st_mode))
         return BP_FAIL(BP_ERR_INPUT, "it is no folder: at %s; name the run.dir of a job", folder);
-    return read_at(out, folder, watch_seconds, 0);
+    begin_watch(&watch, folder);
+    err = read_at(out, folder, &watch, 0);
+    status_watch_clear(&watch);
+    return err;
 }

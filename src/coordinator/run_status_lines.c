@@ -145,6 +145,7 @@ bp_err status_events_init(status_events *out)
 {
     *out = (status_events){.first = STATUS_NO_TIME,
                            .last = STATUS_NO_TIME,
+                           .before = STATUS_NO_TIME,
                            .closed = STATUS_NO_TIME,
                            .commit_step = -1,
                            .commit_time = STATUS_NO_TIME,
@@ -160,6 +161,7 @@ void status_events_clear(status_events *events)
 {
     json_decref(events->counts);
     json_decref(events->notes);
+    json_decref(events->failed);
     bp_free(events->commits);
     *events = (status_events){.counts = NULL};
 }
@@ -179,23 +181,45 @@ static void on_checkpoint(status_events *events, int64_t step, double time)
         events->commits = grown;
         events->commit_room = room;
     }
-    events->commits[events->commit_count++] = (struct status_commit){step, time};
+    events->commits[events->commit_count++] = (struct status_commit){step, time, events->lost};
+}
+
+/* What nothing has counted yet of the time from `kept` until work goes on: what was lost by then
+ * stands at the commit, so that no second counts twice where several starts begin from one. */
+static void lose(status_events *events, double lost_by_then, double kept, double now)
+{
+    if (events->begun++ > 0)
+        events->lost = lost_by_then + (now > kept ? now - kept : 0);
 }
 
 /* Work goes on from `step`: all since the commit of that step is lost, be it work or waiting. */
-static void on_begun(status_events *events, int64_t step, double time)
+static void on_begun_at(status_events *events, int64_t step, double time)
 {
-    double kept = events->first;
+    const struct status_commit *last;
 
     while (events->commit_count > 0 && events->commits[events->commit_count - 1].step > step)
         events->commit_count--;
     events->commit_step = -1;
-    if (events->commit_count > 0) {
-        events->commit_step = events->commits[events->commit_count - 1].step;
-        events->commit_time = kept = events->commits[events->commit_count - 1].time;
+    if (events->commit_count == 0) {
+        lose(events, 0, events->first, time);
+        return;
     }
-    if (events->begun++ > 0 && time > kept)
-        events->lost += time - kept;
+    last = &events->commits[events->commit_count - 1];
+    events->commit_step = last->step;
+    events->commit_time = last->time;
+    lose(events, last->lost, last->time, time);
+}
+
+/* A job whose units are kept one by one loses what lies between its last sign of life and work. */
+static void on_begun(status_events *events, const json_t *line, double time)
+{
+    if (json_is_integer(json_object_get(line, "step")))
+        on_begun_at(events, integer_of(line, "step"), time);
+    else
+        lose(events, events->lost, events->before, time);
+    events->units = integer_of(line, "units");
+    events->methods = integer_of(line, "methods");
+    events->members = integer_of(line, "members");
 }
 
 static void count_event(status_events *events, const char *name)
@@ -218,8 +242,19 @@ static void keep_note(status_events *events, const json_t *line, const char *nam
     if (json_object_get(events->counts, name) == NULL)
         return;
     (void)json_array_append_new(events->notes, json_deep_copy(line));
-    if (json_array_size(events->notes) > NOTES_SHOWN)
+    if (json_array_size(events->notes) > NOTES_SHOWN) {
         (void)json_array_remove(events->notes, 0);
+        events->older++;
+    }
+}
+
+/* Notes are of one start: what went wrong before it is counted, not told again. */
+static void on_opened(status_events *events)
+{
+    events->opened++;
+    events->before = events->last;
+    events->older += (int64_t)json_array_size(events->notes);
+    (void)json_array_clear(events->notes);
 }
 
 void status_events_take(void *context, const json_t *line)
@@ -231,19 +266,22 @@ void status_events_take(void *context, const json_t *line)
 
     if (name == NULL || time < 0)
         return;
+    if (opened || strcmp(name, "start_failed") == 0) {
+        json_decref(events->failed);
+        events->failed = opened ? NULL : json_deep_copy(line);
+    }
+    if (strcmp(name, "start_failed") == 0) /* it ran no second of the run */
+        return;
+    if (opened)
+        on_opened(events);
     if (events->first < 0)
-        events->first = time;
+        events->first = events->before = time;
     events->last = time;
     events->closed = strcmp(name, "closed") == 0 ? time : STATUS_NO_TIME;
-    events->opened += opened;
     if (strcmp(name, "checkpoint") == 0)
         on_checkpoint(events, integer_of(line, "step"), time);
-    if (strcmp(name, "started") == 0 || strcmp(name, "resumed") == 0) {
-        on_begun(events, integer_of(line, "step"), time);
-        events->units = integer_of(line, "units");
-        events->methods = integer_of(line, "methods");
-        events->members = integer_of(line, "members");
-    }
+    if (strcmp(name, "started") == 0 || strcmp(name, "resumed") == 0)
+        on_begun(events, line, time);
     count_event(events, name);
     keep_note(events, line, name);
 }

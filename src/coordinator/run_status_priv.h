@@ -42,22 +42,25 @@ void status_metrics_end(status_metrics *metrics);
 
 typedef struct status_events {
     double first, last; /* times of lines */
+    double before;      /* of the last line before the start that is told last */
     int64_t opened;     /* starts */
     int64_t begun;      /* of them, those that came to work */
     double closed;      /* when the last start ended by itself; STATUS_NO_TIME: it has not */
-    double lost;        /* seconds between a state that was kept and work from it again */
-    int64_t units;      /* of a score job */
-    int64_t methods;    /* of a study */
-    int64_t members;    /* of an ensemble */
+    double lost;     /* seconds between a state that was kept and work from it again, each once */
+    int64_t units;   /* of a score job */
+    int64_t methods; /* of a study */
+    int64_t members; /* of an ensemble */
     int64_t commit_step;
     double commit_time;
     struct status_commit {
         int64_t step;
-        double time;
-    } * commits; /* by step */
+        double time, lost; /* what was lost before it */
+    } * commits;           /* by step */
     int64_t commit_count, commit_room;
     json_t *counts; /* {"skipped": 3}: by name, in order of their first line */
-    json_t *notes;  /* the newest lines that are not routine, 5 at most: slow ranks and the like */
+    json_t *notes;  /* of the last start, the newest lines that are not routine, 5 at most */
+    int64_t older;  /* such lines besides them */
+    json_t *failed; /* the newest start that failed before it held the folder; NULL: none since */
     bool short_of_memory;
 } status_events;
 
@@ -75,9 +78,23 @@ typedef enum status_hold {
     HOLD_SILENT, /* it can't be asked, and its counter stands still */
 } status_hold;
 
+/* Who can't be asked is watched: how long, what was seen first, and what Slurm has answered. */
+typedef struct status_watch {
+    double seconds;
+    struct status_beat *beats;
+    int64_t beat_count;
+    struct status_answer *answers;
+    int64_t answer_count;
+} status_watch;
+
+/* Note the counter of the run in `folder`, so that by the time it is asked for it has been watched
+ * for a while. */
+void status_watch_begin(status_watch *watch, const char *folder);
+void status_watch_clear(status_watch *watch);
+
 /* Fills "host", "pid", "slurm_job", "seen_seconds" of `out` and tells the verdict. A lock that no
- * sense can be made of is HOLD_NONE. */
-status_hold status_holder(json_t *out, const char *folder, double watch_seconds);
+ * sense can be made of is HOLD_NONE; a counter that was not noted does not move. */
+status_hold status_holder(json_t *out, const char *folder, status_watch *watch);
 
 /* "running" and so on: what run.json says (NULL: there is none) and who holds the lock. */
 const char *status_state(const char *exit_state, status_hold hold);

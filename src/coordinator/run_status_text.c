@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define LABEL         "  %-11s"
+#define ROOM_SHOWN    20 /* more is room enough */
+#define STRIKES       2  /* once is chance */
 #define SHORT_SECONDS 60 /* of so short a run the start is the most */
 
 static const char *text_of(const json_t *object, const char *key)
@@ -89,7 +91,9 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "%s: ", text_of(status, "run"));
     if (has(status, "job"))
         bp_buffer_printf(out, "%s, ", text_of(status, "job"));
-    bp_buffer_printf(out, "%s", strcmp(state, "stopped") == 0 ? "stopped in time" : state);
+    bp_buffer_printf(out, "%s", state);
+    if (strcmp(state, "stopped") == 0 && text_of(status, "reason")[0] != '\0')
+        bp_buffer_printf(out, " (%s)", text_of(status, "reason"));
     if (strcmp(state, "running") == 0 || strcmp(state, "starting") == 0) {
         add_place(out, status);
         add_seen(out, status);
@@ -98,7 +102,7 @@ static void add_state(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, ", which can't be asked from here");
         add_seen(out, status);
     } else if (strcmp(state, "dead") == 0) {
-        bp_buffer_printf(out, ": its job is gone; it ran");
+        bp_buffer_printf(out, ": its job is gone%s", has(status, "host") ? "; it ran" : "");
         add_place(out, status);
         add_seen(out, status);
     }
@@ -114,6 +118,19 @@ static void add_state(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, LABEL "%s\n", "message", message);
     if (has(status, "halt"))
         bp_buffer_printf(out, LABEL "it was asked to stop: there is a file halt\n", "halt");
+}
+
+/* A start that the run itself knows nothing of: what it needed could not be read. */
+static void add_failed_start(bp_buffer *out, const json_t *status)
+{
+    const json_t *failed = json_object_get(status, "start_failed");
+
+    if (failed == NULL)
+        return;
+    bp_buffer_printf(out, LABEL "the last start failed with status %lld, ", "start",
+                     integer_of(failed, "code"));
+    add_duration(out, real_of(failed, "seconds_ago"));
+    bp_buffer_printf(out, " ago: %s\n", text_of(failed, "message"));
 }
 
 static void add_left(bp_buffer *out, const json_t *status)
@@ -196,8 +213,10 @@ static void add_commit(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, LABEL "nothing yet\n", "committed");
     }
     if (integer_of(status, "damaged_checkpoints") > 0)
-        bp_buffer_printf(out, LABEL "%lld checkpoint%s set aside: checkpoints/.bad-*\n", "damaged",
-                         integer_of(status, "damaged_checkpoints"),
+        bp_buffer_printf(out,
+                         LABEL "%lld checkpoint%s put aside as checkpoints/.bad-*, which may be "
+                               "deleted\n",
+                         "damaged", integer_of(status, "damaged_checkpoints"),
                          integer_of(status, "damaged_checkpoints") == 1 ? "" : "s");
 }
 
@@ -209,7 +228,7 @@ static void add_room(bp_buffer *out, const json_t *status)
         return;
     bp_buffer_printf(out, LABEL, "free");
     add_bytes(out, real_of(status, "free_bytes"));
-    if (has(status, "room_for_checkpoints"))
+    if (has(status, "room_for_checkpoints") && room < ROOM_SHOWN)
         bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", room, room == 1 ? "" : "s",
                          room < 2 ? ": make room, or the run stops" : "");
     bp_buffer_printf(out, "\n");
@@ -235,61 +254,71 @@ static void add_restarts(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* "skipped 3, slow 1", and the newest of them in full. */
-static void add_events(bp_buffer *out, const json_t *status)
+/* One event as a sentence; of those that are not known here, the name. */
+static void add_sentence(bp_buffer *out, const json_t *note)
 {
-    const char *name, *key;
-    json_t *value, *note;
-    size_t k;
-    int shown = 0;
+    const char *event = text_of(note, "event");
 
-    json_object_foreach(json_object_get(status, "events"), name, value)
-    {
-        if (shown++ == 0)
-            bp_buffer_printf(out, LABEL, "events");
-        bp_buffer_printf(out, "%s%s %lld", shown > 1 ? ", " : "", name,
-                         (long long)json_integer_value(value));
-    }
-    if (shown > 0)
-        bp_buffer_printf(out, "\n");
-    json_array_foreach(json_object_get(status, "notes"), k, note)
-    {
-        bp_buffer_printf(out, LABEL "%s %s", "", text_of(note, "time"), text_of(note, "event"));
-        json_object_foreach(note, key, value)
-        {
-            char *text =
-                strcmp(key, "time") == 0 || strcmp(key, "event") == 0
-                    ? NULL
-                    : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(5));
-            if (text != NULL)
-                bp_buffer_printf(out, ", %s %s", key, text);
-            free(text); /* jansson's */
-        }
-        bp_buffer_printf(out, "\n");
-    }
+    if (strcmp(event, "skipped") == 0)
+        bp_buffer_printf(out, "a step was skipped, its gradient was not finite");
+    else if (strcmp(event, "no_progress") == 0)
+        bp_buffer_printf(out, "rank %lld on %s stood still (%s)", integer_of(note, "rank"),
+                         text_of(note, "host"), text_of(note, "reason"));
+    else if (strcmp(event, "slow_rank") == 0)
+        bp_buffer_printf(out, "rank %lld on %s was slow, %.1f times the others' time",
+                         integer_of(note, "rank"), text_of(note, "host"), real_of(note, "ratio"));
+    else if (strcmp(event, "no_launcher") == 0)
+        bp_buffer_printf(out, "%s was gone", text_of(note, "launcher"));
+    else if (strcmp(event, "digest_mismatch") == 0)
+        bp_buffer_printf(out, "bits had changed (%s)", text_of(note, "found"));
+    else
+        bp_buffer_printf(out, "%s", event);
+    if (has(note, "step"))
+        bp_buffer_printf(out, " at step %lld", integer_of(note, "step"));
+    bp_buffer_printf(out, ", %s", text_of(note, "time"));
 }
 
-/* "n2 2 times, n5 1 time; sbatch takes --exclude=n2,n5" */
+/* The newest event of the last start that is not routine, and how many there were besides. */
+static void add_events(bp_buffer *out, const json_t *status)
+{
+    const json_t *notes = json_object_get(status, "notes");
+    size_t count = json_array_size(notes);
+    long long others = integer_of(status, "notes_older") + (long long)count - 1;
+
+    if (count == 0)
+        return;
+    bp_buffer_printf(out, LABEL, "events");
+    add_sentence(out, json_array_get(notes, count - 1));
+    if (others > 0)
+        bp_buffer_printf(out, " (+%lld older)", others);
+    bp_buffer_printf(out, "\n");
+}
+
+/* "n2 2 times; sbatch takes --exclude=n2": once, or where there is no other host, it is no choice.
+ */
 static void add_suspects(bp_buffer *out, const json_t *status)
 {
     json_t *hosts = json_object_get(json_object_get(status, "suspects"), "hosts"), *entry;
+    bool choice = json_object_size(json_object_get(status, "hosts")) > 1;
     const char *host;
     int shown = 0;
 
     json_object_foreach(hosts, host, entry)
     {
-        long long count = integer_of(entry, "count");
-
+        if (!choice || integer_of(entry, "count") < STRIKES)
+            continue;
         if (shown++ == 0)
             bp_buffer_printf(out, LABEL, "suspects");
-        bp_buffer_printf(out, "%s%s %lld time%s", shown > 1 ? ", " : "", host, count,
-                         count == 1 ? "" : "s");
+        else
+            bp_buffer_printf(out, ", ");
+        bp_buffer_printf(out, "%s %lld times", host, integer_of(entry, "count"));
     }
+    if (shown == 0)
+        return;
     shown = 0;
-    json_object_foreach(hosts, host, entry)
+    json_object_foreach(hosts, host, entry) if (integer_of(entry, "count") >= STRIKES)
         bp_buffer_printf(out, "%s%s", shown++ == 0 ? "; sbatch takes --exclude=" : ",", host);
-    if (shown > 0)
-        bp_buffer_printf(out, "\n");
+    bp_buffer_printf(out, "\n");
 }
 
 /* ---- members ---- */
@@ -321,6 +350,7 @@ static void add_members(bp_buffer *out, const json_t *status)
 void bp_run_status_text(bp_buffer *out, const json_t *status)
 {
     add_state(out, status);
+    add_failed_start(out, status);
     add_progress(out, status);
     add_speed(out, status);
     add_loss(out, status);

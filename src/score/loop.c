@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "coordinator/drain.h"
 #include "coordinator/work_queue.h"
 #include "mesh/collective.h"
 #include "score/unit.h"
@@ -269,10 +270,8 @@ static bp_err count_units(const scorer *self, int64_t done)
 
     if (missing == 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_STOPPED,
-                   "stopped after %" PRId64 " of %" PRId64
-                   " work units: at %s; the same command goes on",
-                   done, self->plan.units, self->folder);
+    return bp_drain_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
+                            self->plan.units, self->folder);
 }
 
 static bp_err run_units(scorer *self)

@@ -37,7 +37,7 @@ static bp_err list_candidates(candidates *list, const char *parent)
 }
 
 /* Damaged ones keep their bytes, but not the name: the run will save that step again. */
-static void move_aside(const char *folder)
+static void move_aside(const char *folder, const char *instead)
 {
     char *to = NULL;
     int parent_bytes = (int)(bp_path_base(folder) - folder);
@@ -50,6 +50,9 @@ static void move_aside(const char *folder)
     }
     if (to == NULL || bp_rename_new(folder, to) != BP_OK)
         bp_warn("a damaged checkpoint can't be moved aside: %s", bp_err_message());
+    else
+        bp_warn("the damaged %s was put aside as %s: at %.*s; %s is taken instead",
+                bp_path_base(folder), bp_path_base(to), parent_bytes - 1, folder, instead);
     bp_free(to);
 }
 
@@ -108,7 +111,7 @@ static void move_newer_aside(const candidates *list, const char *parent)
             bp_step_of_name(list->names[k], &step) ? bp_path_join(parent, list->names[k]) : NULL;
 
         if (folder != NULL)
-            move_aside(folder);
+            move_aside(folder, list->names[list->at]);
         bp_free(folder);
     }
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "coordinator/drain.h"
 #include "coordinator/work_queue.h"
 #include "mesh/collective.h"
 #include "store/ensemble_file.h"
@@ -563,10 +564,7 @@ bp_err ensemble_desk_conclude(ensemble_desk *desk, bp_err err)
         return desk->err;
     }
     if (trained + diverged < members)
-        return BP_FAIL(BP_ERR_STOPPED,
-                       "stopped as asked: %" PRId64 " of %" PRId64
-                       " members are trained; the same command goes on",
-                       trained, members);
+        return bp_drain_stopped("%" PRId64 " of %" PRId64 " members are trained", trained, members);
     if (trained > 0)
         err = save_list(desk);
     if (err == BP_OK && trained > 0)

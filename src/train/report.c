@@ -174,7 +174,9 @@ static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
         if (there)
             break;
         if (!*stop_sent && bp_signals_stop_asked()) {
-            send_stop(self, bp_signals_terminating() ? BP_STOP_TERM : BP_STOP_RANK);
+            send_stop(self, bp_signals_terminating()                   ? BP_STOP_TERM
+                            : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT
+                                                                       : BP_STOP_RANK);
             *stop_sent = true;
         }
         bp_clock_sleep(POLL_SECONDS);

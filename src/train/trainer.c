@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "coordinator/drain.h"
 #include "mesh/collective.h"
 
 #define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
@@ -149,9 +150,8 @@ static bp_err stop(trainer *self, bool at_once)
     if (self->progress.step > self->progress.committed)
         err = commit(self, false);
     if (err == BP_OK)
-        err = BP_FAIL(BP_ERR_STOPPED,
-                      "stopped as asked: at step %lld of %lld; the same command goes on",
-                      (long long)self->progress.step, (long long)self->spec.rate.steps);
+        err = bp_drain_stopped("at step %lld of %lld", (long long)self->progress.step,
+                               (long long)self->spec.rate.steps);
     return err;
 }
 

@@ -205,6 +205,13 @@ char *verify_last_words(const char *path)
         }
         line += run + (line[run] == '\n');
     }
+    if (tells) { /* the program says it of itself, with the status, in its own line */
+        size_t head = strcspn(last, "]");
+
+        head += head < length ? strspn(last + head, "]: ") : 0;
+        last += head < length ? head : 0;
+        length -= head < length ? head : 0;
+    }
     words = bp_sprintf("%.*s", (int)(length < 300 ? length : 300), last);
     bp_free(text);
     return words;

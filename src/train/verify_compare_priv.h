@@ -14,8 +14,8 @@
 bp_err verify_compare(const char *straight, const char *resumed, int64_t step,
                       char digest[BP_SHA256_HEX]);
 
-/** The last line of a file that tells an error, else the last one; "" where there is none. Free
- * with bp_free(); NULL: memory is short. */
+/** The text of the last line of a file that tells an error, else the last line; "" where there is
+ * none. Free with bp_free(); NULL: memory is short. */
 char *verify_last_words(const char *path);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/signals.h"
+#include "coordinator/drain.h"
 #include "mesh/collective.h"
 #include "score/each.h"
 
@@ -92,10 +93,8 @@ static bp_lm_batch own_windows(const bp_mesh *mesh, const bp_lm_batch *batch)
 
 static bp_err stop_if_asked(void)
 {
-    return bp_signals_stop_asked()
-               ? BP_FAIL(BP_ERR_STOPPED, "stopped while the Laplace approximation was fitted; the "
-                                         "same command goes on")
-               : BP_OK;
+    return bp_signals_stop_asked() ? bp_drain_stopped("while the Laplace approximation was fitted")
+                                   : BP_OK;
 }
 
 static bp_err collect_batch(void *context, int64_t unit, const bp_lm_batch *whole)

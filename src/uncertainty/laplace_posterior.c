@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/signals.h"
+#include "coordinator/drain.h"
 #include "mesh/mesh.h"
 
 #include <math.h>
@@ -132,8 +133,7 @@ static bp_err draw_all(drawing *self, MPI_Comm comm, bp_head_samples *file, int6
         draw_noise(self, s);
         err = write_sample(self, file, s, rows, out);
         if (err == BP_OK && bp_signals_stop_asked())
-            err = BP_FAIL(BP_ERR_STOPPED, "stopped while samples of the last layer were drawn; the "
-                                          "same command goes on");
+            err = bp_drain_stopped("while samples of the last layer were drawn");
         err = bp_agree(comm, err);
     }
     return err;

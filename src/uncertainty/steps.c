@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "coordinator/drain.h"
 #include "mesh/collective.h"
 #include "score/each.h"
 #include "score/score.h"
@@ -230,8 +231,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_lm_batch *batch)
     tempering *self = context;
 
     if (bp_all_max_int(bp_signals_stop_asked(), self->mesh->ensemble) != 0)
-        return BP_FAIL(BP_ERR_STOPPED, "stopped while a temperature was fitted: at "
-                                       "uncertainty.models; the same command goes on");
+        return bp_drain_stopped("while a temperature was fitted");
     return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
 }
 

@@ -2,6 +2,7 @@
 #include "bp_test.h"
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "coordinator/run_lock_priv.h"
 #include "coordinator/run_status.h"
@@ -166,6 +167,46 @@ static void going_back_past_a_damaged_checkpoint_loses_more(void **state)
     status_events_clear(&e);
 }
 
+/* Three starts from the commit of 10 s, at work at 30, 50 and 70 s: 60 s are lost, not 20 + 40 +
+ * 60; and going back from a damaged commit counts none of them again. */
+static void starts_from_one_commit_lose_each_second_once(void **state)
+{
+    static const char *const lines[] = {
+        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"started\", \"step\": 0}",
+        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"checkpoint\", \"step\": 100}",
+        "{\"time\": \"2026-01-01T00:00:30Z\", \"event\": \"resumed\", \"step\": 100}",
+        "{\"time\": \"2026-01-01T00:00:50Z\", \"event\": \"resumed\", \"step\": 100}",
+        "{\"time\": \"2026-01-01T00:01:10Z\", \"event\": \"resumed\", \"step\": 100}",
+        "{\"time\": \"2026-01-01T00:01:20Z\", \"event\": \"checkpoint\", \"step\": 200}",
+        "{\"time\": \"2026-01-01T00:01:30Z\", \"event\": \"resumed\", \"step\": 200}",
+        "{\"time\": \"2026-01-01T00:01:40Z\", \"event\": \"resumed\", \"step\": 100}",
+        NULL};
+    status_events e;
+
+    (void)state;
+    take_events(&e, lines);
+    assert_true(e.lost == 90.0); /* all since 10 s */
+    status_events_clear(&e);
+}
+
+/* What is scored stays scored: lost is what lies between the last line of one start and work. */
+static void jobs_of_units_lose_the_time_between_starts(void **state)
+{
+    static const char *const lines[] = {
+        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}",
+        "{\"time\": \"2026-01-01T00:00:01Z\", \"event\": \"started\", \"units\": 9}",
+        "{\"time\": \"2026-01-01T00:00:40Z\", \"event\": \"closed\", \"state\": \"stopped\"}",
+        "{\"time\": \"2026-01-01T00:01:00Z\", \"event\": \"opened\"}",
+        "{\"time\": \"2026-01-01T00:01:05Z\", \"event\": \"resumed\", \"units\": 9}",
+        NULL};
+    status_events e;
+
+    (void)state;
+    take_events(&e, lines);
+    assert_true(e.lost == 25.0);
+    status_events_clear(&e);
+}
+
 /* ---- state ---- */
 
 static void state_follows_from_what_is_written_and_who_holds(void **state)
@@ -276,6 +317,32 @@ static void counter_that_moves_is_alive_whatever_the_clock_says(void **state)
     json_decref(status);
 }
 
+/* Eight silent members take as long as one. */
+static void members_are_watched_at_the_same_time(void **state)
+{
+    const char *run = running("many", "here", NULL);
+    double began, seconds = 2.0;
+    json_t *status, *member;
+    size_t k;
+
+    (void)state;
+    put(run, "run.json", "{\"job\": \"ensemble\", \"exit\": {\"state\": \"running\"}}");
+    (void)bp_dir_make(bp_test_path("many/members"));
+    for (int m = 0; m < 8; m++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "many/members/m%02d", m);
+        age(running(name, "far", "another-boot"), "lock/beat-000001");
+    }
+    began = bp_clock_now();
+    status = status_of(run, seconds);
+    assert_true(bp_clock_now() - began < 8 * seconds); /* one by one it can't be less */
+    assert_int_equal(json_array_size(json_object_get(status, "members")), 8);
+    json_array_foreach(json_object_get(status, "members"), k, member)
+        assert_string_equal(json_string_value(json_object_get(member, "state")), "silent");
+    json_decref(status);
+}
+
 static void lock_without_a_run_is_starting(void **state)
 {
     const char *run = running("begins", "here", NULL);
@@ -337,6 +404,20 @@ static void expect_text(const char *run, ...)
     json_decref(status);
 }
 
+static void expect_no_text(const char *run, const char *word)
+{
+    json_t *status = status_of(run, 0);
+    bp_buffer text = {0};
+
+    bp_run_status_text(&text, status);
+    if (strstr(text.data, word) != NULL) {
+        print_error("'%s' in\n%s\n", word, text.data);
+        fail();
+    }
+    bp_buffer_clear(&text);
+    json_decref(status);
+}
+
 static void lines_tell_what_was_read(void **state)
 {
     const char *run = running("told", "node7", NULL);
@@ -366,15 +447,68 @@ static void what_a_watchdog_noted_is_told(void **state)
     (void)state;
     put(run, "events.jsonl",
         "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"started\", \"step\": 0}\n"
-        "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"slow\", \"rank\": 3, \"host\": "
-        "\"n2\"}\n");
+        "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"slow_rank\", \"rank\": 3, \"host\": "
+        "\"n2\", \"ratio\": 1.8, \"step\": 7}\n");
     put(run, "suspects.json", "{\"hosts\": {\"n2\": {\"count\": 2}, \"n5\": {\"count\": 1}}}");
     status = status_of(run, 0);
-    assert_int_equal(integer_of(json_object_get(status, "events"), "slow"), 1);
+    assert_int_equal(integer_of(json_object_get(status, "events"), "slow_rank"), 1);
     assert_true(real_of(status, "free_bytes") > 0);
     json_decref(status);
-    expect_text(run, "slow 1", "rank 3, host \"n2\"",
-                "suspects   n2 2 times, n5 1 time; sbatch takes --exclude=n2,n5\n", NULL);
+    expect_text(run,
+                "events     rank 3 on n2 was slow, 1.8 times the others' time at step 7, "
+                "2026-01-01T00:00:09Z\n",
+                NULL);
+    expect_no_text(run, "suspects"); /* there is no other host to go to */
+    put(run, "run.json",
+        "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}, \"hosts\": {\"n2\": 1, "
+        "\"n5\": 1}}");
+    expect_text(run, "suspects   n2 2 times; sbatch takes --exclude=n2\n", NULL);
+    put(run, "events.jsonl",
+        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}\n"
+        "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"no_launcher\", \"launcher\": "
+        "\"orted\"}\n"
+        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"opened\"}\n");
+    expect_no_text(run, "events"); /* of an earlier start: it went on since */
+    put(run, "events.jsonl",
+        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}\n"
+        "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"no_launcher\", \"launcher\": "
+        "\"orted\"}\n"
+        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"opened\"}\n"
+        "{\"time\": \"2026-01-01T00:00:11Z\", \"event\": \"skipped\", \"step\": 3}\n");
+    expect_text(run,
+                "a step was skipped, its gradient was not finite at step 3, 2026-01-01T00:00:11Z "
+                "(+1 older)\n",
+                NULL);
+}
+
+/* Told until a start has come further, and not while the run runs. */
+static void start_that_failed_is_told(void **state)
+{
+    static const char failed[] =
+        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}\n"
+        "{\"time\": \"2026-01-01T00:00:05Z\", \"event\": \"closed\", \"state\": \"stopped\"}\n"
+        "{\"time\": \"2026-01-01T01:00:00Z\", \"event\": \"start_failed\", \"code\": 65, "
+        "\"message\": \"the corpus is damaged\"}\n";
+    const char *run = running("refused", "here", NULL);
+    json_t *status;
+    char text[1024];
+
+    (void)state;
+    put(run, "events.jsonl", failed);
+    expect_no_text(run, "the last start");
+    put(run, "lock/owner-000001", "{}");
+    put(run, "run.json",
+        "{\"job\": \"pretrain\", \"exit\": {\"state\": \"stopped\", \"code\": 75, \"reason\": "
+        "\"USR1\"}}");
+    expect_text(run, "pretrain, stopped (USR1)", "the last start failed with status 65, ",
+                " ago: the corpus is damaged\n", "put right what the last start failed with", NULL);
+    status = status_of(run, 0);
+    assert_true(real_of(status, "wall_seconds") == 5.0); /* it ran no second of the run */
+    json_decref(status);
+    (void)snprintf(text, sizeof text, "%s%s", failed,
+                   "{\"time\": \"2026-01-01T02:00:00Z\", \"event\": \"opened\"}\n");
+    put(run, "events.jsonl", text);
+    expect_no_text(run, "the last start");
 }
 
 int main(void)
@@ -385,6 +519,8 @@ int main(void)
         cmocka_unit_test(missing_and_empty_journals_have_no_lines),
         cmocka_unit_test(restarts_lose_what_lies_between_commit_and_work),
         cmocka_unit_test(going_back_past_a_damaged_checkpoint_loses_more),
+        cmocka_unit_test(starts_from_one_commit_lose_each_second_once),
+        cmocka_unit_test(jobs_of_units_lose_the_time_between_starts),
         cmocka_unit_test(state_follows_from_what_is_written_and_who_holds),
         cmocka_unit_test(holder_that_lives_runs_and_another_hosts_is_watched),
         cmocka_unit_test(counter_that_moves_is_alive_whatever_the_clock_says),
@@ -393,6 +529,8 @@ int main(void)
         cmocka_unit_test(damaged_run_json_is_said_to_be),
         cmocka_unit_test(lines_tell_what_was_read),
         cmocka_unit_test(what_a_watchdog_noted_is_told),
+        cmocka_unit_test(start_that_failed_is_told),
+        cmocka_unit_test(members_are_watched_at_the_same_time),
     };
 
     return BP_TEST_RUN(tests);

@@ -90,7 +90,7 @@ class Status(JobTest):
         told = self.told("run", state="stopped", code=75, starts=2, restarts=1)
         self.assertEqual(told["next"], f"the same command goes on from step {told['step']}")
         self.assertEqual(told["commit"]["step"], told["step"])
-        self.assertRegex(self.asked("run").out, r"stopped in time .* ago\n(.*\n)*.*time .*: 1 restart")
+        self.assertRegex(self.asked("run").out, r"stopped \(USR1\) .* ago\n(.*\n)*.*time .*: 1 restart")
 
         result = self.pretrain("run", 0, f"train.steps={told['step'] + 5}")
         self.assertEqual(result.status, 0, str(result))
@@ -143,6 +143,38 @@ class Status(JobTest):
         self.told("halted", halt=True)
         self.assertIn("it was asked to stop", self.asked("halted").out)
 
+    def test_a_start_that_fails_before_it_holds_the_folder_is_told(self):
+        self.trained("refused", 0, "train.steps=2")
+        for keys, status, word in (((f"corpus.train={self.at('nowhere.h5')}",), 66, "nowhere.h5"), (("run.seed=7",), 78, "run.seed"),
+                                   (("mesh.tensor=3",), 78, "mesh.tensor")):
+            result = self.pretrain("refused", 0, "train.steps=4", *keys)
+            self.assertEqual(result.status, status, str(result))
+            told = self.told("refused", state="finished", restarts=0)
+            self.assertEqual(told["start_failed"]["code"], status)
+            self.assertIn(word, told["start_failed"]["message"])
+            self.assertIn(f"the last start failed with status {status}, ", self.asked("refused").out)
+        self.assertEqual(self.pretrain("refused", 0, "train.steps=4").status, 0)
+        self.assertNotIn("start_failed", self.told("refused", state="finished", step=4))
+        # what holds the folder is not disturbed, and no folder is made
+        process = self.start("busy")
+        self.until(lambda: self.committed("busy"))
+        self.assertEqual(self.pretrain("busy", 0, f"corpus.train={self.at('nowhere.h5')}").status, 66)
+        self.assertNotIn("start_failed", self.told("busy", state="running", pid=process.pid))
+        with open(self.at("busy/events.jsonl"), encoding="utf-8") as file:
+            self.assertNotIn("start_failed", file.read())
+        self.assertEqual(self.pretrain("none", 0, f"corpus.train={self.at('nowhere.h5')}").status, 66)
+        self.assertFalse(os.path.exists(self.at("none")))
+
+    def test_no_progress_is_told_as_requeue_tells_it(self):
+        for _ in range(3):
+            env = dict(environment(), BP_FAULT="step.end:2=kill")
+            subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('stuck')}"], env=env,
+                           capture_output=True, check=False)
+        told = self.told("stuck", state="dead", stuck_starts=3)
+        self.assertIn("no progress, 3 starts in a row", told["next"])
+        result = run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at('stuck')}", "--status", "137"])
+        self.assertIn("stuck/log.txt", result.out)
+
     def test_units_of_a_score_job_that_was_killed(self):
         self.trained("model", 0, "train.steps=2")
         env = dict(environment(), BP_FAULT="score.chunk_done:3=kill")
@@ -167,8 +199,13 @@ class Status(JobTest):
 
     def test_several_runs_are_told_whatever_one_of_them_is_like(self):
         self.trained("good", 0, "train.steps=1")
-        result = self.asked("missing", "good", status=66)
+        result = self.asked("missing", "good", "file")
         self.assertIn("pretrain, finished", result.out)
+        self.assertEqual(result.err, "bagpipe: 2 of the names are no runs\n")
+        result = self.asked("missing", "missing too", status=66)
+        self.assertEqual(len(re.findall("bagpipe: error", result.err)), 1, str(result))
+        result = run([program("bagpipe"), "status", "--json", self.at("good"), self.at("missing")])
+        self.assertEqual([one["state"] for one in json.loads(result.out)], ["finished"])
 
     def test_command_line_and_no_mpi(self):
         self.assertEqual(run([program("bagpipe"), "status"]).status, 64)
@@ -177,6 +214,14 @@ class Status(JobTest):
         self.assertEqual(result.status, 0)
         self.assertIn("bagpipe status RUN", result.out)
         self.assertIn("bagpipe status", run([program("bagpipe"), "--help"]).out)
+        result = run([program("bagpipe"), "stats"])
+        self.assertEqual(result.status, 64)
+        self.assertIn("the nearest is status", result.err)
+        result = self.pretrain("unknown", 0, "watchdog=5")
+        self.assertIn("the nearest is watchdog.seconds", result.err)
+        result = run([program("bagpipe"), "requeue", "--help"])
+        self.assertEqual(result.status, 0)
+        self.assertIn("--status N", result.out)
         self.trained("alone", 0, "train.steps=1")
         env = dict(environment(), OMPI_MCA_pml="none_of_these", OMPI_MCA_ess="none_of_these")  # MPI can't start
         command = [program("bagpipe"), "status", self.at("alone")]

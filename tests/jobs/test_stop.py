@@ -152,7 +152,8 @@ class Stopping(JobTest):
         """Halt a job at work; it leaves, and does not start again until the file is gone."""
         with open(self.at(name) + "/halt", "w", encoding="ascii"):
             pass
-        self.stopped(process)
+        err = self.stopped(process)
+        self.assertRegex(err, f"halted by {self.at(name)}/halt: .*; remove that file, and the same command goes on")
         self.assertEqual(run_json(self.at(name))["exit"]["reason"], "halt")
         before = run_json(self.at(name))["starts"]
         err = self.stopped(self.launch(job, name, *keys, **more))
@@ -171,7 +172,7 @@ class Stopping(JobTest):
         process = self.started("halted_dedicated", LONG, "mesh.data=2", ranks=3)
         with open(self.at("halted_dedicated/halt"), "w", encoding="ascii"):
             pass
-        self.stopped(process)
+        self.assertIn("halted by ", self.stopped(process))
         self.assertEqual(len(steps(self.at("halted_dedicated"))), 1)
 
     def test_halted_ensemble_stops_all_its_members(self):
