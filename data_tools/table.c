@@ -1,5 +1,6 @@
 /* bagpipe-data table: rows of a corpus or of a table of scores as CSV (RFC 4180). */
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "store/corpus_file.h"
@@ -343,6 +344,8 @@ static bp_err print_table(const char *path, int64_t head)
 
     if (err != BP_OK)
         return err;
+    bp_log_set_member("", true); /* standard output is the table's, and not the log's */
+    (void)bp_log_use(BP_LOG_MEMBER);
     if (kind == PATH_CORPUS || kind == PATH_STRANGER)
         return table_of_corpus(path, head);
     if (kind == PATH_TABLE)

@@ -297,19 +297,24 @@ static bp_err judge_bits(const doctor *self)
 
 /* Parameters and moments in float32, which is all but a thousandth of a checkpoint. 0: not known.
  */
-static int64_t foreseen_bytes(bp_config *config)
+static int64_t foreseen_bytes(const doctor *self)
 {
+    bp_config *config = self->config;
     const char *train = bp_config_string(config, "corpus.train");
     bp_gpt_shape known = {0}, shape;
-    bp_corpus *corpus = NULL;
     int64_t copies = strcmp(bp_config_string(config, "optimizer.kind"), "adamw") == 0 ? 3 : 2;
 
     if (!train || !bp_config_is_set(config, "model.layers") ||
         !bp_config_is_set(config, "model.width") || !bp_config_is_set(config, "model.context") ||
-        bp_corpus_open(&corpus, train) != BP_OK)
+        bp_corpus_peek_vocab_size(train, &known.vocab_size) != BP_OK)
         return 0;
-    known.vocab_size = bp_corpus_vocab_size(corpus);
-    bp_corpus_close(&corpus);
+    if (known.vocab_size == 0) {
+        bp_probe_add(self->rows, BP_PROBE_NOTE, "checkpoints", NULL,
+                     "their size is not foreseen: another program wrote %s, whose vocab_size is "
+                     "not read before all of it was inspected",
+                     train);
+        return 0;
+    }
     shape = bp_gpt_shape_of(config, &known);
     return 4 * copies * bp_gpt_parameters(&shape);
 }
@@ -323,7 +328,7 @@ static int64_t checkpoint_bytes(const doctor *self, const char *folder)
     if (bp_path_is_dir(folder) && bp_run_status_read(&status, folder, 0) == BP_OK)
         bytes = json_integer_value(json_object_get(json_object_get(status, "commit"), "bytes"));
     json_decref(status);
-    return bytes == 0 && self->config ? foreseen_bytes(self->config) : bytes;
+    return bytes == 0 && self->config ? foreseen_bytes(self) : bytes;
 }
 
 /* Rows are added up to what failed; *ground is left for others to look at. */

@@ -34,6 +34,7 @@ static const char *const NAMES[] = {
     "allreduce.after",
     "allreduce.before",
     "base.alloc",
+    "base.fork",
     "base.read",
     "base.write",
     "bwd.mid",

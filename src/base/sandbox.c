@@ -5,6 +5,7 @@
 
 #include "base/beat.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/signals.h"
 
@@ -258,7 +259,9 @@ static bp_err fail_to_start(const char *path)
                        "can't start a process to inspect it: %s: at %s; allow more processes "
                        "(ulimit -u, or the limit of the job's cgroup)",
                        strerror(errno), path);
-    return bp_fail_errno(BP_ERR_SYSTEM, "can't start a process to inspect", path);
+    return BP_FAIL(BP_ERR_SYSTEM,
+                   "can't start a process to inspect it: %s: at %s; give the job more memory",
+                   strerror(errno), path);
 }
 
 /* Its allocator's lock is not to be another thread's at the moment of the fork. */
@@ -291,7 +294,7 @@ bp_err bp_sandbox_run(const bp_sandbox *sandbox, void *reply, unsigned *shields)
         *shields = 0;
     if (pipe2(pipe, O_CLOEXEC) != 0)
         return bp_fail_errno(BP_ERR_SYSTEM, "can't make a pipe to inspect", sandbox->path);
-    child = start_child(sandbox, pipe);
+    child = bp_fault("base.fork") ? -1 : start_child(sandbox, pipe);
     if (child < 0) {
         bp_err err = fail_to_start(sandbox->path);
         (void)close(pipe[1]);

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "store/user_block.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -38,8 +39,13 @@ struct bp_corpus {
     char hash[BP_SHA256_HEX];
 };
 
-static bp_err push_file(bp_corpus *corpus, const char *path)
+/* What is done with each file of a list in turn. */
+typedef bp_err (*take_file)(void *context, const char *path);
+
+static bp_err push_file(void *context, const char *path)
 {
+    bp_corpus *corpus = context;
+
     if (corpus->count == corpus->capacity) {
         int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 8;
         bp_corpus_file **files =
@@ -57,7 +63,7 @@ static bp_err push_file(bp_corpus *corpus, const char *path)
     return err;
 }
 
-static bp_err push_glob(bp_corpus *corpus, const char *pattern)
+static bp_err take_glob(take_file take, void *context, const char *pattern)
 {
     glob_t found;
     int status =
@@ -70,12 +76,12 @@ static bp_err push_glob(bp_corpus *corpus, const char *pattern)
         return BP_FAIL(status == GLOB_NOSPACE ? BP_ERR_SYSTEM : BP_ERR_INPUT,
                        "the pattern can't be read: at %s", pattern);
     for (size_t i = 0; err == BP_OK && i < found.gl_pathc; i++)
-        err = push_file(corpus, found.gl_pathv[i]);
+        err = take(context, found.gl_pathv[i]);
     globfree(&found);
     return err;
 }
 
-static bp_err push_item(bp_corpus *corpus, char *item)
+static bp_err take_item(take_file take, void *context, char *item)
 {
     while (isspace((unsigned char)*item))
         item++;
@@ -86,12 +92,12 @@ static bp_err push_item(bp_corpus *corpus, char *item)
         return BP_FAIL(BP_ERR_CONFIG, "an empty name in the list of corpora; "
                                       "give a file, a list with commas, or a glob");
     if (strpbrk(item, "*?[") && !bp_path_exists(item))
-        return push_glob(corpus, item);
-    return push_file(corpus, item);
+        return take_glob(take, context, item);
+    return take(context, item);
 }
 
 /* The whole list may be one file whose name has a comma. */
-static bp_err push_list(bp_corpus *corpus, const char *list)
+static bp_err take_list(take_file take, void *context, const char *list)
 {
     char *text = bp_strdup(list);
     bp_err err = BP_OK;
@@ -99,13 +105,13 @@ static bp_err push_list(bp_corpus *corpus, const char *list)
     if (!text)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for the list of corpora: at %s", list);
     if (bp_path_exists(text)) {
-        err = push_file(corpus, text);
+        err = take(context, text);
     } else {
         for (char *item = text, *next; err == BP_OK && item; item = next) {
             next = strchr(item, ',');
             if (next)
                 *next++ = '\0';
-            err = push_item(corpus, item);
+            err = take_item(take, context, item);
         }
     }
     bp_free(text);
@@ -164,7 +170,7 @@ bp_err bp_corpus_open(bp_corpus **out, const char *list)
     if (!corpus)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a corpus: at %s", list);
     err = bp_fault("corpus.open") ? bp_fail_errno(BP_ERR_IO, "can't open", list)
-                                  : push_list(corpus, list);
+                                  : take_list(push_file, corpus, list);
     for (int64_t k = 0; err == BP_OK && k < corpus->count; k++) {
         const bp_corpus_info *info = bp_corpus_file_info(corpus->files[k]);
 
@@ -189,6 +195,40 @@ void bp_corpus_close(bp_corpus **corpus)
     bp_free((*corpus)->files);
     bp_free(*corpus);
     *corpus = NULL;
+}
+
+typedef struct peek {
+    bool is_done;
+    int64_t vocab_size;
+} peek;
+
+static bp_err peek_at_first(void *context, const char *path)
+{
+    peek *self = context;
+    bp_corpus_file *file = NULL;
+    bp_user_block block;
+    bp_err err;
+
+    if (self->is_done)
+        return BP_OK;
+    self->is_done = true;
+    err = bp_user_block_read(&block, path);
+    if (err != BP_OK || block.kind[0] == '\0') /* a stranger's */
+        return err;
+    err = bp_corpus_file_open(&file, path);
+    if (err == BP_OK)
+        self->vocab_size = bp_corpus_file_info(file)->vocab_size;
+    bp_corpus_file_close(&file);
+    return err;
+}
+
+bp_err bp_corpus_peek_vocab_size(const char *list, int64_t *vocab_size)
+{
+    peek self = {.is_done = false};
+    bp_err err = take_list(peek_at_first, &self, list);
+
+    *vocab_size = self.vocab_size;
+    return err;
 }
 
 int64_t bp_corpus_files(const bp_corpus *corpus)

@@ -23,6 +23,13 @@ typedef struct bp_corpus bp_corpus;
 bp_err bp_corpus_open(bp_corpus **out, const char *list);
 void bp_corpus_close(bp_corpus **corpus);
 
+/** vocab_size of the first file of `list`, where that can be had without reading all of it: 0 for a
+ * file that another program wrote, which is not opened before it was inspected whole.
+ *
+ * Errors:     those of bp_corpus_open for that file, and of `list`.
+ */
+bp_err bp_corpus_peek_vocab_size(const char *list, int64_t *vocab_size);
+
 int64_t bp_corpus_files(const bp_corpus *corpus);
 /** File k, in the order given; lent. */
 bp_corpus_file *bp_corpus_file_at(const bp_corpus *corpus, int64_t k);

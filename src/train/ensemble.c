@@ -7,6 +7,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "score/summary.h"
+#include "store/corpus_admit.h"
 #include "store/ensemble_file.h"
 #include "train/trainer_priv.h"
 
@@ -192,6 +193,26 @@ static bp_err look_at_corpus(const ensemble *self, char hash[BP_SHA256_HEX])
     return err;
 }
 
+/* On the coordinator alone, so that strangers' files are inspected once, and not by each group of
+ * ranks. */
+static bp_err look_at_corpora(const ensemble *self, char hash[BP_SHA256_HEX])
+{
+    const char *valid = bp_config_string(self->config, "corpus.valid");
+    bp_corpus *corpus = NULL;
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        err = look_at_corpus(self, hash);
+        if (err == BP_OK && valid)
+            err = bp_corpus_open(&corpus, valid);
+        bp_corpus_close(&corpus);
+    }
+    err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK)
+        bp_corpus_admitted_share(self->mesh->world);
+    return err;
+}
+
 /* ---- one member alone ---- */
 
 static bp_err alone_started(void *context, int64_t step)
@@ -318,8 +339,7 @@ static bp_err open_run(ensemble *self)
     bp_err err = check_names(self);
 
     if (err == BP_OK)
-        err = bp_agree(self->mesh->world,
-                       self->mesh->coordinates ? look_at_corpus(self, hash) : BP_OK);
+        err = look_at_corpora(self, hash);
     if (err == BP_OK)
         err = bp_run_open(&self->run, self->mesh, self->config, &spec);
     json_decref(extra);

@@ -61,6 +61,15 @@ class Doctor(JobTest):
         self.assertIn("not there yet", rows["run folder"]["text"])
         self.assertFalse(os.path.exists(self.at("not")))
 
+    def test_corpus_of_another_program_is_not_read(self):
+        with open(self.at("stranger.h5"), "wb") as file:
+            file.write(b"\x89HDF\r\n\x1a\n" + bytes(1000))  # what opens it fails
+        keys = [f"run.dir={self.at('x')}", f"corpus.train={self.at('stranger.h5')},{self.at('none.h5')}"]
+        _, rows = self.report([self.at("small.ini")] + keys)
+        self.assertIn("another program wrote", rows["checkpoints"]["text"])
+        self.assertEqual(rows["checkpoints"]["level"], "note")
+        self.assertNotIn("checkpoint", rows["space"]["text"])
+
     def test_threads_that_do_not_fit_are_warned_of(self):
         _, rows = self.report([self.at("small.ini"), f"run.dir={self.at('x')}", "math.threads=999"])
         self.assertEqual(rows["binding"]["level"], "warn")
