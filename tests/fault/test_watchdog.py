@@ -12,7 +12,7 @@ import bagpipe_test
 from fault_test import KINDS, KindsOfJob, is_alive, send, wait_gone
 
 ALL = "--all" in sys.argv
-SECONDS = 4  # of silence; a busy machine may keep a process waiting for longer than fewer
+SECONDS = 8  # of silence; a busy machine may keep a process waiting for longer than fewer
 KEY = f"watchdog.seconds={SECONDS}"
 LINE = re.compile(r"^bagpipe: error\[75\]: no progress for (\d+) s: rank (\d+) on host (\S+) \((silent, )?phase (\w+), step (\d+), "
                   r"(?:last|in) collective \w+\): at (\S+); stacks are in (\S+)/stacks; the same command goes on$", re.M)
@@ -36,8 +36,7 @@ class Standstill(KindsOfJob):
             return file.read()
 
     def events(self, name):
-        lines = [json.loads(line) for line in self.read("events.jsonl").splitlines()]
-        return [line for line in lines if line["event"] == name]
+        return bagpipe_test.events(self.folder, name)
 
     def wait_for(self, what, start):
         end = time.monotonic() + 60
@@ -131,6 +130,31 @@ class Watchdog(Standstill):
 
 
 class Longer(Standstill):
+    def test_files_that_hang_stop_no_beats(self):
+        """An event of a slow rank goes into a pipe that nobody reads: a thread hangs with it, and nobody takes rank 0 for silent."""
+        start = self.launch("endless", self.name, env={"BP_FAULT": "opt.before:1+@1=delay0.05"})
+        path = os.path.join(self.folder, "events.jsonl")
+        self.wait_for(lambda: os.path.exists(path), start)
+        os.rename(path, path + ".kept")
+        os.mkfifo(path)
+        tasks = f"/proc/{start.pids()[0]}/task"
+
+        def hangs():
+            names = []
+            for task in os.listdir(tasks):
+                with open(f"{tasks}/{task}/comm", encoding="ascii") as file:
+                    names.append(file.read().strip())
+            return names.count("watchdog") == 2
+        self.wait_for(hangs, start)
+        time.sleep(2 * SECONDS)
+        self.assertTrue(hangs())
+        self.assertNotIn("no progress", start.err)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(json.loads(file.readline())["event"], "slow_rank")
+        os.rename(path + ".kept", path)
+        send(start.process.pid, signal.SIGUSR1)
+        self.assertEqual(start.wait(60), 75, str(start))
+
     def test_rank_of_a_score_job(self):
         self.fault("score", "score.chunk_done:2", 1, "score", "spin")
 
