@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MPIRUN = os.path.join(HERE, "..", "mpirun.sh")
 TIMEOUT = 240
+SCORES = ("summary.json", "documents.h5", "tokens.h5")  # what a score job leaves
 
 options = {"bin": None, "shared": None}
 
@@ -84,6 +86,27 @@ def kill_all(process):
             pass
 
 
+class Background(subprocess.Popen):
+    """A job that runs beside the test, in a session of its own, bare (ranks=0) or under mpirun. Its output goes to files: a pipe
+    that nobody reads would fill, and stop it."""
+
+    def __init__(self, arguments, ranks=0, env=None):
+        command = (["sh", MPIRUN, str(ranks)] if ranks > 0 else []) + [str(a) for a in arguments]
+        self.said = [tempfile.TemporaryFile() for _ in range(2)]
+        super().__init__(command, stdout=self.said[0], stderr=self.said[1], env=dict(environment(), **(env or {})), start_new_session=True)
+
+    def communicate(self, input=None, timeout=TIMEOUT):
+        """Its output and errors, once it has ended."""
+        self.wait(timeout)
+        return tuple(os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace") for file in self.said)
+
+    def end(self):
+        kill_all(self)
+        self.wait()
+        for file in self.said:
+            file.close()
+
+
 def english(bytes_wanted):
     """Some English: the Brown corpus where it is there, else sentences made by a fixed grammar."""
     path = shared("data/brown/train.txt")
@@ -102,6 +125,12 @@ def english(bytes_wanted):
 def metrics(folder):
     with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def events(folder, name=None):
+    """The events of a run; those of one name."""
+    with open(os.path.join(folder, "events.jsonl"), encoding="utf-8") as file:
+        return [event for event in map(json.loads, file) if name is None or event["event"] == name]
 
 
 def timeless(lines):
@@ -192,6 +221,43 @@ threads = 1
         result = self.pretrain(name, ranks, *keys)
         self.assertEqual(result.status, 0, str(result))
         return self.at(name)
+
+    def background(self, arguments, ranks=0, env=None):
+        """Start a job that ends with the test, if not before."""
+        process = Background(arguments, ranks, env)
+        self.addCleanup(process.end)
+        return process
+
+    def until(self, question, process=None):
+        """Wait for something to come true, as long as the job is there that makes it so."""
+        for _ in range(TIMEOUT * 50):
+            ended = process is not None and process.poll() is not None  # before the question: its last act may be the answer
+            if question():
+                return
+            if ended:
+                break
+            time.sleep(0.02)
+        self.fail("it does not come true" + (f": {process.communicate()}" if process is not None and process.poll() is not None else ""))
+
+    def trains(self, name):
+        """Has the training on run folder `name` told a step?"""
+        path = os.path.join(self.at(name), "metrics.jsonl")
+        return os.path.exists(path) and os.path.getsize(path) > 0
+
+
+class ScoreFiles:
+    """What score jobs leave, for tests of them."""
+
+    def data(self, name, file):
+        with open(os.path.join(self.at(name), "score", file), "rb") as stream:
+            return stream.read()
+
+    def summary(self, name):
+        return json.loads(self.data(name, "summary.json"))
+
+    def assert_same_bytes(self, a, b):
+        for file in SCORES:
+            self.assertEqual(self.data(a, file), self.data(b, file), f"{file} of {a} and {b}")
 
 
 def main():

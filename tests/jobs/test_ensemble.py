@@ -6,13 +6,12 @@ import random
 import re
 import signal
 import subprocess
-import time
 
 import h5py
 import numpy as np
 
 import bagpipe_test
-from bagpipe_test import MPIRUN, JobTest, children, digests, environment, metrics, program, run, steps, timeless
+from bagpipe_test import JobTest, children, digests, events, metrics, program, run, steps, timeless
 
 
 def read_json(*parts):
@@ -35,10 +34,6 @@ def keys_of(folder):
             key, value = line.split(" = ", 1)
             found[f"{section}.{key}"] = value
     return found
-
-
-def events(folder, name):
-    return [line for line in map(json.loads, read(folder, "events.jsonl").splitlines()) if line["event"] == name]
 
 
 def members(folder):
@@ -259,16 +254,11 @@ class Ensemble(JobTest):
     def test_a_signal_to_one_rank_stops_all_members_and_the_same_command_goes_on(self):
         keys = ("train.steps=400", "train.valid_every=0", "ensemble.members=2")
         whole = self.made("never_stopped", 0, *keys)
-        command = ["sh", MPIRUN, "2", program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('stopped')}",
-                   *self.M, *keys, "mesh.members=2"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
-        begun = [self.at(f"stopped/members/m{k:02}/metrics.jsonl") for k in range(2)]
-        for _ in range(400):
-            if all(os.path.exists(path) and os.path.getsize(path) > 0 for path in begun):
-                break
-            time.sleep(0.02)
+        process = self.background([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('stopped')}", *self.M, *keys,
+                                   "mesh.members=2"], 2)
+        self.until(lambda: all(self.trains(f"stopped/members/m{k:02}") for k in range(2)), process)
         os.kill(self.ranks_of(process)[-1], signal.SIGUSR1)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate()
         self.assertEqual(process.returncode, 75, err)
         self.assertIn("the same command goes on", err)
         self.assertFalse(os.path.exists(self.at("stopped/ensemble.json")))

@@ -5,11 +5,9 @@ import os
 import random
 import signal
 import struct
-import subprocess
-import time
 
 import bagpipe_test
-from bagpipe_test import MPIRUN, TIMEOUT, JobTest, environment, program, run, shared
+from bagpipe_test import SCORES, JobTest, ScoreFiles, program, run, shared
 
 try:
     import h5py
@@ -17,10 +15,8 @@ try:
 except ImportError:
     h5py = None
 
-FILES = ("summary.json", "documents.h5", "tokens.h5")
 
-
-class Score(JobTest):
+class Score(ScoreFiles, JobTest):
     """A model of context 32 trained for 20 steps, a corpus of lines, and one of labelled documents."""
 
     @classmethod
@@ -53,18 +49,6 @@ class Score(JobTest):
         result = run(self.command(name, corpus or self.corpora(), *keys), ranks)
         self.assertEqual(result.status, 0, str(result))
         return self.summary(name)
-
-    def summary(self, name):
-        with open(os.path.join(self.at(name), "score", "summary.json"), encoding="utf-8") as file:
-            return json.load(file)
-
-    def data(self, name, file):
-        with open(os.path.join(self.at(name), "score", file), "rb") as stream:
-            return stream.read()
-
-    def assert_same_bytes(self, a, b):
-        for file in FILES:
-            self.assertEqual(self.data(a, file), self.data(b, file), f"{file} of {a} and {b}")
 
     # ---- figures ----
 
@@ -190,22 +174,17 @@ class Score(JobTest):
         self.assertTrue(kills == 0 or went_on, "killed, but nothing was kept")
         print(f"{kills} kills")
         self.assert_same_bytes("whole", "killed")
-        self.assertEqual(sorted(os.listdir(os.path.join(self.at("killed"), "score"))), sorted(FILES))
+        self.assertEqual(sorted(os.listdir(os.path.join(self.at("killed"), "score"))), sorted(SCORES))
 
     def test_stopped_by_a_signal_it_says_75_and_goes_on(self):
         self.scored("unstopped", 2, *self.SLOW, corpus=self.at("long.h5"))
-        command = ["sh", MPIRUN, "2"] + self.command("stopped", self.at("long.h5"), *self.SLOW)
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True)
+        process = self.background(self.command("stopped", self.at("long.h5"), *self.SLOW), 2)
         parts = os.path.join(self.at("stopped"), "score", "parts")
-        end = time.time() + 60
-        while time.time() < end and process.poll() is None:
-            if os.path.isdir(parts) and any(os.path.getsize(os.path.join(parts, p)) > 128 for p in os.listdir(parts)):
-                break
-            time.sleep(0.01)
+        self.until(lambda: os.path.isdir(parts) and any(os.path.getsize(os.path.join(parts, p)) > 128 for p in os.listdir(parts)), process)
         process.send_signal(signal.SIGUSR1)
-        out, err = process.communicate(timeout=TIMEOUT)
-        self.assertEqual(process.returncode, 75, out.decode() + err.decode())
-        self.assertIn("the same command goes on", err.decode())
+        out, err = process.communicate()
+        self.assertEqual(process.returncode, 75, out + err)
+        self.assertIn("the same command goes on", err)
         result = run(self.command("stopped", self.at("long.h5"), *self.SLOW), 2)
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("going on", result.out)
@@ -213,11 +192,11 @@ class Score(JobTest):
 
     def test_finished_it_exits_0_and_touches_nothing(self):
         self.scored("done")
-        before = {file: os.stat(os.path.join(self.at("done"), "score", file)).st_mtime_ns for file in FILES}
+        before = {file: os.stat(os.path.join(self.at("done"), "score", file)).st_mtime_ns for file in SCORES}
         result = run(self.command("done", self.corpora()))
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("finished", result.out)
-        self.assertEqual(before, {file: os.stat(os.path.join(self.at("done"), "score", file)).st_mtime_ns for file in FILES})
+        self.assertEqual(before, {file: os.stat(os.path.join(self.at("done"), "score", file)).st_mtime_ns for file in SCORES})
 
     def test_another_model_or_corpus_in_the_folder_is_78(self):
         self.scored("taken")

@@ -5,7 +5,7 @@ import os
 import random
 
 import bagpipe_test
-from bagpipe_test import JobTest, program, run
+from bagpipe_test import JobTest, ScoreFiles, program, run
 
 try:
     import h5py
@@ -13,7 +13,6 @@ try:
 except ImportError:
     h5py = None
 
-FILES = ("summary.json", "documents.h5", "tokens.h5")
 PLAIN = ("logprob", "total_entropy", "expected_entropy", "mutual_information", "logprob_variance", "agreement", "confidence",
          "correct", "brier")
 MEANS = {"total_entropy": "total_entropy", "expected_entropy": "expected_entropy", "mutual_information": "mutual_information",
@@ -21,7 +20,7 @@ MEANS = {"total_entropy": "total_entropy", "expected_entropy": "expected_entropy
 OOB = 123.25
 
 
-class ScoreEnsemble(JobTest):
+class ScoreEnsemble(ScoreFiles, JobTest):
     """Three models of other seeds, widths and contexts; a corpus of labelled documents, some empty."""
 
     TEXT_BYTES = 100_000
@@ -59,8 +58,7 @@ class ScoreEnsemble(JobTest):
     def scored(self, name, model="ensemble.json", ranks=0, *keys):
         result = run(self.command(name, model, *keys), ranks)
         self.assertEqual(result.status, 0, str(result))
-        with open(os.path.join(self.at(name), "score", "summary.json"), encoding="utf-8") as file:
-            return json.load(file)
+        return self.summary(name)
 
     def refused(self, status, words, model, ranks=0, *keys):
         result = run(self.command("refused", model, *keys), ranks)
@@ -68,14 +66,6 @@ class ScoreEnsemble(JobTest):
         for word in words:
             self.assertIn(word, result.err)
         self.assertNotIn("scoring", result.out)  # before any compute
-
-    def data(self, name, file):
-        with open(os.path.join(self.at(name), "score", file), "rb") as stream:
-            return stream.read()
-
-    def assert_same_bytes(self, a, b):
-        for file in FILES:
-            self.assertEqual(self.data(a, file), self.data(b, file), f"{file} of {a} and {b}")
 
     def read(self, name, file="tokens.h5"):
         with h5py.File(os.path.join(self.at(name), "score", file)) as tables:

@@ -4,10 +4,9 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 import bagpipe_test
-from bagpipe_test import JobTest, environment, kill_all, program, run, steps
+from bagpipe_test import JobTest, environment, events, program, run, steps
 
 
 def tree(folder):
@@ -37,31 +36,18 @@ class Status(JobTest):
 
     def start(self, name, *keys):
         """A training that goes on until it is told to stop."""
-        command = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=1000000",
-                   "checkpoint.every=20"] + list(keys)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
-                                   start_new_session=True)
-        self.addCleanup(lambda: (kill_all(process), process.wait()))
-        return process
-
-    def until(self, question):
-        """Wait until something is so; the time limit of the test is its end."""
-        for _ in range(2000):
-            if question():
-                return
-            time.sleep(0.05)
-        self.fail("it did not come")
+        return self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=1000000",
+                                "checkpoint.every=20"] + list(keys))
 
     def committed(self, name):
         return os.path.isdir(self.at(name + "/checkpoints")) and len(steps(self.at(name))) > 1
 
     def resumed(self, name):
-        with open(self.at(name + "/events.jsonl"), encoding="utf-8") as file:
-            return '"resumed"' in file.read()
+        return len(events(self.at(name), "resumed")) > 0
 
     def test_a_run_through_its_states(self):
         process = self.start("run")
-        self.until(lambda: self.committed("run"))
+        self.until(lambda: self.committed("run"), process)
         told = self.told("run", job="pretrain", state="running", steps=1000000, restarts=0, pid=process.pid)
         self.assertGreater(told["commit"]["bytes"], 100_000)
         self.assertGreater(told["tokens_per_second_median"], 0)
@@ -84,7 +70,7 @@ class Status(JobTest):
         self.assertEqual(tree(self.at("run")), before)  # nothing is written, not even to the torn file
 
         process = self.start("run")
-        self.until(lambda: self.told("run")["restarts"] == 1 and self.resumed("run"))
+        self.until(lambda: self.told("run")["restarts"] == 1 and self.resumed("run"), process)
         process.send_signal(signal.SIGUSR1)
         self.assertEqual(process.wait(), 75)
         told = self.told("run", state="stopped", code=75, starts=2, restarts=1)

@@ -10,16 +10,10 @@ import sys
 import time
 
 import bagpipe_test
-from bagpipe_test import MPIRUN, TIMEOUT, JobTest, children, digests, environment, kill_all, metrics, program, run, steps, timeless
+from bagpipe_test import JobTest, children, digests, environment, events, metrics, program, steps, timeless
 
 LONG = "train.steps=1000000"
 rounds, lease = 4, False
-
-
-def events(folder, name=None):
-    with open(os.path.join(folder, "events.jsonl"), encoding="utf-8") as file:
-        found = [json.loads(line) for line in file]
-    return [event for event in found if name is None or event["event"] == name]
 
 
 def run_json(folder):
@@ -29,33 +23,7 @@ def run_json(folder):
 
 class Stopping(JobTest):
     def launch(self, job, name, *keys, ranks=0, more=None, config="small.ini"):
-        command = [program("bagpipe"), job, self.at(config), f"run.dir={self.at(name)}"] + list(keys)
-        if ranks > 0:
-            command = ["sh", MPIRUN, str(ranks)] + command
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   env=dict(environment(), **(more or {})))
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        kill_all(process)
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
-
-    def until(self, what, process=None):
-        """Wait for something to come true."""
-        for _ in range(TIMEOUT * 50):
-            if what():
-                return
-            if process is not None and process.poll() is not None and not what():
-                break
-            time.sleep(0.02)
-        self.fail("it does not come true" + ("" if process is None else f": {process.communicate() if process.poll() is not None else ''}"))
-
-    def trains(self, name):
-        return os.path.exists(self.at(name) + "/metrics.jsonl") and os.path.getsize(self.at(name) + "/metrics.jsonl") > 0
+        return self.background([program("bagpipe"), job, self.at(config), f"run.dir={self.at(name)}"] + list(keys), ranks, more)
 
     def started(self, name, *keys, **more):
         process = self.launch("pretrain", name, *keys, **more)
@@ -63,7 +31,7 @@ class Stopping(JobTest):
         return process
 
     def stopped(self, process, status=75):
-        out, err = process.communicate(timeout=TIMEOUT)
+        out, err = process.communicate()
         self.assertEqual(process.returncode, status, out[-3000:] + err)
         return err
 
@@ -131,7 +99,7 @@ class Stopping(JobTest):
         self.assertEqual(run_json(self.at("term"))["exit"]["reason"], "TERM")
         process = self.started("term_mpirun", LONG, ranks=2)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=TIMEOUT)
+        out, err = process.communicate()
         self.assertNotEqual(process.returncode, 0, out + err)
         self.assertEqual(steps(self.at("term_mpirun")), [])
         self.assertFalse([name for name in os.listdir(self.at("term_mpirun/checkpoints")) if name.startswith(".tmp-")])
@@ -290,10 +258,8 @@ class Stopping(JobTest):
         first = self.started("lease", LONG)
         first.send_signal(signal.SIGSTOP)
         # in a namespace of its own the other can't ask the kernel for the owner: it watches its counter for a minute
-        second = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", program("bagpipe"), "pretrain", self.at("small.ini"),
-                                   f"run.dir={self.at('lease')}", "train.steps=2000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  text=True, start_new_session=True, env=environment())
-        self.addCleanup(self.end, second)
+        second = self.background(["unshare", "--pid", "--fork", "--mount-proc", program("bagpipe"), "pretrain", self.at("small.ini"),
+                                  f"run.dir={self.at('lease')}", "train.steps=2000"])
         err = self.stopped(second, 0)
         self.assertIn("watching it for 60 s", err)
         first.send_signal(signal.SIGCONT)

@@ -3,11 +3,9 @@ import json
 import os
 import random
 import signal
-import subprocess
-import time
 
 import bagpipe_test
-from bagpipe_test import MPIRUN, TIMEOUT, environment, program, run
+from bagpipe_test import program, run
 from uncertainty_test import FIGURES, METHODS, UncertaintyTest, h5py, numpy
 
 
@@ -45,15 +43,12 @@ class UncertaintyRuns(UncertaintyTest):
             self.assertAlmostEqual(got[method]["nll"] / want["methods"][method]["nll"], 1, delta=1e-5)
 
     def test_stopped_it_says_75_and_goes_on(self):
-        process = subprocess.Popen(["sh", MPIRUN, "2"] + self.command("stopped"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env=environment(), start_new_session=True)
-        end = time.time() + 60
-        while time.time() < end and process.poll() is None and not os.path.isdir(self.file("stopped", "scores", "three")):
-            time.sleep(0.005)
+        process = self.background(self.command("stopped"), 2)
+        self.until(lambda: os.path.isdir(self.file("stopped", "scores", "three")), process)
         process.send_signal(signal.SIGUSR1)
-        out, err = process.communicate(timeout=TIMEOUT)
-        self.assertEqual(process.returncode, 75, out.decode() + err.decode())
-        self.assertIn("the same command goes on", err.decode())
+        out, err = process.communicate()
+        self.assertEqual(process.returncode, 75, out + err)
+        self.assertIn("the same command goes on", err)
         done = self.file("stopped", "scores", "single", "score", "summary.json")
         before = os.stat(done).st_mtime_ns
         self.studied("stopped", 2)

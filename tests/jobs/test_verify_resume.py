@@ -3,11 +3,9 @@ import glob
 import os
 import re
 import signal
-import subprocess
-import time
 
 import bagpipe_test
-from bagpipe_test import JobTest, environment, program, run
+from bagpipe_test import JobTest, program, run
 
 
 class VerifyResume(JobTest):
@@ -86,17 +84,11 @@ class VerifyResume(JobTest):
     def signalled(self, name, ranks, number):
         """Sent once the first training is at work."""
         command = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "--verify-resume=100000"]
-        if ranks:
-            command = ["sh", bagpipe_test.MPIRUN, str(ranks)] + command
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True,
-                                   start_new_session=True)
-        for _ in range(1200):
-            if glob.glob(self.at(name + ".verify-*/straight/metrics.jsonl")):
-                break
-            time.sleep(0.05)
+        process = self.background(command, ranks)
+        self.until(lambda: glob.glob(self.at(name + ".verify-*/straight/metrics.jsonl")), process)
         self.assertEqual(len(self.left(name)), 1)
         process.send_signal(number)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate()
         self.assertEqual(process.returncode, 75, err)
         self.assertIn("stopped as asked", err)
         self.assertEqual(self.left(name), [])
