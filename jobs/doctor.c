@@ -7,6 +7,7 @@
 #include "coordinator/probe.h"
 #include "coordinator/run_status.h"
 #include "corpus/corpus.h"
+#include "doctor_config.h"
 #include "lm/gpt.h"
 #include "math/distributed.h"
 #include "math/math.h"
@@ -48,12 +49,15 @@ static void print_help(void)
         "libraries, processors, memory, limits, clocks, speed (slow hosts are named), the bits of\n"
         "a sum over ranks, and with a run folder (or a configuration that names one) its file\n"
         "system: kind, access, room for checkpoints, whether files are written, renamed, linked\n"
-        "and seen from all hosts as a run needs it. Start it as the job is to be started.\n\n"
+        "and seen from all hosts as a run needs it. Of a configuration it says whether its job\n"
+        "takes it, whether the mesh fits these ranks, and whether the files that it names are\n"
+        "there. Start it as the job is to be started.\n\n"
         "  --json   one object instead of a table\n\n"
         "What it writes is one hidden folder, which it removes; a run folder that is not there\n"
         "yet is not made.\n"
         "Exit status: 0 all is well, or there are warnings; 71 the system, 73 no file can be\n"
-        "made, 74 writing failed or there is no room, 77 permission, 64 the command line.\n");
+        "made, 74 writing failed or there is no room, 77 permission, 64 the command line, 66 a\n"
+        "file is missing, 78 the configuration.\n");
 }
 
 static bp_err parse(doctor *self, int argc, char **argv)
@@ -331,7 +335,8 @@ static int64_t checkpoint_bytes(const doctor *self, const char *folder)
     return bytes == 0 && self->config ? foreseen_bytes(self) : bytes;
 }
 
-/* Rows are added up to what failed; *ground is left for others to look at. */
+/* Rows are added up to what failed; *ground is left for others to look at. Whether anything can be
+ * made there comes first: a folder where nothing can has no room either. */
 static bp_err try_folder(const doctor *self, const char *folder, char **ground)
 {
     int64_t keep = self->config ? bp_config_int(self->config, "checkpoint.keep") : 3;
@@ -341,11 +346,11 @@ static bp_err try_folder(const doctor *self, const char *folder, char **ground)
     if (err == BP_OK && strcmp(existing, folder) != 0)
         bp_probe_add(self->rows, BP_PROBE_NOTE, "run folder", NULL,
                      "%s is not there yet: tried in %s", folder, existing);
-    if (err == BP_OK)
-        err = bp_probe_disk(self->rows, existing, checkpoint_bytes(self, folder), keep);
     if (err == BP_OK && (err = bp_probe_ground(ground, existing)) != BP_OK)
         bp_probe_add(self->rows, BP_PROBE_FAIL, "run folder",
                      "ask for access there, or use another run.dir", "%s", bp_err_message());
+    if (err == BP_OK)
+        err = bp_probe_disk(self->rows, existing, checkpoint_bytes(self, folder), keep);
     if (err == BP_OK)
         err = bp_probe_files(self->rows, *ground);
     bp_free(existing);
@@ -438,6 +443,26 @@ static void print_json(const doctor *self, bp_err err)
     json_decref(report);
 }
 
+/* Besides what was found before, which is the failure to tell. */
+static bp_err judge_config(const doctor *self, const bp_option *const *tables, bp_err before)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    const bp_doctor_config what = {.path = self->target,
+                                   .keys = self->keys,
+                                   .key_count = self->key_count,
+                                   .ranks = bp_comm_size(self->world),
+                                   .tables = tables};
+    bp_err err = BP_OK;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (self->rows && self->config)
+        err = bp_doctor_judge_config(self->rows, self->config, &what);
+    err = bp_agree(self->world, err);
+    if (before != BP_OK)
+        bp_err_set_message(message);
+    return before != BP_OK ? before : err;
+}
+
 static bp_err examine(doctor *self, const bp_option *const *tables)
 {
     bp_err err = read_config(self, tables);
@@ -456,6 +481,7 @@ static bp_err examine(doctor *self, const bp_option *const *tables)
     err = judge_bits(self);
     if (err == BP_OK)
         err = look_at_folder(self);
+    err = judge_config(self, tables, err);
     if (self->rows)
         judge_libraries(self); /* last: who asks HDF5 first can't set it up any more */
     if (self->rows && self->json)

@@ -65,7 +65,7 @@ class Doctor(JobTest):
         with open(self.at("stranger.h5"), "wb") as file:
             file.write(b"\x89HDF\r\n\x1a\n" + bytes(1000))  # what opens it fails
         keys = [f"run.dir={self.at('x')}", f"corpus.train={self.at('stranger.h5')},{self.at('none.h5')}"]
-        _, rows = self.report([self.at("small.ini")] + keys)
+        _, rows = self.report([self.at("small.ini")] + keys, status=66)  # none.h5
         self.assertIn("another program wrote", rows["checkpoints"]["text"])
         self.assertEqual(rows["checkpoints"]["level"], "note")
         self.assertNotIn("checkpoint", rows["space"]["text"])
@@ -108,6 +108,24 @@ class Doctor(JobTest):
         self.assertRegex(result.out, r"(?m)^warn +file system +tmpfs")
         self.assertNotIn(".bagpipe-doctor", result.out)  # what was written is gone
         self.assertEqual(result.err.count("bagpipe: error[74]"), 1, str(result))
+
+    def test_configuration_that_can_not_start(self):
+        config = [self.at("small.ini"), f"run.dir={self.at('x')}"]
+        _, rows = self.report(config)
+        self.assertEqual((rows["configuration"]["level"], rows["mesh"]["level"]), ("ok", "ok"))
+        _, rows = self.report(config + [f"corpus.train={self.at('train.h5')}, {self.at('none.h5')}"], status=66)
+        self.assertEqual(rows["corpus.train"]["level"], "fail")
+        self.assertIn("none.h5", rows["corpus.train"]["text"])
+        _, rows = self.report(config + ["mesh.tensor=3"], 3, status=78)
+        self.assertIn("does not divide model.heads", rows["configuration"]["text"])
+        _, rows = self.report(config + ["mesh.data=4"], 2, status=78)
+        self.assertEqual(rows["mesh"]["level"], "fail")
+
+    def test_folder_in_which_nothing_can_be_made(self):
+        result = run([program("bagpipe"), "doctor", self.at("small.ini"), "run.dir=/proc/run"])
+        self.assertIn(result.status, (73, 77), str(result))
+        self.assertRegex(result.out, r"(?m)^FAIL +run folder +can't make")
+        self.assertNotIn("space", result.out)
 
     def test_wrong_arguments(self):
         for arguments, status in ((["a", "b"], 64), (["--fast"], 64), ([self.at("no.ini")], 66), ([self.folder, "a=b"], 64),
