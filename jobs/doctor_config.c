@@ -1,0 +1,147 @@
+#include "doctor_config.h"
+
+#include "base/mem.h"
+#include "coordinator/probe.h"
+#include "job.h"
+#include "mesh/mesh.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct findings {
+    json_t *rows;
+    bp_err first; /* what fails, with its message */
+    char message[BP_ERR_MESSAGE_BYTES];
+} findings;
+
+static void note(findings *self, bp_err err)
+{
+    if (self->first != BP_OK)
+        return;
+    self->first = err;
+    (void)snprintf(self->message, sizeof self->message, "%s", bp_err_message());
+}
+
+/* By the keys that only one job asks for. */
+static const bp_job *job_of(const bp_config *read)
+{
+    static const struct {
+        const char *key;
+        const bp_job *job;
+    } SIGNS[] = {{"uncertainty.models", &bp_job_uncertainty},
+                 {"ensemble.members", &bp_job_ensemble},
+                 {"corpus.train", &bp_job_pretrain},
+                 {"score.model", &bp_job_score}};
+
+    for (size_t k = 0; k < sizeof SIGNS / sizeof SIGNS[0]; k++)
+        if (bp_config_is_given(read, SIGNS[k].key))
+            return SIGNS[k].job;
+    return NULL;
+}
+
+static bp_err read_for_job(bp_config **out, const bp_job *job, const bp_doctor_config *what)
+{
+    bp_err err = bp_config_new(out, what->tables, job->options);
+
+    if (err == BP_OK)
+        err = bp_config_read(*out, what->path, what->key_count, what->keys);
+    if (err == BP_OK)
+        err = bp_config_check(*out);
+    if (err == BP_OK) {
+        job->check(*out);
+        err = bp_config_faults(*out);
+    }
+    return err;
+}
+
+static void judge_mesh(findings *self, const bp_config *config, int ranks)
+{
+    bp_mesh_shape shape = bp_mesh_shape_of(config);
+    bp_err err = bp_mesh_shape_fit(&shape, ranks);
+
+    if (err == BP_OK) {
+        bp_probe_add(self->rows, BP_PROBE_OK, "mesh", NULL, "fits %d rank%s", ranks,
+                     ranks == 1 ? "" : "s");
+    } else if (ranks == 1) { /* asked without the launcher: it may be started with more */
+        bp_probe_add(self->rows, BP_PROBE_WARN, "mesh", "ask with the ranks of the job to come",
+                     "%s", bp_err_message());
+    } else {
+        note(self, err);
+        bp_probe_add(self->rows, BP_PROBE_FAIL, "mesh",
+                     "start another number of ranks, or change "
+                     "mesh.*",
+                     "%s", bp_err_message());
+    }
+}
+
+/* One of a list with commas: a path or a glob. */
+static void judge_file(findings *self, const char *key, const char *path)
+{
+    glob_t found = {0};
+    const char *missing = glob(path, 0, NULL, &found) == 0 ? NULL : "there is no such file";
+
+    for (size_t k = 0; k < found.gl_pathc && missing == NULL; k++)
+        if (access(found.gl_pathv[k], R_OK) != 0)
+            missing = "it can't be read";
+    if (missing != NULL) {
+        note(self, BP_FAIL(found.gl_pathc > 0 ? BP_ERR_DENIED : BP_ERR_INPUT, "%s: at %s = %s",
+                           missing, key, path));
+        bp_probe_add(self->rows, BP_PROBE_FAIL, key, "name another one, or put it there", "%s: %s",
+                     missing, path);
+    }
+    globfree(&found);
+}
+
+static void judge_files(void *context, const bp_option *option, const char *value)
+{
+    static const char *const FILES[] = {"corpus.train", "corpus.valid", "score.corpus",
+                                        "tokenizer.path", "model.init"};
+    char *list = NULL, *rest;
+    bool is_file = false;
+
+    for (size_t k = 0; k < sizeof FILES / sizeof FILES[0]; k++)
+        is_file = is_file || strcmp(option->key, FILES[k]) == 0;
+    if (!is_file || value == NULL || (list = bp_strdup(value)) == NULL)
+        return;
+    for (char *item = strtok_r(list, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest)) {
+        size_t bytes;
+
+        item += strspn(item, " \t");
+        for (bytes = strlen(item); bytes > 0 && strchr(" \t", item[bytes - 1]) != NULL;)
+            item[--bytes] = '\0';
+        if (item[0] != '\0')
+            judge_file(context, option->key, item);
+    }
+    bp_free(list);
+}
+
+bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doctor_config *what)
+{
+    findings self = {.rows = rows};
+    const bp_job *job = job_of(read);
+    bp_config *config = NULL;
+    bp_err err;
+
+    if (job == NULL) {
+        bp_probe_add(rows, BP_PROBE_NOTE, "configuration", NULL,
+                     "of no job: none of corpus.train, ensemble.members, score.model, "
+                     "uncertainty.models is given");
+        return BP_OK;
+    }
+    err = read_for_job(&config, job, what);
+    if (err == BP_OK) {
+        bp_probe_add(rows, BP_PROBE_OK, "configuration", NULL, "%s takes it", job->name);
+        judge_mesh(&self, config, what->ranks);
+        bp_config_each(config, judge_files, &self);
+        err = self.first;
+        if (err != BP_OK)
+            bp_err_set_message(self.message);
+    } else {
+        bp_probe_add(rows, BP_PROBE_FAIL, "configuration", "change it as is said", "%s: %s",
+                     job->name, bp_err_message());
+    }
+    bp_config_free(&config);
+    return err;
+}
