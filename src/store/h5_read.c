@@ -31,7 +31,8 @@ bp_err bp_h5_hard_path(bp_h5 *file, const char *name)
         if (H5Lexists(file->id, path, H5P_DEFAULT) <= 0 ||
             H5Lget_info(file->id, path, &info, H5P_DEFAULT) < 0) {
             bp_h5_forget();
-            err = BP_FAIL(BP_ERR_FORMAT, "there is no %s: at %s", name, file->path);
+            err = BP_FAIL(BP_ERR_FORMAT, "%s%s is missing: at %s", name[0] == '/' ? "" : "/", name,
+                          file->path);
         } else if (info.type != H5L_TYPE_HARD) {
             err = BP_FAIL(BP_ERR_FORMAT,
                           "%s is %s link: at %s; copy what it points at into the file", path,
@@ -335,7 +336,7 @@ static bp_err get_number(bp_h5 *file, const char *object, const char *name, hid_
 
     bp_h5_forget();
     if (attribute < 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "there is no attribute %s of %s: at %s", name, object,
+        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is missing: at %s", name, object,
                       file->path);
     else if (space < 0 || H5Sget_simple_extent_npoints(space) != 1 ||
              !(class == H5T_INTEGER || (class == H5T_FLOAT && type == H5T_NATIVE_DOUBLE)))
@@ -425,7 +426,7 @@ bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *o
     space = attribute >= 0 ? H5Aget_space(attribute) : -1;
     bp_h5_forget();
     if (attribute < 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "there is no attribute %s of %s: at %s", name, object,
+        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is missing: at %s", name, object,
                       file->path);
     else if (type < 0 || H5Tget_class(type) != H5T_STRING || space < 0 ||
              H5Sget_simple_extent_npoints(space) != 1)

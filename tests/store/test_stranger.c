@@ -129,9 +129,9 @@ static void bad_files_are_refused_with_the_reason(void **state)
         {"bad-short", "doc_start ends with 4999"},
         {"bad-no-starts", "doc_start is empty"},
         {"bad-real-starts", "doc_start does not hold integers"},
-        {"bad-no-tokens", "there is no tokens"},
-        {"bad-no-doc-start", "there is no doc_start"},
-        {"bad-no-vocab", "there is no attribute vocab_size"},
+        {"bad-no-tokens", "/tokens is missing"},
+        {"bad-no-doc-start", "/doc_start is missing"},
+        {"bad-no-vocab", "attribute vocab_size of / is missing"},
         {"bad-vocab", "vocab_size is 0"},
         {"bad-vocab-text", "vocab_size of / is not one number"},
         {"bad-eod", "eod_id is 121"},
@@ -155,7 +155,7 @@ static void bad_files_are_refused_with_the_reason(void **state)
         {"bad-bytes", "doc_bytes has 4 values, not 5"},
         {"bad-words", "doc_words has 4 values, not 5"},
         {"bad-ids", "neither integers, reals nor fixed-length text"},
-        {"bad-label-names", "there is no label_names/genre"},
+        {"bad-label-names", "/label_names/genre is missing"},
     };
 
     (void)state;
