@@ -103,11 +103,8 @@ static bp_err save(trainer *self, bool best)
         err = bp_fail_errno(BP_ERR_IO, "can't take the state to save", name);
     if (err == BP_OK)
         err = bp_run_sync(self->run);
-    if (err == BP_OK && self->report_err != BP_OK) /* no checkpoint may outlive a lost line */
-        err = BP_FAIL(self->report_err,
-                      "metrics.jsonl could not be written: at step %lld; make room "
-                      "there, the same command goes on",
-                      (long long)self->progress.step);
+    if (err == BP_OK)
+        err = report_lost(self); /* no checkpoint may outlive a lost line */
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK && self->progress.committed != self->progress.step)
         err = bp_checkpoint_save(self->mesh->world, &commit, boxes, count, state);

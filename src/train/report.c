@@ -90,9 +90,22 @@ static void note_failure(trainer *self, report_kind kind, bp_err err)
 {
     if (err == BP_OK)
         return;
-    bp_warn("%s", bp_err_message());
-    if (kind == REPORT_METRIC)
+    if (kind != REPORT_METRIC) {
+        bp_warn("%s", bp_err_message());
+    } else if (self->report_err == BP_OK) {
         self->report_err = err;
+        snprintf(self->report_message, sizeof self->report_message, "%s", bp_err_message());
+    }
+}
+
+bp_err report_lost(const trainer *self)
+{
+    return self->report_err == BP_OK
+               ? BP_OK
+               : BP_FAIL(self->report_err,
+                         "a line of metrics.jsonl could not be written, step %lld is the last: %s; "
+                         "then the same command goes on",
+                         (long long)self->progress.step, self->report_message);
 }
 
 void report_send(trainer *self, report_kind kind, json_t *value)

@@ -37,11 +37,8 @@ static bp_err next_windows(trainer *self, int64_t *word)
     if (bp_fault("train.diverge"))
         err = BP_FAIL(BP_ERR_SOFTWARE, "the training diverged, as a test asked for: at step %lld",
                       (long long)self->progress.step);
-    if (err == BP_OK && self->report_err != BP_OK)
-        err = BP_FAIL(self->report_err,
-                      "metrics.jsonl could not be written: at step %lld; make room there, the same "
-                      "command goes on",
-                      (long long)self->progress.step);
+    if (err == BP_OK)
+        err = report_lost(self);
     int64_t worst = bp_all_max_int(bp_engine_damage(self->engine)->found ? BITS_CHANGED
                                    : err != BP_OK                        ? READ_FAILED
                                                                          : stop_word(),

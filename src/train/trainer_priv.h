@@ -48,7 +48,8 @@ typedef struct trainer {
     bool resumes;          /* it is the run's */
     char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
     bp_err report_err; /* on the coordinator: a metrics line that could not be written */
-    int32_t *windows;  /* [slots][T+1] */
+    char report_message[BP_ERR_LINE_BYTES]; /* why */
+    int32_t *windows;                       /* [slots][T+1] */
     progress progress;
     bp_plan plan;
     double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
@@ -124,6 +125,8 @@ bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
 void report_begin(trainer *self);
 void report_end(trainer *self);
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
+/** A metrics line that could not be written: its failure, told again. On the coordinator. */
+bp_err report_lost(const trainer *self);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
 
 /* plan_text.c */
