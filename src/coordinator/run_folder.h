@@ -76,10 +76,10 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
 bp_err bp_run_close(bp_run **run, bp_err exit_state);
 
 /** A job of the run `run_dir` has failed with `code` before it opened the folder, or while it did:
- * leave a line start_failed in events.jsonl, for `bagpipe status`. Nothing is written where there is
- * no run yet, where another job holds it, or might, or where this process has opened a run, which
- * has written its end itself. What can't be written is left out; the last failure's message stays.
- * Local; for one rank alone. */
+ * leave a line start_failed in events.jsonl, for `bagpipe status`. Nothing is written where there
+ * is no run yet, where another job holds it, or might, or where this process has opened a run,
+ * which has written its end itself. What can't be written is left out; the last failure's message
+ * stays. Local; for one rank alone. */
 void bp_run_start_failed(const char *run_dir, bp_err code);
 
 /** The last job here ended with "finished", and no key differs from its but those of `other_bits`.
