@@ -43,6 +43,8 @@ typedef struct verdict {
 } verdict;
 _Static_assert(sizeof(verdict) <= 4096, "a verdict is written at once");
 
+#define MOST_DESCRIPTORS 65536
+
 /* ---- the child ---- */
 
 /* A bug of ours that a file brings out is a refusal, not the end of the job. */
@@ -56,8 +58,11 @@ static bool close_others(void)
     DIR *open_ones = opendir("/proc/self/fd");
     const struct dirent *entry;
 
+    long most = sysconf(_SC_OPEN_MAX); /* of a thousand million, some systems say */
+
     if (open_ones == NULL) /* no /proc: all numbers, most of which are not open */
-        for (int fd = SANDBOX_PIPE + 1; fd < (int)sysconf(_SC_OPEN_MAX); fd++)
+        for (int fd = SANDBOX_PIPE + 1; fd < (most < MOST_DESCRIPTORS ? most : MOST_DESCRIPTORS);
+             fd++)
             (void)close(fd);
     while (open_ones != NULL && (entry = readdir(open_ones)) != NULL) {
         int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and ".." give 0 */

@@ -32,7 +32,8 @@ static bool set_limit(__rlimit_resource_t which, rlim_t soft, rlim_t hard)
 
     if (getrlimit(which, &now) == 0 && now.rlim_max != RLIM_INFINITY) { /* it is held shorter */
         limit.rlim_max = now.rlim_max < hard ? now.rlim_max : hard;
-        limit.rlim_cur = now.rlim_max < soft ? now.rlim_max : soft;
+        if (limit.rlim_cur >= limit.rlim_max) /* the soft one is to speak first */
+            limit.rlim_cur = limit.rlim_max - (limit.rlim_max > 1 && hard > soft);
     }
     return setrlimit(which, &limit) == 0;
 }

@@ -135,13 +135,16 @@ static bp_err start_thread(watchdog *self)
                        : BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s", strerror(status));
 }
 
-static void stop_thread(watchdog *self)
+/* False: an errand hangs, and what it holds must stay. */
+static bool stop_thread(watchdog *self)
 {
     const uint64_t one = 1;
+    void *held = NULL;
 
     atomic_store(&self->ends, true);
     (void)!write(self->wake, &one, sizeof one); /* else it looks within a beat */
-    BP_ASSERT(pthread_join(self->thread, NULL) == 0);
+    BP_ASSERT(pthread_join(self->thread, &held) == 0);
+    return held == NULL;
 }
 
 static bp_err begin(const bp_mesh *mesh, const bp_watchdog_spec *spec, const char *host)
@@ -157,9 +160,9 @@ static bp_err begin(const bp_mesh *mesh, const bp_watchdog_spec *spec, const cha
         err = bp_agree(mesh->world, err);
     }
     if (err != BP_OK) {
-        if (runs)
-            stop_thread(self);
-        free_all(&self);
+        if (!runs || stop_thread(self))
+            free_all(&self);
+        self = NULL;
     }
     current = self;
     return err;
@@ -168,9 +171,9 @@ static bp_err begin(const bp_mesh *mesh, const bp_watchdog_spec *spec, const cha
 /* After MPI has ended, or before another run is watched. */
 static void stop(void)
 {
-    if (current != NULL)
-        stop_thread(current);
-    free_all(&current);
+    if (current == NULL || stop_thread(current))
+        free_all(&current);
+    current = NULL;
     bp_stacks_end();
 }
 

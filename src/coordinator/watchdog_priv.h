@@ -87,6 +87,8 @@ void *watchdog_run(void *self); /* the thread */
 /** Stacks, and where this rank speaks the line on standard error, events.jsonl, suspects.json,
  * run.json and log.txt. */
 void watchdog_report(watchdog *self);
+/* The line alone, without any file: was it this rank's to say, and said at once? */
+bool watchdog_report_line(const watchdog *self);
 /** Whose the run folder is, by number; 0: nobody's, or it can't be read. */
 int64_t watchdog_lock_number(const char *run_dir);
 void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow, int64_t step);

@@ -70,6 +70,17 @@ static bool can_say(void)
     return poll(&way, 1, 0) == 1 && (way.revents & POLLOUT) != 0;
 }
 
+bool watchdog_report_line(const watchdog *self)
+{
+    char text[TEXT_BYTES];
+
+    if (!self->speaks || !can_say())
+        return false;
+    describe(self, text);
+    say(self, text);
+    return true;
+}
+
 /* ---- files ---- */
 
 static void append(const watchdog *self, json_t *line)
@@ -188,14 +199,12 @@ static void write_stack_of_silent(const watchdog *self)
 void watchdog_report(watchdog *self)
 {
     watchdog_cause cause = self->verdict.cause;
-    bool owns = cause != NO_WORD && (self->speaks || self->rank == 0) && may_write(self);
-    bool tells = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
-    bool says = self->speaks, first = says && can_say();
+    bool owns, tells, said = watchdog_report_line(self); /* before anything that may hang */
     char text[TEXT_BYTES];
 
     describe(self, text);
-    if (first)
-        say(self, text);
+    owns = cause != NO_WORD && (self->speaks || self->rank == 0) && may_write(self);
+    tells = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
     if (tells)
         add_event(self);
     if (cause == NO_PROGRESS)
@@ -209,6 +218,6 @@ void watchdog_report(watchdog *self)
         bp_watchdog_suspect(self->places[self->verdict.is.rank].host, text);
     if (tells)
         bp_log_file_only("%s", text);
-    if (says && !first)
+    if (self->speaks && !said)
         say(self, text); /* it may hang here for good: all else is done */
 }

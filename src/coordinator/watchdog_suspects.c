@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "coordinator/stacks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,12 +56,15 @@ static void add_strike(json_t *hosts, const char *host, const char *reason)
 
 void bp_watchdog_suspect(const char *host, const char *reason)
 {
+    static pthread_mutex_t one_at_a_time =
+        PTHREAD_MUTEX_INITIALIZER; /* the main thread, a reporter */
     char *path;
     json_t *value;
     bp_err err;
 
     if (home[0] == '\0')
         return;
+    (void)pthread_mutex_lock(&one_at_a_time);
     path = path_of(home);
     value = path == NULL ? NULL : load(path);
     err = value == NULL ? bp_fail_memory("suspects.json", 1, 1) : BP_OK;
@@ -72,6 +76,7 @@ void bp_watchdog_suspect(const char *host, const char *reason)
         bp_warn("%s", bp_err_message());
     json_decref(value);
     bp_free(path);
+    (void)pthread_mutex_unlock(&one_at_a_time);
 }
 
 /* A stack that a fatal signal left counts once: then it gets the name of any other. */

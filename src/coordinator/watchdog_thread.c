@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_BEATS     5 /* rank 0 answers one beat in so many: it may have thousands to hear */
+#define ANSWER_BEATS     5 /* of many ranks rank 0 answers one beat in so many */
+#define MANY_RANKS       64
 #define GREETING_SECONDS 30.0 /* within which a first datagram comes, or a warning */
 #define ORPHAN_BEATS     5.0  /* so much later than rank 1 names rank 0, a rank leaves by itself */
 #define SPEAKER_SECONDS  2.0  /* for others to write their stacks */
@@ -138,8 +139,10 @@ static void begin_to_leave(watchdog *self)
     self->leaves_at = bp_clock_now();
     if (self->verdict.cause != NO_LAUNCHER)
         self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
-    if (!start_beside(report, self))
+    if (!start_beside(report, self)) {
+        (void)watchdog_report_line(self); /* not without a word */
         atomic_store(&self->reported, true);
+    }
 }
 
 static void leave_if_due(watchdog *self, double now)
@@ -212,8 +215,9 @@ static void pass_verdict(watchdog *self, const bp_watch_verdict *verdict)
 /* An answer tells a rank where this one is, and rank 0's that it is there still. */
 static bool needs_answer(const watchdog *self, const wire_packet *packet)
 {
-    return !packet->confirmed ||
-           (self->rank == 0 && (packet->sequence + packet->from) % ANSWER_BEATS == 0);
+    int each = self->size > MANY_RANKS ? ANSWER_BEATS : 1;
+
+    return !packet->confirmed || (self->rank == 0 && (packet->sequence + packet->from) % each == 0);
 }
 
 static void hear_beat(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
@@ -366,19 +370,26 @@ static void say_goodbye(watchdog *self)
             send_to(self, rank, &packet);
 }
 
+/* What is still under way when the job is over is waited for, but not for ever: it may hang. */
+static bool goes_on(const watchdog *self, double now, double *last)
+{
+    if (atomic_load(&self->leaves) || !atomic_load(&self->ends))
+        return true;
+    if (*last == 0)
+        *last = now + MOST_SECONDS;
+    return atomic_load(&self->errand.runs) && now < *last;
+}
+
 void *watchdog_run(void *argument)
 {
     watchdog *self = argument;
     /* ranks beat in turn, not all at once */
-    double next = bp_clock_now() + self->beat_seconds * self->rank / self->size;
+    double next = bp_clock_now() + self->beat_seconds * self->rank / self->size, last = 0, now;
 
-    while (atomic_load(&self->leaves) || !atomic_load(&self->ends) ||
-           atomic_load(&self->errand.runs)) {
-        double now = bp_clock_now();
-
+    while (now = bp_clock_now(), goes_on(self, now, &last)) {
         if (now >= next) {
             next = now + self->beat_seconds;
-            if (!atomic_load(&self->leaves))
+            if (!atomic_load(&self->leaves) && !atomic_load(&self->ends))
                 tick(self, now);
             else if (self->speaks && self->verdict.cause == NO_PROGRESS)
                 order_all(self); /* again: datagrams get lost */
@@ -389,5 +400,5 @@ void *watchdog_run(void *argument)
         hear_all(self);
     }
     say_goodbye(self);
-    return NULL;
+    return atomic_load(&self->errand.runs) ? self : NULL;
 }

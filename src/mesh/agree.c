@@ -151,7 +151,15 @@ void bp_host_name(char *out, size_t bytes)
     int length;
 
     BP_MPI(MPI_Get_processor_name(name, &length)); /* often with a domain */
-    (void)snprintf(out, bytes, "%s", slurm != NULL && slurm[0] != '\0' ? slurm : name);
+    if (slurm != NULL && slurm[0] != '\0') {
+        /* Some launchers hand the first node's environment to all ranks: then it is not its name */
+        bool same = strcspn(slurm, ".") == strcspn(name, ".") &&
+                    strncmp(slurm, name, strcspn(name, ".")) == 0;
+        name[strcspn(name, ".")] = '\0';
+        (void)snprintf(out, bytes, "%s", same ? slurm : name);
+        return;
+    }
+    (void)snprintf(out, bytes, "%s", name);
 }
 
 /* One small reduction while all is well; the message travels only after a failure. */

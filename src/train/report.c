@@ -90,9 +90,9 @@ static void note_failure(trainer *self, report_kind kind, bp_err err)
 {
     if (err == BP_OK)
         return;
-    if (kind != REPORT_METRIC) {
+    if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it at a commit alone */
         bp_warn("%s", bp_err_message());
-    } else if (self->report_err == BP_OK) {
+    if (kind == REPORT_METRIC && self->report_err == BP_OK) {
         self->report_err = err;
         snprintf(self->report_message, sizeof self->report_message, "%s", bp_err_message());
     }
@@ -103,9 +103,9 @@ bp_err report_lost(const trainer *self)
     return self->report_err == BP_OK
                ? BP_OK
                : BP_FAIL(self->report_err,
-                         "a line of metrics.jsonl could not be written, step %lld is the last: %s; "
-                         "then the same command goes on",
-                         (long long)self->progress.step, self->report_message);
+                         "a line of metrics.jsonl could not be written: %s; then the same command "
+                         "goes on",
+                         self->report_message);
 }
 
 void report_send(trainer *self, report_kind kind, json_t *value)
