@@ -91,14 +91,6 @@ class Watchdog(Standstill):
         self.fault("train", "bwd.mid:40", 1, "step", "spin")
         self.assertIn("bp_engine_step", self.read("stacks", "rank-1.txt"))
 
-    def test_rank_that_never_leaves_MPI(self):
-        self.undisturbed_of("train")
-        start = self.launch("train", self.name, env={"BP_FAULT": "finalize@1=stop"})
-        self.assertEqual(start.wait(60), 75, str(start))
-        self.assertRegex(start.err, rf"no progress for \d+ s: rank 1 on host {HOST} \(silent")
-        self.assertEqual(json.loads(self.read("run.json"))["exit"]["state"], "finished")
-        self.expect_end("train", self.name)
-
     def test_ranks_leave_when_mpirun_is_killed(self):
         start = self.launch("endless", self.name)
         self.wait_for_steps(start)
@@ -154,6 +146,14 @@ class Longer(Standstill):
         os.rename(path + ".kept", path)
         send(start.process.pid, signal.SIGUSR1)
         self.assertEqual(start.wait(60), 75, str(start))
+
+    def test_rank_that_never_leaves_MPI(self):
+        self.undisturbed_of("train")
+        start = self.launch("train", self.name, env={"BP_FAULT": "finalize@1=stop"})
+        self.assertEqual(start.wait(60), 75, str(start))
+        self.assertRegex(start.err, rf"no progress for \d+ s: rank 1 on host {HOST} \(silent")
+        self.assertEqual(json.loads(self.read("run.json"))["exit"]["state"], "finished")
+        self.expect_end("train", self.name)
 
     def test_rank_of_a_score_job(self):
         self.fault("score", "score.chunk_done:2", 1, "score", "spin")
