@@ -26,7 +26,7 @@ class Disks(KindsOfJob):
         self.addCleanup(holder.kill)
         if holder.stdout.readline().strip() != "mounted":
             self.skipTest("a disk can't be mounted here: that needs root")
-        return ["nsenter", "-t", str(holder.pid), "-m", "--"]
+        return ["nsenter", "-t", str(holder.pid), "-m", "-r", "-w", "--"]  # its root too: this may be a changed one
 
     def inside(self, enter, *command):
         subprocess.run(enter + list(command), check=True)
