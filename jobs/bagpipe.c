@@ -279,11 +279,12 @@ static bp_err run_alone(const arguments *args, bool *again)
 }
 
 /* Before the folder was held, nobody else writes what a start failed with. */
-static void note_failure(const bp_config *config, bp_err err)
+static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
 {
     const char *run_dir = bp_config_string(config, "run.dir");
 
-    if (run_dir)
+    /* a job of one member holds the member's folder, not run.dir */
+    if (run_dir && !(job == &bp_job_ensemble && bp_config_is_set(config, "ensemble.only")))
         bp_run_start_failed(run_dir, err);
 }
 
@@ -306,7 +307,7 @@ static bp_err run_job(const arguments *args)
         err = args->job->run(&call);
     if (err != BP_OK && call.config != NULL && !call.plan && call.verify_steps == 0 &&
         bp_comm_is_root(call.world))
-        note_failure(call.config, err);
+        note_failure(args->job, call.config, err);
     bp_config_free(&call.config);
     bp_log_close();
     return err;

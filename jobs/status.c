@@ -106,6 +106,9 @@ static bp_err show_all(asked *self, int count, char **names)
     if (self->json && json_array_size(self->found) > 0) {
         bp_err err =
             print(bp_json_text(self->runs > 1 ? self->found : json_array_get(self->found, 0)));
+
+        if (err != BP_OK)
+            bp_err_print("bagpipe", err);
         first = first == BP_OK ? err : first;
     }
     if (self->missing > 0 && self->missing == self->runs) {

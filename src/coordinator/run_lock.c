@@ -38,7 +38,6 @@ struct run_lock {
     run_holder self;
     lease lease;
     double beat_seconds;
-    bool tries;       /* no holder is watched */
     atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
     pthread_t beater;
     bool beats;
@@ -364,8 +363,6 @@ static bp_err contend(run_lock *lock)
             err = judge(lock, &holder);
             break;
         case LEASE_WATCH:
-            if (lock->tries)
-                return refuse(lock->folder, &holder);
             watch(lock, &holder);
             break;
         case LEASE_LINK:
@@ -427,7 +424,7 @@ static void lock_free(run_lock **lock)
     *lock = NULL;
 }
 
-static bp_err take(run_lock **out, const char *run_dir, double watch_seconds, bool tries)
+bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
 {
     run_lock *lock = bp_alloc("run.lock", 1, sizeof *lock);
     bp_err err = BP_OK;
@@ -438,7 +435,6 @@ static bp_err take(run_lock **out, const char *run_dir, double watch_seconds, bo
     if (watch_seconds <= 0)
         watch_seconds = WATCH_SECONDS;
     lock->beat_seconds = watch_seconds / BEATS_PER_WATCH;
-    lock->tries = tries;
     lock->folder = bp_path_join(run_dir, "lock");
     if (lock->folder == NULL)
         err = no_memory(run_dir);
@@ -459,16 +455,6 @@ static bp_err take(run_lock **out, const char *run_dir, double watch_seconds, bo
         lock_free(&lock);
     *out = lock;
     return err;
-}
-
-bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
-{
-    return take(out, run_dir, watch_seconds, false);
-}
-
-bp_err run_lock_try(run_lock **out, const char *run_dir)
-{
-    return take(out, run_dir, 0, true);
 }
 
 static lease_sight sight_of(bp_err err)

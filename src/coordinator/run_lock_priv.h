@@ -44,8 +44,6 @@ typedef struct run_lock run_lock;
  * Errors: BP_ERR_BUSY it is held; BP_ERR_FORMAT no sense can be made of it; BP_ERR_CREATE,
  * BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. *out is NULL then. */
 bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds);
-/** The same, but BP_ERR_BUSY at once where it is not known whether a holder lives. */
-bp_err run_lock_try(run_lock **out, const char *run_dir);
 /** Who holds the folder or held it last, for those who only look; nothing is changed.
  *
  * Owns:   *beat, the path of its counter's file, is the caller's, bp_free().

@@ -131,11 +131,14 @@ class Status(JobTest):
 
     def test_a_start_that_fails_before_it_holds_the_folder_is_told(self):
         self.trained("refused", 0, "train.steps=2")
+        lock = sorted(os.listdir(self.at("refused/lock")))
         for keys, status, word in (((f"corpus.train={self.at('nowhere.h5')}",), 66, "nowhere.h5"), (("run.seed=7",), 78, "run.seed"),
                                    (("mesh.tensor=3",), 78, "mesh.tensor")):
             result = self.pretrain("refused", 0, "train.steps=4", *keys)
             self.assertEqual(result.status, status, str(result))
             told = self.told("refused", state="finished", restarts=0)
+            if status == 66:
+                self.assertEqual(sorted(os.listdir(self.at("refused/lock"))), lock)  # it was not taken
             self.assertEqual(told["start_failed"]["code"], status)
             self.assertIn(word, told["start_failed"]["message"])
             self.assertIn(f"the last start failed with status {status}, ", self.asked("refused").out)
