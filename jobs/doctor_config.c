@@ -1,10 +1,12 @@
 #include "doctor_config.h"
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "coordinator/probe.h"
 #include "job.h"
 #include "mesh/mesh.h"
 
+#include <ctype.h>
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,45 +78,66 @@ static void judge_mesh(findings *self, const bp_config *config, int ranks)
     }
 }
 
-/* One of a list with commas: a path or a glob. */
-static void judge_file(findings *self, const char *key, const char *path)
+static void judge_path(findings *self, const char *key, const char *path)
+{
+    bool is_there = bp_path_exists(path);
+    const char *missing = is_there ? "it can't be read" : "there is no such file";
+
+    if (access(path, R_OK) == 0)
+        return;
+    note(self,
+         BP_FAIL(is_there ? BP_ERR_DENIED : BP_ERR_INPUT, "%s: at %s = %s", missing, key, path));
+    bp_probe_add(self->rows, BP_PROBE_FAIL, key, "name another one, or put it there", "%s: %s",
+                 missing, path);
+}
+
+/* A path or a glob, as bp_corpus_open takes it. */
+static void judge_item(findings *self, const char *key, char *item)
 {
     glob_t found = {0};
-    const char *missing = glob(path, 0, NULL, &found) == 0 ? NULL : "there is no such file";
+    size_t bytes;
 
-    for (size_t k = 0; k < found.gl_pathc && missing == NULL; k++)
-        if (access(found.gl_pathv[k], R_OK) != 0)
-            missing = "it can't be read";
-    if (missing != NULL) {
-        note(self, BP_FAIL(found.gl_pathc > 0 ? BP_ERR_DENIED : BP_ERR_INPUT, "%s: at %s = %s",
-                           missing, key, path));
-        bp_probe_add(self->rows, BP_PROBE_FAIL, key, "name another one, or put it there", "%s: %s",
-                     missing, path);
-    }
+    while (isspace((unsigned char)*item))
+        item++;
+    for (bytes = strlen(item); bytes > 0 && isspace((unsigned char)item[bytes - 1]);)
+        item[--bytes] = '\0';
+    if (item[0] == '\0')
+        return;
+    if (strpbrk(item, "*?[") == NULL || bp_path_exists(item) || glob(item, 0, NULL, &found) != 0)
+        judge_path(self, key, item);
+    for (size_t k = 0; k < found.gl_pathc; k++)
+        judge_path(self, key, found.gl_pathv[k]);
     globfree(&found);
+}
+
+/* The whole list may be one file whose name has a comma. */
+static void judge_corpora(findings *self, const char *key, const char *value)
+{
+    char *list = bp_path_exists(value) ? NULL : bp_strdup(value), *rest;
+
+    if (list == NULL) {
+        judge_path(self, key, value);
+        return;
+    }
+    for (char *item = strtok_r(list, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest))
+        judge_item(self, key, item);
+    bp_free(list);
 }
 
 static void judge_files(void *context, const bp_option *option, const char *value)
 {
-    static const char *const FILES[] = {"corpus.train", "corpus.valid", "score.corpus",
-                                        "tokenizer.path", "model.init"};
-    char *list = NULL, *rest;
-    bool is_file = false;
+    static const struct {
+        const char *key;
+        void (*judge)(findings *self, const char *key, const char *value);
+    } FILES[] = {{"corpus.train", judge_corpora},
+                 {"corpus.valid", judge_corpora},
+                 {"score.corpus", judge_corpora},
+                 {"tokenizer.path", judge_path},
+                 {"model.init", judge_path}};
 
-    for (size_t k = 0; k < sizeof FILES / sizeof FILES[0]; k++)
-        is_file = is_file || strcmp(option->key, FILES[k]) == 0;
-    if (!is_file || value == NULL || (list = bp_strdup(value)) == NULL)
-        return;
-    for (char *item = strtok_r(list, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest)) {
-        size_t bytes;
-
-        item += strspn(item, " \t");
-        for (bytes = strlen(item); bytes > 0 && strchr(" \t", item[bytes - 1]) != NULL;)
-            item[--bytes] = '\0';
-        if (item[0] != '\0')
-            judge_file(context, option->key, item);
-    }
-    bp_free(list);
+    for (size_t k = 0; value != NULL && value[0] != '\0' && k < sizeof FILES / sizeof FILES[0]; k++)
+        if (strcmp(option->key, FILES[k].key) == 0)
+            FILES[k].judge(context, option->key, value);
 }
 
 bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doctor_config *what)

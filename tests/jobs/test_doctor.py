@@ -116,6 +116,12 @@ class Doctor(JobTest):
         _, rows = self.report(config + [f"corpus.train={self.at('train.h5')}, {self.at('none.h5')}"], status=66)
         self.assertEqual(rows["corpus.train"]["level"], "fail")
         self.assertIn("none.h5", rows["corpus.train"]["text"])
+        for name in ("a, b.h5", "c[1].h5"):  # as a job opens them
+            os.symlink(self.at("train.h5"), self.at(name))
+            self.report(config + [f"corpus.train={self.at(name)}"])
+        os.symlink(self.at("gone"), self.at("d2.h5"))
+        _, rows = self.report(config + [f"corpus.train={self.at('train.h5')},{self.at('d?.h5')}"], status=66)
+        self.assertIn("d2.h5", rows["corpus.train"]["text"])
         _, rows = self.report(config + ["mesh.tensor=3"], 3, status=78)
         self.assertIn("does not divide model.heads", rows["configuration"]["text"])
         _, rows = self.report(config + ["mesh.data=4"], 2, status=78)
