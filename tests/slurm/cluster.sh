@@ -92,7 +92,17 @@ until_true() {
     done
     return 1
 }
-is_over() { [[ $(field "$1" JobState) =~ COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL ]]; }
+# A busy machine may keep a node from answering for 20 s: then Slurm takes it for gone until somebody says that it is there.
+take_nodes_back() {
+    local node
+    for node in $(sinfo -h -N -t down -o %N 2>/dev/null); do
+        scontrol update NodeName="$node" State=RESUME 2>/dev/null
+    done
+}
+is_over() {
+    take_nodes_back
+    [[ $(field "$1" JobState) =~ COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL ]]
+}
 is_queued_again() { [[ $(field "$1" Restarts) == 1 && $(field "$1" JobState) == PENDING ]]; }
 
 # start NAME OPTIONS...: submit, and set `job`. The limit is beyond the 300 s at which the scripts ask for the warning.
