@@ -1,0 +1,176 @@
+/* Where time goes: spans of work, counted by kind, and kept as events of a timeline.
+ *
+ * A thread that takes part (bp_trace_start's caller, and helpers that call bp_trace_thread) begins
+ * and ends spans, nested; a span's time is its own, without that of the spans inside it. All other
+ * threads' calls do nothing. Hooks are one line at the top of a function:
+ *
+ *     BP_TRACE(BP_TRACE_NORM, 0, 8.0 * (double)(rows * C));
+ *
+ * and cost one predictable branch where nothing is traced. They stand in functions that the thread
+ * of control calls, never within a parallel region.
+ */
+#ifndef BP_BASE_TRACE_H
+#define BP_BASE_TRACE_H
+
+#include "base/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum bp_trace_kind {
+    BP_TRACE_OTHER,           /* what lies in no span */
+    BP_TRACE_STEP,            /* a step: its own time counts as OTHER's */
+    BP_TRACE_PASS_FORWARD,    /* a micro-batch through a stage: as OTHER */
+    BP_TRACE_PASS_BACKWARD,   /* as OTHER */
+    BP_TRACE_PRODUCT_FORWARD, /* matrix products */
+    BP_TRACE_PRODUCT_INPUT,   /* gradients of their inputs */
+    BP_TRACE_PRODUCT_WEIGHT,  /* gradients of their weights */
+    BP_TRACE_ATTENTION_FORWARD,
+    BP_TRACE_ATTENTION_BACKWARD,
+    BP_TRACE_NORM,
+    BP_TRACE_ELEMENTWISE, /* activations, dropout, residuals */
+    BP_TRACE_SOFTMAX,
+    BP_TRACE_EMBEDDING,
+    BP_TRACE_GRADIENT, /* gradients zeroed, added up, and their norm */
+    BP_TRACE_OPTIMIZER,
+    BP_TRACE_COPIES, /* weights brought into the products' layouts */
+    BP_TRACE_REDUCE, /* sums over ranks: waiting, and adding */
+    BP_TRACE_GATHER,
+    BP_TRACE_SEND,    /* waiting until something has left */
+    BP_TRACE_RECEIVE, /* waiting until something has come */
+    BP_TRACE_AGREE,   /* waiting for others: broadcasts, agreements */
+    BP_TRACE_INPUT,   /* waiting for the corpus; on its helper thread: reading it */
+    BP_TRACE_CHECKPOINT,
+    BP_TRACE_VALIDATION,
+    BP_TRACE_KINDS
+} bp_trace_kind;
+
+/** "products forward"; borrowed. */
+const char *bp_trace_name(bp_trace_kind kind);
+
+typedef enum bp_trace_track {
+    BP_TRACE_COMPUTE,       /* the thread of control */
+    BP_TRACE_COMMUNICATION, /* what is under way between ranks: bp_trace_flight */
+    BP_TRACE_READER,        /* the helper that reads the corpus */
+    BP_TRACE_WRITER,        /* the helper that writes checkpoints */
+    BP_TRACE_TRACKS
+} bp_trace_track;
+/** "compute"; borrowed. */
+const char *bp_trace_track_name(bp_trace_track track);
+
+/** Begin: the caller becomes the thread of control, and all is counted from here on. Room for
+ * `events` events of a timeline (0: none is kept). Not while one is under way (BP_ASSERT).
+ *
+ * Errors: BP_ERR_SYSTEM no memory.
+ */
+bp_err bp_trace_start(int64_t events);
+/** End, by the same thread, when no helper is left; what was recorded is gone. Nothing happens
+ * where none was started. */
+void bp_trace_stop(void);
+bool bp_trace_is_on(void);
+/** Bytes that bp_trace_start takes. */
+size_t bp_trace_bytes(int64_t events);
+
+/** This helper thread takes part, under the name of `track`; one thread a track at a time. */
+void bp_trace_thread(bp_trace_track track);
+/** It takes part no longer; before it ends. */
+void bp_trace_thread_end(void);
+
+/** Forget what was counted: counts begin here. By the thread of control, outside all spans. */
+void bp_trace_reset(void);
+/** Keep events from now on, or no longer. By the thread of control. */
+void bp_trace_record(bool on);
+
+/* ---- spans ---- */
+
+typedef struct bp_trace_thread_state bp_trace_thread_state;
+extern _Thread_local bp_trace_thread_state *bp_trace_here; /* NULL: this thread takes no part */
+void bp_trace_enter(bp_trace_kind kind, double flops, double bytes);
+void bp_trace_leave(void);
+void bp_trace_more(double flops, double bytes);
+void bp_trace_name_it(int64_t number);
+int64_t bp_trace_clock(void);
+
+/** A span of `kind` begins: it computes `flops` and moves `bytes`, where that is known. */
+static inline void bp_trace_begin(bp_trace_kind kind, double flops, double bytes)
+{
+    if (bp_trace_here)
+        bp_trace_enter(kind, flops, bytes);
+}
+
+/** The innermost span ends. */
+static inline void bp_trace_end(void)
+{
+    if (bp_trace_here)
+        bp_trace_leave();
+}
+
+/** The innermost span computes and moves this besides. */
+static inline void bp_trace_add(double flops, double bytes)
+{
+    if (bp_trace_here)
+        bp_trace_more(flops, bytes);
+}
+
+/** The innermost span is that of step, or micro-batch, `number`. */
+static inline void bp_trace_number(int64_t number)
+{
+    if (bp_trace_here)
+        bp_trace_name_it(number);
+}
+
+/** A span from here to the end of the block. */
+#define BP_TRACE(kind, flops, bytes)          BP_TRACE_AT(__LINE__, kind, flops, bytes)
+#define BP_TRACE_AT(line, kind, flops, bytes) BP_TRACE_SCOPE(line, kind, flops, bytes)
+#define BP_TRACE_SCOPE(line, kind, flops, bytes)                                                   \
+    __attribute__((cleanup(bp_trace_close), unused)) const int bp_trace_scope_##line =             \
+        bp_trace_open(kind, flops, bytes)
+
+static inline int bp_trace_open(bp_trace_kind kind, double flops, double bytes)
+{
+    bp_trace_begin(kind, flops, bytes);
+    return 0;
+}
+
+static inline void bp_trace_close(const int *scope)
+{
+    (void)scope;
+    bp_trace_end();
+}
+
+/** For what is under way while other work is done: the time at which it starts (0 where nothing is
+ * traced), and, when it is known to be over, an event of BP_TRACE_COMMUNICATION from then to now.
+ */
+static inline int64_t bp_trace_now(void)
+{
+    return bp_trace_here ? bp_trace_clock() : 0;
+}
+void bp_trace_flight(bp_trace_kind kind, int64_t began, double bytes);
+
+/* ---- what was recorded ---- */
+
+typedef struct bp_trace_count {
+    int64_t calls;
+    int64_t nanoseconds; /* of their own */
+    double flops, bytes;
+} bp_trace_count;
+
+/** Counts since bp_trace_start or bp_trace_reset, of one thread, by kind; spans that are still open
+ * count for what has passed of them. Those of the thread of control add up to *nanoseconds, the
+ * time since then. What happens within a CHECKPOINT or a VALIDATION counts as theirs. By the thread
+ * of control. */
+void bp_trace_counts(bp_trace_track track, bp_trace_count counts[BP_TRACE_KINDS],
+                     int64_t *nanoseconds);
+
+typedef struct bp_trace_event {
+    int64_t begin, end; /* nanoseconds of CLOCK_MONOTONIC */
+    float flops, bytes;
+    int32_t number;      /* of a step or a micro-batch; -1: none */
+    uint8_t kind, track; /* bp_trace_kind, bp_trace_track */
+} bp_trace_event;
+
+/** The events kept, in the order in which they ended; borrowed, until the next span ends. *dropped:
+ * how many there was no room for. By the thread of control, with recording off. */
+const bp_trace_event *bp_trace_events(int64_t *count, int64_t *dropped);
+
+#endif
