@@ -52,6 +52,7 @@ void LOOP(adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                  const bp_adamw_constants *constants);
 void LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
                float decay, float gradient_scale);
+int64_t LOOP(multiply_adds)(float *out, float factor, int64_t times);
 void LOOP(tile_product)(const bp_tile *tile);
 void LOOP(tile_softmax)(float *scores, float *max, float *sum, float *factor, int64_t keys,
                         int64_t visible);

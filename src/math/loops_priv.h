@@ -96,6 +96,9 @@ typedef struct bp_loops {
     void (*sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
                 float decay, float gradient_scale);
 
+    /* As many multiply-adds as the registers hold, `times` times; the number of operations. *out is
+     * there so that they are done. */
+    int64_t (*multiply_adds)(float *out, float factor, int64_t times);
     void (*tile_product)(const bp_tile *tile);
     /* Scores [keys][BP_TILE_QUERIES] become weights; max, sum and the factor of what was summed
      * before, by query. Query lane q sees the keys k <= q + visible. */

@@ -26,6 +26,7 @@ const bp_loops LOOP(table) = {
     .temper = LOOP(temper),
     .adamw = LOOP(adamw),
     .sgd = LOOP(sgd),
+    .multiply_adds = LOOP(multiply_adds),
     .tile_product = LOOP(tile_product),
     .tile_softmax = LOOP(tile_softmax),
     .tile_weights = LOOP(tile_weights),

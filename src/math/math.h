@@ -29,6 +29,10 @@ int bp_math_threads(void);
 int bp_math_threads_for(MPI_Comm comm, int asked);
 /** GEMM speed of this process in FLOP/s, measured for `seconds`; 0 where it can't be measured. */
 double bp_math_gemm_peak(bp_precision precision, double seconds);
+/** The silicon: FLOP/s of all threads multiplying in registers alone, which no product exceeds: AMX
+ * tiles or VDPBF16PS in bf16, fused multiply-adds in float32 (in bf16 too where products are
+ * computed so). The best of some rounds in `seconds`; 0 where there is no bf16. */
+double bp_math_silicon_peak(bp_precision precision, double seconds);
 
 /** math.precision as resolved: "auto" becomes bf16 or f32. BP_ERR_CONFIG: bf16 on a CPU without it.
  */

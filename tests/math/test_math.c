@@ -138,6 +138,18 @@ static void peak_is_measured(void **state)
         assert_true(bf16 == 0.0);
 }
 
+static void silicon_is_measured(void **state)
+{
+    (void)state;
+    double f32 = bp_math_silicon_peak(BP_F32, 0.05), bf16 = bp_math_silicon_peak(BP_BF16, 0.05);
+    print_message("%.3g GFLOP/s f32, %.3g bf16 in registers\n", f32 / 1e9, bf16 / 1e9);
+    assert_true(f32 > 1e8 && f32 < 1e15);
+    if (bp_math_has_bf16())
+        assert_true(bf16 > 1e8 && bf16 < 1e16);
+    else
+        assert_true(bf16 == 0.0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +162,7 @@ int main(void)
         cmocka_unit_test(denormals_are_flushed_in_every_thread),
         cmocka_unit_test(machine_has_names),
         cmocka_unit_test(peak_is_measured),
+        cmocka_unit_test(silicon_is_measured),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);
