@@ -19,6 +19,18 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
  * half the speed of float32's. */
 bp_bf16_form bp_cpu_bf16_form(bool has_amx);
 
+int64_t bp_weight_outs(const bp_weight *w);
+int64_t bp_weight_ins(const bp_weight *w);
+
+/** What the products of a bp_gemm read. */
+bp_operand_form bp_gemm_form(const bp_gemm *gemm);
+/** Bytes of an operand that has memory of its own. */
+size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
+/** An operand of this gemm in memory that is there. */
+bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t columns);
+/** n values from column c of row r on, converted: of x, the first of them. */
+void bp_operand_store(const bp_operand *to, int64_t r, int64_t c, const float *x, int64_t n);
+
 /** The bf16 products of attention's tiles; NULL where float32 is as fast, or is asked for. */
 const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm);
 
@@ -29,6 +41,9 @@ typedef struct bp_room {
 } bp_room;
 void *bp_room_of(bp_room *room, size_t bytes);
 void bp_room_free(bp_room *room);
+/** Where calls on float32 rows make their operands. */
+enum { BP_ROOM_SOURCE, BP_ROOM_SECOND, BP_ROOMS };
+bp_room *bp_gemm_room(bp_gemm *gemm, int which);
 
 /** sums[c] += x[0][c] + x[1][c] + ... in this order: threads share the columns. */
 void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns);
@@ -40,7 +55,7 @@ void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns);
 typedef struct bp_rows {
     float *y;
     const float *x;
-    int64_t rows, y_columns, x_columns;
+    int64_t rows, y_columns, x_columns, x_stride;
 } bp_rows;
 void bp_in_row_blocks(const bp_rows *all, bp_room *room,
                       void (*product)(const void *context, float *y, const float *x, int64_t rows),

@@ -1,8 +1,10 @@
 /* Linear maps y = x Wt + b and their gradients: all the matrix products of a network.
  *
- * Two files stand behind this header: linear_onednn.c and linear_blas.c. Activations and gradients
- * are float32, row-major; in BF16 the operands are rounded to bfloat16 and products are summed in
- * float32, by bf16 instructions, or by float32 ones where a CPU's bf16 is the slower.
+ * Two files stand behind this header: linear_onednn.c and linear_blas.c. Results are float32,
+ * row-major; in BF16 the operands are rounded to bfloat16 and products are summed in float32, by
+ * bf16 instructions, or by float32 ones where a CPU's bf16 is the slower. An operand is made once,
+ * by the pass that makes its values (the producers in kernels.h), and read by every product that
+ * wants it.
  *
  * Bits: the same inputs and the same threads give the same bits. A row of y or dx does not depend
  * on how many rows there are (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c:
@@ -41,7 +43,44 @@ void bp_weight_refresh(bp_weight *weight);
 /** Bytes of the copies, for the plan. */
 size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins);
 
-/** y[rows][outs] = x[rows][ins] Wt + bias (NULL: none). */
+/** A matrix as the products of a bp_gemm read it: float32 rows, floats rounded to bf16's precision,
+ * or bf16 (uint16_t). Row r begins `stride` elements after row r - 1. */
+typedef enum bp_operand_form {
+    BP_OPERAND_F32,
+    BP_OPERAND_ROUNDED,
+    BP_OPERAND_BF16
+} bp_operand_form;
+typedef struct bp_operand {
+    bp_operand_form form;
+    int64_t rows, columns, stride;
+    void *data; /* borrowed */
+} bp_operand;
+
+/** Room for an operand; what makes its values comes later. An arena without a base is only
+ * counted. */
+bp_operand bp_operand_carve(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);
+/** Room for the operand of float32 rows: in F32 the rows themselves, which must stay while it is
+ * read; else carved. */
+bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
+                           int64_t columns);
+/** The values of x[rows][columns], converted; nothing where `to` lies over x. */
+void bp_operand_fill(const bp_operand *to, const float *x);
+/** Rows [first, first + rows) of it. */
+bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows);
+
+/** y[rows][outs] = x Wt + bias (NULL: none). */
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias);
+/** dx[rows][ins] = dy W; dx must not be dy's memory. */
+void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
+                                      const bp_weight *w);
+/** dw[outs][ins] = dyt x where it is fresh (what it holds is not read), else added to it. */
+void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
+                                       const bp_operand *x, bool fresh);
+
+/* The same on float32 rows, converted inside.
+ *
+ * y[rows][outs] = x[rows][ins] Wt + bias (NULL: none). */
 void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
                        const float *bias, int64_t rows);
 /** dx[rows][ins] = dy[rows][outs] W */

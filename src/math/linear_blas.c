@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "math/gemm_priv.h"
+#include "math/kernels.h"
 #include "math/loops_priv.h"
 #include <limits.h>
 #include <omp.h>
@@ -18,7 +19,7 @@ void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, cons
 
 struct bp_gemm {
     bp_precision precision;
-    bp_room tail;
+    bp_room tail, rooms[BP_ROOMS];
 };
 
 struct bp_weight {
@@ -76,6 +77,17 @@ bp_precision bp_gemm_precision(const bp_gemm *gemm)
     return gemm->precision;
 }
 
+bp_operand_form bp_gemm_form(const bp_gemm *gemm)
+{
+    (void)gemm;
+    return BP_OPERAND_F32;
+}
+
+bp_room *bp_gemm_room(bp_gemm *gemm, int which)
+{
+    return &gemm->rooms[which]; /* stays empty: float32 rows are read where they lie */
+}
+
 const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
 {
     (void)gemm;
@@ -97,6 +109,16 @@ void bp_weight_free(bp_weight **weight)
 {
     bp_free(*weight);
     *weight = NULL;
+}
+
+int64_t bp_weight_outs(const bp_weight *w)
+{
+    return w->outs;
+}
+
+int64_t bp_weight_ins(const bp_weight *w)
+{
+    return w->ins;
 }
 
 void bp_weight_refresh(bp_weight *weight)
@@ -122,67 +144,78 @@ static int checked_int(int64_t n)
     return (int)n;
 }
 
-/* c[M][N] = a b + beta c, row-major; 't': that operand lies transposed. */
-static void product(float *c, const float *a, char a_form, const float *b, char b_form,
-                    int64_t rows, int64_t columns, int64_t inner, float beta)
+/* A matrix as it stands in a product; `form` 't': transposed. */
+typedef struct factor {
+    const float *data;
+    char form;
+    int64_t stride;
+} factor;
+
+/* c[rows][columns] = a b + beta c, row-major */
+static void product(float *c, const factor *a, const factor *b, int64_t rows, int64_t columns,
+                    int64_t inner, float beta)
 {
     int m = checked_int(rows), n = checked_int(columns), k = checked_int(inner);
-    int a_row = a_form == 't' ? m : k, b_row = b_form == 't' ? k : n;
+    int a_row = checked_int(a->stride), b_row = checked_int(b->stride);
     float one = 1.0f;
 
-    sgemm_(&b_form, &a_form, &n, &m, &k, &one, b, &b_row, a, &a_row, &beta, c, &n);
+    sgemm_(&b->form, &a->form, &n, &m, &k, &one, b->data, &b_row, a->data, &a_row, &beta, c, &n);
 }
+
+typedef struct call {
+    const bp_weight *w;
+    int64_t stride; /* of the rows that are multiplied */
+} call;
 
 static void forward_rows(const void *context, float *y, const float *x, int64_t rows)
 {
-    const bp_weight *w = context;
+    const call *c = context;
+    factor a = {x, 'n', c->stride}, b = {c->w->value, 't', c->w->ins};
 
-    product(y, x, 'n', w->value, 't', rows, w->outs, w->ins, 0.0f);
+    product(y, &a, &b, rows, c->w->outs, c->w->ins, 0.0f);
 }
 
 static void backward_rows(const void *context, float *dx, const float *dy, int64_t rows)
 {
-    const bp_weight *w = context;
+    const call *c = context;
+    factor a = {dy, 'n', c->stride}, b = {c->w->value, 'n', c->w->ins};
 
-    product(dx, dy, 'n', w->value, 'n', rows, w->ins, w->outs, 0.0f);
+    product(dx, &a, &b, rows, c->w->ins, c->w->outs, 0.0f);
 }
 
-void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
-                       const float *bias, int64_t rows)
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias)
 {
     const bp_loops *loops = bp_loops_best();
-    bp_rows all = {y, x, rows, w->outs, w->ins};
+    bp_rows all = {y, x->data, x->rows, w->outs, w->ins, x->stride};
 
-    bp_in_row_blocks(&all, &gemm->tail, forward_rows, w);
+    BP_ASSERT(x->columns == w->ins);
+    bp_in_row_blocks(&all, &gemm->tail, forward_rows, &(call){w, x->stride});
     if (!bias)
         return;
-#pragma omp parallel for schedule(static) if (rows * w->outs > 8192)
-    for (int64_t r = 0; r < rows; r++)
+#pragma omp parallel for schedule(static) if (x->rows * w->outs > 8192)
+    for (int64_t r = 0; r < x->rows; r++)
         loops->add(y + r * w->outs, bias, w->outs);
 }
 
-void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
-                              int64_t rows)
+void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
+                                      const bp_weight *w)
 {
-    bp_rows all = {dx, dy, rows, w->ins, w->outs};
+    bp_rows all = {dx, dy->data, dy->rows, w->ins, w->outs, dy->stride};
 
-    bp_in_row_blocks(&all, &gemm->tail, backward_rows, w);
+    BP_ASSERT(dy->columns == w->outs);
+    bp_in_row_blocks(&all, &gemm->tail, backward_rows, &(call){w, dy->stride});
 }
 
-void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
-                               const float *x, int64_t rows, int64_t outs, int64_t ins)
+void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
+                                       const bp_operand *x, bool fresh)
 {
+    factor a = {dy->data, 't', dy->stride}, b = {x->data, 'n', x->stride};
+
     (void)gemm;
-    if (rows == 0)
-        return;
-    product(dw, dy, 't', x, 'n', outs, ins, rows, 1.0f);
-    if (dbias)
-        bp_column_sums(dbias, dy, rows, outs);
-}
-
-void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
-                        const float *x, const bp_weight *w, int64_t rows)
-{
-    bp_linear_backward_weight(gemm, to->dw, to->dbias, dy, x, rows, w->outs, w->ins);
-    bp_linear_backward_input(gemm, to->dx, dy, w, rows);
+    BP_ASSERT(dy->rows == x->rows);
+    if (dy->rows > 0)
+        product(dw, &a, &b, dy->columns, x->columns, dy->rows, fresh ? 0.0f : 1.0f);
+    else if (fresh)
+        bp_zero(dw, dy->columns * x->columns);
 }

@@ -6,7 +6,7 @@
  * copy for the backward direction. Copies are made anew at the first use after a refresh.
  */
 #include "base/fault.h"
-#include "math/loops_priv.h"
+#include "math/kernels.h"
 #include "math/onednn_product_priv.h"
 #include <omp.h>
 #include <stdio.h>
@@ -110,8 +110,9 @@ void bp_gemm_free(bp_gemm **gemm)
     if (old->engine)
         CHECK(dnnl_engine_destroy(old->engine));
     bp_room_free(&old->scratchpad);
-    bp_room_free(&old->source);
-    bp_room_free(&old->second);
+    for (int i = 0; i < BP_ROOMS; i++)
+        bp_room_free(&old->rooms[i]);
+    bp_room_free(&old->off_pages);
     bp_room_free(&old->tail);
     bp_free(old);
 }
@@ -119,6 +120,18 @@ void bp_gemm_free(bp_gemm **gemm)
 bp_precision bp_gemm_precision(const bp_gemm *gemm)
 {
     return gemm->precision;
+}
+
+bp_operand_form bp_gemm_form(const bp_gemm *gemm)
+{
+    return gemm->precision == BP_F32      ? BP_OPERAND_F32
+           : gemm->form == BP_BF16_NATIVE ? BP_OPERAND_BF16
+                                          : BP_OPERAND_ROUNDED;
+}
+
+bp_room *bp_gemm_room(bp_gemm *gemm, int which)
+{
+    return &gemm->rooms[which];
 }
 
 #ifdef BP_LOOPS_X86
@@ -135,31 +148,6 @@ const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
     return NULL;
 }
 #endif
-
-/* n floats as products read them: bf16, floats of bf16's precision, or themselves. */
-static void convert(const bp_gemm *gemm, void *y, int64_t at, const float *x, int64_t n)
-{
-    if (bp_gemm_type(gemm) == dnnl_bf16)
-        bp_loops_best()->to_bf16((uint16_t *)y + at, x, n);
-    else if (gemm->precision == BP_BF16)
-        bp_loops_best()->round_bf16((float *)y + at, x, n);
-    else
-        memcpy((float *)y + at, x, (size_t)n * sizeof *x);
-}
-
-/* A matrix as products read it, its rows `stride` elements apart: as it lies, or in `room`. */
-static const void *operand_of(const bp_gemm *gemm, bp_room *room, const float *x, int64_t rows,
-                              int64_t columns, int64_t stride)
-{
-    if (gemm->precision == BP_F32 && stride == columns)
-        return x;
-    size_t element = bp_gemm_type(gemm) == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
-    void *y = bp_room_of(room, (size_t)(rows * stride) * element);
-#pragma omp parallel for schedule(static) if (rows * columns > 8192)
-    for (int64_t r = 0; r < rows; r++)
-        convert(gemm, y, r * stride, x + r * columns, columns);
-    return y;
-}
 
 /* A copy in the layout that products of this shape choose, and the primitive that fills it. */
 static void copy_make(copy *one, bp_gemm *gemm, const shape *s)
@@ -242,6 +230,16 @@ void bp_weight_free(bp_weight **weight)
     bp_free(old);
 }
 
+int64_t bp_weight_outs(const bp_weight *w)
+{
+    return w->outs;
+}
+
+int64_t bp_weight_ins(const bp_weight *w)
+{
+    return w->ins;
+}
+
 void bp_weight_refresh(bp_weight *weight)
 {
     for (int i = 0; i < COPIES; i++)
@@ -257,7 +255,7 @@ size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
     size_t padded = (size_t)(((outs + 63) / 64 * 64) * ((ins + 63) / 64 * 64)) * element;
 
     for (kind what = FORWARD; what <= BACKWARD_INPUT; what += BACKWARD_INPUT - FORWARD) {
-        shape s = bp_shape_of(what, LAYOUT_ROWS, outs, ins);
+        shape s = bp_shape_of(what, LAYOUT_ROWS, outs, ins, type);
         if (bp_weights_are_reordered(&s, type))
             bytes += padded;
     }
@@ -270,12 +268,16 @@ size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
 static const void *plain_values(const bp_weight *w)
 {
     copy *one = &w->copies[PLAIN];
-    bp_room room = {one->data, one->data ? (size_t)(w->outs * w->ins) * sizeof(float) : 0};
+    size_t bytes = (size_t)(w->outs * w->ins) * sizeof(float);
+    bp_room room = {one->data, one->data ? bytes : 0};
 
     if (w->gemm->precision == BP_F32)
         return w->value;
-    if (!one->fresh)
-        one->data = (void *)operand_of(w->gemm, &room, w->value, w->outs, w->ins, w->ins);
+    if (!one->fresh) {
+        one->data = bp_room_of(&room, bytes);
+        bp_operand_fill(&(bp_operand){BP_OPERAND_ROUNDED, w->outs, w->ins, w->ins, one->data},
+                        w->value);
+    }
     one->fresh = true;
     return one->data;
 }
@@ -286,7 +288,7 @@ static const void *weight_values(const bp_layout **layout, const bp_weight *w, c
     bool native = bp_gemm_type(w->gemm) == dnnl_bf16,
          reordered = bp_weights_are_reordered(s, bp_gemm_type(w->gemm));
     copy *one = &w->copies[s->what == BACKWARD_INPUT ? BACKWARD_COPY : FORWARD_COPY];
-    shape typical = bp_shape_of(s->what, LAYOUT_ROWS, s->outs, s->ins);
+    shape typical = bp_shape_of(s->what, LAYOUT_ROWS, s->outs, s->ins, bp_gemm_type(w->gemm));
 
     if (reordered && !one->data)
         copy_make(one, w->gemm, &typical);
@@ -305,113 +307,110 @@ typedef struct call {
     const bp_weight *w;
     const float *bias;
     kind what;
+    int64_t stride; /* of the rows that are multiplied */
 } call;
 
 /* y[rows] = source[rows] times the weight, in one product. */
-static void multiply_operand(const call *c, float *y, const void *source, int64_t rows)
+static void multiply_at(const call *c, float *y, const void *source, int64_t rows)
 {
-    shape s = bp_shape_of(c->what, rows, c->w->outs, c->w->ins);
+    shape s = bp_shape_of(c->what, rows, c->w->outs, c->w->ins, bp_gemm_type(c->gemm));
     const bp_layout *layout;
     const void *weights = weight_values(&layout, c->w, &s);
 
+    s.left_stride = c->stride;
     bp_product_run(c->gemm, bp_product_of(c->gemm, &s, layout), source, weights, c->bias, y);
 }
 
 static void multiply_rows(const void *context, float *y, const float *x, int64_t rows)
 {
-    const call *c = context;
-    int64_t columns = c->what == BACKWARD_INPUT ? c->w->outs : c->w->ins;
-
-    multiply_operand(c, y, operand_of(c->gemm, &c->gemm->source, x, rows, columns, columns), rows);
+    multiply_at(context, y, x, rows);
 }
 
-static void multiply(const call *c, float *y, const float *x, int64_t rows)
+static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_columns)
 {
-    bool backward = c->what == BACKWARD_INPUT;
-    bp_rows all = {y, x, rows, backward ? c->w->ins : c->w->outs,
-                   backward ? c->w->outs : c->w->ins};
-
-    if (rows == 0)
+    if (x->rows == 0)
         return;
-    if (c->gemm->row_blocks)
-        bp_in_row_blocks(&all, &c->gemm->tail, multiply_rows, c);
+    BP_ASSERT(x->form == bp_gemm_form(c->gemm));
+    if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
+        bp_in_row_blocks(&(bp_rows){y, x->data, x->rows, y_columns, x->columns, x->stride},
+                         &c->gemm->tail, multiply_rows, c);
     else
-        multiply_rows(c, y, x, rows);
+        multiply_at(c, y, x->data, x->rows);
 }
 
-void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
-                       const float *bias, int64_t rows)
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias)
 {
-    multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD}, y, x, rows);
+    BP_ASSERT(x->columns == w->ins);
+    multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride}, y, x, w->outs);
 }
 
-void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
-                              int64_t rows)
+void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
+                                      const bp_weight *w)
 {
-    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT}, dx, dy, rows);
+    BP_ASSERT(dy->columns == w->outs);
+    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride}, dx, dy, w->ins);
 }
 
-/* dw += dyt x, `left` being dy as products read it */
-static void add_weight_gradient(bp_gemm *gemm, float *dw, const void *left, const float *x,
-                                const shape *s)
+/* The right operand: rows of floats a whole number of pages apart would fall into the same cache
+ * sets (measured: half the speed). */
+static bp_operand off_pages(bp_gemm *gemm, const bp_operand *x)
 {
-    int64_t stride = bp_row_stride(bp_gemm_type(gemm), s->ins);
-    const void *right = operand_of(gemm, &gemm->second, x, s->rows, s->ins, stride);
+    bp_operand out = *x;
 
-    bp_product_run(gemm, bp_product_of(gemm, s, NULL), left, right, NULL, dw);
+    out.stride = bp_row_stride(bp_gemm_type(gemm), x->stride);
+    if (out.stride == x->stride)
+        return out;
+    size_t bytes = (size_t)(x->rows * out.stride) * sizeof(float);
+    out.data = bp_room_of(&gemm->off_pages, bytes);
+#pragma omp parallel for schedule(static) if (x->rows * x->columns > 8192)
+    for (int64_t r = 0; r < x->rows; r++)
+        memcpy((float *)out.data + r * out.stride, (const float *)x->data + r * x->stride,
+               (size_t)x->columns * sizeof(float));
+    return out;
 }
 
-void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
-                               const float *x, int64_t rows, int64_t outs, int64_t ins)
+void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
+                                       const bp_operand *x, bool fresh)
 {
-    shape s = bp_shape_of(BACKWARD_WEIGHT, rows, outs, ins);
+    kind what = fresh ? BACKWARD_WEIGHT : BACKWARD_WEIGHT_ADDED;
+    shape s = bp_shape_of(what, dy->rows, dy->columns, x->columns, bp_gemm_type(gemm));
 
-    if (rows == 0)
+    BP_ASSERT(dy->rows == x->rows && dy->form == bp_gemm_form(gemm) && x->form == dy->form);
+    if (dy->rows == 0) {
+        if (fresh)
+            bp_zero(dw, dy->columns * x->columns);
         return;
-    add_weight_gradient(gemm, dw, operand_of(gemm, &gemm->source, dy, rows, outs, outs), x, &s);
-    if (dbias)
-        bp_column_sums(dbias, dy, rows, outs);
-}
-
-void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
-                        const float *x, const bp_weight *w, int64_t rows)
-{
-    shape s = bp_shape_of(BACKWARD_WEIGHT, rows, w->outs, w->ins);
-    call input = {gemm, w, NULL, BACKWARD_INPUT};
-
-    if (rows == 0)
-        return;
-    const void *left = operand_of(gemm, &gemm->source, dy, rows, w->outs, w->outs);
-    add_weight_gradient(gemm, to->dw, left, x, &s);
-    if (to->dbias)
-        bp_column_sums(to->dbias, dy, rows, w->outs);
-    if (gemm->row_blocks)
-        multiply(&input, to->dx, dy, rows);
-    else
-        multiply_operand(&input, to->dx, left, rows);
+    }
+    bp_operand right = off_pages(gemm, x);
+    s.left_stride = dy->stride;
+    s.right_stride = right.stride;
+    bp_product_run(gemm, bp_product_of(gemm, &s, NULL), dy->data, right.data, NULL, dw);
 }
 
 size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins)
 {
-    static const kind kinds[] = {FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT};
+    static const kind kinds[] = {FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT,
+                                 BACKWARD_WEIGHT_ADDED};
     bp_gemm *gemm;
     size_t most = 0, bytes;
 
     if (rows == 0 || bp_gemm_new(&gemm, precision) != BP_OK)
         return 0;
-    for (int i = 0; i < 3; i++) {
-        bool blocks = gemm->row_blocks && kinds[i] != BACKWARD_WEIGHT;
-        shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins);
-        bp_product_choices(NULL, &bytes, gemm->engine, &s, bp_gemm_type(gemm));
+    dnnl_data_type_t type = bp_gemm_type(gemm);
+    bp_operand_form form = bp_gemm_form(gemm);
+    for (int i = 0; i < 4; i++) {
+        bool blocks = gemm->row_blocks && i < 2;
+        shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins, type);
+        bp_product_choices(NULL, &bytes, gemm->engine, &s, type);
         most = bytes > most ? bytes : most;
     }
-    dnnl_data_type_t type = bp_gemm_type(gemm);
     size_t tail = gemm->row_blocks ? (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float) : 0;
-    size_t element = type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
     if (precision == BP_BF16)
-        most += (size_t)(rows * (ins > outs ? ins : outs)) * element;
-    if (precision == BP_BF16 || bp_row_stride(type, ins) != ins)
-        most += (size_t)(rows * bp_row_stride(type, ins)) * element;
+        most += bp_operand_bytes(form, rows, ins > outs ? ins : outs) +
+                bp_operand_bytes(form, rows, ins);
+    if (bp_row_stride(type, ins) != ins)
+        most += (size_t)(rows * bp_row_stride(type, ins)) * sizeof(float);
     bp_gemm_free(&gemm);
     return most + tail;
 }

@@ -14,9 +14,11 @@ int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns)
     return type == dnnl_f32 && columns % 1024 == 0 ? columns + 16 : columns;
 }
 
-shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins)
+shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins, dnnl_data_type_t type)
 {
-    return (shape){what, rows, outs, ins, omp_get_max_threads()};
+    int64_t left = what == FORWARD || what == FORWARD_BIAS ? ins : outs;
+
+    return (shape){what, rows, outs, ins, omp_get_max_threads(), left, bp_row_stride(type, ins)};
 }
 
 bool bp_weights_are_reordered(const shape *s, dnnl_data_type_t type)
@@ -49,17 +51,17 @@ static void make_layouts(bp_matmul_layouts *layouts, const shape *s, dnnl_data_t
         CHECK(bp_layout_new(&layouts->bias, 1, s->outs, dnnl_f32, s->outs, 1));
         /* fall through */
     case FORWARD:
-        CHECK(bp_layout_new(&layouts->source, s->rows, s->ins, type, s->ins, 1));
+        CHECK(bp_layout_new(&layouts->source, s->rows, s->ins, type, s->left_stride, 1));
         CHECK(bp_layout_new(&layouts->destination, s->rows, s->outs, dnnl_f32, s->outs, 1));
         break;
     case BACKWARD_INPUT:
-        CHECK(bp_layout_new(&layouts->source, s->rows, s->outs, type, s->outs, 1));
+        CHECK(bp_layout_new(&layouts->source, s->rows, s->outs, type, s->left_stride, 1));
         CHECK(bp_layout_new(&layouts->destination, s->rows, s->ins, dnnl_f32, s->ins, 1));
         break;
     case BACKWARD_WEIGHT:
-        CHECK(bp_layout_new(&layouts->source, s->outs, s->rows, type, 1, s->outs));
-        CHECK(bp_layout_new(&layouts->weights, s->rows, s->ins, type, bp_row_stride(type, s->ins),
-                            1));
+    case BACKWARD_WEIGHT_ADDED:
+        CHECK(bp_layout_new(&layouts->source, s->outs, s->rows, type, 1, s->left_stride));
+        CHECK(bp_layout_new(&layouts->weights, s->rows, s->ins, type, s->right_stride, 1));
         CHECK(bp_layout_new(&layouts->destination, s->outs, s->ins, dnnl_f32, s->ins, 1));
         break;
     }
@@ -81,7 +83,7 @@ dnnl_primitive_attr_t bp_product_attributes(kind what)
     CHECK(dnnl_primitive_attr_create(&attributes));
     CHECK(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
     CHECK(dnnl_primitive_attr_set_fpmath_mode(attributes, dnnl_fpmath_mode_strict));
-    if (what == BACKWARD_WEIGHT) {
+    if (what == BACKWARD_WEIGHT_ADDED) {
         CHECK(dnnl_post_ops_create(&post_ops));
         CHECK(bp_post_ops_add_sum(post_ops));
         CHECK(dnnl_primitive_attr_set_post_ops(attributes, post_ops));
@@ -167,7 +169,8 @@ void bp_product_clear(product *one)
 static bool shape_equal(const shape *a, const shape *b)
 {
     return a->what == b->what && a->rows == b->rows && a->outs == b->outs && a->ins == b->ins &&
-           a->threads == b->threads;
+           a->threads == b->threads && a->left_stride == b->left_stride &&
+           a->right_stride == b->right_stride;
 }
 
 product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights)

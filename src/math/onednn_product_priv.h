@@ -22,12 +22,21 @@ static inline void check_dnnl(dnnl_status_t status, const char *call, const char
 
 #define PRODUCTS 128 /* kept; the least recently used one goes */
 
-typedef enum kind { FORWARD, FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT } kind;
+/* The second of the weight gradients adds to what is there. */
+typedef enum kind {
+    FORWARD,
+    FORWARD_BIAS,
+    BACKWARD_INPUT,
+    BACKWARD_WEIGHT,
+    BACKWARD_WEIGHT_ADDED
+} kind;
 
 typedef struct shape {
     kind what;
     int64_t rows, outs, ins;
     int threads;
+    int64_t left_stride, right_stride; /* elements from row to row of the operands; the right one of
+                                          weight gradients alone */
 } shape;
 
 typedef enum operand { SOURCE, WEIGHTS, BIAS, DESTINATION, SCRATCHPAD, OPERANDS } operand;
@@ -49,18 +58,17 @@ struct bp_gemm {
     dnnl_stream_t stream;
     product products[PRODUCTS];
     int64_t uses;
-    bp_room scratchpad, source, second, tail; /* second: the other operand of a weight gradient */
+    bp_room scratchpad, rooms[BP_ROOMS], off_pages, tail;
 };
 
-/** Floats from row to row of a matrix of `columns` that products read row by row: rows a whole
- * number of pages apart would fall into the same cache sets (measured: half the speed). bf16 is
- * packed by the primitives themselves. */
+/** Floats from row to row of a matrix of `columns` that is best read row by row. */
 int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns);
 
 /** The type of the operands as oneDNN sees them. */
 dnnl_data_type_t bp_gemm_type(const bp_gemm *gemm);
 
-shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins);
+/** A product of operands that lie as bp_operand_carve lays them. */
+shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins, dnnl_data_type_t type);
 dnnl_primitive_attr_t bp_product_attributes(kind what);
 /** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it lies, or as the
  * primitive wants it. */

@@ -25,17 +25,19 @@ void bp_in_row_blocks(const bp_rows *all, bp_room *room,
                       void (*product)(const void *context, float *y, const float *x, int64_t rows),
                       const void *context)
 {
-    int64_t y_floats = BP_ROW_BLOCK * all->y_columns, x_floats = BP_ROW_BLOCK * all->x_columns,
+    int64_t y_floats = BP_ROW_BLOCK * all->y_columns, x_floats = BP_ROW_BLOCK * all->x_stride,
             r = 0;
 
     for (; r + BP_ROW_BLOCK <= all->rows; r += BP_ROW_BLOCK)
-        product(context, all->y + r * all->y_columns, all->x + r * all->x_columns, BP_ROW_BLOCK);
+        product(context, all->y + r * all->y_columns, all->x + r * all->x_stride, BP_ROW_BLOCK);
     if (r == all->rows)
         return;
-    size_t tail = (size_t)(all->rows - r);
+    int64_t tail = all->rows - r;
     float *y = bp_room_of(room, (size_t)(y_floats + x_floats) * sizeof *y), *x = y + y_floats;
     memset(x, 0, (size_t)x_floats * sizeof *x);
-    memcpy(x, all->x + r * all->x_columns, tail * (size_t)all->x_columns * sizeof *x);
+    for (int64_t i = 0; i < tail; i++)
+        memcpy(x + i * all->x_stride, all->x + (r + i) * all->x_stride,
+               (size_t)all->x_columns * sizeof *x);
     product(context, y, x, BP_ROW_BLOCK);
-    memcpy(all->y + r * all->y_columns, y, tail * (size_t)all->y_columns * sizeof *y);
+    memcpy(all->y + r * all->y_columns, y, (size_t)(tail * all->y_columns) * sizeof *y);
 }

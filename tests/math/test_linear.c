@@ -344,6 +344,54 @@ static void both_gradients_at_once_are_the_two(void **state)
     }
 }
 
+/* Operands made once and read by several products are the float32 rows' calls, to the bit; a fresh
+ * gradient does not read what was there. */
+static void operands_give_what_rows_give(void **state)
+{
+    enum { rows = 150, outs = 64, ins = 1024, first = 30 };
+
+    (void)state;
+    for (int way = F32; way < ways(); way++) {
+        problem p = problem_of(rows, outs, ins), twin = problem_of(rows, outs, ins);
+        bp_gemm *gemm = gemm_of(way);
+        bp_weight *weight;
+        bp_arena arena = {0};
+        assert_int_equal(bp_weight_new(&weight, gemm, p.w, outs, ins), BP_OK);
+        bp_operand_carve(&arena, gemm, rows, ins); /* counted */
+        bp_operand_over(&arena, gemm, NULL, rows, outs);
+        arena = (bp_arena){bp_alloc("test", (int64_t)arena.used_bytes, 1), arena.used_bytes, 0};
+        bp_operand x = bp_operand_carve(&arena, gemm, rows, ins),
+                   dy = bp_operand_over(&arena, gemm, p.dy, rows, outs);
+        assert_true(arena.used_bytes == arena.size_bytes);
+        assert_true((dy.data == p.dy) == (way == F32));
+        bp_operand_fill(&x, p.x);
+        bp_operand_fill(&dy, p.dy);
+        bp_operand part = bp_operand_part(&x, first, rows - first);
+        bp_linear_forward_operand(gemm, p.y, &part, weight, p.bias);
+        bp_linear_backward_input_operand(gemm, p.dx, &dy, weight);
+        p.dw[5] = NAN;
+        bp_linear_backward_weight_operand(gemm, p.dw, &dy, &x, true);
+        bp_linear_backward_weight_operand(gemm, p.dw, &dy, &x, false);
+        bp_linear_forward(gemm, twin.y, p.x + first * ins, weight, p.bias, rows - first);
+        memset(twin.dw, 0, (size_t)(outs * ins) * sizeof *twin.dw);
+        bp_linear_backward(&(bp_linear_gradients){twin.dx, twin.dw, NULL}, gemm, p.dy, p.x, weight,
+                           rows);
+        bp_linear_backward_weight(gemm, twin.dw, NULL, p.dy, p.x, rows, outs, ins);
+        assert_same_bits(p.y, twin.y, (rows - first) * outs);
+        assert_same_bits(p.dx, twin.dx, rows * ins);
+        assert_same_bits(p.dw, twin.dw, outs * ins);
+        bp_operand none = bp_operand_part(&x, 0, 0), nothing = bp_operand_part(&dy, 0, 0);
+        bp_linear_backward_weight_operand(gemm, p.dw, &nothing, &none, true);
+        for (int64_t i = 0; i < outs * ins; i++)
+            assert_true(p.dw[i] == 0);
+        bp_weight_free(&weight);
+        bp_gemm_free(&gemm);
+        bp_free(arena.base);
+        problem_free(&p);
+        problem_free(&twin);
+    }
+}
+
 static void short_memory_is_an_error(void **state)
 {
     float value[4] = {0};
@@ -438,6 +486,7 @@ int main(void)
         cmocka_unit_test(refreshed_weight_is_used),
         cmocka_unit_test(many_shapes_are_forgotten_and_made_again),
         cmocka_unit_test(both_gradients_at_once_are_the_two),
+        cmocka_unit_test(operands_give_what_rows_give),
         cmocka_unit_test(short_memory_is_an_error),
         cmocka_unit_test(nan_comes_through),
         cmocka_unit_test(memory_keeps_to_its_plan),
