@@ -15,7 +15,7 @@
 #include <string.h>
 
 static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_ensemble, &bp_job_score,
-                                     &bp_job_uncertainty};
+                                     &bp_job_uncertainty, &bp_job_bench};
 #define JOB_COUNT  (sizeof JOBS / sizeof JOBS[0])
 #define TABLES_MAX 64
 
@@ -190,7 +190,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
                       "requeue needs --status N: at the command line; see bagpipe --help");
     if (err != BP_OK)
         return err;
-    if (!out->config && !out->help)
+    if (!out->config && !out->help && !out->job->needs_no_config)
         return BP_FAIL(BP_ERR_USAGE,
                        "no configuration was given: at the command line; use bagpipe %s CONFIG.ini",
                        out->job->name);
@@ -239,9 +239,11 @@ static bp_err print_job_help(const bp_job *job)
 
     if (!text)
         return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the help; free some");
-    printf("Usage: mpirun -n N bagpipe %s CONFIG.ini [section.key=value ...] [--plan]%s\n%s %s.\n",
-           job->name, job->verifies_resume ? " [--verify-resume[=STEPS]]" : "", job->name,
-           job->help);
+    printf("Usage: mpirun -n N bagpipe %s %s [section.key=value ...] [--plan]%s\n%s %s.\n",
+           job->name, job->needs_no_config ? "[CONFIG.ini]" : "CONFIG.ini",
+           job->verifies_resume ? " [--verify-resume[=STEPS]]" : "", job->name, job->help);
+    if (job->needs_no_config)
+        printf("Without a configuration: mpirun -n N bagpipe %s run.dir=DIR\n", job->name);
     if (job->verifies_resume)
         printf(
             "--verify-resume trains STEPS (%d) steps beside run.dir, once straight and once with "
@@ -274,7 +276,7 @@ static bp_err run_alone(const arguments *args, bool *again)
     bp_config_free(&config);
     if (err == BP_OK && !args->requeue)
         printf("%s: %s takes this configuration (the files that it names were not looked at)\n",
-               args->config, args->job->name);
+               args->config ? args->config : "the command line", args->job->name);
     return err;
 }
 
@@ -300,7 +302,8 @@ static bp_err run_job(const arguments *args)
     bp_err err = read_config(&call.config, args);
 
     if (err == BP_OK && bp_fault("config.read"))
-        err = bp_fail_errno(BP_ERR_IO, "can't read", args->config);
+        err = bp_fail_errno(BP_ERR_IO, "can't read",
+                            args->config ? args->config : "the command line");
     err = bp_agree(call.world, err);
 
     if (err == BP_OK)

@@ -24,6 +24,7 @@ typedef struct bp_job {
     const char *help;                /* one line */
     const bp_option *const *options; /* the job's tables, NULL-ended */
     bool verifies_resume;            /* has --verify-resume */
+    bool needs_no_config;            /* section.key=value alone will do */
     /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault).
      * Local. */
     void (*check)(bp_config *config);
@@ -31,7 +32,8 @@ typedef struct bp_job {
     bp_err (*run)(const bp_job_call *call);
 } bp_job;
 
-extern const bp_job bp_job_ensemble, bp_job_pretrain, bp_job_score, bp_job_uncertainty;
+extern const bp_job bp_job_bench, bp_job_ensemble, bp_job_pretrain, bp_job_score,
+    bp_job_uncertainty;
 
 /** bagpipe status RUN...: the words after it; prints, and gives the exit status. Local, no MPI. */
 int bp_status_command(int argc, char **argv);

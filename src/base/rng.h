@@ -15,7 +15,8 @@ typedef enum bp_rng_purpose {
     BP_RNG_BAG = 4,       /* documents drawn for a bag */
     BP_RNG_BOOTSTRAP = 5, /* resamples for standard errors */
     BP_RNG_TEST = 6,
-    BP_RNG_POSTERIOR = 7 /* samples of weights */
+    BP_RNG_POSTERIOR = 7, /* samples of weights */
+    BP_RNG_BENCH = 8      /* made-up tokens and text */
 } bp_rng_purpose;
 
 /** What the numbers are for. Two different keys give independent streams. */

@@ -42,6 +42,8 @@ static char *go_on(const json_t *status, const char *before)
                           (long long)json_integer_value(step), again);
     if (strcmp(text_of(status, "job"), "pretrain") == 0)
         return bp_sprintf("%sthe same command begins anew: nothing was committed yet", before);
+    if (strcmp(text_of(status, "job"), "bench") == 0)
+        return bp_sprintf("%sthe same command measures anew", before);
     return bp_sprintf("%sthe same command goes on", before);
 }
 
@@ -87,6 +89,8 @@ static char *after_finish(const json_t *status)
         return bp_sprintf("nothing: the study is in %s/uncertainty/index.html", run);
     if (strcmp(job, "ensemble") == 0)
         return bp_sprintf("nothing: score.model=%s scores with it", run);
+    if (strcmp(job, "bench") == 0)
+        return bp_sprintf("nothing: the figures are in %s/bench.json", run);
     return bp_sprintf("nothing: a larger train.steps goes on, score.model=%s scores with it", run);
 }
 

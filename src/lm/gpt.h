@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/json.h"
+#include "lm/lm.h"
 #include "nn/network.h"
 
 extern const bp_option bp_model_options[]; /* model.* */
@@ -43,5 +44,12 @@ void bp_gpt_stage(const bp_gpt_shape *shape, int stage, int stages, int *first, 
  * *out is the caller's, bp_network_free(). Errors: BP_ERR_SYSTEM. */
 bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape, int stage,
                           int stages);
+
+/** A model with initial values, as bp_param_initialise draws them, that no checkpoint holds: to
+ * measure with. `info` has no step, hash or digest. math.precision is settled.
+ *
+ * Collective: over mesh->member. Owns and Errors: as bp_lm_open. */
+bp_err bp_gpt_lm_new(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                     const bp_gpt_shape *shape, uint64_t seed);
 
 #endif

@@ -293,41 +293,68 @@ static bp_err check_shape(const bp_gpt_shape *shape, const bp_mesh *mesh)
     return err;
 }
 
+/* A model of this shape whose values are not set yet: what one rank can do alone. *out is NULL
+ * where there is no memory for it. */
+static bp_err new_model(gpt_lm **out, const bp_mesh *mesh, const bp_config *config,
+                        const bp_gpt_shape *shape)
+{
+    gpt_lm *self = bp_alloc("lm.gpt", 1, sizeof *self);
+    bp_err err;
+
+    *out = self;
+    if (!self)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the model; use more ranks");
+    err = check_shape(shape, mesh);
+    if (err != BP_OK)
+        return err;
+    self->lm.ops = &OPS;
+    self->lm.info = (bp_lm_info){.kind = "gpt",
+                                 .channels = 1,
+                                 .width = shape->width,
+                                 .context = shape->context,
+                                 .vocab_size = shape->vocab_size};
+    bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
+                   shape->vocab_size, &self->lm.info.vocab_first, &self->lm.info.vocab_count);
+    self->mesh = mesh;
+    self->C = shape->width;
+    return build(self, mesh, config, shape);
+}
+
+static void hand_over(bp_lm **out, gpt_lm *self, bp_err err)
+{
+    if (err == BP_OK)
+        *out = &self->lm;
+    else if (self)
+        gpt_free(&self->lm);
+}
+
 bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
                       bp_checkpoint *checkpoint)
 {
-    gpt_lm *self = bp_alloc("lm.gpt", 1, sizeof *self);
+    gpt_lm *self = NULL;
     bp_gpt_shape shape;
-    bp_err err =
-        self ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the model; use more ranks");
+    bp_err err = bp_gpt_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                                   bp_checkpoint_folder(checkpoint));
 
     *out = NULL;
     if (err == BP_OK)
-        err = bp_gpt_shape_read(&shape, bp_checkpoint_state(checkpoint),
-                                bp_checkpoint_folder(checkpoint));
-    if (err == BP_OK)
-        err = check_shape(&shape, mesh);
-    if (err == BP_OK) {
-        self->lm.ops = &OPS;
-        self->lm.info = (bp_lm_info){.kind = "gpt",
-                                     .channels = 1,
-                                     .width = shape.width,
-                                     .context = shape.context,
-                                     .vocab_size = shape.vocab_size};
-        bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
-                       shape.vocab_size, &self->lm.info.vocab_first, &self->lm.info.vocab_count);
-        self->mesh = mesh;
-        self->C = shape.width;
-        err = build(self, mesh, config, &shape);
-    }
+        err = new_model(&self, mesh, config, &shape);
     err = bp_agree(mesh->member, err);
     if (err == BP_OK)
         err = load_values(self, checkpoint, mesh);
-    if (err != BP_OK) {
-        if (self)
-            gpt_free(&self->lm);
-        return err;
-    }
-    *out = &self->lm;
-    return BP_OK;
+    hand_over(out, self, err);
+    return err;
+}
+
+bp_err bp_gpt_lm_new(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                     const bp_gpt_shape *shape, uint64_t seed)
+{
+    gpt_lm *self = NULL;
+    bp_err err = bp_agree(mesh->member, new_model(&self, mesh, config, shape));
+
+    *out = NULL;
+    if (err == BP_OK)
+        bp_network_initialise(self->network, seed);
+    hand_over(out, self, err);
+    return err;
 }

@@ -1,0 +1,32 @@
+/* bagpipe bench: measures this machine and this build; the first thing to run on a new cluster. */
+#include "bench/bench.h"
+
+#include "coordinator/drain.h"
+#include "coordinator/watchdog.h"
+#include "job.h"
+#include "math/math.h"
+#include "mesh/mesh.h"
+
+static const bp_option *const OPTIONS[] = {bp_run_options,
+                                           bp_bench_options,
+                                           bp_mesh_options,
+                                           bp_math_options,
+                                           bp_slurm_options,
+                                           bp_watchdog_options,
+                                           NULL};
+
+static bp_err run(const bp_job_call *call)
+{
+    if (call->plan)
+        return bp_bench_foresee(call->world, call->config);
+    return bp_bench(call->world, call->config);
+}
+
+const bp_job bp_job_bench = {
+    .name = "bench",
+    .help = "measures this machine and this build: what to run first on a new cluster",
+    .options = OPTIONS,
+    .needs_no_config = true,
+    .check = bp_bench_check,
+    .run = run,
+};

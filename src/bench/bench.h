@@ -1,0 +1,31 @@
+/* What a machine and this build can do, measured: matrix products, memory, corpora, tokenizers,
+ * messages, training and scoring. */
+#ifndef BP_BENCH_BENCH_H
+#define BP_BENCH_BENCH_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include <mpi.h>
+
+extern const bp_option bp_bench_options[]; /* bench.* */
+
+/** Faults of the configuration that need neither files nor ranks: added to the configuration's.
+ * Local. */
+void bp_bench_check(bp_config *config);
+
+/** Measure on all ranks, write RUN/bench.json, and print it as a table. A run that is finished is
+ * printed again.
+ *
+ * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
+ * Errors:     the same on all ranks. BP_ERR_CONFIG a mesh that does not fit, another run's folder;
+ *             BP_ERR_BUSY another job holds it; BP_ERR_SYSTEM memory is short; BP_ERR_IO disk full;
+ *             BP_ERR_INPUT, BP_ERR_FORMAT tokenizer.path; BP_ERR_STOPPED asked to stop: the same
+ *             command begins anew.
+ */
+bp_err bp_bench(MPI_Comm world, bp_config *config);
+
+/** Print what would be measured, and the memory that it takes. Collective over `world`; one rank
+ * foresees for any mesh. Errors: those of bp_bench before its first measurement. */
+bp_err bp_bench_foresee(MPI_Comm world, bp_config *config);
+
+#endif

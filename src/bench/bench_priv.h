@@ -1,0 +1,95 @@
+/* A bench at work, as the files of this folder share it. */
+#ifndef BP_BENCH_BENCH_PRIV_H
+#define BP_BENCH_BENCH_PRIV_H
+
+#include "base/json.h"
+#include "bench/bench.h"
+#include "bench/models.h"
+#include "bench/samples.h"
+#include "coordinator/run_folder.h"
+#include "math/math.h"
+#include "mesh/mesh.h"
+
+#define BENCH_HOST_BYTES 64
+#define BENCH_PRECISIONS 2
+
+typedef struct bench {
+    bp_config *config; /* borrowed */
+    bp_mesh_shape mesh_shape;
+    bp_mesh *mesh;
+    bp_run *run;
+    double seconds;                   /* of a measurement */
+    bool named[BP_BENCH_MODELS];      /* to be trained and scored */
+    bp_precision precision;           /* of the models */
+    bool bf16;                        /* all ranks have it */
+    char (*hosts)[BENCH_HOST_BYTES];  /* [mesh->size], on all ranks */
+    int node_ranks;                   /* computing ranks of the fullest host */
+    double rank_bytes;                /* memory that each rank may take, on the tightest host */
+    double silicon[BENCH_PRECISIONS]; /* FLOP/s of all ranks; 0: not measured */
+    json_t *result;                   /* on the coordinator; NULL elsewhere */
+} bench;
+
+/* ---- measure.c ---- */
+
+/** Work that is repeated and timed. */
+typedef struct bench_task {
+    void (*run)(void *context);
+    void *context;
+    double amount; /* of work in one run: FLOPs, bytes, tokens */
+} bench_task;
+
+/** Before a measurement: says what comes. Collective over world.
+ * Errors: BP_ERR_STOPPED some rank was asked to stop. */
+bp_err bench_next(bench *self, const char *what);
+
+/** Run once to warm up, then for `seconds`, three times at least (once, where that would take ten
+ * times as long). Seconds of a run. Local. */
+bp_spread bench_repeat(const bench_task *task, double seconds);
+
+/** The same for work that ranks of `comm` do together: equally often on all of them. `barrier`:
+ * they begin each run together. Collective over `comm`. */
+bp_spread bench_together(const bench_task *task, double seconds, bool barrier, MPI_Comm comm);
+
+/** One figure of all computing ranks: their sum, the slowest and the fastest, and each. *total
+ * (NULL: not wanted) is the sum of medians, on all ranks. Collective over world.
+ *
+ * Owns: a new reference on the coordinator, NULL elsewhere. */
+json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit, double *total);
+
+/** Measure on all computing ranks at once; then, where there are several and `alone`, on the first
+ * one while the others sleep ("one"; else null). Collective over world. Owns: as bench_gather. */
+json_t *bench_everywhere(const bench *self, const bench_task *task, const char *unit, bool alone,
+                         double *total);
+
+/** {"median", "low", "high", "repeats"}; null where nothing was measured. */
+json_t *bench_spread_json(const bp_spread *spread);
+/** Put `value` under `key` of the object on the coordinator; both NULL elsewhere. Steals `value`.
+ */
+void bench_put(json_t *object, const char *key, json_t *value);
+
+/* ---- machine.c ---- */
+
+/** Hosts, memory, what all ranks' CPUs can do; "machine" of the result. Collective over world. */
+bp_err bench_find_machine(bench *self);
+/** Bytes of all last-level caches of this host; 0: not told. Local. */
+double bench_cache_bytes(void);
+
+/* ---- the measurements: collective over world; errors are the same on all ranks ---- */
+
+/** "silicon", "products". Errors: BP_ERR_SYSTEM. */
+bp_err bench_products(bench *self);
+/** "memory". Errors: BP_ERR_SYSTEM. */
+bp_err bench_memory(bench *self);
+/** "models". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. */
+bp_err bench_models(bench *self);
+/** One line: memory that training a model takes on the largest rank. Errors: BP_ERR_SYSTEM. */
+bp_err bench_foresee_model(const bench *self, const bp_bench_model *model);
+
+/* ---- report.c, table.c: pure ---- */
+
+/** Lines of advice on a result: what is far off, and what helps. New array of strings. */
+json_t *bench_advice(const json_t *result);
+/** The result for people, line by line, through bp_log. */
+void bench_print(const json_t *result);
+
+#endif

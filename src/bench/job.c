@@ -1,0 +1,215 @@
+/* A bench from end to end. */
+#include "bench/bench_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "mesh/collective.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RESULT_FORMAT  "bagpipe bench"
+#define RESULT_VERSION 1
+#define RESULT_MOST    (64 << 20) /* bytes of a bench.json that is read */
+
+/* ---- opening ---- */
+
+static bp_err open_mesh(bench *self, MPI_Comm world, bool alone)
+{
+    static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_mesh_shape *shape = &self->mesh_shape;
+    int size = bp_comm_size(world);
+    bp_err err;
+
+    *shape = bp_mesh_shape_of(self->config);
+    if (alone) {
+        shape->data = shape->data > 0 ? shape->data : 1;
+        shape->coordinator = BP_COORDINATOR_SHARED;
+        size = shape->pipeline * shape->data * shape->tensor;
+    }
+    err = bp_mesh_shape_fit(shape, size);
+    if (err == BP_OK)
+        err = bp_mesh_new(&self->mesh, world, alone ? &ONE : shape);
+    return err;
+}
+
+/* config.ini has every key as resolved; ranks on unlike CPUs take the precision that all have. */
+static bp_err resolve_keys(bench *self)
+{
+    bp_config *config = self->config;
+    bool dedicated = self->mesh_shape.coordinator == BP_COORDINATOR_DEDICATED;
+    bp_err err = bp_agree(self->mesh->world, bp_math_precision(config, &self->precision));
+
+    if (err != BP_OK)
+        return err;
+    if (bp_all_max_int(self->precision == BP_F32, self->mesh->world) != 0)
+        self->precision = BP_F32;
+    err = bp_config_set(config, "math.precision", self->precision == BP_BF16 ? "bf16" : "f32");
+    if (err == BP_OK)
+        err = bp_config_set_int(config, "mesh.data", self->mesh_shape.data);
+    if (err == BP_OK)
+        err = bp_config_set_int(config, "math.threads", bp_math_threads());
+    if (err == BP_OK)
+        err = bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared");
+    return bp_agree(self->mesh->world, err);
+}
+
+static bp_err open_bench(bench *self, MPI_Comm world, bp_config *config, bool alone)
+{
+    const char *wrong;
+    bp_err err;
+
+    *self = (bench){.config = config, .seconds = bp_config_real(config, "bench.seconds")};
+    (void)bp_bench_models_named(bp_config_string(config, "bench.models"), self->named, &wrong);
+    bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
+    err = bp_agree(world, open_mesh(self, world, alone));
+    return err == BP_OK ? resolve_keys(self) : err;
+}
+
+static void close_bench(bench *self)
+{
+    json_decref(self->result);
+    bp_free(self->hosts);
+    bp_mesh_free(&self->mesh);
+}
+
+/* What is measured anew is another bench of the same machine: every key may change. */
+static bp_err open_run(bench *self)
+{
+    static const char *const MAY_CHANGE[] = {"run.*",  "bench.*",        "mesh.*",
+                                             "math.*", "tokenizer.path", NULL};
+    json_t *extra = json_pack("{s:s, s:s, s:i}", "math_library", bp_math_library(), "cpu",
+                              bp_math_cpu(), "threads", bp_math_threads());
+    bp_run_spec spec = {.job = "bench", .may_change = MAY_CHANGE, .extra = extra};
+    bp_err err = bp_run_open(&self->run, self->mesh, self->config, &spec);
+
+    json_decref(extra);
+    return err;
+}
+
+/* ---- measuring ---- */
+
+static json_t *new_result(const bench *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    char now[32];
+
+    bp_clock_stamp(now, sizeof now);
+    return json_pack("{s:s, s:i, s:s, s:o, s:s, s:{s:i, s:i, s:i, s:b}}", "format", RESULT_FORMAT,
+                     "format_version", RESULT_VERSION, "time", now, "seconds",
+                     bp_json_real(self->seconds), "precision",
+                     self->precision == BP_BF16 ? "bf16" : "f32", "mesh", "pipeline",
+                     mesh->pipelines, "data", mesh->datas, "tensor", mesh->tensors, "coordinator",
+                     (int)mesh->dedicated);
+}
+
+static bp_err measure(bench *self)
+{
+    bp_err err;
+
+    if (self->mesh->coordinates) {
+        self->result = new_result(self);
+        BP_NEED_MEMORY(self->result);
+    }
+    err = bench_find_machine(self);
+    if (err == BP_OK)
+        err = bench_products(self);
+    if (err == BP_OK)
+        err = bench_next(self, "the bandwidth of memory");
+    if (err == BP_OK)
+        err = bench_memory(self);
+    if (err == BP_OK)
+        err = bench_models(self);
+    return err;
+}
+
+static char *result_path(const bench *self)
+{
+    char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "bench.json");
+
+    BP_NEED_MEMORY(path);
+    return path;
+}
+
+/* On the coordinator. */
+static bp_err report(bench *self)
+{
+    char *path = result_path(self);
+    bp_err err;
+
+    bench_put(self->result, "advice", bench_advice(self->result));
+    err = bp_json_save(path, self->result);
+    if (err == BP_OK) {
+        bench_print(self->result);
+        bp_log("the figures are in %s", path);
+    }
+    bp_free(path);
+    return err;
+}
+
+static bp_err run(bench *self)
+{
+    bp_err err = measure(self);
+
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, self->mesh->coordinates ? report(self) : BP_OK);
+    return err;
+}
+
+/* A finished bench with the same keys: its table once more. *there: is its file? */
+static bp_err print_again(bench *self, bool *there)
+{
+    bool read = false;
+
+    if (self->mesh->coordinates) {
+        char *path = result_path(self);
+        json_t *before = NULL;
+
+        read = bp_json_load(&before, path, RESULT_MOST) == BP_OK;
+        if (read) {
+            bench_print(before);
+            bp_log("the run is finished: this was measured before, another run.dir measures anew");
+        }
+        json_decref(before);
+        bp_free(path);
+    }
+    *there = bp_all_max_int(read, self->mesh->world) != 0;
+    return BP_OK;
+}
+
+bp_err bp_bench(MPI_Comm world, bp_config *config)
+{
+    bench self;
+    bp_err err = open_bench(&self, world, config, false);
+
+    if (err == BP_OK)
+        err = open_run(&self);
+    if (err == BP_OK) {
+        bool there = false;
+        if (bp_run_is_finished(self.run))
+            err = print_again(&self, &there);
+        if (err == BP_OK && !there)
+            err = run(&self);
+        bp_err closed = bp_run_close(&self.run, err);
+        err = err != BP_OK ? err : closed;
+    }
+    close_bench(&self);
+    return err;
+}
+
+bp_err bp_bench_foresee(MPI_Comm world, bp_config *config)
+{
+    bench self;
+    bp_err err = open_bench(&self, world, config, bp_comm_size(world) == 1);
+
+    for (int k = 0; k < BP_BENCH_MODELS && err == BP_OK; k++)
+        if (self.named[k])
+            err = bench_foresee_model(&self, &bp_bench_models[k]);
+    if (err == BP_OK)
+        bp_log("time: some minutes at bench.seconds = %g", self.seconds);
+    close_bench(&self);
+    return err;
+}

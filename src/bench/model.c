@@ -1,0 +1,329 @@
+/* Training and scoring models of three sizes on the mesh, with the engine and the language model
+ * that the jobs use. */
+#include "bench/bench_priv.h"
+
+#include "base/beat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "lm/lm.h"
+#include "mesh/collective.h"
+#include "score/unit.h"
+
+#include <string.h>
+
+#define MICRO_BATCH_TOKENS 1024 /* where mesh.micro_batch does not say */
+#define PIPELINE_BATCHES   4    /* micro-batches for each stage */
+#define DIGEST_EVERY       100  /* as train.digest_every */
+
+/* The engine's settings for a model on this mesh. */
+static bp_engine_spec engine_spec(const bench *self, const bp_gpt_shape *shape)
+{
+    const bp_config *config = self->config;
+    int64_t each = bp_config_int(config, "mesh.micro_batch");
+    int64_t batches = bp_config_int(config, "bench.micro_batches");
+    int stages = self->mesh_shape.pipeline;
+
+    if (!bp_config_is_given(config, "mesh.micro_batch"))
+        each = shape->context < MICRO_BATCH_TOKENS ? MICRO_BATCH_TOKENS / shape->context : 1;
+    if (batches == 0)
+        batches = stages > 1 ? (int64_t)PIPELINE_BATCHES * stages : 1;
+    return (bp_engine_spec){
+        .seed = (uint64_t)bp_config_int(config, "run.seed"),
+        .batch = self->mesh_shape.data * batches * each,
+        .micro_batch = each,
+        .schedule =
+            strcmp(bp_config_string(config, "mesh.schedule"), "gpipe") == 0 ? BP_GPIPE : BP_1F1B,
+        .optimizer = {.kind = BP_ADAMW,
+                      .beta1 = 0.9,
+                      .beta2 = 0.95,
+                      .epsilon = 1e-8,
+                      .weight_decay = 0.1,
+                      .clip = 1},
+        .rate = {.peak = 3e-4, .steps = 1, .decay = BP_DECAY_CONSTANT},
+        .precision = self->precision,
+        .digest_every = DIGEST_EVERY};
+}
+
+/* Words of a made-up text: few come often, as in a real one. */
+static void fill_tokens(int32_t *tokens, int64_t n, int64_t vocab_size, int64_t stream)
+{
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_BENCH, 0, 0, stream);
+
+    for (int64_t i = 0; i < n; i++)
+        tokens[i] = bp_bench_token(bp_rng_uniform(&key, (uint64_t)i), vocab_size);
+}
+
+/* ---- training ---- */
+
+typedef struct training {
+    bp_engine *engine;
+    int32_t *windows; /* [slots][T+1] */
+    int64_t step;
+} training;
+
+static void run_step(void *context)
+{
+    training *t = context;
+    bp_step_result result;
+
+    t->step++;
+    bp_beat_step(t->step);
+    bp_engine_step(t->engine, t->step, t->step, t->windows, &result);
+}
+
+static bp_err open_training(const bench *self, training *t, const bp_engine_spec *spec,
+                            const bp_gpt_shape *shape)
+{
+    int64_t slots = spec->batch / self->mesh->datas, n = slots * (shape->context + 1);
+    bp_err err = bp_engine_new(&t->engine, self->mesh, spec, shape);
+
+    if (err != BP_OK)
+        return err;
+    t->windows = bp_alloc("bench.windows", n, sizeof *t->windows);
+    err = bp_agree(self->mesh->compute,
+                   t->windows ? BP_OK : bp_fail_memory("windows", n, sizeof *t->windows));
+    if (err != BP_OK)
+        return err;
+    fill_tokens(t->windows, n, shape->vocab_size, self->mesh->data_at);
+    bp_engine_initialise(t->engine);
+    return BP_OK;
+}
+
+static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                    bp_spread *seconds)
+{
+    training t = {0};
+    bp_phase before = bp_beat_phase(BP_PHASE_STEP);
+    bp_err err = open_training(self, &t, spec, shape);
+
+    if (err == BP_OK) {
+        bench_task task = {run_step, &t, 1};
+        *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
+    }
+    bp_engine_free(&t.engine);
+    bp_free(t.windows);
+    (void)bp_beat_phase(before);
+    return err;
+}
+
+/* ---- scoring ---- */
+
+typedef struct scoring {
+    bp_lm *lm;
+    bp_lm_batch batch;
+    int32_t *tokens; /* [windows][length] of inputs, and as many targets */
+    float *values;
+    int64_t batches;
+    bp_err err;
+} scoring;
+
+static void run_batch(void *context)
+{
+    scoring *s = context;
+    bp_err err;
+
+    bp_beat_step(++s->batches);
+    err = bp_lm_score(s->lm, &s->batch, s->values);
+    s->err = s->err != BP_OK ? s->err : err;
+}
+
+static bp_err open_scoring(const bench *self, scoring *s, const bp_gpt_shape *shape)
+{
+    int64_t T = shape->context, windows = T < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / T : 1;
+    int64_t n = windows * T;
+    bp_err err = bp_gpt_lm_new(&s->lm, self->mesh, self->config, shape, 1);
+
+    if (err != BP_OK)
+        return err;
+    s->tokens = bp_alloc("bench.windows", 2 * n, sizeof *s->tokens);
+    s->values = bp_alloc("bench.windows", n, sizeof *s->values);
+    err = bp_agree(self->mesh->compute, s->tokens && s->values
+                                            ? BP_OK
+                                            : bp_fail_memory("a batch", 3 * n, sizeof *s->tokens));
+    if (err != BP_OK)
+        return err;
+    fill_tokens(s->tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
+    s->batch = (bp_lm_batch){
+        .windows = windows, .length = T, .inputs = s->tokens, .targets = s->tokens + n};
+    return BP_OK;
+}
+
+static bp_err score(const bench *self, const bp_gpt_shape *shape, bp_spread *seconds,
+                    int64_t *tokens)
+{
+    scoring s = {0};
+    bp_phase before = bp_beat_phase(BP_PHASE_SCORE);
+    bp_err err = open_scoring(self, &s, shape);
+
+    if (err == BP_OK) {
+        bench_task task = {run_batch, &s, 1};
+        *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
+        *tokens = s.batch.windows * s.batch.length * self->mesh->datas;
+        err = bp_agree(self->mesh->compute, s.err);
+    }
+    bp_lm_free(&s.lm);
+    bp_free(s.tokens);
+    bp_free(s.values);
+    (void)bp_beat_phase(before);
+    return err;
+}
+
+/* ---- a model ---- */
+
+/* What the first computing rank measured, as a figure of the whole mesh. */
+static json_t *whole_figure(const bench *self, const bp_spread *seconds, int64_t tokens,
+                            double flops)
+{
+    bp_spread mine = *seconds, rate;
+    double silicon = self->silicon[self->precision];
+
+    bp_bcast_bytes(&mine, sizeof mine, self->mesh->dedicated ? 1 : 0, self->mesh->world);
+    rate = bp_spread_rate(&mine, (double)tokens);
+    if (!self->result)
+        return NULL;
+    json_t *figure = bench_spread_json(&rate);
+    bench_put(figure, "unit", json_string("tokens/s"));
+    bench_put(figure, "seconds", bp_json_real(mine.median));
+    bench_put(figure, "mfu",
+              silicon > 0 ? bp_json_real(rate.median * flops / silicon) : json_null());
+    return figure;
+}
+
+/* The plan of the stage that takes most. Local. */
+static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                         double *bytes)
+{
+    bp_err err = BP_OK;
+
+    *bytes = 0;
+    for (int s = 0; s < self->mesh_shape.pipeline && err == BP_OK; s++) {
+        bp_plan plan;
+        err = bp_engine_plan(&plan, &self->mesh_shape, spec, shape, s);
+        if (err == BP_OK && (double)bp_plan_total(&plan) > *bytes)
+            *bytes = (double)bp_plan_total(&plan);
+    }
+    return err;
+}
+
+/* Why this model is left out, in `why`; "" where it is not. Local, equal on all ranks. */
+static void judge_fit(const bench *self, const bp_gpt_shape *shape, double bytes, char *why,
+                      size_t room)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+
+    why[0] = '\0';
+    if (shape->heads % mesh->tensor != 0)
+        (void)snprintf(why, room, "%lld heads do not divide among mesh.tensor = %d",
+                       (long long)shape->heads, mesh->tensor);
+    else if (bp_gpt_blocks(shape) < mesh->pipeline)
+        (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d",
+                       bp_gpt_blocks(shape), mesh->pipeline);
+    else if (self->rank_bytes > 0 && bytes > self->rank_bytes)
+        (void)snprintf(why, room, "it takes %.1f GiB on each rank, and there are %.1f GiB",
+                       bytes / 1073741824, self->rank_bytes / 1073741824);
+}
+
+static json_t *model_json(const bp_bench_model *model, const bp_engine_spec *spec, double bytes)
+{
+    const bp_gpt_shape *shape = &model->shape;
+
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", model->name,
+                     "layers", (json_int_t)shape->layers, "width", (json_int_t)shape->width,
+                     "heads", (json_int_t)shape->heads, "context", (json_int_t)shape->context,
+                     "vocab_size", (json_int_t)shape->vocab_size, "parameters",
+                     (json_int_t)bp_gpt_parameters(shape), "batch", (json_int_t)spec->batch,
+                     "micro_batch", (json_int_t)spec->micro_batch, "plan_bytes", (json_int_t)bytes);
+}
+
+static bp_err run_model(bench *self, const bp_bench_model *model, const bp_engine_spec *spec,
+                        json_t *into)
+{
+    const bp_mesh *mesh = self->mesh;
+    const bp_gpt_shape *shape = &model->shape;
+    bp_spread seconds = {0};
+    int64_t tokens = 0, peak;
+    char what[64];
+    bp_err err = BP_OK;
+
+    if (mesh->computes)
+        err = train(self, spec, shape, &seconds);
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    peak = bp_all_max_int(mesh->computes ? (int64_t)bp_mem_resident_peak_bytes() : 0, mesh->world);
+    bench_put(into, "peak_bytes", json_integer(peak));
+    bench_put(
+        into, "train",
+        whole_figure(self, &seconds, spec->batch * shape->context, bp_gpt_train_flops(shape)));
+    (void)snprintf(what, sizeof what, "scoring with %s", model->name);
+    err = bench_next(self, what);
+    if (err == BP_OK && mesh->computes)
+        err = score(self, shape, &seconds, &tokens);
+    err = bp_agree(mesh->world, err);
+    tokens = bp_all_max_int(tokens, mesh->world);
+    if (err == BP_OK)
+        bench_put(into, "score", whole_figure(self, &seconds, tokens, bp_bench_score_flops(shape)));
+    return err;
+}
+
+static bp_err bench_model(bench *self, const bp_bench_model *model, json_t *list)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_engine_spec spec = engine_spec(self, &model->shape);
+    double bytes = 0;
+    char why[160], what[64];
+    json_t *object;
+    bp_err err;
+
+    (void)snprintf(what, sizeof what, "training of %s", model->name);
+    err = bench_next(self, what);
+    if (err != BP_OK)
+        return err;
+    judge_fit(self, &model->shape, 0, why, sizeof why);
+    bp_mem_resident_peak_reset();
+    if (why[0] == '\0')
+        err = bp_agree(mesh->world, plan_model(self, &spec, &model->shape, &bytes));
+    if (err != BP_OK)
+        return err;
+    bytes = (double)bp_all_max_int((int64_t)bytes, mesh->world);
+    if (why[0] == '\0')
+        judge_fit(self, &model->shape, bytes, why, sizeof why);
+    object = self->result ? model_json(model, &spec, bytes) : NULL;
+    if (list)
+        (void)json_array_append_new(list, object);
+    bench_put(object, "skipped", why[0] ? json_string(why) : json_null());
+    return why[0] ? BP_OK : run_model(self, model, &spec, object);
+}
+
+bp_err bench_models(bench *self)
+{
+    json_t *list = self->result ? json_array() : NULL;
+    bp_err err = BP_OK;
+
+    bench_put(self->result, "models", list);
+    for (int k = 0; k < BP_BENCH_MODELS && err == BP_OK; k++)
+        if (self->named[k])
+            err = bench_model(self, &bp_bench_models[k], list);
+    return err;
+}
+
+bp_err bench_foresee_model(const bench *self, const bp_bench_model *model)
+{
+    bp_engine_spec spec = engine_spec(self, &model->shape);
+    double bytes;
+    char why[160];
+    bp_err err = BP_OK;
+
+    judge_fit(self, &model->shape, 0, why, sizeof why);
+    if (why[0] == '\0')
+        err = bp_agree(self->mesh->world, plan_model(self, &spec, &model->shape, &bytes));
+    if (err == BP_OK && why[0] != '\0')
+        bp_log("%-7s left out: %s", model->name, why);
+    else if (err == BP_OK)
+        bp_log("%-7s %.1f MiB on a rank in training, %lld sequences of %lld tokens a step",
+               model->name, bytes / 1048576, (long long)spec.batch,
+               (long long)model->shape.context);
+    return err;
+}

@@ -1,0 +1,254 @@
+/* Matrix products: what the cores can do at most, and what a step's products reach of it. */
+#include "bench/bench_priv.h"
+
+#include "base/mem.h"
+#include "math/linear.h"
+#include "mesh/collective.h"
+
+#define ROWS         1024 /* of a step's products */
+#define PEAK_REPEATS 3
+
+static const char *const FORMS[BP_BENCH_FORMS] = {"forward", "input", "weight"};
+
+static const char *name_of(bp_precision precision)
+{
+    return precision == BP_BF16 ? "bf16" : "f32";
+}
+
+/* ---- the ceiling ---- */
+
+static bp_spread measure_peak(bp_precision precision, double seconds)
+{
+    double rates[PEAK_REPEATS];
+
+    for (int k = 0; k < PEAK_REPEATS; k++) {
+        rates[k] = bp_math_gemm_peak(precision, seconds / PEAK_REPEATS);
+        bp_beat_progress();
+    }
+    bp_spread spread = bp_spread_of(rates, PEAK_REPEATS);
+    return spread.median > 0 ? spread : (bp_spread){0};
+}
+
+static json_t *peak(bench *self, bp_precision precision)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_spread rate = {0};
+
+    if (mesh->computes) {
+        BP_MPI_WAIT("barrier", MPI_Barrier(mesh->compute));
+        rate = measure_peak(precision, self->seconds);
+    }
+    return bench_gather(self, &rate, "FLOP/s", &self->silicon[precision]);
+}
+
+/* ---- the products of a step ---- */
+
+typedef struct product {
+    bp_gemm *gemm;
+    bp_weight *map;
+    float *weights, *bias, *x, *y;
+    int64_t outs, ins;
+} product;
+
+static void run_forward(void *context)
+{
+    product *p = context;
+
+    bp_linear_forward(p->gemm, p->y, p->x, p->map, p->bias, ROWS);
+}
+
+static void run_input(void *context)
+{
+    product *p = context;
+
+    bp_linear_backward_input(p->gemm, p->x, p->y, p->map, ROWS);
+}
+
+static void run_weight(void *context)
+{
+    product *p = context;
+
+    bp_linear_backward_weight(p->gemm, p->weights, p->bias, p->y, p->x, ROWS, p->outs, p->ins);
+}
+
+static void (*const RUNS[BP_BENCH_FORMS])(void *) = {run_forward, run_input, run_weight};
+
+/* Small values of both signs, so that sums stay finite however often they are taken. */
+static float *floats(int64_t n, float scale)
+{
+    float *x = bp_alloc("bench.product", n, sizeof *x);
+
+    if (x)
+#pragma omp parallel for schedule(static)
+        for (int64_t i = 0; i < n; i++)
+            x[i] = scale * ((float)((uint32_t)i * 2654435761u >> 22) / 512.0f - 1.0f);
+    return x;
+}
+
+static void close_product(product *p)
+{
+    bp_weight_free(&p->map);
+    bp_free(p->weights);
+    bp_free(p->bias);
+    bp_free(p->x);
+    bp_free(p->y);
+}
+
+static bp_err open_product(product *p, bp_gemm *gemm, const bp_bench_matrix *matrix)
+{
+    int64_t outs = matrix->outs, ins = matrix->ins;
+
+    *p = (product){.gemm = gemm,
+                   .weights = floats(outs * ins, 1e-2f),
+                   .bias = floats(outs, 1e-2f),
+                   .x = floats(ROWS * ins, 1e-2f),
+                   .y = floats(ROWS * outs, 1e-2f),
+                   .outs = outs,
+                   .ins = ins};
+    if (!p->weights || !p->bias || !p->x || !p->y)
+        return bp_fail_memory("a product's matrices", outs * (ins + ROWS), sizeof(float));
+    return bp_weight_new(&p->map, gemm, p->weights, outs, ins);
+}
+
+/* Seconds of a step's products by form, and rates of each matrix, on this rank. */
+typedef struct products {
+    bp_spread seconds[BP_BENCH_FORMS], all;
+    bp_spread rate[BP_BENCH_MATRICES][BP_BENCH_FORMS];
+} products;
+
+static void add(bp_spread *sum, const bp_spread *one, double times)
+{
+    sum->repeats = sum->repeats == 0 || one->repeats < sum->repeats ? one->repeats : sum->repeats;
+    sum->median += times * one->median;
+    sum->low += times * one->low;
+    sum->high += times * one->high;
+}
+
+static bp_err measure_matrix(const bench *self, bp_gemm *gemm, const bp_bench_matrix *matrix,
+                             products *out, int at)
+{
+    product p = {0};
+    double flops = 2.0 * ROWS * (double)matrix->outs * (double)matrix->ins;
+    bp_err err = open_product(&p, gemm, matrix);
+
+    err = bp_agree(self->mesh->compute, err);
+    for (int form = 0; form < BP_BENCH_FORMS && err == BP_OK; form++) {
+        bench_task task = {RUNS[form], &p, flops};
+        BP_MPI_WAIT("barrier", MPI_Barrier(self->mesh->compute));
+        bp_spread seconds = bench_repeat(&task, self->seconds / BP_BENCH_MATRICES);
+        add(&out->seconds[form], &seconds, (double)matrix->count);
+        add(&out->all, &seconds, (double)matrix->count);
+        out->rate[at][form] = bp_spread_rate(&seconds, flops);
+    }
+    close_product(&p);
+    return err;
+}
+
+static bp_err measure_all(const bench *self, bp_precision precision,
+                          const bp_bench_matrix matrices[BP_BENCH_MATRICES], products *out)
+{
+    bp_gemm *gemm = NULL;
+    bp_err err = bp_agree(self->mesh->compute, bp_gemm_new(&gemm, precision));
+
+    for (int k = 0; k < BP_BENCH_MATRICES && err == BP_OK; k++)
+        err = measure_matrix(self, gemm, &matrices[k], out, k);
+    bp_gemm_free(&gemm);
+    return err;
+}
+
+/* A figure, with its share of the silicon. */
+static void put_rate(const bench *self, json_t *object, const char *key, bp_precision precision,
+                     const bp_spread *seconds, double flops)
+{
+    bp_spread rate = bp_spread_rate(seconds, flops);
+    double total, silicon = self->silicon[precision];
+    json_t *figure = bench_gather(self, &rate, "FLOP/s", &total);
+
+    if (json_is_object(figure))
+        bench_put(figure, "share", silicon > 0 ? bp_json_real(total / silicon) : json_null());
+    bench_put(object, key, figure);
+}
+
+static json_t *matrices_json(const bench *self, const products *found,
+                             const bp_bench_matrix matrices[BP_BENCH_MATRICES])
+{
+    json_t *list = self->result ? json_array() : NULL;
+
+    for (int k = 0; k < BP_BENCH_MATRICES; k++) {
+        json_t *row =
+            self->result
+                ? json_pack("{s:I, s:I, s:I}", "outs", (json_int_t)matrices[k].outs, "ins",
+                            (json_int_t)matrices[k].ins, "count", (json_int_t)matrices[k].count)
+                : NULL;
+        for (int form = 0; form < BP_BENCH_FORMS; form++) {
+            double total = found->rate[k][form].median;
+            bp_all_sum_double(&total, 1, self->mesh->world);
+            bench_put(row, FORMS[form], row ? bp_json_real(total) : NULL);
+        }
+        if (list)
+            (void)json_array_append_new(list, row);
+    }
+    return list;
+}
+
+static bp_err step_products(bench *self, bp_precision precision, const bp_gpt_shape *shape,
+                            json_t *into)
+{
+    bp_bench_matrix matrices[BP_BENCH_MATRICES];
+    products found = {0};
+    double flops = bp_bench_form_flops(shape, ROWS);
+    json_t *object = self->result ? json_object() : NULL;
+    bp_err err = BP_OK;
+
+    bp_bench_matrices(shape, matrices);
+    if (self->mesh->computes)
+        err = measure_all(self, precision, matrices, &found);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK) {
+        json_decref(object);
+        return err;
+    }
+    for (int form = 0; form < BP_BENCH_FORMS; form++)
+        put_rate(self, object, FORMS[form], precision, &found.seconds[form], flops);
+    put_rate(self, object, "step", precision, &found.all, BP_BENCH_FORMS * flops);
+    bench_put(object, "matrices", matrices_json(self, &found, matrices));
+    bench_put(into, name_of(precision), object);
+    return BP_OK;
+}
+
+/* Bytes of the head's product: its matrix, a copy, the gradient's layout and the logits. */
+static double needs_bytes(const bp_gpt_shape *shape)
+{
+    return 4.0 * (double)shape->vocab_size * (3.0 * (double)shape->width + ROWS);
+}
+
+bp_err bench_products(bench *self)
+{
+    const bp_bench_model *model = &bp_bench_models[0];
+    json_t *silicon = self->result ? json_object() : NULL;
+    json_t *steps = self->result ? json_object() : NULL;
+    bp_precision last = self->bf16 ? BP_BF16 : BP_F32;
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < BP_BENCH_MODELS; k++)
+        if (self->named[k] && needs_bytes(&bp_bench_models[k].shape) <= self->rank_bytes)
+            model = &bp_bench_models[k];
+    bench_put(self->result, "silicon", silicon);
+    bench_put(self->result, "products", steps);
+    bench_put(steps, "model", json_string(model->name));
+    bench_put(steps, "rows", json_integer(ROWS));
+    for (int p = BP_F32; p <= (int)last && err == BP_OK; p++) {
+        err = bench_next(self, "the peak of matrix products");
+        if (err == BP_OK)
+            bench_put(silicon, name_of((bp_precision)p), peak(self, (bp_precision)p));
+        if (err == BP_OK)
+            err = bench_next(self, "the matrix products of a step");
+        if (err == BP_OK)
+            err = step_products(self, (bp_precision)p, &model->shape, steps);
+    }
+    if (last == BP_F32 && err == BP_OK) {
+        bench_put(silicon, "bf16", json_null());
+        bench_put(steps, "bf16", json_null());
+    }
+    return err;
+}

@@ -1,0 +1,78 @@
+/* Advice: what is far off in a result, and what helps. A function of the result alone. */
+#include "base/mem.h"
+#include "bench/bench_priv.h"
+
+#include <string.h>
+
+#define SLOW_RANK 0.8 /* of the fastest rank's matrix products */
+#define SHARED    0.7 /* of its speed alone, that a rank has among the others */
+
+static const json_t *at(const json_t *object, const char *a, const char *b, const char *c)
+{
+    const json_t *value = json_object_get(object, a);
+
+    value = b ? json_object_get(value, b) : value;
+    return c ? json_object_get(value, c) : value;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* Takes the line. */
+static void say(json_t *lines, char *line)
+{
+    BP_NEED_MEMORY(line != NULL && json_array_append_new(lines, json_string(line)) == 0);
+    bp_free(line);
+}
+
+static void judge_threads(json_t *lines, const json_t *result)
+{
+    const json_t *machine = json_object_get(result, "machine");
+    int threads = (int)number(machine, "threads"), cores = (int)number(machine, "cores");
+
+    if (threads > cores)
+        say(lines,
+            bp_sprintf("a rank has %d threads and may use %d core%s: bind fewer ranks to a host, "
+                       "give each more cores (--cpus-per-task, --map-by slot:PE=N), or set "
+                       "math.threads",
+                       threads, cores, cores == 1 ? "" : "s"));
+    if (!json_is_true(json_object_get(machine, "bf16")))
+        say(lines,
+            bp_sprintf("these CPUs have neither AMX nor AVX512_BF16, or this build's library "
+                       "does not use them: models are trained in float32"));
+}
+
+/* The slowest rank of the matrix peak of the models' precision. */
+static void judge_ranks(json_t *lines, const json_t *result)
+{
+    const json_t *peak =
+        at(result, "silicon", json_string_value(json_object_get(result, "precision")), NULL);
+    const json_t *slow = json_object_get(peak, "slowest"), *fast = json_object_get(peak, "fastest");
+    const json_t *one = json_object_get(peak, "one");
+
+    if (number(slow, "median") < SLOW_RANK * number(fast, "median"))
+        say(lines,
+            bp_sprintf("rank %d on %s has %.2f of the matrix speed of rank %d on %s, and all "
+                       "wait for it: look what else runs there (bagpipe doctor), or leave "
+                       "the host out",
+                       (int)number(slow, "rank"), json_string_value(json_object_get(slow, "host")),
+                       number(slow, "median") / number(fast, "median"), (int)number(fast, "rank"),
+                       json_string_value(json_object_get(fast, "host"))));
+    if (json_is_object(one) && number(fast, "median") < SHARED * number(one, "median"))
+        say(lines, bp_sprintf("beside the others a rank has %.2f of the matrix speed that it has "
+                              "alone: ranks share cores, or the processor slows down; bind ranks "
+                              "to cores of their own",
+                              number(fast, "median") / number(one, "median")));
+}
+
+json_t *bench_advice(const json_t *result)
+{
+    json_t *lines = json_array();
+
+    BP_NEED_MEMORY(lines);
+    judge_threads(lines, result);
+    judge_ranks(lines, result);
+    return lines;
+}

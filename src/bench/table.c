@@ -1,0 +1,181 @@
+/* A result as a table for people. A function of the result alone. */
+#include "base/log.h"
+#include "bench/bench_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CELL_BYTES 48
+
+static const json_t *get(const json_t *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(get(object, key));
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(get(object, key));
+
+    return value ? value : "?";
+}
+
+/* "205.3 GFLOP/s" */
+static void say_quantity(char out[CELL_BYTES], double value, const char *unit)
+{
+    static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P"};
+    int k = 0;
+
+    for (; value >= 1000 && k < 5; k++)
+        value /= 1000;
+    (void)snprintf(out, CELL_BYTES, "%.*f %s%s",
+                   value < 10    ? 2
+                   : value < 100 ? 1
+                                 : 0,
+                   value, PREFIXES[k], unit);
+}
+
+static void say_bytes(char out[CELL_BYTES], double bytes)
+{
+    static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int k = 0;
+
+    for (; bytes >= 1024 && k < 4; k++)
+        bytes /= 1024;
+    (void)snprintf(out, CELL_BYTES, "%.*f %s", bytes == floor(bytes) ? 0 : 1, bytes, UNITS[k]);
+}
+
+/* Half of where eight in ten repeats lie. */
+static void say_spread(char out[CELL_BYTES], const json_t *figure)
+{
+    double half = (number(figure, "high") - number(figure, "low")) / 2;
+
+    (void)snprintf(out, CELL_BYTES, "%.0f %%", 100 * half / number(figure, "median"));
+}
+
+static void print_head(const char *title, const char *last)
+{
+    bp_log("%-26s %15s %6s %15s %15s  %s", title, "all ranks", "+-", "slowest rank", "one alone",
+           last);
+}
+
+static void print_figure(const char *name, const json_t *figure, const char *last)
+{
+    char all[CELL_BYTES], spread[CELL_BYTES], slowest[CELL_BYTES], one[CELL_BYTES] = "-";
+    const char *unit = text(figure, "unit");
+
+    if (!json_is_object(figure)) {
+        bp_log("  %-24s %15s", name, "-");
+        return;
+    }
+    say_quantity(all, number(figure, "median"), unit);
+    say_spread(spread, figure);
+    say_quantity(slowest, number(get(figure, "slowest"), "median"), unit);
+    if (json_is_object(get(figure, "one")))
+        say_quantity(one, number(get(figure, "one"), "median"), unit);
+    bp_log("  %-24s %15s %6s %15s %15s  %s", name, all, spread, slowest, one, last);
+}
+
+static void print_machine(const json_t *result)
+{
+    const json_t *machine = get(result, "machine"), *mesh = get(result, "mesh");
+    size_t hosts = json_array_size(get(machine, "hosts"));
+    char memory[CELL_BYTES];
+
+    say_bytes(memory, number(machine, "memory_bytes"));
+    bp_log(
+        "%d rank%s of %d thread%s on %zu host%s, pipeline %d x data %d x tensor %d; models in %s",
+        (int)number(machine, "ranks"), number(machine, "ranks") > 1 ? "s" : "",
+        (int)number(machine, "threads"), number(machine, "threads") > 1 ? "s" : "", hosts,
+        hosts > 1 ? "s" : "", (int)number(mesh, "pipeline"), (int)number(mesh, "data"),
+        (int)number(mesh, "tensor"), text(result, "precision"));
+    bp_log("%s, %s, %s, %s", text(machine, "cpu"), memory, text(machine, "math_library"),
+           text(machine, "mpi"));
+}
+
+static void print_products(const json_t *result, const char *precision)
+{
+    static const char *const NAMES[][2] = {{"forward", "forward"},
+                                           {"input", "gradient of the input"},
+                                           {"weight", "gradient of weights"},
+                                           {"step", "a step together"}};
+    const json_t *products = get(get(result, "products"), precision);
+    const json_t *silicon = get(get(result, "silicon"), precision);
+    char title[CELL_BYTES], last[CELL_BYTES];
+
+    if (!json_is_object(silicon))
+        return;
+    (void)snprintf(title, sizeof title, "matrix products, %s", precision);
+    print_head(title, "of the peak");
+    print_figure("peak", silicon, "");
+    for (size_t k = 0; k < sizeof NAMES / sizeof *NAMES; k++) {
+        const json_t *figure = get(products, NAMES[k][0]);
+        (void)snprintf(last, sizeof last, "%.2f", number(figure, "share"));
+        print_figure(NAMES[k][1], figure, last);
+    }
+}
+
+static void print_memory(const json_t *result)
+{
+    const json_t *memory = get(result, "memory");
+
+    print_head("memory (STREAM)", "");
+    print_figure("copy", get(memory, "copy"), "");
+    print_figure("triad", get(memory, "triad"), "");
+}
+
+static void print_work(const json_t *model, const char *key)
+{
+    const json_t *figure = get(model, key);
+    char speed[CELL_BYTES], spread[CELL_BYTES], share[CELL_BYTES] = "-", memory[CELL_BYTES] = "";
+
+    if (!json_is_object(figure))
+        return;
+    say_quantity(speed, number(figure, "median"), "tokens/s");
+    say_spread(spread, figure);
+    if (json_is_number(get(figure, "mfu")))
+        (void)snprintf(share, sizeof share, "%.2f", number(figure, "mfu"));
+    if (strcmp(key, "train") == 0)
+        (void)snprintf(memory, sizeof memory, "%.2f of %.0f MiB",
+                       number(model, "peak_bytes") / number(model, "plan_bytes"),
+                       number(model, "plan_bytes") / 1048576);
+    bp_log("  %-8s %6.1f M  %-6s %20s %6s %6s  %s", text(model, "name"),
+           number(model, "parameters") / 1e6, key, speed, spread, share, memory);
+}
+
+static void print_models(const json_t *result)
+{
+    size_t k;
+    const json_t *model;
+
+    if (json_array_size(get(result, "models")) > 0)
+        bp_log("%-26s %20s %6s %6s  %s", "models", "all ranks", "+-", "MFU",
+               "memory a rank, of the plan");
+    json_array_foreach(get(result, "models"), k, model)
+    {
+        if (json_is_string(get(model, "skipped")))
+            bp_log("  %-8s %6.1f M  left out: %s", text(model, "name"),
+                   number(model, "parameters") / 1e6, text(model, "skipped"));
+        print_work(model, "train");
+        print_work(model, "score");
+    }
+}
+
+void bench_print(const json_t *result)
+{
+    size_t k;
+    const json_t *line;
+
+    print_machine(result);
+    print_products(result, "f32");
+    print_products(result, "bf16");
+    print_memory(result);
+    print_models(result);
+    json_array_foreach(get(result, "advice"), k, line)
+        bp_log("advice: %s", json_string_value(line));
+}
