@@ -56,9 +56,15 @@ bp_spread bench_together(const bench_task *task, double seconds, bool barrier, M
  * Owns: a new reference on the coordinator, NULL elsewhere. */
 json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit, double *total);
 
-/** Measure on all computing ranks at once; then, where there are several and `alone`, on the first
- * one while the others sleep ("one"; else null). Collective over world. Owns: as bench_gather. */
-json_t *bench_everywhere(const bench *self, const bench_task *task, const char *unit, bool alone,
+/** Measures for about so many seconds: amounts a second. */
+typedef bp_spread (*bench_meter)(void *context, double seconds);
+
+/** The meter of a bench_task, which is its context. */
+bp_spread bench_task_meter(void *task, double seconds);
+
+/** Measure on all computing ranks at once; then, where there are several, on the first one
+ * while the others sleep ("one"; else null). Collective over world. Owns: as bench_gather. */
+json_t *bench_everywhere(const bench *self, bench_meter meter, void *context, const char *unit,
                          double *total);
 
 /** {"median", "low", "high", "repeats"}; null where nothing was measured. */

@@ -183,26 +183,31 @@ static void sleep_until_all(MPI_Comm comm)
     bp_beat_leave();
 }
 
-json_t *bench_everywhere(const bench *self, const bench_task *task, const char *unit, bool alone,
+bp_spread bench_task_meter(void *task, double seconds)
+{
+    const bench_task *one = task;
+    bp_spread took = bench_repeat(one, seconds);
+
+    return bp_spread_rate(&took, one->amount);
+}
+
+json_t *bench_everywhere(const bench *self, bench_meter meter, void *context, const char *unit,
                          double *total)
 {
     const bp_mesh *mesh = self->mesh;
     int first = mesh->dedicated ? 1 : 0, ranks = mesh->size - first;
-    bp_spread seconds = {0}, rate = {0}, one = {0};
+    bp_spread rate = {0}, one = {0};
     json_t *figure;
 
     if (mesh->computes) {
         barrier(mesh->compute);
-        seconds = bench_repeat(task, self->seconds);
-        rate = bp_spread_rate(&seconds, task->amount);
+        rate = meter(context, self->seconds);
     }
     figure = bench_gather(self, &rate, unit, total);
-    if (!alone || ranks == 1)
+    if (ranks == 1)
         return figure;
-    if (mesh->rank == first) {
-        seconds = bench_repeat(task, self->seconds / 2);
-        one = bp_spread_rate(&seconds, task->amount);
-    }
+    if (mesh->rank == first)
+        one = meter(context, self->seconds / 2);
     sleep_until_all(mesh->world);
     bp_bcast_bytes(&one, sizeof one, first, mesh->world);
     if (json_is_object(figure))

@@ -80,8 +80,8 @@ bp_err bench_memory(bench *self)
         bench_task copies = {copy, &s, 2.0 * (double)n * sizeof(double)};
         bench_task triads = {triad, &s, 3.0 * (double)n * sizeof(double)};
         bench_put(memory, "array_bytes", json_integer((json_int_t)(n * (int64_t)sizeof(double))));
-        bench_put(memory, "copy", bench_everywhere(self, &copies, "B/s", true, NULL));
-        bench_put(memory, "triad", bench_everywhere(self, &triads, "B/s", true, NULL));
+        bench_put(memory, "copy", bench_everywhere(self, bench_task_meter, &copies, "B/s", NULL));
+        bench_put(memory, "triad", bench_everywhere(self, bench_task_meter, &triads, "B/s", NULL));
         bench_put(self->result, "memory", memory);
     } else {
         json_decref(memory);

@@ -15,30 +15,35 @@ static const char *name_of(bp_precision precision)
     return precision == BP_BF16 ? "bf16" : "f32";
 }
 
-/* ---- the ceiling ---- */
+/* ---- ceilings ---- */
 
-static bp_spread measure_peak(bp_precision precision, double seconds)
+typedef struct peak {
+    double (*measure)(bp_precision precision, double seconds);
+    bp_precision precision;
+} peak;
+
+static bp_spread peak_meter(void *context, double seconds)
 {
+    const peak *p = context;
     double rates[PEAK_REPEATS];
 
     for (int k = 0; k < PEAK_REPEATS; k++) {
-        rates[k] = bp_math_gemm_peak(precision, seconds / PEAK_REPEATS);
+        rates[k] = p->measure(p->precision, seconds / PEAK_REPEATS);
         bp_beat_progress();
     }
     bp_spread spread = bp_spread_of(rates, PEAK_REPEATS);
     return spread.median > 0 ? spread : (bp_spread){0};
 }
 
-static json_t *peak(bench *self, bp_precision precision)
+/* What the cores reach in registers, and in one large product. */
+static void measure_peaks(bench *self, bp_precision precision, json_t *silicon, json_t *gemm)
 {
-    const bp_mesh *mesh = self->mesh;
-    bp_spread rate = {0};
+    peak registers = {bp_math_silicon_peak, precision}, product = {bp_math_gemm_peak, precision};
+    const char *name = name_of(precision);
 
-    if (mesh->computes) {
-        BP_MPI_WAIT("barrier", MPI_Barrier(mesh->compute));
-        rate = measure_peak(precision, self->seconds);
-    }
-    return bench_gather(self, &rate, "FLOP/s", &self->silicon[precision]);
+    bench_put(silicon, name,
+              bench_everywhere(self, peak_meter, &registers, "FLOP/s", &self->silicon[precision]));
+    bench_put(gemm, name, bench_everywhere(self, peak_meter, &product, "FLOP/s", NULL));
 }
 
 /* ---- the products of a step ---- */
@@ -226,6 +231,7 @@ bp_err bench_products(bench *self)
 {
     const bp_bench_model *model = &bp_bench_models[0];
     json_t *silicon = self->result ? json_object() : NULL;
+    json_t *gemm = self->result ? json_object() : NULL;
     json_t *steps = self->result ? json_object() : NULL;
     bp_precision last = self->bf16 ? BP_BF16 : BP_F32;
     bp_err err = BP_OK;
@@ -234,20 +240,24 @@ bp_err bench_products(bench *self)
         if (self->named[k] && needs_bytes(&bp_bench_models[k].shape) <= self->rank_bytes)
             model = &bp_bench_models[k];
     bench_put(self->result, "silicon", silicon);
+    bench_put(self->result, "gemm", gemm);
     bench_put(self->result, "products", steps);
     bench_put(steps, "model", json_string(model->name));
     bench_put(steps, "rows", json_integer(ROWS));
     for (int p = BP_F32; p <= (int)last && err == BP_OK; p++) {
-        err = bench_next(self, "the peak of matrix products");
+        err = bench_next(self, p == BP_F32 ? "the peak of matrix products in float32"
+                                           : "the peak of matrix products in bf16");
         if (err == BP_OK)
-            bench_put(silicon, name_of((bp_precision)p), peak(self, (bp_precision)p));
+            measure_peaks(self, (bp_precision)p, silicon, gemm);
         if (err == BP_OK)
-            err = bench_next(self, "the matrix products of a step");
+            err = bench_next(self, p == BP_F32 ? "a step's matrix products in float32"
+                                               : "a step's matrix products in bf16");
         if (err == BP_OK)
             err = step_products(self, (bp_precision)p, &model->shape, steps);
     }
     if (last == BP_F32 && err == BP_OK) {
         bench_put(silicon, "bf16", json_null());
+        bench_put(gemm, "bf16", json_null());
         bench_put(steps, "bf16", json_null());
     }
     return err;

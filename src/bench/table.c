@@ -55,7 +55,10 @@ static void say_spread(char out[CELL_BYTES], const json_t *figure)
 {
     double half = (number(figure, "high") - number(figure, "low")) / 2;
 
-    (void)snprintf(out, CELL_BYTES, "%.0f %%", 100 * half / number(figure, "median"));
+    if (number(figure, "repeats") > 1)
+        (void)snprintf(out, CELL_BYTES, "%.0f %%", 100 * half / number(figure, "median"));
+    else
+        (void)snprintf(out, CELL_BYTES, "-");
 }
 
 static void print_head(const char *title, const char *last)
@@ -106,13 +109,16 @@ static void print_products(const json_t *result, const char *precision)
                                            {"step", "a step together"}};
     const json_t *products = get(get(result, "products"), precision);
     const json_t *silicon = get(get(result, "silicon"), precision);
+    const json_t *gemm = get(get(result, "gemm"), precision);
     char title[CELL_BYTES], last[CELL_BYTES];
 
     if (!json_is_object(silicon))
         return;
     (void)snprintf(title, sizeof title, "matrix products, %s", precision);
     print_head(title, "of the peak");
-    print_figure("peak", silicon, "");
+    print_figure("in registers: the peak", silicon, "");
+    (void)snprintf(last, sizeof last, "%.2f", number(gemm, "median") / number(silicon, "median"));
+    print_figure("one large product", gemm, last);
     for (size_t k = 0; k < sizeof NAMES / sizeof *NAMES; k++) {
         const json_t *figure = get(products, NAMES[k][0]);
         (void)snprintf(last, sizeof last, "%.2f", number(figure, "share"));
