@@ -86,6 +86,13 @@ double bench_cache_bytes(void);
 bp_err bench_products(bench *self);
 /** "memory". Errors: BP_ERR_SYSTEM. */
 bp_err bench_memory(bench *self);
+/** "corpus". Errors: BP_ERR_SYSTEM; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED it can't be written.
+ * Ranks that can't read it are told in "reason". */
+bp_err bench_reading(bench *self);
+/** "tokenizer". Errors: BP_ERR_SYSTEM; those of bp_tokenizer_load; BP_ERR_IO. */
+bp_err bench_tokenizing(bench *self);
+/** "exchange": null for one rank. Errors: BP_ERR_SYSTEM. */
+bp_err bench_exchange(bench *self);
 /** "models". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. */
 bp_err bench_models(bench *self);
 /** One line: memory that training a model takes on the largest rank. Errors: BP_ERR_SYSTEM. */

@@ -8,8 +8,8 @@
 #include "engine/engine.h"
 #include "mesh/collective.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <errno.h>
+#include <unistd.h>
 
 #define RESULT_FORMAT  "bagpipe bench"
 #define RESULT_VERSION 1
@@ -106,23 +106,47 @@ static json_t *new_result(const bench *self)
                      (int)mesh->dedicated);
 }
 
+static const struct {
+    const char *name;
+    bp_err (*measure)(bench *self);
+} PARTS[] = {{"matrix products", bench_products},        {"the bandwidth of memory", bench_memory},
+             {"reading a corpus", bench_reading},        {"tokenizing", bench_tokenizing},
+             {"messages between ranks", bench_exchange}, {"models", bench_models}};
+
+/* Files that a bench makes for a while; here are those that a killed one left. On the coordinator.
+ */
+static bp_err sweep(const bench *self)
+{
+    static const char *const NAMES[] = {"bench-corpus.h5", "bench-text.txt"};
+    bp_err err = BP_OK;
+
+    for (size_t k = 0; k < sizeof NAMES / sizeof *NAMES && err == BP_OK; k++) {
+        char *path = bp_path_join(bp_config_string(self->config, "run.dir"), NAMES[k]);
+        BP_NEED_MEMORY(path);
+        if (unlink(path) != 0 && errno != ENOENT)
+            err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
+        bp_free(path);
+    }
+    return err;
+}
+
 static bp_err measure(bench *self)
 {
-    bp_err err;
+    bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? sweep(self) : BP_OK);
+
+    if (err != BP_OK)
+        return err;
 
     if (self->mesh->coordinates) {
         self->result = new_result(self);
         BP_NEED_MEMORY(self->result);
     }
     err = bench_find_machine(self);
-    if (err == BP_OK)
-        err = bench_products(self);
-    if (err == BP_OK)
-        err = bench_next(self, "the bandwidth of memory");
-    if (err == BP_OK)
-        err = bench_memory(self);
-    if (err == BP_OK)
-        err = bench_models(self);
+    for (size_t k = 0; k < sizeof PARTS / sizeof *PARTS && err == BP_OK; k++) {
+        err = bench_next(self, PARTS[k].name);
+        if (err == BP_OK)
+            err = PARTS[k].measure(self);
+    }
     return err;
 }
 

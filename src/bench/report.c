@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define SLOW_RANK 0.8 /* of the fastest rank's matrix products */
+#define SLOW_WIRE 0.1 /* of what a rank copies in memory, between neighbours on a host */
 #define SHARED    0.7 /* of its speed alone, that a rank has among the others */
 
 static const json_t *at(const json_t *object, const char *a, const char *b, const char *c)
@@ -67,6 +68,23 @@ static void judge_ranks(json_t *lines, const json_t *result)
                               number(fast, "median") / number(one, "median")));
 }
 
+/* Neighbours on a host exchange through its memory: much slower is something else. */
+static void judge_wires(json_t *lines, const json_t *result)
+{
+    const json_t *rows = at(result, "exchange", "send_host", NULL);
+    const json_t *row = json_array_get(rows, json_array_size(rows) - (json_array_size(rows) > 0));
+    const json_t *copy = at(result, "memory", "copy", "slowest");
+    double wire = number(row, "bytes_per_second"), memory = number(copy, "median");
+
+    if (row && memory > 0 && wire < SLOW_WIRE * memory)
+        say(lines,
+            bp_sprintf("neighbours on a host send %.2f GB/s, %.2f of what a rank copies in memory: "
+                       "look whether MPI uses shared memory (ompi_info, ucx_info), and at rank %d "
+                       "on %s",
+                       wire / 1e9, wire / memory, (int)number(row, "slowest_rank"),
+                       json_string_value(json_object_get(row, "slowest_host"))));
+}
+
 json_t *bench_advice(const json_t *result)
 {
     json_t *lines = json_array();
@@ -74,5 +92,6 @@ json_t *bench_advice(const json_t *result)
     BP_NEED_MEMORY(lines);
     judge_threads(lines, result);
     judge_ranks(lines, result);
+    judge_wires(lines, result);
     return lines;
 }

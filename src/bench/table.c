@@ -135,6 +135,59 @@ static void print_memory(const json_t *result)
     print_figure("triad", get(memory, "triad"), "");
 }
 
+static void print_text(const json_t *result)
+{
+    const json_t *corpus = get(result, "corpus"), *tokenizer = get(result, "tokenizer");
+    char name[CELL_BYTES], last[CELL_BYTES] = "";
+
+    print_head("text", "");
+    if (json_is_string(get(corpus, "reason")))
+        bp_log("  %-24s not measured: %s", "reading a corpus", text(corpus, "reason"));
+    else {
+        say_quantity(last, number(get(corpus, "read"), "median") / number(corpus, "token_bytes"),
+                     "tokens/s");
+        print_figure("reading a corpus", get(corpus, "read"), last);
+    }
+    (void)snprintf(name, sizeof name, "tokenizing, %s of %d", text(tokenizer, "kind"),
+                   (int)number(tokenizer, "size"));
+    print_figure(name, get(tokenizer, "encode"), "a thread of each rank");
+}
+
+static void print_sizes(const char *name, const json_t *rows)
+{
+    size_t k;
+    const json_t *row;
+
+    json_array_foreach(rows, k, row)
+    {
+        char bytes[CELL_BYTES], time[CELL_BYTES], speed[CELL_BYTES], spread[CELL_BYTES];
+        const json_t *seconds = get(row, "seconds");
+
+        say_bytes(bytes, number(row, "bytes"));
+        say_quantity(speed, number(row, "bytes_per_second"), "B/s");
+        say_spread(spread, seconds);
+        (void)snprintf(time, sizeof time, "%.3g us", 1e6 * number(seconds, "median"));
+        bp_log("  %-24s %10s %12s %6s %12s  rank %d on %s", k == 0 ? name : "", bytes, time, spread,
+               speed, (int)number(row, "slowest_rank"), text(row, "slowest_host"));
+    }
+}
+
+static void print_exchange(const json_t *result)
+{
+    const json_t *exchange = get(result, "exchange");
+
+    if (!json_is_object(exchange)) {
+        bp_log("messages between ranks: not measured, there is one rank");
+        return;
+    }
+    bp_log("%-26s %10s %12s %6s %12s  %s", "messages between ranks", "bytes", "a message", "+-",
+           "a link", "the slowest");
+    print_sizes("all-reduce", get(exchange, "all_sum"));
+    print_sizes("scatter and gather", get(exchange, "shards"));
+    print_sizes("send on a host", get(exchange, "send_host"));
+    print_sizes("send across hosts", get(exchange, "send_across"));
+}
+
 static void print_work(const json_t *model, const char *key)
 {
     const json_t *figure = get(model, key);
@@ -181,6 +234,8 @@ void bench_print(const json_t *result)
     print_products(result, "f32");
     print_products(result, "bf16");
     print_memory(result);
+    print_text(result);
+    print_exchange(result);
     print_models(result);
     json_array_foreach(get(result, "advice"), k, line)
         bp_log("advice: %s", json_string_value(line));

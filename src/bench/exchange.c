@@ -1,0 +1,221 @@
+/* Messages between ranks: all-reduce, reduce-scatter with all-gather, and pairs that send to each
+ * other, on a host and across hosts. */
+#include "bench/bench_priv.h"
+
+#include "base/mem.h"
+#include "math/kernels.h"
+#include "mesh/collective.h"
+
+#define SMALLEST    1024
+#define SIZE_FACTOR 16
+#define BATCH_BYTES ((int64_t)1 << 20) /* small messages are timed several at a time */
+#define BATCH_MOST  64
+#define SHARE       4 /* sizes together take so many times bench.seconds */
+#define TAG_BENCH   601
+
+typedef struct exchange {
+    MPI_Comm comm;
+    float *x, *scratch;
+    int64_t n;     /* floats of a message */
+    int64_t batch; /* messages that are timed together */
+    int partner;   /* of a pair; -1: none */
+    bool first;    /* of the pair: it begins */
+} exchange;
+
+static void run_all_sum(void *context)
+{
+    exchange *e = context;
+
+    for (int64_t k = 0; k < e->batch; k++)
+        bp_all_sum(e->x, e->n, e->scratch, e->comm);
+}
+
+static void run_shards(void *context)
+{
+    exchange *e = context;
+
+    for (int64_t k = 0; k < e->batch; k++) {
+        bp_reduce_scatter(e->x, e->n, e->scratch, e->comm);
+        bp_all_gather_shards(e->x, e->n, e->comm);
+    }
+}
+
+/* There and back. */
+static void run_pair(void *context)
+{
+    exchange *e = context;
+    int64_t bytes = e->n * (int64_t)sizeof *e->x;
+
+    for (int64_t k = 0; k < e->batch && e->partner >= 0; k++) {
+        if (e->first)
+            bp_send(e->x, bytes, e->partner, TAG_BENCH, e->comm);
+        bp_recv(e->x, bytes, e->partner, TAG_BENCH, e->comm);
+        if (!e->first)
+            bp_send(e->x, bytes, e->partner, TAG_BENCH, e->comm);
+    }
+}
+
+/* What is measured: the work, what goes over one rank's link in it, and how long one message of it
+ * takes. */
+typedef struct kind {
+    const char *name;
+    void (*run)(void *context);
+    double legs; /* messages one after another in one run */
+} kind;
+
+static const kind ALL_SUM = {"all_sum", run_all_sum, 1}, SHARDS = {"shards", run_shards, 1},
+                  PAIR = {"send", run_pair, 2};
+
+static int64_t batch_of(int64_t bytes)
+{
+    int64_t batch = BATCH_BYTES / bytes;
+
+    return batch < 1 ? 1 : batch > BATCH_MOST ? BATCH_MOST : batch;
+}
+
+static void pair_up(exchange *e)
+{
+    int rank = bp_comm_rank(e->comm), other = rank ^ 1;
+
+    e->partner = other < bp_comm_size(e->comm) ? other : -1;
+    e->first = rank < other;
+}
+
+/* The slowest rank's seconds of one message, or NaN where none was sent. */
+static json_t *row_json(const bench *self, int64_t bytes, const bp_spread *ranks, double links)
+{
+    const bp_spread *slowest = NULL;
+    int at = 0;
+
+    for (int r = 0; r < self->mesh->size; r++)
+        if (ranks[r].repeats > 0 && (!slowest || ranks[r].median > slowest->median)) {
+            slowest = &ranks[r];
+            at = r;
+        }
+    if (!slowest)
+        return json_null();
+    return json_pack("{s:I, s:o, s:o, s:i, s:s}", "bytes", (json_int_t)bytes, "seconds",
+                     bench_spread_json(slowest), "bytes_per_second",
+                     bp_json_real(links * (double)bytes / slowest->median), "slowest_rank", at,
+                     "slowest_host", self->hosts[at]);
+}
+
+/* One kind at one size. links: how many times its own bytes a rank's link carries. */
+static json_t *measure_size(const bench *self, const kind *what, exchange *e, int64_t bytes,
+                            double links)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_spread mine = {0}, *ranks = bp_alloc("bench.ranks", mesh->size, sizeof *ranks);
+    json_t *row;
+
+    BP_NEED_MEMORY(ranks);
+    if (mesh->computes) {
+        bench_task task = {what->run, e, 1};
+        e->batch = batch_of(bytes);
+        mine = bench_together(&task, self->seconds / SHARE, true, mesh->compute);
+        double parts = what->legs * (double)e->batch;
+        mine.median /= parts;
+        mine.low /= parts;
+        mine.high /= parts;
+        if (what->run == run_pair && e->partner < 0)
+            mine.repeats = 0;
+    }
+    BP_MPI_WAIT("all_gather", MPI_Allgather(&mine, sizeof mine, MPI_BYTE, ranks, sizeof mine,
+                                            MPI_BYTE, mesh->world));
+    row = mesh->coordinates ? row_json(self, bytes, ranks, links) : NULL;
+    bp_free(ranks);
+    return row;
+}
+
+static json_t *measure_sizes(const bench *self, const kind *what, exchange *e, double links)
+{
+    int64_t most = bp_config_int(self->config, "bench.message");
+    json_t *rows = self->result ? json_array() : NULL;
+
+    for (int64_t bytes = SMALLEST; bytes <= most; bytes *= SIZE_FACTOR) {
+        int64_t ranks = self->mesh->pipelines * self->mesh->datas * self->mesh->tensors;
+        int64_t n = bytes / (int64_t)sizeof(float);
+        e->n = (n + ranks - 1) / ranks * ranks; /* a shard for each */
+        json_t *row = measure_size(self, what, e, e->n * (int64_t)sizeof(float), links);
+        if (rows)
+            (void)json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+/* ---- who sends to whom ---- */
+
+/* Ranks of one host; and those that have the same number on their hosts, one a host. Collective
+ * over compute. */
+static void split_hosts(const bp_mesh *mesh, MPI_Comm *node, MPI_Comm *across)
+{
+    BP_MPI_WAIT("comm_split",
+                MPI_Comm_split_type(mesh->compute, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, node));
+    BP_MPI_WAIT("comm_split", MPI_Comm_split(mesh->compute, bp_comm_rank(*node),
+                                             bp_comm_rank(mesh->compute), across));
+}
+
+static json_t *measure_pairs(const bench *self, exchange *e, MPI_Comm comm)
+{
+    bool any = false;
+
+    if (self->mesh->computes) {
+        e->comm = comm;
+        pair_up(e);
+        any = e->partner >= 0;
+    }
+    if (bp_all_max_int(any, self->mesh->world) == 0)
+        return self->result ? json_null() : NULL;
+    return measure_sizes(self, &PAIR, e, 1);
+}
+
+static void measure_all(const bench *self, exchange *e, json_t *into)
+{
+    const bp_mesh *mesh = self->mesh;
+    double ranks = (double)(mesh->size - mesh->dedicated), links = 2 * (ranks - 1) / ranks;
+    MPI_Comm node = MPI_COMM_NULL, across = MPI_COMM_NULL;
+
+    e->comm = mesh->compute;
+    bench_put(into, ALL_SUM.name, measure_sizes(self, &ALL_SUM, e, links));
+    bench_put(into, SHARDS.name, measure_sizes(self, &SHARDS, e, links));
+    if (mesh->computes)
+        split_hosts(mesh, &node, &across);
+    bench_put(into, "send_host", measure_pairs(self, e, node));
+    bench_put(into, "send_across", measure_pairs(self, e, across));
+    if (mesh->computes) {
+        BP_MPI(MPI_Comm_free(&node));
+        BP_MPI(MPI_Comm_free(&across));
+    }
+}
+
+bp_err bench_exchange(bench *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    int64_t ranks = mesh->size - mesh->dedicated;
+    int64_t n = bp_config_int(self->config, "bench.message") / (int64_t)sizeof(float) + ranks;
+    exchange e = {.partner = -1};
+    json_t *object;
+    bp_err err = BP_OK;
+
+    if (ranks == 1) {
+        bench_put(self->result, "exchange", json_null());
+        return BP_OK;
+    }
+    if (mesh->computes) {
+        e.x = bp_alloc("bench.exchange", n, sizeof(float));
+        e.scratch = bp_alloc("bench.exchange", n, sizeof(float));
+        if (!e.x || !e.scratch)
+            err = bp_fail_memory("messages (see bench.message)", 2 * n, sizeof(float));
+    }
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK) {
+        if (mesh->computes)
+            bp_zero(e.x, n); /* sums of zeros stay zeros; and pages that are there */
+        object = self->result ? json_object() : NULL;
+        bench_put(self->result, "exchange", object);
+        measure_all(self, &e, object);
+    }
+    bp_free(e.x);
+    bp_free(e.scratch);
+    return err;
+}
