@@ -1,6 +1,7 @@
 /* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
  * side. The right to use the registers is asked for by oneDNN, without whose word this file is not
  * used. */
+#include "math/bf16_passes_priv.h"
 #include "math/bf16_tiles_priv.h"
 #ifdef BP_AMX_EMULATED
 #include "math/amx_emulated.h"
@@ -86,4 +87,4 @@ static void product(const bp_bf16_tile *tile)
             block(tile, m, n);
 }
 
-const bp_bf16_tiles bp_bf16_tiles_amx = {begin, end, product};
+const bp_bf16_tiles bp_bf16_tiles_amx = {begin, end, product, &bp_bf16_passes_avx512};

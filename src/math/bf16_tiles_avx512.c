@@ -1,4 +1,5 @@
 /* bf16 products by AVX512_BF16: ROWS rows of the sums by two vectors. */
+#include "math/bf16_passes_priv.h"
 #include "math/bf16_tiles_priv.h"
 #include <immintrin.h>
 #include <string.h>
@@ -56,4 +57,4 @@ static void product(const bp_bf16_tile *tile)
             block(tile, m, n);
 }
 
-const bp_bf16_tiles bp_bf16_tiles_avx512 = {nothing, nothing, product};
+const bp_bf16_tiles bp_bf16_tiles_avx512 = {nothing, nothing, product, &bp_bf16_passes_avx512};

@@ -22,6 +22,7 @@ typedef struct bp_bf16_tiles {
     void (*begin)(void); /* in the thread that multiplies, before and after */
     void (*end)(void);
     void (*product)(const bp_bf16_tile *tile);
+    const struct bp_bf16_passes *passes; /* bf16_passes_priv.h */
 } bp_bf16_tiles;
 
 extern const bp_bf16_tiles bp_bf16_tiles_amx, bp_bf16_tiles_avx512;
