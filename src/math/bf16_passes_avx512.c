@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define LANES         16
+#define LINE_BYTES    64
+#define AHEAD         16
 #define ALWAYS        static inline __attribute__((always_inline))
 
 #define GROWTH        8.0f /* weights stay below 2^8 */
@@ -52,6 +54,16 @@ ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c)
     return _mm512_maskz_loadu_ps(r < x->rows ? lanes_below(x->D - c) : 0, x->x + r * x->row + c);
 }
 
+/* Rows of different heads lie between those of one, so each is on a page of its own, where no
+ * hardware looks ahead: ask for the row AHEAD of the r-th, be it there or not. */
+ALWAYS void fetch_ahead(const bp_bf16_rows *x, int64_t r)
+{
+    const char *row = (const char *)(x->x + (r + AHEAD) * x->row);
+
+    for (int64_t at = 0; at < x->D * (int64_t)sizeof(float); at += LINE_BYTES)
+        _mm_prefetch(row + at, _MM_HINT_T0);
+}
+
 static int64_t blocks_of(int64_t D)
 {
     return (D + 31) / 32 * 32;
@@ -94,20 +106,25 @@ static void pack_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
 {
     int64_t width = blocks_of(x->D);
 
-    for (int64_t r = 0; r < all; r++)
+    for (int64_t r = 0; r < all; r++) {
+        fetch_ahead(x, r);
         for (int64_t c = 0; c < width; c += 2 * LANES)
             _mm512_storeu_si512(y + r * width + c,
                                 rounded(part_of_row(x, r, c), part_of_row(x, r, c + LANES)));
+    }
 }
 
 static void pack_row_pairs(uint32_t *y, const bp_bf16_rows *x, int64_t all)
 {
     int64_t width = blocks_of(x->D);
 
-    for (int64_t r = 0; r < all; r += 2)
+    for (int64_t r = 0; r < all; r += 2) {
+        fetch_ahead(x, r);
+        fetch_ahead(x, r + 1);
         for (int64_t c = 0; c < width; c += LANES)
             _mm512_storeu_si512(y + r / 2 * width + c,
                                 paired(part_of_row(x, r, c), part_of_row(x, r + 1, c)));
+    }
 }
 
 static void pack_turned_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
@@ -116,7 +133,9 @@ static void pack_turned_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
     int64_t width = blocks_of(x->D);
     __m512i v[LANES];
 
-    for (int64_t r = 0; r < BP_PANEL; r += LANES)
+    for (int64_t r = 0; r < BP_PANEL; r += LANES) {
+        for (int i = 0; i < LANES; i++)
+            fetch_ahead(x, r + i);
         for (int64_t c = 0; c < width; c += 2 * LANES) {
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
@@ -127,6 +146,7 @@ static void pack_turned_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
             for (int i = 0; i < LANES; i++)
                 _mm512_storeu_si512(y + (c / 2 + i) * BP_PANEL + r, v[i]);
         }
+    }
 }
 
 static void pack_turned_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
@@ -134,7 +154,9 @@ static void pack_turned_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
     int64_t width = blocks_of(x->D);
     __m512i v[LANES];
 
-    for (int64_t r = 0; r < all; r += 2 * LANES)
+    for (int64_t r = 0; r < all; r += 2 * LANES) {
+        for (int i = 0; i < 2 * LANES; i++)
+            fetch_ahead(x, r + i);
         for (int64_t c = 0; c < width; c += LANES) {
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
@@ -144,6 +166,7 @@ static void pack_turned_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
             for (int i = 0; i < LANES; i++)
                 _mm512_storeu_si512(y + (c + i) * all + r, v[i]);
         }
+    }
 }
 
 /* Lanes of the `half`-th 16 queries that see key k. */
@@ -350,6 +373,8 @@ static void row_products(float *delta, const float *a, const bp_bf16_rows *x)
 
     for (int64_t r = 0; r < BP_PANEL; r++) {
         __m512 sum = _mm512_setzero_ps();
+        fetch_ahead(x, r);
+        fetch_ahead(&other, r);
         for (int64_t d = 0; d < x->D; d += LANES)
             sum = _mm512_fmadd_ps(part_of_row(x, r, d), part_of_row(&other, r, d), sum);
         delta[r] = _mm512_reduce_add_ps(sum);
