@@ -1,34 +1,202 @@
-/* Our own bf16 matrix products. */
+/* Our own bf16 matrix products: cache blocks and threads.
+ *
+ * A thread owns a rectangle of c. Of it, it takes as many columns as the right side has in half of
+ * the second cache; of these, k in blocks for which a panel of the left side stays in the first.
+ * Source: the loops around the micro-kernel are Goto and van de Geijn 2008; the left side's panel
+ *         is packed in the innermost of them, since it is read from the first cache at once.
+ */
 #include "math/bf16_gemm_priv.h"
-#include "math/gemm_priv.h"
+#include <omp.h>
 #include <string.h>
-
-#if defined(BP_LOOPS_X86) && defined(__linux__)
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#define ARCH_REQ_XCOMP_PERM 0x1023
-#define TILE_DATA           18
-
-/* Linux gives a process the tile registers when it asks for them. oneDNN does so too, but not
- * before its first product. */
-static bool may_use_tiles(void)
-{
-    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
-}
-
-const bp_bf16_kernel *bp_bf16_kernel_here(void)
-{
-    const char *isa = bp_gemm_isa();
-    bool amx = isa && strcmp(isa, "amx") == 0;
-
-    if (!bp_gemm_has_bf16() || bp_cpu_bf16_form(amx) != BP_BF16_NATIVE)
-        return NULL;
-    return amx && may_use_tiles() ? &bp_bf16_kernel_amx : &bp_bf16_kernel_avx512;
-}
-#else
-const bp_bf16_kernel *bp_bf16_kernel_here(void)
-{
-    return NULL;
-}
+#ifndef _SC_LEVEL1_DCACHE_SIZE /* not every C library tells */
+#define _SC_LEVEL1_DCACHE_SIZE (-1)
+#define _SC_LEVEL2_CACHE_SIZE  (-1)
 #endif
+
+#define STEP_WORDS  ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
+#define ROW_PANELS  2 /* of the left side that share blocks of k before the next */
+#define LINE_BYTES  64
+#define EDGE_FLOATS ((int64_t)BP_BF16_ROWS * BP_BF16_COLUMNS)
+
+static int64_t up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit;
+}
+
+static int64_t cache_bytes(int name, int64_t otherwise)
+{
+    long bytes = sysconf(name);
+
+    return bytes > 0 ? bytes : otherwise;
+}
+
+/* Steps of k for which the panels fit the first cache. */
+static int64_t most_steps(const bp_bf16_kernel *kernel)
+{
+    int64_t steps = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 * 1024) / kernel->k_bytes / BP_BF16_STEP;
+
+    return steps > 0 ? steps : 1;
+}
+
+/* Part `part` of n things in `parts` runs as equal as can be. */
+static int64_t cut(int64_t n, int64_t parts, int64_t part)
+{
+    return n * part / parts;
+}
+
+/* A thread's share of the sums, in panels, and how it is cut up. */
+typedef struct plan {
+    const bp_bf16_kernel *kernel;
+    const bp_bf16_product *product;
+    int64_t m_first, m_last, n_first, n_last;
+    int64_t steps, block_steps; /* of K; of a block of k, at most */
+    uint32_t *left;             /* the packed panel of the left side */
+    float *edge;                /* sums of a block that reaches beyond c */
+} plan;
+
+/* Rows of panels by columns of panels for so many threads: the least work for the busiest one, then
+ * the least to read. */
+static void choose_grid(int64_t *down, int64_t *across, int64_t m_panels, int64_t n_panels,
+                        int threads)
+{
+    int64_t best_work = INT64_MAX, best_sides = INT64_MAX;
+
+    for (int64_t rows = 1; rows <= threads; rows++) {
+        int64_t columns = threads / rows, m = up(m_panels, rows), n = up(n_panels, columns);
+        if (m * n > best_work || (m * n == best_work && m + n >= best_sides))
+            continue;
+        best_work = m * n;
+        best_sides = m + n;
+        *down = rows;
+        *across = columns;
+    }
+}
+
+/* The block of sums at row m, column n, whole or at an edge of c. */
+static void sum_block(const plan *p, int64_t m, int64_t n, bp_bf16_block *block)
+{
+    const bp_bf16_product *product = p->product;
+    int64_t rows = product->M - m, columns = product->N - n;
+
+    if (rows >= p->kernel->rows && columns >= BP_BF16_COLUMNS) {
+        p->kernel->block(block);
+        return;
+    }
+    rows = rows < p->kernel->rows ? rows : p->kernel->rows;
+    columns = columns < BP_BF16_COLUMNS ? columns : BP_BF16_COLUMNS;
+    size_t row_bytes = (size_t)columns * sizeof(float);
+    float *c = block->c;
+    int64_t c_row = block->c_row;
+    for (int64_t r = 0; block->from && r < rows; r++)
+        memcpy(p->edge + r * BP_BF16_COLUMNS, block->from + r * block->from_row, row_bytes);
+    block->from = block->from ? p->edge : NULL;
+    block->c = p->edge;
+    block->c_row = block->from_row = BP_BF16_COLUMNS;
+    p->kernel->block(block);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(c + r * c_row, p->edge + r * BP_BF16_COLUMNS, row_bytes);
+}
+
+/* Steps [first, last) of k for one panel of the left side and panels [n0, n1) of the right. */
+static void sum_panel(const plan *p, int64_t panel, int64_t n0, int64_t n1, int64_t first,
+                      int64_t last)
+{
+    const bp_bf16_product *product = p->product;
+    int64_t m = panel * p->kernel->rows, k = first * BP_BF16_STEP, rows = product->M - m;
+    int64_t left_k = (last < p->steps ? last * BP_BF16_STEP : product->K) - k;
+    bp_bf16_pack_left *pack = product->turned ? p->kernel->pack_turned : p->kernel->pack;
+
+    pack(p->left, product->a + (product->turned ? k * product->a_row + m : m * product->a_row + k),
+         product->a_row, rows < p->kernel->rows ? rows : p->kernel->rows, left_k);
+    for (int64_t j = n0; j < n1; j++) {
+        int64_t n = j * BP_BF16_COLUMNS;
+        float *c = product->c + m * product->c_row + n;
+        bp_bf16_block block = {.c = c,
+                               .from = c,
+                               .c_row = product->c_row,
+                               .from_row = product->c_row,
+                               .a = p->left,
+                               .b = product->b + (j * p->steps + first) * STEP_WORDS,
+                               .steps = last - first};
+        if (first == 0 && !product->accumulate) {
+            block.from = product->bias ? product->bias + n : NULL;
+            block.from_row = 0;
+        }
+        sum_block(p, m, n, &block);
+    }
+}
+
+/* Panels [n0, n1) of the right side, steps [first, last) of k, which the second cache holds, by all
+ * of the thread's rows. */
+static void sum_columns(const plan *p, int64_t n0, int64_t n1, int64_t first, int64_t last)
+{
+    int64_t blocks = up(last - first, p->block_steps), group = blocks > 1 ? ROW_PANELS : 1;
+
+    for (int64_t m = p->m_first; m < p->m_last; m += group)
+        for (int64_t block = 0; block < blocks; block++)
+            for (int64_t panel = m; panel < m + group && panel < p->m_last; panel++)
+                sum_panel(p, panel, n0, n1, first + cut(last - first, blocks, block),
+                          first + cut(last - first, blocks, block + 1));
+}
+
+static void sum_rectangle(const plan *p)
+{
+    int64_t run = p->block_steps * p->kernel->k_blocks, runs = up(p->steps, run);
+    int64_t run_steps = up(p->steps, runs), columns = p->n_last - p->n_first;
+    int64_t half_l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1024 * 1024) * 5 / 8;
+    int64_t most = half_l2 / (run_steps * STEP_WORDS * (int64_t)sizeof(uint32_t));
+    int64_t parts = up(columns, most > 0 ? most : 1);
+
+    p->kernel->begin();
+    for (int64_t part = 0; part < parts; part++)
+        for (int64_t i = 0; i < runs; i++)
+            sum_columns(p, p->n_first + cut(columns, parts, part),
+                        p->n_first + cut(columns, parts, part + 1), cut(p->steps, runs, i),
+                        cut(p->steps, runs, i + 1));
+    p->kernel->end();
+}
+
+/* Words of a packed panel of the left side: a store may write a vector too many. */
+static size_t left_bytes(const bp_bf16_kernel *kernel)
+{
+    return (size_t)((most_steps(kernel) * BP_BF16_STEP / 2 * kernel->rows + 2 * 16) *
+                    (int64_t)sizeof(uint32_t));
+}
+
+static size_t thread_bytes(const bp_bf16_kernel *kernel)
+{
+    size_t bytes = left_bytes(kernel) + EDGE_FLOATS * sizeof(float);
+
+    return (size_t)up((int64_t)bytes, LINE_BYTES) * LINE_BYTES;
+}
+
+size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int threads)
+{
+    return thread_bytes(kernel) * (size_t)threads;
+}
+
+void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch)
+{
+    int64_t m_panels = up(product->M, kernel->rows), n_panels = up(product->N, BP_BF16_COLUMNS);
+    int64_t steps = up(product->K, BP_BF16_STEP), most = most_steps(kernel);
+    int64_t down = 1, across = 1;
+
+    choose_grid(&down, &across, m_panels, n_panels, omp_get_max_threads());
+#pragma omp parallel for schedule(static) num_threads((int)(down * across))
+    for (int64_t i = 0; i < down * across; i++) {
+        char *room = (char *)scratch + (size_t)i * thread_bytes(kernel);
+        plan p = {.kernel = kernel,
+                  .product = product,
+                  .m_first = cut(m_panels, down, i / across),
+                  .m_last = cut(m_panels, down, i / across + 1),
+                  .n_first = cut(n_panels, across, i % across),
+                  .n_last = cut(n_panels, across, i % across + 1),
+                  .steps = steps,
+                  .block_steps = up(steps, up(steps, most)),
+                  .left = (uint32_t *)room,
+                  .edge = (float *)(room + left_bytes(kernel))};
+        sum_rectangle(&p);
+    }
+}

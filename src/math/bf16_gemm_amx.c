@@ -8,7 +8,8 @@
 #endif
 #include <string.h>
 
-#define TILE 16 /* rows of a register; a row is 64 bytes: 16 floats, or 16 pairs of bf16 */
+#define TILE       16 /* rows of a register; a row is 64 bytes: 16 floats, or 16 pairs of bf16 */
+#define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
 
 #define EIGHT(x)                                                                                   \
     {                                                                                              \
@@ -22,6 +23,73 @@ static const struct {
     uint8_t rows[16];
 } layout = {.palette = 1, .row_bytes = EIGHT(64), .rows = EIGHT(TILE)};
 
+static void begin(void)
+{
+    _tile_loadconfig(&layout);
+}
+
+static void end(void)
+{
+    _tile_release();
+}
+
+static void clear_sums(void)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+
+static void load_sums(const float *c, int64_t row)
+{
+    _tile_loadd(0, c, row * 4);
+    _tile_loadd(1, c + TILE, row * 4);
+    _tile_loadd(2, c + TILE * row, row * 4);
+    _tile_loadd(3, c + TILE * row + TILE, row * 4);
+}
+
+static void store_sums(float *c, int64_t row)
+{
+    _tile_stored(0, c, row * 4);
+    _tile_stored(1, c + TILE, row * 4);
+    _tile_stored(2, c + TILE * row, row * 4);
+    _tile_stored(3, c + TILE * row + TILE, row * 4);
+}
+
+/* The right side of the step after the next, which comes from the second cache: a panel's steps lie
+ * one behind the other. (Beyond the last one this asks for what is read soon, or never: it does no
+ * harm.) */
+static inline void fetch(const uint32_t *b)
+{
+    const char *line = (const char *)(b + 2 * STEP_WORDS);
+
+    for (int i = 0; i < 2 * TILE; i++)
+        __builtin_prefetch(line + 64 * i);
+}
+
+static void block(const bp_bf16_block *t)
+{
+    const uint32_t *a = t->a, *b = t->b;
+
+    if (t->from)
+        load_sums(t->from, t->from_row);
+    else
+        clear_sums();
+    for (int64_t step = 0; step < t->steps; step++, a += STEP_WORDS, b += STEP_WORDS) {
+        _tile_loadd(4, a, 4 * TILE);
+        _tile_loadd(6, b, 4 * BP_BF16_COLUMNS);
+        _tile_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
+        _tile_loadd(5, a + TILE * TILE, 4 * TILE);
+        fetch(b);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    store_sums(t->c, t->c_row);
+}
+
 static int64_t multiply_adds(float *out, float factor, int64_t times)
 {
     float sums[TILE * TILE];
@@ -31,11 +99,8 @@ static int64_t multiply_adds(float *out, float factor, int64_t times)
     memcpy(&bits, &factor, sizeof bits);
     for (int i = 0; i < TILE * 2 * TILE; i++)
         operand[i] = (uint16_t)(bits >> 16);
-    _tile_loadconfig(&layout);
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    begin();
+    clear_sums();
     _tile_loadd(4, operand, 4 * TILE);
     _tile_loadd(5, operand, 4 * TILE);
     _tile_loadd(6, operand, 4 * TILE);
@@ -47,9 +112,20 @@ static int64_t multiply_adds(float *out, float factor, int64_t times)
         _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, sums, 4 * TILE);
-    _tile_release();
+    end();
     *out += sums[0];
     return times * 4 * 2 * TILE * TILE * 2 * TILE;
 }
 
-const bp_bf16_kernel bp_bf16_kernel_amx = {multiply_adds};
+const bp_bf16_kernel bp_bf16_kernel_amx = {
+    .name = "amx",
+    .rows = 2 * TILE,
+    .k_bytes = 4 * (2 * TILE), /* a panel of each side */
+    .k_blocks = 3,
+    .begin = begin,
+    .end = end,
+    .pack = bp_bf16_pack_tiles,
+    .pack_turned = bp_bf16_pack_tiles_turned,
+    .block = block,
+    .multiply_adds = multiply_adds,
+};

@@ -1,21 +1,79 @@
-/* Our own bf16 matrix products with float32 sums, for CPUs with AMX or AVX512_BF16. */
+/* Our own bf16 matrix products with float32 sums, for CPUs with AMX or AVX512_BF16.
+ *
+ * c[M][N] = a[M][K] b[K][N]: the right side is packed once into panels of 32 columns, the left side
+ * lies as it is and is packed panel by panel just before it is read. Every sum begins with what was
+ * there (the bias, or c, or 0) and runs over k in order, so that its bits depend neither on M and N
+ * nor on threads and cache sizes.
+ */
 #ifndef BP_MATH_BF16_GEMM_PRIV_H
 #define BP_MATH_BF16_GEMM_PRIV_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#define BP_BF16_COLUMNS 32 /* of a panel of the right side */
+#define BP_BF16_STEP    32 /* K is filled up to a multiple of it with zeros */
+#define BP_BF16_ROWS    32 /* of a panel of the left side, at most */
+
+/** One panel of the left side by one of the right, over `steps` steps of k: c = from + a b, `from`
+ * NULL: 0. `from` may be c; from_row 0: one row for all. */
+typedef struct bp_bf16_block {
+    float *c;
+    const float *from;
+    int64_t c_row, from_row; /* floats from row to row */
+    const uint32_t *a, *b;
+    int64_t steps;
+} bp_bf16_block;
+
+/** Packs `rows` rows (at most the kernel's) and `k` columns of a left side into a panel of whole
+ * steps, zeros where there is nothing. The element (m, k) is at a[m * a_row + k]; turned, at
+ * a[k * a_row + m]. */
+typedef void bp_bf16_pack_left(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
+                               int64_t k);
 
 /** What differs between the instruction sets. */
 typedef struct bp_bf16_kernel {
+    const char *name;
+    int64_t rows;        /* of a panel of the left side */
+    int64_t k_bytes;     /* of the first cache that a column of k takes */
+    int64_t k_blocks;    /* so many blocks of k are summed up before the next rows are taken */
+    void (*begin)(void); /* in the thread that multiplies, before and after */
+    void (*end)(void);
+    bp_bf16_pack_left *pack, *pack_turned;
+    void (*block)(const bp_bf16_block *block);
     /* Products in registers alone, begin and end included; the number of operations. *out is there
      * so that they are done. */
     int64_t (*multiply_adds)(float *out, float factor, int64_t times);
 } bp_bf16_kernel;
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx, bp_bf16_kernel_avx512;
+bp_bf16_pack_left bp_bf16_pack_tiles, bp_bf16_pack_tiles_turned; /* AMX's */
 
 /** The kernel for this CPU, as far as the library may use it (ONEDNN_MAX_CPU_ISA); NULL: none, or
  * float32 is as fast. */
 const bp_bf16_kernel *bp_bf16_kernel_here(void);
+
+/** A right side b[K][N] in panels: word [panel][k / 2][column] is b(k, n) and, in its upper half,
+ * b(k + 1, n); zeros where there is nothing. */
+size_t bp_bf16_panels_bytes(int64_t K, int64_t N);
+/** Of x[K][N], rows x_row elements apart; all threads. */
+void bp_bf16_pack_rows(uint32_t *panels, const uint16_t *x, int64_t x_row, int64_t K, int64_t N);
+/** Of Wt (`forward`) and of W (`backward`), in one pass over w[outs][ins]; either may be NULL. */
+void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, int64_t outs,
+                         int64_t ins);
+
+/** c (+)= a b + bias, by all threads. */
+typedef struct bp_bf16_product {
+    float *c;          /* [M][N] */
+    const uint16_t *a; /* bf16, (m, k) at a[m * a_row + k]; turned: a[k * a_row + m] */
+    const uint32_t *b; /* panels */
+    const float *bias; /* [N], or NULL; not with accumulate */
+    int64_t c_row, a_row, M, N, K;
+    bool turned, accumulate;
+} bp_bf16_product;
+void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch);
+/** Bytes of `scratch`, 64-byte aligned, for `threads` threads and any shape. */
+size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int threads);
 
 #endif

@@ -1,10 +1,13 @@
 /* The CPU this process runs on, and how much of it: affinity mask, and the quota of its control
  * group. */
+#include "math/bf16_gemm_priv.h"
 #include "math/gemm_priv.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define LINE_BYTES 1024
 
@@ -98,7 +101,32 @@ bp_bf16_form bp_cpu_bf16_form(bool has_amx)
 
     return slow ? BP_BF16_ROUNDED : BP_BF16_NATIVE;
 }
+
+#define ARCH_REQ_XCOMP_PERM 0x1023
+#define TILE_DATA           18
+
+/* Linux gives a process the tile registers when it asks for them. oneDNN does so too, but not
+ * before its first product. */
+static bool may_use_tiles(void)
+{
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
+
+const bp_bf16_kernel *bp_bf16_kernel_here(void)
+{
+    const char *isa = bp_gemm_isa();
+    bool amx = isa && strcmp(isa, "amx") == 0;
+
+    if (!bp_gemm_has_bf16() || bp_cpu_bf16_form(amx) != BP_BF16_NATIVE)
+        return NULL;
+    return amx && may_use_tiles() ? &bp_bf16_kernel_amx : &bp_bf16_kernel_avx512;
+}
 #else
+const bp_bf16_kernel *bp_bf16_kernel_here(void)
+{
+    return NULL;
+}
+
 bp_bf16_form bp_cpu_bf16_form(bool has_amx)
 {
     (void)has_amx;

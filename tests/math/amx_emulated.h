@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static struct {
+static _Thread_local struct {
     uint8_t rows;
     uint16_t row_bytes;
     uint8_t data[16][64];

@@ -1,0 +1,272 @@
+/* bf16 products of our own against plain loops: AVX512_BF16 and AMX where the CPU has them, and AMX
+ * emulated, through packing, blocks, threads and edges. */
+#define BP_AMX_EMULATED
+#define bp_bf16_kernel_amx emulated_amx
+#include "../../src/math/bf16_gemm_amx.c"
+#undef bp_bf16_kernel_amx
+
+#include "math/gemm_priv.h"
+#include "math/loops_priv.h"
+#include "math_test.h"
+
+extern const bp_bf16_kernel bp_bf16_kernel_amx;
+
+static uint16_t upper_half(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+/* Integers up to 8: every product and sum is exact, so that the bits must be equal. */
+static float small_integer(int64_t i)
+{
+    return (float)(i * 7919 % 17 - 8);
+}
+
+static float value_of(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint16_t *halves(int64_t n, int64_t factor)
+{
+    uint16_t *x = bp_alloc("test", n, sizeof *x);
+
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = upper_half(small_integer(factor * i + 1));
+    return x;
+}
+
+static float *integers(int64_t n)
+{
+    float *x = floats(n);
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = small_integer(i + 4);
+    return x;
+}
+
+typedef struct form {
+    bool turned, bias, accumulate;
+} product_form;
+
+/* The forms in use: forward, with a bias and without, input gradient (as the second), weight
+ * gradient. */
+static const product_form forms[] = {
+    {false, true, false}, {false, false, false}, {true, false, true}};
+
+typedef struct problem {
+    int64_t M, N, K, a_row, c_row;
+    uint16_t *a, *b; /* b[K][N] */
+    uint32_t *panels;
+    float *bias, *c;
+    product_form form;
+} problem;
+
+static problem problem_of(int64_t M, int64_t N, int64_t K, product_form form)
+{
+    int64_t a_row = (form.turned ? M : K) + 3, c_row = N + 5;
+    problem p = {
+        .M = M,
+        .N = N,
+        .K = K,
+        .a_row = a_row,
+        .c_row = c_row,
+        .a = halves((form.turned ? K : M) * a_row, 1),
+        .b = halves(K * N, 3),
+        .panels = bp_alloc("test", (int64_t)bp_bf16_panels_bytes(K, N), 1),
+        .bias = integers(N),
+        .c = integers(M * c_row),
+        .form = form,
+    };
+
+    assert_non_null(p.panels);
+    bp_bf16_pack_rows(p.panels, p.b, N, K, N);
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    bp_free(p->a);
+    bp_free(p->b);
+    bp_free(p->panels);
+    bp_free(p->bias);
+    bp_free(p->c);
+}
+
+static void multiply(const problem *p, const bp_bf16_kernel *kernel, float *c, int64_t M)
+{
+    void *scratch = bp_alloc("test", (int64_t)bp_bf16_scratch_bytes(kernel, bp_math_threads()), 1);
+
+    assert_non_null(scratch);
+    bp_bf16_multiply(kernel,
+                     &(bp_bf16_product){.c = c,
+                                        .a = p->a,
+                                        .b = p->panels,
+                                        .bias = p->form.bias ? p->bias : NULL,
+                                        .c_row = p->c_row,
+                                        .a_row = p->a_row,
+                                        .M = M,
+                                        .N = p->N,
+                                        .K = p->K,
+                                        .turned = p->form.turned,
+                                        .accumulate = p->form.accumulate},
+                     scratch);
+    bp_free(scratch);
+}
+
+static void twin(const problem *p, float *c)
+{
+    for (int64_t m = 0; m < p->M; m++)
+        for (int64_t n = 0; n < p->N; n++) {
+            float *to = c + m * p->c_row + n;
+            float sum = p->form.accumulate ? *to : p->form.bias ? p->bias[n] : 0;
+            for (int64_t k = 0; k < p->K; k++)
+                sum += value_of(p->form.turned ? p->a[k * p->a_row + m] : p->a[m * p->a_row + k]) *
+                       value_of(p->b[k * p->N + n]);
+            *to = sum;
+        }
+}
+
+static void check(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K)
+{
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        problem p = problem_of(M, N, K, forms[f]);
+        float *c = copied(p.c, M * p.c_row);
+        twin(&p, p.c);
+        multiply(&p, kernel, c, M);
+        if (memcmp(c, p.c, (size_t)(M * p.c_row) * sizeof *c) != 0)
+            fail_msg("%s: %d x %d x %d, form %d", kernel->name, (int)M, (int)N, (int)K, (int)f);
+        bp_free(c);
+        problem_free(&p);
+    }
+}
+
+static void check_shapes(const bp_bf16_kernel *kernel)
+{
+    static const int64_t some[] = {1, 2, 13, 14, 15, 28, 31, 32, 33, 64, 70}, sizes = 11;
+
+    for (int threads = 1; threads <= 3; threads++) {
+        bp_math_set_threads(threads);
+        for (int64_t i = 0; i < sizes; i++)
+            for (int64_t j = i % 2; j < sizes; j += 2) {
+                check(kernel, some[i], some[j], some[(i + j) % sizes]);
+                check(kernel, some[i], some[j], 97);
+            }
+        check(kernel, 40, 50, 1300);  /* more than one block of k */
+        check(kernel, 20, 33, 6000);  /* and more than one run of them */
+        check(kernel, 70, 2500, 200); /* more columns than the second cache takes */
+    }
+    bp_math_set_threads(0);
+}
+
+/* A sum has the same bits among few rows and many, and with any number of threads. */
+static void check_bits(const bp_bf16_kernel *kernel)
+{
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        problem p = problem_of(150, 100, 1000, forms[f]);
+        float *random = randoms(150 * 1003, 1), *start = randoms(150 * p.c_row, 2);
+        for (int64_t i = 0; i < (p.form.turned ? p.K : p.M) * p.a_row; i++)
+            p.a[i] = upper_half(random[i]);
+        float *all = copied(start, 150 * p.c_row);
+        bp_math_set_threads(1);
+        multiply(&p, kernel, all, 150);
+        for (int64_t rows = 1; rows <= 150; rows += rows < 40 ? 1 : 37) {
+            float *c = copied(start, 150 * p.c_row);
+            bp_math_set_threads(1 + (int)rows % 3);
+            multiply(&p, kernel, c, rows);
+            assert_same_bits(c, all, rows * p.c_row - 5);
+            assert_same_bits(c + rows * p.c_row, start + rows * p.c_row, (150 - rows) * p.c_row);
+            bp_free(c);
+        }
+        bp_free(random);
+        bp_free(start);
+        bp_free(all);
+        problem_free(&p);
+    }
+    bp_math_set_threads(0);
+}
+
+static bool has_avx512_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
+}
+
+static void avx512_products_equal_plain_loops(void **state)
+{
+    (void)state;
+    if (!has_avx512_bf16())
+        skip();
+    check_shapes(&bp_bf16_kernel_avx512);
+    check_bits(&bp_bf16_kernel_avx512);
+}
+
+static void emulated_amx_products_equal_plain_loops(void **state)
+{
+    (void)state;
+    if (!has_avx512_bf16()) /* which packs */
+        skip();
+    check_shapes(&emulated_amx);
+}
+
+static void amx_products_equal_plain_loops(void **state)
+{
+    (void)state;
+    if (bp_bf16_kernel_here() != &bp_bf16_kernel_amx) {
+        print_message("no AMX here\n");
+        skip();
+    }
+    check_shapes(&bp_bf16_kernel_amx);
+    check_bits(&bp_bf16_kernel_amx);
+}
+
+/* Rows and columns that a weight has not are zeros, others rounded to the nearest, ties to even. */
+static void weights_are_packed_both_ways(void **state)
+{
+    static const int64_t shapes[][2] = {{1, 1}, {31, 33}, {32, 32}, {70, 45}, {200, 131}};
+
+    (void)state;
+    if (!has_avx512_bf16())
+        skip();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int64_t outs = shapes[i][0], ins = shapes[i][1];
+        int64_t out_pairs = (outs + 31) / 32 * 16, in_pairs = (ins + 31) / 32 * 16;
+        float *w = randoms(outs * ins, 1), *rounded = floats(outs * ins);
+        int64_t words = (int64_t)bp_bf16_panels_bytes(outs, ins) / 4;
+        uint32_t *forward = bp_alloc("test", words, 4), *backward = bp_alloc("test", words, 4);
+        assert_true(forward && backward);
+        bp_loops_at(0)->round_bf16(rounded, w, outs * ins);
+        bp_bf16_pack_weight(forward, backward, w, outs, ins);
+        for (int64_t o = 0; o < 2 * out_pairs; o++)
+            for (int64_t n = 0; n < 2 * in_pairs; n++) {
+                int64_t at = (o / 32 * in_pairs + n / 2) * 32 + o % 32,
+                        back = (n / 32 * out_pairs + o / 2) * 32 + n % 32;
+                float value = o < outs && n < ins ? rounded[o * ins + n] : 0;
+                assert_int_equal((uint16_t)(forward[at] >> 16 * (n % 2)), upper_half(value));
+                assert_int_equal((uint16_t)(backward[back] >> 16 * (o % 2)), upper_half(value));
+            }
+        bp_free(w);
+        bp_free(rounded);
+        bp_free(forward);
+        bp_free(backward);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_packed_both_ways),
+        cmocka_unit_test(avx512_products_equal_plain_loops),
+        cmocka_unit_test(emulated_amx_products_equal_plain_loops),
+        cmocka_unit_test(amx_products_equal_plain_loops),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, no_leaks);
+}
