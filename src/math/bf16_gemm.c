@@ -25,6 +25,11 @@ static int64_t up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit;
 }
 
+size_t bp_bf16_panels_bytes(int64_t K, int64_t N)
+{
+    return (size_t)(up(K, BP_BF16_STEP) * up(N, BP_BF16_COLUMNS) * STEP_WORDS) * sizeof(uint32_t);
+}
+
 static int64_t cache_bytes(int name, int64_t otherwise)
 {
     long bytes = sysconf(name);
@@ -99,17 +104,59 @@ static void sum_block(const plan *p, int64_t m, int64_t n, bp_bf16_block *block)
         memcpy(c + r * c_row, p->edge + r * BP_BF16_COLUMNS, row_bytes);
 }
 
-/* Steps [first, last) of k for one panel of the left side and panels [n0, n1) of the right. */
-static void sum_panel(const plan *p, int64_t panel, int64_t n0, int64_t n1, int64_t first,
-                      int64_t last)
+/* A panel of the left side in steps [first, last) of k: what is packed and multiplied at a time. */
+typedef struct visit {
+    int64_t panel, first, last;
+} visit;
+
+/* Where the left side's elements of a visit begin, and their bounds. */
+static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int64_t *k)
 {
     const bp_bf16_product *product = p->product;
-    int64_t m = panel * p->kernel->rows, k = first * BP_BF16_STEP, rows = product->M - m;
-    int64_t left_k = (last < p->steps ? last * BP_BF16_STEP : product->K) - k;
-    bp_bf16_pack_left *pack = product->turned ? p->kernel->pack_turned : p->kernel->pack;
+    int64_t m = v->panel * p->kernel->rows, begin = v->first * BP_BF16_STEP;
 
-    pack(p->left, product->a + (product->turned ? k * product->a_row + m : m * product->a_row + k),
-         product->a_row, rows < p->kernel->rows ? rows : p->kernel->rows, left_k);
+    *rows = product->M - m < p->kernel->rows ? product->M - m : p->kernel->rows;
+    *k = (v->last < p->steps ? v->last * BP_BF16_STEP : product->K) - begin;
+    return product->a + (product->turned ? begin * product->a_row + m : m * product->a_row + begin);
+}
+
+/* Asks the second cache for part `part` of `parts` of a visit's left side. */
+static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t parts)
+{
+    int64_t rows, k;
+    const uint16_t *a = left_at(p, v, &rows, &k);
+    int64_t runs = p->product->turned ? k : rows, run = p->product->turned ? rows : k;
+
+    for (int64_t r = cut(runs, parts, part); r < cut(runs, parts, part + 1); r++) {
+        const uint16_t *first = a + r * p->product->a_row;
+        for (int64_t i = 0; i < run; i += LINE_BYTES / 2)
+            __builtin_prefetch(first + i, 0, 2);
+        __builtin_prefetch(first + run - 1, 0, 2);
+    }
+}
+
+/* Asks for the sums to the right of a block, which the next one begins or ends with. */
+static void fetch_sums(const plan *p, const bp_bf16_block *block, int64_t m)
+{
+    int64_t rows = p->product->M - m < p->kernel->rows ? p->product->M - m : p->kernel->rows;
+
+    for (int64_t r = 0; r < rows; r++) {
+        const float *c = block->c + r * block->c_row + BP_BF16_COLUMNS;
+        __builtin_prefetch(c, 1);
+        __builtin_prefetch(c + BP_BF16_COLUMNS / 2, 1);
+    }
+}
+
+/* One visit, over panels [n0, n1) of the right side; `next` (NULL: none) comes after it. */
+static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t n0, int64_t n1)
+{
+    const bp_bf16_product *product = p->product;
+    bp_bf16_pack_left *pack = product->turned ? p->kernel->pack_turned : p->kernel->pack;
+    int64_t m = v->panel * p->kernel->rows, rows, k, panel_words = p->steps * STEP_WORDS;
+    const uint16_t *left = left_at(p, v, &rows, &k);
+    const uint32_t *right = product->b + v->first * STEP_WORDS;
+
+    pack(p->left, left, product->a_row, rows, k);
     for (int64_t j = n0; j < n1; j++) {
         int64_t n = j * BP_BF16_COLUMNS;
         float *c = product->c + m * product->c_row + n;
@@ -118,27 +165,42 @@ static void sum_panel(const plan *p, int64_t panel, int64_t n0, int64_t n1, int6
                                .c_row = product->c_row,
                                .from_row = product->c_row,
                                .a = p->left,
-                               .b = product->b + (j * p->steps + first) * STEP_WORDS,
-                               .steps = last - first};
-        if (first == 0 && !product->accumulate) {
+                               .b = right + j * panel_words,
+                               .next_b = right + (j + 1 < n1 ? j + 1 : n0) * panel_words,
+                               .steps = v->last - v->first};
+        if (v->first == 0 && !product->accumulate) {
             block.from = product->bias ? product->bias + n : NULL;
             block.from_row = 0;
         }
+        if (next)
+            fetch_left(p, next, j - n0, n1 - n0);
+        if (j + 2 < n1)
+            fetch_sums(p, &block, m);
         sum_block(p, m, n, &block);
     }
 }
 
 /* Panels [n0, n1) of the right side, steps [first, last) of k, which the second cache holds, by all
- * of the thread's rows. */
+ * of the thread's rows: a few panels of the left side, whose sums the second cache holds too, in
+ * every block of k before the next few. */
 static void sum_columns(const plan *p, int64_t n0, int64_t n1, int64_t first, int64_t last)
 {
     int64_t blocks = up(last - first, p->block_steps), group = blocks > 1 ? ROW_PANELS : 1;
+    visit held = {0};
+    bool holds = false;
 
     for (int64_t m = p->m_first; m < p->m_last; m += group)
         for (int64_t block = 0; block < blocks; block++)
-            for (int64_t panel = m; panel < m + group && panel < p->m_last; panel++)
-                sum_panel(p, panel, n0, n1, first + cut(last - first, blocks, block),
-                          first + cut(last - first, blocks, block + 1));
+            for (int64_t panel = m; panel < m + group && panel < p->m_last; panel++) {
+                visit next = {panel, first + cut(last - first, blocks, block),
+                              first + cut(last - first, blocks, block + 1)};
+                if (holds)
+                    sum_panel(p, &held, &next, n0, n1);
+                held = next;
+                holds = true;
+            }
+    if (holds)
+        sum_panel(p, &held, NULL, n0, n1);
 }
 
 static void sum_rectangle(const plan *p)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define TILE       16 /* rows of a register; a row is 64 bytes: 16 floats, or 16 pairs of bf16 */
+#define AHEAD      2  /* steps from what is asked for to what is read */
 #define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
 
 #define EIGHT(x)                                                                                   \
@@ -57,15 +58,11 @@ static void store_sums(float *c, int64_t row)
     _tile_stored(3, c + TILE * row + TILE, row * 4);
 }
 
-/* The right side of the step after the next, which comes from the second cache: a panel's steps lie
- * one behind the other. (Beyond the last one this asks for what is read soon, or never: it does no
- * harm.) */
+/* Asks the first cache for a step of the right side, which lies in the second. */
 static inline void fetch(const uint32_t *b)
 {
-    const char *line = (const char *)(b + 2 * STEP_WORDS);
-
     for (int i = 0; i < 2 * TILE; i++)
-        __builtin_prefetch(line + 64 * i);
+        __builtin_prefetch(b + i * TILE);
 }
 
 static void block(const bp_bf16_block *t)
@@ -77,11 +74,12 @@ static void block(const bp_bf16_block *t)
     else
         clear_sums();
     for (int64_t step = 0; step < t->steps; step++, a += STEP_WORDS, b += STEP_WORDS) {
+        int64_t ahead = step + AHEAD - t->steps;
         _tile_loadd(4, a, 4 * TILE);
         _tile_loadd(6, b, 4 * BP_BF16_COLUMNS);
         _tile_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
         _tile_loadd(5, a + TILE * TILE, 4 * TILE);
-        fetch(b);
+        fetch(ahead < 0 ? b + AHEAD * STEP_WORDS : t->next_b + ahead * STEP_WORDS);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
@@ -127,5 +125,7 @@ const bp_bf16_kernel bp_bf16_kernel_amx = {
     .pack = bp_bf16_pack_tiles,
     .pack_turned = bp_bf16_pack_tiles_turned,
     .block = block,
+    .pack_right = bp_bf16_pack_rows,
+    .pack_weight = bp_bf16_pack_weight,
     .multiply_adds = multiply_adds,
 };

@@ -23,6 +23,7 @@ typedef struct bp_bf16_block {
     const float *from;
     int64_t c_row, from_row; /* floats from row to row */
     const uint32_t *a, *b;
+    const uint32_t *next_b; /* what will be read after b */
     int64_t steps;
 } bp_bf16_block;
 
@@ -31,6 +32,17 @@ typedef struct bp_bf16_block {
  * a[k * a_row + m]. */
 typedef void bp_bf16_pack_left(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
                                int64_t k);
+
+/** A right side b[K][N] in panels: word [panel][k / 2][column] is b(k, n) and, in its upper half,
+ * b(k + 1, n); zeros where there is nothing. These pack one with all threads: x[K][N], its rows
+ * x_row elements apart. */
+typedef void bp_bf16_pack_right(uint32_t *panels, const uint16_t *x, int64_t x_row, int64_t K,
+                                int64_t N);
+/** Wt (`forward`) and W (`backward`), either of which may be NULL, in one pass over w[outs][ins].
+ */
+typedef void bp_bf16_pack_both(uint32_t *forward, uint32_t *backward, const float *w, int64_t outs,
+                               int64_t ins);
+size_t bp_bf16_panels_bytes(int64_t K, int64_t N);
 
 /** What differs between the instruction sets. */
 typedef struct bp_bf16_kernel {
@@ -42,6 +54,8 @@ typedef struct bp_bf16_kernel {
     void (*end)(void);
     bp_bf16_pack_left *pack, *pack_turned;
     void (*block)(const bp_bf16_block *block);
+    bp_bf16_pack_right *pack_right;
+    bp_bf16_pack_both *pack_weight;
     /* Products in registers alone, begin and end included; the number of operations. *out is there
      * so that they are done. */
     int64_t (*multiply_adds)(float *out, float factor, int64_t times);
@@ -49,19 +63,12 @@ typedef struct bp_bf16_kernel {
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx, bp_bf16_kernel_avx512;
 bp_bf16_pack_left bp_bf16_pack_tiles, bp_bf16_pack_tiles_turned; /* AMX's */
+bp_bf16_pack_right bp_bf16_pack_rows;
+bp_bf16_pack_both bp_bf16_pack_weight;
 
 /** The kernel for this CPU, as far as the library may use it (ONEDNN_MAX_CPU_ISA); NULL: none, or
  * float32 is as fast. */
 const bp_bf16_kernel *bp_bf16_kernel_here(void);
-
-/** A right side b[K][N] in panels: word [panel][k / 2][column] is b(k, n) and, in its upper half,
- * b(k + 1, n); zeros where there is nothing. */
-size_t bp_bf16_panels_bytes(int64_t K, int64_t N);
-/** Of x[K][N], rows x_row elements apart; all threads. */
-void bp_bf16_pack_rows(uint32_t *panels, const uint16_t *x, int64_t x_row, int64_t K, int64_t N);
-/** Of Wt (`forward`) and of W (`backward`), in one pass over w[outs][ins]; either may be NULL. */
-void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, int64_t outs,
-                         int64_t ins);
 
 /** c (+)= a b + bias, by all threads. */
 typedef struct bp_bf16_product {

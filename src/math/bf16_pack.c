@@ -12,11 +12,6 @@ static int64_t steps_of(int64_t k)
     return (k + BP_BF16_STEP - 1) / BP_BF16_STEP;
 }
 
-size_t bp_bf16_panels_bytes(int64_t K, int64_t N)
-{
-    return (size_t)(steps_of(K) * steps_of(N) * STEP_WORDS) * sizeof(uint32_t);
-}
-
 /* For AMX: a step of a panel is two tiles of 16 rows, a row of a tile 16 pairs. */
 void bp_bf16_pack_tiles(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows, int64_t k)
 {

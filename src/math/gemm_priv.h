@@ -11,12 +11,15 @@ const char *bp_gemm_isa(void);
 /** bf16 products at hardware speed. */
 bool bp_gemm_has_bf16(void);
 
-/** How bf16 products are computed: by bf16 instructions, or in float32 on operands rounded to bf16
- * (the same sums, but for their order). */
-typedef enum bp_bf16_form { BP_BF16_NATIVE, BP_BF16_ROUNDED } bp_bf16_form;
+/** How bf16 products are computed: by the library's bf16 instructions, in float32 on operands
+ * rounded to bf16 (the same sums, but for their order), or by our own kernels. */
+typedef enum bp_bf16_form { BP_BF16_NATIVE, BP_BF16_ROUNDED, BP_BF16_OWN } bp_bf16_form;
 bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form);
-/** The faster one here: ROUNDED on Intel's cores whose bf16 instructions, AMX put aside, run at
- * half the speed of float32's. */
+size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins);
+size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form form, int64_t rows,
+                                    int64_t outs, int64_t ins);
+/** The best one here; where the library may use AMX, or not. */
+bp_bf16_form bp_gemm_bf16_form(void);
 bp_bf16_form bp_cpu_bf16_form(bool has_amx);
 
 int64_t bp_weight_outs(const bp_weight *w);

@@ -1,6 +1,21 @@
 /* Linear maps of float32 rows: operands are made, then multiplied. */
 #include "math/gemm_priv.h"
 
+bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
+{
+    return bp_gemm_new_form(out, precision, bp_gemm_bf16_form());
+}
+
+size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
+{
+    return bp_weight_form_bytes(precision, bp_gemm_bf16_form(), outs, ins);
+}
+
+size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins)
+{
+    return bp_linear_form_scratch_bytes(precision, bp_gemm_bf16_form(), rows, outs, ins);
+}
+
 static bp_operand operand_of(bp_gemm *gemm, int room, const float *x, int64_t rows, int64_t columns)
 {
     bp_operand_form form = bp_gemm_form(gemm);

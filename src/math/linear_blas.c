@@ -42,9 +42,9 @@ bool bp_gemm_has_bf16(void)
     return false;
 }
 
-bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
+bp_bf16_form bp_gemm_bf16_form(void)
 {
-    return bp_gemm_new_form(out, precision, BP_BF16_ROUNDED);
+    return BP_BF16_ROUNDED;
 }
 
 bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form)
@@ -126,15 +126,16 @@ void bp_weight_refresh(bp_weight *weight)
     (void)weight; /* products read the values where they lie */
 }
 
-size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
+size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins)
 {
-    (void)precision, (void)outs, (void)ins;
+    (void)precision, (void)form, (void)outs, (void)ins;
     return 0;
 }
 
-size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins)
+size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form form, int64_t rows,
+                                    int64_t outs, int64_t ins)
 {
-    (void)precision;
+    (void)precision, (void)form;
     return rows == 0 ? 0 : (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float);
 }
 

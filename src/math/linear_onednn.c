@@ -4,6 +4,8 @@
  * primitive asks for. Float32 products read the values where they lie, or, in rounded bf16, one
  * copy of them rounded; but a matrix whose rows are a whole number of pages apart has a reordered
  * copy for the backward direction. Copies are made anew at the first use after a refresh.
+ *
+ * Where our own bf16 kernels are the faster (bp_cpu_bf16_form), they multiply (bf16_linear.c).
  */
 #include "base/fault.h"
 #include "math/kernels.h"
@@ -27,11 +29,16 @@ typedef struct copy {
 
 enum { FORWARD_COPY, BACKWARD_COPY, PLAIN, COPIES };
 
+typedef struct weight_copies {
+    copy library[COPIES];
+    bp_bf16_copies own;
+} weight_copies;
+
 struct bp_weight {
     bp_gemm *gemm;
     const float *value;
     int64_t outs, ins;
-    copy *copies; /* [COPIES] */
+    weight_copies *copies;
 };
 
 void bp_gemm_library_name(char *out, size_t out_bytes)
@@ -60,15 +67,9 @@ bool bp_gemm_has_bf16(void)
     return isa_has(dnnl_cpu_isa_avx512_core_bf16);
 }
 
-static bp_bf16_form form_here(void)
+bp_bf16_form bp_gemm_bf16_form(void)
 {
     return bp_cpu_bf16_form(isa_has(dnnl_cpu_isa_avx512_core_amx));
-}
-
-bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
-{
-    return bp_gemm_new_form(out, precision,
-                            bp_cpu_bf16_form(isa_has(dnnl_cpu_isa_avx512_core_amx)));
 }
 
 bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form)
@@ -84,6 +85,7 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
         return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for the matrix products");
     gemm->precision = precision;
     gemm->form = form;
+    gemm->own = precision == BP_BF16 && form == BP_BF16_OWN ? bp_bf16_kernel_here() : NULL;
     /* oneDNN's AVX-512 kernels sum every row alike; its older ones differ in the last rows. */
     gemm->row_blocks = !isa_has(dnnl_cpu_isa_avx512_core);
     if (dnnl_engine_create(&gemm->engine, dnnl_cpu, 0) != dnnl_success ||
@@ -124,9 +126,9 @@ bp_precision bp_gemm_precision(const bp_gemm *gemm)
 
 bp_operand_form bp_gemm_form(const bp_gemm *gemm)
 {
-    return gemm->precision == BP_F32      ? BP_OPERAND_F32
-           : gemm->form == BP_BF16_NATIVE ? BP_OPERAND_BF16
-                                          : BP_OPERAND_ROUNDED;
+    return gemm->precision == BP_F32       ? BP_OPERAND_F32
+           : gemm->form != BP_BF16_ROUNDED ? BP_OPERAND_BF16
+                                           : BP_OPERAND_ROUNDED;
 }
 
 bp_room *bp_gemm_room(bp_gemm *gemm, int which)
@@ -203,7 +205,7 @@ bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t
 
     *out = NULL;
     if (weight)
-        weight->copies = bp_alloc("math.weight", COPIES, sizeof *weight->copies);
+        weight->copies = bp_alloc("math.weight", 1, sizeof *weight->copies);
     if (!weight || !weight->copies) {
         bp_free(weight);
         return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for a weight of %lld x %lld", (long long)outs,
@@ -225,7 +227,8 @@ void bp_weight_free(bp_weight **weight)
     if (!old)
         return;
     for (int i = 0; i < COPIES; i++)
-        copy_clear(&old->copies[i]);
+        copy_clear(&old->copies->library[i]);
+    bp_bf16_copies_clear(&old->copies->own);
     bp_free(old->copies);
     bp_free(old);
 }
@@ -243,15 +246,16 @@ int64_t bp_weight_ins(const bp_weight *w)
 void bp_weight_refresh(bp_weight *weight)
 {
     for (int i = 0; i < COPIES; i++)
-        weight->copies[i].fresh = false;
+        weight->copies->library[i].fresh = false;
+    bp_bf16_copies_refresh(&weight->copies->own);
 }
 
-size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
+size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins)
 {
-    bool native = precision == BP_BF16 && form_here() == BP_BF16_NATIVE;
+    bool native = precision == BP_BF16 && form != BP_BF16_ROUNDED;
     dnnl_data_type_t type = native ? dnnl_bf16 : dnnl_f32;
     size_t element = native ? sizeof(uint16_t) : sizeof(float), bytes = 0;
-    /* Layouts pad both sides to whole blocks, of 64 at most. */
+    /* Layouts pad both sides to whole blocks, of 64 at most, our own of 32. */
     size_t padded = (size_t)(((outs + 63) / 64 * 64) * ((ins + 63) / 64 * 64)) * element;
 
     for (kind what = FORWARD; what <= BACKWARD_INPUT; what += BACKWARD_INPUT - FORWARD) {
@@ -267,7 +271,7 @@ size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
 /* The weight as it lies: its values, or a copy of them rounded, which both directions share. */
 static const void *plain_values(const bp_weight *w)
 {
-    copy *one = &w->copies[PLAIN];
+    copy *one = &w->copies->library[PLAIN];
     size_t bytes = (size_t)(w->outs * w->ins) * sizeof(float);
     bp_room room = {one->data, one->data ? bytes : 0};
 
@@ -287,7 +291,7 @@ static const void *weight_values(const bp_layout **layout, const bp_weight *w, c
 {
     bool native = bp_gemm_type(w->gemm) == dnnl_bf16,
          reordered = bp_weights_are_reordered(s, bp_gemm_type(w->gemm));
-    copy *one = &w->copies[s->what == BACKWARD_INPUT ? BACKWARD_COPY : FORWARD_COPY];
+    copy *one = &w->copies->library[s->what == BACKWARD_INPUT ? BACKWARD_COPY : FORWARD_COPY];
     shape typical = bp_shape_of(s->what, LAYOUT_ROWS, s->outs, s->ins, bp_gemm_type(w->gemm));
 
     if (reordered && !one->data)
@@ -326,12 +330,23 @@ static void multiply_rows(const void *context, float *y, const float *x, int64_t
     multiply_at(context, y, x, rows);
 }
 
+static void multiply_own(const call *c, float *y, const bp_operand *x, int64_t y_columns)
+{
+    int direction = c->what == BACKWARD_INPUT ? BP_BF16_BACKWARD : BP_BF16_FORWARD;
+    const uint32_t *panels = bp_bf16_copy_of(&c->w->copies->own, c->gemm->own, direction,
+                                             c->w->value, c->w->outs, c->w->ins);
+
+    bp_bf16_map(c->gemm->own, &c->gemm->scratchpad, y, x, panels, c->bias, y_columns);
+}
+
 static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_columns)
 {
     if (x->rows == 0)
         return;
     BP_ASSERT(x->form == bp_gemm_form(c->gemm));
-    if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
+    if (c->gemm->own)
+        multiply_own(c, y, x, y_columns);
+    else if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
         bp_in_row_blocks(&(bp_rows){y, x->data, x->rows, y_columns, x->columns, x->stride},
                          &c->gemm->tail, multiply_rows, c);
     else
@@ -382,24 +397,31 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
             bp_zero(dw, dy->columns * x->columns);
         return;
     }
+    if (gemm->own) {
+        bp_bf16_weight_gradient(gemm->own, &gemm->scratchpad, dw, dy, x, fresh);
+        return;
+    }
     bp_operand right = off_pages(gemm, x);
     s.left_stride = dy->stride;
     s.right_stride = right.stride;
     bp_product_run(gemm, bp_product_of(gemm, &s, NULL), dy->data, right.data, NULL, dw);
 }
 
-size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins)
+size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form way, int64_t rows,
+                                    int64_t outs, int64_t ins)
 {
     static const kind kinds[] = {FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT,
                                  BACKWARD_WEIGHT_ADDED};
     bp_gemm *gemm;
     size_t most = 0, bytes;
 
-    if (rows == 0 || bp_gemm_new(&gemm, precision) != BP_OK)
+    if (rows == 0 || bp_gemm_new_form(&gemm, precision, way) != BP_OK)
         return 0;
     dnnl_data_type_t type = bp_gemm_type(gemm);
     bp_operand_form form = bp_gemm_form(gemm);
-    for (int i = 0; i < 4; i++) {
+    if (gemm->own)
+        most = bp_bf16_room_bytes(gemm->own, rows, ins);
+    for (int i = 0; i < 4 && !gemm->own; i++) {
         bool blocks = gemm->row_blocks && i < 2;
         shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins, type);
         bp_product_choices(NULL, &bytes, gemm->engine, &s, type);

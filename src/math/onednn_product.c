@@ -6,7 +6,7 @@
 
 dnnl_data_type_t bp_gemm_type(const bp_gemm *gemm)
 {
-    return gemm->precision == BP_BF16 && gemm->form == BP_BF16_NATIVE ? dnnl_bf16 : dnnl_f32;
+    return gemm->precision == BP_BF16 && gemm->form != BP_BF16_ROUNDED ? dnnl_bf16 : dnnl_f32;
 }
 
 int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns)

@@ -4,6 +4,7 @@
 #define BP_MATH_ONEDNN_PRODUCT_PRIV_H
 
 #include "base/err.h"
+#include "math/bf16_linear_priv.h"
 #include "math/gemm_priv.h"
 #include "math/onednn_priv.h"
 #include <stdbool.h>
@@ -53,7 +54,8 @@ typedef struct product {
 struct bp_gemm {
     bp_precision precision;
     bp_bf16_form form;
-    bool row_blocks; /* the library picks kernels by the number of rows */
+    const bp_bf16_kernel *own; /* of our own bf16 products; NULL: the library multiplies */
+    bool row_blocks;           /* the library picks kernels by the number of rows */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     product products[PRODUCTS];

@@ -6,11 +6,16 @@
 #include "math_test.h"
 
 /* The ways in which products are computed. */
-enum { F32, BF16_NATIVE, BF16_ROUNDED };
+enum { F32, BF16_NATIVE, BF16_ROUNDED, BF16_OWN };
 
 static int ways(void)
 {
-    return bp_math_has_bf16() ? 3 : 1;
+    return bp_math_has_bf16() ? 4 : 1;
+}
+
+static bp_bf16_form form_of(int way)
+{
+    return way == BF16_NATIVE ? BP_BF16_NATIVE : way == BF16_OWN ? BP_BF16_OWN : BP_BF16_ROUNDED;
 }
 
 static bp_precision precision_of(int way)
@@ -22,9 +27,7 @@ static bp_gemm *gemm_of(int way)
 {
     bp_gemm *gemm;
 
-    assert_int_equal(bp_gemm_new_form(&gemm, precision_of(way),
-                                      way == BF16_NATIVE ? BP_BF16_NATIVE : BP_BF16_ROUNDED),
-                     BP_OK);
+    assert_int_equal(bp_gemm_new_form(&gemm, precision_of(way), form_of(way)), BP_OK);
     assert_int_equal(bp_gemm_precision(gemm), precision_of(way));
     return gemm;
 }
@@ -443,11 +446,11 @@ static void memory_keeps_to_its_plan(void **state)
         problem p = problem_of(300, 130, 70);
         bp_gemm *gemm;
         bp_weight *weight;
-        assert_int_equal(bp_gemm_new(&gemm, precision_of(way)),
-                         BP_OK); /* the form that the plan assumes */
+        gemm = gemm_of(way);
         assert_int_equal(bp_weight_new(&weight, gemm, p.w, 130, 70), BP_OK);
-        size_t planned = bp_weight_copy_bytes(precision_of(way), 130, 70) +
-                         bp_linear_scratch_bytes(precision_of(way), 300, 130, 70);
+        size_t planned =
+            bp_weight_form_bytes(precision_of(way), form_of(way), 130, 70) +
+            bp_linear_form_scratch_bytes(precision_of(way), form_of(way), 300, 130, 70);
         size_t before = bp_mem_now_bytes();
         bp_linear_forward(gemm, p.y, p.x, weight, p.bias, 300);
         bp_linear_backward_input(gemm, p.dx, p.dy, weight, 300);

@@ -1,0 +1,79 @@
+/* Linear maps by our own bf16 products: a weight's panels, the panels of a weight gradient. */
+#include "base/err.h"
+#include "math/bf16_linear_priv.h"
+#include <omp.h>
+
+const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *kernel, int direction,
+                                const float *w, int64_t outs, int64_t ins)
+{
+    uint32_t *stale[2] = {NULL, NULL};
+    bool forward = direction == BP_BF16_FORWARD;
+
+    if (copies->fresh[direction])
+        return copies->panels[direction];
+    if (!copies->panels[direction]) {
+        size_t bytes = bp_bf16_panels_bytes(forward ? ins : outs, forward ? outs : ins);
+        copies->panels[direction] = bp_alloc("math.weight.copy", (int64_t)bytes, 1);
+        BP_NEED_MEMORY(copies->panels[direction] != NULL);
+    }
+    for (int i = 0; i < 2; i++) /* the other one too, if it is in use: the values are read once */
+        if (!copies->fresh[i])
+            stale[i] = copies->panels[i];
+    kernel->pack_weight(stale[BP_BF16_FORWARD], stale[BP_BF16_BACKWARD], w, outs, ins);
+    for (int i = 0; i < 2; i++)
+        copies->fresh[i] = copies->panels[i] != NULL;
+    return copies->panels[direction];
+}
+
+void bp_bf16_copies_refresh(bp_bf16_copies *copies)
+{
+    copies->fresh[BP_BF16_FORWARD] = copies->fresh[BP_BF16_BACKWARD] = false;
+}
+
+void bp_bf16_copies_clear(bp_bf16_copies *copies)
+{
+    bp_free(copies->panels[BP_BF16_FORWARD]);
+    bp_free(copies->panels[BP_BF16_BACKWARD]);
+}
+
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, float *y, const bp_operand *x,
+                 const uint32_t *panels, const float *bias, int64_t columns)
+{
+    bp_bf16_product product = {.c = y,
+                               .a = x->data,
+                               .b = panels,
+                               .bias = bias,
+                               .c_row = columns,
+                               .a_row = x->stride,
+                               .M = x->rows,
+                               .N = columns,
+                               .K = x->columns};
+
+    bp_bf16_multiply(kernel, &product,
+                     bp_room_of(room, bp_bf16_scratch_bytes(kernel, omp_get_max_threads())));
+}
+
+void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
+                             const bp_operand *dy, const bp_operand *x, bool fresh)
+{
+    char *scratch = bp_room_of(room, bp_bf16_room_bytes(kernel, x->rows, x->columns));
+    uint32_t *panels = (uint32_t *)(scratch + bp_bf16_scratch_bytes(kernel, omp_get_max_threads()));
+    bp_bf16_product product = {.c = dw,
+                               .a = dy->data,
+                               .b = panels,
+                               .c_row = x->columns,
+                               .a_row = dy->stride,
+                               .M = dy->columns,
+                               .N = x->columns,
+                               .K = x->rows,
+                               .turned = true,
+                               .accumulate = !fresh};
+
+    kernel->pack_right(panels, x->data, x->stride, x->rows, x->columns);
+    bp_bf16_multiply(kernel, &product, scratch);
+}
+
+size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t ins)
+{
+    return bp_bf16_scratch_bytes(kernel, omp_get_max_threads()) + bp_bf16_panels_bytes(rows, ins);
+}

@@ -1,0 +1,30 @@
+/* Linear maps by our own bf16 products (bf16_gemm_priv.h). */
+#ifndef BP_MATH_BF16_LINEAR_PRIV_H
+#define BP_MATH_BF16_LINEAR_PRIV_H
+
+#include "math/bf16_gemm_priv.h"
+#include "math/gemm_priv.h"
+
+/** The panels of a weight, Wt's for the forward products and W's for the backward ones: made at
+ * first use. All zero at first. */
+typedef struct bp_bf16_copies {
+    uint32_t *panels[2];
+    bool fresh[2];
+} bp_bf16_copies;
+enum { BP_BF16_FORWARD, BP_BF16_BACKWARD };
+/** Those of one direction; what is not fresh is packed anew. */
+const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *kernel, int direction,
+                                const float *w, int64_t outs, int64_t ins);
+void bp_bf16_copies_refresh(bp_bf16_copies *copies);
+void bp_bf16_copies_clear(bp_bf16_copies *copies);
+
+/** y[rows][columns] = x times what is in the panels, + bias (NULL: none). */
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, float *y, const bp_operand *x,
+                 const uint32_t *panels, const float *bias, int64_t columns);
+/** dw = dyt x where it is fresh, else added to it. */
+void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
+                             const bp_operand *dy, const bp_operand *x, bool fresh);
+/** What these take of the room, with the threads set now. */
+size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t ins);
+
+#endif
