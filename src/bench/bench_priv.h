@@ -25,7 +25,7 @@ typedef struct bench {
     char (*hosts)[BENCH_HOST_BYTES];  /* [mesh->size], on all ranks */
     int node_ranks;                   /* computing ranks of the fullest host */
     double rank_bytes;                /* memory that each rank may take, on the tightest host */
-    double silicon[BENCH_PRECISIONS]; /* FLOP/s of all ranks; 0: not measured */
+    double silicon[BENCH_PRECISIONS]; /* FLOP/s of all ranks, the ceiling; 0: not measured */
     json_t *result;                   /* on the coordinator; NULL elsewhere */
 } bench;
 
@@ -51,10 +51,10 @@ bp_spread bench_repeat(const bench_task *task, double seconds);
 bp_spread bench_together(const bench_task *task, double seconds, bool barrier, MPI_Comm comm);
 
 /** One figure of all computing ranks: their sum, the slowest and the fastest, and each. *total
- * (NULL: not wanted) is the sum of medians, on all ranks. Collective over world.
+ * (NULL: not wanted) is the sum, on all ranks. Collective over world.
  *
  * Owns: a new reference on the coordinator, NULL elsewhere. */
-json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit, double *total);
+json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit, bp_spread *total);
 
 /** Measures for about so many seconds: amounts a second. */
 typedef bp_spread (*bench_meter)(void *context, double seconds);
@@ -65,7 +65,7 @@ bp_spread bench_task_meter(void *task, double seconds);
 /** Measure on all computing ranks at once; then, where there are several, on the first one
  * while the others sleep ("one"; else null). Collective over world. Owns: as bench_gather. */
 json_t *bench_everywhere(const bench *self, bench_meter meter, void *context, const char *unit,
-                         double *total);
+                         bp_spread *total);
 
 /** {"median", "low", "high", "repeats"}; null where nothing was measured. */
 json_t *bench_spread_json(const bp_spread *spread);

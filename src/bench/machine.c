@@ -131,11 +131,12 @@ static json_t *machine_json(const bench *self, const bp_probe_host *host, int co
 
     BP_MPI(MPI_Get_library_version(library, &length));
     library[strcspn(library, ",\n")] = '\0';
-    return json_pack("{s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:o, s:I, s:I, s:I}", "cpu",
-                     bp_math_cpu(), "features", host->features, "math_library", bp_math_library(),
-                     "mpi", library, "bf16", (int)self->bf16, "ranks", mesh->size - mesh->dedicated,
-                     "threads", bp_math_threads(), "cores", cores, "ranks_a_host", self->node_ranks,
-                     "hosts", hosts_json(self), "memory_bytes", (json_int_t)host->memory_bytes,
+    return json_pack("{s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, s:I}",
+                     "cpu", bp_math_cpu(), "features", host->features, "math_library",
+                     bp_math_library(), "mpi", library, "bf16", (int)self->bf16, "ranks",
+                     mesh->size - mesh->dedicated, "threads", bp_math_threads(), "cores", cores,
+                     "ranks_a_host", self->node_ranks, "host_cpus", host->host_cpus, "hosts",
+                     hosts_json(self), "memory_bytes", (json_int_t)host->memory_bytes,
                      "free_bytes_a_rank", (json_int_t)self->rank_bytes, "cache_bytes",
                      (json_int_t)bench_cache_bytes());
 }

@@ -143,7 +143,7 @@ static json_t *figure_json(const bench *self, const bp_spread *ranks, const bp_s
     return figure;
 }
 
-json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit, double *total)
+json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit, bp_spread *total)
 {
     const bp_mesh *mesh = self->mesh;
     bp_spread sum = {0}, *ranks = bp_alloc("bench.ranks", mesh->size, sizeof *ranks);
@@ -160,7 +160,7 @@ json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit,
             sum.repeats = ranks[r].repeats;
     }
     if (total)
-        *total = sum.median;
+        *total = sum;
     if (mesh->coordinates)
         figure = figure_json(self, ranks, &sum, unit);
     bp_free(ranks);
@@ -192,7 +192,7 @@ bp_spread bench_task_meter(void *task, double seconds)
 }
 
 json_t *bench_everywhere(const bench *self, bench_meter meter, void *context, const char *unit,
-                         double *total)
+                         bp_spread *total)
 {
     const bp_mesh *mesh = self->mesh;
     int first = mesh->dedicated ? 1 : 0, ranks = mesh->size - first;

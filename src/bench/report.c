@@ -33,12 +33,23 @@ static void judge_threads(json_t *lines, const json_t *result)
     const json_t *machine = json_object_get(result, "machine");
     int threads = (int)number(machine, "threads"), cores = (int)number(machine, "cores");
 
+    int used = threads * (int)number(machine, "ranks_a_host");
+    int processors = (int)number(machine, "host_cpus");
+
     if (threads > cores)
         say(lines,
             bp_sprintf("a rank has %d threads and may use %d core%s: bind fewer ranks to a host, "
                        "give each more cores (--cpus-per-task, --map-by slot:PE=N), or set "
                        "math.threads",
                        threads, cores, cores == 1 ? "" : "s"));
+    if (used > processors)
+        say(lines, bp_sprintf("%d threads share %d processors of a host: start fewer ranks there, "
+                              "or set math.threads",
+                              used, processors));
+    if (2 * used < processors)
+        say(lines, bp_sprintf("%d of %d processors of a host are used: start more ranks there, or "
+                              "give each more threads (--cpus-per-task, math.threads)",
+                              used, processors));
     if (!json_is_true(json_object_get(machine, "bf16")))
         say(lines,
             bp_sprintf("these CPUs have neither AMX nor AVX512_BF16, or this build's library "

@@ -54,11 +54,14 @@ static void say_bytes(char out[CELL_BYTES], double bytes)
 static void say_spread(char out[CELL_BYTES], const json_t *figure)
 {
     double half = (number(figure, "high") - number(figure, "low")) / 2;
+    double percent = 100 * half / number(figure, "median");
 
-    if (number(figure, "repeats") > 1)
-        (void)snprintf(out, CELL_BYTES, "%.0f %%", 100 * half / number(figure, "median"));
-    else
+    if (number(figure, "repeats") < 2)
         (void)snprintf(out, CELL_BYTES, "-");
+    else if (percent < 99.5)
+        (void)snprintf(out, CELL_BYTES, "%.0f %%", percent);
+    else
+        (void)snprintf(out, CELL_BYTES, "> 99 %%");
 }
 
 static void print_head(const char *title, const char *last)
@@ -117,7 +120,7 @@ static void print_products(const json_t *result, const char *precision)
     (void)snprintf(title, sizeof title, "matrix products, %s", precision);
     print_head(title, "of the peak");
     print_figure("in registers: the peak", silicon, "");
-    (void)snprintf(last, sizeof last, "%.2f", number(gemm, "median") / number(silicon, "median"));
+    (void)snprintf(last, sizeof last, "%.2f", number(gemm, "median") / number(silicon, "high"));
     print_figure("one large product", gemm, last);
     for (size_t k = 0; k < sizeof NAMES / sizeof *NAMES; k++) {
         const json_t *figure = get(products, NAMES[k][0]);

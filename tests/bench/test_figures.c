@@ -1,0 +1,136 @@
+/* What a bench makes of its measurements: statistics, FLOPs, names of models, advice. */
+#include "bp_test.h"
+
+#include "bench/bench_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static void quantiles_are_those_of_numpy(void **state)
+{
+    (void)state;
+    const double sorted[] = {1, 2, 4, 8};
+
+    assert_float_equal(bp_quantile(sorted, 4, 0), 1, 0);
+    assert_float_equal(bp_quantile(sorted, 4, 1), 8, 0);
+    assert_float_equal(bp_quantile(sorted, 4, 0.5), 3, 1e-12);
+    assert_float_equal(bp_quantile(sorted, 4, 0.9), 6.8, 1e-12); /* numpy.quantile(x, 0.9) */
+    assert_float_equal(bp_quantile(sorted, 1, 0.3), 1, 0);
+}
+
+static void spread_is_the_middle_and_eight_in_ten(void **state)
+{
+    (void)state;
+    double values[] = {9, 1, 8, 2, 7, 3, 6, 4, 5, 10, 0};
+    bp_spread spread = bp_spread_of(values, 11);
+
+    assert_float_equal(spread.median, 5, 1e-12);
+    assert_float_equal(spread.low, 1, 1e-12);
+    assert_float_equal(spread.high, 9, 1e-12);
+    assert_int_equal(spread.repeats, 11);
+    assert_int_equal(bp_spread_of(values, 0).repeats, 0);
+}
+
+static void what_was_slow_is_low_as_a_rate(void **state)
+{
+    (void)state;
+    bp_spread seconds = {.median = 2, .low = 1, .high = 4, .repeats = 7}, none = {0};
+    bp_spread rate = bp_spread_rate(&seconds, 8);
+
+    assert_float_equal(rate.median, 4, 0);
+    assert_float_equal(rate.low, 2, 0);
+    assert_float_equal(rate.high, 8, 0);
+    assert_int_equal(rate.repeats, 7);
+    assert_int_equal(bp_spread_rate(&none, 8).repeats, 0);
+}
+
+/* By hand, of L 12, C 768, T 1,024, V 50,257: 12LC^2 = 84,934,656, VC = 38,597,376 and
+ * 12LTC = 113,246,208. */
+static void flops_of_gpt2_are_those_counted_by_hand(void **state)
+{
+    (void)state;
+    const bp_gpt_shape *shape = &bp_bench_models[2].shape;
+
+    assert_string_equal(bp_bench_models[2].name, "gpt2");
+    assert_float_equal(bp_gpt_train_flops(shape), 6.0 * (84934656 + 38597376) + 113246208, 0.5);
+    assert_float_equal(bp_bench_score_flops(shape), 284812800, 0.5);
+    assert_float_equal(bp_bench_form_flops(shape, 1), 2.0 * (84934656 + 38597376), 0.5);
+}
+
+static void models_are_named_by_a_list(void **state)
+{
+    (void)state;
+    bool named[BP_BENCH_MODELS];
+    const char *wrong = NULL;
+
+    assert_true(bp_bench_models_named("gpt2,small", named, &wrong));
+    assert_true(named[0] && !named[1] && named[2]);
+    assert_true(bp_bench_models_named(" none ", named, &wrong));
+    assert_false(named[0] || named[1] || named[2]);
+    assert_false(bp_bench_models_named("small, smal", named, &wrong));
+    assert_string_equal(wrong, "smal");
+}
+
+static void made_up_tokens_stay_in_the_vocabulary(void **state)
+{
+    (void)state;
+    assert_int_equal(bp_bench_token(0, 26), 0);
+    assert_int_equal(bp_bench_token(1 - 1e-16, 26), 25);
+    for (int k = 0; k < 1000; k++)
+        assert_in_range(bp_bench_token(k / 1000.0, 8000), 0, 7999);
+}
+
+/* ---- advice ---- */
+
+static json_t *result(int threads, int cores, int ranks, bool bf16, double slow, double wire)
+{
+    json_t *object = json_pack(
+        "{s:s, s:{s:i, s:i, s:i, s:i, s:b}, s:{s:{s:{s:i, s:s, s:f}, s:{s:i, s:s, s:f}, s:n}},"
+        " s:{s:{s:{s:f}}}, s:{s:[{s:f, s:i, s:s}]}}",
+        "precision", "f32", "machine", "threads", threads, "cores", cores, "ranks_a_host", ranks,
+        "host_cpus", 8, "bf16", (int)bf16, "silicon", "f32", "slowest", "rank", 3, "host", "n2",
+        "median", slow, "fastest", "rank", 0, "host", "n1", "median", 1.0, "one", "memory", "copy",
+        "slowest", "median", 1e10, "exchange", "send_host", "bytes_per_second", wire,
+        "slowest_rank", 1, "slowest_host", "n1");
+
+    assert_non_null(object);
+    return object;
+}
+
+/* The one line of advice has `words`; NULL: there is none. */
+static void expect_advice(json_t *of, const char *words)
+{
+    json_t *lines = bench_advice(of);
+
+    assert_int_equal(json_array_size(lines), words ? 1 : 0);
+    if (words)
+        assert_non_null(strstr(json_string_value(json_array_get(lines, 0)), words));
+    json_decref(lines);
+    json_decref(of);
+}
+
+static void advice_is_of_what_is_far_off_alone(void **state)
+{
+    (void)state;
+    expect_advice(result(4, 4, 2, true, 0.95, 9e9), NULL);
+    expect_advice(result(4, 2, 2, true, 0.95, 9e9), "a rank has 4 threads and may use 2 cores");
+    expect_advice(result(4, 4, 4, true, 0.95, 9e9), "16 threads share 8 processors");
+    expect_advice(result(1, 4, 2, true, 0.95, 9e9), "2 of 8 processors");
+    expect_advice(result(4, 4, 2, false, 0.95, 9e9), "float32");
+    expect_advice(result(4, 4, 2, true, 0.5, 9e9), "rank 3 on n2 has 0.50");
+    expect_advice(result(4, 4, 2, true, 0.95, 5e8), "0.50 GB/s");
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantiles_are_those_of_numpy),
+        cmocka_unit_test(spread_is_the_middle_and_eight_in_ten),
+        cmocka_unit_test(what_was_slow_is_low_as_a_rate),
+        cmocka_unit_test(flops_of_gpt2_are_those_counted_by_hand),
+        cmocka_unit_test(models_are_named_by_a_list),
+        cmocka_unit_test(made_up_tokens_stay_in_the_vocabulary),
+        cmocka_unit_test(advice_is_of_what_is_far_off_alone),
+    };
+    return BP_TEST_RUN(tests);
+}

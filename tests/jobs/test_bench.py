@@ -1,0 +1,150 @@
+"""bagpipe bench: what it leaves is whole, finite and in its bounds; no figure is compared with a clock's."""
+import json
+import math
+import os
+import signal
+import tempfile
+import time
+import unittest
+
+import bagpipe_test
+from bagpipe_test import Background, program, run
+
+QUICK = ("bench.seconds=0.02", "bench.models=small", "bench.corpus=1MiB", "bench.message=16KiB", "math.threads=1")
+SPREAD = ("median", "low", "high")
+
+
+class Bench(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory(prefix="bp_bench_")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def at(self, name):
+        return os.path.join(self.temporary.name, name)
+
+    def bench(self, name, ranks=0, *keys):
+        return run([program("bagpipe"), "bench", f"run.dir={self.at(name)}", *QUICK, *keys], ranks)
+
+    def measured(self, name, ranks=0, *keys):
+        result = self.bench(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        with open(os.path.join(self.at(name), "bench.json"), encoding="utf-8") as file:
+            return result, json.load(file)
+
+    def check_spread(self, spread, what):
+        for key in SPREAD:
+            self.assertTrue(math.isfinite(spread[key]) and spread[key] > 0, f"{key} of {what}: {spread}")
+        self.assertLessEqual(spread["low"], spread["median"] * (1 + 1e-9), what)
+        self.assertLessEqual(spread["median"], spread["high"] * (1 + 1e-9), what)
+        self.assertGreaterEqual(spread["repeats"], 1, what)
+
+    def check_figure(self, figure, unit, ranks, what):
+        self.check_spread(figure, what)
+        self.assertEqual(figure["unit"], unit, what)
+        self.assertEqual(len(figure["ranks"]), ranks, what)
+        self.assertAlmostEqual(sum(figure["ranks"]) / figure["median"], 1, 9, what)
+        for end in ("slowest", "fastest"):
+            self.assertIn(figure[end]["rank"], range(ranks + 1), what)  # of all: a coordinator is rank 0
+            self.assertTrue(figure[end]["host"], what)
+        if "share" in figure:
+            self.assertLessEqual(figure["share"], 1.1, what)
+
+    def check_products(self, found, ranks):
+        for precision in ("f32", "bf16") if found["machine"]["bf16"] else ("f32",):
+            for key in ("silicon", "gemm"):
+                self.check_figure(found[key][precision], "FLOP/s", ranks, f"{key} {precision}")
+                self.assertEqual(found[key][precision]["one"] is None, ranks == 1)
+            products = found["products"][precision]
+            for form in ("forward", "input", "weight", "step"):
+                self.check_figure(products[form], "FLOP/s", ranks, f"{form} {precision}")
+            self.assertEqual([(m["outs"], m["ins"], m["count"]) for m in products["matrices"]],
+                             [(768, 256, 4), (256, 256, 4), (1024, 256, 4), (256, 1024, 4), (8000, 256, 1)])
+
+    def check_exchange(self, exchange, ranks):
+        if ranks == 1:
+            self.assertIsNone(exchange)
+            return
+        self.assertIsNone(exchange["send_across"])
+        for kind in ("all_sum", "shards", "send_host"):
+            self.assertEqual([row["bytes"] for row in exchange[kind]], [1024, 16384])
+            for row in exchange[kind]:
+                self.check_spread(row["seconds"], kind)
+                self.assertGreater(row["bytes_per_second"], 0)
+
+    def check(self, found, ranks):
+        self.assertEqual((found["format"], found["format_version"]), ("bagpipe bench", 1))
+        self.assertEqual(found["machine"]["ranks"], ranks)
+        self.assertEqual(len(found["machine"]["hosts"]), 1)
+        for key in ("cpu", "features", "math_library", "mpi"):
+            self.assertIsInstance(found["machine"][key], str)
+        self.check_products(found, ranks)
+        for key in ("copy", "triad"):
+            self.check_figure(found["memory"][key], "B/s", ranks, key)
+        self.check_figure(found["corpus"]["read"], "B/s", ranks, "reading")
+        self.assertEqual(found["corpus"]["bytes"], 1 << 20)
+        self.check_figure(found["tokenizer"]["encode"], "B/s", ranks, "tokenizing")
+        self.check_exchange(found["exchange"], ranks)
+        (model,) = found["models"]
+        self.assertEqual((model["name"], model["parameters"], model["skipped"]), ("small", 5273088, None))
+        for key in ("train", "score"):
+            self.check_spread(model[key], key)
+            self.assertTrue(0 < model[key]["mfu"] <= 1.1, model[key])
+        self.assertGreater(model["peak_bytes"], 0)
+        self.assertIsInstance(found["advice"], list)
+
+    def test_one_rank_measures_all_but_messages_and_the_same_command_prints_it_again(self):
+        result, found = self.measured("one")
+        self.check(found, 1)
+        for word in ("matrix products", "memory", "there is one rank", "small", "train", "score", "bench.json"):
+            self.assertIn(word, result.out)
+        for name in ("bench-corpus.h5", "bench-text.txt"):
+            self.assertFalse(os.path.exists(os.path.join(self.at("one"), name)))
+        again, same = self.measured("one")
+        self.assertEqual(found, same)
+        self.assertIn("measured before", again.out)
+        self.assertEqual(result.out.count("of the peak"), again.out.count("of the peak"))
+
+    def test_two_ranks_with_a_coordinator_of_their_own(self):
+        _, found = self.measured("three", 3, "mesh.data=2")
+        self.assertTrue(found["mesh"]["coordinator"])
+        self.check(found, 2)
+
+    def test_stages_and_a_model_that_they_are_too_many_for(self):
+        result = self.bench("plan", 0, "--plan", "mesh.pipeline=2", "bench.models=small,gpt2")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("gpt2", result.out)
+        result = self.bench("plan", 0, "--plan", "mesh.pipeline=7")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("small   left out", result.out)
+        self.assertFalse(os.path.exists(self.at("plan")))
+
+    def test_wrong_keys_are_78_and_another_jobs_folder_too(self):
+        for keys, words in ((["bench.models=smal"], "'smal'"), (["bench.second=1"], "bench.seconds"), (["mesh.members=2"], "mesh.members"),
+                            (["bench.seconds=0"], "bench.seconds")):
+            result = self.bench("wrong", 0, *keys)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn(words, result.err)
+        result = run([program("bagpipe"), "bench"])
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("run.dir", result.err)
+        self.assertFalse(os.path.exists(self.at("wrong")))
+
+    def test_usr1_stops_between_measurements_with_75(self):
+        process = Background([program("bagpipe"), "bench", f"run.dir={self.at('stopped')}", *QUICK, "bench.seconds=0.3"])
+        self.addCleanup(process.end)
+        log = os.path.join(self.at("stopped"), "log.txt")
+        while process.poll() is None and not (os.path.exists(log) and os.path.getsize(log) > 0):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGUSR1)
+        _, err = process.communicate()
+        self.assertEqual(process.returncode, 75, err)
+        self.assertIn("was measured", err)
+        self.assertFalse(os.path.exists(os.path.join(self.at("stopped"), "bench.json")))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
