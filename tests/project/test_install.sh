@@ -19,6 +19,7 @@ there share/bagpipe/slurm/score.sbatch
 there share/bagpipe/slurm/ensemble.sbatch
 there share/bagpipe/slurm/ensemble-array.sbatch
 there share/bagpipe/slurm/uncertainty.sbatch
+there share/bagpipe/slurm/bench.sbatch
 there share/bagpipe/slurm/site.env
 there share/bagpipe/slurm/launch.sh
 there share/doc/bagpipe/README.md

@@ -3,8 +3,8 @@
 #
 # Claims: 4 ranks on two nodes (tensor 2 x data 2) and a pipeline across the nodes have the losses of one rank; scoring
 # there gives the bytes of one rank, by srun and by mpirun; an ensemble trained side by side on the nodes, and one trained
-# by an array of jobs and gathered, are that of one rank; a study of uncertainty there has the figures of one rank; tasks
-# that do not see each other are refused; a job that is warned commits a checkpoint, queues itself again, and ends with the
+# by an array of jobs and gathered, are that of one rank; a study of uncertainty there has the figures of one rank; a bench
+# there measures messages across the nodes; tasks that do not see each other are refused; a job that is warned commits a checkpoint, queues itself again, and ends with the
 # losses of one that was never stopped; so does one of which a rank is killed; one that is halted or cancelled is not queued
 # again, and goes on when it is submitted again.
 set -u
@@ -68,6 +68,17 @@ for run in study-one study; do
 done
 grep -q '"ece"' study.figures || fail "the summary's figures have no lines of their own"
 cmp study-one.figures study.figures || fail "the figures of the study are others on the nodes"
+
+echo "a bench on the nodes"
+submit bench --nodes=2 --ntasks-per-node=1 "$top/slurm/bench.sbatch" run.dir="$work/bench" bench.seconds=0.02 bench.models=small \
+    bench.corpus=1MiB bench.message=16KiB math.threads=1
+python3 - "$work/bench/bench.json" <<'END' || fail "the bench did not measure both nodes"
+import json, sys
+found = json.load(open(sys.argv[1], encoding="utf-8"))
+assert found["machine"]["hosts"] == ["n1", "n2"], found["machine"]
+assert found["exchange"]["send_host"] is None, "there is one rank a node"
+assert all(row["bytes_per_second"] > 0 for row in found["exchange"]["send_across"])
+END
 
 echo "tasks that do not see each other are refused"
 BAGPIPE_LAUNCH="srun --mpi=none" start blind --nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini run.dir="$work/blind"
