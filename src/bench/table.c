@@ -31,6 +31,10 @@ static void say_quantity(char out[CELL_BYTES], double value, const char *unit)
     static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P"};
     int k = 0;
 
+    if (strcmp(unit, "tokens/s") == 0 && value >= 10 && value < 1e6) {
+        (void)snprintf(out, CELL_BYTES, "%.0f tokens/s", value);
+        return;
+    }
     for (; value >= 1000 && k < 5; k++)
         value /= 1000;
     (void)snprintf(out, CELL_BYTES, "%.*f %s%s",
@@ -50,6 +54,16 @@ static void say_bytes(char out[CELL_BYTES], double bytes)
     (void)snprintf(out, CELL_BYTES, "%.*f %s", bytes == floor(bytes) ? 0 : 1, bytes, UNITS[k]);
 }
 
+static void say_time(char out[CELL_BYTES], double seconds)
+{
+    double us = 1e6 * seconds;
+
+    if (us < 1000)
+        (void)snprintf(out, CELL_BYTES, us < 10 ? "%.2f us" : "%.1f us", us);
+    else
+        (void)snprintf(out, CELL_BYTES, us < 1e4 ? "%.2f ms" : "%.1f ms", us / 1000);
+}
+
 /* Half of where eight in ten repeats lie. */
 static void say_spread(char out[CELL_BYTES], const json_t *figure)
 {
@@ -66,8 +80,8 @@ static void say_spread(char out[CELL_BYTES], const json_t *figure)
 
 static void print_head(const char *title, const char *last)
 {
-    bp_log("%-26s %15s %6s %15s %15s  %s", title, "all ranks", "+-", "slowest rank", "one alone",
-           last);
+    bp_log("%-26s %15s %6s %15s %15s%s%s", title, "all ranks", "+-", "slowest rank", "one alone",
+           last[0] ? "  " : "", last);
 }
 
 static void print_figure(const char *name, const json_t *figure, const char *last)
@@ -84,7 +98,8 @@ static void print_figure(const char *name, const json_t *figure, const char *las
     say_quantity(slowest, number(get(figure, "slowest"), "median"), unit);
     if (json_is_object(get(figure, "one")))
         say_quantity(one, number(get(figure, "one"), "median"), unit);
-    bp_log("  %-24s %15s %6s %15s %15s  %s", name, all, spread, slowest, one, last);
+    bp_log("  %-24s %15s %6s %15s %15s%s%s", name, all, spread, slowest, one, last[0] ? "  " : "",
+           last);
 }
 
 static void print_machine(const json_t *result)
@@ -169,7 +184,7 @@ static void print_sizes(const char *name, const json_t *rows)
         say_bytes(bytes, number(row, "bytes"));
         say_quantity(speed, number(row, "bytes_per_second"), "B/s");
         say_spread(spread, seconds);
-        (void)snprintf(time, sizeof time, "%.3g us", 1e6 * number(seconds, "median"));
+        say_time(time, number(seconds, "median"));
         bp_log("  %-24s %10s %12s %6s %12s  rank %d on %s", k == 0 ? name : "", bytes, time, spread,
                speed, (int)number(row, "slowest_rank"), text(row, "slowest_host"));
     }
