@@ -13,7 +13,7 @@
 #define BLOCK  BP_BF16_BLOCK
 #define PANEL  BP_PANEL
 #define PANELS (QUERIES / PANEL)
-#define FAR    128 /* keys of a block of the forward pass: the longer, the rarer sums are reloaded */
+#define FAR    128
 #define LOG2_E 1.4426950408889634
 #define LN_2   0.6931471805599453
 

@@ -13,7 +13,7 @@
 #define GROWTH        8.0f /* weights stay below 2^8 */
 #define FLOOR_EXACTLY (_MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
 
-/* 2^t within a relative 7.5e-5, a 26th of bf16's half unit 2^-9: the minimax polynomial of 2^f on
+/* 2^t within a relative 7.5e-5, a 52nd of bf16's half unit 2^-8: the minimax polynomial of 2^f on
  * [0, 1) by Remez's exchange, f = t - floor(t). Below 2^-149 it is 0; NaN stays NaN. */
 ALWAYS __m512 power_of_2(__m512 t)
 {
