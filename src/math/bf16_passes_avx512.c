@@ -1,5 +1,6 @@
 /* Attention's passes between bf16 products, in AVX-512 with AVX512_BF16's conversion.
- * Source: the rare growth of the maximum is that of FlashAttention-4 (Zadouri, Shah et al. 2025).
+ * Source: a maximum that grows only where it must is FlashAttention-4's (Zadouri, Hoehnerbach, Shah
+ * et al.).
  */
 #include "math/bf16_passes_priv.h"
 #include <immintrin.h>

@@ -26,7 +26,7 @@ void LOOP(tile_softmax)(float *scores, float *max, float *sum, float *factor, in
         for (int q = 0; q < first_lane(k, visible); q++)
             row[q] = -INFINITY;
         for (int q = 0; q < Q; q++)
-            top[q] = max_of(top[q], row[q]);
+            top[q] = row[q] > top[q] ? row[q] : top[q]; /* NaN shows in the weights */
     }
     for (int q = 0; q < Q; q++) {
         factor[q] = exp_of(max[q] - top[q]);
@@ -70,20 +70,63 @@ void LOOP(scale_columns)(float *y, const float *factors, int64_t rows)
             y[r * Q + q] *= factors[q];
 }
 
+typedef float four __attribute__((vector_size(16)));
+typedef float loose_four __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));
+
+/* y[4][4], rows y_row apart, = x[4][4] turned, times factor */
+static inline void turn(float *y, int64_t y_row, const float *x, int64_t x_row, float factor)
+{
+    four a = *(const loose_four *)x, b = *(const loose_four *)(x + x_row),
+         c = *(const loose_four *)(x + 2 * x_row), d = *(const loose_four *)(x + 3 * x_row);
+    four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+         ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+         cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+
+    *(loose_four *)y = __builtin_shufflevector(ab, cd, 0, 1, 4, 5) * factor;
+    *(loose_four *)(y + y_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7) * factor;
+    *(loose_four *)(y + 2 * y_row) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5) * factor;
+    *(loose_four *)(y + 3 * y_row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) * factor;
+}
+
+/* Rows of a head lie pages apart, where no hardware looks ahead. */
+static inline void fetch_ahead(const float *row, int64_t columns)
+{
+    for (int64_t c = 0; c < columns; c += 16)
+        __builtin_prefetch(row + c);
+}
+
 void LOOP(transpose_in)(float *y, const float *x, int64_t rows, int64_t columns, int64_t x_row,
                         float factor)
 {
-    for (int64_t c = 0; c < columns; c++) {
-        for (int64_t r = 0; r < rows; r++)
-            y[c * Q + r] = x[r * x_row + c] * factor;
-        for (int64_t r = rows; r < Q; r++)
-            y[c * Q + r] = 0.0f;
+    int64_t whole = columns / 4 * 4, r = 0;
+
+    for (; r + 4 <= rows; r += 4) {
+        for (int64_t ahead = r + 16; ahead < r + 20; ahead++)
+            fetch_ahead(x + ahead * x_row, columns);
+        for (int64_t c = 0; c < whole; c += 4)
+            turn(y + c * Q + r, Q, x + r * x_row + c, x_row, factor);
+        for (int64_t i = r; i < r + 4; i++)
+            for (int64_t c = whole; c < columns; c++)
+                y[c * Q + i] = x[i * x_row + c] * factor;
     }
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t i = r; i < Q; i++)
+            y[c * Q + i] = i < rows ? x[i * x_row + c] * factor : 0.0f;
 }
 
 void LOOP(transpose_out)(float *y, const float *x, int64_t rows, int64_t columns, int64_t y_row)
 {
-    for (int64_t r = 0; r < rows; r++)
+    int64_t whole = columns / 4 * 4, r = 0;
+
+    for (; r + 4 <= rows; r += 4) {
+        for (int64_t c = 0; c < whole; c += 4)
+            turn(y + r * y_row + c, y_row, x + c * Q + r, Q, 1.0f);
+        for (int64_t i = r; i < r + 4; i++)
+            for (int64_t c = whole; c < columns; c++)
+                y[i * y_row + c] = x[c * Q + i];
+    }
+    for (; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
             y[r * y_row + c] = x[c * Q + r];
 }
