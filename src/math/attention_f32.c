@@ -16,36 +16,69 @@ int64_t bp_head_scratch_f32(const bp_attention_shape *shape)
     return 3 * D * QUERIES + 2 * QUERIES * D + 3 * KEYS * QUERIES + 5 * QUERIES + 2 * shape->T * D;
 }
 
-/* scores[keys][QUERIES] = K Qt, the queries scaled already */
-static void score(const bp_head *one, float *scores, const float *queries, int64_t k, int64_t keys)
+#define PANEL 32
+
+/* Which tile: its first query and key, and how many keys of it there are. */
+typedef struct place {
+    int64_t q, k, keys;
+} place;
+
+/* The product of a tile of QUERIES columns; where they do not all see all keys, which are its rows
+ * or what it sums over, it goes by panels with those that are seen. */
+static void multiply(const bp_head *one, const bp_tile *whole, int64_t visible, bool over_keys)
 {
-    one->loops->tile_product(&(bp_tile){.c = scores,
-                                        .c_row = QUERIES,
-                                        .a = one->k + k * one->row,
-                                        .a_row = one->row,
-                                        .a_column = 1,
-                                        .b = queries,
-                                        .b_row = QUERIES,
-                                        .M = keys,
-                                        .N = QUERIES,
-                                        .K = one->shape->D});
+    int64_t keys = over_keys ? whole->K : whole->M;
+
+    if (keys <= visible + PANEL) {
+        one->loops->tile_product(whole);
+        return;
+    }
+    for (int64_t n = 0; n < QUERIES; n += PANEL) {
+        bp_tile part = *whole;
+        part.b += n;
+        part.c += n;
+        part.N = PANEL;
+        *(over_keys ? &part.K : &part.M) = bp_least(keys, visible + n + PANEL);
+        one->loops->tile_product(&part);
+    }
 }
 
-/* sums[D][QUERIES] += Vt weights */
-static void add_values(const bp_head *one, float *sums, const float *weights, int64_t k,
-                       int64_t keys)
+/* tile[keys][QUERIES] = rows[keys] turned[D][QUERIES]: of scores the queries are scaled already, of
+ * the gradients of weights the rows are values. */
+static void multiply_rows(const bp_head *one, float *tile, const float *rows, const float *turned,
+                          const place *at)
 {
-    one->loops->tile_product(&(bp_tile){.c = sums,
-                                        .c_row = QUERIES,
-                                        .a = one->v + k * one->row,
-                                        .a_row = 1,
-                                        .a_column = one->row,
-                                        .b = weights,
-                                        .b_row = QUERIES,
-                                        .M = one->shape->D,
-                                        .N = QUERIES,
-                                        .K = keys,
-                                        .accumulate = true});
+    const bp_tile product = {.c = tile,
+                             .c_row = QUERIES,
+                             .a = rows + at->k * one->row,
+                             .a_row = one->row,
+                             .a_column = 1,
+                             .b = turned,
+                             .b_row = QUERIES,
+                             .M = at->keys,
+                             .N = QUERIES,
+                             .K = one->shape->D};
+
+    multiply(one, &product, bp_visible(one, at->q, at->k), false);
+}
+
+/* sums[D][QUERIES] += rows[keys] turned, times tile[keys][QUERIES] */
+static void add_turned(const bp_head *one, float *sums, const float *rows, const float *tile,
+                       const place *at)
+{
+    const bp_tile product = {.c = sums,
+                             .c_row = QUERIES,
+                             .a = rows + at->k * one->row,
+                             .a_row = 1,
+                             .a_column = one->row,
+                             .b = tile,
+                             .b_row = QUERIES,
+                             .M = one->shape->D,
+                             .N = QUERIES,
+                             .K = at->keys,
+                             .accumulate = true};
+
+    multiply(one, &product, bp_visible(one, at->q, at->k), true);
 }
 
 static void forward_tile(const bp_head *one, const bp_head_results *results, int64_t q,
@@ -63,14 +96,15 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
     bp_head_start(max, sum);
     for (int64_t k = 0; k < end; k += KEYS) {
         int64_t keys = bp_least(KEYS, end - k);
-        score(one, scores, queries, k, keys);
+        const place at = {q, k, keys};
+        multiply_rows(one, scores, one->k, queries, &at);
         loops->tile_softmax(scores, max, sum, factor, keys, bp_visible(one, q, k));
         loops->scale_columns(sums, factor, D);
         if (one->shape->dropout > 0.0f) {
             bp_head_mask(one, mask, q, k, keys);
             loops->multiply(scores, scores, mask, keys * QUERIES);
         }
-        add_values(one, sums, scores, k, keys);
+        add_turned(one, sums, one->v, scores, &at);
     }
     bp_head_finish(one, results, sums, max, sum, q, rows);
 }
@@ -136,54 +170,28 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
     memset(space->dqueries, 0, (size_t)(D * QUERIES) * sizeof(float));
 }
 
-/* dscores[keys][QUERIES] = V dOt: the gradient of the weights */
-static void weight_gradient(const bp_head *one, const workspace *space, int64_t k, int64_t keys)
-{
-    one->loops->tile_product(&(bp_tile){.c = space->dscores,
-                                        .c_row = QUERIES,
-                                        .a = one->v + k * one->row,
-                                        .a_row = one->row,
-                                        .a_column = 1,
-                                        .b = space->douts,
-                                        .b_row = QUERIES,
-                                        .M = keys,
-                                        .N = QUERIES,
-                                        .K = one->shape->D});
-}
-
-/* sums[keys][Dp] += tile[keys][QUERIES] rows[QUERIES][Dp] */
+/* sums[keys][Dp] += tile[keys][QUERIES] rows[QUERIES][Dp]: where not all queries see all keys, it
+ * goes by blocks of keys, each from the first panel on that sees it. */
 static void add_rows(const bp_head *one, float *sums, const float *tile, const float *rows,
-                     int64_t keys)
+                     const place *at)
 {
-    int64_t width = padded(one->shape->D);
+    int64_t width = padded(one->shape->D), visible = bp_visible(one, at->q, at->k);
+    int64_t block = at->keys <= visible + PANEL ? KEYS : PANEL;
 
-    one->loops->tile_product(&(bp_tile){.c = sums,
-                                        .c_row = width,
-                                        .a = tile,
-                                        .a_row = QUERIES,
-                                        .a_column = 1,
-                                        .b = rows,
-                                        .b_row = width,
-                                        .M = keys,
-                                        .N = width,
-                                        .K = QUERIES,
-                                        .accumulate = true});
-}
-
-/* dqueries[D][QUERIES] += Kt dscores */
-static void add_keys(const bp_head *one, const workspace *space, int64_t k, int64_t keys)
-{
-    one->loops->tile_product(&(bp_tile){.c = space->dqueries,
-                                        .c_row = QUERIES,
-                                        .a = one->k + k * one->row,
-                                        .a_row = 1,
-                                        .a_column = one->row,
-                                        .b = space->dscores,
-                                        .b_row = QUERIES,
-                                        .M = one->shape->D,
-                                        .N = QUERIES,
-                                        .K = keys,
-                                        .accumulate = true});
+    for (int64_t key = 0; key < at->keys; key += block) {
+        int64_t first = key > visible ? key - visible : 0;
+        one->loops->tile_product(&(bp_tile){.c = sums + key * width,
+                                            .c_row = width,
+                                            .a = tile + key * QUERIES + first,
+                                            .a_row = QUERIES,
+                                            .a_column = 1,
+                                            .b = rows + first * width,
+                                            .b_row = width,
+                                            .M = bp_least(block, at->keys - key),
+                                            .N = width,
+                                            .K = QUERIES - first,
+                                            .accumulate = true});
+    }
 }
 
 static void backward_tile(const bp_head *one, const workspace *space, const bp_head_range *range,
@@ -192,10 +200,11 @@ static void backward_tile(const bp_head *one, const workspace *space, const bp_h
     const bp_loops *loops = one->loops;
     int64_t width = padded(one->shape->D);
     const float *dropped = space->weights;
+    const place at = {q, k, keys};
 
-    score(one, space->weights, space->queries, k, keys);
+    multiply_rows(one, space->weights, one->k, space->queries, &at);
     loops->tile_weights(space->weights, space->lse, keys, bp_visible(one, q, k));
-    weight_gradient(one, space, k, keys);
+    multiply_rows(one, space->dscores, one->v, space->douts, &at);
     if (one->shape->dropout > 0.0f) {
         bp_head_mask(one, space->mask, q, k, keys);
         loops->multiply(space->dscores, space->dscores, space->mask, keys * QUERIES);
@@ -203,12 +212,12 @@ static void backward_tile(const bp_head *one, const workspace *space, const bp_h
         dropped = space->mask;
     }
     if (range->of_keys)
-        add_rows(one, space->dvalues + k * width, dropped, space->dout_rows, keys);
+        add_rows(one, space->dvalues + k * width, dropped, space->dout_rows, &at);
     loops->tile_score_gradient(space->dscores, space->weights, space->delta, keys);
     if (range->of_keys)
-        add_rows(one, space->dkeys + k * width, space->dscores, space->query_rows, keys);
+        add_rows(one, space->dkeys + k * width, space->dscores, space->query_rows, &at);
     if (range->of_queries)
-        add_keys(one, space, k, keys);
+        add_turned(one, space->dqueries, one->k, space->dscores, &at);
 }
 
 void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,

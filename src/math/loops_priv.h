@@ -2,8 +2,8 @@
  * set.
  *
  * They are plain C in fixed order: sums run in LANES accumulators that are added up pairwise, so a
- * result depends neither on alignment nor on the instruction set (but for tile_product, mixture and
- * temper, where products may be fused with sums).
+ * result depends neither on alignment nor on the instruction set (but for tile_product,
+ * tile_softmax, tile_weights, mixture and temper, where products may be fused with sums).
  */
 #ifndef BP_MATH_LOOPS_PRIV_H
 #define BP_MATH_LOOPS_PRIV_H

@@ -66,6 +66,8 @@ void LOOP(tile_product)(const bp_tile *tile)
 
     for (; n + WIDE * VECTOR_FLOATS <= tile->N; n += WIDE * VECTOR_FLOATS)
         columns(tile, n, WIDE);
+    for (; n + 2 * VECTOR_FLOATS <= tile->N; n += 2 * VECTOR_FLOATS)
+        columns(tile, n, 2);
     for (; n < tile->N; n += VECTOR_FLOATS)
         columns(tile, n, 1);
 }
