@@ -1,7 +1,9 @@
 #include "base/beat.h"
 #include "base/err.h"
+#include "base/trace.h"
 
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 /* One writer: a load and a store are enough, without a locked instruction. */
@@ -78,6 +80,24 @@ void bp_beat_step(int64_t now)
     add_one(&progress);
 }
 
+/* What a wait is called in a profile. */
+static bp_trace_kind kind_of(const char *what)
+{
+    static const struct {
+        const char *what;
+        bp_trace_kind kind;
+    } KINDS[] = {{"reduce_scatter", BP_TRACE_REDUCE},
+                 {"all_sum", BP_TRACE_REDUCE},
+                 {"all_gather", BP_TRACE_GATHER},
+                 {"send", BP_TRACE_SEND},
+                 {"recv", BP_TRACE_RECEIVE}};
+
+    for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
+        if (strcmp(what, KINDS[k].what) == 0)
+            return KINDS[k].kind;
+    return BP_TRACE_AGREE;
+}
+
 void bp_beat_enter(const char *what)
 {
     int before = atomic_load_explicit(&depth, memory_order_relaxed);
@@ -87,6 +107,8 @@ void bp_beat_enter(const char *what)
         add_one(&collectives);
         add_one(&progress);
         entered_at = nanoseconds();
+        if (bp_trace_here)
+            bp_trace_enter(kind_of(what), 0, 0);
     }
     atomic_store_explicit(&depth, before + 1, memory_order_relaxed);
 }
@@ -99,6 +121,7 @@ void bp_beat_leave(void)
     atomic_store_explicit(&depth, before - 1, memory_order_relaxed);
     if (before == 1) {
         add(&waited, nanoseconds() - entered_at);
+        bp_trace_end();
         add_one(&progress);
     }
 }

@@ -200,40 +200,72 @@ static bp_err create_temporary(const char *path, char **temporary, int *fd)
     return *fd >= 0 ? BP_OK : bp_fail_create("can't create", path);
 }
 
-/* The whole content to `fd`, on the disk; what failed is told of `path`, which the user knows. */
-static bp_err write_temporary(int fd, const char *path, const void *data, size_t bytes)
+bp_err bp_draft_open(bp_draft *draft, const char *path)
 {
+    struct stat status;
+
+    *draft = (bp_draft){.path = NULL, .temporary = NULL, .fd = -1};
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return bp_fail(BP_ERR_CREATE, "not a regular file, and so not replaced: at %s", path);
+    draft->path = bp_strdup(path);
+    bp_err err = draft->path == NULL ? bp_fail_memory("a file name", (int64_t)strlen(path), 1)
+                                     : create_temporary(path, &draft->temporary, &draft->fd);
+    if (err != BP_OK)
+        bp_draft_drop(draft);
+    return err;
+}
+
+/* What failed is told of the file that the user knows. */
+bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes)
+{
+    if (bp_write_all(draft->fd, data, bytes) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't write", draft->path);
+    return BP_OK;
+}
+
+void bp_draft_drop(bp_draft *draft)
+{
+    if (draft->fd >= 0)
+        (void)close(draft->fd); /* whatever it says, the file goes */
+    if (draft->temporary != NULL)
+        (void)unlink(draft->temporary);
+    bp_free(draft->temporary);
+    bp_free(draft->path);
+    *draft = (bp_draft){.path = NULL, .temporary = NULL, .fd = -1};
+}
+
+bp_err bp_draft_commit(bp_draft *draft)
+{
+    int fd = draft->fd;
     bp_err err = BP_OK;
 
-    if (bp_write_all(fd, data, bytes) != 0)
-        err = bp_fail_errno(BP_ERR_IO, "can't write", path);
-    else if (fsync(fd) != 0)
-        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path);
+    draft->fd = -1;
+    if (fsync(fd) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", draft->path);
     if (close(fd) != 0 && err == BP_OK)
-        err = bp_fail_errno(BP_ERR_IO, "can't close", path);
+        err = bp_fail_errno(BP_ERR_IO, "can't close", draft->path);
+    if (err == BP_OK && rename(draft->temporary, draft->path) != 0)
+        err = bp_fail_create("can't put in place", draft->path);
+    if (err == BP_OK) {
+        bp_free(draft->temporary);
+        draft->temporary = NULL;
+        err = bp_path_sync_parent(draft->path);
+    }
+    bp_draft_drop(draft);
     return err;
 }
 
 bp_err bp_file_write(const char *path, const void *data, size_t bytes)
 {
-    struct stat status;
+    bp_draft draft;
+    bp_err err = bp_draft_open(&draft, path);
 
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return bp_fail(BP_ERR_CREATE, "not a regular file, and so not replaced: at %s", path);
-    char *temporary = NULL, *folder = parent_of(path);
-    int fd = -1;
-    bp_err err = folder == NULL ? bp_fail_memory("a file name", (int64_t)strlen(path), 1)
-                                : create_temporary(path, &temporary, &fd);
+    if (err != BP_OK)
+        return err;
+    err = bp_draft_write(&draft, data, bytes);
     if (err == BP_OK)
-        err = write_temporary(fd, path, data, bytes);
-    if (err == BP_OK && rename(temporary, path) != 0)
-        err = bp_fail_create("can't put in place", path);
-    if (err == BP_OK)
-        err = bp_path_sync(folder);
-    else if (temporary != NULL)
-        (void)unlink(temporary); /* the first failure is the one to tell */
-    bp_free(temporary);
-    bp_free(folder);
+        return bp_draft_commit(&draft);
+    bp_draft_drop(&draft);
     return err;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /** Open a regular file for reading; never waits (a FIFO is refused). `*size_bytes` may be NULL. The
@@ -28,6 +29,19 @@ bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *
  * not replaced); BP_ERR_DENIED; BP_ERR_IO (disk full). The old file, if any, is then untouched.
  */
 bp_err bp_file_write(const char *path, const void *data, size_t bytes);
+
+/** The same for a file that is written in parts; drop, or commit, which drops what fails, ends it.
+ *
+ * Errors: those of bp_file_write: open CREATE and DENIED, and nothing is left; write and commit IO.
+ */
+typedef struct bp_draft {
+    char *path, *temporary;
+    int fd;
+} bp_draft;
+bp_err bp_draft_open(bp_draft *draft, const char *path);
+bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes);
+bp_err bp_draft_commit(bp_draft *draft);
+void bp_draft_drop(bp_draft *draft);
 
 /** A name that bp_file_write gives a file before it is whole, ".bp-TOKEN.tmp": litter where no
  * process writes any more. */

@@ -56,6 +56,7 @@ static const struct {
     [BP_TRACE_EMBEDDING] = {"embedding", BP_TRACE_EMBEDDING, false},
     [BP_TRACE_GRADIENT] = {"gradient sums and norm", BP_TRACE_GRADIENT, false},
     [BP_TRACE_OPTIMIZER] = {"optimizer", BP_TRACE_OPTIMIZER, false},
+    [BP_TRACE_OPERANDS] = {"operands rounded", BP_TRACE_OPERANDS, false},
     [BP_TRACE_COPIES] = {"weight copies", BP_TRACE_COPIES, false},
     [BP_TRACE_REDUCE] = {"reduction", BP_TRACE_REDUCE, false},
     [BP_TRACE_GATHER] = {"gather", BP_TRACE_GATHER, false},

@@ -33,8 +33,9 @@ typedef enum bp_trace_kind {
     BP_TRACE_EMBEDDING,
     BP_TRACE_GRADIENT, /* gradients zeroed, added up, and their norm */
     BP_TRACE_OPTIMIZER,
-    BP_TRACE_COPIES, /* weights brought into the products' layouts */
-    BP_TRACE_REDUCE, /* sums over ranks: waiting, and adding */
+    BP_TRACE_OPERANDS, /* activations rounded for products */
+    BP_TRACE_COPIES,   /* weights brought into the products' layouts */
+    BP_TRACE_REDUCE,   /* sums over ranks: waiting, and adding */
     BP_TRACE_GATHER,
     BP_TRACE_SEND,    /* waiting until something has left */
     BP_TRACE_RECEIVE, /* waiting until something has come */

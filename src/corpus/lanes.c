@@ -1,5 +1,6 @@
 /* Lanes: the windows of each step, made ahead of use by a helper thread. */
 #include "corpus/lanes.h"
+#include "base/trace.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -80,9 +81,12 @@ static int32_t *ring_at(const bp_lanes *lanes, int64_t step)
 
 static bp_err make_step(bp_lanes *lanes, int64_t step)
 {
+    int64_t count = lanes->spec.slots * (lanes->spec.context + 1);
     int32_t *to = ring_at(lanes, step);
     bp_err err = BP_OK;
 
+    BP_TRACE(BP_TRACE_INPUT, 0, 4.0 * (double)count);
+    bp_trace_number(step);
     for (int64_t lane = 0; err == BP_OK && lane < lanes->spec.slots; lane++)
         err = make_window(lanes, step, lane, to + lane * (lanes->spec.context + 1));
     return err;
@@ -92,6 +96,7 @@ static void *run_helper(void *argument)
 {
     bp_lanes *lanes = argument;
 
+    bp_trace_thread(BP_TRACE_READER);
     pthread_mutex_lock(&lanes->mutex);
     while (!lanes->quit) {
         if (lanes->wanted == 0 || lanes->made >= lanes->wanted + DEPTH || lanes->err != BP_OK) {
@@ -115,6 +120,7 @@ static void *run_helper(void *argument)
         pthread_cond_broadcast(&lanes->changed);
     }
     pthread_mutex_unlock(&lanes->mutex);
+    bp_trace_thread_end();
     return NULL;
 }
 
@@ -267,6 +273,7 @@ bp_err bp_lanes_read(bp_lanes *lanes, int64_t step, int32_t *windows)
 {
     int64_t count = lanes->spec.slots * (lanes->spec.context + 1);
 
+    BP_TRACE(BP_TRACE_INPUT, 0, 4.0 * (double)count);
     BP_ASSERT(step >= 1);
     pthread_mutex_lock(&lanes->mutex);
     wait_for(lanes, step);

@@ -45,6 +45,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, int datas, bp_config *conf
 typedef struct bp_plan {
     size_t program; /* resident before the model: the program and its libraries */
     size_t parameters, copies, gradients, optimizer, activations, scratch, input;
+    size_t trace; /* events of a timeline; the caller sets it */
 } bp_plan;
 size_t bp_plan_total(const bp_plan *plan);
 

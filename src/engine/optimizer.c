@@ -1,4 +1,5 @@
 #include "engine/optimizer.h"
+#include "base/trace.h"
 
 #include "engine/inject_priv.h"
 #include "math/kernels.h"
@@ -212,6 +213,7 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
 {
     const bp_network *network = optimizer->network;
 
+    BP_TRACE(BP_TRACE_OPTIMIZER, 0, (8.0 * optimizer->moments + 12.0) * (double)optimizer->floats);
     for (int k = 0; k < optimizer->run_count; k++)
         update_run(optimizer, k, values, gradients, rate, scale, update);
     bp_inject_update(optimizer, values);

@@ -24,6 +24,12 @@ const bp_option bp_train_options[] = {
      "sum of gradients: tree (same bits at 1, 2, 4... data ranks) or running (less memory)", false},
     {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
      "keep only each block's input and compute the rest again", false},
+    {"train.profile", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "a table of where time goes, from the third step of each start on; kept in profile.json",
+     false},
+    {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12 of each start",
+     false},
     END,
 };
 

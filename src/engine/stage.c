@@ -1,4 +1,5 @@
 #include "engine/stage.h"
+#include "base/trace.h"
 
 #include "base/beat.h"
 #include "base/fault.h"
@@ -239,6 +240,8 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, int64_t micr
     bp_pass pass = pass_of(stage, step, micro_batch);
     bp_packet packet = packet_of(stage, stage->hidden);
 
+    BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
+    bp_trace_number(micro_batch);
     bp_beat_progress();
     if (!is_first(stage))
         recv_hidden(stage, stage->hidden, stage->spec.stage - 1, TAG_FORWARD);
@@ -280,6 +283,8 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, int64_t m
     bp_pass pass = pass_of(stage, step, micro_batch);
     bp_packet gradients = packet_of(stage, stage->dhidden);
 
+    BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
+    bp_trace_number(micro_batch);
     bp_beat_progress();
     if (!is_last(stage))
         recv_hidden(stage, stage->dhidden, stage->spec.stage + 1, TAG_BACKWARD);

@@ -8,6 +8,7 @@
  */
 #include "math/attention.h"
 #include "base/err.h"
+#include "base/trace.h"
 #include "math/attention_priv.h"
 #include "math/gemm_priv.h"
 #include <math.h>
@@ -130,12 +131,21 @@ static int64_t part_start(int64_t tiles, int64_t parts, int64_t part, bool causa
     return part == parts ? tiles : (int64_t)((double)tiles * (causal ? sqrt(share) : share));
 }
 
+/* Products of a query with a key, by multiply and add of each number of a head. */
+static double attention_pairs(const bp_attention_shape *shape)
+{
+    double T = (double)shape->T, pairs = shape->causal ? T * (T + 1) / 2 : T * T;
+
+    return (double)(shape->B * shape->H * shape->D) * pairs;
+}
+
 void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const float *qkv,
                           const bp_attention_shape *shape, void *scratch)
 {
     int64_t heads = shape->B * shape->H, tiles = (shape->T + QUERIES - 1) / QUERIES;
     int64_t parts = parts_of(heads, tiles), floats = scratch_floats(bp_gemm_precision(gemm), shape);
 
+    BP_TRACE(BP_TRACE_ATTENTION_FORWARD, 4.0 * attention_pairs(shape), 0);
     BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
 #pragma omp parallel for collapse(2) schedule(dynamic) if (heads * shape->T > 64)
     for (int64_t part = 0; part < parts; part++) {
@@ -192,6 +202,7 @@ void bp_attention_backward(bp_gemm *gemm, float *dqkv, const float *dout, const 
     int64_t parts = backward_parts(heads, tiles), units = parts == 1 ? 1 : 2 * parts;
     int64_t floats = scratch_floats(bp_gemm_precision(gemm), shape);
 
+    BP_TRACE(BP_TRACE_ATTENTION_BACKWARD, 10.0 * attention_pairs(shape), 0);
     BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
 #pragma omp parallel for collapse(2) schedule(dynamic) if (heads * shape->T > 64)
     for (int64_t i = 0; i < heads; i++) {

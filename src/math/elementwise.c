@@ -1,5 +1,6 @@
 /* Elementwise passes: threads share the range in whole cache lines. */
 #include "base/err.h"
+#include "base/trace.h"
 #include "math/gemm_priv.h"
 #include "math/kernels.h"
 #include "math/loops_priv.h"
@@ -22,6 +23,7 @@ void bp_gelu_forward(float *y, const float *x, int64_t n)
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, 8.0 * (double)n);
     FOR_SHARES(n, first, last, loops->gelu_forward(y + first, x + first, last - first))
 }
 
@@ -29,6 +31,7 @@ void bp_gelu_backward(float *dx, const float *dy, const float *x, int64_t n)
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, 12.0 * (double)n);
     FOR_SHARES(n, first, last,
                loops->gelu_backward(dx + first, dy + first, x + first, last - first))
 }
@@ -44,6 +47,7 @@ void bp_add_dropout(float *y, const float *a, const float *x, int64_t n, float p
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, (a ? 12.0 : 8.0) * (double)n);
     BP_ASSERT(p >= 0.0f && p < 1.0f);
     if (p == 0.0f && !a) {
         copy(y, x, n);
@@ -67,6 +71,7 @@ void bp_add(float *y, const float *x, int64_t n)
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_GRADIENT, 0, 12.0 * (double)n);
     FOR_SHARES(n, first, last, loops->add(y + first, x + first, last - first))
 }
 
@@ -74,11 +79,14 @@ void bp_scale(float *y, float factor, int64_t n)
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, 8.0 * (double)n);
     FOR_SHARES(n, first, last, loops->scale(y + first, factor, last - first))
 }
 
 void bp_zero(float *y, int64_t n)
 {
+    BP_TRACE(BP_TRACE_GRADIENT, 0, 4.0 * (double)n);
+
     FOR_SHARES(n, first, last, memset(y + first, 0, (size_t)(last - first) * sizeof *y))
 }
 
@@ -86,6 +94,7 @@ void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns)
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_GRADIENT, 0, 4.0 * (double)(rows * columns));
 #pragma omp parallel if (rows * columns > 8 * GRAIN)
     {
         int64_t first, last;

@@ -1,4 +1,5 @@
 /* Token and position embeddings. */
+#include "base/trace.h"
 #include "math/kernels.h"
 #include "math/loops_priv.h"
 #include <omp.h>
@@ -7,6 +8,8 @@
 void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int64_t rows, int64_t C,
                           int64_t first_row, int64_t rows_here)
 {
+    BP_TRACE(BP_TRACE_EMBEDDING, 0, 8.0 * (double)(rows * C));
+
 #pragma omp parallel for schedule(static) if (rows * C > 8192)
     for (int64_t r = 0; r < rows; r++) {
         int64_t row = ids[r] - first_row;
@@ -23,6 +26,7 @@ void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, i
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(rows * C));
 #pragma omp parallel if (rows * C > 8192)
     {
         int64_t first, last;
@@ -39,6 +43,7 @@ void bp_positions_forward(float *x, const float *table, int64_t B, int64_t T, in
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(B * T * C));
 #pragma omp parallel for collapse(2) schedule(static) if (B * T * C > 8192)
     for (int64_t b = 0; b < B; b++)
         for (int64_t t = 0; t < T; t++)
@@ -49,6 +54,7 @@ void bp_positions_backward(float *dtable, const float *dx, int64_t B, int64_t T,
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(B * T * C));
 #pragma omp parallel for schedule(static) if (B * T * C > 8192)
     for (int64_t t = 0; t < T; t++)
         for (int64_t b = 0; b < B; b++)

@@ -5,6 +5,7 @@
  */
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/trace.h"
 #include "math/gemm_priv.h"
 #include "math/kernels.h"
 #include "math/loops_priv.h"
@@ -190,6 +191,7 @@ void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, con
     const bp_loops *loops = bp_loops_best();
     bp_rows all = {y, x->data, x->rows, w->outs, w->ins, x->stride};
 
+    BP_TRACE(BP_TRACE_PRODUCT_FORWARD, 2.0 * (double)(x->rows * w->outs * w->ins), 0);
     BP_ASSERT(x->columns == w->ins);
     bp_in_row_blocks(&all, &gemm->tail, forward_rows, &(call){w, x->stride});
     if (!bias)
@@ -204,6 +206,7 @@ void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand
 {
     bp_rows all = {dx, dy->data, dy->rows, w->ins, w->outs, dy->stride};
 
+    BP_TRACE(BP_TRACE_PRODUCT_INPUT, 2.0 * (double)(dy->rows * w->outs * w->ins), 0);
     BP_ASSERT(dy->columns == w->outs);
     bp_in_row_blocks(&all, &gemm->tail, backward_rows, &(call){w, dy->stride});
 }
@@ -214,6 +217,7 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
     factor a = {dy->data, 't', dy->stride}, b = {x->data, 'n', x->stride};
 
     (void)gemm;
+    BP_TRACE(BP_TRACE_PRODUCT_WEIGHT, 2.0 * (double)(dy->rows * dy->columns * x->columns), 0);
     BP_ASSERT(dy->rows == x->rows);
     if (dy->rows > 0)
         product(dw, &a, &b, dy->columns, x->columns, dy->rows, fresh ? 0.0f : 1.0f);

@@ -8,6 +8,7 @@
  * Where our own bf16 kernels are the faster (bp_cpu_bf16_form), they multiply (bf16_linear.c).
  */
 #include "base/fault.h"
+#include "base/trace.h"
 #include "math/kernels.h"
 #include "math/onednn_product_priv.h"
 #include <omp.h>
@@ -175,6 +176,7 @@ static void copy_make(copy *one, bp_gemm *gemm, const shape *s)
 
 static void copy_refresh(copy *one, bp_gemm *gemm, const void *value)
 {
+    BP_TRACE(BP_TRACE_COPIES, 0, 0);
     CHECK(dnnl_memory_set_data_handle(one->from, (void *)value));
     CHECK(dnnl_memory_set_data_handle(one->scratchpad,
                                       bp_room_of(&gemm->scratchpad, one->scratch_bytes)));
@@ -356,6 +358,7 @@ static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_col
 void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
                                const float *bias)
 {
+    BP_TRACE(BP_TRACE_PRODUCT_FORWARD, 2.0 * (double)(x->rows * w->outs * w->ins), 0);
     BP_ASSERT(x->columns == w->ins);
     multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride}, y, x, w->outs);
 }
@@ -363,6 +366,7 @@ void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, con
 void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
                                       const bp_weight *w)
 {
+    BP_TRACE(BP_TRACE_PRODUCT_INPUT, 2.0 * (double)(dy->rows * w->outs * w->ins), 0);
     BP_ASSERT(dy->columns == w->outs);
     multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride}, dx, dy, w->ins);
 }
@@ -391,6 +395,7 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
     kind what = fresh ? BACKWARD_WEIGHT : BACKWARD_WEIGHT_ADDED;
     shape s = bp_shape_of(what, dy->rows, dy->columns, x->columns, bp_gemm_type(gemm));
 
+    BP_TRACE(BP_TRACE_PRODUCT_WEIGHT, 2.0 * (double)(dy->rows * dy->columns * x->columns), 0);
     BP_ASSERT(dy->rows == x->rows && dy->form == bp_gemm_form(gemm) && x->form == dy->form);
     if (dy->rows == 0) {
         if (fresh)

@@ -33,6 +33,9 @@ double bp_math_gemm_peak(bp_precision precision, double seconds);
  * tiles or VDPBF16PS in bf16, fused multiply-adds in float32 (in bf16 too where products are
  * computed so). The best of some rounds in `seconds`; 0 where there is no bf16. */
 double bp_math_silicon_peak(bp_precision precision, double seconds);
+/** Bytes a second that this process's threads read and write in long vectors (two reads and a write
+ * of y += x), measured for `seconds`; takes 128 MiB meanwhile; 0 where they can't be had. */
+double bp_math_bandwidth(double seconds);
 
 /** math.precision as resolved: "auto" becomes bf16 or f32. BP_ERR_CONFIG: bf16 on a CPU without it.
  */

@@ -1,5 +1,6 @@
 /* Layer normalisation: threads share the rows; the gradients of gain and bias are sums over blocks
  * of rows, in order. */
+#include "base/trace.h"
 #include "math/kernels.h"
 #include "math/loops_priv.h"
 #include <omp.h>
@@ -16,6 +17,7 @@ void bp_layer_norm_forward(float *y, float *mean, float *rstd, const float *x, c
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_NORM, 0, 8.0 * (double)(rows * C));
 #pragma omp parallel if (rows * C > 8192)
     {
         int64_t first, last;
@@ -37,6 +39,7 @@ void bp_layer_norm_backward(float *dx, float *dgain, float *dbias, const float *
     const bp_loops *loops = bp_loops_best();
     int64_t blocks = block_count(rows);
 
+    BP_TRACE(BP_TRACE_NORM, 0, 16.0 * (double)(rows * C));
 #pragma omp parallel if (rows * C > 8192)
     {
 #pragma omp for schedule(static)

@@ -1,5 +1,6 @@
 /* Operands of matrix products: their memory, and the passes that only convert. */
 #include "base/err.h"
+#include "base/trace.h"
 #include "math/gemm_priv.h"
 #include "math/loops_priv.h"
 #include <string.h>
@@ -68,6 +69,7 @@ void bp_operand_fill(const bp_operand *to, const float *x)
 {
     if (to->data == x)
         return;
+    BP_TRACE(BP_TRACE_OPERANDS, 0, 6.0 * (double)(to->rows * to->columns));
 #pragma omp parallel for schedule(static) if (to->rows * to->columns > 8192)
     for (int64_t r = 0; r < to->rows; r++)
         bp_operand_store(to, r, 0, x + r * to->columns, to->columns);

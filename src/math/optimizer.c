@@ -1,4 +1,5 @@
 /* Optimizer updates and the sums of squares for clipping. */
+#include "base/trace.h"
 #include "math/kernels.h"
 #include "math/loops_priv.h"
 #include <math.h>
@@ -9,6 +10,7 @@ void bp_square_sums(double *sums, const float *x, int64_t n)
     const bp_loops *loops = bp_loops_best();
     int64_t blocks = (n + BP_NORM_BLOCK - 1) / BP_NORM_BLOCK;
 
+    BP_TRACE(BP_TRACE_GRADIENT, 0, 4.0 * (double)n);
 #pragma omp parallel for schedule(static) if (blocks > 2)
     for (int64_t block = 0; block < blocks; block++) {
         int64_t first = block * BP_NORM_BLOCK;

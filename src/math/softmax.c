@@ -1,5 +1,6 @@
 /* Softmax cross-entropy over a vocabulary split over tensor ranks, by its parts: a row is one
  * thread's work. */
+#include "base/trace.h"
 #include "math/kernels.h"
 #include "math/loops_priv.h"
 
@@ -7,6 +8,7 @@ void bp_softmax_row_max(float *row_max, const float *logits, int64_t rows, int64
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_SOFTMAX, 0, 4.0 * (double)(rows * V_here));
 #pragma omp parallel for schedule(static) if (rows * V_here > 8192)
     for (int64_t r = 0; r < rows; r++)
         row_max[r] = loops->row_max(logits + r * V_here, V_here);
@@ -18,6 +20,7 @@ void bp_softmax_row_sum(double *row_sum, double *target_logit, const float *logi
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_SOFTMAX, 0, 4.0 * (double)(rows * V_here));
 #pragma omp parallel for schedule(static) if (rows * V_here > 8192)
     for (int64_t r = 0; r < rows; r++) {
         int64_t target = targets[r] - first;
@@ -33,6 +36,7 @@ void bp_softmax_gradient(float *logits, const float *row_max, const double *row_
 {
     const bp_loops *loops = bp_loops_best();
 
+    BP_TRACE(BP_TRACE_SOFTMAX, 0, 8.0 * (double)(rows * V_here));
 #pragma omp parallel for schedule(static) if (rows * V_here > 8192)
     for (int64_t r = 0; r < rows; r++) {
         int64_t target = targets[r] - first;

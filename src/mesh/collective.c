@@ -2,6 +2,7 @@
  * so other bits, for another size, count, placement or version; here the order is part of the
  * result (CONTRACT, "Same bits"). */
 #include "mesh/collective.h"
+#include "base/trace.h"
 #include "mesh/mesh.h"
 #include <math.h>
 #include <pthread.h>
@@ -123,17 +124,27 @@ static void collect_in_order(float *x, int64_t n, float *scratch, MPI_Comm comm)
         add_ordered(mine, scratch + r * shard, shard, false);
 }
 
+/* What each rank sends, and receives, so that shards of n floats meet. */
+static double shared_bytes(int64_t n, int size)
+{
+    return (double)sizeof(float) * (double)(n - n / size);
+}
+
 void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
     int size = bp_comm_size(comm);
+    double bytes = shared_bytes(n, size);
+    int64_t began = bp_trace_now();
 
     BP_ASSERT(n >= 0 && n % size == 0);
     bp_beat_enter("reduce_scatter");
+    bp_trace_add(0, bytes);
     if (is_power_of_two(size))
         halve(x, n, scratch, comm);
     else
         collect_in_order(x, n, scratch, comm);
     bp_beat_leave();
+    bp_trace_flight(BP_TRACE_REDUCE, began, bytes);
 }
 
 static void gather_shards(float *x, int64_t n, MPI_Comm comm)
@@ -163,9 +174,14 @@ static void gather_shards(float *x, int64_t n, MPI_Comm comm)
 
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
 {
+    double bytes = shared_bytes(n, bp_comm_size(comm));
+    int64_t began = bp_trace_now();
+
     bp_beat_enter("all_gather");
+    bp_trace_add(0, bytes);
     gather_shards(x, n, comm);
     bp_beat_leave();
+    bp_trace_flight(BP_TRACE_GATHER, began, bytes);
 }
 
 /* The same tree as halve(), with whole vectors: for few floats. */

@@ -52,6 +52,7 @@ typedef struct bp_transfer { /* {0}: nothing under way, and bp_wait returns at o
     bool under_way;
     MPI_Request request;
     int64_t expected_bytes; /* of a receive; -1 for a send */
+    int64_t bytes, began;   /* for a timeline (base/trace.h) */
 } bp_transfer;
 void bp_send(const void *data, int64_t bytes, int to, int tag, MPI_Comm comm);
 void bp_recv(void *data, int64_t bytes, int from, int tag, MPI_Comm comm);

@@ -1,4 +1,5 @@
 #include "base/mem.h"
+#include "base/trace.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include <limits.h>
@@ -67,8 +68,10 @@ void bp_send(const void *data, int64_t bytes, int to, int tag, MPI_Comm comm)
 {
     MPI_Datatype type;
     int count = describe(&type, bytes);
+    int64_t began = bp_trace_now();
 
     BP_MPI_WAIT("send", MPI_Send(data, count, type, to, tag, comm));
+    bp_trace_flight(BP_TRACE_SEND, began, (double)bytes);
     release_type(&type);
 }
 
@@ -89,6 +92,8 @@ void bp_send_start(bp_transfer *transfer, const void *data, int64_t bytes, int t
     BP_MPI(MPI_Isend(data, count, type, to, tag, comm, &transfer->request));
     release_type(&type);
     transfer->expected_bytes = -1;
+    transfer->bytes = bytes;
+    transfer->began = bp_trace_now();
     transfer->under_way = true;
 }
 
@@ -100,7 +105,8 @@ void bp_recv_start(bp_transfer *transfer, void *data, int64_t bytes, int from, i
 
     BP_MPI(MPI_Irecv(data, count, type, from, tag, comm, &transfer->request));
     release_type(&type);
-    transfer->expected_bytes = bytes;
+    transfer->expected_bytes = transfer->bytes = bytes;
+    transfer->began = bp_trace_now();
     transfer->under_way = true;
 }
 
@@ -114,6 +120,8 @@ void bp_wait(bp_transfer *transfer)
     BP_MPI_WAIT(transfer->expected_bytes < 0 ? "send" : "recv",
                 MPI_Wait(&transfer->request, &status));
     transfer->under_way = false;
+    bp_trace_flight(transfer->expected_bytes < 0 ? BP_TRACE_SEND : BP_TRACE_RECEIVE,
+                    transfer->began, (double)transfer->bytes);
     if (transfer->expected_bytes < 0)
         return;
     BP_MPI(MPI_Get_elements_x(&status, MPI_BYTE, &got));

@@ -1,4 +1,5 @@
 #include "nn/network.h"
+#include "base/trace.h"
 
 #include "base/err.h"
 #include "math/kernels.h"
@@ -131,6 +132,8 @@ void bp_network_initialise(bp_network *network, uint64_t seed)
 
 void bp_network_refresh(bp_network *network)
 {
+    BP_TRACE(BP_TRACE_COPIES, 0, 0);
+
     for (int k = 0; k < network->block_count; k++)
         network->blocks[k]->ops->refresh(network->blocks[k]);
 }

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,6 +48,24 @@ static bp_err set_path(const ensemble *self, bp_config *config, const char *key,
     return err;
 }
 
+/* Each member has a timeline of its own: trace.json becomes trace.m03.json. */
+static bp_err set_trace(const ensemble *self, bp_config *config, int64_t member)
+{
+    const char *path = bp_config_string(config, "train.trace");
+    char name[ENSEMBLE_NAME_BYTES];
+
+    if (!path)
+        return BP_OK;
+    const char *dot = strrchr(bp_path_base(path), '.');
+    int stem = (int)(dot ? dot - path : (ptrdiff_t)strlen(path));
+    ensemble_name(self, member, name);
+    char *own = bp_sprintf("%.*s.%s%s", stem, path, name, path + stem);
+    bp_err err = own ? bp_config_set(config, "train.trace", own)
+                     : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's timeline");
+    bp_free(own);
+    return err;
+}
+
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out)
 {
     int64_t seed = bp_config_int(self->config, "run.seed");
@@ -60,6 +79,8 @@ bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **
         err = bp_config_set_int(*out, "run.seed", 1000 * seed + member);
     if (err == BP_OK)
         err = bp_config_set(*out, "corpus.resample", self->bags ? "bag" : "none");
+    if (err == BP_OK)
+        err = set_trace(self, *out, member);
     if (err == BP_OK)
         err = bp_config_set_int(*out, "mesh.members", 1);
     if (err == BP_OK && self->mesh) /* within a group the first rank computes and coordinates */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "train/trainer_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const bp_option bp_checkpoint_options[] = {
@@ -62,10 +63,17 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
 {
-    static const char *const MAY_CHANGE[] = {
-        "run.dir",           "train.steps",        "train.log_every",
-        "train.valid_every", "train.digest_every", "checkpoint.every",
-        "checkpoint.keep",   "corpus.valid",       NULL};
+    static const char *const MAY_CHANGE[] = {"run.dir",
+                                             "train.steps",
+                                             "train.log_every",
+                                             "train.valid_every",
+                                             "train.digest_every",
+                                             "checkpoint.every",
+                                             "checkpoint.keep",
+                                             "corpus.valid",
+                                             "train.trace",
+                                             "train.profile",
+                                             NULL};
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
                                     {"tokenizer.path", self->facts.tokenizer_hash},
@@ -82,6 +90,20 @@ static bp_err open_run(trainer *self)
     bp_err err = bp_run_open(&self->run, self->mesh, self->config, &spec);
 
     json_decref(extra);
+    return err;
+}
+
+/* What was traced is told however training ended; the first failure is the one to tell. */
+static bp_err finish_trace(trainer *self, bp_err err)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err traced;
+
+    snprintf(message, sizeof message, "%s", bp_err_message());
+    traced = trainer_trace_close(self);
+    if (err == BP_OK)
+        return traced;
+    bp_err_set_message(message);
     return err;
 }
 
@@ -108,7 +130,7 @@ static bp_err run(trainer *self)
         err = report_serve(self);
         (void)bp_beat_phase(before);
     }
-    err = bp_agree(self->mesh->world, err);
+    err = finish_trace(self, bp_agree(self->mesh->world, err));
     plan_print_peak(self);
     return err;
 }
@@ -125,7 +147,9 @@ static bp_err go_on(trainer *self)
                (long long)self->spec.rate.steps);
         return BP_OK;
     }
-    err = trainer_build(self);
+    err = trainer_trace_open(self);
+    if (err == BP_OK)
+        err = trainer_build(self);
     if (err == BP_OK)
         err = trainer_load(self);
     if (err == BP_OK && self->mesh->coordinates)

@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "mesh/collective.h"
 #include "store/corpus_admit.h"
 #include "text/tokenizer.h"
@@ -308,7 +309,8 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
     for (int s = 0; s < self->mesh_shape.pipeline && err == BP_OK; s++) {
         bp_plan one;
         err = bp_engine_plan(&one, &self->mesh_shape, &self->spec, &self->shape, s);
-        if (s == 0) /* its ranks read the corpus */
+        one.trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
+        if (s == 0)                                                 /* its ranks read the corpus */
             one.input +=
                 bp_lanes_bytes(self->facts.tokens, self->spec.batch / self->mesh_shape.data,
                                self->shape.context, self->facts.vocab_size);
@@ -356,6 +358,7 @@ bp_err trainer_build(trainer *self)
 void trainer_close(trainer *self)
 {
     bp_lanes_free(&self->lanes);
+    bp_trace_stop(); /* with its helper gone */
     bp_stream_free(&self->stream);
     bp_stream_free(&self->valid_stream);
     bp_corpus_close(&self->corpus);

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/trace.h"
 #include "coordinator/drain.h"
 #include "mesh/collective.h"
 
@@ -56,6 +57,8 @@ static bp_err next_windows(trainer *self, int64_t *word)
 static bp_err commit(trainer *self, bool best)
 {
     const progress *p = &self->progress;
+
+    BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
     bp_err err =
         trainer_check_bits(self); /* no checkpoint holds what memory or a processor spoilt */
 
@@ -160,6 +163,9 @@ static bp_err run_steps(trainer *self)
         bp_step_result result;
         int64_t word;
 
+        trainer_trace_step(self);
+        BP_TRACE(BP_TRACE_STEP, 0, 0);
+        bp_trace_number(self->progress.step + 1);
         bp_beat_step(self->progress.step + 1);
         bp_err err = next_windows(self, &word);
 

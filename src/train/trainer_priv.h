@@ -57,6 +57,12 @@ typedef struct trainer {
     double
         clock; /* when the last metrics line was written, moved on by validation and checkpoints */
     int64_t clock_step;
+    /* tracing.c */
+    int64_t trace_begin;       /* the step that this start goes on from */
+    int64_t trace_first;       /* the first step that is profiled; 0: none yet */
+    int64_t trace_origin;      /* nanoseconds of this rank's clock, when tracing began */
+    int64_t clock_offset;      /* to be added, to have rank 0's */
+    double silicon, bandwidth; /* FLOP/s and bytes/s of this rank; 0: not measured */
 } trainer;
 
 /* setup.c */
@@ -128,6 +134,18 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
 /** A metrics line that could not be written: its failure, told again. On the coordinator. */
 bp_err report_lost(const trainer *self);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
+
+/* tracing.c */
+/** Room for events of the timeline that train.trace takes on each rank; 0 without it. Local. */
+int64_t trainer_trace_events(const trainer *self);
+/** Begin what train.trace and train.profile ask for, before trainer_build. Collective over world.
+ *  Errors: BP_ERR_CREATE, BP_ERR_DENIED the file of train.trace; BP_ERR_SYSTEM. */
+bp_err trainer_trace_open(trainer *self);
+/** A step begins. Local. */
+void trainer_trace_step(trainer *self);
+/** Gather, print, write. Collective over world. Errors: BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED,
+ *  BP_ERR_SYSTEM: the same on all ranks. */
+bp_err trainer_trace_close(trainer *self);
 
 /* plan_text.c */
 void plan_print(const trainer *self, const bp_plan *plan, int stage);

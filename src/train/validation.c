@@ -1,6 +1,7 @@
 /* Validation: the loss over all windows of the valid stream, the tail as a shorter one, without
  * dropout. Batches are dealt to data ranks in turn and their sums added in order, so that the loss
  * has the same bits at any number of data ranks. */
+#include "base/trace.h"
 #include "train/trainer_priv.h"
 
 #include "base/beat.h"
@@ -108,8 +109,9 @@ static bp_err validate(trainer *self, double *loss)
 bp_err trainer_validate(trainer *self, double *loss)
 {
     bp_phase before = bp_beat_phase(BP_PHASE_VALIDATE);
-    bp_err err = validate(self, loss);
 
+    BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
+    bp_err err = validate(self, loss);
     (void)bp_beat_phase(before);
     return err;
 }
