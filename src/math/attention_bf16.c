@@ -10,10 +10,11 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK  BP_BF16_BLOCK
-#define PANEL  BP_PANEL
-#define PANELS (QUERIES / PANEL)
-#define FAR    128
+#define BLOCK BP_BF16_BLOCK
+#define PANEL BP_PANEL
+#define FAR   128
+#define GROUP                                                                                      \
+    128 /* queries that go through the keys together: the longer, the rarer all is reloaded */
 #define LOG2_E 1.4426950408889634
 #define LN_2   0.6931471805599453
 
@@ -23,13 +24,13 @@ typedef struct workspace {
     uint16_t *turned;                /* values [Tp / FAR][Dp][FAR], or keys [Tp / KEYS][Dp][KEYS] */
     float *dkeys, *dvalues;          /* [Tp][Dp] */
     uint32_t *queries, *douts;       /* by panel pairs [Dp / 2][PANEL]; queries scaled */
-    uint32_t *query_rows, *dout_rows;     /* pairs [QUERIES / 2][Dp] */
+    uint32_t *query_rows, *dout_rows;     /* pairs [GROUP / 2][Dp] */
     float *sums;                          /* by panel [Dp][PANEL] */
     float *scores, *dweights;             /* [FAR][PANEL] */
     uint32_t *pairs;                      /* [FAR / 2][PANEL] */
-    uint16_t *left_weights, *left_scores; /* [KEYS][QUERIES] */
+    uint16_t *left_weights, *left_scores; /* [KEYS][GROUP] */
     bp_panel_bits *kept;                  /* [FAR] */
-    float *top, *sum, *factor;            /* [QUERIES]; lse and delta in the backward pass */
+    float *top, *sum, *factor;            /* [GROUP]; lse and delta in the backward pass */
     int64_t floats;
 } workspace;
 
@@ -52,20 +53,20 @@ static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
     space.turned = take(scratch, &n, T * D * 2);
     space.dkeys = take(scratch, &n, T * D * 4);
     space.dvalues = take(scratch, &n, T * D * 4);
-    space.queries = take(scratch, &n, D * QUERIES * 2);
-    space.douts = take(scratch, &n, D * QUERIES * 2);
-    space.query_rows = take(scratch, &n, D * QUERIES * 2);
-    space.dout_rows = take(scratch, &n, D * QUERIES * 2);
-    space.sums = take(scratch, &n, D * QUERIES * 4);
+    space.queries = take(scratch, &n, D * GROUP * 2);
+    space.douts = take(scratch, &n, D * GROUP * 2);
+    space.query_rows = take(scratch, &n, D * GROUP * 2);
+    space.dout_rows = take(scratch, &n, D * GROUP * 2);
+    space.sums = take(scratch, &n, D * GROUP * 4);
     space.scores = take(scratch, &n, FAR * PANEL * 4);
     space.dweights = take(scratch, &n, FAR * PANEL * 4);
     space.pairs = take(scratch, &n, FAR * PANEL * 2);
-    space.left_weights = take(scratch, &n, KEYS * QUERIES * 2);
-    space.left_scores = take(scratch, &n, KEYS * QUERIES * 2);
+    space.left_weights = take(scratch, &n, KEYS * GROUP * 2);
+    space.left_scores = take(scratch, &n, KEYS * GROUP * 2);
     space.kept = take(scratch, &n, FAR * (int64_t)sizeof(bp_panel_bits));
-    space.top = take(scratch, &n, QUERIES * 4);
-    space.sum = take(scratch, &n, QUERIES * 4);
-    space.factor = take(scratch, &n, QUERIES * 4);
+    space.top = take(scratch, &n, GROUP * 4);
+    space.sum = take(scratch, &n, GROUP * 4);
+    space.factor = take(scratch, &n, GROUP * 4);
     space.floats = n;
     return space;
 }
@@ -197,18 +198,20 @@ static void finish_panel(const bp_head *one, const bp_head_results *results, con
 }
 
 static void forward_tile(const bp_head *one, const bp_head_results *results, const workspace *space,
-                         int64_t q)
+                         int64_t q, int64_t rows)
 {
-    int64_t width = padded(one), rows = bp_least(QUERIES, one->shape->T - q),
-            end = bp_keys_seen(one, q, rows);
+    int64_t width = padded(one), end = bp_keys_seen(one, q, rows);
 
     for (int64_t at = 0; at < rows; at += PANEL) {
         bp_bf16_rows queries = rows_of(one, one->q, one->row, q + at, PANEL);
         one->tiles->passes->turned_pairs(space->queries + at * width / 2, &queries,
                                          (float)(LOG2_E * (double)one->scale));
     }
-    memset(space->sums, 0, (size_t)(width * QUERIES) * sizeof(float));
-    bp_head_start(space->top, space->sum);
+    memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
+    for (int64_t i = 0; i < GROUP; i++) {
+        space->top[i] = -INFINITY;
+        space->sum[i] = 0.0f;
+    }
     for (int64_t k = 0; k < end; k += FAR)
         for (int64_t at = 0; at < rows; at += PANEL)
             forward_panel(one, space, q, at, k);
@@ -220,29 +223,29 @@ void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, in
                           int64_t last, float *scratch)
 {
     workspace space = workspace_of(scratch, one->shape);
-    int64_t T = one->shape->T;
+    int64_t T = one->shape->T, end = bp_least(last * QUERIES, T);
 
     if (first == last)
         return;
     one->tiles->begin();
-    pack_keys(one, &space, 0, one->shape->causal ? bp_least(last * QUERIES, T) : T, false);
-    for (int64_t tile = first; tile < last; tile++)
-        forward_tile(one, results, &space, tile * QUERIES);
+    pack_keys(one, &space, 0, one->shape->causal ? end : T, false);
+    for (int64_t q = first * QUERIES; q < end; q += GROUP)
+        forward_tile(one, results, &space, q, bp_least(GROUP, end - q));
     one->tiles->end();
 }
 
 /* Everything of the queries of the tile at q. */
 static void load_queries(const bp_head *one, const workspace *space, const bp_head_results *results,
-                         int64_t q)
+                         int64_t q, int64_t rows)
 {
     const bp_bf16_passes *passes = one->tiles->passes;
     int64_t width = padded(one);
-    bp_bf16_rows queries = rows_of(one, one->q, one->row, q, QUERIES),
-                 douts = rows_of(one, results->dout, one->out_row, q, QUERIES);
+    bp_bf16_rows queries = rows_of(one, one->q, one->row, q, rows),
+                 douts = rows_of(one, results->dout, one->out_row, q, rows);
 
-    passes->row_pairs(space->query_rows, &queries, QUERIES);
-    passes->row_pairs(space->dout_rows, &douts, QUERIES);
-    for (int64_t at = 0; at < queries.rows; at += PANEL) {
+    passes->row_pairs(space->query_rows, &queries, GROUP);
+    passes->row_pairs(space->dout_rows, &douts, GROUP);
+    for (int64_t at = 0; at < rows; at += PANEL) {
         bp_bf16_rows query = rows_of(one, one->q, one->row, q + at, PANEL),
                      dout = rows_of(one, results->dout, one->out_row, q + at, PANEL);
         passes->turned_pairs(space->queries + at * width / 2, &query,
@@ -250,9 +253,9 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
         passes->turned_pairs(space->douts + at * width / 2, &dout, 1.0f);
         passes->row_products(space->sum + at, results->out + (q + at) * one->out_row, &dout);
     }
-    for (int64_t i = 0; i < QUERIES; i++)
-        space->top[i] = i < queries.rows ? results->lse[q + i] * (float)LOG2_E : 0.0f;
-    memset(space->sums, 0, (size_t)(width * QUERIES) * sizeof(float));
+    for (int64_t i = 0; i < GROUP; i++)
+        space->top[i] = i < rows ? results->lse[q + i] * (float)LOG2_E : 0.0f;
+    memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
 }
 
 /* Weights and their gradients of the panel's part of a block of keys, and the queries' gradient. */
@@ -278,7 +281,7 @@ static void backward_panel(const bp_head *one, const workspace *space, const bp_
                                .kept_factor = one->mask.scale,
                                .keys = keys,
                                .visible = bp_visible(one, q + at, k),
-                               .row = QUERIES};
+                               .row = GROUP};
     one->tiles->passes->gradient(&panel);
     if (range->of_queries)
         add_turned(one, space->sums + at * width, space->turned + k * width, KEYS, space->pairs,
@@ -292,7 +295,7 @@ static void add_rows(const bp_head *one, float *sums, const uint16_t *left, cons
     one->tiles->product(&(bp_bf16_tile){.c = sums,
                                         .c_row = padded(one),
                                         .a = left,
-                                        .a_row = QUERIES,
+                                        .a_row = GROUP,
                                         .b = pairs,
                                         .b_row = padded(one),
                                         .M = BLOCK,
@@ -309,7 +312,7 @@ static void add_key_gradients(const bp_head *one, const workspace *space, int64_
 
     for (int64_t at = k; at < bp_least(k + KEYS, one->shape->T); at += BLOCK) {
         int64_t first = one->shape->causal && at > q ? at - q : 0,
-                queries = bp_round_up(rows, PANEL) - first, left = (at - k) * QUERIES + first;
+                queries = bp_round_up(rows, PANEL) - first, left = (at - k) * GROUP + first;
         if (queries <= 0)
             break;
         add_rows(one, space->dvalues + at * width, space->left_weights + left,
@@ -321,14 +324,14 @@ static void add_key_gradients(const bp_head *one, const workspace *space, int64_
 
 /* Gradients of the queries of the tile at q against the keys [first, end). */
 static void backward_tile(const bp_head *one, const bp_head_results *results,
-                          const workspace *space, const bp_head_range *range, int64_t q)
+                          const workspace *space, const bp_head_range *range, int64_t q,
+                          int64_t rows)
 {
-    int64_t rows = bp_least(QUERIES, one->shape->T - q), first = bp_range_first(range),
-            end = bp_range_last(one, range, q, rows);
+    int64_t first = bp_range_first(range), end = bp_range_last(one, range, q, rows);
 
     if (first >= end)
         return;
-    load_queries(one, space, results, q);
+    load_queries(one, space, results, q, rows);
     for (int64_t k = first; k < end; k += KEYS) {
         for (int64_t at = 0; at < rows; at += PANEL)
             backward_panel(one, space, range, q, at, k);
@@ -365,7 +368,8 @@ void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
 {
     workspace space = workspace_of(scratch, one->shape);
     int64_t T = one->shape->T, width = padded(one), first = bp_range_first(range),
-            last = bp_least(range->last_key * KEYS, T);
+            last = bp_least(range->last_key * KEYS, T),
+            end = bp_least(range->last_query * QUERIES, T);
     size_t bytes = (size_t)((bp_round_up(last, KEYS) - first) * width) * sizeof(float);
 
     if (first >= last)
@@ -376,9 +380,8 @@ void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
         memset(space.dkeys + first * width, 0, bytes);
         memset(space.dvalues + first * width, 0, bytes);
     }
-    for (int64_t q = range->first_query * QUERIES; q < bp_least(range->last_query * QUERIES, T);
-         q += QUERIES)
-        backward_tile(one, results, &space, range, q);
+    for (int64_t q = range->first_query * QUERIES; q < end; q += GROUP)
+        backward_tile(one, results, &space, range, q, bp_least(GROUP, end - q));
     one->tiles->end();
     if (range->of_keys)
         store_gradients(one, results, range, &space);
