@@ -10,13 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK BP_BF16_BLOCK
-#define PANEL BP_PANEL
-#define FAR   128
-#define GROUP                                                                                      \
-    128 /* queries that go through the keys together: the longer, the rarer all is reloaded */
+#define BLOCK  BP_BF16_BLOCK
+#define PANEL  BP_PANEL
 #define LOG2_E 1.4426950408889634
 #define LN_2   0.6931471805599453
+/* Keys of a block of the forward pass, queries that go through the keys together: the longer, the
+ * rarer sums, keys and values are loaded again. */
+#define FAR   128
+#define GROUP 128
 
 /* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is T in whole blocks of FAR. */
 typedef struct workspace {
