@@ -1,6 +1,7 @@
 #include "base/mem.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/pages.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,7 +16,8 @@
 /* What stands in the 64 bytes before the memory handed out. */
 typedef struct block_head {
     uint64_t magic;
-    void *raw; /* what calloc gave */
+    void *raw;        /* what calloc or bp_pages_take gave, */
+    size_t raw_bytes; /* the latter; 0: calloc */
     size_t bytes;
     struct label *label;
 } block_head;
@@ -74,20 +76,32 @@ static block_head *head_of(void *p)
     return head;
 }
 
+/* Zeroed, behind ALIGN bytes for its head. Large blocks are fresh pages, which cost nothing until
+ * they are touched. */
+static char *take_block(size_t bytes, void **raw, size_t *raw_bytes)
+{
+    char *p = bytes >= BP_PAGES_LEAST ? bp_pages_take(bytes, ALIGN, raw, raw_bytes) : NULL;
+
+    if (p != NULL)
+        return p;
+    *raw_bytes = 0;
+    *raw = calloc(1, bytes + 2 * ALIGN);
+    return *raw == NULL ? NULL : (char *)*raw + 2 * ALIGN - (uintptr_t)*raw % ALIGN;
+}
+
 void *bp_alloc(const char *name, int64_t n, size_t size)
 {
-    size_t bytes;
+    size_t bytes, raw_bytes;
+    void *raw;
 
     if (!total_bytes(&bytes, n, size) || bp_fault("base.alloc"))
         return NULL;
-    /* calloc, for large blocks, gives fresh zero pages that cost nothing until they are touched. */
-    char *raw = calloc(1, bytes + 2 * ALIGN);
-    if (raw == NULL)
+    char *p = take_block(bytes, &raw, &raw_bytes);
+    if (p == NULL)
         return NULL;
-    char *p = raw + 2 * ALIGN - (uintptr_t)raw % ALIGN;
     block_head *head = (block_head *)(void *)(p - ALIGN);
     lock_labels();
-    *head = (block_head){MAGIC, raw, bytes, find_label(name)};
+    *head = (block_head){MAGIC, raw, raw_bytes, bytes, find_label(name)};
     head->label->now_bytes += bytes;
     now_bytes += bytes;
     if (now_bytes > peak_bytes)
@@ -120,7 +134,10 @@ void bp_free(void *p)
     now_bytes -= head->bytes;
     unlock_labels();
     head->magic = 0;
-    free(head->raw);
+    if (head->raw_bytes > 0)
+        bp_pages_free(head->raw, head->raw_bytes);
+    else
+        free(head->raw);
 }
 
 void bp_mem_hold(void)

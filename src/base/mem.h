@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /** n objects of `size` bytes, zeroed, aligned to 64 bytes; NULL when memory is short (n = 0 gives a
- * valid pointer).
+ * valid pointer). Large blocks begin at, and lie in, huge pages where the system has them.
  *
  * `label` is a string literal such as "corpus.doc_start"; the balance is kept by label. Free with
  * bp_free().

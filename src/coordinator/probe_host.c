@@ -1,10 +1,10 @@
 /* This process's host: processors, memory, limits. */
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "coordinator/probe.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,17 +57,11 @@ static void read_features(bp_probe_host *out)
 
 static void read_cpus(bp_probe_host *out)
 {
-    cpu_set_t *set = CPU_ALLOC(BP_PROBE_CPUS);
-    size_t bytes = CPU_ALLOC_SIZE(BP_PROBE_CPUS);
+    const bp_cores *cores = bp_cores_of_process();
 
     out->host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (set != NULL && sched_getaffinity(0, bytes, set) == 0)
-        for (int k = 0; k < BP_PROBE_CPUS; k++)
-            if (CPU_ISSET_S(k, bytes, set)) {
-                out->cpus[k / 64] |= UINT64_C(1) << (k % 64);
-                out->cpu_count++;
-            }
-    CPU_FREE(set);
+    out->cpu_count = bp_cores_count(cores);
+    memcpy(out->cpus, cores->words, sizeof out->cpus);
 }
 
 static int64_t read_number(const char *path)

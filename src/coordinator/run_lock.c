@@ -11,6 +11,7 @@
 #include "coordinator/run_lock_priv.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -100,6 +101,7 @@ static void *beat_on(void *argument)
     run_lock *lock = argument;
     char *path = member_path(lock->folder, "beat", lock->self.epoch);
 
+    bp_cores_widen();
     (void)pthread_mutex_lock(&lock->mutex);
     for (int64_t count = 1; path != NULL && !lock->ends; count++) {
         struct timespec until;

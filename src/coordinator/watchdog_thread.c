@@ -2,6 +2,7 @@
 #include "coordinator/watchdog_priv.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/log.h"
 
 #include <poll.h>
@@ -386,6 +387,7 @@ void *watchdog_run(void *argument)
     /* ranks beat in turn, not all at once */
     double next = bp_clock_now() + self->beat_seconds * self->rank / self->size, last = 0, now;
 
+    bp_cores_widen();
     while (now = bp_clock_now(), goes_on(self, now, &last)) {
         if (now >= next) {
             next = now + self->beat_seconds;

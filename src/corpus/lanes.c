@@ -3,6 +3,7 @@
 #include "base/trace.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/mem.h"
 #include "order_priv.h"
 #include "span_cache_priv.h"
@@ -96,6 +97,7 @@ static void *run_helper(void *argument)
 {
     bp_lanes *lanes = argument;
 
+    bp_cores_widen();
     bp_trace_thread(BP_TRACE_READER);
     pthread_mutex_lock(&lanes->mutex);
     while (!lanes->quit) {

@@ -79,6 +79,8 @@ static bp_err allocate(bp_engine *engine)
     if (!engine->values || !engine->scratch || !engine->inputs || !engine->targets ||
         !engine->losses)
         return short_of_memory(engine);
+    bp_zero(engine->values,
+            engine->network->floats); /* first touched by the threads that read them */
     return bp_optimizer_init(&engine->optimizer, mesh, engine->network, &engine->spec.optimizer);
 }
 

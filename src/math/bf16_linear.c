@@ -1,5 +1,6 @@
 /* Linear maps by our own bf16 products: a weight's panels, the panels of a weight gradient. */
 #include "base/err.h"
+#include "base/trace.h"
 #include "math/bf16_linear_priv.h"
 #include <omp.h>
 
@@ -19,6 +20,7 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
     for (int i = 0; i < 2; i++) /* the other one too, if it is in use: the values are read once */
         if (!copies->fresh[i])
             stale[i] = copies->panels[i];
+    BP_TRACE(BP_TRACE_COPIES, 0, 4.0 * (double)(outs * ins));
     kernel->pack_weight(stale[BP_BF16_FORWARD], stale[BP_BF16_BACKWARD], w, outs, ins);
     for (int i = 0; i < 2; i++)
         copies->fresh[i] = copies->panels[i] != NULL;

@@ -1,8 +1,8 @@
 /* The CPU this process runs on, and how much of it: affinity mask, and the quota of its control
  * group. */
+#include "base/cores.h"
 #include "math/bf16_gemm_priv.h"
 #include "math/gemm_priv.h"
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,13 +80,8 @@ static int group_quota(void)
 
 int bp_math_cores(void)
 {
-    cpu_set_t *set = CPU_ALLOC(CPU_SETSIZE * 16);
-    size_t bytes = CPU_ALLOC_SIZE(CPU_SETSIZE * 16);
-    int cores = 0, quota = group_quota();
+    int cores = bp_cores_count(bp_cores_of_process()), quota = group_quota();
 
-    if (set && sched_getaffinity(0, bytes, set) == 0)
-        cores = CPU_COUNT_S(bytes, set);
-    CPU_FREE(set);
     if (quota > 0 && quota < cores)
         cores = quota;
     return cores > 0 ? cores : 1;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "math/gemm_priv.h"
 #include "math/loops_priv.h"
+#include "math/threads_priv.h"
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,6 +60,7 @@ void bp_math_set_threads(int threads)
                           keep their own */
 #pragma omp parallel
     flush_denormals();
+    bp_threads_bind();
 }
 
 int bp_math_threads(void)

@@ -17,7 +17,7 @@ bool bp_math_has_bf16(void);
 /** "onednn 2.6.3" or "blas", with the instruction set in use; for run.json. */
 const char *bp_math_library(void);
 const char *bp_math_cpu(void);
-/** Threads that this process may use: the cores of its affinity mask. */
+/** Threads that this process may use: the cores of its affinity mask, a quota considered. */
 int bp_math_cores(void);
 /** Set the OpenMP threads of all kernels (0: bp_math_cores()); also flushes denormals in every
  * thread. */
@@ -25,7 +25,10 @@ void bp_math_set_threads(int threads);
 int bp_math_threads(void);
 /** Threads for this rank: `asked` (math.threads) if it is not 0, else OMP_NUM_THREADS, else its
  * fair share of the cores that it may use, since ranks of a node that are not bound would otherwise
- * each take all of them. Collective over `comm`. */
+ * each take all of them. The first call in a process, over all of its job's ranks, also chooses the
+ * cores that bp_math_set_threads binds so many threads to (threads_priv.h), unless the user has
+ * said where they run (OMP_PROC_BIND, OMP_PLACES ...), and warns of ranks with fewer cores than
+ * threads. Collective over `comm`. */
 int bp_math_threads_for(MPI_Comm comm, int asked);
 /** GEMM speed of this process in FLOP/s, measured for `seconds`; 0 where it can't be measured. */
 double bp_math_gemm_peak(bp_precision precision, double seconds);

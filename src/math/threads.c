@@ -1,73 +1,197 @@
-/* How many threads a rank may use, when several ranks were started on the same cores. */
-#include "math/math.h"
+/* How many threads a rank may use, when several ranks were started on the same cores, and which
+ * core each of them is bound to. */
+#include "math/threads_priv.h"
 
 #include "base/mem.h"
+#include "math/math.h"
+#include "mesh/collective.h"
 #include "mesh/mesh.h"
 
-#include <sched.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MASK_CORES 4096
+/* The cores for this rank's threads, chosen over all ranks of the job by the first that asks: later
+ * ones may see a part of them alone. */
+static struct {
+    bool chosen;
+    int count; /* 0: they stay unbound */
+    int cores[BP_CORES_MOST];
+} share;
 
-typedef struct core_mask {
-    unsigned char may[MASK_CORES / 8];
-} core_mask;
-
-static bool mask_has(const core_mask *mask, int core)
+double bp_core_fair_share(const bp_core_claim *all, int ranks, int rank)
 {
-    return mask->may[core / 8] >> core % 8 & 1;
-}
+    double sum = 0;
 
-static void read_mask(core_mask *mask)
-{
-    cpu_set_t *set = CPU_ALLOC(MASK_CORES);
-    size_t bytes = CPU_ALLOC_SIZE(MASK_CORES);
-
-    memset(mask, 0, sizeof *mask);
-    if (set && sched_getaffinity(0, bytes, set) == 0)
-        for (int core = 0; core < MASK_CORES; core++)
-            if (CPU_ISSET_S(core, bytes, set))
-                mask->may[core / 8] |= (unsigned char)(1 << core % 8);
-    CPU_FREE(set);
-}
-
-/* Of every core that this rank may use, its share among the ranks of the node that may use it too.
- */
-static double fair_share(MPI_Comm node)
-{
-    int size = bp_comm_size(node);
-    core_mask mine, *all = bp_alloc("math.threads", size, sizeof *all);
-    double share = 0;
-
-    BP_NEED_MEMORY(all);
-    read_mask(&mine);
-    BP_MPI(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, node));
-    for (int core = 0; core < MASK_CORES; core++) {
+    for (int core = 0; core < BP_CORES_MOST; core++) {
         int users = 0;
-        if (!mask_has(&mine, core))
+        if (!bp_cores_has(&all[rank].mask, core))
             continue;
-        for (int rank = 0; rank < size; rank++)
-            users += mask_has(&all[rank], core);
-        share += 1.0 / users;
+        for (int r = 0; r < ranks; r++)
+            users += bp_cores_has(&all[r].mask, core);
+        sum += 1.0 / users;
     }
-    bp_free(all);
-    return share;
+    return sum;
 }
 
-int bp_math_threads_for(MPI_Comm comm, int asked)
+static bool overlaps(const bp_cores *a, const bp_cores *b)
+{
+    uint64_t common = 0;
+
+    for (int k = 0; k < BP_CORES_MOST / 64; k++)
+        common |= a->words[k] & b->words[k];
+    return common != 0;
+}
+
+/* Physical cores in order, their second parts (hardware threads) beside the first, or, where there
+ * is one for each thread, left out. */
+static int list_cores(int *out, const bp_cores *mask, int threads)
+{
+    bp_core_place places[BP_CORES_MOST];
+    int count = 0, firsts = 0;
+
+    for (int core = 0; core < BP_CORES_MOST; core++) {
+        if (!bp_cores_has(mask, core))
+            continue;
+        bp_core_place place = bp_core_place_of(core);
+        int at = count++;
+        for (; at > 0 && (places[at - 1].package > place.package ||
+                          (places[at - 1].package == place.package &&
+                           places[at - 1].physical > place.physical));
+             at--) {
+            places[at] = places[at - 1];
+            out[at] = out[at - 1];
+        }
+        places[at] = place;
+        out[at] = core;
+    }
+    for (int k = 0; k < count; k++)
+        firsts += places[k].part == 0;
+    if (firsts < threads)
+        return count;
+    for (int k = 0, to = 0; k < count; k++)
+        if (places[k].part == 0)
+            out[to++] = out[k];
+    return firsts;
+}
+
+int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
+{
+    const bp_core_claim *mine = &all[rank];
+    int total = 0, before = 0, cores[BP_CORES_MOST], room = bp_cores_count(&mine->mask);
+
+    for (int r = 0; r < ranks; r++) {
+        bool same = memcmp(&all[r].mask, &mine->mask, sizeof mine->mask) == 0;
+        if (!same && overlaps(&all[r].mask, &mine->mask))
+            return 0; /* who takes which is not ours to guess */
+        if (!same)
+            continue;
+        total += all[r].threads;
+        before += r < rank ? all[r].threads : 0;
+    }
+    if (!mine->may_bind || total > room || (mine->whole && total < room))
+        return 0;
+    int count = list_cores(cores, &mine->mask, total);
+    BP_ASSERT(before + mine->threads <= count);
+    memcpy(out, cores + before, (size_t)mine->threads * sizeof *out);
+    return mine->threads;
+}
+
+/* The user, or the launcher, has said where threads run. */
+static bool is_asked_elsewhere(void)
+{
+    static const char *const NAMES[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
+                                        "KMP_AFFINITY"};
+
+    for (size_t k = 0; k < sizeof NAMES / sizeof NAMES[0]; k++)
+        if (getenv(NAMES[k]))
+            return true;
+    return false;
+}
+
+static int threads_of(const bp_core_claim *all, int ranks, int rank, int asked)
 {
     const char *limit = getenv("OMP_NUM_THREADS");
-    int cores = bp_math_cores(), share;
-    MPI_Comm node;
+    int cores = bp_math_cores(), fair = (int)(bp_core_fair_share(all, ranks, rank) + 1e-6);
 
-    BP_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-    share = (int)(fair_share(node) + 1e-6);
-    BP_MPI(MPI_Comm_free(&node));
     if (asked > 0)
         return asked;
     if (limit && atoi(limit) > 0)
         return atoi(limit);
-    share = share < cores ? share : cores; /* a cgroup's quota may be less than the mask */
-    return share > 0 ? share : 1;
+    fair = fair < cores ? fair : cores; /* a cgroup's quota may be less than the mask */
+    return fair > 0 ? fair : 1;
+}
+
+static void gather_claims(bp_core_claim *all, const bp_core_claim *mine, MPI_Comm node)
+{
+    BP_MPI_WAIT("all_gather", MPI_Allgather(mine, (int)sizeof *mine, MPI_BYTE, all,
+                                            (int)sizeof *mine, MPI_BYTE, node));
+}
+
+/* One line for all ranks that are bound to fewer cores than they have threads. */
+static void warn_of_few(MPI_Comm comm, int threads, int cores)
+{
+    struct {
+        int threads, cores;
+        char host[64];
+    } mine = {.threads = threads, .cores = cores}, *all;
+    int size = bp_comm_size(comm), few = 0, first = -1;
+
+    if (!bp_all_max_int(threads > cores, comm))
+        return;
+    bp_host_name(mine.host, sizeof mine.host);
+    all = bp_alloc("math.threads", size, sizeof *all);
+    BP_NEED_MEMORY(all);
+    BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine,
+                                     MPI_BYTE, 0, comm));
+    for (int r = size - 1; r >= 0; r--)
+        if (all[r].threads > all[r].cores) {
+            few++;
+            first = r;
+        }
+    if (bp_comm_is_root(comm))
+        bp_warn(
+            "%d of %d ranks have fewer cores than threads, such as rank %d on %s, %d for %d: at "
+            "math.threads; give them more with srun --cpu-bind=cores --cpus-per-task=%d or "
+            "mpirun --map-by slot:PE=%d, or set fewer threads",
+            few, size, first, all[first].host, all[first].cores, all[first].threads,
+            all[first].threads, all[first].threads);
+    bp_free(all);
+}
+
+int bp_math_threads_for(MPI_Comm comm, int asked)
+{
+    bp_core_claim mine = {.mask = *bp_cores_of_process()}, *all;
+    bp_cores host;
+    MPI_Comm node;
+
+    BP_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    all = bp_alloc("math.threads", bp_comm_size(node), sizeof *all);
+    BP_NEED_MEMORY(all);
+    gather_claims(all, &mine, node);
+    mine.threads = threads_of(all, bp_comm_size(node), bp_comm_rank(node), asked);
+    mine.whole = !bp_cores_of_host(&host) || memcmp(&host, &mine.mask, sizeof host) == 0;
+    mine.may_bind = !is_asked_elsewhere() && bp_math_cores() == bp_cores_count(&mine.mask);
+    gather_claims(all, &mine, node);
+    if (!share.chosen) {
+        share.count = bp_core_choose(share.cores, all, bp_comm_size(node), bp_comm_rank(node));
+        share.chosen = true;
+        warn_of_few(comm, mine.threads, bp_cores_count(&mine.mask));
+    }
+    bp_free(all);
+    BP_MPI(MPI_Comm_free(&node));
+    return mine.threads;
+}
+
+void bp_threads_bind(void)
+{
+    bool binds = share.count > 0 && share.count == omp_get_max_threads();
+
+#pragma omp parallel
+    {
+        if (binds)
+            bp_cores_bind(share.cores[omp_get_thread_num()]);
+        else
+            bp_cores_widen();
+    }
 }

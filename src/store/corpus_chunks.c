@@ -5,6 +5,7 @@
  * ready slots and gives them away again, so a ready slot needs no lock. */
 #include "corpus_chunks.h"
 
+#include "base/cores.h"
 #include "base/mem.h"
 #include "store/corpus_writer.h"
 
@@ -135,6 +136,7 @@ static void *help(void *argument)
     bp_chunks *chunks = start->chunks;
     decoder *d = &chunks->theirs[start->number];
 
+    bp_cores_widen();
     bp_free(start);
     pthread_mutex_lock(&chunks->lock);
     while (!chunks->stop) {

@@ -18,6 +18,30 @@ static void blocks_are_zeroed_and_aligned(void **state)
     bp_free(NULL);
 }
 
+static void large_blocks_are_zeroed_and_take_no_more_than_they_have(void **state)
+{
+    const int64_t bytes = (INT64_C(9) << 20) + 12345;
+
+    (void)state;
+    for (int k = 0; k < 3; k++) { /* a freed one comes again */
+        bp_mem_resident_peak_reset();
+        size_t before = bp_mem_resident_peak_bytes();
+        unsigned char *p = bp_alloc("test.large", bytes, 1), any = 0;
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        for (int64_t i = 0; i < bytes; i++)
+            any |= p[i];
+        assert_int_equal(any, 0);
+        memset(p, 0xff, (size_t)bytes);
+        assert_true(bp_mem_resident_peak_bytes() <= before + (size_t)bytes + (1 << 19));
+        p = bp_realloc("test.large", p, bytes / 4, 1); /* it becomes a small one */
+        assert_non_null(p);
+        assert_int_equal(p[bytes / 4 - 1], 0xff);
+        bp_free(p);
+    }
+    assert_int_equal(bp_mem_now_bytes(), 0);
+}
+
 static void sizes_that_overflow_give_null(void **state)
 {
     (void)state;
@@ -179,6 +203,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_zeroed_and_aligned),
+        cmocka_unit_test(large_blocks_are_zeroed_and_take_no_more_than_they_have),
         cmocka_unit_test(sizes_that_overflow_give_null),
         cmocka_unit_test(realloc_keeps_content_and_zeroes_the_rest),
         cmocka_unit_test(balance_is_kept_by_label),

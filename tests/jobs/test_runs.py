@@ -110,6 +110,17 @@ class Runs(JobTest):
         self.assertEqual(steps(folder)[-1], "step-000000000040")
         self.assertLessEqual(len(steps(folder)), 2)
 
+    def test_a_rank_with_fewer_cores_than_threads_is_warned_about(self):
+        core = str(min(os.sched_getaffinity(0)))
+        command = ["taskset", "-c", core, program("bagpipe"), "pretrain", self.at("small.ini"), "train.steps=2"]
+        few = run(command + [f"run.dir={self.at('few_cores')}", "math.threads=2"])
+        self.assertEqual(few.status, 0, str(few))
+        self.assertEqual(few.err.count("fewer cores than threads"), 1, few.err)
+        self.assertIn("1 for 2", few.err)
+        self.assertIn("--cpus-per-task=2", few.err)
+        enough = run(command + [f"run.dir={self.at('enough_cores')}"])
+        self.assertEqual((enough.status, enough.err), (0, ""))
+
     def test_plan_says_memory_and_writes_nothing(self):
         result = self.pretrain("planned", 0, "--plan", "mesh.tensor=2", "mesh.pipeline=2", "mesh.data=2")
         self.assertEqual(result.status, 0, str(result))

@@ -1,0 +1,39 @@
+/* The cores (as the kernel counts them: hardware threads) that this process was given, and the one
+ * that a thread is bound to. */
+#ifndef BP_BASE_CORES_H
+#define BP_BASE_CORES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_CORES_MOST 4096
+
+typedef struct bp_cores { /* a set */
+    uint64_t words[BP_CORES_MOST / 64];
+} bp_cores;
+
+bool bp_cores_has(const bp_cores *set, int core);
+void bp_cores_add(bp_cores *set, int core);
+int bp_cores_count(const bp_cores *set);
+
+/** The affinity mask that this process had when this was asked first: before any thread of it was
+ * bound, which the caller of bp_cores_bind sees to. Empty where the system does not say. */
+const bp_cores *bp_cores_of_process(void);
+/** All that this host has running: those that no launcher or control group has left out. False:
+ * it does not say. */
+bool bp_cores_of_host(bp_cores *out);
+
+/** Bind the calling thread to one core. What the system refuses leaves it where it may run now. */
+void bp_cores_bind(int core);
+/** The calling thread may run on all cores of the process again: at the start of every helper
+ * thread, which has its creator's binding. Nothing happens in a process that has bound none. */
+void bp_cores_widen(void);
+
+/** Which package a core lies in, which of its physical cores it is part of, and how many other
+ * parts of that have smaller numbers; 0 each where the system does not say. */
+typedef struct bp_core_place {
+    int package, physical, part;
+} bp_core_place;
+bp_core_place bp_core_place_of(int core);
+
+#endif

@@ -1,0 +1,29 @@
+/* Which cores of a node a rank's threads are bound to. Pure, but for bp_threads_bind. */
+#ifndef BP_MATH_THREADS_PRIV_H
+#define BP_MATH_THREADS_PRIV_H
+
+#include "base/cores.h"
+
+/** What a rank of a node may use, and wants. Plain data: it travels as bytes. */
+typedef struct bp_core_claim {
+    bp_cores mask;
+    int threads;
+    bool whole;    /* the mask is the whole host: nobody has said that it is ours alone */
+    bool may_bind; /* no user has said where threads run, and no quota is less than the mask */
+} bp_core_claim;
+
+/** Of every core that this rank may use, its share among the ranks of the node that may use it too.
+ */
+double bp_core_fair_share(const bp_core_claim *all, int ranks, int rank);
+
+/** The cores that this rank's threads are bound to, in their order; returns how many: its threads,
+ * or 0 where binding could harm. Ranks with one mask take disjoint cores of it, in order of rank.
+ * They stay unbound where there are fewer cores than threads; where masks overlap in part; and
+ * where the mask is the whole host and threads do not use it up, since another job there would take
+ * the same cores. */
+int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank);
+
+/** Bind the threads of this process as bp_math_threads_for has chosen, if they are as many. */
+void bp_threads_bind(void);
+
+#endif

@@ -1,0 +1,113 @@
+/* Which cores the threads of a node's ranks are bound to. */
+#include "bp_test.h"
+
+#include "math/threads_priv.h"
+
+#include <sched.h>
+#include <string.h>
+
+static bp_core_claim claim_of(int first, int count, int threads, bool whole)
+{
+    bp_core_claim claim = {.threads = threads, .whole = whole, .may_bind = true};
+
+    for (int k = 0; k < count; k++)
+        bp_cores_add(&claim.mask, first + k);
+    return claim;
+}
+
+/* All cores of these are beyond what a host has, so that none has a place: they go by number. */
+#define FAR 3000
+
+static void ranks_that_share_a_mask_take_disjoint_cores_in_order(void **state)
+{
+    bp_core_claim all[3];
+    int cores[BP_CORES_MOST];
+
+    (void)state;
+    for (int r = 0; r < 3; r++)
+        all[r] = claim_of(FAR, 12, 4, true);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(bp_core_choose(cores, all, 3, r), 4);
+        for (int k = 0; k < 4; k++)
+            assert_int_equal(cores[k], FAR + 4 * r + k);
+    }
+}
+
+static void ranks_with_masks_of_their_own_stay_in_them(void **state)
+{
+    bp_core_claim all[2] = {claim_of(FAR, 4, 4, false), claim_of(FAR + 4, 4, 3, false)};
+    int cores[BP_CORES_MOST];
+
+    (void)state;
+    assert_int_equal(bp_core_choose(cores, all, 2, 0), 4);
+    assert_int_equal(cores[3], FAR + 3);
+    assert_int_equal(bp_core_choose(cores, all, 2, 1), 3); /* room is left: it is ours alone */
+    assert_int_equal(cores[0], FAR + 4);
+}
+
+static void nobody_is_bound_where_it_could_harm(void **state)
+{
+    bp_core_claim all[2];
+    int cores[BP_CORES_MOST];
+
+    (void)state;
+    all[0] = all[1] = claim_of(FAR, 4, 3, false); /* more threads than cores */
+    assert_int_equal(bp_core_choose(cores, all, 2, 0), 0);
+    all[0] = all[1] = claim_of(FAR, 8, 3, true); /* another job may take the same cores */
+    assert_int_equal(bp_core_choose(cores, all, 2, 1), 0);
+    all[0] = claim_of(FAR, 4, 2, false); /* masks that overlap in part */
+    all[1] = claim_of(FAR + 2, 4, 2, false);
+    assert_int_equal(bp_core_choose(cores, all, 2, 0), 0);
+    all[0] =
+        claim_of(FAR, 4, 4, false); /* the user has said where threads run, or a quota is less */
+    all[0].may_bind = false;
+    assert_int_equal(bp_core_choose(cores, all, 1, 0), 0);
+    all[0] = claim_of(FAR, 1, 2, false); /* fewer cores than threads */
+    assert_int_equal(bp_core_choose(cores, all, 1, 0), 0);
+}
+
+static void cores_are_shared_out_fairly(void **state)
+{
+    bp_core_claim all[3] = {claim_of(0, 8, 0, false), claim_of(0, 8, 0, false),
+                            claim_of(6, 4, 0, false)};
+
+    (void)state;
+    assert_true(bp_core_fair_share(all, 3, 0) > 3.66 && bp_core_fair_share(all, 3, 0) < 3.67);
+    assert_true(bp_core_fair_share(all, 3, 2) > 2.66 && bp_core_fair_share(all, 3, 2) < 2.67);
+}
+
+static int allowed(void)
+{
+    cpu_set_t set;
+
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    return CPU_COUNT(&set);
+}
+
+static void a_bound_thread_can_be_widened_again(void **state)
+{
+    int before = bp_cores_count(bp_cores_of_process()), first = 0;
+
+    (void)state;
+    while (!bp_cores_has(bp_cores_of_process(), first))
+        first++;
+    assert_int_equal(before, allowed());
+    bp_cores_bind(first);
+    assert_int_equal(allowed(), 1);
+    assert_int_equal(bp_cores_count(bp_cores_of_process()), before);
+    bp_cores_widen();
+    assert_int_equal(allowed(), before);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_that_share_a_mask_take_disjoint_cores_in_order),
+        cmocka_unit_test(ranks_with_masks_of_their_own_stay_in_them),
+        cmocka_unit_test(nobody_is_bound_where_it_could_harm),
+        cmocka_unit_test(cores_are_shared_out_fairly),
+        cmocka_unit_test(a_bound_thread_can_be_widened_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
