@@ -228,7 +228,8 @@ static void amx_products_equal_plain_loops(void **state)
 /* Rows and columns that a weight has not are zeros, others rounded to the nearest, ties to even. */
 static void weights_are_packed_both_ways(void **state)
 {
-    static const int64_t shapes[][2] = {{1, 1}, {31, 33}, {32, 32}, {70, 45}, {200, 131}};
+    static const int64_t shapes[][2] = {{1, 1},   {31, 33},   {32, 32},
+                                        {70, 45}, {200, 131}, {1100, 961}};
 
     (void)state;
     if (!has_avx512_bf16())
