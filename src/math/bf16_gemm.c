@@ -18,6 +18,7 @@
 #define STEP_WORDS  ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
 #define ROW_PANELS  2 /* of the left side that share blocks of k before the next */
 #define LINE_BYTES  64
+#define LINE_WORDS  16
 #define EDGE_FLOATS ((int64_t)BP_BF16_ROWS * BP_BF16_COLUMNS)
 
 static int64_t up(int64_t n, int64_t unit)
@@ -51,32 +52,77 @@ static int64_t cut(int64_t n, int64_t parts, int64_t part)
     return n * part / parts;
 }
 
-/* A thread's share of the sums, in panels, and how it is cut up. */
+/* How a product is cut up. */
+typedef struct sizes {
+    int64_t m_panels, n_panels;     /* of the left side and of the right */
+    int64_t down, across;           /* threads */
+    int64_t steps, runs;            /* of K, and runs of them for which the right side is held */
+    int64_t run_steps, block_steps; /* of a run, and of a block within it, at most */
+    int64_t n_most;                 /* panels of the right side that are held */
+    int64_t left_words;             /* of a packed panel of the left side; in vectors of 16 */
+    int64_t left_panels;            /* that a thread holds packed: all, or one at a time */
+} sizes;
+
+/* A thread's share of the sums, in panels. */
 typedef struct plan {
     const bp_bf16_kernel *kernel;
     const bp_bf16_product *product;
+    const sizes *sizes;
     int64_t m_first, m_last, n_first, n_last;
-    int64_t steps, block_steps; /* of K; of a block of k, at most */
-    uint32_t *left;             /* the packed panel of the left side */
-    float *edge;                /* sums of a block that reaches beyond c */
+    uint32_t *left; /* packed panels of the left side */
+    float *edge;    /* sums of a block that reaches beyond c */
 } plan;
 
 /* Rows of panels by columns of panels for so many threads: the least work for the busiest one, then
  * the least to read. */
-static void choose_grid(int64_t *down, int64_t *across, int64_t m_panels, int64_t n_panels,
-                        int threads)
+static void choose_grid(sizes *s, int threads)
 {
     int64_t best_work = INT64_MAX, best_sides = INT64_MAX;
 
     for (int64_t rows = 1; rows <= threads; rows++) {
-        int64_t columns = threads / rows, m = up(m_panels, rows), n = up(n_panels, columns);
+        int64_t columns = threads / rows;
+        int64_t m = up(s->m_panels, rows), n = up(s->n_panels, columns);
         if (m * n > best_work || (m * n == best_work && m + n >= best_sides))
             continue;
         best_work = m * n;
         best_sides = m + n;
-        *down = rows;
-        *across = columns;
+        s->down = rows;
+        s->across = columns;
     }
+}
+
+/* Panels of the right side that most of the second cache holds. */
+static int64_t held_panels(int64_t steps)
+{
+    int64_t bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1024 * 1024) * 5 / 8;
+    int64_t panels = bytes / (steps * STEP_WORDS * (int64_t)sizeof(uint32_t));
+
+    return panels > 0 ? panels : 1;
+}
+
+static int64_t left_words(const bp_bf16_kernel *kernel, int64_t steps)
+{
+    return steps * BP_BF16_STEP / 2 * kernel->rows + 2 * LINE_WORDS;
+}
+
+/* The left side is packed once: panel by panel where each is read by all columns at once, else all
+ * of it (a store may write a vector too many, for which each panel has room). */
+static sizes sizes_of(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K, int threads)
+{
+    sizes s = {.m_panels = up(M, kernel->rows),
+               .n_panels = up(N, BP_BF16_COLUMNS),
+               .steps = up(K, BP_BF16_STEP)};
+    int64_t most = most_steps(kernel);
+
+    choose_grid(&s, threads);
+    s.runs = up(s.steps, most * kernel->k_blocks);
+    s.run_steps = up(s.steps, s.runs);
+    s.block_steps = up(s.run_steps, up(s.run_steps, most));
+    s.n_most = held_panels(s.run_steps);
+    bool at_once = up(s.n_panels, s.across) <= s.n_most;
+    s.left_panels = at_once ? 1 : up(s.m_panels, s.down);
+    s.left_words = left_words(kernel, at_once ? s.block_steps : s.run_steps);
+    return s;
 }
 
 /* The block of sums at row m, column n, whole or at an edge of c. */
@@ -104,9 +150,11 @@ static void sum_block(const plan *p, int64_t m, int64_t n, bp_bf16_block *block)
         memcpy(c + r * c_row, p->edge + r * BP_BF16_COLUMNS, row_bytes);
 }
 
-/* A panel of the left side in steps [first, last) of k: what is packed and multiplied at a time. */
+/* A panel of the left side in steps [first, last) of k: what is multiplied at a time. */
 typedef struct visit {
     int64_t panel, first, last;
+    uint32_t *left; /* packed, or where it will be */
+    bool packed;
 } visit;
 
 /* Where the left side's elements of a visit begin, and their bounds. */
@@ -116,22 +164,26 @@ static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int
     int64_t m = v->panel * p->kernel->rows, begin = v->first * BP_BF16_STEP;
 
     *rows = product->M - m < p->kernel->rows ? product->M - m : p->kernel->rows;
-    *k = (v->last < p->steps ? v->last * BP_BF16_STEP : product->K) - begin;
+    *k = (v->last < p->sizes->steps ? v->last * BP_BF16_STEP : product->K) - begin;
     return product->a + (product->turned ? begin * product->a_row + m : m * product->a_row + begin);
 }
 
 /* Asks the second cache for part `part` of `parts` of a visit's left side. */
 static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t parts)
 {
-    int64_t rows, k;
+    int64_t rows, k, row = p->product->a_row;
     const uint16_t *a = left_at(p, v, &rows, &k);
     int64_t runs = p->product->turned ? k : rows, run = p->product->turned ? rows : k;
 
+    if (v->packed) { /* as if it were rows of a line each */
+        a = (const uint16_t *)v->left;
+        run = row = LINE_BYTES / 2;
+        runs = (v->last - v->first) * p->kernel->rows;
+    }
     for (int64_t r = cut(runs, parts, part); r < cut(runs, parts, part + 1); r++) {
-        const uint16_t *first = a + r * p->product->a_row;
         for (int64_t i = 0; i < run; i += LINE_BYTES / 2)
-            __builtin_prefetch(first + i, 0, 2);
-        __builtin_prefetch(first + run - 1, 0, 2);
+            __builtin_prefetch(a + r * row + i, 0, 2);
+        __builtin_prefetch(a + r * row + run - 1, 0, 2);
     }
 }
 
@@ -147,16 +199,26 @@ static void fetch_sums(const plan *p, const bp_bf16_block *block, int64_t m)
     }
 }
 
+static void pack_left(const plan *p, const visit *v)
+{
+    int64_t rows, k;
+    const uint16_t *a = left_at(p, v, &rows, &k);
+
+    if (p->product->turned)
+        p->kernel->pack_turned(v->left, a, p->product->a_row, rows, k);
+    else
+        p->kernel->pack(v->left, a, p->product->a_row, rows, k);
+}
+
 /* One visit, over panels [n0, n1) of the right side; `next` (NULL: none) comes after it. */
 static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t n0, int64_t n1)
 {
     const bp_bf16_product *product = p->product;
-    bp_bf16_pack_left *pack = product->turned ? p->kernel->pack_turned : p->kernel->pack;
-    int64_t m = v->panel * p->kernel->rows, rows, k, panel_words = p->steps * STEP_WORDS;
-    const uint16_t *left = left_at(p, v, &rows, &k);
+    int64_t m = v->panel * p->kernel->rows, panel_words = p->sizes->steps * STEP_WORDS;
     const uint32_t *right = product->b + v->first * STEP_WORDS;
 
-    pack(p->left, left, product->a_row, rows, k);
+    if (!v->packed)
+        pack_left(p, v);
     for (int64_t j = n0; j < n1; j++) {
         int64_t n = j * BP_BF16_COLUMNS;
         float *c = product->c + m * product->c_row + n;
@@ -164,7 +226,7 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
                                .from = c,
                                .c_row = product->c_row,
                                .from_row = product->c_row,
-                               .a = p->left,
+                               .a = v->left,
                                .b = right + j * panel_words,
                                .next_b = right + (j + 1 < n1 ? j + 1 : n0) * panel_words,
                                .steps = v->last - v->first};
@@ -180,85 +242,90 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
     }
 }
 
-/* Panels [n0, n1) of the right side, steps [first, last) of k, which the second cache holds, by all
- * of the thread's rows: a few panels of the left side, whose sums the second cache holds too, in
- * every block of k before the next few. */
-static void sum_columns(const plan *p, int64_t n0, int64_t n1, int64_t first, int64_t last)
+/* Panels [n0, n1) of the right side in a run of k, which the second cache holds, by all of the
+ * thread's rows: a few panels of the left side, whose sums the second cache holds too, in every
+ * block of k before the next few. */
+static void sum_columns(const plan *p, int64_t n0, int64_t n1, int64_t run)
 {
-    int64_t blocks = up(last - first, p->block_steps), group = blocks > 1 ? ROW_PANELS : 1;
-    visit held = {0};
-    bool holds = false;
+    const sizes *s = p->sizes;
+    int64_t first = cut(s->steps, s->runs, run), steps = cut(s->steps, s->runs, run + 1) - first;
+    int64_t blocks = up(steps, s->block_steps), group = blocks > 1 ? ROW_PANELS : 1;
+    visit held = {.panel = -1};
 
     for (int64_t m = p->m_first; m < p->m_last; m += group)
         for (int64_t block = 0; block < blocks; block++)
             for (int64_t panel = m; panel < m + group && panel < p->m_last; panel++) {
-                visit next = {panel, first + cut(last - first, blocks, block),
-                              first + cut(last - first, blocks, block + 1)};
-                if (holds)
+                int64_t at = cut(steps, blocks, block);
+                visit next = {panel, first + at, first + cut(steps, blocks, block + 1), p->left,
+                              false};
+                if (s->left_panels > 1) {
+                    next.left += (panel - p->m_first) * s->left_words +
+                                 at * BP_BF16_STEP / 2 * p->kernel->rows;
+                    next.packed = n0 > p->n_first;
+                }
+                if (held.panel >= 0)
                     sum_panel(p, &held, &next, n0, n1);
                 held = next;
-                holds = true;
             }
-    if (holds)
+    if (held.panel >= 0)
         sum_panel(p, &held, NULL, n0, n1);
 }
 
 static void sum_rectangle(const plan *p)
 {
-    int64_t run = p->block_steps * p->kernel->k_blocks, runs = up(p->steps, run);
-    int64_t run_steps = up(p->steps, runs), columns = p->n_last - p->n_first;
-    int64_t half_l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1024 * 1024) * 5 / 8;
-    int64_t most = half_l2 / (run_steps * STEP_WORDS * (int64_t)sizeof(uint32_t));
-    int64_t parts = up(columns, most > 0 ? most : 1);
+    int64_t columns = p->n_last - p->n_first, parts = up(columns, p->sizes->n_most);
 
     p->kernel->begin();
-    for (int64_t part = 0; part < parts; part++)
-        for (int64_t i = 0; i < runs; i++)
+    for (int64_t run = 0; run < p->sizes->runs; run++)
+        for (int64_t part = 0; part < parts; part++)
             sum_columns(p, p->n_first + cut(columns, parts, part),
-                        p->n_first + cut(columns, parts, part + 1), cut(p->steps, runs, i),
-                        cut(p->steps, runs, i + 1));
+                        p->n_first + cut(columns, parts, part + 1), run);
     p->kernel->end();
 }
 
-/* Words of a packed panel of the left side: a store may write a vector too many. */
-static size_t left_bytes(const bp_bf16_kernel *kernel)
+static size_t thread_bytes(const sizes *s)
 {
-    return (size_t)((most_steps(kernel) * BP_BF16_STEP / 2 * kernel->rows + 2 * 16) *
-                    (int64_t)sizeof(uint32_t));
+    return (size_t)(s->left_panels * s->left_words + EDGE_FLOATS) * sizeof(float);
 }
 
-static size_t thread_bytes(const bp_bf16_kernel *kernel)
+size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
+                             int threads)
 {
-    size_t bytes = left_bytes(kernel) + EDGE_FLOATS * sizeof(float);
+    sizes s = sizes_of(kernel, M, N, K, threads);
 
-    return (size_t)up((int64_t)bytes, LINE_BYTES) * LINE_BYTES;
+    return thread_bytes(&s) * (size_t)(s.down * s.across);
 }
 
-size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int threads)
+/* Of the threads that share columns, each may hold all rows; these are at most as many as there are
+ * columns too many to be taken at once. */
+size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
+                                  int threads)
 {
-    return thread_bytes(kernel) * (size_t)threads;
+    int64_t steps = up(K, BP_BF16_STEP), most = most_steps(kernel) * kernel->k_blocks;
+    steps = steps < most ? steps : most;
+    int64_t across = (up(N, BP_BF16_COLUMNS) - 1) / held_panels(steps);
+    across = across < threads ? across : threads;
+    int64_t panels = across * (up(M, kernel->rows) + threads) + threads;
+
+    return (size_t)(panels * left_words(kernel, steps) + threads * EDGE_FLOATS) * sizeof(float);
 }
 
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch)
 {
-    int64_t m_panels = up(product->M, kernel->rows), n_panels = up(product->N, BP_BF16_COLUMNS);
-    int64_t steps = up(product->K, BP_BF16_STEP), most = most_steps(kernel);
-    int64_t down = 1, across = 1;
+    sizes s = sizes_of(kernel, product->M, product->N, product->K, omp_get_max_threads());
 
-    choose_grid(&down, &across, m_panels, n_panels, omp_get_max_threads());
-#pragma omp parallel for schedule(static) num_threads((int)(down * across))
-    for (int64_t i = 0; i < down * across; i++) {
-        char *room = (char *)scratch + (size_t)i * thread_bytes(kernel);
+#pragma omp parallel for schedule(static) num_threads((int)(s.down * s.across))
+    for (int64_t i = 0; i < s.down * s.across; i++) {
+        float *edge = (float *)((char *)scratch + (size_t)i * thread_bytes(&s));
         plan p = {.kernel = kernel,
                   .product = product,
-                  .m_first = cut(m_panels, down, i / across),
-                  .m_last = cut(m_panels, down, i / across + 1),
-                  .n_first = cut(n_panels, across, i % across),
-                  .n_last = cut(n_panels, across, i % across + 1),
-                  .steps = steps,
-                  .block_steps = up(steps, up(steps, most)),
-                  .left = (uint32_t *)room,
-                  .edge = (float *)(room + left_bytes(kernel))};
+                  .sizes = &s,
+                  .m_first = cut(s.m_panels, s.down, i / s.across),
+                  .m_last = cut(s.m_panels, s.down, i / s.across + 1),
+                  .n_first = cut(s.n_panels, s.across, i % s.across),
+                  .n_last = cut(s.n_panels, s.across, i % s.across + 1),
+                  .left = (uint32_t *)(edge + EDGE_FLOATS),
+                  .edge = edge};
         sum_rectangle(&p);
     }
 }

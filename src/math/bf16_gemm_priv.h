@@ -80,7 +80,11 @@ typedef struct bp_bf16_product {
     bool turned, accumulate;
 } bp_bf16_product;
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch);
-/** Bytes of `scratch`, 64-byte aligned, for `threads` threads and any shape. */
-size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int threads);
+/** Bytes of `scratch`, 64-byte aligned. */
+size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
+                             int threads);
+/** No less than that for any smaller M and K. */
+size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
+                                  int threads);
 
 #endif

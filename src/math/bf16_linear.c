@@ -51,15 +51,18 @@ void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, float *y, const bp
                                .N = columns,
                                .K = x->columns};
 
-    bp_bf16_multiply(kernel, &product,
-                     bp_room_of(room, bp_bf16_scratch_bytes(kernel, omp_get_max_threads())));
+    size_t bytes =
+        bp_bf16_scratch_bytes(kernel, product.M, product.N, product.K, omp_get_max_threads());
+    bp_bf16_multiply(kernel, &product, bp_room_of(room, bytes));
 }
 
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
                              const bp_operand *dy, const bp_operand *x, bool fresh)
 {
-    char *scratch = bp_room_of(room, bp_bf16_room_bytes(kernel, x->rows, x->columns));
-    uint32_t *panels = (uint32_t *)(scratch + bp_bf16_scratch_bytes(kernel, omp_get_max_threads()));
+    size_t panels_bytes = bp_bf16_panels_bytes(x->rows, x->columns);
+    size_t bytes =
+        bp_bf16_scratch_bytes(kernel, dy->columns, x->columns, x->rows, omp_get_max_threads());
+    uint32_t *panels = bp_room_of(room, panels_bytes + bytes);
     bp_bf16_product product = {.c = dw,
                                .a = dy->data,
                                .b = panels,
@@ -72,10 +75,19 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float 
                                .accumulate = !fresh};
 
     kernel->pack_right(panels, x->data, x->stride, x->rows, x->columns);
-    bp_bf16_multiply(kernel, &product, scratch);
+    bp_bf16_multiply(kernel, &product, (char *)panels + panels_bytes);
 }
 
-size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t ins)
+size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs, int64_t ins)
 {
-    return bp_bf16_scratch_bytes(kernel, omp_get_max_threads()) + bp_bf16_panels_bytes(rows, ins);
+    int threads = omp_get_max_threads();
+    size_t sides[] = {bp_bf16_most_scratch_bytes(kernel, rows, outs, ins, threads),
+                      bp_bf16_most_scratch_bytes(kernel, rows, ins, outs, threads),
+                      bp_bf16_most_scratch_bytes(kernel, outs, ins, rows, threads) +
+                          bp_bf16_panels_bytes(rows, ins)};
+    size_t most = 0;
+
+    for (int i = 0; i < 3; i++)
+        most = sides[i] > most ? sides[i] : most;
+    return most;
 }

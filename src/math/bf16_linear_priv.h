@@ -24,7 +24,8 @@ void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, float *y, const bp
 /** dw = dyt x where it is fresh, else added to it. */
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
                              const bp_operand *dy, const bp_operand *x, bool fresh);
-/** What these take of the room, with the threads set now. */
-size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t ins);
+/** What the products of one weight take of the room for at most `rows` rows, with the threads set
+ * now. */
+size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs, int64_t ins);
 
 #endif

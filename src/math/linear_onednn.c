@@ -425,7 +425,7 @@ size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form way, in
     dnnl_data_type_t type = bp_gemm_type(gemm);
     bp_operand_form form = bp_gemm_form(gemm);
     if (gemm->own)
-        most = bp_bf16_room_bytes(gemm->own, rows, ins);
+        most = bp_bf16_room_bytes(gemm->own, rows, outs, ins);
     for (int i = 0; i < 4 && !gemm->own; i++) {
         bool blocks = gemm->row_blocks && i < 2;
         shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins, type);

@@ -103,9 +103,11 @@ static void problem_free(problem *p)
 
 static void multiply(const problem *p, const bp_bf16_kernel *kernel, float *c, int64_t M)
 {
-    void *scratch = bp_alloc("test", (int64_t)bp_bf16_scratch_bytes(kernel, bp_math_threads()), 1);
+    size_t bytes = bp_bf16_scratch_bytes(kernel, M, p->N, p->K, bp_math_threads());
+    void *scratch = bp_alloc("test", (int64_t)bytes, 1);
 
     assert_non_null(scratch);
+    assert_true(bytes <= bp_bf16_most_scratch_bytes(kernel, p->M, p->N, p->K, bp_math_threads()));
     bp_bf16_multiply(kernel,
                      &(bp_bf16_product){.c = c,
                                         .a = p->a,
