@@ -172,7 +172,7 @@ static void check_bits(const bp_bf16_kernel *kernel)
 {
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
         problem p = problem_of(150, 100, 1000, forms[f]);
-        float *random = randoms(150 * 1003, 1), *start = randoms(150 * p.c_row, 2);
+        float *random = randoms(1000 * 153, 1), *start = randoms(150 * p.c_row, 2);
         for (int64_t i = 0; i < (p.form.turned ? p.K : p.M) * p.a_row; i++)
             p.a[i] = upper_half(random[i]);
         float *all = copied(start, 150 * p.c_row);
