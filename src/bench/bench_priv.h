@@ -89,12 +89,19 @@ bp_err bench_memory(bench *self);
 /** "corpus". Errors: BP_ERR_SYSTEM; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED it can't be written.
  * Ranks that can't read it are told in "reason". */
 bp_err bench_reading(bench *self);
+/** tokenizer.path, if it is given, can be read: before anything is measured. Local. Errors: those
+ * of bp_tokenizer_load. */
+bp_err bench_check_tokenizer(const bench *self);
 /** "tokenizer". Errors: BP_ERR_SYSTEM; those of bp_tokenizer_load; BP_ERR_IO. */
 bp_err bench_tokenizing(bench *self);
 /** "exchange": null for one rank. Errors: BP_ERR_SYSTEM. */
 bp_err bench_exchange(bench *self);
 /** "models". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. */
 bp_err bench_models(bench *self);
+/** Why a model that takes so many bytes on a rank (0: not known yet) is left out, in `why`; ""
+ * where it is not. Pure. */
+void bench_judge_fit(const bench *self, const bp_gpt_shape *shape, double bytes, char *why,
+                     size_t room);
 /** One line: memory that training a model takes on the largest rank. Errors: BP_ERR_SYSTEM. */
 bp_err bench_foresee_model(const bench *self, const bp_bench_model *model);
 

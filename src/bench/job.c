@@ -1,6 +1,7 @@
 /* A bench from end to end. */
 #include "bench/bench_priv.h"
 
+#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -176,8 +177,10 @@ static bp_err report(bench *self)
 
 static bp_err run(bench *self)
 {
+    bp_phase before = bp_beat_phase(BP_PHASE_BENCH);
     bp_err err = measure(self);
 
+    (void)bp_beat_phase(before);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->coordinates ? report(self) : BP_OK);
     return err;
@@ -209,6 +212,8 @@ bp_err bp_bench(MPI_Comm world, bp_config *config)
     bench self;
     bp_err err = open_bench(&self, world, config, false);
 
+    if (err == BP_OK)
+        err = bp_agree(world, self.mesh->coordinates ? bench_check_tokenizer(&self) : BP_OK);
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {

@@ -95,7 +95,6 @@ static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_gpt_
                     bp_spread *seconds)
 {
     training t = {0};
-    bp_phase before = bp_beat_phase(BP_PHASE_STEP);
     bp_err err = open_training(self, &t, spec, shape);
 
     if (err == BP_OK) {
@@ -104,7 +103,6 @@ static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_gpt_
     }
     bp_engine_free(&t.engine);
     bp_free(t.windows);
-    (void)bp_beat_phase(before);
     return err;
 }
 
@@ -154,7 +152,6 @@ static bp_err score(const bench *self, const bp_gpt_shape *shape, bp_spread *sec
                     int64_t *tokens)
 {
     scoring s = {0};
-    bp_phase before = bp_beat_phase(BP_PHASE_SCORE);
     bp_err err = open_scoring(self, &s, shape);
 
     if (err == BP_OK) {
@@ -166,7 +163,6 @@ static bp_err score(const bench *self, const bp_gpt_shape *shape, bp_spread *sec
     bp_lm_free(&s.lm);
     bp_free(s.tokens);
     bp_free(s.values);
-    (void)bp_beat_phase(before);
     return err;
 }
 
@@ -207,9 +203,8 @@ static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp
     return err;
 }
 
-/* Why this model is left out, in `why`; "" where it is not. Local, equal on all ranks. */
-static void judge_fit(const bench *self, const bp_gpt_shape *shape, double bytes, char *why,
-                      size_t room)
+void bench_judge_fit(const bench *self, const bp_gpt_shape *shape, double bytes, char *why,
+                     size_t room)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
 
@@ -281,7 +276,7 @@ static bp_err bench_model(bench *self, const bp_bench_model *model, json_t *list
     err = bench_next(self, what);
     if (err != BP_OK)
         return err;
-    judge_fit(self, &model->shape, 0, why, sizeof why);
+    bench_judge_fit(self, &model->shape, 0, why, sizeof why);
     bp_mem_resident_peak_reset();
     if (why[0] == '\0')
         err = bp_agree(mesh->world, plan_model(self, &spec, &model->shape, &bytes));
@@ -289,7 +284,7 @@ static bp_err bench_model(bench *self, const bp_bench_model *model, json_t *list
         return err;
     bytes = (double)bp_all_max_int((int64_t)bytes, mesh->world);
     if (why[0] == '\0')
-        judge_fit(self, &model->shape, bytes, why, sizeof why);
+        bench_judge_fit(self, &model->shape, bytes, why, sizeof why);
     object = self->result ? model_json(model, &spec, bytes) : NULL;
     if (list)
         (void)json_array_append_new(list, object);
@@ -316,7 +311,7 @@ bp_err bench_foresee_model(const bench *self, const bp_bench_model *model)
     char why[160];
     bp_err err = BP_OK;
 
-    judge_fit(self, &model->shape, 0, why, sizeof why);
+    bench_judge_fit(self, &model->shape, 0, why, sizeof why);
     if (why[0] == '\0')
         err = bp_agree(self->mesh->world, plan_model(self, &spec, &model->shape, &bytes));
     if (err == BP_OK && why[0] != '\0')

@@ -72,6 +72,16 @@ static bp_err find_tokenizer(const bench *self, const char *text, bp_tokenizer *
     return err;
 }
 
+bp_err bench_check_tokenizer(const bench *self)
+{
+    const char *given = bp_config_string(self->config, "tokenizer.path");
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = given ? bp_tokenizer_load(&tokenizer, given) : BP_OK;
+
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
 /* The coordinator's tokenizer, on all ranks. */
 static bp_err share_tokenizer(const bench *self, const char *text, bp_tokenizer **out)
 {

@@ -80,6 +80,26 @@ static void made_up_tokens_stay_in_the_vocabulary(void **state)
         assert_in_range(bp_bench_token(k / 1000.0, 8000), 0, 7999);
 }
 
+static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
+{
+    (void)state;
+    bench self = {.mesh_shape = {.pipeline = 1, .data = 1, .tensor = 1},
+                  .rank_bytes = 2147483648.0};
+    const bp_gpt_shape *gpt2 = &bp_bench_models[2].shape;
+    char why[160];
+
+    bench_judge_fit(&self, gpt2, 2e9, why, sizeof why);
+    assert_string_equal(why, "");
+    bench_judge_fit(&self, gpt2, 3221225472.0, why, sizeof why);
+    assert_string_equal(why, "it takes 3.0 GiB on each rank, and there are 2.0 GiB");
+    self.mesh_shape.tensor = 5;
+    bench_judge_fit(&self, gpt2, 0, why, sizeof why);
+    assert_non_null(strstr(why, "mesh.tensor = 5"));
+    self.mesh_shape = (bp_mesh_shape){.pipeline = 15, .data = 1, .tensor = 1};
+    bench_judge_fit(&self, gpt2, 0, why, sizeof why);
+    assert_non_null(strstr(why, "14 blocks"));
+}
+
 /* ---- advice ---- */
 
 static json_t *result(int threads, int cores, int ranks, bool bf16, double slow, double wire)
@@ -130,6 +150,7 @@ int main(void)
         cmocka_unit_test(flops_of_gpt2_are_those_counted_by_hand),
         cmocka_unit_test(models_are_named_by_a_list),
         cmocka_unit_test(made_up_tokens_stay_in_the_vocabulary),
+        cmocka_unit_test(model_that_does_not_fit_is_left_out_with_the_reason),
         cmocka_unit_test(advice_is_of_what_is_far_off_alone),
     };
     return BP_TEST_RUN(tests);

@@ -131,6 +131,8 @@ class Bench(unittest.TestCase):
         result = run([program("bagpipe"), "bench"])
         self.assertEqual(result.status, 78, str(result))
         self.assertIn("run.dir", result.err)
+        result = self.bench("wrong", 0, "tokenizer.path=/nonexistent/tokenizer.json")
+        self.assertEqual(result.status, 66, str(result))
         self.assertFalse(os.path.exists(self.at("wrong")))
 
     def test_usr1_stops_between_measurements_with_75(self):
