@@ -108,6 +108,12 @@ class Bench(unittest.TestCase):
         self.assertIn("measured before", again.out)
         self.assertEqual(result.out.count("of the peak"), again.out.count("of the peak"))
 
+    def test_two_ranks_measure_messages_between_them(self):
+        _, found = self.measured("two", 2)
+        self.assertFalse(found["mesh"]["coordinator"])
+        self.check(found, 2)
+
+    @unittest.skipUnless(os.environ.get("BAGPIPE_TEST_ALL"), "three ranks, on two cores: only with BAGPIPE_TEST_ALL")
     def test_two_ranks_with_a_coordinator_of_their_own(self):
         _, found = self.measured("three", 3, "mesh.data=2")
         self.assertTrue(found["mesh"]["coordinator"])
