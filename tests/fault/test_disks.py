@@ -6,12 +6,11 @@ that is documented, and the same command ends well when there is room again.
 Needs root for mounts of its own (skipped with the reason otherwise)."""
 import os
 import subprocess
-import sys
 
 import bagpipe_test
 from fault_test import KINDS, KindsOfJob
 
-SHIM = None
+(SHIM,) = bagpipe_test.take(shim=None)
 KINDS["many"] = ("pretrain", 0, ("train.steps=20", "checkpoint.every=1", "checkpoint.keep=100", "train.valid_every=10"))
 
 
@@ -94,8 +93,4 @@ class Disks(KindsOfJob):
 
 
 if __name__ == "__main__":
-    if "--shim" in sys.argv:
-        at = sys.argv.index("--shim")
-        SHIM = sys.argv[at + 1]
-        del sys.argv[at:at + 2]
     bagpipe_test.main()

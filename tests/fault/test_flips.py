@@ -8,13 +8,12 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 
 import bagpipe_test
 from bagpipe_test import steps
 from fault_test import KindsOfJob
 
-FLIPS, COUNT, STARTS, SEED = None, 600, 6, 1
+FLIPS, COUNT, STARTS, SEED = bagpipe_test.take(flips=None, count=600, starts=6, seed=1)
 
 
 class Flips(KindsOfJob):
@@ -82,17 +81,4 @@ class Flips(KindsOfJob):
 
 
 if __name__ == "__main__":
-    rest, arguments = [], iter(sys.argv)
-    for argument in arguments:
-        if argument == "--flips":
-            FLIPS = next(arguments)
-        elif argument == "--count":
-            COUNT = int(next(arguments))
-        elif argument == "--starts":
-            STARTS = int(next(arguments))
-        elif argument == "--seed":
-            SEED = int(next(arguments))
-        else:
-            rest.append(argument)
-    sys.argv = rest
     bagpipe_test.main()

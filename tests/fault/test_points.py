@@ -6,13 +6,12 @@ undisturbed run has, and leaves nothing behind.
 import os
 import re
 import signal
-import sys
 import time
 
 import bagpipe_test
 from fault_test import KindsOfJob, Start
 
-ALL = False
+(ALL,) = bagpipe_test.take(all=False)
 
 
 class Point:
@@ -118,6 +117,4 @@ class Points(KindsOfJob):
 
 
 if __name__ == "__main__":
-    ALL = "--all" in sys.argv
-    sys.argv = [argument for argument in sys.argv if argument != "--all"]
     bagpipe_test.main()

@@ -11,7 +11,6 @@ own end (in PMIx_server_finalize) when a rank dies while it shakes hands; no ran
 import random
 import shutil
 import signal
-import sys
 import time
 
 import bagpipe_test
@@ -20,7 +19,7 @@ from fault_test import HANG, TinyJob, announced, is_alive, leftovers, result, se
 
 WATCHDOG = 10  # seconds
 STUCK = 10.0  # seconds that mpirun may be without ranks
-KILLS, STOPS, SEED, APPEND = 10, 0, 1, None
+KILLS, STOPS, SEED, APPEND = bagpipe_test.take(runs=10, stops=0.0, seed=1, append=None)
 
 
 class RandomKills(TinyJob):
@@ -145,18 +144,4 @@ class RandomKills(TinyJob):
 
 
 if __name__ == "__main__":
-    rest = []
-    arguments = iter(sys.argv)
-    for argument in arguments:
-        if argument == "--runs":
-            KILLS = int(next(arguments))
-        elif argument == "--stops":
-            STOPS = float(next(arguments))
-        elif argument == "--seed":
-            SEED = int(next(arguments))
-        elif argument == "--append":
-            APPEND = next(arguments)
-        else:
-            rest.append(argument)
-    sys.argv = rest
     bagpipe_test.main()

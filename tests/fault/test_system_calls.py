@@ -5,13 +5,12 @@ announced is lost, and the next start ends as an undisturbed job does.
     test_system_calls.py --bin FOLDER --shim libbp_shim.so [--all]   by default a few n of each sweep; --all is every n"""
 import os
 import shutil
-import sys
 
 import bagpipe_test
 from bagpipe_test import steps
 from fault_test import KINDS, KindsOfJob, announced
 
-ALL, SHIM = False, None
+ALL, SHIM = bagpipe_test.take(all=False, shim=None)
 SAMPLES = 2  # of a sweep that is not whole; of one on two ranks, which starts slower, one
 KILLED = (137, -9)
 
@@ -137,13 +136,4 @@ def open_text(path):
 
 
 if __name__ == "__main__":
-    rest, arguments = [], iter(sys.argv)
-    for argument in arguments:
-        if argument == "--all":
-            ALL = True
-        elif argument == "--shim":
-            SHIM = next(arguments)
-        else:
-            rest.append(argument)
-    sys.argv = rest
     bagpipe_test.main()

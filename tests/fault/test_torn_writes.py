@@ -12,13 +12,12 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import bagpipe_test
 from fault_test import KINDS, KindsOfJob, leftovers
 
-SHIM, CHECK, STATES, RESUMES, SEED = None, None, 300, 3, 1
+SHIM, CHECK, STATES, RESUMES, SEED = bagpipe_test.take(shim=None, check=None, states=300, resume=3, seed=1)
 KINDS["torn"] = ("pretrain", 0, ("train.steps=20", "checkpoint.every=4", "train.valid_every=8", "checkpoint.keep=2"))
 
 
@@ -272,19 +271,4 @@ class TornWrites(KindsOfJob):
 
 
 if __name__ == "__main__":
-    rest, arguments = [], iter(sys.argv)
-    for argument in arguments:
-        if argument == "--shim":
-            SHIM = next(arguments)
-        elif argument == "--check":
-            CHECK = next(arguments)
-        elif argument == "--states":
-            STATES = int(next(arguments))
-        elif argument == "--resume":
-            RESUMES = int(next(arguments))
-        elif argument == "--seed":
-            SEED = int(next(arguments))
-        else:
-            rest.append(argument)
-    sys.argv = rest
     bagpipe_test.main()

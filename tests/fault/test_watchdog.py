@@ -5,13 +5,12 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
 
 import bagpipe_test
 from fault_test import KINDS, KindsOfJob, is_alive, send, wait_gone
 
-ALL = "--all" in sys.argv
+(ALL,) = bagpipe_test.take(all=False)
 SECONDS = 8  # of silence; a busy machine may keep a process waiting for longer than fewer
 KEY = f"watchdog.seconds={SECONDS}"
 LINE = re.compile(r"^bagpipe: error\[75\]: no progress for (\d+) s: rank (\d+) on host (\S+) \((silent, )?phase (\w+), step (\d+), "
@@ -217,9 +216,7 @@ class Longer(Standstill):
         self.assertNotIn("no progress", start.err)
 
 
-if ALL:
-    sys.argv.remove("--all")
-else:
+if not ALL:
     del Longer
 
 if __name__ == "__main__":

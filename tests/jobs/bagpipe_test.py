@@ -260,6 +260,22 @@ class ScoreFiles:
             self.assertEqual(self.data(a, file), self.data(b, file), f"{file} of {a} and {b}")
 
 
+def take(**defaults):
+    """A test's own arguments, taken out of sys.argv: `--name value` of the default's type (text where that is None), or `--name` alone
+    where it is False. Their values, in the order given."""
+    taken, rest, arguments = dict(defaults), [], iter(sys.argv)
+    for argument in arguments:
+        name = argument[2:]
+        if not argument.startswith("--") or name not in defaults:
+            rest.append(argument)
+        elif defaults[name] is False:
+            taken[name] = True
+        else:
+            taken[name] = (str if defaults[name] is None else type(defaults[name]))(next(arguments))
+    sys.argv = rest
+    return list(taken.values())
+
+
 def main():
     arguments = sys.argv[:1]
     rest = sys.argv[1:]

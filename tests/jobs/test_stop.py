@@ -6,14 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import bagpipe_test
 from bagpipe_test import JobTest, children, digests, environment, events, metrics, program, steps, timeless
 
 LONG = "train.steps=1000000"
-rounds, lease = 4, False
+TWENTY, LEASE = bagpipe_test.take(twenty=False, lease=False)
 
 
 def run_json(folder):
@@ -243,7 +242,7 @@ class Stopping(JobTest):
     # ---- one owner ----
 
     def test_of_two_starts_at_once_one_runs_and_the_other_leaves_with_69(self):
-        for number in range(rounds):
+        for number in range(20 if TWENTY else 4):
             pair = [self.launch("pretrain", "owned", LONG) for _ in range(2)]
             self.until(lambda: any(process.poll() is not None for process in pair))
             loser = [process for process in pair if process.poll() is not None]
@@ -255,7 +254,7 @@ class Stopping(JobTest):
             winner.wait()
 
     def test_owner_that_slept_through_its_lease_commits_nothing_more(self):
-        if not lease:
+        if not LEASE:
             self.skipTest("it takes the lease's 60 s: --lease")
         if os.geteuid() != 0 or shutil.which("unshare") is None:
             self.skipTest("a process that can't see the owner needs root and unshare")
@@ -276,7 +275,4 @@ class Stopping(JobTest):
 
 
 if __name__ == "__main__":
-    rounds = 20 if "--twenty" in sys.argv else rounds
-    lease = "--lease" in sys.argv
-    sys.argv = [word for word in sys.argv if word not in ("--twenty", "--lease")]
     bagpipe_test.main()
