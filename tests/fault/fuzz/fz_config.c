@@ -10,26 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS_MAX 8
+#define TRAIN_STEPS_REQUIRED false
+#include "base/config_tables.h"
 
-static const bp_option train_table[] = {
-    {"train.steps", BP_OPTION_INT, NULL, 1, 1000000, NULL, "steps", "optimizer steps", false},
-    {"train.rate", BP_OPTION_REAL, "3e-4", 0, 10, NULL, NULL, "learning rate", false},
-    {"train.memory", BP_OPTION_BYTES, "1 GiB", 0, 0x1p50, NULL, NULL, "room for sums", false},
-    {"train.trace", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL, "write a trace", false},
-    {"train.order", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL, "of the sums", false},
-    {"train.shift", BP_OPTION_INT, "-3", -INFINITY, INFINITY, NULL, NULL, "any integer", false},
-    {"train.limit", BP_OPTION_REAL, NULL, 0, 0, NULL, NULL, "any number", false},
-    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
-static const bp_option run_table[] = {
-    {"run.dir", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "the run folder", true},
-    {"run.note", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "free text", false},
-    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
-static const bp_option other_table[] = {
-    {"score.stride", BP_OPTION_INT, NULL, 1, 100, NULL, "tokens", "of windows", true},
-    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
-static const bp_option *const all_tables[] = {train_table, run_table, other_table, NULL};
-static const bp_option *const used_tables[] = {train_table, run_table, NULL};
+#define ARGUMENTS_MAX 8
 
 static bp_config *new_config(void)
 {
