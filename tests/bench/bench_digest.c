@@ -2,7 +2,7 @@
  * turns, of an update's guard and of one comparison, on random tokens. Ranks hold copies (data
  * ranks). Arguments: layers width heads context vocabulary sequences threads rounds. */
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/adamw.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 
@@ -36,16 +36,10 @@ static bp_engine *engine_of(const bp_mesh *mesh, const bp_gpt_shape *shape, int6
                            .batch = sequences * mesh->datas,
                            .micro_batch = 1,
                            .schedule = BP_1F1B,
-                           .digest_every = digest_every,
-                           .optimizer = {.kind = BP_ADAMW,
-                                         .beta1 = 0.9,
-                                         .beta2 = 0.95,
-                                         .epsilon = 1e-8,
-                                         .weight_decay = 0.1,
-                                         .clip = 1},
-                           .rate = {.peak = 1e-4, .steps = 1000, .decay = BP_DECAY_CONSTANT}};
+                           .digest_every = digest_every};
     bp_engine *engine;
 
+    bp_test_adamw(&spec, 1e-4, 1000);
     spec.precision = bp_math_has_bf16() ? BP_BF16 : BP_F32;
     check(bp_engine_new(&engine, mesh, &spec, shape));
     bp_engine_initialise(engine);
