@@ -1,7 +1,7 @@
 #include "base/signals.h"
 #include "base/err.h"
+#include "base/launcher.h"
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WATCHES_MAX 8
@@ -103,5 +103,5 @@ bool bp_signals_stop_asked(void)
 
 bool bp_signals_terminating(void)
 {
-    return reason == BP_STOP_TERM && getenv("OMPI_COMM_WORLD_SIZE") != NULL; /* mpirun sets it */
+    return reason == BP_STOP_TERM && bp_launcher_find().mpirun;
 }

@@ -1,4 +1,5 @@
 #include "base/fault.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
@@ -18,10 +19,10 @@ static void abort_all(int status)
 static bp_err check_launcher(int size)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *pmi = getenv("PMI_SIZE");
+    bp_launcher launcher = bp_launcher_find();
 
-    if (size > 1 || tasks == NULL || strtol(tasks, NULL, 10) < 2 ||
-        getenv("SLURM_PROCID") == NULL || getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
-        (pmi != NULL && strcmp(pmi, "1") == 0))
+    if (size > 1 || tasks == NULL || strtol(tasks, NULL, 10) < 2 || !launcher.srun ||
+        launcher.mpirun || (pmi != NULL && strcmp(pmi, "1") == 0))
         return BP_OK;
     bp_log_set_speaker(strcmp(getenv("SLURM_PROCID"), "0") == 0); /* each of them is a rank 0 */
     return bp_fail(BP_ERR_CONFIG,
@@ -30,23 +31,19 @@ static bp_err check_launcher(int size)
                    tasks);
 }
 
-/* Nobody could tell MPI of other ranks. Asked all the same, Open MPI 4 ends the program with a page
- * of its own. */
-static bool has_no_pmi(void)
-{
-    return getenv("PMIX_RANK") == NULL && getenv("PMI_SIZE") == NULL && getenv("PMI_RANK") == NULL;
-}
-
 bp_err bp_mpi_start(int *argc, char ***argv)
 {
+    bp_launcher launcher = bp_launcher_find();
     int provided, rank, size;
 
-    if (has_no_pmi() && check_launcher(1) != BP_OK)
+    /* Without PMI nobody could tell MPI of other ranks. Asked all the same, Open MPI 4 ends the
+     * program with a page of its own. */
+    if (!launcher.pmix && !launcher.pmi && check_launcher(1) != BP_OK)
         return BP_ERR_CONFIG;
     /* A program without mpirun is a world of one: Open MPI 4 would start a daemon for it, and as
      * root refuse to. Isolated, all of them would have the same folder in /tmp, which one takes
      * away while another looks for it: two at a time failed now and then. None is needed. */
-    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL && getenv("PMIX_RANK") == NULL &&
+    if (!launcher.mpirun && !launcher.pmix &&
         (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
          setenv("OMPI_MCA_orte_create_session_dirs", "0", 0) != 0))
         return bp_fail(BP_ERR_SYSTEM, "the environment can't be changed: at MPI's start");

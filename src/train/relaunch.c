@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/launcher.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
 
@@ -81,11 +82,11 @@ static void free_words(char **words)
 
 static relaunch_kind find_kind(int ranks)
 {
-    bool by_mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL;
+    bp_launcher launcher = bp_launcher_find();
 
-    if (!by_mpirun && getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID") && getenv("PMIX_RANK"))
+    if (!launcher.mpirun && getenv("SLURM_STEP_ID") && launcher.srun && launcher.pmix)
         return RELAUNCH_SRUN;
-    if (by_mpirun || getenv("PMIX_RANK") || ranks > 1)
+    if (launcher.mpirun || launcher.pmix || ranks > 1)
         return RELAUNCH_MPIRUN;
     return RELAUNCH_BARE;
 }

@@ -1,0 +1,16 @@
+/* What started this process, as far as its environment tells. */
+#ifndef BP_BASE_LAUNCHER_H
+#define BP_BASE_LAUNCHER_H
+
+#include <stdbool.h>
+
+typedef struct bp_launcher {
+    bool mpirun; /* Open MPI's */
+    bool pmix;   /* a server of PMIx knows this rank: mpirun's, or srun --mpi=pmix */
+    bool pmi;    /* one of PMI-1 or PMI-2: MPICH's mpirun, or srun's own */
+    bool srun;   /* a task of a Slurm step; mpirun within a step hands the step's variables on */
+} bp_launcher;
+
+bp_launcher bp_launcher_find(void);
+
+#endif
