@@ -65,7 +65,7 @@ static void lay_out(const ensemble *self, ensemble_work *work, bp_arena *arena, 
     work->own = carve(arena, A > 1 ? work->chunk * V : 0, sizeof(float));
     work->outgoing = carve(arena, A > 1 ? work->chunk * V : 0, sizeof(float));
     work->known = carve(arena, self->rounds * A * work->chunk, sizeof *work->known);
-    work->max = carve(arena, work->chunk, sizeof *work->max);
+    work->max = carve(arena, 2 * work->chunk, sizeof *work->max);
     work->sums = carve(arena, 2 * work->chunk, sizeof *work->sums);
     work->mixed = carve(arena, work->chunk, sizeof *work->mixed);
     work->totals = carve(arena, 3 * work->chunk, sizeof *work->totals);

@@ -3,7 +3,7 @@
 #include "base/trace.h"
 #include "math/gemm_priv.h"
 #include "math/kernels.h"
-#include "math/loops_priv.h"
+#include "math/operand_priv.h"
 #include <omp.h>
 #include <string.h>
 
@@ -19,21 +19,57 @@
             body;                                                                                  \
     }
 
-void bp_gelu_forward(float *y, const float *x, int64_t n)
-{
-    const bp_loops *loops = bp_loops_best();
+typedef struct gelu {
+    const bp_loops *loops;
+    const bp_operand *y, *kept, *dx; /* forward: no dx */
+    const float *x, *dy;             /* one of them */
+} gelu;
 
-    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, 8.0 * (double)n);
-    FOR_SHARES(n, first, last, loops->gelu_forward(y + first, x + first, last - first))
+static void gelu_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
+{
+    const gelu *in = context;
+    const float *x = in->x + r * in->y->columns + c;
+    float room[BP_PANEL], *y = bp_operand_room(in->y, r, c, room);
+
+    (void)sums;
+    in->loops->gelu_forward(y, x, n);
+    bp_operand_store(in->loops, in->y, r, c, y, n);
+    if (in->kept)
+        bp_operand_store(in->loops, in->kept, r, c, x, n);
 }
 
-void bp_gelu_backward(float *dx, const float *dy, const float *x, int64_t n)
+void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x)
 {
-    const bp_loops *loops = bp_loops_best();
+    gelu in = {.loops = bp_loops_best(), .y = y, .kept = kept, .x = x};
 
-    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, 12.0 * (double)n);
-    FOR_SHARES(n, first, last,
-               loops->gelu_backward(dx + first, dy + first, x + first, last - first))
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
+             bp_float_bytes(y, 1) + bp_operand_moved(y) + (kept ? bp_operand_moved(kept) : 0));
+    bp_run_pass(gelu_row, &in, y->rows, y->columns, NULL);
+}
+
+static void gelu_backward_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
+{
+    const gelu *in = context;
+    float x_room[BP_PANEL], y_room[BP_PANEL], dx_room[BP_PANEL];
+    const float *x = bp_operand_load(in->loops, in->kept, r, c, x_room, n);
+    float *y = bp_operand_room(in->y, r, c, y_room), *dx = bp_operand_room(in->dx, r, c, dx_room);
+
+    in->loops->gelu_backward(y, dx, in->dy + r * in->dx->columns + c, x, n);
+    if (sums)
+        in->loops->add(sums, dx, n);
+    bp_operand_store(in->loops, in->y, r, c, y, n);
+    bp_operand_store(in->loops, in->dx, r, c, dx, n);
+}
+
+void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_gradient *bias,
+                      const float *dy, const bp_operand *x)
+{
+    gelu in = {.loops = bp_loops_best(), .y = y, .kept = x, .dx = dx, .dy = dy};
+
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
+             bp_float_bytes(dx, 1) + bp_operand_moved(dx) + bp_operand_moved(y) +
+                 bp_operand_moved(x));
+    bp_run_pass(gelu_backward_row, &in, dx->rows, dx->columns, bias);
 }
 
 static void copy(float *y, const float *x, int64_t n)
@@ -65,6 +101,39 @@ void bp_dropout_backward(float *dx, const float *dy, int64_t n, float p, const b
                          int64_t first)
 {
     bp_add_dropout(dx, NULL, dy, n, p, key, first);
+}
+
+typedef struct dropped {
+    const bp_loops *loops;
+    const bp_operand *dx;
+    const float *dy;
+    bp_mask mask;
+    int64_t first;
+} dropped;
+
+static void dropout_backward_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
+{
+    const dropped *in = context;
+    int64_t at = r * in->dx->columns + c;
+    float room[BP_PANEL], *dx = bp_operand_room(in->dx, r, c, room);
+
+    in->loops->dropout(dx, NULL, in->dy + at, n, &in->mask, in->first + at);
+    if (sums)
+        in->loops->add(sums, dx, n);
+    bp_operand_store(in->loops, in->dx, r, c, dx, n);
+}
+
+void bp_dropout_backward_operand(const bp_operand *dx, const bp_bias_gradient *bias,
+                                 const float *dy, float p, const bp_rng_key *key, int64_t first)
+{
+    BP_ASSERT(p >= 0.0f && p < 1.0f);
+    if (p == 0.0f) {
+        bp_operand_fill_sums(dx, bias, dy);
+        return;
+    }
+    dropped in = {bp_loops_best(), dx, dy, bp_mask_of(p, key), first};
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, bp_float_bytes(dx, 1) + bp_operand_moved(dx));
+    bp_run_pass(dropout_backward_row, &in, dx->rows, dx->columns, bias);
 }
 
 void bp_add(float *y, const float *x, int64_t n)

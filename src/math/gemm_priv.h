@@ -31,9 +31,6 @@ bp_operand_form bp_gemm_form(const bp_gemm *gemm);
 size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
 /** An operand of this gemm in memory that is there. */
 bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t columns);
-/** n values from column c of row r on, converted: of x, the first of them. */
-void bp_operand_store(const bp_operand *to, int64_t r, int64_t c, const float *x, int64_t n);
-
 /** The bf16 products of attention's tiles; NULL where float32 is as fast, or is asked for. */
 const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm);
 

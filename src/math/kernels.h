@@ -1,5 +1,6 @@
 /* Fused passes over memory: normalisation, activation, dropout, residual, softmax cross-entropy,
- * optimizers. All float32, row-major, threaded with OpenMP over independent outputs (static
+ * optimizers. All float32 but for the operands of products that they make (operand.h), row-major,
+ * threaded with OpenMP over independent outputs (static
  * schedule): the bits depend on no schedule, and sums that cross rows are block sums in index
  * order. They depend neither on alignment nor on where a range is cut, and are the same with every
  * instruction set. A number that is not finite comes out not finite: nothing swallows it.
@@ -8,23 +9,60 @@
 #define BP_MATH_KERNELS_H
 
 #include "base/rng.h"
+#include "math/operand.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-/** y = (x - mean) / sqrt(var + epsilon) * gain + bias by row; mean[rows], rstd[rows] are kept for
- * backward (NULL: not). Source: Ba et al. 2016. */
-void bp_layer_norm_forward(float *y, float *mean, float *rstd, const float *x, const float *gain,
-                           const float *bias, int64_t rows, int64_t C, float epsilon);
-/** dx += the gradient through the norm (accumulates: the residual's gradient is there already);
- * dgain, dbias += . scratch: bp_layer_norm_scratch floats. */
-void bp_layer_norm_backward(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
-                            const float *gain, const float *mean, const float *rstd, int64_t rows,
-                            int64_t C, float *scratch);
+/** A layer norm by row, y = (x - mean) / sqrt(var + epsilon) * gain + bias; mean[rows] and
+ * rstd[rows] are kept for backward (NULL: not). Source: Ba et al. 2016. */
+typedef struct bp_norm {
+    const float *gain, *bias;
+    float epsilon;
+    float *mean, *rstd;
+} bp_norm;
+
+/** What a branch of a network adds to the rows that it left: base + dropout(branch), as
+ * bp_add_dropout; `branch` is NULL: base alone. */
+typedef struct bp_residual {
+    const float *base, *branch;
+    float dropout;
+    const bp_rng_key *key;
+    int64_t first;
+} bp_residual;
+
+/** y = norm(h), h = the residual, kept in h[rows][C] where it is not NULL; h may be base. y may lie
+ * over base, if h does not. */
+void bp_layer_norm_forward(const bp_operand *y, float *h, const bp_norm *norm,
+                           const bp_residual *x);
+/** dx += the gradient through the norm (the residual's gradient is there already), or = where it is
+ * fresh; dgain, dbias += . y (NULL: not wanted) is the norm's output, made again. scratch:
+ * bp_layer_norm_scratch floats. */
+typedef struct bp_norm_gradients {
+    float *dx, *dgain, *dbias;
+    bool fresh;
+} bp_norm_gradients;
+void bp_layer_norm_backward(const bp_norm_gradients *to, const bp_operand *y, const float *dy,
+                            const float *x, const bp_norm *norm, int64_t rows, int64_t C,
+                            float *scratch);
 int64_t bp_layer_norm_scratch(int64_t rows, int64_t C);
 
-/** GELU with tanh (GPT-2's gelu_new): y = gelu(x); dx = dy * gelu'(x). In place is allowed. */
-void bp_gelu_forward(float *y, const float *x, int64_t n);
-void bp_gelu_backward(float *dx, const float *dy, const float *x, int64_t n);
+/** A bias's gradient: column sums in blocks of rows, then of the blocks in order, added. NULL
+ * instead of it: not wanted. scratch: bp_bias_scratch floats. */
+typedef struct bp_bias_gradient {
+    float *sums, *scratch;
+} bp_bias_gradient;
+int64_t bp_bias_scratch(int64_t rows, int64_t columns);
+
+/** bp_operand_fill with the sums of x's columns. */
+void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x);
+
+/** GELU with tanh (GPT-2's gelu_new): y = gelu(x), and x kept for backward (NULL: not) as an
+ * operand of its own, which may lie over x, as y may if x is not kept. */
+void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x);
+/** dx = dy * gelu'(x), its bias's gradient, and y = gelu(x) made again, x being as kept. dx may lie
+ * over dy. */
+void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_gradient *bias,
+                      const float *dy, const bp_operand *x);
 
 /** y = a + dropout(x) with keep probability 1-p, kept values scaled by 1/(1-p); p = 0: y = a + x.
  * `first` is the place of element 0 in the global tensor: the mask is a function of (key, place):
@@ -35,6 +73,9 @@ void bp_add_dropout(float *y, const float *a, const float *x, int64_t n, float p
 /** dx = dropout's gradient: dy masked and scaled by the same function. */
 void bp_dropout_backward(float *dx, const float *dy, int64_t n, float p, const bp_rng_key *key,
                          int64_t first);
+/** The same as an operand, with its bias's gradient; p = 0 is bp_operand_fill_sums. */
+void bp_dropout_backward_operand(const bp_operand *dx, const bp_bias_gradient *bias,
+                                 const float *dy, float p, const bp_rng_key *key, int64_t first);
 
 void bp_add(float *y, const float *x, int64_t n); /* y += x */
 void bp_scale(float *y, float factor, int64_t n); /* y *= factor */
@@ -52,16 +93,18 @@ void bp_positions_forward(float *x, const float *table, int64_t B, int64_t T, in
 void bp_positions_backward(float *dtable, const float *dx, int64_t B, int64_t T, int64_t C);
 
 /** Softmax over a vocabulary split over tensor ranks, by its parts. logits[rows][V_here],
- * row-major. row_max[r] = max; then with the maximum over all ranks: row_sum[r] = sum of exp(logit
- * - max); target_logit[r] = the logit of targets[r] if it is in [first, first + V_here), else 0. */
-void bp_softmax_row_max(float *row_max, const float *logits, int64_t rows, int64_t V_here);
-void bp_softmax_row_sum(double *row_sum, double *target_logit, const float *logits,
-                        const float *row_max, const int32_t *targets, int64_t rows, int64_t V_here,
-                        int64_t first);
-/** logits become the loss's gradient: (softmax - onehot) * weight[r], softmax = exp(logit - max) /
- * sum. */
-void bp_softmax_gradient(float *logits, const float *row_max, const double *row_sum,
-                         const int32_t *targets, const float *weight, int64_t rows, int64_t V_here,
+ * row-major. row_max[r] = max of the part; row_sum[r] = sum of exp(logit - max) over it, NaN where
+ * a logit is; target_logit[r] = the logit of targets[r] if it is in [first, first + V_here), else
+ * 0.
+ */
+void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
+                           const float *logits, const int32_t *targets, int64_t rows,
+                           int64_t V_here, int64_t first);
+/** The loss's gradient, (softmax - onehot) * weight[r], with maximum and sum of the whole
+ * vocabulary: softmax = exp(logit - max) / sum. The operand may lie over the logits
+ * (bp_operand_in_place). */
+void bp_softmax_gradient(const bp_operand *gradient, const float *logits, const float *row_max,
+                         const double *row_sum, const int32_t *targets, const float *weight,
                          int64_t first);
 
 /** Sums of squares over blocks of BP_NORM_BLOCK elements: sums[ceil(n / block)], float64. */

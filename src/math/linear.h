@@ -5,7 +5,7 @@
  * row-major; in BF16 the operands are rounded to bfloat16 and products are summed in float32, by
  * bf16 instructions, or by float32 ones where a CPU's bf16 is the slower. An operand is made once,
  * by the pass that makes its values (the producers in kernels.h), and read by every product that
- * wants it.
+ * wants it (operand.h).
  *
  * Bits: the same inputs and the same threads give the same bits. A row of y or dx does not depend
  * on how many rows there are (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c:
@@ -20,6 +20,7 @@
 
 #include "base/mem.h"
 #include "math/math.h"
+#include "math/operand.h"
 #include <stdint.h>
 
 /** Where products run: precision, primitives cached by shape, scratch. One a thread of control.
@@ -27,7 +28,6 @@
  * Errors: BP_ERR_CONFIG bf16 on a CPU or in a build without it, BP_ERR_SYSTEM no memory, or the
  *         library does not start; *out is NULL.
  */
-typedef struct bp_gemm bp_gemm;
 bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
 void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
@@ -44,31 +44,6 @@ void bp_weight_free(bp_weight **weight);
 void bp_weight_refresh(bp_weight *weight);
 /** Bytes of the copies, for the plan. */
 size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins);
-
-/** A matrix as the products of a bp_gemm read it: float32 rows, floats rounded to bf16's precision,
- * or bf16 (uint16_t). Row r begins `stride` elements after row r - 1. */
-typedef enum bp_operand_form {
-    BP_OPERAND_F32,
-    BP_OPERAND_ROUNDED,
-    BP_OPERAND_BF16
-} bp_operand_form;
-typedef struct bp_operand {
-    bp_operand_form form;
-    int64_t rows, columns, stride;
-    void *data; /* borrowed */
-} bp_operand;
-
-/** Room for an operand; what makes its values comes later. An arena without a base is only
- * counted. */
-bp_operand bp_operand_carve(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);
-/** Room for the operand of float32 rows: in F32 the rows themselves, which must stay while it is
- * read; else carved. */
-bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
-                           int64_t columns);
-/** The values of x[rows][columns], converted; nothing where `to` lies over x. */
-void bp_operand_fill(const bp_operand *to, const float *x);
-/** Rows [first, first + rows) of it. */
-bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows);
 
 /** y[rows][outs] = x Wt + bias (NULL: none). */
 void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,

@@ -5,11 +5,20 @@
 
 #define GELU_SLOPE 0.797884560802865356f /* sqrt(2 / pi) */
 #define GELU_CUBIC 0.044715f
+#define LOG2_E     1.44269504088896341f
 
-/* exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3) */
+/* -2 log2(e) u, u = sqrt(2/pi) (x + 0.044715 x^3) */
 static inline float gelu_exponent(float x)
 {
-    return -2.0f * GELU_SLOPE * (x + GELU_CUBIC * x * x * x);
+    return x * (-2.0f * GELU_SLOPE * LOG2_E + -2.0f * GELU_SLOPE * LOG2_E * GELU_CUBIC * (x * x));
+}
+
+/* exp(-2u) */
+static inline float gelu_power(float x)
+{
+    float exponent = gelu_exponent(x);
+
+    return exp2_of(exponent > 128.0f ? 128.0f : exponent);
 }
 
 /* x / (1 + exp(-2u)) is x/2 (1 + tanh u) without its cancellation. */
@@ -17,21 +26,22 @@ void LOOP(gelu_forward)(float *y, const float *x, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] / (1.0f + exp_of(gelu_exponent(x[i])));
+        y[i] = x[i] * (1.0f / (1.0f + gelu_power(x[i])));
 }
 
 /* The slope is 0 or 1 to the last bit long before x = 15; the bounds keep all factors finite (and
  * NaN is NaN). */
-void LOOP(gelu_backward)(float *dx, const float *dy, const float *x, int64_t n)
+void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
+        float e = gelu_power(x[i]), sigmoid = 1.0f / (1.0f + e);
         float at = x[i] > 15.0f ? 15.0f : x[i];
         at = at < -15.0f ? -15.0f : at;
-        float exponent = gelu_exponent(at);
-        float e = exp_of(exponent > 87.0f ? 87.0f : exponent), sigmoid = 1.0f / (1.0f + e);
-        float slope = 2.0f * GELU_SLOPE * (1.0f + 3.0f * GELU_CUBIC * at * at);
-        dx[i] = dy[i] * (sigmoid + at * slope * (e * sigmoid * sigmoid));
+        float slope = 2.0f * GELU_SLOPE + 2.0f * GELU_SLOPE * 3.0f * GELU_CUBIC * (at * at);
+        float rest = (e > 8e37f ? 8e37f : e) * sigmoid; /* 1 - sigmoid, without its cancellation */
+        y[i] = x[i] * sigmoid;
+        dx[i] = dy[i] * (sigmoid + at * slope * (rest * sigmoid));
     }
 }
 
@@ -130,6 +140,13 @@ void LOOP(round_bf16)(float *y, const float *x, int64_t n)
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] = float_of_bits(bf16_of(x[i]) << 16);
+}
+
+void LOOP(from_bf16)(float *y, const uint16_t *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = float_of_bits((uint32_t)x[i] << 16);
 }
 
 void LOOP(pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n)

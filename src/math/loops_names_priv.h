@@ -24,7 +24,7 @@ static inline float lane_sum(float lanes[LANES])
 }
 
 void LOOP(gelu_forward)(float *y, const float *x, int64_t n);
-void LOOP(gelu_backward)(float *dx, const float *dy, const float *x, int64_t n);
+void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
 void LOOP(add)(float *y, const float *x, int64_t n);
 void LOOP(sum)(float *y, const float *a, const float *x, int64_t n);
 void LOOP(scale)(float *y, float factor, int64_t n);
@@ -32,17 +32,20 @@ void LOOP(dropout)(float *y, const float *a, const float *x, int64_t n, const bp
                    int64_t first);
 void LOOP(to_bf16)(uint16_t *y, const float *x, int64_t n);
 void LOOP(round_bf16)(float *y, const float *x, int64_t n);
+void LOOP(from_bf16)(float *y, const uint16_t *x, int64_t n);
 void LOOP(pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n);
 void LOOP(column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
                        int64_t row_stride);
-void LOOP(norm_forward)(float *y, float *mean, float *rstd, const float *x, const float *gain,
-                        const float *bias, int64_t rows, int64_t C, float epsilon);
-void LOOP(norm_backward)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
-                         const float *gain, const float *mean, const float *rstd, int64_t rows,
-                         int64_t C);
+void LOOP(norm_statistics)(float *mean, float *rstd, const float *x, int64_t C, float epsilon);
+void LOOP(norm_apply)(float *y, const float *x, const float *gain, const float *bias, float mean,
+                      float rstd, int64_t n);
+void LOOP(norm_means)(float *mean_d, float *mean_dot, const float *dy, const float *x,
+                      const float *gain, float mean, float rstd, int64_t C);
+void LOOP(norm_gradient)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
+                         const float *gain, const bp_norm_row *row, int64_t n);
 float LOOP(row_max)(const float *x, int64_t n);
-double LOOP(exp_sum)(const float *x, int64_t n, float max);
-void LOOP(exp_scale)(float *x, int64_t n, float max, float factor);
+void LOOP(softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
+void LOOP(exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
 double LOOP(square_sum)(const float *x, int64_t n);
 uint32_t LOOP(bit_sum)(const float *x, int64_t n);
 void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);

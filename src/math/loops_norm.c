@@ -28,25 +28,25 @@ static inline float square_deviations(const float *x, float mean, int64_t n)
     return lane_sum(lanes);
 }
 
-void LOOP(norm_forward)(float *y, float *mean, float *rstd, const float *x, const float *gain,
-                        const float *bias, int64_t rows, int64_t C, float epsilon)
+void LOOP(norm_statistics)(float *mean, float *rstd, const float *x, int64_t C, float epsilon)
 {
-    for (int64_t r = 0; r < rows; r++, x += C, y += C) {
-        float mu = sum_of(x, C) / (float)C;
-        float inverse = 1.0f / sqrtf(square_deviations(x, mu, C) / (float)C + epsilon);
-#pragma omp simd
-        for (int64_t c = 0; c < C; c++)
-            y[c] = (x[c] - mu) * inverse * gain[c] + bias[c];
-        if (mean)
-            mean[r] = mu;
-        if (rstd)
-            rstd[r] = inverse;
-    }
+    float mu = sum_of(x, C) / (float)C;
+
+    *mean = mu;
+    *rstd = 1.0f / sqrtf(square_deviations(x, mu, C) / (float)C + epsilon);
 }
 
-/* Sums over a row of dy gain and of dy gain xhat. */
-static inline void row_sums(float *sum, float *dot, const float *dy, const float *x,
-                            const float *gain, float mean, float rstd, int64_t C)
+void LOOP(norm_apply)(float *y, const float *x, const float *gain, const float *bias, float mean,
+                      float rstd, int64_t n)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++)
+        y[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
+}
+
+/* Means over a row of dy gain and of dy gain xhat. */
+void LOOP(norm_means)(float *mean_d, float *mean_dot, const float *dy, const float *x,
+                      const float *gain, float mean, float rstd, int64_t C)
 {
     float sums[LANES] = {0}, dots[LANES] = {0};
     int64_t c = 0;
@@ -62,27 +62,20 @@ static inline void row_sums(float *sum, float *dot, const float *dy, const float
         sums[l] += d;
         dots[l] += d * ((x[c + l] - mean) * rstd);
     }
-    *sum = lane_sum(sums);
-    *dot = lane_sum(dots);
+    *mean_d = lane_sum(sums) / (float)C;
+    *mean_dot = lane_sum(dots) / (float)C;
 }
 
-void LOOP(norm_backward)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
-                         const float *gain, const float *mean, const float *rstd, int64_t rows,
-                         int64_t C)
+void LOOP(norm_gradient)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
+                         const float *gain, const bp_norm_row *row, int64_t n)
 {
-    for (int64_t c = 0; c < C; c++)
-        dgain[c] = dbias[c] = 0.0f;
-    for (int64_t r = 0; r < rows; r++, x += C, dy += C, dx += C) {
-        float sum, dot, mu = mean[r], inverse = rstd[r];
-        row_sums(&sum, &dot, dy, x, gain, mu, inverse, C);
-        sum /= (float)C;
-        dot /= (float)C;
+    const bp_norm_row at = *row;
+
 #pragma omp simd
-        for (int64_t c = 0; c < C; c++) {
-            float xhat = (x[c] - mu) * inverse;
-            dgain[c] += dy[c] * xhat;
-            dbias[c] += dy[c];
-            dx[c] += inverse * (dy[c] * gain[c] - sum - xhat * dot);
-        }
+    for (int64_t c = 0; c < n; c++) {
+        float xhat = (x[c] - at.mean) * at.rstd;
+        dgain[c] += dy[c] * xhat;
+        dbias[c] += dy[c];
+        dx[c] += at.rstd * (dy[c] * gain[c] - at.mean_d - xhat * at.mean_dot);
     }
 }

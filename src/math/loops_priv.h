@@ -53,10 +53,16 @@ typedef struct bp_mixture_block {
     int64_t known_stride;
 } bp_mixture_block;
 
+/** What a layer norm's backward pass knows of a row. */
+typedef struct bp_norm_row {
+    float mean, rstd, mean_d, mean_dot;
+} bp_norm_row;
+
 typedef struct bp_loops {
     const char *name;
     void (*gelu_forward)(float *y, const float *x, int64_t n);
-    void (*gelu_backward)(float *dx, const float *dy, const float *x, int64_t n);
+    /* dx may be dy */
+    void (*gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
     void (*add)(float *y, const float *x, int64_t n);
     void (*sum)(float *y, const float *a, const float *x, int64_t n);
     void (*scale)(float *y, float factor, int64_t n);
@@ -65,21 +71,27 @@ typedef struct bp_loops {
                     int64_t first);
     void (*to_bf16)(uint16_t *y, const float *x, int64_t n);
     void (*round_bf16)(float *y, const float *x, int64_t n); /* to the precision of bf16 */
+    void (*from_bf16)(float *y, const uint16_t *x, int64_t n);
     /* y = bf16 of a, and of b (NULL: zeros) in the upper half */
     void (*pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n);
     void (*column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
                         int64_t row_stride);
 
-    void (*norm_forward)(float *y, float *mean, float *rstd, const float *x, const float *gain,
-                         const float *bias, int64_t rows, int64_t C, float epsilon);
-    /* dgain and dbias are set, not added to */
-    void (*norm_backward)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
-                          const float *gain, const float *mean, const float *rstd, int64_t rows,
-                          int64_t C);
+    void (*norm_statistics)(float *mean, float *rstd, const float *x, int64_t C, float epsilon);
+    void (*norm_apply)(float *y, const float *x, const float *gain, const float *bias, float mean,
+                       float rstd, int64_t n);
+    /* means over a row of dy gain and of dy gain xhat */
+    void (*norm_means)(float *mean_d, float *mean_dot, const float *dy, const float *x,
+                       const float *gain, float mean, float rstd, int64_t C);
+    /* dx, dgain and dbias are added to: n columns of a row */
+    void (*norm_gradient)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
+                          const float *gain, const bp_norm_row *row, int64_t n);
 
     float (*row_max)(const float *x, int64_t n);
-    double (*exp_sum)(const float *x, int64_t n, float max);
-    void (*exp_scale)(float *x, int64_t n, float max, float factor); /* x = exp(x - max) * factor */
+    /* the largest, and the sum of exp(x - max); a NaN is in the sum */
+    void (*softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
+    /* y = exp(x - max) * factor, x at most max */
+    void (*exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
     double (*square_sum)(const float *x, int64_t n);
     uint32_t (*bit_sum)(const float *x, int64_t n);
 

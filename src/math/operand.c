@@ -2,7 +2,8 @@
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/gemm_priv.h"
-#include "math/loops_priv.h"
+#include "math/operand_priv.h"
+#include <omp.h>
 #include <string.h>
 
 static size_t element_bytes(bp_operand_form form)
@@ -42,6 +43,13 @@ bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x,
     return (bp_operand){BP_OPERAND_F32, rows, columns, columns, (void *)x};
 }
 
+bp_operand bp_operand_in_place(const bp_gemm *gemm, float *x, int64_t rows, int64_t columns)
+{
+    bp_operand_form form = bp_gemm_form(gemm);
+
+    return (bp_operand){form, rows, columns, form == BP_OPERAND_BF16 ? 2 * columns : columns, x};
+}
+
 bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows)
 {
     bp_operand part = *all;
@@ -52,25 +60,68 @@ bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows)
     return part;
 }
 
-void bp_operand_store(const bp_operand *to, int64_t r, int64_t c, const float *x, int64_t n)
+int64_t bp_bias_scratch(int64_t rows, int64_t columns)
 {
-    int64_t at = r * to->stride + c;
-    float *y = (float *)to->data + at;
+    return bp_block_count(rows) * columns;
+}
 
-    if (to->form == BP_OPERAND_BF16)
-        bp_loops_best()->to_bf16((uint16_t *)to->data + at, x, n);
-    else if (to->form == BP_OPERAND_ROUNDED)
-        bp_loops_best()->round_bf16(y, x, n);
-    else if (y != x)
-        memcpy(y, x, (size_t)n * sizeof *x);
+void bp_run_pass(bp_row_pass *pass, const void *context, int64_t rows, int64_t columns,
+                 const bp_bias_gradient *bias)
+{
+    const bp_loops *loops = bp_loops_best();
+    int64_t blocks = bp_block_count(rows);
+
+#pragma omp parallel if (rows * columns > 8192)
+    {
+#pragma omp for collapse(2) schedule(static)
+        for (int64_t block = 0; block < blocks; block++) {
+            for (int64_t c = 0; c < columns; c += BP_PANEL) {
+                int64_t n = bp_smaller(BP_PANEL, columns - c), r = block * BP_BLOCK_ROWS;
+                int64_t last = bp_smaller(r + BP_BLOCK_ROWS, rows);
+                float *sums = bias ? bias->scratch + block * columns + c : NULL;
+                if (sums)
+                    memset(sums, 0, (size_t)n * sizeof *sums);
+                for (; r < last; r++)
+                    pass(context, r, c, n, sums);
+            }
+        }
+        if (bias) {
+            int64_t first, last;
+            bp_share(columns, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &last);
+            loops->column_sums(bias->sums + first, bias->scratch + first, blocks, last - first,
+                               columns);
+        }
+    }
+}
+
+typedef struct conversion {
+    const bp_loops *loops;
+    const bp_operand *to;
+    const float *x;
+} conversion;
+
+static void convert_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
+{
+    const conversion *in = context;
+    const float *x = in->x + r * in->to->columns + c;
+
+    if (sums)
+        in->loops->add(sums, x, n);
+    bp_operand_store(in->loops, in->to, r, c, x, n);
+}
+
+void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x)
+{
+    conversion in = {bp_loops_best(), to, x};
+
+    BP_TRACE(BP_TRACE_OPERANDS, 0,
+             (bias || to->data != x ? bp_float_bytes(to, 1) : 0) +
+                 (to->data != x ? bp_operand_moved(to) : 0));
+    if (bias || to->data != x)
+        bp_run_pass(convert_row, &in, to->rows, to->columns, bias);
 }
 
 void bp_operand_fill(const bp_operand *to, const float *x)
 {
-    if (to->data == x)
-        return;
-    BP_TRACE(BP_TRACE_OPERANDS, 0, 6.0 * (double)(to->rows * to->columns));
-#pragma omp parallel for schedule(static) if (to->rows * to->columns > 8192)
-    for (int64_t r = 0; r < to->rows; r++)
-        bp_operand_store(to, r, 0, x + r * to->columns, to->columns);
+    bp_operand_fill_sums(to, NULL, x);
 }

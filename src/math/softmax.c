@@ -1,22 +1,11 @@
 /* Softmax cross-entropy over a vocabulary split over tensor ranks, by its parts: a row is one
  * thread's work. */
 #include "base/trace.h"
-#include "math/kernels.h"
-#include "math/loops_priv.h"
+#include "math/operand_priv.h"
 
-void bp_softmax_row_max(float *row_max, const float *logits, int64_t rows, int64_t V_here)
-{
-    const bp_loops *loops = bp_loops_best();
-
-    BP_TRACE(BP_TRACE_SOFTMAX, 0, 4.0 * (double)(rows * V_here));
-#pragma omp parallel for schedule(static) if (rows * V_here > 8192)
-    for (int64_t r = 0; r < rows; r++)
-        row_max[r] = loops->row_max(logits + r * V_here, V_here);
-}
-
-void bp_softmax_row_sum(double *row_sum, double *target_logit, const float *logits,
-                        const float *row_max, const int32_t *targets, int64_t rows, int64_t V_here,
-                        int64_t first)
+void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
+                           const float *logits, const int32_t *targets, int64_t rows,
+                           int64_t V_here, int64_t first)
 {
     const bp_loops *loops = bp_loops_best();
 
@@ -24,25 +13,47 @@ void bp_softmax_row_sum(double *row_sum, double *target_logit, const float *logi
 #pragma omp parallel for schedule(static) if (rows * V_here > 8192)
     for (int64_t r = 0; r < rows; r++) {
         int64_t target = targets[r] - first;
-        row_sum[r] = loops->exp_sum(logits + r * V_here, V_here, row_max[r]);
+        loops->softmax_statistics(&row_max[r], &row_sum[r], logits + r * V_here, V_here);
         target_logit[r] =
             target >= 0 && target < V_here ? (double)logits[r * V_here + target] : 0.0;
     }
 }
 
-void bp_softmax_gradient(float *logits, const float *row_max, const double *row_sum,
-                         const int32_t *targets, const float *weight, int64_t rows, int64_t V_here,
+typedef struct gradient_row {
+    const float *logits;
+    float max, factor, weight;
+    int64_t target;
+} gradient_row;
+
+static void write_row(const bp_loops *loops, const bp_operand *to, int64_t r,
+                      const gradient_row *row)
+{
+    float room[BP_PANEL];
+
+    for (int64_t c = 0; c < to->columns; c += BP_PANEL) {
+        int64_t n = bp_smaller(BP_PANEL, to->columns - c);
+        float *y = bp_operand_room(to, r, c, room);
+        loops->exp_scale(y, row->logits + c, n, row->max, row->factor);
+        if (row->target >= c && row->target < c + n)
+            y[row->target - c] -= row->weight;
+        bp_operand_store(loops, to, r, c, y, n);
+    }
+}
+
+void bp_softmax_gradient(const bp_operand *gradient, const float *logits, const float *row_max,
+                         const double *row_sum, const int32_t *targets, const float *weight,
                          int64_t first)
 {
     const bp_loops *loops = bp_loops_best();
 
-    BP_TRACE(BP_TRACE_SOFTMAX, 0, 8.0 * (double)(rows * V_here));
-#pragma omp parallel for schedule(static) if (rows * V_here > 8192)
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t target = targets[r] - first;
-        loops->exp_scale(logits + r * V_here, V_here, row_max[r],
-                         (float)((double)weight[r] / row_sum[r]));
-        if (target >= 0 && target < V_here)
-            logits[r * V_here + target] -= weight[r];
+    BP_TRACE(BP_TRACE_SOFTMAX, 0, bp_float_bytes(gradient, 1) + bp_operand_moved(gradient));
+#pragma omp parallel for schedule(static) if (gradient->rows * gradient->columns > 8192)
+    for (int64_t r = 0; r < gradient->rows; r++) {
+        gradient_row row = {.logits = logits + r * gradient->columns,
+                            .max = row_max[r],
+                            .factor = (float)((double)weight[r] / row_sum[r]),
+                            .weight = weight[r],
+                            .target = targets[r] - first};
+        write_row(loops, gradient, r, &row);
     }
 }

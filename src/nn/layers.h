@@ -58,8 +58,9 @@ typedef struct bp_logit_rows {
     const int32_t *targets;
     int64_t rows, V, first;
 } bp_logit_rows;
-/** Over the whole vocabulary: max[rows], and sums[2][rows]: of exp(logit - max), and the target's
- * logit. Collective over `tensor`, with equal targets; equal results on all ranks. */
+/** Over the whole vocabulary: max[rows] (and as many floats behind it to work in), and
+ * sums[2][rows]: of exp(logit - max), and the target's logit. Collective over `tensor`, with equal
+ * targets; equal results on all ranks. */
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
 /** log p(target) of row r, from these: the one formula, so that all who score have the same bits.
  */

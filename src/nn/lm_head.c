@@ -21,7 +21,7 @@ typedef struct head {
 typedef struct chunk {
     int64_t rows;
     float *logits;             /* [rows][V here] */
-    float *max;                /* [rows] */
+    float *max;                /* [2][rows] of the whole vocabulary, and of this rank's part */
     double *sums;              /* [2][rows]: of exp(logit - max), and the target's logit */
     float *weight;             /* [rows] */
     int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from */
@@ -34,6 +34,8 @@ static int64_t chunk_rows(const head *self, int64_t rows)
     int64_t n = CHUNK_BYTES / (V * (int64_t)sizeof(float)) / 16 * 16;
 
     n = n < CHUNK_ROWS_MIN ? CHUNK_ROWS_MIN : n > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : n;
+    int64_t chunks = (rows + n - 1) / n; /* of one size: a short one costs the products as much */
+    n = chunks > 1 ? ((rows + chunks - 1) / chunks + 15) / 16 * 16 : n;
     return n < rows ? n : rows;
 }
 
@@ -42,7 +44,7 @@ static chunk carve_chunk(const head *self, bp_arena *arena, int64_t rows)
     chunk c = {.rows = chunk_rows(self, rows)};
 
     c.logits = bp_carve(arena, c.rows * self->wte->extent[0]);
-    c.max = bp_carve(arena, c.rows);
+    c.max = bp_carve(arena, 2 * c.rows);
     c.sums = (double *)(void *)bp_carve(arena, 2 * 2 * c.rows);
     c.weight = bp_carve(arena, c.rows);
     c.targets = (int32_t *)(void *)bp_carve(arena, c.rows);
@@ -57,22 +59,58 @@ static size_t head_saved(const bp_block *block, int64_t B, int64_t T)
     return bp_arena_bytes(B * T * self->wte->shape[1], sizeof(float));
 }
 
+/* Scratch of an evaluation. */
+typedef struct evaluation_work {
+    chunk c;
+    float *hidden; /* [chunk rows][C] the scored rows, gathered */
+    bp_operand normed;
+} evaluation_work;
+
+static evaluation_work carve_evaluation(const head *self, bp_arena *arena, int64_t rows)
+{
+    int64_t C = self->wte->shape[1];
+    evaluation_work work = {.c = carve_chunk(self, arena, rows)};
+
+    work.hidden = bp_carve(arena, work.c.rows * C);
+    work.normed = bp_operand_carve(arena, self->block.nn->gemm, work.c.rows, C);
+    return work;
+}
+
+/* Scratch of the backward pass. */
+typedef struct backward_work {
+    chunk c;
+    bp_operand normed;  /* [rows][C] */
+    float *dnormed;     /* [rows][C] */
+    float *mean, *rstd; /* [rows] */
+    float *sums;
+} backward_work;
+
+static backward_work carve_backward(const head *self, bp_arena *arena, int64_t rows)
+{
+    int64_t C = self->wte->shape[1];
+    backward_work work = {.c = carve_chunk(self, arena, rows)};
+
+    work.normed = bp_operand_carve(arena, self->block.nn->gemm, rows, C);
+    work.dnormed = bp_carve(arena, rows * C);
+    work.mean = bp_carve(arena, rows);
+    work.rstd = bp_carve(arena, rows);
+    work.sums = bp_carve(arena, bp_layer_norm_scratch(rows, C));
+    return work;
+}
+
 static size_t head_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
 {
     const head *self = (const head *)block;
-    int64_t rows = B * T, C = self->wte->shape[1];
+    int64_t rows = B * T;
     bp_arena count = {0};
 
-    bp_carve(&count, rows * C); /* normed */
-    bp_carve(&count, rows);     /* mean, rstd */
-    bp_carve(&count, rows);
-    bp_carve(&count, rows); /* row by row -logprob */
-    carve_chunk(self, &count, rows);
-    if (training) {
-        bp_carve(&count, rows * C); /* gradient of normed */
-        bp_carve(&count, rows * C); /* sum over tensor ranks */
-        bp_carve(&count, bp_layer_norm_scratch(rows, C));
+    if (!training) {
+        carve_evaluation(self, &count, rows);
+        return count.used_bytes;
     }
+    carve_backward(self, &count, rows);
+    if (block->nn->tensors > 1)
+        bp_carve(&count, rows * self->wte->shape[1]); /* sum over tensor ranks */
     return count.used_bytes;
 }
 
@@ -105,12 +143,18 @@ static void head_refresh(bp_block *block)
         bp_weight_refresh(self->vocabulary);
 }
 
+static bp_norm norm_of(const head *self, float *mean, float *rstd)
+{
+    return (bp_norm){self->gain->value, self->bias->value, EPSILON, mean, rstd};
+}
+
 void bp_lm_head_norm(const bp_block *block, float *normed, const float *hidden, int64_t rows)
 {
     const head *self = (const head *)block;
+    bp_operand to = bp_operand_floats(normed, rows, self->wte->shape[1]);
+    bp_norm norm = norm_of(self, NULL, NULL);
 
-    bp_layer_norm_forward(normed, NULL, NULL, hidden, self->gain->value, self->bias->value, rows,
-                          self->wte->shape[1], EPSILON);
+    bp_layer_norm_forward(&to, NULL, &norm, &(bp_residual){.base = hidden});
 }
 
 const bp_weight *bp_lm_head_map(const bp_block *block)
@@ -123,10 +167,10 @@ const float *bp_lm_head_values(const bp_block *block)
     return ((const head *)block)->wte->value;
 }
 
-/* Logits of this rank's part of the vocabulary, `filled` rows of them, and the softmax statistics
- * of the first `rows` over the whole of it. */
-static void chunk_forward(const head *self, chunk *c, const float *normed, const int32_t *targets,
-                          int64_t rows, int64_t filled)
+/* Logits of this rank's part of the vocabulary, and the softmax statistics of the first `rows` over
+ * the whole of it. */
+static void chunk_forward(const head *self, chunk *c, const bp_operand *normed,
+                          const int32_t *targets, int64_t rows)
 {
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0];
@@ -137,7 +181,7 @@ static void chunk_forward(const head *self, chunk *c, const float *normed, const
                         .first = self->wte->offset[0]};
 
     if (V > 0)
-        bp_linear_forward(nn->gemm, c->logits, normed, self->vocabulary, NULL, filled);
+        bp_linear_forward_operand(nn->gemm, c->logits, normed, self->vocabulary, NULL);
     bp_logit_statistics(c->max, c->sums, &in, nn->tensor);
 }
 
@@ -170,21 +214,23 @@ static int64_t gather_scored(const head *self, const bp_pass *pass, chunk *c, fl
 static void evaluate(head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n;
-    chunk c = carve_chunk(self, pass->scratch, rows);
-    float *normed = bp_carve(pass->scratch, c.rows * C);
+    evaluation_work work = carve_evaluation(self, pass->scratch, rows);
+    chunk *c = &work.c;
+    bp_norm norm = norm_of(self, NULL, NULL);
 
     BP_ASSERT(rows <= INT32_MAX);
     for (int64_t r = 0; pass->logprob && r < rows; r++)
         pass->logprob[r] = NAN;
-    while ((n = gather_scored(self, pass, &c, normed, hidden, &at)) > 0) {
-        int64_t filled = bp_head_filled_rows(n, c.rows);
+    while ((n = gather_scored(self, pass, c, work.hidden, hidden, &at)) > 0) {
+        int64_t filled = bp_head_filled_rows(n, c->rows);
+        bp_operand normed = bp_operand_part(&work.normed, 0, filled);
 
-        bp_zero(normed + n * C, (filled - n) * C);
-        bp_lm_head_norm(&self->block, normed, normed, filled);
-        chunk_forward(self, &c, normed, c.targets, n, filled);
-        chunk_loss(pass, &c, c.targets, n);
+        bp_zero(work.hidden + n * C, (filled - n) * C);
+        bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = work.hidden});
+        chunk_forward(self, c, &normed, c->targets, n);
+        chunk_loss(pass, c, c->targets, n);
         for (int64_t r = 0; pass->logprob && r < n; r++)
-            pass->logprob[c.places[r]] = (float)bp_logit_logprob(c.max, c.sums, n, r);
+            pass->logprob[c->places[r]] = (float)bp_logit_logprob(c->max, c->sums, n, r);
     }
 }
 
@@ -203,50 +249,45 @@ static void head_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void
 
 /* dnormed of one chunk, and its part of the vocabulary's gradient. */
 static void chunk_backward(const head *self, bp_pass *pass, chunk *c, float *dnormed,
-                           const float *normed, int64_t first, int64_t rows)
+                           const bp_operand *normed, int64_t first)
 {
     const bp_nn *nn = self->block.nn;
-    int64_t V = self->wte->extent[0], C = self->wte->shape[1];
+    int64_t V = self->wte->extent[0], rows = normed->rows;
     const int32_t *targets = pass->targets + first;
 
     if (V == 0) {
-        bp_zero(dnormed, rows * C);
+        bp_zero(dnormed, rows * normed->columns);
         return;
     }
     for (int64_t r = 0; r < rows; r++)
         c->weight[r] = targets[r] >= 0 ? pass->loss_weight : 0;
-    bp_softmax_gradient(c->logits, c->max, c->sums, targets, c->weight, rows, V,
+    bp_operand dlogits = bp_operand_in_place(nn->gemm, c->logits, rows, V);
+    bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
                         self->wte->offset[0]);
-    bp_linear_backward(&(bp_linear_gradients){.dx = dnormed, .dw = self->wte->gradient}, nn->gemm,
-                       c->logits, normed, self->vocabulary, rows);
+    bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
+    bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, false);
 }
 
 static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
 {
     head *self = (head *)block;
-    bp_arena *scratch = pass->scratch;
-    size_t mark = scratch->used_bytes;
+    size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
-    const float *hidden = saved;
-    float *dhidden = packet->item[0].data;
-    float *normed = bp_carve(scratch, rows * C), *dnormed = bp_carve(scratch, rows * C);
-    float *mean = bp_carve(scratch, rows), *rstd = bp_carve(scratch, rows);
-    chunk c = carve_chunk(self, scratch, rows);
+    backward_work work = carve_backward(self, pass->scratch, rows);
+    bp_norm norm = norm_of(self, work.mean, work.rstd);
+    bp_norm_gradients to = {packet->item[0].data, self->gain->gradient, self->bias->gradient, true};
 
-    bp_layer_norm_forward(normed, mean, rstd, hidden, self->gain->value, self->bias->value, rows, C,
-                          EPSILON);
-    for (int64_t first = 0; first < rows; first += c.rows) {
-        int64_t n = first + c.rows < rows ? c.rows : rows - first;
-        chunk_forward(self, &c, normed + first * C, pass->targets + first, n, n);
-        chunk_loss(pass, &c, pass->targets + first, n);
-        chunk_backward(self, pass, &c, dnormed + first * C, normed + first * C, first, n);
+    bp_layer_norm_forward(&work.normed, NULL, &norm, &(bp_residual){.base = saved});
+    for (int64_t first = 0; first < rows; first += work.c.rows) {
+        int64_t n = first + work.c.rows < rows ? work.c.rows : rows - first;
+        bp_operand normed = bp_operand_part(&work.normed, first, n);
+        chunk_forward(self, &work.c, &normed, pass->targets + first, n);
+        chunk_loss(pass, &work.c, pass->targets + first, n);
+        chunk_backward(self, pass, &work.c, work.dnormed + first * C, &normed, first);
     }
-    bp_nn_sum(block->nn, pass, dnormed, rows * C);
-    bp_zero(dhidden, rows * C);
-    bp_layer_norm_backward(dhidden, self->gain->gradient, self->bias->gradient, dnormed, hidden,
-                           self->gain->value, mean, rstd, rows, C,
-                           bp_carve(scratch, bp_layer_norm_scratch(rows, C)));
-    scratch->used_bytes = mark;
+    bp_nn_sum(block->nn, pass, work.dnormed, rows * C);
+    bp_layer_norm_backward(&to, NULL, work.dnormed, saved, &norm, rows, C, work.sums);
+    pass->scratch->used_bytes = mark;
 }
 
 static void head_free(bp_block *block)

@@ -20,7 +20,8 @@ typedef struct layer {
     bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
 } layer;
 
-/* What forward leaves for backward. Norms' outputs and GELU's are computed again. */
+/* What forward leaves for backward. Norms' outputs and GELU's are computed again. Without training
+ * the residual stream stays where it is, and the rest is left out. */
 typedef struct saved {
     float *x;                             /* [rows][C] the layer's input */
     float *mean1, *rstd1, *mean2, *rstd2; /* [rows] */
@@ -28,32 +29,35 @@ typedef struct saved {
     float *attended;                      /* [rows][Cl] */
     float *lse;                           /* [B][Hl][T] */
     float *middle;                        /* [rows][C] after attention's residual */
-    float *up;                            /* [rows][Fl] before GELU */
+    bp_operand up;                        /* [rows][Fl] before GELU */
 } saved;
 
-static saved carve_saved(const layer *self, bp_arena *arena, int64_t B, int64_t T)
+static saved carve_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
-    int64_t rows = B * T;
-    saved kept;
+    int64_t rows = pass->B * pass->T;
+    saved kept = {0};
 
+    kept.qkv = bp_carve(arena, rows * 3 * self->Cl);
+    kept.attended = bp_carve(arena, rows * self->Cl);
+    kept.lse = bp_carve(arena, rows * self->Hl);
+    if (!pass->training)
+        return kept;
     kept.x = bp_carve(arena, rows * self->shape.C);
     kept.mean1 = bp_carve(arena, rows);
     kept.rstd1 = bp_carve(arena, rows);
     kept.mean2 = bp_carve(arena, rows);
     kept.rstd2 = bp_carve(arena, rows);
-    kept.qkv = bp_carve(arena, rows * 3 * self->Cl);
-    kept.attended = bp_carve(arena, rows * self->Cl);
-    kept.lse = bp_carve(arena, rows * self->Hl);
     kept.middle = bp_carve(arena, rows * self->shape.C);
-    kept.up = bp_carve(arena, rows * self->Fl);
+    kept.up = bp_operand_carve(arena, self->block.nn->gemm, rows, self->Fl);
     return kept;
 }
 
 static size_t layer_saved(const bp_block *block, int64_t B, int64_t T)
 {
+    bp_pass pass = {.B = B, .T = T, .training = true};
     bp_arena count = {0};
 
-    carve_saved((const layer *)block, &count, B, T);
+    carve_saved((const layer *)block, &count, &pass);
     return count.used_bytes;
 }
 
@@ -83,28 +87,139 @@ static bp_rng_key mask_key(const layer *self, const bp_pass *pass, int which)
     return bp_mask_key(self->block.nn, pass, 4 * self->shape.number + 1 + which);
 }
 
+static float dropout_of(const layer *self, const bp_pass *pass)
+{
+    return pass->dropout ? self->block.nn->dropout : 0;
+}
+
+static void *carve_attention(const layer *self, bp_arena *arena, const bp_pass *pass)
+{
+    bp_attention_shape shape = attention_shape(self, pass, NULL);
+    size_t bytes = bp_attention_scratch_bytes(bp_gemm_precision(self->block.nn->gemm), &shape);
+
+    return bp_carve(arena, (int64_t)(bytes / sizeof(float)));
+}
+
+/* Scratch of the forward pass. */
+typedef struct forward_work {
+    bp_operand normed; /* [rows][C] of either norm */
+    float *branch;     /* [rows][C] what is added to the residual stream */
+    bp_operand attended, active;
+    float *up; /* [rows][Fl] as the product leaves it: where it is kept, if that holds floats */
+    void *attention; /* lies over what the MLP needs */
+} forward_work;
+
+static forward_work carve_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                  const saved *kept)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    forward_work work = {.normed = bp_operand_carve(arena, gemm, rows, self->shape.C),
+                         .branch = bp_carve(arena, rows * self->shape.C)};
+    size_t mark = arena->used_bytes, used;
+
+    work.attended = bp_operand_over(arena, gemm, kept->attended, rows, self->Cl);
+    work.attention = carve_attention(self, arena, pass);
+    used = arena->used_bytes;
+    arena->used_bytes = mark;
+    work.active = bp_operand_carve(arena, gemm, rows, self->Fl);
+    work.up = kept->up.data && kept->up.form != BP_OPERAND_BF16 ? kept->up.data
+                                                                : bp_carve(arena, rows * self->Fl);
+    arena->used_bytes = used > arena->used_bytes ? used : arena->used_bytes;
+    return work;
+}
+
+/* Scratch of the MLP's backward pass. */
+typedef struct mlp_work {
+    bp_operand dbranch, active, dup, normed;
+    float *dactive; /* [rows][Fl]; dup may lie over it */
+    float *dnormed; /* [rows][C] */
+    float *sums;    /* of biases, and of the norm */
+} mlp_work;
+
+static float *carve_sums(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
+{
+    int64_t norm = bp_layer_norm_scratch(rows, self->shape.C),
+            bias = bp_bias_scratch(rows, columns > self->shape.C ? columns : self->shape.C);
+
+    return bp_carve(arena, norm > bias ? norm : bias);
+}
+
+/* The operand of a branch's gradient: dh itself where nothing is dropped or rounded. */
+static bp_operand carve_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                const float *dh)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+
+    return dropout_of(self, pass) > 0 ? bp_operand_carve(arena, gemm, rows, self->shape.C)
+                                      : bp_operand_over(arena, gemm, dh, rows, self->shape.C);
+}
+
+static mlp_work carve_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T, C = self->shape.C;
+    mlp_work work = {.dbranch = carve_dbranch(self, arena, pass, dh)};
+
+    work.dactive = bp_carve(arena, rows * self->Fl);
+    work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
+    work.active = bp_operand_carve(arena, gemm, rows, self->Fl);
+    work.normed = bp_operand_carve(arena, gemm, rows, C);
+    work.dnormed = bp_carve(arena, rows * C);
+    work.sums = carve_sums(self, arena, rows, self->Fl);
+    return work;
+}
+
+/* Scratch of attention's backward pass. */
+typedef struct attention_work {
+    bp_operand dbranch, attended, dqkv_operand, normed;
+    float *dattended; /* [rows][Cl] */
+    float *dqkv;      /* [rows][3][Hl][D]; its operand may lie over it */
+    float *dnormed;   /* [rows][C] */
+    float *sums;
+    void *scratch;
+} attention_work;
+
+static attention_work carve_attention_backward(const layer *self, bp_arena *arena,
+                                               const bp_pass *pass, const float *dh,
+                                               const float *attended)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T, C = self->shape.C, Cl = self->Cl;
+    attention_work work = {.dbranch = carve_dbranch(self, arena, pass, dh)};
+
+    work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
+    work.dattended = bp_carve(arena, rows * Cl);
+    work.dqkv = bp_carve(arena, rows * 3 * Cl);
+    work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, 3 * Cl);
+    work.normed = bp_operand_carve(arena, gemm, rows, C);
+    work.dnormed = bp_carve(arena, rows * C);
+    work.sums = carve_sums(self, arena, rows, 3 * Cl);
+    work.scratch = carve_attention(self, arena, pass);
+    return work;
+}
+
 static size_t layer_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
 {
     const layer *self = (const layer *)block;
-    int64_t rows = B * T, C = self->shape.C;
     bp_pass pass = {.B = B, .T = T, .training = training, .dropout = true}; /* the most */
-    bp_attention_shape shape = attention_shape(self, &pass, NULL);
-    size_t attention = bp_attention_scratch_bytes(bp_gemm_precision(block->nn->gemm), &shape);
-    bp_arena count = {0};
+    bp_arena count = {0}, mlp = {0}, attention = {0};
+    saved kept = {0};
+    size_t most,
+        sum = block->nn->tensors > 1 ? bp_arena_bytes(B * T * self->shape.C, sizeof(float)) : 0;
 
-    bp_carve(&count, rows * C); /* normed */
-    bp_carve(&count, rows * C); /* branch, or its gradient */
-    bp_carve(&count, rows * C); /* sum over tensor ranks */
-    bp_carve(&count, rows * self->Fl);
+    if (!training)
+        carve_saved(self, &count, &pass);
+    carve_forward(self, &count, &pass, &kept);
+    most = count.used_bytes;
     if (training) {
-        bp_carve(&count, rows * self->Fl);
-        bp_carve(&count, rows * 3 * self->Cl);
-        bp_carve(&count, rows * self->Cl);
-        bp_carve(&count, bp_layer_norm_scratch(rows, C));
-    } else {
-        count.used_bytes += layer_saved(block, B, T);
+        carve_mlp(self, &mlp, &pass, NULL);
+        carve_attention_backward(self, &attention, &pass, NULL, NULL);
+        most = mlp.used_bytes > most ? mlp.used_bytes : most;
+        most = attention.used_bytes > most ? attention.used_bytes : most;
     }
-    return count.used_bytes + bp_arena_bytes((int64_t)attention, 1);
+    return most + sum;
 }
 
 static bp_product_bytes layer_products(const bp_block *block, int64_t B, int64_t T)
@@ -146,17 +261,18 @@ static void layer_refresh(bp_block *block)
     bp_weight_refresh(self->down);
 }
 
-/* h = base + dropout(branch summed over tensor ranks) */
-static void close_residual(layer *self, bp_pass *pass, float *h, const float *base, float *branch,
-                           int which)
+/* A branch, summed over tensor ranks, as the residual stream takes it in. */
+static bp_residual residual_of(layer *self, bp_pass *pass, const float *base, float *branch,
+                               const bp_rng_key *key)
 {
-    const bp_nn *nn = self->block.nn;
-    int64_t n = pass->B * pass->T * self->shape.C;
-    bp_rng_key key = mask_key(self, pass, which);
+    int64_t width = pass->T * self->shape.C;
 
-    bp_nn_sum(nn, pass, branch, n);
-    bp_add_dropout(h, base, branch, n, pass->dropout ? nn->dropout : 0, &key,
-                   pass->first_slot * pass->T * self->shape.C);
+    bp_nn_sum(self->block.nn, pass, branch, pass->B * width);
+    return (bp_residual){.base = base,
+                         .branch = branch,
+                         .dropout = dropout_of(self, pass),
+                         .key = key,
+                         .first = pass->first_slot * width};
 }
 
 /* A bias after a row split belongs to the sum: one rank adds it. */
@@ -165,51 +281,45 @@ static const float *bias_once(const layer *self, const bp_param *bias)
     return self->block.nn->tensor_at == 0 ? bias->value : NULL;
 }
 
-static void forward_attention(layer *self, bp_pass *pass, const saved *kept, float *h)
+static bp_norm norm_of(const bp_param *gain, const bp_param *bias, float *mean, float *rstd)
+{
+    return (bp_norm){gain->value, bias->value, EPSILON, mean, rstd};
+}
+
+/* h = x + attention's branch, and work->normed = the second norm of it */
+static void forward_attention(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                              const float *x, float *h)
 {
     bp_gemm *gemm = self->block.nn->gemm;
-    bp_arena *scratch = pass->scratch;
-    int64_t rows = pass->B * pass->T, C = self->shape.C;
-    size_t mark = scratch->used_bytes;
-    float *normed = bp_carve(scratch, rows * C), *branch = bp_carve(scratch, rows * C);
-    bp_rng_key key = mask_key(self, pass, 0);
+    bp_rng_key key = mask_key(self, pass, 0), residual_key = mask_key(self, pass, 1);
     bp_attention_shape shape = attention_shape(self, pass, &key);
-    void *work = bp_arena_take(
-        scratch, (int64_t)bp_attention_scratch_bytes(bp_gemm_precision(gemm), &shape), 1);
+    bp_norm norm1 = norm_of(self->ln1_gain, self->ln1_bias, kept->mean1, kept->rstd1),
+            norm2 = norm_of(self->ln2_gain, self->ln2_bias, kept->mean2, kept->rstd2);
 
-    bp_layer_norm_forward(normed, kept->mean1, kept->rstd1, kept->x, self->ln1_gain->value,
-                          self->ln1_bias->value, rows, C, EPSILON);
-    bp_linear_forward(gemm, kept->qkv, normed, self->qkv, self->q_bias->value, rows);
-    bp_attention_forward(gemm, kept->attended, kept->lse, kept->qkv, &shape, work);
-    bp_linear_forward(gemm, branch, kept->attended, self->out, bias_once(self, self->out_bias),
-                      rows);
-    close_residual(self, pass, h, kept->x, branch, 1);
-    scratch->used_bytes = mark;
+    bp_layer_norm_forward(&work->normed, kept->x, &norm1, &(bp_residual){.base = x});
+    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, self->q_bias->value);
+    bp_attention_forward(gemm, kept->attended, kept->lse, kept->qkv, &shape, work->attention);
+    bp_operand_fill(&work->attended, kept->attended);
+    bp_linear_forward_operand(gemm, work->branch, &work->attended, self->out,
+                              bias_once(self, self->out_bias));
+    bp_residual sum = residual_of(self, pass, x, work->branch, &residual_key);
+    bp_layer_norm_forward(&work->normed, h, &norm2, &sum);
 }
 
-static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, float *h)
+/* h = middle + the MLP's branch */
+static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                        const float *middle, float *h)
 {
     bp_gemm *gemm = self->block.nn->gemm;
-    bp_arena *scratch = pass->scratch;
-    int64_t rows = pass->B * pass->T, C = self->shape.C;
-    size_t mark = scratch->used_bytes;
-    float *normed = bp_carve(scratch, rows * C), *branch = bp_carve(scratch, rows * C);
-    float *active = bp_carve(scratch, rows * self->Fl);
+    bp_rng_key key = mask_key(self, pass, 2);
 
-    bp_layer_norm_forward(normed, kept->mean2, kept->rstd2, kept->middle, self->ln2_gain->value,
-                          self->ln2_bias->value, rows, C, EPSILON);
-    bp_linear_forward(gemm, kept->up, normed, self->up, self->up_bias->value, rows);
-    bp_gelu_forward(active, kept->up, rows * self->Fl);
-    bp_linear_forward(gemm, branch, active, self->down, bias_once(self, self->down_bias), rows);
-    close_residual(self, pass, h, kept->middle, branch, 2);
-    scratch->used_bytes = mark;
-}
-
-static void copy(float *to, const float *from, int64_t n)
-{
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        to[i] = from[i];
+    bp_linear_forward_operand(gemm, work->up, &work->normed, self->up, self->up_bias->value);
+    bp_gelu_forward(&work->active, kept->up.data ? &kept->up : NULL, work->up);
+    bp_linear_forward_operand(gemm, work->branch, &work->active, self->down,
+                              bias_once(self, self->down_bias));
+    bp_residual sum = residual_of(self, pass, middle, work->branch, &key);
+    bp_add_dropout(h, sum.base, sum.branch, pass->B * pass->T * self->shape.C, sum.dropout, &key,
+                   sum.first);
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void *memory)
@@ -218,93 +328,84 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
     bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
     size_t mark = pass->scratch->used_bytes;
     float *h = packet->item[0].data;
-    int64_t n = pass->B * pass->T * self->shape.C;
-    saved kept = carve_saved(self, memory ? &keep : pass->scratch, pass->B, pass->T);
+    saved kept = carve_saved(self, memory ? &keep : pass->scratch, pass);
+    forward_work work = carve_forward(self, pass->scratch, pass, &kept);
+    float *middle = pass->training ? kept.middle : h;
 
-    copy(kept.x, h, n);
-    forward_attention(self, pass, &kept, h);
-    copy(kept.middle, h, n);
-    forward_mlp(self, pass, &kept, h);
+    forward_attention(self, pass, &kept, &work, h, middle);
+    forward_mlp(self, pass, &kept, &work, middle, h);
     pass->scratch->used_bytes = mark;
 }
 
-/* The gradient of a branch before its dropout: dh itself where nothing is dropped. */
-static const float *open_residual(layer *self, bp_pass *pass, float *branch, const float *dh,
-                                  int which)
+/* The gradient of a branch before its dropout, and its bias's. */
+static void open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
+                          const bp_bias_gradient *bias, const float *dh, int which)
 {
-    const bp_nn *nn = self->block.nn;
     bp_rng_key key = mask_key(self, pass, which);
 
-    if (!pass->dropout || nn->dropout <= 0)
-        return dh;
-    bp_dropout_backward(branch, dh, pass->B * pass->T * self->shape.C, nn->dropout, &key,
-                        pass->first_slot * pass->T * self->shape.C);
-    return branch;
+    bp_dropout_backward_operand(dbranch, bias, dh, dropout_of(self, pass), &key,
+                                pass->first_slot * pass->T * self->shape.C);
 }
 
 static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *dh)
 {
     bp_gemm *gemm = self->block.nn->gemm;
-    bp_arena *scratch = pass->scratch;
-    int64_t rows = pass->B * pass->T, C = self->shape.C, Fl = self->Fl;
-    size_t mark = scratch->used_bytes;
-    float *normed = bp_carve(scratch, rows * C), *branch = bp_carve(scratch, rows * C);
-    float *active = bp_carve(scratch, rows * Fl), *dup = bp_carve(scratch, rows * Fl);
-    const float *dbranch = open_residual(self, pass, branch, dh, 2);
+    size_t mark = pass->scratch->used_bytes;
+    int64_t rows = pass->B * pass->T, C = self->shape.C;
+    mlp_work work = carve_mlp(self, pass->scratch, pass, dh);
+    bp_norm norm = norm_of(self->ln2_gain, self->ln2_bias, kept->mean2, kept->rstd2);
+    bp_norm_gradients to = {dh, self->ln2_gain->gradient, self->ln2_bias->gradient, false};
+    bp_bias_gradient down = {self->down_bias->gradient, work.sums},
+                     up = {self->up_bias->gradient, work.sums};
 
-    bp_gelu_forward(active, kept->up, rows * Fl);
-    bp_linear_backward(
-        &(bp_linear_gradients){dup, self->down_weight->gradient, self->down_bias->gradient}, gemm,
-        dbranch, active, self->down, rows);
-    bp_gelu_backward(dup, dup, kept->up, rows * Fl);
-    bp_layer_norm_forward(normed, NULL, NULL, kept->middle, self->ln2_gain->value,
-                          self->ln2_bias->value, rows, C, EPSILON);
-    bp_linear_backward(
-        &(bp_linear_gradients){branch, self->up_weight->gradient, self->up_bias->gradient}, gemm,
-        dup, normed, self->up, rows);
-    bp_nn_sum(self->block.nn, pass, branch, rows * C);
-    bp_layer_norm_backward(dh, self->ln2_gain->gradient, self->ln2_bias->gradient, branch,
-                           kept->middle, self->ln2_gain->value, kept->mean2, kept->rstd2, rows, C,
-                           bp_carve(scratch, bp_layer_norm_scratch(rows, C)));
-    scratch->used_bytes = mark;
+    open_residual(self, pass, &work.dbranch, &down, dh, 2);
+    bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
+    bp_gelu_backward(&work.dup, &work.active, &up, work.dactive, &kept->up);
+    bp_linear_backward_weight_operand(gemm, self->down_weight->gradient, &work.dbranch,
+                                      &work.active, false);
+    bp_linear_backward_input_operand(gemm, work.dnormed, &work.dup, self->up);
+    bp_nn_sum(self->block.nn, pass, work.dnormed, rows * C);
+    bp_layer_norm_backward(&to, &work.normed, work.dnormed, kept->middle, &norm, rows, C,
+                           work.sums);
+    bp_linear_backward_weight_operand(gemm, self->up_weight->gradient, &work.dup, &work.normed,
+                                      false);
+    pass->scratch->used_bytes = mark;
 }
 
 static void backward_attention(layer *self, bp_pass *pass, const saved *kept, float *dh)
 {
     bp_gemm *gemm = self->block.nn->gemm;
-    bp_arena *scratch = pass->scratch;
-    int64_t rows = pass->B * pass->T, C = self->shape.C, Cl = self->Cl;
-    size_t mark = scratch->used_bytes;
-    float *normed = bp_carve(scratch, rows * C), *branch = bp_carve(scratch, rows * C);
-    float *dqkv = bp_carve(scratch, rows * 3 * Cl), *dattended = bp_carve(scratch, rows * Cl);
+    size_t mark = pass->scratch->used_bytes;
+    int64_t rows = pass->B * pass->T, C = self->shape.C;
+    attention_work work = carve_attention_backward(self, pass->scratch, pass, dh, kept->attended);
     bp_rng_key key = mask_key(self, pass, 0);
     bp_attention_shape shape = attention_shape(self, pass, &key);
-    void *work = bp_arena_take(
-        scratch, (int64_t)bp_attention_scratch_bytes(bp_gemm_precision(gemm), &shape), 1);
-    const float *dbranch = open_residual(self, pass, branch, dh, 1);
+    bp_norm norm = norm_of(self->ln1_gain, self->ln1_bias, kept->mean1, kept->rstd1);
+    bp_norm_gradients to = {dh, self->ln1_gain->gradient, self->ln1_bias->gradient, false};
+    bp_bias_gradient out = {self->out_bias->gradient, work.sums},
+                     qkv = {self->q_bias->gradient, work.sums};
 
-    bp_linear_backward(
-        &(bp_linear_gradients){dattended, self->out_weight->gradient, self->out_bias->gradient},
-        gemm, dbranch, kept->attended, self->out, rows);
-    bp_attention_backward(gemm, dqkv, dattended, kept->attended, kept->lse, kept->qkv, &shape,
-                          work);
-    bp_layer_norm_forward(normed, NULL, NULL, kept->x, self->ln1_gain->value, self->ln1_bias->value,
-                          rows, C, EPSILON);
-    bp_linear_backward(
-        &(bp_linear_gradients){branch, self->q_weight->gradient, self->q_bias->gradient}, gemm,
-        dqkv, normed, self->qkv, rows);
-    bp_nn_sum(self->block.nn, pass, branch, rows * C);
-    bp_layer_norm_backward(dh, self->ln1_gain->gradient, self->ln1_bias->gradient, branch, kept->x,
-                           self->ln1_gain->value, kept->mean1, kept->rstd1, rows, C,
-                           bp_carve(scratch, bp_layer_norm_scratch(rows, C)));
-    scratch->used_bytes = mark;
+    open_residual(self, pass, &work.dbranch, &out, dh, 1);
+    bp_operand_fill(&work.attended, kept->attended);
+    bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
+    bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
+                                      &work.attended, false);
+    bp_attention_backward(gemm, work.dqkv, work.dattended, kept->attended, kept->lse, kept->qkv,
+                          &shape, work.scratch);
+    bp_operand_fill_sums(&work.dqkv_operand, &qkv, work.dqkv);
+    bp_linear_backward_input_operand(gemm, work.dnormed, &work.dqkv_operand, self->qkv);
+    bp_nn_sum(self->block.nn, pass, work.dnormed, rows * C);
+    bp_layer_norm_backward(&to, &work.normed, work.dnormed, kept->x, &norm, rows, C, work.sums);
+    bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
+                                      &work.normed, false);
+    pass->scratch->used_bytes = mark;
 }
 
 static void layer_backward(bp_block *block, bp_pass *pass, bp_packet *packet, void *memory)
 {
     layer *self = (layer *)block;
     bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
-    saved kept = carve_saved(self, &keep, pass->B, pass->T);
+    saved kept = carve_saved(self, &keep, pass);
 
     backward_mlp(self, pass, &kept, packet->item[0].data);
     backward_attention(self, pass, &kept, packet->item[0].data);

@@ -2,9 +2,11 @@
  */
 #include "math/kernels.h"
 #include "mesh/collective.h"
+#include "mesh/mesh.h"
 #include "nn/layers.h"
 
 #include <math.h>
+#include <string.h>
 
 void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count)
 {
@@ -27,10 +29,15 @@ int64_t bp_head_filled_rows(int64_t rows, int64_t most)
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor)
 {
     int64_t rows = in->rows;
+    float *here = max + rows;
 
-    bp_softmax_row_max(max, in->logits, rows, in->V);
+    bp_softmax_statistics(here, sums, sums + rows, in->logits, in->targets, rows, in->V, in->first);
+    memcpy(max, here, (size_t)rows * sizeof *max);
+    if (bp_comm_size(tensor) == 1)
+        return;
     bp_all_max(max, rows, tensor);
-    bp_softmax_row_sum(sums, sums + rows, in->logits, max, in->targets, rows, in->V, in->first);
+    for (int64_t r = 0; r < rows; r++) /* a part without columns has the sum 0 */
+        sums[r] *= in->V > 0 ? exp((double)here[r] - (double)max[r]) : 1.0;
     bp_all_sum_double(sums, 2 * rows, tensor);
 }
 

@@ -101,13 +101,57 @@ static void line(const char *name, double bytes, double best)
     printf("%-22s %7.2f GB/s %9.3f ms\n", name, bytes / best / 1e9, best * 1e3);
 }
 
+static bp_operand operand(bp_arena *arena, const bp_gemm *gemm, int64_t columns)
+{
+    return bp_operand_carve(arena, gemm, ROWS, columns);
+}
+
+/* Passes that make operands; bytes are those of float32 rows and of the operands. */
+static void bench_operands(bp_precision precision, int64_t C)
+{
+    int64_t n = ROWS * C;
+    float *x = floats(n), *y = floats(n), *z = floats(n), *gain = floats(C), *bias = floats(C),
+          *mean = floats(ROWS), *rstd = floats(ROWS), *scratch = floats(ROWS / 32 * C);
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 0, 0);
+    bp_norm norm = {gain, bias, 1e-5f, mean, rstd};
+    bp_norm_gradients to = {z, gain, bias, false};
+    bp_bias_gradient sums = {bias, scratch};
+    double best, size = (double)n * sizeof(float), half = precision == BP_BF16 ? size / 2 : size;
+    bp_arena arena = {bp_alloc("bench", 3 * n, sizeof(float)), (size_t)n * 3 * sizeof(float), 0};
+    bp_gemm *gemm;
+
+    if (!arena.base || bp_gemm_new(&gemm, precision) != BP_OK)
+        exit(71);
+    bp_operand a = operand(&arena, gemm, C), b = operand(&arena, gemm, C),
+               kept = operand(&arena, gemm, C);
+    bp_residual base = {.base = x}, branch = {.base = x, .branch = y, .dropout = 0.1f, .key = &key};
+    printf("\noperands of %d x %d, %s\n", ROWS, (int)C, precision == BP_BF16 ? "bf16" : "f32");
+    TIME(best, bp_layer_norm_forward(&a, NULL, &norm, &base));
+    line("layer norm", size + half, best);
+    TIME(best, bp_layer_norm_forward(&a, z, &norm, &branch));
+    line("dropout, residual, norm", 3 * size + half, best);
+    TIME(best, bp_layer_norm_backward(&to, &a, y, x, &norm, ROWS, C, scratch));
+    line("layer norm backward", 4 * size + half, best);
+    TIME(best, bp_gelu_forward(&a, &kept, x));
+    line("gelu forward", size + 2 * half, best);
+    TIME(best, bp_gelu_backward(&b, &a, &sums, y, &kept));
+    line("gelu backward", size + 3 * half, best);
+    TIME(best, bp_operand_fill(&a, x));
+    line("conversion", size + half, best);
+    TIME(best, bp_operand_fill_sums(&a, &sums, x));
+    line("conversion and sums", size + half, best);
+    TIME(best, bp_dropout_backward_operand(&a, &sums, x, 0.1f, &key, 0));
+    line("dropout backward, sums", size + half, best);
+    bp_gemm_free(&gemm);
+    void *all[] = {x, y, z, gain, bias, mean, rstd, scratch, arena.base};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
 static void bench_passes(void)
 {
-    const int64_t C = 4 * WIDTH, n = ROWS * C;
-    float *x = floats(n), *y = floats(n), *z = floats(n), *w = floats(n), *gain = floats(C),
-          *bias = floats(C);
-    float *mean = floats(ROWS), *rstd = floats(ROWS),
-          *scratch = floats(bp_layer_norm_scratch(ROWS, C));
+    const int64_t n = (int64_t)ROWS * 4 * WIDTH;
+    float *x = floats(n), *y = floats(n), *z = floats(n), *w = floats(n);
     double best, *sums = bp_alloc("bench", n / BP_NORM_BLOCK + 1, sizeof *sums),
                  size = (double)n * sizeof(float);
     bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 0, 0);
@@ -115,15 +159,7 @@ static void bench_passes(void)
 
     if (!sums)
         exit(71);
-    printf("\npasses over %d x %d\n", ROWS, (int)C);
-    TIME(best, bp_layer_norm_forward(y, mean, rstd, x, gain, bias, ROWS, C, 1e-5f));
-    line("layer norm forward", 2 * size, best);
-    TIME(best, bp_layer_norm_backward(z, gain, bias, y, x, gain, mean, rstd, ROWS, C, scratch));
-    line("layer norm backward", 4 * size, best);
-    TIME(best, bp_gelu_forward(y, x, n));
-    line("gelu forward", 2 * size, best);
-    TIME(best, bp_gelu_backward(z, y, x, n));
-    line("gelu backward", 3 * size, best);
+    printf("\npasses over %d x %d\n", ROWS, 4 * WIDTH);
     TIME(best, bp_add_dropout(z, x, y, n, 0.0f, &key, 0));
     line("add", 3 * size, best);
     TIME(best, bp_add_dropout(z, x, y, n, 0.1f, &key, 0));
@@ -136,12 +172,12 @@ static void bench_passes(void)
         w[i] = y[i] * y[i];
     TIME(best, bp_adamw_update(x, z, w, y, n, &adamw));
     line("adamw", 7 * size, best);
-    void *all[] = {x, y, z, w, gain, bias, mean, rstd, scratch, sums};
+    void *all[] = {x, y, z, w, sums};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bp_free(all[i]);
 }
 
-static void bench_vocabulary(void)
+static void bench_vocabulary(bp_precision precision)
 {
     int64_t n = (int64_t)ROWS * VOCABULARY;
     float *logits = floats(n), *row_max = floats(ROWS), *weight = floats(ROWS),
@@ -151,22 +187,23 @@ static void bench_vocabulary(void)
            *target = bp_alloc("bench", ROWS, sizeof *target), best;
     int32_t *ids = bp_alloc("bench", ROWS, sizeof *ids);
     double size = (double)n * sizeof(float);
+    bp_gemm *gemm;
 
-    if (!sum || !target || !ids)
+    if (!sum || !target || !ids || bp_gemm_new(&gemm, precision) != BP_OK)
         exit(71);
     for (int64_t r = 0; r < ROWS; r++)
         ids[r] = (int32_t)(r * 997 % VOCABULARY);
-    printf("\nvocabulary of %d\n", VOCABULARY);
-    TIME(best, bp_softmax_row_max(row_max, logits, ROWS, VOCABULARY));
-    line("softmax maximum", size, best);
-    TIME(best, bp_softmax_row_sum(sum, target, logits, row_max, ids, ROWS, VOCABULARY, 0));
-    line("softmax sum", size, best);
-    TIME(best, bp_softmax_gradient(logits, row_max, sum, ids, weight, ROWS, VOCABULARY, 0));
-    line("softmax gradient", 2 * size, best);
+    bp_operand gradient = bp_operand_in_place(gemm, logits, ROWS, VOCABULARY);
+    printf("\nvocabulary of %d, %s\n", VOCABULARY, precision == BP_BF16 ? "bf16" : "f32");
+    TIME(best, bp_softmax_statistics(row_max, sum, target, logits, ids, ROWS, VOCABULARY, 0));
+    line("softmax statistics", size, best);
+    TIME(best, bp_softmax_gradient(&gradient, logits, row_max, sum, ids, weight, 0));
+    line("softmax gradient", precision == BP_BF16 ? 1.5 * size : 2 * size, best);
     TIME(best, bp_embedding_forward(x, table, ids, ROWS, WIDTH, 0, VOCABULARY));
     line("embedding forward", 2.0 * ROWS * WIDTH * sizeof(float), best);
     TIME(best, bp_embedding_backward(table, x, ids, ROWS, WIDTH, 0, VOCABULARY));
     line("embedding backward", 3.0 * ROWS * WIDTH * sizeof(float), best);
+    bp_gemm_free(&gemm);
     void *all[] = {logits, row_max, weight, table, x, sum, target, ids};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bp_free(all[i]);
@@ -198,6 +235,10 @@ int main(int count, char **arguments)
         bench_attention((bp_precision)precision, 8, 128, 0.0f);
     }
     bench_passes();
-    bench_vocabulary();
+    for (int precision = BP_F32; precision <= (int)last; precision++) {
+        bench_operands((bp_precision)precision, WIDTH);
+        bench_operands((bp_precision)precision, 4 * WIDTH);
+        bench_vocabulary((bp_precision)precision);
+    }
     return 0;
 }

@@ -17,10 +17,17 @@ static void twin_norm(double *y, const double *x, const double *gain, const doub
     }
 }
 
+static void norm(float *y, const float *x, const bp_norm *how, int64_t rows, int64_t C)
+{
+    bp_operand to = bp_operand_floats(y, rows, C);
+
+    bp_layer_norm_forward(&to, NULL, how, &(bp_residual){.base = x});
+}
+
 static void layer_norm_equals_plain_loops(void **state)
 {
-    static const int64_t shapes[][2] = {{1, 1},   {1, 2},     {3, 31},  {5, 32},
-                                        {70, 33}, {130, 100}, {20, 768}};
+    static const int64_t shapes[][2] = {{1, 1},   {1, 2},     {3, 31},   {5, 32},
+                                        {70, 33}, {130, 100}, {20, 768}, {3, 2500}};
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -29,7 +36,7 @@ static void layer_norm_equals_plain_loops(void **state)
               *y = floats(rows * C);
         double *x2 = widened(x, rows * C), *gain2 = widened(gain, C), *bias2 = widened(bias, C);
         double *y2 = doubles(rows * C);
-        bp_layer_norm_forward(y, NULL, NULL, x, gain, bias, rows, C, 1e-5f);
+        norm(y, x, &(bp_norm){gain, bias, 1e-5f, NULL, NULL}, rows, C);
         twin_norm(y2, x2, gain2, bias2, rows, C, 1e-5);
         assert_near(y, y2, rows * C, C == 2 ? 1e-3 : 1e-5); /* two values may all but cancel */
         void *all[] = {x, gain, bias, y, x2, gain2, bias2, y2};
@@ -61,15 +68,19 @@ static void layer_norm_gradient_equals_finite_differences(void **state)
           *y = floats(rows * C);
     float *dy = randoms(rows * C, 4), *dx = randoms(rows * C, 5), *dgain = randoms(C, 6),
           *dbias = randoms(C, 7);
-    float *mean = floats(rows), *rstd = floats(rows),
+    float *mean = floats(rows), *rstd = floats(rows), *made = floats(rows * C),
           *scratch = randoms(bp_layer_norm_scratch(rows, C), 8);
     double *x2 = widened(x, rows * C), *gain2 = widened(gain, C), *bias2 = widened(bias, C);
     double *y2 = doubles(rows * C), *dx2 = widened(dx, rows * C), *dgain2 = widened(dgain, C);
     double *dbias2 = widened(dbias, C);
 
     (void)state;
-    bp_layer_norm_forward(y, mean, rstd, x, gain, bias, rows, C, 1e-5f);
-    bp_layer_norm_backward(dx, dgain, dbias, dy, x, gain, mean, rstd, rows, C, scratch);
+    bp_norm how = {gain, bias, 1e-5f, mean, rstd};
+    bp_operand again = bp_operand_floats(made, rows, C);
+    norm(y, x, &how, rows, C);
+    bp_layer_norm_backward(&(bp_norm_gradients){dx, dgain, dbias, false}, &again, dy, x, &how, rows,
+                           C, scratch);
+    assert_same_bits(made, y, rows * C);
     /* All three accumulate onto what was there. */
     for (int64_t i = 0; i < rows * C; i++)
         dx2[i] += norm_slope(x2, i, x2, gain2, bias2, dy, rows, C, y2);
@@ -80,8 +91,16 @@ static void layer_norm_gradient_equals_finite_differences(void **state)
     assert_near(dx, dx2, rows * C, 2e-5);
     assert_near(dgain, dgain2, C, 5e-5);
     assert_near(dbias, dbias2, C, 5e-5);
-    void *all[] = {x,    gain,    bias, y,     dy,    dx, dgain, dbias,  mean,
-                   rstd, scratch, x2,   gain2, bias2, y2, dx2,   dgain2, dbias2};
+    /* Fresh: what dx held is not read. */
+    float *fresh = copied(dx, rows * C), *zero = floats(rows * C);
+    fresh[3] = NAN;
+    bp_layer_norm_backward(&(bp_norm_gradients){fresh, dgain, dbias, true}, NULL, dy, x, &how, rows,
+                           C, scratch);
+    bp_layer_norm_backward(&(bp_norm_gradients){zero, dgain, dbias, false}, NULL, dy, x, &how, rows,
+                           C, scratch);
+    assert_same_bits(fresh, zero, rows * C);
+    void *all[] = {x,  gain,  bias,  y,  dy,  dx,     dgain,  dbias, mean, rstd, scratch,
+                   x2, gain2, bias2, y2, dx2, dgain2, dbias2, fresh, zero, made};
     for (size_t j = 0; j < sizeof all / sizeof *all; j++)
         bp_free(all[j]);
 }
@@ -91,18 +110,34 @@ static double twin_gelu(double x)
     return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
+static void gelu(float *y, const float *x, int64_t n)
+{
+    bp_operand to = bp_operand_floats(y, 1, n);
+
+    bp_gelu_forward(&to, NULL, x);
+}
+
+static void gelu_slope(float *dx, float *y, const float *dy, float *x, int64_t n)
+{
+    bp_operand to = bp_operand_floats(dx, 1, n), again = bp_operand_floats(y, 1, n),
+               kept = bp_operand_floats(x, 1, n);
+
+    bp_gelu_backward(&to, &again, NULL, dy, &kept);
+}
+
 static void gelu_and_its_slope_are_accurate(void **state)
 {
     enum { n = 20001 };
-    float *x = floats(n), *y = floats(n), *dy = floats(n), *dx = floats(n);
+    float *x = floats(n), *y = floats(n), *dy = floats(n), *dx = floats(n), *again = floats(n);
 
     (void)state;
     for (int i = 0; i < n; i++) {
         x[i] = (float)(i - n / 2) * 0.0012f;
         dy[i] = 1;
     }
-    bp_gelu_forward(y, x, n);
-    bp_gelu_backward(dx, dy, x, n);
+    gelu(y, x, n);
+    gelu_slope(dx, again, dy, x, n);
+    assert_same_bits(again, y, n);
     for (int i = 0; i < n; i++) {
         double at = (double)x[i], step = 1e-4,
                slope = (twin_gelu(at + step) - twin_gelu(at - step)) / (2 * step);
@@ -110,10 +145,11 @@ static void gelu_and_its_slope_are_accurate(void **state)
         assert_true(fabs((double)dx[i] - slope) <= 2e-6);
     }
     /* In place, too. */
-    bp_gelu_backward(dy, dy, x, n);
+    gelu_slope(dy, again, dy, x, n);
     assert_same_bits(dy, dx, n);
-    bp_gelu_forward(x, x, n);
+    gelu(x, x, n);
     assert_same_bits(x, y, n);
+    bp_free(again);
     bp_free(x);
     bp_free(y);
     bp_free(dy);
@@ -123,12 +159,12 @@ static void gelu_and_its_slope_are_accurate(void **state)
 static void gelu_holds_at_the_ends(void **state)
 {
     float x[] = {1e30f, -1e30f, 3e38f, -3e38f, INFINITY, NAN, 0.0f, -0.0f, 1e-30f, -12.0f}, y[10],
-          dx[10];
+          dx[10], again[10];
     float dy[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
     (void)state;
-    bp_gelu_forward(y, x, 10);
-    bp_gelu_backward(dx, dy, x, 10);
+    gelu(y, x, 10);
+    gelu_slope(dx, again, dy, x, 10);
     assert_true(y[0] == 1e30f && y[2] == 3e38f && y[4] == INFINITY && isnan(y[5]));
     assert_true(y[1] == 0.0f && y[3] == 0.0f && y[6] == 0.0f && y[9] <= 0.0f);
     assert_true(dx[0] == 1.0f && fabsf(dx[1]) < 1e-30f && dx[4] == 1.0f && dx[6] == 0.5f &&
@@ -228,15 +264,15 @@ static void softmax_in_parts_equals_the_whole(void **state)
         for (int r = 0; r < rows; r++)
             memcpy(part[p] + r * width[p], logits + r * V + first[p],
                    (size_t)width[p] * sizeof(float));
-        bp_softmax_row_max(row_max[p], part[p], rows, width[p]);
+        bp_softmax_statistics(row_max[p], sum[p], target[p], part[p], targets, rows, width[p],
+                              first[p]);
     }
-    for (int r = 0; r < rows; r++)
-        row_max[0][r] = row_max[1][r] = fmaxf(row_max[0][r], row_max[1][r]);
-    for (int p = 0; p < 2; p++)
-        bp_softmax_row_sum(sum[p], target[p], part[p], row_max[p], targets, rows, width[p],
-                           first[p]);
     for (int r = 0; r < rows; r++) {
-        double total = 0, most = (double)row_max[0][r];
+        double total = 0, most = (double)fmaxf(row_max[0][r], row_max[1][r]);
+        for (int p = 0; p < 2; p++) {
+            sum[p][r] *= exp((double)row_max[p][r] - most);
+            row_max[p][r] = (float)most;
+        }
         for (int v = 0; v < V; v++)
             total += exp((double)logits[r * V + v] - most);
         assert_true(fabs(sum[0][r] + sum[1][r] - total) <= 2e-7 * total);
@@ -247,7 +283,8 @@ static void softmax_in_parts_equals_the_whole(void **state)
                               (double)weight[r];
     }
     for (int p = 0; p < 2; p++) {
-        bp_softmax_gradient(part[p], row_max[p], sum[p], targets, weight, rows, width[p], first[p]);
+        bp_operand gradient = bp_operand_floats(part[p], rows, width[p]);
+        bp_softmax_gradient(&gradient, part[p], row_max[p], sum[p], targets, weight, first[p]);
         for (int r = 0; r < rows; r++)
             assert_near(part[p] + r * width[p], twin + r * V + first[p], width[p], 2e-7);
         bp_free(part[p]);
@@ -266,17 +303,43 @@ static void softmax_row_is_alone(void **state)
     (void)state;
     for (int r = 0; r < rows; r++)
         targets[r] = r;
-    bp_softmax_row_max(row_max, logits, rows, V);
-    bp_softmax_row_sum(sum, target, logits, row_max, targets, rows, V, 0);
+    bp_softmax_statistics(row_max, sum, target, logits, targets, rows, V, 0);
     for (int r = 0; r < rows; r++) {
         float *elsewhere = row + r % 4; /* at every alignment */
         memcpy(elsewhere, logits + r * V, V * sizeof(float));
-        bp_softmax_row_max(&one_max, elsewhere, 1, V);
-        bp_softmax_row_sum(&one_sum, &one_target, elsewhere, &one_max, &targets[r], 1, V, 0);
+        bp_softmax_statistics(&one_max, &one_sum, &one_target, elsewhere, &targets[r], 1, V, 0);
         assert_true(one_max == row_max[r] && one_sum == sum[r] && one_target == target[r]);
     }
     bp_free(logits);
     bp_free(row);
+}
+
+/* Rising rows, whose maximum moves from block to block, and rows that begin with nothing. */
+static void softmax_statistics_follow_the_maximum(void **state)
+{
+    enum { V = 9001 };
+    float *logits = randoms(V, 1), max;
+    double sum, target, twin = 0;
+    int32_t id = 3;
+
+    (void)state;
+    for (int v = 0; v < V; v++)
+        logits[v] += 0.003f * (float)v;
+    for (int v = 0; v < 4100; v++)
+        logits[v] = -INFINITY;
+    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, V, 0);
+    for (int v = 0; v < V; v++)
+        twin += exp((double)logits[v] - (double)max);
+    assert_true(fabs(sum - twin) <= 2e-7 * twin);
+    assert_true(target == -INFINITY);
+    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, 4100, 0);
+    assert_true(max == -INFINITY && sum == 0);
+    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, 0, 0);
+    assert_true(max == -INFINITY && sum == 0 && target == 0);
+    logits[7] = NAN;
+    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, 4100, 0);
+    assert_true(isnan(sum));
+    bp_free(logits);
 }
 
 /* A number that is not finite is noticed at every place of a row. */
@@ -291,14 +354,13 @@ static void softmax_and_norms_show_nan(void **state)
     for (int v = 0; v < V; v++) {
         float kept = logits[v];
         logits[v] = v % 2 ? NAN : INFINITY;
-        bp_softmax_row_max(&row_max, logits, 1, V);
-        assert_true(v % 2 ? isnan(row_max) : row_max == INFINITY);
-        bp_softmax_row_sum(&sum, &target, logits, &row_max, &id, 1, V, 0);
+        bp_softmax_statistics(&row_max, &sum, &target, logits, &id, 1, V, 0);
         assert_true(isnan(sum));
         bp_square_sums(&squares, logits, V);
         assert_false(isfinite(squares));
         float *gradient = copied(logits, V);
-        bp_softmax_gradient(gradient, &row_max, &sum, &id, &weight, 1, V, 0);
+        bp_operand to = bp_operand_floats(gradient, 1, V);
+        bp_softmax_gradient(&to, gradient, &row_max, &sum, &id, &weight, 0);
         assert_true(isnan(gradient[0]) && isnan(gradient[V - 1]));
         bp_free(gradient);
         logits[v] = kept;
@@ -319,15 +381,18 @@ static void run_all(float *out, const float *x, const float *dy, int64_t rows, i
     for (int64_t r = 0; r < rows; r++)
         ids[r] = (int32_t)(r * 7 % 50);
     memset(out, 0, (size_t)(7 * n) * sizeof *out);
-    bp_layer_norm_forward(out, mean, rstd, x, x, dy, rows, C, 1e-5f);
-    bp_layer_norm_backward(out + n, out + 2 * n, out + 2 * n + C, dy, x, x, mean, rstd, rows, C,
-                           scratch);
-    bp_gelu_forward(out + 3 * n, x, n);
-    bp_gelu_backward(out + 4 * n, dy, x, n);
+    bp_norm how = {x, dy, 1e-5f, mean, rstd};
+    norm(out, x, &how, rows, C);
+    bp_layer_norm_backward(&(bp_norm_gradients){out + n, out + 2 * n, out + 2 * n + C, false}, NULL,
+                           dy, x, &how, rows, C, scratch);
+    bp_operand y = bp_operand_floats(out + 3 * n, rows, C),
+               dx = bp_operand_floats(out + 4 * n, rows, C),
+               kept = bp_operand_floats((float *)x, rows, C);
+    bp_bias_gradient bias = {out + 2 * n + 2 * C, scratch};
+    bp_gelu_backward(&dx, &y, &bias, dy, &kept);
     bp_embedding_backward(out + 5 * n, dy, ids, rows, C, 0, 50);
     bp_positions_backward(out + 6 * n, dy, 2, rows / 2, C);
-    bp_softmax_row_max(mean, x, rows, C);
-    bp_softmax_row_sum(sums, target, x, mean, ids, rows, C, 0);
+    bp_softmax_statistics(mean, sums, target, x, ids, rows, C, 0);
     bp_square_sums(sums + rows, x, n);
     for (int64_t i = 0; i < rows + n / BP_NORM_BLOCK; i++)
         out[6 * n + n / 2 + i] = (float)sums[i];
@@ -368,6 +433,7 @@ int main(void)
         cmocka_unit_test(add_scale_and_zero_do_so),
         cmocka_unit_test(softmax_in_parts_equals_the_whole),
         cmocka_unit_test(softmax_row_is_alone),
+        cmocka_unit_test(softmax_statistics_follow_the_maximum),
         cmocka_unit_test(softmax_and_norms_show_nan),
         cmocka_unit_test(threads_do_not_change_bits),
     };

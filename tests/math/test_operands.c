@@ -1,0 +1,255 @@
+/* Passes that make operands: what they make in one pass is what plain passes make one after the
+ * other, in every form, to the bit; sums against float64. */
+#include "math/kernels.h"
+#include "math/math.h"
+#include "math_test.h"
+
+enum { ROWS = 131, C = 1500, N = ROWS * C }; /* several blocks of rows, panels of columns */
+
+static const bp_operand_form FORMS[] = {BP_OPERAND_F32, BP_OPERAND_ROUNDED, BP_OPERAND_BF16};
+
+static bp_operand operand_of(bp_operand_form form)
+{
+    return (bp_operand){form, ROWS, C, C, floats(N)};
+}
+
+/* The rounding of one value, in plain C. */
+static float rounded(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+static float value_of(const bp_operand *in, int64_t r, int64_t c)
+{
+    const uint16_t *halves = in->data;
+    uint32_t bits = (uint32_t)halves[r * in->stride + c] << 16;
+    float x;
+
+    if (in->form != BP_OPERAND_BF16)
+        return ((const float *)in->data)[r * in->stride + c];
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* It holds these floats, converted. */
+static void check_values(const bp_operand *in, const float *x)
+{
+    for (int64_t r = 0; r < in->rows; r++)
+        for (int64_t c = 0; c < in->columns; c++) {
+            float is = value_of(in, r, c), plain = x[r * in->columns + c];
+            float should = in->form == BP_OPERAND_F32 ? plain : rounded(plain);
+            if (memcmp(&is, &should, sizeof is) != 0)
+                fail_msg("form %d: %.9g instead of %.9g at %d, %d", (int)in->form, (double)is,
+                         (double)should, (int)r, (int)c);
+        }
+}
+
+/* Sums of x's columns on top of 0.5. */
+static void check_sums(const float *sums, const float *x)
+{
+    for (int c = 0; c < C; c++) {
+        double sum = 0.5;
+        for (int r = 0; r < ROWS; r++)
+            sum += (double)x[r * C + c];
+        if (!(fabs((double)sums[c] - sum) <= 2e-5)) /* of 131 normal numbers */
+            fail_msg("column %d: %g instead of %g", c, (double)sums[c], sum);
+    }
+}
+
+static bp_bias_gradient sums_of(float *sums)
+{
+    for (int c = 0; c < C; c++)
+        sums[c] = 0.5f;
+    return (bp_bias_gradient){sums, randoms(bp_bias_scratch(ROWS, C), 9)};
+}
+
+static void conversion_is_rounding_and_sums(void **state)
+{
+    float *x = randoms(N, 1), sums[C];
+
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        bp_operand to = operand_of(FORMS[f]);
+        bp_bias_gradient bias = sums_of(sums);
+        bp_operand_fill_sums(&to, &bias, x);
+        check_values(&to, x);
+        check_sums(sums, x);
+        bp_free(bias.scratch);
+        bp_free(to.data);
+    }
+    bp_free(x);
+}
+
+static void residual_dropout_and_norm_are_three_passes(void **state)
+{
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 0, 0);
+    float *base = randoms(N, 1), *branch = randoms(N, 2), *gain = randoms(C, 3),
+          *bias = randoms(C, 4), *twin = floats(N), *normed = floats(N);
+    float *h = floats(N), mean[ROWS], rstd[ROWS], twin_mean[ROWS], twin_rstd[ROWS];
+    bp_operand plain = bp_operand_floats(normed, ROWS, C);
+    bp_norm norm = {gain, bias, 1e-5f, mean, rstd},
+            twin_norm = {gain, bias, 1e-5f, twin_mean, twin_rstd};
+
+    (void)state;
+    for (int f = 0; f < 6; f++) {
+        float p = f < 3 ? 0.0f : 0.3f;
+        bp_operand to = operand_of(FORMS[f % 3]);
+        bp_residual sum = {base, branch, p, &key, 4 * C + 2};
+        bp_add_dropout(twin, base, branch, N, p, &key, 4 * C + 2);
+        bp_layer_norm_forward(&plain, NULL, &twin_norm, &(bp_residual){.base = twin});
+        bp_layer_norm_forward(&to, h, &norm, &sum);
+        assert_same_bits(h, twin, N);
+        check_values(&to, normed);
+        assert_same_bits(mean, twin_mean, ROWS);
+        assert_same_bits(rstd, twin_rstd, ROWS);
+        memcpy(h, base, N * sizeof *h); /* over what is added to */
+        sum.base = h;
+        bp_layer_norm_forward(&to, h, &norm, &sum);
+        assert_same_bits(h, twin, N);
+        check_values(&to, normed);
+        bp_free(to.data);
+    }
+    void *all[] = {base, branch, gain, bias, twin, normed, h};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+static void norm_backward_makes_the_output_again(void **state)
+{
+    float *x = randoms(N, 1), *dy = randoms(N, 2), *gain = randoms(C, 3), *bias = randoms(C, 4),
+          *normed = floats(N), *dx = floats(N), *twin = floats(N);
+    float mean[ROWS], rstd[ROWS], sums[4][C] = {{0}};
+    float *scratch = floats(bp_layer_norm_scratch(ROWS, C));
+    bp_norm norm = {gain, bias, 1e-5f, mean, rstd};
+    bp_operand plain = bp_operand_floats(normed, ROWS, C);
+
+    (void)state;
+    bp_layer_norm_forward(&plain, NULL, &norm, &(bp_residual){.base = x});
+    bp_layer_norm_backward(&(bp_norm_gradients){twin, sums[0], sums[1], true}, NULL, dy, x, &norm,
+                           ROWS, C, scratch);
+    for (int f = 0; f < 3; f++) {
+        bp_operand to = operand_of(FORMS[f]);
+        memset(sums[2], 0, 2 * sizeof sums[2]);
+        bp_layer_norm_backward(&(bp_norm_gradients){dx, sums[2], sums[3], true}, &to, dy, x, &norm,
+                               ROWS, C, scratch);
+        check_values(&to, normed);
+        assert_same_bits(dx, twin, N);
+        assert_same_bits(sums[2], sums[0], 2 * C);
+        bp_free(to.data);
+    }
+    void *all[] = {x, dy, gain, bias, normed, dx, twin, scratch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+/* What backward computes again is of what was kept: rounded, where operands are. */
+static void gelu_and_its_gradient_are_plain_passes(void **state)
+{
+    float *x = randoms(N, 1), *dy = randoms(N, 2), *y = floats(N), *again = floats(N),
+          *dx = floats(N), *seen = floats(N), sums[C];
+    bp_operand plain = bp_operand_floats(y, ROWS, C),
+               plain_again = bp_operand_floats(again, ROWS, C),
+               plain_dx = bp_operand_floats(dx, ROWS, C),
+               plain_seen = bp_operand_floats(seen, ROWS, C);
+
+    (void)state;
+    bp_gelu_forward(&plain, NULL, x);
+    for (int f = 0; f < 3; f++) {
+        bp_operand to = operand_of(FORMS[f]), kept = operand_of(FORMS[f]),
+                   dto = operand_of(FORMS[f]);
+        bp_bias_gradient bias = sums_of(sums);
+        bp_gelu_forward(&to, &kept, x);
+        check_values(&to, y);
+        check_values(&kept, x);
+        for (int64_t i = 0; i < N; i++)
+            seen[i] = value_of(&kept, i / C, i % C);
+        bp_gelu_backward(&plain_dx, &plain_again, NULL, dy, &plain_seen);
+        bp_gelu_backward(&dto, &to, &bias, dy, &kept);
+        check_values(&dto, dx);
+        check_values(&to, again);
+        check_sums(sums, dx);
+        if (FORMS[f] != BP_OPERAND_BF16) { /* over the rows that are read */
+            memcpy(kept.data, x, N * sizeof *x);
+            bp_gelu_forward(&to, &kept, kept.data);
+            check_values(&to, y);
+            check_values(&kept, x);
+            memcpy(dto.data, dy, N * sizeof *dy);
+            bp_gelu_backward(&dto, &to, NULL, dto.data, &kept);
+            check_values(&dto, dx);
+        }
+        bp_free(bias.scratch);
+        bp_free(to.data);
+        bp_free(kept.data);
+        bp_free(dto.data);
+    }
+    void *all[] = {x, dy, y, again, dx, seen};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+static void dropout_backward_is_masked_and_summed(void **state)
+{
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 0, 0);
+    float *dy = randoms(N, 1), *dx = floats(N), sums[C];
+
+    (void)state;
+    for (int f = 0; f < 6; f++) {
+        float p = f < 3 ? 0.0f : 0.25f;
+        bp_operand to = operand_of(FORMS[f % 3]);
+        bp_bias_gradient bias = sums_of(sums);
+        bp_dropout_backward(dx, dy, N, p, &key, 3 * C);
+        bp_dropout_backward_operand(&to, &bias, dy, p, &key, 3 * C);
+        check_values(&to, dx);
+        check_sums(sums, dx);
+        bp_free(bias.scratch);
+        bp_free(to.data);
+    }
+    bp_free(dy);
+    bp_free(dx);
+}
+
+/* The gradient as an operand over the logits: bf16 rows in the first half of theirs. */
+static void softmax_gradient_fits_over_the_logits(void **state)
+{
+    float *logits = randoms(N, 1), *plain = floats(N), max[ROWS], weight[ROWS];
+    double sum[ROWS], target[ROWS];
+    int32_t targets[ROWS];
+
+    (void)state;
+    for (int r = 0; r < ROWS; r++) {
+        targets[r] = r * 11;
+        weight[r] = 0.01f * (float)r;
+    }
+    bp_operand twin = bp_operand_floats(plain, ROWS, C);
+    bp_softmax_statistics(max, sum, target, logits, targets, ROWS, C, 0);
+    bp_softmax_gradient(&twin, logits, max, sum, targets, weight, 0);
+    for (int f = 0; f < 3; f++) {
+        float *over = copied(logits, N);
+        bp_operand to = {FORMS[f], ROWS, C, FORMS[f] == BP_OPERAND_BF16 ? 2 * C : C, over};
+        bp_softmax_gradient(&to, over, max, sum, targets, weight, 0);
+        check_values(&to, plain);
+        bp_free(over);
+    }
+    bp_free(logits);
+    bp_free(plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conversion_is_rounding_and_sums),
+        cmocka_unit_test(residual_dropout_and_norm_are_three_passes),
+        cmocka_unit_test(norm_backward_makes_the_output_again),
+        cmocka_unit_test(gelu_and_its_gradient_are_plain_passes),
+        cmocka_unit_test(dropout_backward_is_masked_and_summed),
+        cmocka_unit_test(softmax_gradient_fits_over_the_logits),
+    };
+
+    bp_math_set_threads(0);
+    return cmocka_run_group_tests(tests, NULL, no_leaks);
+}
