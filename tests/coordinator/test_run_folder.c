@@ -1,9 +1,7 @@
-/* A run folder through its life: begun, resumed, refused, cut back, moved, lost. */
-#include "bp_test_mpi.h"
+/* A run folder through its life: begun, resumed, refused, moved, lost. */
+#include "coordinator/run_opening.h"
 
-#include "base/fault.h"
 #include "base/log.h"
-#include "coordinator/run_folder.h"
 #include "coordinator/run_lock_priv.h"
 
 #include <fcntl.h>
@@ -11,119 +9,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define COMM MPI_COMM_WORLD
-
-static const bp_option OPTIONS[] = {
-    {.key = "run.dir", .type = BP_OPTION_STRING, .help = "the run folder", .required = true},
-    {.key = "run.seed", .type = BP_OPTION_INT, .value = "1", .help = "seed"},
-    {.key = "corpus.train", .type = BP_OPTION_STRING, .help = "corpora"},
-    {.key = "tokenizer.path", .type = BP_OPTION_STRING, .help = "tokenizer"},
-    {.key = "train.steps", .type = BP_OPTION_INT, .value = "10", .help = "steps"},
-    {.key = "train.batch", .type = BP_OPTION_INT, .value = "4", .help = "sequences"},
-    {.key = "optimizer.lr", .type = BP_OPTION_REAL, .value = "3e-4", .help = "rate"},
-    {.key = "optimizer.kind",
-     .type = BP_OPTION_CHOICE,
-     .value = "adamw",
-     .choices = "adamw|sgd",
-     .help = "which"},
-    {.key = "mesh.data", .type = BP_OPTION_INT, .value = "0", .help = "ranks"},
-    {.key = "math.precision",
-     .type = BP_OPTION_CHOICE,
-     .value = "auto",
-     .choices = "auto|f32|bf16",
-     .help = "bits"},
-    {.key = NULL}};
-
-static const char *const MAY_CHANGE[] = {"run.dir", "train.steps", NULL};
-static const char *const OTHER_BITS[] = {"mesh.*", NULL};
-
-static bp_mesh *mesh;
-
-static bp_config *config_of(const char *run, const char *extra[], int count)
-{
-    static const bp_option *const tables[] = {OPTIONS, NULL};
-    char *arguments[8];
-    bp_config *config;
-
-    arguments[0] = bp_sprintf("run.dir=%s", run);
-    for (int k = 0; k < count; k++)
-        arguments[k + 1] = (char *)extra[k];
-    bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
-    bp_test_expect(bp_config_read(config, NULL, count + 1, arguments), BP_OK);
-    bp_free(arguments[0]);
-    return config;
-}
-
-/* Open with key=value pairs; identities are the corpus's hash and the tokenizer's (NULL: "t0"). */
-typedef struct opening {
-    const char *run, *job, *hash, *tokenizer;
-    const char *keys[6];
-    int count;
-} opening;
-
-static bp_err open_run(bp_run **run, const opening *with)
-{
-    bp_config *config = config_of(with->run, (const char **)with->keys, with->count);
-    static const bp_run_words words = {"tokenizer", "corpus.train and corpus.valid", "the place"};
-    const bp_run_identity identities[] = {{"corpus.train", with->hash},
-                                          {"tokenizer", with->tokenizer ? with->tokenizer : "t0"},
-                                          {NULL, NULL}};
-    json_t *extra = json_pack("{s:i, s:{s:s}}", "parameters", 42, "libraries", "onednn", "2.6");
-    bp_run_spec spec = {.job = with->job == NULL ? "pretrain" : with->job,
-                        .may_change = MAY_CHANGE,
-                        .other_bits = OTHER_BITS,
-                        .identities = identities,
-                        .words = &words,
-                        .extra = extra,
-                        .watch_seconds = 0.3};
-    bp_err err = bp_run_open(run, mesh, config, &spec);
-
-    json_decref(extra);
-    bp_config_free(&config);
-    return err;
-}
-
-/* Open and close at once, with this exit state. */
-static void run_once(const opening *with, bp_err state)
-{
-    bp_run *run;
-
-    bp_test_check_err(COMM, open_run(&run, with), BP_OK);
-    bp_test_check_err(COMM, bp_run_close(&run, state), BP_OK);
-    bp_test_check(COMM, run == NULL);
-}
-
-/* Refused on all ranks with one message that has these words; nothing is held after it. */
-static void check_refused(const opening *with, bp_err expected, const char *words)
-{
-    bp_run *run;
-
-    bp_test_check_err(COMM, open_run(&run, with), expected);
-    bp_test_check(COMM, run == NULL);
-    if (strstr(bp_err_message(), words) == NULL)
-        print_error("'%s' is not in '%s'\n", words, bp_err_message());
-    bp_test_check(COMM, strstr(bp_err_message(), words) != NULL);
-}
-
-static const char *inside(const char *run, const char *name)
-{
-    char *path = bp_test_path_place();
-
-    (void)snprintf(path, PATH_MAX, "%s/%s", run, name);
-    return path;
-}
-
-static bool file_has(const char *run, const char *name, const char *words)
-{
-    char *text = NULL;
-    size_t bytes;
-    bool found = bp_file_read(inside(run, name), 1 << 20, &text, &bytes) == BP_OK &&
-                 strstr(text, words) != NULL;
-
-    bp_free(text);
-    return found;
-}
 
 /* ---- beginning and resuming ---- */
 
@@ -470,133 +355,6 @@ static void lost_folder_is_not_written_to(void **state)
     bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"running\""));
 }
 
-/* ---- journals ---- */
-
-static void add_steps(bp_run *run, int first, int last)
-{
-    for (int step = first; step <= last; step++) {
-        json_t *line = json_pack("{s:i, s:f}", "step", step, "loss", 1.0 / step);
-
-        bp_test_check_err(COMM, bp_run_metric(run, line), BP_OK);
-        json_decref(line);
-    }
-}
-
-/* Collective: what the coordinator wrote before is seen. */
-static int64_t lines_of(const char *run, const char *name)
-{
-    char *text;
-    size_t bytes;
-    int64_t lines = 0;
-
-    BP_MPI(MPI_Barrier(COMM));
-    if (bp_file_read(inside(run, name), 1 << 20, &text, &bytes) != BP_OK)
-        return -1;
-    for (size_t k = 0; k < bytes; k++)
-        lines += text[k] == '\n';
-    bp_free(text);
-    return lines;
-}
-
-static void metrics_are_cut_back_to_the_checkpoint(void **state)
-{
-    const opening with = {.run = bp_test_path("metrics"), .hash = "c0"};
-    bp_run *run;
-    char *before = NULL, *after = NULL;
-    size_t before_bytes = 0, after_bytes = 0;
-
-    (void)state;
-    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
-    add_steps(run, 1, 20);
-    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_STOPPED), BP_OK);
-    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 20);
-    if (mesh->coordinates) { /* killed in the middle of a line */
-        int fd = open(inside(with.run, "metrics.jsonl"), O_WRONLY | O_APPEND);
-
-        bp_test_expect(
-            bp_file_read(inside(with.run, "metrics.jsonl"), 1 << 20, &before, &before_bytes),
-            BP_OK);
-        assert_true(fd >= 0 && write(fd, "{\"step\": 2", 10) == 10 && close(fd) == 0);
-    }
-    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
-    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 20);
-    bp_test_check_err(COMM, bp_run_cut_metrics(run, 12), BP_OK);
-    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 12);
-    add_steps(run, 13, 20);
-    if (mesh->coordinates) { /* cut and written again: not a byte differs */
-        bp_test_expect(
-            bp_file_read(inside(with.run, "metrics.jsonl"), 1 << 20, &after, &after_bytes), BP_OK);
-        assert_true(before_bytes == after_bytes && memcmp(before, after, after_bytes) == 0);
-    }
-    bp_free(before);
-    bp_free(after);
-    bp_test_check_err(COMM, bp_run_cut_metrics(run, 0), BP_OK);
-    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 0);
-    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
-}
-
-/* A disk that is full: the error is told, and the file still holds whole lines. */
-static void line_is_written_whole_or_not_at_all(void **state)
-{
-    const opening with = {.run = bp_test_path("full"), .hash = "c0"};
-    json_t *line = json_pack("{s:i}", "step", 1);
-    bp_run *run;
-
-    (void)state;
-    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
-    if (mesh->coordinates) {
-        bp_test_expect(bp_run_metric(run, line), BP_OK);
-        bp_fault_arm("base.write");
-        bp_test_expect(bp_run_metric(run, line), BP_ERR_IO);
-        bp_fault_arm("base.write");
-        bp_test_expect(bp_run_event(run, "x", NULL), BP_ERR_IO);
-        bp_fault_arm(NULL);
-    }
-    bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 1);
-    bp_test_check(COMM, lines_of(with.run, "events.jsonl") == 1); /* that it was opened */
-    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
-    json_decref(line);
-}
-
-static void events_carry_their_time_and_name(void **state)
-{
-    const opening with = {.run = bp_test_path("events"), .hash = "c0"};
-    json_t *members = json_pack("{s:i, s:s}", "step", 40, "event", "not this");
-    bp_run *run;
-
-    (void)state;
-    bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
-    bp_test_check_err(COMM, bp_run_event(run, "started", NULL), BP_OK);
-    bp_test_check_err(COMM, bp_run_event(run, "checkpoint", members), BP_OK);
-    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
-    bp_test_check(COMM, file_has(with.run, "events.jsonl", "{\"time\": \"2"));
-    bp_test_check(COMM,
-                  file_has(with.run, "events.jsonl", "\"event\": \"opened\", \"start\": 1, "));
-    bp_test_check(COMM, file_has(with.run, "events.jsonl",
-                                 "\"event\": \"closed\", \"state\": \"finished\", \"code\": 0}\n"));
-    bp_test_check(COMM, file_has(with.run, "events.jsonl", "\"event\": \"started\"}\n"));
-    bp_test_check(COMM,
-                  file_has(with.run, "events.jsonl", "\"event\": \"checkpoint\", \"step\": 40}\n"));
-    json_decref(members);
-}
-
-/* ---- all ---- */
-
-static void mesh_is_made(void **state)
-{
-    bp_mesh_shape shape = {.members = 1, .pipeline = 1, .data = 0, .tensor = 1};
-
-    (void)state;
-    bp_test_check_err(COMM, bp_mesh_shape_fit(&shape, bp_comm_size(COMM)), BP_OK);
-    bp_test_check_err(COMM, bp_mesh_new(&mesh, COMM, &shape), BP_OK);
-}
-
-static void mesh_is_freed(void **state)
-{
-    (void)state;
-    bp_mesh_free(&mesh);
-}
-
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -617,9 +375,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(damaged_record_is_refused),
         cmocka_unit_test(folder_of_a_running_job_is_refused),
         cmocka_unit_test(lost_folder_is_not_written_to),
-        cmocka_unit_test(metrics_are_cut_back_to_the_checkpoint),
-        cmocka_unit_test(line_is_written_whole_or_not_at_all),
-        cmocka_unit_test(events_carry_their_time_and_name),
         cmocka_unit_test(mesh_is_freed),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);

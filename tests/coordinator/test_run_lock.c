@@ -1,124 +1,8 @@
-/* One owner a run folder: with real processes that are killed, stopped, and race. */
-#include "bp_test.h"
+/* One owner a run folder: with real processes that are killed and stopped. */
+#include "coordinator/lock_contenders.h"
 
-#include "base/clock.h"
-#include "base/json.h"
-#include "coordinator/run_lock_priv.h"
-
-#include <errno.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-/* A folder of its own for each test. */
-static const char *fresh(const char *name)
-{
-    const char *path = bp_test_path(name);
-
-    bp_test_expect(bp_dir_make(path), BP_OK);
-    return path;
-}
-
-static const char *owner_path(const char *run, int epoch)
-{
-    char *path = bp_test_path_place();
-
-    (void)snprintf(path, PATH_MAX, "%s/lock/owner-%06d", run, epoch);
-    return path;
-}
-
-/* ---- a second process ---- */
-
-typedef struct contender {
-    pid_t pid;
-    int word; /* to read: 'w' it has the lock, 'l' it was refused, 'e' something else */
-} contender;
-
-/* Waits for its start, tries, tells, and holds on until `hold` is closed. */
-static void contend(const char *run, int start, int word, int hold)
-{
-    run_lock *lock = NULL;
-    char byte;
-    bp_err err;
-
-    while (read(start, &byte, 1) > 0)
-        ;
-    err = run_lock_take(&lock, run, 0.2);
-    byte = err == BP_OK ? 'w' : err == BP_ERR_BUSY ? 'l' : 'e';
-    if (err != BP_OK && err != BP_ERR_BUSY)
-        print_error("%s\n", bp_err_message());
-    if (write(word, &byte, 1) != 1)
-        _exit(9);
-    while (read(hold, &byte, 1) > 0)
-        ;
-    _exit(0);
-}
-
-/* Contenders that begin together, when `start` is closed, and hold until `hold` is. */
-static void start_contenders(const char *run, contender *list, int count, int *start, int *hold)
-{
-    int starts[2], holds[2];
-
-    assert_int_equal(pipe(starts), 0);
-    assert_int_equal(pipe(holds), 0);
-    for (int k = 0; k < count; k++) {
-        int words[2];
-
-        assert_int_equal(pipe(words), 0);
-        list[k].pid = fork();
-        assert_true(list[k].pid >= 0);
-        if (list[k].pid == 0) {
-            (void)close(starts[1]);
-            (void)close(holds[1]);
-            contend(run, starts[0], words[1], holds[0]);
-        }
-        assert_int_equal(close(words[1]), 0);
-        list[k].word = words[0];
-    }
-    assert_int_equal(close(starts[0]), 0);
-    assert_int_equal(close(holds[0]), 0);
-    *start = starts[1];
-    *hold = holds[1];
-}
-
-static char hear(const contender *one)
-{
-    char byte = '?';
-
-    assert_int_equal(read(one->word, &byte, 1), 1);
-    assert_int_equal(close(one->word), 0);
-    return byte;
-}
-
-/* A process that has the lock. */
-static contender start_holder(const char *run, int *hold)
-{
-    contender one;
-    int start;
-
-    start_contenders(run, &one, 1, &start, hold);
-    assert_int_equal(close(start), 0);
-    assert_int_equal(hear(&one), 'w');
-    return one;
-}
-
-static void end_holder(const contender *one, int hold)
-{
-    assert_int_equal(close(hold), 0);
-    assert_int_equal(waitpid(one->pid, NULL, 0), one->pid);
-}
-
-static void take_soon(const char *run, double seconds)
-{
-    run_lock *lock;
-    double start = bp_clock_now();
-
-    bp_test_expect(run_lock_take(&lock, run, 30.0), BP_OK);
-    assert_true(bp_clock_now() - start < seconds);
-    assert_true(run_lock_is_ours(lock));
-    bp_test_expect(run_lock_release(&lock), BP_OK);
-}
 
 /* ---- living and dead holders on this machine ---- */
 
@@ -204,28 +88,6 @@ static void stopped_holder_still_holds(void **state)
 }
 
 /* ---- holders made up ---- */
-
-/* An owner file that says what `edit` leaves of this process. */
-static void write_owner(const char *run, int epoch, void (*edit)(run_holder *holder))
-{
-    run_holder holder;
-    char folder[PATH_MAX];
-    json_t *value;
-
-    run_holder_self(&holder);
-    holder.epoch = epoch;
-    edit(&holder);
-    value = run_holder_json(&holder);
-    (void)snprintf(folder, sizeof folder, "%s/lock", run);
-    bp_test_expect(bp_dir_make(folder), BP_OK);
-    bp_test_expect(bp_json_save(owner_path(run, epoch), value), BP_OK);
-    json_decref(value);
-}
-
-static void began_at_another_time(run_holder *holder)
-{
-    holder->start_ticks -= 1;
-}
 
 static void process_number_used_again_holds_nothing(void **state)
 {
@@ -381,11 +243,6 @@ static void slurm_knows_jobs_that_ended(void **state)
 
 /* ---- losing it ---- */
 
-static void as_it_is(run_holder *holder)
-{
-    (void)holder;
-}
-
 static void owner_that_was_followed_has_lost_the_run(void **state)
 {
     const char *run = fresh("lost");
@@ -519,113 +376,6 @@ static void last_number_is_kept_and_older_ones_are_not(void **state)
     assert_true(bp_path_exists(owner_path(run, 4)));
 }
 
-/* ---- races ---- */
-
-/* What others do between a challenger's look and its link(2). */
-static void (*meanwhile)(const char *run);
-static const char *meanwhile_run;
-
-int __real_link(const char *from, const char *to);
-int __wrap_link(const char *from, const char *to);
-int __wrap_link(const char *from, const char *to)
-{
-    void (*now)(const char *) = meanwhile;
-
-    meanwhile = NULL;
-    if (now != NULL)
-        now(meanwhile_run);
-    return __real_link(from, to);
-}
-
-static void two_others_follow(const char *run)
-{
-    write_owner(run, 3, as_it_is);
-    assert_int_equal(unlink(owner_path(run, 1)), 0);
-}
-
-/* It saw number 1 dead, and slept; 2 and 3 have come, and 2 is gone again. */
-static void slow_challenger_does_not_win_a_number_that_was_passed(void **state)
-{
-    const char *run = fresh("slow");
-    run_lock *lock;
-
-    (void)state;
-    write_owner(run, 1, began_at_another_time);
-    meanwhile_run = run;
-    meanwhile = two_others_follow;
-    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
-    assert_null(meanwhile);
-    assert_false(bp_path_exists(owner_path(run, 2)));
-    assert_true(bp_path_exists(owner_path(run, 3)));
-}
-
-static void one_follows_and_sweeps(const char *run)
-{
-    char folder[PATH_MAX], **names;
-    int64_t count;
-
-    write_owner(run, 2, as_it_is);
-    (void)snprintf(folder, sizeof folder, "%s/lock", run);
-    bp_test_expect(bp_dir_list(folder, &names, &count), BP_OK);
-    for (int64_t k = 0; k < count; k++) {
-        char *path = bp_path_join(folder, names[k]);
-
-        if (strncmp(names[k], "claim-", 6) == 0)
-            assert_int_equal(unlink(path), 0);
-        bp_free(path);
-    }
-    bp_names_free(&names, count);
-}
-
-static void challenger_whose_draft_was_swept_is_refused(void **state)
-{
-    const char *run = fresh("swept");
-    run_lock *lock;
-
-    (void)state;
-    write_owner(run, 1, began_at_another_time);
-    meanwhile_run = run;
-    meanwhile = one_follows_and_sweeps;
-    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
-    assert_null(meanwhile);
-}
-
-#define CONTENDERS 4
-
-/* Of those that start at once exactly one gets it, and the others are refused. */
-static void race(const char *run)
-{
-    contender list[CONTENDERS];
-    int start, hold, winners = 0, losers = 0;
-
-    start_contenders(run, list, CONTENDERS, &start, &hold);
-    assert_int_equal(close(start), 0);
-    for (int k = 0; k < CONTENDERS; k++) {
-        char word = hear(&list[k]);
-
-        winners += word == 'w';
-        losers += word == 'l';
-    }
-    assert_int_equal(winners, 1);
-    assert_int_equal(losers, CONTENDERS - 1);
-    assert_int_equal(close(hold), 0); /* all end; the winner without a release, as a killed one */
-    for (int k = 0; k < CONTENDERS; k++)
-        assert_int_equal(waitpid(list[k].pid, NULL, 0), list[k].pid);
-}
-
-static void of_starts_at_once_exactly_one_wins(void **state)
-{
-    const char *run = fresh("races");
-
-    (void)state;
-    for (int k = 0; k < 20; k++)
-        race(run); /* a free lock first, then one of a dead holder each time */
-    for (int k = 0; k < 20; k++) {
-        take_soon(run, 2.0); /* a released one */
-        race(run);
-    }
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -646,9 +396,6 @@ int main(void)
         cmocka_unit_test(beating_owner_notices_that_it_was_followed),
         cmocka_unit_test(leftovers_are_swept_once_the_lock_is_held),
         cmocka_unit_test(last_number_is_kept_and_older_ones_are_not),
-        cmocka_unit_test(slow_challenger_does_not_win_a_number_that_was_passed),
-        cmocka_unit_test(challenger_whose_draft_was_swept_is_refused),
-        cmocka_unit_test(of_starts_at_once_exactly_one_wins),
     };
     return BP_TEST_RUN(tests);
 }
