@@ -22,6 +22,9 @@ struct bp_engine {
     float *values;
     bp_stage *stage;
     bp_optimizer optimizer;
+    bp_courier *courier; /* of mesh->data */
+    bp_reduction reduction;
+    int ready;                 /* blocks from the first on whose parameters are there, copies too */
     float *scratch;            /* of the reduction */
     int64_t slots;             /* of the batch, on this data rank */
     int32_t *inputs, *targets; /* [slots][T] */
@@ -81,7 +84,8 @@ static bp_err allocate(bp_engine *engine)
         return short_of_memory(engine);
     bp_zero(engine->values,
             engine->network->floats); /* first touched by the threads that read them */
-    return bp_optimizer_init(&engine->optimizer, mesh, engine->network, &engine->spec.optimizer);
+    return bp_optimizer_init(&engine->optimizer, mesh, engine->courier, engine->network,
+                             &engine->spec.optimizer);
 }
 
 static bp_err build(bp_engine *engine)
@@ -108,6 +112,12 @@ static bp_err build(bp_engine *engine)
         err = bp_network_bind_values(engine->network, engine->values);
     if (err == BP_OK)
         err = bp_stage_new(&engine->stage, mesh, engine->network, &stage);
+    if (err == BP_OK)
+        engine->reduction = (bp_reduction){.mesh = mesh,
+                                           .network = engine->network,
+                                           .courier = engine->courier,
+                                           .gradients = engine->stage->gradient,
+                                           .scratch = engine->scratch};
     return err;
 }
 
@@ -115,17 +125,22 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
                      const bp_gpt_shape *shape)
 {
     bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
-    bp_err err = BP_OK;
+    int jobs = 2 * (2 * (bp_gpt_blocks(shape) + 1)); /* sums and gathers of all groups */
+    bp_err err =
+        engine ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the engine; use more ranks");
 
     *out = NULL;
-    if (engine) {
-        engine->spec = *spec;
-        engine->shape = *shape;
-        engine->mesh = mesh;
-        err = build(engine);
-    } else {
-        err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the engine; use more ranks");
+    err = bp_agree(mesh->compute, err);
+    if (err != BP_OK) {
+        bp_free(engine);
+        return err;
     }
+    engine->spec = *spec;
+    engine->shape = *shape;
+    engine->mesh = mesh;
+    err = bp_courier_new(&engine->courier, mesh->data, jobs, spec->overlap);
+    if (err == BP_OK)
+        err = build(engine);
     err = bp_agree(mesh->compute, err);
     if (err != BP_OK) {
         bp_engine_free(&engine);
@@ -135,8 +150,41 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
     return BP_OK;
 }
 
-static void guard(bp_engine *engine)
+/* Block k runs only when its parameters have come from all data ranks; its copies are made anew
+ * then.
+ */
+static void make_ready(void *context, int k)
 {
+    bp_engine *engine = context;
+    bp_network *network = engine->network;
+
+    for (; engine->ready <= k; engine->ready++) {
+        for (int g = 0; g < network->group_count; g++)
+            if (network->groups[g].block == engine->ready)
+                bp_optimizer_gathered(&engine->optimizer, g);
+        bp_network_refresh_block(network, engine->ready);
+    }
+}
+
+/* All parameters are there: for who looks at them otherwise than block by block. */
+static void settle(bp_engine *engine)
+{
+    make_ready(engine, engine->network->block_count - 1);
+}
+
+static void start_sum(void *context, int g)
+{
+    bp_engine *engine = context;
+
+    if (g == 0)
+        bp_inject_gradient(&engine->optimizer, engine->stage->gradient);
+    bp_gradient_start(&engine->reduction, g);
+}
+
+/* All values are new, and the same on all ranks that hold them. */
+static void begin_with_values(bp_engine *engine)
+{
+    engine->ready = engine->network->block_count;
     if (engine->spec.digest_every > 0)
         bp_optimizer_guard(&engine->optimizer, engine->values);
 }
@@ -144,7 +192,7 @@ static void guard(bp_engine *engine)
 void bp_engine_initialise(bp_engine *engine)
 {
     bp_network_initialise(engine->network, engine->spec.seed);
-    guard(engine);
+    begin_with_values(engine);
 }
 
 void bp_engine_free(bp_engine **engine)
@@ -153,6 +201,7 @@ void bp_engine_free(bp_engine **engine)
 
     if (!self)
         return;
+    bp_courier_free(&self->courier); /* what it works at is freed after it */
     bp_stage_free(&self->stage);
     bp_optimizer_clear(&self->optimizer);
     bp_network_free(&self->network);
@@ -230,6 +279,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
 {
     if (engine->spec.digest_every == 0)
         return;
+    settle(engine);
     (void)bp_optimizer_check(&engine->optimizer, engine->values);
     note_own_damage(engine, step);
     compare(engine, step);
@@ -245,15 +295,17 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
                           .targets = engine->targets,
                           .step = step,
                           .first_slot = engine->slots * mesh->data_at,
-                          .loss_weight = (float)(1.0 / (double)(engine->spec.batch * T))};
+                          .loss_weight = (float)(1.0 / (double)(engine->spec.batch * T)),
+                          .needs = make_ready,
+                          .is_whole = start_sum,
+                          .context = engine};
 
     part_windows(engine, windows, engine->slots, T);
     bp_stage_accumulate(engine->stage, &work,
                         engine->losses + mesh->data_at * engine->stage->spec.micro_batches);
-    bp_inject_gradient(&engine->optimizer, engine->stage->gradient);
     result->loss = mean_loss(engine);
     bp_fault_point("allreduce.before");
-    bp_gradient_reduce(mesh, engine->network, engine->stage->gradient, engine->scratch);
+    bp_gradient_finish(&engine->reduction);
     bp_fault_point("allreduce.after");
     result->grad_norm =
         bp_gradient_norm(mesh, engine->network, engine->stage->gradient, engine->scratch);
@@ -271,13 +323,16 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
                         scale, update);
     bp_fault_point("opt.after");
     note_own_damage(engine, step);
-    bp_network_refresh(engine->network);
+    engine->ready = 0;
+    if (bp_fault_is_armed())
+        settle(engine);
     bp_inject_flips(&engine->optimizer, engine->values);
 }
 
 void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T,
                         double *loss_sum, int64_t *loss_count)
 {
+    settle(engine);
     part_windows(engine, windows, count, T);
     bp_stage_evaluate(engine->stage, engine->inputs, engine->targets, count, T, loss_sum,
                       loss_count);
@@ -315,6 +370,7 @@ bp_err bp_engine_boxes_to_save(bp_engine *engine, bp_box **boxes, int64_t *count
     int64_t capacity;
     bp_err err = new_boxes(engine, boxes, &capacity);
 
+    settle(engine);
     *count = 0;
     if (err != BP_OK)
         return err;
@@ -353,5 +409,5 @@ void bp_engine_loaded(bp_engine *engine)
 {
     bp_inject_loaded(engine->network, engine->values);
     bp_network_refresh(engine->network);
-    guard(engine);
+    begin_with_values(engine);
 }

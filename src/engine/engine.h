@@ -29,6 +29,7 @@ typedef struct bp_engine_spec {
     int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */
     bp_schedule schedule;
     bool tree, recompute;
+    bool overlap; /* messages travel beside compute: mesh.overlap */
     bp_optimizer_rule optimizer;
     bp_rate rate;
     bp_precision precision; /* the caller sets it: bp_math_precision */

@@ -40,17 +40,30 @@ static void sum_tied(const bp_mesh *mesh, float *shard, int64_t n, float *scratc
     bp_add(shard, scratch, n);
 }
 
-void bp_gradient_reduce(const bp_mesh *mesh, const bp_network *network, float *gradients,
-                        float *scratch)
+void bp_gradient_start(bp_reduction *reduction, int g)
 {
+    const bp_group *group = &reduction->network->groups[g];
+
+    reduction->job = bp_courier_reduce_scatter(
+        reduction->courier, reduction->gradients + group->place, group->padded, reduction->scratch);
+    reduction->started++;
+}
+
+void bp_gradient_finish(bp_reduction *reduction)
+{
+    const bp_mesh *mesh = reduction->mesh;
+    const bp_network *network = reduction->network;
+
+    BP_ASSERT(reduction->started == network->group_count);
+    bp_courier_wait(reduction->courier, reduction->job);
+    reduction->started = 0;
     for (int g = 0; g < network->group_count; g++) {
         const bp_group *group = &network->groups[g];
         int64_t first, count;
 
-        bp_reduce_scatter(gradients + group->place, group->padded, scratch, mesh->data);
         bp_optimizer_shard(mesh, group, &first, &count);
         if (group->tied)
-            sum_tied(mesh, gradients + group->place + first, count, scratch);
+            sum_tied(mesh, reduction->gradients + group->place + first, count, reduction->scratch);
     }
 }
 

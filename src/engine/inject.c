@@ -85,13 +85,16 @@ void bp_inject_sum(const bp_optimizer *optimizer, float *gradients)
         flip(gradients + run->value);
 }
 
-void bp_inject_update(bp_optimizer *optimizer, float *values)
+void bp_inject_update(bp_optimizer *optimizer, float *values, int g)
 {
     const bp_own_run *run = longest_run(optimizer, false);
 
-    if (bp_fault("train.nan_weight") && run)
+    if (!run || run < optimizer->runs + optimizer->first_run[g] ||
+        run >= optimizer->runs + optimizer->first_run[g + 1])
+        return;
+    if (bp_fault("train.nan_weight"))
         values[run->value] = NAN;
-    else if (bp_fault("train.nan_moment") && run)
+    else if (bp_fault("train.nan_moment"))
         optimizer->moment[0][run->moment] = NAN;
     else
         return;

@@ -15,7 +15,8 @@ void bp_inject_gradient(const bp_optimizer *optimizer, float *gradients);
 /** train.flip_gradient: of the sum that only this rank has; in what tensor ranks hold in common,
  * where there is such. Local. */
 void bp_inject_sum(const bp_optimizer *optimizer, float *gradients);
-/** train.nan_weight, train.nan_moment: as if the update had left it. Local. */
-void bp_inject_update(bp_optimizer *optimizer, float *values);
+/** train.nan_weight, train.nan_moment: as if the update of group `g` had left it, if it is the
+ * group of this rank's longest run. Local. */
+void bp_inject_update(bp_optimizer *optimizer, float *values, int g);
 
 #endif

@@ -42,28 +42,36 @@ static void list_runs(bp_optimizer *optimizer)
         int64_t first, count;
 
         bp_optimizer_shard(optimizer->mesh, group, &first, &count);
+        optimizer->first_run[g] = optimizer->run_count;
         for (int k = 0; k < group->count; k++)
             optimizer->run_count += find_run(&optimizer->runs[optimizer->run_count], group,
                                              &group->params[k], first, count, moments_at);
         moments_at += count;
+        optimizer->gathering[g] = -1;
     }
+    optimizer->first_run[network->group_count] = optimizer->run_count;
 }
 
-bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_network *network,
-                         const bp_optimizer_rule *rule)
+bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_courier *courier,
+                         bp_network *network, const bp_optimizer_rule *rule)
 {
     int64_t most = (int64_t)network->group_count * BP_GROUP_PARAMS;
 
     memset(optimizer, 0, sizeof *optimizer);
     optimizer->rule = *rule;
     optimizer->mesh = mesh;
+    optimizer->courier = courier;
     optimizer->network = network;
     optimizer->moments = rule->kind == BP_ADAMW ? 2 : 1;
     optimizer->floats = network->floats / mesh->datas;
     optimizer->changed = -1;
     optimizer->runs = bp_alloc("optimizer.runs", most, sizeof *optimizer->runs);
     optimizer->sums = bp_alloc("optimizer.runs", most, sizeof *optimizer->sums);
-    if (!optimizer->runs || !optimizer->sums)
+    optimizer->first_run =
+        bp_alloc("optimizer.runs", network->group_count + 1, sizeof *optimizer->first_run);
+    optimizer->gathering =
+        bp_alloc("optimizer.runs", network->group_count, sizeof *optimizer->gathering);
+    if (!optimizer->runs || !optimizer->sums || !optimizer->first_run || !optimizer->gathering)
         return bp_fail_memory("the list of parameters", most, sizeof *optimizer->runs);
     list_runs(optimizer);
     for (int k = 0; k < optimizer->moments; k++) {
@@ -83,6 +91,8 @@ void bp_optimizer_clear(bp_optimizer *optimizer)
     bp_free(optimizer->moment[1]);
     bp_free(optimizer->runs);
     bp_free(optimizer->sums);
+    bp_free(optimizer->first_run);
+    bp_free(optimizer->gathering);
     memset(optimizer, 0, sizeof *optimizer);
 }
 
@@ -214,10 +224,23 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
     const bp_network *network = optimizer->network;
 
     BP_TRACE(BP_TRACE_OPTIMIZER, 0, (8.0 * optimizer->moments + 12.0) * (double)optimizer->floats);
-    for (int k = 0; k < optimizer->run_count; k++)
-        update_run(optimizer, k, values, gradients, rate, scale, update);
-    bp_inject_update(optimizer, values);
-    for (int g = 0; g < network->group_count; g++)
-        bp_all_gather_shards(values + network->groups[g].place, network->groups[g].padded,
-                             optimizer->mesh->data);
+    for (int b = 0; b < network->block_count; b++)
+        for (int g = 0; g < network->group_count; g++) {
+            const bp_group *group = &network->groups[g];
+
+            if (group->block != b)
+                continue;
+            for (int k = optimizer->first_run[g]; k < optimizer->first_run[g + 1]; k++)
+                update_run(optimizer, k, values, gradients, rate, scale, update);
+            bp_inject_update(optimizer, values, g);
+            optimizer->gathering[g] =
+                bp_courier_all_gather(optimizer->courier, values + group->place, group->padded);
+        }
+}
+
+void bp_optimizer_gathered(bp_optimizer *optimizer, int g)
+{
+    if (optimizer->gathering[g] >= 0)
+        bp_courier_wait(optimizer->courier, optimizer->gathering[g]);
+    optimizer->gathering[g] = -1;
 }

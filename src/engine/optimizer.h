@@ -3,6 +3,7 @@
 #ifndef BP_ENGINE_OPTIMIZER_H
 #define BP_ENGINE_OPTIMIZER_H
 
+#include "mesh/courier.h"
 #include "mesh/mesh.h"
 #include "nn/network.h"
 
@@ -29,6 +30,7 @@ enum { BP_SUM_WEIGHT, BP_SUM_MOMENT, BP_SUM_SECOND, BP_SUMS };
 typedef struct bp_optimizer {
     bp_optimizer_rule rule;
     const bp_mesh *mesh; /* borrowed */
+    bp_courier *courier; /* of mesh->data, borrowed */
     bp_network *network; /* borrowed */
     int moments;         /* 2 for AdamW (m, v), 1 for SGD (m) */
     int64_t floats;      /* of one moment's shards */
@@ -37,13 +39,15 @@ typedef struct bp_optimizer {
     uint32_t (*sums)[BP_SUMS]; /* [runs], as the last update left the bits */
     bp_own_run *runs;          /* [run_count] in memory's order */
     int run_count;
-    int changed;      /* the run whose bits had changed before an update or a check; -1: none */
-    int changed_part; /* BP_SUM_ */
+    int *first_run;     /* [groups + 1] of each group */
+    int64_t *gathering; /* [groups] the courier's job that brings the others' shards; -1: none */
+    int changed;        /* the run whose bits had changed before an update or a check; -1: none */
+    int changed_part;   /* BP_SUM_ */
 } bp_optimizer;
 
 /** Errors: BP_ERR_SYSTEM. Local. */
-bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_network *network,
-                         const bp_optimizer_rule *rule);
+bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_courier *courier,
+                         bp_network *network, const bp_optimizer_rule *rule);
 void bp_optimizer_clear(bp_optimizer *optimizer);
 
 /** The shard of group `group` that this data rank updates: floats [*first, *first + *count) of the
@@ -58,11 +62,15 @@ void bp_optimizer_guard(bp_optimizer *optimizer, float *values);
  * guards. Local. */
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 
-/** Update the shards of `values` by the shards of `gradients` times `scale`, then gather all shards
- * on all data ranks. `update` counts updates from 1 (bias correction). Collective over mesh->data.
+/** Update the shards of `values` by the shards of `gradients` times `scale`, and start to gather
+ * all shards on all data ranks, in the order in which blocks will read them. `update` counts
+ * updates from 1 (bias correction). Collective over mesh->data.
  */
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t update);
+
+/** Until all of group `g` is there. Collective over mesh->data. */
+void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 
 /** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/". */
 const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k);

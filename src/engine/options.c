@@ -68,6 +68,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .batch = bp_config_int(config, "train.batch"),
         .micro_batch = bp_config_int(config, "mesh.micro_batch"),
         .schedule = is(config, "mesh.schedule", "gpipe") ? BP_GPIPE : BP_1F1B,
+        .overlap = bp_config_bool(config, "mesh.overlap"),
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_config_bool(config, "train.recompute"),
         .digest_every = bp_config_int(config, "train.digest_every"),

@@ -251,6 +251,8 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, int64_t micr
         bp_block *block = stage->network->blocks[k];
         char *kept = kept_of_block(stage, micro_batch, k);
 
+        if (step->needs)
+            step->needs(step->context, k);
         if (runs_again(stage, k)) {
             memcpy(kept, stage->hidden, bytes);
             kept = stage->again;
@@ -278,6 +280,26 @@ static void block_backward(bp_stage *stage, bp_pass *pass, bp_packet *gradients,
     block->ops->backward(block, pass, gradients, kept);
 }
 
+/* Backward of block k is over: adds up, for the groups that no other block adds to, the partial
+ * sums that this leaf of the tree completes. */
+static void close_leaf(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch, int k)
+{
+    bool is_last_leaf = micro_batch == stage->spec.micro_batches - 1;
+    int merges = stage->spec.tree ? bp_tree_merges(micro_batch, stage->spec.micro_batches) : 0;
+
+    for (int g = stage->network->group_count - 1; g >= 0; g--) {
+        const bp_group *group = &stage->network->groups[g];
+
+        if (group->block != k)
+            continue;
+        for (int m = 0; m < merges; m++)
+            bp_add(stage->stack[stage->top - 1 - m] + group->place,
+                   stage->stack[stage->top - m] + group->place, group->padded);
+        if (is_last_leaf && step->is_whole)
+            step->is_whole(step->context, g);
+    }
+}
+
 static double run_backward(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch)
 {
     bp_pass pass = pass_of(stage, step, micro_batch);
@@ -292,6 +314,7 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, int64_t m
         block_backward(stage, &pass, &gradients, micro_batch, k);
         if (k == stage->network->block_count / 2)
             bp_fault_point("bwd.mid");
+        close_leaf(stage, step, micro_batch, k);
     }
     if (!is_first(stage))
         send_hidden(stage, &stage->sending_back, stage->dfollowing, stage->dhidden,
@@ -309,17 +332,6 @@ static void open_leaf(bp_stage *stage, int64_t micro_batch)
     bp_network_bind_gradients(stage->network, leaf);
 }
 
-static void close_leaf(bp_stage *stage, int64_t micro_batch)
-{
-    if (!stage->spec.tree)
-        return;
-    stage->top++;
-    for (int k = bp_tree_merges(micro_batch, stage->spec.micro_batches); k > 0; k--) {
-        stage->top--;
-        bp_add(stage->stack[stage->top - 1], stage->stack[stage->top], stage->network->floats);
-    }
-}
-
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums)
 {
     stage->top = 0;
@@ -332,7 +344,8 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
         }
         open_leaf(stage, micro_batch);
         loss_sums[micro_batch] = run_backward(stage, step, micro_batch);
-        close_leaf(stage, micro_batch);
+        if (stage->spec.tree)
+            stage->top += 1 - bp_tree_merges(micro_batch, stage->spec.micro_batches);
     }
     bp_wait(&stage->sending);
     bp_wait(&stage->sending_back);

@@ -51,6 +51,10 @@ typedef struct bp_stage_step {
     const int32_t *inputs, *targets; /* [micro_batches * B][T] */
     int64_t step, first_slot;
     float loss_weight;
+    /* what is told on the way, with `context`; NULL: nothing */
+    void (*needs)(void *context, int block);    /* a block is about to run forward */
+    void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */
+    void *context;
 } bp_stage_step;
 
 /** One step's micro-batches: stage->gradient holds the sum of their gradients;

@@ -6,14 +6,16 @@
     0.02F /* GPT-2's, of weights and token embeddings; positions start at half of it               \
            */
 
-/* The token embedding: a group of its own, since the first stage and the last one hold it both. */
+/* The token embedding: a group of its own, since the first stage and the last one hold it both.
+ * `reader`: the block that reads it first. */
 static bp_param *add_vocabulary(bp_network *network, const bp_gpt_shape *shape, int stage,
-                                int stages)
+                                int stages, int reader)
 {
     bp_group *group = bp_network_add_group(network, false);
     int64_t first, count;
 
     bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    group->block = reader;
     group->tied = stages > 1;
     group->published = stage == 0;
     return bp_group_add_matrix_part(group, "wte", shape->vocab_size, shape->width, INIT_STD, 0,
@@ -61,7 +63,7 @@ bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape 
         return err;
     network->C = shape->width;
     if (first == 0 || end == bp_gpt_blocks(shape))
-        wte = add_vocabulary(network, shape, stage, stages);
+        wte = add_vocabulary(network, shape, stage, stages, first == 0 ? 0 : end - first - 1);
     for (int number = first; number < end && err == BP_OK; number++)
         err = add_block(network, shape, number, wte);
     if (err != BP_OK)

@@ -3,13 +3,15 @@
  * result (CONTRACT, "Same bits"). */
 #include "mesh/collective.h"
 #include "base/trace.h"
+#include "mesh/collective_priv.h"
 #include "mesh/mesh.h"
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
 
 #define TAG_SUM     7001
-#define PIECE       (INT64_C(1) << 18) /* floats: 1 MiB, so that one is added while the next travels */
+#define PIECE       (INT64_C(1) << 18) /* floats: 1 MiB, so that one is added while others travel */
+#define UNDER_WAY   8                  /* pieces: who naps between looks finds some at each */
 #define SMALL       INT64_C(4096) /* floats: fewer go by doubling, where latency is what counts */
 #define STACK_PIECE 512           /* doubles on the stack */
 
@@ -49,52 +51,82 @@ static void add_ordered(float *x, const float *other, int64_t n, bool other_is_l
             x[i] = x[i] + other[i];
 }
 
-/* Piece k of an exchange of n floats both ways; returns its length, 0 behind the end. */
-static int64_t start_piece(MPI_Request requests[2], const float *send, float *receive, int64_t n,
-                           int64_t k, int to, int from, MPI_Comm comm)
+static void finish(MPI_Request requests[2], const bp_waiting *waiting)
 {
-    int64_t first = k * PIECE, count = n - first < PIECE ? n - first : PIECE;
+    int done = 0;
 
-    if (count <= 0)
+    if (!waiting->nap) {
+        BP_MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        return;
+    }
+    for (;;) {
+        BP_MPI(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE));
+        if (done)
+            return;
+        waiting->nap(waiting->context);
+    }
+}
+
+/* n floats both ways, piece by piece. */
+typedef struct two_ways {
+    const float *send;
+    float *receive;
+    int64_t n;
+    int to, from;
+    MPI_Comm comm;
+    const bp_waiting *waiting;
+    MPI_Request requests[UNDER_WAY][2];
+    int64_t started, finished; /* pieces */
+} two_ways;
+
+/* The next piece that is there: floats [*first, *first + the result); 0 behind the end. */
+static int64_t next_piece(two_ways *way, int64_t *first)
+{
+    while (way->started * PIECE < way->n && way->started - way->finished < UNDER_WAY) {
+        int64_t at = way->started * PIECE, count = way->n - at < PIECE ? way->n - at : PIECE;
+        MPI_Request *requests = way->requests[way->started++ % UNDER_WAY];
+
+        BP_MPI(MPI_Irecv(way->receive + at, (int)count, MPI_FLOAT, way->from, TAG_SUM, way->comm,
+                         &requests[0]));
+        BP_MPI(MPI_Isend(way->send + at, (int)count, MPI_FLOAT, way->to, TAG_SUM, way->comm,
+                         &requests[1]));
+    }
+    if (way->finished == way->started)
         return 0;
-    BP_MPI(MPI_Irecv(receive + first, (int)count, MPI_FLOAT, from, TAG_SUM, comm, &requests[0]));
-    BP_MPI(MPI_Isend(send + first, (int)count, MPI_FLOAT, to, TAG_SUM, comm, &requests[1]));
-    return count;
+    *first = way->finished * PIECE;
+    finish(way->requests[way->finished++ % UNDER_WAY], way->waiting);
+    return way->n - *first < PIECE ? way->n - *first : PIECE;
 }
 
 /* Send n floats to one rank while as many come from another (or the same). */
-static void exchange(const float *send, float *receive, int64_t n, int to, int from, MPI_Comm comm)
+static void exchange(const float *send, float *receive, int64_t n, int to, int from, MPI_Comm comm,
+                     const bp_waiting *waiting)
 {
-    for (int64_t k = 0; k * PIECE < n; k++) {
-        MPI_Request requests[2];
-        (void)start_piece(requests, send, receive, n, k, to, from, comm);
-        BP_MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
-    }
+    two_ways way = {send, receive, n, to, from, comm, waiting, {{NULL}}, 0, 0};
+    int64_t first;
+
+    while (next_piece(&way, &first) > 0)
+        ;
 }
 
-/* Exchange with a partner and add what comes to keep[0..n), the next piece travelling meanwhile.
+/* Exchange with a partner and add what comes to keep[0..n), the next pieces travelling meanwhile.
  * `send` may be `keep` itself if `scratch` is as long: then a piece must have left before it is
  * added to, and it has when its wait returns. */
 static void exchange_and_add(float *keep, const float *send, float *scratch, int64_t n, int partner,
-                             MPI_Comm comm)
+                             MPI_Comm comm, const bp_waiting *waiting)
 {
     bool other_is_left = partner < bp_comm_rank(comm);
-    MPI_Request requests[2][2];
-    int64_t count = start_piece(requests[0], send, scratch, n, 0, partner, partner, comm);
+    two_ways way = {send, scratch, n, partner, partner, comm, waiting, {{NULL}}, 0, 0};
+    int64_t first, count;
 
-    for (int64_t k = 0; count > 0; k++) {
-        int64_t next =
-            start_piece(requests[(k + 1) % 2], send, scratch, n, k + 1, partner, partner, comm);
-        BP_MPI(MPI_Waitall(2, requests[k % 2], MPI_STATUSES_IGNORE));
-        add_ordered(keep + k * PIECE, scratch + k * PIECE, count, other_is_left);
-        count = next;
-    }
+    while ((count = next_piece(&way, &first)) > 0)
+        add_ordered(keep + first, scratch + first, count, other_is_left);
 }
 
 /* Rabenseifner 2004, "Optimization of collective reduction operations", but neighbours first:
  * halves of the vector go to the neighbour, then quarters to the neighbour's neighbour. What is
  * added up so is the tree of pairs of neighbours. */
-static void halve(float *x, int64_t n, float *scratch, MPI_Comm comm)
+static void halve(float *x, int64_t n, float *scratch, MPI_Comm comm, const bp_waiting *waiting)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
 
@@ -103,19 +135,20 @@ static void halve(float *x, int64_t n, float *scratch, MPI_Comm comm)
         bool keeps_high = (rank & bit) != 0;
         n /= 2;
         x = keeps_high ? high : low;
-        exchange_and_add(x, keeps_high ? low : high, scratch, n, rank ^ bit, comm);
+        exchange_and_add(x, keeps_high ? low : high, scratch, n, rank ^ bit, comm, waiting);
     }
 }
 
 /* Each rank collects all ranks' versions of its own shard, and adds them in rank order. */
-static void collect_in_order(float *x, int64_t n, float *scratch, MPI_Comm comm)
+static void collect_in_order(float *x, int64_t n, float *scratch, MPI_Comm comm,
+                             const bp_waiting *waiting)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
     int64_t shard = n / size;
 
     for (int shift = 1; shift < size; shift++) {
         int to = (rank + shift) % size, from = (rank - shift + size) % size;
-        exchange(x + to * shard, scratch + from * shard, shard, to, from, comm);
+        exchange(x + to * shard, scratch + from * shard, shard, to, from, comm, waiting);
     }
     float *mine = x + rank * shard, *sum = scratch + rank * shard;
     memcpy(sum, mine, (size_t)shard * sizeof(float));
@@ -130,24 +163,32 @@ static double shared_bytes(int64_t n, int size)
     return (double)sizeof(float) * (double)(n - n / size);
 }
 
-void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
+static const bp_waiting SPINNING = {NULL, NULL};
+
+void bp_reduce_scatter_so(float *x, int64_t n, float *scratch, MPI_Comm comm,
+                          const bp_waiting *waiting)
 {
     int size = bp_comm_size(comm);
     double bytes = shared_bytes(n, size);
     int64_t began = bp_trace_now();
 
     BP_ASSERT(n >= 0 && n % size == 0);
-    bp_beat_enter("reduce_scatter");
     bp_trace_add(0, bytes);
     if (is_power_of_two(size))
-        halve(x, n, scratch, comm);
+        halve(x, n, scratch, comm, waiting);
     else
-        collect_in_order(x, n, scratch, comm);
-    bp_beat_leave();
+        collect_in_order(x, n, scratch, comm, waiting);
     bp_trace_flight(BP_TRACE_REDUCE, began, bytes);
 }
 
-static void gather_shards(float *x, int64_t n, MPI_Comm comm)
+void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
+{
+    bp_beat_enter("reduce_scatter");
+    bp_reduce_scatter_so(x, n, scratch, comm, &SPINNING);
+    bp_beat_leave();
+}
+
+static void gather_shards(float *x, int64_t n, MPI_Comm comm, const bp_waiting *waiting)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
     int64_t shard = n / size;
@@ -157,7 +198,7 @@ static void gather_shards(float *x, int64_t n, MPI_Comm comm)
         for (int step = 0; step < size - 1; step++) {
             int out = (rank - step + size) % size, in = (rank - step - 1 + size) % size;
             exchange(x + out * shard, x + in * shard, shard, (rank + 1) % size,
-                     (rank - 1 + size) % size, comm);
+                     (rank - 1 + size) % size, comm, waiting);
         }
         return;
     }
@@ -165,23 +206,28 @@ static void gather_shards(float *x, int64_t n, MPI_Comm comm)
     for (int bit = size / 2; bit >= 1; bit /= 2) { /* halve() backwards */
         bool has_high = (rank & bit) != 0;
         int64_t other = has_high ? first - shard : first + shard;
-        exchange(x + first, x + other, shard, rank ^ bit, rank ^ bit, comm);
+        exchange(x + first, x + other, shard, rank ^ bit, rank ^ bit, comm, waiting);
         if (has_high)
             first = other;
         shard *= 2;
     }
 }
 
-void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
+void bp_all_gather_shards_so(float *x, int64_t n, MPI_Comm comm, const bp_waiting *waiting)
 {
     double bytes = shared_bytes(n, bp_comm_size(comm));
     int64_t began = bp_trace_now();
 
-    bp_beat_enter("all_gather");
     bp_trace_add(0, bytes);
-    gather_shards(x, n, comm);
-    bp_beat_leave();
+    gather_shards(x, n, comm, waiting);
     bp_trace_flight(BP_TRACE_GATHER, began, bytes);
+}
+
+void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
+{
+    bp_beat_enter("all_gather");
+    bp_all_gather_shards_so(x, n, comm, &SPINNING);
+    bp_beat_leave();
 }
 
 /* The same tree as halve(), with whole vectors: for few floats. */
@@ -190,7 +236,7 @@ static void double_up(float *x, int64_t n, float *scratch, MPI_Comm comm)
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
 
     for (int bit = 1; bit < size; bit <<= 1)
-        exchange_and_add(x, x, scratch, n, rank ^ bit, comm);
+        exchange_and_add(x, x, scratch, n, rank ^ bit, comm, &SPINNING);
 }
 
 /* From rank to rank, each adding its part on the right; the last one tells all. */

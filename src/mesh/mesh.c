@@ -21,6 +21,9 @@ const bp_option bp_mesh_options[] = {
      "sequences that go through the model at once", false},
     {"mesh.schedule", BP_OPTION_CHOICE, "1f1b", 0, 0, "gpipe|1f1b", NULL,
      "order of forward and backward in a pipeline; 1f1b holds fewer activations", false},
+    {"mesh.overlap", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
+     "a thread of each rank carries gradients, parameters and activations while others compute",
+     false},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 
 bp_mesh_shape bp_mesh_shape_of(const bp_config *config)

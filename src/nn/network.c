@@ -76,6 +76,7 @@ bp_group *bp_network_add_group(bp_network *network, bool replicated)
     BP_ASSERT(network->group_count < network->group_capacity);
     bp_group *group = &network->groups[network->group_count++];
 
+    group->block = network->block_count;
     group->replicated = replicated;
     group->published = !replicated || network->nn.tensor_at == 0;
     return group;
@@ -135,7 +136,12 @@ void bp_network_refresh(bp_network *network)
     BP_TRACE(BP_TRACE_COPIES, 0, 0);
 
     for (int k = 0; k < network->block_count; k++)
-        network->blocks[k]->ops->refresh(network->blocks[k]);
+        bp_network_refresh_block(network, k);
+}
+
+void bp_network_refresh_block(bp_network *network, int block)
+{
+    network->blocks[block]->ops->refresh(network->blocks[block]);
 }
 
 size_t bp_network_saved_bytes(const bp_network *network, int64_t B, int64_t T)

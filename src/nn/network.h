@@ -21,6 +21,7 @@ typedef struct bp_network {
 bp_err bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
 void bp_network_free(bp_network **network);
 
+/** A group that the next block to be added is the first to read. */
 bp_group *bp_network_add_group(bp_network *network, bool replicated);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
 
@@ -32,8 +33,9 @@ bp_err bp_network_bind_values(bp_network *network, float *values);
 void bp_network_bind_gradients(bp_network *network, float *gradients);
 /** Initial values of all params; padding is zero. */
 void bp_network_initialise(bp_network *network, uint64_t seed);
-/** The values have changed: copies are made anew. */
+/** The values have changed: copies are made anew, of all blocks or of one. */
 void bp_network_refresh(bp_network *network);
+void bp_network_refresh_block(bp_network *network, int block);
 
 /** Memory of a micro-batch: bytes that all blocks keep, and the largest scratch of one. */
 size_t bp_network_saved_bytes(const bp_network *network, int64_t B, int64_t T);

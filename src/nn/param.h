@@ -36,6 +36,8 @@ typedef struct bp_group {
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */
+    int block;      /* of the network's blocks the first that reads it: the last that adds to its
+                       gradient */
     int64_t floats; /* of all params */
     int64_t place;  /* in the network's flat memory */
     int64_t padded; /* floats it takes there */

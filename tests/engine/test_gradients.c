@@ -22,6 +22,8 @@ typedef struct fixture {
     bp_gemm *gemm;
     bp_network *network;
     bp_stage *stage;
+    bp_courier *courier;
+    bp_reduction reduction;
     float *values, *scratch;
     plain_gpt plain;
     int32_t inputs[MICRO_BATCHES * SEQUENCES * LENGTH], targets[MICRO_BATCHES * SEQUENCES * LENGTH];
@@ -71,6 +73,13 @@ static void open_fixture(fixture *f, int pipelines, int datas, int tensors, bool
     spec.stage = f->mesh->pipeline_at;
     spec.stages = pipelines;
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
+    bp_test_expect(bp_courier_new(&f->courier, f->mesh->data, f->network->group_count, true),
+                   BP_OK);
+    f->reduction = (bp_reduction){.mesh = f->mesh,
+                                  .network = f->network,
+                                  .courier = f->courier,
+                                  .gradients = f->stage->gradient,
+                                  .scratch = f->scratch};
     plain_gpt_init(&f->plain, &SHAPE);
     copy_values(f);
     for (int i = 0; i < MICRO_BATCHES * SEQUENCES * LENGTH; i++) {
@@ -81,6 +90,7 @@ static void open_fixture(fixture *f, int pipelines, int datas, int tensors, bool
 
 static void close_fixture(fixture *f)
 {
+    bp_courier_free(&f->courier);
     bp_stage_free(&f->stage);
     bp_network_free(&f->network);
     bp_gemm_free(&f->gemm);
@@ -88,6 +98,11 @@ static void close_fixture(fixture *f)
     bp_free(f->values);
     bp_free(f->scratch);
     plain_gpt_clear(&f->plain);
+}
+
+static void start_sum(void *context, int g)
+{
+    bp_gradient_start(context, g);
 }
 
 static double plain_loss(const fixture *f)
@@ -141,9 +156,14 @@ static void check_split(int pipelines, int tensors, bool recompute, bool tree, b
     bool agrees = true;
 
     open_fixture(&f, pipelines, 1, tensors, recompute, tree, schedule);
-    bp_stage_step step = {.inputs = f.inputs, .targets = f.targets, .step = 1, .loss_weight = 1};
+    bp_stage_step step = {.inputs = f.inputs,
+                          .targets = f.targets,
+                          .step = 1,
+                          .loss_weight = 1,
+                          .is_whole = start_sum,
+                          .context = &f.reduction};
     bp_stage_accumulate(f.stage, &step, sums);
-    bp_gradient_reduce(f.mesh, f.network, f.stage->gradient, f.scratch);
+    bp_gradient_finish(&f.reduction);
     for (int k = 0; k < MICRO_BATCHES; k++)
         loss += sums[k];
     if (f.mesh->pipeline_at == pipelines - 1)
@@ -195,10 +215,14 @@ static void norm_counts_every_parameter_once(void **state)
         double sums[MICRO_BATCHES] = {0}, total = 0;
 
         open_fixture(&f, size / tensors, 1, tensors, false, true, BP_1F1B);
-        bp_stage_step step = {
-            .inputs = f.inputs, .targets = f.targets, .step = 1, .loss_weight = 1};
+        bp_stage_step step = {.inputs = f.inputs,
+                              .targets = f.targets,
+                              .step = 1,
+                              .loss_weight = 1,
+                              .is_whole = start_sum,
+                              .context = &f.reduction};
         bp_stage_accumulate(f.stage, &step, sums);
-        bp_gradient_reduce(f.mesh, f.network, f.stage->gradient, f.scratch);
+        bp_gradient_finish(&f.reduction);
         bp_network_bind_gradients(f.network, f.stage->gradient);
         norm = bp_gradient_norm(f.mesh, f.network, f.stage->gradient, f.scratch);
         for (int g = 0; g < f.network->group_count; g++)

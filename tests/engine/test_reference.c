@@ -263,20 +263,35 @@ static void every_probability_is_the_reference_s(void **state)
     bp_test_check(MPI_COMM_WORLD, worst < 1e-4);
 }
 
+static void start_sum(void *context, int g)
+{
+    bp_gradient_start(context, g);
+}
+
 static void every_gradient_is_the_reference_s(void **state)
 {
     fixture f;
     double sums[SEQUENCES] = {0};
+    bp_courier *courier;
     bool agrees = true;
 
     (void)state;
     open_fixture(&f);
+    bp_test_expect(bp_courier_new(&courier, f.mesh->data, f.network->group_count, true), BP_OK);
+    bp_reduction reduction = {.mesh = f.mesh,
+                              .network = f.network,
+                              .courier = courier,
+                              .gradients = f.stage->gradient,
+                              .scratch = f.scratch};
     bp_stage_step step = {.inputs = f.inputs,
                           .targets = f.targets,
                           .step = 1,
-                          .loss_weight = (float)(1.0 / (SEQUENCES * LENGTH))};
+                          .loss_weight = (float)(1.0 / (SEQUENCES * LENGTH)),
+                          .is_whole = start_sum,
+                          .context = &reduction};
     bp_stage_accumulate(f.stage, &step, sums);
-    bp_gradient_reduce(f.mesh, f.network, f.stage->gradient, f.scratch);
+    bp_gradient_finish(&reduction);
+    bp_courier_free(&courier);
     bp_network_bind_gradients(f.network, f.stage->gradient);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count; k++) {
@@ -324,7 +339,11 @@ static void five_adamw_steps_have_the_reference_s_losses(void **state)
     int size = bp_comm_size(MPI_COMM_WORLD), data = size > 1 ? 2 : 1;
     bp_mesh_shape mesh_shape = {1, size / data, data, 1, BP_COORDINATOR_SHARED};
     bp_gpt_shape shape = SHAPE;
-    bp_engine_spec spec = {.batch = SEQUENCES, .micro_batch = 1, .schedule = BP_1F1B, .tree = true};
+    bp_engine_spec spec = {.batch = SEQUENCES,
+                           .micro_batch = 1,
+                           .schedule = BP_1F1B,
+                           .tree = true,
+                           .overlap = true};
     bp_mesh *mesh;
     bp_engine *engine;
     fixture f = {0};

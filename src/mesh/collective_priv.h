@@ -1,0 +1,20 @@
+/* The sums of collective.h for a thread that does them beside another's work: it tells no watchdog,
+ * and naps where others would spin. */
+#ifndef BP_MESH_COLLECTIVE_PRIV_H
+#define BP_MESH_COLLECTIVE_PRIV_H
+
+#include <mpi.h>
+#include <stdint.h>
+
+/** How messages are waited for: inside MPI, which spins (nap NULL), or by looking and napping. */
+typedef struct bp_waiting {
+    void (*nap)(void *context);
+    void *context;
+} bp_waiting;
+
+/** As bp_reduce_scatter and bp_all_gather_shards. Collective over `comm`. */
+void bp_reduce_scatter_so(float *x, int64_t n, float *scratch, MPI_Comm comm,
+                          const bp_waiting *waiting);
+void bp_all_gather_shards_so(float *x, int64_t n, MPI_Comm comm, const bp_waiting *waiting);
+
+#endif

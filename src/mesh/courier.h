@@ -1,0 +1,39 @@
+/* Sums and gathers beside compute: a thread works through a list of them, on a communicator of its
+ * own, while the main thread goes on. Between looks at its messages it naps, so that it takes
+ * little from the cores that compute; once the main thread waits, it doesn't. */
+#ifndef BP_MESH_COURIER_H
+#define BP_MESH_COURIER_H
+
+#include "base/err.h"
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bp_courier bp_courier;
+
+/** A courier for the ranks of `comm`, with room for `jobs` that are not waited for.
+ *
+ * beside: do them beside the caller; else, and with an MPI that allows no two threads at a time,
+ * each is done at once where it is given.
+ *
+ * Collective: over `comm`, which is duplicated. Ranks may differ in `beside`.
+ * Owns:       *out is the caller's, bp_courier_free().
+ * Errors:     BP_ERR_SYSTEM no memory or no thread: this rank's own, *out can be freed.
+ */
+bp_err bp_courier_new(bp_courier **out, MPI_Comm comm, int jobs, bool beside);
+/** Waits for all that was given. Collective over the courier's ranks. */
+void bp_courier_free(bp_courier **courier);
+
+/** bp_reduce_scatter and bp_all_gather_shards as jobs, done in the order in which they are given:
+ * the same on all ranks. x and scratch are the courier's until the job was waited for; jobs may
+ * share scratch. The job's number is returned, for bp_courier_wait. */
+int64_t bp_courier_reduce_scatter(bp_courier *courier, float *x, int64_t n, float *scratch);
+int64_t bp_courier_all_gather(bp_courier *courier, float *x, int64_t n);
+/** Until job `job` and all before it are done. Told to the watchdog (base/beat.h). */
+void bp_courier_wait(bp_courier *courier, int64_t job);
+
+/** The caller has started messages of its own, on other communicators, and computes: MPI is looked
+ * after for it, until as many calls with false as with true. */
+void bp_courier_attend(bp_courier *courier, bool attend);
+
+#endif
