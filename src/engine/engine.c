@@ -32,32 +32,6 @@ struct bp_engine {
     bp_damage damage;          /* the first that was found */
 };
 
-/* "32, 64 or 96": the multiples of `unit` around `near`. */
-static void say_multiples(char *out, size_t bytes, int64_t unit, int64_t near)
-{
-    int64_t k = near / unit;
-
-    if (k == 0)
-        snprintf(out, bytes, "%lld or %lld", (long long)unit, (long long)(2 * unit));
-    else
-        snprintf(out, bytes, "%lld or %lld", (long long)(k * unit), (long long)((k + 1) * unit));
-}
-
-void bp_engine_spec_check(const bp_engine_spec *spec, int datas, bp_config *config)
-{
-    int64_t unit = datas * spec->micro_batch;
-    char fits[96];
-
-    if (spec->batch % unit == 0)
-        return;
-    say_multiples(fits, sizeof fits, unit, spec->batch);
-    bp_config_fault(config,
-                    "train.batch = %lld is not a multiple of %lld (%d data ranks x "
-                    "mesh.micro_batch = %lld): at train.batch; use %s",
-                    (long long)spec->batch, (long long)unit, datas, (long long)spec->micro_batch,
-                    fits);
-}
-
 static bp_err short_of_memory(const bp_engine *engine)
 {
     return BP_FAIL(BP_ERR_SYSTEM,
@@ -102,8 +76,9 @@ static bp_err build(bp_engine *engine)
 
     nn.gemm = engine->gemm;
     if (err == BP_OK)
-        err = bp_gpt_network_new(&engine->network, &nn, &engine->shape, mesh->pipeline_at,
-                                 mesh->pipelines);
+        err = bp_gpt_network_new_chunks(&engine->network, &nn, &engine->shape, mesh->pipeline_at,
+                                        mesh->pipelines,
+                                        bp_engine_chunks(&engine->spec, mesh->pipelines));
     if (err != BP_OK)
         return err;
     bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
@@ -112,13 +87,14 @@ static bp_err build(bp_engine *engine)
         err = bp_network_bind_values(engine->network, engine->values);
     if (err == BP_OK)
         err = bp_stage_new(&engine->stage, mesh, engine->network, &stage);
-    if (err == BP_OK)
-        engine->reduction = (bp_reduction){.mesh = mesh,
-                                           .network = engine->network,
-                                           .courier = engine->courier,
-                                           .gradients = engine->stage->gradient,
-                                           .scratch = engine->scratch};
-    return err;
+    if (err != BP_OK)
+        return err;
+    engine->reduction = (bp_reduction){.mesh = mesh,
+                                       .network = engine->network,
+                                       .courier = engine->courier,
+                                       .gradients = engine->stage->gradient,
+                                       .scratch = engine->scratch};
+    return BP_OK;
 }
 
 bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,

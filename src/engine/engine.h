@@ -28,6 +28,7 @@ typedef struct bp_engine_spec {
     float dropout;
     int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */
     bp_schedule schedule;
+    int chunks; /* of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
     bool overlap; /* messages travel beside compute: mesh.overlap */
     bp_optimizer_rule optimizer;
@@ -39,8 +40,14 @@ typedef struct bp_engine_spec {
 /** From a checked configuration; `precision` is left f32. */
 bp_engine_spec bp_engine_spec_of(const bp_config *config);
 
-/** batch is a multiple of data x micro_batch, else a fault that says what fits. */
-void bp_engine_spec_check(const bp_engine_spec *spec, int datas, bp_config *config);
+/** Runs of blocks that each of so many stages has: 1, but if interleaved. */
+int bp_engine_chunks(const bp_engine_spec *spec, int stages);
+
+/** batch is a multiple of data x micro_batch; if interleaved, there are blocks for all chunks
+ * (where shape->layers is known), and micro-batches for all stages: else a fault that says what
+ * fits. */
+void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape, int stages,
+                          int datas, bp_config *config);
 
 /** Memory by kind, in bytes, of one rank. */
 typedef struct bp_plan {

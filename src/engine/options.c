@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define END                                                                                        \
@@ -67,7 +68,10 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .dropout = (float)bp_config_real(config, "model.dropout"),
         .batch = bp_config_int(config, "train.batch"),
         .micro_batch = bp_config_int(config, "mesh.micro_batch"),
-        .schedule = is(config, "mesh.schedule", "gpipe") ? BP_GPIPE : BP_1F1B,
+        .schedule = is(config, "mesh.schedule", "gpipe")         ? BP_GPIPE
+                    : is(config, "mesh.schedule", "interleaved") ? BP_INTERLEAVED
+                                                                 : BP_1F1B,
+        .chunks = (int)bp_config_int(config, "mesh.chunks"),
         .overlap = bp_config_bool(config, "mesh.overlap"),
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_config_bool(config, "train.recompute"),
@@ -86,6 +90,78 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
                           : is(config, "optimizer.decay", "linear") ? BP_DECAY_LINEAR
                                                                     : BP_DECAY_CONSTANT},
     };
+}
+
+/* "32, 64 or 96": the multiples of `unit` around `near`. */
+static void say_multiples(char *out, size_t bytes, int64_t unit, int64_t near)
+{
+    int64_t k = near / unit;
+
+    if (k == 0)
+        snprintf(out, bytes, "%lld or %lld", (long long)unit, (long long)(2 * unit));
+    else
+        snprintf(out, bytes, "%lld or %lld", (long long)(k * unit), (long long)((k + 1) * unit));
+}
+
+int bp_engine_chunks(const bp_engine_spec *spec, int stages)
+{
+    return spec->schedule == BP_INTERLEAVED && stages > 1 ? spec->chunks : 1;
+}
+
+static void check_chunks(const bp_engine_spec *spec, const bp_gpt_shape *shape, int stages,
+                         bp_config *config)
+{
+    int blocks = bp_gpt_blocks(shape), chunks = bp_engine_chunks(spec, stages);
+
+    if (shape->layers == 0 || chunks == 1 || (int64_t)chunks * stages <= blocks || stages > blocks)
+        return; /* more stages than blocks are a fault already */
+    if (2 * stages > blocks)
+        bp_config_fault(config,
+                        "mesh.schedule = interleaved gives each of %d stages 2 runs of blocks or "
+                        "more, but the model has %d blocks (embedding, layers, head): at "
+                        "mesh.schedule; use 1f1b, or mesh.pipeline=%d",
+                        stages, blocks, blocks / 2);
+    else
+        bp_config_fault(config,
+                        "mesh.pipeline = %d x mesh.chunks = %d is more than the model's %d blocks "
+                        "(embedding, layers, head): at mesh.chunks; use 2%s%d",
+                        stages, chunks, blocks, blocks / stages > 2 ? " to " : ", the most being ",
+                        blocks / stages);
+}
+
+static void check_rounds(const bp_engine_spec *spec, int stages, int datas, bp_config *config)
+{
+    int64_t unit = (int64_t)datas * spec->micro_batch, count = spec->batch / unit;
+    char fits[96];
+
+    if (bp_engine_chunks(spec, stages) == 1 || count % stages == 0)
+        return;
+    say_multiples(fits, sizeof fits, unit * stages, spec->batch);
+    bp_config_fault(config,
+                    "mesh.schedule = interleaved needs a multiple of mesh.pipeline = %d "
+                    "micro-batches, but train.batch = %lld makes %lld on each of %d data rank%s: "
+                    "at train.batch; use %s, or mesh.schedule=1f1b",
+                    stages, (long long)spec->batch, (long long)count, datas, datas == 1 ? "" : "s",
+                    fits);
+}
+
+void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape, int stages,
+                          int datas, bp_config *config)
+{
+    int64_t unit = datas * spec->micro_batch;
+    char fits[96];
+
+    check_chunks(spec, shape, stages, config);
+    if (spec->batch % unit == 0) {
+        check_rounds(spec, stages, datas, config);
+        return;
+    }
+    say_multiples(fits, sizeof fits, unit, spec->batch);
+    bp_config_fault(config,
+                    "train.batch = %lld is not a multiple of %lld (%d data ranks x "
+                    "mesh.micro_batch = %lld): at train.batch; use %s",
+                    (long long)spec->batch, (long long)unit, datas, (long long)spec->micro_batch,
+                    fits);
 }
 
 double bp_rate_at(const bp_rate *rate, int64_t step)

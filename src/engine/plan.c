@@ -64,7 +64,8 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
     bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
 
     if (err == BP_OK)
-        err = bp_gpt_network_new(&network, &nn, shape, stage, mesh.pipelines);
+        err = bp_gpt_network_new_chunks(&network, &nn, shape, stage, mesh.pipelines,
+                                        bp_engine_chunks(spec, mesh.pipelines));
     if (err == BP_OK) {
         bp_network_lay_out(network, (int64_t)BP_NORM_BLOCK * mesh.datas);
         fill(plan, &mesh, spec, shape, network);

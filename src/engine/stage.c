@@ -9,8 +9,16 @@
 
 #include <string.h>
 
-#define TAG_FORWARD  301
-#define TAG_BACKWARD 302
+#define TAG_EVALUATE 303
+
+/* Ranks that hold several chunks have a network of several runs of blocks. */
+static bp_pipeline pipeline_of(const bp_stage_spec *spec, const bp_network *network)
+{
+    return (bp_pipeline){.schedule = spec->schedule,
+                         .stages = spec->stages,
+                         .chunks = network->chunk_count,
+                         .micro_batches = spec->micro_batches};
+}
 
 static int64_t hidden_floats(const bp_stage_spec *spec, const bp_network *network)
 {
@@ -46,11 +54,11 @@ static size_t block_kept_bytes(const bp_stage_spec *spec, const bp_network *netw
     return bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
 }
 
-static size_t kept_bytes(const bp_stage_spec *spec, const bp_network *network)
+static size_t kept_bytes(const bp_stage_spec *spec, const bp_network *network, int chunk)
 {
     size_t bytes = 0;
 
-    for (int k = 0; k < network->block_count; k++)
+    for (int k = bp_network_chunk_first(network, chunk); k < network->chunk_end[chunk]; k++)
         bytes += block_kept_bytes(spec, network, k);
     return bytes;
 }
@@ -62,13 +70,15 @@ static int gradient_count(const bp_stage_spec *spec)
 
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network)
 {
-    int64_t slots =
-        bp_schedule_slots(spec->schedule, spec->stage, spec->stages, spec->micro_batches);
+    bp_pipeline pipeline = pipeline_of(spec, network);
     bp_stage_bytes bytes;
 
     bytes.gradients = (size_t)gradient_count(spec) * (size_t)network->floats * sizeof(float);
-    bytes.activations = (size_t)slots * kept_bytes(spec, network) +
-                        4 * bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
+    bytes.activations = 2 * (size_t)bp_traffic_buffers(&pipeline) *
+                        bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
+    for (int c = 0; c < pipeline.chunks; c++)
+        bytes.activations +=
+            (size_t)bp_schedule_slots(&pipeline, spec->stage, c) * kept_bytes(spec, network, c);
     if (spec->recompute)
         bytes.activations += largest_saved_bytes(spec, network);
     bytes.scratch = bp_network_scratch_bytes(network, spec->B, spec->T, true);
@@ -81,15 +91,14 @@ static bp_err allocate(bp_stage *stage)
 {
     const bp_stage_spec *spec = &stage->spec;
     bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
+    const bp_pipeline *pipeline = &stage->route.pipeline;
 
     stage->depth = gradient_count(spec);
-    stage->slots =
-        bp_schedule_slots(spec->schedule, spec->stage, spec->stages, spec->micro_batches);
     stage->stack = bp_alloc("stage", stage->depth, sizeof *stage->stack);
-    stage->actions = bp_alloc("stage", 2 * spec->micro_batches, sizeof *stage->actions);
-    stage->kept = bp_alloc("stage", stage->slots, sizeof *stage->kept);
+    stage->actions = bp_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
+    stage->chunks = bp_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
     stage->memory = bp_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
-    bool short_of = !stage->stack || !stage->actions || !stage->kept || !stage->memory;
+    bool short_of = !stage->stack || !stage->actions || !stage->chunks || !stage->memory;
     for (int k = 0; !short_of && k < stage->depth; k++) {
         stage->stack[k] = bp_alloc("gradients", stage->network->floats, sizeof(float));
         short_of = !stage->stack[k];
@@ -110,14 +119,18 @@ static void carve(bp_stage *stage)
     const bp_stage_spec *spec = &stage->spec;
     bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
     bp_arena arena = {.base = stage->memory, .size_bytes = bytes.activations + bytes.scratch};
-    int64_t floats = hidden_floats(spec, stage->network);
 
-    stage->hidden = bp_arena_take(&arena, floats, sizeof(float));
-    stage->dhidden = bp_arena_take(&arena, floats, sizeof(float));
-    stage->outgoing = bp_arena_take(&arena, floats, sizeof(float));
-    stage->dfollowing = bp_arena_take(&arena, floats, sizeof(float));
-    for (int64_t k = 0; k < stage->slots; k++)
-        stage->kept[k] = bp_arena_take(&arena, (int64_t)kept_bytes(spec, stage->network), 1);
+    bp_traffic_init(&stage->forward, &stage->route, false, &arena);
+    bp_traffic_init(&stage->backward, &stage->route, true, &arena);
+    for (int c = 0; c < stage->route.pipeline.chunks; c++) {
+        bp_stage_chunk *chunk = &stage->chunks[c];
+
+        chunk->first = bp_network_chunk_first(stage->network, c);
+        chunk->end = stage->network->chunk_end[c];
+        chunk->slots = bp_schedule_slots(&stage->route.pipeline, spec->stage, c);
+        chunk->slot_bytes = kept_bytes(spec, stage->network, c);
+        chunk->kept = bp_arena_take(&arena, chunk->slots * (int64_t)chunk->slot_bytes, 1);
+    }
     if (spec->recompute)
         stage->again = bp_arena_take(&arena, (int64_t)largest_saved_bytes(spec, stage->network), 1);
     stage->scratch = (bp_arena){.base = arena.base + arena.used_bytes,
@@ -137,14 +150,18 @@ bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
     stage->spec = *spec;
     stage->mesh = mesh;
     stage->network = network;
+    stage->route = (bp_route){.pipeline = pipeline_of(spec, network),
+                              .stage = spec->stage,
+                              .comm = mesh->pipeline,
+                              .floats = hidden_floats(spec, network)};
     err = allocate(stage);
     if (err != BP_OK) {
         bp_stage_free(&stage);
         return err;
     }
     carve(stage);
-    bp_schedule_fill(stage->actions, spec->schedule, spec->stage, spec->stages,
-                     spec->micro_batches);
+    bp_schedule_fill(stage->actions, &stage->route.pipeline, spec->stage);
+    stage->route.actions = stage->actions;
     *out = stage;
     return BP_OK;
 }
@@ -159,20 +176,17 @@ void bp_stage_free(bp_stage **stage)
         bp_free(self->stack[k]);
     bp_free(self->stack);
     bp_free(self->actions);
-    bp_free(self->kept);
+    bp_free(self->chunks);
     bp_free(self->memory);
     bp_free(self);
     *stage = NULL;
 }
 
-static bool is_first(const bp_stage *stage)
+/* Between blocks MPI gets to move messages: not all networks do without. */
+static void move_messages(const bp_stage *stage)
 {
-    return stage->spec.stage == 0;
-}
-
-static bool is_last(const bp_stage *stage)
-{
-    return stage->spec.stage == stage->spec.stages - 1;
+    if (stage->route.pipeline.stages > 1)
+        bp_transfers_move(stage->route.comm);
 }
 
 static bp_packet packet_of(const bp_stage *stage, float *data)
@@ -197,34 +211,13 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
                      .scratch = &stage->scratch};
 }
 
-/* A send is started from a buffer of its own and waited for before the next in the same direction:
- * the neighbour has received the one before by then in both schedules, so that no two stages wait
- * for each other. */
-static void send_hidden(bp_stage *stage, bp_transfer *transfer, float *buffer, const float *data,
-                        int to, int tag)
-{
-    int64_t bytes = hidden_floats(&stage->spec, stage->network) * (int64_t)sizeof(float);
-
-    bp_wait(transfer);
-    bp_fault_point("pp.send");
-    memcpy(buffer, data, (size_t)bytes);
-    bp_send_start(transfer, buffer, bytes, to, tag, stage->mesh->pipeline);
-}
-
-static void recv_hidden(bp_stage *stage, float *data, int from, int tag)
-{
-    int64_t bytes = hidden_floats(&stage->spec, stage->network) * (int64_t)sizeof(float);
-
-    bp_fault_point("pp.recv");
-    bp_recv(data, bytes, from, tag, stage->mesh->pipeline);
-}
-
 /* Where block k's part lies in what is kept of a micro-batch. */
-static char *kept_of_block(bp_stage *stage, int64_t micro_batch, int k)
+static char *kept_of_block(bp_stage *stage, const bp_action *action, int k)
 {
-    char *at = stage->kept[micro_batch % stage->slots];
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    char *at = chunk->kept + (size_t)(action->micro_batch % chunk->slots) * chunk->slot_bytes;
 
-    for (int j = 0; j < k; j++)
+    for (int j = chunk->first; j < k; j++)
         at += block_kept_bytes(&stage->spec, stage->network, j);
     return at;
 }
@@ -234,140 +227,164 @@ static bool runs_again(const bp_stage *stage, int k)
     return stage->spec.recompute && block_saved_bytes(&stage->spec, stage->network, k) > 0;
 }
 
-static void run_forward(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch)
+static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
-    size_t bytes = (size_t)hidden_floats(&stage->spec, stage->network) * sizeof(float);
-    bp_pass pass = pass_of(stage, step, micro_batch);
-    bp_packet packet = packet_of(stage, stage->hidden);
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    size_t bytes = (size_t)stage->route.floats * sizeof(float);
+    bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
     bp_trace_number(micro_batch);
     bp_beat_progress();
-    if (!is_first(stage))
-        recv_hidden(stage, stage->hidden, stage->spec.stage - 1, TAG_FORWARD);
-    for (int k = 0; k < stage->network->block_count; k++) {
-        if (k == stage->network->block_count / 2)
+    bp_traffic_take(&stage->forward, action);
+    bp_packet packet = packet_of(stage, stage->forward.work);
+    for (int k = chunk->first; k < chunk->end; k++) {
+        if (k == (chunk->first + chunk->end) / 2)
             bp_fault_point("fwd.mid");
         bp_block *block = stage->network->blocks[k];
-        char *kept = kept_of_block(stage, micro_batch, k);
+        char *kept = kept_of_block(stage, action, k);
 
         if (step->needs)
             step->needs(step->context, k);
         if (runs_again(stage, k)) {
-            memcpy(kept, stage->hidden, bytes);
+            memcpy(kept, stage->forward.work, bytes);
             kept = stage->again;
         }
         block->ops->forward(block, &pass, &packet, kept);
+        move_messages(stage);
     }
-    if (!is_last(stage))
-        send_hidden(stage, &stage->sending, stage->outgoing, stage->hidden, stage->spec.stage + 1,
-                    TAG_FORWARD);
+    bp_traffic_send(&stage->forward, action);
 }
 
 static void block_backward(bp_stage *stage, bp_pass *pass, bp_packet *gradients,
-                           int64_t micro_batch, int k)
+                           const bp_action *action, int k)
 {
     bp_block *block = stage->network->blocks[k];
-    char *kept = kept_of_block(stage, micro_batch, k);
+    char *kept = kept_of_block(stage, action, k);
 
     if (runs_again(stage, k)) {
-        bp_packet packet = packet_of(stage, stage->hidden);
-        memcpy(stage->hidden, kept,
-               (size_t)hidden_floats(&stage->spec, stage->network) * sizeof(float));
+        bp_packet packet = packet_of(stage, stage->forward.work); /* free until the next forward */
+        memcpy(stage->forward.work, kept, (size_t)stage->route.floats * sizeof(float));
         block->ops->forward(block, pass, &packet, stage->again);
         kept = stage->again;
     }
     block->ops->backward(block, pass, gradients, kept);
 }
 
+/* A new leaf on a chunk's stack of partial sums; in a running sum all leaves are one. */
+static void open_leaf(bp_stage *stage, const bp_action *action)
+{
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    float *leaf = stage->stack[stage->spec.tree ? chunk->top : 0];
+
+    for (int g = 0; g < stage->network->group_count; g++) {
+        bp_group *group = &stage->network->groups[g];
+
+        if (group->block < chunk->first || group->block >= chunk->end)
+            continue;
+        if (stage->spec.tree || action->micro_batch == 0)
+            bp_zero(leaf + group->place, group->padded);
+        bp_group_bind_gradients(group, leaf);
+    }
+}
+
 /* Backward of block k is over: adds up, for the groups that no other block adds to, the partial
  * sums that this leaf of the tree completes. */
-static void close_leaf(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch, int k)
+static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_action *action, int k)
 {
-    bool is_last_leaf = micro_batch == stage->spec.micro_batches - 1;
-    int merges = stage->spec.tree ? bp_tree_merges(micro_batch, stage->spec.micro_batches) : 0;
+    bool is_last_leaf = action->micro_batch == stage->spec.micro_batches - 1;
+    int top = stage->chunks[action->chunk].top, merges = 0;
 
+    if (stage->spec.tree)
+        merges = bp_tree_merges(action->micro_batch, stage->spec.micro_batches);
     for (int g = stage->network->group_count - 1; g >= 0; g--) {
         const bp_group *group = &stage->network->groups[g];
 
         if (group->block != k)
             continue;
         for (int m = 0; m < merges; m++)
-            bp_add(stage->stack[stage->top - 1 - m] + group->place,
-                   stage->stack[stage->top - m] + group->place, group->padded);
+            bp_add(stage->stack[top - 1 - m] + group->place, stage->stack[top - m] + group->place,
+                   group->padded);
         if (is_last_leaf && step->is_whole)
             step->is_whole(step->context, g);
     }
 }
 
-static double run_backward(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch)
+static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
-    bp_pass pass = pass_of(stage, step, micro_batch);
-    bp_packet gradients = packet_of(stage, stage->dhidden);
+    bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
     bp_trace_number(micro_batch);
     bp_beat_progress();
-    if (!is_last(stage))
-        recv_hidden(stage, stage->dhidden, stage->spec.stage + 1, TAG_BACKWARD);
-    for (int k = stage->network->block_count - 1; k >= 0; k--) {
-        block_backward(stage, &pass, &gradients, micro_batch, k);
-        if (k == stage->network->block_count / 2)
+    open_leaf(stage, action);
+    bp_traffic_take(&stage->backward, action);
+    bp_packet gradients = packet_of(stage, stage->backward.work);
+    for (int k = chunk->end - 1; k >= chunk->first; k--) {
+        block_backward(stage, &pass, &gradients, action, k);
+        move_messages(stage);
+        if (k == (chunk->first + chunk->end) / 2)
             bp_fault_point("bwd.mid");
-        close_leaf(stage, step, micro_batch, k);
+        close_leaf(stage, step, action, k);
     }
-    if (!is_first(stage))
-        send_hidden(stage, &stage->sending_back, stage->dfollowing, stage->dhidden,
-                    stage->spec.stage - 1, TAG_BACKWARD);
+    bp_traffic_send(&stage->backward, action);
+    if (stage->spec.tree)
+        chunk->top += 1 - bp_tree_merges(action->micro_batch, stage->spec.micro_batches);
     return pass.loss_sum;
-}
-
-/* A new leaf on the stack of partial sums; in a running sum all leaves are one. */
-static void open_leaf(bp_stage *stage, int64_t micro_batch)
-{
-    float *leaf = stage->stack[stage->spec.tree ? stage->top : 0];
-
-    if (stage->spec.tree || micro_batch == 0)
-        bp_zero(leaf, stage->network->floats);
-    bp_network_bind_gradients(stage->network, leaf);
 }
 
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums)
 {
-    stage->top = 0;
-    for (int64_t k = 0; k < 2 * stage->spec.micro_batches; k++) {
-        int64_t micro_batch = stage->actions[k].micro_batch;
+    int chunks = stage->route.pipeline.chunks;
 
-        if (!stage->actions[k].backward) {
-            run_forward(stage, step, micro_batch);
+    for (int c = 0; c < chunks; c++)
+        stage->chunks[c].top = 0;
+    bp_traffic_begin(&stage->forward);
+    bp_traffic_begin(&stage->backward);
+    for (int64_t k = 0; k < bp_schedule_actions(&stage->route.pipeline); k++) {
+        const bp_action *action = &stage->actions[k];
+
+        if (!action->backward) {
+            run_forward(stage, step, action);
             continue;
         }
-        open_leaf(stage, micro_batch);
-        loss_sums[micro_batch] = run_backward(stage, step, micro_batch);
-        if (stage->spec.tree)
-            stage->top += 1 - bp_tree_merges(micro_batch, stage->spec.micro_batches);
+        double loss = run_backward(stage, step, action);
+        if (action->chunk == chunks - 1) /* the head is in the last one */
+            loss_sums[action->micro_batch] = loss;
     }
-    bp_wait(&stage->sending);
-    bp_wait(&stage->sending_back);
+    bp_traffic_end(&stage->forward);
+    bp_traffic_end(&stage->backward);
+}
+
+/* One chunk; its input is waited for, and its result sent, at once. */
+static void evaluate_chunk(bp_stage *stage, bp_pass *pass, const bp_action *action)
+{
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    const bp_pipeline *pipeline = &stage->route.pipeline;
+    int at = stage->spec.stage, stages = pipeline->stages;
+    int64_t bytes = pass->B * pass->T * stage->network->C * (int64_t)sizeof(float);
+    bp_packet packet = packet_of(stage, stage->forward.work);
+
+    if (bp_action_receives(pipeline, at, action))
+        bp_recv(stage->forward.work, bytes, (at + stages - 1) % stages, TAG_EVALUATE,
+                stage->route.comm);
+    for (int k = chunk->first; k < chunk->end; k++) {
+        bp_block *block = stage->network->blocks[k];
+        block->ops->forward(block, pass, &packet, NULL);
+    }
+    if (bp_action_sends(pipeline, at, action))
+        bp_send(stage->forward.work, bytes, (at + 1) % stages, TAG_EVALUATE, stage->route.comm);
 }
 
 void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
                        int64_t T, double *loss_sum, int64_t *loss_count)
 {
-    const bp_mesh *mesh = stage->mesh;
-    int64_t bytes = B * T * stage->network->C * (int64_t)sizeof(float);
-    bp_packet packet = packet_of(stage, stage->hidden);
     bp_pass pass = {
         .B = B, .T = T, .inputs = inputs, .targets = targets, .scratch = &stage->scratch};
 
-    if (!is_first(stage))
-        bp_recv(stage->hidden, bytes, stage->spec.stage - 1, TAG_FORWARD, mesh->pipeline);
-    for (int k = 0; k < stage->network->block_count; k++) {
-        bp_block *block = stage->network->blocks[k];
-        block->ops->forward(block, &pass, &packet, NULL);
-    }
-    if (!is_last(stage))
-        bp_send(stage->hidden, bytes, stage->spec.stage + 1, TAG_FORWARD, mesh->pipeline);
+    for (int c = 0; c < stage->route.pipeline.chunks; c++)
+        evaluate_chunk(stage, &pass, &(bp_action){.chunk = c});
     *loss_sum = pass.loss_sum;
     *loss_count = pass.loss_count;
 }

@@ -3,8 +3,7 @@
 #ifndef BP_ENGINE_STAGE_H
 #define BP_ENGINE_STAGE_H
 
-#include "engine/schedule.h"
-#include "mesh/collective.h"
+#include "engine/traffic.h"
 #include "mesh/mesh.h"
 #include "nn/network.h"
 
@@ -22,6 +21,15 @@ typedef struct bp_stage_bytes {
     size_t gradients, activations, scratch;
 } bp_stage_bytes;
 
+/** A run of blocks, and what it keeps. */
+typedef struct bp_stage_chunk {
+    int first, end;    /* of the network's blocks */
+    int top;           /* of its stack of partial sums */
+    int64_t slots;     /* micro-batches kept at once */
+    size_t slot_bytes; /* what its blocks keep of one */
+    char *kept;        /* [slots][slot_bytes] */
+} bp_stage_chunk;
+
 typedef struct bp_stage {
     bp_stage_spec spec;
     const bp_mesh *mesh; /* borrowed */
@@ -29,15 +37,13 @@ typedef struct bp_stage {
     float *gradient; /* [network->floats] the step's sum, after bp_stage_accumulate; the bottom of
                         the tree's stack */
     float **stack;   /* [depth] partial sums */
-    int depth, top;
-    bp_action *actions; /* [2 * micro_batches] */
-    int64_t slots;
-    char *memory; /* all of the activations and scratch */
-    char **kept;  /* [slots] what blocks keep of a micro-batch */
-    char *again;  /* recompute: what one block keeps */
-    float *hidden, *dhidden, *outgoing,
-        *dfollowing; /* [B][T][C] at work, and on their way to the next and previous stage */
-    bp_transfer sending, sending_back;
+    int depth;
+    bp_action *actions; /* of a step */
+    bp_route route;
+    bp_stage_chunk *chunks;       /* [route.pipeline.chunks] */
+    char *memory;                 /* all of the activations and scratch */
+    char *again;                  /* recompute: what one block keeps */
+    bp_traffic forward, backward; /* hidden [B][T][C], and its gradients */
     bp_arena scratch;
 } bp_stage;
 

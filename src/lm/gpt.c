@@ -49,25 +49,49 @@ static bp_err add_block(bp_network *network, const bp_gpt_shape *shape, int numb
     return err;
 }
 
-bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape, int stage,
-                          int stages)
+/* Blocks of all chunks of a stage. */
+static int count_blocks(const bp_gpt_shape *shape, int stage, int stages, int chunks)
 {
+    int count = 0, first, end;
+
+    for (int c = 0; c < chunks; c++) {
+        bp_gpt_stage(shape, c * stages + stage, chunks * stages, &first, &end);
+        count += end - first;
+    }
+    return count;
+}
+
+bp_err bp_gpt_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape,
+                                 int stage, int stages, int chunks)
+{
+    int blocks = count_blocks(shape, stage, stages, chunks);
     bp_network *network = NULL;
     bp_param *wte = NULL;
-    int first, end;
+    bp_err err = bp_network_new(&network, nn, blocks, 2 * blocks + 1);
 
     *out = NULL;
-    bp_gpt_stage(shape, stage, stages, &first, &end);
-    bp_err err = bp_network_new(&network, nn, end - first, 2 * (end - first) + 1);
+    BP_ASSERT(stages > 1 || chunks == 1);
     if (err != BP_OK)
         return err;
     network->C = shape->width;
-    if (first == 0 || end == bp_gpt_blocks(shape))
-        wte = add_vocabulary(network, shape, stage, stages, first == 0 ? 0 : end - first - 1);
-    for (int number = first; number < end && err == BP_OK; number++)
-        err = add_block(network, shape, number, wte);
+    if (stage == 0 || stage == stages - 1)
+        wte = add_vocabulary(network, shape, stage, stages, stage == 0 ? 0 : blocks - 1);
+    for (int c = 0; c < chunks; c++) {
+        int first, end;
+
+        bp_gpt_stage(shape, c * stages + stage, chunks * stages, &first, &end);
+        for (int number = first; number < end && err == BP_OK; number++)
+            err = add_block(network, shape, number, wte);
+        bp_network_end_chunk(network);
+    }
     if (err != BP_OK)
         bp_network_free(&network);
     *out = network;
     return err;
+}
+
+bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape, int stage,
+                          int stages)
+{
+    return bp_gpt_network_new_chunks(out, nn, shape, stage, stages, 1);
 }

@@ -44,6 +44,11 @@ void bp_gpt_stage(const bp_gpt_shape *shape, int stage, int stages, int *first, 
  * *out is the caller's, bp_network_free(). Errors: BP_ERR_SYSTEM. */
 bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape, int stage,
                           int stages);
+/** The same where each stage has `chunks` runs of blocks: stage `stage` those of stages `stage`,
+ * `stage` + stages, ... of a cut into chunks * stages. More than one only with more than one stage.
+ */
+bp_err bp_gpt_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape,
+                                 int stage, int stages, int chunks);
 
 /** A model with initial values, as bp_param_initialise draws them, that no checkpoint holds: to
  * measure with. `info` has no step, hash or digest. math.precision is settled.

@@ -11,7 +11,7 @@
 
 #define TAG_SUM     7001
 #define PIECE       (INT64_C(1) << 18) /* floats: 1 MiB, so that one is added while others travel */
-#define UNDER_WAY   8                  /* pieces: who naps between looks finds some at each */
+#define UNDER_WAY   16                 /* pieces: who naps between looks finds some at each */
 #define SMALL       INT64_C(4096) /* floats: fewer go by doubling, where latency is what counts */
 #define STACK_PIECE 512           /* doubles on the stack */
 
@@ -53,7 +53,8 @@ static void add_ordered(float *x, const float *other, int64_t n, bool other_is_l
 
 static void finish(MPI_Request requests[2], const bp_waiting *waiting)
 {
-    int done = 0;
+    bool again = false;
+    int done;
 
     if (!waiting->nap) {
         BP_MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
@@ -63,7 +64,8 @@ static void finish(MPI_Request requests[2], const bp_waiting *waiting)
         BP_MPI(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE));
         if (done)
             return;
-        waiting->nap(waiting->context);
+        waiting->nap(waiting->context, again);
+        again = true;
     }
 }
 

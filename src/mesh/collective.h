@@ -61,5 +61,8 @@ void bp_send_start(bp_transfer *transfer, const void *data, int64_t bytes, int t
 void bp_recv_start(bp_transfer *transfer, void *data, int64_t bytes, int from, int tag,
                    MPI_Comm comm);
 void bp_wait(bp_transfer *transfer);
+/** Between two pieces of work: MPI moves what this process has under way, on any communicator.
+ * Local. */
+void bp_transfers_move(MPI_Comm comm);
 
 #endif

@@ -4,11 +4,13 @@
 #define BP_MESH_COLLECTIVE_PRIV_H
 
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-/** How messages are waited for: inside MPI, which spins (nap NULL), or by looking and napping. */
+/** How messages are waited for: inside MPI, which spins (nap NULL), or by looking and napping.
+ * `again`: the look before was for the same messages. */
 typedef struct bp_waiting {
-    void (*nap)(void *context);
+    void (*nap)(void *context, bool again);
     void *context;
 } bp_waiting;
 

@@ -32,8 +32,4 @@ int64_t bp_courier_all_gather(bp_courier *courier, float *x, int64_t n);
 /** Until job `job` and all before it are done. Told to the watchdog (base/beat.h). */
 void bp_courier_wait(bp_courier *courier, int64_t job);
 
-/** The caller has started messages of its own, on other communicators, and computes: MPI is looked
- * after for it, until as many calls with false as with true. */
-void bp_courier_attend(bp_courier *courier, bool attend);
-
 #endif

@@ -88,6 +88,17 @@ void bp_network_add_block(bp_network *network, bp_block *block)
     network->blocks[network->block_count++] = block;
 }
 
+void bp_network_end_chunk(bp_network *network)
+{
+    BP_ASSERT(network->chunk_count < BP_NETWORK_CHUNKS);
+    network->chunk_end[network->chunk_count++] = network->block_count;
+}
+
+int bp_network_chunk_first(const bp_network *network, int chunk)
+{
+    return chunk == 0 ? 0 : network->chunk_end[chunk - 1];
+}
+
 void bp_network_lay_out(bp_network *network, int64_t multiple)
 {
     network->floats = 0;
@@ -116,11 +127,14 @@ bp_err bp_network_bind_values(bp_network *network, float *values)
 
 void bp_network_bind_gradients(bp_network *network, float *gradients)
 {
-    for (int g = 0; g < network->group_count; g++) {
-        bp_group *group = &network->groups[g];
-        for (int k = 0; k < group->count; k++)
-            group->params[k].gradient = gradients + group->place + group->params[k].place;
-    }
+    for (int g = 0; g < network->group_count; g++)
+        bp_group_bind_gradients(&network->groups[g], gradients);
+}
+
+void bp_group_bind_gradients(bp_group *group, float *gradients)
+{
+    for (int k = 0; k < group->count; k++)
+        group->params[k].gradient = gradients + group->place + group->params[k].place;
 }
 
 void bp_network_initialise(bp_network *network, uint64_t seed)

@@ -5,12 +5,17 @@
 #include "nn/block.h"
 #include "store/checkpoint.h"
 
+#define BP_NETWORK_CHUNKS 64
+
 typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;
+    int chunk_end[BP_NETWORK_CHUNKS]; /* blocks end there: a chunk's follow one another in the
+                                         model, and a pipeline stage may have several */
+    int chunk_count;
     int64_t floats; /* of the flat memory: all groups with their padding */
     int64_t C;      /* width of the activation that passes between stages */
 } bp_network;
@@ -24,6 +29,10 @@ void bp_network_free(bp_network **network);
 /** A group that the next block to be added is the first to read. */
 bp_group *bp_network_add_group(bp_network *network, bool replicated);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
+/** The blocks added since the last one are a chunk. */
+void bp_network_end_chunk(bp_network *network);
+/** Chunk c is blocks [this, network->chunk_end[c]). */
+int bp_network_chunk_first(const bp_network *network, int chunk);
 
 /** Give each group its place: padded to a multiple of `multiple` floats. */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
@@ -31,6 +40,7 @@ void bp_network_lay_out(bp_network *network, int64_t multiple);
  * Errors: BP_ERR_SYSTEM no memory for the products' copies. */
 bp_err bp_network_bind_values(bp_network *network, float *values);
 void bp_network_bind_gradients(bp_network *network, float *gradients);
+void bp_group_bind_gradients(bp_group *group, float *gradients);
 /** Initial values of all params; padding is zero. */
 void bp_network_initialise(bp_network *network, uint64_t seed);
 /** The values have changed: copies are made anew, of all blocks or of one. */

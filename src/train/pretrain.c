@@ -32,13 +32,13 @@ void bp_pretrain_check_model(bp_config *config)
     bool has_init = bp_config_is_set(config, "model.init");
     bp_mesh_shape mesh = bp_mesh_shape_of(config);
     bp_engine_spec spec = bp_engine_spec_of(config);
-    bp_gpt_shape shape;
+    bp_gpt_shape shape = {0};
 
     if (!has_init) {
         shape = bp_gpt_shape_of(config, NULL);
         bp_gpt_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
     }
-    bp_engine_spec_check(&spec, mesh.data > 0 ? mesh.data : 1, config);
+    bp_engine_spec_check(&spec, &shape, mesh.pipeline, mesh.data > 0 ? mesh.data : 1, config);
 }
 
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)

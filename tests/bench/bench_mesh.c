@@ -25,6 +25,7 @@ enum {
     PIPELINE,
     TENSOR,
     SCHEDULE,
+    CHUNKS,
     TREE,
     OVERLAP,
     THREADS,
@@ -32,9 +33,9 @@ enum {
     NAMES
 };
 
-static const char *const names[NAMES] = {"layers", "width",   "heads",    "context", "vocabulary",
-                                         "batch",  "micro",   "pipeline", "tensor",  "schedule",
-                                         "tree",   "overlap", "threads",  "steps"};
+static const char *const names[NAMES] = {"layers", "width", "heads",    "context", "vocabulary",
+                                         "batch",  "micro", "pipeline", "tensor",  "schedule",
+                                         "chunks", "tree",  "overlap",  "threads", "steps"};
 
 static void check(bp_err err)
 {
@@ -130,7 +131,7 @@ static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
 
 int main(int argc, char **argv)
 {
-    int64_t n[NAMES] = {6, 512, 8, 512, 8192, 8, 1, 1, 1, BP_1F1B, 1, 1, 1, 5};
+    int64_t n[NAMES] = {6, 512, 8, 512, 8192, 8, 1, 1, 1, BP_1F1B, 2, 1, 1, 1, 5};
     bp_mesh_shape mesh_shape = {.members = 1};
     bp_engine *engine;
     bp_mesh *mesh;
@@ -151,6 +152,7 @@ int main(int argc, char **argv)
                            .batch = n[BATCH],
                            .micro_batch = n[MICRO],
                            .schedule = (bp_schedule)n[SCHEDULE],
+                           .chunks = (int)n[CHUNKS],
                            .tree = n[TREE] != 0,
                            .overlap = n[OVERLAP] != 0,
                            .precision = bp_math_has_bf16() ? BP_BF16 : BP_F32,

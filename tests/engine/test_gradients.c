@@ -3,6 +3,7 @@
  * embedding, pipeline, recompute, both sums. */
 #include "bp_test_mpi.h"
 
+#include "base/hash.h"
 #include "engine/gradient.h"
 #include "engine/stage.h"
 #include "math/kernels.h"
@@ -47,31 +48,38 @@ static void copy_values(fixture *f)
     bp_network_refresh(f->network);
 }
 
-static void open_fixture(fixture *f, int pipelines, int datas, int tensors, bool recompute,
-                         bool tree, bp_schedule schedule)
+typedef struct variant {
+    int pipelines, tensors, chunks;
+    int64_t micro_batches;
+    bp_schedule schedule;
+    bool tree, recompute;
+} variant;
+
+static void open_fixture(fixture *f, const variant *v)
 {
-    bp_mesh_shape shape = {1, pipelines, datas, tensors, BP_COORDINATOR_SHARED};
+    bp_mesh_shape shape = {1, v->pipelines, 1, v->tensors, BP_COORDINATOR_SHARED};
     bp_stage_spec spec = {.B = SEQUENCES,
                           .T = LENGTH,
-                          .micro_batches = MICRO_BATCHES,
-                          .schedule = schedule,
-                          .recompute = recompute,
-                          .tree = tree};
+                          .micro_batches = v->micro_batches,
+                          .schedule = v->schedule,
+                          .recompute = v->recompute,
+                          .tree = v->tree};
     bp_nn nn = {0};
 
     memset(f, 0, sizeof *f);
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &shape), BP_OK);
-    nn = (bp_nn){.tensor = f->mesh->tensor, .tensor_at = f->mesh->tensor_at, .tensors = tensors};
+    nn = (bp_nn){.tensor = f->mesh->tensor, .tensor_at = f->mesh->tensor_at, .tensors = v->tensors};
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
     nn.gemm = f->gemm;
-    bp_test_expect(bp_gpt_network_new(&f->network, &nn, &SHAPE, f->mesh->pipeline_at, pipelines),
+    bp_test_expect(bp_gpt_network_new_chunks(&f->network, &nn, &SHAPE, f->mesh->pipeline_at,
+                                             v->pipelines, v->chunks),
                    BP_OK);
-    bp_network_lay_out(f->network, (int64_t)BP_NORM_BLOCK * datas);
+    bp_network_lay_out(f->network, BP_NORM_BLOCK);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
     f->scratch = bp_alloc("test", bp_gradient_scratch(f->mesh, f->network), sizeof(float));
     bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
     spec.stage = f->mesh->pipeline_at;
-    spec.stages = pipelines;
+    spec.stages = v->pipelines;
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
     bp_test_expect(bp_courier_new(&f->courier, f->mesh->data, f->network->group_count, true),
                    BP_OK);
@@ -149,13 +157,13 @@ static bool param_agrees(const fixture *f, const bp_param *p)
     return true;
 }
 
-static void check_split(int pipelines, int tensors, bool recompute, bool tree, bp_schedule schedule)
+static void check_split(const variant *v)
 {
     fixture f;
     double sums[MICRO_BATCHES] = {0}, loss = 0;
     bool agrees = true;
 
-    open_fixture(&f, pipelines, 1, tensors, recompute, tree, schedule);
+    open_fixture(&f, v);
     bp_stage_step step = {.inputs = f.inputs,
                           .targets = f.targets,
                           .step = 1,
@@ -166,7 +174,7 @@ static void check_split(int pipelines, int tensors, bool recompute, bool tree, b
     bp_gradient_finish(&f.reduction);
     for (int k = 0; k < MICRO_BATCHES; k++)
         loss += sums[k];
-    if (f.mesh->pipeline_at == pipelines - 1)
+    if (f.mesh->pipeline_at == v->pipelines - 1)
         agrees = fabs(loss - plain_loss(&f)) < 1e-5 * fabs(loss);
     bp_network_bind_gradients(f.network, f.stage->gradient);
     for (int g = 0; g < f.network->group_count; g++)
@@ -182,7 +190,13 @@ static void check_all(bool recompute, bool tree, bp_schedule schedule)
 
     for (int pipelines = 1; pipelines <= size; pipelines *= 2)
         if (size / pipelines <= 4)
-            check_split(pipelines, size / pipelines, recompute, tree, schedule);
+            check_split(&(variant){.pipelines = pipelines,
+                                   .tensors = size / pipelines,
+                                   .chunks = 1,
+                                   .micro_batches = MICRO_BATCHES,
+                                   .schedule = schedule,
+                                   .tree = tree,
+                                   .recompute = recompute});
 }
 
 static void gradients_are_finite_differences(void **state)
@@ -214,7 +228,12 @@ static void norm_counts_every_parameter_once(void **state)
         fixture f;
         double sums[MICRO_BATCHES] = {0}, total = 0;
 
-        open_fixture(&f, size / tensors, 1, tensors, false, true, BP_1F1B);
+        open_fixture(&f, &(variant){.pipelines = size / tensors,
+                                    .tensors = tensors,
+                                    .chunks = 1,
+                                    .micro_batches = MICRO_BATCHES,
+                                    .schedule = BP_1F1B,
+                                    .tree = true});
         bp_stage_step step = {.inputs = f.inputs,
                               .targets = f.targets,
                               .step = 1,
@@ -240,23 +259,86 @@ static bool value_agrees(double got, double expected)
     return fabs(got - expected) < 1e-5 * fmax(1, fabs(expected));
 }
 
-static void evaluation_is_the_plain_loss_of_shorter_windows_too(void **state)
+static void check_evaluation(const variant *v)
 {
-    int size = bp_comm_size(MPI_COMM_WORLD);
     fixture f;
 
-    (void)state;
-    open_fixture(&f, size, 1, 1, false, true, BP_1F1B);
+    open_fixture(&f, v);
     for (int64_t length = 1; length <= LENGTH; length += 2) {
         double sum,
             expected = plain_gpt_loss(&f.plain, f.inputs, f.targets, SEQUENCES, length, NULL);
         int64_t count;
 
         bp_stage_evaluate(f.stage, f.inputs, f.targets, SEQUENCES, length, &sum, &count);
-        bool last = f.mesh->pipeline_at == size - 1;
+        bool last = f.mesh->pipeline_at == v->pipelines - 1;
         bp_test_check(MPI_COMM_WORLD, !last || value_agrees(sum, expected));
     }
     close_fixture(&f);
+}
+
+static void evaluation_is_the_plain_loss_of_shorter_windows_too(void **state)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD);
+
+    (void)state;
+    check_evaluation(&(variant){.pipelines = size, .tensors = 1, .chunks = 1, .micro_batches = 1});
+    if (size > 1)
+        check_evaluation(&(variant){.pipelines = 2,
+                                    .tensors = size / 2,
+                                    .chunks = 2,
+                                    .micro_batches = 2,
+                                    .schedule = BP_INTERLEAVED});
+}
+
+/* Names and bits of all gradients, over all ranks. */
+static int64_t digest_of(const variant *v)
+{
+    fixture f;
+    double sums[MICRO_BATCHES] = {0};
+    uint64_t digest = 0;
+
+    open_fixture(&f, v);
+    bp_stage_step step = {.inputs = f.inputs,
+                          .targets = f.targets,
+                          .step = 1,
+                          .loss_weight = 1,
+                          .is_whole = start_sum,
+                          .context = &f.reduction};
+    bp_stage_accumulate(f.stage, &step, sums);
+    bp_gradient_finish(&f.reduction);
+    if (f.mesh->pipeline_at == v->pipelines - 1 && f.mesh->tensor_at == 0)
+        digest += bp_xxh3(sums, sizeof sums);
+    bp_network_bind_gradients(f.network, f.stage->gradient);
+    for (int g = 0; g < f.network->group_count; g++)
+        for (int k = 0; k < f.network->groups[g].count && f.network->groups[g].published; k++) {
+            const bp_param *p = &f.network->groups[g].params[k];
+            uint64_t both[2] = {bp_xxh3(p->name, strlen(p->name)),
+                                bp_xxh3(p->gradient, (size_t)bp_param_floats(p) * sizeof(float))};
+            digest += bp_xxh3(both, sizeof both);
+        }
+    close_fixture(&f);
+    return bp_all_sum_int((int64_t)digest, MPI_COMM_WORLD);
+}
+
+static void interleaved_has_the_bits_of_1f1b(void **state)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD);
+
+    (void)state;
+    for (int recompute = 0; recompute < 2 && size > 1; recompute++) {
+        variant v = {.pipelines = 2,
+                     .tensors = size / 2,
+                     .chunks = 1,
+                     .micro_batches = 2,
+                     .schedule = BP_1F1B,
+                     .tree = recompute == 0,
+                     .recompute = recompute == 1};
+        int64_t expected = digest_of(&v);
+
+        v.schedule = BP_INTERLEAVED;
+        v.chunks = 2;
+        bp_test_check(MPI_COMM_WORLD, digest_of(&v) == expected);
+    }
 }
 
 /* Tensor ranks with unequal shares of a vocabulary that is larger than a chunk of logits take the
@@ -305,6 +387,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_are_finite_differences),
         cmocka_unit_test(recompute_and_running_sum_change_nothing),
         cmocka_unit_test(gpipe_gives_the_same),
+        cmocka_unit_test(interleaved_has_the_bits_of_1f1b),
         cmocka_unit_test(norm_counts_every_parameter_once),
         cmocka_unit_test(evaluation_is_the_plain_loss_of_shorter_windows_too),
         cmocka_unit_test(large_vocabulary_of_unequal_shares_has_the_plain_loss),

@@ -33,7 +33,6 @@ static bool agrees(bool beside)
     bool same = true;
 
     bp_test_expect(bp_courier_new(&courier, MPI_COMM_WORLD, 2 * JOBS, beside), BP_OK);
-    bp_courier_attend(courier, true);
     for (int k = 0; k < JOBS; k++)
         fill(x + k * n, k, n);
     for (int k = 0; k < JOBS; k++) {
@@ -42,7 +41,6 @@ static bool agrees(bool beside)
         (void)bp_all_sum_int(k, MPI_COMM_WORLD);
     }
     bp_courier_wait(courier, job);
-    bp_courier_attend(courier, false);
     for (int k = 0; k < JOBS; k++) {
         fill(plain, k, n);
         bp_reduce_scatter(plain, n, room, MPI_COMM_WORLD);
