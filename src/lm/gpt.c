@@ -55,7 +55,7 @@ static int count_blocks(const bp_gpt_shape *shape, int stage, int stages, int ch
     int count = 0, first, end;
 
     for (int c = 0; c < chunks; c++) {
-        bp_gpt_stage(shape, c * stages + stage, chunks * stages, &first, &end);
+        bp_gpt_chunk(shape, &(bp_gpt_place){stage, stages, c, chunks}, &first, &end);
         count += end - first;
     }
     return count;
@@ -79,7 +79,7 @@ bp_err bp_gpt_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_gpt
     for (int c = 0; c < chunks; c++) {
         int first, end;
 
-        bp_gpt_stage(shape, c * stages + stage, chunks * stages, &first, &end);
+        bp_gpt_chunk(shape, &(bp_gpt_place){stage, stages, c, chunks}, &first, &end);
         for (int number = first; number < end && err == BP_OK; number++)
             err = add_block(network, shape, number, wte);
         bp_network_end_chunk(network);

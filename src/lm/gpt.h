@@ -39,14 +39,23 @@ double bp_gpt_train_flops(const bp_gpt_shape *shape);
 int bp_gpt_blocks(const bp_gpt_shape *shape);
 void bp_gpt_stage(const bp_gpt_shape *shape, int stage, int stages, int *first, int *end);
 
+/** Where a run of blocks lies in a pipeline whose stages have several each. */
+#define BP_GPT_CHUNKS 64
+typedef struct bp_gpt_place {
+    int stage, stages, chunk, chunks;
+} bp_gpt_place;
+/** Run chunk * stages + stage of the model is blocks [*first, *end): stages have as many layers as
+ * in bp_gpt_stage's cut, dealt out evenly to their chunks; where that leaves a chunk empty, the
+ * cheapest cut into chunks * stages. */
+void bp_gpt_chunk(const bp_gpt_shape *shape, const bp_gpt_place *at, int *first, int *end);
+
 /** The part of the model that one rank holds; values are not bound yet. nn->tensor may be
  * MPI_COMM_NULL for planning. Local. Owns:
  * *out is the caller's, bp_network_free(). Errors: BP_ERR_SYSTEM. */
 bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape, int stage,
                           int stages);
-/** The same where each stage has `chunks` runs of blocks: stage `stage` those of stages `stage`,
- * `stage` + stages, ... of a cut into chunks * stages. More than one only with more than one stage.
- */
+/** The same where each stage has `chunks` runs of blocks (bp_gpt_chunk), more than one only with
+ * more than one stage. */
 bp_err bp_gpt_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape,
                                  int stage, int stages, int chunks);
 

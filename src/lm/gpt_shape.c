@@ -1,5 +1,6 @@
 #include "lm/gpt.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -221,4 +222,55 @@ void bp_gpt_stage(const bp_gpt_shape *shape, int stage, int stages, int *first, 
             low = middle;
     }
     cut_under(shape, high, stages, stage, first, end);
+}
+
+/* Layers of each chunk of a stage: the stage's own, dealt out so that its chunks cost alike; the
+ * head counts for the last one. False: a chunk would have no block. */
+static bool deal_layers(const bp_gpt_shape *shape, int stage, int stages, int chunks, int *layers)
+{
+    int first, end, head = bp_gpt_blocks(shape) - 1;
+    bool has_head = stage == stages - 1, fits = true;
+    double layer = block_cost(shape, 1);
+
+    bp_gpt_stage(shape, stage, stages, &first, &end);
+    memset(layers, 0, (size_t)chunks * sizeof *layers);
+    for (int block = first; block < end; block++) {
+        int cheapest = 0;
+        double least = INFINITY;
+
+        for (int c = 0; c < chunks && block > 0 && block < head; c++) {
+            double cost = layers[c] * layer;
+
+            if (has_head && c == chunks - 1)
+                cost += block_cost(shape, head);
+            cheapest = cost < least ? c : cheapest;
+            least = cost < least ? cost : least;
+        }
+        layers[cheapest] += block > 0 && block < head;
+    }
+    for (int c = 0; c < chunks; c++)
+        fits = fits && (layers[c] > 0 || (stage == 0 && c == 0) || (has_head && c == chunks - 1));
+    return fits;
+}
+
+void bp_gpt_chunk(const bp_gpt_shape *shape, const bp_gpt_place *at, int *first, int *end)
+{
+    int run = at->chunk * at->stages + at->stage, before = 0, own = 0;
+    int layers[BP_GPT_CHUNKS];
+
+    BP_ASSERT(at->chunks <= BP_GPT_CHUNKS && at->chunk < at->chunks);
+    for (int stage = 0; stage < at->stages; stage++) {
+        if (!deal_layers(shape, stage, at->stages, at->chunks, layers)) {
+            bp_gpt_stage(shape, run, at->stages * at->chunks, first, end);
+            return;
+        }
+        for (int c = 0; c < at->chunks; c++) {
+            int other = c * at->stages + stage;
+
+            before += other < run ? layers[c] : 0;
+            own += other == run ? layers[c] : 0;
+        }
+    }
+    *first = run == 0 ? 0 : 1 + before;
+    *end = 1 + before + own + (run == at->stages * at->chunks - 1);
 }

@@ -52,6 +52,9 @@ class BadInput(JobTest):
         self.refused(78, ["train.batch", "6", "9"], "train.batch=8", "mesh.micro_batch=3", ranks=(0,))
 
     def test_more_stages_than_blocks(self):
+        chunks = ("mesh.schedule=interleaved", "mesh.pipeline=2")
+        self.refused(78, ["mesh.chunks", "4 blocks"], "mesh.chunks=3", *chunks, ranks=(2,))
+        self.refused(78, ["interleaved", "train.batch", "8 or 12", "1f1b"], "mesh.micro_batch=2", "train.batch=10", *chunks, ranks=(2,))
         self.refused(78, ["mesh.pipeline", "4"], "mesh.pipeline=5", "train.batch=10", ranks=(5,))
 
     def test_missing_keys_and_files(self):

@@ -40,11 +40,27 @@ class Meshes(JobTest):
                     self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
                     self.assertEqual(digests(one), digests(other))
 
+    def test_interleaved_chunks_train_the_same_model(self):
+        keys = ("mesh.pipeline=2", "mesh.schedule=interleaved", "train.steps=8")
+        expected = self.losses("one8", 0, "train.steps=8", "train.valid_every=4")
+        one = self.trained("chunks", 2, "train.valid_every=4", *keys)
+        for a, b in zip(expected, [line["loss"] for line in metrics(one)], strict=True):
+            self.assertLess(abs(a - b), 2e-5)
+        other = self.trained("chunks-data", 4, "mesh.data=2", "train.valid_every=4", *keys)
+        self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+        self.assertEqual(digests(one), digests(other))
+
+    def test_messages_beside_compute_change_no_bit(self):
+        keys = ("mesh.pipeline=2", "mesh.data=2", "train.steps=8", "train.valid_every=4", "train.digest_every=2")
+        one, other = self.trained("beside", 4, *keys), self.trained("at-once", 4, "mesh.overlap=no", *keys)
+        self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+        self.assertEqual(digests(one), digests(other))
+
     def test_a_run_goes_on_with_another_mesh(self):
         expected = self.losses("straight", 0)
-        meshes = (("mesh.tensor=2",), ("mesh.pipeline=2",), ("mesh.data=2",))
+        meshes = (("mesh.tensor=2",), ("mesh.pipeline=2",), ("mesh.pipeline=2", "mesh.schedule=interleaved"), ("mesh.data=2",))
         for number, mesh in enumerate(meshes):  # stopped by the clock of a short job: the rate's schedule stays that of 20 steps
-            result = self.pretrain("moved", 2, "checkpoint.every=1", *mesh, kill_after=None if number == 2 else 1.5)
+            result = self.pretrain("moved", 2, "checkpoint.every=1", *mesh, kill_after=None if number == 3 else 1.5)
         self.assertEqual(result.status, 0, str(result))
         for a, b in zip(expected, [line["loss"] for line in metrics(self.at("moved"))], strict=True):
             self.assertLess(abs(a - b), 2e-5)

@@ -64,6 +64,47 @@ static void stages_are_whole_and_balanced_best(void **state)
         }
 }
 
+static double stage_cost(const bp_gpt_shape *s, int stage, int stages, int chunks)
+{
+    double cost = 0;
+
+    for (int c = 0; c < chunks; c++) {
+        int first, end;
+        bp_gpt_chunk(s, &(bp_gpt_place){stage, stages, c, chunks}, &first, &end);
+        for (int block = first; block < end; block++)
+            cost += cost_of(s, block);
+    }
+    return cost;
+}
+
+/* Runs of all stages, taken in turn, are the model; where there are layers enough, no stage has
+ * more work than without chunks. */
+static void chunks_tile_the_model_and_cost_a_stage_no_more(void **state)
+{
+    const bp_gpt_shape shapes[] = {
+        {.layers = 12, .width = 768, .heads = 12, .context = 1024, .vocab_size = 50257},
+        {.layers = 24, .width = 64, .heads = 4, .context = 128, .vocab_size = 100},
+        {.layers = 3, .width = 16, .heads = 4, .context = 16, .vocab_size = 50257}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
+        for (int stages = 1; stages <= 4; stages++)
+            for (int chunks = 1; chunks * stages <= bp_gpt_blocks(&shapes[k]); chunks++) {
+                int before = 0, first, end;
+                for (int run = 0; run < chunks * stages; run++) {
+                    bp_gpt_place at = {run % stages, stages, run / stages, chunks};
+                    bp_gpt_chunk(&shapes[k], &at, &first, &end);
+                    assert_int_equal(first, before);
+                    assert_true(end > first);
+                    before = end;
+                }
+                assert_int_equal(before, bp_gpt_blocks(&shapes[k]));
+                for (int stage = 0; stage < stages && k < 2 && stages * chunks <= 8; stage++)
+                    assert_true(stage_cost(&shapes[k], stage, stages, chunks) <=
+                                stage_cost(&shapes[k], stage, stages, 1) * (1 + 1e-9));
+            }
+}
+
 static void vocabulary_shares_tile_it_and_may_be_empty(void **state)
 {
     (void)state;
@@ -114,6 +155,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_are_whole_and_balanced_best),
+        cmocka_unit_test(chunks_tile_the_model_and_cost_a_stage_no_more),
         cmocka_unit_test(vocabulary_shares_tile_it_and_may_be_empty),
         cmocka_unit_test(gpt2_has_its_published_counts),
         cmocka_unit_test(rates_are_those_of_the_formula),
