@@ -234,7 +234,7 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_act
     bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
-    bp_trace_number(micro_batch);
+    bp_trace_number(action->micro_batch);
     bp_beat_progress();
     bp_traffic_take(&stage->forward, action);
     bp_packet packet = packet_of(stage, stage->forward.work);
@@ -316,7 +316,7 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_
     bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
-    bp_trace_number(micro_batch);
+    bp_trace_number(action->micro_batch);
     bp_beat_progress();
     open_leaf(stage, action);
     bp_traffic_take(&stage->backward, action);

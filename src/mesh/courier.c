@@ -1,5 +1,6 @@
 #include "mesh/courier.h"
 #include "base/mem.h"
+#include "base/trace.h"
 #include "mesh/collective_priv.h"
 #include "mesh/mesh.h"
 #include <pthread.h>
@@ -70,6 +71,8 @@ static void *work(void *context)
         }
         job next = self->jobs[self->done % self->capacity];
         (void)pthread_mutex_unlock(&self->lock);
+        if (bp_trace_is_on() && !bp_trace_here)
+            bp_trace_thread(BP_TRACE_COMMUNICATION);
         carry_out(self, &next, &waiting);
         (void)pthread_mutex_lock(&self->lock);
         self->done++;

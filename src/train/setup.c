@@ -359,13 +359,13 @@ bp_err trainer_build(trainer *self)
 void trainer_close(trainer *self)
 {
     bp_lanes_free(&self->lanes);
-    bp_trace_stop(); /* with its helper gone */
+    bp_engine_free(&self->engine);
+    bp_trace_stop(); /* with their helpers gone */
     bp_stream_free(&self->stream);
     bp_stream_free(&self->valid_stream);
     bp_corpus_close(&self->corpus);
     bp_corpus_close(&self->valid_corpus);
     bp_checkpoint_close(&self->source);
-    bp_engine_free(&self->engine);
     bp_free(self->windows);
     bp_free(self->tokenizer);
     bp_mesh_free(&self->mesh);
