@@ -94,13 +94,10 @@ static void set_mask(const bp_cores *cores)
     CPU_FREE(set);
 }
 
-void bp_cores_bind(int core)
+void bp_cores_bind(const bp_cores *cores)
 {
-    bp_cores one = {{0}};
-
-    bp_cores_add(&one, core);
     atomic_store(&bound, true);
-    set_mask(&one);
+    set_mask(cores);
 }
 
 void bp_cores_widen(void)

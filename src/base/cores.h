@@ -1,4 +1,4 @@
-/* The cores (as the kernel counts them: hardware threads) that this process was given, and the one
+/* The cores (as the kernel counts them: hardware threads) that this process was given, and those
  * that a thread is bound to. */
 #ifndef BP_BASE_CORES_H
 #define BP_BASE_CORES_H
@@ -23,8 +23,9 @@ const bp_cores *bp_cores_of_process(void);
  * it does not say. */
 bool bp_cores_of_host(bp_cores *out);
 
-/** Bind the calling thread to one core. What the system refuses leaves it where it may run now. */
-void bp_cores_bind(int core);
+/** Bind the calling thread to these cores. What the system refuses leaves it where it may run now.
+ */
+void bp_cores_bind(const bp_cores *cores);
 /** The calling thread may run on all cores of the process again: at the start of every helper
  * thread, which has its creator's binding. Nothing happens in a process that has bound none. */
 void bp_cores_widen(void);

@@ -183,14 +183,25 @@ int bp_math_threads_for(MPI_Comm comm, int asked)
     return mine.threads;
 }
 
+bp_cores bp_core_binding(const int *cores, int count, int thread)
+{
+    bp_cores set = {{0}};
+
+    for (int k = 0; k < count; k++)
+        if (thread == 0 || k == thread)
+            bp_cores_add(&set, cores[k]);
+    return set;
+}
+
 void bp_threads_bind(void)
 {
     bool binds = share.count > 0 && share.count == omp_get_max_threads();
 
 #pragma omp parallel
     {
+        bp_cores cores = bp_core_binding(share.cores, share.count, omp_get_thread_num());
         if (binds)
-            bp_cores_bind(share.cores[omp_get_thread_num()]);
+            bp_cores_bind(&cores);
         else
             bp_cores_widen();
     }

@@ -23,6 +23,12 @@ double bp_core_fair_share(const bp_core_claim *all, int ranks, int rank);
  * the same cores. */
 int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank);
 
+/** What thread `thread` of the team is bound to, of its rank's cores: one of them, but the first
+ * thread, which makes the others, all. GNU's runtime ends threads that a smaller team has not
+ * (oneDNN asks for such) and makes them anew with the first one's binding: on one core they would
+ * take turns. */
+bp_cores bp_core_binding(const int *cores, int count, int thread);
+
 /** Bind the threads of this process as bp_math_threads_for has chosen, if they are as many. */
 void bp_threads_bind(void);
 

@@ -3,6 +3,7 @@
 
 #include "math/threads_priv.h"
 
+#include <omp.h>
 #include <sched.h>
 #include <string.h>
 
@@ -87,16 +88,50 @@ static int allowed(void)
 static void a_bound_thread_can_be_widened_again(void **state)
 {
     int before = bp_cores_count(bp_cores_of_process()), first = 0;
+    bp_cores one = {{0}};
 
     (void)state;
     while (!bp_cores_has(bp_cores_of_process(), first))
         first++;
     assert_int_equal(before, allowed());
-    bp_cores_bind(first);
+    bp_cores_add(&one, first);
+    bp_cores_bind(&one);
     assert_int_equal(allowed(), 1);
     assert_int_equal(bp_cores_count(bp_cores_of_process()), before);
     bp_cores_widen();
     assert_int_equal(allowed(), before);
+}
+
+/* GNU's runtime ends the third thread of a team of two and makes another for the next team. */
+static void threads_made_anew_leave_the_first_ones_core(void **state)
+{
+    int cores[3], count = 0;
+    bool shares_a_core = false;
+
+    (void)state;
+    for (int core = 0; core < CPU_SETSIZE && count < 3; core++)
+        if (bp_cores_has(bp_cores_of_process(), core))
+            cores[count++] = core;
+    if (count < 2)
+        bp_test_skip("one core");
+    if (count == 2)
+        cores[2] = cores[1];
+    omp_set_dynamic(0);
+#pragma omp parallel num_threads(3)
+    {
+        bp_cores mine = bp_core_binding(cores, 3, omp_get_thread_num());
+        bp_cores_bind(&mine);
+    }
+#pragma omp parallel num_threads(2)
+    sched_yield();
+#pragma omp parallel num_threads(3) reduction(|| : shares_a_core)
+    if (omp_get_thread_num() > 0) {
+        cpu_set_t set;
+        bool got = sched_getaffinity(0, sizeof set, &set) == 0;
+        shares_a_core = !got || (CPU_COUNT(&set) == 1 && CPU_ISSET(cores[0], &set));
+    }
+    bp_cores_widen();
+    assert_false(shares_a_core);
 }
 
 int main(void)
@@ -107,6 +142,7 @@ int main(void)
         cmocka_unit_test(nobody_is_bound_where_it_could_harm),
         cmocka_unit_test(cores_are_shared_out_fairly),
         cmocka_unit_test(a_bound_thread_can_be_widened_again),
+        cmocka_unit_test(threads_made_anew_leave_the_first_ones_core),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
