@@ -314,7 +314,9 @@ void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *produ
 {
     sizes s = sizes_of(kernel, product->M, product->N, product->K, omp_get_max_threads());
 
-#pragma omp parallel for schedule(static) num_threads((int)(s.down * s.across))
+    /* By the whole team, be some of it idle: GNU's runtime ends the threads that a smaller one has
+     * not, and makes them anew for the next. */
+#pragma omp parallel for schedule(static) if (s.down * s.across > 1)
     for (int64_t i = 0; i < s.down * s.across; i++) {
         float *edge = (float *)((char *)scratch + (size_t)i * thread_bytes(&s));
         plan p = {.kernel = kernel,

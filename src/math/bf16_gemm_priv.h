@@ -2,8 +2,8 @@
  *
  * c[M][N] = a[M][K] b[K][N]: the right side is packed once into panels of 32 columns, the left side
  * lies as it is and is packed panel by panel just before it is read. Every sum begins with what was
- * there (the bias, or c, or 0) and runs over k in order, so that its bits depend neither on M and N
- * nor on threads and cache sizes.
+ * there (the bias, or c, or 0) and runs over k in order, by pairs or, with AMX, by whole steps of
+ * 32, where alone k is cut: so its bits depend neither on M and N nor on threads and cache sizes.
  */
 #ifndef BP_MATH_BF16_GEMM_PRIV_H
 #define BP_MATH_BF16_GEMM_PRIV_H

@@ -1,9 +1,10 @@
-/* The AMX instructions that bf16_tiles_amx.c uses, in plain C, after Intel's manual (volume 2,
- * TDPBF16PS): so that the code is tested on CPUs without them. */
+/* The AMX instructions that bf16_tiles_amx.c and bf16_gemm_amx.c use, in plain C, after Intel's
+ * manual (volume 2, TDPBF16PS): so that the code is tested on CPUs without them. */
 #ifndef BP_TESTS_AMX_EMULATED_H
 #define BP_TESTS_AMX_EMULATED_H
 
 #include <assert.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -67,19 +68,23 @@ static inline float amx_bf16(const uint8_t *bytes)
     return x;
 }
 
+/* First and second products of the pairs are summed apart, from 0, and then added to what was
+ * there: so the order of a sum is that of the instruction. */
 static inline void _tile_dpbf16ps(int c, int a, int b)
 {
     assert(amx_tiles[a].row_bytes / 4 == amx_tiles[b].rows);
     for (int m = 0; m < amx_tiles[c].rows; m++)
-        for (int k = 0; k < amx_tiles[a].row_bytes / 4; k++)
-            for (int n = 0; n < amx_tiles[c].row_bytes / 4; n++)
-                for (int half = 0; half < 2; half++) {
-                    float sum;
-                    memcpy(&sum, &amx_tiles[c].data[m][4 * n], sizeof sum);
-                    sum += amx_bf16(&amx_tiles[a].data[m][4 * k + 2 * half]) *
-                           amx_bf16(&amx_tiles[b].data[k][4 * n + 2 * half]);
-                    memcpy(&amx_tiles[c].data[m][4 * n], &sum, sizeof sum);
-                }
+        for (int n = 0; n < amx_tiles[c].row_bytes / 4; n++) {
+            float sum, halves[2] = {0, 0};
+            for (int k = 0; k < amx_tiles[a].row_bytes / 4; k++)
+                for (int half = 0; half < 2; half++)
+                    halves[half] =
+                        fmaf(amx_bf16(&amx_tiles[a].data[m][4 * k + 2 * half]),
+                             amx_bf16(&amx_tiles[b].data[k][4 * n + 2 * half]), halves[half]);
+            memcpy(&sum, &amx_tiles[c].data[m][4 * n], sizeof sum);
+            sum += halves[0] + halves[1];
+            memcpy(&amx_tiles[c].data[m][4 * n], &sum, sizeof sum);
+        }
 }
 
 #endif

@@ -11,6 +11,11 @@
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx;
 
+static bool has_avx512_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
+}
+
 static uint16_t upper_half(float x)
 {
     uint32_t bits;
@@ -163,16 +168,44 @@ static void check_shapes(const bp_bf16_kernel *kernel)
         }
     check(kernel, 70, 50, 1300); /* more than one block of k */
     check(kernel, 20, 33, 4000); /* and more than one run of them */
-    check(kernel, 15, 2500, 40); /* more columns than the second cache takes */
+    bp_math_set_threads(1);
+    check(kernel, 40, 650, 1100); /* more columns, and rows, than the second cache takes */
+    bp_math_set_threads(0);
+}
+
+static _Thread_local bool is_marked;
+
+static int marked_threads(bool mark)
+{
+    int count = 0;
+
+#pragma omp parallel reduction(+ : count)
+    {
+        is_marked = is_marked || mark;
+        count += is_marked;
+    }
+    return count;
+}
+
+/* A team of fewer would end the others (bp_core_binding says what that costs). */
+static void products_for_few_threads_leave_the_others_alive(void **state)
+{
+    (void)state;
+    if (!has_avx512_bf16())
+        skip();
+    bp_math_set_threads(3);
+    assert_int_equal(marked_threads(true), 3);
+    check(&bp_bf16_kernel_avx512, 28, 32, 64); /* two panels by one */
+    assert_int_equal(marked_threads(false), 3);
     bp_math_set_threads(0);
 }
 
 /* A sum has the same bits among few rows and many, and with any number of threads. */
-static void check_bits(const bp_bf16_kernel *kernel)
+static void check_bits(const bp_bf16_kernel *kernel, int64_t K)
 {
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
-        problem p = problem_of(150, 100, 1000, forms[f]);
-        float *random = randoms(1000 * 153, 1), *start = randoms(150 * p.c_row, 2);
+        problem p = problem_of(150, 100, K, forms[f]);
+        float *random = randoms((K + 3) * 153, 1), *start = randoms(150 * p.c_row, 2);
         for (int64_t i = 0; i < (p.form.turned ? p.K : p.M) * p.a_row; i++)
             p.a[i] = upper_half(random[i]);
         float *all = copied(start, 150 * p.c_row);
@@ -194,18 +227,13 @@ static void check_bits(const bp_bf16_kernel *kernel)
     bp_math_set_threads(0);
 }
 
-static bool has_avx512_bf16(void)
-{
-    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
-}
-
 static void avx512_products_equal_plain_loops(void **state)
 {
     (void)state;
     if (!has_avx512_bf16())
         skip();
     check_shapes(&bp_bf16_kernel_avx512);
-    check_bits(&bp_bf16_kernel_avx512);
+    check_bits(&bp_bf16_kernel_avx512, 1000);
 }
 
 static void emulated_amx_products_equal_plain_loops(void **state)
@@ -214,6 +242,7 @@ static void emulated_amx_products_equal_plain_loops(void **state)
     if (!has_avx512_bf16()) /* which packs */
         skip();
     check_shapes(&emulated_amx);
+    check_bits(&emulated_amx, 400);
 }
 
 static void amx_products_equal_plain_loops(void **state)
@@ -224,7 +253,7 @@ static void amx_products_equal_plain_loops(void **state)
         skip();
     }
     check_shapes(&bp_bf16_kernel_amx);
-    check_bits(&bp_bf16_kernel_amx);
+    check_bits(&bp_bf16_kernel_amx, 1000);
 }
 
 /* Rows and columns that a weight has not are zeros, others rounded to the nearest, ties to even. */
@@ -265,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_packed_both_ways),
         cmocka_unit_test(avx512_products_equal_plain_loops),
+        cmocka_unit_test(products_for_few_threads_leave_the_others_alive),
         cmocka_unit_test(emulated_amx_products_equal_plain_loops),
         cmocka_unit_test(amx_products_equal_plain_loops),
     };
