@@ -1,62 +1,11 @@
 /* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
  * side. */
+#include "math/amx_priv.h"
 #include "math/bf16_gemm_priv.h"
-#ifdef BP_AMX_EMULATED
-#include "math/amx_emulated.h"
-#else
-#include <immintrin.h>
-#endif
 #include <string.h>
 
-#define TILE       16 /* rows of a register; a row is 64 bytes: 16 floats, or 16 pairs of bf16 */
-#define AHEAD      2  /* steps from what is asked for to what is read */
+#define AHEAD      2                 /* steps from what is asked for to what is read */
 #define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
-
-#define EIGHT(x)                                                                                   \
-    {                                                                                              \
-        x, x, x, x, x, x, x, x                                                                     \
-    }
-
-/* Constant, because compilers know of its first bytes alone that the instruction reads them. */
-static const struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} layout = {.palette = 1, .row_bytes = EIGHT(64), .rows = EIGHT(TILE)};
-
-static void begin(void)
-{
-    _tile_loadconfig(&layout);
-}
-
-static void end(void)
-{
-    _tile_release();
-}
-
-static void clear_sums(void)
-{
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-}
-
-static void load_sums(const float *c, int64_t row)
-{
-    _tile_loadd(0, c, row * 4);
-    _tile_loadd(1, c + TILE, row * 4);
-    _tile_loadd(2, c + TILE * row, row * 4);
-    _tile_loadd(3, c + TILE * row + TILE, row * 4);
-}
-
-static void store_sums(float *c, int64_t row)
-{
-    _tile_stored(0, c, row * 4);
-    _tile_stored(1, c + TILE, row * 4);
-    _tile_stored(2, c + TILE * row, row * 4);
-    _tile_stored(3, c + TILE * row + TILE, row * 4);
-}
 
 /* Asks the first cache for a step of the right side, which lies in the second. */
 static inline void fetch(const uint32_t *b)

@@ -3,10 +3,10 @@
  * et al.).
  */
 #include "math/bf16_passes_priv.h"
+#include "math/bf16_words_priv.h"
 #include <immintrin.h>
 #include <string.h>
 
-#define LANES         16
 #define LINE_BYTES    64
 #define AHEAD         16
 #define ALWAYS        static inline __attribute__((always_inline))
@@ -70,39 +70,6 @@ static int64_t blocks_of(int64_t D)
     return (D + 31) / 32 * 32;
 }
 
-/* Turns 16 x 16 words: pairs of words, then of pairs, within 128 bits; then those. */
-ALWAYS void turn(__m512i v[LANES])
-{
-    __m512i t[LANES];
-
-#pragma GCC unroll 8
-    for (int i = 0; i < LANES; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < LANES; i += 4)
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; j++) {
-            v[i + 2 * j] = _mm512_unpacklo_epi64(t[i + j], t[i + 2 + j]);
-            v[i + 2 * j + 1] = _mm512_unpackhi_epi64(t[i + j], t[i + 2 + j]);
-        }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) { /* v[4 r + i]: columns i, 4 + i, 8 + i, 12 + i of rows 4 r.. */
-        __m512i even_low = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88),
-                odd_low = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xdd),
-                even_high = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88),
-                odd_high = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xdd);
-        t[i] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
-        t[8 + i] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
-        t[4 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
-        t[12 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++)
-        v[i] = t[i];
-}
-
 static void pack_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
 {
     int64_t width = blocks_of(x->D);
@@ -142,7 +109,7 @@ static void pack_turned_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
             for (int i = 0; i < LANES; i++)
                 v[i] = rounded(_mm512_mul_ps(part_of_row(x, r + i, c), factor),
                                _mm512_mul_ps(part_of_row(x, r + i, c + LANES), factor));
-            turn(v);
+            transpose(v);
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
                 _mm512_storeu_si512(y + (c / 2 + i) * BP_PANEL + r, v[i]);
@@ -162,7 +129,7 @@ static void pack_turned_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
                 v[i] = paired(part_of_row(x, r + 2 * i, c), part_of_row(x, r + 2 * i + 1, c));
-            turn(v);
+            transpose(v);
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
                 _mm512_storeu_si512(y + (c + i) * all + r, v[i]);
@@ -345,7 +312,7 @@ static void turn_back(float *y, int64_t y_row, const float *x, const float *fact
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
                 v[i] = _mm512_loadu_si512(x + (d + i) * BP_PANEL + q);
-            turn(v);
+            transpose(v);
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++) {
                 int64_t r = in_panel_order ? query_of(q + i) : q + i;

@@ -1,61 +1,9 @@
 /* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
  * side. The right to use the registers is asked for by oneDNN, without whose word this file is not
  * used. */
+#include "math/amx_priv.h"
 #include "math/bf16_passes_priv.h"
 #include "math/bf16_tiles_priv.h"
-#ifdef BP_AMX_EMULATED
-#include "math/amx_emulated.h"
-#else
-#include <immintrin.h>
-#endif
-
-#define TILE 16 /* rows of a register; a row is 64 bytes: 16 floats, or 16 pairs of bf16 */
-
-#define EIGHT(x)                                                                                   \
-    {                                                                                              \
-        x, x, x, x, x, x, x, x                                                                     \
-    }
-
-/* Constant, because compilers know of its first bytes alone that the instruction reads them. */
-static const struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} layout = {.palette = 1, .row_bytes = EIGHT(64), .rows = EIGHT(TILE)};
-
-static void begin(void)
-{
-    _tile_loadconfig(&layout);
-}
-
-static void end(void)
-{
-    _tile_release();
-}
-
-static void load_sums(const float *c, int64_t row)
-{
-    _tile_loadd(0, c, row * 4);
-    _tile_loadd(1, c + TILE, row * 4);
-    _tile_loadd(2, c + TILE * row, row * 4);
-    _tile_loadd(3, c + TILE * row + TILE, row * 4);
-}
-
-static void clear_sums(void)
-{
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-}
-
-static void store_sums(float *c, int64_t row)
-{
-    _tile_stored(0, c, row * 4);
-    _tile_stored(1, c + TILE, row * 4);
-    _tile_stored(2, c + TILE * row, row * 4);
-    _tile_stored(3, c + TILE * row + TILE, row * 4);
-}
 
 static void block(const bp_bf16_tile *t, int64_t m, int64_t n)
 {

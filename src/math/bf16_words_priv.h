@@ -1,4 +1,5 @@
-/* Vectors of bf16 pairs (AVX-512 with AVX512_BF16): what packing is made of. */
+/* Vectors of bf16 pairs (AVX-512 with AVX512_BF16): what packing and attention's passes are made
+ * of. */
 #ifndef BP_MATH_BF16_WORDS_PRIV_H
 #define BP_MATH_BF16_WORDS_PRIV_H
 
@@ -13,8 +14,8 @@ static inline __mmask32 first_halves(int64_t n)
     return n >= 32 ? 0xffffffffu : n <= 0 ? 0 : ((__mmask32)1 << n) - 1;
 }
 
-/* Words [16][16] turned. */
-static inline void transpose(__m512i words[LANES])
+/* Words [16][16] turned: in registers, so always inlined. */
+static inline __attribute__((always_inline)) void transpose(__m512i words[LANES])
 {
     __m512i other[LANES];
 
