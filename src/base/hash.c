@@ -126,31 +126,6 @@ uint64_t bp_xxh3(const void *data, size_t bytes)
     return XXH3_64bits(data, bytes);
 }
 
-/* Two rounds of multiply and shift for each element and lane; the sum over elements then commutes.
- * The elements are independent, so compilers vectorise the loop where the CPU multiplies 64-bit
- * lanes. */
-static inline uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return x ^ x >> 32;
-}
-
-void bp_digest_add(bp_digest *digest, const float *values, int64_t first, int64_t count)
-{
-    uint64_t sum0 = 0, sum1 = 0;
-
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof(bits));
-        uint64_t place = mix((uint64_t)(first + i) + UINT64_C(0x9e3779b97f4a7c15));
-        sum0 += mix(place + bits);
-        sum1 += mix((place ^ UINT64_C(0xa0761d6478bd642f)) + ((uint64_t)bits << 32));
-    }
-    digest->lane[0] += sum0;
-    digest->lane[1] += sum1;
-}
-
 void bp_digest_merge(bp_digest *into, const bp_digest *from)
 {
     into->lane[0] += from->lane[0];

@@ -100,6 +100,35 @@ static void digest_is_the_same_for_any_split(void **state)
     }
 }
 
+/* The formula of docs/formats.md, element by element. */
+static uint64_t mixed(uint64_t x)
+{
+    for (int round = 0; round < 2; round++)
+        x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
+}
+
+static void digest_is_that_of_the_plain_loop(void **state)
+{
+    enum { N = 1003 };
+    static float values[N];
+    const int64_t first = INT64_C(5000000000);
+    bp_digest plain = {{0, 0}}, fast = {{0, 0}};
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        uint32_t bits;
+
+        values[i] = (float)(i * 37 % 101) * -0.37f;
+        memcpy(&bits, &values[i], sizeof bits);
+        uint64_t place = mixed((uint64_t)(first + i) + UINT64_C(0x9e3779b97f4a7c15));
+        plain.lane[0] += mixed(place + bits);
+        plain.lane[1] += mixed((place ^ UINT64_C(0xa0761d6478bd642f)) + ((uint64_t)bits << 32));
+    }
+    bp_digest_add(&fast, values, first, N);
+    assert_true(same(&plain, &fast));
+}
+
 static void digest_sees_every_bit_and_every_place(void **state)
 {
     static float values[N];
@@ -150,6 +179,7 @@ int main(void)
         cmocka_unit_test(sha256_of_no_file_is_an_error),
         cmocka_unit_test(xxh3_is_the_published_one),
         cmocka_unit_test(digest_is_the_same_for_any_split),
+        cmocka_unit_test(digest_is_that_of_the_plain_loop),
         cmocka_unit_test(digest_sees_every_bit_and_every_place),
         cmocka_unit_test(digest_counts_zeros),
     };
