@@ -71,6 +71,11 @@ bp_phase bp_beat_phase(bp_phase now)
     return (bp_phase)before;
 }
 
+void bp_beat_commit(double seconds)
+{
+    atomic_store_explicit(&commit, (int64_t)(seconds * 1e9), memory_order_relaxed);
+}
+
 void bp_beat_step(int64_t now)
 {
     mark();

@@ -30,6 +30,9 @@ const char *bp_phase_name(bp_phase phase);
 bp_phase bp_beat_phase(bp_phase phase);
 /** The training step at work, or the batch. Counts as progress. */
 void bp_beat_step(int64_t step);
+/** The checkpoint that is over now took so long in all, however little of it in
+ * BP_PHASE_CHECKPOINT. */
+void bp_beat_commit(double seconds);
 /** Something has moved on. */
 void bp_beat_progress(void);
 /** This process enters, and leaves, a collective or a wait for another rank; `what` is a literal.
@@ -46,7 +49,7 @@ typedef struct bp_beat {
     bool waits;             /* it stands in it */
     int64_t waited_ns;      /* spent in collectives that are over */
     int64_t steps;          /* bp_beat_step() calls in BP_PHASE_STEP */
-    int64_t commit_ns;      /* that BP_PHASE_CHECKPOINT took the last time; 0: none yet */
+    int64_t commit_ns;      /* that the last checkpoint took; 0: none yet */
     int64_t busy_ns;        /* spent in BP_PHASE_STEP up to the last of them, outside collectives */
 } bp_beat;
 /** From any thread. */

@@ -51,6 +51,7 @@ static const char *const NAMES[] = {
     "ckpt.shard_close",
     "ckpt.shard_half",
     "ckpt.shard_open",
+    "ckpt.share",
     "ckpt.snapshot",
     "ckpt.verify",
     "config.read",

@@ -125,6 +125,26 @@ int bp_write_all(int fd, const void *data, size_t bytes)
     return 0;
 }
 
+int bp_pwrite_all(int fd, const void *data, size_t bytes, int64_t offset)
+{
+    const char *p = data;
+
+    while (bytes > 0) {
+        ssize_t wrote = pwrite(fd, p, bytes, (off_t)offset);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0) {
+            if (wrote == 0)
+                errno = ENOSPC;
+            return -1;
+        }
+        p += wrote;
+        bytes -= (size_t)wrote;
+        offset += wrote;
+    }
+    return 0;
+}
+
 int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset)
 {
     char *p = data;

@@ -9,7 +9,7 @@
 size_t bp_plan_total(const bp_plan *plan)
 {
     return plan->program + plan->parameters + plan->copies + plan->gradients + plan->optimizer +
-           plan->activations + plan->scratch + plan->input + plan->trace;
+           plan->activations + plan->scratch + plan->input + plan->snapshot + plan->trace;
 }
 
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_gpt_shape *shape, int datas,
@@ -28,6 +28,17 @@ bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_gpt_shape *
 /* What libraries take only once they work: MPI's buffers, generated kernels, threads' stacks,
  * HDF5's files. Measured: 10 to 22 MiB. */
 #define LIBRARIES_BYTES ((size_t)20 << 20)
+
+/* What this rank publishes: weights and moments of its shards. */
+static size_t snapshot_bytes(const bp_mesh *mesh, const bp_network *network, int moments)
+{
+    int64_t floats = 0;
+
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].published)
+            floats += network->groups[g].padded / mesh->datas * (1 + moments);
+    return (size_t)floats * sizeof(float);
+}
 
 static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
                  const bp_gpt_shape *shape, const bp_network *network)
@@ -48,6 +59,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     plan->activations = bytes.activations;
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
                     products.scratch;
+    plan->snapshot = snapshot_bytes(mesh, network, moments);
     plan->input = (size_t)(slots * (3 * shape->context + 1)) * sizeof(int32_t);
 }
 

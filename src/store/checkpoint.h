@@ -37,6 +37,9 @@ typedef struct bp_checkpoint_commit {
     bp_err (*fetch)(void *context, const bp_box *box, int64_t index, const float **data);
     void *context;
     const char *tokenizer; /* root: tokenizer.json to keep beside the manifest; NULL: none */
+    /* bp_checkpoint_begin: what all boxes' data lie in, and are written from; NULL: nothing is
+     * written before bp_checkpoint_finish. */
+    const struct bp_snapshot *snapshot;
 } bp_checkpoint_commit;
 
 /** Write and commit `parent`/`name`.
@@ -55,6 +58,35 @@ typedef struct bp_checkpoint_commit {
  */
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_box *boxes,
                           int64_t count, const json_t *state);
+
+/** A checkpoint that is written while the caller goes on. */
+typedef struct bp_saving bp_saving;
+
+/** The same in two halves: between them helper threads write, from a snapshot, without MPI and at
+ * low priority. Nothing is in place before the second half is over.
+ *
+ * Collective: over `comm`, as bp_checkpoint_save.
+ * Owns:       *out is the caller's, bp_checkpoint_finish(); NULL on failure. commit's tokenizer,
+ *             context and snapshot, and the values in it, are borrowed until then; `boxes` for
+ *             the call, or, without a snapshot, until then.
+ * Errors:     those of bp_checkpoint_save; what fails in a helper is found by
+ *             bp_checkpoint_finish.
+ */
+bp_err bp_checkpoint_begin(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commit *commit,
+                           const bp_box *boxes, int64_t count, const json_t *state);
+
+/** How far this rank's helper is. Ordered: of several ranks' the highest counts. Local. */
+typedef enum bp_saving_state { BP_SAVING_DONE, BP_SAVING_WRITES, BP_SAVING_FAILED } bp_saving_state;
+bp_saving_state bp_saving_look(const bp_saving *saving);
+
+/** Have this rank's helper stop as soon as it can: bp_checkpoint_finish will be BP_ERR_STOPPED, if
+ * it was not done. Local. */
+void bp_saving_give_up(bp_saving *saving);
+
+/** Wait for the helpers, then put the checkpoint in place. Collective: over the communicator of
+ * begin. Errors: those of bp_checkpoint_save; BP_ERR_STOPPED given up. *saving is NULL then, too.
+ */
+bp_err bp_checkpoint_finish(bp_saving **saving);
 
 /** "step-000000001200". */
 void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step);

@@ -112,11 +112,11 @@ static bp_err add_piece(bp_manifest *manifest, bp_plan_box *box)
         return BP_FAIL(BP_ERR_SOFTWARE, "two ranks publish tensor '%s' with different shapes",
                        box->name);
     box->number = tensor->count++;
+    box->tensor = manifest->tensor_count - 1;
     piece->file = box->shard;
     bp_piece_dataset(piece->dataset, box->name, box->number);
     memcpy(piece->offset, box->offset, sizeof piece->offset);
     memcpy(piece->extent, box->extent, sizeof piece->extent);
-    bp_digest_merge(&tensor->digest, &box->digest);
     return BP_OK;
 }
 

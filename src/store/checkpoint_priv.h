@@ -118,8 +118,11 @@ typedef struct bp_plan_box {
     int32_t shard;      /* the number of the file; set by the plan */
     int64_t number;     /* of its dataset, /NAME/pNUMBER; set by the plan */
     int64_t index;      /* in its holder's list */
+    int64_t place;      /* in its holder's snapshot, if there is one */
+    int64_t tensor;     /* in the manifest; set by the plan */
+    int64_t address;    /* of its values in the file; set by its writer */
     int64_t shape[BP_TENSOR_DIMS], offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
-    bp_digest digest;
+    bp_digest digest; /* of what its writer has seen of it */
 } bp_plan_box;
 
 typedef struct bp_plan {
@@ -127,13 +130,13 @@ typedef struct bp_plan {
     int shard;           /* the file that this rank writes; -1: none */
     bp_plan_box *pieces; /* in it, by tensor and offset */
     int64_t count;
-    bp_manifest *
-        manifest; /* on the root: tensors and pieces, files without size and hash; NULL elsewhere */
+    /* on the root: tensors without digest, pieces, files without size and hash; NULL elsewhere */
+    bp_manifest *manifest;
 } bp_plan;
 
 /** Share out the writing and check that the boxes of all ranks tile every tensor.
  *
- * boxes[count]: this rank's, with name, dims, index, shape, offset, extent and digest.
+ * boxes[count]: this rank's, with name, dims, index, shape, offset and extent.
  * writers:      0: one a node, else so many groups of neighbouring ranks.
  * Collective:   over `comm`.
  * Errors:       BP_ERR_SOFTWARE boxes that don't tile; BP_ERR_SYSTEM: the same on all ranks, *plan
@@ -147,10 +150,13 @@ void bp_plan_clear(bp_plan *plan);
 
 typedef struct bp_shard bp_shard;
 bp_err bp_shard_create(bp_shard **out, const char *path);
-/** Begin the dataset of a piece, give its parts, end it. */
-bp_err bp_shard_begin(bp_shard *shard, const bp_plan_box *piece);
-bp_err bp_shard_write(bp_shard *shard, const bp_part *part, const float *values);
-bp_err bp_shard_end(bp_shard *shard);
+/** Make the dataset of a piece; its address is set. */
+bp_err bp_shard_add(bp_shard *shard, bp_plan_box *piece);
+/** All pieces are added: the file gets its whole length, and HDF5 is done with it. */
+bp_err bp_shard_lay_out(bp_shard *shard);
+/** Write a part of a piece in its place. */
+bp_err bp_shard_write(bp_shard *shard, const bp_plan_box *piece, const bp_part *part,
+                      const float *values);
 /** Close, fsync, stamp the user block, and drop the file's pages from the cache. Always frees. */
 bp_err bp_shard_commit(bp_shard **shard);
 /** Close without a promise: the file is thrown away. */

@@ -21,11 +21,13 @@
 
 /* ---- writing ---- */
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "values are written as they lie in memory");
+
 struct bp_shard {
-    bp_h5 *file;
+    bp_h5 *file; /* until it is laid out */
     char *path;
-    hid_t dataset; /* of the piece that is being written, H5I_INVALID_HID between pieces */
-    char name[BP_PIECE_DATASET];
+    int fd; /* from then on */
 };
 
 void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number)
@@ -41,7 +43,7 @@ bp_err bp_shard_create(bp_shard **out, const char *path)
     *out = NULL;
     if (shard == NULL)
         return bp_fail_memory("a shard", 1, sizeof *shard);
-    shard->dataset = H5I_INVALID_HID;
+    shard->fd = -1;
     shard->path = bp_strdup(path);
     if (shard->path == NULL)
         err = bp_fail_memory("a file name", (int64_t)strlen(path), 1);
@@ -71,7 +73,7 @@ static hid_t dataset_properties(void)
     return plist;
 }
 
-static hid_t create_dataset(bp_shard *shard, const bp_plan_box *piece)
+static hid_t create_dataset(bp_shard *shard, const char *name, const bp_plan_box *piece)
 {
     hsize_t extent[BP_TENSOR_DIMS];
     hid_t space, plist, dataset = H5I_INVALID_HID;
@@ -81,8 +83,8 @@ static hid_t create_dataset(bp_shard *shard, const bp_plan_box *piece)
     space = H5Screate_simple(piece->dims, extent, NULL);
     plist = dataset_properties();
     if (space >= 0 && plist >= 0)
-        dataset = H5Dcreate2((hid_t)bp_h5_id(shard->file), shard->name, H5T_IEEE_F32LE, space,
-                             H5P_DEFAULT, plist, H5P_DEFAULT);
+        dataset = H5Dcreate2((hid_t)bp_h5_id(shard->file), name, H5T_IEEE_F32LE, space, H5P_DEFAULT,
+                             plist, H5P_DEFAULT);
     if (plist >= 0)
         (void)H5Pclose(plist);
     if (space >= 0)
@@ -107,123 +109,80 @@ static bp_err make_groups(bp_shard *shard, const char *tensor)
     return err;
 }
 
-bp_err bp_shard_begin(bp_shard *shard, const bp_plan_box *piece)
+/* Where its values lie in the file, the user block counted; below 0: HDF5 failed. */
+static int64_t add_dataset(bp_shard *shard, const char *name, const bp_plan_box *piece)
 {
+    hid_t dataset = create_dataset(shard, name, piece);
+    haddr_t address = dataset < 0 ? HADDR_UNDEF : H5Dget_offset(dataset);
+
+    if (dataset >= 0 && H5Dclose(dataset) < 0)
+        address = HADDR_UNDEF;
+    return address == HADDR_UNDEF ? -1 : (int64_t)address;
+}
+
+bp_err bp_shard_add(bp_shard *shard, bp_plan_box *piece)
+{
+    char name[BP_PIECE_DATASET];
     bp_err err;
 
-    BP_ASSERT(shard->dataset < 0);
-    bp_piece_dataset(shard->name, piece->name, piece->number);
+    bp_piece_dataset(name, piece->name, piece->number);
     err = make_groups(shard, piece->name);
     if (err != BP_OK)
         return err;
     bp_h5_lock();
-    shard->dataset = create_dataset(shard, piece);
-    if (shard->dataset < 0)
-        err = bp_h5_fail(shard->file, "can't create the dataset", shard->name);
+    piece->address = add_dataset(shard, name, piece);
+    if (piece->address < 0)
+        err = bp_h5_fail(shard->file, "can't create the dataset", name);
     bp_h5_unlock();
     return err;
 }
 
-/* The rows [start, start + size) of a dataset; H5I_INVALID_HID on failure. */
-static hid_t select_rows(hid_t dataset, int dims, const int64_t *start, const int64_t *size)
+bp_err bp_shard_lay_out(bp_shard *shard)
 {
-    hsize_t begin[BP_TENSOR_DIMS], count[BP_TENSOR_DIMS];
-    hid_t space = H5Dget_space(dataset);
+    bp_err err = bp_h5_close(&shard->file);
 
-    for (int d = 0; d < dims; d++) {
-        begin[d] = (hsize_t)start[d];
-        count[d] = (hsize_t)size[d];
-    }
-    if (space >= 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0) {
-        (void)H5Sclose(space);
-        return H5I_INVALID_HID;
-    }
-    return space;
+    if (err != BP_OK)
+        return err;
+    shard->fd = open(shard->path, O_RDWR | O_CLOEXEC);
+    return shard->fd < 0 ? bp_fail_errno(BP_ERR_IO, "can't open for writing", shard->path) : BP_OK;
 }
 
-static herr_t write_part(hid_t dataset, int dims, const bp_part *part, const float *values)
+bp_err bp_shard_write(bp_shard *shard, const bp_plan_box *piece, const bp_part *part,
+                      const float *values)
 {
-    hsize_t count = (hsize_t)part->count;
-    hid_t rows = select_rows(dataset, dims, part->start, part->size);
-    hid_t memory = H5Screate_simple(1, &count, NULL);
-    herr_t status = -1;
+    int64_t at = piece->address + part->first * (int64_t)sizeof *values;
 
-    bp_beat_progress();
-    if (rows >= 0 && memory >= 0)
-        status = H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, rows, H5P_DEFAULT, values);
-    if (rows >= 0)
-        (void)H5Sclose(rows);
-    if (memory >= 0)
-        (void)H5Sclose(memory);
-    return status;
-}
-
-static int dims_of(hid_t dataset)
-{
-    hid_t space = H5Dget_space(dataset);
-    int dims = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
-
-    if (space >= 0)
-        (void)H5Sclose(space);
-    return dims;
-}
-
-bp_err bp_shard_write(bp_shard *shard, const bp_part *part, const float *values)
-{
-    bp_err err = BP_OK;
-    int dims;
-
-    bp_h5_lock();
-    dims = dims_of(shard->dataset);
-    if (dims < 0 || bp_fault("ckpt.shard_half") ||
-        write_part(shard->dataset, dims, part, values) < 0)
-        err = bp_h5_fail(shard->file, "can't write the dataset", shard->name);
-    bp_h5_unlock();
-    return err;
-}
-
-bp_err bp_shard_end(bp_shard *shard)
-{
-    bp_err err = BP_OK;
-
-    bp_h5_lock();
-    if (shard->dataset >= 0 && H5Dclose(shard->dataset) < 0)
-        err = bp_h5_fail(shard->file, "can't close the dataset", shard->name);
-    shard->dataset = H5I_INVALID_HID;
-    bp_h5_unlock();
-    return err;
+    if (bp_fault("ckpt.shard_half") ||
+        bp_pwrite_all(shard->fd, values, (size_t)part->count * sizeof *values, at) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't write", shard->path);
+    return BP_OK;
 }
 
 /* So that hashing reads what the disk holds, where the file system can do that. Advice: no failure
  * matters. */
-static void forget_pages(const char *path)
+static void forget_pages(int fd)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return;
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    (void)close(fd);
 }
 
-bp_err bp_shard_commit(bp_shard **shard)
+bp_err bp_shard_commit(bp_shard **at)
 {
+    bp_shard *shard = *at;
     bp_user_block block = {.kind = SHARD_KIND, .version = SHARD_VERSION};
-    bp_err err = bp_shard_end(*shard);
-    bool cut = bp_fault("ckpt.shard_close");
-    bp_err closed = bp_h5_close(&(*shard)->file);
+    bp_err err = BP_OK;
 
-    if (err == BP_OK)
-        err = closed;
-    if (err == BP_OK && cut)
-        err = BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", (*shard)->path);
+    if (bp_fault("ckpt.shard_close"))
+        err = BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", shard->path);
     if (err == BP_OK)
         err = bp_fault("ckpt.fsync_file")
-                  ? bp_fail_errno(BP_ERR_IO, "can't bring to disk", (*shard)->path)
-                  : bp_user_block_seal(&block, (*shard)->path);
+                  ? bp_fail_errno(BP_ERR_IO, "can't bring to disk", shard->path)
+                  : bp_user_block_seal_fd(&block, shard->fd, shard->path);
     if (err == BP_OK)
-        forget_pages((*shard)->path);
-    bp_shard_discard(shard);
+        forget_pages(shard->fd);
+    if (close(shard->fd) != 0 && err == BP_OK)
+        err = bp_fail_errno(BP_ERR_IO, "can't close", shard->path);
+    shard->fd = -1;
+    bp_shard_discard(at);
     return err;
 }
 
@@ -231,9 +190,9 @@ void bp_shard_discard(bp_shard **shard)
 {
     if (*shard == NULL)
         return;
-    if ((*shard)->dataset >= 0)
-        (void)bp_shard_end(*shard);
     bp_h5_drop(&(*shard)->file);
+    if ((*shard)->fd >= 0)
+        (void)close((*shard)->fd); /* given up */
     bp_free((*shard)->path);
     bp_free(*shard);
     *shard = NULL;
@@ -297,6 +256,23 @@ static bool has_extent(hid_t dataset, int dims, const int64_t *extent)
     if (space >= 0)
         (void)H5Sclose(space);
     return same;
+}
+
+/* The rows [start, start + size) of a dataset; H5I_INVALID_HID on failure. */
+static hid_t select_rows(hid_t dataset, int dims, const int64_t *start, const int64_t *size)
+{
+    hsize_t begin[BP_TENSOR_DIMS], count[BP_TENSOR_DIMS];
+    hid_t space = H5Dget_space(dataset);
+
+    for (int d = 0; d < dims; d++) {
+        begin[d] = (hsize_t)start[d];
+        count[d] = (hsize_t)size[d];
+    }
+    if (space >= 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0) {
+        (void)H5Sclose(space);
+        return H5I_INVALID_HID;
+    }
+    return space;
 }
 
 /* What piece and box have in common, from the file straight to its place in the box. */

@@ -66,21 +66,6 @@ static bp_err hash_rest(char hash[BP_USER_BLOCK_HASH], int fd, int64_t file_byte
     return err;
 }
 
-static int pwrite_block(int fd, const char *text)
-{
-    size_t done = 0;
-
-    while (done < BP_USER_BLOCK_BYTES) {
-        ssize_t n = pwrite(fd, text + done, BP_USER_BLOCK_BYTES - done, (off_t)done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1;
-        done += (size_t)n;
-    }
-    return 0;
-}
-
 bp_err bp_user_block_seal_fd(bp_user_block *block, int fd, const char *path)
 {
     char text[BP_USER_BLOCK_BYTES];
@@ -95,7 +80,7 @@ bp_err bp_user_block_seal_fd(bp_user_block *block, int fd, const char *path)
     }
     if (err == BP_OK) {
         bp_user_block_text(block, text);
-        if (pwrite_block(fd, text) != 0 || fsync(fd) != 0)
+        if (bp_pwrite_all(fd, text, sizeof text, 0) != 0 || fsync(fd) != 0)
             err = bp_fail_errno(BP_ERR_IO, "can't write", path);
     }
     return err;

@@ -3,13 +3,10 @@
 #include "train/trainer_priv.h"
 
 #include "base/beat.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "mesh/collective.h"
-
-#include <math.h>
-#include <string.h>
 
 static json_t *state_of(const trainer *self)
 {
@@ -43,76 +40,89 @@ char *trainer_checkpoints_folder(const trainer *self)
 
 /* After a commit, on the coordinator: the link to the best, and old ones removed. Neither undoes
  * the commit. */
-static void tidy(trainer *self, const char *folder, bool best)
+static void tidy(trainer *self, int64_t step, bool best)
 {
     bool ours =
         bp_run_still_owner(self->run); /* else others decide what is best, and what is old */
-    json_t *event =
-        json_pack("{s:I, s:b}", "step", (json_int_t)self->progress.step, "best", (int)best);
+    json_t *event = json_pack("{s:I, s:b}", "step", (json_int_t)step, "best", (int)best);
+    char *folder = trainer_checkpoints_folder(self);
 
-    if (ours && best && bp_checkpoints_link_best(folder, self->progress.step) != BP_OK)
+    if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
         bp_warn("%s", bp_err_message());
     if (ours &&
         bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep")) != BP_OK)
         bp_warn("%s", bp_err_message());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
         bp_warn("%s", bp_err_message());
+    bp_free(folder);
     json_decref(event);
-    bp_log("committed step %lld%s", (long long)self->progress.step,
-           best ? " (the best so far)" : "");
+    bp_log("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
 }
 
-/* A state that is not finite is worth nothing, and would push a good one out. */
-static bp_err check_finite(const trainer *self, const bp_box *boxes, int64_t count)
+static void committed(trainer *self, int64_t step, bool best)
 {
-    for (int64_t k = 0; k < count; k++) {
-        int64_t n = 1;
-
-        for (int d = 0; d < boxes[k].dims; d++)
-            n *= boxes[k].extent[d];
-        for (int64_t i = 0; i < n; i++)
-            if (!isfinite(boxes[k].data[i]))
-                return BP_FAIL(BP_ERR_SOFTWARE,
-                               "the training diverged, %s is not finite: at step %lld; start again "
-                               "from an older checkpoint with a smaller optimizer.lr or a longer "
-                               "optimizer.warmup",
-                               boxes[k].name, (long long)self->progress.step);
-    }
-    return BP_OK;
+    self->progress.committed = step;
+    if (self->mesh->coordinates)
+        tidy(self, step, best);
 }
 
-static bp_err save(trainer *self, bool best)
+/* A state that is not finite is worth nothing, and would push a good one out. behind: it is copied
+ * in the same breath. */
+static bp_err look_at(const trainer *self, bool behind, bp_box *boxes, int64_t count)
 {
-    char name[32], *folder = trainer_checkpoints_folder(self);
+    int64_t bad =
+        behind ? bp_snapshot_take(self->snapshot, boxes, count) : bp_boxes_not_finite(boxes, count);
+
+    return bad < 0
+               ? BP_OK
+               : BP_FAIL(BP_ERR_SOFTWARE,
+                         "the training diverged, %s is not finite: at step %lld; start again from "
+                         "an older checkpoint with a smaller optimizer.lr or a longer "
+                         "optimizer.warmup",
+                         boxes[bad].name, (long long)self->progress.step);
+}
+
+/* Lines of the journals come to disk first: no checkpoint may outlive a lost one. */
+static bp_err prepare(trainer *self, bool behind, bp_box **boxes, int64_t *count)
+{
+    bp_err err = BP_OK;
+
+    *boxes = NULL;
+    *count = 0;
+    if (self->engine)
+        err = bp_engine_boxes_to_save(self->engine, boxes, count);
+    if (err == BP_OK)
+        err = look_at(self, behind, *boxes, *count);
+    if (err == BP_OK && bp_fault("ckpt.snapshot"))
+        err = bp_fail_errno(BP_ERR_IO, "can't take the state to save",
+                            bp_config_string(self->config, "run.dir"));
+    if (err == BP_OK)
+        err = bp_run_sync(self->run);
+    if (err == BP_OK)
+        err = report_lost(self);
+    return bp_agree(self->mesh->world, err);
+}
+
+static bp_err save(trainer *self, bool behind)
+{
+    char name[BP_STEP_NAME], *folder = trainer_checkpoints_folder(self);
     bp_checkpoint_commit commit = {.parent = folder,
                                    .name = name,
                                    .still_owner = bp_run_still_owner,
                                    .context = self->run,
-                                   .tokenizer = self->tokenizer};
+                                   .tokenizer = self->tokenizer,
+                                   .snapshot = behind ? self->snapshot : NULL};
     json_t *state = state_of(self);
-    bp_box *boxes = NULL;
-    int64_t count = 0;
-    bp_err err = BP_OK;
+    bp_box *boxes;
+    int64_t count;
+    bp_err err = prepare(self, behind, &boxes, &count);
 
-    snprintf(name, sizeof name, "step-%012lld", (long long)self->progress.step);
-    if (self->engine)
-        err = bp_engine_boxes_to_save(self->engine, &boxes, &count);
-    if (err == BP_OK)
-        err = check_finite(self, boxes, count);
-    if (err == BP_OK && bp_fault("ckpt.snapshot"))
-        err = bp_fail_errno(BP_ERR_IO, "can't take the state to save", name);
-    if (err == BP_OK)
-        err = bp_run_sync(self->run);
-    if (err == BP_OK)
-        err = report_lost(self); /* no checkpoint may outlive a lost line */
-    err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK && self->progress.committed != self->progress.step)
+    bp_checkpoint_step_name(name, self->progress.step);
+    if (err == BP_OK && behind)
+        err = bp_checkpoint_begin(&self->behind.saving, self->mesh->world, &commit, boxes, count,
+                                  state);
+    else if (err == BP_OK)
         err = bp_checkpoint_save(self->mesh->world, &commit, boxes, count, state);
-    if (err == BP_OK) {
-        self->progress.committed = self->progress.step;
-        if (self->mesh->coordinates)
-            tidy(self, folder, best);
-    }
     bp_free(boxes);
     json_decref(state);
     bp_free(folder);
@@ -121,9 +131,47 @@ static bp_err save(trainer *self, bool best)
 
 bp_err trainer_commit(trainer *self, bool best)
 {
+    double began = bp_clock_now();
     bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
-    bp_err err = save(self, best);
+    bp_err err = BP_OK;
 
+    BP_ASSERT(!self->behind.saving);
+    if (self->progress.committed != self->progress.step) {
+        err = save(self, false);
+        if (err == BP_OK)
+            committed(self, self->progress.step, best);
+    }
     (void)bp_beat_phase(before);
+    self->commit_seconds = bp_clock_now() - began;
+    return err;
+}
+
+bp_err trainer_commit_begin(trainer *self, bool best)
+{
+    double began = bp_clock_now();
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_err err;
+
+    BP_ASSERT(!self->behind.saving && self->progress.committed != self->progress.step);
+    self->behind = (commit_behind){
+        .step = self->progress.step, .best = best, .began = began, .coordinator = BP_SAVING_WRITES};
+    err = save(self, true);
+    (void)bp_beat_phase(before);
+    return err;
+}
+
+bp_err trainer_commit_finish(trainer *self, bool give_up)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    double began = self->behind.began;
+
+    if (give_up)
+        bp_saving_give_up(self->behind.saving);
+    bp_err err = bp_checkpoint_finish(&self->behind.saving);
+    if (err == BP_OK)
+        committed(self, self->behind.step, self->behind.best);
+    (void)bp_beat_phase(before);
+    self->commit_seconds = bp_clock_now() - began;
+    bp_beat_commit(self->commit_seconds);
     return err;
 }

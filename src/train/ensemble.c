@@ -306,12 +306,22 @@ static bp_err check_names(const ensemble *self)
 
 static bp_err open_run(ensemble *self)
 {
-    static const char *const MAY_CHANGE[] = {
-        "run.dir",           "train.steps",       "train.log_every",
-        "train.valid_every", "checkpoint.every",  "checkpoint.keep",
-        "corpus.valid",      "mesh.members",      "ensemble.members",
-        "ensemble.only",     "ensemble.parallel", "train.digest_every",
-        "train.trace",       "train.profile",     NULL};
+    static const char *const MAY_CHANGE[] = {"run.dir",
+                                             "train.steps",
+                                             "train.log_every",
+                                             "train.valid_every",
+                                             "checkpoint.every",
+                                             "checkpoint.keep",
+                                             "checkpoint.behind",
+                                             "corpus.valid",
+                                             "mesh.members",
+                                             "ensemble.members",
+                                             "ensemble.only",
+                                             "ensemble.parallel",
+                                             "train.digest_every",
+                                             "train.trace",
+                                             "train.profile",
+                                             NULL};
     static const char *const OTHER_BITS[] = {
         "mesh.pipeline", "mesh.data",        "mesh.tensor",  "mesh.coordinator",
         "mesh.schedule", "mesh.micro_batch", "math.threads", NULL};

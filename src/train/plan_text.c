@@ -45,6 +45,9 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
               self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");
     print_row("scratch", plan->scratch, "of a block at work, the reduction and the products");
     print_row("input", plan->input, "tokens");
+    if (plan->snapshot > 0)
+        print_row("snapshot", plan->snapshot,
+                  "that a checkpoint is written from; checkpoint.behind=no has none");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
     print_row("total", bp_plan_total(plan), "");

@@ -12,6 +12,9 @@ const bp_option bp_checkpoint_options[] = {
      "a checkpoint; one is always committed after the last step", false},
     {"checkpoint.keep", BP_OPTION_INT, "3", 1, 1e6, NULL, NULL,
      "newest checkpoints to keep, the best one besides", false},
+    {"checkpoint.behind", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
+     "write from a copy while training goes on; no: training waits, and needs no memory for a copy",
+     false},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
@@ -63,17 +66,11 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
 {
-    static const char *const MAY_CHANGE[] = {"run.dir",
-                                             "train.steps",
-                                             "train.log_every",
-                                             "train.valid_every",
-                                             "train.digest_every",
-                                             "checkpoint.every",
-                                             "checkpoint.keep",
-                                             "corpus.valid",
-                                             "train.trace",
-                                             "train.profile",
-                                             NULL};
+    static const char *const MAY_CHANGE[] = {
+        "run.dir",           "train.steps",        "train.log_every",
+        "train.valid_every", "train.digest_every", "checkpoint.every",
+        "checkpoint.keep",   "checkpoint.behind",  "corpus.valid",
+        "train.trace",       "train.profile",      NULL};
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
                                     {"tokenizer.path", self->facts.tokenizer_hash},

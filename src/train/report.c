@@ -15,6 +15,7 @@
 
 #define TAG_REPORT   401
 #define TAG_STOP     402 /* to compute's root: a bp_stop, and BP_STOP_NONE after the last */
+#define TAG_WRITTEN  403 /* to compute's root: the coordinator's bp_saving_state */
 #define POLL_SECONDS 0.001
 
 /* A member that is null was not finite. */
@@ -51,6 +52,54 @@ static void tell_needs(trainer *self, const json_t *line)
         bp_run_needs(self->run, tokens / speed + self->commit_seconds);
 }
 
+static bool hears_coordinator(const trainer *self)
+{
+    return self->mesh->dedicated && bp_comm_is_root(self->mesh->compute);
+}
+
+/* ---- how far a dedicated coordinator's own writing is: it writes for the ranks of its host ----
+ */
+
+/* Once for each checkpoint that was begun. now: whatever the state. */
+static void tell_written(trainer *self, bool now)
+{
+    commit_behind *behind = &self->behind;
+    int state = behind->saving ? (int)bp_saving_look(behind->saving) : BP_SAVING_DONE;
+
+    if (!behind->saving || behind->told || (state == BP_SAVING_WRITES && !now))
+        return;
+    behind->told = true;
+    BP_MPI_WAIT("send", MPI_Send(&state, 1, MPI_INT, 1, TAG_WRITTEN, self->mesh->world));
+}
+
+static void hear_written(trainer *self)
+{
+    int state;
+
+    BP_MPI_WAIT("recv",
+                MPI_Recv(&state, 1, MPI_INT, 0, TAG_WRITTEN, self->mesh->world, MPI_STATUS_IGNORE));
+    self->behind.coordinator = (bp_saving_state)state;
+    self->behind.told = true;
+}
+
+bp_saving_state report_written(trainer *self)
+{
+    bp_saving_state own;
+    int there;
+
+    if (!self->behind.saving)
+        return BP_SAVING_DONE;
+    own = bp_saving_look(self->behind.saving);
+    if (!hears_coordinator(self))
+        return own;
+    if (!self->behind.told) {
+        BP_MPI(MPI_Iprobe(0, TAG_WRITTEN, self->mesh->world, &there, MPI_STATUS_IGNORE));
+        if (there)
+            hear_written(self);
+    }
+    return own > self->behind.coordinator ? own : self->behind.coordinator;
+}
+
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
 {
     switch (kind) {
@@ -74,11 +123,13 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
             .best_valid_loss =
                 json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best,
             .best_step = json_integer_value(json_object_get(value, "best_step"))};
-        double began = bp_clock_now();
-        bp_err err = trainer_commit(self, json_is_true(json_object_get(value, "best")));
-        self->commit_seconds = bp_clock_now() - began;
-        return err;
+        bool is_best = json_is_true(json_object_get(value, "best"));
+        return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, is_best)
+                                                              : trainer_commit(self, is_best);
     }
+    case REPORT_FINISH:
+        tell_written(self, true);
+        return trainer_commit_finish(self, json_is_true(json_object_get(value, "give_up")));
     case REPORT_END:
         break;
     }
@@ -110,9 +161,9 @@ bp_err report_lost(const trainer *self)
 
 void report_send(trainer *self, report_kind kind, json_t *value)
 {
-    if (self->mesh->coordinates && kind != REPORT_COMMIT && kind != REPORT_END) {
+    if (self->mesh->coordinates && kind < REPORT_COMMIT) {
         note_failure(self, kind, report_handle(self, kind, value));
-    } else if (self->mesh->dedicated && bp_comm_is_root(self->mesh->compute)) {
+    } else if (hears_coordinator(self)) {
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
         int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
         int64_t head[2] = {kind, bytes};
@@ -121,6 +172,8 @@ void report_send(trainer *self, report_kind kind, json_t *value)
         bp_send(head, sizeof head, 0, TAG_REPORT, self->mesh->world);
         bp_send(text, bytes, 0, TAG_REPORT, self->mesh->world);
         free(text);
+        if (kind == REPORT_FINISH && !self->behind.told)
+            hear_written(self);
     }
     json_decref(value);
 }
@@ -141,11 +194,6 @@ static bp_stop receive_stop(const trainer *self)
     BP_MPI_WAIT("recv",
                 MPI_Recv(&word, 1, MPI_INT, 0, TAG_STOP, self->mesh->world, MPI_STATUS_IGNORE));
     return (bp_stop)word;
-}
-
-static bool hears_coordinator(const trainer *self)
-{
-    return self->mesh->dedicated && bp_comm_is_root(self->mesh->compute);
 }
 
 static void hear_stop(void *context)
@@ -192,6 +240,7 @@ static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
                                                                        : BP_STOP_RANK);
             *stop_sent = true;
         }
+        tell_written(self, false);
         bp_clock_sleep(POLL_SECONDS);
     }
     bp_beat_leave();
@@ -216,7 +265,7 @@ bp_err report_serve(trainer *self)
         bp_err one = report_handle(self, kind, value);
 
         json_decref(value);
-        if (kind == REPORT_COMMIT && one != BP_OK)
+        if ((kind == REPORT_COMMIT || kind == REPORT_FINISH) && one != BP_OK)
             err = one; /* the others have it too, and will send the end */
         else
             note_failure(self, kind, one);

@@ -315,11 +315,29 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
             one.input +=
                 bp_lanes_bytes(self->facts.tokens, self->spec.batch / self->mesh_shape.data,
                                self->shape.context, self->facts.vocab_size);
+        if (!bp_config_bool(self->config, "checkpoint.behind"))
+            one.snapshot = 0;
         if (err == BP_OK && (s == 0 || bp_plan_total(&one) > bp_plan_total(plan))) {
             *plan = one;
             *stage = s;
         }
     }
+    return err;
+}
+
+/* Room for a copy of what this rank saves. */
+static bp_err make_snapshot(trainer *self)
+{
+    bp_box *boxes = NULL;
+    int64_t count = 0;
+    bp_err err = BP_OK;
+
+    if (self->engine)
+        err = bp_engine_boxes_to_save(self->engine, &boxes, &count);
+    err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK)
+        err = bp_snapshot_new(&self->snapshot, self->mesh->world, bp_boxes_floats(boxes, count));
+    bp_free(boxes);
     return err;
 }
 
@@ -348,6 +366,8 @@ bp_err trainer_build(trainer *self)
             err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK && bp_config_bool(self->config, "checkpoint.behind"))
+        err = make_snapshot(self);
     if (err == BP_OK && self->lanes && bp_lanes_repeat(self->lanes) && self->mesh->data_at == 0)
         bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
                 "a step; use a smaller batch or a "
@@ -366,6 +386,7 @@ void trainer_close(trainer *self)
     bp_corpus_close(&self->corpus);
     bp_corpus_close(&self->valid_corpus);
     bp_checkpoint_close(&self->source);
+    bp_snapshot_free(&self->snapshot);
     bp_free(self->windows);
     bp_free(self->tokenizer);
     bp_mesh_free(&self->mesh);

@@ -10,25 +10,41 @@
 #include "coordinator/drain.h"
 #include "mesh/collective.h"
 
+#include <stdio.h>
+
 #define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
 
 /* What one rank may say before a step; the worst of all ranks counts. */
-enum { GO_ON, STOP_ASKED, STOP_AT_ONCE, READ_FAILED, BITS_CHANGED };
+enum { GO_ON, WRITES, WRITE_FAILED, STOP_ASKED, STOP_AT_ONCE, READ_FAILED, BITS_CHANGED };
 
-static int64_t stop_word(void)
+static int64_t own_word(trainer *self)
 {
+    static const int64_t WRITTEN[] = {
+        [BP_SAVING_DONE] = GO_ON, [BP_SAVING_WRITES] = WRITES, [BP_SAVING_FAILED] = WRITE_FAILED};
+
     if (!bp_signals_stop_asked())
-        return GO_ON;
+        return WRITTEN[report_written(self)];
     return bp_signals_terminating() ? STOP_AT_ONCE : STOP_ASKED;
 }
 
+/* The checkpoint on its way, if there is one: waited for, and put in place. */
+static bp_err finish_commit(trainer *self, bool give_up)
+{
+    if (!self->behind.saving)
+        return BP_OK;
+    BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
+    report_send(self, REPORT_FINISH, json_pack("{s:b}", "give_up", (int)give_up));
+    return trainer_commit_finish(self, give_up);
+}
+
 /* Reads the step's windows, and learns whether any rank failed, was asked to stop, or found bits
- * changed in the step before. */
+ * changed in the step before; and puts a checkpoint in place that all have written. */
 static bp_err next_windows(trainer *self, int64_t *word)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t slots = self->spec.batch / mesh->datas;
     bp_err err = BP_OK;
+    double began;
 
     if (self->leads)
         err = bp_lanes_read(self->lanes, self->progress.step + 1, self->windows);
@@ -42,38 +58,45 @@ static bp_err next_windows(trainer *self, int64_t *word)
         err = report_lost(self);
     int64_t worst = bp_all_max_int(bp_engine_damage(self->engine)->found ? BITS_CHANGED
                                    : err != BP_OK                        ? READ_FAILED
-                                                                         : stop_word(),
+                                                                         : own_word(self),
                                    mesh->compute);
     *word = worst;
     if (worst == BITS_CHANGED)
         return trainer_say_damage(self);
     if (worst == READ_FAILED)
         return bp_agree(mesh->compute, err);
+    began = bp_clock_now();
+    if (worst == GO_ON || worst == WRITE_FAILED)
+        err = finish_commit(self, false);
+    self->clock += bp_clock_now() - began; /* that was no training */
+    if (err != BP_OK)
+        return err;
     bp_bcast_bytes(self->windows, slots * (self->shape.context + 1) * (int64_t)sizeof(int32_t), 0,
                    mesh->model);
     return BP_OK;
 }
 
-static bp_err commit(trainer *self, bool best)
+/* wait: nothing is trained meanwhile, so that no copy is needed. */
+static bp_err commit(trainer *self, bool best, bool wait)
 {
     const progress *p = &self->progress;
+    bool behind = self->snapshot && !wait;
 
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
     bp_err err =
         trainer_check_bits(self); /* no checkpoint holds what memory or a processor spoilt */
 
+    if (err == BP_OK)
+        err = finish_commit(self, false);
     if (err != BP_OK)
         return err;
     report_send(self, REPORT_COMMIT,
-                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:b}", "step", (json_int_t)p->step,
+                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:b, s:b}", "step", (json_int_t)p->step,
                           "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped,
                           "skipped_in_row", (json_int_t)p->skipped_in_row, "best_valid_loss",
                           bp_json_real(p->best_valid_loss), "best_step", (json_int_t)p->best_step,
-                          "best", (int)best));
-    double began = bp_clock_now();
-    err = trainer_commit(self, best);
-    self->commit_seconds = bp_clock_now() - began;
-    return err;
+                          "best", (int)best, "behind", (int)behind));
+    return behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
 }
 
 static bp_err count_step(trainer *self, const bp_step_result *result)
@@ -130,7 +153,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
         report_step(self, result, validated ? &valid_loss : NULL);
     begin = bp_clock_now();
     if (best || last || p->step % bp_config_int(config, "checkpoint.every") == 0)
-        err = commit(self, best);
+        err = commit(self, best, last);
     self->clock += bp_clock_now() - begin;
     return err;
 }
@@ -141,6 +164,10 @@ static bp_err stop(trainer *self, bool at_once)
     bp_err err = BP_OK;
 
     bp_fault_point("drain.flag");
+    if (!at_once)
+        err = finish_commit(self, false);
+    if (err != BP_OK)
+        return err;
     if (at_once && self->progress.step > self->progress.committed)
         return BP_FAIL(BP_ERR_STOPPED,
                        "ended by mpirun, which leaves no time for a checkpoint: at step %lld of "
@@ -148,7 +175,7 @@ static bp_err stop(trainer *self, bool at_once)
                        (long long)self->progress.step, (long long)self->spec.rate.steps,
                        (long long)self->progress.committed);
     if (self->progress.step > self->progress.committed)
-        err = commit(self, false);
+        err = commit(self, false, true);
     if (err == BP_OK)
         err = bp_drain_stopped("at step %lld of %lld", (long long)self->progress.step,
                                (long long)self->spec.rate.steps);
@@ -171,7 +198,7 @@ static bp_err run_steps(trainer *self)
 
         if (err != BP_OK)
             return err;
-        if (word != GO_ON)
+        if (word == STOP_ASKED || word == STOP_AT_ONCE)
             return stop(self, word == STOP_AT_ONCE);
         bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
                        self->windows, &result);
@@ -185,11 +212,24 @@ static bp_err run_steps(trainer *self)
     return BP_OK;
 }
 
+/* A training that ends by an error still has a good state on its way to disk. */
+static void save_what_is_left(trainer *self, bool give_up)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (finish_commit(self, give_up) != BP_OK && !give_up)
+        bp_warn("%s", bp_err_message());
+    bp_err_set_message(message);
+}
+
 bp_err trainer_run(trainer *self)
 {
     bp_phase before = bp_beat_phase(BP_PHASE_STEP);
     bp_err err = run_steps(self);
 
+    if (err != BP_OK)
+        save_what_is_left(self, bp_signals_terminating());
     (void)bp_beat_phase(before);
     return err;
 }

@@ -7,6 +7,7 @@
 #include "coordinator/run_folder.h"
 #include "corpus/lanes.h"
 #include "engine/engine.h"
+#include "store/snapshot.h"
 #include "train/pretrain.h"
 
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
@@ -28,6 +29,18 @@ typedef struct progress {
     int64_t best_step;      /* where it was; 0: nowhere yet */
     int64_t committed;      /* the newest checkpoint's step; not kept */
 } progress;
+
+/* A checkpoint that is written while training goes on. */
+typedef struct commit_behind {
+    bp_saving *saving; /* NULL: there is none */
+    int64_t step;
+    bool best;
+    double began;
+    /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is. Told
+     * once, when it has ended. */
+    bool told;
+    bp_saving_state coordinator;
+} commit_behind;
 
 typedef struct trainer {
     bp_config *config;              /* borrowed */
@@ -53,7 +66,9 @@ typedef struct trainer {
     progress progress;
     bp_plan plan;
     double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
-    double commit_seconds; /* of the last checkpoint; 0: none yet */
+    bp_snapshot *snapshot; /* NULL: checkpoints are written while training waits */
+    commit_behind behind;
+    double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
     double
         clock; /* when the last metrics line was written, moved on by validation and checkpoints */
     int64_t clock_step;
@@ -101,10 +116,15 @@ bp_err trainer_say_damage(trainer *self);
 void trainer_count_suspects(trainer *self, const json_t *event);
 
 /* commit.c */
-/** Commit the state of progress.step, if that is not done yet; best: let the link point at it.
- *  Collective over world. Errors: those of bp_checkpoint_save; BP_ERR_SOFTWARE the state is not
- *  finite; a metrics line before could not be written: the same on all ranks. */
+/** Commit the state of progress.step, if that is not done yet; best: let the link point at it. None
+ *  is on its way. Collective over world. Errors: those of bp_checkpoint_save; BP_ERR_SOFTWARE the
+ *  state is not finite; a metrics line before could not be written: the same on all ranks. */
 bp_err trainer_commit(trainer *self, bool best);
+/** The same, but it is written while training goes on: `behind` is on its way then. */
+bp_err trainer_commit_begin(trainer *self, bool best);
+/** Wait for the one on its way, and put it in place; give_up: it is not to be waited for.
+ *  Collective over world. Errors: those of bp_checkpoint_finish. */
+bp_err trainer_commit_finish(trainer *self, bool give_up);
 /** RUN/checkpoints. Free with bp_free(). */
 char *trainer_checkpoints_folder(const trainer *self);
 
@@ -122,10 +142,19 @@ bp_err trainer_load(trainer *self);
 bp_err trainer_validate(trainer *self, double *loss);
 
 /* report.c */
-typedef enum report_kind { REPORT_METRIC = 1, REPORT_EVENT, REPORT_COMMIT, REPORT_END } report_kind;
+typedef enum report_kind {
+    REPORT_METRIC = 1,
+    REPORT_EVENT,
+    REPORT_COMMIT,
+    REPORT_FINISH, /* of the checkpoint on its way */
+    REPORT_END
+} report_kind;
 void report_send(trainer *self, report_kind kind,
                  json_t *value);    /* from compute's root; steals the reference */
 bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
+/** How far the checkpoint on its way is, as far as this rank knows: its own part, and on compute's
+ * root that of a dedicated coordinator. */
+bp_saving_state report_written(trainer *self);
 /** Let compute's root hear what a dedicated coordinator alone was asked: to stop. Between them all
  * reports are sent; the end waits for report_serve's end. */
 void report_begin(trainer *self);

@@ -169,6 +169,12 @@ class Longer(Standstill):
     def test_rank_0_computes_without_an_end_in_a_checkpoint(self):
         self.fault("train", "ckpt.manifest_half:4", 0, "checkpoint", "spin")
 
+    def test_writer_behind_the_steps_that_never_ends_is_found_when_it_is_waited_for(self):
+        self.undisturbed_of("train")
+        start = self.launch("train", self.name, env={"BP_FAULT": "ckpt.shard_half:40@0=spin"})
+        self.assertIn("bp_checkpoint_finish", self.check_named(start, 0, "checkpoint", False))
+        self.expect_end("train", self.name)
+
     def test_dedicated_coordinator_names_a_rank(self):
         self.fault("dedicated", "step.begin:20", 2, "step", "stop")
 

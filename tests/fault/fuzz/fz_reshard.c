@@ -81,40 +81,47 @@ static bp_digest digest_of(const layout *of)
     return sum;
 }
 
-static void write_box(bp_shard *shard, const bp_box *box, int64_t number, int64_t limit)
+static void add_box(bp_shard *shard, bp_plan_box *piece, const bp_box *box, int64_t number)
 {
-    bp_plan_box piece = {.dims = box->dims, .number = number};
+    *piece = (bp_plan_box){.dims = box->dims, .number = number};
+    memcpy(piece->name, box->name, sizeof piece->name);
+    memcpy(piece->extent, box->extent, sizeof piece->extent);
+    FUZZ_CHECK(bp_shard_add(shard, piece) == BP_OK);
+}
+
+static void write_box(bp_shard *shard, const bp_plan_box *piece, const bp_box *box, int64_t limit)
+{
     int64_t written = 0;
     bp_part part;
 
-    memcpy(piece.name, box->name, sizeof piece.name);
-    memcpy(piece.extent, box->extent, sizeof piece.extent);
-    FUZZ_CHECK(bp_shard_begin(shard, &piece) == BP_OK);
     for (int64_t k = 0; bp_box_part(&part, box, limit, k); k++) {
         FUZZ_CHECK(part.first == written && part.count > 0 && part.count <= limit);
-        FUZZ_CHECK(bp_shard_write(shard, &part, box->data + part.first) == BP_OK);
+        FUZZ_CHECK(bp_shard_write(shard, piece, &part, box->data + part.first) == BP_OK);
         written += part.count;
     }
     FUZZ_CHECK(written == volume_of(box));
-    FUZZ_CHECK(bp_shard_end(shard) == BP_OK);
 }
 
 /* All boxes to one file; its pieces, as a manifest lists them. */
 static void write_layout(const layout *from, const char *path, int64_t limit,
                          bp_manifest_piece *pieces)
 {
+    bp_plan_box added[BOXES];
     bp_shard *shard;
 
     FUZZ_CHECK(bp_shard_create(&shard, path) == BP_OK);
     for (int k = 0; k < from->count; k++) {
         const bp_box *box = &from->boxes[k];
 
-        write_box(shard, box, k, limit);
+        add_box(shard, &added[k], box, k);
         pieces[k] = (bp_manifest_piece){.file = 0};
         bp_piece_dataset(pieces[k].dataset, box->name, k);
         memcpy(pieces[k].offset, box->offset, sizeof box->offset);
         memcpy(pieces[k].extent, box->extent, sizeof box->extent);
     }
+    FUZZ_CHECK(bp_shard_lay_out(shard) == BP_OK);
+    for (int k = 0; k < from->count; k++)
+        write_box(shard, &added[k], &from->boxes[k], limit);
     FUZZ_CHECK(bp_shard_commit(&shard) == BP_OK);
 }
 

@@ -1,0 +1,73 @@
+/* What the files that save a checkpoint share. Private to src/store. */
+#ifndef BP_STORE_CHECKPOINT_SAVE_PRIV_H
+#define BP_STORE_CHECKPOINT_SAVE_PRIV_H
+
+#include "store/checkpoint_priv.h"
+#include "store/commit_steps.h"
+#include "store/snapshot.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What a writer tells the root of its file. */
+typedef struct bp_receipt {
+    int64_t shard; /* -1: this rank wrote none */
+    int64_t pieces;
+    int64_t bytes;
+    char sha256[BP_SHA256_HEX + 7];
+} bp_receipt;
+
+/* One checkpoint on its way to disk. */
+struct bp_saving {
+    MPI_Comm comm;
+    bool root;
+    bp_checkpoint_commit commit; /* its names are copies */
+    char *parent, *name;
+    json_t *state;
+    const bp_box *boxes; /* borrowed until the plan is made, or, without a snapshot, to the end */
+    int64_t count;
+    bp_commit steps;
+    bp_plan plan;
+    bp_receipt mine;
+    bool refused; /* a rank could not give its data, and fails with what it knows */
+    char *hidden; /* PARENT/.tmp-NAME-TOKEN, on all ranks */
+    char *final;  /* PARENT/NAME */
+
+    /* ---- of the helper thread, if there is one ---- */
+    pthread_t helper;
+    bool helped;                        /* it was started, and is still to be joined */
+    atomic_int look;                    /* bp_saving_look */
+    atomic_bool given_up;               /* it is to stop */
+    atomic_long moved;                  /* how often it has moved on */
+    bp_err err;                         /* how it ended, */
+    char message[BP_ERR_MESSAGE_BYTES]; /* and why */
+};
+
+/* ---- checkpoint_write.c: every writer its file, closed, to disk, hashed ---- */
+
+/** Data of box `index`, from memory or by commit.fetch. */
+bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data);
+/** Write this rank's file, and serve its group's writer, all at once. Collective over plan.group.
+ */
+bp_err bp_saving_write(bp_saving *saving);
+/** Begin to write from the snapshot, in a helper thread where this rank has a file to write; what
+ * fails is found by bp_saving_wait. Local. */
+void bp_saving_write_behind(bp_saving *saving);
+/** The helper has ended; its error, with its message. Local. */
+bp_err bp_saving_wait(bp_saving *saving);
+
+/* ---- checkpoint_publish.c: the root, once all files are there ---- */
+
+bp_err bp_saving_recheck(const bp_saving *saving);
+bp_err bp_saving_list(const bp_saving *saving);
+bp_err bp_saving_check_owner(const bp_saving *saving);
+bp_err bp_saving_place(const bp_saving *saving);
+bp_err bp_saving_sync_placed(const bp_saving *saving);
+/** After a failure: nothing hidden is left. What can't be removed now goes at the next start
+ * (bp_checkpoints_clean). The first failure is the one to tell. */
+bp_err bp_saving_remove(const bp_saving *saving);
+/** Of a job that has lost the run the next owner sweeps the files away: that is what to tell of
+ * `err`. */
+bp_err bp_saving_explain(const bp_saving *saving, bp_err err);
+
+#endif

@@ -1,0 +1,292 @@
+/* Writing the files of a checkpoint. At once: the writer of a group asks the others for their
+ * boxes, part by part, while all wait. Or behind: a thread of the writer reads the copies that the
+ * ranks of its node have taken, makes no call of MPI, and steps aside for those that compute. */
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/trace.h"
+#include "mesh/collective.h"
+#include "store/checkpoint_save_priv.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define TAG_REQUEST  1
+#define TAG_PART     2
+#define POLL_SECONDS 0.0005
+#define NICE         19
+
+bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data)
+{
+    const bp_checkpoint_commit *commit = &saving->commit;
+
+    *data = saving->boxes[index].data;
+    if (*data != NULL)
+        return BP_OK;
+    return commit->fetch(commit->context, &saving->boxes[index], index, data);
+}
+
+/* ---- the parts of a piece ---- */
+
+static bp_err ask_part(bp_saving *saving, const bp_plan_box *piece, int64_t k, const bp_part *part,
+                       float *room)
+{
+    int64_t request[2] = {piece->index, k};
+    MPI_Status status;
+    int got;
+
+    BP_MPI_WAIT("send", MPI_Send(request, 2, MPI_INT64_T, piece->group_rank, TAG_REQUEST,
+                                 saving->plan.group));
+    BP_MPI_WAIT("recv", MPI_Recv(room, bp_mpi_count(part->count), MPI_FLOAT, piece->group_rank,
+                                 TAG_PART, saving->plan.group, &status));
+    BP_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
+    saving->refused = got != part->count;
+    if (saving->refused)
+        return BP_FAIL(BP_ERR_SYSTEM, "the rank that holds tensor '%s' can't give it", piece->name);
+    return BP_OK;
+}
+
+/* base: the data of a piece that this rank holds itself; NULL: another's. */
+static bp_err get_part(bp_saving *saving, const bp_plan_box *piece, int64_t k, const bp_part *part,
+                       const float *base, float *room, const float **values)
+{
+    if (saving->commit.snapshot != NULL) {
+        (void)atomic_fetch_add(&saving->moved, 1);
+        if (atomic_load(&saving->given_up))
+            return BP_FAIL(BP_ERR_STOPPED, "a checkpoint is given up: at %s", saving->name);
+        return bp_snapshot_read(saving->commit.snapshot, piece->group_rank,
+                                piece->place + part->first, part->count, room, values);
+    }
+    bp_beat_progress();
+    *values = base != NULL ? base + part->first : room;
+    return base != NULL ? BP_OK : ask_part(saving, piece, k, part, room);
+}
+
+/* What is written goes into the digest of its tensor, and has to be finite. */
+static bp_err count_part(bp_plan_box *piece, const bp_part *part, const float *values)
+{
+    bp_box box = {.dims = piece->dims};
+
+    for (int d = 0; d < piece->dims; d++) {
+        box.shape[d] = piece->shape[d];
+        box.offset[d] = piece->offset[d] + part->start[d];
+        box.extent[d] = part->size[d];
+    }
+    if (!bp_box_is_finite(&box, values))
+        return BP_FAIL(BP_ERR_SOFTWARE,
+                       "tensor '%s' holds a value that is not finite: no checkpoint is made of it",
+                       piece->name);
+    bp_box_digest(&piece->digest, &box, values);
+    return BP_OK;
+}
+
+static bp_err write_piece(bp_saving *saving, bp_shard *shard, bp_plan_box *piece, float *room)
+{
+    bp_box box = {.dims = piece->dims};
+    const float *base = NULL, *values;
+    bp_part part;
+    bp_err err = BP_OK;
+
+    memcpy(box.extent, piece->extent, sizeof box.extent);
+    if (saving->commit.snapshot == NULL && piece->group_rank == 0)
+        err = bp_saving_data(saving, piece->index, &base);
+    for (int64_t k = 0; err == BP_OK && bp_box_part(&part, &box, BP_PART_FLOATS, k); k++) {
+        err = get_part(saving, piece, k, &part, base, room, &values);
+        if (err == BP_OK)
+            err = count_part(piece, &part, values);
+        if (err == BP_OK)
+            err = bp_shard_write(shard, piece, &part, values);
+    }
+    return err;
+}
+
+/* ---- a file ---- */
+
+/* The thread that writes leaves the cores to those that compute: it takes one that is idle, if
+ * there is any, whatever core the rank is bound to. Where the system does not allow that it works
+ * as it is. */
+static void step_aside(void)
+{
+    cpu_set_t all;
+
+    memset(&all, 0xff, sizeof all);
+    (void)sched_setaffinity(0, sizeof all, &all);
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+}
+
+/* HDF5 lays the file out, under its lock, which the reader of the corpus wants too: at full speed.
+ */
+static bp_err lay_out(bp_saving *saving, bp_shard *shard)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < saving->plan.count && err == BP_OK; k++)
+        err = bp_shard_add(shard, &saving->plan.pieces[k]);
+    if (err == BP_OK)
+        err = bp_shard_lay_out(shard);
+    if (saving->commit.snapshot != NULL)
+        step_aside();
+    return err;
+}
+
+static bp_err write_shard(bp_saving *saving, const char *path)
+{
+    bp_shard *shard = NULL;
+    float *room = bp_alloc("save.part", BP_PART_FLOATS, sizeof *room);
+    bp_err err;
+
+    if (room == NULL)
+        err = bp_fail_memory("a part of a checkpoint", BP_PART_FLOATS, sizeof *room);
+    else
+        err = bp_shard_create(&shard, path);
+    if (err == BP_OK)
+        err = lay_out(saving, shard);
+    for (int64_t k = 0; k < saving->plan.count && err == BP_OK; k++)
+        err = write_piece(saving, shard, &saving->plan.pieces[k], room);
+    if (err == BP_OK)
+        err = bp_shard_commit(&shard);
+    bp_shard_discard(&shard);
+    bp_free(room);
+    return err;
+}
+
+static bp_err write_own(bp_saving *saving)
+{
+    bp_receipt *mine = &saving->mine;
+    char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard);
+    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(saving->hidden)) : BP_OK;
+
+    if (err == BP_OK)
+        err = write_shard(saving, path);
+    if (err == BP_OK)
+        err = bp_sha256_of_file(path, mine->sha256, &mine->bytes);
+    bp_free(path);
+    return err;
+}
+
+static void clear_receipt(bp_saving *saving)
+{
+    saving->mine = (bp_receipt){.shard = saving->plan.shard, .pieces = saving->plan.count};
+}
+
+/* ---- at once ---- */
+
+static void end_requests(const bp_saving *saving)
+{
+    const int64_t end[2] = {-1, 0};
+
+    for (int rank = 1; rank < bp_comm_size(saving->plan.group); rank++)
+        BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, saving->plan.group));
+}
+
+/* Give parts until the writer has enough. A part that can't be had goes as an empty message. */
+static bp_err serve_requests(const bp_saving *saving)
+{
+    bp_err err = BP_OK;
+
+    for (;;) {
+        int64_t request[2];
+        const float *data = NULL;
+        bp_part part;
+        int count = 0;
+
+        BP_MPI_WAIT("recv", MPI_Recv(request, 2, MPI_INT64_T, 0, TAG_REQUEST, saving->plan.group,
+                                     MPI_STATUS_IGNORE));
+        if (request[0] < 0)
+            return err;
+        if (err == BP_OK)
+            err = bp_saving_data(saving, request[0], &data);
+        if (err == BP_OK) {
+            BP_ASSERT(bp_box_part(&part, &saving->boxes[request[0]], BP_PART_FLOATS, request[1]));
+            count = bp_mpi_count(part.count);
+            data += part.first;
+        }
+        BP_MPI_WAIT("send", MPI_Send(data, count, MPI_FLOAT, 0, TAG_PART, saving->plan.group));
+    }
+}
+
+bp_err bp_saving_write(bp_saving *saving)
+{
+    bp_err err = BP_OK;
+
+    clear_receipt(saving);
+    if (bp_comm_rank(saving->plan.group) != 0)
+        return serve_requests(saving);
+    if (saving->plan.shard >= 0)
+        err = write_own(saving);
+    end_requests(saving);
+    return saving->refused ? BP_OK : err; /* the holder tells why */
+}
+
+/* ---- behind ---- */
+
+static void ended(bp_saving *saving, bp_err err)
+{
+    saving->err = err;
+    if (err != BP_OK)
+        (void)snprintf(saving->message, sizeof saving->message, "%s", bp_err_message());
+    atomic_store(&saving->look, err == BP_OK ? BP_SAVING_DONE : BP_SAVING_FAILED);
+}
+
+static void *run_helper(void *argument)
+{
+    bp_saving *saving = argument;
+
+    bp_trace_thread(BP_TRACE_WRITER);
+    bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
+    bp_err err = write_own(saving);
+    bp_trace_end();
+    bp_trace_thread_end();
+    ended(saving, err);
+    return NULL;
+}
+
+/* Signals are the main thread's: the helper starts with all of them blocked. */
+void bp_saving_write_behind(bp_saving *saving)
+{
+    sigset_t all, before;
+    int status;
+
+    clear_receipt(saving);
+    if (saving->plan.shard < 0) {
+        ended(saving, BP_OK);
+        return;
+    }
+    atomic_store(&saving->look, BP_SAVING_WRITES);
+    BP_ASSERT(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    status = pthread_create(&saving->helper, NULL, run_helper, saving);
+    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    saving->helped = status == 0;
+    if (status != 0)
+        ended(saving, BP_FAIL(BP_ERR_SYSTEM,
+                              "no thread to write a checkpoint: %s; set checkpoint.behind=no",
+                              strerror(status)));
+}
+
+/* What the helper gets done counts as this rank's progress while it waits, and only then: a rank
+ * whose step hangs is found whatever its helper does. */
+bp_err bp_saving_wait(bp_saving *saving)
+{
+    long seen = -1;
+
+    while (atomic_load(&saving->look) == BP_SAVING_WRITES) {
+        long moved = atomic_load(&saving->moved);
+
+        if (moved != seen)
+            bp_beat_progress();
+        seen = moved;
+        bp_clock_sleep(POLL_SECONDS);
+    }
+    if (saving->helped)
+        BP_ASSERT(pthread_join(saving->helper, NULL) == 0);
+    saving->helped = false;
+    if (saving->err != BP_OK)
+        bp_err_set_message(saving->message);
+    return saving->err;
+}

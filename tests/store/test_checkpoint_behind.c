@@ -1,0 +1,220 @@
+/* A checkpoint that is written behind its ranks' backs holds what they had when it was begun, is
+ * the same to the byte as one that was waited for, and fails on all ranks or on none. */
+#include "bp_test_mpi.h"
+
+#include "base/fault.h"
+#include "store/checkpoint_model.h"
+#include "store/snapshot.h"
+
+#include <math.h>
+
+#define COMM MPI_COMM_WORLD
+#define STEP "step-000000000007"
+
+static void fresh_parent(void)
+{
+    if (bp_comm_is_root(COMM)) {
+        assert_int_equal(bp_dir_remove(bp_test_path("checkpoints")), BP_OK);
+        assert_int_equal(bp_dir_make(bp_test_path("checkpoints")), BP_OK);
+    }
+    BP_MPI(MPI_Barrier(COMM));
+}
+
+static int64_t names_left(void)
+{
+    char **names;
+    int64_t count = -1;
+
+    BP_MPI(MPI_Barrier(COMM));
+    if (bp_dir_list(bp_test_path("checkpoints"), &names, &count) == BP_OK)
+        bp_names_free(&names, count);
+    BP_MPI(MPI_Barrier(COMM));
+    return count;
+}
+
+/* All ranks but the last have boxes, as beside a dedicated coordinator; one rank has them all. */
+static void build(model_boxes *boxes, bool filled)
+{
+    int size = bp_comm_size(COMM);
+    model_mesh mesh = {.data = size > 2 ? 2 : 1, .tensor = 1, .pipeline = 1};
+
+    model_build(boxes, mesh, bp_comm_rank(COMM), filled);
+}
+
+/* Begin, and spoil the values before the end. */
+static bp_err save_behind(bp_snapshot *snapshot, bool give_up)
+{
+    bp_checkpoint_commit commit = {
+        .parent = bp_test_path("checkpoints"), .name = STEP, .snapshot = snapshot};
+    json_t *state = json_pack("{s:i}", "step", 7);
+    bp_saving *saving = NULL;
+    model_boxes boxes, copies;
+
+    build(&boxes, true);
+    copies = boxes;
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies.list, copies.count) == -1);
+    bp_err err = bp_checkpoint_begin(&saving, COMM, &commit, copies.list, copies.count, state);
+    for (int64_t k = 0; k < boxes.count; k++)
+        memset(boxes.list[k].data, 0x3f,
+               (size_t)bp_boxes_floats(&boxes.list[k], 1) * sizeof(float));
+    if (err == BP_OK && give_up)
+        bp_saving_give_up(saving);
+    if (err == BP_OK)
+        err = bp_checkpoint_finish(&saving);
+    json_decref(state);
+    model_clear(&boxes);
+    return err;
+}
+
+static bp_snapshot *new_snapshot(void)
+{
+    bp_snapshot *snapshot = NULL;
+    model_boxes boxes;
+
+    build(&boxes, false);
+    bp_test_check_err(
+        COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(boxes.list, boxes.count)), BP_OK);
+    model_clear(&boxes);
+    return snapshot;
+}
+
+static void check_values(void)
+{
+    bp_checkpoint *checkpoint;
+    model_boxes boxes;
+
+    build(&boxes, false);
+    bp_test_check_err(
+        COMM, bp_checkpoint_open(COMM, bp_test_path("checkpoints/" STEP), &checkpoint), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_load(checkpoint, boxes.list, boxes.count), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, boxes.list, boxes.count),
+                      BP_OK);
+    bp_test_check(COMM, model_is_right(boxes.list, boxes.count));
+    bp_checkpoint_close(&checkpoint);
+    model_clear(&boxes);
+}
+
+/* The text of the manifest on the root, which has every file's hash. */
+static char *manifest(void)
+{
+    char *text = NULL;
+    size_t bytes;
+
+    if (bp_comm_is_root(COMM))
+        bp_test_expect(bp_file_read(bp_test_path("checkpoints/" STEP "/manifest.json"), 1 << 24,
+                                    &text, &bytes),
+                       BP_OK);
+    return text;
+}
+
+static void it_is_the_same_as_one_that_was_waited_for(void **state)
+{
+    bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"), .name = STEP};
+    json_t *step = json_pack("{s:i}", "step", 7);
+    bp_snapshot *snapshot = new_snapshot();
+    char *waited, *behind;
+    model_boxes boxes;
+
+    (void)state;
+    fresh_parent();
+    build(&boxes, true);
+    bp_test_check_err(COMM, bp_checkpoint_save(COMM, &commit, boxes.list, boxes.count, step),
+                      BP_OK);
+    model_clear(&boxes);
+    json_decref(step);
+    waited = manifest();
+    for (int time = 0; time < 2; time++) { /* one snapshot serves them all */
+        fresh_parent();
+        bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
+        behind = manifest();
+        bp_test_check(COMM, !bp_comm_is_root(COMM) || strcmp(waited, behind) == 0);
+        bp_free(behind);
+        check_values();
+    }
+    bp_free(waited);
+    bp_snapshot_free(&snapshot);
+}
+
+static void copies_that_no_neighbour_can_read_are_written_by_their_ranks(void **state)
+{
+    bp_snapshot *snapshot;
+    bool alone = bp_comm_size(COMM) < 4; /* the ranks that have boxes */
+
+    (void)state;
+    fresh_parent();
+    bp_fault_arm("ckpt.share");
+    snapshot = new_snapshot();
+    bp_fault_arm(NULL);
+    bp_test_check(COMM, bp_snapshot_is_shared(snapshot) == (bp_comm_size(COMM) == 1));
+    bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
+    bp_test_check(COMM,
+                  bp_path_exists(bp_test_path("checkpoints/" STEP "/shard-00001.h5")) != alone);
+    check_values();
+    bp_snapshot_free(&snapshot);
+}
+
+static void failure_of_a_helper_is_shared_and_leaves_nothing(void **state)
+{
+    static const char *const faults[] = {"ckpt.shard_open@0", "ckpt.shard_half:3@0",
+                                         "ckpt.shard_close@0", "ckpt.fsync_file@0",
+                                         "ckpt.rename@0"};
+    bp_snapshot *snapshot = new_snapshot();
+
+    (void)state;
+    for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++) {
+        fresh_parent();
+        bp_fault_arm(faults[k]);
+        bp_test_check_err(COMM, save_behind(snapshot, false), k == 0 ? BP_ERR_CREATE : BP_ERR_IO);
+        bp_fault_arm(NULL);
+        bp_test_check(COMM, names_left() == 0);
+        bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
+    }
+    bp_snapshot_free(&snapshot);
+}
+
+static void one_that_is_given_up_leaves_nothing(void **state)
+{
+    bp_snapshot *snapshot = new_snapshot();
+
+    (void)state;
+    fresh_parent();
+    bp_fault_arm("ckpt.shard_open@0=delay0.2"); /* it is not written before it is given up */
+    bp_test_check_err(COMM, save_behind(snapshot, true), BP_ERR_STOPPED);
+    bp_fault_arm(NULL);
+    bp_test_check(COMM, names_left() == 0);
+    bp_snapshot_free(&snapshot);
+}
+
+static void value_that_is_not_finite_is_told_by_its_box(void **state)
+{
+    static const int64_t shape[] = {300, 1000};
+    bp_snapshot *snapshot = NULL;
+    bp_box boxes[2] = {model_whole("a", 2, shape, true), model_whole("b", 2, shape, true)};
+    bp_box copies[2];
+
+    (void)state;
+    bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(boxes, 2)), BP_OK);
+    memcpy(copies, boxes, sizeof copies);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, 2) == -1);
+    bp_test_check(COMM, bp_boxes_not_finite(boxes, 2) == -1);
+    bp_test_check(COMM, memcmp(copies[1].data, boxes[1].data, sizeof(float) * 300000) == 0);
+    boxes[1].data[299999] = -INFINITY;
+    memcpy(copies, boxes, sizeof copies);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, 2) == 1);
+    bp_test_check(COMM, bp_boxes_not_finite(boxes, 2) == 1);
+    bp_snapshot_free(&snapshot);
+    bp_free(boxes[0].data);
+    bp_free(boxes[1].data);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_the_same_as_one_that_was_waited_for),
+        cmocka_unit_test(copies_that_no_neighbour_can_read_are_written_by_their_ranks),
+        cmocka_unit_test(failure_of_a_helper_is_shared_and_leaves_nothing),
+        cmocka_unit_test(one_that_is_given_up_leaves_nothing),
+        cmocka_unit_test(value_that_is_not_finite_is_told_by_its_box),
+    };
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}
