@@ -110,7 +110,6 @@ static uint64_t mixed(uint64_t x)
 
 static void digest_is_that_of_the_plain_loop(void **state)
 {
-    enum { N = 1003 };
     static float values[N];
     const int64_t first = INT64_C(5000000000);
     bp_digest plain = {{0, 0}}, fast = {{0, 0}};
