@@ -52,7 +52,8 @@ bool bp_is_temporary_name(const char *name);
 bp_err bp_token_new(char out[BP_TOKEN_BYTES]);
 
 /** write(2), pwrite(2) and pread(2) until all is out, EINTR and short writes handled; errno set on
- * failure (ENODATA: the file ends before). 0 or -1. Injected faults: base.write, of bp_write_all. */
+ * failure (ENODATA: the file ends before). 0 or -1. Injected faults: base.write, of bp_write_all.
+ */
 int bp_write_all(int fd, const void *data, size_t bytes);
 int bp_pwrite_all(int fd, const void *data, size_t bytes, int64_t offset);
 int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset);
