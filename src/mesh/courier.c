@@ -1,4 +1,5 @@
 #include "mesh/courier.h"
+#include "base/cores.h"
 #include "base/mem.h"
 #include "base/trace.h"
 #include "mesh/collective_priv.h"
@@ -63,6 +64,7 @@ static void *work(void *context)
     bp_courier *self = context;
     bp_waiting waiting = {nap, self};
 
+    bp_cores_widen();
     (void)pthread_mutex_lock(&self->lock);
     while (!self->ends || self->done < self->given) {
         if (self->done == self->given) {

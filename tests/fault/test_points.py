@@ -36,7 +36,7 @@ POINTS = [
     Point("pp.send", 9, job="pipeline"), Point("pp.recv", 9, job="pipeline"), Point("ens.member_done", 1, job="ensemble"),
     Point("score.chunk_done", 2, job="score"), Point("score.part", 2, eio=74, job="score"), Point("score.merge", 1, ROOT, 74, job="score"),
 ]
-QUICK = ["config.read@1=eio", "lock.acquired@0=kill", "corpus.open@1=eio", "allreduce.after@0=kill", "ckpt.snapshot@1=eio",
+QUICK = ["config.read@1=eio", "lock.acquired@0=kill", "corpus.open@1=eio", "allreduce.before@1=kill", "allreduce.after@0=kill", "ckpt.snapshot@1=eio",
          "ckpt.shard_close@0=kill", "ckpt.rename@0=kill", "ckpt.fsync_dir@0=eio", "ckpt.prune_unlink@0=eio",
          "metrics.append_half@0=kill", "finalize@1=kill", "drain.flag@1=kill", "pp.recv@1=kill", "score.chunk_done@1=kill"]
 
