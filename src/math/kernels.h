@@ -102,7 +102,7 @@ void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit
                            int64_t V_here, int64_t first);
 /** The loss's gradient, (softmax - onehot) * weight[r], with maximum and sum of the whole
  * vocabulary: softmax = exp(logit - max) / sum. The operand may lie over the logits
- * (bp_operand_in_place). */
+ * (bp_operand_over). */
 void bp_softmax_gradient(const bp_operand *gradient, const float *logits, const float *row_max,
                          const double *row_sum, const int32_t *targets, const float *weight,
                          int64_t first);

@@ -43,13 +43,6 @@ bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x,
     return (bp_operand){BP_OPERAND_F32, rows, columns, columns, (void *)x};
 }
 
-bp_operand bp_operand_in_place(const bp_gemm *gemm, float *x, int64_t rows, int64_t columns)
-{
-    bp_operand_form form = bp_gemm_form(gemm);
-
-    return (bp_operand){form, rows, columns, form == BP_OPERAND_BF16 ? 2 * columns : columns, x};
-}
-
 bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows)
 {
     bp_operand part = *all;

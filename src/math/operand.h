@@ -28,9 +28,6 @@ bp_operand bp_operand_carve(bp_arena *arena, const bp_gemm *gemm, int64_t rows, 
  * read; else carved. */
 bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
                            int64_t columns);
-/** The operand that a pass makes of float32 rows where they lie, row by row: bf16 rows fill the
- * first half of theirs. */
-bp_operand bp_operand_in_place(const bp_gemm *gemm, float *x, int64_t rows, int64_t columns);
 /** Float32 rows as they are: what a pass writes where no product is to read it. */
 static inline bp_operand bp_operand_floats(float *x, int64_t rows, int64_t columns)
 {

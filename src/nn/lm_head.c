@@ -80,6 +80,8 @@ static evaluation_work carve_evaluation(const head *self, bp_arena *arena, int64
 typedef struct backward_work {
     chunk c;
     bp_operand normed;  /* [rows][C] */
+    bp_operand dlogits; /* [chunk rows][V here]; in float32 the logits' own memory. bf16 has room of
+                           its own: oneDNN has no fast product for rows with gaps between them */
     float *dnormed;     /* [rows][C] */
     float *mean, *rstd; /* [rows] */
     float *sums;
@@ -91,6 +93,8 @@ static backward_work carve_backward(const head *self, bp_arena *arena, int64_t r
     backward_work work = {.c = carve_chunk(self, arena, rows)};
 
     work.normed = bp_operand_carve(arena, self->block.nn->gemm, rows, C);
+    work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits, work.c.rows,
+                                   self->wte->extent[0]);
     work.dnormed = bp_carve(arena, rows * C);
     work.mean = bp_carve(arena, rows);
     work.rstd = bp_carve(arena, rows);
@@ -248,9 +252,11 @@ static void head_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void
 }
 
 /* dnormed of one chunk, and its part of the vocabulary's gradient. */
-static void chunk_backward(const head *self, bp_pass *pass, chunk *c, float *dnormed,
+static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
                            const bp_operand *normed, int64_t first)
 {
+    chunk *c = &work->c;
+    float *dnormed = work->dnormed + first * normed->columns;
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0], rows = normed->rows;
     const int32_t *targets = pass->targets + first;
@@ -261,7 +267,7 @@ static void chunk_backward(const head *self, bp_pass *pass, chunk *c, float *dno
     }
     for (int64_t r = 0; r < rows; r++)
         c->weight[r] = targets[r] >= 0 ? pass->loss_weight : 0;
-    bp_operand dlogits = bp_operand_in_place(nn->gemm, c->logits, rows, V);
+    bp_operand dlogits = bp_operand_part(&work->dlogits, 0, rows);
     bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
                         self->wte->offset[0]);
     bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
@@ -283,7 +289,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
         bp_operand normed = bp_operand_part(&work.normed, first, n);
         chunk_forward(self, &work.c, &normed, pass->targets + first, n);
         chunk_loss(pass, &work.c, pass->targets + first, n);
-        chunk_backward(self, pass, &work.c, work.dnormed + first * C, &normed, first);
+        chunk_backward(self, pass, &work, &normed, first);
     }
     bp_nn_sum(block->nn, pass, work.dnormed, rows * C);
     bp_layer_norm_backward(&to, NULL, work.dnormed, saved, &norm, rows, C, work.sums);

@@ -193,7 +193,8 @@ static void bench_vocabulary(bp_precision precision)
         exit(71);
     for (int64_t r = 0; r < ROWS; r++)
         ids[r] = (int32_t)(r * 997 % VOCABULARY);
-    bp_operand gradient = bp_operand_in_place(gemm, logits, ROWS, VOCABULARY);
+    bp_arena arena = {.base = (char *)floats(n), .size_bytes = (size_t)n * sizeof(float)};
+    bp_operand gradient = bp_operand_over(&arena, gemm, logits, ROWS, VOCABULARY);
     printf("\nvocabulary of %d, %s\n", VOCABULARY, precision == BP_BF16 ? "bf16" : "f32");
     TIME(best, bp_softmax_statistics(row_max, sum, target, logits, ids, ROWS, VOCABULARY, 0));
     line("softmax statistics", size, best);
@@ -204,7 +205,7 @@ static void bench_vocabulary(bp_precision precision)
     TIME(best, bp_embedding_backward(table, x, ids, ROWS, WIDTH, 0, VOCABULARY));
     line("embedding backward", 3.0 * ROWS * WIDTH * sizeof(float), best);
     bp_gemm_free(&gemm);
-    void *all[] = {logits, row_max, weight, table, x, sum, target, ids};
+    void *all[] = {logits, row_max, weight, table, x, sum, target, ids, arena.base};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bp_free(all[i]);
 }
