@@ -11,6 +11,7 @@ static _Atomic int phase;
 static _Atomic int64_t step, progress, collectives, waited, steps, busy, commit;
 static _Atomic(const char *) collective = "";
 static _Atomic int depth;
+static _Thread_local bool is_beside;
 static int64_t entered_at; /* the outermost collective at work */
 static int64_t marked_at,
     marked_wait; /* what lies before them is counted in `busy`, or not at all */
@@ -56,7 +57,13 @@ static void mark(void)
 
 void bp_beat_progress(void)
 {
-    add_one(&progress);
+    if (!is_beside)
+        add_one(&progress);
+}
+
+void bp_beat_beside(void)
+{
+    is_beside = true;
 }
 
 bp_phase bp_beat_phase(bp_phase now)

@@ -35,6 +35,9 @@ void bp_beat_step(int64_t step);
 void bp_beat_commit(double seconds);
 /** Something has moved on. */
 void bp_beat_progress(void);
+/** What the calling thread does is no progress of its rank: for helpers that work beside a step,
+ * lest they hide that it hangs. */
+void bp_beat_beside(void);
 /** This process enters, and leaves, a collective or a wait for another rank; `what` is a literal.
  * They may be nested: the outer one counts. Both count as progress. */
 void bp_beat_enter(const char *what);

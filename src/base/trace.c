@@ -115,6 +115,7 @@ bp_err bp_trace_start(int64_t count)
     used = dropped = 0;
     keeps = false;
     is_on = true;
+    memset(threads, 0, sizeof threads); /* there is no helper yet */
     bp_trace_thread(BP_TRACE_COMPUTE);
     since = bp_trace_here->mark;
     return BP_OK;
@@ -140,10 +141,9 @@ void bp_trace_thread(bp_trace_track track)
     if (!is_on)
         return;
     bp_trace_here = &threads[track];
-    take(true);
-    memset(bp_trace_here, 0, sizeof *bp_trace_here);
-    take(false);
     bp_trace_here->track = track;
+    bp_trace_here->depth = 0;
+    memset(bp_trace_here->frames, 0, sizeof bp_trace_here->frames);
     bp_trace_here->mark = bp_trace_here->frames[0].begin = bp_trace_clock();
 }
 

@@ -117,7 +117,8 @@ bp_err bp_courier_new(bp_courier **out, MPI_Comm comm, int jobs, bool beside)
     self->jobs = bp_alloc("courier", jobs, sizeof *self->jobs);
     if (self->jobs == NULL)
         return bp_fail_memory("the courier's jobs", jobs, sizeof *self->jobs);
-    return beside && threads == MPI_THREAD_MULTIPLE ? start_thread(self) : BP_OK;
+    beside = beside && threads == MPI_THREAD_MULTIPLE && bp_comm_size(comm) > 1;
+    return beside ? start_thread(self) : BP_OK;
 }
 
 void bp_courier_free(bp_courier **courier)

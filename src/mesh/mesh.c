@@ -26,7 +26,8 @@ const bp_option bp_mesh_options[] = {
     {"mesh.chunks", BP_OPTION_INT, "2", 2, 64, NULL, NULL,
      "with mesh.schedule=interleaved: runs of blocks that each stage has", false},
     {"mesh.overlap", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
-     "a thread of each rank carries gradients, parameters and activations while others compute",
+     "a thread of each rank sums gradients and gathers parameters over data ranks while the others "
+     "compute",
      false},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 

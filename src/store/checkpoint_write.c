@@ -238,6 +238,7 @@ static void *run_helper(void *argument)
 {
     bp_saving *saving = argument;
 
+    bp_beat_beside();
     bp_trace_thread(BP_TRACE_WRITER);
     bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
     bp_err err = write_own(saving);

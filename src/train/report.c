@@ -263,9 +263,11 @@ bp_err report_serve(trainer *self)
         json_t *value = NULL;
         report_kind kind = receive(self, &value, &stop_sent);
         bp_err one = report_handle(self, kind, value);
+        bool ends = (kind == REPORT_COMMIT || kind == REPORT_FINISH) &&
+                    !json_is_true(json_object_get(value, "leftover"));
 
         json_decref(value);
-        if ((kind == REPORT_COMMIT || kind == REPORT_FINISH) && one != BP_OK)
+        if (ends && one != BP_OK)
             err = one; /* the others have it too, and will send the end */
         else
             note_failure(self, kind, one);

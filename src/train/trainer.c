@@ -33,7 +33,8 @@ static bp_err finish_commit(trainer *self, bool give_up)
     if (!self->behind.saving)
         return BP_OK;
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
-    report_send(self, REPORT_FINISH, json_pack("{s:b}", "give_up", (int)give_up));
+    report_send(self, REPORT_FINISH,
+                json_pack("{s:b, s:b}", "give_up", (int)give_up, "leftover", (int)self->leaves));
     return trainer_commit_finish(self, give_up);
 }
 
@@ -164,6 +165,7 @@ static bp_err stop(trainer *self, bool at_once)
     bp_err err = BP_OK;
 
     bp_fault_point("drain.flag");
+    self->gives_up = at_once;
     if (!at_once)
         err = finish_commit(self, false);
     if (err != BP_OK)
@@ -212,13 +214,15 @@ static bp_err run_steps(trainer *self)
     return BP_OK;
 }
 
-/* A training that ends by an error still has a good state on its way to disk. */
-static void save_what_is_left(trainer *self, bool give_up)
+/* A training that ends by an error still has a good state on its way to disk. What becomes of it
+ * does not change how the training ends. */
+static void save_what_is_left(trainer *self)
 {
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (finish_commit(self, give_up) != BP_OK && !give_up)
+    self->leaves = true;
+    if (finish_commit(self, self->gives_up) != BP_OK && !self->gives_up)
         bp_warn("%s", bp_err_message());
     bp_err_set_message(message);
 }
@@ -229,7 +233,7 @@ bp_err trainer_run(trainer *self)
     bp_err err = run_steps(self);
 
     if (err != BP_OK)
-        save_what_is_left(self, bp_signals_terminating());
+        save_what_is_left(self);
     (void)bp_beat_phase(before);
     return err;
 }

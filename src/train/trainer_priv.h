@@ -68,6 +68,8 @@ typedef struct trainer {
     double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
     bp_snapshot *snapshot; /* NULL: checkpoints are written while training waits */
     commit_behind behind;
+    bool leaves;           /* the training has ended by an error, */
+    bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
     double
         clock; /* when the last metrics line was written, moved on by validation and checkpoints */

@@ -339,11 +339,8 @@ static void five_adamw_steps_have_the_reference_s_losses(void **state)
     int size = bp_comm_size(MPI_COMM_WORLD), data = size > 1 ? 2 : 1;
     bp_mesh_shape mesh_shape = {1, size / data, data, 1, BP_COORDINATOR_SHARED};
     bp_gpt_shape shape = SHAPE;
-    bp_engine_spec spec = {.batch = SEQUENCES,
-                           .micro_batch = 1,
-                           .schedule = BP_1F1B,
-                           .tree = true,
-                           .overlap = true};
+    bp_engine_spec spec = {
+        .batch = SEQUENCES, .micro_batch = 1, .schedule = BP_1F1B, .tree = true, .overlap = true};
     bp_mesh *mesh;
     bp_engine *engine;
     fixture f = {0};
