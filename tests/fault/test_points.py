@@ -60,7 +60,10 @@ class Points(KindsOfJob):
         self.undisturbed_of(point.job)
         name = f"{point.name}-{rank}-{action}"
         word = {"delay": "delay0.3"}.get(action, action)
-        env = {"BP_FAULT": f"{point.also}{point.name}:{point.call}@{rank}={word}"}
+        also = point.also
+        if point.name == "score.chunk_done":  # the other rank is slow, so that this one gets a second unit
+            also += f"{point.name}:1+@{1 - rank}=delay0.5,"
+        env = {"BP_FAULT": f"{also}{point.name}:{point.call}@{rank}={word}"}
         if action == "kill":  # Open MPI gives the ranks that are left 2 s to go
             env["OMPI_MCA_odls_base_sigkill_timeout"] = "0"
         start = self.launch(point.job, name, env)
