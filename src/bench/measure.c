@@ -15,7 +15,6 @@
 #define REPEATS_LEAST 3
 #define WARM_MOST     3
 #define TOO_LONG      10.0 /* times bench.seconds that the least repeats may take */
-#define POLL_SECONDS  0.001
 
 bp_err bench_next(bench *self, const char *what)
 {
@@ -167,22 +166,6 @@ json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit,
     return figure;
 }
 
-/* A barrier that leaves the cores to those who measure. */
-static void sleep_until_all(MPI_Comm comm)
-{
-    MPI_Request request;
-    int done = 0;
-
-    bp_beat_enter("bench.alone");
-    BP_MPI(MPI_Ibarrier(comm, &request));
-    while (!done) {
-        BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-        if (!done)
-            bp_clock_sleep(POLL_SECONDS);
-    }
-    bp_beat_leave();
-}
-
 bp_spread bench_task_meter(void *task, double seconds)
 {
     const bench_task *one = task;
@@ -208,7 +191,7 @@ json_t *bench_everywhere(const bench *self, bench_meter meter, void *context, co
         return figure;
     if (mesh->rank == first)
         one = meter(context, self->seconds / 2);
-    sleep_until_all(mesh->world);
+    bp_barrier_asleep("bench.alone", mesh->world);
     bp_bcast_bytes(&one, sizeof one, first, mesh->world);
     if (json_is_object(figure))
         bench_put(figure, "one", bench_spread_json(&one));

@@ -39,6 +39,10 @@ void bp_all_max(float *x, int64_t n, MPI_Comm comm);
 int64_t bp_all_sum_int(int64_t value, MPI_Comm comm);
 int64_t bp_all_max_int(int64_t value, MPI_Comm comm);
 
+/** A barrier that leaves the cores of ranks that wait to others: they sleep between looks. `what`
+ * is a literal, what the watchdog says they wait in. */
+void bp_barrier_asleep(const char *what, MPI_Comm comm);
+
 /** Broadcast of any size from rank `root`. */
 void bp_bcast_bytes(void *data, int64_t bytes, int root, MPI_Comm comm);
 /** Text of any length from the root, to a new string on the others (bp_free); `*text` may be NULL

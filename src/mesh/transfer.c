@@ -1,3 +1,5 @@
+#include "base/beat.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
@@ -5,8 +7,10 @@
 #include <limits.h>
 #include <string.h>
 
-#define BLOCK_BYTES (1 << 20)
-#define TAG_NONE    7002
+#define LOOK_SECONDS 0.0005 /* of ranks that wait asleep */
+
+#define BLOCK_BYTES  (1 << 20)
+#define TAG_NONE     7002
 
 /* A datatype of `bytes` bytes, for messages beyond what an int counts: whole blocks, then the rest.
  */
@@ -40,6 +44,21 @@ static void release_type(MPI_Datatype *type)
 {
     if (*type != MPI_BYTE)
         BP_MPI(MPI_Type_free(type)); /* messages under way keep it alive */
+}
+
+void bp_barrier_asleep(const char *what, MPI_Comm comm)
+{
+    MPI_Request request;
+    int done = 0;
+
+    bp_beat_enter(what);
+    BP_MPI(MPI_Ibarrier(comm, &request));
+    while (!done) {
+        BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (!done)
+            bp_clock_sleep(LOOK_SECONDS);
+    }
+    bp_beat_leave();
 }
 
 void bp_bcast_bytes(void *data, int64_t bytes, int root, MPI_Comm comm)

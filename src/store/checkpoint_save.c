@@ -2,7 +2,6 @@
  * place. Which operation comes next, commit_steps.c decides; here they are done, and all ranks
  * agree on how each went. */
 #include "base/beat.h"
-#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -14,8 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TAG_TALLIES  3
-#define POLL_SECONDS 0.0005
+#define TAG_TALLIES 3
 
 /* ---- describing this rank's boxes ---- */
 
@@ -190,28 +188,12 @@ static bp_err collect_receipts(bp_saving *saving)
 
 /* ---- all of it ---- */
 
-/* Ranks that only wait leave their cores to the helpers of others, which are of low priority. */
-static void wait_quietly(MPI_Comm comm)
-{
-    MPI_Request request;
-    int done = 0;
-
-    bp_beat_enter("barrier");
-    BP_MPI(MPI_Ibarrier(comm, &request));
-    while (!done) {
-        BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-        if (!done)
-            bp_clock_sleep(POLL_SECONDS);
-    }
-    bp_beat_leave();
-}
-
 static bp_err end_writing(bp_saving *saving)
 {
     if (saving->commit.snapshot == NULL)
         return bp_saving_write(saving);
     bp_err err = bp_saving_wait(saving);
-    wait_quietly(saving->comm);
+    bp_barrier_asleep("barrier", saving->comm); /* helpers of low priority need cores */
     return err;
 }
 
