@@ -29,7 +29,7 @@ static void gelu_row(const void *context, int64_t r, int64_t c, int64_t n, float
 {
     const gelu *in = context;
     const float *x = in->x + r * in->y->columns + c;
-    float room[BP_PANEL], *y = bp_operand_room(in->y, r, c, room);
+    float room[BP_PASS_COLUMNS], *y = bp_operand_room(in->y, r, c, room);
 
     (void)sums;
     in->loops->gelu_forward(y, x, n);
@@ -50,7 +50,7 @@ void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x
 static void gelu_backward_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
 {
     const gelu *in = context;
-    float x_room[BP_PANEL], y_room[BP_PANEL], dx_room[BP_PANEL];
+    float x_room[BP_PASS_COLUMNS], y_room[BP_PASS_COLUMNS], dx_room[BP_PASS_COLUMNS];
     const float *x = bp_operand_load(in->loops, in->kept, r, c, x_room, n);
     float *y = bp_operand_room(in->y, r, c, y_room), *dx = bp_operand_room(in->dx, r, c, dx_room);
 
@@ -115,7 +115,7 @@ static void dropout_backward_row(const void *context, int64_t r, int64_t c, int6
 {
     const dropped *in = context;
     int64_t at = r * in->dx->columns + c;
-    float room[BP_PANEL], *dx = bp_operand_room(in->dx, r, c, room);
+    float room[BP_PASS_COLUMNS], *dx = bp_operand_room(in->dx, r, c, room);
 
     in->loops->dropout(dx, NULL, in->dy + at, n, &in->mask, in->first + at);
     if (sums)

@@ -68,8 +68,8 @@ void bp_run_pass(bp_row_pass *pass, const void *context, int64_t rows, int64_t c
     {
 #pragma omp for collapse(2) schedule(static)
         for (int64_t block = 0; block < blocks; block++) {
-            for (int64_t c = 0; c < columns; c += BP_PANEL) {
-                int64_t n = bp_smaller(BP_PANEL, columns - c), r = block * BP_BLOCK_ROWS;
+            for (int64_t c = 0; c < columns; c += BP_PASS_COLUMNS) {
+                int64_t n = bp_smaller(BP_PASS_COLUMNS, columns - c), r = block * BP_BLOCK_ROWS;
                 int64_t last = bp_smaller(r + BP_BLOCK_ROWS, rows);
                 float *sums = bias ? bias->scratch + block * columns + c : NULL;
                 if (sums)

@@ -7,8 +7,8 @@
 #include "math/loops_priv.h"
 #include <string.h>
 
-#define BP_PANEL      1024 /* columns that a pass takes at a time */
-#define BP_BLOCK_ROWS 64   /* summed by one thread: fixed, so that threads do not change the sums */
+#define BP_PASS_COLUMNS 1024 /* columns that a pass takes at a time */
+#define BP_BLOCK_ROWS   64 /* summed by one thread: fixed, so that threads do not change the sums */
 
 static inline int64_t bp_block_count(int64_t rows)
 {
@@ -64,8 +64,8 @@ static inline double bp_float_bytes(const bp_operand *one, int times)
     return 4.0 * (double)times * (double)(one->rows * one->columns);
 }
 
-/* One unit of a pass: n <= BP_PANEL columns of row r from c on; their sums, where they are wanted,
- * are added to sums[n]. */
+/* One unit of a pass: n <= BP_PASS_COLUMNS columns of row r from c on; their sums, where they are
+ * wanted, are added to sums[n]. */
 typedef void bp_row_pass(const void *context, int64_t r, int64_t c, int64_t n, float *sums);
 /* All units of a matrix. Threads share blocks of rows and panels of columns: the sums do not depend
  * on who takes which. */

@@ -26,10 +26,16 @@ void bp_courier_free(bp_courier **courier);
 
 /** bp_reduce_scatter and bp_all_gather_shards as jobs, done in the order in which they are given:
  * the same on all ranks. x and scratch are the courier's until the job was waited for; jobs may
- * share scratch. The job's number is returned, for bp_courier_wait. */
+ * share scratch. The job's number is returned, for bp_courier_wait.
+ *
+ * Collective: over the courier's ranks, in the same order; neither waits for the others but where
+ *             there is no thread.
+ * Shapes:     x[n], n a multiple of the ranks; scratch[bp_reduce_scatter_scratch(n, ranks)].
+ */
 int64_t bp_courier_reduce_scatter(bp_courier *courier, float *x, int64_t n, float *scratch);
 int64_t bp_courier_all_gather(bp_courier *courier, float *x, int64_t n);
-/** Until job `job` and all before it are done. Told to the watchdog (base/beat.h). */
+/** Until job `job` and all before it are done here. Told to the watchdog (base/beat.h). Local, but
+ * they are done only when the other ranks have given them too. */
 void bp_courier_wait(bp_courier *courier, int64_t job);
 
 #endif
