@@ -282,9 +282,9 @@ static void open_leaf(bp_stage *stage, const bp_action *action)
 
         if (group->block < chunk->first || group->block >= chunk->end)
             continue;
-        if (stage->spec.tree || action->micro_batch == 0)
-            bp_zero(leaf + group->place, group->padded);
         bp_group_bind_gradients(group, leaf);
+        if (stage->spec.tree || action->micro_batch == 0)
+            bp_group_open_gradients(group, leaf);
     }
 }
 
@@ -302,6 +302,7 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
 
         if (group->block != k)
             continue;
+        BP_ASSERT(bp_group_is_written(group));
         for (int m = 0; m < merges; m++)
             bp_add(stage->stack[top - 1 - m] + group->place, stage->stack[top - m] + group->place,
                    group->padded);

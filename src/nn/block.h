@@ -80,7 +80,7 @@ typedef struct bp_block_ops {
     /** Collective over nn->tensor. `saved` is NULL unless pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
     /** Collective over nn->tensor. The packet holds gradients of the outputs and leaves with those
-     * of the inputs; parameters' gradients are added to. */
+     * of the inputs; parameters' gradients are added to, fresh ones (param.h) written. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
     void (*free)(bp_block *block);
 } bp_block_ops;

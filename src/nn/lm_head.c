@@ -251,9 +251,10 @@ static void head_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void
     pass->scratch->used_bytes = mark;
 }
 
-/* dnormed of one chunk, and its part of the vocabulary's gradient. */
+/* dnormed of one chunk, and its part of the vocabulary's gradient, which the first chunk may write.
+ */
 static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
-                           const bp_operand *normed, int64_t first)
+                           const bp_operand *normed, int64_t first, bool fresh)
 {
     chunk *c = &work->c;
     float *dnormed = work->dnormed + first * normed->columns;
@@ -271,7 +272,7 @@ static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
     bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
                         self->wte->offset[0]);
     bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
-    bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, false);
+    bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
 }
 
 static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
@@ -282,6 +283,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
     backward_work work = carve_backward(self, pass->scratch, rows);
     bp_norm norm = norm_of(self, work.mean, work.rstd);
     bp_norm_gradients to = {packet->item[0].data, self->gain->gradient, self->bias->gradient, true};
+    bool fresh = bp_params_take_fresh(self->wte, 1);
 
     bp_layer_norm_forward(&work.normed, NULL, &norm, &(bp_residual){.base = saved});
     for (int64_t first = 0; first < rows; first += work.c.rows) {
@@ -289,7 +291,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
         bp_operand normed = bp_operand_part(&work.normed, first, n);
         chunk_forward(self, &work.c, &normed, pass->targets + first, n);
         chunk_loss(pass, &work.c, pass->targets + first, n);
-        chunk_backward(self, pass, &work, &normed, first);
+        chunk_backward(self, pass, &work, &normed, first, fresh && first == 0);
     }
     bp_nn_sum(block->nn, pass, work.dnormed, rows * C);
     bp_layer_norm_backward(&to, NULL, work.dnormed, saved, &norm, rows, C, work.sums);
@@ -327,6 +329,7 @@ bp_err bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->wte = wte;
+    self->wte->product_first = true; /* a tied embedding of the same network adds after the head */
     self->gain = bp_group_add_vector(whole, "ln_f.gain", wte->shape[1], BP_INIT_ONE);
     self->bias = bp_group_add_vector(whole, "ln_f.bias", wte->shape[1], BP_INIT_ZERO);
     *out = &self->block;

@@ -137,6 +137,26 @@ void bp_group_bind_gradients(bp_group *group, float *gradients)
         group->params[k].gradient = gradients + group->place + group->params[k].place;
 }
 
+void bp_group_open_gradients(bp_group *group, float *gradients)
+{
+    for (int k = 0; k < group->count; k++) {
+        bp_param *param = &group->params[k];
+
+        param->fresh = param->product_first;
+        if (!param->fresh)
+            bp_zero(param->gradient, bp_param_floats(param));
+    }
+    bp_zero(gradients + group->place + group->floats, group->padded - group->floats);
+}
+
+bool bp_group_is_written(const bp_group *group)
+{
+    for (int k = 0; k < group->count; k++)
+        if (group->params[k].fresh)
+            return false;
+    return true;
+}
+
 void bp_network_initialise(bp_network *network, uint64_t seed)
 {
     for (int g = 0; g < network->group_count; g++)

@@ -75,6 +75,17 @@ bp_param *bp_group_add_matrix(bp_group *group, const char *name, int64_t rows, i
     return bp_group_add_matrix_part(group, name, rows, columns, init_std, 0, 0, rows);
 }
 
+bool bp_params_take_fresh(bp_param *params, int count)
+{
+    bool fresh = params[0].fresh;
+
+    for (int k = 0; k < count; k++) {
+        BP_ASSERT(params[k].fresh == fresh);
+        params[k].fresh = false;
+    }
+    return fresh;
+}
+
 static void initialise_normal(bp_param *param, uint64_t seed)
 {
     int64_t stream = (int64_t)bp_xxh3(param->name, strlen(param->name));

@@ -18,7 +18,11 @@ typedef struct bp_param {
                                */
     int dims;
     int64_t shape[BP_PARAM_DIMS], offset[BP_PARAM_DIMS], extent[BP_PARAM_DIMS];
-    bool decays; /* matrices and embeddings: weight decay applies */
+    bool decays;        /* matrices and embeddings: weight decay applies */
+    bool product_first; /* backward's first contribution to the gradient is a matrix product, which
+                           can write it: no zeros are needed before */
+    bool fresh; /* what the gradient holds counts for nothing: the next product writes it, instead
+                   of adding to it (bp_params_take_fresh) */
     bp_init init;
     float init_std;  /* of BP_INIT_NORMAL */
     int64_t place;   /* of its first element in the group */
@@ -56,6 +60,10 @@ bp_param *bp_group_add_vector_part(bp_group *group, const char *name, int64_t n,
                                    int64_t count);
 bp_param *bp_group_add_matrix_part(bp_group *group, const char *name, int64_t rows, int64_t columns,
                                    float init_std, int axis, int64_t first, int64_t count);
+
+/** Whether the next product writes the gradients of `count` params, which lie one after another;
+ * only once. */
+bool bp_params_take_fresh(bp_param *params, int count);
 
 /** Initial values, a function of (seed, tensor name, place in the whole tensor): the same for every
  * split. */

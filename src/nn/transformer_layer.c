@@ -362,13 +362,13 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *d
     bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
     bp_gelu_backward(&work.dup, &work.active, &up, work.dactive, &kept->up);
     bp_linear_backward_weight_operand(gemm, self->down_weight->gradient, &work.dbranch,
-                                      &work.active, false);
+                                      &work.active, bp_params_take_fresh(self->down_weight, 1));
     bp_linear_backward_input_operand(gemm, work.dnormed, &work.dup, self->up);
     bp_nn_sum(self->block.nn, pass, work.dnormed, rows * C);
     bp_layer_norm_backward(&to, &work.normed, work.dnormed, kept->middle, &norm, rows, C,
                            work.sums);
     bp_linear_backward_weight_operand(gemm, self->up_weight->gradient, &work.dup, &work.normed,
-                                      false);
+                                      bp_params_take_fresh(self->up_weight, 1));
     pass->scratch->used_bytes = mark;
 }
 
@@ -389,7 +389,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
-                                      &work.attended, false);
+                                      &work.attended, bp_params_take_fresh(self->out_weight, 1));
     bp_attention_backward(gemm, work.dqkv, work.dattended, kept->attended, kept->lse, kept->qkv,
                           &shape, work.scratch);
     bp_operand_fill_sums(&work.dqkv_operand, &qkv, work.dqkv);
@@ -397,7 +397,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     bp_nn_sum(self->block.nn, pass, work.dnormed, rows * C);
     bp_layer_norm_backward(&to, &work.normed, work.dnormed, kept->x, &norm, rows, C, work.sums);
     bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
-                                      &work.normed, false);
+                                      &work.normed, bp_params_take_fresh(self->q_weight, 3));
     pass->scratch->used_bytes = mark;
 }
 
@@ -471,6 +471,8 @@ static void add_split_params(layer *self, bp_group *group)
                                              at * self->Fl, self->Fl);
     self->down_weight = bp_group_add_matrix_part(group, name_of(name, self, "mlp.down.weight"), C,
                                                  F, residual_std, 1, at * self->Fl, self->Fl);
+    for (int k = 0; k < group->count; k++)
+        group->params[k].product_first = group->params[k].dims == 2;
 }
 
 static void add_whole_params(layer *self, bp_group *group)

@@ -53,6 +53,7 @@ typedef struct variant {
     int64_t micro_batches;
     bp_schedule schedule;
     bool tree, recompute;
+    bp_precision precision;
 } variant;
 
 static void open_fixture(fixture *f, const variant *v)
@@ -69,7 +70,7 @@ static void open_fixture(fixture *f, const variant *v)
     memset(f, 0, sizeof *f);
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &shape), BP_OK);
     nn = (bp_nn){.tensor = f->mesh->tensor, .tensor_at = f->mesh->tensor_at, .tensors = v->tensors};
-    bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
+    bp_test_expect(bp_gemm_new(&f->gemm, v->precision), BP_OK);
     nn.gemm = f->gemm;
     bp_test_expect(bp_gpt_network_new_chunks(&f->network, &nn, &SHAPE, f->mesh->pipeline_at,
                                              v->pipelines, v->chunks),
@@ -108,9 +109,32 @@ static void close_fixture(fixture *f)
     plain_gpt_clear(&f->plain);
 }
 
+/* What the gradients' memory holds before a step must not show. */
+static void fill_gradients(const fixture *f, float value)
+{
+    for (int k = 0; k < f->stage->depth; k++)
+        for (int64_t i = 0; i < f->network->floats; i++)
+            f->stage->stack[k][i] = value;
+}
+
 static void start_sum(void *context, int g)
 {
     bp_gradient_start(context, g);
+}
+
+/* All micro-batches; the params point to their sums. */
+static void run_step(fixture *f, double *sums)
+{
+    bp_stage_step step = {.inputs = f->inputs,
+                          .targets = f->targets,
+                          .step = 1,
+                          .loss_weight = 1,
+                          .is_whole = start_sum,
+                          .context = &f->reduction};
+
+    bp_stage_accumulate(f->stage, &step, sums);
+    bp_gradient_finish(&f->reduction);
+    bp_network_bind_gradients(f->network, f->stage->gradient);
 }
 
 static double plain_loss(const fixture *f)
@@ -164,19 +188,12 @@ static void check_split(const variant *v)
     bool agrees = true;
 
     open_fixture(&f, v);
-    bp_stage_step step = {.inputs = f.inputs,
-                          .targets = f.targets,
-                          .step = 1,
-                          .loss_weight = 1,
-                          .is_whole = start_sum,
-                          .context = &f.reduction};
-    bp_stage_accumulate(f.stage, &step, sums);
-    bp_gradient_finish(&f.reduction);
+    fill_gradients(&f, NAN);
+    run_step(&f, sums);
     for (int k = 0; k < MICRO_BATCHES; k++)
         loss += sums[k];
     if (f.mesh->pipeline_at == v->pipelines - 1)
         agrees = fabs(loss - plain_loss(&f)) < 1e-5 * fabs(loss);
-    bp_network_bind_gradients(f.network, f.stage->gradient);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count; k++)
             agrees = param_agrees(&f, &f.network->groups[g].params[k]) && agrees;
@@ -234,15 +251,7 @@ static void norm_counts_every_parameter_once(void **state)
                                     .micro_batches = MICRO_BATCHES,
                                     .schedule = BP_1F1B,
                                     .tree = true});
-        bp_stage_step step = {.inputs = f.inputs,
-                              .targets = f.targets,
-                              .step = 1,
-                              .loss_weight = 1,
-                              .is_whole = start_sum,
-                              .context = &f.reduction};
-        bp_stage_accumulate(f.stage, &step, sums);
-        bp_gradient_finish(&f.reduction);
-        bp_network_bind_gradients(f.network, f.stage->gradient);
+        run_step(&f, sums);
         norm = bp_gradient_norm(f.mesh, f.network, f.stage->gradient, f.scratch);
         for (int g = 0; g < f.network->group_count; g++)
             for (int64_t i = 0; f.network->groups[g].published && i < f.network->groups[g].floats;
@@ -291,24 +300,17 @@ static void evaluation_is_the_plain_loss_of_shorter_windows_too(void **state)
 }
 
 /* Names and bits of all gradients, over all ranks. */
-static int64_t digest_of(const variant *v)
+static int64_t digest_of(const variant *v, float held_before)
 {
     fixture f;
     double sums[MICRO_BATCHES] = {0};
     uint64_t digest = 0;
 
     open_fixture(&f, v);
-    bp_stage_step step = {.inputs = f.inputs,
-                          .targets = f.targets,
-                          .step = 1,
-                          .loss_weight = 1,
-                          .is_whole = start_sum,
-                          .context = &f.reduction};
-    bp_stage_accumulate(f.stage, &step, sums);
-    bp_gradient_finish(&f.reduction);
+    fill_gradients(&f, held_before);
+    run_step(&f, sums);
     if (f.mesh->pipeline_at == v->pipelines - 1 && f.mesh->tensor_at == 0)
         digest += bp_xxh3(sums, sizeof sums);
-    bp_network_bind_gradients(f.network, f.stage->gradient);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count && f.network->groups[g].published; k++) {
             const bp_param *p = &f.network->groups[g].params[k];
@@ -333,12 +335,57 @@ static void interleaved_has_the_bits_of_1f1b(void **state)
                      .schedule = BP_1F1B,
                      .tree = recompute == 0,
                      .recompute = recompute == 1};
-        int64_t expected = digest_of(&v);
+        int64_t expected = digest_of(&v, NAN);
 
         v.schedule = BP_INTERLEAVED;
         v.chunks = 2;
-        bp_test_check(MPI_COMM_WORLD, digest_of(&v) == expected);
+        bp_test_check(MPI_COMM_WORLD, digest_of(&v, NAN) == expected);
     }
+}
+
+static void check_held_before(const variant *v)
+{
+    bp_test_check(MPI_COMM_WORLD, digest_of(v, NAN) == digest_of(v, 0));
+    bp_test_check(MPI_COMM_WORLD, digest_of(v, 1) == digest_of(v, 0));
+}
+
+static void gradients_begin_anew_whatever_their_memory_holds(void **state)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD);
+    bp_precision last = bp_math_has_bf16() ? BP_BF16 : BP_F32;
+
+    (void)state;
+    for (int precision = BP_F32; precision <= (int)last; precision++)
+        for (int tree = 0; tree < 2; tree++)
+            for (int pipelines = 1; pipelines <= size; pipelines *= 2)
+                check_held_before(&(variant){.pipelines = pipelines,
+                                             .tensors = size / pipelines,
+                                             .chunks = pipelines == 2 ? 2 : 1,
+                                             .micro_batches = 2,
+                                             .schedule = pipelines == 2 ? BP_INTERLEAVED : BP_1F1B,
+                                             .tree = tree == 1,
+                                             .recompute = tree == 0,
+                                             .precision = (bp_precision)precision});
+}
+
+/* One entry of the token embedding, which the first of several chunks of logits has for its target,
+ * by a central difference. */
+static bool target_agrees(const fixture *f, const int32_t *tokens, int64_t T)
+{
+    const bp_param *wte = &f->network->groups[0].params[0];
+    int64_t row = tokens[1] - wte->offset[0];
+    double *entry = &plain_gpt_tensor(&f->plain, "wte")->value[tokens[1] * wte->shape[1]];
+    double before = *entry, step = 1e-4, change = 0;
+
+    if (row < 0 || row >= wte->extent[0])
+        return true;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        *entry = before + sign * step;
+        change += sign * plain_gpt_loss(&f->plain, tokens, tokens + 1, 1, T, NULL);
+    }
+    *entry = before;
+    return fabs((double)f->stage->gradient[wte->place + row * wte->extent[1]] -
+                change / (2 * step)) < 1e-3;
 }
 
 /* Tensor ranks with unequal shares of a vocabulary that is larger than a chunk of logits take the
@@ -353,6 +400,7 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
         .B = 1, .T = 1024, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B, .tree = true};
     int32_t *tokens = bp_alloc("test", 1025, sizeof *tokens);
     double sum, trained = 0, expected;
+    bool finite = true;
     int64_t count;
     fixture f = {0};
 
@@ -374,11 +422,16 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
         tokens[t] = (int32_t)((t * 7919LL) % shape.vocab_size);
     bp_stage_evaluate(f.stage, tokens, tokens + 1, 1, 1024, &sum, &count);
     bp_stage_step step = {.inputs = tokens, .targets = tokens + 1, .step = 1, .loss_weight = 1};
+    fill_gradients(&f, NAN);
     bp_stage_accumulate(f.stage, &step, &trained);
+    for (int64_t i = 0; i < f.network->floats; i++) /* of all chunks, the padding's too */
+        finite = finite && isfinite(f.stage->gradient[i]);
     expected = plain_gpt_loss(&f.plain, tokens, tokens + 1, 1, 1024, NULL);
+    bool agrees = target_agrees(&f, tokens, 1024);
     bp_free(tokens);
     close_fixture(&f);
-    bp_test_check(MPI_COMM_WORLD, value_agrees(sum, expected) && value_agrees(trained, expected));
+    bp_test_check(MPI_COMM_WORLD, finite && agrees && value_agrees(sum, expected) &&
+                                      value_agrees(trained, expected));
 }
 
 int main(int argc, char **argv)
@@ -388,6 +441,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(recompute_and_running_sum_change_nothing),
         cmocka_unit_test(gpipe_gives_the_same),
         cmocka_unit_test(interleaved_has_the_bits_of_1f1b),
+        cmocka_unit_test(gradients_begin_anew_whatever_their_memory_holds),
         cmocka_unit_test(norm_counts_every_parameter_once),
         cmocka_unit_test(evaluation_is_the_plain_loss_of_shorter_windows_too),
         cmocka_unit_test(large_vocabulary_of_unequal_shares_has_the_plain_loss),
