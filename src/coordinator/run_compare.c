@@ -139,6 +139,7 @@ const char *run_pairs_find(const run_pairs *pairs, const char *key)
 
 struct comparison {
     const run_pairs *pairs;
+    const bp_config *config;
     const bp_run_spec *spec;
     const char *run_dir;
     bp_buffer faults, warnings;
@@ -170,7 +171,8 @@ static bool is_listed(const char *const *list, const char *key)
 }
 
 /* What no result depends on may change in any job. */
-static const char *const ALWAYS_FREE[] = {"run.dir", "slurm.*", "watchdog.*", NULL};
+static const char *const ALWAYS_FREE[] = {"run.dir",          "slurm.*",      "watchdog.*",
+                                          "mesh.coordinator", "mesh.overlap", NULL};
 
 static bool is_identity(const bp_run_spec *spec, const char *key)
 {
@@ -178,6 +180,14 @@ static bool is_identity(const bp_run_spec *spec, const char *key)
         if (strcmp(one->name, key) == 0)
             return true;
     return false;
+}
+
+static bool changes_bits(const struct comparison *c, const char *key, const char *before,
+                         const char *now)
+{
+    const bp_run_spec *spec = c->spec;
+
+    return !spec->keeps_bits || !spec->keeps_bits(c->config, key, before, now);
 }
 
 static void compare_key(void *context, const bp_option *option, const char *value)
@@ -192,9 +202,11 @@ static void compare_key(void *context, const bp_option *option, const char *valu
         strcmp(before, now) == 0)
         return;
     if (is_listed(c->spec->other_bits, option->key)) {
-        bp_buffer_printf(&c->warnings, "%s%s is %s and was %s", c->warnings.bytes > 0 ? ", " : "",
-                         option->key, value == NULL ? "not set" : now,
-                         before[0] == '\0' ? "not set" : before);
+        if (changes_bits(c, option->key, before, now))
+            bp_buffer_printf(&c->warnings, "%s%s is %s and was %s",
+                             c->warnings.bytes > 0 ? ", " : "", option->key,
+                             value == NULL ? "not set" : now,
+                             before[0] == '\0' ? "not set" : before);
         return;
     }
     c->same = false;
@@ -229,7 +241,8 @@ static void compare_identities(struct comparison *c, const json_t *before)
 bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
                    const bp_run_spec *spec, const char *run_dir, bool *finished)
 {
-    struct comparison c = {.pairs = pairs, .spec = spec, .run_dir = run_dir, .same = true};
+    struct comparison c = {
+        .pairs = pairs, .config = config, .spec = spec, .run_dir = run_dir, .same = true};
     const char *job = json_string_value(json_object_get(before, "job"));
     const char *state =
         json_string_value(json_object_get(json_object_get(before, "exit"), "state"));

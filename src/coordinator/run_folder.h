@@ -38,6 +38,9 @@ typedef struct bp_run_spec {
     const char *const *may_change;
     /* The same, but with a warning that results have other bits from now on; NULL: none. */
     const char *const *other_bits;
+    /* Does this change of such a key change no bit after all? NULL: it always does. */
+    bool (*keeps_bits)(const bp_config *config, const char *key, const char *before,
+                       const char *now);
     const bp_run_identity *identities; /* ended by a NULL name; NULL: none */
     const bp_run_words *words;         /* of one of them; NULL: they are called by their names */
     const json_t *extra;  /* on the coordinator: members added to run.json; NULL: none */

@@ -322,9 +322,9 @@ static bp_err open_run(ensemble *self)
                                              "train.trace",
                                              "train.profile",
                                              NULL};
-    static const char *const OTHER_BITS[] = {
-        "mesh.pipeline", "mesh.data",        "mesh.tensor",  "mesh.coordinator",
-        "mesh.schedule", "mesh.micro_batch", "math.threads", NULL};
+    static const char *const OTHER_BITS[] = {"mesh.pipeline", "mesh.data",   "mesh.tensor",
+                                             "mesh.schedule", "mesh.chunks", "mesh.micro_batch",
+                                             "math.threads",  NULL};
     const bp_mesh_shape *shape = &self->shape;
     char hash[BP_SHA256_HEX] = "";
     bp_run_identity identities[] = {{"corpus.train", hash},
@@ -337,6 +337,7 @@ static bp_err open_run(ensemble *self)
     bp_run_spec spec = {.job = "ensemble",
                         .may_change = MAY_CHANGE,
                         .other_bits = OTHER_BITS,
+                        .keeps_bits = trainer_keeps_bits,
                         .identities = identities,
                         .extra = extra};
     bp_err err = check_names(self);

@@ -5,6 +5,7 @@
 #include "train/trainer_priv.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const bp_option bp_checkpoint_options[] = {
@@ -63,6 +64,27 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
     return err;
 }
 
+static bool is_power_of_two(const char *text)
+{
+    long long n = strtoll(text, NULL, 10);
+
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. */
+bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
+                        const char *now)
+{
+    bool chunks = strcmp(bp_config_string(config, "mesh.schedule"), "interleaved") == 0;
+    bool tree = strcmp(bp_config_string(config, "train.reduction"), "tree") == 0;
+
+    if (strcmp(key, "mesh.schedule") == 0)
+        return !chunks && strcmp(before, "interleaved") != 0;
+    if (strcmp(key, "mesh.chunks") == 0)
+        return !chunks;
+    return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
+}
+
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
 {
@@ -82,6 +104,7 @@ static bp_err open_run(trainer *self)
     bp_run_spec spec = {.job = "pretrain",
                         .may_change = MAY_CHANGE,
                         .other_bits = OTHER_BITS,
+                        .keeps_bits = trainer_keeps_bits,
                         .identities = identities,
                         .extra = extra};
     bp_err err = bp_run_open(&self->run, self->mesh, self->config, &spec);

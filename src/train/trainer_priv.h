@@ -97,6 +97,10 @@ void trainer_close(trainer *self);
 /** A bag is drawn from at least 2 documents; of few it tells little, which is warned of. Local.
  *  Errors: BP_ERR_FORMAT. */
 bp_err trainer_check_bag(const bp_corpus *corpus);
+/** bp_run_spec.keeps_bits of a training: no sum gets another order (docs/architecture.md, "What a
+ *  resume may change"). */
+bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
+                        const char *now);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 

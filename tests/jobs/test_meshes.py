@@ -65,6 +65,20 @@ class Meshes(JobTest):
         for a, b in zip(expected, [line["loss"] for line in metrics(self.at("moved"))], strict=True):
             self.assertLess(abs(a - b), 2e-5)
 
+    def test_a_change_of_mesh_is_warned_of_only_where_bits_change(self):
+        keys = ("optimizer.decay=constant", "train.steps=4")
+        expected = self.trained("steady", 0, *keys, "train.steps=8")
+        changes = ("train.steps=8", "mesh.overlap=no", "mesh.schedule=gpipe", "mesh.chunks=3", "mesh.coordinator=dedicated")
+        self.trained("changed", 2, *keys, "mesh.data=2", "train.steps=4")
+        result = self.pretrain("changed", 2, *keys, *changes)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertNotIn("other bits", result.err)
+        self.assertEqual(digests(expected), digests(self.at("changed")))
+        result = self.pretrain("changed", 2, *keys, "train.steps=9", "mesh.pipeline=2", "mesh.schedule=interleaved", "mesh.chunks=2")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("other bits from here on: mesh.pipeline is 2 and was 1, mesh.schedule is interleaved and was gpipe, "
+                      "mesh.chunks is 2 and was 3", result.err)
+
 
 if __name__ == "__main__":
     bagpipe_test.main()
