@@ -104,7 +104,13 @@ static int64_t next_piece(two_ways *way, int64_t *first)
 static void exchange(const float *send, float *receive, int64_t n, int to, int from, MPI_Comm comm,
                      const bp_waiting *waiting)
 {
-    two_ways way = {send, receive, n, to, from, comm, waiting, {{NULL}}, 0, 0};
+    two_ways way = {.send = send,
+                    .receive = receive,
+                    .n = n,
+                    .to = to,
+                    .from = from,
+                    .comm = comm,
+                    .waiting = waiting};
     int64_t first;
 
     while (next_piece(&way, &first) > 0)
@@ -118,7 +124,13 @@ static void exchange_and_add(float *keep, const float *send, float *scratch, int
                              MPI_Comm comm, const bp_waiting *waiting)
 {
     bool other_is_left = partner < bp_comm_rank(comm);
-    two_ways way = {send, scratch, n, partner, partner, comm, waiting, {{NULL}}, 0, 0};
+    two_ways way = {.send = send,
+                    .receive = scratch,
+                    .n = n,
+                    .to = partner,
+                    .from = partner,
+                    .comm = comm,
+                    .waiting = waiting};
     int64_t first, count;
 
     while ((count = next_piece(&way, &first)) > 0)
