@@ -53,9 +53,8 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
 typedef struct bp_plan {
     size_t program; /* resident before the model: the program and its libraries */
     size_t parameters, copies, gradients, optimizer, activations, scratch, input;
-    size_t trace; /* events of a timeline; the caller sets it */
-    size_t
-        snapshot; /* what bp_engine_boxes_to_save gives, once more; 0 where the caller has none */
+    size_t trace;    /* events of a timeline; the caller sets it */
+    size_t snapshot; /* what bp_engine_boxes_to_save gives, once more; 0: the caller has none */
 } bp_plan;
 size_t bp_plan_total(const bp_plan *plan);
 

@@ -1,14 +1,13 @@
 #include "engine/optimizer.h"
-#include "base/trace.h"
 
+#include "base/trace.h"
 #include "engine/inject_priv.h"
 #include "math/kernels.h"
 #include "mesh/collective.h"
 
 #include <string.h>
 
-#define PART                                                                                       \
-    2048 /* floats; a weight, two moments and a gradient of each lie in a first-level cache */
+#define PART 2048 /* floats: weights, two moments and gradients lie in a first-level cache */
 
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {

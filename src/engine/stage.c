@@ -1,8 +1,8 @@
 #include "engine/stage.h"
-#include "base/trace.h"
 
 #include "base/beat.h"
 #include "base/fault.h"
+#include "base/trace.h"
 
 #include "engine/tree.h"
 #include "math/kernels.h"

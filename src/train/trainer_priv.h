@@ -71,8 +71,7 @@ typedef struct trainer {
     bool leaves;           /* the training has ended by an error, */
     bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
-    double
-        clock; /* when the last metrics line was written, moved on by validation and checkpoints */
+    double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
     /* tracing.c */
     int64_t trace_begin;       /* the step that this start goes on from */

@@ -1,11 +1,11 @@
 /* Validation: the loss over all windows of the valid stream, the tail as a shorter one, without
  * dropout. Batches are dealt to data ranks in turn and their sums added in order, so that the loss
  * has the same bits at any number of data ranks. */
-#include "base/trace.h"
 #include "train/trainer_priv.h"
 
 #include "base/beat.h"
 #include "base/signals.h"
+#include "base/trace.h"
 #include "mesh/collective.h"
 
 #include <math.h>
