@@ -148,6 +148,13 @@ static void settle(bp_engine *engine)
     make_ready(engine, engine->network->block_count - 1);
 }
 
+/* Nothing is on its way into the parameters: for who overwrites them all. */
+static void end_gathers(bp_engine *engine)
+{
+    for (int g = 0; g < engine->network->group_count; g++)
+        bp_optimizer_gathered(&engine->optimizer, g);
+}
+
 static void start_sum(void *context, int g)
 {
     bp_engine *engine = context;
@@ -167,6 +174,7 @@ static void begin_with_values(bp_engine *engine)
 
 void bp_engine_initialise(bp_engine *engine)
 {
+    end_gathers(engine);
     bp_network_initialise(engine->network, engine->spec.seed);
     begin_with_values(engine);
 }
@@ -368,6 +376,7 @@ bp_err bp_engine_boxes_to_load(bp_engine *engine, bool model_only, bp_box **boxe
     int64_t capacity;
     bp_err err = new_boxes(engine, boxes, &capacity);
 
+    end_gathers(engine);
     *count = 0;
     if (err != BP_OK)
         return err;

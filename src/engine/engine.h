@@ -109,8 +109,9 @@ void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count
                         double *loss_sum, int64_t *loss_count);
 
 /** Boxes of the state, for bp_checkpoint_save (tiling every tensor over all ranks) or to load into
- * (all that this rank needs). model_only: parameters without the optimizer's moments. *boxes is the
- * caller's (bp_free). Errors: BP_ERR_SYSTEM. */
+ * (all that this rank needs). model_only: parameters without the optimizer's moments. What other
+ * ranks still send after a step has come first. *boxes is the caller's (bp_free).
+ * Errors: BP_ERR_SYSTEM. */
 bp_err bp_engine_boxes_to_save(bp_engine *engine, bp_box **boxes, int64_t *count);
 bp_err bp_engine_boxes_to_load(bp_engine *engine, bool model_only, bp_box **boxes, int64_t *count);
 /** Values were loaded: copies are made anew. Like initial values, they are guarded from here on. */
