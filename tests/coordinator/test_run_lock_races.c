@@ -17,6 +17,20 @@ int __wrap_link(const char *from, const char *to)
     return __real_link(from, to);
 }
 
+/* A challenger of a dead owner is refused, since others did `what` meanwhile. Its run. */
+static const char *challenge_and_lose(const char *name, void (*what)(const char *run))
+{
+    const char *run = fresh(name);
+    run_lock *lock;
+
+    write_owner(run, 1, began_at_another_time);
+    meanwhile_run = run;
+    meanwhile = what;
+    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
+    assert_null(meanwhile);
+    return run;
+}
+
 static void two_others_follow(const char *run)
 {
     write_owner(run, 3, as_it_is);
@@ -26,15 +40,9 @@ static void two_others_follow(const char *run)
 /* It saw number 1 dead, and slept; 2 and 3 have come, and 2 is gone again. */
 static void slow_challenger_does_not_win_a_number_that_was_passed(void **state)
 {
-    const char *run = fresh("slow");
-    run_lock *lock;
+    const char *run = challenge_and_lose("slow", two_others_follow);
 
     (void)state;
-    write_owner(run, 1, began_at_another_time);
-    meanwhile_run = run;
-    meanwhile = two_others_follow;
-    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
-    assert_null(meanwhile);
     assert_false(bp_path_exists(owner_path(run, 2)));
     assert_true(bp_path_exists(owner_path(run, 3)));
 }
@@ -59,15 +67,8 @@ static void one_follows_and_sweeps(const char *run)
 
 static void challenger_whose_draft_was_swept_is_refused(void **state)
 {
-    const char *run = fresh("swept");
-    run_lock *lock;
-
     (void)state;
-    write_owner(run, 1, began_at_another_time);
-    meanwhile_run = run;
-    meanwhile = one_follows_and_sweeps;
-    bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
-    assert_null(meanwhile);
+    (void)challenge_and_lose("swept", one_follows_and_sweeps);
 }
 
 #define CONTENDERS 4
