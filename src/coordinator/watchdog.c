@@ -199,6 +199,8 @@ bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec)
         depth = 1;
     else
         bp_stacks_end();
+    if (err == BP_OK && mesh->coordinates)
+        watchdog_suspects_say(); /* whoever reads it may ask for stacks: all ranks listen by now */
     return err;
 }
 

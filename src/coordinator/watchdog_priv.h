@@ -101,7 +101,9 @@ void watchdog_launcher_guard(const watchdog_launcher *launcher);
 
 /* watchdog_suspects.c */
 /** At a start: strikes are counted in this folder. On the coordinator (`counts`), count what fatal
- * signals left, and say whom to keep off. */
+ * signals left. */
 void watchdog_suspects_begin(const char *run_dir, bool counts);
+/** Say whom to keep off. On the coordinator. */
+void watchdog_suspects_say(void);
 
 #endif

@@ -133,15 +133,18 @@ static void say(const char *path, json_t *hosts)
 
 void watchdog_suspects_begin(const char *run_dir, bool counts)
 {
-    char *path;
     int bytes = snprintf(home, sizeof home, "%s", run_dir);
 
     if (bytes < 0 || (size_t)bytes >= sizeof home)
         home[0] = '\0';
-    if (!counts)
-        return;
-    path = path_of(run_dir);
-    count_signals(run_dir);
+    if (counts)
+        count_signals(run_dir);
+}
+
+void watchdog_suspects_say(void)
+{
+    char *path = home[0] == '\0' ? NULL : path_of(home);
+
     if (path != NULL && bp_path_exists(path)) {
         json_t *value = load(path);
 

@@ -22,7 +22,7 @@ for job in ("train", "pipeline", "ensemble", "score"):
 KINDS["dedicated"] = ("pretrain", 3, ("mesh.data=2", "mesh.coordinator=dedicated", KEY))
 KINDS["four"] = ("pretrain", 4, ("mesh.data=2", "mesh.pipeline=1", "mesh.tensor=2", KEY))
 KINDS["endless"] = ("pretrain", 2, ("mesh.data=2", "train.steps=1000000", "checkpoint.every=1000000", "train.valid_every=0",
-                                    "train.log_every=1000", KEY))
+                                    "train.log_every=100", KEY))
 
 
 class Standstill(KindsOfJob):
@@ -45,11 +45,11 @@ class Standstill(KindsOfJob):
             time.sleep(0.02)
 
     def wait_for_steps(self, start, starts=1):
-        """The start number `starts` on this folder trains."""
+        """The start number `starts` on this folder trains: all ranks have been through its first steps."""
         def trains():
-            return os.path.exists(os.path.join(self.folder, "events.jsonl")) and len(self.events("started")) == starts
+            return (os.path.exists(os.path.join(self.folder, "events.jsonl")) and len(self.events("started")) == starts and
+                    self.read("metrics.jsonl") != "")  # cut back, here to nothing, before the event
         self.wait_for(trains, start)
-        time.sleep(0.5)
 
     def check_named(self, start, rank, phase, silent):
         """The line, the status, the event, the exit state, the stacks, and the suspect."""
