@@ -78,7 +78,7 @@ static void packing_equals_plain_loops(void **state)
 /* A lone score, its top there already: the sum is its weight in float32. */
 static void weights_are_powers_of_2(void **state)
 {
-    float scores[BP_PANEL], top[BP_PANEL], sum[BP_PANEL], factor[BP_PANEL];
+    float scores[32 * BP_PANEL] = {0}, top[BP_PANEL], sum[BP_PANEL], factor[BP_PANEL];
     uint32_t weights[16 * BP_PANEL];
     bp_panel_softmax panel = {scores, weights, top, sum, factor, NULL, 1, 0};
 
