@@ -7,6 +7,7 @@
 #include "bench/models.h"
 #include "bench/samples.h"
 #include "coordinator/run_folder.h"
+#include "engine/engine.h"
 #include "math/math.h"
 #include "mesh/mesh.h"
 
@@ -100,8 +101,8 @@ bp_err bench_exchange(bench *self);
 bp_err bench_models(bench *self);
 /** Why a model that takes so many bytes on a rank (0: not known yet) is left out, in `why`; ""
  * where it is not. Pure. */
-void bench_judge_fit(const bench *self, const bp_gpt_shape *shape, double bytes, char *why,
-                     size_t room);
+void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                     double bytes, char *why, size_t room);
 /** One line: memory that training a model takes on the largest rank. Errors: BP_ERR_SYSTEM. */
 bp_err bench_foresee_model(const bench *self, const bp_bench_model *model);
 

@@ -6,7 +6,6 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/engine.h"
 #include "mesh/collective.h"
 
 #include <errno.h>

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/engine.h"
 #include "lm/lm.h"
 #include "mesh/collective.h"
 #include "score/unit.h"
@@ -29,21 +28,22 @@ static bp_engine_spec engine_spec(const bench *self, const bp_gpt_shape *shape)
         each = shape->context < MICRO_BATCH_TOKENS ? MICRO_BATCH_TOKENS / shape->context : 1;
     if (batches == 0)
         batches = stages > 1 ? (int64_t)PIPELINE_BATCHES * stages : 1;
-    return (bp_engine_spec){
-        .seed = (uint64_t)bp_config_int(config, "run.seed"),
-        .batch = self->mesh_shape.data * batches * each,
-        .micro_batch = each,
-        .schedule =
-            strcmp(bp_config_string(config, "mesh.schedule"), "gpipe") == 0 ? BP_GPIPE : BP_1F1B,
-        .optimizer = {.kind = BP_ADAMW,
-                      .beta1 = 0.9,
-                      .beta2 = 0.95,
-                      .epsilon = 1e-8,
-                      .weight_decay = 0.1,
-                      .clip = 1},
-        .rate = {.peak = 3e-4, .steps = 1, .decay = BP_DECAY_CONSTANT},
-        .precision = self->precision,
-        .digest_every = DIGEST_EVERY};
+    return (bp_engine_spec){.seed = (uint64_t)bp_config_int(config, "run.seed"),
+                            .batch = self->mesh_shape.data * batches * each,
+                            .micro_batch = each,
+                            .schedule = bp_engine_schedule_of(config),
+                            .chunks = (int)bp_config_int(config, "mesh.chunks"),
+                            .overlap = bp_config_bool(config, "mesh.overlap"),
+                            .tree = true, /* as train.reduction */
+                            .optimizer = {.kind = BP_ADAMW,
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.95,
+                                          .epsilon = 1e-8,
+                                          .weight_decay = 0.1,
+                                          .clip = 1},
+                            .rate = {.peak = 3e-4, .steps = 1, .decay = BP_DECAY_CONSTANT},
+                            .precision = self->precision,
+                            .digest_every = DIGEST_EVERY};
 }
 
 /* Words of a made-up text: few come often, as in a real one. */
@@ -203,10 +203,12 @@ static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp
     return err;
 }
 
-void bench_judge_fit(const bench *self, const bp_gpt_shape *shape, double bytes, char *why,
-                     size_t room)
+void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                     double bytes, char *why, size_t room)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
+    int chunks = bp_engine_chunks(spec, mesh->pipeline);
+    int64_t batches = spec->batch / (mesh->data * spec->micro_batch);
 
     why[0] = '\0';
     if (shape->heads % mesh->tensor != 0)
@@ -215,6 +217,14 @@ void bench_judge_fit(const bench *self, const bp_gpt_shape *shape, double bytes,
     else if (bp_gpt_blocks(shape) < mesh->pipeline)
         (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d",
                        bp_gpt_blocks(shape), mesh->pipeline);
+    else if (bp_gpt_blocks(shape) < (int64_t)chunks * mesh->pipeline)
+        (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d x mesh.chunks = %d",
+                       bp_gpt_blocks(shape), mesh->pipeline, chunks);
+    else if (chunks > 1 && batches % mesh->pipeline != 0)
+        (void)snprintf(why, room,
+                       "bench.micro_batches = %lld is no multiple of mesh.pipeline = %d, which "
+                       "mesh.schedule = interleaved needs",
+                       (long long)batches, mesh->pipeline);
     else if (self->rank_bytes > 0 && bytes > self->rank_bytes)
         (void)snprintf(why, room, "it takes %.1f GiB on each rank, and there are %.1f GiB",
                        bytes / 1073741824, self->rank_bytes / 1073741824);
@@ -276,7 +286,7 @@ static bp_err bench_model(bench *self, const bp_bench_model *model, json_t *list
     err = bench_next(self, what);
     if (err != BP_OK)
         return err;
-    bench_judge_fit(self, &model->shape, 0, why, sizeof why);
+    bench_judge_fit(self, &spec, &model->shape, 0, why, sizeof why);
     bp_mem_resident_peak_reset();
     if (why[0] == '\0')
         err = bp_agree(mesh->world, plan_model(self, &spec, &model->shape, &bytes));
@@ -284,7 +294,7 @@ static bp_err bench_model(bench *self, const bp_bench_model *model, json_t *list
         return err;
     bytes = (double)bp_all_max_int((int64_t)bytes, mesh->world);
     if (why[0] == '\0')
-        bench_judge_fit(self, &model->shape, bytes, why, sizeof why);
+        bench_judge_fit(self, &spec, &model->shape, bytes, why, sizeof why);
     object = self->result ? model_json(model, &spec, bytes) : NULL;
     if (list)
         (void)json_array_append_new(list, object);
@@ -311,14 +321,14 @@ bp_err bench_foresee_model(const bench *self, const bp_bench_model *model)
     char why[160];
     bp_err err = BP_OK;
 
-    bench_judge_fit(self, &model->shape, 0, why, sizeof why);
+    bench_judge_fit(self, &spec, &model->shape, 0, why, sizeof why);
     if (why[0] == '\0')
         err = bp_agree(self->mesh->world, plan_model(self, &spec, &model->shape, &bytes));
     if (err == BP_OK && why[0] != '\0')
         bp_log("%-7s left out: %s", model->name, why);
     else if (err == BP_OK)
-        bp_log("%-7s %.1f MiB on a rank in training, %lld sequences of %lld tokens a step",
-               model->name, bytes / 1048576, (long long)spec.batch,
+        bp_log("%-7s %.1f MiB on a rank in training, %lld sequence%s of %lld tokens a step",
+               model->name, bytes / 1048576, (long long)spec.batch, spec.batch == 1 ? "" : "s",
                (long long)model->shape.context);
     return err;
 }

@@ -61,6 +61,13 @@ static bool is(const bp_config *config, const char *key, const char *value)
     return strcmp(bp_config_string(config, key), value) == 0;
 }
 
+bp_schedule bp_engine_schedule_of(const bp_config *config)
+{
+    return is(config, "mesh.schedule", "gpipe")         ? BP_GPIPE
+           : is(config, "mesh.schedule", "interleaved") ? BP_INTERLEAVED
+                                                        : BP_1F1B;
+}
+
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
 {
     return (bp_engine_spec){
@@ -68,9 +75,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .dropout = (float)bp_config_real(config, "model.dropout"),
         .batch = bp_config_int(config, "train.batch"),
         .micro_batch = bp_config_int(config, "mesh.micro_batch"),
-        .schedule = is(config, "mesh.schedule", "gpipe")         ? BP_GPIPE
-                    : is(config, "mesh.schedule", "interleaved") ? BP_INTERLEAVED
-                                                                 : BP_1F1B,
+        .schedule = bp_engine_schedule_of(config),
         .chunks = (int)bp_config_int(config, "mesh.chunks"),
         .overlap = bp_config_bool(config, "mesh.overlap"),
         .tree = is(config, "train.reduction", "tree"),
