@@ -24,7 +24,7 @@ const bp_option bp_run_options[] = {
     {"run.seed", BP_OPTION_INT, "1", 0, 9007199254740992.0, NULL, NULL,
      "initialisation, order, dropout", false},
     {"tokenizer.path", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "tokenizer.json; must be the one that the corpus names", false},
+     "tokenizer.json, the one that the corpus names; a bench times it", false},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 const bp_bench_model bp_bench_models[BP_BENCH_MODELS] = {
+    {"tiny", {.layers = 2, .width = 64, .heads = 2, .context = 64, .vocab_size = 1000}},
     {"small", {.layers = 4, .width = 256, .heads = 4, .context = 256, .vocab_size = 8000}},
     {"medium", {.layers = 6, .width = 512, .heads = 8, .context = 512, .vocab_size = 20000}},
     {"gpt2", {.layers = 12, .width = 768, .heads = 12, .context = 1024, .vocab_size = 50257}},

@@ -5,7 +5,7 @@
 #include "lm/gpt.h"
 #include <stdbool.h>
 
-#define BP_BENCH_MODELS 3
+#define BP_BENCH_MODELS 4
 #define BP_BENCH_FORMS  3 /* of a product: forward, gradient of the input, of the weight */
 
 typedef struct bp_bench_model {
@@ -13,8 +13,10 @@ typedef struct bp_bench_model {
     bp_gpt_shape shape;
 } bp_bench_model;
 
-/** From the smallest to the largest: small (as ensembles are made of), medium, gpt2 (124M). */
+/** From the smallest to the largest: tiny (does a bench work at all?), small (as ensembles are made
+ * of), medium, gpt2 (124M). */
 extern const bp_bench_model bp_bench_models[BP_BENCH_MODELS];
+#define BP_BENCH_SMALL 1 /* whose products are measured where no model is named */
 
 /** Which of them a list "small, gpt2" names; "none" is a list of nothing. false: a word that is no
  * model, given back in *wrong (borrowed from the list, to the next comma). */

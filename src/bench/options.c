@@ -13,15 +13,14 @@ const bp_option bp_bench_options[] = {
     {"bench.seconds", BP_OPTION_REAL, "2", 0.001, 3600, NULL, "seconds",
      "of one measurement, about; the whole takes some 50 times as long", false},
     {"bench.models", BP_OPTION_STRING, "small, medium, gpt2", 0, 0, NULL, NULL,
-     "trained and scored: small (4 layers of width 256), medium (30M), gpt2 (124M), or none; "
-     "matrix "
-     "products are those of the largest",
+     "trained and scored: tiny (0.2M parameters, a first look), small (5M), medium (30M), gpt2 "
+     "(124M), or none; matrix products are those of the largest",
      false},
     {"bench.micro_batches", BP_OPTION_INT, "0", 0, 65536, NULL, "micro-batches",
      "of a training step on each data rank; 0: 1, or 4 for each pipeline stage", false},
-    {"bench.corpus", BP_OPTION_BYTES, "64MiB", 4096, 1e13, NULL, "bytes",
+    {"bench.corpus", BP_OPTION_BYTES, "64MiB", 4096, 1099511627776.0, NULL, NULL,
      "of random tokens, written into run.dir, read, and removed", false},
-    {"bench.message", BP_OPTION_BYTES, "64MiB", 1024, 17179869184.0, NULL, "bytes",
+    {"bench.message", BP_OPTION_BYTES, "64MiB", 1024, 17179869184.0, NULL, NULL,
      "of the largest message between ranks", false},
     END,
 };
@@ -38,7 +37,7 @@ void bp_bench_check(bp_config *config)
                         (long long)bp_config_int(config, "mesh.members"));
     if (!bp_bench_models_named(bp_config_string(config, "bench.models"), named, &wrong))
         bp_config_fault(config,
-                        "there is no model '%.*s': at bench.models; use small, medium, gpt2, "
-                        "several with commas, or none",
+                        "there is no model '%.*s': at bench.models; use tiny, small, medium, "
+                        "gpt2, several with commas, or none",
                         (int)strcspn(wrong, " ,"), wrong);
 }

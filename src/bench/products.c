@@ -232,7 +232,7 @@ static double needs_bytes(const bp_gpt_shape *shape)
 
 bp_err bench_products(bench *self)
 {
-    const bp_bench_model *model = &bp_bench_models[0];
+    const bp_bench_model *model = &bp_bench_models[BP_BENCH_SMALL];
     json_t *silicon = self->result ? json_object() : NULL;
     json_t *gemm = self->result ? json_object() : NULL;
     json_t *steps = self->result ? json_object() : NULL;

@@ -117,6 +117,9 @@ static void print_machine(const json_t *result)
         (int)number(mesh, "tensor"), text(result, "precision"));
     bp_log("%s, %s, %s, %s", text(machine, "cpu"), memory, text(machine, "math_library"),
            text(machine, "mpi"));
+    bp_log(
+        "all ranks: their sum, measured at the same time; +-: half of where eight in ten repeats "
+        "lie; one alone: the first rank while the others sleep");
 }
 
 static void print_products(const json_t *result, const char *precision)
