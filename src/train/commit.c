@@ -157,7 +157,7 @@ bp_err trainer_commit_begin(trainer *self, bool best)
         .step = self->progress.step, .best = best, .began = began, .coordinator = BP_SAVING_WRITES};
     err = save(self, true);
     (void)bp_beat_phase(before);
-    bp_beat_commit(0); /* this was the least of it */
+    bp_beat_commit(self->commit_seconds); /* of the one before: this was the least of it */
     return err;
 }
 

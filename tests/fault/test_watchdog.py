@@ -171,7 +171,7 @@ class Longer(Standstill):
 
     def test_writer_behind_the_steps_that_never_ends_is_found_when_it_is_waited_for(self):
         self.undisturbed_of("train")
-        start = self.launch("train", self.name, env={"BP_FAULT": "ckpt.shard_half:40@0=spin"})
+        start = self.launch("train", self.name, env={"BP_FAULT": "ckpt.shard_close:2@0=spin"})
         self.assertIn("bp_checkpoint_finish", self.check_named(start, 0, "checkpoint", False))
         self.expect_end("train", self.name)
 
