@@ -102,67 +102,61 @@ bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *
     return err;
 }
 
+/* One call of the system: how much it moved, 0 at an end, -1. What is written is only read. */
+typedef ssize_t (*mover)(int fd, char *data, size_t bytes, int64_t offset);
+
+static ssize_t write_some(int fd, char *data, size_t bytes, int64_t offset)
+{
+    (void)offset; /* the descriptor's own */
+    return write(fd, data, bytes);
+}
+
+static ssize_t pwrite_some(int fd, char *data, size_t bytes, int64_t offset)
+{
+    return pwrite(fd, data, bytes, (off_t)offset);
+}
+
+static ssize_t pread_some(int fd, char *data, size_t bytes, int64_t offset)
+{
+    return pread(fd, data, bytes, (off_t)offset);
+}
+
+/* at_end: what an end before all is moved means. */
+static int move_all(mover some, int at_end, int fd, char *data, size_t bytes, int64_t offset)
+{
+    while (bytes > 0) {
+        ssize_t moved = some(fd, data, bytes, offset);
+
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved == 0)
+            errno = at_end;
+        if (moved <= 0)
+            return -1;
+        data += moved;
+        offset += moved;
+        bytes -= (size_t)moved;
+    }
+    return 0;
+}
+
 int bp_write_all(int fd, const void *data, size_t bytes)
 {
-    const char *p = data;
-
     if (bp_fault("base.write")) {
         errno = ENOSPC;
         return -1;
     }
-    while (bytes > 0) {
-        ssize_t wrote = write(fd, p, bytes);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0) {
-            if (wrote == 0)
-                errno = ENOSPC;
-            return -1;
-        }
-        p += wrote;
-        bytes -= (size_t)wrote;
-    }
-    return 0;
+    return move_all(write_some, ENOSPC, fd, (char *)data, bytes, 0);
 }
 
 int bp_pwrite_all(int fd, const void *data, size_t bytes, int64_t offset)
 {
-    const char *p = data;
-
-    while (bytes > 0) {
-        ssize_t wrote = pwrite(fd, p, bytes, (off_t)offset);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0) {
-            if (wrote == 0)
-                errno = ENOSPC;
-            return -1;
-        }
-        p += wrote;
-        bytes -= (size_t)wrote;
-        offset += wrote;
-    }
-    return 0;
+    return move_all(pwrite_some, ENOSPC, fd, (char *)data, bytes, offset);
 }
 
 int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset)
 {
-    char *p = data;
-
-    while (bytes > 0) {
-        ssize_t got = pread(fd, p, bytes, offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            if (got == 0)
-                errno = ENODATA;
-            return -1;
-        }
-        p += got;
-        offset += got;
-        bytes -= (size_t)got;
-    }
-    return 0;
+    return move_all(pread_some, ENODATA, fd, data, bytes, offset);
 }
 
 bp_err bp_token_new(char out[BP_TOKEN_BYTES])
