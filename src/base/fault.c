@@ -47,6 +47,7 @@ static const char *const NAMES[] = {
     "ckpt.mkdir_tmp",
     "ckpt.prune_rename",
     "ckpt.prune_unlink",
+    "ckpt.read_back",
     "ckpt.rename",
     "ckpt.shard_close",
     "ckpt.shard_half",

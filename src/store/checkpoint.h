@@ -29,7 +29,7 @@ typedef struct bp_box {
 typedef struct bp_checkpoint_commit {
     const char *parent; /* RUN/checkpoints, there already */
     const char *name;   /* bp_checkpoint_step_name(), or any name for an import */
-    int writers;        /* 0: one a node */
+    int writers;        /* 0: one a node, as it has to be with a snapshot */
     /* Asked on root just before the rename; NULL: always. */
     bool (*still_owner)(void *context);
     /* Data of a box whose `data` is NULL, valid until the next call; asked more than once. NULL:

@@ -15,7 +15,7 @@
 #define BP_TENSOR_MAX_EXTENT    ((int64_t)1 << 31) /* of one dimension */
 #define BP_TENSOR_MAX_VOLUME    ((int64_t)1 << 40) /* elements */
 #define BP_PIECES_MAX           ((int64_t)1 << 20)
-#define BP_PART_FLOATS          ((int64_t)2 << 20) /* a box travels in parts of at most 8 MiB */
+#define BP_PART_FLOATS          ((int64_t)64 << 10) /* a box travels in parts that caches hold */
 
 /* ---- box.c: geometry ---- */
 
@@ -42,8 +42,8 @@ bool bp_box_intersect(int dims, const int64_t *offset_a, const int64_t *extent_a
 /** Add the box's elements, each under its place in the whole tensor. */
 void bp_box_digest(bp_digest *digest, const bp_box *box, const float *data);
 
-/** True where all of the box's values are finite. */
-bool bp_box_is_finite(const bp_box *box, const float *data);
+/** True where all values are finite. */
+bool bp_are_finite(const float *values, int64_t count);
 
 /** Cut a box into parts that lie contiguously in its memory: part `k` has `count` floats from
  * `first` on and is the sub-box (start, size), relative to the box. False when there is no part k.
@@ -128,7 +128,7 @@ typedef struct bp_plan_box {
 typedef struct bp_plan {
     MPI_Comm group;      /* the ranks of one writer, which is rank 0 of it */
     int shard;           /* the file that this rank writes; -1: none */
-    bp_plan_box *pieces; /* in it, by tensor and offset */
+    bp_plan_box *pieces; /* in it, by tensor and offset; once it is laid out, by address */
     int64_t count;
     /* on the root: tensors without digest, pieces, files without size and hash; NULL elsewhere */
     bp_manifest *manifest;
@@ -154,13 +154,15 @@ bp_err bp_shard_create(bp_shard **out, const char *path);
 bp_err bp_shard_add(bp_shard *shard, bp_plan_box *piece);
 /** All pieces are added: the file gets its whole length, and HDF5 is done with it. */
 bp_err bp_shard_lay_out(bp_shard *shard);
-/** Write a part of a piece in its place. */
+/** Write a part of a piece in its place; by ascending address. */
 bp_err bp_shard_write(bp_shard *shard, const bp_plan_box *piece, const bp_part *part,
                       const float *values);
-/** Close, fsync, stamp the user block, and drop the file's pages from the cache. Always frees. */
-bp_err bp_shard_commit(bp_shard **shard);
-/** Close without a promise: the file is thrown away. */
-void bp_shard_discard(bp_shard **shard);
+/** Stamp the user block, bring the file to disk, close it. */
+bp_err bp_shard_seal(bp_shard *shard);
+/** Read the next part of a sealed shard (bp_direct_read_back). */
+bp_err bp_shard_read_back(bp_shard *shard, bool *more, char sha256[BP_SHA256_HEX], int64_t *bytes);
+/** What is not sealed is no file to keep. */
+void bp_shard_free(bp_shard **shard);
 void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number);
 
 /** Read the part of a piece that a box wants (both relative to their own begin) into the box's

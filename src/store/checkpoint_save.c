@@ -61,9 +61,10 @@ static int writers_of(const bp_saving *saving)
 {
     const bp_checkpoint_commit *commit = &saving->commit;
 
-    return commit->snapshot == NULL || bp_snapshot_is_shared(commit->snapshot)
-               ? commit->writers
-               : bp_comm_size(saving->comm);
+    if (commit->snapshot == NULL)
+        return commit->writers;
+    BP_ASSERT(commit->writers == 0); /* who can read whose copy is settled already */
+    return bp_snapshot_is_shared(commit->snapshot) ? 0 : bp_comm_size(saving->comm);
 }
 
 static bp_err plan(bp_saving *saving)

@@ -3,6 +3,7 @@
  * ranks of its node have taken, makes no call of MPI, and steps aside for those that compute. */
 #include "base/beat.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -30,6 +32,16 @@ bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data
     if (*data != NULL)
         return BP_OK;
     return commit->fetch(commit->context, &saving->boxes[index], index, data);
+}
+
+/* Something is done; is more wanted? */
+static bp_err go_on(bp_saving *saving)
+{
+    (void)atomic_fetch_add(&saving->moved, 1);
+    bp_beat_progress();
+    return atomic_load(&saving->given_up)
+               ? BP_FAIL(BP_ERR_STOPPED, "a checkpoint is given up: at %s", saving->name)
+               : BP_OK;
 }
 
 /* ---- the parts of a piece ---- */
@@ -56,14 +68,13 @@ static bp_err ask_part(bp_saving *saving, const bp_plan_box *piece, int64_t k, c
 static bp_err get_part(bp_saving *saving, const bp_plan_box *piece, int64_t k, const bp_part *part,
                        const float *base, float *room, const float **values)
 {
-    if (saving->commit.snapshot != NULL) {
-        (void)atomic_fetch_add(&saving->moved, 1);
-        if (atomic_load(&saving->given_up))
-            return BP_FAIL(BP_ERR_STOPPED, "a checkpoint is given up: at %s", saving->name);
+    bp_err err = go_on(saving);
+
+    if (err != BP_OK)
+        return err;
+    if (saving->commit.snapshot != NULL)
         return bp_snapshot_read(saving->commit.snapshot, piece->group_rank,
                                 piece->place + part->first, part->count, room, values);
-    }
-    bp_beat_progress();
     *values = base != NULL ? base + part->first : room;
     return base != NULL ? BP_OK : ask_part(saving, piece, k, part, room);
 }
@@ -78,7 +89,7 @@ static bp_err count_part(bp_plan_box *piece, const bp_part *part, const float *v
         box.offset[d] = piece->offset[d] + part->start[d];
         box.extent[d] = part->size[d];
     }
-    if (!bp_box_is_finite(&box, values))
+    if (!bp_are_finite(values, part->count))
         return BP_FAIL(BP_ERR_SOFTWARE,
                        "tensor '%s' holds a value that is not finite: no checkpoint is made of it",
                        piece->name);
@@ -108,16 +119,23 @@ static bp_err write_piece(bp_saving *saving, bp_shard *shard, bp_plan_box *piece
 
 /* ---- a file ---- */
 
-/* The thread that writes leaves the cores to those that compute: it takes one that is idle, if
- * there is any, whatever core the rank is bound to. Where the system does not allow that it works
- * as it is. */
+/* The thread that writes leaves the cores to those that compute: it takes one of the process's that
+ * is idle, if there is any, whatever core the rank is bound to, and never the priority of a rank
+ * that runs in real time. Where the system does not allow that it works as it is. */
 static void step_aside(void)
 {
-    cpu_set_t all;
+    struct sched_param none = {.sched_priority = 0};
 
-    memset(&all, 0xff, sizeof all);
-    (void)sched_setaffinity(0, sizeof all, &all);
+    bp_cores_widen();
+    (void)sched_setscheduler(0, SCHED_BATCH, &none);
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const bp_plan_box *p = a, *q = b;
+
+    return (p->address > q->address) - (p->address < q->address);
 }
 
 /* HDF5 lays the file out, under its lock, which the reader of the corpus wants too: at full speed.
@@ -130,8 +148,23 @@ static bp_err lay_out(bp_saving *saving, bp_shard *shard)
         err = bp_shard_add(shard, &saving->plan.pieces[k]);
     if (err == BP_OK)
         err = bp_shard_lay_out(shard);
+    qsort(saving->plan.pieces, (size_t)saving->plan.count, sizeof *saving->plan.pieces, by_address);
     if (saving->commit.snapshot != NULL)
         step_aside();
+    return err;
+}
+
+/* What the disk gives back is hashed, and compared with what was written. */
+static bp_err read_back(bp_saving *saving, bp_shard *shard)
+{
+    bool more = true;
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && more) {
+        err = go_on(saving);
+        if (err == BP_OK)
+            err = bp_shard_read_back(shard, &more, saving->mine.sha256, &saving->mine.bytes);
+    }
     return err;
 }
 
@@ -150,22 +183,20 @@ static bp_err write_shard(bp_saving *saving, const char *path)
     for (int64_t k = 0; k < saving->plan.count && err == BP_OK; k++)
         err = write_piece(saving, shard, &saving->plan.pieces[k], room);
     if (err == BP_OK)
-        err = bp_shard_commit(&shard);
-    bp_shard_discard(&shard);
+        err = bp_shard_seal(shard);
+    if (err == BP_OK)
+        err = read_back(saving, shard);
+    bp_shard_free(&shard);
     bp_free(room);
     return err;
 }
 
 static bp_err write_own(bp_saving *saving)
 {
-    bp_receipt *mine = &saving->mine;
     char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard);
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(saving->hidden)) : BP_OK;
+    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(saving->hidden))
+                              : write_shard(saving, path);
 
-    if (err == BP_OK)
-        err = write_shard(saving, path);
-    if (err == BP_OK)
-        err = bp_sha256_of_file(path, mine->sha256, &mine->bytes);
     bp_free(path);
     return err;
 }

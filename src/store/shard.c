@@ -5,16 +5,13 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "store/checkpoint_priv.h"
+#include "store/direct.h"
 #include "store/h5.h"
-#include "store/user_block.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <hdf5.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SHARD_KIND    "checkpoint"
 #define SHARD_VERSION 1
@@ -27,7 +24,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 struct bp_shard {
     bp_h5 *file; /* until it is laid out */
     char *path;
-    int fd; /* from then on */
+    bp_direct *content; /* from then on */
 };
 
 void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number)
@@ -43,7 +40,6 @@ bp_err bp_shard_create(bp_shard **out, const char *path)
     *out = NULL;
     if (shard == NULL)
         return bp_fail_memory("a shard", 1, sizeof *shard);
-    shard->fd = -1;
     shard->path = bp_strdup(path);
     if (shard->path == NULL)
         err = bp_fail_memory("a file name", (int64_t)strlen(path), 1);
@@ -51,7 +47,7 @@ bp_err bp_shard_create(bp_shard **out, const char *path)
         err = bp_fault("ckpt.shard_open") ? bp_fail_create("can't create", path)
                                           : bp_h5_create(&shard->file, path);
     if (err != BP_OK)
-        bp_shard_discard(&shard);
+        bp_shard_free(&shard);
     *out = shard;
     return err;
 }
@@ -141,10 +137,7 @@ bp_err bp_shard_lay_out(bp_shard *shard)
 {
     bp_err err = bp_h5_close(&shard->file);
 
-    if (err != BP_OK)
-        return err;
-    shard->fd = open(shard->path, O_RDWR | O_CLOEXEC);
-    return shard->fd < 0 ? bp_fail_errno(BP_ERR_IO, "can't open for writing", shard->path) : BP_OK;
+    return err == BP_OK ? bp_direct_open(&shard->content, shard->path) : err;
 }
 
 bp_err bp_shard_write(bp_shard *shard, const bp_plan_box *piece, const bp_part *part,
@@ -152,47 +145,31 @@ bp_err bp_shard_write(bp_shard *shard, const bp_plan_box *piece, const bp_part *
 {
     int64_t at = piece->address + part->first * (int64_t)sizeof *values;
 
-    if (bp_fault("ckpt.shard_half") ||
-        bp_pwrite_all(shard->fd, values, (size_t)part->count * sizeof *values, at) != 0)
+    if (bp_fault("ckpt.shard_half"))
         return bp_fail_errno(BP_ERR_IO, "can't write", shard->path);
-    return BP_OK;
+    return bp_direct_put(shard->content, at, values, (size_t)part->count * sizeof *values);
 }
 
-/* So that hashing reads what the disk holds, where the file system can do that. Advice: no failure
- * matters. */
-static void forget_pages(int fd)
+bp_err bp_shard_seal(bp_shard *shard)
 {
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-}
-
-bp_err bp_shard_commit(bp_shard **at)
-{
-    bp_shard *shard = *at;
     bp_user_block block = {.kind = SHARD_KIND, .version = SHARD_VERSION};
-    bp_err err = BP_OK;
 
     if (bp_fault("ckpt.shard_close"))
-        err = BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", shard->path);
-    if (err == BP_OK)
-        err = bp_fault("ckpt.fsync_file")
-                  ? bp_fail_errno(BP_ERR_IO, "can't bring to disk", shard->path)
-                  : bp_user_block_seal_fd(&block, shard->fd, shard->path);
-    if (err == BP_OK)
-        forget_pages(shard->fd);
-    if (close(shard->fd) != 0 && err == BP_OK)
-        err = bp_fail_errno(BP_ERR_IO, "can't close", shard->path);
-    shard->fd = -1;
-    bp_shard_discard(at);
-    return err;
+        return BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", shard->path);
+    return bp_direct_seal(shard->content, &block);
 }
 
-void bp_shard_discard(bp_shard **shard)
+bp_err bp_shard_read_back(bp_shard *shard, bool *more, char sha256[BP_SHA256_HEX], int64_t *bytes)
+{
+    return bp_direct_read_back(shard->content, more, sha256, bytes);
+}
+
+void bp_shard_free(bp_shard **shard)
 {
     if (*shard == NULL)
         return;
     bp_h5_drop(&(*shard)->file);
-    if ((*shard)->fd >= 0)
-        (void)close((*shard)->fd); /* given up */
+    bp_direct_free(&(*shard)->content);
     bp_free((*shard)->path);
     bp_free(*shard);
     *shard = NULL;

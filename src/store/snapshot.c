@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "store/checkpoint_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -194,21 +195,6 @@ void bp_snapshot_free(bp_snapshot **at)
 
 /* ---- copying ---- */
 
-/* An exponent of ones is an infinity or no number. Integers, so that compilers vectorise it. */
-static bool is_finite_run(const float *values, int64_t count)
-{
-    const uint32_t exponent = UINT32_C(0x7f800000);
-    uint32_t bad = 0;
-
-    for (int64_t k = 0; k < count; k++) {
-        uint32_t bits;
-
-        memcpy(&bits, &values[k], sizeof bits);
-        bad |= (bits & exponent) == exponent;
-    }
-    return bad == 0;
-}
-
 static int64_t floats_of(const bp_box *box)
 {
     int64_t floats = 1;
@@ -230,7 +216,7 @@ static bool pass(float *into, const float *values, int64_t count)
 
         if (into != NULL)
             memcpy(into + first, values + first, (size_t)n * sizeof *into);
-        bad += !is_finite_run(values + first, n);
+        bad += !bp_are_finite(values + first, n);
     }
     return bad == 0;
 }

@@ -28,7 +28,7 @@ POINTS = [
     Point("bwd.mid", 11), Point("allreduce.before", 6), Point("allreduce.after", 6), Point("opt.before", 6), Point("opt.after", 6),
     Point("step.end", 4), Point("ckpt.snapshot", 2, eio=74), Point("ckpt.mkdir_tmp", 2, ROOT, 73),
     Point("ckpt.share", 1, (0, 1), 0), Point("ckpt.shard_open", 2, ROOT, 73), Point("ckpt.shard_half", 50, ROOT, 74), Point("ckpt.shard_close", 2, ROOT, 74),
-    Point("ckpt.fsync_file", 2, ROOT, 74), Point("ckpt.verify", 2, ROOT, 74), Point("ckpt.manifest_half", 2, ROOT, 74),
+    Point("ckpt.fsync_file", 2, ROOT, 74), Point("ckpt.read_back", 2, ROOT, 74), Point("ckpt.verify", 2, ROOT, 74), Point("ckpt.manifest_half", 2, ROOT, 74),
     Point("ckpt.manifest_fsync", 2, ROOT, 74), Point("ckpt.fence_check", 2, ROOT, 74), Point("ckpt.rename", 2, ROOT, 74),
     Point("ckpt.fsync_dir", 2, ROOT, 74), Point("ckpt.best", 1, ROOT, 0), Point("ckpt.prune_rename", 1, ROOT, 0),
     Point("ckpt.prune_unlink", 1, ROOT, 0), Point("metrics.append_half", 5, ROOT, 74), Point("exit.agree", 1, ROOT),

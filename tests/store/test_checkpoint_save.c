@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "store/checkpoint_model.h"
+#include "store/checkpoint_parent.h"
 
 #include <math.h>
 #include <signal.h>
@@ -41,28 +42,6 @@ static bp_err save_one_each(const bp_checkpoint_commit *commit)
 static bp_checkpoint_commit to(const char *name)
 {
     return (bp_checkpoint_commit){.parent = bp_test_path("checkpoints"), .name = name};
-}
-
-/* The names in the folder of checkpoints, hidden ones too. */
-static int64_t names_left(void)
-{
-    char **names;
-    int64_t count = -1;
-
-    BP_MPI(MPI_Barrier(COMM));
-    if (bp_dir_list(bp_test_path("checkpoints"), &names, &count) == BP_OK)
-        bp_names_free(&names, count);
-    BP_MPI(MPI_Barrier(COMM));
-    return count;
-}
-
-static void fresh_parent(void)
-{
-    if (bp_comm_is_root(COMM)) {
-        assert_int_equal(bp_dir_remove(bp_test_path("checkpoints")), BP_OK);
-        assert_int_equal(bp_dir_make(bp_test_path("checkpoints")), BP_OK);
-    }
-    BP_MPI(MPI_Barrier(COMM));
 }
 
 /* The error is the same on all ranks, its message too, and no folder is left. */
