@@ -38,6 +38,18 @@ char *trainer_checkpoints_folder(const trainer *self)
     return folder;
 }
 
+static bp_err own_boxes(trainer *self, bp_box **boxes, int64_t *count)
+{
+    *boxes = NULL;
+    *count = 0;
+    return self->engine ? bp_engine_boxes_to_save(self->engine, boxes, count) : BP_OK;
+}
+
+bp_err trainer_boxes_to_save(trainer *self, bp_box **boxes, int64_t *count)
+{
+    return bp_agree(self->mesh->world, own_boxes(self, boxes, count));
+}
+
 /* After a commit, on the coordinator: the link to the best, and old ones removed. Neither undoes
  * the commit. */
 static void tidy(trainer *self, int64_t step, bool best)
@@ -85,12 +97,8 @@ static bp_err look_at(const trainer *self, bool behind, bp_box *boxes, int64_t c
 /* Lines of the journals come to disk first: no checkpoint may outlive a lost one. */
 static bp_err prepare(trainer *self, bool behind, bp_box **boxes, int64_t *count)
 {
-    bp_err err = BP_OK;
+    bp_err err = own_boxes(self, boxes, count);
 
-    *boxes = NULL;
-    *count = 0;
-    if (self->engine)
-        err = bp_engine_boxes_to_save(self->engine, boxes, count);
     if (err == BP_OK)
         err = look_at(self, behind, *boxes, *count);
     if (err == BP_OK && bp_fault("ckpt.snapshot"))

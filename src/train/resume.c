@@ -171,13 +171,10 @@ static bp_err load_boxes(trainer *self)
 /* What is in memory now is what was saved, however it is split. */
 static bp_err check_loaded(trainer *self)
 {
-    bp_box *boxes = NULL;
-    int64_t count = 0;
-    bp_err err = BP_OK;
+    bp_box *boxes;
+    int64_t count;
+    bp_err err = trainer_boxes_to_save(self, &boxes, &count);
 
-    if (self->engine)
-        err = bp_engine_boxes_to_save(self->engine, &boxes, &count);
-    err = bp_agree(self->mesh->world, err);
     if (err == BP_OK)
         err = bp_checkpoint_check_digests(self->source, boxes, count);
     bp_free(boxes);

@@ -328,13 +328,10 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
 /* Room for a copy of what this rank saves. */
 static bp_err make_snapshot(trainer *self)
 {
-    bp_box *boxes = NULL;
-    int64_t count = 0;
-    bp_err err = BP_OK;
+    bp_box *boxes;
+    int64_t count;
+    bp_err err = trainer_boxes_to_save(self, &boxes, &count);
 
-    if (self->engine)
-        err = bp_engine_boxes_to_save(self->engine, &boxes, &count);
-    err = bp_agree(self->mesh->world, err);
     if (err == BP_OK)
         err = bp_snapshot_new(&self->snapshot, self->mesh->world, bp_boxes_floats(boxes, count));
     bp_free(boxes);

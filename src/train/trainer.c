@@ -68,8 +68,9 @@ static bp_err next_windows(trainer *self, int64_t *word)
         return bp_agree(mesh->compute, err);
     began = bp_clock_now();
     if (worst == GO_ON || worst == WRITE_FAILED)
-        err = finish_commit(self, false);
-    self->clock += bp_clock_now() - began; /* that was no training */
+        err =
+            finish_commit(self, worst == WRITE_FAILED); /* what others still write is for nothing */
+    self->clock += bp_clock_now() - began;              /* that was no training */
     if (err != BP_OK)
         return err;
     bp_bcast_bytes(self->windows, slots * (self->shape.context + 1) * (int64_t)sizeof(int32_t), 0,

@@ -121,6 +121,10 @@ bp_err trainer_say_damage(trainer *self);
 void trainer_count_suspects(trainer *self, const json_t *event);
 
 /* commit.c */
+/** What this rank saves: none where it does not compute. Collective over world.
+ *  Owns: *boxes is the caller's, bp_free(), also after a failure. Errors: those of
+ *  bp_engine_boxes_to_save: the same on all ranks. */
+bp_err trainer_boxes_to_save(trainer *self, bp_box **boxes, int64_t *count);
 /** Commit the state of progress.step, if that is not done yet; best: let the link point at it. None
  *  is on its way. Collective over world. Errors: those of bp_checkpoint_save; BP_ERR_SOFTWARE the
  *  state is not finite; a metrics line before could not be written: the same on all ranks. */
