@@ -68,6 +68,7 @@ static bp_err build(bp_engine *engine)
     bp_nn nn = {.tensor = mesh->tensor,
                 .tensor_at = mesh->tensor_at,
                 .tensors = mesh->tensors,
+                .shares_rows = bp_engine_shares_rows(&engine->spec, &engine->shape, mesh->tensors),
                 .seed = engine->spec.seed,
                 .dropout = engine->spec.dropout};
     bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->datas,

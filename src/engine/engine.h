@@ -23,6 +23,13 @@ typedef struct bp_rate {
  * cosine peak (1+cos pi u)/2, linear peak (1-u), constant peak. */
 double bp_rate_at(const bp_rate *rate, int64_t step);
 
+/** mesh.sequence_parallel */
+typedef enum bp_row_sharing {
+    BP_ROW_SHARING_AUTO,
+    BP_ROW_SHARING_YES,
+    BP_ROW_SHARING_NO
+} bp_row_sharing;
+
 typedef struct bp_engine_spec {
     uint64_t seed;
     float dropout;
@@ -30,7 +37,8 @@ typedef struct bp_engine_spec {
     bp_schedule schedule;
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
-    bool overlap; /* messages travel beside compute: mesh.overlap */
+    bool overlap;               /* messages travel beside compute: mesh.overlap */
+    bp_row_sharing row_sharing; /* bp_engine_shares_rows */
     bp_optimizer_rule optimizer;
     bp_rate rate;
     bp_precision precision; /* the caller sets it: bp_math_precision */
@@ -44,11 +52,15 @@ bp_schedule bp_engine_schedule_of(const bp_config *config); /* mesh.schedule */
 /** Runs of blocks that each of so many stages has: 1, but if interleaved. */
 int bp_engine_chunks(const bp_engine_spec *spec, int stages);
 
+/** Do so many tensor ranks share out a micro-batch's rows (bp_nn.shares_rows)? */
+bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors);
+
 /** batch is a multiple of data x micro_batch; if interleaved, there are blocks for all chunks
- * (where shape->layers is known), and micro-batches for all stages: else a fault that says what
- * fits. */
-void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape, int stages,
-                          int datas, bp_config *config);
+ * (where shape->layers is known), and micro-batches for all stages; rows can be shared out if they
+ * have to be (where shape->context is known): else a fault that says what fits. mesh->data may be
+ * open (0). */
+void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                          const bp_mesh_shape *mesh, bp_config *config);
 
 /** Memory by kind, in bytes, of one rank. */
 typedef struct bp_plan {

@@ -62,8 +62,12 @@ void bp_gradient_finish(bp_reduction *reduction)
         int64_t first, count;
 
         bp_optimizer_shard(mesh, group, &first, &count);
+        float *shard = reduction->gradients + group->place + first;
+        /* each tensor rank has seen its share of the rows alone */
+        if (group->replicated && network->nn.shares_rows)
+            bp_all_sum(shard, count, reduction->scratch, mesh->tensor);
         if (group->tied)
-            sum_tied(mesh, reduction->gradients + group->place + first, count, reduction->scratch);
+            sum_tied(mesh, shard, count, reduction->scratch);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Gradients over ranks: summed over data ranks and over the two holders of the tied embedding, and
- * their norm. */
+/* Gradients over ranks: summed over data ranks, over tensor ranks that share out rows and over the
+ * two holders of the tied embedding; and their norm. */
 #ifndef BP_ENGINE_GRADIENT_H
 #define BP_ENGINE_GRADIENT_H
 
@@ -26,7 +26,8 @@ typedef struct bp_reduction {
  * mesh->data. */
 void bp_gradient_start(bp_reduction *reduction, int g);
 /** All groups were started: wait for their sums, and sum the tied group over the first and last
- * stage too. Collective over mesh->data and mesh->pipeline. */
+ * stage too, and what all tensor ranks hold over them if they share out rows. Collective over
+ * mesh->data, mesh->pipeline and mesh->tensor. */
 void bp_gradient_finish(bp_reduction *reduction);
 
 /** The norm of the whole gradient from its shards: sums of squares over blocks of 4,096 floats,

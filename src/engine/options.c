@@ -78,6 +78,9 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .schedule = bp_engine_schedule_of(config),
         .chunks = (int)bp_config_int(config, "mesh.chunks"),
         .overlap = bp_config_bool(config, "mesh.overlap"),
+        .row_sharing = is(config, "mesh.sequence_parallel", "yes")  ? BP_ROW_SHARING_YES
+                       : is(config, "mesh.sequence_parallel", "no") ? BP_ROW_SHARING_NO
+                                                                    : BP_ROW_SHARING_AUTO,
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_config_bool(config, "train.recompute"),
         .digest_every = bp_config_int(config, "train.digest_every"),
@@ -150,15 +153,36 @@ static void check_rounds(const bp_engine_spec *spec, int stages, int datas, bp_c
                     fits);
 }
 
-void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape, int stages,
-                          int datas, bp_config *config)
+bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors)
 {
+    return spec->row_sharing != BP_ROW_SHARING_NO &&
+           bp_rows_divide(spec->micro_batch * shape->context, tensors);
+}
+
+static void check_row_sharing(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors,
+                              bp_config *config)
+{
+    if (spec->row_sharing != BP_ROW_SHARING_YES || tensors == 1 || shape->context == 0 ||
+        bp_engine_shares_rows(spec, shape, tensors))
+        return;
+    bp_config_fault(config,
+                    "mesh.sequence_parallel = yes needs mesh.micro_batch x model.context to be a "
+                    "multiple of mesh.tensor = %d, but %lld x %lld is not: at "
+                    "mesh.sequence_parallel; use auto, or a context that mesh.tensor divides",
+                    tensors, (long long)spec->micro_batch, (long long)shape->context);
+}
+
+void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                          const bp_mesh_shape *mesh, bp_config *config)
+{
+    int datas = mesh->data > 0 ? mesh->data : 1;
     int64_t unit = datas * spec->micro_batch;
     char fits[96];
 
-    check_chunks(spec, shape, stages, config);
+    check_chunks(spec, shape, mesh->pipeline, config);
+    check_row_sharing(spec, shape, mesh->tensor, config);
     if (spec->batch % unit == 0) {
-        check_rounds(spec, stages, datas, config);
+        check_rounds(spec, mesh->pipeline, datas, config);
         return;
     }
     say_multiples(fits, sizeof fits, unit, spec->batch);

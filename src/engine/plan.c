@@ -71,7 +71,10 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
                     .datas = mesh_shape->data,
                     .tensors = mesh_shape->tensor,
                     .pipeline_at = stage};
-    bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = mesh.tensors, .dropout = spec->dropout};
+    bp_nn nn = {.tensor = MPI_COMM_NULL,
+                .tensors = mesh.tensors,
+                .shares_rows = bp_engine_shares_rows(spec, shape, mesh.tensors),
+                .dropout = spec->dropout};
     bp_network *network = NULL;
     bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
 

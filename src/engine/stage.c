@@ -20,9 +20,25 @@ static bp_pipeline pipeline_of(const bp_stage_spec *spec, const bp_network *netw
                          .micro_batches = spec->micro_batches};
 }
 
+/* What this rank has of a micro-batch's hidden state in training, and all of it. */
 static int64_t hidden_floats(const bp_stage_spec *spec, const bp_network *network)
 {
+    bp_pass pass = {.B = spec->B, .T = spec->T, .training = true};
+
+    return bp_nn_rows(&network->nn, &pass).count * network->C;
+}
+
+static int64_t whole_hidden_floats(const bp_stage_spec *spec, const bp_network *network)
+{
     return spec->B * spec->T * network->C;
+}
+
+/* An evaluation needs room of its own for the hidden state where training has but a share of it. */
+static int64_t evaluation_floats(const bp_stage_spec *spec, const bp_network *network)
+{
+    int64_t floats = whole_hidden_floats(spec, network);
+
+    return hidden_floats(spec, network) < floats ? floats : 0;
 }
 
 static size_t block_saved_bytes(const bp_stage_spec *spec, const bp_network *network, int k)
@@ -82,7 +98,8 @@ bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *networ
     if (spec->recompute)
         bytes.activations += largest_saved_bytes(spec, network);
     bytes.scratch = bp_network_scratch_bytes(network, spec->B, spec->T, true);
-    size_t evaluation = bp_network_scratch_bytes(network, spec->B, spec->T, false);
+    size_t evaluation = bp_network_scratch_bytes(network, spec->B, spec->T, false) +
+                        bp_arena_bytes(evaluation_floats(spec, network), sizeof(float));
     bytes.scratch = bytes.scratch > evaluation ? bytes.scratch : evaluation;
     return bytes;
 }
@@ -359,23 +376,22 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
 }
 
 /* One chunk; its input is waited for, and its result sent, at once. */
-static void evaluate_chunk(bp_stage *stage, bp_pass *pass, const bp_action *action)
+static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *hidden, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
     const bp_pipeline *pipeline = &stage->route.pipeline;
     int at = stage->spec.stage, stages = pipeline->stages;
     int64_t bytes = pass->B * pass->T * stage->network->C * (int64_t)sizeof(float);
-    bp_packet packet = packet_of(stage, stage->forward.work);
+    bp_packet packet = packet_of(stage, hidden);
 
     if (bp_action_receives(pipeline, at, action))
-        bp_recv(stage->forward.work, bytes, (at + stages - 1) % stages, TAG_EVALUATE,
-                stage->route.comm);
+        bp_recv(hidden, bytes, (at + stages - 1) % stages, TAG_EVALUATE, stage->route.comm);
     for (int k = chunk->first; k < chunk->end; k++) {
         bp_block *block = stage->network->blocks[k];
         block->ops->forward(block, pass, &packet, NULL);
     }
     if (bp_action_sends(pipeline, at, action))
-        bp_send(stage->forward.work, bytes, (at + 1) % stages, TAG_EVALUATE, stage->route.comm);
+        bp_send(hidden, bytes, (at + 1) % stages, TAG_EVALUATE, stage->route.comm);
 }
 
 void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
@@ -383,9 +399,14 @@ void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *ta
 {
     bp_pass pass = {
         .B = B, .T = T, .inputs = inputs, .targets = targets, .scratch = &stage->scratch};
+    int64_t floats = evaluation_floats(&stage->spec, stage->network);
+    size_t mark = stage->scratch.used_bytes;
+    float *hidden =
+        floats > 0 ? bp_arena_take(&stage->scratch, floats, sizeof(float)) : stage->forward.work;
 
     for (int c = 0; c < stage->route.pipeline.chunks; c++)
-        evaluate_chunk(stage, &pass, &(bp_action){.chunk = c});
+        evaluate_chunk(stage, &pass, hidden, &(bp_action){.chunk = c});
+    stage->scratch.used_bytes = mark;
     *loss_sum = pass.loss_sum;
     *loss_count = pass.loss_count;
 }

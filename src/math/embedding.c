@@ -39,24 +39,24 @@ void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, i
     }
 }
 
-void bp_positions_forward(float *x, const float *table, int64_t B, int64_t T, int64_t C)
+void bp_positions_forward(float *x, const float *table, const bp_position_rows *rows, int64_t C)
 {
     const bp_loops *loops = bp_loops_best();
 
-    BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(B * T * C));
-#pragma omp parallel for collapse(2) schedule(static) if (B * T * C > 8192)
-    for (int64_t b = 0; b < B; b++)
-        for (int64_t t = 0; t < T; t++)
-            loops->add(x + (b * T + t) * C, table + t * C, C);
+    BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(rows->count * C));
+#pragma omp parallel for schedule(static) if (rows->count * C > 8192)
+    for (int64_t r = 0; r < rows->count; r++)
+        loops->add(x + r * C, table + (rows->first + r) % rows->T * C, C);
 }
 
-void bp_positions_backward(float *dtable, const float *dx, int64_t B, int64_t T, int64_t C)
+void bp_positions_backward(float *dtable, const float *dx, const bp_position_rows *rows, int64_t C)
 {
     const bp_loops *loops = bp_loops_best();
+    int64_t T = rows->T;
 
-    BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(B * T * C));
-#pragma omp parallel for schedule(static) if (B * T * C > 8192)
+    BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(rows->count * C));
+#pragma omp parallel for schedule(static) if (rows->count * C > 8192)
     for (int64_t t = 0; t < T; t++)
-        for (int64_t b = 0; b < B; b++)
-            loops->add(dtable + t * C, dx + (b * T + t) * C, C);
+        for (int64_t r = (t - rows->first % T + T) % T; r < rows->count; r += T)
+            loops->add(dtable + t * C, dx + r * C, C);
 }

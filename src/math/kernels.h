@@ -88,9 +88,15 @@ void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int6
 /** dtable[id - first_row] += dx, in the order of rows (threads split the columns). */
 void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, int64_t rows,
                            int64_t C, int64_t first_row, int64_t rows_here);
-/** x[b][t] += table[t], and its gradient dtable[t] += sum over b in order. */
-void bp_positions_forward(float *x, const float *table, int64_t B, int64_t T, int64_t C);
-void bp_positions_backward(float *dtable, const float *dx, int64_t B, int64_t T, int64_t C);
+/** Rows [first, first + count) of sequences of length T that lie one after another: row r is of
+ * position (first + r) % T. */
+typedef struct bp_position_rows {
+    int64_t first, count, T;
+} bp_position_rows;
+/** x[count][C] += table's rows, and its gradient: dtable[t] += sum over position t's rows in order.
+ */
+void bp_positions_forward(float *x, const float *table, const bp_position_rows *rows, int64_t C);
+void bp_positions_backward(float *dtable, const float *dx, const bp_position_rows *rows, int64_t C);
 
 /** Softmax over a vocabulary split over tensor ranks, by its parts. logits[rows][V_here],
  * row-major. row_max[r] = max of the part; row_sum[r] = sum of exp(logit - max) over it, NaN where

@@ -21,6 +21,7 @@ typedef struct bp_operand {
     void *data; /* borrowed */
 } bp_operand;
 
+size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
 /** Room for an operand; what makes its values comes later. An arena without a base is only
  * counted. */
 bp_operand bp_operand_carve(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);

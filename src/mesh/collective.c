@@ -11,7 +11,8 @@
 
 #define TAG_SUM     7001
 #define PIECE       (INT64_C(1) << 18) /* floats: 1 MiB, so that one is added while others travel */
-#define UNDER_WAY   16                 /* pieces: who naps between looks finds some at each */
+#define PIECE_BYTES (PIECE * (int64_t)sizeof(float))
+#define UNDER_WAY   16            /* pieces: who naps between looks finds some at each */
 #define SMALL       INT64_C(4096) /* floats: fewer go by doubling, where latency is what counts */
 #define STACK_PIECE 512           /* doubles on the stack */
 
@@ -69,11 +70,11 @@ static void finish(MPI_Request requests[2], const bp_waiting *waiting)
     }
 }
 
-/* n floats both ways, piece by piece. */
+/* As many bytes both ways, piece by piece. */
 typedef struct two_ways {
-    const float *send;
-    float *receive;
-    int64_t n;
+    const char *send;
+    char *receive;
+    int64_t bytes;
     int to, from;
     MPI_Comm comm;
     const bp_waiting *waiting;
@@ -81,32 +82,33 @@ typedef struct two_ways {
     int64_t started, finished; /* pieces */
 } two_ways;
 
-/* The next piece that is there: floats [*first, *first + the result); 0 behind the end. */
+/* The next piece that is there: bytes [*first, *first + the result); 0 behind the end. */
 static int64_t next_piece(two_ways *way, int64_t *first)
 {
-    while (way->started * PIECE < way->n && way->started - way->finished < UNDER_WAY) {
-        int64_t at = way->started * PIECE, count = way->n - at < PIECE ? way->n - at : PIECE;
+    while (way->started * PIECE_BYTES < way->bytes && way->started - way->finished < UNDER_WAY) {
+        int64_t at = way->started * PIECE_BYTES,
+                count = way->bytes - at < PIECE_BYTES ? way->bytes - at : PIECE_BYTES;
         MPI_Request *requests = way->requests[way->started++ % UNDER_WAY];
 
-        BP_MPI(MPI_Irecv(way->receive + at, (int)count, MPI_FLOAT, way->from, TAG_SUM, way->comm,
+        BP_MPI(MPI_Irecv(way->receive + at, (int)count, MPI_BYTE, way->from, TAG_SUM, way->comm,
                          &requests[0]));
-        BP_MPI(MPI_Isend(way->send + at, (int)count, MPI_FLOAT, way->to, TAG_SUM, way->comm,
+        BP_MPI(MPI_Isend(way->send + at, (int)count, MPI_BYTE, way->to, TAG_SUM, way->comm,
                          &requests[1]));
     }
     if (way->finished == way->started)
         return 0;
-    *first = way->finished * PIECE;
+    *first = way->finished * PIECE_BYTES;
     finish(way->requests[way->finished++ % UNDER_WAY], way->waiting);
-    return way->n - *first < PIECE ? way->n - *first : PIECE;
+    return way->bytes - *first < PIECE_BYTES ? way->bytes - *first : PIECE_BYTES;
 }
 
-/* Send n floats to one rank while as many come from another (or the same). */
-static void exchange(const float *send, float *receive, int64_t n, int to, int from, MPI_Comm comm,
-                     const bp_waiting *waiting)
+/* Send so many bytes to one rank while as many come from another (or the same). */
+static void exchange(const void *send, void *receive, int64_t bytes, int to, int from,
+                     MPI_Comm comm, const bp_waiting *waiting)
 {
     two_ways way = {.send = send,
                     .receive = receive,
-                    .n = n,
+                    .bytes = bytes,
                     .to = to,
                     .from = from,
                     .comm = comm,
@@ -124,17 +126,17 @@ static void exchange_and_add(float *keep, const float *send, float *scratch, int
                              MPI_Comm comm, const bp_waiting *waiting)
 {
     bool other_is_left = partner < bp_comm_rank(comm);
-    two_ways way = {.send = send,
-                    .receive = scratch,
-                    .n = n,
+    int64_t first, count, size = (int64_t)sizeof(float);
+    two_ways way = {.send = (const char *)send,
+                    .receive = (char *)scratch,
+                    .bytes = n * size,
                     .to = partner,
                     .from = partner,
                     .comm = comm,
                     .waiting = waiting};
-    int64_t first, count;
 
     while ((count = next_piece(&way, &first)) > 0)
-        add_ordered(keep + first, scratch + first, count, other_is_left);
+        add_ordered(keep + first / size, scratch + first / size, count / size, other_is_left);
 }
 
 /* Rabenseifner 2004, "Optimization of collective reduction operations", but neighbours first:
@@ -162,7 +164,8 @@ static void collect_in_order(float *x, int64_t n, float *scratch, MPI_Comm comm,
 
     for (int shift = 1; shift < size; shift++) {
         int to = (rank + shift) % size, from = (rank - shift + size) % size;
-        exchange(x + to * shard, scratch + from * shard, shard, to, from, comm, waiting);
+        exchange(x + to * shard, scratch + from * shard, shard * (int64_t)sizeof(float), to, from,
+                 comm, waiting);
     }
     float *mine = x + rank * shard, *sum = scratch + rank * shard;
     memcpy(sum, mine, (size_t)shard * sizeof(float));
@@ -171,10 +174,10 @@ static void collect_in_order(float *x, int64_t n, float *scratch, MPI_Comm comm,
         add_ordered(mine, scratch + r * shard, shard, false);
 }
 
-/* What each rank sends, and receives, so that shards of n floats meet. */
-static double shared_bytes(int64_t n, int size)
+/* What each rank sends, and receives, so that the shards of so many bytes meet. */
+static double shared_bytes(int64_t bytes, int size)
 {
-    return (double)sizeof(float) * (double)(n - n / size);
+    return (double)(bytes - bytes / size);
 }
 
 static const bp_waiting SPINNING = {NULL, NULL};
@@ -183,7 +186,7 @@ void bp_reduce_scatter_so(float *x, int64_t n, float *scratch, MPI_Comm comm,
                           const bp_waiting *waiting)
 {
     int size = bp_comm_size(comm);
-    double bytes = shared_bytes(n, size);
+    double bytes = shared_bytes(n * (int64_t)sizeof(float), size);
     int64_t began = bp_trace_now();
 
     BP_ASSERT(n >= 0 && n % size == 0);
@@ -202,12 +205,12 @@ void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
     bp_beat_leave();
 }
 
-static void gather_shards(float *x, int64_t n, MPI_Comm comm, const bp_waiting *waiting)
+static void gather(char *x, int64_t bytes, MPI_Comm comm, const bp_waiting *waiting)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-    int64_t shard = n / size;
+    int64_t shard = bytes / size;
 
-    BP_ASSERT(n >= 0 && n % size == 0);
+    BP_ASSERT(bytes >= 0 && bytes % size == 0);
     if (!is_power_of_two(size)) { /* a ring: what came last goes on to the right */
         for (int step = 0; step < size - 1; step++) {
             int out = (rank - step + size) % size, in = (rank - step - 1 + size) % size;
@@ -216,7 +219,7 @@ static void gather_shards(float *x, int64_t n, MPI_Comm comm, const bp_waiting *
         }
         return;
     }
-    int64_t first = bp_shard_first(n, rank, size);
+    int64_t first = bp_shard_first(bytes, rank, size);
     for (int bit = size / 2; bit >= 1; bit /= 2) { /* halve() backwards */
         bool has_high = (rank & bit) != 0;
         int64_t other = has_high ? first - shard : first + shard;
@@ -227,21 +230,26 @@ static void gather_shards(float *x, int64_t n, MPI_Comm comm, const bp_waiting *
     }
 }
 
-void bp_all_gather_shards_so(float *x, int64_t n, MPI_Comm comm, const bp_waiting *waiting)
+void bp_all_gather_bytes_so(void *x, int64_t bytes, MPI_Comm comm, const bp_waiting *waiting)
 {
-    double bytes = shared_bytes(n, bp_comm_size(comm));
+    double shared = shared_bytes(bytes, bp_comm_size(comm));
     int64_t began = bp_trace_now();
 
-    bp_trace_add(0, bytes);
-    gather_shards(x, n, comm, waiting);
-    bp_trace_flight(BP_TRACE_GATHER, began, bytes);
+    bp_trace_add(0, shared);
+    gather(x, bytes, comm, waiting);
+    bp_trace_flight(BP_TRACE_GATHER, began, shared);
+}
+
+void bp_all_gather_bytes(void *x, int64_t bytes, MPI_Comm comm)
+{
+    bp_beat_enter("all_gather");
+    bp_all_gather_bytes_so(x, bytes, comm, &SPINNING);
+    bp_beat_leave();
 }
 
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
 {
-    bp_beat_enter("all_gather");
-    bp_all_gather_shards_so(x, n, comm, &SPINNING);
-    bp_beat_leave();
+    bp_all_gather_bytes(x, n * (int64_t)sizeof(float), comm);
 }
 
 /* The same tree as halve(), with whole vectors: for few floats. */

@@ -28,6 +28,8 @@ int64_t bp_reduce_scatter_scratch(int64_t n, int size);
 
 /** The inverse: each rank's shard goes to all. In place. */
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm);
+/** The same of any elements: shards lie at bp_shard_first(bytes, rank, size). */
+void bp_all_gather_bytes(void *x, int64_t bytes, MPI_Comm comm);
 
 /** Sum over ranks, the result equal to the bit on all ranks and independent of MPI's algorithm.
  * Power of two: the tree of bp_reduce_scatter; else in rank order. scratch: n floats. Small n goes

@@ -14,9 +14,9 @@ typedef struct bp_waiting {
     void *context;
 } bp_waiting;
 
-/** As bp_reduce_scatter and bp_all_gather_shards. Collective over `comm`. */
+/** As bp_reduce_scatter and bp_all_gather_bytes. Collective over `comm`. */
 void bp_reduce_scatter_so(float *x, int64_t n, float *scratch, MPI_Comm comm,
                           const bp_waiting *waiting);
-void bp_all_gather_shards_so(float *x, int64_t n, MPI_Comm comm, const bp_waiting *waiting);
+void bp_all_gather_bytes_so(void *x, int64_t bytes, MPI_Comm comm, const bp_waiting *waiting);
 
 #endif

@@ -54,7 +54,7 @@ static void nap(void *context, bool again)
 static void carry_out(const bp_courier *self, const job *at, const bp_waiting *waiting)
 {
     if (at->gathers)
-        bp_all_gather_shards_so(at->x, at->n, self->comm, waiting);
+        bp_all_gather_bytes_so(at->x, at->n * (int64_t)sizeof(float), self->comm, waiting);
     else
         bp_reduce_scatter_so(at->x, at->n, at->scratch, self->comm, waiting);
 }

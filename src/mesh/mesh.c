@@ -29,6 +29,11 @@ const bp_option bp_mesh_options[] = {
      "a thread of each rank sums gradients and gathers parameters over data ranks while the others "
      "compute",
      false},
+    {"mesh.sequence_parallel", BP_OPTION_CHOICE, "auto", 0, 0, "auto|yes|no", NULL,
+     "in training tensor ranks share out, by rows, what lies between products: norms, residuals, "
+     "dropout, and what is kept of them; auto: where mesh.tensor divides mesh.micro_batch x "
+     "model.context",
+     false},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 
 bp_mesh_shape bp_mesh_shape_of(const bp_config *config)

@@ -21,12 +21,14 @@ typedef struct bp_nn {
     bp_gemm *gemm;   /* borrowed */
     MPI_Comm tensor; /* ranks that split each layer */
     int tensor_at, tensors;
-    uint64_t seed; /* of dropout masks */
+    bool shares_rows; /* sequence parallelism: in training a tensor rank has the residual stream of
+                         its share of the rows alone (bp_nn_rows) */
+    uint64_t seed;    /* of dropout masks */
     float dropout;
 } bp_nn;
 
 /** Activations (forward) or their gradients (backward) between blocks. Each is [rows][columns],
- * rows = B * T. */
+ * rows being bp_nn_rows: B * T, or in training this tensor rank's share of them. */
 #define BP_PACKET_ITEMS 4
 typedef struct bp_packet {
     int count;
@@ -108,8 +110,37 @@ static inline bp_rng_key bp_mask_key(const bp_nn *nn, const bp_pass *pass, int64
                          stream);
 }
 
-/** Sum a block's partial result [n] over tensor ranks, with scratch from the pass. Collective over
- * nn->tensor. */
-void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t n);
+/* Between two products that are split over tensor ranks, what concerns each row by itself (norms,
+ * residuals, dropout) is either done by all ranks alike, or shared out by rows: the sum behind one
+ * product is scattered then, and the rows are gathered before the next. Source: Korthikanti et al.
+ * 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.2.2. */
+
+/** Rows [first, first + count) of a pass that this rank has of the residual stream: all, or its
+ * share. */
+typedef struct bp_rows {
+    int64_t first, count;
+} bp_rows;
+bp_rows bp_nn_rows(const bp_nn *nn, const bp_pass *pass);
+/** The place of this rank's first row among all rows of the global batch: dropout masks go by it.
+ */
+static inline int64_t bp_nn_first_row(const bp_nn *nn, const bp_pass *pass)
+{
+    return pass->first_slot * pass->T + bp_nn_rows(nn, pass).first;
+}
+/** Can a micro-batch of so many rows be shared out? */
+static inline bool bp_rows_divide(int64_t rows, int tensors)
+{
+    return tensors > 1 && rows % tensors == 0;
+}
+
+/** Sum a block's partial result x[B * T][C] over tensor ranks: this rank's rows of it are whole
+ * then, the others only where it has all. Takes bp_nn_sum_floats of scratch from the pass, none
+ * where there is one rank. Collective over nn->tensor. */
+void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t C);
+int64_t bp_nn_sum_floats(const bp_nn *nn, const bp_pass *pass, int64_t C);
+/** This rank's rows of an operand [B * T][...], and all of it once each rank has made its own.
+ * Collective (gather) over nn->tensor. */
+bp_operand bp_nn_own(const bp_nn *nn, const bp_pass *pass, const bp_operand *all);
+void bp_nn_gather(const bp_nn *nn, const bp_pass *pass, const bp_operand *all);
 
 #endif

@@ -2,6 +2,8 @@
 #include "math/kernels.h"
 #include "nn/layers.h"
 
+#include <string.h>
+
 typedef struct embedding {
     bp_block block;
     bp_param *wte, *wpe;
@@ -16,12 +18,26 @@ static size_t embedding_saved(const bp_block *block, int64_t B, int64_t T)
     return 0;
 }
 
+/* All rows where this rank has but some of the hidden state's: else the hidden state itself. */
+static float *carve_all(const embedding *self, bp_arena *arena, const bp_pass *pass, float *hidden)
+{
+    int64_t rows = pass->B * pass->T;
+
+    if (bp_nn_rows(self->block.nn, pass).count == rows)
+        return hidden;
+    return bp_carve(arena, rows * self->wpe->shape[1]);
+}
+
 static size_t embedding_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
 {
     const embedding *self = (const embedding *)block;
+    bp_pass pass = {.B = B, .T = T, .training = training};
+    bp_arena count = {0};
+    int64_t C = self->wpe->shape[1];
 
-    (void)training;
-    return bp_arena_bytes(B * T * self->wpe->shape[1], sizeof(float));
+    carve_all(self, &count, &pass, NULL);
+    bp_carve(&count, bp_nn_sum_floats(block->nn, &pass, C));
+    return count.used_bytes;
 }
 
 static bp_product_bytes embedding_products(const bp_block *block, int64_t B, int64_t T)
@@ -50,18 +66,25 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_packet *packet,
 {
     embedding *self = (embedding *)block;
     const bp_param *wte = self->wte;
-    int64_t C = self->wpe->shape[1], rows = pass->B * pass->T;
-    float *hidden = packet->item[0].data;
+    int64_t C = self->wpe->shape[1];
+    bp_rows own = bp_nn_rows(block->nn, pass);
+    size_t mark = pass->scratch->used_bytes;
+    float *hidden = packet->item[0].data, *all = carve_all(self, pass->scratch, pass, hidden);
 
     (void)saved;
-    bp_embedding_forward(hidden, wte->value, pass->inputs, rows, C, wte->offset[0], wte->extent[0]);
-    bp_nn_sum(block->nn, pass, hidden, rows * C);
-    bp_positions_forward(hidden, self->wpe->value, pass->B, pass->T, C);
+    bp_embedding_forward(all, wte->value, pass->inputs, pass->B * pass->T, C, wte->offset[0],
+                         wte->extent[0]);
+    bp_nn_sum(block->nn, pass, all, C);
+    if (all != hidden)
+        memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
+    bp_positions_forward(hidden, self->wpe->value,
+                         &(bp_position_rows){own.first, own.count, pass->T}, C);
     if (pass->dropout && block->nn->dropout > 0) {
         bp_rng_key key = mask_key(self, pass);
-        bp_add_dropout(hidden, NULL, hidden, rows * C, block->nn->dropout, &key,
-                       pass->first_slot * pass->T * C);
+        bp_add_dropout(hidden, NULL, hidden, own.count * C, block->nn->dropout, &key,
+                       bp_nn_first_row(block->nn, pass) * C);
     }
+    pass->scratch->used_bytes = mark;
 }
 
 static void embedding_backward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
@@ -69,17 +92,26 @@ static void embedding_backward(bp_block *block, bp_pass *pass, bp_packet *packet
     embedding *self = (embedding *)block;
     const bp_param *wte = self->wte;
     int64_t C = self->wpe->shape[1], rows = pass->B * pass->T;
-    float *dhidden = packet->item[0].data;
+    bp_rows own = bp_nn_rows(block->nn, pass);
+    size_t mark = pass->scratch->used_bytes;
+    float *dhidden = packet->item[0].data, *all = carve_all(self, pass->scratch, pass, dhidden);
 
     (void)saved;
     if (pass->dropout && block->nn->dropout > 0) {
         bp_rng_key key = mask_key(self, pass);
-        bp_dropout_backward(dhidden, dhidden, rows * C, block->nn->dropout, &key,
-                            pass->first_slot * pass->T * C);
+        bp_dropout_backward(dhidden, dhidden, own.count * C, block->nn->dropout, &key,
+                            bp_nn_first_row(block->nn, pass) * C);
     }
-    bp_positions_backward(self->wpe->gradient, dhidden, pass->B, pass->T, C);
-    bp_embedding_backward(wte->gradient, dhidden, pass->inputs, rows, C, wte->offset[0],
+    bp_positions_backward(self->wpe->gradient, dhidden,
+                          &(bp_position_rows){own.first, own.count, pass->T}, C);
+    if (all != dhidden) {
+        bp_operand whole = bp_operand_floats(all, rows, C);
+        memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
+        bp_nn_gather(block->nn, pass, &whole);
+    }
+    bp_embedding_backward(wte->gradient, all, pass->inputs, rows, C, wte->offset[0],
                           wte->extent[0]);
+    pass->scratch->used_bytes = mark;
 }
 
 static void embedding_free(bp_block *block)

@@ -55,8 +55,9 @@ static chunk carve_chunk(const head *self, bp_arena *arena, int64_t rows)
 static size_t head_saved(const bp_block *block, int64_t B, int64_t T)
 {
     const head *self = (const head *)block;
+    bp_pass pass = {.B = B, .T = T, .training = true};
 
-    return bp_arena_bytes(B * T * self->wte->shape[1], sizeof(float));
+    return bp_arena_bytes(bp_nn_rows(block->nn, &pass).count * self->wte->shape[1], sizeof(float));
 }
 
 /* Scratch of an evaluation. */
@@ -79,42 +80,42 @@ static evaluation_work carve_evaluation(const head *self, bp_arena *arena, int64
 /* Scratch of the backward pass. */
 typedef struct backward_work {
     chunk c;
-    bp_operand normed;  /* [rows][C] */
+    bp_operand normed;  /* [B * T][C] */
     bp_operand dlogits; /* [chunk rows][V here]; in float32 the logits' own memory. bf16 has room of
                            its own: oneDNN has no fast product for rows with gaps between them */
-    float *dnormed;     /* [rows][C] */
-    float *mean, *rstd; /* [rows] */
+    float *dnormed;     /* [B * T][C] */
+    float *mean, *rstd; /* of this rank's rows */
     float *sums;
 } backward_work;
 
-static backward_work carve_backward(const head *self, bp_arena *arena, int64_t rows)
+static backward_work carve_backward(const head *self, bp_arena *arena, const bp_pass *pass)
 {
-    int64_t C = self->wte->shape[1];
+    int64_t C = self->wte->shape[1], rows = pass->B * pass->T;
+    int64_t own = bp_nn_rows(self->block.nn, pass).count;
     backward_work work = {.c = carve_chunk(self, arena, rows)};
 
     work.normed = bp_operand_carve(arena, self->block.nn->gemm, rows, C);
     work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits, work.c.rows,
                                    self->wte->extent[0]);
     work.dnormed = bp_carve(arena, rows * C);
-    work.mean = bp_carve(arena, rows);
-    work.rstd = bp_carve(arena, rows);
-    work.sums = bp_carve(arena, bp_layer_norm_scratch(rows, C));
+    work.mean = bp_carve(arena, own);
+    work.rstd = bp_carve(arena, own);
+    work.sums = bp_carve(arena, bp_layer_norm_scratch(own, C));
     return work;
 }
 
 static size_t head_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
 {
     const head *self = (const head *)block;
-    int64_t rows = B * T;
+    bp_pass pass = {.B = B, .T = T, .training = training};
     bp_arena count = {0};
 
     if (!training) {
-        carve_evaluation(self, &count, rows);
+        carve_evaluation(self, &count, B * T);
         return count.used_bytes;
     }
-    carve_backward(self, &count, rows);
-    if (block->nn->tensors > 1)
-        bp_carve(&count, rows * self->wte->shape[1]); /* sum over tensor ranks */
+    carve_backward(self, &count, &pass);
+    bp_carve(&count, bp_nn_sum_floats(block->nn, &pass, self->wte->shape[1]));
     return count.used_bytes;
 }
 
@@ -245,7 +246,7 @@ static void head_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void
 
     if (pass->training)
         memcpy(saved, packet->item[0].data,
-               (size_t)(pass->B * pass->T * self->wte->shape[1]) * sizeof(float));
+               (size_t)(bp_nn_rows(block->nn, pass).count * self->wte->shape[1]) * sizeof(float));
     else
         evaluate(self, pass, packet->item[0].data);
     pass->scratch->used_bytes = mark;
@@ -280,12 +281,15 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
     head *self = (head *)block;
     size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
-    backward_work work = carve_backward(self, pass->scratch, rows);
+    bp_rows own = bp_nn_rows(block->nn, pass);
+    backward_work work = carve_backward(self, pass->scratch, pass);
+    bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
     bp_norm norm = norm_of(self, work.mean, work.rstd);
     bp_norm_gradients to = {packet->item[0].data, self->gain->gradient, self->bias->gradient, true};
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
-    bp_layer_norm_forward(&work.normed, NULL, &norm, &(bp_residual){.base = saved});
+    bp_layer_norm_forward(&own_normed, NULL, &norm, &(bp_residual){.base = saved});
+    bp_nn_gather(block->nn, pass, &work.normed);
     for (int64_t first = 0; first < rows; first += work.c.rows) {
         int64_t n = first + work.c.rows < rows ? work.c.rows : rows - first;
         bp_operand normed = bp_operand_part(&work.normed, first, n);
@@ -293,8 +297,9 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
         chunk_loss(pass, &work.c, pass->targets + first, n);
         chunk_backward(self, pass, &work, &normed, first, fresh && first == 0);
     }
-    bp_nn_sum(block->nn, pass, work.dnormed, rows * C);
-    bp_layer_norm_backward(&to, NULL, work.dnormed, saved, &norm, rows, C, work.sums);
+    bp_nn_sum(block->nn, pass, work.dnormed, C);
+    bp_layer_norm_backward(&to, NULL, work.dnormed + own.first * C, saved, &norm, own.count, C,
+                           work.sums);
     pass->scratch->used_bytes = mark;
 }
 

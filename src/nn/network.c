@@ -16,16 +16,6 @@ float *bp_carve(bp_arena *arena, int64_t floats)
     return NULL;
 }
 
-void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t n)
-{
-    size_t mark = pass->scratch->used_bytes;
-
-    if (nn->tensors == 1)
-        return;
-    bp_all_sum(x, n, bp_carve(pass->scratch, n), nn->tensor);
-    pass->scratch->used_bytes = mark;
-}
-
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins)
 {

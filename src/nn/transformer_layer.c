@@ -20,21 +20,22 @@ typedef struct layer {
     bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
 } layer;
 
-/* What forward leaves for backward. Norms' outputs and GELU's are computed again. Without training
+/* What forward leaves for backward, of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
+ * Norms' outputs and GELU's are computed again. Without training
  * the residual stream stays where it is, and the rest is left out. */
 typedef struct saved {
-    float *x;                             /* [rows][C] the layer's input */
-    float *mean1, *rstd1, *mean2, *rstd2; /* [rows] */
+    float *x;                             /* [own rows][C] the layer's input */
+    float *mean1, *rstd1, *mean2, *rstd2; /* [own rows] */
     float *qkv;                           /* [rows][3][Hl][D] */
     float *attended;                      /* [rows][Cl] */
     float *lse;                           /* [B][Hl][T] */
-    float *middle;                        /* [rows][C] after attention's residual */
+    float *middle;                        /* [own rows][C] after attention's residual */
     bp_operand up;                        /* [rows][Fl] before GELU */
 } saved;
 
 static saved carve_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
-    int64_t rows = pass->B * pass->T;
+    int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
     saved kept = {0};
 
     kept.qkv = bp_carve(arena, rows * 3 * self->Cl);
@@ -42,12 +43,12 @@ static saved carve_saved(const layer *self, bp_arena *arena, const bp_pass *pass
     kept.lse = bp_carve(arena, rows * self->Hl);
     if (!pass->training)
         return kept;
-    kept.x = bp_carve(arena, rows * self->shape.C);
-    kept.mean1 = bp_carve(arena, rows);
-    kept.rstd1 = bp_carve(arena, rows);
-    kept.mean2 = bp_carve(arena, rows);
-    kept.rstd2 = bp_carve(arena, rows);
-    kept.middle = bp_carve(arena, rows * self->shape.C);
+    kept.x = bp_carve(arena, own * self->shape.C);
+    kept.mean1 = bp_carve(arena, own);
+    kept.rstd1 = bp_carve(arena, own);
+    kept.mean2 = bp_carve(arena, own);
+    kept.rstd2 = bp_carve(arena, own);
+    kept.middle = bp_carve(arena, own * self->shape.C);
     kept.up = bp_operand_carve(arena, self->block.nn->gemm, rows, self->Fl);
     return kept;
 }
@@ -129,55 +130,63 @@ static forward_work carve_forward(const layer *self, bp_arena *arena, const bp_p
     return work;
 }
 
+/* Scratch of a norm's backward pass. */
+typedef struct norm_work {
+    bp_operand normed; /* [rows][C] its output, made again */
+    float *dnormed;    /* [rows][C] */
+    float *sums;       /* of biases too */
+} norm_work;
+
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
-    bp_operand dbranch, active, dup, normed;
+    bp_operand dbranch, active, dup;
     float *dactive; /* [rows][Fl]; dup may lie over it */
-    float *dnormed; /* [rows][C] */
-    float *sums;    /* of biases, and of the norm */
+    norm_work norm;
 } mlp_work;
 
-static float *carve_sums(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
+/* `columns`: of the widest bias besides those of C. */
+static norm_work carve_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
 {
-    int64_t norm = bp_layer_norm_scratch(rows, self->shape.C),
-            bias = bp_bias_scratch(rows, columns > self->shape.C ? columns : self->shape.C);
+    int64_t C = self->shape.C, norm = bp_layer_norm_scratch(rows, C),
+            bias = bp_bias_scratch(rows, columns > C ? columns : C);
 
-    return bp_carve(arena, norm > bias ? norm : bias);
+    return (norm_work){.normed = bp_operand_carve(arena, self->block.nn->gemm, rows, C),
+                       .dnormed = bp_carve(arena, rows * C),
+                       .sums = bp_carve(arena, norm > bias ? norm : bias)};
 }
 
-/* The operand of a branch's gradient: dh itself where nothing is dropped or rounded. */
+/* The operand of a branch's gradient: dh itself where it is of all rows and nothing is dropped or
+ * rounded. */
 static bp_operand carve_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                 const float *dh)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
+    bool over = dropout_of(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
 
-    return dropout_of(self, pass) > 0 ? bp_operand_carve(arena, gemm, rows, self->shape.C)
-                                      : bp_operand_over(arena, gemm, dh, rows, self->shape.C);
+    return over ? bp_operand_over(arena, gemm, dh, rows, self->shape.C)
+                : bp_operand_carve(arena, gemm, rows, self->shape.C);
 }
 
 static mlp_work carve_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
-    int64_t rows = pass->B * pass->T, C = self->shape.C;
+    int64_t rows = pass->B * pass->T;
     mlp_work work = {.dbranch = carve_dbranch(self, arena, pass, dh)};
 
     work.dactive = bp_carve(arena, rows * self->Fl);
     work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
     work.active = bp_operand_carve(arena, gemm, rows, self->Fl);
-    work.normed = bp_operand_carve(arena, gemm, rows, C);
-    work.dnormed = bp_carve(arena, rows * C);
-    work.sums = carve_sums(self, arena, rows, self->Fl);
+    work.norm = carve_norm(self, arena, rows, self->Fl);
     return work;
 }
 
 /* Scratch of attention's backward pass. */
 typedef struct attention_work {
-    bp_operand dbranch, attended, dqkv_operand, normed;
+    bp_operand dbranch, attended, dqkv_operand;
     float *dattended; /* [rows][Cl] */
     float *dqkv;      /* [rows][3][Hl][D]; its operand may lie over it */
-    float *dnormed;   /* [rows][C] */
-    float *sums;
+    norm_work norm;
     void *scratch;
 } attention_work;
 
@@ -186,16 +195,14 @@ static attention_work carve_attention_backward(const layer *self, bp_arena *aren
                                                const float *attended)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
-    int64_t rows = pass->B * pass->T, C = self->shape.C, Cl = self->Cl;
+    int64_t rows = pass->B * pass->T, Cl = self->Cl;
     attention_work work = {.dbranch = carve_dbranch(self, arena, pass, dh)};
 
     work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
     work.dattended = bp_carve(arena, rows * Cl);
     work.dqkv = bp_carve(arena, rows * 3 * Cl);
     work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, 3 * Cl);
-    work.normed = bp_operand_carve(arena, gemm, rows, C);
-    work.dnormed = bp_carve(arena, rows * C);
-    work.sums = carve_sums(self, arena, rows, 3 * Cl);
+    work.norm = carve_norm(self, arena, rows, 3 * Cl);
     work.scratch = carve_attention(self, arena, pass);
     return work;
 }
@@ -207,7 +214,7 @@ static size_t layer_scratch(const bp_block *block, int64_t B, int64_t T, bool tr
     bp_arena count = {0}, mlp = {0}, attention = {0};
     saved kept = {0};
     size_t most,
-        sum = block->nn->tensors > 1 ? bp_arena_bytes(B * T * self->shape.C, sizeof(float)) : 0;
+        sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
 
     if (!training)
         carve_saved(self, &count, &pass);
@@ -265,14 +272,15 @@ static void layer_refresh(bp_block *block)
 static bp_residual residual_of(layer *self, bp_pass *pass, const float *base, float *branch,
                                const bp_rng_key *key)
 {
-    int64_t width = pass->T * self->shape.C;
+    int64_t C = self->shape.C;
+    const bp_nn *nn = self->block.nn;
 
-    bp_nn_sum(self->block.nn, pass, branch, pass->B * width);
+    bp_nn_sum(nn, pass, branch, C);
     return (bp_residual){.base = base,
-                         .branch = branch,
+                         .branch = branch + bp_nn_rows(nn, pass).first * C,
                          .dropout = dropout_of(self, pass),
                          .key = key,
-                         .first = pass->first_slot * width};
+                         .first = bp_nn_first_row(nn, pass) * C};
 }
 
 /* A bias after a row split belongs to the sum: one rank adds it. */
@@ -295,15 +303,18 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_attention_shape shape = attention_shape(self, pass, &key);
     bp_norm norm1 = norm_of(self->ln1_gain, self->ln1_bias, kept->mean1, kept->rstd1),
             norm2 = norm_of(self->ln2_gain, self->ln2_bias, kept->mean2, kept->rstd2);
+    bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    bp_layer_norm_forward(&work->normed, kept->x, &norm1, &(bp_residual){.base = x});
+    bp_layer_norm_forward(&normed, kept->x, &norm1, &(bp_residual){.base = x});
+    bp_nn_gather(self->block.nn, pass, &work->normed);
     bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, self->q_bias->value);
     bp_attention_forward(gemm, kept->attended, kept->lse, kept->qkv, &shape, work->attention);
     bp_operand_fill(&work->attended, kept->attended);
     bp_linear_forward_operand(gemm, work->branch, &work->attended, self->out,
                               bias_once(self, self->out_bias));
     bp_residual sum = residual_of(self, pass, x, work->branch, &residual_key);
-    bp_layer_norm_forward(&work->normed, h, &norm2, &sum);
+    bp_layer_norm_forward(&normed, h, &norm2, &sum);
+    bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
 /* h = middle + the MLP's branch */
@@ -318,8 +329,8 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_linear_forward_operand(gemm, work->branch, &work->active, self->down,
                               bias_once(self, self->down_bias));
     bp_residual sum = residual_of(self, pass, middle, work->branch, &key);
-    bp_add_dropout(h, sum.base, sum.branch, pass->B * pass->T * self->shape.C, sum.dropout, &key,
-                   sum.first);
+    bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
+                   sum.dropout, &key, sum.first);
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void *memory)
@@ -341,33 +352,48 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
 static void open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
                           const bp_bias_gradient *bias, const float *dh, int which)
 {
+    const bp_nn *nn = self->block.nn;
     bp_rng_key key = mask_key(self, pass, which);
+    bp_operand own = bp_nn_own(nn, pass, dbranch);
 
-    bp_dropout_backward_operand(dbranch, bias, dh, dropout_of(self, pass), &key,
-                                pass->first_slot * pass->T * self->shape.C);
+    bp_dropout_backward_operand(&own, bias, dh, dropout_of(self, pass), &key,
+                                bp_nn_first_row(nn, pass) * self->shape.C);
+    bp_nn_gather(nn, pass, dbranch);
+}
+
+/* Back through a norm of x, its output's gradient being summed over tensor ranks first. */
+static void backward_norm(const layer *self, bp_pass *pass, const bp_norm_gradients *to,
+                          const norm_work *work, const float *x, const bp_norm *norm)
+{
+    const bp_nn *nn = self->block.nn;
+    bp_rows own = bp_nn_rows(nn, pass);
+    int64_t C = self->shape.C;
+    bp_operand normed = bp_nn_own(nn, pass, &work->normed);
+
+    bp_nn_sum(nn, pass, work->dnormed, C);
+    bp_layer_norm_backward(to, &normed, work->dnormed + own.first * C, x, norm, own.count, C,
+                           work->sums);
+    bp_nn_gather(nn, pass, &work->normed);
 }
 
 static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *dh)
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
-    int64_t rows = pass->B * pass->T, C = self->shape.C;
     mlp_work work = carve_mlp(self, pass->scratch, pass, dh);
     bp_norm norm = norm_of(self->ln2_gain, self->ln2_bias, kept->mean2, kept->rstd2);
     bp_norm_gradients to = {dh, self->ln2_gain->gradient, self->ln2_bias->gradient, false};
-    bp_bias_gradient down = {self->down_bias->gradient, work.sums},
-                     up = {self->up_bias->gradient, work.sums};
+    bp_bias_gradient down = {self->down_bias->gradient, work.norm.sums},
+                     up = {self->up_bias->gradient, work.norm.sums};
 
     open_residual(self, pass, &work.dbranch, &down, dh, 2);
     bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
     bp_gelu_backward(&work.dup, &work.active, &up, work.dactive, &kept->up);
     bp_linear_backward_weight_operand(gemm, self->down_weight->gradient, &work.dbranch,
                                       &work.active, bp_params_take_fresh(self->down_weight, 1));
-    bp_linear_backward_input_operand(gemm, work.dnormed, &work.dup, self->up);
-    bp_nn_sum(self->block.nn, pass, work.dnormed, rows * C);
-    bp_layer_norm_backward(&to, &work.normed, work.dnormed, kept->middle, &norm, rows, C,
-                           work.sums);
-    bp_linear_backward_weight_operand(gemm, self->up_weight->gradient, &work.dup, &work.normed,
+    bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dup, self->up);
+    backward_norm(self, pass, &to, &work.norm, kept->middle, &norm);
+    bp_linear_backward_weight_operand(gemm, self->up_weight->gradient, &work.dup, &work.norm.normed,
                                       bp_params_take_fresh(self->up_weight, 1));
     pass->scratch->used_bytes = mark;
 }
@@ -376,14 +402,13 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
-    int64_t rows = pass->B * pass->T, C = self->shape.C;
     attention_work work = carve_attention_backward(self, pass->scratch, pass, dh, kept->attended);
     bp_rng_key key = mask_key(self, pass, 0);
     bp_attention_shape shape = attention_shape(self, pass, &key);
     bp_norm norm = norm_of(self->ln1_gain, self->ln1_bias, kept->mean1, kept->rstd1);
     bp_norm_gradients to = {dh, self->ln1_gain->gradient, self->ln1_bias->gradient, false};
-    bp_bias_gradient out = {self->out_bias->gradient, work.sums},
-                     qkv = {self->q_bias->gradient, work.sums};
+    bp_bias_gradient out = {self->out_bias->gradient, work.norm.sums},
+                     qkv = {self->q_bias->gradient, work.norm.sums};
 
     open_residual(self, pass, &work.dbranch, &out, dh, 1);
     bp_operand_fill(&work.attended, kept->attended);
@@ -393,11 +418,10 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     bp_attention_backward(gemm, work.dqkv, work.dattended, kept->attended, kept->lse, kept->qkv,
                           &shape, work.scratch);
     bp_operand_fill_sums(&work.dqkv_operand, &qkv, work.dqkv);
-    bp_linear_backward_input_operand(gemm, work.dnormed, &work.dqkv_operand, self->qkv);
-    bp_nn_sum(self->block.nn, pass, work.dnormed, rows * C);
-    bp_layer_norm_backward(&to, &work.normed, work.dnormed, kept->x, &norm, rows, C, work.sums);
+    bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
+    backward_norm(self, pass, &to, &work.norm, kept->x, &norm);
     bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
-                                      &work.normed, bp_params_take_fresh(self->q_weight, 3));
+                                      &work.norm.normed, bp_params_take_fresh(self->q_weight, 3));
     pass->scratch->used_bytes = mark;
 }
 

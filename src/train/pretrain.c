@@ -42,7 +42,7 @@ void bp_pretrain_check_model(bp_config *config)
         shape = bp_gpt_shape_of(config, NULL);
         bp_gpt_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
     }
-    bp_engine_spec_check(&spec, &shape, mesh.pipeline, mesh.data > 0 ? mesh.data : 1, config);
+    bp_engine_spec_check(&spec, &shape, &mesh, config);
 }
 
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)

@@ -225,8 +225,7 @@ static bp_err check_shape(trainer *self)
                         "model.init; use its tokenizer",
                         (long long)self->facts.vocab_size, (long long)shape->vocab_size);
     bp_gpt_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
-    bp_engine_spec_check(&self->spec, shape, self->mesh_shape.pipeline, self->mesh_shape.data,
-                         config);
+    bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
     if (shape->layers > 0 && shape->width > 0 && shape->heads > 0 && shape->context > 0)
         resolve_keys(self);
     return bp_config_faults(config);

@@ -1,6 +1,6 @@
 /* Tokens a second of a mesh: the engine alone, on random tokens, so that two ranks of one thread
  * can be held against one rank of two. Median and fastest step; the wait in collectives besides.
- * Arguments: NAME=NUMBER, of those in `names` below. */
+ * Arguments: NAME=NUMBER, of those in `names` below; enumerations by their numbers. */
 #include "base/beat.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -28,14 +28,15 @@ enum {
     CHUNKS,
     TREE,
     OVERLAP,
+    SHARING,
     THREADS,
     STEPS,
     NAMES
 };
 
-static const char *const names[NAMES] = {"layers", "width", "heads",    "context", "vocabulary",
-                                         "batch",  "micro", "pipeline", "tensor",  "schedule",
-                                         "chunks", "tree",  "overlap",  "threads", "steps"};
+static const char *const names[NAMES] = {
+    "layers", "width",    "heads",  "context", "vocabulary", "batch",   "micro",   "pipeline",
+    "tensor", "schedule", "chunks", "tree",    "overlap",    "sharing", "threads", "steps"};
 
 static void check(bp_err err)
 {
@@ -131,7 +132,8 @@ static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
 
 int main(int argc, char **argv)
 {
-    int64_t n[NAMES] = {6, 512, 8, 512, 8192, 8, 1, 1, 1, BP_1F1B, 2, 1, 1, 1, 5};
+    int64_t n[NAMES] = {6, 512, 8, 512, 8192, 8, 1, 1, 1, BP_1F1B, 2, 1, 1, BP_ROW_SHARING_AUTO,
+                        1, 5};
     bp_mesh_shape mesh_shape = {.members = 1};
     bp_engine *engine;
     bp_mesh *mesh;
@@ -155,6 +157,7 @@ int main(int argc, char **argv)
                            .chunks = (int)n[CHUNKS],
                            .tree = n[TREE] != 0,
                            .overlap = n[OVERLAP] != 0,
+                           .row_sharing = (bp_row_sharing)n[SHARING],
                            .precision = bp_math_has_bf16() ? BP_BF16 : BP_F32,
                            .optimizer = {.kind = BP_ADAMW,
                                          .beta1 = 0.9,

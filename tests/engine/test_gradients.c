@@ -1,22 +1,23 @@
-/* The network's losses and gradients, on every split of 1, 2 or 4 ranks, against a GPT in plain
+/* The network's losses and gradients, on every split of 1, 2, 3 or 4 ranks, against a GPT in plain
  * loops and float64 and its finite differences: embedding, attention, MLP, norms, head, tied
- * embedding, pipeline, recompute, both sums. */
+ * embedding, pipeline, sequence parallelism, recompute, both sums. */
 #include "bp_test_mpi.h"
 
 #include "base/hash.h"
 #include "engine/gradient.h"
 #include "engine/stage.h"
 #include "math/kernels.h"
+#include "math/math.h"
 #include "nn/plain_gpt.h"
 
 #include <math.h>
 
 #define SEQUENCES     2
-#define LENGTH        5
+#define LENGTH        6 /* 12 rows of a micro-batch: tensor ranks can share them out */
 #define MICRO_BATCHES 3
 
 static const bp_gpt_shape SHAPE = {
-    .layers = 2, .width = 16, .heads = 4, .context = 6, .vocab_size = 23};
+    .layers = 2, .width = 24, .heads = 12, .context = 7, .vocab_size = 23};
 
 typedef struct fixture {
     bp_mesh *mesh;
@@ -52,7 +53,8 @@ typedef struct variant {
     int pipelines, tensors, chunks;
     int64_t micro_batches;
     bp_schedule schedule;
-    bool tree, recompute;
+    bool tree, recompute, shares_rows;
+    float dropout;
     bp_precision precision;
 } variant;
 
@@ -69,7 +71,11 @@ static void open_fixture(fixture *f, const variant *v)
 
     memset(f, 0, sizeof *f);
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &shape), BP_OK);
-    nn = (bp_nn){.tensor = f->mesh->tensor, .tensor_at = f->mesh->tensor_at, .tensors = v->tensors};
+    nn = (bp_nn){.tensor = f->mesh->tensor,
+                 .tensor_at = f->mesh->tensor_at,
+                 .tensors = v->tensors,
+                 .shares_rows = v->shares_rows,
+                 .dropout = v->dropout};
     bp_test_expect(bp_gemm_new(&f->gemm, v->precision), BP_OK);
     nn.gemm = f->gemm;
     bp_test_expect(bp_gpt_network_new_chunks(&f->network, &nn, &SHAPE, f->mesh->pipeline_at,
@@ -205,15 +211,16 @@ static void check_all(bool recompute, bool tree, bp_schedule schedule)
 {
     int size = bp_comm_size(MPI_COMM_WORLD);
 
-    for (int pipelines = 1; pipelines <= size; pipelines *= 2)
-        if (size / pipelines <= 4)
+    for (int pipelines = 1; pipelines <= size; pipelines++)
+        for (int shared = 0; shared < 2 && size % pipelines == 0; shared++)
             check_split(&(variant){.pipelines = pipelines,
                                    .tensors = size / pipelines,
                                    .chunks = 1,
                                    .micro_batches = MICRO_BATCHES,
                                    .schedule = schedule,
                                    .tree = tree,
-                                   .recompute = recompute});
+                                   .recompute = recompute,
+                                   .shares_rows = shared == 1});
 }
 
 static void gradients_are_finite_differences(void **state)
@@ -241,16 +248,19 @@ static void norm_counts_every_parameter_once(void **state)
     double expected = 0, norm = 0;
 
     (void)state;
-    for (int tensors = 1; tensors <= size; tensors *= 2) {
+    for (int tensors = 1; tensors <= size; tensors++) {
         fixture f;
         double sums[MICRO_BATCHES] = {0}, total = 0;
 
+        if (size % tensors != 0)
+            continue;
         open_fixture(&f, &(variant){.pipelines = size / tensors,
                                     .tensors = tensors,
                                     .chunks = 1,
                                     .micro_batches = MICRO_BATCHES,
                                     .schedule = BP_1F1B,
-                                    .tree = true});
+                                    .tree = true,
+                                    .shares_rows = true});
         run_step(&f, sums);
         norm = bp_gradient_norm(f.mesh, f.network, f.stage->gradient, f.scratch);
         for (int g = 0; g < f.network->group_count; g++)
@@ -291,16 +301,19 @@ static void evaluation_is_the_plain_loss_of_shorter_windows_too(void **state)
 
     (void)state;
     check_evaluation(&(variant){.pipelines = size, .tensors = 1, .chunks = 1, .micro_batches = 1});
-    if (size > 1)
+    check_evaluation(&(variant){
+        .pipelines = 1, .tensors = size, .chunks = 1, .micro_batches = 1, .shares_rows = true});
+    if (size % 2 == 0)
         check_evaluation(&(variant){.pipelines = 2,
                                     .tensors = size / 2,
                                     .chunks = 2,
                                     .micro_batches = 2,
-                                    .schedule = BP_INTERLEAVED});
+                                    .schedule = BP_INTERLEAVED,
+                                    .shares_rows = true});
 }
 
-/* Names and bits of all gradients, over all ranks. */
-static int64_t digest_of(const variant *v, float held_before)
+/* Names and bits of all gradients, or of those that are split over tensor ranks, over all ranks. */
+static int64_t digest_of(const variant *v, float held_before, bool split_only)
 {
     fixture f;
     double sums[MICRO_BATCHES] = {0};
@@ -314,6 +327,9 @@ static int64_t digest_of(const variant *v, float held_before)
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count && f.network->groups[g].published; k++) {
             const bp_param *p = &f.network->groups[g].params[k];
+
+            if (split_only && f.network->groups[g].replicated)
+                continue;
             uint64_t both[2] = {bp_xxh3(p->name, strlen(p->name)),
                                 bp_xxh3(p->gradient, (size_t)bp_param_floats(p) * sizeof(float))};
             digest += bp_xxh3(both, sizeof both);
@@ -327,26 +343,27 @@ static void interleaved_has_the_bits_of_1f1b(void **state)
     int size = bp_comm_size(MPI_COMM_WORLD);
 
     (void)state;
-    for (int recompute = 0; recompute < 2 && size > 1; recompute++) {
+    for (int recompute = 0; recompute < 2 && size % 2 == 0; recompute++) {
         variant v = {.pipelines = 2,
                      .tensors = size / 2,
                      .chunks = 1,
                      .micro_batches = 2,
                      .schedule = BP_1F1B,
                      .tree = recompute == 0,
-                     .recompute = recompute == 1};
-        int64_t expected = digest_of(&v, NAN);
+                     .recompute = recompute == 1,
+                     .shares_rows = true};
+        int64_t expected = digest_of(&v, NAN, false);
 
         v.schedule = BP_INTERLEAVED;
         v.chunks = 2;
-        bp_test_check(MPI_COMM_WORLD, digest_of(&v, NAN) == expected);
+        bp_test_check(MPI_COMM_WORLD, digest_of(&v, NAN, false) == expected);
     }
 }
 
 static void check_held_before(const variant *v)
 {
-    bp_test_check(MPI_COMM_WORLD, digest_of(v, NAN) == digest_of(v, 0));
-    bp_test_check(MPI_COMM_WORLD, digest_of(v, 1) == digest_of(v, 0));
+    bp_test_check(MPI_COMM_WORLD, digest_of(v, NAN, false) == digest_of(v, 0, false));
+    bp_test_check(MPI_COMM_WORLD, digest_of(v, 1, false) == digest_of(v, 0, false));
 }
 
 static void gradients_begin_anew_whatever_their_memory_holds(void **state)
@@ -357,15 +374,42 @@ static void gradients_begin_anew_whatever_their_memory_holds(void **state)
     (void)state;
     for (int precision = BP_F32; precision <= (int)last; precision++)
         for (int tree = 0; tree < 2; tree++)
-            for (int pipelines = 1; pipelines <= size; pipelines *= 2)
+            for (int pipelines = 1; pipelines <= size && size % pipelines == 0; pipelines *= 2)
                 check_held_before(&(variant){.pipelines = pipelines,
                                              .tensors = size / pipelines,
                                              .chunks = pipelines == 2 ? 2 : 1,
                                              .micro_batches = 2,
                                              .schedule = pipelines == 2 ? BP_INTERLEAVED : BP_1F1B,
                                              .tree = tree == 1,
+                                             .shares_rows = tree == 1,
                                              .recompute = tree == 0,
                                              .precision = (bp_precision)precision});
+}
+
+/* Sums are scattered and gathered instead of summed for all, in the same order: losses and the
+ * gradients of what is split have the same bits. */
+static void shared_rows_have_the_bits_of_all_rows(void **state)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD);
+
+    (void)state;
+    for (int pipelines = 1; pipelines <= size; pipelines++)
+        for (int precision = BP_F32; precision <= (bp_math_has_bf16() ? BP_BF16 : BP_F32);
+             precision++) {
+            variant v = {.pipelines = pipelines,
+                         .tensors = size / pipelines,
+                         .chunks = 1,
+                         .micro_batches = MICRO_BATCHES,
+                         .schedule = BP_1F1B,
+                         .dropout = 0.3F,
+                         .precision = (bp_precision)precision};
+
+            if (size % pipelines != 0)
+                continue;
+            int64_t expected = digest_of(&v, NAN, true);
+            v.shares_rows = true;
+            bp_test_check(MPI_COMM_WORLD, digest_of(&v, NAN, true) == expected);
+        }
 }
 
 /* One entry of the token embedding, which the first of several chunks of logits has for its target,
@@ -393,7 +437,7 @@ static bool target_agrees(const fixture *f, const int32_t *tokens, int64_t T)
 static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
 {
     const bp_gpt_shape shape = {
-        .layers = 1, .width = 8, .heads = 4, .context = 1024, .vocab_size = 52429};
+        .layers = 1, .width = 12, .heads = 12, .context = 1024, .vocab_size = 52429};
     int tensors = bp_comm_size(MPI_COMM_WORLD);
     bp_mesh_shape mesh_shape = {1, 1, 1, tensors, BP_COORDINATOR_SHARED};
     bp_stage_spec spec = {
@@ -442,6 +486,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gpipe_gives_the_same),
         cmocka_unit_test(interleaved_has_the_bits_of_1f1b),
         cmocka_unit_test(gradients_begin_anew_whatever_their_memory_holds),
+        cmocka_unit_test(shared_rows_have_the_bits_of_all_rows),
         cmocka_unit_test(norm_counts_every_parameter_once),
         cmocka_unit_test(evaluation_is_the_plain_loss_of_shorter_windows_too),
         cmocka_unit_test(large_vocabulary_of_unequal_shares_has_the_plain_loss),

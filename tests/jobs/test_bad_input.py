@@ -57,6 +57,10 @@ class BadInput(JobTest):
         self.refused(78, ["interleaved", "train.batch", "8 or 12", "1f1b"], "mesh.micro_batch=2", "train.batch=10", *chunks, ranks=(2,))
         self.refused(78, ["mesh.pipeline", "4"], "mesh.pipeline=5", "train.batch=10", ranks=(5,))
 
+    def test_rows_that_tensor_ranks_can_not_share(self):
+        self.refused(78, ["mesh.sequence_parallel", "1 x 15", "auto"], "mesh.sequence_parallel=yes", "mesh.tensor=2", "model.context=15",
+                     ranks=(2,))
+
     def test_missing_keys_and_files(self):
         config = self.write("nothing.ini", "[train]\nsteps = 3\n")
         self.refused(78, ["corpus.train", "train.batch"], config=config, lines=2)

@@ -56,6 +56,14 @@ class Meshes(JobTest):
         self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
         self.assertEqual(digests(one), digests(other))
 
+    def test_tensor_ranks_share_rows_or_not(self):
+        keys = ("mesh.tensor=2", "mesh.data=2", "model.dropout=0.1", "train.valid_every=4")
+        shared, whole = (self.losses(f"rows-{way}", 4, f"mesh.sequence_parallel={way}", *keys) for way in ("yes", "no"))
+        self.assertEqual(shared[0], whole[0])  # forward adds up in the same order
+        self.assertNotEqual(shared, whole)
+        for a, b in zip(shared, whole, strict=True):
+            self.assertLess(abs(a - b), 2e-5)
+
     def test_a_run_goes_on_with_another_mesh(self):
         expected = self.losses("straight", 0)
         meshes = (("mesh.tensor=2",), ("mesh.pipeline=2",), ("mesh.pipeline=2", "mesh.schedule=interleaved"), ("mesh.data=2",))

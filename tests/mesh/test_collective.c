@@ -123,6 +123,29 @@ static void scattered_sum_has_the_bits_of_the_tree(void **state)
     }
 }
 
+static void bytes_of_any_number_are_gathered(void **state)
+{
+    int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
+    static const int64_t each[] = {0, 1, 3, 1000, (INT64_C(3) << 20) + 1};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof each / sizeof each[0]; k++) {
+        int64_t bytes = each[k] * size, wrong = 0;
+        char *x = bp_alloc("test.x", bytes + 1, 1);
+
+        BP_ASSERT(x != NULL);
+        memset(x + bp_shard_first(bytes, rank, size), 'a' + rank, (size_t)each[k]);
+        x[bytes] = '!';
+        bp_all_gather_bytes(x, bytes, COMM);
+        for (int r = 0; r < size; r++)
+            for (int64_t i = 0; i < each[k]; i++)
+                wrong += x[bp_shard_first(bytes, r, size) + i] != 'a' + r;
+        wrong += x[bytes] != '!';
+        bp_free(x);
+        bp_test_check(COMM, wrong == 0);
+    }
+}
+
 /* The oracle can tell orders apart: otherwise equal bits would say nothing. */
 static void other_orders_give_other_bits(void **state)
 {
@@ -225,6 +248,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_tile_the_vector),
         cmocka_unit_test(scattered_sum_has_the_bits_of_the_tree),
+        cmocka_unit_test(bytes_of_any_number_are_gathered),
         cmocka_unit_test(other_orders_give_other_bits),
         cmocka_unit_test(sum_on_all_ranks_has_the_bits_of_the_tree),
         cmocka_unit_test(order_does_not_depend_on_the_length),
