@@ -7,6 +7,7 @@
 #define SLOW_RANK 0.8 /* of the fastest rank's matrix products */
 #define SLOW_WIRE 0.1 /* of what a rank copies in memory, between neighbours on a host */
 #define SHARED    0.7 /* of its speed alone, that a rank has among the others */
+#define SWING     0.1 /* to both sides, of a peak that nothing but the processor decides */
 
 static const json_t *at(const json_t *object, const char *a, const char *b, const char *c)
 {
@@ -56,11 +57,29 @@ static void judge_threads(json_t *lines, const json_t *result)
                        "does not use them: models are trained in float32"));
 }
 
-/* The slowest rank of the matrix peak of the models' precision. */
+/* The matrix peak of the models' precision. */
+static const json_t *peak_of(const json_t *result)
+{
+    return at(result, "silicon", json_string_value(json_object_get(result, "precision")), NULL);
+}
+
+static void judge_noise(json_t *lines, const json_t *result)
+{
+    const json_t *peak = peak_of(result);
+    double half = (number(peak, "high") - number(peak, "low")) / 2;
+
+    if (half > SWING * number(peak, "median"))
+        say(lines,
+            bp_sprintf("repeats of the matrix peak differ by +- %.0f %%: something else uses "
+                       "these processors, and all figures suffer; look what it is (bagpipe "
+                       "doctor), and measure again",
+                       100 * half / number(peak, "median")));
+}
+
+/* The slowest rank. */
 static void judge_ranks(json_t *lines, const json_t *result)
 {
-    const json_t *peak =
-        at(result, "silicon", json_string_value(json_object_get(result, "precision")), NULL);
+    const json_t *peak = peak_of(result);
     const json_t *slow = json_object_get(peak, "slowest"), *fast = json_object_get(peak, "fastest");
     const json_t *one = json_object_get(peak, "one");
 
@@ -102,6 +121,7 @@ json_t *bench_advice(const json_t *result)
 
     BP_NEED_MEMORY(lines);
     judge_threads(lines, result);
+    judge_noise(lines, result);
     judge_ranks(lines, result);
     judge_wires(lines, result);
     return lines;

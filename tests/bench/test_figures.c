@@ -152,6 +152,14 @@ static void advice_is_of_what_is_far_off_alone(void **state)
     expect_advice(result(4, 4, 2, false, 0.95, 9e9), "float32");
     expect_advice(result(4, 4, 2, true, 0.5, 9e9), "rank 3 on n2 has 0.50");
     expect_advice(result(4, 4, 2, true, 0.95, 5e8), "0.50 GB/s");
+    for (double half = 0.05; half < 0.2; half += 0.1) {
+        json_t *of = result(4, 4, 2, true, 0.95, 9e9);
+        json_t *peak = json_object_get(json_object_get(of, "silicon"), "f32");
+        assert_int_equal(json_object_set_new(peak, "median", json_real(2)), 0);
+        assert_int_equal(json_object_set_new(peak, "low", json_real(2 - 2 * half)), 0);
+        assert_int_equal(json_object_set_new(peak, "high", json_real(2 + 2 * half)), 0);
+        expect_advice(of, half > 0.1 ? "differ by +- 15 %" : NULL);
+    }
 }
 
 int main(void)
