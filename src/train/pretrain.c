@@ -82,6 +82,9 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
         return !chunks && strcmp(before, "interleaved") != 0;
     if (strcmp(key, "mesh.chunks") == 0)
         return !chunks;
+    if (strcmp(key, "mesh.sequence_parallel") == 0)
+        return bp_config_int(config, "mesh.tensor") == 1 ||
+               (strcmp(before, "no") == 0) == (strcmp(now, "no") == 0);
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
 

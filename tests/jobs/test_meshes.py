@@ -76,7 +76,8 @@ class Meshes(JobTest):
     def test_a_change_of_mesh_is_warned_of_only_where_bits_change(self):
         keys = ("optimizer.decay=constant", "train.steps=4")
         expected = self.trained("steady", 0, *keys, "train.steps=8")
-        changes = ("train.steps=8", "mesh.overlap=no", "mesh.schedule=gpipe", "mesh.chunks=3", "mesh.coordinator=dedicated")
+        changes = ("train.steps=8", "mesh.overlap=no", "mesh.schedule=gpipe", "mesh.chunks=3", "mesh.coordinator=dedicated",
+                   "mesh.sequence_parallel=no")
         self.trained("changed", 2, *keys, "mesh.data=2", "train.steps=4")
         result = self.pretrain("changed", 2, *keys, *changes)
         self.assertEqual(result.status, 0, str(result))
