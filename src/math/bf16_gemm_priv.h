@@ -38,10 +38,11 @@ typedef void bp_bf16_pack_left(uint32_t *panel, const uint16_t *a, int64_t a_row
  * x_row elements apart. */
 typedef void bp_bf16_pack_right(uint32_t *panels, const uint16_t *x, int64_t x_row, int64_t K,
                                 int64_t N);
-/** Wt (`forward`) and W (`backward`), either of which may be NULL, in one pass over w[outs][ins].
- */
+/** Wt (`forward`) and W (`backward`), either of which may be NULL, in one pass over w[outs][ins]:
+ * in panels of BP_BF16_COLUMNS, or of twice as many (as oneDNN has them), of which the last one may
+ * have a half that is left as it is. */
 typedef void bp_bf16_pack_both(uint32_t *forward, uint32_t *backward, const float *w, int64_t outs,
-                               int64_t ins);
+                               int64_t ins, int64_t columns);
 size_t bp_bf16_panels_bytes(int64_t K, int64_t N);
 
 /** What differs between the instruction sets. */

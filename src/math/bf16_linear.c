@@ -13,7 +13,8 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
     if (copies->fresh[direction])
         return copies->panels[direction];
     if (!copies->panels[direction]) {
-        size_t bytes = bp_bf16_panels_bytes(forward ? ins : outs, forward ? outs : ins);
+        int64_t N = forward ? outs : ins, wide = copies->columns;
+        size_t bytes = bp_bf16_panels_bytes(forward ? ins : outs, (N + wide - 1) / wide * wide);
         copies->panels[direction] = bp_alloc("math.weight.copy", (int64_t)bytes, 1);
         BP_NEED_MEMORY(copies->panels[direction] != NULL);
     }
@@ -21,7 +22,8 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
         if (!copies->fresh[i])
             stale[i] = copies->panels[i];
     BP_TRACE(BP_TRACE_COPIES, 0, 4.0 * (double)(outs * ins));
-    kernel->pack_weight(stale[BP_BF16_FORWARD], stale[BP_BF16_BACKWARD], w, outs, ins);
+    kernel->pack_weight(stale[BP_BF16_FORWARD], stale[BP_BF16_BACKWARD], w, outs, ins,
+                        copies->columns);
     for (int i = 0; i < 2; i++)
         copies->fresh[i] = copies->panels[i] != NULL;
     return copies->panels[direction];

@@ -6,8 +6,9 @@
 #include "math/gemm_priv.h"
 
 /** The panels of a weight, Wt's for the forward products and W's for the backward ones: made at
- * first use. All zero at first. */
+ * first use. All but `columns` is zero at first. */
 typedef struct bp_bf16_copies {
+    int64_t columns; /* of a panel (bp_bf16_pack_both) */
     uint32_t *panels[2];
     bool fresh[2];
 } bp_bf16_copies;

@@ -87,7 +87,8 @@ static inline void put(uint32_t *to, __m512i words, bool past)
         _mm512_store_si512(to, words);
 }
 
-static inline void store_turned(uint32_t *to, const __m512i halves[BP_BF16_STEP], bool past)
+static inline void store_turned(uint32_t *to, int64_t row, const __m512i halves[BP_BF16_STEP],
+                                bool past)
 {
     for (int side = 0; side < 2; side++) {
         __m512i words[LANES];
@@ -97,21 +98,32 @@ static inline void store_turned(uint32_t *to, const __m512i halves[BP_BF16_STEP]
         transpose(words);
 #pragma GCC unroll 16
         for (int i = 0; i < LANES; i++)
-            put(to + i * BP_BF16_COLUMNS + side * LANES, words[i], past);
+            put(to + i * row + side * LANES, words[i], past);
     }
 }
 
-static inline void store_pairs(uint32_t *to, const __m512i halves[BP_BF16_STEP], bool past)
+static inline void store_pairs(uint32_t *to, int64_t row, const __m512i halves[BP_BF16_STEP],
+                               bool past)
 {
 #pragma GCC unroll 16
-    for (int i = 0; i < BP_BF16_STEP; i += 2, to += BP_BF16_COLUMNS) {
+    for (int i = 0; i < BP_BF16_STEP; i += 2, to += row) {
         put(to, pair_left(halves[i + 1], halves[i]), past);
         put(to + LANES, pair_right(halves[i + 1], halves[i]), past);
     }
 }
 
+/* A square's place: step `step` of `steps` of 32 columns, which are a panel or half of one. */
+static inline uint32_t *square_at(uint32_t *panels, int64_t column, int64_t step, int64_t steps,
+                                  int64_t columns)
+{
+    int64_t halves = columns / BP_BF16_COLUMNS;
+
+    return panels + (column / halves * steps + step) * halves * STEP_WORDS +
+           column % halves * BP_BF16_COLUMNS;
+}
+
 void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, int64_t outs,
-                         int64_t ins)
+                         int64_t ins, int64_t columns)
 {
     int64_t out_steps = steps_of(outs), in_steps = steps_of(ins);
     bool past = outs * ins >= LARGE_FLOATS;
@@ -123,9 +135,9 @@ void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, 
             load_square(halves, w + o * BP_BF16_STEP * ins + i * BP_BF16_STEP, ins,
                         outs - o * BP_BF16_STEP, ins - i * BP_BF16_STEP);
             if (forward)
-                store_turned(forward + (o * in_steps + i) * STEP_WORDS, halves, past);
+                store_turned(square_at(forward, o, i, in_steps, columns), columns, halves, past);
             if (backward)
-                store_pairs(backward + (i * out_steps + o) * STEP_WORDS, halves, past);
+                store_pairs(square_at(backward, i, o, out_steps, columns), columns, halves, past);
         }
         _mm_sfence(); /* what went past the caches is seen by whoever reads after this loop */
     }

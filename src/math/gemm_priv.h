@@ -12,15 +12,25 @@ const char *bp_gemm_isa(void);
 bool bp_gemm_has_bf16(void);
 
 /** How bf16 products are computed: by the library's bf16 instructions, in float32 on operands
- * rounded to bf16 (the same sums, but for their order), or by our own kernels. */
-typedef enum bp_bf16_form { BP_BF16_NATIVE, BP_BF16_ROUNDED, BP_BF16_OWN } bp_bf16_form;
+ * rounded to bf16 (the same sums, but for their order), by our own kernels, or by the library's but
+ * for what ours do faster on the same operands: large weight gradients, and copies of weights. */
+typedef enum bp_bf16_form {
+    BP_BF16_NATIVE,
+    BP_BF16_ROUNDED,
+    BP_BF16_OWN,
+    BP_BF16_MIXED
+} bp_bf16_form;
 bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form);
 size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins);
 size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form form, int64_t rows,
                                     int64_t outs, int64_t ins);
-/** The best one here; where the library may use AMX, or not. */
+/** The best one here; with a library that has bf16. */
 bp_bf16_form bp_gemm_bf16_form(void);
-bp_bf16_form bp_cpu_bf16_form(bool has_amx);
+bp_bf16_form bp_cpu_bf16_form(void);
+/** AMX, which the library may use (ONEDNN_MAX_CPU_ISA) and the kernel lets this process use. */
+bool bp_cpu_has_tiles(void);
+/** In the mixed form our own kernel multiplies for the gradient of a weight [outs][ins]. */
+bool bp_cpu_owns_gradient(int64_t outs, int64_t ins);
 
 int64_t bp_weight_outs(const bp_weight *w);
 int64_t bp_weight_ins(const bp_weight *w);

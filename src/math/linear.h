@@ -1,11 +1,11 @@
 /* Linear maps y = x Wt + b and their gradients: all the matrix products of a network.
  *
- * Two files stand behind this header: linear_onednn.c and linear_blas.c; with AMX the first leaves
- * bf16 to kernels of our own (bf16_linear.c). Results are float32,
- * row-major; in BF16 the operands are rounded to bfloat16 and products are summed in float32, by
- * bf16 instructions, or by float32 ones where a CPU's bf16 is the slower. An operand is made once,
- * by the pass that makes its values (the producers in kernels.h), and read by every product that
- * wants it (operand.h).
+ * Two files stand behind this header: linear_onednn.c and linear_blas.c; the first leaves bf16 to
+ * kernels of our own (bf16_linear.c), with AMX all of it, with AVX512_BF16 the copies of weights
+ * and weight gradients too large for the caches. Results are float32, row-major; in BF16 the
+ * operands are rounded to bfloat16 and products are summed in float32, by bf16 instructions, or by
+ * float32 ones where a CPU's bf16 is the slower. An operand is made once, by the pass that makes
+ * its values (the producers in kernels.h), and read by every product that wants it (operand.h).
  *
  * Bits: the same inputs and the same threads give the same bits. A row of y or dx does not depend
  * on how many rows there are (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c:
@@ -13,7 +13,8 @@
  * with AVX-512, rows too. Our own kernels sum over k in order whatever the threads: with them
  * nothing differs.
  *
- * Memory that was not planned for, and shapes that the library refuses, are bugs (BP_ASSERT).
+ * Memory that was not planned for, and shapes that the library refuses, are bugs (BP_ASSERT); a
+ * shape that it multiplies in plain loops is warned of.
  */
 #ifndef BP_MATH_LINEAR_H
 #define BP_MATH_LINEAR_H

@@ -4,6 +4,7 @@
 #define BP_MATH_ONEDNN_PRIV_H
 
 #include <oneapi/dnnl/dnnl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,12 +13,13 @@ typedef struct bp_layout bp_layout;
 
 dnnl_status_t bp_layout_new(bp_layout **out, int64_t rows, int64_t columns, dnnl_data_type_t type,
                             int64_t row_stride, int64_t column_stride);
-/** The primitive is to choose. */
-dnnl_status_t bp_layout_new_any(bp_layout **out, int64_t rows, int64_t columns,
-                                dnnl_data_type_t type);
+/** By the name of a format; dnnl_format_tag_any: the primitive is to choose. */
+dnnl_status_t bp_layout_new_tag(bp_layout **out, int64_t rows, int64_t columns,
+                                dnnl_data_type_t type, dnnl_format_tag_t tag);
 /** What a primitive chose (dnnl_query_weights_md), or needs (dnnl_query_scratchpad_md). */
 dnnl_status_t bp_layout_new_query(bp_layout **out, const_dnnl_primitive_desc_t primitive,
                                   dnnl_query_t which);
+bool bp_layout_equal(const bp_layout *a, const bp_layout *b);
 void bp_layout_free(bp_layout **layout);
 size_t bp_layout_bytes(const bp_layout *layout);
 /** A memory object without data. */

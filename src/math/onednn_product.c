@@ -38,9 +38,9 @@ void bp_weights_plain(bp_layout **out, kind what, int64_t outs, int64_t ins, dnn
 void bp_weights_any(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type)
 {
     if (what == BACKWARD_INPUT)
-        CHECK(bp_layout_new_any(out, outs, ins, type));
+        CHECK(bp_layout_new_tag(out, outs, ins, type, dnnl_format_tag_any));
     else
-        CHECK(bp_layout_new_any(out, ins, outs, type));
+        CHECK(bp_layout_new_tag(out, ins, outs, type, dnnl_format_tag_any));
 }
 
 /* All but the weights of a forward or backward product. */
@@ -136,6 +136,24 @@ void bp_product_choices(bp_layout **weights, size_t *scratch_bytes, dnnl_engine_
     free_layouts(&layouts);
 }
 
+/* Where none of its kernels takes a product oneDNN multiplies in plain loops: ref:any, or gemm:ref
+ * on CPUs for which it has none at all. */
+static void warn_of_plain_loops(bp_gemm *gemm, const_dnnl_primitive_desc_t desc, const shape *s)
+{
+    const char *name = NULL;
+
+    CHECK(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name));
+    if (gemm->warned || !name || (strncmp(name, "ref:", 4) != 0 && !strstr(name, ":ref")))
+        return;
+    gemm->warned = true;
+    bp_warn(
+        "products of this shape may take a hundred times as long as others: %lld rows (%lld and "
+        "%lld elements apart), %lld outputs, %lld inputs, which %s multiplies in plain loops "
+        "(%s); another library, or another shape, helps",
+        (long long)s->rows, (long long)s->left_stride, (long long)s->right_stride,
+        (long long)s->outs, (long long)s->ins, bp_math_library(), name);
+}
+
 static void product_make(bp_gemm *gemm, product *one, const shape *s, const bp_layout *weights)
 {
     bp_matmul_layouts layouts = {0};
@@ -146,6 +164,7 @@ static void product_make(bp_gemm *gemm, product *one, const shape *s, const bp_l
         all.weights = (bp_layout *)weights; /* borrowed */
     const bp_layout *operands[] = {all.source, all.weights, all.bias, all.destination};
     dnnl_primitive_desc_t desc = describe(gemm->engine, &all, s->what);
+    warn_of_plain_loops(gemm, desc, s);
     for (int i = SOURCE; i <= DESTINATION; i++)
         if (operands[i])
             CHECK(bp_layout_memory(&one->memory[i], operands[i], gemm->engine));

@@ -54,8 +54,10 @@ typedef struct product {
 struct bp_gemm {
     bp_precision precision;
     bp_bf16_form form;
-    const bp_bf16_kernel *own; /* of our own bf16 products; NULL: the library multiplies */
-    bool row_blocks;           /* the library picks kernels by the number of rows */
+    const bp_bf16_kernel
+        *kernel;     /* our own, where some of the products or copies are its; or NULL */
+    bool row_blocks; /* the library picks kernels by the number of rows */
+    bool warned;     /* of products in plain loops */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     product products[PRODUCTS];
@@ -93,5 +95,11 @@ product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights);
 void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void *weights,
                     const float *bias, float *destination);
 void bp_product_clear(product *one);
+
+/** The weight as products of this shape read it, and how it lies there: made or refreshed where it
+ * has to be. */
+const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const shape *s);
+/** The same for our own products. */
+const uint32_t *bp_weight_panels(const bp_weight *w, bool backward);
 
 #endif

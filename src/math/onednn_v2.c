@@ -17,13 +17,13 @@ dnnl_status_t bp_layout_new(bp_layout **out, int64_t rows, int64_t columns, dnnl
                 : dnnl_out_of_memory;
 }
 
-dnnl_status_t bp_layout_new_any(bp_layout **out, int64_t rows, int64_t columns,
-                                dnnl_data_type_t type)
+dnnl_status_t bp_layout_new_tag(bp_layout **out, int64_t rows, int64_t columns,
+                                dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
     dnnl_dims_t dims = {rows, columns};
 
     *out = bp_alloc("math.gemm", 1, sizeof **out);
-    return *out ? dnnl_memory_desc_init_by_tag(&(*out)->desc, 2, dims, type, dnnl_format_tag_any)
+    return *out ? dnnl_memory_desc_init_by_tag(&(*out)->desc, 2, dims, type, tag)
                 : dnnl_out_of_memory;
 }
 
@@ -44,6 +44,11 @@ void bp_layout_free(bp_layout **layout)
 {
     bp_free(*layout);
     *layout = NULL;
+}
+
+bool bp_layout_equal(const bp_layout *a, const bp_layout *b)
+{
+    return dnnl_memory_desc_equal(&a->desc, &b->desc) != 0;
 }
 
 size_t bp_layout_bytes(const bp_layout *layout)

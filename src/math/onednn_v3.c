@@ -21,15 +21,14 @@ dnnl_status_t bp_layout_new(bp_layout **out, int64_t rows, int64_t columns, dnnl
                 : dnnl_out_of_memory;
 }
 
-dnnl_status_t bp_layout_new_any(bp_layout **out, int64_t rows, int64_t columns,
-                                dnnl_data_type_t type)
+dnnl_status_t bp_layout_new_tag(bp_layout **out, int64_t rows, int64_t columns,
+                                dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
     dnnl_dims_t dims = {rows, columns};
 
     *out = new_layout();
-    return *out
-               ? dnnl_memory_desc_create_with_tag(&(*out)->desc, 2, dims, type, dnnl_format_tag_any)
-               : dnnl_out_of_memory;
+    return *out ? dnnl_memory_desc_create_with_tag(&(*out)->desc, 2, dims, type, tag)
+                : dnnl_out_of_memory;
 }
 
 dnnl_status_t bp_layout_new_query(bp_layout **out, const_dnnl_primitive_desc_t primitive,
@@ -49,6 +48,11 @@ void bp_layout_free(bp_layout **layout)
         dnnl_memory_desc_destroy((*layout)->desc);
     bp_free(*layout);
     *layout = NULL;
+}
+
+bool bp_layout_equal(const bp_layout *a, const bp_layout *b)
+{
+    return dnnl_memory_desc_equal(a->desc, b->desc) != 0;
 }
 
 size_t bp_layout_bytes(const bp_layout *layout)

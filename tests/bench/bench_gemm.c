@@ -1,7 +1,7 @@
 /* bf16 matrix products at the shapes of a GPT-2 124M step, ours beside oneDNN's in turn, each as a
  * share of the silicon. Arguments: threads (0: all), rounds, rows. */
 #include "base/clock.h"
-#include "base/mem.h"
+#include "bench_arrays.h"
 #include "math/bf16_gemm_priv.h"
 #include "math/gemm_priv.h"
 #include "math/linear.h"
@@ -14,22 +14,19 @@ static int rounds = 7;
 static int64_t rows = 1024;
 static double silicon;
 
-static float *floats(int64_t n)
-{
-    float *x = bp_alloc("bench", n, sizeof *x);
-
-    if (!x)
-        exit(71);
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)(i * 2654435761u % 1024) / 512.0f - 1.0f;
-    return x;
-}
+/* What is timed: three products, the weight's gradient added and written, and the copies made anew
+ * for the first two (with these). */
+enum { FORWARD, INPUT, WEIGHT, WEIGHT_WRITTEN, COPIES, KINDS };
 
 typedef struct side {
     bp_gemm *gemm;
     bp_weight *weight;
-    double seconds[4][MOST_ROUNDS];
+    double seconds[KINDS][MOST_ROUNDS];
 } side;
+
+/* oneDNN, our own, and oneDNN with our packing. */
+enum { THEIRS, OURS, MIXED, SIDES };
+static const bp_bf16_form forms[SIDES] = {BP_BF16_NATIVE, BP_BF16_OWN, BP_BF16_MIXED};
 
 typedef struct problem {
     int64_t outs, ins;
@@ -40,19 +37,21 @@ typedef struct problem {
 static void run(const problem *p, side *s, int what)
 {
     switch (what) {
-    case 0:
+    case FORWARD:
         bp_linear_forward_operand(s->gemm, p->y, &p->right, s->weight, p->bias);
         break;
-    case 1:
+    case INPUT:
         bp_linear_backward_input_operand(s->gemm, p->x, &p->left, s->weight);
         break;
-    case 2:
-        bp_linear_backward_weight_operand(s->gemm, p->dw, &p->left, &p->right, false);
+    case WEIGHT:
+    case WEIGHT_WRITTEN:
+        bp_linear_backward_weight_operand(s->gemm, p->dw, &p->left, &p->right,
+                                          what == WEIGHT_WRITTEN);
         break;
     default:
         bp_weight_refresh(s->weight);
-        run(p, s, 0);
-        run(p, s, 1);
+        run(p, s, FORWARD);
+        run(p, s, INPUT);
     }
 }
 
@@ -69,9 +68,39 @@ static double median(double *seconds)
     return seconds[rounds / 2];
 }
 
+static void measure(const problem *p, side *sides)
+{
+    for (int round = -1; round < rounds; round++) /* one to warm up */
+        for (int what = 0; what < KINDS; what++)
+            for (int i = 0; i < SIDES; i++) {
+                double start = bp_clock_now();
+                run(p, &sides[i], what);
+                if (round >= 0)
+                    sides[i].seconds[what][round] = bp_clock_now() - start;
+            }
+}
+
+static void print(const problem *p, side *sides)
+{
+    double flops = 2.0 * (double)rows * (double)p->outs * (double)p->ins;
+
+    printf("%6lld x %-5lld", (long long)p->outs, (long long)p->ins);
+    for (int what = 0; what < COPIES; what++) {
+        double theirs = median(sides[THEIRS].seconds[what]),
+               ours = median(sides[OURS].seconds[what]);
+        printf("  %7.1f %7.1f %5.2f %5.2f", flops / theirs / 1e9, flops / ours / 1e9,
+               flops / ours / silicon, theirs / ours);
+    }
+    for (int i = 0; i < SIDES; i++)
+        printf("  %7.2f",
+               1e3 * (median(sides[i].seconds[COPIES]) - median(sides[i].seconds[FORWARD]) -
+                      median(sides[i].seconds[INPUT])));
+    printf("\n");
+}
+
 static void bench(int64_t outs, int64_t ins)
 {
-    side sides[2];
+    side sides[SIDES];
     problem p = {outs,
                  ins,
                  floats(rows * ins),
@@ -81,38 +110,19 @@ static void bench(int64_t outs, int64_t ins)
                  floats(outs * ins),
                  {0},
                  {0}};
-    double flops = 2.0 * (double)rows * (double)outs * (double)ins;
     uint16_t *halves = bp_alloc("bench", rows * (outs + ins), sizeof *halves);
 
-    for (int i = 0; i < 2; i++)
-        if (bp_gemm_new_form(&sides[i].gemm, BP_BF16, i == 0 ? BP_BF16_NATIVE : BP_BF16_OWN) !=
-                BP_OK ||
+    for (int i = 0; i < SIDES; i++)
+        if (!halves || bp_gemm_new_form(&sides[i].gemm, BP_BF16, forms[i]) != BP_OK ||
             bp_weight_new(&sides[i].weight, sides[i].gemm, p.w, outs, ins) != BP_OK)
             exit(71);
     p.left = bp_operand_at(sides[0].gemm, halves, rows, outs);
     p.right = bp_operand_at(sides[0].gemm, halves + rows * outs, rows, ins);
     bp_operand_fill(&p.left, p.y);
     bp_operand_fill(&p.right, p.x);
-    for (int round = -1; round < rounds; round++) /* one to warm up */
-        for (int what = 0; what < 4; what++)
-            for (int i = 0; i < 2; i++) {
-                double start = bp_clock_now();
-                run(&p, &sides[i], what);
-                if (round >= 0)
-                    sides[i].seconds[what][round] = bp_clock_now() - start;
-            }
-    printf("%6lld x %-5lld", (long long)outs, (long long)ins);
-    for (int what = 0; what < 3; what++) {
-        double theirs = median(sides[0].seconds[what]), ours = median(sides[1].seconds[what]);
-        printf("  %8.1f %8.1f %5.2f %5.2f", flops / theirs / 1e9, flops / ours / 1e9,
-               flops / ours / silicon, theirs / ours);
-    }
-    double spent[2];
-    for (int i = 0; i < 2; i++)
-        spent[i] =
-            median(sides[i].seconds[3]) - median(sides[i].seconds[0]) - median(sides[i].seconds[1]);
-    printf("  %8.2f %8.2f\n", spent[0] * 1e3, spent[1] * 1e3);
-    for (int i = 0; i < 2; i++) {
+    measure(&p, sides);
+    print(&p, sides);
+    for (int i = 0; i < SIDES; i++) {
         bp_weight_free(&sides[i].weight);
         bp_gemm_free(&sides[i].gemm);
     }
@@ -123,8 +133,8 @@ static void bench(int64_t outs, int64_t ins)
 
 int main(int count, char **arguments)
 {
-    static const int64_t shapes[][2] = {{2304, 768},  {768, 768},  {3072, 768}, {768, 3072},
-                                        {50257, 768}, {1024, 256}, {256, 1024}};
+    static const int64_t shapes[][2] = {{2304, 768},  {768, 768},   {3072, 768}, {768, 3072},
+                                        {50257, 768}, {50304, 768}, {1024, 256}, {256, 1024}};
     const bp_bf16_kernel *kernel = bp_bf16_kernel_here();
 
     bp_math_set_threads(count > 1 ? atoi(arguments[1]) : 0);
@@ -138,7 +148,7 @@ int main(int count, char **arguments)
     printf("%s, %s against %s, %d threads, %lld rows, silicon %.1f GFLOP/s\n\n", bp_math_cpu(),
            bp_math_library(), kernel->name, bp_math_threads(), (long long)rows, silicon / 1e9);
     printf("GFLOP/s (medians)  forward: onednn, ours, of silicon, ratio | input gradient | weight "
-           "gradient | refresh ms\n");
+           "gradient, added | written | copies ms: onednn, ours, ours for onednn\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         bench(shapes[i][0], shapes[i][1]);
     return 0;

@@ -2,7 +2,7 @@
  * FLOP/s, attention in FLOP/s of its causal half, fused passes in bytes/s of memory they must move.
  * Arguments: threads (0: all), seconds a line. */
 #include "base/clock.h"
-#include "base/mem.h"
+#include "bench_arrays.h"
 #include "math/attention.h"
 #include "math/kernels.h"
 #include "math/linear.h"
@@ -12,17 +12,6 @@
 enum { ROWS = 1024, WIDTH = 768, HEADS = 12, VOCABULARY = 50257 };
 
 static double seconds_a_line = 0.2;
-
-static float *floats(int64_t n)
-{
-    float *x = bp_alloc("bench", n, sizeof *x);
-
-    if (!x)
-        exit(71);
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)(i * 2654435761u % 1024) / 512.0f - 1.0f;
-    return x;
-}
 
 /* Runs STATEMENT for a while; the fastest run in `best` seconds. */
 #define TIME(best, STATEMENT)                                                                      \

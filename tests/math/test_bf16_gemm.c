@@ -256,7 +256,36 @@ static void amx_products_equal_plain_loops(void **state)
     check_bits(&bp_bf16_kernel_amx, 1000);
 }
 
+/* The word of column n and rows k, k + 1 of panels of so many columns. */
+static int64_t word_at(int64_t k, int64_t n, int64_t pairs, int64_t columns)
+{
+    return (n / columns * pairs + k / 2) * columns + n % columns;
+}
+
 /* Rows and columns that a weight has not are zeros, others rounded to the nearest, ties to even. */
+static void check_packing(int64_t outs, int64_t ins, int64_t columns)
+{
+    int64_t out_pairs = (outs + 31) / 32 * 16, in_pairs = (ins + 31) / 32 * 16;
+    float *w = randoms(outs * ins, 1), *rounded = floats(outs * ins);
+    int64_t words = (int64_t)bp_bf16_panels_bytes(outs + 32, ins + 32) / 4;
+    uint32_t *forward = bp_alloc("test", words, 4), *backward = bp_alloc("test", words, 4);
+
+    assert_true(forward && backward);
+    bp_loops_at(0)->round_bf16(rounded, w, outs * ins);
+    bp_bf16_pack_weight(forward, backward, w, outs, ins, columns);
+    for (int64_t o = 0; o < 2 * out_pairs; o++)
+        for (int64_t n = 0; n < 2 * in_pairs; n++) {
+            int64_t at = word_at(n, o, in_pairs, columns), back = word_at(o, n, out_pairs, columns);
+            float value = o < outs && n < ins ? rounded[o * ins + n] : 0;
+            assert_int_equal((uint16_t)(forward[at] >> 16 * (n % 2)), upper_half(value));
+            assert_int_equal((uint16_t)(backward[back] >> 16 * (o % 2)), upper_half(value));
+        }
+    bp_free(w);
+    bp_free(rounded);
+    bp_free(forward);
+    bp_free(backward);
+}
+
 static void weights_are_packed_both_ways(void **state)
 {
     static const int64_t shapes[][2] = {{1, 1},   {31, 33},   {32, 32},
@@ -265,28 +294,9 @@ static void weights_are_packed_both_ways(void **state)
     (void)state;
     if (!has_avx512_bf16())
         skip();
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        int64_t outs = shapes[i][0], ins = shapes[i][1];
-        int64_t out_pairs = (outs + 31) / 32 * 16, in_pairs = (ins + 31) / 32 * 16;
-        float *w = randoms(outs * ins, 1), *rounded = floats(outs * ins);
-        int64_t words = (int64_t)bp_bf16_panels_bytes(outs, ins) / 4;
-        uint32_t *forward = bp_alloc("test", words, 4), *backward = bp_alloc("test", words, 4);
-        assert_true(forward && backward);
-        bp_loops_at(0)->round_bf16(rounded, w, outs * ins);
-        bp_bf16_pack_weight(forward, backward, w, outs, ins);
-        for (int64_t o = 0; o < 2 * out_pairs; o++)
-            for (int64_t n = 0; n < 2 * in_pairs; n++) {
-                int64_t at = (o / 32 * in_pairs + n / 2) * 32 + o % 32,
-                        back = (n / 32 * out_pairs + o / 2) * 32 + n % 32;
-                float value = o < outs && n < ins ? rounded[o * ins + n] : 0;
-                assert_int_equal((uint16_t)(forward[at] >> 16 * (n % 2)), upper_half(value));
-                assert_int_equal((uint16_t)(backward[back] >> 16 * (o % 2)), upper_half(value));
-            }
-        bp_free(w);
-        bp_free(rounded);
-        bp_free(forward);
-        bp_free(backward);
-    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int64_t columns = BP_BF16_COLUMNS; columns <= 64; columns *= 2)
+            check_packing(shapes[i][0], shapes[i][1], columns);
 }
 
 int main(void)

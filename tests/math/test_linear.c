@@ -6,16 +6,22 @@
 #include "math_test.h"
 
 /* The ways in which products are computed. */
-enum { F32, BF16_NATIVE, BF16_ROUNDED, BF16_OWN };
+enum { F32, BF16_NATIVE, BF16_ROUNDED, BF16_OWN, BF16_MIXED };
 
 static int ways(void)
 {
-    return bp_math_has_bf16() ? 4 : 1;
+    return bp_math_has_bf16() ? 5 : 1;
 }
 
 static bp_bf16_form form_of(int way)
 {
-    return way == BF16_NATIVE ? BP_BF16_NATIVE : way == BF16_OWN ? BP_BF16_OWN : BP_BF16_ROUNDED;
+    static const bp_bf16_form forms[] = {[F32] = BP_BF16_ROUNDED,
+                                         [BF16_NATIVE] = BP_BF16_NATIVE,
+                                         [BF16_ROUNDED] = BP_BF16_ROUNDED,
+                                         [BF16_OWN] = BP_BF16_OWN,
+                                         [BF16_MIXED] = BP_BF16_MIXED};
+
+    return forms[way];
 }
 
 static bp_precision precision_of(int way)

@@ -1,0 +1,21 @@
+/* Arrays that benchmarks compute with. */
+#ifndef BP_TESTS_BENCH_ARRAYS_H
+#define BP_TESTS_BENCH_ARRAYS_H
+
+#include "base/mem.h"
+#include <stdint.h>
+#include <stdlib.h>
+
+/* n numbers from -1 to 1; without memory the program ends. */
+static inline float *floats(int64_t n)
+{
+    float *x = bp_alloc("bench", n, sizeof *x);
+
+    if (!x)
+        exit(71);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(i * 2654435761u % 1024) / 512.0f - 1.0f;
+    return x;
+}
+
+#endif
