@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NICE 19
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bp_cores own;
@@ -104,6 +108,15 @@ void bp_cores_widen(void)
 {
     if (atomic_load(&bound))
         set_mask(bp_cores_of_process());
+}
+
+void bp_cores_step_aside(void)
+{
+    struct sched_param none = {.sched_priority = 0};
+
+    bp_cores_widen();
+    (void)sched_setscheduler(0, SCHED_BATCH, &none);
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
 }
 
 static int read_number(int core, const char *name)

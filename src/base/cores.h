@@ -29,6 +29,10 @@ void bp_cores_bind(const bp_cores *cores);
 /** The calling thread may run on all cores of the process again: at the start of every helper
  * thread, which has its creator's binding. Nothing happens in a process that has bound none. */
 void bp_cores_widen(void);
+/** The calling helper thread leaves the cores to those that compute: it takes one of the process's
+ * that is idle, if there is any, and never the priority of a creator that runs in real time. Where
+ * the system does not allow that it works as it is. */
+void bp_cores_step_aside(void);
 
 /** Which package a core lies in, which of its physical cores it is part of, and how many other
  * parts of that have smaller numbers; 0 each where the system does not say. */

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "mesh/mesh.h"
+#include "store/sweeper.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -183,11 +184,12 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_box *boxe
  * Errors: BP_ERR_BUSY still_owner said no; BP_ERR_IO, BP_ERR_DENIED. */
 bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *context), void *context);
 
-/** Keep the newest `keep` (at least 1), and besides the one that `best` points at. Each of the
- * others is renamed to .del- first.
+/** Keep the newest `keep` (at least 1), and besides the one that `best` points at. The others are
+ * renamed to .del-, and then removed: by `sweeper`, while the caller goes on; NULL: now.
  *
- * Errors: BP_ERR_INPUT no parent; BP_ERR_IO, BP_ERR_DENIED: some may be left. */
-bp_err bp_checkpoints_prune(const char *parent, int64_t keep);
+ * Errors: BP_ERR_INPUT no parent; BP_ERR_IO, BP_ERR_DENIED: some may be left. With a sweeper, what
+ *         removing meets is told by bp_sweeper_wait, or by the next call. */
+bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_sweeper *sweeper);
 
 /** Let `parent`/best point at a step (a relative symbolic link, replaced in one go).
  *

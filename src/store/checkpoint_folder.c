@@ -177,46 +177,68 @@ bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
 
 /* ---- retention ---- */
 
-static bp_err remove_step(const char *parent, const char *name)
+/* The name that a step is to be removed under. */
+static bp_err put_step_aside(const char *parent, const char *name, char **to)
 {
-    char token[17], *from = bp_path_join(parent, name), *to = NULL;
+    char token[17], *from = bp_path_join(parent, name);
     bp_err err = bp_token_new(token);
 
-    if (err == BP_OK)
-        to = bp_sprintf("%s/.del-%s-%s", parent, name, token);
-    if (err == BP_OK && (from == NULL || to == NULL))
+    *to = err == BP_OK ? bp_sprintf("%s/.del-%s-%s", parent, name, token) : NULL;
+    if (err == BP_OK && (from == NULL || *to == NULL))
         err = no_memory(parent);
     if (err == BP_OK)
         err = bp_fault("ckpt.prune_rename")
                   ? bp_fail_errno(BP_ERR_IO, "can't put a folder aside", from)
-                  : bp_rename_new(from, to);
-    if (err == BP_OK)
-        err = bp_path_sync(
-            parent); /* a crash in the middle must not leave half a checkpoint under its name */
-    if (err == BP_OK)
-        err = bp_fault("ckpt.prune_unlink") ? bp_fail_errno(BP_ERR_IO, "can't remove", to)
-                                            : bp_dir_remove(to);
+                  : bp_rename_new(from, *to);
     bp_free(from);
-    bp_free(to);
     return err;
 }
 
-bp_err bp_checkpoints_prune(const char *parent, int64_t keep)
+/* aside[*count]: those that are put aside. */
+static bp_err put_old_aside(const char *parent, int64_t keep, char **names, int64_t found,
+                            char **aside, int64_t *count)
 {
-    char **names;
-    int64_t count, step, kept = 0, best = bp_checkpoints_best(parent);
-    bp_err err = bp_dir_list(parent, &names, &count);
+    int64_t step, kept = 0, best = bp_checkpoints_best(parent);
+    bp_err err = BP_OK;
+
+    for (int64_t k = found - 1; k >= 0 && err == BP_OK; k--) { /* names sort as their steps do */
+        if (!bp_step_of_name(names[k], &step) || step == best)
+            continue;
+        if (kept < (keep > 1 ? keep : 1)) {
+            kept++;
+            continue;
+        }
+        err = put_step_aside(parent, names[k], &aside[*count]);
+        if (err == BP_OK)
+            (*count)++;
+        else
+            bp_free(aside[*count]);
+    }
+    return err;
+}
+
+bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_sweeper *sweeper)
+{
+    bp_sweeper own = {.runs = false};
+    char **names = NULL, **aside;
+    int64_t found = 0, count = 0;
+    bp_err err = bp_dir_list(parent, &names, &found), swept;
 
     if (err != BP_OK)
         return err;
-    for (int64_t k = count - 1; k >= 0 && err == BP_OK; k--) { /* names sort as their steps do */
-        if (!bp_step_of_name(names[k], &step) || step == best)
-            continue;
-        if (kept < (keep > 1 ? keep : 1))
-            kept++;
-        else
-            err = remove_step(parent, names[k]);
-    }
-    bp_names_free(&names, count);
-    return err;
+    aside = bp_alloc("checkpoints.aside", found, sizeof *aside);
+    err = aside == NULL ? no_memory(parent)
+                        : put_old_aside(parent, keep, names, found, aside, &count);
+    bp_names_free(&names, found);
+    if (err == BP_OK && count > 0)
+        err = bp_path_sync(
+            parent); /* a crash in the middle must not leave half a checkpoint under its name */
+    if (err == BP_OK)
+        swept = bp_sweeper_start(sweeper != NULL ? sweeper : &own, &aside, &count);
+    else
+        swept = BP_OK;
+    bp_names_free(&aside, count);
+    if (sweeper == NULL && err == BP_OK)
+        swept = bp_sweeper_wait(&own);
+    return err == BP_OK ? swept : err;
 }

@@ -11,18 +11,14 @@
 #include "mesh/collective.h"
 #include "store/checkpoint_save_priv.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #define TAG_REQUEST  1
 #define TAG_PART     2
 #define POLL_SECONDS 0.0005
-#define NICE         19
 
 bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data)
 {
@@ -119,18 +115,6 @@ static bp_err write_piece(bp_saving *saving, bp_shard *shard, bp_plan_box *piece
 
 /* ---- a file ---- */
 
-/* The thread that writes leaves the cores to those that compute: it takes one of the process's that
- * is idle, if there is any, whatever core the rank is bound to, and never the priority of a rank
- * that runs in real time. Where the system does not allow that it works as it is. */
-static void step_aside(void)
-{
-    struct sched_param none = {.sched_priority = 0};
-
-    bp_cores_widen();
-    (void)sched_setscheduler(0, SCHED_BATCH, &none);
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
-}
-
 static int by_address(const void *a, const void *b)
 {
     const bp_plan_box *p = a, *q = b;
@@ -150,7 +134,7 @@ static bp_err lay_out(bp_saving *saving, bp_shard *shard)
         err = bp_shard_lay_out(shard);
     qsort(saving->plan.pieces, (size_t)saving->plan.count, sizeof *saving->plan.pieces, by_address);
     if (saving->commit.snapshot != NULL)
-        step_aside();
+        bp_cores_step_aside();
     return err;
 }
 

@@ -8,6 +8,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 
+#include <stdio.h>
+
 static json_t *state_of(const trainer *self)
 {
     const progress *p = &self->progress;
@@ -61,14 +63,26 @@ static void tidy(trainer *self, int64_t step, bool best)
 
     if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
         bp_warn("%s", bp_err_message());
-    if (ours &&
-        bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep")) != BP_OK)
+    if (ours && bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep"),
+                                     &self->sweeper) != BP_OK)
         bp_warn("%s", bp_err_message());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
         bp_warn("%s", bp_err_message());
     bp_free(folder);
     json_decref(event);
     bp_log("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
+}
+
+void trainer_sweep_end(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (bp_sweeper_wait(&self->sweeper) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_err_set_message(message);
+    (void)bp_beat_phase(before);
 }
 
 static void committed(trainer *self, int64_t step, bool best)

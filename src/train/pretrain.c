@@ -153,7 +153,9 @@ static bp_err run(trainer *self)
         err = report_serve(self);
         (void)bp_beat_phase(before);
     }
-    err = finish_trace(self, bp_agree(self->mesh->world, err));
+    err = bp_agree(self->mesh->world, err);
+    trainer_sweep_end(self);
+    err = finish_trace(self, err);
     plan_print_peak(self);
     return err;
 }

@@ -68,6 +68,7 @@ typedef struct trainer {
     double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
     bp_snapshot *snapshot; /* NULL: checkpoints are written while training waits */
     commit_behind behind;
+    bp_sweeper sweeper;    /* of the coordinator: old checkpoints that are being removed */
     bool leaves;           /* the training has ended by an error, */
     bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
@@ -134,6 +135,8 @@ bp_err trainer_commit_begin(trainer *self, bool best);
 /** Wait for the one on its way, and put it in place; give_up: it is not to be waited for.
  *  Collective over world. Errors: those of bp_checkpoint_finish. */
 bp_err trainer_commit_finish(trainer *self, bool give_up);
+/** Old checkpoints that were being removed are gone, or a warning says why not. Local. */
+void trainer_sweep_end(trainer *self);
 /** RUN/checkpoints. Free with bp_free(). */
 char *trainer_checkpoints_folder(const trainer *self);
 

@@ -4,8 +4,11 @@
 #include "math/threads_priv.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static bp_core_claim claim_of(int first, int count, int threads, bool whole)
 {
@@ -102,6 +105,37 @@ static void a_bound_thread_can_be_widened_again(void **state)
     assert_int_equal(allowed(), before);
 }
 
+static void *step_aside(void *seen)
+{
+    int *found = seen;
+
+    bp_cores_step_aside();
+    found[0] = allowed();
+    found[1] = getpriority(PRIO_PROCESS, (id_t)gettid());
+    found[2] = sched_getscheduler(0);
+    return NULL;
+}
+
+static void a_helper_steps_aside_within_the_cores_of_the_process(void **state)
+{
+    int before = bp_cores_count(bp_cores_of_process()), first = 0, found[3] = {0};
+    bp_cores one = {{0}};
+    pthread_t helper;
+
+    (void)state;
+    while (!bp_cores_has(bp_cores_of_process(), first))
+        first++;
+    bp_cores_add(&one, first);
+    bp_cores_bind(&one);
+    assert_int_equal(pthread_create(&helper, NULL, step_aside, found), 0);
+    assert_int_equal(pthread_join(helper, NULL), 0);
+    assert_int_equal(allowed(), 1); /* the creator stays where it is */
+    bp_cores_widen();
+    assert_int_equal(found[0], before);
+    assert_int_equal(found[1], 19);
+    assert_int_equal(found[2], SCHED_BATCH);
+}
+
 /* GNU's runtime ends the third thread of a team of two and makes another for the next team. */
 static void threads_made_anew_leave_the_first_ones_core(void **state)
 {
@@ -142,6 +176,7 @@ int main(void)
         cmocka_unit_test(nobody_is_bound_where_it_could_harm),
         cmocka_unit_test(cores_are_shared_out_fairly),
         cmocka_unit_test(a_bound_thread_can_be_widened_again),
+        cmocka_unit_test(a_helper_steps_aside_within_the_cores_of_the_process),
         cmocka_unit_test(threads_made_anew_leave_the_first_ones_core),
     };
 

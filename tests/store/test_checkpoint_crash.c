@@ -110,7 +110,7 @@ static bp_err save_and_tidy(int64_t step)
 
     if (err == BP_OK)
         err = bp_checkpoints_link_best(bp_test_path("checkpoints"), step);
-    return err == BP_OK ? bp_checkpoints_prune(bp_test_path("checkpoints"), 1) : err;
+    return err == BP_OK ? bp_checkpoints_prune(bp_test_path("checkpoints"), 1, NULL) : err;
 }
 
 static void fresh_run(void)

@@ -1,6 +1,7 @@
 /* The folder of checkpoints: leftovers, retention, the link to the best. */
 #include "bp_test.h"
 
+#include "base/fault.h"
 #include "store/checkpoint.h"
 
 #include <errno.h>
@@ -102,12 +103,33 @@ static void newest_are_kept(void **state)
     (void)state;
     for (int64_t step = 100; step <= 600; step += 100)
         make_step(step);
-    bp_test_expect(bp_checkpoints_prune(parent, 3), BP_OK);
+    bp_test_expect(bp_checkpoints_prune(parent, 3, NULL), BP_OK);
     expect_names("step-000000000400 step-000000000500 step-000000000600");
-    bp_test_expect(bp_checkpoints_prune(parent, 3), BP_OK);
+    bp_test_expect(bp_checkpoints_prune(parent, 3, NULL), BP_OK);
     expect_names("step-000000000400 step-000000000500 step-000000000600");
-    bp_test_expect(bp_checkpoints_prune(parent, 0), BP_OK); /* one is always kept */
+    bp_test_expect(bp_checkpoints_prune(parent, 0, NULL), BP_OK); /* one is always kept */
     expect_names("step-000000000600");
+}
+
+static void old_ones_are_removed_while_the_caller_goes_on(void **state)
+{
+    const char *parent = fresh();
+    bp_sweeper sweeper = {.runs = false};
+
+    (void)state;
+    bp_test_expect(bp_sweeper_wait(&sweeper), BP_OK); /* there are none */
+    for (int64_t step = 100; step <= 600; step += 100)
+        make_step(step);
+    bp_test_expect(bp_checkpoints_prune(parent, 3, &sweeper), BP_OK);
+    bp_test_expect(bp_checkpoints_prune(parent, 2, &sweeper), BP_OK);
+    bp_test_expect(bp_sweeper_wait(&sweeper), BP_OK);
+    expect_names("step-000000000500 step-000000000600");
+    bp_fault_arm("ckpt.prune_unlink");
+    bp_test_expect(bp_checkpoints_prune(parent, 1, &sweeper), BP_OK);
+    bp_test_expect(bp_sweeper_wait(&sweeper), BP_ERR_IO);
+    bp_fault_arm(NULL);
+    bp_test_message_has(".del-step-000000000500");
+    bp_test_expect(bp_sweeper_wait(&sweeper), BP_OK); /* it is told once */
 }
 
 static void newest_step_is_told_by_the_names(void **state)
@@ -142,7 +164,7 @@ static void best_is_kept_besides(void **state)
     bp_test_expect(bp_checkpoints_link_best(parent, 200), BP_OK);
     make(".tmp-step-000000000700-0"); /* of a save under way: not counted, not touched */
     make("notes");
-    bp_test_expect(bp_checkpoints_prune(parent, 2), BP_OK);
+    bp_test_expect(bp_checkpoints_prune(parent, 2, NULL), BP_OK);
     expect_names(".tmp-step-000000000700-0 best notes step-000000000200 step-000000000500 "
                  "step-000000000600");
 }
@@ -193,7 +215,7 @@ static void folder_where_the_link_should_be_is_an_error(void **state)
 static void missing_parent_is_an_error(void **state)
 {
     (void)state;
-    bp_test_expect(bp_checkpoints_prune(bp_test_path("not-there"), 3), BP_ERR_INPUT);
+    bp_test_expect(bp_checkpoints_prune(bp_test_path("not-there"), 3, NULL), BP_ERR_INPUT);
     bp_test_expect(bp_checkpoints_link_best(bp_test_path("not-there"), 3), BP_ERR_INPUT);
 }
 
@@ -211,7 +233,7 @@ static void unwritable_parent_is_denied(void **state)
     assert_int_equal(chmod(bp_test_folder(), 0755), 0);
     assert_int_equal(chmod(parent, 0555), 0);
     assert_true(!privileged || seteuid(65534) == 0);
-    pruned = bp_checkpoints_prune(parent, 1);
+    pruned = bp_checkpoints_prune(parent, 1, NULL);
     linked = bp_checkpoints_link_best(parent, 100);
     cleaned = bp_checkpoints_clean(parent, NULL, NULL);
     assert_true(!privileged || seteuid(0) == 0);
@@ -229,6 +251,7 @@ int main(void)
         cmocka_unit_test(leftovers_of_a_lost_run_stay),
         cmocka_unit_test(leftovers_are_removed_and_nothing_else),
         cmocka_unit_test(newest_are_kept),
+        cmocka_unit_test(old_ones_are_removed_while_the_caller_goes_on),
         cmocka_unit_test(newest_step_is_told_by_the_names),
         cmocka_unit_test(best_is_kept_besides),
         cmocka_unit_test(link_to_the_best_is_relative_and_replaced),
