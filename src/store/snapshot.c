@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "store/checkpoint_priv.h"
+#include "store/copy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +59,7 @@ static bp_err map(bp_snapshot *snapshot)
     if (at == MAP_FAILED)
         return bp_fail_memory("the copy that a checkpoint is written from", snapshot->floats,
                               sizeof(float));
+    (void)madvise(at, bytes, MADV_HUGEPAGE); /* a wish: most kernels give such a file none */
     snapshot->copy = at;
     return BP_OK;
 }
@@ -214,9 +216,8 @@ static bool pass(float *into, const float *values, int64_t count)
         int64_t first = run * RUN_FLOATS;
         int64_t n = count - first < RUN_FLOATS ? count - first : RUN_FLOATS;
 
-        if (into != NULL)
-            memcpy(into + first, values + first, (size_t)n * sizeof *into);
-        bad += !bp_are_finite(values + first, n);
+        bad += into != NULL ? !bp_copy_finite(into + first, values + first, n)
+                            : !bp_are_finite(values + first, n);
     }
     return bad == 0;
 }
