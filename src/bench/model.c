@@ -20,30 +20,28 @@
 static bp_engine_spec engine_spec(const bench *self, const bp_gpt_shape *shape)
 {
     const bp_config *config = self->config;
-    int64_t each = bp_config_int(config, "mesh.micro_batch");
     int64_t batches = bp_config_int(config, "bench.micro_batches");
     int stages = self->mesh_shape.pipeline;
+    bp_engine_spec spec = {.seed = (uint64_t)bp_config_int(config, "run.seed"),
+                           .tree = true, /* as train.reduction */
+                           .optimizer = {.kind = BP_ADAMW,
+                                         .beta1 = 0.9,
+                                         .beta2 = 0.95,
+                                         .epsilon = 1e-8,
+                                         .weight_decay = 0.1,
+                                         .clip = 1},
+                           .rate = {.peak = 3e-4, .steps = 1, .decay = BP_DECAY_CONSTANT},
+                           .precision = self->precision,
+                           .digest_every = DIGEST_EVERY};
 
+    bp_engine_spec_read_mesh(&spec, config);
     if (!bp_config_is_given(config, "mesh.micro_batch"))
-        each = shape->context < MICRO_BATCH_TOKENS ? MICRO_BATCH_TOKENS / shape->context : 1;
+        spec.micro_batch =
+            shape->context < MICRO_BATCH_TOKENS ? MICRO_BATCH_TOKENS / shape->context : 1;
     if (batches == 0)
         batches = stages > 1 ? (int64_t)PIPELINE_BATCHES * stages : 1;
-    return (bp_engine_spec){.seed = (uint64_t)bp_config_int(config, "run.seed"),
-                            .batch = self->mesh_shape.data * batches * each,
-                            .micro_batch = each,
-                            .schedule = bp_engine_schedule_of(config),
-                            .chunks = (int)bp_config_int(config, "mesh.chunks"),
-                            .overlap = bp_config_bool(config, "mesh.overlap"),
-                            .tree = true, /* as train.reduction */
-                            .optimizer = {.kind = BP_ADAMW,
-                                          .beta1 = 0.9,
-                                          .beta2 = 0.95,
-                                          .epsilon = 1e-8,
-                                          .weight_decay = 0.1,
-                                          .clip = 1},
-                            .rate = {.peak = 3e-4, .steps = 1, .decay = BP_DECAY_CONSTANT},
-                            .precision = self->precision,
-                            .digest_every = DIGEST_EVERY};
+    spec.batch = self->mesh_shape.data * batches * spec.micro_batch;
+    return spec;
 }
 
 /* Words of a made-up text: few come often, as in a real one. */
@@ -214,6 +212,12 @@ void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt
     if (shape->heads % mesh->tensor != 0)
         (void)snprintf(why, room, "%lld heads do not divide among mesh.tensor = %d",
                        (long long)shape->heads, mesh->tensor);
+    else if (spec->row_sharing == BP_ROW_SHARING_YES && mesh->tensor > 1 &&
+             !bp_engine_shares_rows(spec, shape, mesh->tensor))
+        (void)snprintf(why, room,
+                       "%lld x %lld rows do not divide among mesh.tensor = %d, which "
+                       "mesh.sequence_parallel = yes needs",
+                       (long long)spec->micro_batch, (long long)shape->context, mesh->tensor);
     else if (bp_gpt_blocks(shape) < mesh->pipeline)
         (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d",
                        bp_gpt_blocks(shape), mesh->pipeline);

@@ -201,18 +201,18 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     if (is_listed(ALWAYS_FREE, option->key) || is_identity(c->spec, option->key) ||
         strcmp(before, now) == 0)
         return;
-    if (is_listed(c->spec->other_bits, option->key)) {
+    if (is_listed(c->spec->may_change, option->key)) {
+        c->same = false;
+    } else if (is_listed(c->spec->other_bits, option->key)) {
         if (changes_bits(c, option->key, before, now))
             bp_buffer_printf(&c->warnings, "%s%s is %s and was %s",
                              c->warnings.bytes > 0 ? ", " : "", option->key,
                              value == NULL ? "not set" : now,
                              before[0] == '\0' ? "not set" : before);
-        return;
-    }
-    c->same = false;
-    if (!is_listed(c->spec->may_change, option->key))
+    } else {
         add_fault(c, option->key, value == NULL ? "not set" : now,
                   before[0] == '\0' ? "none" : before, "keep it");
+    }
 }
 
 static void compare_identities(struct comparison *c, const json_t *before)

@@ -36,7 +36,7 @@ typedef struct bp_run_spec {
     const char *job; /* "pretrain" */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
     const char *const *may_change;
-    /* The same, but with a warning that results have other bits from now on; NULL: none. */
+    /* Others that may, but with a warning that results have other bits from now on; NULL: none. */
     const char *const *other_bits;
     /* Does this change of such a key change no bit after all? NULL: it always does. */
     bool (*keeps_bits)(const bp_config *config, const char *key, const char *before,

@@ -47,7 +47,8 @@ typedef struct bp_engine_spec {
 
 /** From a checked configuration; `precision` is left f32. */
 bp_engine_spec bp_engine_spec_of(const bp_config *config);
-bp_schedule bp_engine_schedule_of(const bp_config *config); /* mesh.schedule */
+/** What of it mesh.* says alone. */
+void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config);
 
 /** Runs of blocks that each of so many stages has: 1, but if interleaved. */
 int bp_engine_chunks(const bp_engine_spec *spec, int stages);

@@ -61,26 +61,25 @@ static bool is(const bp_config *config, const char *key, const char *value)
     return strcmp(bp_config_string(config, key), value) == 0;
 }
 
-bp_schedule bp_engine_schedule_of(const bp_config *config)
+void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
 {
-    return is(config, "mesh.schedule", "gpipe")         ? BP_GPIPE
-           : is(config, "mesh.schedule", "interleaved") ? BP_INTERLEAVED
-                                                        : BP_1F1B;
+    spec->micro_batch = bp_config_int(config, "mesh.micro_batch");
+    spec->schedule = is(config, "mesh.schedule", "gpipe")         ? BP_GPIPE
+                     : is(config, "mesh.schedule", "interleaved") ? BP_INTERLEAVED
+                                                                  : BP_1F1B;
+    spec->chunks = (int)bp_config_int(config, "mesh.chunks");
+    spec->overlap = bp_config_bool(config, "mesh.overlap");
+    spec->row_sharing = is(config, "mesh.sequence_parallel", "yes")  ? BP_ROW_SHARING_YES
+                        : is(config, "mesh.sequence_parallel", "no") ? BP_ROW_SHARING_NO
+                                                                     : BP_ROW_SHARING_AUTO;
 }
 
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
 {
-    return (bp_engine_spec){
+    bp_engine_spec spec = {
         .seed = (uint64_t)bp_config_int(config, "run.seed"),
         .dropout = (float)bp_config_real(config, "model.dropout"),
         .batch = bp_config_int(config, "train.batch"),
-        .micro_batch = bp_config_int(config, "mesh.micro_batch"),
-        .schedule = bp_engine_schedule_of(config),
-        .chunks = (int)bp_config_int(config, "mesh.chunks"),
-        .overlap = bp_config_bool(config, "mesh.overlap"),
-        .row_sharing = is(config, "mesh.sequence_parallel", "yes")  ? BP_ROW_SHARING_YES
-                       : is(config, "mesh.sequence_parallel", "no") ? BP_ROW_SHARING_NO
-                                                                    : BP_ROW_SHARING_AUTO,
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_config_bool(config, "train.recompute"),
         .digest_every = bp_config_int(config, "train.digest_every"),
@@ -98,6 +97,9 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
                           : is(config, "optimizer.decay", "linear") ? BP_DECAY_LINEAR
                                                                     : BP_DECAY_CONSTANT},
     };
+
+    bp_engine_spec_read_mesh(&spec, config);
+    return spec;
 }
 
 /* "32, 64 or 96": the multiples of `unit` around `near`. */

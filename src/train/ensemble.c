@@ -322,9 +322,7 @@ static bp_err open_run(ensemble *self)
                                              "train.trace",
                                              "train.profile",
                                              NULL};
-    static const char *const OTHER_BITS[] = {"mesh.pipeline", "mesh.data",   "mesh.tensor",
-                                             "mesh.schedule", "mesh.chunks", "mesh.micro_batch",
-                                             "math.threads",  NULL};
+    static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     const bp_mesh_shape *shape = &self->shape;
     char hash[BP_SHA256_HEX] = "";
     bp_run_identity identities[] = {{"corpus.train", hash},

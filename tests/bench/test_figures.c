@@ -96,6 +96,12 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     self.mesh_shape.tensor = 5;
     bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "mesh.tensor = 5"));
+    self.mesh_shape.tensor = 3;
+    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    assert_string_equal(why, "");
+    spec.row_sharing = BP_ROW_SHARING_YES;
+    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    assert_non_null(strstr(why, "1 x 1024 rows do not divide among mesh.tensor = 3"));
     self.mesh_shape = (bp_mesh_shape){.pipeline = 15, .data = 1, .tensor = 1};
     bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "14 blocks"));

@@ -331,7 +331,7 @@ class Ensemble(JobTest):
         asked = "bf16" if keys[1] == "f32" else "f32"
         self.assertEqual(self.ensemble("nodes", 0, f"math.precision={asked}", "ensemble.only=1").status, 78)  # it is compared
         result = self.ensemble("nodes", 0, "ensemble.only=0", "math.precision=auto", "math.threads=2", "train.steps=21", "mesh.overlap=no",
-                               "mesh.chunks=3")
+                               "mesh.chunks=3", "mesh.sequence_parallel=no")
         self.assertEqual(result.status, 0, str(result))
         self.assertRegex(result.err, "other bits from here on: math.threads is 2 and was 1\n")
 
