@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define PART 2048 /* floats: weights, two moments and gradients lie in a first-level cache */
-
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {
     *count = group->padded / mesh->datas;
@@ -102,32 +100,6 @@ const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k)
     return k == 0 ? "adamw.m/" : "adamw.v/";
 }
 
-/* Part of a run: what the update touches, and its sums. */
-typedef struct part {
-    float *x[BP_SUMS]; /* weights and moments; NULL where the rule has no second one */
-    const float *gradient;
-    int64_t count;
-} part;
-
-static part part_of(const bp_optimizer *optimizer, const bp_own_run *run, float *values,
-                    const float *gradients, int64_t first)
-{
-    part out = {.x = {values + run->value + first, optimizer->moment[0] + run->moment + first},
-                .gradient = gradients ? gradients + run->value + first : NULL,
-                .count = run->count - first < PART ? run->count - first : PART};
-
-    if (optimizer->moment[1])
-        out.x[BP_SUM_SECOND] = optimizer->moment[1] + run->moment + first;
-    return out;
-}
-
-static void add_sums(uint32_t sums[BP_SUMS], const part *at)
-{
-    for (int k = 0; k < BP_SUMS; k++)
-        if (at->x[k])
-            sums[k] += bp_bit_sum(at->x[k], at->count);
-}
-
 static void note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS])
 {
     for (int k = 0; k < BP_SUMS && optimizer->changed < 0; k++)
@@ -137,17 +109,15 @@ static void note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP
         }
 }
 
-static void sum_run(const bp_optimizer *optimizer, int run, float *values, uint32_t sums[BP_SUMS])
+static void sum_run(const bp_optimizer *optimizer, int run, const float *values,
+                    uint32_t sums[BP_SUMS])
 {
     const bp_own_run *at = &optimizer->runs[run];
-    uint32_t total[BP_SUMS] = {0};
 
-#pragma omp parallel for schedule(static) reduction(+ : total[:BP_SUMS]) if (at->count > PART)
-    for (int64_t first = 0; first < at->count; first += PART) {
-        part one = part_of(optimizer, at, values, NULL, first);
-        add_sums(total, &one);
-    }
-    memcpy(sums, total, sizeof total);
+    memset(sums, 0, BP_SUMS * sizeof *sums);
+    sums[BP_SUM_WEIGHT] = bp_bit_sum(values + at->value, at->count);
+    for (int k = 0; k < optimizer->moments; k++)
+        sums[BP_SUM_MOMENT + k] = bp_bit_sum(optimizer->moment[k] + at->moment, at->count);
 }
 
 void bp_optimizer_guard(bp_optimizer *optimizer, float *values)
@@ -168,59 +138,53 @@ bool bp_optimizer_check(bp_optimizer *optimizer, float *values)
     return optimizer->changed < 0;
 }
 
-/* Decay differs from parameter to parameter. */
-static void update_part(const bp_optimizer *optimizer, const part *at, double rate, double scale,
-                        bool decays, int64_t update)
+typedef struct update {
+    double rate, scale;
+    int64_t number; /* from 1 */
+} update;
+
+static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_run *at, float *w,
+                                    const float *g, const update *with)
 {
     const bp_optimizer_rule *rule = &optimizer->rule;
-    double decay = decays ? rule->weight_decay : 0;
+    double decay = at->param->decays ? rule->weight_decay : 0;
+    float *m = optimizer->moment[0] + at->moment;
 
-    if (rule->kind == BP_SGD) {
-        bp_sgd sgd = {
-            .rate = rate, .momentum = rule->momentum, .decay = decay, .gradient_scale = scale};
-        bp_sgd_update(at->x[BP_SUM_WEIGHT], at->x[BP_SUM_MOMENT], at->gradient, at->count, &sgd);
-    } else {
-        bp_adamw adamw = {.rate = rate,
-                          .beta1 = rule->beta1,
-                          .beta2 = rule->beta2,
-                          .epsilon = rule->epsilon,
-                          .decay = decay,
-                          .gradient_scale = scale,
-                          .step = update};
-        bp_adamw_update(at->x[BP_SUM_WEIGHT], at->x[BP_SUM_MOMENT], at->x[BP_SUM_SECOND],
-                        at->gradient, at->count, &adamw);
-    }
+    if (rule->kind == BP_SGD)
+        return bp_sgd_update(w, m, g, at->count,
+                             &(bp_sgd){.rate = with->rate,
+                                       .momentum = rule->momentum,
+                                       .decay = decay,
+                                       .gradient_scale = with->scale});
+    return bp_adamw_update(w, m, optimizer->moment[1] + at->moment, g, at->count,
+                           &(bp_adamw){.rate = with->rate,
+                                       .beta1 = rule->beta1,
+                                       .beta2 = rule->beta2,
+                                       .epsilon = rule->epsilon,
+                                       .decay = decay,
+                                       .gradient_scale = with->scale,
+                                       .step = with->number});
 }
 
-/* Part by part, so that sums before and after find in the cache what the update reads and writes.
- * Sums of integers have no order: threads may add them as they come. */
+/* The sums cost nothing: an update waits for memory. */
 static void update_run(bp_optimizer *optimizer, int run, float *values, const float *gradients,
-                       double rate, double scale, int64_t update)
+                       const update *with)
 {
     const bp_own_run *at = &optimizer->runs[run];
-    bool guarded = optimizer->guarded, decays = at->param->decays;
-    uint32_t before[BP_SUMS] = {0}, after[BP_SUMS] = {0};
+    bp_update_sums sums =
+        update_values(optimizer, at, values + at->value, gradients + at->value, with);
 
-#pragma omp parallel for schedule(static) reduction(+ : before[:BP_SUMS], after[:BP_SUMS]) if (at->count > PART)
-    for (int64_t first = 0; first < at->count; first += PART) {
-        part one = part_of(optimizer, at, values, gradients, first);
-
-        if (guarded)
-            add_sums(before, &one);
-        update_part(optimizer, &one, rate, scale, decays, update);
-        if (guarded)
-            add_sums(after, &one);
-    }
-    if (!guarded)
+    if (!optimizer->guarded)
         return;
-    note_change(optimizer, run, before);
-    memcpy(optimizer->sums[run], after, sizeof after);
+    note_change(optimizer, run, sums.before);
+    memcpy(optimizer->sums[run], sums.after, sizeof sums.after);
 }
 
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
-                         double rate, double scale, int64_t update)
+                         double rate, double scale, int64_t number)
 {
     const bp_network *network = optimizer->network;
+    const update with = {rate, scale, number};
 
     BP_TRACE(BP_TRACE_OPTIMIZER, 0, (8.0 * optimizer->moments + 12.0) * (double)optimizer->floats);
     for (int b = 0; b < network->block_count; b++)
@@ -230,7 +194,7 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
             if (group->block != b)
                 continue;
             for (int k = optimizer->first_run[g]; k < optimizer->first_run[g + 1]; k++)
-                update_run(optimizer, k, values, gradients, rate, scale, update);
+                update_run(optimizer, k, values, gradients, &with);
             bp_inject_update(optimizer, values, g);
             optimizer->gathering[g] =
                 bp_courier_all_gather(optimizer->courier, values + group->place, group->padded);

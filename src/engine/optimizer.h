@@ -3,6 +3,7 @@
 #ifndef BP_ENGINE_OPTIMIZER_H
 #define BP_ENGINE_OPTIMIZER_H
 
+#include "math/kernels.h"
 #include "mesh/courier.h"
 #include "mesh/mesh.h"
 #include "nn/network.h"
@@ -22,9 +23,6 @@ typedef struct bp_own_run {
     int64_t moment;  /* in a moment's shards */
     int64_t count;
 } bp_own_run;
-
-/** Sums of the bits of a run: of its weights, and of its first and second moments. */
-enum { BP_SUM_WEIGHT, BP_SUM_MOMENT, BP_SUM_SECOND, BP_SUMS };
 
 /** Moments for one shard of every group, one after another in group order. */
 typedef struct bp_optimizer {
@@ -63,11 +61,11 @@ void bp_optimizer_guard(bp_optimizer *optimizer, float *values);
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 
 /** Update the shards of `values` by the shards of `gradients` times `scale`, and start to gather
- * all shards on all data ranks, in the order in which blocks will read them. `update` counts
+ * all shards on all data ranks, in the order in which blocks will read them. `number` counts
  * updates from 1 (bias correction). Collective over mesh->data.
  */
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
-                         double rate, double scale, int64_t update);
+                         double rate, double scale, int64_t number);
 
 /** Until all of group `g` is there. Collective over mesh->data. */
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g);

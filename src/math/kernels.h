@@ -121,6 +121,13 @@ void bp_square_sums(double *sums, const float *x, int64_t n);
  * changes it. */
 uint32_t bp_bit_sum(const float *x, int64_t n);
 
+/** The bits' sums of weights and moments, as an update found them and as it left them: taken on the
+ * way, for what the memory between two updates changes must show. */
+enum { BP_SUM_WEIGHT, BP_SUM_MOMENT, BP_SUM_SECOND, BP_SUMS };
+typedef struct bp_update_sums {
+    uint32_t before[BP_SUMS], after[BP_SUMS]; /* 0 for a moment that the rule has not */
+} bp_update_sums;
+
 /** One AdamW update of n parameters (Loshchilov & Hutter 2019, algorithm 2 with a decoupled decay
  * times the rate): m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  w -= rate
  * (m/(1-beta1^step) / (sqrt(v/(1-beta2^step)) + epsilon) + decay w). g is read as gradient *
@@ -129,11 +136,12 @@ typedef struct bp_adamw {
     double rate, beta1, beta2, epsilon, decay, gradient_scale;
     int64_t step; /* from 1 */
 } bp_adamw;
-void bp_adamw_update(float *w, float *m, float *v, const float *g, int64_t n, const bp_adamw *rule);
+bp_update_sums bp_adamw_update(float *w, float *m, float *v, const float *g, int64_t n,
+                               const bp_adamw *rule);
 /** SGD with momentum: m = momentum m + g; w -= rate (m + decay w). */
 typedef struct bp_sgd {
     double rate, momentum, decay, gradient_scale;
 } bp_sgd;
-void bp_sgd_update(float *w, float *m, const float *g, int64_t n, const bp_sgd *rule);
+bp_update_sums bp_sgd_update(float *w, float *m, const float *g, int64_t n, const bp_sgd *rule);
 
 #endif

@@ -51,10 +51,10 @@ uint32_t LOOP(bit_sum)(const float *x, int64_t n);
 void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);
 int64_t LOOP(first_top)(const float *x, int64_t n, float max, float log_sum);
 void LOOP(temper)(double sums[3], const float *logprob, int64_t n, float shift, float b);
-void LOOP(adamw)(float *w, float *m, float *v, const float *g, int64_t n,
-                 const bp_adamw_constants *constants);
-void LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
-               float decay, float gradient_scale);
+bp_update_sums LOOP(adamw)(float *w, float *m, float *v, const float *g, int64_t n,
+                           const bp_adamw_constants *constants);
+bp_update_sums LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
+                         float decay, float gradient_scale);
 int64_t LOOP(multiply_adds)(float *out, float factor, int64_t times);
 void LOOP(tile_product)(const bp_tile *tile);
 void LOOP(tile_softmax)(float *scores, float *max, float *sum, float *factor, int64_t keys,

@@ -103,10 +103,10 @@ typedef struct bp_loops {
     /* sums of exp(b u), u exp(b u) and u^2 exp(b u), u = logprob - shift */
     void (*temper)(double sums[3], const float *logprob, int64_t n, float shift, float b);
 
-    void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
-                  const bp_adamw_constants *constants);
-    void (*sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
-                float decay, float gradient_scale);
+    bp_update_sums (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
+                            const bp_adamw_constants *constants);
+    bp_update_sums (*sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
+                          float decay, float gradient_scale);
 
     /* As many multiply-adds as the registers hold, `times` times; the number of operations. *out is
      * there so that they are done. */

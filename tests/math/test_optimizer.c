@@ -140,6 +140,39 @@ static void bit_sum_is_that_of_plain_loops(void **state)
     bp_free(x);
 }
 
+static void check_sums(const uint32_t sums[BP_SUMS], const float *w, const float *m, const float *v)
+{
+    assert_int_equal(sums[BP_SUM_WEIGHT], bp_bit_sum(w, n));
+    assert_int_equal(sums[BP_SUM_MOMENT], bp_bit_sum(m, n));
+    assert_int_equal(sums[BP_SUM_SECOND], v ? bp_bit_sum(v, n) : 0);
+}
+
+/* An update tells the bits that it found and those that it left, with any threads. */
+static void updates_tell_the_sums_of_bits(void **state)
+{
+    const bp_sgd sgd = {.rate = 0.01, .momentum = 0.9, .decay = 0.1, .gradient_scale = 0.5};
+
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        float *g = randoms(n, 2), *w = randoms(n, 1), *m = randoms(n, 3), *v = randoms(n, 4);
+        for (int i = 0; i < n; i++)
+            v[i] = fabsf(v[i]);
+        float *w0 = copied(w, n), *m0 = copied(m, n), *v0 = copied(v, n);
+        bp_math_set_threads(threads);
+        bp_update_sums sums = bp_adamw_update(w, m, v, g, n, &rule);
+        check_sums(sums.before, w0, m0, v0);
+        check_sums(sums.after, w, m, v);
+        sums = bp_sgd_update(w0, m0, g, n, &sgd);
+        check_sums(sums.after, w0, m0, NULL);
+        sums = bp_sgd_update(w0, m, g, n, &sgd);
+        assert_int_not_equal(sums.before[BP_SUM_WEIGHT], sums.after[BP_SUM_WEIGHT]);
+        void *all[] = {g, w, m, v, w0, m0, v0};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            bp_free(all[j]);
+    }
+    bp_math_set_threads(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +180,7 @@ int main(void)
         cmocka_unit_test(sgd_equals_plain_loops),
         cmocka_unit_test(any_split_gives_the_same_bits),
         cmocka_unit_test(square_sums_are_those_of_the_blocks),
+        cmocka_unit_test(updates_tell_the_sums_of_bits),
         cmocka_unit_test(bit_sum_is_that_of_plain_loops),
     };
 
