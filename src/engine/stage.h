@@ -43,7 +43,8 @@ typedef struct bp_stage {
     bp_stage_chunk *chunks;       /* [route.pipeline.chunks] */
     char *memory;                 /* all of the activations and scratch */
     char *again;                  /* recompute: what one block keeps */
-    bp_traffic forward, backward; /* hidden [B][T][C], and its gradients */
+    bp_traffic forward, backward; /* this rank's rows of hidden, and of its
+                                     gradients */
     bp_arena scratch;
 } bp_stage;
 

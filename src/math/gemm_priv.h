@@ -37,7 +37,6 @@ int64_t bp_weight_ins(const bp_weight *w);
 
 /** What the products of a bp_gemm read. */
 bp_operand_form bp_gemm_form(const bp_gemm *gemm);
-/** Bytes of an operand that has memory of its own. */
 /** An operand of this gemm in memory that is there. */
 bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t columns);
 /** The bf16 products of attention's tiles; NULL where float32 is as fast, or is asked for. */

@@ -21,6 +21,7 @@ typedef struct bp_operand {
     void *data; /* borrowed */
 } bp_operand;
 
+/** Bytes of an operand that has memory of its own, without gaps between rows. */
 size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
 /** Room for an operand; what makes its values comes later. An arena without a base is only
  * counted. */

@@ -82,7 +82,8 @@ typedef struct bp_block_ops {
     /** Collective over nn->tensor. `saved` is NULL unless pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
     /** Collective over nn->tensor. The packet holds gradients of the outputs and leaves with those
-     * of the inputs; parameters' gradients are added to, fresh ones (param.h) written. */
+     * of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
+     * this rank's rows alone in replicated groups, by all rows in the others. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
     void (*free)(bp_block *block);
 } bp_block_ops;
@@ -117,10 +118,10 @@ static inline bp_rng_key bp_mask_key(const bp_nn *nn, const bp_pass *pass, int64
 
 /** Rows [first, first + count) of a pass that this rank has of the residual stream: all, or its
  * share. */
-typedef struct bp_rows {
+typedef struct bp_row_range {
     int64_t first, count;
-} bp_rows;
-bp_rows bp_nn_rows(const bp_nn *nn, const bp_pass *pass);
+} bp_row_range;
+bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass);
 /** The place of this rank's first row among all rows of the global batch: dropout masks go by it.
  */
 static inline int64_t bp_nn_first_row(const bp_nn *nn, const bp_pass *pass)

@@ -67,7 +67,7 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_packet *packet,
     embedding *self = (embedding *)block;
     const bp_param *wte = self->wte;
     int64_t C = self->wpe->shape[1];
-    bp_rows own = bp_nn_rows(block->nn, pass);
+    bp_row_range own = bp_nn_rows(block->nn, pass);
     size_t mark = pass->scratch->used_bytes;
     float *hidden = packet->item[0].data, *all = carve_all(self, pass->scratch, pass, hidden);
 
@@ -92,7 +92,7 @@ static void embedding_backward(bp_block *block, bp_pass *pass, bp_packet *packet
     embedding *self = (embedding *)block;
     const bp_param *wte = self->wte;
     int64_t C = self->wpe->shape[1], rows = pass->B * pass->T;
-    bp_rows own = bp_nn_rows(block->nn, pass);
+    bp_row_range own = bp_nn_rows(block->nn, pass);
     size_t mark = pass->scratch->used_bytes;
     float *dhidden = packet->item[0].data, *all = carve_all(self, pass->scratch, pass, dhidden);
 

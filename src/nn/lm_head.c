@@ -281,7 +281,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
     head *self = (head *)block;
     size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
-    bp_rows own = bp_nn_rows(block->nn, pass);
+    bp_row_range own = bp_nn_rows(block->nn, pass);
     backward_work work = carve_backward(self, pass->scratch, pass);
     bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
     bp_norm norm = norm_of(self, work.mean, work.rstd);

@@ -34,8 +34,9 @@ typedef struct bp_param {
 typedef struct bp_group {
     bp_param params[BP_GROUP_PARAMS];
     int count;
-    bool replicated; /* equal on all tensor ranks: layer norms, biases after a row split, positions
-                      */
+    bool replicated; /* equal on all tensor ranks: layer norms, biases after a row split, positions.
+                        Their gradients are of this rank's rows alone (bp_nn_rows): where rows are
+                        shared out, the engine sums them over tensor ranks */
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts

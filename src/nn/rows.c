@@ -8,14 +8,14 @@ static bool is_shared(const bp_nn *nn, const bp_pass *pass)
     return nn->shares_rows && nn->tensors > 1 && pass->training;
 }
 
-bp_rows bp_nn_rows(const bp_nn *nn, const bp_pass *pass)
+bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T;
 
     if (!is_shared(nn, pass))
-        return (bp_rows){0, rows};
+        return (bp_row_range){0, rows};
     BP_ASSERT(bp_rows_divide(rows, nn->tensors));
-    return (bp_rows){bp_shard_first(rows, nn->tensor_at, nn->tensors), rows / nn->tensors};
+    return (bp_row_range){bp_shard_first(rows, nn->tensor_at, nn->tensors), rows / nn->tensors};
 }
 
 int64_t bp_nn_sum_floats(const bp_nn *nn, const bp_pass *pass, int64_t C)
@@ -45,7 +45,7 @@ void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t C)
 
 bp_operand bp_nn_own(const bp_nn *nn, const bp_pass *pass, const bp_operand *all)
 {
-    bp_rows own = bp_nn_rows(nn, pass);
+    bp_row_range own = bp_nn_rows(nn, pass);
 
     return bp_operand_part(all, own.first, own.count);
 }

@@ -20,9 +20,9 @@ typedef struct layer {
     bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
 } layer;
 
-/* What forward leaves for backward, of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
- * Norms' outputs and GELU's are computed again. Without training
- * the residual stream stays where it is, and the rest is left out. */
+/* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
+ * Norms' outputs and GELU's are computed again. Without training the residual stream stays where it
+ * is, and the rest is left out. */
 typedef struct saved {
     float *x;                             /* [own rows][C] the layer's input */
     float *mean1, *rstd1, *mean2, *rstd2; /* [own rows] */
@@ -134,7 +134,7 @@ static forward_work carve_forward(const layer *self, bp_arena *arena, const bp_p
 typedef struct norm_work {
     bp_operand normed; /* [rows][C] its output, made again */
     float *dnormed;    /* [rows][C] */
-    float *sums;       /* of biases too */
+    float *sums;       /* also of the biases of the same half of the layer */
 } norm_work;
 
 /* Scratch of the MLP's backward pass. */
@@ -366,7 +366,7 @@ static void backward_norm(const layer *self, bp_pass *pass, const bp_norm_gradie
                           const norm_work *work, const float *x, const bp_norm *norm)
 {
     const bp_nn *nn = self->block.nn;
-    bp_rows own = bp_nn_rows(nn, pass);
+    bp_row_range own = bp_nn_rows(nn, pass);
     int64_t C = self->shape.C;
     bp_operand normed = bp_nn_own(nn, pass, &work->normed);
 

@@ -26,8 +26,11 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
            (long long)shape->context, (long long)shape->vocab_size,
            (double)bp_gpt_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
-    bp_log("mesh:  pipeline %d x data %d x tensor %d, coordinator %s, %d threads a rank",
+    bp_log("mesh:  pipeline %d x data %d x tensor %d%s, coordinator %s, %d threads a rank",
            mesh->pipeline, mesh->data, mesh->tensor,
+           mesh->tensor == 1                                         ? ""
+           : bp_engine_shares_rows(&self->spec, shape, mesh->tensor) ? " (rows shared out)"
+                                                                     : " (all rows on each)",
            mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
            bp_math_threads());
     bp_log("memory foreseen of a rank of stage %d (the largest), this machine has %.0f MiB:", stage,

@@ -58,7 +58,7 @@ class BadInput(JobTest):
         self.refused(78, ["mesh.pipeline", "4"], "mesh.pipeline=5", "train.batch=10", ranks=(5,))
 
     def test_rows_that_tensor_ranks_can_not_share(self):
-        self.refused(78, ["mesh.sequence_parallel", "1 x 15", "auto"], "mesh.sequence_parallel=yes", "mesh.tensor=2", "model.context=15",
+        self.refused(78, ["mesh.sequence_parallel", "1 x 15", "auto", "mesh.micro_batch=2"], "mesh.sequence_parallel=yes", "mesh.tensor=2", "model.context=15",
                      ranks=(2,))
 
     def test_missing_keys_and_files(self):

@@ -1,5 +1,6 @@
 """Every mesh trains the same model: the losses of one rank, and the same bits at any power of two of data ranks."""
 import itertools
+import re
 
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, timeless
@@ -8,6 +9,11 @@ from bagpipe_test import JobTest, digests, metrics, timeless
 class Meshes(JobTest):
     def losses(self, name, ranks, *keys):
         return [line["loss"] for line in metrics(self.trained(name, ranks, *keys))]
+
+    def plan(self, *keys):
+        result = self.pretrain("planned", 0, "--plan", *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return result.out
 
     def test_every_mesh_gives_the_losses_of_one_rank(self):
         expected = self.losses("one", 0, "train.valid_every=10")
@@ -63,6 +69,15 @@ class Meshes(JobTest):
         self.assertNotEqual(shared, whole)
         for a, b in zip(shared, whole, strict=True):
             self.assertLess(abs(a - b), 2e-5)
+        one = self.trained("rows-one", 2, "mesh.tensor=2", *keys[2:])
+        self.assertEqual(digests(one), digests(self.at("rows-yes")))
+
+    def test_the_plan_says_what_shared_rows_save(self):
+        plans = [self.plan("mesh.tensor=2", f"mesh.sequence_parallel={way}") for way in ("auto", "no")]
+        self.assertIn("tensor 2 (rows shared out)", plans[0])
+        self.assertIn("tensor 2 (all rows on each)", plans[1])
+        shared, whole = (float(re.search(r"activations +([0-9.]+) MiB", plan)[1]) for plan in plans)
+        self.assertLess(shared, whole)
 
     def test_a_run_goes_on_with_another_mesh(self):
         expected = self.losses("straight", 0)
