@@ -31,6 +31,8 @@ typedef struct bp_checkpoint_commit {
     const char *parent; /* RUN/checkpoints, there already */
     const char *name;   /* bp_checkpoint_step_name(), or any name for an import */
     int writers;        /* 0: one a node, as it has to be with a snapshot */
+    int64_t file_bytes; /* about so much goes into each of a writer's files, which are written side
+                           by side, 8 of them at most; 0: 512 MiB */
     /* Asked on root just before the rename; NULL: always. */
     bool (*still_owner)(void *context);
     /* Data of a box whose `data` is NULL, valid until the next call; asked more than once. NULL:

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FILE_BYTES ((int64_t)512 << 20)
+
 /* ---- groups: the ranks of one writer ---- */
 
 static void split_groups(MPI_Comm comm, int writers, MPI_Comm *group, bp_plan_box *boxes,
@@ -58,20 +60,63 @@ static int compare_boxes(const void *a, const void *b)
     return 0;
 }
 
-/* Files are numbered in the order of their writers' ranks; a writer without a box has none. */
-static void number_shards(struct desk *desk, int size, int64_t *files)
-{
-    int next = 0;
+/* What one writer has. */
+typedef struct writer_load {
+    int64_t floats, passed;
+    int64_t files, first; /* the number of its first file */
+    int64_t share;        /* of its floats, in files' lengths, that `passed` lies in */
+} writer_load;
 
+static int64_t volume_of(const bp_plan_box *box)
+{
+    int64_t volume = 1;
+
+    for (int d = 0; d < box->dims; d++)
+        volume *= box->extent[d];
+    return volume;
+}
+
+/* Which of its writer's files a box comes into: shares of equal length, without those that no box
+ * begins in. */
+static int64_t next_file(writer_load *load, const bp_plan_box *box, int64_t file_floats)
+{
+    int64_t wanted = (load->floats + file_floats - 1) / file_floats;
+    int64_t most = wanted < BP_FILES_MOST ? wanted : BP_FILES_MOST;
+    int64_t share = (int64_t)((double)load->passed / (double)load->floats * (double)most);
+
+    if (load->files == 0 || share > load->share)
+        load->files++;
+    load->share = share;
+    load->passed += volume_of(box);
+    return load->files - 1;
+}
+
+/* Files are numbered in the order of their writers' ranks, and within a writer's by tensor; a
+ * writer without a box has none. */
+static bp_err number_shards(struct desk *desk, int size, int64_t file_floats, int64_t *files)
+{
+    writer_load *loads = bp_alloc("plan.loads", size, sizeof *loads);
+
+    *files = 0;
+    if (loads == NULL)
+        return bp_fail_memory("the writers of a checkpoint", size, sizeof *loads);
     for (int rank = 0; rank < size; rank++)
         desk->counts[rank] = 0;
-    for (int64_t k = 0; k < desk->count; k++)
+    for (int64_t k = 0; k < desk->count; k++) {
         desk->counts[desk->boxes[k].writer]++;
-    for (int rank = 0; rank < size; rank++) /* places serve as the map from writer to file here */
-        desk->places[rank] = desk->counts[rank] > 0 ? next++ : -1;
+        loads[desk->boxes[k].writer].floats += volume_of(&desk->boxes[k]);
+    }
     for (int64_t k = 0; k < desk->count; k++)
-        desk->boxes[k].shard = desk->places[desk->boxes[k].writer];
-    *files = next;
+        desk->boxes[k].shard =
+            (int32_t)next_file(&loads[desk->boxes[k].writer], &desk->boxes[k], file_floats);
+    for (int rank = 0; rank < size; rank++) {
+        loads[rank].first = *files;
+        *files += loads[rank].files;
+    }
+    for (int64_t k = 0; k < desk->count; k++)
+        desk->boxes[k].shard += (int32_t)loads[desk->boxes[k].writer].first;
+    bp_free(loads);
+    return BP_OK;
 }
 
 static bp_err make_manifest(bp_manifest **out, int64_t files, int64_t pieces)
@@ -163,15 +208,16 @@ static bp_err order_by_writer(struct desk *desk, int size)
     return BP_OK;
 }
 
-static bp_err plan_on_root(bp_plan *plan, struct desk *desk, int size)
+static bp_err plan_on_root(bp_plan *plan, struct desk *desk, int size, int64_t file_floats)
 {
     int64_t files;
     bp_err err;
 
     if (desk->count > 0)
         qsort(desk->boxes, (size_t)desk->count, sizeof *desk->boxes, compare_boxes);
-    number_shards(desk, size, &files);
-    err = make_manifest(&plan->manifest, files, desk->count);
+    err = number_shards(desk, size, file_floats, &files);
+    if (err == BP_OK)
+        err = make_manifest(&plan->manifest, files, desk->count);
     if (err == BP_OK)
         err = fill_manifest(plan->manifest, desk);
     return err == BP_OK ? order_by_writer(desk, size) : err;
@@ -252,20 +298,25 @@ static bp_err scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm co
                                         mine, type, 0, comm));
     BP_MPI(MPI_Type_free(&type));
     plan->shard = mine > 0 ? plan->pieces[0].shard : -1;
+    plan->files = mine > 0 ? plan->pieces[mine - 1].shard - plan->shard + 1 : 0;
     return BP_OK;
 }
 
-bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, bp_plan_box *boxes, int64_t count)
+bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, const bp_plan_spec *spec, bp_plan_box *boxes,
+                    int64_t count)
 {
+    int64_t file_floats =
+        (spec->file_bytes > 0 ? spec->file_bytes : FILE_BYTES) / (int64_t)sizeof(float);
     struct desk desk = {NULL, 0, NULL, NULL};
     bp_err err;
 
     *plan = (bp_plan){.group = MPI_COMM_NULL, .shard = -1};
-    split_groups(comm, writers, &plan->group, boxes, count);
+    split_groups(comm, spec->writers, &plan->group, boxes, count);
     err = gather_boxes(&desk, comm, boxes, count);
     if (err == BP_OK)
-        err = bp_agree(comm, bp_comm_is_root(comm) ? plan_on_root(plan, &desk, bp_comm_size(comm))
-                                                   : BP_OK);
+        err = bp_agree(comm, bp_comm_is_root(comm)
+                                 ? plan_on_root(plan, &desk, bp_comm_size(comm), file_floats)
+                                 : BP_OK);
     if (err == BP_OK)
         err = scatter_pieces(plan, &desk, comm);
     desk_clear(&desk);

@@ -15,6 +15,7 @@
 #define BP_TENSOR_MAX_EXTENT    ((int64_t)1 << 31) /* of one dimension */
 #define BP_TENSOR_MAX_VOLUME    ((int64_t)1 << 40) /* elements */
 #define BP_PIECES_MAX           ((int64_t)1 << 20)
+#define BP_FILES_MOST           8                   /* of one writer */
 #define BP_PART_FLOATS          ((int64_t)64 << 10) /* a box travels in parts that caches hold */
 
 /* ---- box.c: geometry ---- */
@@ -127,8 +128,9 @@ typedef struct bp_plan_box {
 
 typedef struct bp_plan {
     MPI_Comm group;      /* the ranks of one writer, which is rank 0 of it */
-    int shard;           /* the file that this rank writes; -1: none */
-    bp_plan_box *pieces; /* in it, by tensor and offset; once it is laid out, by address */
+    int shard;           /* the first file that this rank writes; -1: none */
+    int files;           /* how many from there on */
+    bp_plan_box *pieces; /* in them, by file, tensor and offset; of one laid out, by address */
     int64_t count;
     /* on the root: tensors without digest, pieces, files without size and hash; NULL elsewhere */
     bp_manifest *manifest;
@@ -137,12 +139,16 @@ typedef struct bp_plan {
 /** Share out the writing and check that the boxes of all ranks tile every tensor.
  *
  * boxes[count]: this rank's, with name, dims, index, shape, offset and extent.
- * writers:      0: one a node, else so many groups of neighbouring ranks.
- * Collective:   over `comm`.
+ * Collective:   over `comm`; the spec is equal on all ranks.
  * Errors:       BP_ERR_SOFTWARE boxes that don't tile; BP_ERR_SYSTEM: the same on all ranks, *plan
  *               is cleared.
  */
-bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, bp_plan_box *boxes, int64_t count);
+typedef struct bp_plan_spec {
+    int writers;        /* 0: one a node, else so many groups of neighbouring ranks */
+    int64_t file_bytes; /* as in bp_checkpoint_commit */
+} bp_plan_spec;
+bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, const bp_plan_spec *spec, bp_plan_box *boxes,
+                    int64_t count);
 void bp_plan_clear(bp_plan *plan);
 
 /* --- shard.c: one HDF5 file of pieces -----------------------------------------------------------

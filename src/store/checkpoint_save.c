@@ -74,7 +74,10 @@ static bp_err plan(bp_saving *saving)
     bp_err err = bp_agree(saving->comm, describe_all(saving, &boxes, &count));
 
     if (err == BP_OK)
-        err = bp_plan_init(&saving->plan, saving->comm, writers_of(saving), boxes, count);
+        err = bp_plan_init(
+            &saving->plan, saving->comm,
+            &(bp_plan_spec){.writers = writers_of(saving), .file_bytes = saving->commit.file_bytes},
+            boxes, count);
     bp_free(boxes);
     if (err == BP_OK && saving->root)
         bp_commit_expect(&saving->steps, saving->plan.manifest->file_count);
@@ -128,14 +131,13 @@ typedef struct tally {
 
 static void take_receipt(bp_saving *saving, const bp_receipt *receipt)
 {
-    bp_manifest_file *file;
+    for (int64_t k = 0; k < receipt->files; k++) {
+        bp_manifest_file *file = &saving->plan.manifest->files[receipt->shard + k];
 
-    if (receipt->shard < 0)
-        return;
-    file = &saving->plan.manifest->files[receipt->shard];
-    file->bytes = receipt->bytes;
-    memcpy(file->sha256, receipt->sha256, BP_SHA256_HEX);
-    bp_commit_report(&saving->steps);
+        file->bytes = receipt->file[k].bytes;
+        memcpy(file->sha256, receipt->file[k].sha256, BP_SHA256_HEX);
+        bp_commit_report(&saving->steps);
+    }
 }
 
 /* One writer after the other: there is one a node. */
@@ -182,7 +184,7 @@ static bp_err collect_receipts(bp_saving *saving)
     }
     bp_free(all);
     if (err == BP_OK && !bp_commit_is_reported(&saving->steps))
-        err = BP_FAIL(BP_ERR_SOFTWARE, "%lld of %lld writers of a checkpoint have reported",
+        err = BP_FAIL(BP_ERR_SOFTWARE, "%lld of %lld files of a checkpoint were reported",
                       (long long)saving->steps.reports, (long long)saving->steps.writers);
     return err;
 }
@@ -250,7 +252,7 @@ static void free_saving(bp_saving **at)
     *at = NULL;
     if (saving == NULL)
         return;
-    BP_ASSERT(!saving->helped);
+    BP_ASSERT(atomic_load(&saving->left) == 0);
     bp_plan_clear(&saving->plan);
     json_decref(saving->state);
     bp_free(saving->parent);

@@ -9,13 +9,27 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What a writer tells the root of its file. */
+/* What a writer tells the root of its files. */
 typedef struct bp_receipt {
-    int64_t shard; /* -1: this rank wrote none */
+    int64_t shard, files; /* the number of the first, and how many */
     int64_t pieces;
-    int64_t bytes;
-    char sha256[BP_SHA256_HEX + 7];
+    struct {
+        int64_t bytes;
+        char sha256[BP_SHA256_HEX + 7];
+    } file[BP_FILES_MOST];
 } bp_receipt;
+
+/* One file on its way to disk, of this rank. */
+typedef struct bp_file_job {
+    struct bp_saving *saving;
+    int number; /* among the rank's */
+    bp_plan_box *pieces;
+    int64_t count;
+    pthread_t helper;
+    bool helped;                        /* it was started, and is still to be joined */
+    bp_err err;                         /* how it ended, */
+    char message[BP_ERR_MESSAGE_BYTES]; /* and why */
+} bp_file_job;
 
 /* One checkpoint on its way to disk. */
 struct bp_saving {
@@ -33,27 +47,26 @@ struct bp_saving {
     char *hidden; /* PARENT/.tmp-NAME-TOKEN, on all ranks */
     char *final;  /* PARENT/NAME */
 
-    /* ---- of the helper thread, if there is one ---- */
-    pthread_t helper;
-    bool helped;                        /* it was started, and is still to be joined */
-    atomic_int look;                    /* bp_saving_look */
-    atomic_bool given_up;               /* it is to stop */
-    atomic_long moved;                  /* how often it has moved on */
-    bp_err err;                         /* how it ended, */
-    char message[BP_ERR_MESSAGE_BYTES]; /* and why */
+    bp_file_job jobs[BP_FILES_MOST]; /* plan.files of them */
+
+    /* ---- of the helper threads, one a file ---- */
+    atomic_int left;      /* how many are at work */
+    atomic_int look;      /* bp_saving_look */
+    atomic_bool given_up; /* they are to stop */
+    atomic_long moved;    /* how often one has moved on */
 };
 
-/* ---- checkpoint_write.c: every writer its file, closed, to disk, hashed ---- */
+/* ---- checkpoint_write.c: every writer its files, closed, to disk, hashed ---- */
 
 /** Data of box `index`, from memory or by commit.fetch. */
 bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data);
-/** Write this rank's file, and serve its group's writer, all at once. Collective over plan.group.
+/** Write this rank's files, and serve its group's writer, all at once. Collective over plan.group.
  */
 bp_err bp_saving_write(bp_saving *saving);
-/** Begin to write from the snapshot, in a helper thread where this rank has a file to write; what
- * fails is found by bp_saving_wait. Local. */
+/** Begin to write from the snapshot, in a helper thread for each file that this rank has to write;
+ * what fails is found by bp_saving_wait. Local. */
 void bp_saving_write_behind(bp_saving *saving);
-/** The helper has ended; its error, with its message. Local. */
+/** All helpers have ended; the worst of their errors, with its message. Local. */
 bp_err bp_saving_wait(bp_saving *saving);
 
 /* ---- checkpoint_publish.c: the root, once all files are there ---- */

@@ -124,35 +124,37 @@ static int by_address(const void *a, const void *b)
 
 /* HDF5 lays the file out, under its lock, which the reader of the corpus wants too: at full speed.
  */
-static bp_err lay_out(bp_saving *saving, bp_shard *shard)
+static bp_err lay_out(const bp_file_job *job, bp_shard *shard)
 {
     bp_err err = BP_OK;
 
-    for (int64_t k = 0; k < saving->plan.count && err == BP_OK; k++)
-        err = bp_shard_add(shard, &saving->plan.pieces[k]);
+    for (int64_t k = 0; k < job->count && err == BP_OK; k++)
+        err = bp_shard_add(shard, &job->pieces[k]);
     if (err == BP_OK)
         err = bp_shard_lay_out(shard);
-    qsort(saving->plan.pieces, (size_t)saving->plan.count, sizeof *saving->plan.pieces, by_address);
-    if (saving->commit.snapshot != NULL)
+    qsort(job->pieces, (size_t)job->count, sizeof *job->pieces, by_address);
+    if (job->saving->commit.snapshot != NULL)
         bp_cores_step_aside();
     return err;
 }
 
 /* What the disk gives back is hashed, and compared with what was written. */
-static bp_err read_back(bp_saving *saving, bp_shard *shard)
+static bp_err read_back(const bp_file_job *job, bp_shard *shard)
 {
+    bp_receipt *mine = &job->saving->mine;
     bool more = true;
     bp_err err = BP_OK;
 
     while (err == BP_OK && more) {
-        err = go_on(saving);
+        err = go_on(job->saving);
         if (err == BP_OK)
-            err = bp_shard_read_back(shard, &more, saving->mine.sha256, &saving->mine.bytes);
+            err = bp_shard_read_back(shard, &more, mine->file[job->number].sha256,
+                                     &mine->file[job->number].bytes);
     }
     return err;
 }
 
-static bp_err write_shard(bp_saving *saving, const char *path)
+static bp_err write_shard(const bp_file_job *job, const char *path)
 {
     bp_shard *shard = NULL;
     float *room = bp_alloc("save.part", BP_PART_FLOATS, sizeof *room);
@@ -163,31 +165,46 @@ static bp_err write_shard(bp_saving *saving, const char *path)
     else
         err = bp_shard_create(&shard, path);
     if (err == BP_OK)
-        err = lay_out(saving, shard);
-    for (int64_t k = 0; k < saving->plan.count && err == BP_OK; k++)
-        err = write_piece(saving, shard, &saving->plan.pieces[k], room);
+        err = lay_out(job, shard);
+    for (int64_t k = 0; k < job->count && err == BP_OK; k++)
+        err = write_piece(job->saving, shard, &job->pieces[k], room);
     if (err == BP_OK)
         err = bp_shard_seal(shard);
     if (err == BP_OK)
-        err = read_back(saving, shard);
+        err = read_back(job, shard);
     bp_shard_free(&shard);
     bp_free(room);
     return err;
 }
 
-static bp_err write_own(bp_saving *saving)
+static bp_err write_file(const bp_file_job *job)
 {
-    char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard);
+    const bp_saving *saving = job->saving;
+    char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
     bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(saving->hidden))
-                              : write_shard(saving, path);
+                              : write_shard(job, path);
 
     bp_free(path);
     return err;
 }
 
-static void clear_receipt(bp_saving *saving)
+/* A job for each file, with its run of the pieces. */
+static void list_jobs(bp_saving *saving)
 {
-    saving->mine = (bp_receipt){.shard = saving->plan.shard, .pieces = saving->plan.count};
+    const bp_plan *plan = &saving->plan;
+    int64_t k = 0;
+
+    saving->mine = (bp_receipt){.shard = plan->shard, .files = plan->files, .pieces = plan->count};
+    for (int number = 0; number < plan->files; number++) {
+        bp_file_job *job = &saving->jobs[number];
+
+        job->saving = saving;
+        job->number = number;
+        job->pieces = plan->pieces + k;
+        while (k < plan->count && plan->pieces[k].shard == plan->shard + number)
+            k++;
+        job->count = plan->pieces + k - job->pieces;
+    }
 }
 
 /* ---- at once ---- */
@@ -230,68 +247,82 @@ bp_err bp_saving_write(bp_saving *saving)
 {
     bp_err err = BP_OK;
 
-    clear_receipt(saving);
+    list_jobs(saving);
     if (bp_comm_rank(saving->plan.group) != 0)
         return serve_requests(saving);
-    if (saving->plan.shard >= 0)
-        err = write_own(saving);
+    for (int k = 0; k < saving->plan.files && err == BP_OK; k++)
+        err = write_file(&saving->jobs[k]);
     end_requests(saving);
     return saving->refused ? BP_OK : err; /* the holder tells why */
 }
 
 /* ---- behind ---- */
 
-static void ended(bp_saving *saving, bp_err err)
+/* One that has failed makes the others' work useless. */
+static void ended(bp_file_job *job, bp_err err)
 {
-    saving->err = err;
-    if (err != BP_OK)
-        (void)snprintf(saving->message, sizeof saving->message, "%s", bp_err_message());
-    atomic_store(&saving->look, err == BP_OK ? BP_SAVING_DONE : BP_SAVING_FAILED);
+    bp_saving *saving = job->saving;
+    int writes = BP_SAVING_WRITES;
+
+    job->err = err;
+    if (err != BP_OK) {
+        (void)snprintf(job->message, sizeof job->message, "%s", bp_err_message());
+        atomic_store(&saving->given_up, true);
+        atomic_store(&saving->look, BP_SAVING_FAILED);
+    }
+    if (atomic_fetch_sub(&saving->left, 1) == 1) /* no failure is overwritten */
+        (void)atomic_compare_exchange_strong(&saving->look, &writes, BP_SAVING_DONE);
 }
 
+/* A timeline shows the first file's. */
 static void *run_helper(void *argument)
 {
-    bp_saving *saving = argument;
+    bp_file_job *job = argument;
 
     bp_beat_beside();
-    bp_trace_thread(BP_TRACE_WRITER);
-    bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
-    bp_err err = write_own(saving);
-    bp_trace_end();
-    bp_trace_thread_end();
-    ended(saving, err);
+    if (job->number == 0) {
+        bp_trace_thread(BP_TRACE_WRITER);
+        bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
+    }
+    bp_err err = write_file(job);
+    if (job->number == 0) {
+        bp_trace_end();
+        bp_trace_thread_end();
+    }
+    ended(job, err);
     return NULL;
 }
 
-/* Signals are the main thread's: the helper starts with all of them blocked. */
+/* Signals are the main thread's: helpers start with all of them blocked. */
 void bp_saving_write_behind(bp_saving *saving)
 {
     sigset_t all, before;
-    int status;
 
-    clear_receipt(saving);
-    if (saving->plan.shard < 0) {
-        ended(saving, BP_OK);
-        return;
-    }
-    atomic_store(&saving->look, BP_SAVING_WRITES);
+    list_jobs(saving);
+    atomic_store(&saving->left, saving->plan.files);
+    atomic_store(&saving->look, saving->plan.files > 0 ? BP_SAVING_WRITES : BP_SAVING_DONE);
     BP_ASSERT(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-    status = pthread_create(&saving->helper, NULL, run_helper, saving);
+    for (int k = 0; k < saving->plan.files; k++) {
+        bp_file_job *job = &saving->jobs[k];
+        int status = pthread_create(&job->helper, NULL, run_helper, job);
+
+        job->helped = status == 0;
+        if (status != 0)
+            ended(job, BP_FAIL(BP_ERR_SYSTEM,
+                               "no thread to write a checkpoint: %s; set checkpoint.behind=no",
+                               strerror(status)));
+    }
     BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    saving->helped = status == 0;
-    if (status != 0)
-        ended(saving, BP_FAIL(BP_ERR_SYSTEM,
-                              "no thread to write a checkpoint: %s; set checkpoint.behind=no",
-                              strerror(status)));
 }
 
-/* What the helper gets done counts as this rank's progress while it waits, and only then: a rank
- * whose step hangs is found whatever its helper does. */
+/* What helpers get done counts as this rank's progress while it waits, and only then: a rank whose
+ * step hangs is found whatever its helpers do. */
 bp_err bp_saving_wait(bp_saving *saving)
 {
+    const bp_file_job *worst = NULL;
     long seen = -1;
 
-    while (atomic_load(&saving->look) == BP_SAVING_WRITES) {
+    while (atomic_load(&saving->left) > 0) {
         long moved = atomic_load(&saving->moved);
 
         if (moved != seen)
@@ -299,10 +330,17 @@ bp_err bp_saving_wait(bp_saving *saving)
         seen = moved;
         bp_clock_sleep(POLL_SECONDS);
     }
-    if (saving->helped)
-        BP_ASSERT(pthread_join(saving->helper, NULL) == 0);
-    saving->helped = false;
-    if (saving->err != BP_OK)
-        bp_err_set_message(saving->message);
-    return saving->err;
+    for (int k = 0; k < saving->plan.files; k++) {
+        bp_file_job *job = &saving->jobs[k];
+
+        if (job->helped)
+            BP_ASSERT(pthread_join(job->helper, NULL) == 0);
+        job->helped = false;
+        if (worst == NULL || bp_err_severity(job->err) > bp_err_severity(worst->err))
+            worst = job;
+    }
+    if (worst == NULL || worst->err == BP_OK)
+        return BP_OK;
+    bp_err_set_message(worst->message);
+    return worst->err;
 }

@@ -21,11 +21,15 @@ static void build(model_boxes *boxes, bool filled)
     model_build(boxes, mesh, bp_comm_rank(COMM), filled);
 }
 
+static int64_t file_bytes; /* of save_behind's files */
+
 /* Begin, and spoil the values before the end. */
 static bp_err save_behind(bp_snapshot *snapshot, bool give_up)
 {
-    bp_checkpoint_commit commit = {
-        .parent = bp_test_path("checkpoints"), .name = STEP, .snapshot = snapshot};
+    bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"),
+                                   .name = STEP,
+                                   .snapshot = snapshot,
+                                   .file_bytes = file_bytes};
     json_t *state = json_pack("{s:i}", "step", 7);
     bp_saving *saving = NULL;
     model_boxes boxes, copies;
@@ -115,28 +119,26 @@ static void it_is_the_same_as_one_that_was_waited_for(void **state)
     bp_snapshot_free(&snapshot);
 }
 
-/* Blocks that go past the page cache, and a last one that does not. */
-static void large_one_is_the_same_as_one_that_was_waited_for(void **state)
+/* The last rank, a neighbour of the writer where there are two, has them all. */
+static void check_same(const bp_checkpoint_commit *waits, bp_box *boxes, int64_t count)
 {
-    static const int64_t shape[] = {3, 1700003};
-    bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"), .name = STEP};
-    bool holds = bp_comm_rank(COMM) == bp_comm_size(COMM) - 1; /* a neighbour of the writer */
-    bp_box box = model_whole("w", 2, shape, holds), copy = box;
-    int64_t count = holds ? 1 : 0;
+    bp_checkpoint_commit commit = *waits;
+    bp_box copies[4];
+    int64_t held = bp_comm_rank(COMM) == bp_comm_size(COMM) - 1 ? count : 0;
     bp_snapshot *snapshot = NULL;
     bp_saving *saving;
     json_t *step = json_object();
     char *waited, *behind;
 
-    (void)state;
     fresh_parent();
-    bp_test_check_err(COMM, bp_checkpoint_save(COMM, &commit, &box, count, step), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_save(COMM, &commit, boxes, held, step), BP_OK);
     waited = manifest();
     fresh_parent();
-    bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(&box, count)), BP_OK);
-    bp_test_check(COMM, bp_snapshot_take(snapshot, &copy, count) == -1);
+    bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(boxes, held)), BP_OK);
+    memcpy(copies, boxes, (size_t)count * sizeof *boxes);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, held) == -1);
     commit.snapshot = snapshot;
-    bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, &copy, count, step), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, copies, held, step), BP_OK);
     bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
     behind = manifest();
     bp_test_check(COMM, !bp_comm_is_root(COMM) || strcmp(waited, behind) == 0);
@@ -144,7 +146,74 @@ static void large_one_is_the_same_as_one_that_was_waited_for(void **state)
     bp_free(behind);
     json_decref(step);
     bp_snapshot_free(&snapshot);
+}
+
+/* Blocks that go past the page cache, and a last one that does not. */
+static void large_one_is_the_same_as_one_that_was_waited_for(void **state)
+{
+    static const int64_t shape[] = {3, 1700003};
+    bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"), .name = STEP};
+    bp_box box = model_whole("w", 2, shape, true);
+
+    (void)state;
+    check_same(&commit, &box, 1);
     bp_free(box.data);
+}
+
+/* Four tensors of one length, in files of two each; one that is larger than its share takes the
+ * next one's. */
+static void writer_of_several_files_writes_them_side_by_side(void **state)
+{
+    static const int64_t even[] = {50, 1000}, large[] = {200, 1000};
+    bp_checkpoint_commit commit = {
+        .parent = bp_test_path("checkpoints"), .name = STEP, .file_bytes = 400000};
+    bp_box boxes[4];
+    bp_checkpoint *checkpoint;
+
+    (void)state;
+    for (int time = 0; time < 2; time++) {
+        for (int k = 0; k < 4; k++) {
+            char name[8];
+
+            (void)snprintf(name, sizeof name, "t.%d", k);
+            boxes[k] = model_whole(name, 2, time == 1 && k == 1 ? large : even, true);
+        }
+        check_same(&commit, boxes, 4);
+        bp_test_check(COMM, bp_path_exists(bp_test_path("checkpoints/" STEP "/shard-00001.h5")));
+        bp_test_check(COMM, !bp_path_exists(bp_test_path("checkpoints/" STEP "/shard-00003.h5")));
+        for (int k = 0; k < 4; k++)
+            memset(boxes[k].data, 0, (size_t)bp_boxes_floats(&boxes[k], 1) * sizeof(float));
+        bp_test_check_err(
+            COMM, bp_checkpoint_open(COMM, bp_test_path("checkpoints/" STEP), &checkpoint), BP_OK);
+        bp_test_check_err(COMM, bp_checkpoint_load(checkpoint, boxes, 4), BP_OK);
+        bp_test_check(COMM, model_is_right(boxes, 4));
+        bp_checkpoint_close(&checkpoint);
+        for (int k = 0; k < 4; k++)
+            bp_free(boxes[k].data);
+    }
+}
+
+static void failure_of_one_of_several_helpers_ends_them_all(void **state)
+{
+    bp_snapshot *snapshot = new_snapshot();
+
+    (void)state;
+    file_bytes = 512;
+    for (int file = 1; file <= 2; file++) {
+        char fault[40];
+
+        (void)snprintf(fault, sizeof fault, "ckpt.shard_close:%d@0", file);
+        fresh_parent();
+        bp_fault_arm(fault);
+        bp_test_check_err(COMM, save_behind(snapshot, false), BP_ERR_IO);
+        bp_fault_arm(NULL);
+        bp_test_check(COMM, names_left() == 0);
+    }
+    bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
+    bp_test_check(COMM, bp_path_exists(bp_test_path("checkpoints/" STEP "/shard-00001.h5")));
+    file_bytes = 0;
+    check_values();
+    bp_snapshot_free(&snapshot);
 }
 
 static void copies_that_no_neighbour_can_read_are_written_by_their_ranks(void **state)
@@ -224,6 +293,8 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_the_same_as_one_that_was_waited_for),
         cmocka_unit_test(large_one_is_the_same_as_one_that_was_waited_for),
+        cmocka_unit_test(writer_of_several_files_writes_them_side_by_side),
+        cmocka_unit_test(failure_of_one_of_several_helpers_ends_them_all),
         cmocka_unit_test(copies_that_no_neighbour_can_read_are_written_by_their_ranks),
         cmocka_unit_test(failure_of_a_helper_is_shared_and_leaves_nothing),
         cmocka_unit_test(one_that_is_given_up_leaves_nothing),
