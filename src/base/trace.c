@@ -39,7 +39,7 @@ static int64_t capacity, used, dropped;
 static const struct {
     const char *name;
     bp_trace_kind counts_as;
-    bool whole; /* what lies within counts as its own */
+    bool whole; /* what lies within counts as its own, but for what is whole itself */
 } KINDS[BP_TRACE_KINDS] = {
     [BP_TRACE_OTHER] = {"other", BP_TRACE_OTHER, false},
     [BP_TRACE_STEP] = {"step", BP_TRACE_OTHER, false},
@@ -65,6 +65,8 @@ static const struct {
     [BP_TRACE_AGREE] = {"agreement", BP_TRACE_AGREE, false},
     [BP_TRACE_INPUT] = {"input", BP_TRACE_INPUT, false},
     [BP_TRACE_CHECKPOINT] = {"checkpoint", BP_TRACE_CHECKPOINT, true},
+    [BP_TRACE_SNAPSHOT] = {"checkpoint, copy", BP_TRACE_SNAPSHOT, true},
+    [BP_TRACE_WRITER_WAIT] = {"checkpoint, wait", BP_TRACE_WRITER_WAIT, true},
     [BP_TRACE_VALIDATION] = {"validation", BP_TRACE_VALIDATION, true},
 };
 
@@ -185,8 +187,8 @@ void bp_trace_enter(bp_trace_kind kind, double flops, double bytes)
     bp_trace_thread_state *self = bp_trace_here;
     int64_t now = settle(self);
     const frame *outer = &self->frames[self->depth];
-    bp_trace_kind within =
-        self->depth > 0 && KINDS[outer->counts_as].whole ? outer->counts_as : KINDS[kind].counts_as;
+    bool inside = self->depth > 0 && KINDS[outer->counts_as].whole && !KINDS[kind].whole;
+    bp_trace_kind within = inside ? outer->counts_as : KINDS[kind].counts_as;
 
     BP_ASSERT(self->depth + 1 < DEPTH);
     self->frames[++self->depth] = (frame){.begin = now,

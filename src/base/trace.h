@@ -37,11 +37,13 @@ typedef enum bp_trace_kind {
     BP_TRACE_COPIES,   /* weights brought into the products' layouts */
     BP_TRACE_REDUCE,   /* sums over ranks: waiting, and adding */
     BP_TRACE_GATHER,
-    BP_TRACE_SEND,    /* waiting until something has left */
-    BP_TRACE_RECEIVE, /* waiting until something has come */
-    BP_TRACE_AGREE,   /* waiting for others: broadcasts, agreements */
-    BP_TRACE_INPUT,   /* waiting for the corpus; on its helper thread: reading it */
-    BP_TRACE_CHECKPOINT,
+    BP_TRACE_SEND,        /* waiting until something has left */
+    BP_TRACE_RECEIVE,     /* waiting until something has come */
+    BP_TRACE_AGREE,       /* waiting for others: broadcasts, agreements */
+    BP_TRACE_INPUT,       /* waiting for the corpus; on its helper thread: reading it */
+    BP_TRACE_CHECKPOINT,  /* from here on: what is no part of a step */
+    BP_TRACE_SNAPSHOT,    /* the copy that one is written from */
+    BP_TRACE_WRITER_WAIT, /* waiting until one is written */
     BP_TRACE_VALIDATION,
     BP_TRACE_KINDS
 } bp_trace_kind;
@@ -158,8 +160,8 @@ typedef struct bp_trace_count {
 
 /** Counts since bp_trace_start or bp_trace_reset, of one thread, by kind; spans that are still open
  * count for what has passed of them. Those of the thread of control add up to *nanoseconds, the
- * time since then. What happens within a CHECKPOINT or a VALIDATION counts as theirs. By the thread
- * of control. */
+ * time since then. What happens within a CHECKPOINT, SNAPSHOT, WRITER_WAIT or VALIDATION counts as
+ * theirs. By the thread of control. */
 void bp_trace_counts(bp_trace_track track, bp_trace_count counts[BP_TRACE_KINDS],
                      int64_t *nanoseconds);
 

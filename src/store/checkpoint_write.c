@@ -322,6 +322,7 @@ bp_err bp_saving_wait(bp_saving *saving)
     const bp_file_job *worst = NULL;
     long seen = -1;
 
+    BP_TRACE(BP_TRACE_WRITER_WAIT, 0, 0);
     while (atomic_load(&saving->left) > 0) {
         long moved = atomic_load(&saving->moved);
 

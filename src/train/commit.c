@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 #include <stdio.h>
 
@@ -96,6 +97,7 @@ static void committed(trainer *self, int64_t step, bool best)
  * in the same breath. */
 static bp_err look_at(const trainer *self, bool behind, bp_box *boxes, int64_t count)
 {
+    BP_TRACE(BP_TRACE_SNAPSHOT, 0, (behind ? 8.0 : 4.0) * (double)bp_boxes_floats(boxes, count));
     int64_t bad =
         behind ? bp_snapshot_take(self->snapshot, boxes, count) : bp_boxes_not_finite(boxes, count);
 

@@ -9,7 +9,7 @@
 /* Validation and checkpoints are no part of a step. */
 static bool is_apart(int kind)
 {
-    return kind == BP_TRACE_CHECKPOINT || kind == BP_TRACE_VALIDATION;
+    return kind >= BP_TRACE_CHECKPOINT;
 }
 
 /* Its own time is counted as another's. */
@@ -25,8 +25,11 @@ static double seconds_of(const rank_trace *rank, int kind)
 
 static double step_seconds(const rank_trace *rank)
 {
-    return 1e-9 * (double)rank->nanoseconds - seconds_of(rank, BP_TRACE_CHECKPOINT) -
-           seconds_of(rank, BP_TRACE_VALIDATION);
+    double seconds = 1e-9 * (double)rank->nanoseconds;
+
+    for (int kind = 0; kind < BP_TRACE_KINDS; kind++)
+        seconds -= is_apart(kind) ? seconds_of(rank, kind) : 0;
+    return seconds;
 }
 
 /* ---- the table ---- */

@@ -76,6 +76,26 @@ static void what_lies_in_a_validation_is_its_own(void **state)
     bp_trace_stop();
 }
 
+static void parts_of_a_checkpoint_are_told_apart(void **state)
+{
+    bp_trace_count counts[BP_TRACE_KINDS];
+    int64_t total;
+
+    (void)state;
+    assert_int_equal(bp_trace_start(0), BP_OK);
+    bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
+    bp_trace_begin(BP_TRACE_WRITER_WAIT, 0, 0);
+    bp_trace_begin(BP_TRACE_AGREE, 0, 3);
+    for (int k = 0; k < 3; k++)
+        bp_trace_end();
+    bp_trace_counts(BP_TRACE_COMPUTE, counts, &total);
+    assert_int_equal(counts[BP_TRACE_CHECKPOINT].calls, 1);
+    assert_int_equal(counts[BP_TRACE_WRITER_WAIT].calls, 1);
+    assert_true(counts[BP_TRACE_WRITER_WAIT].bytes == 3);
+    assert_int_equal(counts[BP_TRACE_AGREE].calls, 0);
+    bp_trace_stop();
+}
+
 static void *read_corpus(void *argument)
 {
     (void)argument;
@@ -155,6 +175,7 @@ int main(void)
         cmocka_unit_test(nothing_is_counted_where_nothing_was_started),
         cmocka_unit_test(an_inner_span_takes_its_time_from_the_outer_one),
         cmocka_unit_test(what_lies_in_a_validation_is_its_own),
+        cmocka_unit_test(parts_of_a_checkpoint_are_told_apart),
         cmocka_unit_test(helpers_have_a_track_of_their_own),
         cmocka_unit_test(events_beyond_the_room_are_counted),
         cmocka_unit_test(every_kind_and_track_has_a_name_of_its_own),

@@ -18,7 +18,8 @@ KINDS = {  # the kinds of one colour stand together in the legend
     "attention forward": "#2f8f5b", "attention backward": "#6cc08f", "norms": "#c9a227", "activations and residuals": "#e0c25a",
     "softmax": "#b07a2f", "embedding": "#8a6d3b", "gradient sums and norm": "#9a6fb0", "optimizer": "#7a3f96",
     "weight copies": "#c39bd3", "operands rounded": "#d7bde2", "reduction": "#c0392b", "gather": "#e67e22", "send": "#e59866",
-    "receive": "#d35400", "agreement": "#f1948a", "input": "#17a589", "checkpoint": "#566573", "validation": "#99a3a4"}
+    "receive": "#d35400", "agreement": "#f1948a", "input": "#17a589", "checkpoint": "#566573",
+    "checkpoint, copy": "#34495e", "checkpoint, wait": "#aeb6bf", "validation": "#99a3a4"}
 
 
 def window(events, first, last):

@@ -7,7 +7,7 @@ import timeline
 from bagpipe_test import JobTest, digests, metrics, run, timeless
 
 WIDTH, LAYERS, CONTEXT, BATCH, VOCABULARY, STEPS, FIRST = 32, 2, 32, 8, 509, 20, 3
-APART = ("validation", "checkpoint")
+APART = ("validation", "checkpoint", "checkpoint_copy", "checkpoint_wait")
 
 
 class Trace(JobTest):
