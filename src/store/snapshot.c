@@ -10,13 +10,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RUN_FLOATS  ((int64_t)64 << 10) /* what one thread copies at a time */
 #define PAGE_FLOATS 1024
 
 struct bp_snapshot {
@@ -64,17 +64,27 @@ static bp_err map(bp_snapshot *snapshot)
     return BP_OK;
 }
 
+/* The floats of all boxes, one after another, that a thread of a team has to do with. Whole pages,
+ * which are the same at every time. */
+static void own_floats(int64_t all, int64_t *first, int64_t *end)
+{
+    int64_t pages = (all + PAGE_FLOATS - 1) / PAGE_FLOATS;
+    int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
+
+    *first = pages * thread / threads * PAGE_FLOATS;
+    *end = pages * (thread + 1) / threads * PAGE_FLOATS;
+    *end = *end < all ? *end : all;
+}
+
 /* Each page by the thread that will copy to it: near its cores, and here from now on. */
 static void touch(bp_snapshot *snapshot)
 {
-    int64_t runs = (snapshot->floats + RUN_FLOATS - 1) / RUN_FLOATS;
+#pragma omp parallel
+    {
+        int64_t first, end;
 
-#pragma omp parallel for schedule(static)
-    for (int64_t run = 0; run < runs; run++) {
-        int64_t end =
-            (run + 1) * RUN_FLOATS < snapshot->floats ? (run + 1) * RUN_FLOATS : snapshot->floats;
-
-        for (int64_t k = run * RUN_FLOATS; k < end; k += PAGE_FLOATS)
+        own_floats(snapshot->floats, &first, &end);
+        for (int64_t k = first; k < end; k += PAGE_FLOATS)
             snapshot->copy[k] = 0;
     }
 }
@@ -206,34 +216,57 @@ static int64_t floats_of(const bp_box *box)
     return floats;
 }
 
-/* into: NULL, where the values are only looked at. */
-static bool pass(float *into, const float *values, int64_t count)
+/* to: NULL, where they are only looked at. False: one is not finite. */
+static bool pass_values(float *to, const float *values, int64_t count)
 {
-    int64_t runs = (count + RUN_FLOATS - 1) / RUN_FLOATS, bad = 0;
+    return to != NULL ? bp_copy_finite(to, values, count) : bp_are_finite(values, count);
+}
 
-#pragma omp parallel for schedule(static) reduction(+ : bad)
-    for (int64_t run = 0; run < runs; run++) {
-        int64_t first = run * RUN_FLOATS;
-        int64_t n = count - first < RUN_FLOATS ? count - first : RUN_FLOATS;
+/* What lies in floats [first, end) of all boxes, one after another. copy: where they go, or NULL:
+ * they are only looked at. Returns the first box with a value that is not finite, or `count`. */
+static int64_t pass_range(float *copy, const bp_box *boxes, int64_t count, int64_t first,
+                          int64_t end)
+{
+    int64_t at = 0, bad = count;
 
-        bad += into != NULL ? !bp_copy_finite(into + first, values + first, n)
-                            : !bp_are_finite(values + first, n);
+    for (int64_t k = 0; k < count && at < end; k++) {
+        int64_t floats = floats_of(&boxes[k]);
+        int64_t begin = first > at ? first - at : 0;
+        int64_t n = (end < at + floats ? end - at : floats) - begin;
+
+        if (n > 0 &&
+            !pass_values(copy != NULL ? copy + at + begin : NULL, boxes[k].data + begin, n) &&
+            bad == count)
+            bad = k;
+        at += floats;
     }
-    return bad == 0;
+    return bad;
+}
+
+/* One region for all boxes: the threads meet once, and each has as much to do as the others. */
+static int64_t pass(float *copy, const bp_box *boxes, int64_t count)
+{
+    int64_t all = bp_boxes_floats(boxes, count), bad = count;
+
+#pragma omp parallel reduction(min : bad)
+    {
+        int64_t first, end;
+
+        own_floats(all, &first, &end);
+        bad = pass_range(copy, boxes, count, first, end);
+    }
+    return bad < count ? bad : -1;
 }
 
 int64_t bp_snapshot_take(bp_snapshot *snapshot, bp_box *boxes, int64_t count)
 {
-    int64_t at = 0, bad = -1;
+    int64_t at = 0, bad;
 
+    BP_ASSERT(bp_boxes_floats(boxes, count) <= snapshot->floats);
+    bad = pass(snapshot->copy, boxes, count);
     for (int64_t k = 0; k < count; k++) {
-        int64_t floats = floats_of(&boxes[k]);
-
-        BP_ASSERT(floats <= snapshot->floats - at);
-        if (!pass(snapshot->copy + at, boxes[k].data, floats) && bad < 0)
-            bad = k;
         boxes[k].data = snapshot->copy + at;
-        at += floats;
+        at += floats_of(&boxes[k]);
     }
     return bad;
 }
@@ -249,10 +282,7 @@ int64_t bp_boxes_floats(const bp_box *boxes, int64_t count)
 
 int64_t bp_boxes_not_finite(const bp_box *boxes, int64_t count)
 {
-    for (int64_t k = 0; k < count; k++)
-        if (!pass(NULL, boxes[k].data, floats_of(&boxes[k])))
-            return k;
-    return -1;
+    return pass(NULL, boxes, count);
 }
 
 /* ---- reading ---- */
