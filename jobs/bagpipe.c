@@ -218,10 +218,13 @@ static void all_tables(const bp_option *tables[TABLES_MAX])
 static bp_err read_config(bp_config **out, const arguments *args)
 {
     const bp_option *tables[TABLES_MAX];
+    const bp_option *const *used = args->job->options;
     bp_err err;
 
     all_tables(tables);
-    err = bp_config_new(out, tables, args->job->options);
+    if (args->plan && args->job->plan_options)
+        used = args->job->plan_options;
+    err = bp_config_new(out, tables, used);
     if (err == BP_OK)
         err = bp_config_read(*out, args->config, args->rest_count, args->rest);
     if (err == BP_OK)

@@ -15,6 +15,10 @@ static const bp_option *const OPTIONS[] = {bp_run_options,
                                            bp_watchdog_options,
                                            NULL};
 
+/* A plan writes nothing, so it needs no run.dir. */
+static const bp_option *const PLAN_OPTIONS[] = {bp_bench_options, bp_mesh_options, bp_math_options,
+                                                NULL};
+
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
@@ -26,6 +30,7 @@ const bp_job bp_job_bench = {
     .name = "bench",
     .help = "measures this machine and this build: what to run first on a new cluster",
     .options = OPTIONS,
+    .plan_options = PLAN_OPTIONS,
     .needs_no_config = true,
     .check = bp_bench_check,
     .run = run,

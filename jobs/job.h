@@ -21,10 +21,11 @@ typedef struct bp_job_call {
 
 typedef struct bp_job {
     const char *name;
-    const char *help;                /* one line */
-    const bp_option *const *options; /* the job's tables, NULL-ended */
-    bool verifies_resume;            /* has --verify-resume */
-    bool needs_no_config;            /* section.key=value alone will do */
+    const char *help;                     /* one line */
+    const bp_option *const *options;      /* the job's tables, NULL-ended */
+    const bp_option *const *plan_options; /* those whose required keys --plan needs; NULL: all */
+    bool verifies_resume;                 /* has --verify-resume */
+    bool needs_no_config;                 /* section.key=value alone will do */
     /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault).
      * Local. */
     void (*check)(bp_config *config);

@@ -19,15 +19,19 @@ typedef struct bench {
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;
     bp_run *run;
-    double seconds;                   /* of a measurement */
-    bool named[BP_BENCH_MODELS];      /* to be trained and scored */
-    bp_precision precision;           /* of the models */
-    bool bf16;                        /* all ranks have it */
-    char (*hosts)[BENCH_HOST_BYTES];  /* [mesh->size], on all ranks */
-    int node_ranks;                   /* computing ranks of the fullest host */
-    double rank_bytes;                /* memory that each rank may take, on the tightest host */
-    double silicon[BENCH_PRECISIONS]; /* FLOP/s of all ranks, the ceiling; 0: not measured */
-    json_t *result;                   /* on the coordinator; NULL elsewhere */
+    double seconds;                     /* of a measurement */
+    bool named[BP_BENCH_MODELS];        /* to be trained and scored */
+    bp_precision precision;             /* of the models */
+    bool bf16;                          /* all ranks have it */
+    char (*hosts)[BENCH_HOST_BYTES];    /* [mesh->size], on all ranks */
+    int node_ranks;                     /* computing ranks of the fullest host */
+    double rank_bytes;                  /* memory that each rank may take, on the tightest host; 0:
+                                           not known */
+    double plan_bytes[BP_BENCH_MODELS]; /* of a training on the largest rank; 0: not named, or it
+                                           does not fit the mesh */
+    double speed[BENCH_PRECISIONS];     /* FLOP/s of a rank, from which time is foreseen */
+    double silicon[BENCH_PRECISIONS];   /* FLOP/s of all ranks, the ceiling; 0: not measured */
+    json_t *result;                     /* on the coordinator; NULL elsewhere */
 } bench;
 
 /* ---- measure.c ---- */
@@ -74,6 +78,16 @@ json_t *bench_spread_json(const bp_spread *spread);
  */
 void bench_put(json_t *object, const char *key, json_t *value);
 
+/** Seconds that bench_repeat and bench_together take for work of `each` seconds. Pure. */
+double bench_span(double each, double seconds);
+/** Seconds that bench_everywhere takes. Pure. */
+double bench_everywhere_span(const bench *self);
+
+/* ---- job.c ---- */
+
+/** Ranks that compute. Pure. */
+int64_t bench_ranks(const bench *self);
+
 /* ---- machine.c ---- */
 
 /** Hosts, memory, what all ranks' CPUs can do; "machine" of the result. Collective over world. */
@@ -97,14 +111,25 @@ bp_err bench_check_tokenizer(const bench *self);
 bp_err bench_tokenizing(bench *self);
 /** "exchange": null for one rank. Errors: BP_ERR_SYSTEM. */
 bp_err bench_exchange(bench *self);
+/** What training of each model takes, in a process as it is before anything was measured: a plan
+ * and the run after it say the same. Collective over world. Errors: BP_ERR_SYSTEM. */
+bp_err bench_plan_models(bench *self);
 /** "models". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. */
 bp_err bench_models(bench *self);
 /** Why a model that takes so many bytes on a rank (0: not known yet) is left out, in `why`; ""
  * where it is not. Pure. */
 void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
                      double bytes, char *why, size_t room);
-/** One line: memory that training a model takes on the largest rank. Errors: BP_ERR_SYSTEM. */
-bp_err bench_foresee_model(const bench *self, const bp_bench_model *model);
+
+/* ---- the measurements foreseen: each adds the seconds that it will take; local, no errors ---- */
+
+void bench_foresee_products(const bench *self, double *seconds);
+void bench_foresee_memory(const bench *self, double *seconds);
+void bench_foresee_reading(const bench *self, double *seconds);
+void bench_foresee_tokenizing(const bench *self, double *seconds);
+void bench_foresee_exchange(const bench *self, double *seconds);
+/** Also says, a line a model, the memory that its training takes on the largest rank. */
+void bench_foresee_models(const bench *self, double *seconds);
 
 /* ---- report.c, table.c: pure ---- */
 

@@ -14,6 +14,8 @@
 #define RESULT_FORMAT  "bagpipe bench"
 #define RESULT_VERSION 1
 #define RESULT_MOST    (64 << 20) /* bytes of a bench.json that is read */
+#define SPEED_SECONDS  0.1        /* the plan's look at matrix products */
+#define START_SECONDS  1.0        /* foreseen: starting, kernels are generated, arrays filled */
 
 /* ---- opening ---- */
 
@@ -66,7 +68,9 @@ static bp_err open_bench(bench *self, MPI_Comm world, bp_config *config, bool al
     (void)bp_bench_models_named(bp_config_string(config, "bench.models"), self->named, &wrong);
     bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
     err = bp_agree(world, open_mesh(self, world, alone));
-    return err == BP_OK ? resolve_keys(self) : err;
+    if (err == BP_OK)
+        err = resolve_keys(self);
+    return err == BP_OK ? bench_plan_models(self) : err;
 }
 
 static void close_bench(bench *self)
@@ -109,9 +113,20 @@ static json_t *new_result(const bench *self)
 static const struct {
     const char *name;
     bp_err (*measure)(bench *self);
-} PARTS[] = {{"matrix products", bench_products},        {"the bandwidth of memory", bench_memory},
-             {"reading a corpus", bench_reading},        {"tokenizing", bench_tokenizing},
-             {"messages between ranks", bench_exchange}, {"models", bench_models}};
+    void (*foresee)(const bench *self, double *seconds);
+} PARTS[] = {{"matrix products", bench_products, bench_foresee_products},
+             {"the bandwidth of memory", bench_memory, bench_foresee_memory},
+             {"reading a corpus", bench_reading, bench_foresee_reading},
+             {"tokenizing", bench_tokenizing, bench_foresee_tokenizing},
+             {"messages between ranks", bench_exchange, bench_foresee_exchange},
+             {"models", bench_models, bench_foresee_models}};
+
+int64_t bench_ranks(const bench *self)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+
+    return (int64_t)shape->pipeline * shape->data * shape->tensor;
+}
 
 /* Files that a bench makes for a while; here are those that a killed one left. On the coordinator.
  */
@@ -228,16 +243,31 @@ bp_err bp_bench(MPI_Comm world, bp_config *config)
     return err;
 }
 
+/* ---- foreseeing ---- */
+
+/* What products reach here stands for every rank of the mesh. */
+static void find_speed(bench *self)
+{
+    self->bf16 = bp_all_max_int(!bp_math_has_bf16(), self->mesh->world) == 0;
+    for (int p = BP_F32; p <= (int)(self->bf16 ? BP_BF16 : BP_F32); p++)
+        self->speed[p] = bp_math_gemm_peak((bp_precision)p, SPEED_SECONDS);
+}
+
 bp_err bp_bench_foresee(MPI_Comm world, bp_config *config)
 {
     bench self;
+    double seconds = START_SECONDS;
+    char time[64];
     bp_err err = open_bench(&self, world, config, bp_comm_size(world) == 1);
 
-    for (int k = 0; k < BP_BENCH_MODELS && err == BP_OK; k++)
-        if (self.named[k])
-            err = bench_foresee_model(&self, &bp_bench_models[k]);
     if (err == BP_OK)
-        bp_log("time: some minutes at bench.seconds = %g", self.seconds);
+        find_speed(&self);
+    for (size_t k = 0; k < sizeof PARTS / sizeof *PARTS && err == BP_OK; k++)
+        PARTS[k].foresee(&self, &seconds);
+    bp_clock_duration(time, sizeof time, seconds);
+    if (err == BP_OK)
+        bp_log("time: about %s at bench.seconds = %g, if ranks are as fast as this one is now",
+               time, self.seconds);
     close_bench(&self);
     return err;
 }

@@ -59,6 +59,11 @@ static int64_t array_length(const bench *self)
     return bp_all_max_int((int64_t)(bytes / sizeof(double)), self->mesh->world);
 }
 
+void bench_foresee_memory(const bench *self, double *seconds)
+{
+    *seconds += 2 * bench_everywhere_span(self);
+}
+
 bp_err bench_memory(bench *self)
 {
     int64_t n = array_length(self);

@@ -15,6 +15,9 @@
 #define MICRO_BATCH_TOKENS 1024 /* where mesh.micro_batch does not say */
 #define PIPELINE_BATCHES   4    /* micro-batches for each stage */
 #define DIGEST_EVERY       100  /* as train.digest_every */
+/* For the time foreseen, measured: */
+#define PRODUCTS_SHARE      0.5  /* of the products' speed, that a step reaches */
+#define PARAMETERS_A_SECOND 20e6 /* made by a rank */
 
 /* The engine's settings for a model on this mesh. */
 static bp_engine_spec engine_spec(const bench *self, const bp_gpt_shape *shape)
@@ -185,22 +188,6 @@ static json_t *whole_figure(const bench *self, const bp_spread *seconds, int64_t
     return figure;
 }
 
-/* The plan of the stage that takes most. Local. */
-static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
-                         double *bytes)
-{
-    bp_err err = BP_OK;
-
-    *bytes = 0;
-    for (int s = 0; s < self->mesh_shape.pipeline && err == BP_OK; s++) {
-        bp_plan plan;
-        err = bp_engine_plan(&plan, &self->mesh_shape, spec, shape, s);
-        if (err == BP_OK && (double)bp_plan_total(&plan) > *bytes)
-            *bytes = (double)bp_plan_total(&plan);
-    }
-    return err;
-}
-
 void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
                      double bytes, char *why, size_t room)
 {
@@ -232,6 +219,41 @@ void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt
     else if (self->rank_bytes > 0 && bytes > self->rank_bytes)
         (void)snprintf(why, room, "it takes %.1f GiB on each rank, and there are %.1f GiB",
                        bytes / 1073741824, self->rank_bytes / 1073741824);
+}
+
+/* The plan of the stage that takes most. Local. */
+static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                         double *bytes)
+{
+    bp_err err = BP_OK;
+
+    *bytes = 0;
+    for (int s = 0; s < self->mesh_shape.pipeline && err == BP_OK; s++) {
+        bp_plan plan;
+        err = bp_engine_plan(&plan, &self->mesh_shape, spec, shape, s);
+        if (err == BP_OK && (double)bp_plan_total(&plan) > *bytes)
+            *bytes = (double)bp_plan_total(&plan);
+    }
+    return err;
+}
+
+bp_err bench_plan_models(bench *self)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < BP_BENCH_MODELS && err == BP_OK; k++) {
+        const bp_gpt_shape *shape = &bp_bench_models[k].shape;
+        bp_engine_spec spec = engine_spec(self, shape);
+        double bytes = 0;
+        char why[160];
+
+        bench_judge_fit(self, &spec, shape, 0, why, sizeof why);
+        if (self->named[k] && why[0] == '\0')
+            err = plan_model(self, &spec, shape, &bytes);
+        err = bp_agree(self->mesh->world, err);
+        self->plan_bytes[k] = (double)bp_all_max_int((int64_t)bytes, self->mesh->world);
+    }
+    return err;
 }
 
 static json_t *model_json(const bp_bench_model *model, const bp_engine_spec *spec, double bytes)
@@ -277,11 +299,11 @@ static bp_err run_model(bench *self, const bp_bench_model *model, const bp_engin
     return err;
 }
 
-static bp_err bench_model(bench *self, const bp_bench_model *model, json_t *list)
+static bp_err bench_model(bench *self, int number, json_t *list)
 {
-    const bp_mesh *mesh = self->mesh;
+    const bp_bench_model *model = &bp_bench_models[number];
     bp_engine_spec spec = engine_spec(self, &model->shape);
-    double bytes = 0;
+    double bytes = self->plan_bytes[number];
     char why[160], what[64];
     json_t *object;
     bp_err err;
@@ -290,15 +312,8 @@ static bp_err bench_model(bench *self, const bp_bench_model *model, json_t *list
     err = bench_next(self, what);
     if (err != BP_OK)
         return err;
-    bench_judge_fit(self, &spec, &model->shape, 0, why, sizeof why);
     bp_mem_resident_peak_reset();
-    if (why[0] == '\0')
-        err = bp_agree(mesh->world, plan_model(self, &spec, &model->shape, &bytes));
-    if (err != BP_OK)
-        return err;
-    bytes = (double)bp_all_max_int((int64_t)bytes, mesh->world);
-    if (why[0] == '\0')
-        bench_judge_fit(self, &spec, &model->shape, bytes, why, sizeof why);
+    bench_judge_fit(self, &spec, &model->shape, bytes, why, sizeof why);
     object = self->result ? model_json(model, &spec, bytes) : NULL;
     if (list)
         (void)json_array_append_new(list, object);
@@ -314,25 +329,46 @@ bp_err bench_models(bench *self)
     bench_put(self->result, "models", list);
     for (int k = 0; k < BP_BENCH_MODELS && err == BP_OK; k++)
         if (self->named[k])
-            err = bench_model(self, &bp_bench_models[k], list);
+            err = bench_model(self, k, list);
     return err;
 }
 
-bp_err bench_foresee_model(const bench *self, const bp_bench_model *model)
+/* Each of training and scoring makes its model, runs a step or batch to warm up, and repeats it. */
+static double model_seconds(const bench *self, const bp_engine_spec *spec,
+                            const bp_gpt_shape *shape)
 {
-    bp_engine_spec spec = engine_spec(self, &model->shape);
-    double bytes;
-    char why[160];
-    bp_err err = BP_OK;
+    double ranks = (double)bench_ranks(self), T = (double)shape->context;
+    double speed = PRODUCTS_SHARE * self->speed[self->precision] * ranks;
+    double windows = T < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / T : 1;
+    double step = (double)spec->batch * T * bp_gpt_train_flops(shape) / speed;
+    double batch = windows * T * self->mesh_shape.data * bp_bench_score_flops(shape) / speed;
 
-    bench_judge_fit(self, &spec, &model->shape, 0, why, sizeof why);
-    if (why[0] == '\0')
-        err = bp_agree(self->mesh->world, plan_model(self, &spec, &model->shape, &bytes));
-    if (err == BP_OK && why[0] != '\0')
+    return 2 * (double)bp_gpt_parameters(shape) * self->mesh_shape.data / ranks /
+               PARAMETERS_A_SECOND +
+           bench_span(step, self->seconds) + bench_span(batch, self->seconds);
+}
+
+static void foresee_model(const bench *self, int number, double *seconds)
+{
+    const bp_bench_model *model = &bp_bench_models[number];
+    bp_engine_spec spec = engine_spec(self, &model->shape);
+    char why[160];
+
+    bench_judge_fit(self, &spec, &model->shape, self->plan_bytes[number], why, sizeof why);
+    if (why[0] != '\0') {
         bp_log("%-7s left out: %s", model->name, why);
-    else if (err == BP_OK)
-        bp_log("%-7s %.1f MiB on a rank in training, %lld sequence%s of %lld tokens a step",
-               model->name, bytes / 1048576, (long long)spec.batch, spec.batch == 1 ? "" : "s",
-               (long long)model->shape.context);
-    return err;
+        return;
+    }
+    bp_log("%-7s about %.0f MiB on a rank in training, %lld sequence%s of %lld tokens a step",
+           model->name, self->plan_bytes[number] / 1048576, (long long)spec.batch,
+           spec.batch == 1 ? "" : "s", (long long)model->shape.context);
+    if (self->speed[self->precision] > 0)
+        *seconds += model_seconds(self, &spec, &model->shape);
+}
+
+void bench_foresee_models(const bench *self, double *seconds)
+{
+    for (int k = 0; k < BP_BENCH_MODELS; k++)
+        if (self->named[k])
+            foresee_model(self, k, seconds);
 }

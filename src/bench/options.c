@@ -11,7 +11,7 @@
 
 const bp_option bp_bench_options[] = {
     {"bench.seconds", BP_OPTION_REAL, "2", 0.001, 3600, NULL, "seconds",
-     "of one measurement, about; the whole takes some 50 times as long", false},
+     "of one measurement, about; --plan says how long the whole takes", false},
     {"bench.models", BP_OPTION_STRING, "small, medium, gpt2", 0, 0, NULL, NULL,
      "trained and scored: tiny (0.2M parameters, a first look), small (5M), medium (30M), gpt2 "
      "(124M), or none; matrix products are those of the largest",

@@ -230,18 +230,42 @@ static double needs_bytes(const bp_gpt_shape *shape)
     return 4.0 * (double)shape->vocab_size * (3.0 * (double)shape->width + ROWS);
 }
 
-bp_err bench_products(bench *self)
+/* The largest of the models named, whose products fit. */
+static const bp_bench_model *model_of(const bench *self)
 {
     const bp_bench_model *model = &bp_bench_models[BP_BENCH_SMALL];
+
+    for (int k = 0; k < BP_BENCH_MODELS; k++)
+        if (self->named[k] &&
+            (self->rank_bytes <= 0 || needs_bytes(&bp_bench_models[k].shape) <= self->rank_bytes))
+            model = &bp_bench_models[k];
+    return model;
+}
+
+void bench_foresee_products(const bench *self, double *seconds)
+{
+    bp_bench_matrix matrices[BP_BENCH_MATRICES];
+
+    bp_bench_matrices(&model_of(self)->shape, matrices);
+    for (int p = BP_F32; p <= (int)(self->bf16 ? BP_BF16 : BP_F32); p++) {
+        *seconds += 2 * bench_everywhere_span(self);
+        for (int k = 0; k < BP_BENCH_MATRICES && self->speed[p] > 0; k++) {
+            double flops = 2.0 * ROWS * (double)matrices[k].outs * (double)matrices[k].ins;
+            *seconds += BP_BENCH_FORMS *
+                        bench_span(flops / self->speed[p], self->seconds / BP_BENCH_MATRICES);
+        }
+    }
+}
+
+bp_err bench_products(bench *self)
+{
+    const bp_bench_model *model = model_of(self);
     json_t *silicon = self->result ? json_object() : NULL;
     json_t *gemm = self->result ? json_object() : NULL;
     json_t *steps = self->result ? json_object() : NULL;
     bp_precision last = self->bf16 ? BP_BF16 : BP_F32;
     bp_err err = BP_OK;
 
-    for (int k = 0; k < BP_BENCH_MODELS; k++)
-        if (self->named[k] && needs_bytes(&bp_bench_models[k].shape) <= self->rank_bytes)
-            model = &bp_bench_models[k];
     bench_put(self->result, "silicon", silicon);
     bench_put(self->result, "gemm", gemm);
     bench_put(self->result, "products", steps);

@@ -119,6 +119,19 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     assert_string_equal(why, "");
 }
 
+static void time_is_foreseen_as_it_is_spent(void **state)
+{
+    (void)state;
+    /* once to warm up, then for the seconds asked for */
+    assert_float_equal(bench_span(0.01, 2), 2.01, 0.011);
+    /* long work: three times; twice, once where that would take ten times as long */
+    assert_float_equal(bench_span(1, 2), 4, 1e-12);
+    assert_float_equal(bench_span(8, 2), 24, 1e-12);
+    assert_float_equal(bench_span(20, 2), 40, 1e-12);
+    /* a repeat is counted 2,000 times at most */
+    assert_float_equal(bench_span(1e-6, 2), 2001e-6, 1e-9);
+}
+
 /* ---- advice ---- */
 
 static json_t *result(int threads, int cores, int ranks, bool bf16, double slow, double wire)
@@ -178,6 +191,7 @@ int main(void)
         cmocka_unit_test(models_are_named_by_a_list),
         cmocka_unit_test(made_up_tokens_stay_in_the_vocabulary),
         cmocka_unit_test(model_that_does_not_fit_is_left_out_with_the_reason),
+        cmocka_unit_test(time_is_foreseen_as_it_is_spent),
         cmocka_unit_test(advice_is_of_what_is_far_off_alone),
     };
     return BP_TEST_RUN(tests);

@@ -2,6 +2,7 @@
 import json
 import math
 import os
+import re
 import signal
 import tempfile
 import time
@@ -131,6 +132,15 @@ class Bench(unittest.TestCase):
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("tiny    left out", result.out)
         self.assertFalse(os.path.exists(self.at("plan")))
+
+    def test_a_plan_says_what_the_run_says_and_needs_no_folder(self):
+        plan = run([program("bagpipe"), "bench", "--plan", *QUICK])
+        self.assertEqual(plan.status, 0, str(plan))
+        planned = re.search(r"tiny +about (\d+) MiB", plan.out)
+        self.assertTrue(planned and re.search(r"time: about [1-9][0-9.]* s at bench.seconds = 0.02", plan.out), plan.out)
+        _, found = self.measured("foreseen")
+        # of the process, whose pages differ a little from start to start
+        self.assertLess(abs(int(planned.group(1)) - found["models"][0]["plan_bytes"] / (1 << 20)), 4)
 
     def test_wrong_keys_are_78_and_another_jobs_folder_too(self):
         for keys, words in ((["bench.models=smal"], "'smal'"), (["bench.second=1"], "bench.seconds"), (["mesh.members=2"], "mesh.members"),
