@@ -1,7 +1,7 @@
 #include "nn/network.h"
-#include "base/trace.h"
 
 #include "base/err.h"
+#include "base/trace.h"
 #include "math/kernels.h"
 #include "mesh/collective.h"
 
