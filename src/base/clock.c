@@ -5,13 +5,23 @@
 #include <stdio.h>
 #include <time.h>
 
-double bp_clock_now(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec now;
-    int status = clock_gettime(CLOCK_MONOTONIC, &now);
+    int status = clock_gettime(clock, &now);
 
     BP_ASSERT(status == 0);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double bp_clock_now(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
+}
+
+double bp_clock_process(void)
+{
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void bp_clock_sleep(double seconds)

@@ -195,11 +195,17 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
         return;
     }
     say_multiples(fits, sizeof fits, unit, spec->batch);
-    bp_config_fault(config,
-                    "train.batch = %lld is not a multiple of %lld (%d data ranks x "
-                    "mesh.micro_batch = %lld): at train.batch; use %s",
-                    (long long)spec->batch, (long long)unit, datas, (long long)spec->micro_batch,
-                    fits);
+    if (mesh->data == 0)
+        bp_config_fault(config,
+                        "train.batch = %lld is not a multiple of mesh.micro_batch = %lld: at "
+                        "train.batch; use %s, times the data ranks",
+                        (long long)spec->batch, (long long)unit, fits);
+    else
+        bp_config_fault(config,
+                        "train.batch = %lld is not a multiple of %lld (%d data rank%s x "
+                        "mesh.micro_batch = %lld): at train.batch; use %s",
+                        (long long)spec->batch, (long long)unit, datas, datas == 1 ? "" : "s",
+                        (long long)spec->micro_batch, fits);
 }
 
 double bp_rate_at(const bp_rate *rate, int64_t step)

@@ -42,6 +42,13 @@ static bp_action next_action(const bp_pipeline *pipeline, int stage, place *at)
     return kth(pipeline, goes_back, goes_back ? at->backward++ : at->forward++);
 }
 
+double bp_schedule_busy(const bp_pipeline *pipeline)
+{
+    double work = (double)pipeline->chunks * (double)pipeline->micro_batches;
+
+    return work / (work + pipeline->stages - 1);
+}
+
 int64_t bp_schedule_actions(const bp_pipeline *pipeline)
 {
     return 2 * pipeline->micro_batches * pipeline->chunks;

@@ -24,6 +24,9 @@ typedef struct bp_action {
     int64_t micro_batch;
 } bp_action;
 
+/** The share of a step that stages of equal cost are at work, the rest being the pipeline's filling
+ * and running empty: v G / (v G + P - 1) of P stages, v chunks, G micro-batches. */
+double bp_schedule_busy(const bp_pipeline *pipeline);
 /** Actions of a stage in a step: each micro-batch goes both ways through each chunk. */
 int64_t bp_schedule_actions(const bp_pipeline *pipeline);
 /** Fill actions[bp_schedule_actions] for stage `stage`. In each chunk backward goes in slot order,

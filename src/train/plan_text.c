@@ -6,11 +6,63 @@
 
 #include <unistd.h>
 
-#define MIB 1048576.0
+#define MIB          1048576.0
+#define CORES_SHARED 0.8 /* with less of its cores a rank was beside other work */
 
 static void print_row(const char *kind, size_t bytes, const char *remark)
 {
     bp_log("  %-14s %10.1f MiB  %s", kind, (double)bytes / MIB, remark);
+}
+
+static bp_pipeline pipeline_of(const trainer *self)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+
+    return (bp_pipeline){.schedule = self->spec.schedule,
+                         .stages = mesh->pipeline,
+                         .chunks = bp_engine_chunks(&self->spec, mesh->pipeline),
+                         .micro_batches = self->spec.batch / mesh->data / self->spec.micro_batch};
+}
+
+/* " (interleaved, 2 chunks, busy 94 % at most)"; nothing where there is one stage. */
+static void schedule_text(char *out, size_t bytes, const trainer *self)
+{
+    static const char *const NAMES[] = {"gpipe", "1f1b", "interleaved"};
+    bp_pipeline pipeline = pipeline_of(self);
+    char chunks[32] = "";
+
+    out[0] = '\0';
+    if (pipeline.stages == 1)
+        return;
+    if (pipeline.schedule == BP_INTERLEAVED)
+        snprintf(chunks, sizeof chunks, ", %d chunks", pipeline.chunks);
+    snprintf(out, bytes, " (%s%s, busy %.0f %% at most with %lld micro-batches)",
+             NAMES[pipeline.schedule], chunks, 100 * bp_schedule_busy(&pipeline),
+             (long long)pipeline.micro_batches);
+}
+
+/* Of the steps that are left. */
+static void print_time(const trainer *self)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+    bp_pipeline pipeline = pipeline_of(self);
+    int ranks = mesh->pipeline * mesh->data * mesh->tensor;
+    int64_t steps = self->spec.rate.steps - self->progress.step;
+    double tokens = (double)(steps * self->spec.batch * self->shape.context);
+    double seconds =
+        tokens * bp_gpt_train_flops(&self->shape) / (self->gemm_peak * bp_schedule_busy(&pipeline));
+    char fast[64], slow[64];
+
+    bp_clock_duration(fast, sizeof fast, 2 * seconds);
+    bp_clock_duration(slow, sizeof slow, 5 * seconds);
+    bp_log("time foreseen: %s to %s for the %.3g M tokens of %lld steps (50 %% to 20 %% of what "
+           "matrix products reach: %d rank%s of %.1f GFLOP/s)",
+           fast, slow, tokens / 1e6, (long long)steps, ranks, ranks == 1 ? "" : "s",
+           self->gemm_peak / ranks / 1e9);
+    if (self->gemm_cores < CORES_SHARED)
+        bp_log("other work had %.0f %% of these cores while that was measured: the time foreseen, "
+               "and mfu, are guesses",
+               100 * (1 - self->gemm_cores));
 }
 
 void plan_print(const trainer *self, const bp_plan *plan, int stage)
@@ -26,8 +78,9 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
            (long long)shape->context, (long long)shape->vocab_size,
            (double)bp_gpt_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
-    bp_log("mesh:  pipeline %d x data %d x tensor %d%s, coordinator %s, %d threads a rank",
-           mesh->pipeline, mesh->data, mesh->tensor,
+    schedule_text(remark, sizeof remark, self);
+    bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d threads a rank",
+           mesh->pipeline, remark, mesh->data, mesh->tensor,
            mesh->tensor == 1                                         ? ""
            : bp_engine_shares_rows(&self->spec, shape, mesh->tensor) ? " (rows shared out)"
                                                                      : " (all rows on each)",
@@ -54,18 +107,8 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
     print_row("total", bp_plan_total(plan), "");
-    if (self->gemm_peak > 0) {
-        double tokens =
-            (double)self->spec.rate.steps * (double)self->spec.batch * (double)shape->context;
-        double seconds = tokens * bp_gpt_train_flops(shape) / self->gemm_peak;
-        char fast[64], slow[64];
-
-        bp_clock_duration(fast, sizeof fast, 2 * seconds);
-        bp_clock_duration(slow, sizeof slow, 5 * seconds);
-        bp_log("time foreseen: %s to %s for %.2f M tokens (50 %% to 20 %% of the %.1f GFLOP/s that "
-               "matrix products reach here)",
-               fast, slow, tokens / 1e6, self->gemm_peak / 1e9);
-    }
+    if (self->gemm_peak > 0)
+        print_time(self);
 }
 
 void plan_print_peak(const trainer *self)

@@ -57,7 +57,8 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
         err = bp_agree(world, trainer_plan(&self, &plan, &stage));
     if (err == BP_OK) {
         int ranks = self.mesh_shape.pipeline * self.mesh_shape.data * self.mesh_shape.tensor;
-        self.gemm_peak = bp_math_gemm_peak(self.spec.precision, 0.5) * ranks;
+        trainer_measure_peak(&self, 0.5);
+        self.gemm_peak *= ranks;
         plan_print(&self, &plan, stage);
     }
     trainer_close(&self);
@@ -168,8 +169,9 @@ static bp_err go_on(trainer *self)
     if (err != BP_OK)
         return err;
     if (self->progress.step >= self->spec.rate.steps) {
-        bp_log("the run is finished: step %lld of %lld", (long long)self->progress.step,
-               (long long)self->spec.rate.steps);
+        bool more = self->progress.step > self->spec.rate.steps;
+        bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
+               more ? ", more than train.steps asks for" : "");
         return BP_OK;
     }
     err = trainer_trace_open(self);

@@ -278,14 +278,22 @@ bp_err report_serve(trainer *self)
     }
 }
 
+/* Where products are slower than the model made of them, something else had the cores while they
+ * were measured: there is no share to tell. */
+static double mfu_of(const trainer *self, double speed)
+{
+    double flops = bp_gpt_train_flops(&self->shape) * speed;
+
+    return self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
+}
+
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss)
 {
     int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
     double seconds = bp_clock_now() - self->clock;
     double speed =
         (double)((step - self->clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
-    double mfu =
-        self->gemm_peak > 0 ? bp_gpt_train_flops(&self->shape) * speed / self->gemm_peak : NAN;
+    double mfu = mfu_of(self, speed);
     json_t *line = json_object();
 
     json_object_set_new(line, "step", json_integer(step));

@@ -1,6 +1,7 @@
 /* From a configuration to a training that is ready to run. */
 #include "train/trainer_priv.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/trace.h"
@@ -337,6 +338,37 @@ static bp_err make_snapshot(trainer *self)
     return err;
 }
 
+void trainer_measure_peak(trainer *self, double seconds)
+{
+    double wall = bp_clock_now(), worked = bp_clock_process();
+
+    self->gemm_peak = bp_math_gemm_peak(self->spec.precision, seconds);
+    wall = bp_clock_now() - wall;
+    self->gemm_cores = (bp_clock_process() - worked) / (wall * bp_math_threads());
+}
+
+/* Of all ranks; a dedicated coordinator is told. */
+static void measure_peaks(trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    double both[2];
+
+    if (mesh->computes) {
+        float lacks;
+
+        trainer_measure_peak(self, PEAK_SECONDS);
+        lacks = 1 - (float)self->gemm_cores;
+        bp_all_max(&lacks, 1, mesh->compute);
+        self->gemm_cores = 1 - lacks;
+        bp_all_sum_double(&self->gemm_peak, 1, mesh->compute);
+    }
+    both[0] = self->gemm_peak;
+    both[1] = self->gemm_cores;
+    bp_bcast_bytes(both, sizeof both, bp_comm_size(mesh->world) - 1, mesh->world);
+    self->gemm_peak = both[0];
+    self->gemm_cores = both[1];
+}
+
 bp_err trainer_build(trainer *self)
 {
     bp_precision precision;
@@ -349,12 +381,7 @@ bp_err trainer_build(trainer *self)
 
     if (err != BP_OK)
         return err;
-    if (self->mesh->computes) {
-        self->gemm_peak = bp_math_gemm_peak(self->spec.precision, PEAK_SECONDS);
-        bp_all_sum_double(&self->gemm_peak, 1, self->mesh->compute);
-    }
-    bp_bcast_bytes(&self->gemm_peak, sizeof self->gemm_peak, bp_comm_size(self->mesh->world) - 1,
-                   self->mesh->world);
+    measure_peaks(self);
     plan_print(self, &self->plan, stage);
     if (self->mesh->computes) {
         err = bp_engine_new(&self->engine, self->mesh, &self->spec, &self->shape);

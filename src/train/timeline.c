@@ -225,6 +225,8 @@ bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_tr
         err = write_all(&out, self, ranks, room);
     else
         send_events(self, mine);
+    if (mesh->coordinates && err == BP_OK)
+        bp_log("timeline: %s", bp_config_string(self->config, "train.trace"));
     bp_buffer_clear(&out.text);
     bp_free(room);
     return bp_agree(mesh->world, err);

@@ -66,6 +66,8 @@ typedef struct trainer {
     progress progress;
     bp_plan plan;
     double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
+    double gemm_cores;     /* while it was measured: the share of its cores that a rank had, the
+                              least of all; 0: not known */
     bp_snapshot *snapshot; /* NULL: checkpoints are written while training waits */
     commit_behind behind;
     bp_sweeper sweeper;    /* of the coordinator: old checkpoints that are being removed */
@@ -94,6 +96,8 @@ bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
 /** Engine, lanes, GEMM peak. Collective over world. */
 bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);
+/** Measures gemm_peak and gemm_cores of this process, for so many seconds. Local. */
+void trainer_measure_peak(trainer *self, double seconds);
 /** A bag is drawn from at least 2 documents; of few it tells little, which is warned of. Local.
  *  Errors: BP_ERR_FORMAT. */
 bp_err trainer_check_bag(const bp_corpus *corpus);

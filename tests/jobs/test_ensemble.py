@@ -252,7 +252,8 @@ class Ensemble(JobTest):
         return found
 
     def test_a_signal_to_one_rank_stops_all_members_and_the_same_command_goes_on(self):
-        keys = ("train.steps=400", "train.valid_every=0", "ensemble.members=2")
+        count = 1200  # so many that neither is through before the signal comes
+        keys = (f"train.steps={count}", "train.valid_every=0", "ensemble.members=2")
         whole = self.made("never_stopped", 0, *keys)
         process = self.background([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('stopped')}", *self.M, *keys,
                                    "mesh.members=2"], 2)
@@ -263,7 +264,7 @@ class Ensemble(JobTest):
         self.assertIn("the same command goes on", err)
         self.assertFalse(os.path.exists(self.at("stopped/ensemble.json")))
         for k in range(2):
-            self.assertLess(int(steps(self.at(f"stopped/members/m{k:02}"))[-1][5:]), 400)
+            self.assertLess(int(steps(self.at(f"stopped/members/m{k:02}"))[-1][5:]), count)
         self.made("stopped", 2, "mesh.members=2", *keys)
         self.same(whole, self.at("stopped"))
 

@@ -145,7 +145,7 @@ def scoring(model, windows, batch):
 # ---- bagpipe against itself ----
 
 MESHES = {"data": ("mesh.micro_batch=4",), "tensor": ("mesh.tensor=2", "mesh.micro_batch=8"),
-          "pipeline": ("mesh.pipeline=2", "mesh.micro_batch=1")}
+          "pipeline": ("mesh.pipeline=2", "mesh.schedule=interleaved", "mesh.micro_batch=1")}
 
 
 def two_ranks(model, axis, steps):
