@@ -131,8 +131,15 @@ void bench_foresee_exchange(const bench *self, double *seconds);
 /** Also says, a line a model, the memory that its training takes on the largest rank. */
 void bench_foresee_models(const bench *self, double *seconds);
 
-/* ---- report.c, table.c: pure ---- */
+/* ---- doubt.c, report.c, table.c: pure ---- */
 
+/** Products of a step, as members of the result and as rows of the table. */
+#define BENCH_FORMS 4
+extern const char *const bench_forms[BENCH_FORMS][2];
+/** Why a figure, or a spread, is not to be trusted, in a few words: "+- 35 %"; false: it is. */
+bool bench_doubts(const json_t *figure, char *why, size_t room);
+/** The figures that are not to be trusted, as one line of advice: added to `lines`. */
+void bench_judge_doubts(json_t *lines, const json_t *result);
 /** Lines of advice on a result: what is far off, and what helps. New array of strings. */
 json_t *bench_advice(const json_t *result);
 /** The result for people, line by line, through bp_log. */

@@ -122,6 +122,7 @@ json_t *bench_advice(const json_t *result)
     BP_NEED_MEMORY(lines);
     judge_threads(lines, result);
     judge_noise(lines, result);
+    bench_judge_doubts(lines, result);
     judge_ranks(lines, result);
     judge_wires(lines, result);
     return lines;

@@ -78,6 +78,14 @@ static void say_spread(char out[CELL_BYTES], const json_t *figure)
         (void)snprintf(out, CELL_BYTES, "> 99 %%");
 }
 
+/* Before a row's name: can its figure be trusted? */
+static char mark(const json_t *figure)
+{
+    char why[CELL_BYTES];
+
+    return bench_doubts(figure, why, sizeof why) ? '?' : ' ';
+}
+
 static void print_head(const char *title, const char *last)
 {
     bp_log("%-26s %15s %6s %15s %15s%s%s", title, "all ranks", "+-", "slowest rank", "one alone",
@@ -98,8 +106,8 @@ static void print_figure(const char *name, const json_t *figure, const char *las
     say_quantity(slowest, number(get(figure, "slowest"), "median"), unit);
     if (json_is_object(get(figure, "one")))
         say_quantity(one, number(get(figure, "one"), "median"), unit);
-    bp_log("  %-24s %15s %6s %15s %15s%s%s", name, all, spread, slowest, one, last[0] ? "  " : "",
-           last);
+    bp_log("%c %-24s %15s %6s %15s %15s%s%s", mark(figure), name, all, spread, slowest, one,
+           last[0] ? "  " : "", last);
 }
 
 static void print_machine(const json_t *result)
@@ -119,15 +127,17 @@ static void print_machine(const json_t *result)
            text(machine, "mpi"));
     bp_log(
         "all ranks: their sum, measured at the same time; +-: half of where eight in ten repeats "
-        "lie; one alone: the first rank while the others sleep");
+        "lie; one alone: the first rank while the others sleep; ?: not to be trusted, see the "
+        "advice");
 }
+
+const char *const bench_forms[BENCH_FORMS][2] = {{"forward", "forward"},
+                                                 {"input", "gradient of the input"},
+                                                 {"weight", "gradient of weights"},
+                                                 {"step", "a step together"}};
 
 static void print_products(const json_t *result, const char *precision)
 {
-    static const char *const NAMES[][2] = {{"forward", "forward"},
-                                           {"input", "gradient of the input"},
-                                           {"weight", "gradient of weights"},
-                                           {"step", "a step together"}};
     const json_t *products = get(get(result, "products"), precision);
     const json_t *silicon = get(get(result, "silicon"), precision);
     const json_t *gemm = get(get(result, "gemm"), precision);
@@ -140,10 +150,10 @@ static void print_products(const json_t *result, const char *precision)
     print_figure("in registers: the peak", silicon, "");
     (void)snprintf(last, sizeof last, "%.2f", number(gemm, "median") / number(silicon, "high"));
     print_figure("one large product", gemm, last);
-    for (size_t k = 0; k < sizeof NAMES / sizeof *NAMES; k++) {
-        const json_t *figure = get(products, NAMES[k][0]);
+    for (size_t k = 0; k < BENCH_FORMS; k++) {
+        const json_t *figure = get(products, bench_forms[k][0]);
         (void)snprintf(last, sizeof last, "%.2f", number(figure, "share"));
-        print_figure(NAMES[k][1], figure, last);
+        print_figure(bench_forms[k][1], figure, last);
     }
 }
 
@@ -188,8 +198,9 @@ static void print_sizes(const char *name, const json_t *rows)
         say_quantity(speed, number(row, "bytes_per_second"), "B/s");
         say_spread(spread, seconds);
         say_time(time, number(seconds, "median"));
-        bp_log("  %-24s %10s %12s %6s %12s  rank %d on %s", k == 0 ? name : "", bytes, time, spread,
-               speed, (int)number(row, "slowest_rank"), text(row, "slowest_host"));
+        bp_log("%c %-24s %10s %12s %6s %12s  rank %d on %s", mark(seconds), k == 0 ? name : "",
+               bytes, time, spread, speed, (int)number(row, "slowest_rank"),
+               text(row, "slowest_host"));
     }
 }
 
@@ -224,7 +235,7 @@ static void print_work(const json_t *model, const char *key)
         (void)snprintf(memory, sizeof memory, "%.2f of %.0f MiB",
                        number(model, "peak_bytes") / number(model, "plan_bytes"),
                        number(model, "plan_bytes") / 1048576);
-    bp_log("  %-8s %6.1f M  %-6s %20s %6s %6s  %s", text(model, "name"),
+    bp_log("%c %-8s %6.1f M  %-6s %20s %6s %6s  %s", mark(figure), text(model, "name"),
            number(model, "parameters") / 1e6, key, speed, spread, share, memory);
 }
 

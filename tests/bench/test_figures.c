@@ -181,6 +181,54 @@ static void advice_is_of_what_is_far_off_alone(void **state)
     }
 }
 
+static void expect_doubt(json_t *figure, const char *why)
+{
+    char found[64];
+
+    assert_non_null(figure);
+    assert_int_equal(bench_doubts(figure, found, sizeof found), why != NULL);
+    assert_string_equal(found, why ? why : "");
+    json_decref(figure);
+}
+
+static json_t *spread(double half, int repeats)
+{
+    return json_pack("{s:f, s:f, s:f, s:i}", "median", 100.0, "low", 100 - half, "high", 100 + half,
+                     "repeats", repeats);
+}
+
+static json_t *figure_of(double slowest, double half)
+{
+    json_t *figure = spread(half, 9);
+
+    assert_int_equal(
+        json_object_set_new(figure, "ranks", json_pack("[f, f, f]", 40.0, slowest * 40, 41.0)), 0);
+    assert_int_equal(json_object_set_new(figure, "slowest", json_pack("{s:i}", "rank", 1)), 0);
+    return figure;
+}
+
+static void figures_far_apart_are_doubted(void **state)
+{
+    (void)state;
+    expect_doubt(spread(19, 9), NULL);
+    expect_doubt(spread(35, 9), "+- 35 %");
+    expect_doubt(spread(35, 1), NULL); /* one repeat has no spread */
+    expect_doubt(json_null(), NULL);
+    expect_doubt(figure_of(0.8, 5), NULL);
+    expect_doubt(figure_of(0.5, 5), "rank 1 at 0.50 of the median rank");
+    expect_doubt(figure_of(0.5, 35), "+- 35 %");
+
+    json_t *of = result(4, 4, 2, true, 0.95, 9e9);
+    assert_int_equal(json_object_set_new(of, "gemm", json_pack("{s:o}", "f32", figure_of(0.5, 35))),
+                     0);
+    assert_int_equal(
+        json_object_set_new(of, "models",
+                            json_pack("[{s:s, s:o}]", "name", "tiny", "score", spread(21, 3))),
+        0);
+    expect_advice(of, "2 figures marked '?' are not to be trusted (one large product in f32: +- 35 "
+                      "%; scoring with tiny: +- 21 %)");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -193,6 +241,7 @@ int main(void)
         cmocka_unit_test(model_that_does_not_fit_is_left_out_with_the_reason),
         cmocka_unit_test(time_is_foreseen_as_it_is_spent),
         cmocka_unit_test(advice_is_of_what_is_far_off_alone),
+        cmocka_unit_test(figures_far_apart_are_doubted),
     };
     return BP_TEST_RUN(tests);
 }
