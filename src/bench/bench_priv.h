@@ -134,8 +134,8 @@ void bench_foresee_models(const bench *self, double *seconds);
 /* ---- doubt.c, report.c, table.c: pure ---- */
 
 /** Products of a step, as members of the result and as rows of the table. */
-#define BENCH_FORMS 4
-extern const char *const bench_forms[BENCH_FORMS][2];
+#define BENCH_FORM_ROWS 4
+extern const char *const bench_forms[BENCH_FORM_ROWS][2];
 /** Why a figure, or a spread, is not to be trusted, in a few words: "+- 35 %"; false: it is. */
 bool bench_doubts(const json_t *figure, char *why, size_t room);
 /** The figures that are not to be trusted, as one line of advice: added to `lines`. */

@@ -79,7 +79,7 @@ static void look_at_products(doubts *self, const json_t *result, const char *pre
     look_at(self, name, get(get(result, "silicon"), precision));
     (void)snprintf(name, sizeof name, "one large product in %s", precision);
     look_at(self, name, get(get(result, "gemm"), precision));
-    for (size_t k = 0; k < BENCH_FORMS; k++) {
+    for (size_t k = 0; k < BENCH_FORM_ROWS; k++) {
         (void)snprintf(name, sizeof name, "%s in %s", bench_forms[k][1], precision);
         look_at(self, name, get(products, bench_forms[k][0]));
     }

@@ -131,10 +131,10 @@ static void print_machine(const json_t *result)
         "advice");
 }
 
-const char *const bench_forms[BENCH_FORMS][2] = {{"forward", "forward"},
-                                                 {"input", "gradient of the input"},
-                                                 {"weight", "gradient of weights"},
-                                                 {"step", "a step together"}};
+const char *const bench_forms[BENCH_FORM_ROWS][2] = {{"forward", "forward"},
+                                                     {"input", "gradient of the input"},
+                                                     {"weight", "gradient of weights"},
+                                                     {"step", "a step together"}};
 
 static void print_products(const json_t *result, const char *precision)
 {
@@ -150,7 +150,7 @@ static void print_products(const json_t *result, const char *precision)
     print_figure("in registers: the peak", silicon, "");
     (void)snprintf(last, sizeof last, "%.2f", number(gemm, "median") / number(silicon, "high"));
     print_figure("one large product", gemm, last);
-    for (size_t k = 0; k < BENCH_FORMS; k++) {
+    for (size_t k = 0; k < BENCH_FORM_ROWS; k++) {
         const json_t *figure = get(products, bench_forms[k][0]);
         (void)snprintf(last, sizeof last, "%.2f", number(figure, "share"));
         print_figure(bench_forms[k][1], figure, last);

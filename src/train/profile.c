@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+#define CELL_BYTES 32
+#define RANK_WIDTH 16 /* of a column that is there for several ranks alone */
+
 /* Validation and checkpoints are no part of a step. */
 static bool is_apart(int kind)
 {
@@ -32,10 +35,43 @@ static double step_seconds(const rank_trace *rank)
     return seconds;
 }
 
+/* ---- what the time went into, all in all ---- */
+
+enum { COMPUTING, RANKS, INPUT, APART, REST, PARTS };
+
+static const struct {
+    const char *key, *text;
+} PART_NAMES[PARTS] = {{"computing", "computing"},
+                       {"ranks", "waiting for other ranks"},
+                       {"input", "waiting for input"},
+                       {"apart", "checkpoints and validation"},
+                       {"other", "other"}};
+
+static int part_of(int kind)
+{
+    if (is_apart(kind))
+        return APART;
+    if (kind == BP_TRACE_INPUT)
+        return INPUT;
+    if (kind >= BP_TRACE_REDUCE)
+        return RANKS;
+    return kind >= BP_TRACE_PRODUCT_FORWARD ? COMPUTING : REST;
+}
+
+/* Shares of all that was profiled: they add up to 1. */
+static void find_shares(double shares[PARTS], const rank_trace *rank)
+{
+    memset(shares, 0, PARTS * sizeof *shares);
+    for (int kind = 0; kind < BP_TRACE_KINDS; kind++)
+        shares[part_of(kind)] += seconds_of(rank, kind) / (1e-9 * (double)rank->nanoseconds);
+}
+
 /* ---- the table ---- */
 
-/* "210.5 GFLOP/s 81 %", "9.1 GB/s 74 %", or blanks. */
-static void say_speed(char *out, size_t bytes, const rank_trace *rank, int kind)
+/* Speed "210.5 GFLOP/s" and its share of the ceiling "81 %", or nothing. *above: a share is more
+ * than all. */
+static void say_speed(char speed[CELL_BYTES], char share[CELL_BYTES], const rank_trace *rank,
+                      int kind, bool *above)
 {
     const bp_trace_count *work = &rank->work[kind];
     bool computes = work->flops > 0;
@@ -43,66 +79,103 @@ static void say_speed(char *out, size_t bytes, const rank_trace *rank, int kind)
     bool local = kind < BP_TRACE_REDUCE;
     double rate = computes ? work->flops : work->bytes, seconds = seconds_of(rank, kind);
     double ceiling = computes ? rank->silicon : local ? rank->bandwidth : 0;
-    char share[16] = "";
 
-    if (rate <= 0 || seconds <= 0 || is_apart(kind)) {
-        snprintf(out, bytes, "%21s", "");
+    speed[0] = share[0] = '\0';
+    if (rate <= 0 || seconds <= 0 || is_apart(kind))
         return;
-    }
     rate /= seconds;
-    if (ceiling > 0)
-        snprintf(share, sizeof share, "%.0f %%", 100 * rate / ceiling);
-    snprintf(out, bytes, "%8.1f %-7s %5s", rate / 1e9, computes ? "GFLOP/s" : "GB/s", share);
+    snprintf(speed, CELL_BYTES, "%.1f %-7s", rate / 1e9, computes ? "GFLOP/s" : "GB/s");
+    if (ceiling > 0 && rate > ceiling)
+        snprintf(share, CELL_BYTES, ">100 %%");
+    else if (ceiling > 0)
+        snprintf(share, CELL_BYTES, "%.0f %%", 100 * rate / ceiling);
+    *above = *above || (ceiling > 0 && rate > ceiling);
 }
 
-/* The fastest and the slowest of the ranks that compute. */
-static void say_spread(char *out, size_t bytes, const rank_trace *ranks, int size, int kind)
+static void say_rank(char out[CELL_BYTES], const rank_trace *ranks, int rank, int kind)
 {
-    int fast = -1, slow = -1, computing = 0;
+    snprintf(out, CELL_BYTES, "%.3f (%d)", seconds_of(&ranks[rank], kind), rank);
+}
+
+/* Of the ranks that compute, those that took the least and the most seconds; false: there is one
+ * such rank. */
+static bool say_spread(char least[CELL_BYTES], char most[CELL_BYTES], const rank_trace *ranks,
+                       int size, int kind)
+{
+    int low = -1, high = -1, computing = 0;
 
     for (int r = 0; r < size; r++) {
         if (!ranks[r].computes)
             continue;
         computing++;
-        if (fast < 0 || ranks[r].work[kind].nanoseconds < ranks[fast].work[kind].nanoseconds)
-            fast = r;
-        if (slow < 0 || ranks[r].work[kind].nanoseconds > ranks[slow].work[kind].nanoseconds)
-            slow = r;
+        if (low < 0 || ranks[r].work[kind].nanoseconds < ranks[low].work[kind].nanoseconds)
+            low = r;
+        if (high < 0 || ranks[r].work[kind].nanoseconds > ranks[high].work[kind].nanoseconds)
+            high = r;
     }
-    out[0] = '\0';
-    if (computing > 1)
-        snprintf(out, bytes, " %10.3f (%d) %10.3f (%d)", seconds_of(&ranks[fast], kind), fast,
-                 seconds_of(&ranks[slow], kind), slow);
+    say_rank(least, ranks, low, kind);
+    say_rank(most, ranks, high, kind);
+    return computing > 1;
 }
 
-static void print_row(const rank_trace *own, const rank_trace *ranks, int size, int kind)
+/* No rank did any of it. */
+static bool is_idle(const rank_trace *ranks, int size, int kind)
 {
-    char speed[64], spread[96], share[16] = "";
+    for (int r = 0; r < size; r++)
+        if (ranks[r].computes && ranks[r].work[kind].calls > 0)
+            return false;
+    return true;
+}
 
-    say_speed(speed, sizeof speed, own, kind);
-    say_spread(spread, sizeof spread, ranks, size, kind);
+static void print_row(const rank_trace *own, const rank_trace *ranks, int size, int kind,
+                      bool *above)
+{
+    char speed[CELL_BYTES], ceiling[CELL_BYTES], least[CELL_BYTES], most[CELL_BYTES];
+    char share[CELL_BYTES] = "";
+    bool several = say_spread(least, most, ranks, size, kind);
+    int width = several ? RANK_WIDTH : 0;
+
+    say_speed(speed, ceiling, own, kind, above);
     if (!is_apart(kind))
         snprintf(share, sizeof share, "%.1f %%", 100 * seconds_of(own, kind) / step_seconds(own));
-    bp_log("  %-26s %9lld %10.3f %8s %s%s", bp_trace_name((bp_trace_kind)kind),
-           (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, spread);
+    bp_log("  %-26s %9lld %10.3f %8s  %16s %10s%*s%*s", bp_trace_name((bp_trace_kind)kind),
+           (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, ceiling, width,
+           several ? least : "", width, several ? most : "");
+}
+
+static void print_shares(const rank_trace *own)
+{
+    double shares[PARTS];
+    char line[256] = "";
+    size_t bytes = 0;
+
+    find_shares(shares, own);
+    for (int part = 0; part < PARTS; part++)
+        bytes += (size_t)snprintf(line + bytes, sizeof line - bytes, "%s%s %.1f %%",
+                                  part > 0 ? ", " : "", PART_NAMES[part].text, 100 * shares[part]);
+    bp_log("  %s", line);
 }
 
 static void print_table(const rank_trace *own, const rank_trace *ranks, int size)
 {
-    bool several = size > 1 + !ranks[0].computes;
+    bool several = size > 1 + !ranks[0].computes, above = false;
+    int width = several ? RANK_WIDTH : 0;
 
     bp_log("profile of steps %lld to %lld, rank %d: %.3f ms a step; ceilings %.1f GFLOP/s and "
            "%.1f GB/s",
            (long long)own->first_step, (long long)(own->first_step + own->steps - 1),
            (int)(own - ranks), 1e3 * step_seconds(own) / (double)own->steps, own->silicon / 1e9,
            own->bandwidth / 1e9);
-    bp_log("  %-26s %9s %10s %8s %21s%s", "work", "calls", "seconds", "of steps",
-           "speed, of the ceiling", several ? "     fastest (rank) slowest (rank)" : "");
+    bp_log("  %-26s %9s %10s %8s  %16s %10s%*s%*s", "work", "calls", "seconds", "of steps", "speed",
+           "of ceiling", width, several ? "least (rank)" : "", width, several ? "most (rank)" : "");
     for (int kind = BP_TRACE_PRODUCT_FORWARD; kind < BP_TRACE_KINDS; kind++)
-        print_row(own, ranks, size, kind);
-    print_row(own, ranks, size, BP_TRACE_OTHER);
-    bp_log("  waiting for input: %.2f %% of the steps' time",
-           100 * seconds_of(own, BP_TRACE_INPUT) / step_seconds(own));
+        if (!is_idle(ranks, size, kind))
+            print_row(own, ranks, size, kind, &above);
+    print_row(own, ranks, size, BP_TRACE_OTHER, &above);
+    if (above)
+        bp_log("  >100 %%: what was read lay in a cache, or something else used the processors or "
+               "the memory while the ceilings were measured");
+    print_shares(own);
 }
 
 /* ---- the file ---- */
@@ -145,14 +218,27 @@ static json_t *rank_json(const rank_trace *rank, int number)
                      rank->writer_seconds);
 }
 
+static json_t *shares_json(const rank_trace *own)
+{
+    double shares[PARTS];
+    json_t *object = json_object();
+
+    find_shares(shares, own);
+    for (int part = 0; part < PARTS; part++)
+        json_object_set_new(object, PART_NAMES[part].key, json_real(shares[part]));
+    return object;
+}
+
 static bp_err save(const trainer *self, const rank_trace *own, const rank_trace *ranks)
 {
     char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "profile.json");
     json_t *list = json_array();
-    json_t *root = json_pack("{s:i, s:I, s:I, s:f, s:f, s:o}", "format_version", 1, "first_step",
-                             (json_int_t)own->first_step, "steps", (json_int_t)own->steps,
-                             "step_seconds", step_seconds(own) / (double)own->steps, "input_wait",
-                             seconds_of(own, BP_TRACE_INPUT) / step_seconds(own), "ranks", list);
+    json_t *root =
+        json_pack("{s:i, s:I, s:I, s:f, s:f, s:o, s:o}", "format_version", 1, "first_step",
+                  (json_int_t)own->first_step, "steps", (json_int_t)own->steps, "step_seconds",
+                  step_seconds(own) / (double)own->steps, "input_wait",
+                  seconds_of(own, BP_TRACE_INPUT) / step_seconds(own), "shares", shares_json(own),
+                  "ranks", list);
 
     BP_NEED_MEMORY(path && root);
     for (int r = 0; r < self->mesh->size; r++)

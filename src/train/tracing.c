@@ -11,7 +11,8 @@
 
 #define TAG_CLOCK       501
 #define CLOCK_ROUNDS    16
-#define CEILING_SECONDS 0.2
+#define CEILING_REPEATS 5
+#define CEILING_SECONDS 0.08 /* of a repeat */
 
 int64_t trainer_trace_events(const trainer *self)
 {
@@ -78,6 +79,22 @@ static int64_t align_clock(MPI_Comm world)
     return 0;
 }
 
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* By turns: a moment in which others are busy spoils some repeats, not all of one kind. */
+static void find_ceilings(trainer *self)
+{
+    for (int k = 0; k < CEILING_REPEATS; k++) {
+        self->silicon =
+            larger(self->silicon, bp_math_silicon_peak(self->spec.precision, CEILING_SECONDS));
+        self->bandwidth = larger(self->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
+    }
+    bp_mem_resident_peak_reset(); /* what that took is given back */
+}
+
 bp_err trainer_trace_open(trainer *self)
 {
     bool profiles = bp_config_bool(self->config, "train.profile");
@@ -91,9 +108,7 @@ bp_err trainer_trace_open(trainer *self)
     if (traces)
         self->clock_offset = align_clock(self->mesh->world);
     if (profiles && self->mesh->computes) {
-        self->silicon = bp_math_silicon_peak(self->spec.precision, CEILING_SECONDS);
-        self->bandwidth = bp_math_bandwidth(CEILING_SECONDS);
-        bp_mem_resident_peak_reset(); /* what that took is given back */
+        find_ceilings(self);
     }
     if (self->mesh->computes)
         err = bp_trace_start(trainer_trace_events(self));

@@ -37,7 +37,10 @@ class Trace(JobTest):
         self.assertEqual(result.status, 0, str(result))
         profile = self.check_profile("alone", 1)
         self.assertIn("products, weight gradient", result.out)
-        self.assertIn("waiting for input:", result.out)
+        self.assertRegex(result.out, r"computing [0-9.]+ %, waiting for other ranks [0-9.]+ %, waiting for input [0-9.]+ %, checkpoints and validation")
+        self.assertNotIn("  receive ", result.out)  # one rank: none is received
+        self.assertAlmostEqual(sum(profile["shares"].values()), 1, 3)
+        self.assertLess(profile["shares"]["ranks"], 0.1)
         told = sum(line["seconds"] for line in metrics(self.at("alone"))[FIRST - 1:])  # by another clock of the loop
         rank = profile["ranks"][0]
         apart = sum(rank["work"][kind]["seconds"] for kind in APART)
