@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """One picture of a timeline (train.trace): python3 timeline_svg.py TRACE.json PICTURE.svg [FIRST_STEP [LAST_STEP]]
 
-A row a thread, ranks under one another, colours by kind of work, from the first rank's begin of the first step to the last rank's end
+A row a thread, ranks under one another, colours by kind of work (pale: under way between ranks, from its start to the end of the wait for
+it, while the rank may do something else), from the first rank's begin of the first step to the last rank's end
 of the last one; without steps the second one that the file holds.
 """
 import html
@@ -11,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "jobs"))
 import timeline
 
-WIDTH, LEFT, ROW, GAP, TOP = 1200, 190, 18, 8, 62
+WIDTH, LEFT, ROW, GAP = 1200, 190, 18, 8
 OUTER = ("step", "forward pass", "backward pass")
 KINDS = {  # the kinds of one colour stand together in the legend
     "products forward": "#2f6fb0", "products, input gradient": "#4f93d2", "products, weight gradient": "#84b9e8",
@@ -35,8 +36,13 @@ def window(events, first, last):
     return first, last or first, min(e["ts"] for e in chosen), max(e["ts"] + e["dur"] for e in chosen)
 
 
-def boxes(line, begin, end, y):
-    """Rectangles of what lies in the window; what contains others is drawn first, and so lies behind them."""
+def pale(colour):
+    """The colour mixed with white."""
+    return "#" + "".join(f"{255 - (255 - int(colour[k:k + 2], 16)) * 35 // 100:02x}" for k in (1, 3, 5))
+
+
+def boxes(line, begin, end, under_way):
+    """Kinds and rectangles of what lies in the window; what contains others is drawn first, and so lies behind them."""
     scale = (WIDTH - LEFT - 10) / (end - begin)
     for event in line:
         left, right = max(event["ts"], begin), min(event["ts"] + event["dur"], end)
@@ -45,24 +51,36 @@ def boxes(line, begin, end, y):
         width = (right - left) * scale
         if width < 0.05:
             continue
-        yield (f'<rect x="{LEFT + (left - begin) * scale:.2f}" y="{y}" width="{width:.2f}" height="{ROW - 3}" '
-               f'fill="{KINDS.get(event["name"], "#cccccc")}"/>')
+        colour = KINDS.get(event["name"], "#cccccc")
+        yield event["name"], (f'<rect x="{LEFT + (left - begin) * scale:.2f}" width="{width:.2f}" height="{ROW - 3}" '
+                              f'fill="{pale(colour) if under_way else colour}"/>')
 
 
-def legend():
+def legend(used, under_way):
+    """The kinds that are in the picture, and the height of their lines."""
+    entries = [(name, colour) for name, colour in KINDS.items() if name in used]
+    if under_way:
+        entries.append(("pale: under way between ranks", pale(KINDS["reduction"])))
     out, x, y = [], LEFT, 18
-    for name, colour in KINDS.items():
+    for name, colour in entries:
         if x + 26 + 6.2 * len(name) > WIDTH:
             x, y = LEFT, y + 16
         out.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/><text x="{x + 14}" y="{y}">{html.escape(name)}</text>')
         x += 26 + int(6.2 * len(name))
-    return out
+    return out, y
+
+
+def is_under_way(thread):
+    return thread.startswith("communication")
 
 
 def draw(path, first, last):
     events, processes, threads, _ = timeline.load(path)
     first, last, begin, end = window(events, first, last)
-    out, y = legend(), TOP + 14
+    drawn = {key: list(boxes(line, begin, end, is_under_way(threads[key]))) for key, line in events.items()}
+    out, y = legend({kind for line in drawn.values() for kind, _ in line},
+                    any(line and is_under_way(threads[key]) for key, line in drawn.items()))
+    y += 26
     for pid in sorted(processes):
         rows = sorted(tid for owner, tid in threads if owner == pid)
         if not rows:
@@ -73,7 +91,7 @@ def draw(path, first, last):
         for tid in rows:
             out.append(f'<text x="16" y="{y + 11}">{html.escape(threads[pid, tid])}</text>'
                        f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - 10}" height="{ROW - 3}" fill="#f4f4f4"/>')
-            out += boxes(events[pid, tid], begin, end, y)
+            out += [f'<g transform="translate(0 {y})">', *(rectangle for _, rectangle in drawn.get((pid, tid), ())), "</g>"]
             y += ROW
         y += GAP
     what = f"step {first}" if first == last else f"steps {first} to {last}"
