@@ -231,6 +231,7 @@ static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp
     for (int s = 0; s < self->mesh_shape.pipeline && err == BP_OK; s++) {
         bp_plan plan;
         err = bp_engine_plan(&plan, &self->mesh_shape, spec, shape, s);
+        plan.snapshot = 0; /* nothing is saved */
         if (err == BP_OK && (double)bp_plan_total(&plan) > *bytes)
             *bytes = (double)bp_plan_total(&plan);
     }
