@@ -113,6 +113,15 @@ bool bp_box_intersect(int dims, const int64_t *offset_a, const int64_t *extent_a
 /* The longest run that is contiguous both in the box and in the whole tensor: the last dimension,
  * and those before it for as long as all behind them are covered whole. Returns the dimension where
  * the run begins. */
+int64_t bp_checked_volume(int dims, const int64_t *extent)
+{
+    int64_t volume = 1;
+
+    for (int d = 0; d < dims; d++)
+        volume *= extent[d];
+    return volume;
+}
+
 static int run_dimension(const bp_box *box, int64_t *run)
 {
     int d = box->dims - 1;
@@ -127,11 +136,10 @@ static int run_dimension(const bp_box *box, int64_t *run)
 
 void bp_box_digest(bp_digest *digest, const bp_box *box, const float *data)
 {
-    int64_t run, volume = 1, at[BP_TENSOR_DIMS] = {0};
+    int64_t run, at[BP_TENSOR_DIMS] = {0};
+    int64_t volume = bp_checked_volume(box->dims, box->extent);
     int outer = run_dimension(box, &run); /* dimensions [0, outer) are walked one by one */
 
-    for (int d = 0; d < box->dims; d++)
-        volume *= box->extent[d];
     for (int64_t done = 0; done < volume; done += run) {
         int64_t place = 0;
 

@@ -69,11 +69,7 @@ typedef struct writer_load {
 
 static int64_t volume_of(const bp_plan_box *box)
 {
-    int64_t volume = 1;
-
-    for (int d = 0; d < box->dims; d++)
-        volume *= box->extent[d];
-    return volume;
+    return bp_checked_volume(box->dims, box->extent);
 }
 
 /* Which of its writer's files a box comes into: shares of equal length, without those that no box

@@ -27,6 +27,8 @@ bool bp_tensor_name_is_valid(const char *name);
 /** The product of dims extents; false where one is negative, or the product goes beyond
  * BP_TENSOR_MAX_VOLUME. */
 bool bp_box_volume(int dims, const int64_t *extent, int64_t *volume);
+/** The same of extents that were checked. */
+int64_t bp_checked_volume(int dims, const int64_t *extent);
 
 /** Errors: BP_ERR_FORMAT: name, dims, shape, or a box that leaves the tensor. A box may be empty.
  */

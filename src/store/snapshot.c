@@ -209,11 +209,7 @@ void bp_snapshot_free(bp_snapshot **at)
 
 static int64_t floats_of(const bp_box *box)
 {
-    int64_t floats = 1;
-
-    for (int d = 0; d < box->dims; d++)
-        floats *= box->extent[d];
-    return floats;
+    return bp_checked_volume(box->dims, box->extent);
 }
 
 /* to: NULL, where they are only looked at. False: one is not finite. */
