@@ -186,11 +186,8 @@ static bp_err hash_content(bp_corpus_file *file, XXH3_state_t *state)
     bp_free(tokens);
     if (err == BP_OK)
         err = read_column(file, &file->columns[BP_COLUMN_START], state);
-    if (err == BP_OK) {
-        XXH128_hash_t value = XXH3_128bits_digest(state);
-        snprintf(file->info.content_hash, sizeof file->info.content_hash,
-                 "%016" PRIx64 "%016" PRIx64, (uint64_t)value.high64, (uint64_t)value.low64);
-    }
+    if (err == BP_OK)
+        bp_xxh128_hex(file->info.content_hash, XXH3_128bits_digest(state));
     return err;
 }
 

@@ -7,8 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,14 +63,6 @@ static bp_err begin_hash(bp_direct *file)
     if (XXH3_128bits_reset(file->hash) != XXH_OK)
         return BP_FAIL(BP_ERR_SYSTEM, "the hash failed: at %s", file->path);
     return BP_OK;
-}
-
-static void end_hash(const bp_direct *file, char hash[BP_USER_BLOCK_HASH])
-{
-    XXH128_hash_t value = XXH3_128bits_digest(file->hash);
-
-    (void)snprintf(hash, BP_USER_BLOCK_HASH, "%016" PRIx64 "%016" PRIx64, (uint64_t)value.high64,
-                   (uint64_t)value.low64);
 }
 
 /* ---- writing ---- */
@@ -208,7 +198,7 @@ bp_err bp_direct_seal(bp_direct *file, bp_user_block *block)
     if (err == BP_OK && file->filled > 0)
         err = write_block(file);
     if (err == BP_OK) {
-        end_hash(file, file->written);
+        bp_xxh128_hex(file->written, XXH3_128bits_digest(file->hash));
         block->bytes = file->bytes;
         memcpy(block->hash, file->written, sizeof block->hash);
         bp_user_block_text(block, file->text);
@@ -267,7 +257,7 @@ static bp_err compare(const bp_direct *file)
 {
     char hash[BP_USER_BLOCK_HASH];
 
-    end_hash(file, hash);
+    bp_xxh128_hex(hash, XXH3_128bits_digest(file->hash));
     if (file->at == file->bytes && strcmp(hash, file->written) == 0 && !bp_fault("ckpt.read_back"))
         return BP_OK;
     return BP_FAIL(BP_ERR_IO,

@@ -106,11 +106,8 @@ bp_err bp_extents_outside(const bp_extents *extents, int fd, int64_t file_bytes,
         if (row != NULL)
             at = (int64_t)(row->offset + row->bytes);
     }
-    if (err == BP_OK) {
-        XXH128_hash_t value = XXH3_128bits_digest(state);
-        snprintf(hash, BP_USER_BLOCK_HASH, "%016" PRIx64 "%016" PRIx64, (uint64_t)value.high64,
-                 (uint64_t)value.low64);
-    }
+    if (err == BP_OK)
+        bp_xxh128_hex(hash, XXH3_128bits_digest(state));
     bp_free(buffer);
     XXH3_freeState(state);
     return err;

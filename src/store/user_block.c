@@ -56,11 +56,8 @@ static bp_err hash_rest(char hash[BP_USER_BLOCK_HASH], int fd, int64_t file_byte
             err = BP_FAIL(BP_ERR_SYSTEM, "the hash failed: at %s", path);
         at += (int64_t)now;
     }
-    if (err == BP_OK) {
-        XXH128_hash_t value = XXH3_128bits_digest(state);
-        snprintf(hash, BP_USER_BLOCK_HASH, "%016" PRIx64 "%016" PRIx64, (uint64_t)value.high64,
-                 (uint64_t)value.low64);
-    }
+    if (err == BP_OK)
+        bp_xxh128_hex(hash, XXH3_128bits_digest(state));
     bp_free(buffer);
     XXH3_freeState(state);
     return err;
