@@ -161,24 +161,28 @@ bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape
            bp_rows_divide(spec->micro_batch * shape->context, tensors);
 }
 
+/* Whose rows tensor ranks divide. */
+static int64_t least_micro_batch(int64_t context, int tensors)
+{
+    int64_t batch = 1;
+
+    while (!bp_rows_divide(batch * context, tensors))
+        batch++;
+    return batch;
+}
+
 static void check_row_sharing(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors,
                               bp_config *config)
 {
-    int64_t unit =
-        tensors; /* least micro-batch whose rows divide: tensors / gcd(tensors, context) */
-
     if (spec->row_sharing != BP_ROW_SHARING_YES || tensors == 1 || shape->context == 0 ||
         bp_engine_shares_rows(spec, shape, tensors))
         return;
-    for (int64_t n = tensors; n > 0; n--)
-        if (n * shape->context % tensors == 0)
-            unit = n;
     bp_config_fault(config,
                     "mesh.sequence_parallel = yes needs mesh.micro_batch x model.context to be a "
                     "multiple of mesh.tensor = %d, but %lld x %lld is not: at "
                     "mesh.sequence_parallel; use auto, or mesh.micro_batch=%lld",
                     tensors, (long long)spec->micro_batch, (long long)shape->context,
-                    (long long)unit);
+                    (long long)least_micro_batch(shape->context, tensors));
 }
 
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,

@@ -27,7 +27,6 @@ static bp_pipeline pipeline_of(const trainer *self)
 /* " (interleaved, 2 chunks, busy 94 % at most)"; nothing where there is one stage. */
 static void schedule_text(char *out, size_t bytes, const trainer *self)
 {
-    static const char *const NAMES[] = {"gpipe", "1f1b", "interleaved"};
     bp_pipeline pipeline = pipeline_of(self);
     char chunks[32] = "";
 
@@ -37,8 +36,8 @@ static void schedule_text(char *out, size_t bytes, const trainer *self)
     if (pipeline.schedule == BP_INTERLEAVED)
         snprintf(chunks, sizeof chunks, ", %d chunks", pipeline.chunks);
     snprintf(out, bytes, " (%s%s, busy %.0f %% at most with %lld micro-batches)",
-             NAMES[pipeline.schedule], chunks, 100 * bp_schedule_busy(&pipeline),
-             (long long)pipeline.micro_batches);
+             bp_config_string(self->config, "mesh.schedule"), chunks,
+             100 * bp_schedule_busy(&pipeline), (long long)pipeline.micro_batches);
 }
 
 /* Of the steps that are left. */
