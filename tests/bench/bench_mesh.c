@@ -4,7 +4,7 @@
 #include "base/beat.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/adamw.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 
@@ -158,14 +158,9 @@ int main(int argc, char **argv)
                            .tree = n[TREE] != 0,
                            .overlap = n[OVERLAP] != 0,
                            .row_sharing = (bp_row_sharing)n[SHARING],
-                           .precision = bp_math_has_bf16() ? BP_BF16 : BP_F32,
-                           .optimizer = {.kind = BP_ADAMW,
-                                         .beta1 = 0.9,
-                                         .beta2 = 0.95,
-                                         .epsilon = 1e-8,
-                                         .weight_decay = 0.1,
-                                         .clip = 1},
-                           .rate = {.peak = 1e-4, .steps = 1000, .decay = BP_DECAY_CONSTANT}};
+                           .precision = bp_math_has_bf16() ? BP_BF16 : BP_F32};
+
+    bp_test_adamw(&spec, 1e-4, 1000);
     check(bp_engine_new(&engine, mesh, &spec, &shape));
     bp_engine_initialise(engine);
     raise_courier();
