@@ -276,6 +276,8 @@ static bp_err run_alone(const arguments *args, bool *again)
     err = read_config(&config, args);
     if (err == BP_OK && args->requeue)
         err = bp_requeue(args->job->name, config, (int)args->status, args->most, again);
+    if (err == BP_OK && !args->requeue && args->job->warn)
+        args->job->warn(config);
     bp_config_free(&config);
     if (err == BP_OK && !args->requeue)
         printf("%s: %s takes this configuration (the files that it names were not looked at)\n",
@@ -309,6 +311,8 @@ static bp_err run_job(const arguments *args)
                             args->config ? args->config : "the command line");
     err = bp_agree(call.world, err);
 
+    if (err == BP_OK && args->job->warn)
+        args->job->warn(call.config); /* of the root alone: it speaks */
     if (err == BP_OK)
         err = args->job->run(&call);
     if (err != BP_OK && call.config != NULL && !call.plan && call.verify_steps == 0 &&

@@ -30,5 +30,6 @@ const bp_job bp_job_ensemble = {
     .help = "trains the members of an ensemble, side by side or one after another",
     .options = OPTIONS,
     .check = bp_ensemble_check,
+    .warn = bp_engine_spec_warn,
     .run = run,
 };

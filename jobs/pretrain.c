@@ -42,5 +42,6 @@ const bp_job bp_job_pretrain = {
     .options = OPTIONS,
     .verifies_resume = true,
     .check = bp_pretrain_check,
+    .warn = bp_engine_spec_warn,
     .run = run,
 };

@@ -63,6 +63,9 @@ bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
+/** A warning for each key of mesh.* that was set, but changes nothing on this mesh. Local. */
+void bp_engine_spec_warn(const bp_config *config);
+
 /** Memory by kind, in bytes, of one rank. */
 typedef struct bp_plan {
     size_t program; /* resident before the model: the program and its libraries */

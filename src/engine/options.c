@@ -1,8 +1,12 @@
 #include "engine/engine.h"
 
+#include "base/err.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#define CHUNKS_BY_DEFAULT 2 /* mesh.chunks */
 
 #define END                                                                                        \
     {                                                                                              \
@@ -210,6 +214,23 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
                         "mesh.micro_batch = %lld): at train.batch; use %s",
                         (long long)spec->batch, (long long)unit, datas, datas == 1 ? "" : "s",
                         (long long)spec->micro_batch, fits);
+}
+
+/* The default's value is not warned of: config.ini names every key, and is a configuration too. */
+void bp_engine_spec_warn(const bp_config *config)
+{
+    bool interleaved = is(config, "mesh.schedule", "interleaved");
+    bool stages = bp_config_int(config, "mesh.pipeline") > 1;
+
+    if (!interleaved && bp_config_int(config, "mesh.chunks") != CHUNKS_BY_DEFAULT)
+        bp_warn("mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",
+                (long long)bp_config_int(config, "mesh.chunks"));
+    if (interleaved && !stages)
+        bp_warn("mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to "
+                "interleave");
+    if (is(config, "mesh.sequence_parallel", "yes") && bp_config_int(config, "mesh.tensor") == 1)
+        bp_warn("mesh.sequence_parallel = yes is passed over: with mesh.tensor = 1 no ranks share "
+                "rows");
 }
 
 double bp_rate_at(const bp_rate *rate, int64_t step)

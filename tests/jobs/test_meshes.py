@@ -3,7 +3,7 @@ import itertools
 import re
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, timeless
+from bagpipe_test import JobTest, digests, metrics, run, timeless
 
 
 class Meshes(JobTest):
@@ -78,6 +78,17 @@ class Meshes(JobTest):
         self.assertIn("tensor 2 (all rows on each)", plans[1])
         shared, whole = (float(re.search(r"activations +([0-9.]+) MiB", plan)[1]) for plan in plans)
         self.assertLess(shared, whole)
+
+    def test_keys_without_effect_are_said_once(self):
+        cases = (("mesh.chunks=3", "mesh.chunks = 3 is passed over: only mesh.schedule = interleaved has chunks"),
+                 ("mesh.schedule=interleaved", "mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to interleave"),
+                 ("mesh.sequence_parallel=yes", "mesh.sequence_parallel = yes is passed over: with mesh.tensor = 1 no ranks share rows"))
+        for key, line in cases:
+            result = self.pretrain("unused-" + key, 2, "train.steps=1", key)
+            self.assertEqual((result.status, result.err), (0, f"bagpipe: warning: {line}\n"))
+        self.trained("all-used", 0, "train.steps=1")
+        resolved = run([bagpipe_test.program("bagpipe"), "check", "pretrain", self.at("all-used/config.ini")])
+        self.assertEqual((resolved.status, resolved.err), (0, ""))
 
     def test_a_run_goes_on_with_another_mesh(self):
         expected = self.losses("straight", 0)
