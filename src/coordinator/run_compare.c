@@ -2,7 +2,6 @@
 
 #include "base/buffer.h"
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -142,7 +141,7 @@ struct comparison {
     const bp_config *config;
     const bp_run_spec *spec;
     const char *run_dir;
-    bp_buffer faults, warnings;
+    bp_buffer faults, changes;
     int64_t fault_count;
     bool same;
 };
@@ -205,9 +204,8 @@ static void compare_key(void *context, const bp_option *option, const char *valu
         c->same = false;
     } else if (is_listed(c->spec->other_bits, option->key)) {
         if (changes_bits(c, option->key, before, now))
-            bp_buffer_printf(&c->warnings, "%s%s is %s and was %s",
-                             c->warnings.bytes > 0 ? ", " : "", option->key,
-                             value == NULL ? "not set" : now,
+            bp_buffer_printf(&c->changes, "%s%s is %s and was %s", c->changes.bytes > 0 ? ", " : "",
+                             option->key, value == NULL ? "not set" : now,
                              before[0] == '\0' ? "not set" : before);
     } else {
         add_fault(c, option->key, value == NULL ? "not set" : now,
@@ -239,7 +237,7 @@ static void compare_identities(struct comparison *c, const json_t *before)
 }
 
 bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
-                   const bp_run_spec *spec, const char *run_dir, bool *finished)
+                   const bp_run_spec *spec, const char *run_dir, bool *finished, char **changes)
 {
     struct comparison c = {
         .pairs = pairs, .config = config, .spec = spec, .run_dir = run_dir, .same = true};
@@ -248,6 +246,7 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
         json_string_value(json_object_get(json_object_get(before, "exit"), "state"));
     bp_err err = BP_OK;
 
+    *changes = NULL;
     if (job != NULL && strcmp(job, spec->job) != 0)
         return BP_FAIL(BP_ERR_CONFIG,
                        "the run folder is one of job '%s', not of '%s': at %s; use another run.dir",
@@ -258,13 +257,13 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
     *finished = c.same && c.fault_count == 0 && state != NULL && strcmp(state, "finished") == 0;
     if (c.fault_count > FAULTS_SHOWN)
         bp_buffer_printf(&c.faults, "\nand %lld more", (long long)(c.fault_count - FAULTS_SHOWN));
-    if (c.faults.failed || c.warnings.failed)
+    if (c.faults.failed || c.changes.failed)
         err = bp_fail_memory("the differences of two configurations", 1, 1);
     else if (c.fault_count > 0)
         err = BP_FAIL(BP_ERR_CONFIG, "%s", c.faults.data);
-    else if (c.warnings.bytes > 0 && !*finished)
-        bp_warn("the results have other bits from here on: %s", c.warnings.data);
+    if (err == BP_OK && c.changes.bytes > 0)
+        *changes = bp_buffer_take(&c.changes);
     bp_buffer_clear(&c.faults);
-    bp_buffer_clear(&c.warnings);
+    bp_buffer_clear(&c.changes);
     return err;
 }

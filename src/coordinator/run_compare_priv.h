@@ -19,12 +19,13 @@ void run_pairs_clear(run_pairs *pairs);
 /** NULL where the key is not there. Borrowed. */
 const char *run_pairs_find(const run_pairs *pairs, const char *key);
 
-/** Compare kind of job, identities and keys with what was; warns of keys in other_bits, but not of
- * those of a finished run, whose results stay as they are.
+/** Compare kind of job, identities and keys with what was.
  *
  * finished: it was, and no key differs but those of other_bits.
+ * changes:  keys of other_bits by which bits change, "mesh.tensor is 2 and was 1, ..."; NULL: none.
+ * Owns:     *changes is the caller's, bp_free().
  * Errors: BP_ERR_CONFIG, all faults together, 20 at most; BP_ERR_SYSTEM. */
 bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
-                   const bp_run_spec *spec, const char *run_dir, bool *finished);
+                   const bp_run_spec *spec, const char *run_dir, bool *finished, char **changes);
 
 #endif

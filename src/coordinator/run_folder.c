@@ -37,6 +37,7 @@ struct bp_run {
     char *folder;
     run_lock *lock;
     json_t *record; /* run.json */
+    char *changes;  /* keys by which bits change from here on; NULL: none */
     bp_drain *drain;
     run_journal metrics, events;
 };
@@ -306,7 +307,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_pairs_read(&pairs, run->folder);
     if (err == BP_OK)
-        err = run_compare(before, &pairs, config, spec, run->folder, &run->finished);
+        err = run_compare(before, &pairs, config, spec, run->folder, &run->finished, &run->changes);
     run->resumed = before != NULL;
     if (err == BP_OK && !run->finished)
         err = bp_drain_check(run->folder);
@@ -335,6 +336,7 @@ static void run_free(bp_run **out)
     run_journal_close(&run->metrics);
     run_journal_close(&run->events);
     json_decref(run->record);
+    bp_free(run->changes);
     bp_free(run->folder);
     bp_free(run);
     *out = NULL;
@@ -493,6 +495,12 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state)
 }
 
 /* ---- questions and lines ---- */
+
+void bp_run_warn_changes(const bp_run *run)
+{
+    if (run->changes != NULL)
+        bp_warn("the results have other bits from here on: %s", run->changes);
+}
 
 bool bp_run_is_finished(const bp_run *run)
 {

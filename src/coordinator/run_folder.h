@@ -36,7 +36,7 @@ typedef struct bp_run_spec {
     const char *job; /* "pretrain" */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
     const char *const *may_change;
-    /* Others that may, but with a warning that results have other bits from now on; NULL: none. */
+    /* Others that may, but results have other bits from now on: bp_run_warn_changes; NULL: none. */
     const char *const *other_bits;
     /* Does this change of such a key change no bit after all? NULL: it always does. */
     bool (*keeps_bits)(const bp_config *config, const char *key, const char *before,
@@ -88,6 +88,9 @@ void bp_run_start_failed(const char *run_dir, bp_err code);
 /** The last job here ended with "finished", and no key differs from its but those of `other_bits`.
  * Equal on all ranks. */
 bool bp_run_is_finished(const bp_run *run);
+/** Warn of keys of `other_bits` by which results have other bits from here on, if there are any: of
+ * a job that has found that it has something left to do. On the coordinator; elsewhere nothing. */
+void bp_run_warn_changes(const bp_run *run);
 /** There was a run here before this one. Equal on all ranks. */
 bool bp_run_is_resumed(const bp_run *run);
 

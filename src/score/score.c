@@ -12,6 +12,20 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+
+bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
+                         const char *now)
+{
+    static const char *const CHANGE[] = {"mesh.members", "mesh.pipeline", "mesh.tensor",
+                                         "math.threads"};
+
+    (void)config, (void)before, (void)now;
+    for (size_t k = 0; k < sizeof CHANGE / sizeof CHANGE[0]; k++)
+        if (strcmp(key, CHANGE[k]) == 0)
+            return false;
+    return true;
+}
 
 static bp_err open_run(scorer *self)
 {
@@ -23,6 +37,7 @@ static bp_err open_run(scorer *self)
     bp_run_spec spec = {.job = "score",
                         .may_change = may_change,
                         .other_bits = other_bits,
+                        .keeps_bits = bp_score_keeps_bits,
                         .identities = identities};
 
     if (self->info.members > 0)
@@ -102,6 +117,7 @@ static bp_err log_start(const scorer *self)
 
 static bp_err run(scorer *self)
 {
+    bp_run_warn_changes(self->run);
     say_what(self);
     bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? log_start(self) : BP_OK);
     if (err == BP_OK)

@@ -37,6 +37,11 @@ bp_err bp_score(MPI_Comm world, bp_config *config);
  */
 bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method);
 
+/** bp_run_spec.keeps_bits of a job that scores: results are the same at any number of data ranks,
+ * and what else mesh.* says of training means nothing here. */
+bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
+                         const char *now);
+
 /** Print memory and time foreseen, measured with one batch. One rank foresees for any mesh.
  *
  * Collective: over `world`. Errors: those of bp_score before its first window.

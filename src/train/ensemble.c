@@ -361,12 +361,26 @@ static bp_err say_start(const ensemble *self)
     return err;
 }
 
+/* A member may have been trained further, by ensemble.only or as a run of its own: then it is not
+ * what the list says. */
+static bool is_trained(const ensemble *self)
+{
+    int64_t steps = bp_config_int(self->config, "train.steps");
+
+    for (int64_t k = 0; k < self->members; k++)
+        if (ensemble_member_step(self, k) != steps)
+            return false;
+    return true;
+}
+
 static bp_err train_members(ensemble *self)
 {
     const bp_mesh *mesh = self->mesh;
     ensemble_desk *desk = NULL;
     bp_err err = bp_agree(mesh->world, mesh->coordinates ? say_start(self) : BP_OK);
 
+    if (mesh->coordinates && !is_trained(self))
+        bp_run_warn_changes(self->run);
     if (err == BP_OK)
         err = ensemble_desk_new(&desk, self);
     if (err == BP_OK) {
@@ -377,15 +391,11 @@ static bp_err train_members(ensemble *self)
     return err;
 }
 
-/* A member that was trained further, by ensemble.only or as a run of its own, is gathered again. */
 static bool is_whole(const ensemble *self)
 {
-    int64_t steps = bp_config_int(self->config, "train.steps");
-    bool whole =
-        self->mesh->coordinates && bp_ensemble_is(bp_config_string(self->config, "run.dir"));
+    bool whole = self->mesh->coordinates &&
+                 bp_ensemble_is(bp_config_string(self->config, "run.dir")) && is_trained(self);
 
-    for (int64_t k = 0; whole && k < self->members; k++)
-        whole = ensemble_member_step(self, k) == steps;
     return bp_run_is_finished(self->run) && bp_all_max_int(whole, self->mesh->world) != 0;
 }
 

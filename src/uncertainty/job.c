@@ -32,6 +32,7 @@ static bp_err open_run(study_job *self)
     bp_run_spec spec = {.job = "uncertainty",
                         .may_change = may_change,
                         .other_bits = other_bits,
+                        .keeps_bits = study_keeps_bits,
                         .identities = identities,
                         .words = &words};
 
@@ -132,6 +133,7 @@ static bp_err run(study_job *self)
     bp_phase before = bp_beat_phase(BP_PHASE_FIT); /* but for what scores */
     bp_err err = bp_agree(self->world, self->mesh->coordinates ? log_start(self) : BP_OK);
 
+    bp_run_warn_changes(self->run);
     if (err == BP_OK)
         err = study_job_compute(self);
     if (err == BP_OK)

@@ -1,6 +1,7 @@
 /* uncertainty.*: the keys, and what can be said of them without a file. */
 #include "uncertainty/uncertainty.h"
 
+#include "score/score.h"
 #include "uncertainty/laplace.h"
 #include "uncertainty/study_priv.h"
 
@@ -61,6 +62,18 @@ static bool has_way(const study_methods *methods, study_way way)
         if (methods->items[k].way == way)
             return true;
     return false;
+}
+
+bool study_keeps_bits(const bp_config *config, const char *key, const char *before, const char *now)
+{
+    study_methods methods = {0};
+    bool fits =
+        study_methods_parse(&methods, bp_config_string(config, "uncertainty.models")) == BP_OK &&
+        has_way(&methods, STUDY_LAPLACE);
+
+    study_methods_clear(&methods);
+    return bp_score_keeps_bits(config, key, before, now) &&
+           !(fits && strcmp(key, "mesh.data") == 0);
 }
 
 void bp_uncertainty_check(bp_config *config)

@@ -32,6 +32,10 @@ typedef struct study_methods {
  */
 bp_err study_methods_parse(study_methods *methods, const char *text);
 void study_methods_clear(study_methods *methods);
+/** bp_run_spec.keeps_bits of a study: that of scoring, but samples of a Laplace approximation agree
+ * to rounding at any number of ranks. */
+bool study_keeps_bits(const bp_config *config, const char *key, const char *before,
+                      const char *now);
 const char *study_way_name(study_way way); /* "plain", "dropout", "laplace" */
 
 /** Documents: of all files of a corpus, or those of them with one value of a label. */

@@ -156,6 +156,7 @@ static void mesh_may_change_with_a_warning(void **state)
     const opening with = {.run = path, .hash = "c0"},
                   other = {.run = path, .hash = "c0", .keys = {"mesh.data=2"}, .count = 1};
     int kept = dup(2), fd = open(heard, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    bp_run *run;
     bool finished;
 
     (void)state;
@@ -166,7 +167,10 @@ static void mesh_may_change_with_a_warning(void **state)
     bp_test_check(COMM, finished && !file_has(bp_test_folder(), "heard", "other bits"));
     bp_test_check(COMM, file_has(path, "config.ini", "data = 0"));
     run_once(&with, BP_ERR_STOPPED);
-    run_once(&other, BP_OK);
+    bp_test_check_err(COMM, open_run(&run, &other), BP_OK);
+    bp_test_check(COMM, !file_has(bp_test_folder(), "heard", "other bits"));
+    bp_run_warn_changes(run); /* the job has found something to do */
+    bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
     assert_true(dup2(kept, 2) == 2 && close(kept) == 0);
     bp_test_check(COMM, file_has(bp_test_folder(), "heard",
                                  "other bits from here on: mesh.data is 2 and was 0"));

@@ -111,6 +111,8 @@ class Meshes(JobTest):
         self.assertEqual(digests(expected), digests(self.at("changed")))
         result = self.pretrain("changed", 2, *keys, "train.steps=9", "mesh.pipeline=2", "mesh.schedule=interleaved", "mesh.chunks=2")
         self.assertEqual(result.status, 0, str(result))
+        again = self.pretrain("changed", 0, *keys, "train.steps=9", "train.log_every=3", "math.threads=2")
+        self.assertEqual((again.status, again.err), (0, ""))  # nothing is left to train, whatever else was changed
         self.assertIn("other bits from here on: mesh.pipeline is 2 and was 1, mesh.schedule is interleaved and was gpipe, "
                       "mesh.chunks is 2 and was 3", result.err)
 
