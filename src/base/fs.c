@@ -342,3 +342,11 @@ const char *bp_path_base(const char *path)
 
     return slash == NULL ? path : slash + 1;
 }
+
+char *bp_path_insert(const char *path, const char *word)
+{
+    const char *dot = strrchr(bp_path_base(path), '.');
+    int stem = (int)(dot ? dot - path : (ptrdiff_t)strlen(path));
+
+    return bp_sprintf("%.*s.%s%s", stem, path, word, path + stem);
+}

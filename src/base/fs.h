@@ -87,5 +87,8 @@ void bp_names_free(char ***names, int64_t count);
 char *bp_path_join(const char *folder, const char *name);
 /** The part after the last '/'. Borrowed. */
 const char *bp_path_base(const char *path);
+/** "folder/trace.json" with "m03" in it: "folder/trace.m03.json". Free with bp_free(); NULL: no
+ * memory. */
+char *bp_path_insert(const char *path, const char *word);
 
 #endif

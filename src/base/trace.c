@@ -12,6 +12,7 @@ typedef struct frame {
     int64_t begin, own; /* nanoseconds; `own` up to the thread's mark */
     double flops, bytes;
     int32_t number;
+    int chunk;
     bp_trace_kind kind;
     bp_trace_kind counts_as;
 } frame;
@@ -195,6 +196,7 @@ void bp_trace_enter(bp_trace_kind kind, double flops, double bytes)
                                           .flops = flops,
                                           .bytes = bytes,
                                           .number = -1,
+                                          .chunk = -1,
                                           .kind = kind,
                                           .counts_as = within};
 }
@@ -214,7 +216,8 @@ static void keep(bp_trace_kind kind, bp_trace_track track, const frame *span, in
                                       .bytes = (float)span->bytes,
                                       .number = span->number,
                                       .kind = (uint8_t)kind,
-                                      .track = (uint8_t)track};
+                                      .track = (uint8_t)track,
+                                      .chunk = (int16_t)span->chunk};
 }
 
 void bp_trace_leave(void)
@@ -248,11 +251,16 @@ void bp_trace_name_it(int64_t number)
     bp_trace_here->frames[bp_trace_here->depth].number = (int32_t)(number & INT32_MAX);
 }
 
+void bp_trace_name_chunk(int chunk)
+{
+    bp_trace_here->frames[bp_trace_here->depth].chunk = chunk;
+}
+
 void bp_trace_flight(bp_trace_kind kind, int64_t began, double bytes)
 {
     if (!bp_trace_here || began == 0)
         return;
-    frame flight = {.begin = began, .bytes = bytes, .number = -1};
+    frame flight = {.begin = began, .bytes = bytes, .number = -1, .chunk = -1};
     int64_t now = bp_trace_clock();
     take(true);
     keep(kind, BP_TRACE_COMMUNICATION, &flight, now);

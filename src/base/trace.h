@@ -92,6 +92,7 @@ void bp_trace_enter(bp_trace_kind kind, double flops, double bytes);
 void bp_trace_leave(void);
 void bp_trace_more(double flops, double bytes);
 void bp_trace_name_it(int64_t number);
+void bp_trace_name_chunk(int chunk);
 int64_t bp_trace_clock(void);
 
 /** A span of `kind` begins: it computes `flops` and moves `bytes`, where that is known. */
@@ -120,6 +121,13 @@ static inline void bp_trace_number(int64_t number)
 {
     if (bp_trace_here)
         bp_trace_name_it(number);
+}
+
+/** The innermost span is of chunk `chunk` of a stage. */
+static inline void bp_trace_chunk(int chunk)
+{
+    if (bp_trace_here)
+        bp_trace_name_chunk(chunk);
 }
 
 /** A span from here to the end of the block. */
@@ -170,6 +178,7 @@ typedef struct bp_trace_event {
     float flops, bytes;
     int32_t number;      /* of a step or a micro-batch; -1: none */
     uint8_t kind, track; /* bp_trace_kind, bp_trace_track */
+    int16_t chunk;       /* of a stage; -1: none */
 } bp_trace_event;
 
 /** The events kept, in the order in which they ended; borrowed, until the next span ends. *dropped:

@@ -507,6 +507,11 @@ bool bp_run_is_finished(const bp_run *run)
     return run->finished;
 }
 
+int64_t bp_run_start_number(const bp_run *run)
+{
+    return json_integer_value(json_object_get(run->record, "starts"));
+}
+
 bool bp_run_is_resumed(const bp_run *run)
 {
     return run->resumed;

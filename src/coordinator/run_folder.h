@@ -107,6 +107,9 @@ bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char
 
 /* ---- on the coordinator. Local; what writes does nothing on other ranks ---- */
 
+/** Which start of the run this is: 1, 2 ... 0 on other ranks. */
+int64_t bp_run_start_number(const bp_run *run);
+
 /** Does this job still hold the folder? (bp_checkpoint_commit.still_owner; `run` is a bp_run.) */
 bool bp_run_still_owner(void *run);
 

@@ -33,7 +33,9 @@ const bp_option bp_train_options[] = {
      "a table of where time goes, from the third step of each start on; kept in profile.json",
      false},
     {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12 of each start",
+     "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
+     "it "
+     "and adds .start-N to the name",
      false},
     END,
 };

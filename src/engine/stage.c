@@ -244,6 +244,14 @@ static bool runs_again(const bp_stage *stage, int k)
     return stage->spec.recompute && block_saved_bytes(&stage->spec, stage->network, k) > 0;
 }
 
+/* For a timeline. */
+static void name_pass(const bp_stage *stage, const bp_action *action)
+{
+    bp_trace_number(action->micro_batch);
+    if (stage->route.pipeline.chunks > 1)
+        bp_trace_chunk(action->chunk);
+}
+
 static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
@@ -251,7 +259,7 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_act
     bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
-    bp_trace_number(action->micro_batch);
+    name_pass(stage, action);
     bp_beat_progress();
     bp_traffic_take(&stage->forward, action);
     bp_packet packet = packet_of(stage, stage->forward.work);
@@ -334,7 +342,7 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_
     bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
-    bp_trace_number(action->micro_batch);
+    name_pass(stage, action);
     bp_beat_progress();
     open_leaf(stage, action);
     bp_traffic_take(&stage->backward, action);

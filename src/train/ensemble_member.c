@@ -56,10 +56,8 @@ static bp_err set_trace(const ensemble *self, bp_config *config, int64_t member)
 
     if (!path)
         return BP_OK;
-    const char *dot = strrchr(bp_path_base(path), '.');
-    int stem = (int)(dot ? dot - path : (ptrdiff_t)strlen(path));
     ensemble_name(self, member, name);
-    char *own = bp_sprintf("%.*s.%s%s", stem, path, name, path + stem);
+    char *own = bp_path_insert(path, name);
     bp_err err = own ? bp_config_set(config, "train.trace", own)
                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's timeline");
     bp_free(own);

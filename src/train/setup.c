@@ -412,5 +412,6 @@ void trainer_close(trainer *self)
     bp_snapshot_free(&self->snapshot);
     bp_free(self->windows);
     bp_free(self->tokenizer);
+    bp_free(self->trace_path);
     bp_mesh_free(&self->mesh);
 }

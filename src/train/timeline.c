@@ -85,7 +85,10 @@ static void write_event(writer *self, const bp_trace_event *event, int pid, int 
         &self->text, "{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f",
         bp_trace_name((bp_trace_kind)event->kind), pid, tid,
         1e-3 * (double)(event->begin - self->origin), 1e-3 * (double)(event->end - event->begin));
-    if (event->number >= 0)
+    if (event->chunk >= 0)
+        bp_buffer_printf(&self->text, ",\"args\":{\"number\":%d,\"chunk\":%d}", event->number,
+                         event->chunk);
+    else if (event->number >= 0)
         bp_buffer_printf(&self->text, ",\"args\":{\"number\":%d}", event->number);
     else if (event->flops > 0 || event->bytes > 0)
         bp_buffer_printf(&self->text, ",\"args\":{\"flops\":%.9g,\"bytes\":%.9g}",
@@ -165,7 +168,7 @@ static bp_err begin(writer *self, const trainer *training, const rank_trace *ran
 {
     const rank_trace *own = ranks[0].computes ? &ranks[0] : &ranks[1];
     int64_t dropped = 0;
-    bp_err err = bp_draft_open(&self->draft, bp_config_string(training->config, "train.trace"));
+    bp_err err = bp_draft_open(&self->draft, training->trace_path);
 
     for (int r = 0; r < training->mesh->size; r++)
         dropped += ranks[r].dropped;
@@ -226,7 +229,7 @@ bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_tr
     else
         send_events(self, mine);
     if (mesh->coordinates && err == BP_OK)
-        bp_log("timeline: %s", bp_config_string(self->config, "train.trace"));
+        bp_log("timeline: %s", self->trace_path);
     bp_buffer_clear(&out.text);
     bp_free(room);
     return bp_agree(mesh->world, err);

@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define TAG_CLOCK       501
@@ -27,15 +29,30 @@ int64_t trainer_trace_events(const trainer *self)
                                        : each;
 }
 
-/* Can the file be made? Told now, not after hours. */
-static bp_err try_path(const trainer *self)
+/* train.trace; a later start leaves a timeline that is there: trace.start-2.json. */
+static char *find_path(const trainer *self)
 {
     const char *path = bp_config_string(self->config, "train.trace");
+    int64_t start = bp_run_start_number(self->run);
+    char word[32];
+
+    if (start == 1 || !bp_path_exists(path) || bp_path_is_dir(path)) /* a folder is refused */
+        return bp_strdup(path);
+    snprintf(word, sizeof word, "start-%lld", (long long)start);
+    return bp_path_insert(path, word);
+}
+
+/* Can the file be made? Told now, not after hours. */
+static bp_err try_path(trainer *self)
+{
     bp_draft draft;
 
-    if (!path || !self->mesh->coordinates)
+    if (!bp_config_is_set(self->config, "train.trace") || !self->mesh->coordinates)
         return BP_OK;
-    bp_err err = bp_draft_open(&draft, path);
+    self->trace_path = find_path(self);
+    if (!self->trace_path)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the timeline");
+    bp_err err = bp_draft_open(&draft, self->trace_path);
     if (err == BP_OK)
         bp_draft_drop(&draft);
     return err == BP_OK ? err : bp_err_prefix(err, "train.trace");

@@ -77,6 +77,7 @@ typedef struct trainer {
     double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
     /* tracing.c */
+    char *trace_path;          /* of this start's timeline; on the coordinator; NULL: none */
     int64_t trace_begin;       /* the step that this start goes on from */
     int64_t trace_first;       /* the first step that is profiled; 0: none yet */
     int64_t trace_origin;      /* nanoseconds of this rank's clock, when tracing began */

@@ -367,6 +367,8 @@ static void reading_past_the_end_is_an_error(void **state)
 
 static void paths_are_joined_and_cut(void **state)
 {
+    static const char *const inserted[][2] = {{"a.b/trace.json", "a.b/trace.m03.json"},
+                                              {"a.b/trace", "a.b/trace.m03"}};
     static const char *const cases[][3] = {{"a", "b", "a/b"}, {"a/", "b", "a/b"},
                                            {"a", "/b", "/b"}, {"", "b", "b"},
                                            {"/", "b", "/b"},  {"a/b", "c/d", "a/b/c/d"}};
@@ -381,6 +383,11 @@ static void paths_are_joined_and_cut(void **state)
     assert_string_equal(bp_path_base("c"), "c");
     assert_string_equal(bp_path_base("a/"), "");
     assert_int_equal(bp_file_size(bp_test_path("none")), -1);
+    for (size_t k = 0; k < sizeof inserted / sizeof inserted[0]; k++) {
+        char *path = bp_path_insert(inserted[k][0], "m03");
+        assert_string_equal(path, inserted[k][1]);
+        bp_free(path);
+    }
 }
 
 int main(void)

@@ -142,6 +142,7 @@ static void events_beyond_the_room_are_counted(void **state)
     bp_trace_record(true);
     bp_trace_begin(BP_TRACE_STEP, 0, 0);
     bp_trace_number(12);
+    bp_trace_chunk(1);
     bp_trace_flight(BP_TRACE_REDUCE, bp_trace_now(), 9);
     bp_trace_end();
     scoped();
@@ -154,6 +155,8 @@ static void events_beyond_the_room_are_counted(void **state)
     assert_int_equal(events[0].kind, BP_TRACE_REDUCE);
     assert_true(events[0].bytes == 9);
     assert_int_equal(events[1].number, 12);
+    assert_int_equal(events[0].chunk, -1);
+    assert_int_equal(events[1].chunk, 1);
     assert_true(events[1].begin <= events[0].begin && events[0].end <= events[1].end);
     bp_trace_stop();
 }

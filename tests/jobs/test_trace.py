@@ -78,6 +78,21 @@ class Trace(JobTest):
         self.assertEqual(self.pretrain("resumed", 0, *keys).status, 0)
         self.assertEqual(timeline.faults(path, 1), [])
         self.assertEqual(self.profile("resumed")["first_step"], 5)  # two are left: none warms up
+        before = os.stat(path)
+        result = self.pretrain("resumed", 0, "train.steps=9", *keys[1:])
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(os.stat(path), before)
+        self.assertIn("timeline: " + self.at("resumed.start-3.json"), result.out)
+        self.assertEqual(timeline.load(self.at("resumed.start-3.json"))[3]["first_step"], 9)
+
+    def test_passes_tell_their_chunk(self):
+        for name, keys, chunks in (("runs", ("mesh.schedule=interleaved",), {0, 1}), ("whole", (), {None})):
+            path = self.at(name + ".json")
+            self.trained(name, 2, "mesh.pipeline=2", "train.steps=4", "train.trace=" + path, *keys)
+            self.assertEqual(timeline.faults(path, 2), [])
+            passes = [e for line in timeline.load(path)[0].values() for e in line if e["name"] in ("forward pass", "backward pass")]
+            self.assertEqual({e["args"].get("chunk") for e in passes}, chunks)
+            self.assertEqual({e["args"]["number"] for e in passes}, set(range(BATCH)))
 
     def test_a_path_that_cannot_be_written_is_refused_at_start(self):
         for path in (self.at("missing/trace.json"), self.folder):
