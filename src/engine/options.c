@@ -140,25 +140,31 @@ static void check_chunks(const bp_engine_spec *spec, const bp_gpt_shape *shape, 
     else
         bp_config_fault(config,
                         "mesh.pipeline = %d x mesh.chunks = %d is more than the model's %d blocks "
-                        "(embedding, layers, head): at mesh.chunks; use 2%s%d",
-                        stages, chunks, blocks, blocks / stages > 2 ? " to " : ", the most being ",
+                        "(embedding, layers, head): at mesh.chunks; use %s%d",
+                        stages, chunks, blocks, blocks / stages > 2 ? "2 to " : "",
                         blocks / stages);
 }
 
-static void check_rounds(const bp_engine_spec *spec, int stages, int datas, bp_config *config)
+/* Whole rounds of micro-batches on each data rank; where mesh.data is open (0), on any number of
+ * them. */
+static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, bp_config *config)
 {
-    int64_t unit = (int64_t)datas * spec->micro_batch, count = spec->batch / unit;
-    char fits[96];
+    int stages = mesh->pipeline;
+    int64_t ranks = mesh->data > 0 ? mesh->data : 1, unit = ranks * spec->micro_batch * stages;
+    char fits[96], data[48] = "";
 
-    if (bp_engine_chunks(spec, stages) == 1 || count % stages == 0)
+    if (bp_engine_chunks(spec, stages) == 1 || spec->batch % unit == 0)
         return;
-    say_multiples(fits, sizeof fits, unit * stages, spec->batch);
-    bp_config_fault(config,
-                    "mesh.schedule = interleaved needs a multiple of mesh.pipeline = %d "
-                    "micro-batches, but train.batch = %lld makes %lld on each of %d data rank%s: "
-                    "at train.batch; use %s, or mesh.schedule=1f1b",
-                    stages, (long long)spec->batch, (long long)count, datas, datas == 1 ? "" : "s",
-                    fits);
+    say_multiples(fits, sizeof fits, unit, spec->batch);
+    if (ranks > 1)
+        snprintf(data, sizeof data, "%lld data ranks x ", (long long)ranks);
+    bp_config_fault(
+        config,
+        "mesh.schedule = interleaved needs train.batch to be a multiple of %lld (%s"
+        "mesh.pipeline = %d x mesh.micro_batch = %lld), but it is %lld: at train.batch; "
+        "use %s%s, or mesh.schedule=1f1b",
+        (long long)unit, data, stages, (long long)spec->micro_batch, (long long)spec->batch, fits,
+        mesh->data == 0 ? ", times the data ranks" : "");
 }
 
 bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors)
@@ -201,7 +207,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
     check_chunks(spec, shape, mesh->pipeline, config);
     check_row_sharing(spec, shape, mesh->tensor, config);
     if (spec->batch % unit == 0) {
-        check_rounds(spec, mesh->pipeline, datas, config);
+        check_rounds(spec, mesh, config);
         return;
     }
     say_multiples(fits, sizeof fits, unit, spec->batch);

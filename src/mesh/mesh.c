@@ -54,10 +54,10 @@ bp_mesh_shape bp_mesh_shape_of(const bp_config *config)
 
 static void add_axis(bp_buffer *out, const char *name, int extent)
 {
-    bp_buffer_printf(out, "%smesh.%s = %d", out->bytes > 0 ? ", " : "", name, extent);
+    bp_buffer_printf(out, "%smesh.%s = %d", out->bytes > 0 ? " x " : "", name, extent);
 }
 
-/* The axes that were set, as the user would write them: "mesh.pipeline = 2, mesh.tensor = 2". */
+/* The axes that were set, as the user would write them: "mesh.pipeline = 2 x mesh.tensor = 2". */
 static void add_axes(bp_buffer *out, const bp_mesh_shape *shape)
 {
     if (shape->members > 1)
@@ -70,6 +70,20 @@ static void add_axes(bp_buffer *out, const bp_mesh_shape *shape)
         add_axis(out, "tensor", shape->tensor);
     if (out->bytes == 0)
         bp_buffer_printf(out, "mesh.coordinator = dedicated");
+}
+
+/* What this mesh needs: "a multiple of 4 ranks". */
+static void add_need(bp_buffer *out, const bp_mesh_shape *shape, int64_t copy)
+{
+    bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
+    int64_t ranks = copy * (shape->data > 0 ? shape->data : 1);
+
+    if (shape->data == 0 && copy == 1) /* all that can lack is a rank beside the coordinator */
+        bp_buffer_printf(out, "2 ranks or more");
+    else
+        bp_buffer_printf(out, "%s%" PRId64 " rank%s%s", shape->data > 0 ? "" : "a multiple of ",
+                         ranks, ranks == 1 ? "" : "s",
+                         dedicated ? " and one that coordinates" : "");
 }
 
 /* "4, 8, 12 ...": sizes near `size` that hold whole copies of `copy` ranks and `more` ranks
@@ -119,11 +133,15 @@ static void add_mesh_sizes(bp_buffer *out, const bp_mesh_shape *shape, int64_t c
         bp_buffer_printf(out, "; or set mesh.data=%lld", (long long)(left / copy));
         return;
     }
-    bp_buffer_printf(out, "; or set axes that fit: members x pipeline x tensor can be ");
+    bp_buffer_printf(out, "; or %slet members x pipeline x tensor be ",
+                     shape->data > 0 ? "leave mesh.data out and " : "");
     for (int64_t divisor = 1; divisor <= left && listed < 12; divisor++)
         if (left % divisor == 0)
-            bp_buffer_printf(out, "%s%lld", listed++ > 0 ? ", " : "", (long long)divisor);
-    bp_buffer_printf(out, "%s", shape->data > 0 ? ", without mesh.data" : "");
+            bp_buffer_printf(out, "%s%lld",
+                             listed++ == 0     ? ""
+                             : divisor == left ? " or "
+                                               : ", ",
+                             (long long)divisor);
 }
 
 static bp_err fail_fit(const bp_mesh_shape *shape, int64_t copy, int size)
@@ -131,12 +149,15 @@ static bp_err fail_fit(const bp_mesh_shape *shape, int64_t copy, int size)
     bp_buffer axes = {0}, remedy = {0};
 
     add_axes(&axes, shape);
+    bp_buffer_printf(&axes, " needs ");
+    add_need(&axes, shape, copy);
     add_world_sizes(&remedy, shape, copy, size);
     add_mesh_sizes(&remedy, shape, copy, size);
     char *axes_text = bp_buffer_take(&axes), *remedy_text = bp_buffer_take(&remedy);
-    bp_err err = bp_fail(BP_ERR_CONFIG, "%s do not fit a world of %d rank%s: at mesh.*; %s",
-                         axes_text == NULL ? "the axes" : axes_text, size, size == 1 ? "" : "s",
-                         remedy_text == NULL ? "choose others" : remedy_text);
+    bp_err err =
+        bp_fail(BP_ERR_CONFIG, "%s, but there %s %d: at mesh.*; %s",
+                axes_text == NULL ? "this mesh needs others" : axes_text, size == 1 ? "is" : "are",
+                size, remedy_text == NULL ? "choose other axes" : remedy_text);
     bp_free(axes_text);
     bp_free(remedy_text);
     return err;
@@ -163,7 +184,7 @@ bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size)
     if (!product(&copy, shape))
         return bp_fail(BP_ERR_CONFIG,
                        "mesh.members = %d, mesh.pipeline = %d, mesh.data = %d, mesh.tensor = %d "
-                       "multiply to more ranks than MPI counts: at mesh.*; the world has %d",
+                       "multiply to more ranks than MPI counts: at mesh.*; let them multiply to %d",
                        shape->members, shape->pipeline, shape->data, shape->tensor, size);
     bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
     if (shape->coordinator == BP_COORDINATOR_AUTO && shape->data > 0)

@@ -46,7 +46,7 @@ class BadInput(JobTest):
         self.refused(78, ["mesh.tensor", "3"], "mesh.tensor=3", ranks=(3,))
 
     def test_world_that_fits_no_mesh_says_which_would(self):
-        self.refused(78, ["3 ranks"], "mesh.tensor=2", "mesh.data=2", ranks=(3,))
+        self.refused(78, ["needs 4 ranks, but there are 3"], "mesh.tensor=2", "mesh.data=2", ranks=(3,))
 
     def test_batch_that_does_not_divide_says_what_fits(self):
         self.refused(78, ["train.batch", "6", "9"], "train.batch=8", "mesh.micro_batch=3", ranks=(0,))
@@ -54,7 +54,7 @@ class BadInput(JobTest):
     def test_more_stages_than_blocks(self):
         chunks = ("mesh.schedule=interleaved", "mesh.pipeline=2")
         self.refused(78, ["mesh.chunks", "4 blocks"], "mesh.chunks=3", *chunks, ranks=(2,))
-        self.refused(78, ["interleaved", "train.batch", "8 or 12", "1f1b"], "mesh.micro_batch=2", "train.batch=10", *chunks, ranks=(2,))
+        self.refused(78, ["interleaved", "train.batch", "multiple of 4", "8 or 12, times the data ranks", "1f1b"], "mesh.micro_batch=2", "train.batch=10", *chunks, ranks=(2,))
         self.refused(78, ["mesh.pipeline", "4"], "mesh.pipeline=5", "train.batch=10", ranks=(5,))
 
     def test_rows_that_tensor_ranks_can_not_share(self):

@@ -49,18 +49,22 @@ static void misfit_names_sizes_that_fit(void **state)
     bp_test_expect(bp_mesh_shape_fit(&shape, 6), BP_ERR_CONFIG);
     assert_string_equal(
         bp_err_message(),
-        "mesh.pipeline = 2, mesh.tensor = 2 do not fit a world of 6 ranks: at mesh.*; "
-        "start 4, 8, 12 ... ranks, or 5, 9, 13 ... with mesh.coordinator=dedicated; or "
-        "set axes that fit: members x pipeline x tensor can be 1, 2, 3, 6");
+        "mesh.pipeline = 2 x mesh.tensor = 2 needs a multiple of 4 ranks, but there are 6: at "
+        "mesh.*; start 4, 8, 12 ... ranks, or 5, 9, 13 ... with mesh.coordinator=dedicated; or let "
+        "members x pipeline x tensor be 1, 2, 3 or 6");
     shape = shape_of(1, 1, 4, 2, BP_COORDINATOR_AUTO);
     bp_test_expect(bp_mesh_shape_fit(&shape, 6), BP_ERR_CONFIG);
+    bp_test_message_has("mesh.data = 4 x mesh.tensor = 2 needs 8 ranks, but there are 6: at");
     bp_test_message_has("start 8 ranks, or 9 with a dedicated coordinator; or set mesh.data=3");
     shape = shape_of(1, 1, 0, 2, BP_COORDINATOR_DEDICATED);
     bp_test_expect(bp_mesh_shape_fit(&shape, 6), BP_ERR_CONFIG);
     bp_test_message_has("start 3, 5, 7 ... with a dedicated coordinator");
-    bp_test_message_has("can be 1, 5");
+    bp_test_message_has(
+        "mesh.tensor = 2 needs a multiple of 2 ranks and one that coordinates, but");
+    bp_test_message_has("let members x pipeline x tensor be 1 or 5");
     shape = shape_of(1, 1, 0, 1, BP_COORDINATOR_DEDICATED);
     bp_test_expect(bp_mesh_shape_fit(&shape, 1), BP_ERR_CONFIG);
+    bp_test_message_has("mesh.coordinator = dedicated needs 2 ranks or more, but there is 1: at");
     bp_test_message_has("start 2, 3, 4 ... with a dedicated coordinator");
 }
 
