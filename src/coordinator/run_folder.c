@@ -13,6 +13,7 @@
 #include "coordinator/run_compare_priv.h"
 #include "coordinator/run_journal_priv.h"
 #include "coordinator/run_lock_priv.h"
+#include "coordinator/run_record_priv.h"
 #include "coordinator/watchdog.h"
 #include "mesh/collective.h"
 
@@ -21,14 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RUN_FORMAT       "bagpipe run"
-#define RUN_VERSION      1
-#define RUN_LIMIT        ((int64_t)16 << 20)
-#define HOST_NAME_LENGTH 64
-#define OWNER_LOOKS      5
-#define OWNER_PAUSE      0.2 /* seconds */
-#define LOOKS            3
-#define LOOK_SECONDS     1.0
+#define OWNER_LOOKS  5
+#define OWNER_PAUSE  0.2 /* seconds */
+#define LOOKS        3
+#define LOOK_SECONDS 1.0
 
 struct bp_run {
     const bp_mesh *mesh;
@@ -41,155 +38,6 @@ struct bp_run {
     bp_drain *drain;
     run_journal metrics, events;
 };
-
-/* ---- run.json ---- */
-
-static bp_err read_record(const char *folder, json_t **out)
-{
-    char *path = bp_path_join(folder, "run.json");
-    const char *format;
-    int64_t version = 0;
-    bp_err err = BP_OK;
-
-    *out = NULL;
-    if (path == NULL)
-        return bp_fail_memory("a file name", 1, strlen(folder));
-    if (!bp_path_exists(path)) {
-        bp_free(path);
-        return BP_OK;
-    }
-    err = bp_json_load(out, path, RUN_LIMIT);
-    if (err == BP_OK)
-        err = bp_json_get_string(*out, "format", &format, path);
-    if (err == BP_OK && strcmp(format, RUN_FORMAT) != 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "'format' is '%.40s', not '" RUN_FORMAT "': in %s", format,
-                      path);
-    if (err == BP_OK)
-        err = bp_json_get_int(*out, "format_version", &version, path);
-    if (err == BP_ERR_FORMAT)
-        err = bp_err_prefix(err, "run.json is damaged");
-    if (err == BP_OK && version != RUN_VERSION)
-        err =
-            BP_FAIL(BP_ERR_FORMAT,
-                    "format_version %lld of a run folder is unknown, this program knows %d: at %s",
-                    (long long)version, RUN_VERSION, path);
-    bp_free(path);
-    return err;
-}
-
-static bp_err write_record(const bp_run *run)
-{
-    char *path = bp_path_join(run->folder, "run.json");
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(run->folder))
-                              : bp_json_save(path, run->record);
-
-    bp_free(path);
-    return err;
-}
-
-/* {"n1": 4, "n2": 4}: ranks by host, from the gathered names. */
-static json_t *hosts_json(const char *names, int size)
-{
-    json_t *hosts = json_object();
-
-    for (int rank = 0; rank < size; rank++) {
-        const char *name = names + (size_t)rank * HOST_NAME_LENGTH;
-
-        (void)json_object_set_new(
-            hosts, name, json_integer(json_integer_value(json_object_get(hosts, name)) + 1));
-    }
-    return hosts;
-}
-
-static json_t *mesh_json(const bp_mesh *mesh)
-{
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:b}", "ranks", mesh->size, "members",
-                     mesh->members, "pipeline", mesh->pipelines, "data", mesh->datas, "tensor",
-                     mesh->tensors, "dedicated_coordinator", (int)mesh->dedicated);
-}
-
-/* MPI as it runs, and what the program was built with. */
-static json_t *libraries_json(void)
-{
-    static const char built_with[] = BAGPIPE_LIBRARIES;
-    char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
-    json_t *libraries;
-    int bytes;
-
-    BP_MPI(MPI_Get_library_version(mpi, &bytes));
-    mpi[strcspn(mpi, "\n")] = '\0';
-    libraries = json_pack("{s:s}", "mpi", mpi);
-    for (const char *name = built_with; *name != '\0';) {
-        size_t length = strcspn(name, " "), end = strcspn(name, ",");
-        char key[32];
-
-        (void)snprintf(key, sizeof key, "%.*s", (int)length, name);
-        (void)json_object_set_new(libraries, key,
-                                  json_stringn(name + length + 1, end - length - 1));
-        name += end + (name[end] == ',');
-    }
-    return libraries;
-}
-
-static void add_seed(void *context, const bp_option *option, const char *value)
-{
-    if (value != NULL &&
-        (strcmp(option->key, "run.seed") == 0 || strcmp(option->key, "run.member") == 0))
-        (void)json_object_set_new(context, option->key, json_string(value));
-}
-
-static json_t *identities_json(const bp_run_spec *spec, const json_t *before)
-{
-    json_t *identities = json_deep_copy(json_object_get(before, "identities"));
-
-    if (identities == NULL)
-        identities = json_object();
-    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
-        if (one->value != NULL && one->value[0] != '\0')
-            (void)json_object_set_new(identities, one->name, json_string(one->value));
-    return identities;
-}
-
-/* Members of `extra` win; those of objects that are on both sides are put together. */
-static void merge(json_t *into, const json_t *extra)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)extra, key, value) /* not changed */
-    {
-        json_t *mine = json_object_get(into, key);
-
-        if (json_is_object(mine) && json_is_object(value))
-            (void)json_object_update(mine, value);
-        else
-            (void)json_object_set(into, key, value);
-    }
-}
-
-static bp_err make_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
-                          const json_t *before, const char *hosts)
-{
-    json_t *seeds = json_object();
-    json_int_t start = json_integer_value(json_object_get(before, "starts")) + 1;
-    char now[32];
-
-    bp_clock_stamp(now, sizeof now);
-    bp_config_each(config, add_seed, seeds);
-    run->record = json_pack("{s:s, s:i, s:s, s:s, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s}}",
-                            "format", RUN_FORMAT, "format_version", RUN_VERSION, "job", spec->job,
-                            "version", BAGPIPE_VERSION, "starts", start, "started", now, "mesh",
-                            mesh_json(run->mesh), "hosts", hosts_json(hosts, run->mesh->size),
-                            "libraries", libraries_json(), "seeds", seeds, "identities",
-                            identities_json(spec, before), "exit", "state", "running");
-    if (run->record == NULL ||
-        json_object_set_new(run->record, "recent_starts",
-                            bp_restart_list(before, run->folder, start)) != 0)
-        return bp_fail_memory("run.json", 1, 1);
-    if (spec->extra != NULL)
-        merge(run->record, spec->extra);
-    return write_record(run);
-}
 
 /* ---- opening ---- */
 
@@ -290,6 +138,14 @@ static void note_closed(bp_run *run, bp_err state)
     json_decref(members);
 }
 
+static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                           const json_t *before, const char *hosts)
+{
+    run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
+    return run->record == NULL ? bp_fail_memory("run.json", 1, 1)
+                               : run_record_write(run->folder, run->record);
+}
+
 /* The coordinator's part. What was before is compared before anything is written. */
 static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                           const char *hosts)
@@ -303,7 +159,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
     if (err == BP_OK)
-        err = read_record(run->folder, &before);
+        err = run_record_read(run->folder, &before);
     if (err == BP_OK)
         err = run_pairs_read(&pairs, run->folder);
     if (err == BP_OK)
@@ -316,7 +172,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = open_journals(run);
     if (err == BP_OK)
-        err = make_record(run, config, spec, before, hosts);
+        err = begin_record(run, config, spec, before, hosts);
     if (err == BP_OK && !run->finished) /* else it says what its results were computed with */
         err = write_config(run, config);
     if (err == BP_OK && !run->finished)
@@ -342,20 +198,20 @@ static void run_free(bp_run **out)
     *out = NULL;
 }
 
-/* All ranks' host names on the coordinator, HOST_NAME_LENGTH bytes each. */
+/* All ranks' host names on the coordinator, RUN_HOST_BYTES bytes each. */
 static bp_err gather_hosts(const bp_mesh *mesh, char **hosts)
 {
-    char name[HOST_NAME_LENGTH] = "";
+    char name[RUN_HOST_BYTES] = "";
     bp_err err = BP_OK;
 
-    *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, HOST_NAME_LENGTH) : NULL;
+    *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, RUN_HOST_BYTES) : NULL;
     if (mesh->coordinates && *hosts == NULL)
-        err = bp_fail_memory("names of hosts", mesh->size, HOST_NAME_LENGTH);
+        err = bp_fail_memory("names of hosts", mesh->size, RUN_HOST_BYTES);
     err = bp_agree(mesh->world, err);
     if (err != BP_OK)
         return err;
     bp_host_name(name, sizeof name);
-    BP_MPI_WAIT("gather", MPI_Gather(name, HOST_NAME_LENGTH, MPI_CHAR, *hosts, HOST_NAME_LENGTH,
+    BP_MPI_WAIT("gather", MPI_Gather(name, RUN_HOST_BYTES, MPI_CHAR, *hosts, RUN_HOST_BYTES,
                                      MPI_CHAR, 0, mesh->world));
     return BP_OK;
 }
@@ -444,7 +300,7 @@ static bp_err write_exit(bp_run *run, bp_err state)
     add_reason(value, state);
     if (json_object_set_new(run->record, "exit", value) != 0)
         return bp_fail_memory("run.json", 1, 1);
-    return write_record(run);
+    return run_record_write(run->folder, run->record);
 }
 
 /* A run that another job has taken over is not written to any more. */
