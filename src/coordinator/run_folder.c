@@ -77,7 +77,7 @@ static bp_err check_owner(const bp_run *run)
     return bp_err_prefix(BP_ERR_IO, "the lock can't be looked at");
 }
 
-static bp_err open_journals(bp_run *run)
+static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
 {
     char *log = bp_path_join(run->folder, "log.txt");
     bp_err err =
@@ -89,7 +89,7 @@ static bp_err open_journals(bp_run *run)
             "corpora of strangers were inspected by a process with limits, but without %s: "
             "this kernel gives none",
             bp_sandbox_missing());
-    if (err == BP_OK)
+    if (err == BP_OK && spec->trains)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
     if (err == BP_OK)
         err = run_journal_open(&run->events, run->folder, "events.jsonl");
@@ -170,7 +170,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = check_owner(run);
     if (err == BP_OK)
-        err = open_journals(run);
+        err = open_journals(run, spec);
     if (err == BP_OK)
         err = begin_record(run, config, spec, before, hosts);
     if (err == BP_OK && !run->finished) /* else it says what its results were computed with */

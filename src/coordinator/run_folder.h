@@ -34,6 +34,7 @@ typedef struct bp_run_words {
 
 typedef struct bp_run_spec {
     const char *job; /* "pretrain" */
+    bool trains;     /* it writes metrics.jsonl */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
     const char *const *may_change;
     /* Others that may, but results have other bits from now on: bp_run_warn_changes; NULL: none. */

@@ -333,6 +333,7 @@ static bp_err open_run(ensemble *self)
         json_pack("{s:{s:i, s:i, s:i, s:i}}", "mesh", "members", shape->members, "pipeline",
                   shape->pipeline, "data", shape->data, "tensor", shape->tensor);
     bp_run_spec spec = {.job = "ensemble",
+                        .trains = true,
                         .may_change = MAY_CHANGE,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,

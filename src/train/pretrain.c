@@ -106,6 +106,7 @@ static bp_err open_run(trainer *self)
                               bp_math_cpu(), "threads", bp_math_threads(), "parameters",
                               (json_int_t)bp_gpt_parameters(&self->shape));
     bp_run_spec spec = {.job = "pretrain",
+                        .trains = true,
                         .may_change = MAY_CHANGE,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,

@@ -66,6 +66,7 @@ static inline bp_err open_run(bp_run **run, const opening *with)
                                           {NULL, NULL}};
     json_t *extra = json_pack("{s:i, s:{s:s}}", "parameters", 42, "libraries", "onednn", "2.6");
     bp_run_spec spec = {.job = with->job == NULL ? "pretrain" : with->job,
+                        .trains = true,
                         .may_change = MAY_CHANGE,
                         .other_bits = OTHER_BITS,
                         .identities = identities,

@@ -103,7 +103,7 @@ class Bench(unittest.TestCase):
         self.check(found, 1)
         for word in ("matrix products", "memory", "there is one rank", "tiny", "train", "score", "bench.json"):
             self.assertIn(word, result.out)
-        for name in ("bench-corpus.h5", "bench-text.txt"):
+        for name in ("bench-corpus.h5", "bench-text.txt", "metrics.jsonl"):
             self.assertFalse(os.path.exists(os.path.join(self.at("one"), name)))
         again, same = self.measured("one")
         self.assertEqual(found, same)

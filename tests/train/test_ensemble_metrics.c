@@ -21,7 +21,7 @@ static void begin(fixture *f, const char *name, int64_t members)
 {
     static const bp_option *const tables[] = {OPTIONS, NULL};
     bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_run_spec spec = {.job = "ensemble", .watch_seconds = 0.3};
+    bp_run_spec spec = {.job = "ensemble", .trains = true, .watch_seconds = 0.3};
     char *key = bp_sprintf("run.dir=%s", bp_test_path(name));
 
     *f = (fixture){.self = {.members = members}};
