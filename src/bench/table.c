@@ -235,7 +235,7 @@ static void print_work(const json_t *model, const char *key)
         (void)snprintf(memory, sizeof memory, "%.2f of %.0f MiB",
                        number(model, "peak_bytes") / number(model, "plan_bytes"),
                        number(model, "plan_bytes") / 1048576);
-    bp_log("%c %-8s %6.1f M  %-6s %20s %6s %6s  %s", mark(figure), text(model, "name"),
+    bp_log("%c %-8s %6.1f M  %-6s %20s %6s %11s  %s", mark(figure), text(model, "name"),
            number(model, "parameters") / 1e6, key, speed, spread, share, memory);
 }
 
@@ -245,7 +245,7 @@ static void print_models(const json_t *result)
     const json_t *model;
 
     if (json_array_size(get(result, "models")) > 0)
-        bp_log("%-26s %20s %6s %6s  %s", "models", "all ranks", "+-", "MFU",
+        bp_log("%-26s %20s %6s %11s  %s", "models", "all ranks", "+-", "of the peak",
                "memory a rank, of the plan");
     json_array_foreach(get(result, "models"), k, model)
     {

@@ -19,7 +19,10 @@ const bp_option bp_train_options[] = {
     {"train.batch", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "sequences",
      "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch", true},
     {"train.log_every", BP_OPTION_INT, "10", 1, 1e12, NULL, "steps",
-     "a line in metrics.jsonl and in the log", false},
+     "a line in metrics.jsonl (its mfu is of the speed of one large product, measured at the "
+     "start) "
+     "and in the log",
+     false},
     {"train.valid_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
      "validation loss; 0: at the end, if corpus.valid is given", false},
     {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",

@@ -60,7 +60,7 @@ static void print_time(const trainer *self)
            self->gemm_peak / ranks / 1e9);
     if (self->gemm_cores < CORES_SHARED)
         bp_log("other work had %.0f %% of these cores while that was measured: the time foreseen, "
-               "and mfu, are guesses",
+               "and mfu in metrics.jsonl, are guesses",
                100 * (1 - self->gemm_cores));
 }
 
