@@ -110,9 +110,6 @@ bool bp_box_intersect(int dims, const int64_t *offset_a, const int64_t *extent_a
     return true;
 }
 
-/* The longest run that is contiguous both in the box and in the whole tensor: the last dimension,
- * and those before it for as long as all behind them are covered whole. Returns the dimension where
- * the run begins. */
 int64_t bp_checked_volume(int dims, const int64_t *extent)
 {
     int64_t volume = 1;
@@ -122,6 +119,9 @@ int64_t bp_checked_volume(int dims, const int64_t *extent)
     return volume;
 }
 
+/* The longest run that is contiguous both in the box and in the whole tensor: the last dimension,
+ * and those before it for as long as all behind them are covered whole. Returns the dimension where
+ * the run begins. */
 static int run_dimension(const bp_box *box, int64_t *run)
 {
     int d = box->dims - 1;
@@ -134,21 +134,37 @@ static int run_dimension(const bp_box *box, int64_t *run)
     return d;
 }
 
+/* Where a run, counted over dimensions [0, outer), begins in the whole tensor. */
+static int64_t place_of_run(const bp_box *box, int outer, int64_t number)
+{
+    int64_t at[BP_TENSOR_DIMS] = {0}, place = 0;
+
+    for (int d = outer - 1; d >= 0; d--) {
+        at[d] = number % box->extent[d];
+        number /= box->extent[d];
+    }
+    for (int d = 0; d < box->dims; d++)
+        place = place * box->shape[d] + box->offset[d] + at[d];
+    return place;
+}
+
+void bp_box_digest_part(bp_digest *digest, const bp_box *box, int64_t first, const float *values,
+                        int64_t count)
+{
+    int64_t run, now;
+    int outer = run_dimension(box, &run);
+
+    for (int64_t done = 0; done < count; done += now) {
+        int64_t number = (first + done) / run, skipped = (first + done) % run;
+
+        now = run - skipped < count - done ? run - skipped : count - done;
+        bp_digest_add(digest, values + done, place_of_run(box, outer, number) + skipped, now);
+    }
+}
+
 void bp_box_digest(bp_digest *digest, const bp_box *box, const float *data)
 {
-    int64_t run, at[BP_TENSOR_DIMS] = {0};
-    int64_t volume = bp_checked_volume(box->dims, box->extent);
-    int outer = run_dimension(box, &run); /* dimensions [0, outer) are walked one by one */
-
-    for (int64_t done = 0; done < volume; done += run) {
-        int64_t place = 0;
-
-        for (int d = 0; d < box->dims; d++)
-            place = place * box->shape[d] + box->offset[d] + at[d];
-        bp_digest_add(digest, data + done, place, run);
-        for (int d = outer - 1; d >= 0 && ++at[d] == box->extent[d]; d--)
-            at[d] = 0;
-    }
+    bp_box_digest_part(digest, box, 0, data, bp_checked_volume(box->dims, box->extent));
 }
 
 /* An exponent of ones is an infinity or no number. Integers, so that compilers vectorise it. */

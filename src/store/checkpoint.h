@@ -4,6 +4,7 @@
 #define BP_STORE_CHECKPOINT_H
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "mesh/mesh.h"
 #include "store/sweeper.h"
@@ -43,6 +44,7 @@ typedef struct bp_checkpoint_commit {
     /* bp_checkpoint_begin: what all boxes' data lie in, and are written from; NULL: nothing is
      * written before bp_checkpoint_finish. */
     const struct bp_snapshot *snapshot;
+    const bp_digest *digests; /* with a snapshot: of each box, as bp_snapshot_take found them */
 } bp_checkpoint_commit;
 
 /** Write and commit `parent`/`name`.
@@ -70,8 +72,8 @@ typedef struct bp_saving bp_saving;
  *
  * Collective: over `comm`, as bp_checkpoint_save.
  * Owns:       *out is the caller's, bp_checkpoint_finish(); NULL on failure. commit's tokenizer,
- *             context and snapshot, and the values in it, are borrowed until then; `boxes` for
- *             the call, or, without a snapshot, until then.
+ *             context and snapshot, and the values in it, are borrowed until then; `boxes` and
+ *             digests for the call, or, without a snapshot, until then.
  * Errors:     those of bp_checkpoint_save; what fails in a helper is found by
  *             bp_checkpoint_finish.
  */

@@ -127,12 +127,22 @@ static bp_err call_damaged(bp_err err, const char *folder)
 
 /* ---- the files, shared out over the ranks ---- */
 
-static bp_err verify_file(const bp_manifest_file *file, const char *path)
+/* A tokenizer, and a shard of version 1 or of another program. */
+static bp_err verify_sha256(const bp_manifest_file *file, const char *path)
 {
     char sha256[BP_SHA256_HEX];
-    struct stat status;
     int64_t bytes;
-    bp_err err;
+    bp_err err = bp_sha256_of_file(path, sha256, &bytes);
+
+    if (err == BP_OK && (bytes != file->bytes || strcmp(sha256, file->sha256) != 0))
+        err = BP_FAIL(BP_ERR_FORMAT, "the SHA-256 of %s is not that of the manifest: at %s",
+                      file->name, path);
+    return err;
+}
+
+static bp_err verify_file(const bp_manifest_file *file, const char *path)
+{
+    struct stat status;
 
     if (lstat(path, &status) != 0 && errno == ENOENT)
         return BP_FAIL(BP_ERR_FORMAT, "%s is missing: at %s", file->name, path);
@@ -141,11 +151,7 @@ static bp_err verify_file(const bp_manifest_file *file, const char *path)
     if (status.st_size != file->bytes)
         return BP_FAIL(BP_ERR_FORMAT, "%s has %lld bytes, and the manifest says %lld: at %s",
                        file->name, (long long)status.st_size, (long long)file->bytes, path);
-    err = bp_sha256_of_file(path, sha256, &bytes);
-    if (err == BP_OK && (bytes != file->bytes || strcmp(sha256, file->sha256) != 0))
-        err = BP_FAIL(BP_ERR_FORMAT, "the SHA-256 of %s is not that of the manifest: at %s",
-                      file->name, path);
-    return err;
+    return file->xxh3[0] != '\0' ? bp_shard_verify(path, file->xxh3) : verify_sha256(file, path);
 }
 
 static bp_err verify_share(const bp_checkpoint *checkpoint)

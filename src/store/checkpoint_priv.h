@@ -5,10 +5,11 @@
 
 #include "base/hash.h"
 #include "store/checkpoint.h"
+#include "store/user_block.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_MANIFEST_VERSION     1
+#define BP_MANIFEST_VERSION     2
 #define BP_MANIFEST_LIMIT_BYTES ((int64_t)64 << 20)
 #define BP_MANIFEST_FILE_NAME   24                 /* "shard-00000.h5", "tokenizer.json" */
 #define BP_PIECE_DATASET        160                /* "/h.0.attn.q.weight/p0" */
@@ -42,8 +43,11 @@ bool bp_box_intersect(int dims, const int64_t *offset_a, const int64_t *extent_a
                       const int64_t *offset_b, const int64_t *extent_b, int64_t *offset,
                       int64_t *extent);
 
-/** Add the box's elements, each under its place in the whole tensor. */
+/** Add the box's elements, each under its place in the whole tensor; or `count` of them from the
+ * first-th on, `values`. */
 void bp_box_digest(bp_digest *digest, const bp_box *box, const float *data);
+void bp_box_digest_part(bp_digest *digest, const bp_box *box, int64_t first, const float *values,
+                        int64_t count);
 
 /** True where all values are finite. */
 bool bp_are_finite(const float *values, int64_t count);
@@ -62,7 +66,9 @@ bool bp_box_part(bp_part *part, const bp_box *box, int64_t limit, int64_t k);
 typedef struct bp_manifest_file {
     char name[BP_MANIFEST_FILE_NAME];
     int64_t bytes;
-    char sha256[BP_SHA256_HEX];
+    /* One of them, "" is the other: SHA-256 of the whole file, or, of a shard of ours, XXH3-128 of
+     * all that follows its user block. */
+    char sha256[BP_SHA256_HEX], xxh3[BP_USER_BLOCK_HASH];
 } bp_manifest_file;
 
 typedef struct bp_manifest_piece {
@@ -125,7 +131,7 @@ typedef struct bp_plan_box {
     int64_t tensor;     /* in the manifest; set by the plan */
     int64_t address;    /* of its values in the file; set by its writer */
     int64_t shape[BP_TENSOR_DIMS], offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
-    bp_digest digest; /* of what its writer has seen of it */
+    bp_digest digest; /* of what its writer has seen of it, or of all, as its snapshot was taken */
 } bp_plan_box;
 
 typedef struct bp_plan {
@@ -168,7 +174,12 @@ bp_err bp_shard_write(bp_shard *shard, const bp_plan_box *piece, const bp_part *
 /** Stamp the user block, bring the file to disk, close it. */
 bp_err bp_shard_seal(bp_shard *shard);
 /** Read the next part of a sealed shard (bp_direct_read_back). */
-bp_err bp_shard_read_back(bp_shard *shard, bool *more, char sha256[BP_SHA256_HEX], int64_t *bytes);
+bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_HASH],
+                          int64_t *bytes);
+/** A closed shard of ours is whole, and `hash` is that of its user block.
+ *
+ * Errors: BP_ERR_FORMAT; BP_ERR_IO. */
+bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH]);
 /** What is not sealed is no file to keep. */
 void bp_shard_free(bp_shard **shard);
 void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number);

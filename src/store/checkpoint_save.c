@@ -28,8 +28,10 @@ static bp_plan_box describe(const bp_saving *saving, int64_t index)
         out.offset[d] = box->offset[d];
         out.extent[d] = box->extent[d];
     }
-    if (saving->commit.snapshot != NULL)
+    if (saving->commit.snapshot != NULL) {
         out.place = bp_snapshot_place(saving->commit.snapshot, box->data);
+        out.digest = saving->commit.digests[index];
+    }
     return out;
 }
 
@@ -135,7 +137,7 @@ static void take_receipt(bp_saving *saving, const bp_receipt *receipt)
         bp_manifest_file *file = &saving->plan.manifest->files[receipt->shard + k];
 
         file->bytes = receipt->file[k].bytes;
-        memcpy(file->sha256, receipt->file[k].sha256, BP_SHA256_HEX);
+        memcpy(file->xxh3, receipt->file[k].xxh3, sizeof file->xxh3);
         bp_commit_report(&saving->steps);
     }
 }

@@ -15,7 +15,7 @@ typedef struct bp_receipt {
     int64_t pieces;
     struct {
         int64_t bytes;
-        char sha256[BP_SHA256_HEX + 7];
+        char xxh3[BP_USER_BLOCK_HASH + 7];
     } file[BP_FILES_MOST];
 } bp_receipt;
 

@@ -75,7 +75,7 @@ static bp_err get_part(bp_saving *saving, const bp_plan_box *piece, int64_t k, c
     return base != NULL ? BP_OK : ask_part(saving, piece, k, part, room);
 }
 
-/* What is written goes into the digest of its tensor, and has to be finite. */
+/* What was not looked at before goes into the digest of its tensor, and has to be finite. */
 static bp_err count_part(bp_plan_box *piece, const bp_part *part, const float *values)
 {
     bp_box box = {.dims = piece->dims};
@@ -105,7 +105,7 @@ static bp_err write_piece(bp_saving *saving, bp_shard *shard, bp_plan_box *piece
         err = bp_saving_data(saving, piece->index, &base);
     for (int64_t k = 0; err == BP_OK && bp_box_part(&part, &box, BP_PART_FLOATS, k); k++) {
         err = get_part(saving, piece, k, &part, base, room, &values);
-        if (err == BP_OK)
+        if (err == BP_OK && saving->commit.snapshot == NULL)
             err = count_part(piece, &part, values);
         if (err == BP_OK)
             err = bp_shard_write(shard, piece, &part, values);
@@ -138,7 +138,7 @@ static bp_err lay_out(const bp_file_job *job, bp_shard *shard)
     return err;
 }
 
-/* What the disk gives back is hashed, and compared with what was written. */
+/* What the disk gives back is compared with what was written. */
 static bp_err read_back(const bp_file_job *job, bp_shard *shard)
 {
     bp_receipt *mine = &job->saving->mine;
@@ -148,7 +148,7 @@ static bp_err read_back(const bp_file_job *job, bp_shard *shard)
     while (err == BP_OK && more) {
         err = go_on(job->saving);
         if (err == BP_OK)
-            err = bp_shard_read_back(shard, &more, mine->file[job->number].sha256,
+            err = bp_shard_read_back(shard, &more, mine->file[job->number].xxh3,
                                      &mine->file[job->number].bytes);
     }
     return err;

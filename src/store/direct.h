@@ -7,7 +7,7 @@
 #ifndef BP_STORE_DIRECT_H
 #define BP_STORE_DIRECT_H
 
-#include "base/hash.h"
+#include "base/err.h"
 #include "store/user_block.h"
 
 #include <stdbool.h>
@@ -32,11 +32,12 @@ bp_err bp_direct_put(bp_direct *file, int64_t offset, const void *data, size_t b
  * disk, close it. Errors: BP_ERR_IO. */
 bp_err bp_direct_seal(bp_direct *file, bp_user_block *block);
 
-/** Read the next part of a sealed file. *more is false with the last one, and then sha256 and
- * *bytes are those of the file.
+/** Read the next part of a sealed file. *more is false with the last one, and then *bytes and
+ * `hash`, that of its user block, are those of the file.
  *
  * Errors: BP_ERR_IO can't be read, or is not what was written; BP_ERR_SYSTEM.
  */
-bp_err bp_direct_read_back(bp_direct *file, bool *more, char sha256[BP_SHA256_HEX], int64_t *bytes);
+bp_err bp_direct_read_back(bp_direct *file, bool *more, char hash[BP_USER_BLOCK_HASH],
+                           int64_t *bytes);
 
 #endif

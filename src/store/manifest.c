@@ -145,16 +145,35 @@ bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manife
 
 /* ---- parsing ---- */
 
+/* A shard of ours may have the hash of its user block in place of SHA-256, since version 2. */
+static bp_err parse_hash(bp_manifest_file *file, const json_t *entry, const char *path)
+{
+    bool quick = json_object_get(entry, "xxh3_128") != NULL;
+    char *hash = quick ? file->xxh3 : file->sha256;
+    size_t digits = (quick ? sizeof file->xxh3 : sizeof file->sha256) - 1;
+    const char *text;
+
+    file->xxh3[0] = file->sha256[0] = '\0';
+    if (quick && json_object_get(entry, "sha256") != NULL)
+        return BP_FAIL(BP_ERR_FORMAT, "'%.80s' has both 'sha256' and 'xxh3_128': in %s", file->name,
+                       path);
+    bp_err err = bp_json_get_string(entry, quick ? "xxh3_128" : "sha256", &text, path);
+    if (err == BP_OK && !is_hex(text, digits))
+        err = BP_FAIL(BP_ERR_FORMAT, "the hash of %s is not %zu hexadecimal digits: in %s",
+                      file->name, digits, path);
+    if (err == BP_OK)
+        memcpy(hash, text, digits + 1);
+    return err;
+}
+
 static bp_err parse_file(bp_manifest *manifest, const json_t *entry, const char *path)
 {
     bp_manifest_file *file = &manifest->files[manifest->file_count];
-    const char *name, *sha256;
+    const char *name;
     bp_err err = bp_json_get_string(entry, "name", &name, path);
 
     if (err == BP_OK)
         err = bp_json_get_int(entry, "bytes", &file->bytes, path);
-    if (err == BP_OK)
-        err = bp_json_get_string(entry, "sha256", &sha256, path);
     if (err != BP_OK)
         return err;
     if (!file_name_is_valid(name))
@@ -162,15 +181,16 @@ static bp_err parse_file(bp_manifest *manifest, const json_t *entry, const char 
                        "'%.80s' is no name for a file of a checkpoint (shard-NNNNN.h5, "
                        "tokenizer.json): in %s",
                        name, path);
-    if (file->bytes < 0 || !is_hex(sha256, 64))
-        return BP_FAIL(BP_ERR_FORMAT, "size or SHA-256 of %s is wrong: in %s", name, path);
+    if (file->bytes < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the size of %s is wrong: in %s", name, path);
     if (manifest->file_count > 0 && strcmp(file[-1].name, name) >= 0)
         return BP_FAIL(BP_ERR_FORMAT, "file '%s' is listed twice or out of order: in %s", name,
                        path);
     memcpy(file->name, name, strlen(name) + 1);
-    memcpy(file->sha256, sha256, BP_SHA256_HEX);
-    manifest->file_count++;
-    return BP_OK;
+    err = parse_hash(file, entry, path);
+    if (err == BP_OK)
+        manifest->file_count++;
+    return err;
 }
 
 static bp_err parse_extents(int64_t out[BP_TENSOR_DIMS], const json_t *entry, const char *key,
@@ -375,11 +395,11 @@ static bp_err check_version(bool *foreign, const json_t *root, const char *path)
                       path);
     if (err == BP_OK)
         err = bp_json_get_int(root, "format_version", &version, path);
-    if (err == BP_OK && version != BP_MANIFEST_VERSION) {
+    if (err == BP_OK && (version < 1 || version > BP_MANIFEST_VERSION)) {
         *foreign = true;
         err = BP_FAIL(BP_ERR_FORMAT,
                       "format_version %lld of the checkpoint is unknown, this program reads "
-                      "%d: at %s; use the bagpipe that wrote it, or a newer one",
+                      "1 to %d: at %s; use the bagpipe that wrote it, or a newer one",
                       (long long)version, BP_MANIFEST_VERSION, path);
     }
     return err;
@@ -484,8 +504,10 @@ static json_t *files_json(const bp_manifest *manifest)
 
     for (int64_t k = 0; k < manifest->file_count; k++) {
         const bp_manifest_file *file = &manifest->files[k];
-        json_t *entry = json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
-                                  (json_int_t)file->bytes, "sha256", file->sha256);
+        bool quick = file->xxh3[0] != '\0';
+        json_t *entry =
+            json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes", (json_int_t)file->bytes,
+                      quick ? "xxh3_128" : "sha256", quick ? file->xxh3 : file->sha256);
 
         if (json_array_append_new(list, entry) != 0) {
             json_decref(list);

@@ -159,9 +159,21 @@ bp_err bp_shard_seal(bp_shard *shard)
     return bp_direct_seal(shard->content, &block);
 }
 
-bp_err bp_shard_read_back(bp_shard *shard, bool *more, char sha256[BP_SHA256_HEX], int64_t *bytes)
+bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_HASH],
+                          int64_t *bytes)
 {
-    return bp_direct_read_back(shard->content, more, sha256, bytes);
+    return bp_direct_read_back(shard->content, more, hash, bytes);
+}
+
+bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH])
+{
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path);
+
+    if (err == BP_ERR_FORMAT || (err == BP_OK && strcmp(block.hash, hash) != 0))
+        err = BP_FAIL(BP_ERR_FORMAT, "the XXH3-128 of %s is not that of the manifest: at %s",
+                      bp_path_base(path), path);
+    return err;
 }
 
 void bp_shard_free(bp_shard **shard)

@@ -17,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE_FLOATS 1024
+#define PAGE_FLOATS  1024
+#define CHUNK_FLOATS 4096 /* what is copied and then counted, from the nearest cache */
 
 struct bp_snapshot {
     float *copy;
@@ -212,16 +213,29 @@ static int64_t floats_of(const bp_box *box)
     return bp_checked_volume(box->dims, box->extent);
 }
 
-/* to: NULL, where they are only looked at. False: one is not finite. */
-static bool pass_values(float *to, const float *values, int64_t count)
+/* `count` values of a box from the first-th on. False: one is not finite. */
+static bool copy_part(float *to, const bp_box *box, int64_t first, int64_t count, bp_digest *digest)
 {
-    return to != NULL ? bp_copy_finite(to, values, count) : bp_are_finite(values, count);
+    bp_digest mine = {{0}};
+    bool finite = true;
+
+    for (int64_t k = 0; k < count; k += CHUNK_FLOATS) {
+        int64_t now = count - k < CHUNK_FLOATS ? count - k : CHUNK_FLOATS;
+        const float *values = box->data + first + k;
+
+        finite = bp_copy_finite(to + k, values, now) && finite;
+        bp_box_digest_part(&mine, box, first + k, values, now);
+    }
+    for (int lane = 0; lane < 2; lane++)
+#pragma omp atomic
+        digest->lane[lane] += mine.lane[lane];
+    return finite;
 }
 
 /* What lies in floats [first, end) of all boxes, one after another. copy: where they go, or NULL:
  * they are only looked at. Returns the first box with a value that is not finite, or `count`. */
-static int64_t pass_range(float *copy, const bp_box *boxes, int64_t count, int64_t first,
-                          int64_t end)
+static int64_t pass_range(float *copy, const bp_box *boxes, int64_t count, bp_digest *digests,
+                          int64_t first, int64_t end)
 {
     int64_t at = 0, bad = count;
 
@@ -229,18 +243,18 @@ static int64_t pass_range(float *copy, const bp_box *boxes, int64_t count, int64
         int64_t floats = floats_of(&boxes[k]);
         int64_t begin = first > at ? first - at : 0;
         int64_t n = (end < at + floats ? end - at : floats) - begin;
+        bool finite =
+            n <= 0 || (copy != NULL ? copy_part(copy + at + begin, &boxes[k], begin, n, &digests[k])
+                                    : bp_are_finite(boxes[k].data + begin, n));
 
-        if (n > 0 &&
-            !pass_values(copy != NULL ? copy + at + begin : NULL, boxes[k].data + begin, n) &&
-            bad == count)
-            bad = k;
+        bad = finite || bad < count ? bad : k;
         at += floats;
     }
     return bad;
 }
 
 /* One region for all boxes: the threads meet once, and each has as much to do as the others. */
-static int64_t pass(float *copy, const bp_box *boxes, int64_t count)
+static int64_t pass(float *copy, const bp_box *boxes, int64_t count, bp_digest *digests)
 {
     int64_t all = bp_boxes_floats(boxes, count), bad = count;
 
@@ -249,17 +263,19 @@ static int64_t pass(float *copy, const bp_box *boxes, int64_t count)
         int64_t first, end;
 
         own_floats(all, &first, &end);
-        bad = pass_range(copy, boxes, count, first, end);
+        bad = pass_range(copy, boxes, count, digests, first, end);
     }
     return bad < count ? bad : -1;
 }
 
-int64_t bp_snapshot_take(bp_snapshot *snapshot, bp_box *boxes, int64_t count)
+int64_t bp_snapshot_take(bp_snapshot *snapshot, bp_box *boxes, int64_t count, bp_digest *digests)
 {
     int64_t at = 0, bad;
 
     BP_ASSERT(bp_boxes_floats(boxes, count) <= snapshot->floats);
-    bad = pass(snapshot->copy, boxes, count);
+    for (int64_t k = 0; k < count; k++)
+        digests[k] = (bp_digest){{0}};
+    bad = pass(snapshot->copy, boxes, count, digests);
     for (int64_t k = 0; k < count; k++) {
         boxes[k].data = snapshot->copy + at;
         at += floats_of(&boxes[k]);
@@ -278,7 +294,7 @@ int64_t bp_boxes_floats(const bp_box *boxes, int64_t count)
 
 int64_t bp_boxes_not_finite(const bp_box *boxes, int64_t count)
 {
-    return pass(NULL, boxes, count);
+    return pass(NULL, boxes, count, NULL);
 }
 
 /* ---- reading ---- */

@@ -19,9 +19,11 @@ void bp_snapshot_free(bp_snapshot **snapshot);
 
 /** Copy the boxes, by all threads: from here on their `data` is the copy. Local.
  *
+ * digests[count]: set, of each box as it lies in the ranks' memory, so that a copy that is damaged
+ *                 before it is written is found when it is read.
  * Returns the first box with a value that is not finite, -1 where there is none.
  */
-int64_t bp_snapshot_take(bp_snapshot *snapshot, bp_box *boxes, int64_t count);
+int64_t bp_snapshot_take(bp_snapshot *snapshot, bp_box *boxes, int64_t count, bp_digest *digests);
 
 /** All floats of the boxes, which is what a copy of them takes. */
 int64_t bp_boxes_floats(const bp_box *boxes, int64_t count);

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/trace.h"
 
 #include <stdio.h>
@@ -93,14 +94,29 @@ static void committed(trainer *self, int64_t step, bool best)
         tidy(self, step, best);
 }
 
-/* A state that is not finite is worth nothing, and would push a good one out. behind: it is copied
- * in the same breath. */
-static bp_err look_at(const trainer *self, bool behind, bp_box *boxes, int64_t count)
-{
-    BP_TRACE(BP_TRACE_SNAPSHOT, 0, (behind ? 8.0 : 4.0) * (double)bp_boxes_floats(boxes, count));
-    int64_t bad =
-        behind ? bp_snapshot_take(self->snapshot, boxes, count) : bp_boxes_not_finite(boxes, count);
+/* What this rank saves. */
+typedef struct own_state {
+    bp_box *boxes;
+    int64_t count;
+    bp_digest *digests; /* of the boxes, where they are copied */
+} own_state;
 
+/* A state that is not finite is worth nothing, and would push a good one out. behind: it is copied
+ * and counted in the same breath. */
+static bp_err look_at(const trainer *self, bool behind, own_state *own)
+{
+    bp_box *boxes = own->boxes;
+    int64_t count = own->count, bad;
+    BP_TRACE(BP_TRACE_SNAPSHOT, 0, (behind ? 8.0 : 4.0) * (double)bp_boxes_floats(boxes, count));
+
+    if (behind) {
+        own->digests = bp_alloc("commit.digests", count, sizeof *own->digests);
+        if (!own->digests)
+            return bp_fail_memory("the digests of a checkpoint", count, sizeof *own->digests);
+        bad = bp_snapshot_take(self->snapshot, boxes, count, own->digests);
+    } else {
+        bad = bp_boxes_not_finite(boxes, count);
+    }
     return bad < 0
                ? BP_OK
                : BP_FAIL(BP_ERR_SOFTWARE,
@@ -111,12 +127,12 @@ static bp_err look_at(const trainer *self, bool behind, bp_box *boxes, int64_t c
 }
 
 /* Lines of the journals come to disk first: no checkpoint may outlive a lost one. */
-static bp_err prepare(trainer *self, bool behind, bp_box **boxes, int64_t *count)
+static bp_err prepare(trainer *self, bool behind, own_state *own)
 {
-    bp_err err = own_boxes(self, boxes, count);
+    bp_err err = own_boxes(self, &own->boxes, &own->count);
 
     if (err == BP_OK)
-        err = look_at(self, behind, *boxes, *count);
+        err = look_at(self, behind, own);
     if (err == BP_OK && bp_fault("ckpt.snapshot"))
         err = bp_fail_errno(BP_ERR_IO, "can't take the state to save",
                             bp_config_string(self->config, "run.dir"));
@@ -137,17 +153,18 @@ static bp_err save(trainer *self, bool behind)
                                    .tokenizer = self->tokenizer,
                                    .snapshot = behind ? self->snapshot : NULL};
     json_t *state = state_of(self);
-    bp_box *boxes;
-    int64_t count;
-    bp_err err = prepare(self, behind, &boxes, &count);
+    own_state own = {0};
+    bp_err err = prepare(self, behind, &own);
 
+    commit.digests = own.digests;
     bp_checkpoint_step_name(name, self->progress.step);
     if (err == BP_OK && behind)
-        err = bp_checkpoint_begin(&self->behind.saving, self->mesh->world, &commit, boxes, count,
-                                  state);
+        err = bp_checkpoint_begin(&self->behind.saving, self->mesh->world, &commit, own.boxes,
+                                  own.count, state);
     else if (err == BP_OK)
-        err = bp_checkpoint_save(self->mesh->world, &commit, boxes, count, state);
-    bp_free(boxes);
+        err = bp_checkpoint_save(self->mesh->world, &commit, own.boxes, own.count, state);
+    bp_free(own.digests);
+    bp_free(own.boxes);
     json_decref(state);
     bp_free(folder);
     return err;

@@ -69,17 +69,19 @@ static void make_boxes(bp_box *boxes, int64_t millions)
 
 static void save(bp_snapshot *snapshot, const char *folder, const bp_box *boxes, int64_t count)
 {
-    bp_checkpoint_commit commit = {.parent = folder, .name = "bench", .snapshot = snapshot};
     bp_box *copies = bp_alloc("bench", count, sizeof *copies);
+    bp_digest *digests = bp_alloc("bench", count, sizeof *digests);
+    bp_checkpoint_commit commit = {
+        .parent = folder, .name = "bench", .snapshot = snapshot, .digests = digests};
     char *final = bp_path_join(folder, "bench");
     json_t *state = json_object();
     bp_saving *saving = NULL;
     moment at = now();
 
-    if (!copies || !final)
+    if (!copies || !digests || !final)
         check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
     memcpy(copies, boxes, (size_t)count * sizeof *copies);
-    (void)bp_snapshot_take(snapshot, copies, count);
+    (void)bp_snapshot_take(snapshot, copies, count, digests);
     at = say("copy", at);
     check(bp_checkpoint_begin(&saving, MPI_COMM_WORLD, &commit, copies, count, state));
     at = say("begin", at);
@@ -94,6 +96,7 @@ static void save(bp_snapshot *snapshot, const char *folder, const bp_box *boxes,
     BP_MPI(MPI_Barrier(MPI_COMM_WORLD));
     json_decref(state);
     bp_free(final);
+    bp_free(digests);
     bp_free(copies);
 }
 

@@ -10,8 +10,10 @@ typedef struct model_mesh {
     int data, tensor, pipeline;
 } model_mesh;
 
+#define MODEL_BOXES 256
+
 typedef struct model_boxes {
-    bp_box list[256];
+    bp_box list[MODEL_BOXES];
     int64_t count;
 } model_boxes;
 

@@ -97,6 +97,27 @@ static void digest_does_not_depend_on_the_cut(void **state)
             }
 }
 
+/* Of a box inside a tensor, in runs of any length that begin anywhere. */
+static void digest_of_parts_is_that_of_the_box(void **state)
+{
+    bp_box box = {.dims = 4, .shape = {3, 4, 5, 6}, .offset = {1, 1, 0, 2}, .extent = {2, 3, 5, 4}};
+    float values[2 * 3 * 5 * 4];
+    const int64_t all = 2 * 3 * 5 * 4;
+
+    (void)state;
+    for (int k = 0; k < all; k++)
+        values[k] = (float)(k * k % 31) - 0.5f * (float)k;
+    for (int64_t step = 1; step <= all; step++) {
+        bp_digest whole = {{0, 0}}, sum = {{0, 0}};
+
+        bp_box_digest(&whole, &box, values);
+        for (int64_t first = 0; first < all; first += step)
+            bp_box_digest_part(&sum, &box, first, values + first,
+                               all - first < step ? all - first : step);
+        assert_memory_equal(&whole, &sum, sizeof whole);
+    }
+}
+
 static void digest_tells_places_apart(void **state)
 {
     float values[] = {1.0f, 2.0f, 0.0f, -0.0f};
@@ -151,6 +172,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_cover_a_box),
         cmocka_unit_test(digest_does_not_depend_on_the_cut),
+        cmocka_unit_test(digest_of_parts_is_that_of_the_box),
         cmocka_unit_test(digest_tells_places_apart),
         cmocka_unit_test(volume_is_checked),
         cmocka_unit_test(names_follow_the_rule),

@@ -26,9 +26,11 @@ static int64_t file_bytes; /* of save_behind's files */
 /* Begin, and spoil the values before the end. */
 static bp_err save_behind(bp_snapshot *snapshot, bool give_up)
 {
+    bp_digest digests[MODEL_BOXES];
     bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"),
                                    .name = STEP,
                                    .snapshot = snapshot,
+                                   .digests = digests,
                                    .file_bytes = file_bytes};
     json_t *state = json_pack("{s:i}", "step", 7);
     bp_saving *saving = NULL;
@@ -36,7 +38,7 @@ static bp_err save_behind(bp_snapshot *snapshot, bool give_up)
 
     build(&boxes, true);
     copies = boxes;
-    bp_test_check(COMM, bp_snapshot_take(snapshot, copies.list, copies.count) == -1);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies.list, copies.count, digests) == -1);
     bp_err err = bp_checkpoint_begin(&saving, COMM, &commit, copies.list, copies.count, state);
     for (int64_t k = 0; k < boxes.count; k++)
         memset(boxes.list[k].data, 0x3f,
@@ -124,6 +126,7 @@ static void check_same(const bp_checkpoint_commit *waits, bp_box *boxes, int64_t
 {
     bp_checkpoint_commit commit = *waits;
     bp_box copies[4];
+    bp_digest digests[4];
     int64_t held = bp_comm_rank(COMM) == bp_comm_size(COMM) - 1 ? count : 0;
     bp_snapshot *snapshot = NULL;
     bp_saving *saving;
@@ -136,8 +139,9 @@ static void check_same(const bp_checkpoint_commit *waits, bp_box *boxes, int64_t
     fresh_parent();
     bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(boxes, held)), BP_OK);
     memcpy(copies, boxes, (size_t)count * sizeof *boxes);
-    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, held) == -1);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, held, digests) == -1);
     commit.snapshot = snapshot;
+    commit.digests = digests;
     bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, copies, held, step), BP_OK);
     bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
     behind = manifest();
@@ -266,22 +270,58 @@ static void one_that_is_given_up_leaves_nothing(void **state)
     bp_snapshot_free(&snapshot);
 }
 
+/* Its digest is of what the ranks have, not of what was copied. */
+static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
+{
+    static const int64_t shape[] = {300, 1000};
+    bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"), .name = STEP};
+    int64_t held = bp_comm_is_root(COMM) ? 1 : 0;
+    bp_snapshot *snapshot = NULL;
+    bp_checkpoint *checkpoint;
+    bp_saving *saving;
+    bp_box box = model_whole("a", 2, shape, true), copy = box, loaded;
+    bp_digest digest;
+    json_t *step = json_object();
+
+    (void)state;
+    fresh_parent();
+    bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(&box, held)), BP_OK);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, &copy, held, &digest) == -1);
+    if (held > 0)
+        copy.data[123456] = 1.5f;
+    commit.snapshot = snapshot;
+    commit.digests = &digest;
+    bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, &copy, held, step), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
+    loaded = model_whole("a", 2, shape, false);
+    bp_test_check_err(
+        COMM, bp_checkpoint_open(COMM, bp_test_path("checkpoints/" STEP), &checkpoint), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_load(checkpoint, &loaded, held), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, &loaded, held), BP_ERR_FORMAT);
+    bp_checkpoint_close(&checkpoint);
+    bp_snapshot_free(&snapshot);
+    json_decref(step);
+    bp_free(box.data);
+    bp_free(loaded.data);
+}
+
 static void value_that_is_not_finite_is_told_by_its_box(void **state)
 {
     static const int64_t shape[] = {300, 1000};
     bp_snapshot *snapshot = NULL;
     bp_box boxes[2] = {model_whole("a", 2, shape, true), model_whole("b", 2, shape, true)};
     bp_box copies[2];
+    bp_digest digests[2];
 
     (void)state;
     bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(boxes, 2)), BP_OK);
     memcpy(copies, boxes, sizeof copies);
-    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, 2) == -1);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, 2, digests) == -1);
     bp_test_check(COMM, bp_boxes_not_finite(boxes, 2) == -1);
     bp_test_check(COMM, memcmp(copies[1].data, boxes[1].data, sizeof(float) * 300000) == 0);
     boxes[1].data[299999] = -INFINITY;
     memcpy(copies, boxes, sizeof copies);
-    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, 2) == 1);
+    bp_test_check(COMM, bp_snapshot_take(snapshot, copies, 2, digests) == 1);
     bp_test_check(COMM, bp_boxes_not_finite(boxes, 2) == 1);
     bp_snapshot_free(&snapshot);
     bp_free(boxes[0].data);
@@ -297,6 +337,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(failure_of_one_of_several_helpers_ends_them_all),
         cmocka_unit_test(copies_that_no_neighbour_can_read_are_written_by_their_ranks),
         cmocka_unit_test(failure_of_a_helper_is_shared_and_leaves_nothing),
+        cmocka_unit_test(copy_that_is_spoilt_before_it_is_written_is_found),
         cmocka_unit_test(one_that_is_given_up_leaves_nothing),
         cmocka_unit_test(value_that_is_not_finite_is_told_by_its_box),
     };

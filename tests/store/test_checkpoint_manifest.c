@@ -112,6 +112,14 @@ static void text_for_bytes(json_t *m)
 }
 static void bad_file_hash(json_t *m)
 {
+    set_text(file_of(m, 0), "xxh3_128", "xyz");
+}
+static void no_file_hash(json_t *m)
+{
+    assert_int_equal(json_object_del(file_of(m, 0), "xxh3_128"), 0);
+}
+static void two_file_hashes(json_t *m)
+{
     set_text(file_of(m, 0), "sha256", "xyz");
 }
 static void other_format(json_t *m)
@@ -152,7 +160,9 @@ static void manifest_that_lies_is_damage(void **state)
                  {no_state, "'state' is not an object"},
                  {no_tensors, "is not a list"},
                  {text_for_bytes, "\"bytes\" is not an integer"},
-                 {bad_file_hash, "size or SHA-256 of shard-00000.h5 is wrong"},
+                 {bad_file_hash, "the hash of shard-00000.h5 is not 32 hexadecimal digits"},
+                 {no_file_hash, "sha256"},
+                 {two_file_hashes, "has both 'sha256' and 'xxh3_128'"},
                  {other_format, "'format' is 'something else'"},
                  {other_step, "it holds step 8"}};
 
@@ -197,10 +207,10 @@ static void unknown_version_is_named(void **state)
     bp_checkpoint *checkpoint;
 
     (void)state;
-    make_version(folder, 2);
+    make_version(folder, 3);
     BP_MPI(MPI_Barrier(COMM));
     bp_test_check_err(COMM, bp_checkpoint_open(COMM, folder, &checkpoint), BP_ERR_FORMAT);
-    bp_test_check(COMM, strstr(bp_err_message(), "format_version 2") != NULL);
+    bp_test_check(COMM, strstr(bp_err_message(), "format_version 3") != NULL);
     bp_test_check(COMM, strstr(bp_err_message(), "damaged") == NULL);
 }
 

@@ -34,7 +34,7 @@ static void flipped_byte_is_damage(void **state)
         if (bp_comm_is_root(COMM))
             flip_byte(shard,
                       k < sizeof places / sizeof places[0] ? places[k] : bp_file_size(shard) - 1);
-        check_damaged(folder, "SHA-256 of shard-0000");
+        check_damaged(folder, "XXH3-128 of shard-0000");
     }
 }
 

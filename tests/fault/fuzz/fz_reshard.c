@@ -116,13 +116,13 @@ static int64_t next_address(const bp_plan_box *pieces, int count, int64_t done)
 
 static void read_back(bp_shard *shard)
 {
-    char sha256[BP_SHA256_HEX];
+    char hash[BP_USER_BLOCK_HASH];
     int64_t bytes;
     bool more = true;
 
     FUZZ_CHECK(bp_shard_seal(shard) == BP_OK);
     while (more)
-        FUZZ_CHECK(bp_shard_read_back(shard, &more, sha256, &bytes) == BP_OK);
+        FUZZ_CHECK(bp_shard_read_back(shard, &more, hash, &bytes) == BP_OK);
     FUZZ_CHECK(bytes > BP_USER_BLOCK_BYTES);
 }
 
