@@ -8,10 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
-
-#define NICE 19
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bp_cores own;
@@ -115,8 +112,7 @@ void bp_cores_step_aside(void)
     struct sched_param none = {.sched_priority = 0};
 
     bp_cores_widen();
-    (void)sched_setscheduler(0, SCHED_BATCH, &none);
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+    (void)sched_setscheduler(0, SCHED_IDLE, &none);
 }
 
 static int read_number(int core, const char *name)
