@@ -72,6 +72,7 @@ typedef struct bp_plan {
     size_t parameters, copies, gradients, optimizer, activations, scratch, input;
     size_t trace;    /* events of a timeline; the caller sets it */
     size_t snapshot; /* what bp_engine_boxes_to_save gives, once more; 0: the caller has none */
+    size_t writer;   /* what writing a checkpoint takes besides; the caller sets it */
 } bp_plan;
 size_t bp_plan_total(const bp_plan *plan);
 

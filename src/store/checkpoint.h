@@ -64,6 +64,9 @@ typedef struct bp_checkpoint_commit {
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_box *boxes,
                           int64_t count, const json_t *state);
 
+/** What a rank that writes `bytes` of all ranks' boxes takes for it, besides them. */
+size_t bp_checkpoint_writer_bytes(int64_t bytes);
+
 /** A checkpoint that is written while the caller goes on. */
 typedef struct bp_saving bp_saving;
 

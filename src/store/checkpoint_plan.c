@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "store/checkpoint_priv.h"
+#include "store/direct.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,12 +73,19 @@ static int64_t volume_of(const bp_plan_box *box)
     return bp_checked_volume(box->dims, box->extent);
 }
 
+/* Into how many files so much goes, of `each`. */
+static int64_t files_of(int64_t all, int64_t each)
+{
+    int64_t wanted = (all + each - 1) / each;
+
+    return wanted < BP_FILES_MOST ? wanted : BP_FILES_MOST;
+}
+
 /* Which of its writer's files a box comes into: shares of equal length, without those that no box
  * begins in. */
 static int64_t next_file(writer_load *load, const bp_plan_box *box, int64_t file_floats)
 {
-    int64_t wanted = (load->floats + file_floats - 1) / file_floats;
-    int64_t most = wanted < BP_FILES_MOST ? wanted : BP_FILES_MOST;
+    int64_t most = files_of(load->floats, file_floats);
     int64_t share = (int64_t)((double)load->passed / (double)load->floats * (double)most);
 
     if (load->files == 0 || share > load->share)
@@ -296,6 +304,13 @@ static bp_err scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm co
     plan->shard = mine > 0 ? plan->pieces[0].shard : -1;
     plan->files = mine > 0 ? plan->pieces[mine - 1].shard - plan->shard + 1 : 0;
     return BP_OK;
+}
+
+size_t bp_checkpoint_writer_bytes(int64_t bytes)
+{
+    int64_t files = files_of(bytes, FILE_BYTES);
+
+    return (size_t)files * (BP_DIRECT_BYTES + (size_t)BP_PART_FLOATS * sizeof(float));
 }
 
 bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, const bp_plan_spec *spec, bp_plan_box *boxes,

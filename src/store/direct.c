@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BLOCK_BYTES ((size_t)8 << 20)
-#define ALIGN       ((size_t)4096) /* what all disks and file systems are content with */
+#define ALIGN ((size_t)4096) /* what all disks and file systems are content with */
 
 struct bp_direct {
     char *path;
@@ -90,7 +89,8 @@ static bp_err append(bp_direct *file, const unsigned char *data, size_t bytes)
 
     while (bytes > 0 && err == BP_OK) {
         unsigned char *to = file->block + file->filled;
-        size_t now = bytes < BLOCK_BYTES - file->filled ? bytes : BLOCK_BYTES - file->filled;
+        size_t now =
+            bytes < BP_DIRECT_BYTES - file->filled ? bytes : BP_DIRECT_BYTES - file->filled;
 
         if (data != NULL)
             memcpy(to, data, now);
@@ -101,7 +101,7 @@ static bp_err append(bp_direct *file, const unsigned char *data, size_t bytes)
         data = data != NULL ? data + now : NULL;
         bytes -= now;
         file->filled += now;
-        if (file->filled == BLOCK_BYTES)
+        if (file->filled == BP_DIRECT_BYTES)
             err = write_block(file);
     }
     return err;
@@ -154,9 +154,9 @@ bp_err bp_direct_open(bp_direct **out, const char *path)
     *file = (bp_direct){.plain = -1, .blocks = -1};
     file->path = bp_strdup(path);
     file->hash = XXH3_createState();
-    file->room = bp_alloc("direct.block", (int64_t)(BLOCK_BYTES + ALIGN), 1);
+    file->room = bp_alloc("direct.block", (int64_t)(BP_DIRECT_BYTES + ALIGN), 1);
     if (file->path == NULL || file->hash == NULL || file->room == NULL)
-        err = bp_fail_memory("a file to write", (int64_t)BLOCK_BYTES, 1);
+        err = bp_fail_memory("a file to write", (int64_t)BP_DIRECT_BYTES, 1);
     if (err == BP_OK) {
         uintptr_t place = (uintptr_t)file->room;
 
@@ -228,7 +228,7 @@ static bp_err start_again(bp_direct *file)
 static ssize_t read_block(const bp_direct *file)
 {
     for (;;) {
-        ssize_t got = pread(file->blocks, file->block, BLOCK_BYTES, (off_t)file->at);
+        ssize_t got = pread(file->blocks, file->block, BP_DIRECT_BYTES, (off_t)file->at);
 
         if (got >= 0 || (errno != EINTR && !(errno == EINVAL && go_plain(file->blocks))))
             return got;

@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 
+#define BP_DIRECT_BYTES ((size_t)8 << 20) /* of memory, which such a file takes while it is open   \
+                                           */
+
 typedef struct bp_direct bp_direct;
 
 /** A closed file that has its user block's room, and its whole length; bytes that are never put

@@ -103,6 +103,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     if (plan->snapshot > 0)
         print_row("snapshot", plan->snapshot,
                   "that a checkpoint is written from; checkpoint.behind=no has none");
+    print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
     print_row("total", bp_plan_total(plan), "");

@@ -304,10 +304,12 @@ static bp_err open_lanes(trainer *self)
 
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
 {
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+    int64_t ranks = (int64_t)mesh->pipeline * mesh->data * mesh->tensor; /* at most, of a node */
     bp_err err = BP_OK;
 
     *stage = 0;
-    for (int s = 0; s < self->mesh_shape.pipeline && err == BP_OK; s++) {
+    for (int s = 0; s < mesh->pipeline && err == BP_OK; s++) {
         bp_plan one;
         err = bp_engine_plan(&one, &self->mesh_shape, &self->spec, &self->shape, s);
         one.trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
@@ -315,6 +317,7 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
             one.input +=
                 bp_lanes_bytes(self->facts.tokens, self->spec.batch / self->mesh_shape.data,
                                self->shape.context, self->facts.vocab_size);
+        one.writer = bp_checkpoint_writer_bytes((int64_t)one.snapshot * ranks);
         if (!bp_config_bool(self->config, "checkpoint.behind"))
             one.snapshot = 0;
         if (err == BP_OK && (s == 0 || bp_plan_total(&one) > bp_plan_total(plan))) {
