@@ -173,10 +173,13 @@ static void add_speed(bp_buffer *out, const json_t *status)
 {
     if (!has(status, "tokens_per_second"))
         return;
-    bp_buffer_printf(out, LABEL "%.0f tokens/s", "speed", real_of(status, "tokens_per_second"));
     if (has(status, "tokens_per_second_median"))
-        bp_buffer_printf(out, ", the median is %.0f", real_of(status, "tokens_per_second_median"));
-    bp_buffer_printf(out, "\n");
+        bp_buffer_printf(out, LABEL "%.0f tokens/s (median), %.0f last\n", "speed",
+                         real_of(status, "tokens_per_second_median"),
+                         real_of(status, "tokens_per_second"));
+    else
+        bp_buffer_printf(out, LABEL "%.0f tokens/s\n", "speed",
+                         real_of(status, "tokens_per_second"));
 }
 
 static void add_loss(bp_buffer *out, const json_t *status)
@@ -339,8 +342,8 @@ static void add_members(bp_buffer *out, const json_t *status)
             bp_buffer_printf(out, "  loss %.4f", real_of(member, "loss"));
         if (has(member, "best_valid_loss"))
             bp_buffer_printf(out, "  best valid %.4f", real_of(member, "best_valid_loss"));
-        if (strcmp(state, "running") == 0 && has(member, "tokens_per_second"))
-            bp_buffer_printf(out, "  %.0f tokens/s", real_of(member, "tokens_per_second"));
+        if (strcmp(state, "running") == 0 && has(member, "tokens_per_second_median"))
+            bp_buffer_printf(out, "  %.0f tokens/s", real_of(member, "tokens_per_second_median"));
         if (has(member, "message"))
             bp_buffer_printf(out, "  %s", text_of(member, "message"));
         bp_buffer_printf(out, "\n");

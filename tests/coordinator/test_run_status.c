@@ -426,7 +426,7 @@ static void lines_tell_what_was_read(void **state)
         "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0, "
         "\"tokens_per_second\": 50.0, \"valid_loss\": 4.0}\n");
     expect_text(run, "pretrain, running on node7", "step 10 of 40 (25.0 %), 6.0 s left",
-                "50 tokens/s", "3.5000, valid 4.0000, the best 4.0000 at step 10",
+                "50 tokens/s (median), 50 last", "3.5000, valid 4.0000, the best 4.0000 at step 10",
                 "committed  nothing yet", "nothing: it runs", NULL);
     put(run, "run.json", "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}}");
     put(run, "lock/owner-000001", "{}"); /* no sense can be made of it: nobody holds it */
