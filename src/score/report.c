@@ -1,68 +1,118 @@
 /* What people read at the end. */
 #include "score/scorer_priv.h"
 
+#include "base/buffer.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-#define HUGE_REAL 1e5 /* more does not fit into 10 places with 4 behind the point */
+#define WHOLE_REAL   1e5  /* from here on a column has no places behind the point, */
+#define HUGE_REAL    1e10 /* from here on powers of ten */
+#define NAME_LEAST   20
+#define NAME_MOST    48
+#define COLUMNS_MOST 6
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
-/* A figure in a column of 10, "-" where there is none. */
-static void put_real(char *out, size_t bytes, const json_t *figures, const char *key)
+typedef struct column {
+    const char *heading, *key;
+    int width;
+    int places;                                              /* behind the point */
+    double (*value)(const json_t *figures, const char *key); /* NaN: there is none */
+} column;
+
+/* Rows are measured, then printed: a column has one format, by the largest figure in it. */
+typedef struct grid {
+    const column *columns;
+    int count, name_width;
+    double most[COLUMNS_MOST];
+    bool prints;
+} grid;
+
+static double figure(const json_t *figures, const char *key)
 {
     const json_t *value = json_object_get(figures, key);
 
-    if (json_is_number(value))
-        snprintf(out, bytes, fabs(json_number_value(value)) < HUGE_REAL ? "%.4f" : "%.5g",
-                 json_number_value(value));
-    else
-        snprintf(out, bytes, "-");
+    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static void print_line(const char *name, const json_t *figures)
-{
-    char perplexity[32], error[32], bits[32], word[32];
-
-    put_real(perplexity, sizeof(perplexity), figures, "perplexity");
-    put_real(error, sizeof(error), figures, "perplexity_stderr_documents");
-    put_real(bits, sizeof(bits), figures, "bits_per_byte");
-    put_real(word, sizeof(word), figures, "word_perplexity");
-    bp_log("%-28s %10lld %12lld %12s %10s %10s %14s", name,
-           (long long)json_integer_value(json_object_get(figures, "documents")),
-           (long long)json_integer_value(json_object_get(figures, "tokens")), perplexity, error,
-           bits, word);
-}
-
-/* What the members disagree about: the mixture beside the best and the worst of them. */
-static void print_ensemble_line(const char *name, const json_t *figures)
+static double least_of_members(const json_t *figures, const char *key)
 {
     const json_t *members = json_object_get(figures, "members");
-    char mixture[32], low[32] = "-", high[32] = "-", information[32], accuracy[32];
-    double least = INFINITY, most = -INFINITY;
+    double least = NAN;
 
-    for (size_t m = 0; m < json_array_size(members); m++) {
-        const json_t *value = json_object_get(json_array_get(members, m), "perplexity");
-
-        if (json_is_number(value)) {
-            least = fmin(least, json_number_value(value));
-            most = fmax(most, json_number_value(value));
-        }
-    }
-    if (isfinite(least)) {
-        snprintf(low, sizeof(low), least < HUGE_REAL ? "%.4f" : "%.5g", least);
-        snprintf(high, sizeof(high), most < HUGE_REAL ? "%.4f" : "%.5g", most);
-    }
-    put_real(mixture, sizeof(mixture), figures, "perplexity");
-    put_real(information, sizeof(information), figures, "mutual_information");
-    put_real(accuracy, sizeof(accuracy), figures, "accuracy");
-    bp_log("%-28s %12s %12s %12s %18s %10s", name, mixture, low, high, information, accuracy);
+    for (size_t m = 0; m < json_array_size(members); m++)
+        least = fmin(least, figure(json_array_get(members, m), key));
+    return least;
 }
 
-typedef void print_row(const char *name, const json_t *figures);
+static double most_of_members(const json_t *figures, const char *key)
+{
+    const json_t *members = json_object_get(figures, "members");
+    double most = NAN;
 
-static void print_group(const char *prefix, const json_t *group, print_row *row)
+    for (size_t m = 0; m < json_array_size(members); m++)
+        most = fmax(most, figure(json_array_get(members, m), key));
+    return most;
+}
+
+/* Bytes of UTF-8 that add no character. */
+static int continued(const char *text)
+{
+    int count = 0;
+
+    for (; *text; text++)
+        count += ((unsigned char)*text & 0xc0) == 0x80;
+    return count;
+}
+
+static void print_row(const grid *table, const char *name, const json_t *figures)
+{
+    bp_buffer line = {0};
+    char *text;
+
+    bp_buffer_printf(&line, "%-*s", table->name_width + continued(name), name);
+    for (int k = 0; k < table->count; k++) {
+        const column *c = &table->columns[k];
+        double value = c->value(figures, c->key);
+
+        if (isnan(value))
+            bp_buffer_printf(&line, "  %*s", c->width, "-");
+        else if (table->most[k] >= HUGE_REAL)
+            bp_buffer_printf(&line, "  %*.4e", c->width, value);
+        else
+            bp_buffer_printf(&line, "  %*.*f", c->width,
+                             table->most[k] < WHOLE_REAL ? c->places : 0, value);
+    }
+    text = bp_buffer_take(&line);
+    if (text)
+        bp_log("%s", text);
+    bp_free(text);
+}
+
+static void measure_row(grid *table, const char *name, const json_t *figures)
+{
+    int length = (int)strlen(name) - continued(name);
+
+    if (length > table->name_width)
+        table->name_width = length < NAME_MOST ? length : NAME_MOST;
+    for (int k = 0; k < table->count; k++)
+        table->most[k] =
+            fmax(table->most[k], table->columns[k].value(figures, table->columns[k].key));
+}
+
+static void do_row(grid *table, const char *name, const json_t *figures)
+{
+    if (table->prints)
+        print_row(table, name, figures);
+    else
+        measure_row(table, name, figures);
+}
+
+static void do_group(grid *table, const char *prefix, const json_t *group)
 {
     const char *name;
     const json_t *figures;
@@ -72,39 +122,64 @@ static void print_group(const char *prefix, const json_t *group, print_row *row)
         char line[128];
 
         snprintf(line, sizeof(line), "%s%s", prefix, name);
-        row(line, figures);
+        do_row(table, line, figures);
     }
 }
 
 /* All, each corpus and each label value. */
-static void print_table(const json_t *summary, print_row *row)
+static void do_rows(grid *table, const json_t *summary)
 {
     const json_t *corpora = json_object_get(summary, "corpora");
     const char *name;
     const json_t *values;
 
-    row("all", summary);
+    do_row(table, "all", summary);
     if (json_object_size(corpora) > 1)
-        print_group("corpus ", corpora, row);
+        do_group(table, "corpus ", corpora);
     json_object_foreach(json_object_get(summary, "labels"), name, values)
     {
         char prefix[64];
 
         snprintf(prefix, sizeof(prefix), "%s ", name);
-        print_group(prefix, values, row);
+        do_group(table, prefix, values);
     }
+}
+
+static void print_table(const column *columns, int count, const json_t *summary)
+{
+    grid table = {.columns = columns, .count = count, .name_width = NAME_LEAST};
+    bp_buffer line = {0};
+    char *text;
+
+    do_rows(&table, summary);
+    bp_buffer_printf(&line, "%-*s", table.name_width, "");
+    for (int k = 0; k < count; k++)
+        bp_buffer_printf(&line, "  %*s", columns[k].width, columns[k].heading);
+    text = bp_buffer_take(&line);
+    if (text)
+        bp_log("%s", text);
+    bp_free(text);
+    table.prints = true;
+    do_rows(&table, summary);
 }
 
 void scorer_report(const scorer *self)
 {
-    bp_log("%-28s %10s %12s %12s %10s %10s %14s", "", "documents", "tokens", "perplexity",
-           "+/- docs", "bits/byte", "per word");
-    print_table(self->summary, print_line);
-    if (self->channels.members > 0) {
-        bp_log("%-28s %12s %12s %12s %18s %10s", "", "mixture", "best member", "worst member",
-               "mutual information", "accuracy");
-        print_table(self->summary, print_ensemble_line);
-    }
+    static const column PLAIN[] = {{"documents", "documents", 9, 0, figure},
+                                   {"tokens", "tokens", 12, 0, figure},
+                                   {"perplexity", "perplexity", 10, 4, figure},
+                                   {"std. error", "perplexity_stderr_documents", 10, 4, figure},
+                                   {"bits/byte", "bits_per_byte", 9, 4, figure},
+                                   {"word perplexity", "word_perplexity", 15, 4, figure}};
+    static const column ENSEMBLE[] = {{"mixture", "perplexity", 12, 4, figure},
+                                      {"best member", "perplexity", 12, 4, least_of_members},
+                                      {"worst member", "perplexity", 12, 4, most_of_members},
+                                      {"mutual information", "mutual_information", 18, 4, figure},
+                                      {"accuracy", "accuracy", 8, 4, figure}};
+
+    print_table(PLAIN, COUNT(PLAIN), self->summary);
+    if (self->channels.members > 0)
+        print_table(ENSEMBLE, COUNT(ENSEMBLE), self->summary);
     if (self->unscored > 0)
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",
                self->unscored, bp_score_convention_name(self->rule.convention),

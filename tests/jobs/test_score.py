@@ -130,6 +130,19 @@ class Score(ScoreFiles, JobTest):
         self.check_summary("half", False)
         self.assertIsNone(half["bits_per_byte"])
 
+    def test_a_column_of_the_table_has_one_format(self):
+        result = run(self.command("table", self.corpora()))
+        self.assertEqual(result.status, 0, str(result))
+        heading, *rows = [line for line in result.out.splitlines()[1:-1] if "not scored" not in line]
+        self.assertEqual(heading.split("  ")[-1].strip(), "word perplexity")
+        self.assertEqual({len(row) for row in rows}, {len(heading)})
+        self.assertEqual([row.split("  ")[0] for row in rows[:3]], ["all", "corpus valid", "corpus labelled"])
+        for cells in zip(*(row.split()[-6:] for row in rows)):
+            self.assertEqual(len({len(cell.partition(".")[2]) for cell in cells}), 1, cells)
+        summary = self.summary("table")
+        self.assertEqual(rows[0].split()[1:3], [str(summary["documents"]), str(summary["tokens"])])
+        self.assertAlmostEqual(float(rows[0].split()[3]), summary["perplexity"], 4)
+
     def test_training_makes_text_more_probable(self):
         bits = self.scored("trained")["bits_per_byte"]
         self.assertLess(bits, 4.5)  # an untrained model of 509 tokens: 9 bits a token of about 1.5 bytes
