@@ -298,7 +298,17 @@ static void hear_all(ensemble_desk *desk)
     pass_stop_on(desk);
 }
 
-/* "3 of 8 members trained; m03 120/400 3.4210, m04 118/400 3.5121; 2 min 10 s left" */
+static void add_count(bp_buffer *line, const ensemble_desk *desk, member_phase phase,
+                      const char *what)
+{
+    int64_t members = count(desk, phase);
+
+    if (members > 0)
+        bp_buffer_printf(line, ", %" PRId64 " %s", members, what);
+}
+
+/* "3 of 8 members trained, 2 at work, 3 waiting; m03 120/400 3.4210, m04 118/400 3.5121; 2 min 10 s
+ * left" */
 static void show_progress(ensemble_desk *desk, double now)
 {
     const ensemble *self = desk->self;
@@ -309,6 +319,9 @@ static void show_progress(ensemble_desk *desk, double now)
 
     bp_buffer_printf(&line, "%" PRId64 " of %" PRId64 " members trained", count(desk, TRAINED),
                      self->members);
+    add_count(&line, desk, TRAINS, "at work");
+    add_count(&line, desk, WAITS, "waiting");
+    add_count(&line, desk, DIVERGED, "diverged");
     for (int64_t k = 0; k < self->members; k++) {
         const member_state *state = &desk->states[k];
 

@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import pty
 import random
 import re
 import signal
@@ -307,6 +308,19 @@ class Ensemble(JobTest):
         for name in members(whole):
             self.assertEqual(len(events(self.at(f"array/members/{name}"), "started")), 1)
             self.assertEqual(events(self.at(f"array/members/{name}"), "resumed"), [])
+
+    def test_progress_tells_of_members_that_wait(self):
+        master, slave = pty.openpty()  # on a terminal there is a line every few seconds
+        self.addCleanup(os.close, master)
+        command = [program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('progress')}", "ensemble.members=4",
+                   "ensemble.parallel=1", "train.steps=1000000", "train.log_every=1000"]
+        process = subprocess.Popen(command, stdout=slave, stderr=slave, env=bagpipe_test.environment(), start_new_session=True)
+        os.close(slave)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        log = self.at("progress/log.txt")
+        self.until(lambda: os.path.exists(log) and b"members trained" in read(log), process)
+        self.assertRegex(read(log).decode(), r"0 of 4 members trained, 1 at work, 3 waiting; m00 \d+/1000000.*left\n")
 
     def test_gathered_members_keep_what_they_were_computed_with(self):
         # as nodes with other CPUs resolve them: one member in float32, one in what this CPU has, and then one in what it has not
