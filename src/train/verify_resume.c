@@ -44,9 +44,9 @@ static bp_err draw(int64_t *out, int64_t below)
     return err;
 }
 
-/* A rank that computes, and a step after the first commit and before the last. A checkpoint behind
- * the training is certainly in place once the next one has begun, which waits for it; of three
- * steps none lies between that and the last, so that they have theirs written at once. */
+/* A rank that computes, and the end of a step after the first commit and before the last. A
+ * checkpoint behind the training is certainly in place once the next one has begun, which waits for
+ * it: at the end of that one's step. */
 static bp_err choose_kill(proof *self, const bp_config *config)
 {
     bp_mesh_shape shape = bp_mesh_shape_of(config);
@@ -55,8 +55,8 @@ static bp_err choose_kill(proof *self, const bp_config *config)
     int first = shape.coordinator == BP_COORDINATOR_DEDICATED ? 1 : 0;
 
     self->every = steps / 3;
-    self->behind = bp_config_bool(config, "checkpoint.behind") && steps > 2 * self->every + 1;
-    int64_t after = self->behind ? 2 * self->every : self->every;
+    self->behind = bp_config_bool(config, "checkpoint.behind");
+    int64_t after = self->behind ? 2 * self->every - 1 : self->every;
     if (err == BP_OK)
         err = draw(&place, steps - after - 1);
     if (err == BP_OK)

@@ -57,9 +57,9 @@ class VerifyResume(JobTest):
         self.assertEqual(self.left("own"), [folder])
 
     def test_a_resume_that_changes_one_weight_is_told(self):
-        for ranks in (0, 2):
+        for ranks, steps in ((0, 6), (2, 3)):
             name = f"broken{ranks}"
-            result = self.verify(name, ranks, "--verify-resume=6", fault="train.flip_loaded")
+            result = self.verify(name, ranks, f"--verify-resume={steps}", fault="train.flip_loaded")
             self.assertEqual(result.status, 70, str(result))
             self.assertRegex(result.err, r"resume is not exact: (loss|grad_norm) is [0-9.]+ without the kill, [0-9.]+ with it: at step")
             self.assertEqual(result.err.count("error["), 1, result.err)
@@ -67,6 +67,8 @@ class VerifyResume(JobTest):
             self.assertEqual(len(kept), 1, kept)
             self.assertIn(kept[0], result.err)
             self.assertEqual(sorted(os.listdir(kept[0])), ["killed", "output.txt", "straight"])
+            with open(kept[0] + "/killed/config.ini", encoding="utf-8") as file:
+                self.assertIn("behind = yes\n", file.read())  # as the user's run writes them
 
     def test_a_training_that_fails_is_told_in_its_own_words(self):
         result = self.verify("failing", 2, "--verify-resume", f"corpus.train={self.at('missing.h5')}")
