@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import signal
 
 import bagpipe_test
@@ -51,7 +52,8 @@ class UncertaintyRuns(UncertaintyTest):
         self.assertIn("the same command goes on", err)
         done = self.file("stopped", "scores", "single", "score", "summary.json")
         before = os.stat(done).st_mtime_ns
-        self.studied("stopped", 2)
+        result = self.studied("stopped", 2, "mesh.data=2", "mesh.micro_batch=2")
+        self.assertEqual(re.findall("other bits.*", result.err), ["other bits from here on: mesh.data is 2 and was 0"])  # by :laplace
         self.assertEqual(os.stat(done).st_mtime_ns, before)
         got, want = self.summary("stopped")["methods"], self.one()["methods"]
         for method in ("single", "three", "passes"):
