@@ -12,8 +12,7 @@
 
 #include <stdbool.h>
 
-#define BP_DIRECT_BYTES ((size_t)8 << 20) /* of memory, which such a file takes while it is open   \
-                                           */
+#define BP_DIRECT_BYTES ((size_t)8 << 20) /* of memory, taken while such a file is open */
 
 typedef struct bp_direct bp_direct;
 
