@@ -168,6 +168,10 @@ static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int
     return product->a + (product->turned ? begin * product->a_row + m : m * product->a_row + begin);
 }
 
+/* In functions that only ask for lines, which GCC 12 otherwise takes for functions without effect,
+ * whose calls it drops. */
+#define HAS_AN_EFFECT __asm__ volatile("")
+
 /* Asks the second cache for part `part` of `parts` of a visit's left side. */
 static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t parts)
 {
@@ -175,6 +179,7 @@ static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t part
     const uint16_t *a = left_at(p, v, &rows, &k);
     int64_t runs = p->product->turned ? k : rows, run = p->product->turned ? rows : k;
 
+    HAS_AN_EFFECT;
     if (v->packed) { /* as if it were rows of a line each */
         a = (const uint16_t *)v->left;
         run = row = LINE_BYTES / 2;
@@ -192,6 +197,7 @@ static void fetch_sums(const plan *p, const bp_bf16_block *block, int64_t m)
 {
     int64_t rows = p->product->M - m < p->kernel->rows ? p->product->M - m : p->kernel->rows;
 
+    HAS_AN_EFFECT;
     for (int64_t r = 0; r < rows; r++) {
         const float *c = block->c + r * block->c_row + BP_BF16_COLUMNS;
         __builtin_prefetch(c, 1);
