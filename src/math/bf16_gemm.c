@@ -2,6 +2,8 @@
  *
  * A thread owns a rectangle of c. Of it, it takes as many columns as the right side has in half of
  * the second cache; of these, k in blocks for which a panel of the left side stays in the first.
+ * With an epilogue the sums of a few panels of the left side lie in room of the thread's own, which
+ * the second cache holds, and go on from there.
  * Source: the loops around the micro-kernel are Goto and van de Geijn 2008; the left side's panel
  *         is packed in the innermost of them, since it is read from the first cache at once.
  */
@@ -52,6 +54,12 @@ static int64_t cut(int64_t n, int64_t parts, int64_t part)
     return n * part / parts;
 }
 
+/* Floats from row to row of sums that an epilogue takes: off whole pages. */
+static int64_t sum_row(int64_t panels)
+{
+    return panels * BP_BF16_COLUMNS + LINE_WORDS;
+}
+
 /* How a product is cut up. */
 typedef struct sizes {
     int64_t m_panels, n_panels;     /* of the left side and of the right */
@@ -70,6 +78,7 @@ typedef struct plan {
     const sizes *sizes;
     int64_t m_first, m_last, n_first, n_last;
     uint32_t *left; /* packed panels of the left side */
+    float *sums;    /* [ROW_PANELS][rows of a panel][sum_row] that an epilogue will take */
     float *edge;    /* sums of a block that reaches beyond c */
 } plan;
 
@@ -118,7 +127,7 @@ static sizes sizes_of(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_
     s.runs = up(s.steps, most * kernel->k_blocks);
     s.run_steps = up(s.steps, s.runs);
     s.block_steps = up(s.run_steps, up(s.run_steps, most));
-    s.n_most = held_panels(s.run_steps);
+    s.n_most = bp_smaller(held_panels(s.run_steps), s.n_panels);
     bool at_once = up(s.n_panels, s.across) <= s.n_most;
     s.left_panels = at_once ? 1 : up(s.m_panels, s.down);
     s.left_words = left_words(kernel, at_once ? s.block_steps : s.run_steps);
@@ -192,10 +201,15 @@ static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t part
     }
 }
 
+static int64_t rows_from(const plan *p, int64_t m)
+{
+    return p->product->M - m < p->kernel->rows ? p->product->M - m : p->kernel->rows;
+}
+
 /* Asks for the sums to the right of a block, which the next one begins or ends with. */
 static void fetch_sums(const plan *p, const bp_bf16_block *block, int64_t m)
 {
-    int64_t rows = p->product->M - m < p->kernel->rows ? p->product->M - m : p->kernel->rows;
+    int64_t rows = rows_from(p, m);
 
     HAS_AN_EFFECT;
     for (int64_t r = 0; r < rows; r++) {
@@ -203,6 +217,49 @@ static void fetch_sums(const plan *p, const bp_bf16_block *block, int64_t m)
         __builtin_prefetch(c, 1);
         __builtin_prefetch(c + BP_BF16_COLUMNS / 2, 1);
     }
+}
+
+static const uint16_t *half_at(const bp_operand *operand, int64_t r, int64_t c)
+{
+    return (const uint16_t *)operand->data + r * operand->stride + c;
+}
+
+/* Asks for what the epilogue will read and write where this block's sums go. */
+static void fetch_operands(const plan *p, int64_t m, int64_t n)
+{
+    const bp_epilogue *epilogue = p->product->epilogue;
+    int64_t rows = rows_from(p, m);
+
+    HAS_AN_EFFECT;
+    for (int64_t r = m; epilogue->read && r < m + rows; r++)
+        __builtin_prefetch(half_at(epilogue->read, r, n));
+    for (int i = 0; i < 2; i++)
+        for (int64_t r = m; epilogue->written[i] && r < m + rows; r++)
+            __builtin_prefetch(half_at(epilogue->written[i], r, n), 1);
+}
+
+/* Where the thread has the sums of a visit's panel. */
+static float *panel_room(const plan *p, const visit *v)
+{
+    int64_t place = (v->panel - p->m_first) % ROW_PANELS;
+
+    return p->sums + place * p->kernel->rows * sum_row(p->sizes->n_most);
+}
+
+/* Finished sums of a panel, columns [first, last), through the epilogue. */
+static void finish_panel(const plan *p, const visit *v, int64_t first, int64_t last)
+{
+    const bp_epilogue *epilogue = p->product->epilogue;
+    int64_t m = v->panel * p->kernel->rows, rows = rows_from(p, m), row = sum_row(p->sizes->n_most);
+    float *sums = p->product->panel_sums ? p->product->panel_sums + v->panel * p->product->N : NULL;
+
+    last = last < p->product->N ? last : p->product->N;
+    if (sums)
+        memset(sums + first, 0, (size_t)(last - first) * sizeof *sums);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t n = first; n < last; n += BP_PASS_COLUMNS)
+            epilogue->pass(epilogue->context, panel_room(p, v) + r * row + n - first, m + r, n,
+                           bp_smaller(BP_PASS_COLUMNS, last - n), sums ? sums + n : NULL);
 }
 
 static void pack_left(const plan *p, const visit *v)
@@ -222,16 +279,20 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
     const bp_bf16_product *product = p->product;
     int64_t m = v->panel * p->kernel->rows, panel_words = p->sizes->steps * STEP_WORDS;
     const uint32_t *right = product->b + v->first * STEP_WORDS;
+    bool last = v->last == p->sizes->steps;
+    int64_t row = product->epilogue ? sum_row(p->sizes->n_most) : product->c_row;
+    float *sums = product->epilogue ? panel_room(p, v)
+                                    : product->c + m * product->c_row + n0 * BP_BF16_COLUMNS;
 
     if (!v->packed)
         pack_left(p, v);
     for (int64_t j = n0; j < n1; j++) {
         int64_t n = j * BP_BF16_COLUMNS;
-        float *c = product->c + m * product->c_row + n;
+        float *c = sums + n - n0 * BP_BF16_COLUMNS;
         bp_bf16_block block = {.c = c,
                                .from = c,
-                               .c_row = product->c_row,
-                               .from_row = product->c_row,
+                               .c_row = row,
+                               .from_row = row,
                                .a = v->left,
                                .b = right + j * panel_words,
                                .next_b = right + (j + 1 < n1 ? j + 1 : n0) * panel_words,
@@ -242,10 +303,14 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
         }
         if (next)
             fetch_left(p, next, j - n0, n1 - n0);
-        if (j + 2 < n1)
+        if (product->epilogue && last)
+            fetch_operands(p, m, n);
+        else if (!product->epilogue && j + 2 < n1)
             fetch_sums(p, &block, m);
         sum_block(p, m, n, &block);
     }
+    if (product->epilogue && last)
+        finish_panel(p, v, n0 * BP_BF16_COLUMNS, n1 * BP_BF16_COLUMNS);
 }
 
 /* Panels [n0, n1) of the right side in a run of k, which the second cache holds, by all of the
@@ -316,9 +381,28 @@ size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64
     return (size_t)(panels * left_words(kernel, steps) + threads * EDGE_FLOATS) * sizeof(float);
 }
 
+bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K)
+{
+    return up(K, BP_BF16_STEP) <= most_steps(kernel) * kernel->k_blocks;
+}
+
+/* Of one thread. */
+static size_t sums_bytes(const bp_bf16_kernel *kernel, int64_t n_most)
+{
+    return (size_t)(ROW_PANELS * kernel->rows * sum_row(n_most)) * sizeof(float);
+}
+
+size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads)
+{
+    int64_t panels = held_panels(up(K, BP_BF16_STEP));
+
+    return (size_t)threads * sums_bytes(kernel, bp_smaller(panels, up(N, BP_BF16_COLUMNS)));
+}
+
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch)
 {
     sizes s = sizes_of(kernel, product->M, product->N, product->K, omp_get_max_threads());
+    char *sums = (char *)scratch + thread_bytes(&s) * (size_t)(s.down * s.across);
 
     /* By the whole team, be some of it idle: GNU's runtime ends the threads that a smaller one has
      * not, and makes them anew for the next. */
@@ -333,6 +417,7 @@ void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *produ
                   .n_first = cut(s.n_panels, s.across, i % s.across),
                   .n_last = cut(s.n_panels, s.across, i % s.across + 1),
                   .left = (uint32_t *)(edge + EDGE_FLOATS),
+                  .sums = (float *)(sums + (size_t)i * sums_bytes(kernel, s.n_most)),
                   .edge = edge};
         sum_rectangle(&p);
     }

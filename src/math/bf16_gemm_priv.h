@@ -8,6 +8,7 @@
 #ifndef BP_MATH_BF16_GEMM_PRIV_H
 #define BP_MATH_BF16_GEMM_PRIV_H
 
+#include "math/operand_priv.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -71,15 +72,19 @@ bp_bf16_pack_both bp_bf16_pack_weight;
  * float32 is as fast. */
 const bp_bf16_kernel *bp_bf16_kernel_here(void);
 
-/** c (+)= a b + bias, by all threads. */
+/** c (+)= a b + bias, by all threads; or, instead of c, its rows to an epilogue: row by row of a
+ * panel of the left side, by the thread that has just summed them. */
 typedef struct bp_bf16_product {
-    float *c;          /* [M][N] */
-    const uint16_t *a; /* bf16, (m, k) at a[m * a_row + k]; turned: a[k * a_row + m] */
-    const uint32_t *b; /* panels */
-    const float *bias; /* [N], or NULL; not with accumulate */
+    float *c;                    /* [M][N] */
+    const uint16_t *a;           /* bf16, (m, k) at a[m * a_row + k]; turned: a[k * a_row + m] */
+    const uint32_t *b;           /* panels */
+    const float *bias;           /* [N], or NULL; not with accumulate */
+    const bp_epilogue *epilogue; /* NULL: none; not with accumulate */
+    float *panel_sums;           /* [panels of the left side][N], for it; NULL: not wanted */
     int64_t c_row, a_row, M, N, K;
     bool turned, accumulate;
 } bp_bf16_product;
+/** With an epilogue `scratch` has bp_bf16_epilogue_bytes more. */
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch);
 /** Bytes of `scratch`, 64-byte aligned. */
 size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
@@ -87,5 +92,9 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
 /** No less than that for any smaller M and K. */
 size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                                   int threads);
+
+/** Sums over K that are finished before the next rows are taken: what an epilogue needs. */
+bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K);
+size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads);
 
 #endif

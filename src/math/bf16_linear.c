@@ -40,22 +40,37 @@ void bp_bf16_copies_clear(bp_bf16_copies *copies)
     bp_free(copies->panels[BP_BF16_BACKWARD]);
 }
 
-void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, float *y, const bp_operand *x,
-                 const uint32_t *panels, const float *bias, int64_t columns)
+/* Sums over the rows of each panel of the left side. */
+static size_t panel_sums_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t columns)
 {
-    bp_bf16_product product = {.c = y,
+    return (size_t)((rows + kernel->rows - 1) / kernel->rows * columns) * sizeof(float);
+}
+
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, const bp_bf16_rows *to,
+                 const bp_operand *x, const uint32_t *panels)
+{
+    const bp_bias_gradient *sums = to->epilogue ? to->epilogue->bias : NULL;
+    int64_t M = x->rows, N = to->columns, K = x->columns;
+    int threads = omp_get_max_threads();
+    size_t sums_bytes = sums ? (panel_sums_bytes(kernel, M, N) + 63) / 64 * 64 : 0,
+           bytes = bp_bf16_scratch_bytes(kernel, M, N, K, threads) +
+                   (to->epilogue ? bp_bf16_epilogue_bytes(kernel, N, K, threads) : 0);
+    char *scratch = bp_room_of(room, sums_bytes + bytes);
+    bp_bf16_product product = {.c = to->y,
                                .a = x->data,
                                .b = panels,
-                               .bias = bias,
-                               .c_row = columns,
+                               .bias = to->bias,
+                               .epilogue = to->epilogue,
+                               .panel_sums = sums ? (float *)scratch : NULL,
+                               .c_row = N,
                                .a_row = x->stride,
-                               .M = x->rows,
-                               .N = columns,
-                               .K = x->columns};
+                               .M = M,
+                               .N = N,
+                               .K = K};
 
-    size_t bytes =
-        bp_bf16_scratch_bytes(kernel, product.M, product.N, product.K, omp_get_max_threads());
-    bp_bf16_multiply(kernel, &product, bp_room_of(room, bytes));
+    bp_bf16_multiply(kernel, &product, scratch + sums_bytes);
+    if (sums)
+        bp_column_sums(sums->sums, product.panel_sums, (M + kernel->rows - 1) / kernel->rows, N);
 }
 
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
@@ -80,12 +95,22 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float 
     bp_bf16_multiply(kernel, &product, (char *)panels + panels_bytes);
 }
 
-size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs, int64_t ins)
+/* Of the map of at most `rows` rows of K to N, with any epilogue. */
+static size_t map_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t N, int64_t K)
 {
     int threads = omp_get_max_threads();
-    size_t sides[] = {bp_bf16_most_scratch_bytes(kernel, rows, outs, ins, threads),
-                      bp_bf16_most_scratch_bytes(kernel, rows, ins, outs, threads),
-                      bp_bf16_most_scratch_bytes(kernel, outs, ins, rows, threads) +
+    size_t bytes = bp_bf16_most_scratch_bytes(kernel, rows, N, K, threads);
+
+    if (!bp_bf16_takes_epilogue(kernel, K))
+        return bytes;
+    return bytes + panel_sums_bytes(kernel, rows, N) + 63 +
+           bp_bf16_epilogue_bytes(kernel, N, K, threads);
+}
+
+size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs, int64_t ins)
+{
+    size_t sides[] = {map_bytes(kernel, rows, outs, ins), map_bytes(kernel, rows, ins, outs),
+                      bp_bf16_most_scratch_bytes(kernel, outs, ins, rows, omp_get_max_threads()) +
                           bp_bf16_panels_bytes(rows, ins)};
     size_t most = 0;
 

@@ -19,9 +19,16 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
 void bp_bf16_copies_refresh(bp_bf16_copies *copies);
 void bp_bf16_copies_clear(bp_bf16_copies *copies);
 
-/** y[rows][columns] = x times what is in the panels, + bias (NULL: none). */
-void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, float *y, const bp_operand *x,
-                 const uint32_t *panels, const float *bias, int64_t columns);
+/** x[rows] times what is in the panels, + bias (NULL: none): written to y[rows][columns], or handed
+ * to the epilogue instead (NULL: none). */
+typedef struct bp_bf16_rows {
+    float *y;
+    const bp_epilogue *epilogue;
+    const float *bias;
+    int64_t columns;
+} bp_bf16_rows;
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, const bp_bf16_rows *to,
+                 const bp_operand *x, const uint32_t *panels);
 /** dw = dyt x where it is fresh, else added to it. */
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
                              const bp_operand *dy, const bp_operand *x, bool fresh);

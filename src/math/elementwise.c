@@ -19,59 +19,6 @@
             body;                                                                                  \
     }
 
-typedef struct gelu {
-    const bp_loops *loops;
-    const bp_operand *y, *kept, *dx; /* forward: no dx */
-    const float *x, *dy;             /* one of them */
-} gelu;
-
-static void gelu_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
-{
-    const gelu *in = context;
-    const float *x = in->x + r * in->y->columns + c;
-    float room[BP_PASS_COLUMNS], *y = bp_operand_room(in->y, r, c, room);
-
-    (void)sums;
-    in->loops->gelu_forward(y, x, n);
-    bp_operand_store(in->loops, in->y, r, c, y, n);
-    if (in->kept)
-        bp_operand_store(in->loops, in->kept, r, c, x, n);
-}
-
-void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x)
-{
-    gelu in = {.loops = bp_loops_best(), .y = y, .kept = kept, .x = x};
-
-    BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
-             bp_float_bytes(y, 1) + bp_operand_moved(y) + (kept ? bp_operand_moved(kept) : 0));
-    bp_run_pass(gelu_row, &in, y->rows, y->columns, NULL);
-}
-
-static void gelu_backward_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
-{
-    const gelu *in = context;
-    float x_room[BP_PASS_COLUMNS], y_room[BP_PASS_COLUMNS], dx_room[BP_PASS_COLUMNS];
-    const float *x = bp_operand_load(in->loops, in->kept, r, c, x_room, n);
-    float *y = bp_operand_room(in->y, r, c, y_room), *dx = bp_operand_room(in->dx, r, c, dx_room);
-
-    in->loops->gelu_backward(y, dx, in->dy + r * in->dx->columns + c, x, n);
-    if (sums)
-        in->loops->add(sums, dx, n);
-    bp_operand_store(in->loops, in->y, r, c, y, n);
-    bp_operand_store(in->loops, in->dx, r, c, dx, n);
-}
-
-void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_gradient *bias,
-                      const float *dy, const bp_operand *x)
-{
-    gelu in = {.loops = bp_loops_best(), .y = y, .kept = x, .dx = dx, .dy = dy};
-
-    BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
-             bp_float_bytes(dx, 1) + bp_operand_moved(dx) + bp_operand_moved(y) +
-                 bp_operand_moved(x));
-    bp_run_pass(gelu_backward_row, &in, dx->rows, dx->columns, bias);
-}
-
 static void copy(float *y, const float *x, int64_t n)
 {
     if (y != x)
@@ -106,18 +53,17 @@ void bp_dropout_backward(float *dx, const float *dy, int64_t n, float p, const b
 typedef struct dropped {
     const bp_loops *loops;
     const bp_operand *dx;
-    const float *dy;
     bp_mask mask;
     int64_t first;
 } dropped;
 
-static void dropout_backward_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
+static void dropout_backward_row(const void *context, const float *dy, int64_t r, int64_t c,
+                                 int64_t n, float *sums)
 {
     const dropped *in = context;
-    int64_t at = r * in->dx->columns + c;
     float room[BP_PASS_COLUMNS], *dx = bp_operand_room(in->dx, r, c, room);
 
-    in->loops->dropout(dx, NULL, in->dy + at, n, &in->mask, in->first + at);
+    in->loops->dropout(dx, NULL, dy, n, &in->mask, in->first + r * in->dx->columns + c);
     if (sums)
         in->loops->add(sums, dx, n);
     bp_operand_store(in->loops, in->dx, r, c, dx, n);
@@ -131,9 +77,9 @@ void bp_dropout_backward_operand(const bp_operand *dx, const bp_bias_gradient *b
         bp_operand_fill_sums(dx, bias, dy);
         return;
     }
-    dropped in = {bp_loops_best(), dx, dy, bp_mask_of(p, key), first};
+    dropped in = {bp_loops_best(), dx, bp_mask_of(p, key), first};
     BP_TRACE(BP_TRACE_ELEMENTWISE, 0, bp_float_bytes(dx, 1) + bp_operand_moved(dx));
-    bp_run_pass(dropout_backward_row, &in, dx->rows, dx->columns, bias);
+    bp_run_pass(dropout_backward_row, &in, dy, dx->rows, dx->columns, bias);
 }
 
 void bp_add(float *y, const float *x, int64_t n)

@@ -4,6 +4,7 @@
 
 #include "math/bf16_tiles_priv.h"
 #include "math/linear.h"
+#include "math/operand_priv.h"
 
 /** "onednn 2.6.3" or "blas"; the instruction set that it uses, or NULL where it does not say. */
 void bp_gemm_library_name(char *out, size_t out_bytes);
@@ -39,6 +40,13 @@ int64_t bp_weight_ins(const bp_weight *w);
 bp_operand_form bp_gemm_form(const bp_gemm *gemm);
 /** An operand of this gemm in memory that is there. */
 bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t columns);
+/** Products over `inner` products a sum may hand their sums to an epilogue (operand_priv.h),
+ * instead of writing them. */
+bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner);
+void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
+                               const bp_weight *w, const float *bias);
+void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,
+                                      const bp_operand *dy, const bp_weight *w);
 /** The bf16 products of attention's tiles; NULL where float32 is as fast, or is asked for. */
 const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm);
 

@@ -211,6 +211,26 @@ void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand
     bp_in_row_blocks(&all, &gemm->tail, backward_rows, &(call){w, dy->stride});
 }
 
+bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
+{
+    (void)gemm, (void)inner;
+    return false;
+}
+
+void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
+                               const bp_weight *w, const float *bias)
+{
+    (void)gemm, (void)epilogue, (void)x, (void)w, (void)bias;
+    BP_ASSERT(!"BLAS takes no epilogue");
+}
+
+void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,
+                                      const bp_operand *dy, const bp_weight *w)
+{
+    (void)gemm, (void)epilogue, (void)dy, (void)w;
+    BP_ASSERT(!"BLAS takes no epilogue");
+}
+
 void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
                                        const bp_operand *x, bool fresh)
 {

@@ -135,7 +135,8 @@ typedef struct call {
     const bp_weight *w;
     const float *bias;
     kind what;
-    int64_t stride; /* of the rows that are multiplied */
+    int64_t stride;              /* of the rows that are multiplied */
+    const bp_epilogue *epilogue; /* of our own kernels; NULL: none */
 } call;
 
 /* y[rows] = source[rows] times the weight, in one product. */
@@ -159,7 +160,8 @@ static void multiply_own(const call *c, float *y, const bp_operand *x, int64_t y
 {
     const uint32_t *panels = bp_weight_panels(c->w, c->what == BACKWARD_INPUT);
 
-    bp_bf16_map(c->gemm->kernel, &c->gemm->scratchpad, y, x, panels, c->bias, y_columns);
+    bp_bf16_map(c->gemm->kernel, &c->gemm->scratchpad,
+                &(bp_bf16_rows){y, c->epilogue, c->bias, y_columns}, x, panels);
 }
 
 static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_columns)
@@ -176,23 +178,57 @@ static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_col
         multiply_at(c, y, x->data, x->rows);
 }
 
-void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
-                               const float *bias)
+/* y = x Wt + bias, or the epilogue instead of y. */
+static void forward(bp_gemm *gemm, float *y, const bp_epilogue *epilogue, const bp_operand *x,
+                    const bp_weight *w, const float *bias)
 {
     BP_TRACE(BP_TRACE_PRODUCT_FORWARD,
              2.0 * (double)(x->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
     BP_ASSERT(x->columns == bp_weight_ins(w));
-    multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride}, y, x,
+    multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride, epilogue}, y, x,
              bp_weight_outs(w));
+}
+
+/* dx = dy W, or the epilogue instead of dx. */
+static void backward_input(bp_gemm *gemm, float *dx, const bp_epilogue *epilogue,
+                           const bp_operand *dy, const bp_weight *w)
+{
+    BP_TRACE(BP_TRACE_PRODUCT_INPUT,
+             2.0 * (double)(dy->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
+    BP_ASSERT(dy->columns == bp_weight_outs(w));
+    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride, epilogue}, dx, dy,
+             bp_weight_ins(w));
+}
+
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias)
+{
+    forward(gemm, y, NULL, x, w, bias);
 }
 
 void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
                                       const bp_weight *w)
 {
-    BP_TRACE(BP_TRACE_PRODUCT_INPUT,
-             2.0 * (double)(dy->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
-    BP_ASSERT(dy->columns == bp_weight_outs(w));
-    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride}, dx, dy, bp_weight_ins(w));
+    backward_input(gemm, dx, NULL, dy, w);
+}
+
+bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
+{
+    return is_own(gemm) && bp_bf16_takes_epilogue(gemm->kernel, inner);
+}
+
+void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
+                               const bp_weight *w, const float *bias)
+{
+    BP_ASSERT(bp_gemm_takes_epilogue(gemm, x->columns));
+    forward(gemm, NULL, epilogue, x, w, bias);
+}
+
+void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,
+                                      const bp_operand *dy, const bp_weight *w)
+{
+    BP_ASSERT(bp_gemm_takes_epilogue(gemm, dy->columns));
+    backward_input(gemm, NULL, epilogue, dy, w);
 }
 
 /* The right operand: rows of floats a whole number of pages apart would fall into the same cache

@@ -58,8 +58,8 @@ int64_t bp_bias_scratch(int64_t rows, int64_t columns)
     return bp_block_count(rows) * columns;
 }
 
-void bp_run_pass(bp_row_pass *pass, const void *context, int64_t rows, int64_t columns,
-                 const bp_bias_gradient *bias)
+void bp_run_pass(bp_row_pass *pass, const void *context, const float *x, int64_t rows,
+                 int64_t columns, const bp_bias_gradient *bias)
 {
     const bp_loops *loops = bp_loops_best();
     int64_t blocks = bp_block_count(rows);
@@ -75,7 +75,7 @@ void bp_run_pass(bp_row_pass *pass, const void *context, int64_t rows, int64_t c
                 if (sums)
                     memset(sums, 0, (size_t)n * sizeof *sums);
                 for (; r < last; r++)
-                    pass(context, r, c, n, sums);
+                    pass(context, x + r * columns + c, r, c, n, sums);
             }
         }
         if (bias) {
@@ -90,13 +90,12 @@ void bp_run_pass(bp_row_pass *pass, const void *context, int64_t rows, int64_t c
 typedef struct conversion {
     const bp_loops *loops;
     const bp_operand *to;
-    const float *x;
 } conversion;
 
-static void convert_row(const void *context, int64_t r, int64_t c, int64_t n, float *sums)
+static void convert_row(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
+                        float *sums)
 {
     const conversion *in = context;
-    const float *x = in->x + r * in->to->columns + c;
 
     if (sums)
         in->loops->add(sums, x, n);
@@ -105,13 +104,13 @@ static void convert_row(const void *context, int64_t r, int64_t c, int64_t n, fl
 
 void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x)
 {
-    conversion in = {bp_loops_best(), to, x};
+    conversion in = {bp_loops_best(), to};
 
     BP_TRACE(BP_TRACE_OPERANDS, 0,
              (bias || to->data != x ? bp_float_bytes(to, 1) : 0) +
                  (to->data != x ? bp_operand_moved(to) : 0));
     if (bias || to->data != x)
-        bp_run_pass(convert_row, &in, to->rows, to->columns, bias);
+        bp_run_pass(convert_row, &in, x, to->rows, to->columns, bias);
 }
 
 void bp_operand_fill(const bp_operand *to, const float *x)

@@ -64,12 +64,22 @@ static inline double bp_float_bytes(const bp_operand *one, int times)
     return 4.0 * (double)times * (double)(one->rows * one->columns);
 }
 
-/* One unit of a pass: n <= BP_PASS_COLUMNS columns of row r from c on; their sums, where they are
- * wanted, are added to sums[n]. */
-typedef void bp_row_pass(const void *context, int64_t r, int64_t c, int64_t n, float *sums);
-/* All units of a matrix. Threads share blocks of rows and panels of columns: the sums do not depend
- * on who takes which. */
-void bp_run_pass(bp_row_pass *pass, const void *context, int64_t rows, int64_t columns,
-                 const bp_bias_gradient *bias);
+/* One unit of a pass over float32 rows: x[n], n <= BP_PASS_COLUMNS columns of row r from c on; the
+ * sums of what it makes, where they are wanted, are added to sums[n]. */
+typedef void bp_row_pass(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
+                         float *sums);
+/* All units of x[rows][columns]. Threads share blocks of rows and panels of columns: the sums do
+ * not depend on who takes which. */
+void bp_run_pass(bp_row_pass *pass, const void *context, const float *x, int64_t rows,
+                 int64_t columns, const bp_bias_gradient *bias);
+
+/* A pass over the sums of a product as they are finished, while caches hold them: they never lie in
+ * memory. It alone decides what is kept of them. */
+typedef struct bp_epilogue {
+    bp_row_pass *pass;
+    const void *context;
+    const bp_bias_gradient *bias;        /* NULL: not wanted; its scratch is not used */
+    const bp_operand *read, *written[2]; /* bf16, asked for ahead; NULL: none */
+} bp_epilogue;
 
 #endif

@@ -106,7 +106,7 @@ typedef struct forward_work {
     bp_operand normed; /* [rows][C] of either norm */
     float *branch;     /* [rows][C] what is added to the residual stream */
     bp_operand attended, active;
-    float *up; /* [rows][Fl] as the product leaves it: where it is kept, if that holds floats */
+    float *up;       /* bp_linear_gelu_floats: where it is kept, if that holds floats */
     void *attention; /* lies over what the MLP needs */
 } forward_work;
 
@@ -124,8 +124,9 @@ static forward_work carve_forward(const layer *self, bp_arena *arena, const bp_p
     used = arena->used_bytes;
     arena->used_bytes = mark;
     work.active = bp_operand_carve(arena, gemm, rows, self->Fl);
-    work.up = kept->up.data && kept->up.form != BP_OPERAND_BF16 ? kept->up.data
-                                                                : bp_carve(arena, rows * self->Fl);
+    work.up = kept->up.data && kept->up.form != BP_OPERAND_BF16
+                  ? kept->up.data
+                  : bp_carve(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
     arena->used_bytes = used > arena->used_bytes ? used : arena->used_bytes;
     return work;
 }
@@ -140,7 +141,7 @@ typedef struct norm_work {
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
     bp_operand dbranch, active, dup;
-    float *dactive; /* [rows][Fl]; dup may lie over it */
+    float *dactive; /* bp_linear_gelu_floats; dup may lie over it */
     norm_work norm;
 } mlp_work;
 
@@ -174,7 +175,7 @@ static mlp_work carve_mlp(const layer *self, bp_arena *arena, const bp_pass *pas
     int64_t rows = pass->B * pass->T;
     mlp_work work = {.dbranch = carve_dbranch(self, arena, pass, dh)};
 
-    work.dactive = bp_carve(arena, rows * self->Fl);
+    work.dactive = bp_carve(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
     work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
     work.active = bp_operand_carve(arena, gemm, rows, self->Fl);
     work.norm = carve_norm(self, arena, rows, self->Fl);
@@ -323,9 +324,10 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
 {
     bp_gemm *gemm = self->block.nn->gemm;
     bp_rng_key key = mask_key(self, pass, 2);
+    bp_gelu_rows gelu = {
+        .y = &work->active, .kept = kept->up.data ? &kept->up : NULL, .sums = work->up};
 
-    bp_linear_forward_operand(gemm, work->up, &work->normed, self->up, self->up_bias->value);
-    bp_gelu_forward(&work->active, kept->up.data ? &kept->up : NULL, work->up);
+    bp_linear_gelu_forward(gemm, &gelu, &work->normed, self->up, self->up_bias->value);
     bp_linear_forward_operand(gemm, work->branch, &work->active, self->down,
                               bias_once(self, self->down_bias));
     bp_residual sum = residual_of(self, pass, middle, work->branch, &key);
@@ -385,10 +387,10 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *d
     bp_norm_gradients to = {dh, self->ln2_gain->gradient, self->ln2_bias->gradient, false};
     bp_bias_gradient down = {self->down_bias->gradient, work.norm.sums},
                      up = {self->up_bias->gradient, work.norm.sums};
+    bp_gelu_rows gelu = {&work.active, &kept->up, &work.dup, &up, work.dactive};
 
     open_residual(self, pass, &work.dbranch, &down, dh, 2);
-    bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
-    bp_gelu_backward(&work.dup, &work.active, &up, work.dactive, &kept->up);
+    bp_linear_gelu_backward(gemm, &gelu, &work.dbranch, self->down);
     bp_linear_backward_weight_operand(gemm, self->down_weight->gradient, &work.dbranch,
                                       &work.active, bp_params_take_fresh(self->down_weight, 1));
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dup, self->up);

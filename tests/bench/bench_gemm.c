@@ -1,5 +1,6 @@
 /* bf16 matrix products at the shapes of a GPT-2 124M step, ours beside oneDNN's in turn, each as a
- * share of the silicon. Arguments: threads (0: all), rounds, rows. */
+ * share of the silicon; then an MLP's products with GELU behind them. Arguments: threads (0: all),
+ * rounds, rows. */
 #include "base/clock.h"
 #include "bench_arrays.h"
 #include "math/bf16_gemm_priv.h"
@@ -7,6 +8,7 @@
 #include "math/linear.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 enum { MOST_ROUNDS = 101 };
 
@@ -131,6 +133,131 @@ static void bench(int64_t outs, int64_t ins)
         bp_free(all[i]);
 }
 
+/* An MLP's products with GELU: forward for training, forward for scoring, backward. Several layers,
+ * so that no cache holds what one keeps for backward. */
+enum { TRAINED, SCORED, BACKWARD, PASSES, LAYERS = 6 };
+/* oneDNN's products and then the pass, our own and then the pass, our own and GELU at once. */
+enum { THEIRS_THEN, OURS_THEN, AT_ONCE, WAYS };
+
+typedef struct mlp {
+    bp_weight *up, *down;
+    bp_operand x, dy, kept;
+} mlp;
+
+typedef struct mlps {
+    bp_gemm *gemm;
+    mlp layers[LAYERS];
+    bp_operand active, dup;
+    float *sums, *bias;
+    bp_bias_gradient gradient;
+} mlps;
+
+static double processor_seconds(void)
+{
+    struct rusage used;
+
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+static void run_mlp(const mlps *all, const mlp *one, int pass, bool at_once)
+{
+    bp_gelu_rows rows_of = {.y = &all->active,
+                            .kept = pass == SCORED ? NULL : &one->kept,
+                            .dx = &all->dup,
+                            .bias = &all->gradient,
+                            .sums = all->sums};
+
+    if (at_once && pass == BACKWARD) {
+        bp_linear_gelu_backward(all->gemm, &rows_of, &one->dy, one->down);
+    } else if (at_once) {
+        bp_linear_gelu_forward(all->gemm, &rows_of, &one->x, one->up, all->bias);
+    } else if (pass == BACKWARD) {
+        bp_linear_backward_input_operand(all->gemm, all->sums, &one->dy, one->down);
+        bp_gelu_backward(&all->dup, &all->active, &all->gradient, all->sums, &one->kept);
+    } else {
+        bp_linear_forward_operand(all->gemm, all->sums, &one->x, one->up, all->bias);
+        bp_gelu_forward(&all->active, rows_of.kept, all->sums);
+    }
+}
+
+static bp_operand filled(const bp_gemm *gemm, int64_t columns)
+{
+    float *x = floats(rows * columns);
+    bp_operand out = bp_operand_at(gemm, floats(rows * columns), rows, columns);
+
+    bp_operand_fill(&out, x);
+    bp_free(x);
+    return out;
+}
+
+static mlps mlps_of(bp_bf16_form form, float *up, float *down, int64_t width, int64_t inner)
+{
+    mlps all = {.sums = floats(rows * inner), .bias = floats(inner)};
+
+    if (bp_gemm_new_form(&all.gemm, BP_BF16, form) != BP_OK)
+        exit(71);
+    all.active = filled(all.gemm, inner);
+    all.dup = filled(all.gemm, inner);
+    all.gradient = (bp_bias_gradient){floats(inner), floats(bp_bias_scratch(rows, inner))};
+    for (int i = 0; i < LAYERS; i++) {
+        mlp *one = &all.layers[i];
+        if (bp_weight_new(&one->up, all.gemm, up, inner, width) != BP_OK ||
+            bp_weight_new(&one->down, all.gemm, down, width, inner) != BP_OK)
+            exit(71);
+        one->x = filled(all.gemm, width);
+        one->dy = filled(all.gemm, width);
+        one->kept = filled(all.gemm, inner);
+    }
+    return all;
+}
+
+static void mlps_free(mlps *all)
+{
+    void *rest[] = {all->active.data, all->dup.data,      all->sums,
+                    all->bias,        all->gradient.sums, all->gradient.scratch};
+
+    for (int i = 0; i < LAYERS; i++) {
+        bp_weight_free(&all->layers[i].up);
+        bp_weight_free(&all->layers[i].down);
+        bp_free(all->layers[i].x.data);
+        bp_free(all->layers[i].dy.data);
+        bp_free(all->layers[i].kept.data);
+    }
+    bp_gemm_free(&all->gemm);
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        bp_free(rest[i]);
+}
+
+/* Processor time, for which other work on the machine matters less. */
+static void bench_gelu(int64_t width, int64_t inner)
+{
+    static double seconds[PASSES][WAYS][MOST_ROUNDS];
+    float *up = floats(inner * width), *down = floats(inner * width);
+    mlps theirs = mlps_of(BP_BF16_MIXED, up, down, width, inner),
+         ours = mlps_of(BP_BF16_OWN, up, down, width, inner);
+
+    for (int round = -1; round < rounds; round++)
+        for (int i = 0; i < PASSES * WAYS; i++) {
+            int pass = i / WAYS, way = i % WAYS;
+            const mlps *all = way == THEIRS_THEN ? &theirs : &ours;
+            double start = processor_seconds();
+            for (int layer = 0; layer < LAYERS; layer++)
+                run_mlp(all, &all->layers[layer], pass, way == AT_ONCE);
+            if (round >= 0)
+                seconds[pass][way][round] = (processor_seconds() - start) / LAYERS;
+        }
+    printf("%6lld x %-5lld", (long long)inner, (long long)width);
+    for (int i = 0; i < PASSES * WAYS; i++)
+        printf("%s %7.2f", i % WAYS == 0 ? " " : "", 1e3 * median(seconds[i / WAYS][i % WAYS]));
+    printf("\n");
+    mlps_free(&theirs);
+    mlps_free(&ours);
+    bp_free(up);
+    bp_free(down);
+}
+
 int main(int count, char **arguments)
 {
     static const int64_t shapes[][2] = {{2304, 768},  {768, 768},   {3072, 768}, {768, 3072},
@@ -151,5 +278,9 @@ int main(int count, char **arguments)
            "gradient, added | written | copies ms: onednn, ours, ours for onednn\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         bench(shapes[i][0], shapes[i][1]);
+    printf("\nMLPs, ms of processors a layer (medians)  forward, kept: onednn and pass, ours and "
+           "pass, ours at once | forward, not kept | backward\n");
+    bench_gelu(768, 3072);
+    bench_gelu(256, 1024);
     return 0;
 }

@@ -173,6 +173,95 @@ static void check_shapes(const bp_bf16_kernel *kernel)
     bp_math_set_threads(0);
 }
 
+/* What an epilogue was given, and how often. */
+typedef struct given {
+    float *c, *times;
+    int64_t c_row;
+} given;
+
+static void take_row(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
+                     float *sums)
+{
+    const given *to = context;
+
+    assert_in_range(n, 1, BP_PASS_COLUMNS);
+    memcpy(to->c + r * to->c_row + c, x, (size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) {
+        to->times[r * to->c_row + c + i]++;
+        sums[i] += x[i];
+    }
+}
+
+static void multiply_through(const problem *p, const bp_bf16_kernel *kernel, const given *to,
+                             float *sums)
+{
+    size_t bytes = bp_bf16_scratch_bytes(kernel, p->M, p->N, p->K, bp_math_threads()) +
+                   bp_bf16_epilogue_bytes(kernel, p->N, p->K, bp_math_threads());
+    char *scratch = bp_alloc("test", (int64_t)bytes, 1);
+    uint16_t *operand = bp_alloc("test", p->M * p->N, sizeof *operand);
+    bp_operand one = {BP_OPERAND_BF16, p->M, p->N, p->N, operand};
+    bp_epilogue epilogue = {take_row, to, NULL, &one, {NULL, &one}};
+
+    assert_true(scratch && operand && bp_bf16_takes_epilogue(kernel, p->K));
+    bp_bf16_multiply(kernel,
+                     &(bp_bf16_product){.a = p->a,
+                                        .b = p->panels,
+                                        .bias = p->form.bias ? p->bias : NULL,
+                                        .epilogue = &epilogue,
+                                        .panel_sums = sums,
+                                        .a_row = p->a_row,
+                                        .M = p->M,
+                                        .N = p->N,
+                                        .K = p->K,
+                                        .turned = p->form.turned},
+                     scratch);
+    bp_free(scratch);
+    bp_free(operand);
+}
+
+/* An epilogue is given each sum once, as it would be written, and sums of panels of rows. */
+static void check_epilogue(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K)
+{
+    int64_t panels = (M + kernel->rows - 1) / kernel->rows;
+    problem p = problem_of(M, N, K, forms[0]);
+    given to = {floats(M * p.c_row), floats(M * p.c_row), p.c_row};
+    float *sums = randoms(panels * N, 1);
+
+    multiply(&p, kernel, p.c, M);
+    multiply_through(&p, kernel, &to, sums);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t panel = 0; panel < panels; panel++) {
+            float sum = 0;
+            for (int64_t m = panel * kernel->rows; m < (panel + 1) * kernel->rows && m < M; m++) {
+                int64_t at = m * p.c_row + n;
+                assert_true(to.times[at] == 1);
+                assert_same_bits(to.c + at, p.c + at, 1);
+                sum += p.c[at];
+            }
+            assert_true(sums[panel * N + n] == sum);
+        }
+    bp_free(to.c);
+    bp_free(to.times);
+    bp_free(sums);
+    problem_free(&p);
+}
+
+static void check_epilogues(const bp_bf16_kernel *kernel)
+{
+    static const int64_t some[][3] = {{1, 1, 1},     {14, 32, 32},    {33, 31, 64},
+                                      {70, 100, 97}, {150, 1300, 40}, {28, 2100, 500}};
+
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        for (int threads = 1; threads <= 3; threads++) {
+            bp_math_set_threads(threads);
+            check_epilogue(kernel, some[i][0], some[i][1], some[i][2]);
+        }
+    if (bp_bf16_takes_epilogue(kernel, 1300)) /* several blocks of k */
+        check_epilogue(kernel, 100, 70, 1300);
+    assert_false(bp_bf16_takes_epilogue(kernel, 100000));
+    bp_math_set_threads(0);
+}
+
 static _Thread_local bool is_marked;
 
 static int marked_threads(bool mark)
@@ -234,6 +323,7 @@ static void avx512_products_equal_plain_loops(void **state)
         skip();
     check_shapes(&bp_bf16_kernel_avx512);
     check_bits(&bp_bf16_kernel_avx512, 1000);
+    check_epilogues(&bp_bf16_kernel_avx512);
 }
 
 static void emulated_amx_products_equal_plain_loops(void **state)
@@ -243,6 +333,7 @@ static void emulated_amx_products_equal_plain_loops(void **state)
         skip();
     check_shapes(&emulated_amx);
     check_bits(&emulated_amx, 400);
+    check_epilogues(&emulated_amx);
 }
 
 static void amx_products_equal_plain_loops(void **state)
@@ -254,6 +345,7 @@ static void amx_products_equal_plain_loops(void **state)
     }
     check_shapes(&bp_bf16_kernel_amx);
     check_bits(&bp_bf16_kernel_amx, 1000);
+    check_epilogues(&bp_bf16_kernel_amx);
 }
 
 /* The word of column n and rows k, k + 1 of panels of so many columns. */

@@ -1,0 +1,211 @@
+/* Products whose sums go through GELU at once: in every form and precision what the product and the
+ * pass give one after the other. */
+#include "math/gemm_priv.h"
+#include "math/linear.h"
+#include "math_test.h"
+
+enum { ROWS = 150 }; /* several panels of rows, the last one not whole */
+
+typedef struct mlp {
+    bp_gemm *gemm;
+    int64_t width, inner;
+    float *up_value, *down_value, *bias;
+    bp_weight *up, *down;
+    bp_operand x, dy; /* [ROWS][width] */
+} mlp;
+
+/* What either way gives. */
+typedef struct results {
+    bp_operand y, kept, again, dx; /* [ROWS][inner] */
+    float *sums;                   /* [inner] on top of 0.5 */
+} results;
+
+static bp_operand operand_of(const bp_gemm *gemm, int64_t columns)
+{
+    return bp_operand_at(gemm, floats(ROWS * columns), ROWS, columns);
+}
+
+static bp_operand random_operand(const bp_gemm *gemm, int64_t columns, int64_t stream)
+{
+    bp_operand out = operand_of(gemm, columns);
+    float *x = randoms(ROWS * columns, stream);
+
+    bp_operand_fill(&out, x);
+    bp_free(x);
+    return out;
+}
+
+static mlp mlp_of(bp_precision precision, bp_bf16_form form, int64_t width, int64_t inner)
+{
+    mlp m = {.width = width,
+             .inner = inner,
+             .up_value = randoms(inner * width, 1),
+             .down_value = randoms(inner * width, 2),
+             .bias = randoms(inner, 3)};
+
+    for (int64_t i = 0; i < inner * width; i++) {
+        m.up_value[i] /= sqrtf((float)width);
+        m.down_value[i] /= sqrtf((float)width);
+    }
+    assert_int_equal(bp_gemm_new_form(&m.gemm, precision, form), BP_OK);
+    assert_int_equal(bp_weight_new(&m.up, m.gemm, m.up_value, inner, width), BP_OK);
+    assert_int_equal(bp_weight_new(&m.down, m.gemm, m.down_value, width, inner), BP_OK);
+    m.x = random_operand(m.gemm, width, 4);
+    m.dy = random_operand(m.gemm, width, 5);
+    return m;
+}
+
+static void mlp_free(mlp *m)
+{
+    void *all[] = {m->up_value, m->down_value, m->bias, m->x.data, m->dy.data};
+
+    bp_weight_free(&m->up);
+    bp_weight_free(&m->down);
+    bp_gemm_free(&m->gemm);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+static results results_of(const mlp *m)
+{
+    results out = {operand_of(m->gemm, m->inner), operand_of(m->gemm, m->inner),
+                   operand_of(m->gemm, m->inner), operand_of(m->gemm, m->inner), floats(m->inner)};
+
+    for (int64_t c = 0; c < m->inner; c++)
+        out.sums[c] = 0.5f;
+    return out;
+}
+
+static void results_free(results *out)
+{
+    void *all[] = {out->y.data, out->kept.data, out->again.data, out->dx.data, out->sums};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        bp_free(all[i]);
+}
+
+static results one_after_the_other(const mlp *m)
+{
+    results out = results_of(m);
+    float *sums = floats(ROWS * m->inner);
+    bp_bias_gradient bias = {out.sums, floats(bp_bias_scratch(ROWS, m->inner))};
+
+    bp_linear_forward_operand(m->gemm, sums, &m->x, m->up, m->bias);
+    bp_gelu_forward(&out.y, &out.kept, sums);
+    bp_linear_backward_input_operand(m->gemm, sums, &m->dy, m->down);
+    bp_gelu_backward(&out.dx, &out.again, &bias, sums, &out.kept);
+    bp_free(bias.scratch);
+    bp_free(sums);
+    return out;
+}
+
+static results at_once(const mlp *m)
+{
+    results out = results_of(m);
+    int64_t n = bp_linear_gelu_floats(m->gemm, ROWS, m->width, m->inner);
+    bp_bias_gradient bias = {out.sums, floats(bp_bias_scratch(ROWS, m->inner))};
+    bp_gelu_rows forward = {.y = &out.again, .sums = floats(n > 0 ? n : 1)};
+    bp_gelu_rows backward = {&out.again, &out.kept, &out.dx, &bias, forward.sums};
+
+    bp_linear_gelu_forward(m->gemm, &forward, &m->x, m->up, m->bias); /* nothing is kept */
+    forward.y = &out.y;
+    forward.kept = &out.kept;
+    bp_linear_gelu_forward(m->gemm, &forward, &m->x, m->up, m->bias);
+    assert_memory_equal(out.y.data, out.again.data,
+                        bp_operand_bytes(out.y.form, ROWS, out.y.columns));
+    bp_linear_gelu_backward(m->gemm, &backward, &m->dy, m->down);
+    bp_free(bias.scratch);
+    bp_free(forward.sums);
+    return out;
+}
+
+static void check_same(const results *a, const results *b)
+{
+    const bp_operand *left = &a->y, *right = &b->y;
+    double *sums = widened(b->sums, a->y.columns);
+
+    for (int i = 0; i < 4; i++)
+        assert_memory_equal(left[i].data, right[i].data,
+                            bp_operand_bytes(left[i].form, ROWS, left[i].columns));
+    assert_near(a->sums, sums, a->y.columns, 2e-5); /* 150 numbers near 1 in two orders */
+    bp_free(sums);
+}
+
+static void check(bp_precision precision, bp_bf16_form form, int64_t width, int64_t inner)
+{
+    mlp m = mlp_of(precision, form, width, inner);
+
+    for (int threads = 1; threads <= 3; threads++) {
+        bp_math_set_threads(threads);
+        results two = one_after_the_other(&m), one = at_once(&m);
+        check_same(&one, &two);
+        results_free(&one);
+        results_free(&two);
+    }
+    bp_math_set_threads(0);
+    mlp_free(&m);
+}
+
+static void gelu_at_once_is_product_and_pass(void **state)
+{
+    static const bp_bf16_form forms[] = {BP_BF16_NATIVE, BP_BF16_ROUNDED, BP_BF16_OWN,
+                                         BP_BF16_MIXED};
+
+    (void)state;
+    check(BP_F32, BP_BF16_NATIVE, 60, 130);
+    for (int i = 0; bp_math_has_bf16() && i < 4; i++) {
+        check(BP_BF16, forms[i], 60, 130);
+        check(BP_BF16, forms[i], 96, 1100);
+        check(BP_BF16, forms[i], 2500, 70); /* more than an epilogue takes */
+    }
+}
+
+/* The bias's gradient too. */
+static void gelu_at_once_has_the_same_bits_with_any_threads(void **state)
+{
+    (void)state;
+    if (!bp_math_has_bf16())
+        skip();
+    mlp m = mlp_of(BP_BF16, BP_BF16_OWN, 96, 700);
+    bp_math_set_threads(1);
+    results alone = at_once(&m);
+    for (int threads = 2; threads <= 5; threads++) {
+        bp_math_set_threads(threads);
+        results many = at_once(&m);
+        check_same(&many, &alone);
+        assert_same_bits(many.sums, alone.sums, m.inner);
+        results_free(&many);
+    }
+    bp_math_set_threads(0);
+    results_free(&alone);
+    mlp_free(&m);
+}
+
+static void gelu_at_once_keeps_to_its_plan(void **state)
+{
+    (void)state;
+    if (!bp_math_has_bf16())
+        skip();
+    mlp m = mlp_of(BP_BF16, BP_BF16_OWN, 96, 700);
+    assert_int_equal(bp_linear_gelu_floats(m.gemm, ROWS, m.width, m.inner), 0);
+    size_t up = bp_linear_form_scratch_bytes(BP_BF16, BP_BF16_OWN, ROWS, m.inner, m.width),
+           down = bp_linear_form_scratch_bytes(BP_BF16, BP_BF16_OWN, ROWS, m.width, m.inner);
+    results first = one_after_the_other(&m); /* which makes the copies of the weights */
+    size_t operands = bp_mem_now_bytes();
+    results second = at_once(&m);
+    results_free(&first);
+    assert_in_range(bp_mem_now_bytes(), 0, operands + (up > down ? up : down));
+    results_free(&second);
+    mlp_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gelu_at_once_is_product_and_pass),
+        cmocka_unit_test(gelu_at_once_has_the_same_bits_with_any_threads),
+        cmocka_unit_test(gelu_at_once_keeps_to_its_plan),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, no_leaks);
+}
