@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#define NICE 19
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bp_cores own;
@@ -112,7 +115,10 @@ void bp_cores_step_aside(void)
     struct sched_param none = {.sched_priority = 0};
 
     bp_cores_widen();
-    (void)sched_setscheduler(0, SCHED_IDLE, &none);
+    if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) {
+        (void)sched_setscheduler(0, SCHED_BATCH, &none);
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+    }
 }
 
 static int read_number(int core, const char *name)

@@ -20,8 +20,7 @@ const bp_option bp_train_options[] = {
      "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch", true},
     {"train.log_every", BP_OPTION_INT, "10", 1, 1e12, NULL, "steps",
      "a line in metrics.jsonl (its mfu is of the speed of one large product, measured at the "
-     "start) "
-     "and in the log",
+     "start) and in the log",
      false},
     {"train.valid_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
      "validation loss; 0: at the end, if corpus.valid is given", false},
@@ -37,8 +36,7 @@ const bp_option bp_train_options[] = {
      false},
     {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
-     "it "
-     "and adds .start-N to the name",
+     "it and adds .start-N to the name",
      false},
     END,
 };

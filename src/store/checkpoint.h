@@ -44,7 +44,7 @@ typedef struct bp_checkpoint_commit {
     /* bp_checkpoint_begin: what all boxes' data lie in, and are written from; NULL: nothing is
      * written before bp_checkpoint_finish. */
     const struct bp_snapshot *snapshot;
-    const bp_digest *digests; /* with a snapshot: of each box, as bp_snapshot_take found them */
+    const bp_digest *digests; /* of each box, as bp_snapshot_take found them, and there with it */
 } bp_checkpoint_commit;
 
 /** Write and commit `parent`/`name`.
@@ -75,8 +75,8 @@ typedef struct bp_saving bp_saving;
  *
  * Collective: over `comm`, as bp_checkpoint_save.
  * Owns:       *out is the caller's, bp_checkpoint_finish(); NULL on failure. commit's tokenizer,
- *             context and snapshot, and the values in it, are borrowed until then; `boxes` and
- *             digests for the call, or, without a snapshot, until then.
+ *             context and snapshot, and the values in it, are borrowed until then; `boxes`
+ *             for the call, or, without a snapshot, until then; digests for the call.
  * Errors:     those of bp_checkpoint_save; what fails in a helper is found by
  *             bp_checkpoint_finish.
  */
@@ -103,7 +103,8 @@ void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step);
 
 typedef struct bp_checkpoint bp_checkpoint;
 
-/** Open one checkpoint folder and verify every byte (files are shared out over the ranks).
+/** Open one checkpoint folder and verify every byte, and the digests of all tensors (files are
+ * shared out over the ranks).
  *
  * Collective: over `comm`, which must outlive it; `folder` is equal on all ranks.
  * Owns:       *out is the caller's, bp_checkpoint_close(); NULL on failure.

@@ -144,8 +144,9 @@ static bp_err verify_file(const bp_manifest_file *file, const char *path)
 {
     struct stat status;
 
-    if (lstat(path, &status) != 0 && errno == ENOENT)
-        return BP_FAIL(BP_ERR_FORMAT, "%s is missing: at %s", file->name, path);
+    if (lstat(path, &status) != 0)
+        return errno == ENOENT ? BP_FAIL(BP_ERR_FORMAT, "%s is missing: at %s", file->name, path)
+                               : bp_fail_errno(BP_ERR_IO, "can't look at", path);
     if (!S_ISREG(status.st_mode))
         return BP_FAIL(BP_ERR_FORMAT, "%s is not a regular file: at %s", file->name, path);
     if (status.st_size != file->bytes)
@@ -258,6 +259,8 @@ bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *given, bp_checkpoint
     }
     if (err == BP_OK)
         err = bp_agree(comm, verify_share(*out));
+    if (err == BP_OK)
+        err = call_damaged(bp_checkpoint_verify_digests(*out), folder);
     if (err != BP_OK)
         bp_checkpoint_close(out);
     bp_free(text);

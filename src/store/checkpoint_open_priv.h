@@ -16,6 +16,10 @@ struct bp_checkpoint {
 bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *folder, bp_checkpoint **out,
                                  bool *foreign);
 
+/** What the files hold of every tensor has the manifest's digest; files are shared out over the
+ * ranks. Collective: over the communicator of open. Errors: as bp_checkpoint_check_digests. */
+bp_err bp_checkpoint_verify_digests(const bp_checkpoint *checkpoint);
+
 /** The place of a file in the manifest; -1: not listed. */
 int64_t bp_checkpoint_find_file(const bp_checkpoint *checkpoint, const char *name);
 

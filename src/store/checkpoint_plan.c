@@ -306,6 +306,7 @@ static bp_err scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm co
     return BP_OK;
 }
 
+/* Files that are written one after another, where training waits, take less. */
 size_t bp_checkpoint_writer_bytes(int64_t bytes)
 {
     int64_t files = files_of(bytes, FILE_BYTES);

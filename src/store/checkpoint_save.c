@@ -289,6 +289,7 @@ bp_err bp_checkpoint_begin(bp_saving **out, MPI_Comm comm, const bp_checkpoint_c
     bp_saving *saving = NULL;
     bp_err err = bp_agree(comm, new_saving(&saving, comm, commit));
 
+    BP_ASSERT(commit->snapshot == NULL || commit->digests != NULL || count == 0);
     if (err == BP_OK) {
         saving->boxes = boxes;
         saving->count = count;

@@ -12,7 +12,8 @@
 
 #include <stdbool.h>
 
-#define BP_DIRECT_BYTES ((size_t)8 << 20) /* of memory, taken while such a file is open */
+/** Of memory, which such a file takes while it is open. */
+#define BP_DIRECT_BYTES ((size_t)8 << 20)
 
 typedef struct bp_direct bp_direct;
 

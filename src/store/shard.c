@@ -170,6 +170,8 @@ bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH])
     bp_user_block block;
     bp_err err = bp_user_block_verify(&block, path);
 
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, SHARD_KIND, SHARD_VERSION, path);
     if (err == BP_ERR_FORMAT || (err == BP_OK && strcmp(block.hash, hash) != 0))
         err = BP_FAIL(BP_ERR_FORMAT, "the XXH3-128 of %s is not that of the manifest: at %s",
                       bp_path_base(path), path);

@@ -310,7 +310,7 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
 
     *stage = 0;
     for (int s = 0; s < mesh->pipeline && err == BP_OK; s++) {
-        bp_plan one;
+        bp_plan one = {0};
         err = bp_engine_plan(&one, &self->mesh_shape, &self->spec, &self->shape, s);
         one.trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
         if (s == 0)                                                 /* its ranks read the corpus */

@@ -279,7 +279,7 @@ static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
     bp_snapshot *snapshot = NULL;
     bp_checkpoint *checkpoint;
     bp_saving *saving;
-    bp_box box = model_whole("a", 2, shape, true), copy = box, loaded;
+    bp_box box = model_whole("a", 2, shape, true), copy = box;
     bp_digest digest;
     json_t *step = json_object();
 
@@ -293,16 +293,14 @@ static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
     commit.digests = &digest;
     bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, &copy, held, step), BP_OK);
     bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
-    loaded = model_whole("a", 2, shape, false);
-    bp_test_check_err(
-        COMM, bp_checkpoint_open(COMM, bp_test_path("checkpoints/" STEP), &checkpoint), BP_OK);
-    bp_test_check_err(COMM, bp_checkpoint_load(checkpoint, &loaded, held), BP_OK);
-    bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, &loaded, held), BP_ERR_FORMAT);
-    bp_checkpoint_close(&checkpoint);
+    bp_test_check_err(COMM,
+                      bp_checkpoint_open(COMM, bp_test_path("checkpoints/" STEP), &checkpoint),
+                      BP_ERR_FORMAT);
+    bp_test_check(COMM,
+                  strstr(bp_err_message(), "is damaged: tensor 'a' has another digest") != NULL);
     bp_snapshot_free(&snapshot);
     json_decref(step);
     bp_free(box.data);
-    bp_free(loaded.data);
 }
 
 static void value_that_is_not_finite_is_told_by_its_box(void **state)

@@ -161,7 +161,7 @@ static void manifest_that_lies_is_damage(void **state)
                  {no_tensors, "is not a list"},
                  {text_for_bytes, "\"bytes\" is not an integer"},
                  {bad_file_hash, "the hash of shard-00000.h5 is not 32 hexadecimal digits"},
-                 {no_file_hash, "sha256"},
+                 {no_file_hash, "\"sha256\" is missing"},
                  {two_file_hashes, "has both 'sha256' and 'xxh3_128'"},
                  {other_format, "'format' is 'something else'"},
                  {other_step, "it holds step 8"}};
