@@ -24,6 +24,11 @@ double bp_clock_process(void)
     return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 }
 
+double bp_clock_thread(void)
+{
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void bp_clock_sleep(double seconds)
 {
     if (!(seconds > 0))

@@ -8,6 +8,8 @@
 double bp_clock_now(void);
 /** Seconds of processor time that all threads of this process have had. */
 double bp_clock_process(void);
+/** ... that the calling thread has had. */
+double bp_clock_thread(void);
 void bp_clock_sleep(double seconds);
 /** "2026-11-20T17:03:01Z" */
 void bp_clock_stamp(char *out, size_t out_bytes);

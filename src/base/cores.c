@@ -115,10 +115,8 @@ void bp_cores_step_aside(void)
     struct sched_param none = {.sched_priority = 0};
 
     bp_cores_widen();
-    if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) {
-        (void)sched_setscheduler(0, SCHED_BATCH, &none);
-        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
-    }
+    (void)sched_setscheduler(0, SCHED_BATCH, &none);
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
 }
 
 static int read_number(int core, const char *name)

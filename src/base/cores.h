@@ -30,9 +30,8 @@ void bp_cores_bind(const bp_cores *cores);
  * thread, which has its creator's binding. Nothing happens in a process that has bound none. */
 void bp_cores_widen(void);
 /** The calling helper thread leaves the cores to those that compute: it takes one of the process's
- * that is idle, if there is any, makes room at once for whoever wakes up there (SCHED_IDLE), and
- * never has the priority of a creator that runs in real time. Where the system does not allow that
- * it works as it is. */
+ * that is idle, if there is any, and never has the priority of a creator that runs in real time.
+ * Where the system does not allow that it works as it is. */
 void bp_cores_step_aside(void);
 
 /** Which package a core lies in, which of its physical cores it is part of, and how many other

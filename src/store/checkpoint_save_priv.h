@@ -25,6 +25,7 @@ typedef struct bp_file_job {
     int number; /* among the rank's */
     bp_plan_box *pieces;
     int64_t count;
+    double began, used; /* by the clock, and by the helper's, when it stepped aside */
     pthread_t helper;
     bool helped;                        /* it was started, and is still to be joined */
     bp_err err;                         /* how it ended, */
@@ -53,6 +54,7 @@ struct bp_saving {
     atomic_int left;      /* how many are at work */
     atomic_int look;      /* bp_saving_look */
     atomic_bool given_up; /* they are to stop */
+    atomic_bool awaited;  /* they are to keep no pace any more */
     atomic_long moved;    /* how often one has moved on */
 };
 

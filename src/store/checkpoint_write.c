@@ -19,6 +19,11 @@
 #define TAG_REQUEST  1
 #define TAG_PART     2
 #define POLL_SECONDS 0.0005
+/* While training goes on: of one core, for all helpers of a rank together; what each has before
+ * that counts; and how long one sleeps before it looks again whether somebody waits. */
+#define PACE_SHARE        0.025
+#define PACE_FREE_SECONDS 0.01
+#define PACE_NAP_SECONDS  0.05
 
 bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data)
 {
@@ -93,8 +98,35 @@ static bp_err count_part(bp_plan_box *piece, const bp_part *part, const float *v
     return BP_OK;
 }
 
-static bp_err write_piece(bp_saving *saving, bp_shard *shard, bp_plan_box *piece, float *room)
+/* ---- pace ---- */
+
+static void begin_pace(bp_file_job *job)
 {
+    bp_cores_step_aside();
+    job->began = bp_clock_now();
+    job->used = bp_clock_thread();
+}
+
+/* Where every core computes, the threads of a step wait for the one that a helper pushes aside: a
+ * little in each step rather than much in one, and disks that many jobs share see no burst. */
+static void keep_pace(const bp_file_job *job)
+{
+    const bp_saving *saving = job->saving;
+    double share = PACE_SHARE / saving->plan.files;
+
+    while (saving->commit.snapshot != NULL && !atomic_load(&saving->awaited) &&
+           !atomic_load(&saving->given_up)) {
+        double used = bp_clock_thread() - job->used - PACE_FREE_SECONDS;
+
+        if (used / share < bp_clock_now() - job->began + PACE_NAP_SECONDS)
+            return;
+        bp_clock_sleep(PACE_NAP_SECONDS);
+    }
+}
+
+static bp_err write_piece(const bp_file_job *job, bp_shard *shard, bp_plan_box *piece, float *room)
+{
+    bp_saving *saving = job->saving;
     bp_box box = {.dims = piece->dims};
     const float *base = NULL, *values;
     bp_part part;
@@ -109,6 +141,7 @@ static bp_err write_piece(bp_saving *saving, bp_shard *shard, bp_plan_box *piece
             err = count_part(piece, &part, values);
         if (err == BP_OK)
             err = bp_shard_write(shard, piece, &part, values);
+        keep_pace(job);
     }
     return err;
 }
@@ -124,7 +157,7 @@ static int by_address(const void *a, const void *b)
 
 /* HDF5 lays the file out, under its lock, which the reader of the corpus wants too: at full speed.
  */
-static bp_err lay_out(const bp_file_job *job, bp_shard *shard)
+static bp_err lay_out(bp_file_job *job, bp_shard *shard)
 {
     bp_err err = BP_OK;
 
@@ -134,7 +167,7 @@ static bp_err lay_out(const bp_file_job *job, bp_shard *shard)
         err = bp_shard_lay_out(shard);
     qsort(job->pieces, (size_t)job->count, sizeof *job->pieces, by_address);
     if (job->saving->commit.snapshot != NULL)
-        bp_cores_step_aside();
+        begin_pace(job);
     return err;
 }
 
@@ -150,11 +183,12 @@ static bp_err read_back(const bp_file_job *job, bp_shard *shard)
         if (err == BP_OK)
             err = bp_shard_read_back(shard, &more, mine->file[job->number].xxh3,
                                      &mine->file[job->number].bytes);
+        keep_pace(job);
     }
     return err;
 }
 
-static bp_err write_shard(const bp_file_job *job, const char *path)
+static bp_err write_shard(bp_file_job *job, const char *path)
 {
     bp_shard *shard = NULL;
     float *room = bp_alloc("save.part", BP_PART_FLOATS, sizeof *room);
@@ -167,7 +201,7 @@ static bp_err write_shard(const bp_file_job *job, const char *path)
     if (err == BP_OK)
         err = lay_out(job, shard);
     for (int64_t k = 0; k < job->count && err == BP_OK; k++)
-        err = write_piece(job->saving, shard, &job->pieces[k], room);
+        err = write_piece(job, shard, &job->pieces[k], room);
     if (err == BP_OK)
         err = bp_shard_seal(shard);
     if (err == BP_OK)
@@ -177,7 +211,7 @@ static bp_err write_shard(const bp_file_job *job, const char *path)
     return err;
 }
 
-static bp_err write_file(const bp_file_job *job)
+static bp_err write_file(bp_file_job *job)
 {
     const bp_saving *saving = job->saving;
     char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
@@ -323,6 +357,7 @@ bp_err bp_saving_wait(bp_saving *saving)
     long seen = -1;
 
     BP_TRACE(BP_TRACE_WRITER_WAIT, 0, 0);
+    atomic_store(&saving->awaited, true);
     while (atomic_load(&saving->left) > 0) {
         long moved = atomic_load(&saving->moved);
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static bp_core_claim claim_of(int first, int count, int threads, bool whole)
@@ -110,13 +111,14 @@ static void *step_aside(void *seen)
 
     bp_cores_step_aside();
     found[0] = allowed();
-    found[1] = sched_getscheduler(0);
+    found[1] = getpriority(PRIO_PROCESS, (id_t)gettid());
+    found[2] = sched_getscheduler(0);
     return NULL;
 }
 
 static void a_helper_steps_aside_within_the_cores_of_the_process(void **state)
 {
-    int before = bp_cores_count(bp_cores_of_process()), first = 0, found[2] = {0};
+    int before = bp_cores_count(bp_cores_of_process()), first = 0, found[3] = {0};
     bp_cores one = {{0}};
     pthread_t helper;
 
@@ -130,7 +132,8 @@ static void a_helper_steps_aside_within_the_cores_of_the_process(void **state)
     assert_int_equal(allowed(), 1); /* the creator stays where it is */
     bp_cores_widen();
     assert_int_equal(found[0], before);
-    assert_int_equal(found[1], SCHED_IDLE);
+    assert_int_equal(found[1], 19);
+    assert_int_equal(found[2], SCHED_BATCH);
 }
 
 /* GNU's runtime ends the third thread of a team of two and makes another for the next team. */
