@@ -224,5 +224,5 @@ ROWS = {
     "mesh-tensor": two_ranks(GPT2, "tensor", 2),
     "mesh-pipeline": two_ranks(GPT2, "pipeline", 2),
     "profile": profile,
-    "checkpoint": checkpoints(GPT2, 16, 4),
+    "checkpoint": checkpoints(GPT2, 24, 8),
 }
