@@ -163,26 +163,23 @@ def two_ranks(model, axis, steps):
 
 
 def checkpoints(model, steps, every):
-    """Steps' whole time, from line to line, with checkpoints and without: what one costs, over how long it takes to write. The last
-    one, after the last step, is not counted; `every` steps lie behind each that is."""
+    """Steps' whole time, from line to line, while a checkpoint is being written against those of the same run in which none is: what one
+    costs, over how long it takes to write. The last one, after the last step, is not counted."""
 
     def measure(bench):
         corpus, found = bench.corpus(model), []
         for _ in range(bench.pairs):
-            without = bench.train(model, corpus, "bf16", 1, steps)
             run = bench.train(model, corpus, "bf16", 1, steps, f"checkpoint.every={every}", "checkpoint.keep=1")
-            step = median(gaps(without.moments("step ")))
-            began = run.moments("step ")
-            lost = sum(gaps(began)[every - 1:]) - step * (steps - every)
-            written = [end - began[every * (k + 1) - 1] for k, end in enumerate(run.moments("committed step ")[:(steps - 1) // every])]
-            found.append({"step": step, "lost": lost / len(written), "written": median(written)})
+            lines, ends = run.moments("step "), run.moments("committed step ")[:(steps - 1) // every]
+            begins = [lines[every * (k + 1) - 1] for k in range(len(ends))]
+            inside = [[b - a for a, b in zip(lines, lines[1:]) if begin <= a < end] for begin, end in zip(begins, ends)]
+            step = median([b - a for a, b in zip(lines[1:], lines[2:])
+                           if not any(begin <= a < end for begin, end in zip(begins, ends))])
+            found += [{"step": step, "lost": sum(gaps) - step * len(gaps), "written": end - begin}
+                      for gaps, begin, end in zip(inside, begins, ends)]
         return {"checkpoints": found}
 
     return measure
-
-
-def gaps(moments):
-    return [b - a for a, b in zip(moments, moments[1:])]
 
 
 def profile(bench):
@@ -224,5 +221,5 @@ ROWS = {
     "mesh-tensor": two_ranks(GPT2, "tensor", 2),
     "mesh-pipeline": two_ranks(GPT2, "pipeline", 2),
     "profile": profile,
-    "checkpoint": checkpoints(GPT2, 24, 8),
+    "checkpoint": checkpoints(GPT2, 36, 12),
 }
