@@ -33,8 +33,9 @@ struct bp_run {
     /* on the coordinator: */
     char *folder;
     run_lock *lock;
-    json_t *record; /* run.json */
-    char *changes;  /* keys by which bits change from here on; NULL: none */
+    json_t *record;    /* run.json */
+    char *changes;     /* keys by which bits change from here on; NULL: none */
+    char *config_text; /* then, what config.ini is to be once there is work */
     bp_drain *drain;
     run_journal metrics, events;
 };
@@ -46,16 +47,29 @@ static const char *state_word(bp_err state)
     return state == BP_OK ? "finished" : state == BP_ERR_STOPPED ? "stopped" : "failed";
 }
 
-static bp_err write_config(const bp_run *run, const bp_config *config)
+static bp_err write_text(const bp_run *run, const char *text)
 {
-    char *path = bp_path_join(run->folder, "config.ini"), *text = bp_config_text(config);
-    bp_err err = BP_OK;
+    char *path = bp_path_join(run->folder, "config.ini");
+    bp_err err =
+        path == NULL ? bp_fail_memory("config.ini", 1, 1) : bp_file_write(path, text, strlen(text));
 
-    if (path == NULL || text == NULL)
-        err = bp_fail_memory("config.ini", 1, 1);
-    if (err == BP_OK)
-        err = bp_file_write(path, text, strlen(text));
     bp_free(path);
+    return err;
+}
+
+/* It says what results were computed with, and the next start is compared with it: keys that give
+ * them other bits come to it once there is something to compute (bp_run_warn_changes). */
+static bp_err write_config(bp_run *run, const bp_config *config)
+{
+    char *text = bp_config_text(config);
+
+    if (text == NULL)
+        return bp_fail_memory("config.ini", 1, 1);
+    if (run->changes != NULL) {
+        run->config_text = text;
+        return BP_OK;
+    }
+    bp_err err = write_text(run, text);
     bp_free(text);
     return err;
 }
@@ -193,6 +207,7 @@ static void run_free(bp_run **out)
     run_journal_close(&run->events);
     json_decref(run->record);
     bp_free(run->changes);
+    bp_free(run->config_text);
     bp_free(run->folder);
     bp_free(run);
     *out = NULL;
@@ -356,6 +371,8 @@ void bp_run_warn_changes(const bp_run *run)
 {
     if (run->changes != NULL)
         bp_warn("the results have other bits from here on: %s", run->changes);
+    if (run->config_text != NULL && write_text(run, run->config_text) != BP_OK)
+        bp_warn("%s", bp_err_message());
 }
 
 bool bp_run_is_finished(const bp_run *run)

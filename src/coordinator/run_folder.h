@@ -89,8 +89,9 @@ void bp_run_start_failed(const char *run_dir, bp_err code);
 /** The last job here ended with "finished", and no key differs from its but those of `other_bits`.
  * Equal on all ranks. */
 bool bp_run_is_finished(const bp_run *run);
-/** Warn of keys of `other_bits` by which results have other bits from here on, if there are any: of
- * a job that has found that it has something left to do. On the coordinator; elsewhere nothing. */
+/** Warn of keys of `other_bits` by which results have other bits from here on, if there are any,
+ * and let config.ini have them: of a job that has found that it has something left to do. On the
+ * coordinator; elsewhere nothing. */
 void bp_run_warn_changes(const bp_run *run);
 /** There was a run here before this one. Equal on all ranks. */
 bool bp_run_is_resumed(const bp_run *run);

@@ -63,7 +63,9 @@ bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
-/** A warning for each key of mesh.* that was set, but changes nothing on this mesh. Local. */
+/** A warning for mesh.chunks (other than its default) and mesh.schedule=interleaved without what
+ * they need, and for mesh.sequence_parallel=yes without tensor ranks: they change nothing. Local.
+ */
 void bp_engine_spec_warn(const bp_config *config);
 
 /** Memory by kind, in bytes, of one rank. */

@@ -127,7 +127,7 @@ static sizes sizes_of(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_
     s.runs = up(s.steps, most * kernel->k_blocks);
     s.run_steps = up(s.steps, s.runs);
     s.block_steps = up(s.run_steps, up(s.run_steps, most));
-    s.n_most = bp_smaller(held_panels(s.run_steps), s.n_panels);
+    s.n_most = bp_smaller(held_panels(s.run_steps), s.n_panels > 0 ? s.n_panels : 1);
     bool at_once = up(s.n_panels, s.across) <= s.n_most;
     s.left_panels = at_once ? 1 : up(s.m_panels, s.down);
     s.left_words = left_words(kernel, at_once ? s.block_steps : s.run_steps);

@@ -60,7 +60,7 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
 /** A product whose sums go through GELU at once, forward or backward, as bp_linear_forward_operand
  * and bp_gelu_forward do one after the other, bp_linear_backward_input_operand and
  * bp_gelu_backward: to the bit, but for the order in which the bias's gradient is summed. With our
- * own kernels the sums stay in the caches; else they go through `sums`. */
+ * own kernels, and K of one run, the sums stay in the caches; else they go through `sums`. */
 typedef struct bp_gelu_rows {
     const bp_operand *y;          /* GELU's output */
     const bp_operand *kept;       /* its input: forward writes it (NULL: not), backward reads it */

@@ -135,7 +135,7 @@ static void add_mesh_sizes(bp_buffer *out, const bp_mesh_shape *shape, int64_t c
     }
     bp_buffer_printf(out, "; or %slet members x pipeline x tensor be ",
                      shape->data > 0 ? "leave mesh.data out and " : "");
-    for (int64_t divisor = 1; divisor <= left && listed < 12; divisor++)
+    for (int64_t divisor = 1; divisor <= left; divisor++)
         if (left % divisor == 0)
             bp_buffer_printf(out, "%s%lld",
                              listed++ == 0     ? ""

@@ -81,7 +81,7 @@ static void print_row(const grid *table, const char *name, const json_t *figures
 
         if (isnan(value))
             bp_buffer_printf(&line, "  %*s", c->width, "-");
-        else if (table->most[k] >= HUGE_REAL)
+        else if (c->places > 0 && table->most[k] >= HUGE_REAL)
             bp_buffer_printf(&line, "  %*.4e", c->width, value);
         else
             bp_buffer_printf(&line, "  %*.*f", c->width,

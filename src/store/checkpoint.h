@@ -44,6 +44,9 @@ typedef struct bp_checkpoint_commit {
     /* bp_checkpoint_begin: what all boxes' data lie in, and are written from; NULL: nothing is
      * written before bp_checkpoint_finish. */
     const struct bp_snapshot *snapshot;
+    /* Set by bp_checkpoint_finish: seconds that the slowest helper of all ranks worked, without the
+     * naps of its pace. NULL, on all ranks: nobody asks. */
+    double *worked;
     const bp_digest *digests; /* of each box, as bp_snapshot_take found them, and there with it */
 } bp_checkpoint_commit;
 

@@ -314,10 +314,24 @@ void bp_saving_give_up(bp_saving *saving)
     atomic_store(&saving->given_up, true);
 }
 
+/* Whoever counts on what a checkpoint takes can't count on naps, which end when somebody waits. */
+static void tell_worked(const bp_saving *saving)
+{
+    double worked = 0;
+
+    for (int k = 0; k < saving->plan.files; k++)
+        worked = saving->jobs[k].worked > worked ? saving->jobs[k].worked : worked;
+    *saving->commit.worked = worked;
+    BP_MPI_WAIT("all_max", MPI_Allreduce(MPI_IN_PLACE, saving->commit.worked, 1, MPI_DOUBLE,
+                                         MPI_MAX, saving->comm));
+}
+
 bp_err bp_checkpoint_finish(bp_saving **saving)
 {
     bp_err err = advance(*saving, BP_COMMIT_DONE);
 
+    if ((*saving)->commit.worked != NULL)
+        tell_worked(*saving);
     free_saving(saving);
     return err;
 }

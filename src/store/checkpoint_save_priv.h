@@ -26,6 +26,7 @@ typedef struct bp_file_job {
     bp_plan_box *pieces;
     int64_t count;
     double began, used; /* by the clock, and by the helper's, when it stepped aside */
+    double worked;      /* seconds of the helper without its naps */
     pthread_t helper;
     bool helped;                        /* it was started, and is still to be joined */
     bp_err err;                         /* how it ended, */

@@ -25,6 +25,7 @@
 #define PACE_SHARE        0.015
 #define PACE_FREE_SECONDS 0.01
 #define PACE_NAP_SECONDS  0.05
+#define PACE_MOST_SECONDS 60.0 /* then it is finished as fast as nice 19 allows */
 
 bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data)
 {
@@ -110,7 +111,7 @@ static void begin_pace(bp_file_job *job)
 
 /* Where every core computes, the threads of a step wait for the one that a helper pushes aside: a
  * little in each step rather than much in one, and disks that many jobs share see no burst. */
-static void keep_pace(const bp_file_job *job)
+static void keep_pace(bp_file_job *job)
 {
     const bp_saving *saving = job->saving;
     double share = PACE_SHARE / saving->plan.files;
@@ -118,14 +119,16 @@ static void keep_pace(const bp_file_job *job)
     while (saving->commit.snapshot != NULL && !atomic_load(&saving->awaited) &&
            !atomic_load(&saving->given_up)) {
         double used = bp_clock_thread() - job->used - PACE_FREE_SECONDS;
+        double since = bp_clock_now() - job->began;
 
-        if (used / share < bp_clock_now() - job->began + PACE_NAP_SECONDS)
+        if (used / share < since + PACE_NAP_SECONDS || since > PACE_MOST_SECONDS)
             return;
         bp_clock_sleep(PACE_NAP_SECONDS);
+        job->worked -= PACE_NAP_SECONDS;
     }
 }
 
-static bp_err write_piece(const bp_file_job *job, bp_shard *shard, bp_plan_box *piece, float *room)
+static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_box *piece, float *room)
 {
     bp_saving *saving = job->saving;
     bp_box box = {.dims = piece->dims};
@@ -142,7 +145,8 @@ static bp_err write_piece(const bp_file_job *job, bp_shard *shard, bp_plan_box *
             err = count_part(piece, &part, values);
         if (err == BP_OK)
             err = bp_shard_write(shard, piece, &part, values);
-        keep_pace(job);
+        if (err == BP_OK)
+            keep_pace(job);
     }
     return err;
 }
@@ -173,7 +177,7 @@ static bp_err lay_out(bp_file_job *job, bp_shard *shard)
 }
 
 /* What the disk gives back is compared with what was written. */
-static bp_err read_back(const bp_file_job *job, bp_shard *shard)
+static bp_err read_back(bp_file_job *job, bp_shard *shard)
 {
     bp_receipt *mine = &job->saving->mine;
     bool more = true;
@@ -184,7 +188,8 @@ static bp_err read_back(const bp_file_job *job, bp_shard *shard)
         if (err == BP_OK)
             err = bp_shard_read_back(shard, &more, mine->file[job->number].xxh3,
                                      &mine->file[job->number].bytes);
-        keep_pace(job);
+        if (err == BP_OK)
+            keep_pace(job);
     }
     return err;
 }
@@ -319,7 +324,9 @@ static void *run_helper(void *argument)
         bp_trace_thread(BP_TRACE_WRITER);
         bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
     }
+    double began = bp_clock_now();
     bp_err err = write_file(job);
+    job->worked += bp_clock_now() - began;
     if (job->number == 0) {
         bp_trace_end();
         bp_trace_thread_end();

@@ -151,7 +151,8 @@ static bp_err save(trainer *self, bool behind)
                                    .still_owner = bp_run_still_owner,
                                    .context = self->run,
                                    .tokenizer = self->tokenizer,
-                                   .snapshot = behind ? self->snapshot : NULL};
+                                   .snapshot = behind ? self->snapshot : NULL,
+                                   .worked = behind ? &self->behind.worked : NULL};
     json_t *state = state_of(self);
     own_state own = {0};
     bp_err err = prepare(self, behind, &own);
@@ -194,9 +195,10 @@ bp_err trainer_commit_begin(trainer *self, bool best)
     bp_err err;
 
     BP_ASSERT(!self->behind.saving && self->progress.committed != self->progress.step);
-    self->behind = (commit_behind){
-        .step = self->progress.step, .best = best, .began = began, .coordinator = BP_SAVING_WRITES};
+    self->behind =
+        (commit_behind){.step = self->progress.step, .best = best, .coordinator = BP_SAVING_WRITES};
     err = save(self, true);
+    self->behind.stood = bp_clock_now() - began;
     (void)bp_beat_phase(before);
     bp_beat_commit(self->commit_seconds); /* of the one before: this was the least of it */
     return err;
@@ -205,7 +207,7 @@ bp_err trainer_commit_begin(trainer *self, bool best)
 bp_err trainer_commit_finish(trainer *self, bool give_up)
 {
     bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
-    double began = self->behind.began;
+    double began = bp_clock_now();
 
     if (give_up)
         bp_saving_give_up(self->behind.saving);
@@ -213,7 +215,7 @@ bp_err trainer_commit_finish(trainer *self, bool give_up)
     if (err == BP_OK)
         committed(self, self->behind.step, self->behind.best);
     (void)bp_beat_phase(before);
-    self->commit_seconds = bp_clock_now() - began;
+    self->commit_seconds = self->behind.stood + self->behind.worked + bp_clock_now() - began;
     bp_beat_commit(self->commit_seconds);
     return err;
 }

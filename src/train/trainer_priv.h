@@ -35,7 +35,8 @@ typedef struct commit_behind {
     bp_saving *saving; /* NULL: there is none */
     int64_t step;
     bool best;
-    double began;
+    double stood;  /* seconds that the ranks stood still for its begin */
+    double worked; /* and that its helpers worked */
     /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is. Told
      * once, when it has ended. */
     bool told;

@@ -113,6 +113,8 @@ class Meshes(JobTest):
         self.assertEqual(result.status, 0, str(result))
         again = self.pretrain("changed", 0, *keys, "train.steps=9", "train.log_every=3", "math.threads=2")
         self.assertEqual((again.status, again.err), (0, ""))  # nothing is left to train, whatever else was changed
+        more = self.pretrain("changed", 0, *keys, "train.steps=10", "math.threads=2")
+        self.assertIn("math.threads is 2 and was 1", more.err)  # and now there is
         self.assertIn("other bits from here on: mesh.pipeline is 2 and was 1, mesh.schedule is interleaved and was gpipe, "
                       "mesh.chunks is 2 and was 3", result.err)
 

@@ -2,6 +2,7 @@
  * the same to the byte as one that was waited for, and fails on all ranks or on none. */
 #include "bp_test_mpi.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "store/checkpoint_model.h"
 #include "store/checkpoint_parent.h"
@@ -270,6 +271,39 @@ static void one_that_is_given_up_leaves_nothing(void **state)
     bp_snapshot_free(&snapshot);
 }
 
+/* At its pace 120 MB take a second and more. Whoever waits ends that, and is told of the work. */
+static void helper_keeps_a_pace_until_it_is_waited_for(void **state)
+{
+    static const int64_t shape[] = {30000, 1000};
+    double worked = -1;
+    bp_checkpoint_commit commit = {
+        .parent = bp_test_path("checkpoints"), .name = STEP, .worked = &worked};
+    int64_t held = bp_comm_is_root(COMM) ? 1 : 0;
+    bp_snapshot *snapshot = NULL;
+    bp_saving *saving;
+    bp_box box = model_whole("a", 2, shape, true);
+    bp_digest digest;
+    json_t *step = json_object();
+
+    (void)state;
+    fresh_parent();
+    bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_boxes_floats(&box, held)), BP_OK);
+    bp_box copy = box;
+    bp_test_check(COMM, bp_snapshot_take(snapshot, &copy, held, &digest) == -1);
+    commit.snapshot = snapshot;
+    commit.digests = &digest;
+    bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, &copy, held, step), BP_OK);
+    double began = bp_clock_now();
+    while (bp_saving_look(saving) == BP_SAVING_WRITES && bp_clock_now() < began + 0.4)
+        bp_clock_sleep(0.01);
+    bp_test_check(COMM, bp_saving_look(saving) == (held > 0 ? BP_SAVING_WRITES : BP_SAVING_DONE));
+    bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
+    bp_test_check(COMM, worked > 0 && worked < bp_clock_now() - began);
+    bp_snapshot_free(&snapshot);
+    json_decref(step);
+    bp_free(box.data);
+}
+
 /* Its digest is of what the ranks have, not of what was copied. */
 static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
 {
@@ -335,6 +369,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(failure_of_one_of_several_helpers_ends_them_all),
         cmocka_unit_test(copies_that_no_neighbour_can_read_are_written_by_their_ranks),
         cmocka_unit_test(failure_of_a_helper_is_shared_and_leaves_nothing),
+        cmocka_unit_test(helper_keeps_a_pace_until_it_is_waited_for),
         cmocka_unit_test(copy_that_is_spoilt_before_it_is_written_is_found),
         cmocka_unit_test(one_that_is_given_up_leaves_nothing),
         cmocka_unit_test(value_that_is_not_finite_is_told_by_its_box),
