@@ -1,5 +1,6 @@
 /* Products whose sums go through GELU at once: in every form and precision what the product and the
  * pass give one after the other. */
+#include "math/bf16_linear_priv.h"
 #include "math/gemm_priv.h"
 #include "math/linear.h"
 #include "math_test.h"
@@ -199,12 +200,50 @@ static void gelu_at_once_keeps_to_its_plan(void **state)
     mlp_free(&m);
 }
 
+static void nothing(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
+                    float *sums)
+{
+    (void)context, (void)x, (void)r, (void)c, (void)n, (void)sums;
+}
+
+/* To the byte, which what a plan adds for other products would hide. */
+static void room_of_an_epilogue_is_foreseen(void **state)
+{
+    const bp_bf16_kernel *kernel = bp_bf16_kernel_here();
+
+    (void)state;
+    if (!kernel)
+        skip();
+    mlp m = mlp_of(BP_BF16, BP_BF16_OWN, 96, 700);
+    bp_bf16_copies copies = {.columns = BP_BF16_COLUMNS};
+    const uint32_t *panels =
+        bp_bf16_copy_of(&copies, kernel, BP_BF16_FORWARD, m.up_value, m.inner, m.width);
+    float *sums = floats(m.inner);
+    bp_bias_gradient bias = {.sums = sums};
+    bp_epilogue epilogue = {.pass = nothing, .bias = &bias};
+    bp_bf16_rows to = {.epilogue = &epilogue, .columns = m.inner};
+
+    for (int threads = 1; threads <= 5; threads++) {
+        bp_room room = {0};
+
+        bp_math_set_threads(threads);
+        bp_bf16_map(kernel, &room, &to, &m.x, panels);
+        assert_in_range(room.bytes, 1, bp_bf16_room_bytes(kernel, ROWS, m.inner, m.width));
+        bp_room_free(&room);
+    }
+    bp_math_set_threads(0);
+    bp_bf16_copies_clear(&copies);
+    bp_free(sums);
+    mlp_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gelu_at_once_is_product_and_pass),
         cmocka_unit_test(gelu_at_once_has_the_same_bits_with_any_threads),
         cmocka_unit_test(gelu_at_once_keeps_to_its_plan),
+        cmocka_unit_test(room_of_an_epilogue_is_foreseen),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);
