@@ -39,24 +39,26 @@ static double figure(const json_t *figures, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static double least_of_members(const json_t *figures, const char *key)
+/* choose: fmin or fmax, which pass over what is not there. */
+static double chosen_of_members(const json_t *figures, const char *key,
+                                double (*choose)(double, double))
 {
     const json_t *members = json_object_get(figures, "members");
-    double least = NAN;
+    double chosen = NAN;
 
     for (size_t m = 0; m < json_array_size(members); m++)
-        least = fmin(least, figure(json_array_get(members, m), key));
-    return least;
+        chosen = choose(chosen, figure(json_array_get(members, m), key));
+    return chosen;
+}
+
+static double least_of_members(const json_t *figures, const char *key)
+{
+    return chosen_of_members(figures, key, fmin);
 }
 
 static double most_of_members(const json_t *figures, const char *key)
 {
-    const json_t *members = json_object_get(figures, "members");
-    double most = NAN;
-
-    for (size_t m = 0; m < json_array_size(members); m++)
-        most = fmax(most, figure(json_array_get(members, m), key));
-    return most;
+    return chosen_of_members(figures, key, fmax);
 }
 
 /* Bytes of UTF-8 that add no character. */

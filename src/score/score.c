@@ -117,7 +117,7 @@ static bp_err log_start(const scorer *self)
 
 static bp_err run(scorer *self)
 {
-    bp_run_warn_changes(self->run);
+    bp_run_take_changes(self->run);
     say_what(self);
     bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? log_start(self) : BP_OK);
     if (err == BP_OK)
