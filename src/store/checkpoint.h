@@ -47,7 +47,7 @@ typedef struct bp_checkpoint_commit {
     /* Set by bp_checkpoint_finish: seconds that the slowest helper of all ranks worked, without the
      * naps of its pace. NULL, on all ranks: nobody asks. */
     double *worked;
-    const bp_digest *digests; /* of each box, as bp_snapshot_take found them, and there with it */
+    const bp_digest *digests; /* with a snapshot: of each box, as bp_snapshot_take set them */
 } bp_checkpoint_commit;
 
 /** Write and commit `parent`/`name`.

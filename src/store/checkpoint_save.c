@@ -9,6 +9,7 @@
 #include "store/checkpoint_save_priv.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -317,13 +318,12 @@ void bp_saving_give_up(bp_saving *saving)
 /* Whoever counts on what a checkpoint takes can't count on naps, which end when somebody waits. */
 static void tell_worked(const bp_saving *saving)
 {
-    double worked = 0;
+    float worked = 0;
 
     for (int k = 0; k < saving->plan.files; k++)
-        worked = saving->jobs[k].worked > worked ? saving->jobs[k].worked : worked;
-    *saving->commit.worked = worked;
-    BP_MPI_WAIT("all_max", MPI_Allreduce(MPI_IN_PLACE, saving->commit.worked, 1, MPI_DOUBLE,
-                                         MPI_MAX, saving->comm));
+        worked = fmaxf(worked, (float)saving->jobs[k].worked);
+    bp_all_max(&worked, 1, saving->comm);
+    *saving->commit.worked = (double)worked;
 }
 
 bp_err bp_checkpoint_finish(bp_saving **saving)
