@@ -58,7 +58,7 @@ static bp_err write_text(const bp_run *run, const char *text)
 }
 
 /* It says what results were computed with, and the next start is compared with it: keys that give
- * them other bits come to it once there is something to compute (bp_run_warn_changes). */
+ * them other bits come to it once there is something to compute (bp_run_take_changes). */
 static bp_err write_config(bp_run *run, const bp_config *config)
 {
     char *text = bp_config_text(config);
@@ -367,7 +367,7 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state)
 
 /* ---- questions and lines ---- */
 
-void bp_run_warn_changes(const bp_run *run)
+void bp_run_take_changes(const bp_run *run)
 {
     if (run->changes != NULL)
         bp_warn("the results have other bits from here on: %s", run->changes);

@@ -37,7 +37,7 @@ typedef struct bp_run_spec {
     bool trains;     /* it writes metrics.jsonl */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
     const char *const *may_change;
-    /* Others that may, but results have other bits from now on: bp_run_warn_changes; NULL: none. */
+    /* Others that may, but results have other bits from now on: bp_run_take_changes; NULL: none. */
     const char *const *other_bits;
     /* Does this change of such a key change no bit after all? NULL: it always does. */
     bool (*keeps_bits)(const bp_config *config, const char *key, const char *before,
@@ -92,7 +92,7 @@ bool bp_run_is_finished(const bp_run *run);
 /** Warn of keys of `other_bits` by which results have other bits from here on, if there are any,
  * and let config.ini have them: of a job that has found that it has something left to do. On the
  * coordinator; elsewhere nothing. */
-void bp_run_warn_changes(const bp_run *run);
+void bp_run_take_changes(const bp_run *run);
 /** There was a run here before this one. Equal on all ranks. */
 bool bp_run_is_resumed(const bp_run *run);
 

@@ -381,7 +381,7 @@ static bp_err train_members(ensemble *self)
     bp_err err = bp_agree(mesh->world, mesh->coordinates ? say_start(self) : BP_OK);
 
     if (mesh->coordinates && !is_trained(self))
-        bp_run_warn_changes(self->run);
+        bp_run_take_changes(self->run);
     if (err == BP_OK)
         err = ensemble_desk_new(&desk, self);
     if (err == BP_OK) {

@@ -175,7 +175,7 @@ static bp_err go_on(trainer *self)
                more ? ", more than train.steps asks for" : "");
         return BP_OK;
     }
-    bp_run_warn_changes(self->run);
+    bp_run_take_changes(self->run);
     err = trainer_trace_open(self);
     if (err == BP_OK)
         err = trainer_build(self);

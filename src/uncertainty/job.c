@@ -133,7 +133,7 @@ static bp_err run(study_job *self)
     bp_phase before = bp_beat_phase(BP_PHASE_FIT); /* but for what scores */
     bp_err err = bp_agree(self->world, self->mesh->coordinates ? log_start(self) : BP_OK);
 
-    bp_run_warn_changes(self->run);
+    bp_run_take_changes(self->run);
     if (err == BP_OK)
         err = study_job_compute(self);
     if (err == BP_OK)

@@ -169,7 +169,7 @@ static void mesh_may_change_with_a_warning(void **state)
     run_once(&with, BP_ERR_STOPPED);
     bp_test_check_err(COMM, open_run(&run, &other), BP_OK);
     bp_test_check(COMM, !file_has(bp_test_folder(), "heard", "other bits"));
-    bp_run_warn_changes(run); /* the job has found something to do */
+    bp_run_take_changes(run); /* the job has found something to do */
     bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
     assert_true(dup2(kept, 2) == 2 && close(kept) == 0);
     bp_test_check(COMM, file_has(bp_test_folder(), "heard",
