@@ -1,17 +1,18 @@
 """What the tests of whole jobs share: text, corpora, running a job on some ranks, and reading what it left.
 
-A test is a Python program (unittest) called with --bin FOLDER (the build's programs) and --shared FOLDER (real text, may be absent).
+A test is a Python program (unittest) called with --bin FOLDER (the build's programs) and --shared FOLDER (real data, may be absent).
 """
 import glob
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+from english import english
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MPIRUN = os.path.join(HERE, "..", "mpirun.sh")
@@ -105,21 +106,6 @@ class Background(subprocess.Popen):
         self.wait()
         for file in self.said:
             file.close()
-
-
-def english(bytes_wanted):
-    """Some English: the Brown corpus where it is there, else sentences made by a fixed grammar."""
-    path = shared("data/brown/train.txt")
-    if path:
-        with open(path, encoding="utf-8") as file:
-            return file.read(bytes_wanted)
-    draw, lines, size = random.Random(7), [], 0
-    nouns, verbs = "rank node tensor token corpus word model queue".split(), "reads writes sends sums splits keeps".split()
-    while size < bytes_wanted:
-        line = f"The {draw.choice(nouns)} {draw.choice(verbs)} the {draw.choice(nouns)} of {draw.choice(nouns)} {draw.randrange(99)} ."
-        lines.append(line)
-        size += len(line) + 1
-    return "\n".join(lines)
 
 
 def metrics(folder):
