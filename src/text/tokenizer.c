@@ -189,16 +189,16 @@ bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path)
 /* ---- back to text ---- */
 
 /* `room` holds the bytes of any token. */
-static bp_err decode_one(const bp_tokenizer *tokenizer, uint32_t id, bool first, uint8_t *room,
+static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, uint8_t *room,
                          bp_buffer *text)
 {
     const bp_strmap_entry *entry;
     const char *name;
     int64_t count = -1;
 
-    if (id >= tokenizer->names.count)
-        return BP_FAIL(BP_ERR_FORMAT, "token id %u is beyond the vocabulary of %lld", id,
-                       (long long)tokenizer->names.count);
+    if (id < 0 || id >= tokenizer->names.count)
+        return BP_FAIL(BP_ERR_FORMAT, "token id %lld is beyond the vocabulary of %lld",
+                       (long long)id, (long long)tokenizer->names.count);
     entry = &tokenizer->names.entries[id];
     name = bp_strmap_key(&tokenizer->names, id);
     if (tokenizer->kind == BP_KIND_WORD && !first)
@@ -234,5 +234,52 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
         bp_buffer_clear(&buffer);
         *bytes = 0;
     }
+    return err;
+}
+
+/* ---- for people ---- */
+
+/* Would it break a line, or do something to a terminal? */
+static bool is_shown(uint32_t c)
+{
+    return c >= 0x20 && (c < 0x7F || c >= 0xA0) && c != 0x2028 && c != 0x2029;
+}
+
+static void add_escaped(bp_buffer *out, const char *text, size_t bytes)
+{
+    static const char LETTERS[] = "\\\\\nn\tt\rr"; /* a character, and its letter */
+    const uint8_t *p = (const uint8_t *)text, *end = p + bytes;
+
+    while (p < end) {
+        uint32_t c = 0;
+        size_t length = bp_utf8_decode(p, (size_t)(end - p), &c);
+        const char *letter = length == 1 && c != 0 ? strchr(LETTERS, (int)c) : NULL;
+
+        if (letter != NULL && (letter - LETTERS) % 2 == 0)
+            bp_buffer_printf(out, "\\%c", letter[1]);
+        else if (length > 0 && is_shown(c))
+            bp_buffer_add(out, p, length);
+        else
+            for (size_t k = 0; k == 0 || k < length; k++)
+                bp_buffer_printf(out, "\\x%02X", (unsigned)p[k]);
+        p += length == 0 ? 1 : length;
+    }
+}
+
+bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text)
+{
+    bool known = id >= 0 && id < tokenizer->names.count;
+    int64_t room_bytes = known ? tokenizer->names.entries[id].bytes : 0;
+    uint8_t *room = bp_alloc("text.decode", room_bytes, 1);
+    bp_buffer bytes = {0};
+    bp_err err = room == NULL ? bp_fail_memory("a token", room_bytes, 1)
+                              : decode_one(tokenizer, id, true, room, &bytes);
+
+    if (err == BP_OK)
+        add_escaped(text, bytes.data, bytes.bytes);
+    if (err == BP_OK && (bytes.failed || text->failed))
+        err = bp_fail_memory("the text of a token", 1, 0);
+    bp_buffer_clear(&bytes);
+    bp_free(room);
     return err;
 }

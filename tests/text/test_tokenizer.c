@@ -285,6 +285,88 @@ static void bad_pairs_are_refused(void **state)
     assert_null(tokenizer);
 }
 
+/* ---- tokens for people ---- */
+
+static void expect_token_text(const bp_tokenizer *tokenizer, int64_t id, const char *expected)
+{
+    bp_buffer text = {0};
+
+    bp_test_expect(bp_tokenizer_token_text(tokenizer, id, &text), BP_OK);
+    assert_non_null(text.data);
+    assert_string_equal(text.data, expected);
+    bp_buffer_clear(&text);
+}
+
+/* The token of a byte, in the order of GPT-2's letters. */
+static int64_t byte_id(uint8_t byte)
+{
+    int64_t id = 0;
+
+    while (bp_byte_of_rank((int)id) != byte)
+        id++;
+    return id;
+}
+
+static void the_text_of_a_token_is_one_line_of_utf8(void **state)
+{
+    small_parts parts = SMALL;
+    bp_tokenizer *tokenizer;
+
+    (void)state;
+    /* by GPT-2's letters: e acute; its first byte and a; U+2028; U+0085; a tab and a backslash */
+    parts.tokens = ", \"\xC3\x83\xC2\xA9\": 256, \"\xC3\x83"
+                   "a\": 257, \"\xC3\xA2\xC4\xA2\xC2\xA8\": 258, \"\xC3\x82\xC4\xA7\": 260, "
+                   "\"\xC4\x89\\\\\": 261, \"<|endoftext|>\": 259";
+    parts.merges = "[]";
+    bp_test_expect(small_parse(&tokenizer, &parts), BP_OK);
+    expect_token_text(tokenizer, byte_id('a'), "a");
+    expect_token_text(tokenizer, byte_id(' '), " ");
+    expect_token_text(tokenizer, byte_id('\\'), "\\\\");
+    expect_token_text(tokenizer, byte_id('\n'), "\\n");
+    expect_token_text(tokenizer, byte_id('\t'), "\\t");
+    expect_token_text(tokenizer, byte_id('\r'), "\\r");
+    expect_token_text(tokenizer, byte_id(0), "\\x00");
+    expect_token_text(tokenizer, byte_id(0x7F), "\\x7F");
+    expect_token_text(tokenizer, byte_id(0xC3), "\\xC3");
+    expect_token_text(tokenizer, 256, "\xC3\xA9");
+    expect_token_text(tokenizer, 257,
+                      "\\xC3"
+                      "a");
+    expect_token_text(tokenizer, 258, "\\xE2\\x80\\xA8");
+    expect_token_text(tokenizer, 260, "\\xC2\\x85");
+    expect_token_text(tokenizer, 261, "\\t\\\\");
+    expect_token_text(tokenizer, 259, "<|endoftext|>");
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void a_token_beyond_the_vocabulary_has_no_text(void **state)
+{
+    bp_tokenizer *tokenizer;
+    bp_buffer text = {0};
+
+    (void)state;
+    bp_test_expect(small_parse(&tokenizer, &SMALL), BP_OK);
+    bp_test_expect(bp_tokenizer_token_text(tokenizer, 260, &text), BP_ERR_FORMAT);
+    bp_test_message_has("token id 260");
+    bp_test_expect(bp_tokenizer_token_text(tokenizer, -1, &text), BP_ERR_FORMAT);
+    assert_int_equal(text.bytes, 0);
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void words_are_their_own_text(void **state)
+{
+    static const char JSON[] =
+        WORD_LEVEL("{\"type\": \"WhitespaceSplit\"}",
+                   "\"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0, \"\xC4\xA0w\": 1}");
+    bp_tokenizer *tokenizer;
+
+    (void)state;
+    bp_test_expect(bp_tokenizer_parse(&tokenizer, JSON, strlen(JSON), "words.json"), BP_OK);
+    expect_token_text(tokenizer, 0, "<unk>");
+    expect_token_text(tokenizer, 1, "\xC4\xA0w"); /* not GPT-2's letter for a space */
+    bp_tokenizer_free(&tokenizer);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -299,6 +381,9 @@ int main(void)
         cmocka_unit_test(missing_files_are_told),
         cmocka_unit_test(a_pair_of_files_is_the_same_tokenizer),
         cmocka_unit_test(bad_pairs_are_refused),
+        cmocka_unit_test(the_text_of_a_token_is_one_line_of_utf8),
+        cmocka_unit_test(a_token_beyond_the_vocabulary_has_no_text),
+        cmocka_unit_test(words_are_their_own_text),
     };
 
     return BP_TEST_RUN(tests);
