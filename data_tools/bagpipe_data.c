@@ -1,5 +1,6 @@
 /* bagpipe-data: tokenizers, corpora, and files to look at or to exchange. This file picks the tool.
  */
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "mesh/mesh.h"
@@ -9,49 +10,90 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    bp_err (*run)(int argc, char **argv);
-    const char *help;
-} TOOLS[] = {
-    {"tokenizer", bp_tool_tokenizer, "train a tokenizer on text, or convert one"},
-    {"corpus", bp_tool_corpus, "text to a compressed corpus (also under mpirun)"},
-    {"inspect", bp_tool_inspect, "what a file holds"},
-    {"verify", bp_tool_verify, "every checksum of a file or a checkpoint"},
-    {"table", bp_tool_table, "rows of a file as CSV"},
-    {"import", bp_tool_import, "a Hugging Face model to a checkpoint"},
-    {"export", bp_tool_export, "a checkpoint to a Hugging Face model"},
-    {"compare", bp_tool_compare, "two score folders: is one model better than the other?"},
-};
+static const bp_tool *const TOOLS[] = {&bp_tool_tokenizer, &bp_tool_corpus, &bp_tool_inspect,
+                                       &bp_tool_verify,    &bp_tool_table,  &bp_tool_import,
+                                       &bp_tool_export,    &bp_tool_compare};
 #define TOOL_COUNT (sizeof TOOLS / sizeof TOOLS[0])
 
-static void print_help(FILE *out)
+static bp_err print_help(FILE *out, const bp_tool *tool)
 {
-    fprintf(out, "Usage: bagpipe-data TOOL [OPTION...]     (bagpipe-data TOOL --help)\n\n");
+    static const struct argp_option OPTIONS[] = {{"version", 0, NULL, 0, "print the version", 0},
+                                                 {0}};
+    static const bp_help_row STATUSES[] = {
+        {"0", "done"},
+        {"64 to 78", "it failed, for the reason that the tool's own help lists"},
+        {0}};
+    bp_help_row list[TOOL_COUNT + 1] = {{0}};
+    const bp_help help = {
+        .name = "bagpipe-data",
+        .usage = "TOOL [ARGUMENT...]\nhelp TOOL",
+        .summary = "makes tokenizers and corpora, and reads, checks and converts bagpipe's files",
+        .list_head = "Tools:",
+        .list = list,
+        .options = OPTIONS,
+        .examples = "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt\n"
+                    "  bagpipe-data corpus --tokenizer tokenizer.json --out train.h5 train.txt\n"
+                    "  bagpipe-data inspect train.h5\n"
+                    "  bagpipe-data help corpus\n",
+        .statuses = STATUSES};
+
+    if (tool != NULL)
+        return bp_help_print(out, &tool->help);
     for (size_t k = 0; k < TOOL_COUNT; k++)
-        fprintf(out, "  %-10s %s\n", TOOLS[k].name, TOOLS[k].help);
+        list[k] = (bp_help_row){TOOLS[k]->name, TOOLS[k]->help.summary};
+    return bp_help_print(out, &help);
 }
 
-static bp_err run_tool(int argc, char **argv)
+static const bp_tool *find_tool(const char *name)
 {
-    if (argc < 2) {
-        print_help(stderr);
-        return BP_FAIL(BP_ERR_USAGE,
-                       "no tool was named: at the command line; name one of those above");
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_help(stdout);
-        return BP_OK;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("bagpipe-data %s\n", BAGPIPE_VERSION);
-        return BP_OK;
-    }
     for (size_t k = 0; k < TOOL_COUNT; k++)
-        if (strcmp(argv[1], TOOLS[k].name) == 0)
-            return TOOLS[k].run(argc - 1, argv + 1);
+        if (strcmp(name, TOOLS[k]->name) == 0)
+            return TOOLS[k];
+    return NULL;
+}
+
+static bp_err no_tool(const char *name)
+{
+    const char *names[TOOL_COUNT + 1] = {NULL};
+
+    for (size_t k = 0; k < TOOL_COUNT; k++)
+        names[k] = TOOLS[k]->name;
     return BP_FAIL(BP_ERR_USAGE,
-                   "there is no tool '%s': at the command line; see bagpipe-data --help", argv[1]);
+                   "there is no tool '%s': at the command line; the nearest is %s, see "
+                   "bagpipe-data --help",
+                   name, bp_nearest_word(name, names));
+}
+
+/* What a command line asks for besides work. */
+typedef enum asked_for { ASKED_WORK, ASKED_HELP, ASKED_VERSION } asked_for;
+
+/* *tool is NULL where none is named, or none of that name is there (*name). */
+static asked_for read_words(const bp_tool **tool, const char **name, int argc, char **argv)
+{
+    bool help = argc > 1 && strcmp(argv[1], "help") == 0;
+
+    *name = help ? (argc > 2 ? argv[2] : NULL) : argc > 1 ? argv[1] : NULL;
+    if (*name != NULL && bp_help_is_asked(1, (char *[]){(char *)*name})) {
+        help = true;
+        *name = NULL;
+    }
+    *tool = *name != NULL ? find_tool(*name) : NULL;
+    if (*name != NULL && strcmp(*name, "--version") == 0)
+        return ASKED_VERSION;
+    return help || (*tool != NULL && bp_help_is_asked(argc - 2, argv + 2)) ? ASKED_HELP
+                                                                           : ASKED_WORK;
+}
+
+static bp_err run_tool(const bp_tool *tool, const char *name, int argc, char **argv)
+{
+    if (name != NULL && tool == NULL)
+        return no_tool(name);
+    if (tool != NULL && argc > 2)
+        return tool->run(argc - 1, argv + 1);
+    if (bp_log_speaks())
+        (void)print_help(stderr, tool);
+    return BP_FAIL(BP_ERR_USAGE, "%s named: at the command line; see the help above",
+                   tool == NULL ? "no tool was" : "neither file nor option was");
 }
 
 /* Did all get out? A reader that had enough (head) is no failure. */
@@ -65,13 +107,38 @@ static bp_err flush_output(void)
     return bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
 }
 
+/* Help needs no MPI: it is there on a login node, and where MPI can't start. */
+static bp_err tell(asked_for what, const bp_tool *tool, const char *name)
+{
+    bp_err err = BP_OK;
+
+    bp_log_set_speaker(bp_launcher_find().first);
+    if (what == ASKED_VERSION)
+        printf("bagpipe-data %s\n", BAGPIPE_VERSION);
+    else if (name != NULL && tool == NULL)
+        err = no_tool(name);
+    else if (bp_log_speaks())
+        err = print_help(stdout, tool);
+    return err == BP_OK ? flush_output() : err;
+}
+
 int main(int argc, char **argv)
 {
-    bp_err err = bp_mpi_start(&argc, &argv);
+    const bp_tool *tool;
+    const char *name;
+    asked_for what = read_words(&tool, &name, argc, argv);
+    bp_err err;
 
+    if (what != ASKED_WORK) {
+        err = tell(what, tool, name);
+        if (err != BP_OK && bp_log_speaks())
+            bp_err_print("bagpipe", err);
+        return (int)err;
+    }
+    err = bp_mpi_start(&argc, &argv);
     bp_signals_init();
     if (err == BP_OK)
-        err = run_tool(argc, argv);
+        err = run_tool(tool, name, argc, argv);
     if (err == BP_OK)
         err = flush_output();
     if (err != BP_OK && bp_log_speaks()) /* all ranks have it: one says it */

@@ -27,43 +27,25 @@ typedef struct compare_arguments {
     int folder_count;
     const char *csv, *json;
     int64_t seed, resamples;
-    bool help;
     bp_err err;
 } compare_arguments;
 
 enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES };
 
 static const struct argp_option OPTIONS[] = {
-    {"csv", KEY_CSV, "FILE", 0, "write the table, a row a group, with all digits", 1},
-    {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared, for scripts", 1},
-    {"seed", KEY_SEED, "N", 0, "of the resamples (default 1)", 1},
-    {"resamples", KEY_RESAMPLES, "N", 0, "how many (default 1000)", 1},
-    {"help", '?', NULL, 0, "this text", 2},
+    {"csv", KEY_CSV, "FILE", 0, "write the table with all digits, a row a group", 1},
+    {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared", 1},
+    {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
+    {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
     {0}};
 
-static const char DOC[] =
-    "Compares two score folders of the same texts: perplexities, their ratio B / A (below 1: B "
-    "predicts better), and the difference B - A of the negative log-likelihood, for all documents, "
-    "by corpus, and by label value."
-    "\vA and B are run folders of finished score jobs, or the folders 'score' in them. 95 % "
-    "intervals "
-    "are percentiles of a paired bootstrap: documents are drawn with replacement, the same for A "
-    "and "
-    "B, so that what documents differ in drops out. An interval of the ratio that holds 1 (of the "
-    "difference: 0) says that these documents do not tell A from B."
-    "\n\nWhere the same tokens were scored, the ratio is of perplexities per token and the "
-    "difference "
-    "in nats a token. Where tokenizers or scored tokens differ, it is per byte of text (bits a "
-    "byte; "
-    "the ratio is of byte perplexities) or, where bytes are not known, per word, and that is said. "
-    "Other texts are refused, and the first difference is named: corpora and their names, "
-    "documents, "
-    "ids, bytes, words, and with one tokenizer tokens (by their hashes)."
-    "\n\nExamples:"
-    "\n  bagpipe-data compare runs/small-scored runs/large-scored"
-    "\n  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000"
-    "\n\nExit status: 0 done, 64 command line, 65 the texts differ, nothing can be compared, or a "
-    "file is damaged, 66 a file is missing, 73, 74 or 77 an output can't be written.";
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "the texts differ, no unit fits both, or a file is damaged"},
+    {"66", "a file is missing"},
+    {"73, 74, 77", "an output cannot be written"},
+    {0}};
 
 static int64_t parse_number(compare_arguments *arguments, const char *name, const char *text,
                             int64_t low, int64_t high)
@@ -97,9 +79,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case KEY_RESAMPLES:
         arguments->resamples =
             parse_number(arguments, "--resamples", value, RESAMPLES_MIN, RESAMPLES_MAX);
-        return 0;
-    case '?':
-        arguments->help = true;
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->folder_count < 2)
@@ -435,27 +414,49 @@ static bp_err check(const compare_arguments *arguments)
     return BP_OK;
 }
 
-bp_err bp_tool_compare(int argc, char **argv)
+static bp_err run(int argc, char **argv)
 {
-    const struct argp parser = {OPTIONS, parse_option, "A B", DOC, NULL, NULL, NULL};
+    const struct argp parser = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
     compare_arguments arguments = {.seed = 1, .resamples = BP_RESAMPLES};
-    bool root = bp_comm_is_root(MPI_COMM_WORLD);
-    char name[] = "bagpipe-data compare";
     bp_err err = BP_OK;
 
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL,
                    &arguments) != 0 &&
         arguments.err == BP_OK)
         arguments.err = BP_FAIL(
-            BP_ERR_USAGE, "the command line is not understood: at compare; see %s --help", name);
-    if (arguments.err == BP_OK && arguments.help) {
-        if (root)
-            argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, name);
-        return BP_OK;
-    }
-    if (root)
+            BP_ERR_USAGE,
+            "the command line is not understood: at compare; see bagpipe-data compare --help");
+    if (bp_comm_is_root(MPI_COMM_WORLD)) {
         err = check(&arguments);
-    if (root && err == BP_OK)
-        err = compare(&arguments);
+        if (err == BP_OK)
+            err = compare(&arguments);
+    }
     return bp_agree(MPI_COMM_WORLD, err);
 }
+
+const bp_tool bp_tool_compare = {
+    .name = "compare",
+    .help = {.name = "bagpipe-data compare",
+             .usage = "A B [OPTION...]",
+             .summary = "compares two models by their scores of the same texts",
+             .text =
+                 "A and B are run folders of finished score jobs, or the folders 'score' in them. "
+                 "It prints, for all documents, by corpus and by label value: the perplexities, "
+                 "their ratio B / A (below 1: B predicts better), and the difference B - A of the "
+                 "negative log-likelihood.\n"
+                 "The 95 % intervals are percentiles of a paired bootstrap over documents: a "
+                 "resample draws documents with replacement, the same ones for A and B, so the "
+                 "differences between documents cancel. If the interval of the ratio contains 1 "
+                 "(that of the difference 0), these documents do not tell A from B.\n"
+                 "If both scored the same tokens, the ratio is of perplexities per token, and the "
+                 "difference is in nats per token. If tokenizers or scored tokens differ, both "
+                 "are per byte of text (in bits), or per word where the bytes are not known; a "
+                 "note says so.\n"
+                 "Different texts are refused, and the first difference is named: corpora and "
+                 "their names, documents, ids, bytes, words, and, with one tokenizer, tokens (by "
+                 "their hashes).",
+             .options = OPTIONS,
+             .examples = "  bagpipe-data compare runs/small-scored runs/large-scored\n"
+                         "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n",
+             .statuses = STATUSES},
+    .run = run};

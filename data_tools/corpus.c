@@ -18,41 +18,31 @@ typedef struct corpus_arguments {
     int label_count;
     char **files;
     int file_count;
-    bool help;
     bp_err err;
 } corpus_arguments;
 
 enum { KEY_FORMAT = 256 };
 
 static const struct argp_option OPTIONS[] = {
-    {"tokenizer", 't', "tokenizer.json", 0, "the tokenizer (required)", 1},
-    {"out", 'o', "FILE.h5", 0, "the corpus to write (required)", 1},
+    {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required)", 1},
+    {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
     {"format", KEY_FORMAT, "FORMAT", 0,
-     "what a FILE holds: text (a document; the default), lines (a document each; empty lines are "
-     "skipped and "
-     "counted), or jsonl (an object each, with \"text\" and perhaps \"id\")",
+     "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
+     "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"",
      1},
     {"label", 'l', "NAME", 0,
-     "jsonl: keep this field too, a string, number or boolean; \"\" where an object has none. May "
-     "be repeated",
+     "with jsonl: keep this field, a string, number or boolean, as a label of the document; an "
+     "object without it has the label \"\". May be given several times",
      1},
-    {"help", '?', NULL, 0, "this text", 2},
     {0}};
 
-static const char DOC[] =
-    "Text to a compressed corpus (HDF5)."
-    "\vFILEs may be gzip or zstd. The corpus depends on the text alone: under mpirun, which makes "
-    "the work faster, "
-    "it has the same bytes. Invalid UTF-8 in plain text is kept byte for byte and counted; in "
-    "jsonl it is an error. "
-    "An empty file (text) or an empty \"text\" (jsonl) is a document with nothing but its end."
-    "\n\nExamples:"
-    "\n  bagpipe-data corpus --tokenizer gpt2.json --out train.h5 --format lines train.txt.zst"
-    "\n  mpirun -n 4 bagpipe-data corpus --tokenizer gpt2.json --out brown.h5 --format jsonl "
-    "--label genre brown.jsonl"
-    "\n\nExit status: 0 done, 64 command line, 65 the content of a file is wrong, 66 a file is "
-    "missing, 73, 74 or 77 "
-    "the output can't be written, 75 stopped by a signal.";
+static const bp_help_row STATUSES[] = {{"0", "done"},
+                                       {"64", "wrong command line"},
+                                       {"65", "wrong content of a file; the line is named"},
+                                       {"66", "a file is missing"},
+                                       {"73, 74, 77", "the output cannot be written"},
+                                       {"75", "stopped by a signal; nothing is kept"},
+                                       {0}};
 
 static error_t add_label(corpus_arguments *arguments, const char *name)
 {
@@ -84,9 +74,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case 'l':
         return add_label(arguments, value);
-    case '?':
-        arguments->help = true;
-        return 0;
     case ARGP_KEY_ARGS:
         arguments->files = state->argv + state->next;
         arguments->file_count = state->argc - state->next;
@@ -103,7 +90,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
-static const struct argp ARGP = {OPTIONS, parse_option, "FILE...", DOC, NULL, NULL, NULL};
+static const struct argp ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
 
 static bp_err check_output(const corpus_arguments *arguments)
 {
@@ -180,7 +167,7 @@ static bp_err build(const corpus_arguments *arguments)
     return err;
 }
 
-bp_err bp_tool_corpus(int argc, char **argv)
+static bp_err run(int argc, char **argv)
 {
     corpus_arguments arguments = {.format = "text"};
     unsigned flags = ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP;
@@ -190,16 +177,29 @@ bp_err bp_tool_corpus(int argc, char **argv)
         arguments.err = BP_FAIL(
             BP_ERR_USAGE,
             "the command line is not understood: at corpus; see bagpipe-data corpus --help");
-    if (arguments.err == BP_OK && arguments.help) {
-        if (bp_comm_is_root(MPI_COMM_WORLD))
-            argp_help(&ARGP, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
-                      (char *)"bagpipe-data corpus");
-        err = BP_OK;
-    } else {
-        err = bp_agree(MPI_COMM_WORLD, check_arguments(&arguments));
-        if (err == BP_OK)
-            err = build(&arguments);
-    }
+    err = bp_agree(MPI_COMM_WORLD, check_arguments(&arguments));
+    if (err == BP_OK)
+        err = build(&arguments);
     bp_free(arguments.labels);
     return err;
 }
+
+const bp_tool bp_tool_corpus = {
+    .name = "corpus",
+    .help = {.name = "bagpipe-data corpus",
+             .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
+             .summary = "makes a compressed corpus (HDF5) of text",
+             .text = "A FILE may be compressed with gzip or zstd. The corpus depends on the text "
+                     "alone: it has the same bytes at any number of ranks, and under mpirun it is "
+                     "made faster.\n"
+                     "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
+                     "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
+                     "documents without a token of text.",
+             .options = OPTIONS,
+             .examples =
+                 "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
+                 "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
+                 "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
+                 "      --label genre --out brown.h5 brown.jsonl\n",
+             .statuses = STATUSES},
+    .run = run};

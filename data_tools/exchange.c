@@ -8,14 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { KEY_TOKENIZER = 256, KEY_NO_TOKENIZER };
-
 typedef struct parsing {
     const exchange_tool *tool;
     exchange_arguments arguments;
     const char *out;
     int count; /* of things named */
-    bool help;
     bp_err err;
 } parsing;
 
@@ -27,14 +24,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case 'o':
         p->out = value;
         return 0;
-    case KEY_TOKENIZER:
+    case EXCHANGE_TOKENIZER:
         p->arguments.tokenizer = value;
         return 0;
-    case KEY_NO_TOKENIZER:
+    case EXCHANGE_NO_TOKENIZER:
         p->arguments.no_tokenizer = true;
-        return 0;
-    case '?':
-        p->help = true;
         return 0;
     case ARGP_KEY_ARG:
         p->arguments.from = value;
@@ -43,9 +37,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case ARGP_KEY_ERROR:
         if (p->err == BP_OK)
             p->err =
-                BP_FAIL(BP_ERR_USAGE,
-                        "'%s' is not understood: at the command line; see bagpipe-data %s --help",
-                        state->argv[state->next - 1], p->tool->name);
+                BP_FAIL(BP_ERR_USAGE, "'%s' is not understood: at the command line; see %s --help",
+                        state->argv[state->next - 1], p->tool->tool->help.name);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -60,8 +53,8 @@ static bp_err check(parsing *p)
     if (p->err != BP_OK)
         return p->err;
     if (p->count != 1 || p->out == NULL || p->out[0] == '\0')
-        return BP_FAIL(BP_ERR_USAGE, "it takes %s: at the command line; see bagpipe-data %s --help",
-                       p->tool->arguments, p->tool->name);
+        return BP_FAIL(BP_ERR_USAGE, "it takes %s: at the command line; see %s --help",
+                       p->tool->tool->help.usage, p->tool->tool->help.name);
     if (p->arguments.tokenizer != NULL && p->arguments.no_tokenizer)
         return BP_FAIL(
             BP_ERR_USAGE,
@@ -80,34 +73,21 @@ static bp_err check(parsing *p)
 
 bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
 {
-    const struct argp_option options[] = {
-        {"out", 'o', "FOLDER", 0, "the folder to make (required)", 1},
-        {"tokenizer", KEY_TOKENIZER, "tokenizer.json", 0, tool->tokenizer, 1},
-        {"no-tokenizer", KEY_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 1},
-        {"help", '?', NULL, 0, "this text", 2},
-        {0}};
-    const struct argp parser = {options, parse_option, tool->arguments, tool->doc, NULL,
-                                NULL,    NULL};
+    const struct argp parser = {
+        tool->tool->help.options, parse_option, NULL, NULL, NULL, NULL, NULL};
     parsing p = {.tool = tool};
-    bool root = bp_comm_is_root(MPI_COMM_WORLD);
-    char name[64];
     bp_err err = BP_OK;
 
-    (void)snprintf(name, sizeof name, "bagpipe-data %s", tool->name);
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &p) !=
             0 &&
         p.err == BP_OK)
         p.err = BP_FAIL(BP_ERR_USAGE, "the command line is not understood: at %s; see %s --help",
-                        tool->name, name);
-    if (p.err == BP_OK && p.help) {
-        if (root)
-            argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, name);
-        return BP_OK;
-    }
-    if (root)
+                        tool->tool->name, tool->tool->help.name);
+    if (bp_comm_is_root(MPI_COMM_WORLD)) {
         err = check(&p);
-    if (root && err == BP_OK)
-        err = tool->run(&p.arguments);
+        if (err == BP_OK)
+            err = tool->run(&p.arguments);
+    }
     bp_free(p.arguments.out);
     return bp_agree(MPI_COMM_WORLD, err);
 }

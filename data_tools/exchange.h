@@ -3,6 +3,7 @@
 #define BP_DATA_TOOLS_EXCHANGE_H
 
 #include "base/err.h"
+#include "tools.h"
 
 #include <stdbool.h>
 
@@ -14,12 +15,11 @@ typedef struct exchange_arguments {
 } exchange_arguments;
 
 typedef struct exchange_tool {
-    const char *name;      /* "import" */
-    const char *arguments; /* "HF_FOLDER --out CHECKPOINT" */
-    const char *doc;       /* for --help, as argp takes it */
-    const char *tokenizer; /* help of --tokenizer */
+    const bp_tool *tool; /* its options are --out, --tokenizer and --no-tokenizer */
     bp_err (*run)(const exchange_arguments *arguments);
 } exchange_tool;
+
+enum { EXCHANGE_TOKENIZER = 256, EXCHANGE_NO_TOKENIZER }; /* keys of the latter two */
 
 /** Parse the command line, refuse an output that is there (BP_ERR_CREATE), and run the tool on rank
  * 0. Collective over MPI_COMM_WORLD. */

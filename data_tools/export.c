@@ -9,20 +9,21 @@
 
 #include <string.h>
 
-static const char DOC[] =
-    "Makes a Hugging Face folder of a checkpoint: config.json, model.safetensors, and the "
-    "checkpoint's tokenizer.json where it "
-    "keeps one. transformers loads it with GPT2LMHeadModel.from_pretrained(FOLDER)."
-    "\vCHECKPOINT is a step folder, an imported folder, a run folder (its newest checkpoint), or "
-    "RUN/checkpoints/best. The "
-    "optimizer's state stays behind."
-    "\n\nExamples:"
-    "\n  bagpipe-data export runs/small --out small-hf"
-    "\n  bagpipe-data export runs/small/checkpoints/best --out small-hf --tokenizer tokenizer.json"
-    "\n\nExit status: 0 done, 64 command line, 65 the checkpoint is damaged or holds no GPT, or "
-    "the tokenizer is not its own, "
-    "66 it is missing, 73 or 77 the output is there already or can't be created, 74 the disk is "
-    "full.";
+static const struct argp_option OPTIONS[] = {
+    {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
+    {"tokenizer", EXCHANGE_TOKENIZER, "FILE", 0,
+     "the model's tokenizer.json, where the checkpoint keeps none", 0},
+    {"no-tokenizer", EXCHANGE_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 0},
+    {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "the checkpoint is damaged or of another architecture, or the tokenizer is not its own"},
+    {"66", "a file is missing"},
+    {"73, 77", "the output is there already, or cannot be created"},
+    {"74", "the disk is full"},
+    {0}};
 
 /* The named tokenizer must be the one that the checkpoint was made with. */
 static bp_err check_tokenizer(const bp_tokenizer *tokenizer, const bp_checkpoint *checkpoint,
@@ -66,7 +67,7 @@ static bp_err tokenizer_text(char **text, const exchange_arguments *arguments,
     return err;
 }
 
-static bp_err run(const exchange_arguments *arguments)
+static bp_err export(const exchange_arguments *arguments)
 {
     bp_checkpoint *checkpoint = NULL;
     char *text = NULL;
@@ -87,14 +88,25 @@ static bp_err run(const exchange_arguments *arguments)
     return err;
 }
 
-bp_err bp_tool_export(int argc, char **argv)
+static bp_err run(int argc, char **argv)
 {
-    static const exchange_tool tool = {.name = "export",
-                                       .arguments = "CHECKPOINT --out HF_FOLDER",
-                                       .doc = DOC,
-                                       .tokenizer =
-                                           "the model's tokenizer, where the checkpoint keeps none",
-                                       .run = run};
+    static const exchange_tool TOOL = {.tool = &bp_tool_export, .run = export};
 
-    return exchange_run(&tool, argc, argv);
+    return exchange_run(&TOOL, argc, argv);
 }
+
+const bp_tool bp_tool_export = {
+    .name = "export",
+    .help = {.name = "bagpipe-data export",
+             .usage = "CHECKPOINT --out HF_FOLDER [OPTION...]",
+             .summary = "makes a Hugging Face folder of a checkpoint",
+             .text = "The folder gets config.json, model.safetensors, and the checkpoint's "
+                     "tokenizer.json where it keeps one. transformers loads it with "
+                     "GPT2LMHeadModel.from_pretrained(FOLDER).\n"
+                     "CHECKPOINT is a step folder, an imported folder, a run folder (its newest "
+                     "checkpoint), or RUN/checkpoints/best. The optimizer's state is left out.",
+             .options = OPTIONS,
+             .examples = "  bagpipe-data export runs/small --out small-hf\n"
+                         "  bagpipe-data export runs/small/checkpoints/best --out small-hf\n",
+             .statuses = STATUSES},
+    .run = run};

@@ -19,17 +19,16 @@
 
 /* ---- the command line ---- */
 
+const struct argp_option file_tool_options[] = {
+    {"head", 'n', "N", 0, "print the first N rows alone", 1}, {0}};
+
 typedef struct file_arguments {
-    const file_tool *tool;
+    const bp_tool *tool;
     int64_t head; /* -1: all */
     char **files;
     int file_count;
-    bool help;
     bp_err err;
 } file_arguments;
-
-static const struct argp_option HELP_OPTION = {"help", '?', NULL, 0, "this text", 2};
-static const struct argp_option HEAD_OPTION = {"head", 'n', "N", 0, "the first N rows alone", 1};
 
 static error_t parse_head(file_arguments *arguments, const char *text)
 {
@@ -49,9 +48,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     switch (key) {
     case 'n':
         return parse_head(arguments, value);
-    case '?':
-        arguments->help = true;
-        return 0;
     case ARGP_KEY_ARGS:
         arguments->files = state->argv + state->next;
         arguments->file_count = state->argc - state->next;
@@ -94,30 +90,20 @@ static bp_err run_each(const file_tool *tool, const file_arguments *arguments)
 
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
 {
-    const struct argp_option options[] = {tool->has_head ? HEAD_OPTION : HELP_OPTION,
-                                          tool->has_head ? HELP_OPTION : (struct argp_option){0},
-                                          {0}};
-    const struct argp parser = {options, parse_option, "FILE...", tool->doc, NULL, NULL, NULL};
-    file_arguments arguments = {.tool = tool, .head = -1};
-    bool root = bp_comm_is_root(MPI_COMM_WORLD);
-    char name[64];
+    const struct argp parser = {
+        tool->tool->help.options, parse_option, NULL, NULL, NULL, NULL, NULL};
+    file_arguments arguments = {.tool = tool->tool, .head = -1};
 
-    snprintf(name, sizeof name, "bagpipe-data %s", tool->name);
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL,
                    &arguments) != 0 &&
         arguments.err == BP_OK)
         arguments.err =
             BP_FAIL(BP_ERR_USAGE, "the command line is not understood: at %s; see %s --help",
-                    tool->name, name);
-    if (arguments.err == BP_OK && arguments.help) {
-        if (root)
-            argp_help(&parser, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, name);
-        return BP_OK;
-    }
+                    tool->tool->name, tool->tool->help.name);
     if (arguments.err == BP_OK && arguments.file_count == 0)
         arguments.err =
             BP_FAIL(BP_ERR_USAGE, "there is nothing to look at: at the command line; name a file");
-    if (arguments.err == BP_OK && root)
+    if (arguments.err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
         arguments.err = run_each(tool, &arguments);
     return bp_agree(MPI_COMM_WORLD, arguments.err);
 }

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "store/h5.h"
 #include "store/user_block.h"
+#include "tools.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,11 +14,12 @@
 #include <stdio.h>
 
 typedef struct file_tool {
-    const char *name; /* "inspect" */
-    const char *doc;  /* for --help, as argp takes it */
-    bool has_head;    /* --head N */
+    const bp_tool *tool; /* its options are file_tool_options, or NULL: none */
     bp_err (*run)(const char *path, int64_t head);
 } file_tool;
+
+/** --head N. */
+extern const struct argp_option file_tool_options[];
 
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is
  * told, and the others still have their turn; the first one's code is the result. Collective over

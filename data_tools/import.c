@@ -12,20 +12,21 @@
 
 #define NAMES_SHOWN 10
 
-static const char DOC[] =
-    "Makes a checkpoint of a Hugging Face model: config.json with model.safetensors, or with "
-    "shards and "
-    "model.safetensors.index.json. GPT-2's architecture is known, with and without the "
-    "'transformer.' prefix."
-    "\vThe checkpoint is what model.init and score.model take. Its step is 0. The folder's "
-    "tokenizer (tokenizer.json, or "
-    "vocab.json with merges.txt) is kept in it. What was used, transposed and left is told."
-    "\n\nExamples:"
-    "\n  bagpipe-data import gpt2/ --out gpt2.checkpoint"
-    "\n  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer tokenizer.json"
-    "\n\nExit status: 0 done, 64 command line, 65 the content of a file is wrong or of another "
-    "architecture, 66 a file is "
-    "missing, 73 or 77 the output is there already or can't be created, 74 the disk is full.";
+static const struct argp_option OPTIONS[] = {
+    {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
+    {"tokenizer", EXCHANGE_TOKENIZER, "FILE", 0,
+     "the model's tokenizer.json, instead of the folder's", 0},
+    {"no-tokenizer", EXCHANGE_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 0},
+    {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "wrong content of a file, or another architecture"},
+    {"66", "a file is missing"},
+    {"73, 77", "the output is there already, or cannot be created"},
+    {"74", "the disk is full"},
+    {0}};
 
 /* ---- the tokenizer ---- */
 
@@ -148,7 +149,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     bp_log("checkpoint: %s", arguments->out);
 }
 
-static bp_err run(const exchange_arguments *arguments)
+static bp_err import(const exchange_arguments *arguments)
 {
     bp_hf_model *model = NULL;
     bp_tokenizer *tokenizer = NULL;
@@ -168,14 +169,27 @@ static bp_err run(const exchange_arguments *arguments)
     return err;
 }
 
-bp_err bp_tool_import(int argc, char **argv)
+static bp_err run(int argc, char **argv)
 {
-    static const exchange_tool tool = {.name = "import",
-                                       .arguments = "HF_FOLDER --out CHECKPOINT",
-                                       .doc = DOC,
-                                       .tokenizer =
-                                           "the model's tokenizer, instead of the folder's",
-                                       .run = run};
+    static const exchange_tool TOOL = {.tool = &bp_tool_import, .run = import};
 
-    return exchange_run(&tool, argc, argv);
+    return exchange_run(&TOOL, argc, argv);
 }
+
+const bp_tool bp_tool_import = {
+    .name = "import",
+    .help = {.name = "bagpipe-data import",
+             .usage = "HF_FOLDER --out CHECKPOINT [OPTION...]",
+             .summary = "makes a checkpoint of a Hugging Face model",
+             .text = "HF_FOLDER holds config.json and model.safetensors, or shards with "
+                     "model.safetensors.index.json. The architecture is GPT-2's, with or without "
+                     "the prefix 'transformer.'.\n"
+                     "The checkpoint is what model.init and score.model take; its step is 0. It "
+                     "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
+                     "merges.txt). A report says which tensors were used, transposed and left "
+                     "out.",
+             .options = OPTIONS,
+             .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"
+                         "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n",
+             .statuses = STATUSES},
+    .run = run};

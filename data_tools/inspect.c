@@ -334,14 +334,29 @@ static bp_err inspect(const char *path, int64_t head)
     return inspect_folder(path);
 }
 
-bp_err bp_tool_inspect(int argc, char **argv)
+static const bp_help_row STATUSES[] = {{"0", "done"},
+                                       {"64", "wrong command line"},
+                                       {"65", "a file is damaged"},
+                                       {"66", "a file is missing"},
+                                       {0}};
+
+static bp_err run(int argc, char **argv)
 {
-    static const file_tool TOOL = {
-        .name = "inspect",
-        .doc = "What files hold: a corpus, a table of scores, a checkpoint or a run folder (its "
-               "newest checkpoint, or its tables of scores), a "
-               "tokenizer.json.\vExit status: 0 done, 65 damaged, 66 missing.",
-        .run = inspect};
+    static const file_tool TOOL = {.tool = &bp_tool_inspect, .run = inspect};
 
     return file_tool_run(&TOOL, argc, argv);
 }
+
+const bp_tool bp_tool_inspect = {
+    .name = "inspect",
+    .help = {.name = "bagpipe-data inspect",
+             .usage = "FILE...",
+             .summary = "prints what files hold",
+             .text =
+                 "A FILE is a corpus, a table of scores (documents.h5, tokens.h5), a "
+                 "tokenizer.json, a checkpoint, or a run folder: of that, its newest checkpoint "
+                 "or its tables of scores.",
+             .examples = "  bagpipe-data inspect train.h5\n"
+                         "  bagpipe-data inspect runs/small\n",
+             .statuses = STATUSES},
+    .run = run};

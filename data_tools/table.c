@@ -353,14 +353,28 @@ static bp_err print_table(const char *path, int64_t head)
     return BP_FAIL(BP_ERR_INPUT, "no rows: at %s; name a corpus or an HDF5 table of scores", path);
 }
 
-bp_err bp_tool_table(int argc, char **argv)
+static const bp_help_row STATUSES[] = {{"0", "done"},
+                                       {"64", "wrong command line"},
+                                       {"65", "a file is damaged"},
+                                       {"66", "a file is missing"},
+                                       {0}};
+
+static bp_err run(int argc, char **argv)
 {
-    static const file_tool TOOL = {.name = "table",
-                                   .doc = "Rows as CSV: of a corpus a line a document; of "
-                                          "documents.h5 a line a document; of tokens.h5 a line a "
-                                          "token.\vExit status: 0 done, 65 damaged, 66 missing.",
-                                   .has_head = true,
-                                   .run = print_table};
+    static const file_tool TOOL = {.tool = &bp_tool_table, .run = print_table};
 
     return file_tool_run(&TOOL, argc, argv);
 }
+
+const bp_tool bp_tool_table = {
+    .name = "table",
+    .help = {.name = "bagpipe-data table",
+             .usage = "[OPTION...] FILE...",
+             .summary = "prints rows of files as CSV",
+             .text = "A FILE is a corpus or documents.h5 (a row a document), or tokens.h5 (a row a "
+                     "token).",
+             .options = file_tool_options,
+             .examples = "  bagpipe-data table train.h5\n"
+                         "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n",
+             .statuses = STATUSES},
+    .run = run};

@@ -19,46 +19,37 @@ typedef struct tokenizer_arguments {
     int64_t size; /* 0: not given */
     char **files;
     int file_count;
-    bool help;
     bp_err err;
 } tokenizer_arguments;
 
 enum { KEY_FORMAT = 256, KEY_VOCAB, KEY_MERGES, KEY_FROM };
 
 static const struct argp_option OPTIONS[] = {
+    {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 0},
     {NULL, 0, NULL, 0, "Training:", 1},
     {"kind", 'k', "KIND", 0,
-     "bpe: byte-level BPE with GPT-2's pattern, any text there and back (the default); word: words "
-     "parted by white space; char: code points",
+     "bpe, byte-level BPE with GPT-2's pattern, which spells any text (the default); word, words "
+     "between white space; char, code points",
      1},
-    {"size", 's', "N", 0, "tokens of the vocabulary, special ones counted (bpe: at least 257)", 1},
+    {"size", 's', "N", 0, "tokens of the vocabulary, special tokens included (bpe: at least 257)",
+     1},
     {"format", KEY_FORMAT, "FORMAT", 0,
-     "what a FILE holds: text (a document; the default), lines (a document each), or jsonl (an "
-     "object with \"text\" each)",
+     "what a FILE holds: text, one document (the default); lines, a document a line; jsonl, a JSON "
+     "object with \"text\" a line",
      1},
-    {NULL, 0, NULL, 0, "Converting, instead:", 2},
-    {"vocab", KEY_VOCAB, "vocab.json", 0, "vocabulary of a byte-level BPE such as GPT-2's", 2},
-    {"merges", KEY_MERGES, "merges.txt", 0, "its merges", 2},
-    {"from", KEY_FROM, "tokenizer.json", 0, "a tokenizer.json, to be checked and written anew", 2},
-    {NULL, 0, NULL, 0, "Both:", 3},
-    {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 3},
-    {"help", '?', NULL, 0, "this text", 3},
+    {NULL, 0, NULL, 0, "Conversion:", 2},
+    {"vocab", KEY_VOCAB, "FILE", 0, "vocab.json of a byte-level BPE such as GPT-2's", 2},
+    {"merges", KEY_MERGES, "FILE", 0, "its merges.txt", 2},
+    {"from", KEY_FROM, "FILE", 0, "a tokenizer.json to check and to write again", 2},
     {0}};
 
-static const char DOC[] =
-    "Trains a tokenizer on text, or converts one, and writes it as tokenizer.json in the Hugging "
-    "Face form."
-    "\vFILEs may be gzip or zstd. The result depends on the text alone: under mpirun, which makes "
-    "reading faster, it has the same bytes. <|endoftext|> is the last id; words and characters "
-    "have <unk> as id 0. Where the text has no more pairs to merge (bpe: pairs that occur twice) "
-    "or no more words, the vocabulary is smaller than N, and a warning says so."
-    "\n\nExamples:"
-    "\n  bagpipe-data tokenizer --size 8000 --out tokenizer.json corpus.txt.zst"
-    "\n  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 --format lines --out "
-    "words.json train.txt"
-    "\n  bagpipe-data tokenizer --vocab vocab.json --merges merges.txt --out gpt2.json"
-    "\n\nExit status: 0 done, 64 command line, 65 the content of a file is wrong, 66 a file is "
-    "missing, 73 or 77 the output can't be created.";
+static const bp_help_row STATUSES[] = {{"0", "done"},
+                                       {"64", "wrong command line"},
+                                       {"65", "wrong content of a file"},
+                                       {"66", "a file is missing"},
+                                       {"73, 74, 77", "the output cannot be written"},
+                                       {"75", "stopped by a signal; nothing is kept"},
+                                       {0}};
 
 static bp_err parse_size(const char *text, int64_t *size)
 {
@@ -98,9 +89,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case KEY_FROM:
         arguments->from = value;
         return 0;
-    case '?':
-        arguments->help = true;
-        return 0;
     case ARGP_KEY_ARGS:
         arguments->files = state->argv + state->next;
         arguments->file_count = state->argc - state->next;
@@ -117,7 +105,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
-static const struct argp ARGP = {OPTIONS, parse_option, "FILE...", DOC, NULL, NULL, NULL};
+static const struct argp ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
 
 /* ---- the command line as a whole ---- */
 
@@ -252,7 +240,7 @@ static bp_err train(const tokenizer_arguments *arguments)
     return err;
 }
 
-bp_err bp_tool_tokenizer(int argc, char **argv)
+static bp_err run(int argc, char **argv)
 {
     tokenizer_arguments arguments = {.kind = "bpe", .format = "text"};
     unsigned flags = ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP;
@@ -262,12 +250,6 @@ bp_err bp_tool_tokenizer(int argc, char **argv)
     if (argp_parse(&ARGP, argc, argv, flags, NULL, &arguments) != 0 && arguments.err == BP_OK)
         arguments.err = BP_FAIL(BP_ERR_USAGE, "the command line is not understood; see "
                                               "bagpipe-data tokenizer --help");
-    if (arguments.err == BP_OK && arguments.help) {
-        if (root)
-            argp_help(&ARGP, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK,
-                      (char *)"bagpipe-data tokenizer");
-        return BP_OK;
-    }
     err = check_arguments(&arguments);
     if (err == BP_OK && root)
         err = check_folder(arguments.out);
@@ -278,3 +260,26 @@ bp_err bp_tool_tokenizer(int argc, char **argv)
         return train(&arguments);
     return bp_agree(MPI_COMM_WORLD, root ? convert(&arguments) : BP_OK);
 }
+
+const bp_tool bp_tool_tokenizer = {
+    .name = "tokenizer",
+    .help =
+        {.name = "bagpipe-data tokenizer",
+         .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
+                  "--vocab FILE --merges FILE --out tokenizer.json\n"
+                  "--from FILE --out tokenizer.json",
+         .summary = "trains a tokenizer on text, or converts one",
+         .text = "It writes tokenizer.json in the Hugging Face form. A FILE may be compressed "
+                 "with gzip or zstd. The result depends on the text alone: it has the same "
+                 "bytes at any number of ranks, and under mpirun the text is read faster.\n"
+                 "<|endoftext|> is the last id. In vocabularies of words and characters <unk> "
+                 "is id 0. If the text has fewer words than N, or (bpe) no more pairs that "
+                 "occur twice, the vocabulary is smaller than N, and a warning says so.",
+         .options = OPTIONS,
+         .examples =
+             "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"
+             "  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 \\\n"
+             "      --format lines --out words.json train.txt\n"
+             "  bagpipe-data tokenizer --vocab vocab.json --merges merges.txt --out gpt2.json\n",
+         .statuses = STATUSES},
+    .run = run};

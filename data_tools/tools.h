@@ -1,17 +1,19 @@
-/* The tools of bagpipe-data: each is a file of its own with one entry, called with its own argv
- * (argv[0] is the tool). */
+/* The tools of bagpipe-data: each is a file of its own with one entry. */
 #ifndef BP_DATA_TOOLS_H
 #define BP_DATA_TOOLS_H
 
 #include "base/err.h"
+#include "base/help.h"
 
-bp_err bp_tool_tokenizer(int argc, char **argv);
-bp_err bp_tool_corpus(int argc, char **argv);
-bp_err bp_tool_inspect(int argc, char **argv);
-bp_err bp_tool_verify(int argc, char **argv);
-bp_err bp_tool_table(int argc, char **argv);
-bp_err bp_tool_import(int argc, char **argv);
-bp_err bp_tool_export(int argc, char **argv);
-bp_err bp_tool_compare(int argc, char **argv);
+typedef struct bp_tool {
+    const char *name;
+    bp_help help; /* of "bagpipe-data NAME"; printed without MPI */
+    /** argv[0] is the tool; there are arguments, and none asks for help. Collective over
+     * MPI_COMM_WORLD: the error is the same on all ranks. */
+    bp_err (*run)(int argc, char **argv);
+} bp_tool;
+
+extern const bp_tool bp_tool_tokenizer, bp_tool_corpus, bp_tool_inspect, bp_tool_verify,
+    bp_tool_table, bp_tool_import, bp_tool_export, bp_tool_compare;
 
 #endif

@@ -209,15 +209,28 @@ static bp_err verify(const char *path, int64_t head)
     return verify_folder(path);
 }
 
-bp_err bp_tool_verify(int argc, char **argv)
+static const bp_help_row STATUSES[] = {{"0", "every checksum is right"},
+                                       {"64", "wrong command line"},
+                                       {"65", "damaged; the file is named"},
+                                       {"66", "a file is missing"},
+                                       {0}};
+
+static bp_err run(int argc, char **argv)
 {
-    static const file_tool TOOL = {.name = "verify",
-                                   .doc = "Compares every checksum of corpora, tables of scores, "
-                                          "checkpoints, and all of these in a run folder."
-                                          "\vA flipped byte anywhere is noticed. Exit status: 0 "
-                                          "all is sound, 65 damaged (which, is said), "
-                                          "66 missing.",
-                                   .run = verify};
+    static const file_tool TOOL = {.tool = &bp_tool_verify, .run = verify};
 
     return file_tool_run(&TOOL, argc, argv);
 }
+
+const bp_tool bp_tool_verify = {
+    .name = "verify",
+    .help = {.name = "bagpipe-data verify",
+             .usage = "FILE...",
+             .summary = "compares every checksum of files, checkpoints and run folders",
+             .text = "A FILE is a corpus, a table of scores, a tokenizer.json, a checkpoint, or a "
+                     "folder with any of these. It is read from end to end, and any changed byte "
+                     "is noticed.",
+             .examples = "  bagpipe-data verify train.h5\n"
+                         "  bagpipe-data verify runs/small\n",
+             .statuses = STATUSES},
+    .run = run};

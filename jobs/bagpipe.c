@@ -1,10 +1,12 @@
 /* bagpipe: parses the command line and the configuration, and picks the job. */
 #include "base/fault.h"
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
 #include "coordinator/run_folder.h"
 #include "doctor.h"
+#include "help.h"
 #include "job.h"
 #include "mesh/mesh.h"
 #include "requeue.h"
@@ -14,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const bp_job *const JOBS[] = {&bp_job_pretrain, &bp_job_ensemble, &bp_job_score,
-                                     &bp_job_uncertainty, &bp_job_bench};
-#define JOB_COUNT  (sizeof JOBS / sizeof JOBS[0])
+const bp_job *const bp_jobs[] = {&bp_job_pretrain,    &bp_job_ensemble, &bp_job_score,
+                                 &bp_job_uncertainty, &bp_job_bench,    NULL};
 #define TABLES_MAX 64
 
 const bp_option bp_run_options[] = {
@@ -33,64 +34,18 @@ typedef struct arguments {
     const char *config;
     char **rest; /* section.key=value */
     int rest_count;
-    bool help, plan, check, requeue;
+    bool plan, check, requeue;
+    bool bare;            /* nothing says what to do: the help goes before the error */
     int64_t status, most; /* of requeue */
     int64_t verify_steps; /* of --verify-resume; 0: not asked for */
 } arguments;
 
-static void print_help(FILE *out)
-{
-    fprintf(out, "Usage: mpirun -q -n N bagpipe JOB CONFIG.ini [section.key=value ...]\n\n");
-    for (size_t k = 0; k < JOB_COUNT; k++)
-        fprintf(out, "  %-12s %s\n", JOBS[k]->name, JOBS[k]->help);
-    fprintf(
-        out,
-        "\n  bagpipe JOB --help                  every key of the job\n"
-        "  bagpipe JOB CONFIG.ini ... --plan   memory and time foreseen\n"
-        "  bagpipe check JOB CONFIG.ini ...    is the configuration right?\n"
-        "  bagpipe requeue JOB CONFIG.ini ... --status N [--most 10]\n"
-        "                                      for batch scripts: a launcher ended with N, "
-        "is the same\n                                      job to be queued again? "
-        "exit status 0: yes, 1: no\n"
-        "  bagpipe status RUN [RUN ...]        what runs are doing, and what to do next\n"
-        "  bagpipe doctor [RUN|CONFIG.ini ...] under the launcher: is this machine fit for a job?\n"
-        "  bagpipe --version\n");
-}
-
 static const bp_job *find_job(const char *name)
 {
-    for (size_t k = 0; k < JOB_COUNT; k++)
-        if (strcmp(JOBS[k]->name, name) == 0)
-            return JOBS[k];
+    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+        if (strcmp((*job)->name, name) == 0)
+            return *job;
     return NULL;
-}
-
-static bp_err no_job(const char *word)
-{
-    const char *words[JOB_COUNT + 5] = {"check", "requeue", "status", "doctor"};
-
-    for (size_t k = 0; k < JOB_COUNT; k++)
-        words[4 + k] = JOBS[k]->name;
-    return BP_FAIL(
-        BP_ERR_USAGE,
-        "there is no job '%s': at the command line; the nearest is %s, see bagpipe --help", word,
-        bp_nearest_word(word, words));
-}
-
-static void print_requeue_help(void)
-{
-    printf(
-        "Usage: bagpipe requeue JOB CONFIG.ini [section.key=value ...] --status N [--most %s]\n"
-        "For batch scripts, once a launcher has ended: is the same job to be queued again? It\n"
-        "looks into run.dir, needs no MPI and writes nothing.\n\n"
-        "  --status N   the launcher's exit status, as a shell has it (128 + a signal's number)\n"
-        "  --most N     Slurm starts a job again so many times at most\n\n"
-        "It prints 'yes: ' or 'no: ' and why. Yes: stopped in time (75) or ranks that died\n"
-        "(134, 135, 137, 139, 205), unless the run is finished or halted, or three starts in a\n"
-        "row have committed nothing.\n"
-        "Exit status: 0 yes, 1 no; 64 the command line, 65 a damaged run.json, 66 no such\n"
-        "configuration, 78 a wrong one.\n",
-        BP_REQUEUES);
 }
 
 /* The number behind an option of requeue; argv[*at] is the option. */
@@ -122,11 +77,6 @@ static bp_err parse_verify(int64_t *out, const char *word)
     return BP_OK;
 }
 
-static bool is_help(const char *word)
-{
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
-}
-
 static bool is_verify(const char *word)
 {
     static const char NAME[] = "--verify-resume";
@@ -146,29 +96,20 @@ static bp_err parse(arguments *out, int argc, char **argv)
     if (at < argc && strcmp(argv[at], "requeue") == 0) {
         out->requeue = true;
         at++;
-        if (at < argc && is_help(argv[at])) {
-            out->help = true;
-            return BP_OK;
-        }
     }
     if (at < argc && strcmp(argv[at], "check") == 0) {
         out->check = true;
         at++;
-        if (at < argc && is_help(argv[at])) {
-            out->help = true;
-            return BP_OK;
-        }
     }
-    if (at >= argc)
-        return BP_FAIL(BP_ERR_USAGE, "no job was named: at the command line; see bagpipe --help");
+    out->bare = at >= argc;
+    if (out->bare)
+        return BP_FAIL(BP_ERR_USAGE, "no job was named: at the command line; see the help above");
     out->job = find_job(argv[at]);
     if (!out->job)
-        return no_job(argv[at]);
+        return bp_fail_no_job(argv[at]);
     out->rest = argv + at + 1;
     for (at++; at < argc && err == BP_OK; at++) {
-        if (is_help(argv[at]))
-            out->help = true;
-        else if (strcmp(argv[at], "--plan") == 0)
+        if (strcmp(argv[at], "--plan") == 0)
             out->plan = true;
         else if (out->job->verifies_resume && is_verify(argv[at]))
             err = parse_verify(&out->verify_steps, argv[at]);
@@ -185,16 +126,17 @@ static bp_err parse(arguments *out, int argc, char **argv)
         else
             out->rest[out->rest_count++] = argv[at];
     }
-    if (err == BP_OK && out->requeue && out->status < 0 && !out->help)
+    if (err == BP_OK && out->requeue && out->status < 0)
         err = BP_FAIL(BP_ERR_USAGE,
-                      "requeue needs --status N: at the command line; see bagpipe --help");
-    if (err != BP_OK)
+                      "requeue needs --status N: at the command line; see bagpipe requeue --help");
+    if (err != BP_OK || out->config)
         return err;
-    if (!out->config && !out->help && !out->job->needs_no_config)
-        return BP_FAIL(BP_ERR_USAGE,
-                       "no configuration was given: at the command line; use bagpipe %s CONFIG.ini",
-                       out->job->name);
-    return BP_OK;
+    out->bare = out->rest_count == 0 && !out->plan;
+    if (out->bare || !out->job->needs_no_config)
+        err = BP_FAIL(BP_ERR_USAGE,
+                      "no configuration was given: at the command line; use bagpipe %s %s",
+                      out->job->name, out->job->needs_no_config ? "run.dir=DIR" : "CONFIG.ini");
+    return err;
 }
 
 /* All jobs' tables, each once: a key of another job is accepted. */
@@ -202,8 +144,8 @@ static void all_tables(const bp_option *tables[TABLES_MAX])
 {
     int count = 0;
 
-    for (size_t k = 0; k < JOB_COUNT; k++)
-        for (const bp_option *const *table = JOBS[k]->options; *table; table++) {
+    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+        for (const bp_option *const *table = (*job)->options; *table; table++) {
             bool known = false;
             for (int j = 0; j < count; j++)
                 known = known || tables[j] == *table;
@@ -236,43 +178,12 @@ static bp_err read_config(bp_config **out, const arguments *args)
     return err;
 }
 
-static bp_err print_job_help(const bp_job *job)
-{
-    char *text = bp_config_help(job->options);
-
-    if (!text)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the help; free some");
-    printf("Usage: mpirun -n N bagpipe %s %s [section.key=value ...] [--plan]%s\n%s %s.\n",
-           job->name, job->needs_no_config ? "[CONFIG.ini]" : "CONFIG.ini",
-           job->verifies_resume ? " [--verify-resume[=STEPS]]" : "", job->name, job->help);
-    if (job->needs_no_config)
-        printf("Without a configuration: mpirun -n N bagpipe %s run.dir=DIR\n", job->name);
-    if (job->verifies_resume)
-        printf(
-            "--verify-resume trains STEPS (%d) steps beside run.dir, once straight and once with "
-            "kill -9 and\nresume, demands equal bits, and says so in one line.\n",
-            BP_VERIFY_STEPS);
-    printf("\n%s", text);
-    bp_free(text);
-    return BP_OK;
-}
-
-/* What needs no MPI: help, check, requeue (*again: its answer). */
+/* What needs no MPI: check, requeue (*again: its answer). */
 static bp_err run_alone(const arguments *args, bool *again)
 {
     bp_config *config = NULL;
     bp_err err;
 
-    if (args->help && args->requeue) {
-        print_requeue_help();
-        return BP_OK;
-    }
-    if (args->help && !args->job) {
-        print_help(stdout);
-        return BP_OK;
-    }
-    if (args->help)
-        return print_job_help(args->job);
     err = read_config(&config, args);
     if (err == BP_OK && args->requeue)
         err = bp_requeue(args->job->name, config, (int)args->status, args->most, again);
@@ -323,43 +234,78 @@ static bp_err run_job(const arguments *args)
     return err;
 }
 
+/* What was asked for besides work: *word is what it is about, NULL: bagpipe itself. */
+static bool asks_for_help(const char **word, int argc, char **argv)
+{
+    bool help = argc > 1 && strcmp(argv[1], "help") == 0;
+
+    *word = help ? (argc > 2 ? argv[2] : NULL) : argc > 1 ? argv[1] : NULL;
+    if (*word != NULL && bp_help_is_asked(1, (char *[]){(char *)*word})) {
+        *word = NULL;
+        return true;
+    }
+    return help || (argc > 2 && bp_help_is_asked(argc - 2, argv + 2));
+}
+
+/* A command line that says nothing gets help; what is wrong with it is said after that. */
+static void help_with(const arguments *args)
+{
+    if (args->bare && bp_log_speaks())
+        (void)bp_print_help(stderr, args->check     ? "check"
+                                    : args->requeue ? "requeue"
+                                    : args->job     ? args->job->name
+                                                    : NULL);
+}
+
+/* Help, check, requeue, status: where MPI can't start, too. */
+static int answer(int argc, char **argv, const arguments *args, bp_err err)
+{
+    const char *word;
+    bool again = !args->requeue, help = asks_for_help(&word, argc, argv);
+
+    bp_log_set_speaker(bp_launcher_find().first);
+    if (help) {
+        err = bp_log_speaks() ? bp_print_help(stdout, word) : BP_OK;
+    } else if (err == BP_OK) {
+        err = run_alone(args, &again);
+    }
+    if (err != BP_OK && !help)
+        help_with(args);
+    if (err != BP_OK && bp_log_speaks())
+        bp_err_print("bagpipe", err);
+    return err == BP_OK && !help && !again ? 1 : (int)err;
+}
+
 int main(int argc, char **argv)
 {
-    arguments args;
+    arguments args = {.job = NULL};
+    const char *word;
+    bool help = asks_for_help(&word, argc, argv);
     bp_err err;
 
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         printf("bagpipe %s\n", BAGPIPE_VERSION);
         return 0;
     }
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_help(argc < 2 ? stderr : stdout);
-        return argc < 2 ? BP_ERR_USAGE : 0;
-    }
-    if (strcmp(argv[1], "status") == 0)
+    if (!help && argc > 1 && strcmp(argv[1], "status") == 0)
         return bp_status_command(argc - 2, argv + 2);
-    if (strcmp(argv[1], "doctor") == 0) {
+    if (!help && argc > 1 && strcmp(argv[1], "doctor") == 0) {
         const bp_option *tables[TABLES_MAX];
 
         all_tables(tables);
         return bp_doctor_command(argc - 2, argv + 2, tables);
     }
-    err = parse(&args, argc, argv);
-    if (args.requeue || (err == BP_OK && (args.help || args.check))) {
-        bool again = args.help || !args.requeue;
-
-        if (err == BP_OK)
-            err = run_alone(&args, &again);
-        if (err != BP_OK)
-            bp_err_print("bagpipe", err);
-        return err == BP_OK && !again ? 1 : (int)err;
-    }
+    err = help ? BP_OK : parse(&args, argc, argv);
+    if (help || args.requeue || args.check)
+        return answer(argc, argv, &args, err);
     bp_signals_init(); /* a warning that comes while MPI starts is not lost, and kills nobody */
     /* a wrong command line is wrong on every rank: MPI tells who says so */
     bp_err started = bp_mpi_start(&argc, &argv);
     err = started != BP_OK ? started : err;
     if (err == BP_OK)
         err = run_job(&args);
+    else if (started == BP_OK)
+        help_with(&args);
     if (err != BP_OK && bp_log_speaks()) /* all ranks have it: one says it */
         bp_err_print("bagpipe", err);
     bp_mpi_finish();

@@ -28,7 +28,9 @@ static bp_err run(const bp_job_call *call)
 
 const bp_job bp_job_bench = {
     .name = "bench",
-    .help = "measures this machine and this build: what to run first on a new cluster",
+    .help = "measures this machine and this build; run it first on a new cluster",
+    .text = "It writes bench.json into run.dir. It needs no configuration file.",
+    .examples = "  mpirun -n 4 bagpipe bench run.dir=runs/bench\n",
     .options = OPTIONS,
     .plan_options = PLAN_OPTIONS,
     .needs_no_config = true,

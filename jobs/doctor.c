@@ -8,6 +8,7 @@
 #include "coordinator/run_status.h"
 #include "corpus/corpus.h"
 #include "doctor_config.h"
+#include "help.h"
 #include "lm/gpt.h"
 #include "math/distributed.h"
 #include "math/math.h"
@@ -39,26 +40,39 @@ typedef struct doctor {
 
 /* ---- command line ---- */
 
-static void print_help(void)
-{
-    printf(
-        "Usage: mpirun -n N bagpipe doctor [RUN_FOLDER | CONFIG.ini [section.key=value ...]] "
-        "[--json]\n"
-        "Looks at what a job of these ranks would run on, and says for each thing whether it is\n"
-        "right and what to do where it is not: ranks and hosts, binding, MPI and its launcher,\n"
-        "libraries, processors, memory, limits, clocks, speed (slow hosts are named), the bits of\n"
-        "a sum over ranks, and with a run folder (or a configuration that names one) its file\n"
-        "system: kind, access, room for checkpoints, whether files are written, renamed, linked\n"
-        "and seen from all hosts as a run needs it. Of a configuration it says whether its job\n"
-        "takes it, whether the mesh fits these ranks, and whether the files that it names are\n"
-        "there. Start it as the job is to be started.\n\n"
-        "  --json   one object instead of a table\n\n"
-        "What it writes is one hidden folder, which it removes; a run folder that is not there\n"
-        "yet is not made.\n"
-        "Exit status: 0 all is well, or there are warnings; 71 the system, 73 no file can be\n"
-        "made, 74 writing failed or there is no room, 77 permission, 64 the command line, 66 a\n"
-        "file is missing, 78 the configuration.\n");
-}
+static const struct argp_option OPTIONS[] = {
+    {"json", 0, NULL, 0, "print an object instead of a table", 0}, {0}};
+
+static const bp_help_row STATUSES[] = {{"0", "all is well, or there are only warnings"},
+                                       {"64", "wrong command line"},
+                                       {"66", "a file is missing"},
+                                       {"71", "the system"},
+                                       {"73", "no file can be created"},
+                                       {"74", "writing failed, or there is no room"},
+                                       {"77", "no permission"},
+                                       {"78", "wrong configuration"},
+                                       {0}};
+
+const bp_help bp_doctor_help = {
+    .name = "bagpipe doctor",
+    .usage = "[RUN | CONFIG.ini [section.key=value ...]] [--json]",
+    .summary = "checks that a machine and its ranks are fit for a job",
+    .text =
+        "Start it with the launcher, the ranks and the hosts of the job to come. It says for each "
+        "thing whether it is right, and what to do where it is not: ranks and hosts, binding, MPI "
+        "and its launcher, libraries, processors, memory, limits, clocks, speed (slow hosts are "
+        "named), and the bits of a sum over ranks.\n"
+        "With a run folder, or a configuration that names one, it checks the file system: kind, "
+        "access, room for checkpoints, and whether files are written, renamed, linked and seen "
+        "from all hosts as a run needs it. With a configuration it checks also whether the job "
+        "accepts it, whether the mesh fits these ranks, and whether the files that it names are "
+        "there.\n"
+        "It writes one hidden folder, and removes it. It does not make a run folder that is "
+        "missing.",
+    .options = OPTIONS,
+    .examples = "  mpirun -n 4 bagpipe doctor\n"
+                "  mpirun -n 4 bagpipe doctor small.ini run.dir=runs/small\n",
+    .statuses = STATUSES};
 
 static bp_err parse(doctor *self, int argc, char **argv)
 {
@@ -496,11 +510,6 @@ int bp_doctor_command(int argc, char **argv, const bp_option *const *tables)
     doctor self = {.world = MPI_COMM_WORLD};
     bp_err err, started;
 
-    for (int k = 0; k < argc; k++)
-        if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0) {
-            print_help();
-            return 0;
-        }
     err = parse(&self, argc, argv);
     started = bp_mpi_start(&argc, &argv);
     err = started != BP_OK ? started : err;

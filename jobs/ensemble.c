@@ -28,6 +28,11 @@ static bp_err run(const bp_job_call *call)
 const bp_job bp_job_ensemble = {
     .name = "ensemble",
     .help = "trains the members of an ensemble, side by side or one after another",
+    .text = "It writes members/m00, members/m01 and so on, each a run folder, and ensemble.json "
+            "into run.dir. The same command again resumes.",
+    .examples = "  bagpipe ensemble small.ini run.dir=runs/four ensemble.members=4\n"
+                "  mpirun -n 4 bagpipe ensemble small.ini run.dir=runs/four \\\n"
+                "      ensemble.members=4 mesh.members=2\n",
     .options = OPTIONS,
     .check = bp_ensemble_check,
     .warn = bp_engine_spec_warn,

@@ -21,7 +21,9 @@ typedef struct bp_job_call {
 
 typedef struct bp_job {
     const char *name;
-    const char *help;                     /* one line */
+    const char *help;                     /* one line, the job being the subject: "trains ..." */
+    const char *text;                     /* of --help: more paragraphs, parted by "\n" */
+    const char *examples;                 /* of --help: lines */
     const bp_option *const *options;      /* the job's tables, NULL-ended */
     const bp_option *const *plan_options; /* those whose required keys --plan needs; NULL: all */
     bool verifies_resume;                 /* has --verify-resume */
@@ -37,6 +39,7 @@ typedef struct bp_job {
 
 extern const bp_job bp_job_bench, bp_job_ensemble, bp_job_pretrain, bp_job_score,
     bp_job_uncertainty;
+extern const bp_job *const bp_jobs[]; /* all of them, NULL-ended */
 
 /** bagpipe status RUN...: the words after it; prints, and gives the exit status. Local, no MPI. */
 int bp_status_command(int argc, char **argv);

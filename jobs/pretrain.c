@@ -39,6 +39,10 @@ static bp_err run(const bp_job_call *call)
 const bp_job bp_job_pretrain = {
     .name = "pretrain",
     .help = "trains a language model on a corpus; resumes by itself",
+    .text = "It writes metrics.jsonl, events.jsonl, log.txt and checkpoints/ into run.dir. The "
+            "same command again resumes from the newest checkpoint.",
+    .examples = "  mpirun -n 4 bagpipe pretrain small.ini run.dir=runs/small\n"
+                "  bagpipe pretrain small.ini train.steps=2000 --plan\n",
     .options = OPTIONS,
     .verifies_resume = true,
     .check = bp_pretrain_check,

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_REQUEUES "10" /* at most, where nothing else is said */
+#define BP_REQUEUES "10" /* most starts, unless --most says otherwise */
 
 /** Decide (bp_restart_decide), and print "yes: " or "no: " with the reason. Local; no MPI.
  *

@@ -19,7 +19,11 @@ static bp_err run(const bp_job_call *call)
 
 const bp_job bp_job_score = {
     .name = "score",
-    .help = "log-probability of every token of corpora under a model or an ensemble",
+    .help = "computes the log-probability of every token of corpora under a model or an ensemble",
+    .text = "It writes score/summary.json, score/documents.h5 and, with score.tokens=yes, "
+            "score/tokens.h5 into run.dir. The same command again computes what is missing.",
+    .examples = "  mpirun -n 4 bagpipe score score.ini run.dir=runs/scored score.tokens=yes\n"
+                "  bagpipe-data table runs/scored/score/tokens.h5 > tokens.csv\n",
     .options = OPTIONS,
     .check = bp_score_check,
     .run = run,

@@ -3,27 +3,38 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "help.h"
 #include "job.h"
 #include "score/parts.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void print_help(void)
-{
-    printf("Usage: bagpipe status RUN [RUN ...] [--json]\n"
-           "Tells what the jobs of run folders are doing: state, progress, time left, the last\n"
-           "commit, restarts and the time they cost, and what to do next. It needs no MPI, takes\n"
-           "no lock and writes nothing, so it may be asked at any time and from any machine that\n"
-           "sees the folder.\n\n"
-           "  --json   an object with everything that is known; of several runs an array\n\n"
-           "Of several names those that are no runs are passed over, and counted.\n"
-           "States: running, starting, finished, stopped (and by what: the same command goes on),\n"
-           "failed, dead (its job is gone), silent (its host can't be asked from here, and its\n"
-           "counter, raised every 10 s, stands still).\n"
-           "Exit status: 0 whatever the state, 66 no run there, 65 a damaged run.json, 64 the\n"
-           "command line.\n");
-}
+static const struct argp_option OPTIONS[] = {
+    {"json", 0, NULL, 0, "print an object with all that is known; of several runs an array", 0},
+    {0}};
+
+static const bp_help_row STATUSES[] = {{"0", "done, whatever the state"},
+                                       {"64", "wrong command line"},
+                                       {"65", "run.json is damaged"},
+                                       {"66", "no run is there"},
+                                       {0}};
+
+const bp_help bp_status_help = {
+    .name = "bagpipe status",
+    .usage = "RUN... [--json]",
+    .summary = "prints what runs are doing, and what to do next",
+    .text = "RUN is a run folder. For each one it prints the state, progress, time left, the last "
+            "checkpoint, and restarts with the time they cost. It needs no MPI, takes no lock and "
+            "writes nothing: it may be called at any time, on any machine that sees the "
+            "folder. Of several names, those that are no runs are ignored and counted.\n"
+            "States: running; starting; finished; stopped, and by what (the same command resumes); "
+            "failed; dead, its job is gone; silent, its host cannot be asked from here, and its "
+            "counter, which rises every 10 s, stands still.",
+    .options = OPTIONS,
+    .examples = "  bagpipe status runs/*\n"
+                "  bagpipe status runs/small --json\n",
+    .statuses = STATUSES};
 
 /* Units that are done while a job scores; all of them where it has finished. */
 static void add_units(json_t *status, const char *folder)
@@ -130,10 +141,6 @@ int bp_status_command(int argc, char **argv)
     bp_err err = BP_OK;
 
     for (int k = 0; k < argc && err == BP_OK; k++) {
-        if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0) {
-            print_help();
-            return 0;
-        }
         if (strcmp(argv[k], "--json") == 0)
             self.json = true;
         else if (argv[k][0] == '-')
@@ -143,9 +150,11 @@ int bp_status_command(int argc, char **argv)
         else
             self.runs++;
     }
-    if (err == BP_OK && self.runs == 0)
+    if (err == BP_OK && self.runs == 0) {
+        (void)bp_help_print(stderr, &bp_status_help);
         err =
             BP_FAIL(BP_ERR_USAGE, "no run was named: at the command line; use bagpipe status RUN");
+    }
     if (err == BP_OK && !(self.found = json_array()))
         err = bp_fail_memory("the status of runs", 1, 1);
     if (err != BP_OK) {

@@ -23,6 +23,9 @@ static bp_err run(const bp_job_call *call)
 const bp_job bp_job_uncertainty = {
     .name = "uncertainty",
     .help = "decomposes, calibrates and compares the uncertainty of models on corpora",
+    .text = "It writes uncertainty/summary.json, tables, plots and index.html into run.dir. The "
+            "same command again computes what is missing.",
+    .examples = "  mpirun -n 4 bagpipe uncertainty study.ini run.dir=runs/study\n",
     .options = OPTIONS,
     .check = bp_uncertainty_check,
     .run = run,

@@ -109,8 +109,8 @@ void bp_config_each(const bp_config *config,
                     void (*visit)(void *context, const bp_option *option, const char *value),
                     void *context);
 
-/** The INI text of every key as resolved (config.ini), and the --help text. Free with bp_free();
- * NULL: no memory.
+/** The INI text of every key as resolved (config.ini), and the keys' part of --help (help.h). Free
+ * with bp_free(); NULL: no memory.
  *
  * Values stand in one canonical form (numbers as short as they read back the same, bytes in their
  * largest whole unit, yes and no; so do those that the getters and bp_config_each give), and

@@ -1,5 +1,6 @@
 #include "base/config.h"
 #include "base/config_priv.h"
+#include "base/help.h"
 #include "base/mem.h"
 #include <stdio.h>
 #include <string.h>
@@ -77,90 +78,38 @@ char *bp_config_text(const bp_config *config)
     return bp_buffer_take(&out);
 }
 
-#define HELP_COLUMNS 110
+/* ---- help ---- */
 
-static const char *type_name(bp_option_type type)
+/* What a value is: "integer, 1 to 64", "tree|running". */
+static void add_kind(bp_buffer *out, const bp_option *row)
 {
-    static const char *const names[] = {
-        [BP_OPTION_STRING] = "text",    [BP_OPTION_INT] = "integer",   [BP_OPTION_REAL] = "number",
-        [BP_OPTION_BOOL] = "yes or no", [BP_OPTION_CHOICE] = "choice", [BP_OPTION_BYTES] = "bytes"};
+    static const char *const names[] = {[BP_OPTION_STRING] = "text",
+                                        [BP_OPTION_INT] = "integer",
+                                        [BP_OPTION_REAL] = "number",
+                                        [BP_OPTION_BOOL] = "yes|no",
+                                        [BP_OPTION_BYTES] = "bytes"};
 
-    return names[type];
+    if (row->type == BP_OPTION_CHOICE)
+        bp_buffer_printf(out, "%s", row->choices);
+    else
+        bp_buffer_printf(out, "%s", row->unit != NULL ? row->unit : names[row->type]);
+    config_describe_bounds(out, row);
 }
 
-static const char *default_text(const bp_option *row)
+static void add_row(bp_buffer *out, const bp_option *row, int indent)
 {
+    bp_buffer meaning = {0};
+
+    bp_buffer_printf(&meaning, "%s (", row->help);
+    add_kind(&meaning, row);
     if (row->value != NULL)
-        return row->value;
-    return row->required ? "required" : "none";
-}
-
-typedef struct widths {
-    int key, value, type;
-} widths;
-
-static void widen(int *width, size_t bytes)
-{
-    if ((int)bytes > *width)
-        *width = (int)bytes;
-}
-
-static size_t type_bytes(const bp_option *row)
-{
-    return strlen(type_name(row->type)) + (row->unit == NULL ? 0 : strlen(row->unit) + 2);
-}
-
-static widths measure(const bp_option *const *tables)
-{
-    widths width = {3, 7, 4};
-
-    for (; *tables != NULL; tables++)
-        for (const bp_option *row = *tables; row->key != NULL; row++) {
-            widen(&width.key, strlen(row->key));
-            widen(&width.value, strlen(default_text(row)));
-            widen(&width.type, type_bytes(row));
-        }
-    return width;
-}
-
-/* Words of `text` from column `indent` on, broken before HELP_COLUMNS. */
-static void add_wrapped(bp_buffer *out, const char *text, int indent)
-{
-    int column = indent;
-
-    while (*text != 0) {
-        int bytes = (int)strcspn(text, " ");
-        if (column > indent && column + 1 + bytes > HELP_COLUMNS) {
-            bp_buffer_printf(out, "\n%*s", indent, "");
-            column = indent;
-        }
-        bp_buffer_printf(out, "%s%.*s", column > indent ? " " : "", bytes, text);
-        column += bytes + (column > indent);
-        text += bytes;
-        text += strspn(text, " ");
-    }
-    bp_buffer_printf(out, "\n");
-}
-
-static void add_row(bp_buffer *out, const bp_option *row, const widths *width)
-{
-    bp_buffer meaning = {0}, type = {0}, range = {0};
-
-    bp_buffer_printf(&type, row->unit == NULL ? "%s" : "%s, %s", type_name(row->type), row->unit);
-    config_describe_range(&range, row);
-    bp_buffer_printf(&meaning, range.bytes == 0 ? "%s" : "%s (%s)", row->help, range.data);
-    out->failed = out->failed || range.failed;
-    bp_buffer_clear(&range);
-    char *meaning_text = bp_buffer_take(&meaning), *type_text = bp_buffer_take(&type);
-    if (meaning_text == NULL || type_text == NULL) {
-        out->failed = true;
-    } else {
-        bp_buffer_printf(out, "  %-*s  %-*s  %-*s  ", width->key, row->key, width->type, type_text,
-                         width->value, default_text(row));
-        add_wrapped(out, meaning_text, width->key + width->type + width->value + 8);
-    }
-    bp_free(meaning_text);
-    bp_free(type_text);
+        bp_buffer_printf(&meaning, "; default %s", row->value);
+    bp_buffer_printf(&meaning, row->value == NULL && row->required ? "; required)" : ")");
+    char *text = bp_buffer_take(&meaning);
+    out->failed = out->failed || text == NULL;
+    if (text != NULL)
+        bp_help_add_row(out, row->key, text, indent);
+    bp_free(text);
 }
 
 /* Did a row of the same section come before `row` of `table`? */
@@ -176,26 +125,27 @@ static bool section_begun(const bp_option *const *tables, const bp_option *row)
     return false;
 }
 
-static void add_section(bp_buffer *out, const bp_option *const *tables, const char *key,
-                        const widths *width)
+static void add_section(bp_buffer *out, const bp_option *const *tables, const char *key, int indent)
 {
     bp_buffer_printf(out, "\n[%.*s]\n", (int)section_bytes(key), key);
     for (; *tables != NULL; tables++)
         for (const bp_option *row = *tables; row->key != NULL; row++)
             if (same_section(row->key, key))
-                add_row(out, row, width);
+                add_row(out, row, indent);
 }
 
 char *bp_config_help(const bp_option *const *used)
 {
-    widths width = measure(used);
+    int indent = 0;
     bp_buffer out = {0};
 
-    bp_buffer_printf(&out, "  %-*s  %-*s  %-*s  %s\n", width.key, "key", width.type, "type",
-                     width.value, "default", "meaning");
+    for (const bp_option *const *table = used; *table != NULL; table++)
+        for (const bp_option *row = *table; row->key != NULL; row++)
+            if ((int)strlen(row->key) + 4 > indent)
+                indent = (int)strlen(row->key) + 4;
     for (const bp_option *const *table = used; *table != NULL; table++)
         for (const bp_option *row = *table; row->key != NULL; row++)
             if (!section_begun(used, row))
-                add_section(&out, used, row->key, &width);
+                add_section(&out, used, row->key, indent);
     return bp_buffer_take(&out);
 }

@@ -20,7 +20,8 @@ static const struct {
 #define BYTE_UNITS   (sizeof(byte_units) / sizeof(byte_units[0]))
 #define BINARY_UNITS 3
 #define DIGITS       "0123456789"
-#define SHOWN_BYTES  80 /* of a wrong value in a message */
+#define SHOWN_BYTES  80  /* of a wrong value in a message */
+#define TOLD_BOUND   1e4 /* greater ones are no help */
 
 typedef struct parsed {
     int64_t integer;
@@ -205,6 +206,20 @@ void config_describe_range(bp_buffer *out, const bp_option *option)
             add_number(out, option, option->max);
         }
     }
+}
+
+void config_describe_bounds(bp_buffer *out, const bp_option *option)
+{
+    bool above = option->max < TOLD_BOUND;
+
+    if (option->type == BP_OPTION_CHOICE || !has_bounds(option) || !isfinite(option->min) ||
+        (!above && option->min == 0))
+        return;
+    bp_buffer_printf(out, ", ");
+    add_number(out, option, option->min);
+    bp_buffer_printf(out, above ? " to " : " or more");
+    if (above)
+        add_number(out, option, option->max);
 }
 
 /* What to give instead: "an integer from 1 to 8", "one of gpipe, 1f1b". */

@@ -161,7 +161,8 @@ static void wrong_calls_are_refused(void **state)
     expect(0, "corpus --tokenizer t.json --out c.h5 --format jsonl --label a/b objects.jsonl", 64,
            "a/b");
     expect(0, "corpus --wrong", 64, "--wrong");
-    expect(0, "verify", 64, "name a file");
+    expect(0, "verify --", 64, "name a file");
+    expect(0, "verify", 64, "Usage: bagpipe-data verify");
     expect(2, "corpus --help", 0, "Usage: bagpipe-data corpus");
     expect(0, "inspect --help", 0, "Usage: bagpipe-data inspect");
     expect(0, "verify --help", 0, "Usage: bagpipe-data verify");

@@ -291,7 +291,7 @@ static void tokenizer_larger_than_the_model_is_refused(void **state)
 static void command_line_that_says_too_little_is_refused(void **state)
 {
     (void)state;
-    expect("import", 64, "it takes HF_FOLDER --out CHECKPOINT");
+    expect("import --no-tokenizer", 64, "it takes HF_FOLDER --out CHECKPOINT");
     expect("import a", 64, "it takes");
     expect("import --out x", 64, "it takes");
     expect("export a b --out x", 64, "it takes CHECKPOINT --out HF_FOLDER");

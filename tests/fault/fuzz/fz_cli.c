@@ -28,7 +28,8 @@ int bagpipe_main(int argc, char **argv);
 
 void __sanitizer_set_report_fd(void *fd) __attribute__((weak));
 
-static const char *const ALONE[] = {"check", "requeue", "status", "--help", "-h", "--version"};
+static const char *const ALONE[] = {"check",  "requeue", "status",   "help",
+                                    "--help", "-h",      "--version"};
 
 static bool needs_no_mpi(const char *word)
 {
@@ -102,6 +103,12 @@ static void check_told(int status, const char *told, bool several)
     int errors = 0;
 
     (void)snprintf(head, sizeof head, "bagpipe: error[%d]: ", status);
+    if (strncmp(told, "Usage: ", 7) == 0) { /* the help of a command line that says nothing */
+        const char *last = strstr(told, "\nbagpipe: error[");
+
+        FUZZ_CHECK(status == BP_ERR_USAGE && last != NULL);
+        told = last + 1;
+    }
     for (const char *line = told; *line != 0; line += strcspn(line, "\n") + 1) {
         FUZZ_CHECK(strchr(line, '\n') != NULL);
         FUZZ_CHECK(strcspn(line, "\n") <= BP_ERR_LINE_BYTES + strlen(head));
@@ -128,13 +135,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     fuzz_begin();
     status = run(argc, argv, told);
     fuzz_end();
-    if (argc > 1) { /* without a word the help goes to standard error */
-        FUZZ_CHECK(status != BP_ERR_SOFTWARE && status >= 0 && status <= 78);
-        if (status > 1)
-            check_told(status, told, strcmp(words[1], "status") == 0);
-        else
-            FUZZ_CHECK(strstr(told, "error[") == NULL);
-    }
+    FUZZ_CHECK(status != BP_ERR_SOFTWARE && status >= 0 && status <= 78);
+    if (status > 1)
+        check_told(status, told, argc > 1 && strcmp(words[1], "status") == 0);
+    else
+        FUZZ_CHECK(strstr(told, "error[") == NULL);
     for (int k = 0; k < argc; k++)
         free(words[k]);
     return 0;

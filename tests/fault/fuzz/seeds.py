@@ -368,7 +368,7 @@ def h5_seeds():
 def cli_seeds():
     good = "run.dir=r\0corpus.train=c.h5\0model.layers=2\0model.width=8\0model.heads=2\0model.context=16\0train.steps=3\0train.batch=2"
     lines = {
-        "none": "", "help": "--help", "version": "--version", "no-job": "dance", "check": "check", "check-help": "check\0--help",
+        "none": "", "help": "--help", "help-word": "help\0doctor", "help-none": "help\0dance", "version": "--version", "no-job": "dance", "check": "check", "check-help": "check\0--help",
         "job-help": "pretrain\0--help", "score-help": "score\0-h", "ensemble-help": "ensemble\0--help", "uncertainty-help": "uncertainty\0--help",
         "good": "check\0pretrain\0CONFIG\0" + good, "missing": "check\0pretrain\0CONFIG", "option": "check\0pretrain\0--fast",
         "unknown": "check\0pretrain\0CONFIG\0train.step=3", "range": "check\0pretrain\0CONFIG\0train.steps=-1\0model.dropout=2",

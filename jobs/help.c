@@ -1,0 +1,173 @@
+/* The help of bagpipe, its jobs and its commands. */
+#include "help.h"
+
+#include "job.h"
+#include "requeue.h"
+#include "train/verify_resume.h"
+
+#include <string.h>
+
+#define TEXT_OF(number) #number
+#define NUMBER(macro)   TEXT_OF(macro)
+
+static const bp_help_row NO_MPI_STATUSES[] = {
+    {"0", "the configuration is right"},
+    {"64", "wrong command line"},
+    {"66", "the file is missing"},
+    {"78", "the configuration is wrong; every fault has a line, 20 at most"},
+    {0}};
+
+static const bp_help CHECK_HELP = {
+    .name = "bagpipe check",
+    .usage = "JOB CONFIG.ini [section.key=value ...]",
+    .summary = "checks a configuration without a start of the job",
+    .text = "It needs no MPI and writes nothing. It does not look at the files that the "
+            "configuration names; bagpipe doctor does.",
+    .examples = "  bagpipe check pretrain small.ini train.steps=2000\n",
+    .statuses = NO_MPI_STATUSES};
+
+static const struct argp_option REQUEUE_OPTIONS[] = {
+    {"status", 0, "N", 0,
+     "the launcher's exit status as a shell has it, 128 + the number of a signal (required)", 0},
+    {"most", 0, "N", 0, "most starts of one Slurm job (default " BP_REQUEUES ")", 0},
+    {0}};
+
+static const bp_help_row REQUEUE_STATUSES[] = {{"0", "yes"},
+                                               {"1", "no"},
+                                               {"64", "wrong command line"},
+                                               {"65", "run.json is damaged"},
+                                               {"66", "the configuration is missing"},
+                                               {"78", "the configuration is wrong"},
+                                               {0}};
+
+static const bp_help REQUEUE_HELP = {
+    .name = "bagpipe requeue",
+    .usage = "JOB CONFIG.ini [section.key=value ...] --status N",
+    .summary = "tells a batch script whether to queue a job again after its launcher ended",
+    .text = "It looks into run.dir, needs no MPI and writes nothing. It prints 'yes: ' or 'no: ' "
+            "and the reason.\n"
+            "Yes: the job stopped in time (75) or ranks died (134, 135, 137, 139, 205), unless "
+            "the run is finished or halted, or three starts in a row have committed nothing.",
+    .options = REQUEUE_OPTIONS,
+    .examples = "  bagpipe requeue pretrain small.ini --status 75\n",
+    .statuses = REQUEUE_STATUSES};
+
+/* ---- jobs ---- */
+
+static const bp_help_row JOB_STATUSES[] = {{"0", "done"},
+                                           {"64", "wrong command line"},
+                                           {"65", "wrong content of an input"},
+                                           {"66", "an input is missing"},
+                                           {"69", "another running job holds the run folder"},
+                                           {"70", "a bug, or the training diverged"},
+                                           {"71", "memory, or the operating system"},
+                                           {"73", "an output cannot be created"},
+                                           {"74", "reading or writing failed, or the disk is full"},
+                                           {"75", "stopped in time; the same command resumes"},
+                                           {"77", "no permission"},
+                                           {"78", "wrong configuration"},
+                                           {0}};
+
+static bp_err print_job_help(FILE *out, const bp_job *job)
+{
+    struct argp_option options[3] = {
+        {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0}};
+    char name[64], usage[96];
+    bp_help help = {.name = name,
+                    .usage = usage,
+                    .summary = job->help,
+                    .text = job->text,
+                    .options = options,
+                    .keys = job->options,
+                    .examples = job->examples,
+                    .statuses = JOB_STATUSES};
+
+    if (job->verifies_resume)
+        options[1] = (struct argp_option){
+            "verify-resume",
+            0,
+            "STEPS",
+            OPTION_ARG_OPTIONAL,
+            "train STEPS (" NUMBER(BP_VERIFY_STEPS) ") steps beside run.dir, once straight and "
+                                                    "once with kill -9 and a resume; require equal "
+                                                    "bits, and say so in a line",
+            0};
+    (void)snprintf(name, sizeof name, "bagpipe %s", job->name);
+    (void)snprintf(usage, sizeof usage, "%s [section.key=value ...] [OPTION...]",
+                   job->needs_no_config ? "[CONFIG.ini]" : "CONFIG.ini");
+    return bp_help_print(out, &help);
+}
+
+/* ---- by name ---- */
+
+static const struct {
+    const char *word;
+    const bp_help *help;
+} COMMANDS[] = {{"check", &CHECK_HELP},
+                {"requeue", &REQUEUE_HELP},
+                {"status", &bp_status_help},
+                {"doctor", &bp_doctor_help}};
+#define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
+#define LIST_MOST     32
+
+static const struct argp_option OPTIONS[] = {{"version", 0, NULL, 0, "print the version", 0}, {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done"}, {"64 to 78", "it failed; see the help of a job"}, {0}};
+
+static bp_err print_program_help(FILE *out)
+{
+    bp_help_row list[LIST_MOST + 1] = {{0}};
+    size_t count = 0;
+    const bp_help help = {
+        .name = "bagpipe",
+        .usage = "JOB CONFIG.ini [section.key=value ...] [OPTION...]\nCOMMAND [ARGUMENT...]\n"
+                 "help JOB|COMMAND",
+        .summary = "trains language models and ensembles of them, and scores corpora",
+        .text = "A job runs on one rank as it stands, and on N ranks under mpirun -n N or srun. "
+                "The programs for text, corpora and tables are in bagpipe-data.",
+        .list_head = "Jobs and commands:",
+        .list = list,
+        .options = OPTIONS,
+        .examples = "  mpirun -n 4 bagpipe doctor\n"
+                    "  mpirun -n 4 bagpipe pretrain small.ini run.dir=runs/small\n"
+                    "  bagpipe check pretrain small.ini\n"
+                    "  bagpipe status runs/small\n"
+                    "  bagpipe help pretrain\n",
+        .statuses = STATUSES};
+
+    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+        list[count++] = (bp_help_row){(*job)->name, (*job)->help};
+    BP_ASSERT(count + COMMAND_COUNT <= LIST_MOST);
+    for (size_t k = 0; k < COMMAND_COUNT; k++)
+        list[count++] = (bp_help_row){COMMANDS[k].word, COMMANDS[k].help->summary};
+    return bp_help_print(out, &help);
+}
+
+bp_err bp_fail_no_job(const char *word)
+{
+    const char *words[LIST_MOST + 1] = {NULL};
+    size_t count = 0;
+
+    for (; count < COMMAND_COUNT; count++)
+        words[count] = COMMANDS[count].word;
+    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+        words[count++] = (*job)->name;
+    return BP_FAIL(
+        BP_ERR_USAGE,
+        "there is no job '%s': at the command line; the nearest is %s, see bagpipe --help", word,
+        bp_nearest_word(word, words));
+}
+
+bp_err bp_print_help(FILE *out, const char *word)
+{
+    if (word == NULL)
+        return print_program_help(out);
+    for (size_t k = 0; k < COMMAND_COUNT; k++)
+        if (strcmp(COMMANDS[k].word, word) == 0)
+            return bp_help_print(out, COMMANDS[k].help);
+    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+        if (strcmp((*job)->name, word) == 0)
+            return print_job_help(out, *job);
+    return bp_fail_no_job(word);
+}

@@ -1,0 +1,17 @@
+/* What `bagpipe help` and --help print. */
+#ifndef BP_JOBS_HELP_H
+#define BP_JOBS_HELP_H
+
+#include "base/help.h"
+
+/** The help of a job or a command ("pretrain", "check"); of bagpipe itself for NULL.
+ *
+ * Errors:     BP_ERR_USAGE there is neither of that name (the nearest is named); BP_ERR_SYSTEM. */
+bp_err bp_print_help(FILE *out, const char *word);
+
+/** BP_ERR_USAGE: `word` is no job and no command; names the nearest. */
+bp_err bp_fail_no_job(const char *word);
+
+extern const bp_help bp_doctor_help, bp_status_help; /* beside their commands */
+
+#endif

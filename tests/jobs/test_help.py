@@ -1,0 +1,99 @@
+"""--help of both programs, of every job, command and tool: one form, at most 79 columns of prose, examples to copy, and no MPI."""
+import os
+import re
+import subprocess
+import unittest
+
+import bagpipe_test
+from bagpipe_test import environment, program, run
+
+# mpirun's variables for root are not there, and MPI can't start: help has to do without
+NO_MPI = {"OMPI_MCA_pml": "none_of_these", "OMPI_MCA_ess": "none_of_these"}
+
+
+def bare(*arguments):
+    env = {name: value for name, value in environment().items() if not name.startswith("OMPI_ALLOW")}
+    return subprocess.run([program(arguments[0]), *arguments[1:]], env=dict(env, **NO_MPI), capture_output=True, text=True, check=False)
+
+
+def names(text, heading):
+    """First words of the rows under a heading."""
+    rows = re.search(rf"(?m)^{heading}:\n((?:  .*\n)+)", text).group(1)
+    return re.findall(r"(?m)^  (\S+)", rows)
+
+
+class Help(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.pages = {}
+        for name, heading in (("bagpipe", "Jobs and commands"), ("bagpipe-data", "Tools")):
+            cls.pages[name,] = bare(name, "--help").stdout
+            for word in names(cls.pages[name,], heading):
+                cls.pages[name, word] = bare(name, word, "--help").stdout
+
+    def test_all_are_there(self):
+        for page in (("bagpipe", "pretrain"), ("bagpipe", "score"), ("bagpipe", "doctor"), ("bagpipe-data", "corpus"), ("bagpipe-data", "compare")):
+            self.assertIn(page, self.pages)
+
+    def test_parts_in_one_order(self):
+        for page, text in self.pages.items():
+            with self.subTest(page=page):
+                self.assertTrue(text.startswith(f"Usage: {' '.join(page)} "), text)
+                self.assertIn(f"\n\n{' '.join(page)} ", text)
+                heads = [head for head in re.findall(r"(?m)^([A-Z][A-Za-z ]+):$", text) if head in ("Options", "Keys", "Examples", "Exit status")]
+                self.assertEqual([head for head in heads if head != "Keys"], ["Options", "Examples", "Exit status"], text)
+                self.assertIn("0", names(text, "Exit status"))
+                self.assertIn("--help", text)
+
+    def test_prose_fits_and_examples_are_whole(self):
+        for page, text in self.pages.items():
+            with self.subTest(page=page):
+                self.assertEqual([line for line in text.splitlines() if len(line) > 79], [])
+                examples = re.search(r"(?m)^Examples:\n((?:  .*\n)+)", text).group(1).replace("\\\n", "")
+                for line in examples.splitlines():
+                    self.assertRegex(line, r"^  (mpirun -n 4 |zcat .*\| )?bagpipe(-data)? ", "it does not begin with a program")
+                    self.assertEqual(subprocess.run(["bash", "-n", "-c", line], check=False).returncode, 0, line)
+
+    def test_no_technical_bounds(self):
+        for page, text in self.pages.items():
+            self.assertNotRegex(text, r"2147483647|1000000000000|9007199254740992", page)
+
+    def test_help_word_is_the_same(self):
+        for page, text in self.pages.items():
+            self.assertEqual(bare(page[0], "help", *page[1:]).stdout, text)
+            self.assertEqual(bare(page[0], *page[1:], "-h").stdout, text)
+        self.assertEqual(bare("bagpipe", "score", "x.ini", "--help").stdout, self.pages["bagpipe", "score"])
+        for name in ("bagpipe", "bagpipe-data"):
+            result = bare(name, "help", "corpsu")
+            self.assertEqual(result.returncode, 64)
+            self.assertEqual(result.stderr.count("error[64]"), 1)
+            self.assertEqual(bare(name, "--version").returncode, 0)
+
+    def test_one_rank_prints(self):
+        for arguments in (["bagpipe", "pretrain", "--help"], ["bagpipe-data", "corpus", "--help"]):
+            result = run([program(arguments[0])] + arguments[1:], 3)
+            self.assertEqual(result.status, 0, str(result))
+            self.assertEqual(result.out.count("Usage: "), 1)
+
+    def test_nothing_said_prints_help_and_is_64(self):
+        for page, text in self.pages.items():
+            if page == ("bagpipe", "doctor"):  # is called so
+                continue
+            with self.subTest(page=page):
+                result = run([program(page[0]), *page[1:]])
+                self.assertEqual(result.status, 64, str(result))
+                self.assertEqual(result.out, "")
+                self.assertTrue(result.err.startswith(text), result.err)
+                self.assertRegex(result.err[len(text):], r"^\S+: error\[64\]: .*\n$")
+        result = run([program("bagpipe"), "pretrain"], 3)
+        self.assertEqual(result.err.count("Usage: bagpipe pretrain"), 1, str(result))
+
+    def test_full_disk_is_noticed(self):
+        for command in (["bagpipe", "--help"], ["bagpipe", "score", "--help"], ["bagpipe-data", "help"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run([program(command[0])] + command[1:], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual(result.returncode, 74, command)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
