@@ -22,6 +22,8 @@ there share/bagpipe/slurm/uncertainty.sbatch
 there share/bagpipe/slurm/bench.sbatch
 there share/bagpipe/slurm/site.env
 there share/bagpipe/slurm/launch.sh
+there share/bagpipe/report/pages/style.css
+there share/bagpipe/report/plots/common.gp
 there share/doc/bagpipe/README.md
 there share/doc/bagpipe/LICENSE
 there share/doc/bagpipe/architecture.md

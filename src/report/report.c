@@ -1,0 +1,190 @@
+/* The files that are installed beside the programs, and what is made of them. */
+#include "report/report_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "report/template.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_LIMIT ((int64_t)1 << 20)
+#define PATH_BYTES 4096
+
+/* ---- installed files ---- */
+
+/* The folder of this program is FOLDER in FOLDER/../share. NULL: no memory. */
+static char *share_path(const char *kind, const char *name, const char *suffix)
+{
+    const char *share = getenv("BAGPIPE_SHARE");
+    char program[PATH_BYTES];
+    ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+    char *slash;
+
+    program[bytes > 0 ? bytes : 0] = '\0';
+    slash = strrchr(program, '/');
+    if (slash)
+        *slash = '\0';
+    if (share && share[0])
+        return bp_sprintf("%s/report/%s/%s%s", share, kind, name, suffix);
+    return bp_sprintf("%s/../share/bagpipe/report/%s/%s%s", program, kind, name, suffix);
+}
+
+/* Add a file's text. */
+static bp_err add_file(bp_buffer *out, const char *kind, const char *name, const char *suffix)
+{
+    char *path = share_path(kind, name, suffix), *text = NULL;
+    size_t bytes = 0;
+    bp_err err = path ? bp_file_read(path, FILE_LIMIT, &text, &bytes)
+                      : bp_fail_memory("a file name", 1, PATH_BYTES);
+
+    if (err == BP_OK)
+        bp_buffer_add(out, text, bytes);
+    if (err == BP_ERR_INPUT)
+        err = BP_FAIL(err,
+                      "a file of bagpipe's pages and plots is missing: at %s; install bagpipe "
+                      "again, or set BAGPIPE_SHARE to the folder share/bagpipe of its installation",
+                      path);
+    bp_free(text);
+    bp_free(path);
+    return err;
+}
+
+/* ---- pages ---- */
+
+/* The text of a file. Free with bp_free(). */
+static bp_err load_file(char **text, const char *kind, const char *name, const char *suffix)
+{
+    bp_buffer buffer = {0};
+    bp_err err = add_file(&buffer, kind, name, suffix);
+
+    *text = bp_buffer_take(&buffer);
+    return err == BP_OK && !*text ? bp_fail_memory("a page", 1, FILE_LIMIT) : err;
+}
+
+bp_err bp_report_page(const char *path, const char *name, const json_t *data)
+{
+    json_t *all = json_copy((json_t *)data); /* its members are shared; it is only read from */
+    char *template = NULL, *style = NULL, *file = bp_sprintf("%s.html", name);
+    bp_buffer page = {0};
+    bp_err err = load_file(&template, "pages", name, ".html");
+
+    if (err == BP_OK)
+        err = load_file(&style, "pages", "style", ".css");
+    if (err == BP_OK && (!file || json_object_set_new(all, "style", json_string(style)) != 0))
+        err = bp_fail_memory("a page", 1, FILE_LIMIT);
+    if (err == BP_OK)
+        err = bp_template_render(&page, template, file, all);
+    if (err == BP_OK)
+        err = bp_file_write(path, page.data, page.bytes);
+    json_decref(all);
+    bp_buffer_clear(&page);
+    bp_free(file);
+    bp_free(style);
+    bp_free(template);
+    return err;
+}
+
+/* Where an id stands behind text: id='x', href='#x', url(#x); NULL: at none. */
+static const char *find_id(const char *text)
+{
+    static const char *const BEFORE[] = {" id='",    " id=\"",    " href='#", " href=\"#",
+                                         ":href='#", ":href=\"#", "url(#"};
+
+    for (size_t k = 0; k < sizeof BEFORE / sizeof BEFORE[0]; k++)
+        if (strncmp(text, BEFORE[k], strlen(BEFORE[k])) == 0)
+            return text + strlen(BEFORE[k]);
+    return NULL;
+}
+
+char *bp_report_svg(const char *text, const char *prefix)
+{
+    static const char OPEN[] = "<title>", CLOSE[] = "</title>";
+    bp_buffer out = {0};
+
+    text = text ? strstr(text, "<svg") : NULL;
+    if (!text)
+        return NULL;
+    while (*text) {
+        const char *id = find_id(text);
+        const char *end = strncmp(text, OPEN, strlen(OPEN)) == 0 ? strstr(text, CLOSE) : NULL;
+
+        if (end) {
+            text = end + strlen(CLOSE);
+        } else if (id) {
+            bp_buffer_add(&out, text, (size_t)(id - text));
+            bp_html_escape(&out, prefix);
+            bp_buffer_add(&out, "-", 1);
+            text = id;
+        } else {
+            size_t bytes = 1 + strcspn(text + 1, " :u<");
+
+            bp_buffer_add(&out, text, bytes);
+            text += bytes;
+        }
+    }
+    return bp_buffer_take(&out);
+}
+
+/* ---- scripts ---- */
+
+void report_put_quoted(bp_buffer *out, const char *text)
+{
+    bp_buffer_printf(out, "'");
+    for (const char *c = text; *c; c++)
+        bp_buffer_printf(out, "%s%c", *c == '\'' ? "'" : "", (unsigned char)*c < ' ' ? ' ' : *c);
+    bp_buffer_printf(out, "'");
+}
+
+static void put_scalar(bp_buffer *out, const json_t *value)
+{
+    if (json_is_string(value))
+        report_put_quoted(out, json_string_value(value));
+    else if (json_is_number(value))
+        bp_buffer_printf(out, "%.9g", json_number_value(value));
+    else
+        bp_buffer_printf(out, "NaN");
+}
+
+static void put_variable(bp_buffer *out, const char *name, const json_t *value)
+{
+    size_t count = json_array_size(value);
+
+    if (name[0] == '$') {
+        bp_buffer_printf(out, "%s << EOD\n%sEOD\n", name, json_string_value(value));
+        return;
+    }
+    if (!json_is_array(value)) {
+        bp_buffer_printf(out, "%s = ", name);
+        put_scalar(out, value);
+        bp_buffer_printf(out, "\n");
+        return;
+    }
+    bp_buffer_printf(out, "array %s[%zu]\n", name, count > 0 ? count : 1);
+    for (size_t k = 0; k < count; k++) {
+        bp_buffer_printf(out, "%s[%zu] = ", name, k + 1);
+        put_scalar(out, json_array_get(value, k));
+        bp_buffer_printf(out, "\n");
+    }
+}
+
+bp_err bp_report_script(char **script, const char *name, const json_t *variables)
+{
+    bp_buffer out = {0};
+    const char *key;
+    json_t *value;
+    bp_err err;
+
+    *script = NULL;
+    json_object_foreach((json_t *)variables, key, value) put_variable(&out, key, value);
+    err = add_file(&out, "plots", "common", ".gp");
+    if (err == BP_OK)
+        err = add_file(&out, "plots", name, ".gp");
+    if (err == BP_OK) {
+        *script = bp_buffer_take(&out);
+        err = *script ? BP_OK : bp_fail_memory("a plot", 1, FILE_LIMIT);
+    }
+    bp_buffer_clear(&out);
+    return err;
+}

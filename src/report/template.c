@@ -1,0 +1,199 @@
+#include "report/template.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BLANKS " \t\r"
+
+typedef struct frame {
+    const json_t *value;
+    const struct frame *outer;
+} frame;
+
+typedef struct reader {
+    const char *name, *begin, *at;
+    bp_buffer *out;
+} reader;
+
+/* A tag, as {{#name}}; kind is 0 for a plain one and '{' for {{{name}}}. */
+typedef struct tag {
+    const char *begin, *end; /* what stands for the tag, with its line where it is alone there */
+    const char *name;
+    int bytes; /* of the name */
+    char kind;
+} tag;
+
+void bp_html_escape(bp_buffer *out, const char *text)
+{
+    static const char *const ESCAPES[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
+
+    while (*text) {
+        size_t plain = strcspn(text, "&<>\"");
+
+        bp_buffer_add(out, text, plain);
+        text += plain;
+        if (*text)
+            bp_buffer_printf(out, "%s", ESCAPES[strchr("&<>\"", *text++) - "&<>\""]);
+    }
+}
+
+static bp_err fail(const reader *self, const char *at, const char *what)
+{
+    int line = 1;
+
+    for (const char *c = self->begin; c < at; c++)
+        line += *c == '\n';
+    return BP_FAIL(BP_ERR_FORMAT, "%s: at %s:%d; mend the template", what, self->name, line);
+}
+
+/* ---- tags ---- */
+
+/* A tag that shows nothing takes its line with it, if nothing else stands there. */
+static void take_line(const reader *self, tag *found)
+{
+    const char *begin = found->begin, *end = found->end + strspn(found->end, BLANKS);
+
+    while (begin > self->begin && strchr(BLANKS, begin[-1]))
+        begin--;
+    if ((begin == self->begin || begin[-1] == '\n') && (*end == '\n' || *end == '\0')) {
+        found->begin = begin;
+        found->end = end + (*end == '\n');
+    }
+}
+
+/* The next tag from `self->at` on; found->begin is NULL where there is none. */
+static bp_err find_tag(const reader *self, tag *found)
+{
+    const char *open = strstr(self->at, "{{"), *close;
+    bool raw = open && open[2] == '{';
+
+    *found = (tag){.begin = open};
+    if (!open)
+        return BP_OK;
+    found->name = open + 2;
+    if (*found->name && strchr("{#^/!", *found->name))
+        found->kind = *found->name++;
+    close = strstr(found->name, raw ? "}}}" : "}}");
+    if (!close)
+        return fail(self, open, "a tag is not closed");
+    found->end = close + (raw ? 3 : 2);
+    found->name += strspn(found->name, BLANKS "\n");
+    while (close > found->name && strchr(BLANKS "\n", close[-1]))
+        close--;
+    found->bytes = close > found->name ? (int)(close - found->name) : 0;
+    if (found->bytes == 0 && found->kind != '!')
+        return fail(self, open, "a tag has no name");
+    if (found->kind && found->kind != '{')
+        take_line(self, found);
+    return BP_OK;
+}
+
+static bool same_name(const tag *a, const tag *b)
+{
+    return a->bytes == b->bytes && memcmp(a->name, b->name, (size_t)a->bytes) == 0;
+}
+
+/* ---- values ---- */
+
+static const json_t *member_of(const json_t *object, const char *name, int bytes)
+{
+    char key[64];
+
+    (void)snprintf(key, sizeof key, "%.*s", bytes, name);
+    return json_object_get(object, key);
+}
+
+/* NULL: there is none. The first part of a name is looked for outwards, what follows only in it. */
+static const json_t *find_value(const frame *context, const char *name, int bytes)
+{
+    const char *dot = memchr(name, '.', (size_t)bytes);
+    int first = dot ? (int)(dot - name) : bytes;
+    const json_t *value = NULL;
+
+    if (bytes == 1 && dot)
+        return context->value;
+    for (; context && !value; context = context->outer)
+        value = member_of(context->value, name, first);
+    while (value && first < bytes) {
+        name += first + 1;
+        bytes -= first + 1;
+        dot = memchr(name, '.', (size_t)bytes);
+        first = dot ? (int)(dot - name) : bytes;
+        value = member_of(value, name, first);
+    }
+    return value;
+}
+
+static void put_value(bp_buffer *out, const json_t *value, bool raw)
+{
+    if (json_is_string(value) && raw)
+        bp_buffer_printf(out, "%s", json_string_value(value));
+    else if (json_is_string(value))
+        bp_html_escape(out, json_string_value(value));
+    else if (json_is_integer(value))
+        bp_buffer_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        bp_buffer_printf(out, "%.6g", json_real_value(value));
+    else if (json_is_boolean(value))
+        bp_buffer_printf(out, json_is_true(value) ? "true" : "false");
+}
+
+/* ---- sections ---- */
+
+static bp_err render(reader *self, const tag *section, const frame *context, bool shown);
+
+/* The body stands at self->at; it is read once even where nothing of it is shown. */
+static bp_err render_section(reader *self, const tag *section, const frame *context, bool shown)
+{
+    const json_t *value = find_value(context, section->name, section->bytes);
+    bool list = json_is_array(value), inverted = section->kind == '^';
+    bool empty = !value || json_is_null(value) || json_is_false(value) ||
+                 (list && json_array_size(value) == 0);
+    size_t count =
+        shown && empty == inverted ? (list && !inverted ? json_array_size(value) : 1) : 0;
+    const char *body = self->at;
+    bp_err err = count == 0 ? render(self, section, context, false) : BP_OK;
+
+    for (size_t k = 0; k < count && err == BP_OK; k++) {
+        const frame inner = {list ? json_array_get(value, k) : value, context};
+
+        self->at = body;
+        err = render(self, section, inverted ? context : &inner, true);
+    }
+    return err;
+}
+
+/* Up to the end of `section`, or of the text where that is NULL. */
+static bp_err render(reader *self, const tag *section, const frame *context, bool shown)
+{
+    tag found;
+    bp_err err = find_tag(self, &found);
+
+    for (; err == BP_OK && found.begin; err = err == BP_OK ? find_tag(self, &found) : err) {
+        if (shown)
+            bp_buffer_add(self->out, self->at, (size_t)(found.begin - self->at));
+        self->at = found.end;
+        if (found.kind == '/' && section && same_name(&found, section))
+            return BP_OK;
+        if (found.kind == '/')
+            err = fail(self, found.name, "a section is closed that is not open");
+        else if (found.kind == '#' || found.kind == '^')
+            err = render_section(self, &found, context, shown);
+        else if (found.kind != '!' && shown)
+            put_value(self->out, find_value(context, found.name, found.bytes), found.kind == '{');
+    }
+    if (err == BP_OK && section)
+        err = fail(self, section->name, "a section is not closed");
+    if (err == BP_OK && shown)
+        bp_buffer_printf(self->out, "%s", self->at);
+    return err;
+}
+
+bp_err bp_template_render(bp_buffer *out, const char *text, const char *name, const json_t *data)
+{
+    reader self = {.name = name, .begin = text, .at = text, .out = out};
+    const frame outermost = {data, NULL};
+    bp_err err = render(&self, NULL, &outermost, true);
+
+    return err == BP_OK && out->failed ? bp_fail_memory("a page", 1, out->bytes) : err;
+}
