@@ -176,7 +176,8 @@ static void help_tells_all_options(void **state)
                                           "--from", "--out",  "jsonl",    "mpirun"};
 
     (void)state;
-    expect(0, "--help", 0, "Usage: bagpipe-data tokenizer --size N --out tokenizer.json [OPTION...] FILE...");
+    expect(0, "--help", 0,
+           "Usage: bagpipe-data tokenizer --size N --out tokenizer.json [OPTION...] FILE...");
     for (size_t k = 0; k < sizeof options / sizeof *options; k++)
         assert_non_null(strstr(output, options[k]));
     assert_null(strstr(output, "wordpiece"));
