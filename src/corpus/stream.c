@@ -1,4 +1,4 @@
-/* The stream: documents in order, or a bag of them kept as counts. */
+/* The stream: documents in order, or a bag of them kept as counts, pass after pass. */
 #include "corpus/lanes.h"
 
 #include "base/mem.h"
@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-/* A bag's places are kept for every 256th document; the rest is found by walking. */
+/* A bag's places are kept for every 256th document of each pass; the rest is found by walking. */
 #define BLOCK 256
 
 struct bp_stream {
@@ -16,9 +16,12 @@ struct bp_stream {
     const int64_t **doc_start; /* [files], each of its file's documents + 1 */
     int64_t *first_document;   /* [files + 1]: over all files */
     int64_t *first_token;      /* [files + 1]: where a file begins in the stream, without a bag */
-    uint32_t *drawn;           /* [documents], a bag's */
-    int64_t
-        *block_token; /* [documents / BLOCK + 2]: where block k of documents begins in the bag */
+    /* of a bag: */
+    uint32_t *drawn;      /* [documents] */
+    int64_t blocks;       /* of BLOCK documents */
+    int64_t places;       /* blocks of all passes, pass by pass */
+    int64_t *block_token; /* [places + 1]: where block place % blocks of pass place / blocks begins,
+                             passes from 0 */
 };
 
 static bp_err list_documents(bp_stream *stream)
@@ -62,21 +65,30 @@ static int64_t document_tokens(const bp_stream *stream, int64_t file, int64_t do
     return start[1] - start[0];
 }
 
-static void sum_bag(bp_stream *stream)
+/* Pass r, from 0, holds the documents drawn more than r times. */
+static bp_err sum_bag(bp_stream *stream)
 {
-    int64_t at = 0;
+    int64_t passes = 0;
 
+    for (int64_t d = 0; d < stream->documents; d++)
+        passes = (int64_t)stream->drawn[d] > passes ? (int64_t)stream->drawn[d] : passes;
+    stream->blocks = (stream->documents + BLOCK - 1) / BLOCK;
+    stream->places = passes * stream->blocks;
+    stream->block_token =
+        bp_alloc("corpus.drawn", stream->places + 1, sizeof(*stream->block_token));
+    if (!stream->block_token)
+        return bp_fail_memory("the places of a bag", stream->places + 1, sizeof(int64_t));
     for (int64_t file = 0, d = 0; file < stream->files; file++) {
         for (; d < stream->first_document[file + 1]; d++) {
-            if (d % BLOCK == 0)
-                stream->block_token[d / BLOCK] = at;
-            at += document_tokens(stream, file, d) * (int64_t)stream->drawn[d];
+            for (int64_t pass = 0; pass < (int64_t)stream->drawn[d]; pass++)
+                stream->block_token[pass * stream->blocks + d / BLOCK + 1] +=
+                    document_tokens(stream, file, d);
         }
     }
-    for (int64_t k = (stream->documents + BLOCK - 1) / BLOCK; k < stream->documents / BLOCK + 2;
-         k++)
-        stream->block_token[k] = at;
-    stream->tokens = at;
+    for (int64_t place = 0; place < stream->places; place++)
+        stream->block_token[place + 1] += stream->block_token[place];
+    stream->tokens = stream->block_token[stream->places];
+    return BP_OK;
 }
 
 static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
@@ -90,13 +102,11 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
                        ": at %s; use corpus.resample=none, or cut the corpus into documents",
                        n, bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0)));
     stream->drawn = bp_alloc("corpus.drawn", n, sizeof(*stream->drawn));
-    stream->block_token = bp_alloc("corpus.drawn", n / BLOCK + 2, sizeof(*stream->block_token));
-    if (!stream->drawn || !stream->block_token)
+    if (!stream->drawn)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a bag of %" PRId64 " documents", n);
     for (int64_t i = 0; i < n; i++)
         stream->drawn[bp_rng_below(&key, (uint64_t)i, n)]++;
-    sum_bag(stream);
-    return BP_OK;
+    return sum_bag(stream);
 }
 
 bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
@@ -181,51 +191,49 @@ static bp_err read_plain(bp_stream *stream, int64_t first, int64_t count, int32_
     return err;
 }
 
-/* Read from `skip` tokens behind the start of the copies of document d on, at most `count` tokens.
- */
-static bp_err read_copies(bp_stream *stream, int64_t file, int64_t d, int64_t skip, int64_t count,
-                          int32_t *tokens)
+/* Read from token `first` on, which lies in the block of `place`, to the block's end: *read tokens,
+ * at most `count`. */
+static bp_err read_block(bp_stream *stream, int64_t place, int64_t first, int64_t count,
+                         int32_t *tokens, int64_t *read)
 {
-    int64_t length = document_tokens(stream, file, d);
-    int64_t start = stream->doc_start[file][d - stream->first_document[file]];
-    int64_t inside = skip % length;
+    int64_t pass = place / stream->blocks, d = place % stream->blocks * BLOCK;
+    int64_t file = find_place(stream->first_document, stream->files, d);
     bp_err err = BP_OK;
 
-    while (err == BP_OK && count > 0) {
-        int64_t part = length - inside < count ? length - inside : count;
+    *read = 0;
+    for (int64_t at = stream->block_token[place];
+         err == BP_OK && *read < count && at < stream->block_token[place + 1]; d++) {
+        while (d >= stream->first_document[file + 1])
+            file++;
+        if ((int64_t)stream->drawn[d] <= pass)
+            continue;
+        int64_t inside = first + *read - at, length = document_tokens(stream, file, d);
 
-        err = bp_corpus_file_read(bp_corpus_file_at(stream->corpus, file), start + inside, part,
-                                  tokens);
-        tokens += part;
-        count -= part;
-        inside = 0;
+        if (inside < length) {
+            int64_t part = length - inside < count - *read ? length - inside : count - *read;
+            int64_t start = stream->doc_start[file][d - stream->first_document[file]];
+
+            err = bp_corpus_file_read(bp_corpus_file_at(stream->corpus, file), start + inside, part,
+                                      tokens + *read);
+            *read += part;
+        }
+        at += length;
     }
     return err;
 }
 
+/* Each block is looked up: between those of a thin pass many are empty. */
 static bp_err read_bag(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens)
 {
-    int64_t blocks = (stream->documents + BLOCK - 1) / BLOCK;
-    int64_t block = find_place(stream->block_token, blocks, first);
-    int64_t at = stream->block_token[block];
-    int64_t d = block * BLOCK;
-    int64_t file = find_place(stream->first_document, stream->files, d);
     bp_err err = BP_OK;
 
-    for (; err == BP_OK && count > 0; d++) {
-        while (d >= stream->first_document[file + 1])
-            file++;
-        int64_t copies = document_tokens(stream, file, d) * (int64_t)stream->drawn[d];
+    while (err == BP_OK && count > 0) {
+        int64_t place = find_place(stream->block_token, stream->places, first), read;
 
-        if (first < at + copies) {
-            int64_t part = at + copies - first < count ? at + copies - first : count;
-
-            err = read_copies(stream, file, d, first - at, part, tokens);
-            first += part;
-            tokens += part;
-            count -= part;
-        }
-        at += copies;
+        err = read_block(stream, place, first, count, tokens, &read);
+        first += read;
+        tokens += read;
+        count -= read;
     }
     return err;
 }

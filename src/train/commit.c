@@ -31,6 +31,8 @@ static json_t *state_of(const trainer *self)
     json_object_set_new(state, "best_valid_loss", bp_json_real(p->best_valid_loss));
     json_object_set_new(state, "best_step", json_integer(p->best_step));
     json_object_set_new(state, "valid_hash", json_string(self->facts.valid_hash));
+    if (trainer_bags(self->config))
+        json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     return state;
 }
 

@@ -175,6 +175,9 @@ static bp_err go_on(trainer *self)
                more ? ", more than train.steps asks for" : "");
         return BP_OK;
     }
+    err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
+    if (err != BP_OK)
+        return err;
     bp_run_take_changes(self->run);
     err = trainer_trace_open(self);
     if (err == BP_OK)
@@ -195,8 +198,7 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
     bp_err err = trainer_open(&self, world, config, false);
 
     self.hooks = hooks;
-    if (err == BP_OK && self.mesh->coordinates && !hooks &&
-        strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0)
+    if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))
         (void)trainer_check_bag(self.corpus); /* its warning: fewer than 2 were refused before */
     if (err == BP_OK)
         err = open_run(&self);

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +96,23 @@ static bp_err read_progress(trainer *self, const bp_checkpoint *checkpoint)
         p->best_step = 0;
     }
     return BP_OK;
+}
+
+bp_err trainer_check_bag_version(const trainer *self)
+{
+    const json_t *version;
+
+    if (!self->resumes || !trainer_bags(self->config))
+        return BP_OK;
+    version = json_object_get(bp_checkpoint_state(self->source), "bag_version");
+    int64_t known = version ? json_integer_value(version) : 1; /* the first one was not named */
+    return known == BP_BAG_VERSION
+               ? BP_OK
+               : BP_FAIL(BP_ERR_CONFIG,
+                         "the run's bag has version %" PRId64 ", but this program makes version %d "
+                         "(documents in another order), so the training can't go on: at %s; "
+                         "train anew with another run.dir",
+                         known, BP_BAG_VERSION, bp_checkpoint_folder(self->source));
 }
 
 /* The folder of checkpoints is there, without what a killed job left half-done. */

@@ -80,11 +80,16 @@ static bp_err find_tokenizer(trainer *self)
     return err;
 }
 
+bool trainer_bags(const bp_config *config)
+{
+    return strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
+}
+
 static bp_err open_streams(trainer *self)
 {
     bp_config *config = self->config;
     const char *valid = bp_config_string(config, "corpus.valid");
-    bp_stream_spec spec = {.bag = strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0,
+    bp_stream_spec spec = {.bag = trainer_bags(config),
                            .seed = (uint64_t)bp_config_int(config, "run.seed"),
                            .member = bp_config_int(config, "run.member")};
     bp_err err = bp_corpus_open(&self->corpus, bp_config_string(config, "corpus.train"));

@@ -100,6 +100,8 @@ bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);
 /** Measures gemm_peak and gemm_cores of this process, for so many seconds. Local. */
 void trainer_measure_peak(trainer *self, double seconds);
+/** Does the training draw its documents? Local. */
+bool trainer_bags(const bp_config *config);
 /** A bag is drawn from at least 2 documents; of few it tells little, which is warned of. Local.
  *  Errors: BP_ERR_FORMAT. */
 bp_err trainer_check_bag(const bp_corpus *corpus);
@@ -153,6 +155,9 @@ bp_err trainer_find_shape(trainer *self);
 /** The run's newest checkpoint, if there is one, takes the place of model.init in `source`; fills
  *  progress. Collective over world. Errors: those of bp_checkpoint_newest. */
 bp_err trainer_find_source(trainer *self);
+/** The run goes on with the stream that it began with: the state's bag has this program's version.
+ *  Local. Errors: BP_ERR_CONFIG. */
+bp_err trainer_check_bag_version(const trainer *self);
 /** Load `source`, or draw initial values. Collective over world. */
 bp_err trainer_load(trainer *self);
 

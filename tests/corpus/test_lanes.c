@@ -1,12 +1,10 @@
-/* Streams, bags and lanes against plain loops. */
+/* Lanes against plain loops. */
 #include "bp_test.h"
 
 #include "base/fault.h"
 #include "base/rng.h"
 #include "corpus/lanes.h"
 #include "toy_corpus.h"
-
-#include <math.h>
 
 #define SPAN 65536 /* CONTRACT, section 4: spans of 64 Ki tokens */
 #define POOL 4
@@ -18,184 +16,6 @@ static bp_corpus *open_corpus(const char *list)
     bp_test_expect(bp_corpus_open(&corpus, list), BP_OK);
     return corpus;
 }
-
-/* ---- streams ---- */
-
-static void stream_is_all_documents_of_all_files(void **state)
-{
-    (void)state;
-    static const int64_t lengths[] = {5, 0, 1, 70000, 3};
-    toy_corpus one = {.documents = 5, .lengths = lengths, .vocab_size = 300, .eod_id = 299};
-    toy_corpus two = {.documents = 2, .length = 9, .vocab_size = 300, .eod_id = 299, .salt = 1};
-    char list[4096];
-    int64_t n1, n2;
-    int32_t *first = toy_stream(&one, &n1), *second = toy_stream(&two, &n2);
-    int32_t *got = bp_alloc("test", n1 + n2, sizeof(*got));
-    bp_stream *stream;
-
-    snprintf(list, sizeof(list), "%s,%s", toy_write(&one, "s1.h5"), toy_write(&two, "s2.h5"));
-    bp_corpus *corpus = open_corpus(list);
-    bp_test_expect(bp_stream_new(&stream, &(bp_stream_spec){.corpus = corpus}), BP_OK);
-    assert_int_equal(bp_stream_tokens(stream), n1 + n2);
-    assert_int_equal(bp_stream_drawn(stream, 6), 1);
-    bp_test_expect(bp_stream_read(stream, 0, n1 + n2, got), BP_OK);
-    assert_memory_equal(got, first, (size_t)n1 * sizeof(*got));
-    assert_memory_equal(got + n1, second, (size_t)n2 * sizeof(*got));
-    bp_test_expect(bp_stream_read(stream, n1 - 2, 4, got), BP_OK);
-    assert_memory_equal(got, first + n1 - 2, 2 * sizeof(*got));
-    assert_memory_equal(got + 2, second, 2 * sizeof(*got));
-    bp_stream_free(&stream);
-    bp_corpus_close(&corpus);
-    bp_free(got);
-    bp_free(second);
-    bp_free(first);
-}
-
-/* The bag by plain loops: draws counted, documents in order, copies side by side. */
-static int32_t *plain_bag(const toy_corpus *toy, uint64_t seed, int64_t member, int64_t *count)
-{
-    bp_rng_key key = bp_rng_key_of(seed, BP_RNG_BAG, member, 0, 0);
-    int64_t *drawn = bp_alloc("test", toy->documents, sizeof(*drawn)), capacity = 0;
-    int32_t *tokens;
-
-    for (int64_t i = 0; i < toy->documents; i++)
-        drawn[bp_rng_below(&key, (uint64_t)i, toy->documents)]++;
-    for (int64_t d = 0; d < toy->documents; d++)
-        capacity += drawn[d] * (toy_length(toy, d) + 1);
-    tokens = bp_alloc("test", capacity, sizeof(*tokens));
-    *count = 0;
-    for (int64_t d = 0; d < toy->documents; d++) {
-        for (int64_t copy = 0; copy < drawn[d]; copy++) {
-            for (int64_t k = 0; k <= toy_length(toy, d); k++)
-                tokens[(*count)++] = toy_token(toy, d, k);
-        }
-    }
-    bp_free(drawn);
-    return tokens;
-}
-
-static void bag_is_the_plain_loops_bag(void **state)
-{
-    (void)state;
-    int64_t lengths[1000], n;
-    toy_corpus toy = {.documents = 1000, .lengths = lengths, .vocab_size = 500, .eod_id = 499};
-
-    for (int64_t d = 0; d < 1000; d++)
-        lengths[d] = d * 7 % 13; /* empty ones among them */
-    bp_corpus *corpus = open_corpus(toy_write(&toy, "bag.h5"));
-    for (int64_t member = 0; member < 3; member++) {
-        bp_stream_spec spec = {.corpus = corpus, .bag = true, .seed = 5, .member = member};
-        int32_t *want = plain_bag(&toy, 5, member, &n), *got = bp_alloc("test", n, sizeof(*got));
-        bp_stream *stream;
-        int64_t drawn = 0;
-
-        bp_test_expect(bp_stream_new(&stream, &spec), BP_OK);
-        assert_int_equal(bp_stream_tokens(stream), n);
-        for (int64_t d = 0; d < 1000; d++)
-            drawn += bp_stream_drawn(stream, d);
-        assert_int_equal(drawn, 1000);
-        bp_test_expect(bp_stream_read(stream, 0, n, got), BP_OK);
-        assert_memory_equal(got, want, (size_t)n * sizeof(*got));
-        for (int64_t at = 0; at < n - 50; at += 37) { /* anywhere */
-            bp_test_expect(bp_stream_read(stream, at, 50, got), BP_OK);
-            assert_memory_equal(got, want + at, 50 * sizeof(*got));
-        }
-        bp_stream_free(&stream);
-        bp_free(got);
-        bp_free(want);
-    }
-    bp_corpus_close(&corpus);
-}
-
-static void members_draw_different_bags_of_the_expected_kind(void **state)
-{
-    (void)state;
-    toy_corpus toy = {.documents = 2000, .length = 2, .vocab_size = 50, .eod_id = 49};
-    bp_corpus *corpus = open_corpus(toy_write(&toy, "bags.h5"));
-    bp_stream *bags[2];
-    int64_t out[2] = {0, 0}, equal = 0;
-
-    for (int m = 0; m < 2; m++) {
-        bp_stream_spec spec = {.corpus = corpus, .bag = true, .seed = 1, .member = m};
-        bp_test_expect(bp_stream_new(&bags[m], &spec), BP_OK);
-    }
-    for (int64_t d = 0; d < 2000; d++) {
-        out[0] += bp_stream_drawn(bags[0], d) == 0;
-        out[1] += bp_stream_drawn(bags[1], d) == 0;
-        equal += bp_stream_drawn(bags[0], d) == bp_stream_drawn(bags[1], d);
-    }
-    /* out of a bag: 1/e of 2,000 = 735.8, standard deviation about 14 */
-    assert_in_range(out[0], 660, 810);
-    assert_in_range(out[1], 660, 810);
-    assert_in_range(equal, 400, 900); /* independent: sum of squares of Poisson(1) = 0.3085 */
-    bp_stream_free(&bags[0]);
-    bp_stream_free(&bags[1]);
-    bp_corpus_close(&corpus);
-}
-
-/* How far chi-square is off with so many degrees of freedom, in standard deviations.
- * Source: Wilson and Hilferty 1931. */
-static double chi_square_z(double chi_square, double df)
-{
-    return (cbrt(chi_square / df) - (1 - 2 / (9 * df))) / sqrt(2 / (9 * df));
-}
-
-/* Of n drawn from n: a document is in a bag with p = 1 - (1 - 1/n)^n; two are both out of it with
- * (1 - 2/n)^n, so what documents share is their covariance, and their deviations from the common
- * mean are independent with variance v - c. */
-static void inclusion_over_1000_members_is_that_of_n_from_n(void **state)
-{
-    enum { N = 200, MEMBERS = 1000 };
-    (void)state;
-    toy_corpus toy = {.documents = N, .length = 2, .vocab_size = 50, .eod_id = 49};
-    bp_corpus *corpus = open_corpus(toy_write(&toy, "thousand.h5"));
-    double out = pow(1 - 1.0 / N, N), p = 1 - out, v = p * out, c = pow(1 - 2.0 / N, N) - out * out;
-    double included[N] = {0}, drawn[N] = {0}, total = 0, mean = 0, of_inclusion = 0, of_draws = 0;
-
-    for (int m = 0; m < MEMBERS; m++) {
-        bp_stream_spec spec = {.corpus = corpus, .bag = true, .seed = 11, .member = m};
-        bp_stream *bag;
-
-        bp_test_expect(bp_stream_new(&bag, &spec), BP_OK);
-        for (int64_t d = 0; d < N; d++) {
-            drawn[d] += (double)bp_stream_drawn(bag, d);
-            included[d] += bp_stream_drawn(bag, d) > 0;
-        }
-        bp_stream_free(&bag);
-    }
-    for (int d = 0; d < N; d++) {
-        mean += included[d] / N;
-        total += drawn[d];
-    }
-    assert_true(total == (double)N * MEMBERS); /* n from n, and not about n */
-    for (int d = 0; d < N; d++) {
-        of_inclusion += (included[d] - mean) * (included[d] - mean) / (MEMBERS * (v - c));
-        of_draws += (drawn[d] - MEMBERS) * (drawn[d] - MEMBERS) / MEMBERS;
-    }
-    print_message("chi-square of %d documents: %.1f of inclusion, %.1f of draws; %.1f included\n",
-                  N, of_inclusion, of_draws, mean);
-    /* beyond 3.9 standard deviations once in 10,000 */
-    assert_true(fabs(chi_square_z(of_inclusion, N - 1)) < 3.9);
-    assert_true(fabs(chi_square_z(of_draws, N - 1)) < 3.9);
-    assert_true(fabs(mean - MEMBERS * p) < 3.9 * sqrt(MEMBERS * (v + (N - 1) * c) / N));
-    bp_corpus_close(&corpus);
-}
-
-static void bag_of_one_document_is_65(void **state)
-{
-    (void)state;
-    toy_corpus toy = {.documents = 1, .length = 100, .vocab_size = 50, .eod_id = 49};
-    bp_corpus *corpus = open_corpus(toy_write(&toy, "lone.h5"));
-    bp_stream *stream;
-
-    bp_test_expect(bp_stream_new(&stream, &(bp_stream_spec){.corpus = corpus, .bag = true}),
-                   BP_ERR_FORMAT);
-    assert_null(stream);
-    bp_test_message_has("at least 2 documents");
-    bp_corpus_close(&corpus);
-}
-
-/* ---- lanes ---- */
 
 typedef struct world {
     toy_corpus toy;
@@ -541,11 +361,6 @@ static void too_few_tokens_are_65(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stream_is_all_documents_of_all_files),
-        cmocka_unit_test(bag_is_the_plain_loops_bag),
-        cmocka_unit_test(members_draw_different_bags_of_the_expected_kind),
-        cmocka_unit_test(inclusion_over_1000_members_is_that_of_n_from_n),
-        cmocka_unit_test(bag_of_one_document_is_65),
         cmocka_unit_test(steps_are_the_plain_loops_steps),
         cmocka_unit_test(any_step_at_any_time),
         cmocka_unit_test(an_epoch_has_every_window_once),

@@ -18,6 +18,7 @@ typedef struct toy_corpus {
     int64_t eod_id;   /* the last of the vocabulary, or -1 */
     const char *hash; /* of the tokenizer; NULL: TOY_HASH_A */
     int64_t salt;     /* other salt, other tokens */
+    int64_t first;    /* its first document has the tokens of such a one */
 } toy_corpus;
 
 static inline int64_t toy_length(const toy_corpus *toy, int64_t document)
@@ -28,7 +29,8 @@ static inline int64_t toy_length(const toy_corpus *toy, int64_t document)
 /* Token k of a document; at k = length the end-of-document token. */
 static inline int32_t toy_token(const toy_corpus *toy, int64_t document, int64_t k)
 {
-    uint64_t x = (uint64_t)(toy->salt * 1000003 + document) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x =
+        (uint64_t)(toy->salt * 1000003 + toy->first + document) * UINT64_C(0x9e3779b97f4a7c15);
 
     if (k == toy_length(toy, document))
         return (int32_t)toy->eod_id;
