@@ -7,8 +7,10 @@
 #include "tools.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const bp_tool *const TOOLS[] = {&bp_tool_tokenizer, &bp_tool_corpus, &bp_tool_inspect,
                                        &bp_tool_verify,    &bp_tool_table,  &bp_tool_import,
@@ -122,6 +124,14 @@ static bp_err tell(asked_for what, const bp_tool *tool, const char *name)
     return err == BP_OK ? flush_output() : err;
 }
 
+/* What the libraries open must not become standard input where that is closed: what takes its place
+ * can't be read. */
+static void hold_stdin(void)
+{
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0)
+        (void)open("/dev/null", O_WRONLY);
+}
+
 int main(int argc, char **argv)
 {
     const bp_tool *tool;
@@ -129,6 +139,7 @@ int main(int argc, char **argv)
     asked_for what = read_words(&tool, &name, argc, argv);
     bp_err err;
 
+    hold_stdin();
     if (what != ASKED_WORK) {
         err = tell(what, tool, name);
         if (err != BP_OK && bp_log_speaks())

@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct corpus_arguments {
-    const char *tokenizer, *out, *format;
+    const char *tokenizer, *out, *format, *text_field;
     const char **labels; /* [label_count] */
     int label_count;
     char **files;
@@ -21,7 +21,7 @@ typedef struct corpus_arguments {
     bp_err err;
 } corpus_arguments;
 
-enum { KEY_FORMAT = 256 };
+enum { KEY_FORMAT = 256, KEY_TEXT_FIELD };
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required)", 1},
@@ -30,6 +30,8 @@ static const struct argp_option OPTIONS[] = {
      "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
      "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"",
      1},
+    {"text-field", KEY_TEXT_FIELD, "NAME", 0,
+     "with jsonl: the field that holds the text (default text)", 1},
     {"label", 'l', "NAME", 0,
      "with jsonl: keep this field, a string, number or boolean, as a label of the document; an "
      "object without it has the label \"\". May be given several times",
@@ -71,6 +73,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_FORMAT:
         arguments->format = value;
+        return 0;
+    case KEY_TEXT_FIELD:
+        arguments->text_field = value;
         return 0;
     case 'l':
         return add_label(arguments, value);
@@ -116,7 +121,12 @@ static bp_err check_arguments(const corpus_arguments *arguments)
     if (arguments->label_count > 0 && strcmp(arguments->format, "jsonl") != 0)
         return BP_FAIL(BP_ERR_USAGE, "label '%s' needs objects: at --label; use --format jsonl",
                        arguments->labels[0]);
-    return check_output(arguments);
+    if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "field '%s' needs objects: at --text-field; use --format jsonl",
+                       arguments->text_field);
+    bp_err err = bp_stdin_check(arguments->files, arguments->file_count);
+    return err == BP_OK ? check_output(arguments) : err;
 }
 
 /* ---- the work ---- */
@@ -145,6 +155,7 @@ static bp_err build(const corpus_arguments *arguments)
     bp_corpus_build spec = {.paths = (const char *const *)arguments->files,
                             .path_count = arguments->file_count,
                             .format_name = arguments->format,
+                            .text_field = arguments->text_field,
                             .labels = arguments->labels,
                             .label_count = arguments->label_count,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
@@ -189,7 +200,9 @@ const bp_tool bp_tool_corpus = {
     .help = {.name = "bagpipe-data corpus",
              .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
              .summary = "makes a compressed corpus (HDF5) of text",
-             .text = "A FILE may be compressed with gzip or zstd. The corpus depends on the text "
+             .text = "A FILE may be compressed with gzip or zstd. - is standard input; it "
+                     "reaches one rank alone, so with several ranks it is refused. The corpus "
+                     "depends on the text "
                      "alone: it has the same bytes at any number of ranks, and under mpirun it is "
                      "made faster.\n"
                      "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
@@ -200,6 +213,7 @@ const bp_tool bp_tool_corpus = {
                  "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
                  "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
                  "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
-                 "      --label genre --out brown.h5 brown.jsonl\n",
+                 "      --label genre --out brown.h5 brown.jsonl\n"
+                 "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
              .statuses = STATUSES},
     .run = run};

@@ -1,4 +1,4 @@
-/* Outputs of commands. */
+/* Inputs and outputs of commands. */
 #ifndef BP_DATA_TOOLS_OUTPUT_H
 #define BP_DATA_TOOLS_OUTPUT_H
 
@@ -7,5 +7,10 @@
 /** Refuse an output that is one of the files the command reads, under whatever name: writing it
  * would destroy the input. NULL or missing files are none. Errors: BP_ERR_USAGE. Local: no MPI. */
 bp_err bp_output_is_not(const char *out, const char *input);
+
+/** Refuse standard input ("-") among the files of text if it is named twice, or if there are
+ * several ranks: a launcher hands it to one of them alone. Errors: BP_ERR_USAGE. Local, the same on
+ * all ranks. */
+bp_err bp_stdin_check(char *const *files, int count);
 
 #endif

@@ -15,14 +15,14 @@
 #include <unistd.h>
 
 typedef struct tokenizer_arguments {
-    const char *kind, *format, *out, *vocab, *merges, *from;
+    const char *kind, *format, *text_field, *out, *vocab, *merges, *from;
     int64_t size; /* 0: not given */
     char **files;
     int file_count;
     bp_err err;
 } tokenizer_arguments;
 
-enum { KEY_FORMAT = 256, KEY_VOCAB, KEY_MERGES, KEY_FROM };
+enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_VOCAB, KEY_MERGES, KEY_FROM };
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 0},
@@ -37,6 +37,8 @@ static const struct argp_option OPTIONS[] = {
      "what a FILE holds: text, one document (the default); lines, a document a line; jsonl, a JSON "
      "object with \"text\" a line",
      1},
+    {"text-field", KEY_TEXT_FIELD, "NAME", 0,
+     "with jsonl: the field that holds the text (default text)", 1},
     {NULL, 0, NULL, 0, "Conversion:", 2},
     {"vocab", KEY_VOCAB, "FILE", 0, "vocab.json of a byte-level BPE such as GPT-2's", 2},
     {"merges", KEY_MERGES, "FILE", 0, "its merges.txt", 2},
@@ -79,6 +81,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_FORMAT:
         arguments->format = value;
+        return 0;
+    case KEY_TEXT_FIELD:
+        arguments->text_field = value;
         return 0;
     case KEY_VOCAB:
         arguments->vocab = value;
@@ -157,7 +162,12 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
                                      "or more files");
     if (!converts && arguments->size == 0)
         return BP_FAIL(BP_ERR_USAGE, "the size of the vocabulary is missing: at --size");
-    return check_output(arguments);
+    if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "field '%s' needs objects: at --text-field; use --format jsonl",
+                       arguments->text_field);
+    err = bp_stdin_check(arguments->files, arguments->file_count);
+    return err == BP_OK ? check_output(arguments) : err;
 }
 
 /* An output that can't be made is said before the work, not after it. */
@@ -220,8 +230,10 @@ static void report_training(const tokenizer_arguments *arguments, const bp_token
 
 static bp_err train(const tokenizer_arguments *arguments)
 {
-    bp_trainer_options options = {
-        .kind = arguments->kind, .size = arguments->size, .progress = true};
+    bp_trainer_options options = {.kind = arguments->kind,
+                                  .size = arguments->size,
+                                  .text_field = arguments->text_field,
+                                  .progress = true};
     bp_trainer_report report;
     bp_tokenizer *tokenizer = NULL;
     bp_err err = bp_text_format_of(&options.format, arguments->format);
@@ -270,7 +282,9 @@ const bp_tool bp_tool_tokenizer = {
                   "--from FILE --out tokenizer.json",
          .summary = "trains a tokenizer on text, or converts one",
          .text = "It writes tokenizer.json in the Hugging Face form. A FILE may be compressed "
-                 "with gzip or zstd. The result depends on the text alone: it has the same "
+                 "with gzip or zstd. - is standard input, which is read once; it reaches "
+                 "one rank alone, so with several ranks it is refused. The result depends on the "
+                 "text alone: it has the same "
                  "bytes at any number of ranks, and under mpirun the text is read faster.\n"
                  "<|endoftext|> is the last id. In vocabularies of words and characters <unk> "
                  "is id 0. If the text has fewer words than N, or (bpe) no more pairs that "
@@ -280,6 +294,7 @@ const bp_tool bp_tool_tokenizer = {
              "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"
              "  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 \\\n"
              "      --format lines --out words.json train.txt\n"
+             "  zcat part-*.gz | bagpipe-data tokenizer --size 8000 --out t.json -\n"
              "  bagpipe-data tokenizer --vocab vocab.json --merges merges.txt --out gpt2.json\n",
          .statuses = STATUSES},
     .run = run};

@@ -240,6 +240,12 @@ static void tell_progress(master *m)
         return;
     m->told = now;
     stats = bp_documents_stats_of(m->share.documents);
+    if (stats.total_bytes == 0) { /* of standard input nobody knows */
+        bp_log_progress("%.1f MB, %" PRId64 " documents, %.1f MB of text a second",
+                        1e-6 * (double)stats.consumed_bytes, m->built.documents,
+                        1e-6 * (double)(m->built.bytes + m->tally.bytes) / seconds);
+        return;
+    }
     if (stats.consumed_bytes <= 0)
         return;
     bp_clock_duration(left, sizeof left,
@@ -302,11 +308,12 @@ static bp_err create_writer(master *m)
         err = bp_fail_memory("a corpus", build->path_count, sizeof *names);
     } else {
         for (int k = 0; k < build->path_count; k++)
-            names[k] = bp_path_base(build->paths[k]);
+            names[k] = bp_text_source_id(build->paths[k]);
         const bp_corpus_source sources[] = {{"tool", &build->tool, 1},
                                             {"tokenizer_kind", &kind, 1},
                                             {"format", &build->format_name, 1},
-                                            {"files", names, build->path_count}};
+                                            {"files", names, build->path_count},
+                                            {"text_field", &build->text_field, 1}};
         const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
                                      .eod_id = bp_tokenizer_eod(build->tokenizer),
                                      .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
@@ -315,7 +322,7 @@ static bp_err create_writer(master *m)
                                      .label_count = build->label_count,
                                      .has_ids = true,
                                      .sources = sources,
-                                     .source_count = 4,
+                                     .source_count = build->text_field != NULL ? 5 : 4,
                                      .pack = m->size > 1 ? send_chunk : NULL,
                                      .context = m};
         err = bp_corpus_writer_new(&m->writer, build->out, &spec);

@@ -15,6 +15,7 @@ typedef struct bp_corpus_build {
     int path_count;
     bp_text_format format;
     const char *format_name;   /* kept in the file */
+    const char *text_field;    /* of jsonl, kept in the file; NULL: BP_TEXT_FIELD, which is not */
     const char *const *labels; /* names of label fields (jsonl) [label_count] */
     int label_count;
     const bp_tokenizer *tokenizer;
@@ -33,7 +34,8 @@ typedef struct bp_corpus_built {
 
 /** Build the corpus file `build->out`.
  *
- * Collective: over `comm`; `build` is equal on all ranks, and all can read the input.
+ * Collective: over `comm`; `build` is equal on all ranks, and all can read the input: BP_TEXT_STDIN
+ * is for one rank.
  * Errors:     the same on all ranks; nothing of the output is then left. BP_ERR_INPUT,
  * BP_ERR_DENIED, BP_ERR_FORMAT of the input, the first in its order at any number of ranks;
  * BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO (disk full) of the output; BP_ERR_USAGE a wrong label

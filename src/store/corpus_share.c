@@ -128,6 +128,7 @@ bp_err bp_share_next(bp_share *share, bp_batch *batch)
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size)
 {
     const bp_documents_options options = {.format = build->format,
+                                          .text_field = build->text_field,
                                           .cut = bp_tokenizer_cut(build->tokenizer),
                                           .labels = build->labels,
                                           .label_count = build->label_count,

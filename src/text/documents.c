@@ -12,7 +12,7 @@
 #define READ_BYTES ((size_t)1 << 22)
 
 struct bp_documents {
-    bp_documents_options options; /* without labels: record has them */
+    bp_documents_options options; /* without names of fields: record has them */
     char **paths;
     int count;
     int file; /* the one being read */
@@ -53,7 +53,7 @@ static bp_err copy_paths(bp_documents *documents, const char *const *paths, int 
         return bp_fail_memory("the list of files", count, sizeof *documents->paths);
     documents->count = count;
     for (int k = 0; k < count; k++) {
-        size_t bytes = strlen(bp_path_base(paths[k]));
+        size_t bytes = strlen(bp_text_source_id(paths[k]));
 
         longest = bytes > longest ? bytes : longest;
         documents->paths[k] = bp_strdup(paths[k]);
@@ -67,9 +67,16 @@ static bp_err copy_paths(bp_documents *documents, const char *const *paths, int 
 
 static bp_err look_for_files(bp_documents *documents)
 {
+    bool known = true;
+
     for (int k = 0; k < documents->count; k++) {
         int64_t bytes;
         int fd;
+        if (strcmp(documents->paths[k], BP_TEXT_STDIN) == 0) {
+            BP_ASSERT(documents->options.share_size == 1); /* it reaches one rank */
+            known = false;
+            continue;
+        }
         bp_err err = bp_file_open(documents->paths[k], &fd, &bytes);
 
         if (err != BP_OK)
@@ -77,6 +84,7 @@ static bp_err look_for_files(bp_documents *documents)
         (void)close(fd);
         documents->stats.total_bytes += bytes;
     }
+    documents->stats.total_bytes *= known;
     return BP_OK;
 }
 
@@ -91,6 +99,7 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
         return bp_fail_memory("a reader of documents", 1, sizeof *documents);
     documents->options = *options;
     documents->options.labels = NULL;
+    documents->options.text_field = NULL;
     if (documents->options.piece_bytes == 0)
         documents->options.piece_bytes = BP_PIECE_BYTES;
     if (documents->options.limit_bytes == 0)
@@ -99,7 +108,9 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
         documents->options.share_size = 1;
     err = copy_paths(documents, paths, count);
     if (err == BP_OK)
-        err = bp_jsonl_record_init(&documents->record, options->labels, options->label_count);
+        err = bp_jsonl_record_init(
+            &documents->record, options->text_field != NULL ? options->text_field : BP_TEXT_FIELD,
+            options->labels, options->label_count);
     if (err == BP_OK)
         err = look_for_files(documents);
     if (err != BP_OK)
@@ -142,7 +153,8 @@ static bp_err fail_limit(const bp_documents *documents)
     return BP_FAIL(BP_ERR_FORMAT,
                    "%zu bytes of text without a place to cut it: at %s, line %lld; break it into "
                    "shorter lines",
-                   documents->options.limit_bytes, documents->paths[documents->file],
+                   documents->options.limit_bytes,
+                   bp_text_source_shown(documents->paths[documents->file]),
                    (long long)documents->line);
 }
 
@@ -317,7 +329,7 @@ static bp_err next_span(bp_documents *documents, span *piece)
 
 static bp_err describe(bp_documents *documents, bp_piece *piece, const span *found)
 {
-    const char *base = bp_path_base(documents->paths[documents->file]);
+    const char *path = documents->paths[documents->file], *base = bp_text_source_id(path);
 
     piece->text = found->text;
     piece->bytes = found->bytes;
@@ -333,8 +345,10 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     bp_err err = bp_jsonl_record_parse(&documents->record, found->text, found->bytes);
     if (err != BP_OK)
         return bp_err_advise(bp_fail(err, "%s: at %s, line %lld", bp_err_message(),
-                                     documents->paths[documents->file], (long long)documents->line),
-                             "correct the line");
+                                     bp_text_source_shown(path), (long long)documents->line),
+                             documents->record.lacks_text
+                                 ? "correct the line, or name the field of the text (--text-field)"
+                                 : "correct the line");
     piece->text = documents->record.text;
     piece->bytes = documents->record.text_bytes;
     if (documents->record.id != NULL)

@@ -3,11 +3,13 @@
 
 #include <string.h>
 
-bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *const *names, int label_count)
+bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
+                            const char *const *names, int label_count)
 {
+    record->text_field = bp_strdup(text_field);
     record->names = bp_alloc("text.labels", label_count, sizeof *record->names);
     record->labels = bp_alloc("text.labels", label_count, sizeof *record->labels);
-    if (record->names == NULL || record->labels == NULL)
+    if (record->text_field == NULL || record->names == NULL || record->labels == NULL)
         return bp_fail_memory("labels", label_count, sizeof *record->labels);
     record->label_count = label_count;
     for (int k = 0; k < label_count; k++) {
@@ -35,6 +37,7 @@ void bp_jsonl_record_clear(bp_jsonl_record *record)
         bp_free(record->names[k]);
         bp_free(record->labels[k]);
     }
+    bp_free(record->text_field);
     bp_free(record->names);
     bp_free(record->labels);
     *record = (bp_jsonl_record){0};
@@ -69,6 +72,7 @@ bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t b
     bp_err err = BP_OK;
 
     clear_values(record);
+    record->lacks_text = false;
     record->object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (record->object == NULL)
         return json_error_code(&where) == json_error_out_of_memory
@@ -77,9 +81,10 @@ bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t b
                              where.column);
     if (!json_is_object(record->object))
         return BP_FAIL(BP_ERR_FORMAT, "not a JSON object");
-    text = json_object_get(record->object, "text");
+    text = json_object_get(record->object, record->text_field);
+    record->lacks_text = text == NULL;
     if (!json_is_string(text))
-        return BP_FAIL(BP_ERR_FORMAT, "the field \"text\" is %s",
+        return BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" is %s", record->text_field,
                        text == NULL ? "missing" : "not a string");
     record->text = json_string_value(text);
     record->text_bytes = json_string_length(text);

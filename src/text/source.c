@@ -2,25 +2,33 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/signals.h"
 #include "text/text_source.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#define INPUT_BYTES ((size_t)1 << 18)
-#define RATIO_LIMIT 1000                 /* bytes of text for a byte of the file ... */
-#define FREE_BYTES  ((int64_t)256 << 20) /* ... beyond these */
-#define COMPRESS    "compress it again"
+#define INPUT_BYTES       ((size_t)1 << 18)
+#define RATIO_LIMIT       1000                 /* bytes of text for a byte of the file ... */
+#define FREE_BYTES        ((int64_t)256 << 20) /* ... beyond these */
+#define COMPRESS          "compress it again"
+#define MAGIC_BYTES       4 /* tell gzip and zstd from text */
+
+#define LOOK_MILLISECONDS 200 /* between looks for a signal */
 
 typedef enum { PLAIN, GZIP, ZSTD } coding;
 
 struct bp_text_source {
-    char *path;
+    char *path; /* as messages show it */
     int fd;
+    bool waits; /* standard input: who writes it may take long */
     coding coding;
     char *input; /* bytes of the file [INPUT_BYTES]: those in [input_at, input_end) are still to be
                     used */
@@ -40,11 +48,42 @@ static bp_err fail_content(const bp_text_source *source, const char *what, const
                    (long long)source->consumed, remedy);
 }
 
-/* Once all input is used, read more; at the end of the file there is none. */
-static bp_err fill(bp_text_source *source)
+const char *bp_text_source_shown(const char *path)
 {
-    while (source->input_at == source->input_end && !source->file_ended) {
-        ssize_t got = read(source->fd, source->input, INPUT_BYTES);
+    return strcmp(path, BP_TEXT_STDIN) == 0 ? "standard input" : path;
+}
+
+const char *bp_text_source_id(const char *path)
+{
+    return strcmp(path, BP_TEXT_STDIN) == 0 ? "stdin" : bp_path_base(path);
+}
+
+/* Until standard input has something. A signal only sets a flag, and a read would go on waiting. */
+static bp_err wait_for_input(const bp_text_source *source)
+{
+    struct pollfd input = {.fd = source->fd, .events = POLLIN};
+
+    while (source->waits) {
+        if (bp_signals_stop_asked())
+            return BP_FAIL(BP_ERR_STOPPED,
+                           "asked to stop: at %s, of which nothing was kept; run it again",
+                           source->path);
+        if (poll(&input, 1, LOOK_MILLISECONDS) > 0)
+            break;
+    }
+    return BP_OK;
+}
+
+/* More of the file, behind what is there; at its end there is none. */
+static bp_err read_more(bp_text_source *source)
+{
+    for (;;) {
+        bp_err err = wait_for_input(source);
+
+        if (err != BP_OK)
+            return err;
+        ssize_t got =
+            read(source->fd, source->input + source->input_end, INPUT_BYTES - source->input_end);
 
         if (bp_fault("text.read")) {
             errno = EIO;
@@ -54,11 +93,19 @@ static bp_err fill(bp_text_source *source)
             continue;
         if (got < 0)
             return bp_fail_errno(BP_ERR_IO, "can't read", source->path);
-        source->input_at = 0;
-        source->input_end = (size_t)got;
+        source->input_end += (size_t)got;
         source->file_ended = got == 0;
+        return BP_OK;
     }
-    return BP_OK;
+}
+
+/* Once all input is used, read more. */
+static bp_err fill(bp_text_source *source)
+{
+    if (source->input_at < source->input_end || source->file_ended)
+        return BP_OK;
+    source->input_at = source->input_end = 0;
+    return read_more(source);
 }
 
 static void use_input(bp_text_source *source, size_t bytes)
@@ -81,10 +128,13 @@ static coding coding_of(const unsigned char *start, size_t bytes)
     return PLAIN;
 }
 
+/* A pipe may give its first bytes one at a time. */
 static bp_err start_decoder(bp_text_source *source)
 {
-    bp_err err = fill(source);
+    bp_err err = BP_OK;
 
+    while (err == BP_OK && source->input_end < MAGIC_BYTES && !source->file_ended)
+        err = read_more(source);
     if (err != BP_OK)
         return err;
     source->coding = coding_of((const unsigned char *)source->input, source->input_end);
@@ -101,11 +151,33 @@ static bp_err start_decoder(bp_text_source *source)
     return BP_OK;
 }
 
+/* A descriptor of standard input that may be closed as any other. */
+static bp_err open_stdin(const char *shown, int *fd)
+{
+    struct stat status;
+
+    *fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (*fd >= 0 && (fcntl(*fd, F_GETFL) & O_ACCMODE) == O_WRONLY) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+    if (*fd < 0)
+        return BP_FAIL(BP_ERR_INPUT, "it is closed: at %s; redirect a file or a pipe to it", shown);
+    if (fstat(*fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+        (void)close(*fd);
+        return BP_FAIL(BP_ERR_INPUT, "a folder stands where a file is needed: at %s; name a file",
+                       shown);
+    }
+    return BP_OK;
+}
+
 bp_err bp_text_source_open(bp_text_source **out, const char *path)
 {
+    bool is_stdin = strcmp(path, BP_TEXT_STDIN) == 0;
     bp_text_source *source;
     int fd;
-    bp_err err = bp_file_open(path, &fd, NULL);
+    bp_err err =
+        is_stdin ? open_stdin(bp_text_source_shown(path), &fd) : bp_file_open(path, &fd, NULL);
 
     *out = NULL;
     if (err != BP_OK)
@@ -116,7 +188,8 @@ bp_err bp_text_source_open(bp_text_source **out, const char *path)
         return bp_fail_memory("a text source", 1, sizeof *source);
     }
     source->fd = fd;
-    source->path = bp_strdup(path);
+    source->waits = is_stdin;
+    source->path = bp_strdup(bp_text_source_shown(path));
     source->input = bp_alloc("text.source", INPUT_BYTES, 1);
     if (source->path == NULL || source->input == NULL)
         err = bp_fail_memory("a text source", INPUT_BYTES, 1);

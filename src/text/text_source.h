@@ -27,11 +27,14 @@
 
 typedef struct bp_text_source bp_text_source;
 
-/** Open a file for reading from start to end; gzip and zstd are told by their first bytes, not by
- * name.
+#define BP_TEXT_STDIN "-" /* a path that stands for standard input */
+
+/** Open a file, or standard input, for reading from start to end; gzip and zstd are told by their
+ * first bytes, not by name.
  *
  * Owns:   `path` is copied.
- * Errors: BP_ERR_INPUT missing, or a folder; BP_ERR_DENIED; BP_ERR_SYSTEM.
+ * Errors: BP_ERR_INPUT missing, or a folder; BP_ERR_DENIED; BP_ERR_STOPPED a signal came while
+ * standard input was waited for; BP_ERR_SYSTEM.
  */
 bp_err bp_text_source_open(bp_text_source **out, const char *path);
 
@@ -39,12 +42,16 @@ bp_err bp_text_source_open(bp_text_source **out, const char *path);
  * on).
  *
  * Errors: BP_ERR_FORMAT damaged, truncated or followed by other bytes (gzip, zstd), or a zstd
- * window beyond 128 MiB; BP_ERR_IO.
+ * window beyond 128 MiB; BP_ERR_IO; BP_ERR_STOPPED as above.
  */
 bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes);
 
 /** Bytes of the file consumed so far (compressed where it is), for progress. */
 int64_t bp_text_source_consumed(const bp_text_source *source);
+/** What `path` is called in messages ("standard input"), and in ids of documents (without its
+ * folder; "stdin"). Borrowed. */
+const char *bp_text_source_shown(const char *path);
+const char *bp_text_source_id(const char *path);
 void bp_text_source_close(bp_text_source **source);
 
 /* ---- documents ---- */
@@ -53,7 +60,7 @@ typedef enum bp_text_format {
     BP_TEXT_FILE,  /* "text": a file is a document */
     BP_TEXT_LINES, /* "lines": a line without its newline ("\n" or "\r\n"); empty ones are skipped
                       and counted */
-    BP_TEXT_JSONL  /* "jsonl": an object a line with `text`, `id` and label fields; blank lines as
+    BP_TEXT_JSONL  /* "jsonl": an object a line with text, `id` and label fields; blank lines as
                       above */
 } bp_text_format;
 
@@ -76,9 +83,12 @@ size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes);
 #define BP_PIECE_LIMIT_BYTES                                                                       \
     ((size_t)1 << 28) /* ... unless there is no cut; jsonl lines and uncut runs end here */
 
+#define BP_TEXT_FIELD "text"
+
 typedef struct bp_documents_options {
     bp_text_format format;
     bp_cut cut;
+    const char *text_field;    /* jsonl: the field that holds the text; NULL: BP_TEXT_FIELD */
     const char *const *labels; /* jsonl: names of the label fields [label_count] */
     int label_count;
     int share_rank,
@@ -107,14 +117,15 @@ typedef struct bp_documents_stats {
     int64_t skipped_lines;     /* empty (lines), blank (jsonl) */
     int64_t text_bytes;        /* read so far, decompressed */
     int64_t consumed_bytes;    /* of the files, as they lie on the disk, so far ... */
-    int64_t total_bytes;       /* ... and in all */
+    int64_t total_bytes;       /* ... and in all; 0: not known, one is standard input */
 } bp_documents_stats;
 
 typedef struct bp_documents bp_documents;
 
-/** Documents of `count` files, one file after another; all files are looked for at once.
+/** Documents of `count` files, one file after another; all files are looked for at once. One of
+ * them may be BP_TEXT_STDIN, if there is one share.
  *
- * Owns:   paths, labels: copied.
+ * Owns:   paths, text_field, labels: copied.
  * Errors: BP_ERR_INPUT, BP_ERR_DENIED of any file; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count,
@@ -124,7 +135,7 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
  *
  * An empty file is a document without text (BP_TEXT_FILE). A jsonl line is parsed, and its faults
  * are found, only by the share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT,
- * with file and line: no JSON object, invalid UTF-8, `text` missing or no string, `id` or a label
+ * with file and line: no JSON object, invalid UTF-8, the text missing or no string, `id` or a label
  * neither string, number, boolean nor null, a jsonl line or a run without a cut beyond
  * BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */

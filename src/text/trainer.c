@@ -75,9 +75,13 @@ static void report_reading(const bp_documents *documents, double *last)
     bp_documents_stats stats = bp_documents_stats_of(documents);
     double now = bp_clock_now();
 
-    if (now - *last < 1 || stats.total_bytes == 0)
+    if (now - *last < 1)
         return;
     *last = now;
+    if (stats.total_bytes == 0) {
+        bp_log_progress("reading text: %.1f MB", 1e-6 * (double)stats.consumed_bytes);
+        return;
+    }
     bp_log_progress("reading text: %.0f %% of %.1f MB",
                     100.0 * (double)stats.consumed_bytes / (double)stats.total_bytes,
                     1e-6 * (double)stats.total_bytes);
@@ -99,6 +103,7 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
                           int count, const bp_trainer_options *options, bp_trainer_report *report)
 {
     bp_documents_options reading = {.format = options->format,
+                                    .text_field = options->text_field,
                                     .cut = cut_of(kind),
                                     .share_rank = bp_comm_rank(comm),
                                     .share_size = bp_comm_size(comm),

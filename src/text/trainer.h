@@ -19,8 +19,9 @@ typedef struct bp_trainer_options {
     const char *kind; /* "bpe", "word", "char" */
     int64_t size;     /* tokens, special ones counted; fewer come out where the text has no more */
     bp_text_format format;
-    bool progress;      /* bp_log_progress now and then */
-    size_t piece_bytes; /* as in bp_documents_options */
+    const char *text_field; /* as in bp_documents_options */
+    bool progress;          /* bp_log_progress now and then */
+    size_t piece_bytes;     /* as in bp_documents_options */
 } bp_trainer_options;
 
 typedef struct bp_trainer_report {
@@ -39,10 +40,10 @@ typedef struct bp_trainer_report {
  * <|endoftext|> are no words; what JSON can't spell as a key (invalid UTF-8, U+0000) is left out.
  *
  * Collective: over `comm`; paths and options are equal on all ranks, and the files are there on
- * all. Owns:   *out is the caller's on every rank. Errors: BP_ERR_USAGE the kind, or a size below
- * the smallest; those of bp_documents; BP_ERR_FORMAT no text at all; BP_ERR_SYSTEM: the same on all
- * ranks, *out NULL. Source: Sennrich, Haddow, Birch 2016, algorithm 1; ties as in Hugging Face's
- * tokenizers (BpeTrainer).
+ * all; BP_TEXT_STDIN is for one rank. Owns:   *out is the caller's on every rank. Errors:
+ * BP_ERR_USAGE the kind, or a size below the smallest; those of bp_documents; BP_ERR_FORMAT no text
+ * at all; BP_ERR_SYSTEM: the same on all ranks, *out NULL. Source: Sennrich, Haddow, Birch 2016,
+ * algorithm 1; ties as in Hugging Face's tokenizers (BpeTrainer).
  */
 bp_err bp_tokenizer_train(bp_tokenizer **out, MPI_Comm comm, const char *const *paths, int count,
                           const bp_trainer_options *options, bp_trainer_report *report);

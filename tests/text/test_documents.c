@@ -90,6 +90,25 @@ static void a_json_object_is_a_document(void **state)
           "x1|news|3|a\nb;42|||\xC3\xA9\xF0\x9F\x98\x80;f:4|0.5|true|;", 1);
 }
 
+static void another_field_holds_the_text(void **state)
+{
+    const char *path =
+        bp_test_write("f", "{\"text\": \"a\", \"body\": \"b\"}\n{\"text\": \"c\"}", 40);
+    bp_documents_options options = {.format = BP_TEXT_JSONL, .text_field = "body"};
+    bp_documents *documents;
+    bp_piece piece;
+
+    (void)state;
+    bp_test_expect(bp_documents_open(&documents, &path, 1, &options), BP_OK);
+    bp_test_expect(bp_documents_next(documents, &piece), BP_OK);
+    assert_int_equal(piece.bytes, 1);
+    assert_memory_equal(piece.text, "b", 1);
+    bp_test_expect(bp_documents_next(documents, &piece), BP_ERR_FORMAT);
+    bp_test_message_has("\"body\" is missing");
+    bp_test_message_has("--text-field");
+    bp_documents_close(&documents);
+}
+
 static void zero_bytes_are_text(void **state)
 {
     const char *path = bp_test_write("z", "{\"text\": \"a\\u0000b\"}", 20);
@@ -292,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_file_is_a_document),
         cmocka_unit_test(a_line_is_a_document),
         cmocka_unit_test(a_json_object_is_a_document),
+        cmocka_unit_test(another_field_holds_the_text),
         cmocka_unit_test(zero_bytes_are_text),
         cmocka_unit_test(broken_lines_are_named),
         cmocka_unit_test(files_follow_each_other),
