@@ -19,12 +19,9 @@
 
 /* ---- the command line ---- */
 
-const struct argp_option file_tool_options[] = {
-    {"head", 'n', "N", 0, "print the first N rows alone", 1}, {0}};
-
 typedef struct file_arguments {
     const bp_tool *tool;
-    int64_t head; /* -1: all */
+    file_options options;
     char **files;
     int file_count;
     bp_err err;
@@ -35,8 +32,8 @@ static error_t parse_head(file_arguments *arguments, const char *text)
     char *end;
 
     errno = 0;
-    arguments->head = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || arguments->head < 0)
+    arguments->options.head = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || arguments->options.head < 0)
         arguments->err = BP_FAIL(BP_ERR_USAGE, "'%s' is not a number of rows: at --head", text);
     return 0;
 }
@@ -46,8 +43,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     file_arguments *arguments = state->input;
 
     switch (key) {
-    case 'n':
+    case FILE_TOOL_HEAD:
         return parse_head(arguments, value);
+    case FILE_TOOL_TOKENIZER:
+        arguments->options.tokenizer = value;
+        return 0;
     case ARGP_KEY_ARGS:
         arguments->files = state->argv + state->next;
         arguments->file_count = state->argc - state->next;
@@ -72,7 +72,7 @@ static bp_err run_each(const file_tool *tool, const file_arguments *arguments)
     char *message = NULL;
 
     for (int k = 0; k < arguments->file_count; k++) {
-        bp_err err = tool->run(arguments->files[k], arguments->head);
+        bp_err err = tool->run(arguments->files[k], &arguments->options);
         if (err == BP_OK)
             continue;
         if (first == BP_OK) {
@@ -92,7 +92,7 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
 {
     const struct argp parser = {
         tool->tool->help.options, parse_option, NULL, NULL, NULL, NULL, NULL};
-    file_arguments arguments = {.tool = tool->tool, .head = -1};
+    file_arguments arguments = {.tool = tool->tool, .options = {.head = -1}};
 
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL,
                    &arguments) != 0 &&

@@ -13,13 +13,17 @@
 #include <stdint.h>
 #include <stdio.h>
 
+typedef struct file_options {
+    int64_t head;          /* --head N; -1: all rows */
+    const char *tokenizer; /* --tokenizer FILE; NULL: not given */
+} file_options;
+
 typedef struct file_tool {
-    const bp_tool *tool; /* its options are file_tool_options, or NULL: none */
-    bp_err (*run)(const char *path, int64_t head);
+    const bp_tool *tool; /* its options are rows of --head and --tokenizer, or NULL */
+    bp_err (*run)(const char *path, const file_options *options);
 } file_tool;
 
-/** --head N. */
-extern const struct argp_option file_tool_options[];
+enum { FILE_TOOL_HEAD = 'n', FILE_TOOL_TOKENIZER = 256 }; /* keys of the options */
 
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is
  * told, and the others still have their turn; the first one's code is the result. Collective over

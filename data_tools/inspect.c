@@ -309,13 +309,13 @@ static bp_err inspect_folder(const char *path)
     return err;
 }
 
-static bp_err inspect(const char *path, int64_t head)
+static bp_err inspect(const char *path, const file_options *options)
 {
     bp_user_block block;
     path_kind kind;
     bp_err err = path_kind_of(&kind, &block, path);
 
-    (void)head;
+    (void)options;
     if (err != BP_OK)
         return err;
     switch (kind) {

@@ -16,7 +16,7 @@
 #define READ_TOKENS ((int64_t)1 << 16)
 #define DEPTH_MAX   4
 
-static bp_err verify(const char *path, int64_t head);
+static bp_err verify(const char *path, const file_options *options);
 
 /* ---- corpora: all of it is read, as a job would ---- */
 
@@ -155,7 +155,7 @@ static bp_err verify_inside(const char *folder, int depth, int64_t *found)
             err = depth + 1 < DEPTH_MAX ? verify_inside(path, depth + 1, found) : BP_OK;
         else if (err == BP_OK) {
             (*found)++;
-            err = verify(path, -1);
+            err = verify(path, NULL);
         }
         if (err != BP_OK && first != BP_OK)
             bp_warn("%s", bp_err_message());
@@ -184,13 +184,13 @@ static bp_err verify_folder(const char *path)
     return err;
 }
 
-static bp_err verify(const char *path, int64_t head)
+static bp_err verify(const char *path, const file_options *options)
 {
     bp_user_block block;
     path_kind kind;
     bp_err err = path_kind_of(&kind, &block, path);
 
-    (void)head;
+    (void)options;
     if (err != BP_OK)
         return err;
     switch (kind) {

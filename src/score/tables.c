@@ -1,5 +1,6 @@
 /* tokens.h5 and documents.h5: written under a temporary name, sealed, renamed. */
 #include "score/tables.h"
+#include "score/tables_priv.h"
 
 #include "base/mem.h"
 #include "score/token_hash.h"
@@ -12,7 +13,6 @@
 #define VERSION      1
 #define BLOCK_VALUES 65536 /* held before they are written, or as many as 256 rows have */
 #define BLOCK_ROWS   8192
-#define ID_BYTES     1025
 #define MEMBER_GRID  "member_logprob"
 
 /* ---- tokens.h5 ---- */
@@ -73,6 +73,8 @@ static bp_err start_tokens(bp_tokens_writer *writer, const char *path, const bp_
                           plan->files + 1);
     if (err == BP_OK)
         err = make_channels(writer->draft.file, writer->channels, BP_H5_F32, writer->total);
+    if (err == BP_OK)
+        err = bp_score_text_write(writer->draft.file, plan);
     return err;
 }
 
@@ -296,69 +298,6 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
     return err;
 }
 
-static bp_err find_id_width(const bp_score_plan *plan, size_t *width)
-{
-    char id[ID_BYTES];
-
-    *width = 1;
-    for (int64_t file = 0; file < plan->files; file++) {
-        bp_corpus_file *corpus = bp_corpus_file_at(plan->corpus, file);
-
-        for (int64_t d = 0; d < bp_corpus_file_info(corpus)->documents; d++) {
-            bp_err err = bp_corpus_file_doc_id(corpus, d, id, sizeof(id));
-
-            if (err != BP_OK)
-                return err;
-            *width = strlen(id) > *width ? strlen(id) : *width;
-        }
-    }
-    return BP_OK;
-}
-
-static bp_err write_file_ids(bp_h5 *out, const bp_score_plan *plan, int64_t file, size_t width,
-                             char *block)
-{
-    bp_corpus_file *corpus = bp_corpus_file_at(plan->corpus, file);
-    int64_t documents = bp_corpus_file_info(corpus)->documents;
-    bp_err err = BP_OK;
-
-    for (int64_t first = 0; err == BP_OK && first < documents; first += BLOCK_ROWS) {
-        int64_t count = documents - first < BLOCK_ROWS ? documents - first : BLOCK_ROWS;
-
-        memset(block, 0, BLOCK_ROWS * width);
-        for (int64_t i = 0; err == BP_OK && i < count; i++) {
-            char id[ID_BYTES];
-
-            err = bp_corpus_file_doc_id(corpus, first + i, id, sizeof(id));
-            if (err == BP_OK)
-                memcpy(block + (size_t)i * width, id, strlen(id));
-        }
-        if (err == BP_OK)
-            err = bp_h5_write_text_slab(out, "doc_id", width, plan->first_document[file] + first,
-                                        block, count);
-    }
-    return err;
-}
-
-static bp_err write_ids(bp_h5 *out, const bp_score_plan *plan)
-{
-    size_t width;
-    char *block = NULL;
-    bp_err err = find_id_width(plan, &width);
-
-    if (err == BP_OK)
-        err = bp_h5_make_text(out, "doc_id", width, plan->documents);
-    if (err == BP_OK) {
-        block = bp_alloc("score.tables", BLOCK_ROWS, width);
-        if (!block)
-            err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", bp_h5_path(out));
-    }
-    for (int64_t file = 0; err == BP_OK && file < plan->files; file++)
-        err = write_file_ids(out, plan, file, width, block);
-    bp_free(block);
-    return err;
-}
-
 /* What tells texts of equal counts apart; the corpora are read once more for it. */
 static bp_err write_hashes(bp_h5 *out, const bp_score_plan *plan)
 {
@@ -416,7 +355,7 @@ bp_err bp_documents_write(const bp_score_table *table, const char *path)
     if (err == BP_OK && table->channels->members > 0)
         err = write_means(draft.file, table);
     if (err == BP_OK)
-        err = write_ids(draft.file, table->plan);
+        err = bp_score_ids_write(draft.file, table->plan);
     if (err == BP_OK)
         err = write_hashes(draft.file, table->plan);
     for (int64_t i = 0; err == BP_OK && i < table->column_count; i++)

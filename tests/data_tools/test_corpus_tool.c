@@ -2,6 +2,8 @@
  * how they leave. */
 #include "bp_test.h"
 #include "store/corpus_file.h"
+#include "store/h5.h"
+#include "store/user_block.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -223,6 +225,47 @@ static void damage_is_found_in_files_and_folders(void **state)
     expect(0, "table run/a.h5", 65, "damaged");
 }
 
+/* A sealed tokens.h5 of three tokens; starts NULL: as older versions wrote it. */
+static void write_tokens(const char *name, const int64_t *starts, int64_t documents)
+{
+    static const float logprobs[] = {-1, -2, -3};
+    static const uint16_t ids[] = {0, 1, 2};
+    static const char *const names[] = {"a", "b"};
+    bp_user_block block = {.kind = "score-tokens", .version = 1};
+    bp_h5 *file;
+
+    bp_test_expect(bp_h5_create(&file, bp_test_path(name)), BP_OK);
+    bp_test_expect(bp_h5_write(file, "logprob", BP_H5_F32, logprobs, 3), BP_OK);
+    if (starts != NULL) {
+        bp_test_expect(bp_h5_write(file, "tokens", BP_H5_U16, ids, 3), BP_OK);
+        bp_test_expect(bp_h5_write(file, "doc_start", BP_H5_I64, starts, documents + 1), BP_OK);
+        bp_test_expect(bp_h5_write_texts(file, "doc_id", names, documents), BP_OK);
+    }
+    bp_test_expect(bp_h5_close(&file), BP_OK);
+    bp_test_expect(bp_user_block_seal(&block, bp_test_path(name)), BP_OK);
+}
+
+static void tables_of_tokens_are_read_or_refused(void **state)
+{
+    static const int64_t good[] = {0, 1, 3}, falling[] = {0, 4, 3}, negative[] = {-1, 1, 3},
+                         early[] = {0, 1, 2};
+
+    (void)state;
+    write_tokens("old.h5", NULL, 0);
+    expect(0, "table old.h5", 0, "row,logprob\n0,-1\n1,-2\n2,-3\n");
+    expect(0, "table old.h5", 0, "of an older version");
+    write_tokens("tokens.h5", good, 2);
+    expect(0, "table tokens.h5", 0,
+           "document,doc_id,position,token,text,logprob\n0,a,0,0,,-1\n1,b,0,1,,-2\n1,b,1,2,,-3\n");
+    expect(0, "table tokens.h5", 0, "keeps no tokenizer");
+    write_tokens("falling.h5", falling, 2);
+    expect(0, "table falling.h5", 65, "damaged: 'doc_start' is not as scores have it");
+    write_tokens("negative.h5", negative, 2);
+    expect(0, "table negative.h5", 65, "damaged: 'doc_start'");
+    write_tokens("early.h5", early, 2);
+    expect(0, "table early.h5", 65, "damaged: 'doc_start'");
+}
+
 static void a_reader_that_has_enough_is_no_failure(void **state)
 {
     char line[2 * PATH_MAX];
@@ -294,6 +337,7 @@ int main(void)
         cmocka_unit_test(output_that_is_an_input_is_refused),
         cmocka_unit_test(faults_of_files_have_their_codes),
         cmocka_unit_test(damage_is_found_in_files_and_folders),
+        cmocka_unit_test(tables_of_tokens_are_read_or_refused),
         cmocka_unit_test(a_reader_that_has_enough_is_no_failure),
         cmocka_unit_test(full_output_is_an_error_of_every_tool),
         cmocka_unit_test(control_characters_reach_no_terminal),

@@ -1,0 +1,15 @@
+/* tokens.h5 as a table: a row a token, with its document and its text. */
+#ifndef BP_DATA_TOOLS_TOKEN_TABLE_H
+#define BP_DATA_TOOLS_TOKEN_TABLE_H
+
+#include "file_tool.h"
+
+/** Is it a tokens.h5 with the ids of its tokens? Older versions did not keep them; of such a file a
+ * warning says so. */
+bool token_table_is(const bp_user_block *block, bp_h5 *h5);
+
+/** Print the table as CSV. The file was verified. Errors: BP_ERR_FORMAT another tokenizer, or a
+ * damaged file; those of bp_tokenizer_load; BP_ERR_SYSTEM. */
+bp_err token_table_print(bp_h5 *h5, const file_options *options);
+
+#endif
