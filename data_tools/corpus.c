@@ -26,7 +26,7 @@ enum { KEY_FORMAT = 256, KEY_TEXT_FIELD };
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required)", 1},
     {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
-    {"format", KEY_FORMAT, "FORMAT", 0,
+    {"format", KEY_FORMAT, "text|lines|jsonl", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
      "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"",
      1},
@@ -200,7 +200,7 @@ const bp_tool bp_tool_corpus = {
     .help = {.name = "bagpipe-data corpus",
              .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
              .summary = "makes a compressed corpus (HDF5) of text",
-             .text = "A FILE may be compressed with gzip or zstd. - is standard input; it "
+             .text = "A FILE may be compressed with gzip or zstd. The FILE - is standard input; it "
                      "reaches one rank alone, so with several ranks it is refused. The corpus "
                      "depends on the text "
                      "alone: it has the same bytes at any number of ranks, and under mpirun it is "

@@ -27,13 +27,13 @@ enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_VOCAB, KEY_MERGES, KEY_FROM };
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 0},
     {NULL, 0, NULL, 0, "Training:", 1},
-    {"kind", 'k', "KIND", 0,
+    {"kind", 'k', "bpe|word|char", 0,
      "bpe, byte-level BPE with GPT-2's pattern, which spells any text (the default); word, words "
      "between white space; char, code points",
      1},
     {"size", 's', "N", 0, "tokens of the vocabulary, special tokens included (bpe: at least 257)",
      1},
-    {"format", KEY_FORMAT, "FORMAT", 0,
+    {"format", KEY_FORMAT, "text|lines|jsonl", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line; jsonl, a JSON "
      "object with \"text\" a line",
      1},
@@ -275,26 +275,25 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_tokenizer = {
     .name = "tokenizer",
-    .help =
-        {.name = "bagpipe-data tokenizer",
-         .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
-                  "--vocab FILE --merges FILE --out tokenizer.json\n"
-                  "--from FILE --out tokenizer.json",
-         .summary = "trains a tokenizer on text, or converts one",
-         .text = "It writes tokenizer.json in the Hugging Face form. A FILE may be compressed "
-                 "with gzip or zstd. - is standard input, which is read once; it reaches "
+    .help = {.name = "bagpipe-data tokenizer",
+             .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
+                      "--vocab FILE --merges FILE --out tokenizer.json\n"
+                      "--from FILE --out tokenizer.json",
+             .summary = "trains a tokenizer on text, or converts one",
+             .text =
+                 "It writes tokenizer.json in the Hugging Face form. A FILE may be compressed "
+                 "with gzip or zstd. The FILE - is standard input, which is read once; it reaches "
                  "one rank alone, so with several ranks it is refused. The result depends on the "
                  "text alone: it has the same "
                  "bytes at any number of ranks, and under mpirun the text is read faster.\n"
                  "<|endoftext|> is the last id. In vocabularies of words and characters <unk> "
                  "is id 0. If the text has fewer words than N, or (bpe) no more pairs that "
                  "occur twice, the vocabulary is smaller than N, and a warning says so.",
-         .options = OPTIONS,
-         .examples =
-             "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"
-             "  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 \\\n"
-             "      --format lines --out words.json train.txt\n"
-             "  zcat part-*.gz | bagpipe-data tokenizer --size 8000 --out t.json -\n"
-             "  bagpipe-data tokenizer --vocab vocab.json --merges merges.txt --out gpt2.json\n",
-         .statuses = STATUSES},
+             .options = OPTIONS,
+             .examples = "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"
+                         "  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 \\\n"
+                         "      --format lines --out words.json train.txt\n"
+                         "  zcat part-*.gz | bagpipe-data tokenizer --size 8000 --out t.json -\n"
+                         "  bagpipe-data tokenizer --vocab v.json --merges m.txt --out gpt2.json\n",
+             .statuses = STATUSES},
     .run = run};

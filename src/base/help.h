@@ -1,6 +1,6 @@
 /* --help of programs, jobs and tools, all in one form: usage, what it does, options, keys,
  * examples, exit status. Prose is wrapped to 79 columns; examples stand as they were written, so
- * that they can be copied. The man pages are made of it (docs/man.sh), and bash completion reads
+ * that they can be copied. The man pages are made of it (help/pages.sh), and bash completion reads
  * it.
  */
 #ifndef BP_BASE_HELP_H

@@ -50,6 +50,8 @@ class Help(unittest.TestCase):
             with self.subTest(page=page):
                 self.assertEqual([line for line in text.splitlines() if len(line) > 79], [])
                 examples = re.search(r"(?m)^Examples:\n((?:  .*\n)+)", text).group(1).replace("\\\n", "")
+                self.assertEqual([line for line in text.splitlines() if line.startswith("  ") and line[2:].startswith(("bagpipe", "mpirun"))
+                                  and len(line) > 75], [], "a man page is indented")
                 for line in examples.splitlines():
                     self.assertRegex(line, r"^  (mpirun -n 4 |zcat .*\| )?bagpipe(-data)? ", "it does not begin with a program")
                     self.assertEqual(subprocess.run(["bash", "-n", "-c", line], check=False).returncode, 0, line)

@@ -32,6 +32,41 @@ there share/doc/bagpipe/architecture.md
     failed=1
 }
 
+# man pages, where help2man was there at the build: of all that --help lists, and man makes sense of them
+words() {
+    "$prefix/bin/$1" --help | sed -nE '/^(Tools|Jobs and commands):$/,/^$/ s/^  ([a-z-]+) .*/\1/p'
+}
+if [ -e "$prefix/share/man/man1/bagpipe.1" ] || grep -q '^BAGPIPE_HELP2MAN:FILEPATH=/' "$2/CMakeCache.txt"; then
+    there share/man/man1/bagpipe.1
+    for program in bagpipe bagpipe-data; do
+        for word in $(words $program); do
+            there "share/man/man1/$program-$word.1"
+        done
+    done
+    for page in "$prefix"/share/man/man1/*.1; do
+        for section in NAME SYNOPSIS DESCRIPTION OPTIONS '"EXIT STATUS"' EXAMPLES; do
+            grep -qx "\.SH $section" "$page" || {
+                echo "FAILED: $page has no section $section"
+                failed=1
+            }
+        done
+        if command -v man >/dev/null 2>&1 && man --warnings -l "$page" 2>&1 >/dev/null | grep .; then
+            echo "FAILED: man finds fault with $page"
+            failed=1
+        fi
+    done
+    page=$prefix/share/man/man1/bagpipe-pretrain.1
+    grep -q '^\.SH KEYS' "$page" && grep -q '^train\.steps$' "$page" && grep -q '^mpirun .*bagpipe pretrain' "$page" || {
+        echo "FAILED: $page lacks its keys or its examples"
+        failed=1
+    }
+else
+    echo "skipped: man pages, for there is no help2man"
+fi
+for program in bagpipe bagpipe-data; do
+    there "share/bash-completion/completions/$program"
+done
+
 # the installed batch scripts find the installed programs
 found=$(bash -c 'slurm_folder=$1/share/bagpipe/slurm; . "$slurm_folder/launch.sh"; find_bagpipe' sh "$prefix")
 [ "$(readlink -f "$found")" = "$(readlink -f "$prefix/bin/bagpipe")" ] || {
