@@ -100,7 +100,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 
 /* ---- the table ---- */
 
-/* A name in a column of 28 characters; UTF-8's later bytes take no room. */
+#define NAME_WIDTH 18 /* of 80 columns; UTF-8's later bytes take no room */
+
 static void put_name(const char *prefix, const char *name)
 {
     int width = (int)strlen(prefix);
@@ -109,7 +110,21 @@ static void put_name(const char *prefix, const char *name)
         width += ((unsigned char)*at & 0xc0) != 0x80;
     printf("%s", prefix);
     put_clean(name, SIZE_MAX, "");
-    printf("%*s", width < 28 ? 28 - width : 0, "");
+    printf("%*s", width < NAME_WIDTH ? NAME_WIDTH - width : 0, "");
+}
+
+static void put_group_name(const comparison_group *group)
+{
+    char prefix[80];
+
+    if (group->scope == SCOPE_ALL) {
+        put_name("all", "");
+    } else if (group->scope == SCOPE_CORPUS) {
+        put_name("corpus ", group->name);
+    } else {
+        (void)snprintf(prefix, sizeof prefix, "%.60s ", group->name);
+        put_name(prefix, group->value);
+    }
 }
 
 /* A number in a column, "-" where there is none. */
@@ -123,35 +138,28 @@ static void put_number(int width, int digits, double value)
 
 static void put_interval(bp_interval interval, int digits, const char *format)
 {
-    char text[64];
-
     if (isfinite(interval.low))
-        (void)snprintf(text, sizeof text, format, digits, interval.low, digits, interval.high);
+        printf(format, digits, interval.low, digits, interval.high);
     else
-        (void)snprintf(text, sizeof text, "-");
-    printf(" %-20s", text);
+        printf("  -");
+    putchar('\n');
 }
 
-static void print_group(const comparison *c, const comparison_group *group)
+static void put_ratio(const comparison *c, const comparison_group *group)
 {
-    char prefix[80];
-
-    if (group->scope == SCOPE_ALL) {
-        put_name("all", "");
-    } else if (group->scope == SCOPE_CORPUS) {
-        put_name("corpus ", group->name);
-    } else {
-        (void)snprintf(prefix, sizeof prefix, "%.60s ", group->name);
-        put_name(prefix, group->value);
-    }
-    printf(" %10" PRId64, group->documents);
+    put_group_name(group);
+    printf(" %9" PRId64, group->documents);
     put_number(12, 4, comparison_figure(c, group, 0));
     put_number(12, 4, comparison_figure(c, group, 1));
-    put_number(9, 4, group->ratio);
-    put_interval(group->ratio_interval, 4, "[%.*f, %.*f]");
-    put_number(11, 5, group->difference);
-    put_interval(group->difference_interval, 5, "[%+.*f, %+.*f]");
-    putchar('\n');
+    put_number(7, 4, group->ratio);
+    put_interval(group->ratio_interval, 4, "  [%.*f, %.*f]");
+}
+
+static void put_difference(const comparison_group *group)
+{
+    put_group_name(group);
+    put_number(23, 5, group->difference);
+    put_interval(group->difference_interval, 5, "  [%+.*f, %+.*f]");
 }
 
 static void print_side(const char *name, const score_folder *scores)
@@ -184,14 +192,18 @@ static void print_table(const comparison *c)
         put_clean(c->remarks[k], SIZE_MAX, "");
         putchar('\n');
     }
-    printf("per %s; B / A below 1 and B - A below 0: B predicts better; 95 %% intervals of %" PRId64
-           " paired resamples of documents\n\n",
-           comparison_unit_name(c->unit), c->resamples);
-    printf("%-28s %10s %10s A %10s B %9s %-20s %11s  95 %%, %s\n", "", "documents",
-           figures[c->unit], figures[c->unit], "B / A", " 95 %", "B - A", differences[c->unit]);
+    printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", NAME_WIDTH, "", "documents",
+           figures[c->unit], figures[c->unit], "B / A");
     for (int64_t k = 0; k < c->group_count; k++)
         if (is_worth_a_line(c, &c->groups[k]))
-            print_group(c, &c->groups[k]);
+            put_ratio(c, &c->groups[k]);
+    printf("\n%*s %9s, %-12s  95 %% interval\n", NAME_WIDTH, "", "B - A", differences[c->unit]);
+    for (int64_t k = 0; k < c->group_count; k++)
+        if (is_worth_a_line(c, &c->groups[k]))
+            put_difference(&c->groups[k]);
+    printf("\nPer %s. B predicts better where B / A is below 1 and B - A below 0.\n"
+           "95 %% intervals of %" PRId64 " paired resamples of documents.\n",
+           comparison_unit_name(c->unit), c->resamples);
 }
 
 /* ---- figures by name, for both files ---- */
@@ -409,7 +421,7 @@ static bp_err check(const compare_arguments *arguments)
                        arguments->folder_count);
     if (arguments->csv != NULL && arguments->json != NULL &&
         strcmp(arguments->csv, arguments->json) == 0)
-        return BP_FAIL(BP_ERR_USAGE, "one file for both: at --csv and --json %s; name two",
+        return BP_FAIL(BP_ERR_USAGE, "--csv and --json name one file: at %s; name two files",
                        arguments->csv);
     return BP_OK;
 }

@@ -34,7 +34,8 @@ static bp_err remark(comparison *c, const char *format, ...)
 
 static bp_err texts_differ(const comparison *c, const char *what)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "the texts differ: %s: at %s and %s; score the same with both",
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "the texts differ: %s: at %s and %s; score the same texts with both models",
                    what, c->scores[0].given, c->scores[1].given);
 }
 

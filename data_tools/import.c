@@ -131,18 +131,18 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
            "parameters",
            (long long)shape.layers, (long long)shape.width, (long long)shape.heads,
            (long long)shape.context, (long long)shape.vocab_size, (long long)parameters_of(model));
-    bp_log("used: %lld of %lld tensors (prefix '%s'), as %lld of ours", (long long)r.used,
-           (long long)r.tensors, r.prefix, (long long)r.made);
+    bp_log("used: %lld of %lld tensors (prefix '%s'), which make %lld tensors of the checkpoint",
+           (long long)r.used, (long long)r.tensors, r.prefix, (long long)r.made);
     bp_log("transposed: %lld Conv1D weights, [in, out] to [out, in]; split: %lld into q, k and v",
            (long long)r.transposed, (long long)r.split);
-    bp_log("left: %lld attention masks, %lld tied heads, %lld unknown", (long long)r.buffers,
-           (long long)r.tied_heads, (long long)r.left);
+    bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",
+           (long long)r.buffers, (long long)r.tied_heads, (long long)r.left);
     for (int64_t k = 0; k < r.left && k < NAMES_SHOWN; k++)
         bp_log("  unknown: %.80s", bp_hf_left(model, k));
     if (r.left > NAMES_SHOWN)
         bp_log("  and %lld more", (long long)(r.left - NAMES_SHOWN));
     if (tokenizer == NULL)
-        bp_log("tokenizer: none; a corpus is checked by its vocabulary's size alone");
+        bp_log("tokenizer: none; of a corpus only the size of its vocabulary is checked");
     else
         bp_log("tokenizer: %s, %lld tokens, hash %s", bp_tokenizer_kind(tokenizer),
                (long long)bp_tokenizer_size(tokenizer), bp_tokenizer_hash(tokenizer));

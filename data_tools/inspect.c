@@ -36,9 +36,9 @@ static bp_err print_lengths(bp_corpus_file *file)
     }
     printf("  documents   %s", grouped(info->documents));
     if (info->documents > 0)
-        printf(", of %s to %s tokens (%s on average%s)", grouped(shortest), grouped(longest),
+        printf(", of %s to %s tokens, %s on average%s", grouped(shortest), grouped(longest),
                grouped(info->tokens / info->documents),
-               info->eod_id >= 0 ? ", their end counted" : "");
+               info->eod_id >= 0 ? " (the end token included)" : "");
     printf("\n");
     if (bytes != NULL && info->tokens > 0)
         printf("  text        %s bytes, %.2f a token\n", grouped(all_bytes),
@@ -154,7 +154,7 @@ static bp_err inspect_corpus(const char *path)
            grouped(bp_file_size(path)));
     printf("  tokens      %s\n  vocabulary  %s", grouped(info->tokens), grouped(info->vocab_size));
     if (info->eod_id >= 0)
-        printf(", of which %" PRId64 " ends a document", info->eod_id);
+        printf("; id %" PRId64 " ends a document", info->eod_id);
     printf("\n");
     if (info->tokenizer_hash[0] != '\0')
         printf("  tokenizer   sha256 %s\n", info->tokenizer_hash);
@@ -227,7 +227,7 @@ static bp_err inspect_tokenizer(const char *path)
     printf("%s: a tokenizer of kind %s\n  vocabulary  %s", path, bp_tokenizer_kind(tokenizer),
            grouped(bp_tokenizer_size(tokenizer)));
     if (bp_tokenizer_eod(tokenizer) >= 0)
-        printf(", of which %" PRId64 " ends a document", bp_tokenizer_eod(tokenizer));
+        printf("; id %" PRId64 " ends a document", bp_tokenizer_eod(tokenizer));
     printf("\n  tokenizer   sha256 %s\n", bp_tokenizer_hash(tokenizer));
     bp_tokenizer_free(&tokenizer);
     return BP_OK;
@@ -245,12 +245,12 @@ static void print_checkpoint(const char *path, bp_checkpoint *checkpoint)
             volume *= box.shape[d];
         values[strchr(box.name, '/') != NULL] += volume;
     }
-    printf("%s: a checkpoint, %s\n", path, bp_checkpoint_folder(checkpoint));
-    printf("  tensors     %s, of %s values in the model and %s besides\n",
+    printf("%s: checkpoint %s\n", path, bp_checkpoint_folder(checkpoint));
+    printf("  tensors     %s: %s values of the model, %s of the optimizer\n",
            grouped(bp_checkpoint_tensors(checkpoint)), grouped(values[0]), grouped(values[1]));
     printf("  digest      %s\n", bp_checkpoint_digest(checkpoint));
     printf("  tokenizer   %s\n",
-           bp_checkpoint_tokenizer(checkpoint) != NULL ? "is kept in it" : "none");
+           bp_checkpoint_tokenizer(checkpoint) != NULL ? "kept in the checkpoint" : "none");
     printf("  state       %s", state != NULL ? state : "(no memory to show it)\n");
     bp_free(state);
 }

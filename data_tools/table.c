@@ -151,7 +151,7 @@ static bp_err print_table(const char *path, const file_options *options)
         return table_of_corpus(path, options->head);
     if (kind == PATH_TABLE)
         return table_of_file(path, options);
-    return BP_FAIL(BP_ERR_INPUT, "no rows: at %s; name a corpus or an HDF5 table of scores", path);
+    return BP_FAIL(BP_ERR_INPUT, "no rows: at %s; name a corpus, documents.h5 or tokens.h5", path);
 }
 
 static const struct argp_option OPTIONS[] = {

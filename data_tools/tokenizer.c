@@ -152,7 +152,8 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "--vocab and --merges go together: at the command line; a "
                                      "vocab.txt of WordPiece is not read by this version");
     if (pair && arguments->from != NULL)
-        return BP_FAIL(BP_ERR_USAGE, "--from and --vocab exclude each other: at the command line");
+        return BP_FAIL(BP_ERR_USAGE,
+                       "--from and --vocab exclude each other: at the command line; choose one");
     if (converts && (arguments->size != 0 || arguments->file_count > 0))
         return BP_FAIL(BP_ERR_USAGE, "a tokenizer is either converted or trained: at the command "
                                      "line; leave out --size and FILEs, or --vocab, --merges and "
@@ -161,7 +162,9 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "there is no text to train on: at the command line; name one "
                                      "or more files");
     if (!converts && arguments->size == 0)
-        return BP_FAIL(BP_ERR_USAGE, "the size of the vocabulary is missing: at --size");
+        return BP_FAIL(
+            BP_ERR_USAGE,
+            "the size of the vocabulary is missing: at --size; give the number of tokens");
     if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
         return BP_FAIL(BP_ERR_USAGE,
                        "field '%s' needs objects: at --text-field; use --format jsonl",

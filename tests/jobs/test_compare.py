@@ -176,7 +176,10 @@ class Compare(JobTest):
         out = self.compare("a/score", "b/", ranks=2).out
         self.assertEqual(out.count("paired resamples"), 1)
         figures = self.compared("a", "b")
-        lines = {line.split("  ")[0]: line for line in out.splitlines()}
+        self.assertEqual([line for line in out.splitlines() if len(line) > 80], [])
+        lines = {}
+        for line in out.splitlines():  # of two tables
+            lines[line.split("  ")[0]] = lines.get(line.split("  ")[0], "") + line
         for name, group in (("all", figures["all"]), ("corpus docs", figures["corpora"]["docs"]),
                             ("genre étude", figures["labels"]["genre"]["étude"])):
             for text in (f"{group['perplexity_a']:.4f}", f"{group['perplexity_b']:.4f}", f"{group['ratio']:.4f}",
@@ -211,7 +214,7 @@ class Compare(JobTest):
         self.check_all(out, "a", "c")
         for side, name in zip("ab", "ac"):
             self.assertAlmostEqual(out["all"]["bits_per_byte_" + side] / self.summary(name)["bits_per_byte"], 1, delta=1e-12)
-        self.assertIn("per byte", self.compare("a", "c").out)
+        self.assertIn("Per byte", self.compare("a", "c").out)
 
     def test_other_conventions_are_told(self):
         self.score("short", "m1", "lines", "docs", keys=["score.context=16"])
@@ -353,7 +356,7 @@ class Compare(JobTest):
 
     def test_the_command_line(self):
         for more, said in ((["--resamples", "99"], "--resamples"), (["--seed", "x"], "--seed"), (["third"], "two score folders, not 3"),
-                           (["--nonsense"], "--nonsense"), (["--csv", self.at("x"), "--json", self.at("x")], "one file for both"),
+                           (["--nonsense"], "--nonsense"), (["--csv", self.at("x"), "--json", self.at("x")], "name one file"),
                            (["--csv", os.path.join(self.at("a"), "score", "documents.h5")], "the same file as the input"),
                            (["--json", os.path.join(self.at("b"), "score", "summary.json")], "the same file as the input")):
             self.assertIn(said, self.compare("a", "b", *more, status=64).err)
