@@ -96,7 +96,9 @@ _bagpipe() {
         else
             _bagpipe_files .ini
         fi
-    elif [[ $subject == status ]]; then
+    elif [[ ${text%%$'\n'*} == *CONFIG.ini* ]]; then
+        _bagpipe_files .ini
+    elif [[ ${text%%$'\n'*} == *" RUN"* ]]; then # run folders
         local IFS=$'\n'
         compopt -o filenames 2>/dev/null
         COMPREPLY=($(compgen -d -- "$cur"))

@@ -94,6 +94,8 @@ gives "bagpipe pretrain small.ini run.dir=runs/s" run.dir=runs/small
 
 # folders of runs, files of tools, and nothing where nothing fits
 gives "bagpipe status runs/" "runs/large|runs/small"
+gives "bagpipe doctor " "small.ini|runs"
+gives "bagpipe doctor --" "--help|--json"
 has "bagpipe-data inspect " train.h5 notes.txt runs
 gives "bagpipe nosuch " ""
 gives "bagpipe help pretrain " ""
