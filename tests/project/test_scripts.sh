@@ -27,10 +27,10 @@ says() {
     esac
 }
 
-for script in jobs/*.sh help/*.sh tests/*.sh tests/project/*.sh; do
+for script in jobs/*.sh docs/help/*.sh tests/*.sh tests/project/*.sh; do
     claim "$script parses" sh -n "$script"
 done
-for script in .ci/run .ci/long slurm/launch.sh slurm/*.sbatch tests/slurm/*.sh help/*.bash tests/project/*.bash; do
+for script in .ci/run .ci/long slurm/launch.sh slurm/*.sbatch tests/slurm/*.sh docs/help/*.bash tests/project/*.bash; do
     claim "$script parses" bash -n "$script"
 done
 claim "a folder that is missing is named" says "there is no folder /nonexistent" sh jobs/quickstart.sh /nonexistent
