@@ -1,21 +1,24 @@
 #!/bin/sh
-# sh jobs/quickstart.sh [FOLDER]: from nothing to the perplexity of a small GPT, in a few minutes.
+# sh jobs/quickstart.sh [FOLDER]: from nothing to the perplexity of a small GPT, in about 4 minutes on two quiet cores.
 #
-# Builds bagpipe, makes a tokenizer and two corpora, pretrains a GPT on several ranks, and scores text that was held
+# It builds bagpipe, makes a tokenizer and two corpora, pretrains a GPT on several ranks, and scores text that was held
 # out. The text is what FOLDER holds: text files at any depth, .gz and .zst too, or .jsonl. Without FOLDER it is the
 # manuals and licences that every Debian machine with the packages has. Everything goes to runs/quickstart. Run again it
-# goes on where it was stopped; with other text it starts anew. As root it first installs what is missing of .ci/packages.
+# goes on where it was stopped; with other text it starts anew. As root it first installs what is missing of
+# .ci/packages; as an ordinary user these packages must be there.
 set -u
 export LC_ALL=C.UTF-8
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 run=$top/runs/quickstart
 bin=$top/build/release/bin
+packages=$top/.ci/packages
 text_limit=16000000 # bytes: more could not be read in the time that this takes
 path_limit=1000000  # bytes of all paths together: they go on one command line
 train_seconds=90    # the training takes about so long, or less
 . "$top/jobs/local.sh"
 
-stage() { printf '\n== %s\n' "$*"; }
+began=$(date +%s)
+stage() { printf '\n== %s  (%d:%02d)\n' "$*" $((($(date +%s) - began) / 60)) $((($(date +%s) - began) % 60)); }
 stop() {
     echo "quickstart: $*" >&2
     exit 1
@@ -106,6 +109,15 @@ choose_text() {
     awk '{ bytes += $1 } END { printf "%d files, %.1f MB", NR, bytes / 1e6 }' "$run/text.list"
     echo ", such as $(sed -n '1s/^[0-9]* //p' "$run/text.list"); $(wc -l <"$run/held_out.list") of $(cat "$run"/train.list \
         "$run"/held_out.list | wc -l) parts are held out"
+}
+
+# How long it takes: what is missing, and the rest.
+tell_time() {
+    minutes=2
+    parts="2 to train and score"
+    [ -x "$bin/bagpipe" ] || minutes=$((minutes + 1)) parts="1 to build, $parts"
+    [ -z "$(local_missing "$packages")" ] || minutes=$((minutes + 1)) parts="1 to install packages, $parts"
+    echo "This takes about $minutes minutes on two quiet cores ($parts), and longer on a busy machine."
 }
 
 # ---- what is done with it ----
@@ -205,35 +217,50 @@ report() {
         printf "Perplexity of the held-out text: %.2f a token, over %d tokens (%.3f bits a byte).\n", perplexity, tokens, bits
         printf "A model that knows nothing would have %d, the size of its vocabulary.\n", size
     }'
-    cat <<END
+    printf '\nWhere to look (below runs/quickstart):\n'
+    places | while IFS='|' read -r path what; do
+        [ ! -e "$run/$path" ] || printf '  %-28s %s\n' "$path" "$what"
+    done
+    echo "README.md goes on: a real run on your own text, ensembles and uncertainty, a cluster."
+}
 
-Where to look (below runs/quickstart):
-  gpt.ini                        the configuration of both jobs
-  gpt/metrics.jsonl              loss, rate and speed along the training
-  gpt/checkpoints/               what the training goes on from, and what can be scored
-  held_out/score/summary.json    perplexity and its relatives, with standard errors
-  held_out/score/documents.h5    the same for each document:  build/release/bin/bagpipe-data table FILE
-  held_out/score/tokens.h5       the log-probability of each token
-README.md goes on: "A real run" on your own text, "On a cluster" under Slurm, "Recipes" for new layers, models and jobs.
+# What may be there to look at, and what it is.
+places() {
+    cat <<'END'
+gpt/index.html|loss, rate and speed as a page: open it in a browser
+held_out/score/index.html|the scores as a page: the hardest documents, text by token
+held_out/score/summary.json|perplexity and its relatives, with standard errors
+held_out/score/documents.h5|the same for each document (bagpipe-data table FILE: as CSV)
+held_out/score/tokens.h5|the log-probability of each token
+gpt/metrics.jsonl|loss, rate and speed along the training
+gpt/checkpoints|what the training goes on from, and what can be scored
+gpt.ini|the configuration of both jobs
 END
 }
 
+case ${1:-} in -h | --help)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
 [ $# -le 1 ] || stop "too many arguments: sh jobs/quickstart.sh [FOLDER]"
 folder=""
 if [ $# = 1 ]; then
     folder=$(cd "$1" 2>/dev/null && pwd) || stop "there is no folder $1"
+    [ -n "$(list_text "$folder")" ] || stop "there is no text in $folder: give a folder with text files (.txt, .gz, .zst, .jsonl, ...)"
 fi
 cores=$(nproc)
 ranks=$((cores < 4 ? 2 : 4))
 threads=$((cores / ranks > 4 ? 4 : cores / ranks > 0 ? cores / ranks : 1))
-ranks_do="mpirun -q -n $ranks"
+ranks_do="mpirun -n $ranks"
 local_mpi
 
+tell_time
 stage "1/6  Packages"
-local_packages "$top/.ci/packages" || exit 1
+local_packages "$packages" || exit 1
 echo "Packages are there."
 stage "2/6  Building bagpipe into build/release (log: build/release.log)"
-local_build --target bagpipe bagpipe-data h5zstd || exit 1
+local_build bagpipe bagpipe-data h5zstd || exit 1
 "$bin/bagpipe" --version
 stage "3/6  Choosing text"
 choose_text "$folder"

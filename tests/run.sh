@@ -1,35 +1,55 @@
 #!/bin/sh
-# sh tests/run.sh [CTEST OPTION...]: builds bagpipe and runs its tests.
+# sh tests/run.sh [CTEST OPTION...]: builds bagpipe and runs its tests, in about 15 minutes on two quiet cores.
 #
 #   sh tests/run.sh                everything but the long tests
-#   sh tests/run.sh -L quick       one label: quick (one process), mpi (several ranks), slurm (a cluster of two nodes), long
+#   sh tests/run.sh -L quick       one label: quick (one process), mpi (several ranks), data (needs ../shared), slurm (a
+#                                  cluster of two nodes), long (hours)
 #   sh tests/run.sh -R corpus      tests whose name matches
 #
-# As root it first installs the missing ones of .ci/packages, and of .ci/packages-slurm where a cluster can be started
+# The last line is "N passed, N failed, N skipped"; what is skipped is named with the reason. As root it first installs the
+# missing ones of .ci/packages and .ci/packages-tests, and of .ci/packages-slurm where a cluster can be started
 # (../shared/cluster); as an ordinary user they must be there.
 set -u
+case ${1:-} in -h | --help)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 . "$top/jobs/local.sh"
 
-local_packages "$top/.ci/packages" || exit 1
+slurm=""
 if [ "$(id -u)" = 0 ] && [ -x "$top/../shared/cluster/cluster" ]; then
-    local_packages "$top/.ci/packages-slurm" || exit 1
+    slurm=$top/.ci/packages-slurm
 fi
-echo "Building into build/release (log: build/release.log)"
-local_build || exit 1
-
 # the long tests run when they, or tests by name, are asked for
 case " $* " in
 *" -L "* | *" -R "* | *" -I "* | *" --label-regex "* | *" --tests-regex "* | *" --rerun-failed "*) ;;
-*) set -- -LE long "$@" ;;
+*)
+    echo "All of it takes about 15 minutes on two quiet cores (2 to install packages, 3 to build, 10 to test)."
+    set -- -LE long "$@"
+    ;;
 esac
+local_packages "$top/.ci/packages" "$top/.ci/packages-tests" ${slurm:+"$slurm"} || exit 1
+target=""
+[ "$*" != "-L data" ] || target=data_tests
+echo "Building into build/release (log: build/release.log)"
+local_build -DBAGPIPE_TESTS=ON $target || exit 1
+
 cd "$top" || exit 1
 log=$top/build/tests.log
+details=$top/build/release/Testing/Temporary/LastTest.log
 { ctest --preset release --parallel 2 "$@"; echo $? >"$log.status"; } 2>&1 | tee "$log"
 status=$(cat "$log.status")
 
+# of each test that was skipped, the reason it gave
+awk '/^[0-9]+\/[0-9]+ Test: / { name = $3 } /^skipped: / && !(name in why) { why[name] = $0 } /^Test Skipped/ { print name ": " why[name] }' \
+    "$details" 2>/dev/null
 passed=$(grep -c ' Passed ' "$log")
 skipped=$(grep -c '\*\*\*Skipped' "$log")
 total=$(grep -c '^ *[0-9]*/[0-9]* Test ' "$log")
-echo "$passed of $total tests passed, $skipped skipped, $((total - passed - skipped)) failed (log: build/tests.log)"
+failed=$((total - passed - skipped))
+[ "$status" = 0 ] || [ $failed -gt 0 ] || failed=1 # ctest itself
+echo "The log is build/tests.log."
+echo "$passed passed, $failed failed, $skipped skipped"
 exit "$status"

@@ -34,6 +34,17 @@ for script in .ci/run .ci/long slurm/launch.sh slurm/*.sbatch tests/slurm/*.sh d
     claim "$script parses" bash -n "$script"
 done
 claim "a folder that is missing is named" says "there is no folder /nonexistent" sh jobs/quickstart.sh /nonexistent
+# in a tree without a build: what is answered at once builds nothing
+bare=$(mktemp -d "${TMPDIR:-/tmp}/bagpipe-bare.XXXXXX") || exit 1
+mkdir "$bare/tests" "$bare/empty" && cp -r jobs .ci "$bare/" && cp tests/run.sh "$bare/tests/"
+helps() { # helps SCRIPT WORDS
+    sh "$bare/$1" --help | grep -q "$2" && [ ! -e "$bare/build" ]
+}
+claim "the quickstart has a help" helps jobs/quickstart.sh "^sh jobs/quickstart.sh \[FOLDER\]"
+claim "the tests have a help" helps tests/run.sh "^sh tests/run.sh \[CTEST OPTION...\]"
+claim "a folder without text is refused" says "there is no text in $bare/empty" sh "$bare/jobs/quickstart.sh" "$bare/empty"
+claim "and nothing is built for it" [ ! -e "$bare/build" ]
+rm -rf "$bare"
 claim "arguments too many are refused" says "too many arguments" sh jobs/quickstart.sh a b
 claim "a batch script without its folder says so" says "launch.sh" env BAGPIPE_SLURM=/nonexistent bash slurm/score.sbatch x.ini
 claim "a member array without an array says so" says "sbatch --array" env -u SLURM_ARRAY_TASK_ID bash slurm/ensemble-array.sbatch x.ini
