@@ -6,4 +6,4 @@ ranks=$1
 shift
 local_mpi
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-exec mpirun -q -n "$ranks" "$@"
+exec mpirun -n "$ranks" "$@"

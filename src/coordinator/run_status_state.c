@@ -47,7 +47,7 @@ static char *go_on(const json_t *status, const char *before)
     return bp_sprintf("%sthe same command goes on", before);
 }
 
-/* A SIGKILL leaves no word, and mpirun -q hides its own. */
+/* A SIGKILL leaves no word of ours. */
 static char *after_death(const json_t *status)
 {
     const char *job = text_of(status, "slurm_job"), *host = text_of(status, "host");
@@ -60,8 +60,8 @@ static char *after_death(const json_t *status)
                        job);
     else
         (void)snprintf(before, sizeof before,
-                       "it died without a word, as by kill -9 or for lack of memory: dmesg%s%s may "
-                       "tell, or mpirun without -q; then ",
+                       "it died without a word, as by kill -9 or for lack of memory: dmesg%s%s and "
+                       "what mpirun printed may tell; then ",
                        host[0] != '\0' ? " on " : "", host);
     return go_on(status, before);
 }

@@ -137,9 +137,8 @@ static bp_err fill_words(relaunch *self, const char *hosts)
         err = bp_fail_memory("a command line", 16, sizeof *self->words);
     if (err == BP_OK && self->kind == RELAUNCH_MPIRUN) {
         /* ranks that are to end do so at once: mpirun around this one may give it a second */
-        const char *const start[] = {"mpirun", "-q",    "--mca", "odls_base_sigkill_timeout",
-                                     "0",      "--host"};
-        for (int k = 0; k < 6 && err == BP_OK; k++)
+        const char *const start[] = {"mpirun", "--mca", "odls_base_sigkill_timeout", "0", "--host"};
+        for (int k = 0; k < 5 && err == BP_OK; k++)
             err = add_word(self, bp_strdup(start[k]));
         if (err == BP_OK)
             err = add_word(self, bp_strdup(list));

@@ -63,7 +63,7 @@ shifted = fiction.h5, shakespeare.h5, wikitext.h5
 END
 
 for kind in seed bag both; do
-    mpirun -q -n 2 bagpipe ensemble study.ini run.dir=$kind ensemble.kind=$kind mesh.members=2
+    mpirun -n 2 bagpipe ensemble study.ini run.dir=$kind ensemble.kind=$kind mesh.members=2
 done
-mpirun -q -n 2 bagpipe uncertainty study.ini run.dir=uncertainty
+mpirun -n 2 bagpipe uncertainty study.ini run.dir=uncertainty
 echo "the study took $((($(date +%s) - began) / 60)) minutes: $out/uncertainty/uncertainty/index.html"

@@ -102,7 +102,7 @@ static void of_starts_at_once_exactly_one_wins(void **state)
     for (int k = 0; k < 20; k++)
         race(run); /* a free lock first, then one of a dead holder each time */
     for (int k = 0; k < 20; k++) {
-        take_soon(run, 2.0); /* a released one */
+        take_soon(run); /* a released one */
         race(run);
     }
 }

@@ -1,5 +1,7 @@
 /* bagpipe-data corpus, inspect, verify and table as users call them: what they write and say, and
  * how they leave. */
+#include "base/buffer.h"
+#include "base/rng.h"
 #include "bp_test.h"
 #include "store/corpus_file.h"
 #include "store/h5.h"
@@ -95,27 +97,52 @@ static void ranks_do_not_change_a_byte(void **state)
     }
 }
 
-/* Real text, in several chunks. */
-static void real_text_is_the_same_on_two_ranks(void **state)
+/* 300 documents of up to 1,200 words, with one of 5 genres. */
+static void make_long_input(void)
 {
-    char arguments[16384];
-    const char *brown = bp_test_shared("data/brown/brown.jsonl");
-    const char *vocab = bp_test_shared("data/gpt2/vocab.json");
+    static const char *const words[] = {"stone", "river",  "field", "house", "moon",
+                                        "glass", "bridge", "the",   "and",   "\\n"};
+    static const char *const genres[] = {"news", "letters", "plays", "tales", "law"};
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_TEST, 0, 0, 0);
+    bp_buffer text = {0};
+    uint64_t at = 0;
+
+    for (int document = 0; document < 300; document++) {
+        bp_buffer_printf(&text, "{\"id\": \"d%d\", \"genre\": \"%s\", \"text\": \"", document,
+                         genres[document % 5]);
+        for (int64_t words_left = bp_rng_below(&key, at++, 1200); words_left > 0; words_left--)
+            bp_buffer_printf(&text, "%s%d ", words[bp_rng_below(&key, at, 10)],
+                             (int)bp_rng_below(&key, at + 1, 50)),
+                at += 2;
+        bp_buffer_printf(&text, "\"}\n");
+    }
+    assert_false(text.failed);
+    (void)bp_test_write("long.jsonl", text.data, text.bytes);
+    bp_buffer_clear(&text);
+}
+
+static void text_of_several_chunks_is_the_same_on_two_ranks(void **state)
+{
+    bp_corpus_file *corpus;
 
     (void)state;
     make_input();
-    snprintf(arguments, sizeof arguments, "tokenizer --vocab %s --merges %s --out gpt2.json", vocab,
-             bp_test_shared("data/gpt2/merges.txt"));
-    expect(0, arguments, 0, "gpt2.json");
+    make_long_input();
     for (int ranks = 1; ranks <= 2; ranks++) {
-        snprintf(arguments, sizeof arguments,
-                 "corpus --tokenizer gpt2.json --format jsonl --label genre --out brown%d.h5 %s",
-                 ranks, brown);
-        expect(ranks, arguments, 0, "500 documents");
+        char arguments[256];
+
+        snprintf(
+            arguments, sizeof arguments,
+            "corpus --tokenizer t.json --format jsonl --label genre --out long%d.h5 long.jsonl",
+            ranks);
+        expect(ranks, arguments, 0, "300 documents");
     }
-    same_file("brown1.h5", "brown2.h5");
-    expect(0, "inspect brown1.h5", 0, "genre: 15 values: news (44)");
-    expect(0, "verify brown1.h5", 0, "sound, 500 documents");
+    same_file("long1.h5", "long2.h5");
+    bp_test_expect(bp_corpus_file_open(&corpus, bp_test_path("long1.h5")), BP_OK);
+    assert_true(bp_corpus_file_info(corpus)->tokens > 3 * 65536);
+    bp_corpus_file_close(&corpus);
+    expect(0, "inspect long1.h5", 0, "genre: 5 values: news (60)");
+    expect(0, "verify long1.h5", 0, "sound, 300 documents");
 }
 
 static void table_is_csv(void **state)
@@ -330,7 +357,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_do_not_change_a_byte),
-        cmocka_unit_test(real_text_is_the_same_on_two_ranks),
+        cmocka_unit_test(text_of_several_chunks_is_the_same_on_two_ranks),
         cmocka_unit_test(table_is_csv),
         cmocka_unit_test(what_is_odd_in_the_text_is_told),
         cmocka_unit_test(wrong_calls_are_refused),

@@ -1,5 +1,5 @@
-/* bagpipe-data import and export as users call them, on the reference GPT-2 and on folders made to
- * be refused. */
+/* bagpipe-data import and export as users call them, on a small GPT-2 and on folders made to be
+ * refused. */
 #include "bp_test.h"
 
 #include "base/hash.h"
@@ -7,6 +7,7 @@
 #include "store/h5.h"
 #include "store/hf_folder.h"
 #include "store/safetensors.h"
+#include "text/gpt2_pair.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -96,7 +97,7 @@ static void model_goes_in_and_out_unchanged(void **state)
 
     (void)state;
     shell("rm -rf ck hf");
-    (void)snprintf(arguments, sizeof arguments, "import %s --out ck/", hf_reference());
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck/", hf_model());
     expect(arguments, 0,
            "2 layers, width 64, 4 heads, context 64, vocabulary 300: 123392 parameters");
     assert_non_null(strstr(
@@ -105,7 +106,7 @@ static void model_goes_in_and_out_unchanged(void **state)
         output, "transposed: 8 Conv1D weights, [in, out] to [out, in]; split: 4 into q, k and v"));
     assert_non_null(strstr(output, "left out: 0 attention masks, 0 tied heads, 0 unknown tensors"));
     expect("export ck --out hf", 0, "Hugging Face folder: hf");
-    (void)snprintf(source, sizeof source, "%s/model.safetensors", hf_reference());
+    (void)snprintf(source, sizeof source, "%s/model.safetensors", hf_model());
     check_same_values(source, "transformer.", bp_test_path("hf/model.safetensors"));
 }
 
@@ -116,7 +117,7 @@ static void prefix_makes_no_difference(void **state)
 
     (void)state;
     shell("rm -rf ck hf again");
-    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_reference());
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_model());
     expect(arguments, 0, "(prefix '')");
     digest_of("ck", bare);
     expect("export ck --out hf", 0, "");
@@ -138,9 +139,9 @@ static void conv1d_is_split_and_transposed(void **state)
 
     (void)state;
     shell("rm -rf ck");
-    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_reference());
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_model());
     expect(arguments, 0, "");
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", hf_reference());
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", hf_model());
     bp_test_expect(bp_safetensors_open(&file, path), BP_OK);
     bp_test_expect(bp_safetensors_read(file, bp_safetensors_find(file, "h.1.attn.c_attn.weight"), 0,
                                        64 * 192, theirs),
@@ -193,7 +194,7 @@ static void strangers_read_and_write_checkpoints_with_h5py(void **state)
     if (system("/usr/bin/python3 -c 'import h5py, numpy' 2>/dev/null") != 0)
         bp_test_skip("/usr/bin/python3 has no h5py");
     shell("rm -rf ck written");
-    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_reference());
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_model());
     expect(arguments, 0, "");
     take_example(0, reader, sizeof reader);
     place = strstr(reader, "\"CHECKPOINT\"");
@@ -211,14 +212,13 @@ static void strangers_read_and_write_checkpoints_with_h5py(void **state)
 
 /* ---- tokenizers ---- */
 
-/* tokenizer.json of 280 tokens, and its hash. */
+/* tokenizer.json of so many tokens, up to 302. */
 static void make_tokenizer(const char *to, int size)
 {
     char arguments[256], text[4096] = "";
 
     for (int k = 0; k < 200; k++)
-        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "w%d then%d ", k % 7,
-                       k % 5);
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "w%d then%d ", k, k % 50);
     (void)bp_test_write("text.txt", text, strlen(text));
     (void)snprintf(arguments, sizeof arguments, "tokenizer --size %d --out %s text.txt", size, to);
     expect(arguments, 0, "");
@@ -230,7 +230,7 @@ static void tokenizer_goes_in_and_out(void **state)
     json_t *manifest;
 
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("rm -rf hf");
     make_tokenizer("tiny/tokenizer.json", 261);
@@ -256,7 +256,7 @@ static void tokenizer_goes_in_and_out(void **state)
 static void tokenizer_of_another_model_is_refused(void **state)
 {
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("rm -rf hf");
     make_tokenizer("other.json", 259);
@@ -264,7 +264,7 @@ static void tokenizer_of_another_model_is_refused(void **state)
     expect("import tiny --out out", 0, "");
     expect("export out --out hf --tokenizer other.json", 65, "the tokenizer's hash is");
     assert_false(bp_path_exists(bp_test_path("hf")));
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("printf '{}' > tiny/tokenizer.json");
     expect("import tiny --out out", 65, "tokenizer.json");
@@ -273,18 +273,14 @@ static void tokenizer_of_another_model_is_refused(void **state)
     expect("import tiny --out out3 --tokenizer none.json", 66, "none.json");
 }
 
-/* GPT-2's own pair has 50,257 tokens, this model 300. */
 static void tokenizer_larger_than_the_model_is_refused(void **state)
 {
-    const char *pair = bp_test_shared("data/gpt2");
-    char command[PATH_MAX + 64];
-
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
-    (void)snprintf(command, sizeof command, "cp %s/vocab.json %s/merges.txt tiny/", pair, pair);
-    shell(command);
-    expect("import tiny --out out", 65, "the tokenizer has 50257 tokens and the model 300");
+    make_tokenizer("large.json", 301);
+    gpt2_pair_write(bp_test_path("large.json"), "tiny");
+    expect("import tiny --out out", 65, "the tokenizer has 301 tokens and the model 300");
 }
 
 /* ---- places and command lines ---- */
@@ -305,7 +301,7 @@ static void command_line_that_says_too_little_is_refused(void **state)
 static void input_that_is_not_there_is_missing(void **state)
 {
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     expect("import none --out out", 66, "none");
     expect("export none --out out", 66, "none");
@@ -320,7 +316,7 @@ static void input_that_is_not_there_is_missing(void **state)
 static void output_that_is_there_is_not_replaced(void **state)
 {
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("rm -rf ck hf there && mkdir there");
     expect("import tiny --out there", 73, "something is there already");
@@ -334,7 +330,7 @@ static void output_that_is_there_is_not_replaced(void **state)
 static void full_disk_leaves_nothing(void **state)
 {
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("rm -rf place ck && mkdir place");
     expect("import tiny --out ck", 0, "");
@@ -346,7 +342,7 @@ static void full_disk_leaves_nothing(void **state)
 static void checkpoint_without_its_manifest_is_not_sound(void **state)
 {
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out run && mkdir -p run/checkpoints");
     expect("import tiny --out run/checkpoints/step-000000000000", 0, "");
     shell("ln -s step-000000000000 run/checkpoints/best");
@@ -369,7 +365,7 @@ static void checkpoint_without_its_manifest_is_not_sound(void **state)
 static void damaged_checkpoint_is_not_exported(void **state)
 {
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("rm -rf hf");
     expect("import tiny --out out", 0, "");
@@ -392,7 +388,7 @@ static void checkpoint_of_another_model_is_not_exported(void **state)
                  {"\"model\"", "\"modem\"", "\"kind\" is missing"}};
 
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     shell("rm -rf out kept hf");
     expect("import tiny --out kept", 0, "");
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {

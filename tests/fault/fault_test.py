@@ -11,7 +11,7 @@ import time
 import bagpipe_test
 from bagpipe_test import JobTest, children, digests, environment, kill_all, metrics, program, timeless
 
-HANG = float(os.environ.get("BAGPIPE_TEST_HANG", "240"))  # no start of a job here may take that long
+HANG = bagpipe_test.TIMEOUT  # what takes so long hangs
 
 
 def text(lines):
@@ -84,7 +84,7 @@ def is_alive(pid):
         return False
 
 
-def wait_gone(pids, seconds):
+def wait_gone(pids, seconds=HANG):
     end = time.monotonic() + seconds
     while any(is_alive(pid) for pid in pids):
         if time.monotonic() > end:

@@ -4,6 +4,7 @@ losing packets. A cut ends the job on both sides, with 75 and within the watchdo
 Needs root, ip and veth (skipped with the reason otherwise)."""
 import json
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -40,18 +41,17 @@ class Network(KindsOfJob):
         for space, wire, address in zip(cls.spaces, cls.wires, ADDRESSES):
             steps += [("-n", space, "addr", "add", address + "/24", "dev", wire), ("-n", space, "link", "set", wire, "up"),
                       ("-n", space, "link", "set", "lo", "up")]
-        try:
-            for step in steps:
-                done = ip(*step)
-                if done.returncode != 0:
-                    return f"no namespaces here: ip {' '.join(step)}: {done.stderr.strip()}"
-        except FileNotFoundError:
-            return "there is no ip(8)"
+        if shutil.which("ip") is None:
+            return "there is no program ip (iproute2)"
+        for step in steps:
+            done = ip(*step)
+            if done.returncode != 0:
+                return f"no network namespaces here: ip {' '.join(step)}: {done.stderr.strip()}"
         return None
 
     @classmethod
     def tearDownClass(cls):
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and shutil.which("ip"):
             for space in cls.spaces:
                 ip("netns", "del", space)
         super().tearDownClass()
@@ -91,15 +91,14 @@ class Network(KindsOfJob):
         whole = self.train("whole")
         self.assertEqual(whole.wait(), 0, str(whole))
         start = self.train("cut", {"BP_FAULT": "step.begin:1+=delay0.1"})
-        end = time.monotonic() + 60
-        while "step 12/" not in start.out and time.monotonic() < end and start.process.poll() is None:
+        while "step 12/" not in start.out and start.process.poll() is None:
             time.sleep(0.02)
         ranks = self.ranks()
         self.assertEqual(len(ranks), 2, str(start))
         ip("-n", self.spaces[1], "link", "set", self.wires[1], "down")
         cut = time.monotonic()
-        status = start.wait(180)
-        gone = wait_gone(ranks, 60)
+        status = start.wait()
+        gone = wait_gone(ranks)
         seconds = time.monotonic() - cut
         ip("-n", self.spaces[1], "link", "set", self.wires[1], "up")
         self.assertTrue(gone, f"ranks that stay\n{start}")

@@ -71,8 +71,7 @@ class Points(KindsOfJob):
             env["OMPI_MCA_odls_base_sigkill_timeout"] = "0"
         start = self.launch(point.job, name, env)
         if point.job == "drain":  # while rank 0 takes its time before a step
-            end = time.monotonic() + 60
-            while "step 2/" not in start.out and time.monotonic() < end:
+            while "step 2/" not in start.out and start.process.poll() is None:
                 time.sleep(0.02)
             start.process.send_signal(signal.SIGUSR1)
         status = start.wait()

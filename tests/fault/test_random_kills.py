@@ -18,7 +18,7 @@ from bagpipe_test import kill_all, steps
 from fault_test import HANG, TinyJob, announced, is_alive, leftovers, result, send, wait_gone
 
 WATCHDOG = 10  # seconds
-STUCK = 10.0  # seconds that mpirun may be without ranks
+STUCK = 30.0  # seconds that mpirun may be without ranks, on a busy machine too
 KILLS, STOPS, SEED, APPEND = bagpipe_test.take(runs=10, stops=0.0, seed=1, append=None)
 
 
@@ -110,7 +110,7 @@ class RandomKills(TinyJob):
             if status is None:
                 self.count["hangs"] += 1
                 self.complain(f"hang after {kind}", start)
-            if not wait_gone(pids, HANG):
+            if not wait_gone(pids):
                 self.count["hangs"] += 1
                 self.complain(f"ranks that outlive {kind}", start)
                 for pid in pids:

@@ -11,7 +11,6 @@ import bagpipe_test
 from bagpipe_test import JobTest, program
 
 ALL = os.environ.get("BAGPIPE_TEST_ALL") == "1"  # every row on four ranks too
-LIMIT = 60  # seconds a refusal may take on a busy machine; 10 on a quiet one
 
 # (number, name, maker, status, words)
 TOKENIZERS = [
@@ -119,7 +118,7 @@ class BadFiles(JobTest):
         os.chmod(room, 0o777)
         command = (["sh", bagpipe_test.MPIRUN, str(ranks)] if ranks else []) + [str(a) for a in arguments]
         try:
-            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, check=False,
+            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=bagpipe_test.TIMEOUT, check=False,
                                     env=dict(bagpipe_test.environment(), TMPDIR=room, **(env or {})))
         except subprocess.TimeoutExpired:
             return f"{name}, {ranks} ranks: no end after {LIMIT} s"
@@ -268,7 +267,7 @@ class BadFiles(JobTest):
                              (self.file(73, "external without landlock", make.with_(make.external(b"extra", b"/etc/passwd")), ".h5"), 65)):
             run_dir = path + ".run"
             result = subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={run_dir}", "train.steps=1", f"corpus.train={path}",
-                                     "corpus.valid="], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=LIMIT,
+                                     "corpus.valid="], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=bagpipe_test.TIMEOUT,
                                     env=bagpipe_test.environment(), preexec_fn=make.without_landlock)
             self.assertEqual(result.returncode, status, result.stderr.decode())
             if status == 0:

@@ -4,10 +4,9 @@ import math
 import os
 import random
 import signal
-import struct
 
 import bagpipe_test
-from bagpipe_test import SCORES, JobTest, ScoreFiles, program, run, shared
+from bagpipe_test import SCORES, JobTest, ScoreFiles, program, run
 
 try:
     import h5py
@@ -261,33 +260,6 @@ class Score(ScoreFiles, JobTest):
             summary = self.scored(name, 2, corpus=self.stranger(name + ".h5", documents))
             self.assertEqual((summary["documents"], summary["tokens"]), (len(documents), 0))
             self.assertIsNone(summary["perplexity"])
-
-    # ---- GPT-2 as somebody else computed it ----
-
-    def test_reference_model_gives_the_reference_probabilities(self):
-        folder = shared("reference/gpt2-tiny")
-        if folder is None:
-            self.skipTest("there is no reference model")
-        self.must(["bagpipe-data", "import", folder, "--out", self.at("tiny")])
-        with open(os.path.join(folder, "tokens.json"), encoding="utf-8") as file:
-            documents = json.load(file)["tokens"]
-        want = self.safetensor(os.path.join(folder, "expected.safetensors"), "logprob")
-        corpus = self.stranger("tiny.h5", documents)
-        self.scored("reference", 0, f"score.model={self.at('tiny')}", corpus=corpus)
-        got = self.logprobs("reference").reshape(len(documents), -1)
-        self.assertTrue(numpy.isnan(got[:, 0]).all())  # no end-of-document token: the first takes the prefix's place
-        numpy.testing.assert_allclose(got[:, 1:], want.reshape(len(documents), -1), atol=1e-4)
-
-    def safetensor(self, path, wanted):
-        with open(path, "rb") as file:
-            length = struct.unpack("<Q", file.read(8))[0]
-            header = json.loads(file.read(length))
-            names = [name for name in header if name.startswith(wanted)]
-            self.assertEqual(len(names), 1, str(sorted(header))[:500])
-            begin, end = header[names[0]]["data_offsets"]
-            file.seek(8 + length + begin)
-            kind = {"F32": numpy.float32, "F64": numpy.float64}[header[names[0]]["dtype"]]
-            return numpy.frombuffer(file.read(end - begin), dtype=kind).reshape(header[names[0]]["shape"])
 
 
 if __name__ == "__main__":

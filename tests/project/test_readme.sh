@@ -16,7 +16,7 @@ commands_of "A real run" >"$work/commands"
     echo "FAILED: README.md has no section 'A real run' with its commands"
     exit 1
 }
-{ commands_of "An ensemble"; commands_of "How sure is it?"; } | sed '/^bagpipe-data /d; s/mpirun -q -n 2 bagpipe/bagpipe check/' >"$work/checks"
+{ commands_of "An ensemble"; commands_of "How sure is it?"; } | sed '/^bagpipe-data /d; s/mpirun \(-q \)\{0,1\}-n 2 bagpipe/bagpipe check/' >"$work/checks"
 for job in ensemble score uncertainty; do
     grep -q "^bagpipe check $job " "$work/checks" || {
         echo "FAILED: README.md has no command of $job on ensembles"

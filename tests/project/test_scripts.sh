@@ -54,4 +54,12 @@ claim "a missing program is named" says "there is no program bagpipe" \
         status=$?
         rm -rf "$1"
         exit $status' sh "${TMPDIR:-/tmp}/bagpipe-scripts.$$"
+
+# Open MPI says why it starts nothing, unless -q has it say nothing at all
+claim "nothing starts mpirun with -q" sh -c "! grep -rnE 'mpirun\"?,? +\"?-q' src jobs data_tools slurm tests/*.sh tests/slurm tests/bench"
+. jobs/local.sh
+local_mpi
+claim "too few slots are named" says "not enough slots" env -u OMPI_MCA_rmaps_base_oversubscribe mpirun -n 1000 true
+[ "$(id -u)" != 0 ] || claim "root without permission is told of it" says "OMPI_ALLOW_RUN_AS_ROOT=1" \
+    env -u OMPI_ALLOW_RUN_AS_ROOT mpirun -n 2 true
 exit $failed

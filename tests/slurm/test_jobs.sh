@@ -25,7 +25,7 @@ same_losses one pipeline 2e-5
 echo "scoring on 4 ranks of two nodes, by srun and by mpirun"
 submit scored-srun --nodes=2 --ntasks-per-node=2 "$top/slurm/score.sbatch" job.ini run.dir="$work/scored-srun"
 cmp scored-one/score/summary.json scored-srun/score/summary.json || fail "summary.json is another by srun"
-BAGPIPE_LAUNCH="mpirun -q" submit scored-mpirun --nodes=2 --ntasks-per-node=2 "$top/slurm/score.sbatch" job.ini \
+BAGPIPE_LAUNCH="mpirun" submit scored-mpirun --nodes=2 --ntasks-per-node=2 "$top/slurm/score.sbatch" job.ini \
     run.dir="$work/scored-mpirun"
 cmp scored-one/score/summary.json scored-mpirun/score/summary.json || fail "summary.json is another by mpirun"
 

@@ -51,7 +51,7 @@ static void make_file(const char *to, const remake *how)
     bp_safetensors *from;
     int count = 0;
 
-    (void)snprintf(from_path, sizeof from_path, "%s/model.safetensors", hf_reference());
+    (void)snprintf(from_path, sizeof from_path, "%s/model.safetensors", hf_model());
     bp_test_expect(bp_safetensors_open(&from, from_path), BP_OK);
     for (int64_t k = 0; k < bp_safetensors_count(from); k++) {
         const bp_safetensor *tensor = bp_safetensors_at(from, k);
@@ -78,7 +78,7 @@ static void make_file(const char *to, const remake *how)
     bp_safetensors_close(&from);
 }
 
-/* The folder "tiny" opens and gives the reference model's values; its report. */
+/* The folder "tiny" opens and gives the model's values; its report. */
 static bp_hf_report check_opens(void)
 {
     bp_hf_model *tiny, *whole;
@@ -87,7 +87,7 @@ static bp_hf_report check_opens(void)
     int64_t count;
 
     bp_test_expect(bp_hf_open(&tiny, bp_test_path("tiny")), BP_OK);
-    bp_test_expect(bp_hf_open(&whole, hf_reference()), BP_OK);
+    bp_test_expect(bp_hf_open(&whole, hf_model()), BP_OK);
     boxes = bp_hf_boxes(tiny, &count);
     assert_int_equal(count, 36);
     for (int64_t k = 0; k < count; k++) {
@@ -123,7 +123,7 @@ static void model_is_mapped(void **state)
     int64_t count;
 
     (void)state;
-    bp_test_expect(bp_hf_open(&model, hf_reference()), BP_OK);
+    bp_test_expect(bp_hf_open(&model, hf_model()), BP_OK);
     shape = bp_hf_shape_of(model);
     assert_true(shape.layers == 2 && shape.width == 64 && shape.heads == 4 && shape.context == 64 &&
                 shape.vocab_size == 300);
@@ -153,7 +153,7 @@ static void write_index(const char *second)
     char path[PATH_MAX];
     bp_safetensors *from;
 
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", hf_reference());
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", hf_model());
     bp_test_expect(bp_safetensors_open(&from, path), BP_OK);
     for (int64_t k = 0; k < bp_safetensors_count(from); k++) {
         const char *name = bp_safetensors_at(from, k)->name;
@@ -172,7 +172,7 @@ static void shards_are_one_model(void **state)
     const remake first = {.keep = in_first_shard}, second = {.keep = in_second_shard};
 
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     assert_int_equal(unlink(bp_test_path("tiny/model.safetensors")), 0);
     make_file("tiny/model-00001-of-00002.safetensors", &first);
     make_file("tiny/model-00002-of-00002.safetensors", &second);
@@ -194,7 +194,7 @@ static void tied_head_is_accepted_and_another_is_not(void **state)
         .extra = "lm_head.weight", .filled_from = "wte.weight", .dims = 2, .shape = {300, 64}};
 
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     make_file("tiny/model.safetensors", &with);
     assert_int_equal(check_opens().tied_heads, 1);
     with.changed = true;
@@ -213,7 +213,7 @@ static void masks_are_left_and_unknown_ones_are_named(void **state)
     bp_hf_model *model;
 
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     make_file("tiny/model.safetensors", &with);
     report = check_opens();
     assert_true(report.buffers == 1 && report.left == 0 &&
@@ -265,7 +265,7 @@ static void model_that_is_not_whole_is_refused(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        hf_copy_reference("tiny");
+        hf_copy_model("tiny");
         make_file("tiny/model.safetensors", &cases[k].how);
         check_refused(BP_ERR_FORMAT, cases[k].words);
     }
@@ -300,7 +300,7 @@ static void model_that_ours_is_not_is_refused(void **state)
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         json_t *config;
 
-        hf_copy_reference("tiny");
+        hf_copy_model("tiny");
         bp_test_expect(bp_json_load(&config, bp_test_path("tiny/config.json"), 1 << 20), BP_OK);
         assert_int_equal(json_object_set_new(config, cases[k].key,
                                              json_loads(cases[k].value, JSON_DECODE_ANY, NULL)),
@@ -321,7 +321,7 @@ static void model_that_ours_is_in_other_words_is_taken(void **state)
     for (int k = 0; k < 3; k++) {
         json_t *config;
 
-        hf_copy_reference("tiny");
+        hf_copy_model("tiny");
         bp_test_expect(bp_json_load(&config, bp_test_path("tiny/config.json"), 1 << 20), BP_OK);
         assert_int_equal(json_object_set_new(config, values[k][0],
                                              json_loads(values[k][1], JSON_DECODE_ANY, NULL)),
@@ -340,7 +340,7 @@ static void folder_without_a_model_is_a_missing_input(void **state)
 
     (void)state;
     bp_test_expect(bp_hf_open(&model, bp_test_path("none")), BP_ERR_INPUT);
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     assert_int_equal(unlink(bp_test_path("tiny/model.safetensors")), 0);
     check_refused(BP_ERR_INPUT, "there is neither model.safetensors nor");
     bp_test_expect(bp_file_write(bp_test_path("tiny/pytorch_model.bin"), "", 0), BP_OK);
@@ -352,7 +352,7 @@ static void folder_without_a_model_is_a_missing_input(void **state)
 static void damaged_files_are_refused(void **state)
 {
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     assert_int_equal(truncate(bp_test_path("tiny/model.safetensors"), 400000), 0);
     check_refused(BP_ERR_FORMAT, "ends beyond the file");
     bp_test_expect(bp_file_write(bp_test_path("tiny/config.json"), "{", 1), BP_OK);
@@ -370,7 +370,7 @@ static void value_that_is_not_finite_is_refused_when_it_is_fetched(void **state)
     FILE *file;
 
     (void)state;
-    hf_copy_reference("tiny");
+    hf_copy_model("tiny");
     file = fopen(bp_test_path("tiny/model.safetensors"), "r+b");
     assert_true(file != NULL && fseek(file, -4, SEEK_END) == 0 &&
                 fwrite(&infinity, 4, 1, file) == 1 && fclose(file) == 0);

@@ -1,8 +1,7 @@
 /* The pre-tokenizer against its pattern, classes against PCRE2's, cuts against the whole. */
 #include "bp_test.h"
-#include "pattern_twin.h"
+#include "pattern_pieces.h"
 #include "random_text.h"
-#include "text/scan_priv.h"
 #include "text/text_source.h"
 
 static void every_known_character_has_its_class(void **state)
@@ -80,34 +79,6 @@ static void invalid_utf8_is_refused(void **state)
         assert_int_equal(bp_utf8_decode((const uint8_t *)bad[k], strlen(bad[k]), &code_point), 0);
 }
 
-/* Pieces of text with invalid bytes: each of them alone, and each valid stretch by the pattern on
- * its own. */
-static void compare_with_pattern(const pattern_twin *twin, const char *text, size_t bytes)
-{
-    const uint8_t *classes = bp_unicode_classes();
-    size_t at = 0;
-
-    while (at < bytes) {
-        size_t stretch = bp_scan_valid((const uint8_t *)text + at, bytes - at);
-        uint32_t code_point;
-
-        if (bp_utf8_decode((const uint8_t *)text + at, bytes - at, &code_point) == 0) {
-            assert_int_equal(bp_scan_piece(classes, (const uint8_t *)text + at, bytes - at), 1);
-            at++;
-            continue;
-        }
-        for (size_t in = 0; in < stretch;) {
-            size_t expected = pattern_twin_piece(twin, text + at, stretch, in);
-            size_t got = bp_scan_piece(classes, (const uint8_t *)text + at + in, bytes - at - in);
-
-            assert_true(expected > 0);
-            assert_int_equal(got, expected);
-            in += expected;
-        }
-        at += stretch;
-    }
-}
-
 /* PCRE2's tables are older than ours: characters it does not know are taken out. */
 static size_t drop_unknown(const pattern_twin *unassigned, char *text, size_t bytes)
 {
@@ -144,25 +115,6 @@ static void pieces_are_those_of_the_pattern(void **state)
     }
     pattern_twin_free(&twin);
     pattern_twin_free(&unassigned);
-}
-
-static void pieces_of_real_text_are_those_of_the_pattern(void **state)
-{
-    static const char *const files[] = {"data/wikitext-2/valid.txt", "data/tang/test.jsonl",
-                                        "data/shakespeare/input.txt"};
-    pattern_twin twin = pattern_twin_new(PATTERN_TWIN);
-
-    (void)state;
-    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
-        char *text;
-        size_t bytes;
-
-        bp_test_expect(bp_file_read(bp_test_shared(files[k]), 1 << 28, &text, &bytes), BP_OK);
-        if (twin.code != NULL)
-            compare_with_pattern(&twin, text, bytes);
-        bp_free(text);
-    }
-    pattern_twin_free(&twin);
 }
 
 /* Length of the piece, of the word or White_Space run, or of the character at p. */
@@ -246,7 +198,6 @@ int main(void)
         cmocka_unit_test(utf8_is_decoded_as_it_is_encoded),
         cmocka_unit_test(invalid_utf8_is_refused),
         cmocka_unit_test(pieces_are_those_of_the_pattern),
-        cmocka_unit_test(pieces_of_real_text_are_those_of_the_pattern),
         cmocka_unit_test(cuts_are_boundaries_whatever_follows),
         cmocka_unit_test(text_of_one_class_has_no_cut),
     };

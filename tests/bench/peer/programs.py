@@ -84,7 +84,7 @@ class Programs:
         command = [os.path.join(self.bin, "bagpipe"), job, config, f"run.dir={folder}",
                    f"math.threads={threads or self.threads}", *keys]
         if ranks > 1:
-            command = ["mpirun", "-q", "-n", ranks] + command
+            command = ["mpirun", "-n", ranks] + command
         return Run(folder, self.run(command, {"OMP_NUM_THREADS": str(threads or self.threads)}))
 
     def peer(self, what, model, corpus, precision, batch, steps, weights=None):

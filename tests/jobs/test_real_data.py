@@ -1,0 +1,92 @@
+"""What ../shared has that nobody here wrote: a GPT-2 with the probabilities that PyTorch gives, GPT-2's vocabulary, the Brown corpus."""
+import json
+import os
+import struct
+
+import bagpipe_test
+from bagpipe_test import ScoreFiles, program, run, shared
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+REFERENCE, GPT2, BROWN = "reference/gpt2-tiny", "data/gpt2", "data/brown/brown.jsonl"
+
+
+def safetensor(path, wanted):
+    """The one tensor of a file whose name begins so."""
+    with open(path, "rb") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(length))
+        (name,) = [name for name in header if name.startswith(wanted)]
+        begin, end = header[name]["data_offsets"]
+        file.seek(8 + length + begin)
+        kind = {"F32": numpy.float32, "F64": numpy.float64}[header[name]["dtype"]]
+        return numpy.frombuffer(file.read(end - begin), dtype=kind).reshape(header[name]["shape"])
+
+
+class RealData(ScoreFiles, bagpipe_test.FolderTest):
+    @classmethod
+    def setUpClass(cls):
+        for name in (REFERENCE, GPT2, BROWN):
+            if shared(name) is None:
+                raise bagpipe_test.unittest.SkipTest(f"there is no {bagpipe_test.options['shared']}/{name}")
+        super().setUpClass()
+
+    def same_file(self, *names):
+        contents = []
+        for name in names:
+            with open(self.at(name), "rb") as file:
+                contents.append(file.read())
+        self.assertEqual(contents[0], contents[1], names)
+
+    def gpt2(self, name):
+        """GPT-2's vocabulary as tokenizer.json."""
+        pair = [os.path.join(shared(GPT2), file) for file in ("vocab.json", "merges.txt")]
+        result = self.must(["bagpipe-data", "tokenizer", "--vocab", pair[0], "--merges", pair[1], "--out", self.at(name)])
+        self.assertIn("50257 tokens, <|endoftext|> 50256", result.out)
+
+    def test_reference_model_gives_the_reference_probabilities(self):
+        if h5py is None:
+            self.skipTest("there is no h5py")
+        folder = shared(REFERENCE)
+        result = self.must(["bagpipe-data", "import", folder, "--out", self.at("tiny")])
+        self.assertIn("used: 28 of 28 tensors (prefix ''), as 36 of ours", result.out)
+        with open(os.path.join(folder, "tokens.json"), encoding="utf-8") as file:
+            documents = json.load(file)["tokens"]
+        with h5py.File(self.at("tiny.h5"), "w") as file:
+            file["tokens"] = numpy.array(documents, dtype=numpy.int32).reshape(-1)
+            file["doc_start"] = numpy.cumsum([0] + [len(document) for document in documents]).astype(numpy.uint64)
+            file.attrs["vocab_size"] = 300
+        self.write("score.ini", "[score]\ntokens = yes\n[math]\nprecision = f32\nthreads = 1\n")
+        self.must(["bagpipe", "score", self.at("score.ini"), f"run.dir={self.at('scored')}", f"score.model={self.at('tiny')}",
+                   f"score.corpus={self.at('tiny.h5')}"])
+        with h5py.File(self.at("scored/score/tokens.h5")) as file:
+            got = file["logprob"][:].reshape(len(documents), -1)
+        want = safetensor(os.path.join(folder, "expected.safetensors"), "logprob")
+        self.assertTrue(numpy.isnan(got[:, 0]).all())  # no end-of-document token: the first takes the prefix's place
+        numpy.testing.assert_allclose(got[:, 1:], want.reshape(len(documents), -1), atol=1e-4)
+
+    def test_gpt2s_vocabulary_is_converted_and_stays(self):
+        self.gpt2("gpt2.json")
+        self.must(["bagpipe-data", "tokenizer", "--from", self.at("gpt2.json"), "--out", self.at("again.json")], ranks=2)
+        self.same_file("gpt2.json", "again.json")
+        result = run([program("bagpipe-data"), "import", shared(REFERENCE), "--out", self.at("large"), "--tokenizer", self.at("gpt2.json")])
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("the tokenizer has 50257 tokens and the model 300", result.err)
+
+    def test_brown_is_the_same_corpus_on_two_ranks(self):
+        self.gpt2("brown.json")
+        for ranks in (1, 2):
+            result = self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("brown.json"), "--format", "jsonl", "--label", "genre", "--out",
+                                self.at(f"brown{ranks}.h5"), shared(BROWN)], ranks)
+            self.assertIn("500 documents", result.out)
+        self.same_file("brown1.h5", "brown2.h5")
+        self.assertIn("genre: 15 values: news (44)", self.must(["bagpipe-data", "inspect", self.at("brown1.h5")]).out)
+        self.assertIn("sound, 500 documents", self.must(["bagpipe-data", "verify", self.at("brown1.h5")]).out)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
