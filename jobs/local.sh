@@ -71,9 +71,10 @@ local_missing() {
 local_install() {
     policy=/usr/sbin/policy-rc.d
     if [ -e "$policy" ]; then policy=""; else printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"; fi
+    [ -z "$policy" ] || trap 'rm -f "$policy"; exit 130' HUP INT TERM
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
     status=$?
-    [ -z "$policy" ] || rm -f "$policy"
+    [ -z "$policy" ] || { rm -f "$policy" && trap - HUP INT TERM; }
     return $status
 }
 

@@ -18,7 +18,11 @@ train_seconds=90    # the training takes about so long, or less
 . "$top/jobs/local.sh"
 
 began=$(date +%s)
-stage() { printf '\n== %s  (%d:%02d)\n' "$*" $((($(date +%s) - began) / 60)) $((($(date +%s) - began) % 60)); }
+passed() { # "1 min 05 s" since the start
+    seconds=$(($(date +%s) - began))
+    printf '%d min %02d s' $((seconds / 60)) $((seconds % 60))
+}
+stage() { printf '\n== %s  (after %s)\n' "$*" "$(passed)"; }
 stop() {
     echo "quickstart: $*" >&2
     exit 1
@@ -217,7 +221,7 @@ report() {
         printf "Perplexity of the held-out text: %.2f a token, over %d tokens (%.3f bits a byte).\n", perplexity, tokens, bits
         printf "A model that knows nothing would have %d, the size of its vocabulary.\n", size
     }'
-    printf '\nWhere to look (below runs/quickstart):\n'
+    printf '\nDone after %s. Where to look (below runs/quickstart):\n' "$(passed)"
     places | while IFS='|' read -r path what; do
         [ ! -e "$run/$path" ] || printf '  %-28s %s\n' "$path" "$what"
     done

@@ -5,6 +5,7 @@ A test is a Python program (unittest) called with --bin FOLDER (the build's prog
 import glob
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,12 +23,19 @@ SCORES = ("summary.json", "documents.h5", "tokens.h5")  # what a score job leave
 options = {"bin": None, "shared": None}
 
 
+# What mpirun adds where a rank left with a status, or was killed: known, and not ours. All else that it says is an error.
+BANNER = re.compile(r"^-{70,}\n(?:Primary job  terminated normally|mpirun detected that one or more processes exited with non-zero|"
+                    r"mpirun noticed that process)(?:.*\n)*?-{70,}\n", re.M)
+
+
 class Result:
+    """How a program ended; `err` is without mpirun's banners."""
+
     def __init__(self, status, out, err):
-        self.status, self.out, self.err = status, out, err
+        self.status, self.out, self.err, self.whole_err = status, out, BANNER.sub("", err), err
 
     def __str__(self):
-        return f"status {self.status}\n--- out\n{self.out}\n--- err\n{self.err}"
+        return f"status {self.status}\n--- out\n{self.out}\n--- err\n{self.whole_err}"
 
 
 def program(name):

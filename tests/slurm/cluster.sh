@@ -82,15 +82,14 @@ same_losses() {
 
 field() { scontrol show job "$1" 2>/dev/null | sed -n "s/.*\<$2=\([^ ]*\).*/\1/p" | head -n 1; }
 
-# until SECONDS COMMAND...: false when it has not come true by then
+# until_true COMMAND...: false when it has not come true shortly before CTest ends the test, or in $WITHIN seconds
 until_true() {
-    local tenths=$(($1 * 10)) i
-    shift
-    for ((i = 0; i < tenths; i++)); do
-        "$@" && return
+    local end=$((${BAGPIPE_TEST_LIMIT:-1200} * 9 / 10))
+    [[ -z ${WITHIN:-} ]] || end=$((SECONDS + WITHIN))
+    until "$@"; do
+        ((SECONDS < end)) || return 1
         sleep 0.1
     done
-    return 1
 }
 # A busy machine may keep a node from answering for 20 s: then Slurm takes it for gone until somebody says that it is there.
 take_nodes_back() {
@@ -113,7 +112,7 @@ start() {
 }
 # finish NAME: wait for the end of `job`
 finish() {
-    until_true 120 is_over "$job" || fail "job $1 does not end: $(field "$job" JobState)"
+    until_true is_over "$job" || fail "job $1 does not end: $(field "$job" JobState)"
     [[ $(field "$job" JobState) == COMPLETED ]] || fail "job $1 ended as $(field "$job" JobState) $(field "$job" ExitCode)"
 }
 submit() {

@@ -90,7 +90,7 @@ disturb() {
     halt) touch chaos/halt ;;
     cancel) scancel "$job" ;;
     esac
-    until_true 180 is_away || fail "nothing came of '$kind' ($node): the job is $(field "$job" JobState)"
+    until_true is_away || fail "nothing came of '$kind' ($node): the job is $(field "$job" JobState)"
     case $kind in
     node) "$cluster" revive "$node" 2>/dev/null ;;
     cut) "$cluster" heal "$node" 2>/dev/null ;;
@@ -104,7 +104,7 @@ begin_now() {
 
 # Let the job go on as a user would; $1 is what was done, $2 what will be.
 go_on() {
-    until_true 120 both_idle || fail "after '$1' the nodes do not come back: $(sinfo -h -o '%N %T')"
+    until_true both_idle || fail "after '$1' the nodes do not come back: $(sinfo -h -o '%N %T')"
     case $1 in
     halt)
         [[ $(field "$job" JobState) == FAILED && $(field "$job" ExitCode) == 75:0 ]] || fail "a halted job is $(field "$job" JobState)"
@@ -133,7 +133,7 @@ go_on() {
 echo "the training undisturbed: $steps steps on two nodes"
 begun=$(date +%s)
 start whole "${script[@]}" "${chaos[@]}" run.dir="$work/whole"
-until_true 1200 is_over "$job" || fail "the undisturbed job does not end"
+until_true is_over "$job" || fail "the undisturbed job does not end"
 [[ $(field "$job" JobState) == COMPLETED ]] || fail "the undisturbed job ended as $(field "$job" JobState)"
 undisturbed=$(($(date +%s) - begun))
 echo "$undisturbed s; and now disturbed $wanted times, seed $seed"
@@ -159,9 +159,9 @@ esac
 for ((k = 0; k < wanted; k++)); do
     kind=${plan[k]} next=${plan[k + 1]:-none} tries=0
     # a node that has just come back may refuse its first step: the wrapper queues the job again
-    until until_true 60 trains_since "$before"; do
+    until WITHIN=60 until_true trains_since "$before"; do
         ((++tries < 4)) && is_pending || fail "the job does not train before '$kind': $(field "$job" JobState)"
-        until_true 60 both_idle
+        until_true both_idle
         begin_now
     done
     [[ $k == 0 ]] || {
@@ -184,7 +184,7 @@ for ((k = 0; k < wanted; k++)); do
     was=$kind
     go_on "$kind" "$next"
 done
-until_true 1200 is_over "$job" || fail "the disturbed job does not end"
+until_true is_over "$job" || fail "the disturbed job does not end"
 [[ $(field "$job" JobState) == COMPLETED ]] || fail "the disturbed job ended as $(field "$job" JobState) $(field "$job" ExitCode)"
 took=$(($(date +%s) - begun))
 

@@ -82,7 +82,7 @@ END
 
 echo "tasks that do not see each other are refused"
 BAGPIPE_LAUNCH="srun --mpi=none" start blind --nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini run.dir="$work/blind"
-until_true 60 is_over "$job" || fail "the blind job does not end"
+until_true is_over "$job" || fail "the blind job does not end"
 [[ $(field "$job" ExitCode) == 78:0 && ! -e blind ]] || fail "the blind job ended with $(field "$job" ExitCode)"
 [[ $(grep -c "srun started 2 tasks that do not see each other" blind.log) == 1 ]] || fail "the blind job does not say why"
 
@@ -90,9 +90,9 @@ echo "a warned job goes on"
 long=(--nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini mesh.data=2 train.steps=2000 train.log_every=100)
 submit whole "${long[@]}" run.dir="$work/whole"
 start warned "${long[@]}" run.dir="$work/warned"
-until_true 60 test -s warned/metrics.jsonl || fail "the job to warn does not train"
+until_true test -s warned/metrics.jsonl || fail "the job to warn does not train"
 scancel --batch --signal=USR1 "$job"
-until_true 60 is_queued_again "$job" || fail "the warned job did not queue itself again: $(field "$job" JobState)"
+until_true is_queued_again "$job" || fail "the warned job did not queue itself again: $(field "$job" JobState)"
 [[ $(losses warned | wc -l) -lt 20 ]] || fail "the warned job was not stopped"
 compgen -G "warned/checkpoints/step-*" >/dev/null || fail "the warned job left no checkpoint"
 echo "stopped at $(cd warned/checkpoints && echo step-*), started again"
@@ -105,24 +105,24 @@ same_losses whole warned 0
 echo "a job whose rank was killed goes on, a halted one and a cancelled one do not"
 # a rank that died is waited for in vain: 5 s instead of the site's 60
 BAGPIPE_LAUNCH="srun --mpi=pmix --kill-on-bad-exit=0 --wait=5" start killed "${long[@]}" run.dir="$work/killed"
-until_true 60 test -s killed/metrics.jsonl || fail "the job to kill does not train"
+until_true test -s killed/metrics.jsonl || fail "the job to kill does not train"
 for pid in $(ip netns pids n2); do
     [[ $(cat "/proc/$pid/comm" 2>/dev/null) == bagpipe ]] && kill -9 "$pid"
 done
-until_true 60 is_queued_again "$job" || fail "the killed job did not queue itself again: $(field "$job" JobState)"
+until_true is_queued_again "$job" || fail "the killed job did not queue itself again: $(field "$job" JobState)"
 sleep 2
 scontrol update JobId="$job" StartTime=now
-until_true 60 grep -q '"start": 2' killed/events.jsonl || fail "the killed job was not started again"
-until_true 60 test -s killed/metrics.jsonl || fail "the killed job does not train"
+until_true grep -q '"start": 2' killed/events.jsonl || fail "the killed job was not started again"
+until_true test -s killed/metrics.jsonl || fail "the killed job does not train"
 touch killed/halt
-until_true 60 is_over "$job" || fail "the halted job does not end"
+until_true is_over "$job" || fail "the halted job does not end"
 [[ $(field "$job" ExitCode) == 75:0 ]] || fail "the halted job ended with $(field "$job" ExitCode)"
 grep -q "not queued again: the run is halted" killed.log || fail "it is not said why the job was not queued again"
 rm killed/halt
 start cancelled "${long[@]}" run.dir="$work/killed"
-until_true 60 grep -q '"start": 3' killed/events.jsonl || fail "the halted run does not go on"
+until_true grep -q '"start": 3' killed/events.jsonl || fail "the halted run does not go on"
 scancel "$job"
-until_true 60 is_over "$job" || fail "the cancelled job does not end"
+until_true is_over "$job" || fail "the cancelled job does not end"
 [[ $(field "$job" JobState) == CANCELLED && $(field "$job" Restarts) == 0 ]] || fail "the cancelled job is $(field "$job" JobState)"
 submit ended "${long[@]}" run.dir="$work/killed"
 same_losses whole killed 0
