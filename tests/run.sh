@@ -42,9 +42,10 @@ details=$top/build/release/Testing/Temporary/LastTest.log
 { ctest --preset release --parallel 2 "$@"; echo $? >"$log.status"; } 2>&1 | tee "$log"
 status=$(cat "$log.status")
 
-# of each test that was skipped, the reason it gave
-awk '/^[0-9]+\/[0-9]+ Test: / { name = $3 } /^skipped: / && !(name in why) { why[name] = $0 } /^Test Skipped/ { print name ": " why[name] }' \
-    "$details" 2>/dev/null
+# each test that was skipped, with the first reason it gave
+awk 'FNR == NR { if (/\*\*\*Skipped/) { sub(/.*: /, ""); skipped[$1] = 1 } next }
+    / Test: / { name = $3 }
+    /^skipped: / && (name in skipped) { print "skipped " name substr($0, 8); delete skipped[name] }' "$log" "$details"
 passed=$(grep -c ' Passed ' "$log")
 skipped=$(grep -c '\*\*\*Skipped' "$log")
 total=$(grep -c '^ *[0-9]*/[0-9]* Test ' "$log")
