@@ -3,6 +3,7 @@
 A test is a Python program (unittest) called with --bin FOLDER (the build's programs) and --shared FOLDER (real data, may be absent).
 """
 import glob
+import hashlib
 import json
 import os
 import re
@@ -142,6 +143,19 @@ def digests(folder):
     with open(os.path.join(folder, "checkpoints", newest, "manifest.json"), encoding="utf-8") as file:
         manifest = json.load(file)
     return {tensor["name"]: tensor["digest"] for tensor in manifest["tensors"]}
+
+
+def edit_manifest(step, change):
+    """Change the manifest of the checkpoint in folder `step`, and make its hash right again."""
+    path = os.path.join(step, "manifest.json")
+    with open(path, encoding="utf-8") as file:
+        manifest = json.load(file)
+    change(manifest)
+    text = json.dumps(manifest).encode() + b"\n"
+    with open(path, "wb") as file:
+        file.write(text)
+    with open(os.path.join(step, "manifest.sha256"), "w", encoding="ascii") as file:
+        file.write(hashlib.sha256(text).hexdigest() + "  manifest.json\n")
 
 
 class FolderTest(unittest.TestCase):

@@ -9,7 +9,7 @@ import os
 import shutil
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, program, run, steps, timeless
+from bagpipe_test import JobTest, digests, edit_manifest, metrics, program, run, steps, timeless
 
 ALL = os.environ.get("BAGPIPE_TEST_ALL") == "1"
 LINE_LIMIT = 199
@@ -147,19 +147,6 @@ class Rows(JobTest):
                 self.assertRegex(result.err, r"bagpipe: warning: checkpoint step-000000000004 is damaged: .*" + word)
                 self.assertEqual(digests(folder), self.expected)
 
-    @staticmethod
-    def edit(folder, change):
-        """Change the manifest and make its hash right again: what only a program that means harm, or a bug, would leave."""
-        path = os.path.join(folder, "manifest.json")
-        with open(path, encoding="utf-8") as file:
-            manifest = json.load(file)
-        change(manifest)
-        text = json.dumps(manifest).encode() + b"\n"
-        with open(path, "wb") as file:
-            file.write(text)
-        with open(os.path.join(folder, "manifest.sha256"), "w", encoding="ascii") as file:
-            file.write(hashlib.sha256(text).hexdigest() + "  manifest.json\n")
-
     def test_84_to_92_checkpoints(self):
         shutil.copytree(self.at("origin"), self.at("straight"), symlinks=True)
         self.expected = digests(self.trained("straight", 0, "train.steps=5"))
@@ -184,13 +171,13 @@ class Rows(JobTest):
             def change(manifest):
                 piece = next(t for t in manifest["tensors"] if t["shape"] == [32, 32])["pieces"][0]
                 piece["extent"] = [piece["extent"][0] + by, 32]
-            return lambda step: self.edit(step, change)
+            return lambda step: edit_manifest(step, change)
 
         def twice(manifest):
             tensor = manifest["tensors"][0]
             tensor["pieces"].append(dict(tensor["pieces"][0]))
 
-        self.damage(89, lambda step: self.edit(step, twice), "")
+        self.damage(89, lambda step: edit_manifest(step, twice), "")
         self.damage(90, move_piece(-1), "")
         self.damage(90, move_piece(1), "")
 
@@ -205,7 +192,7 @@ class Rows(JobTest):
     def test_92_a_newer_format(self):
         folder = self.copy("newer")
         for step in steps(folder):
-            self.edit(os.path.join(folder, "checkpoints", step), lambda manifest: manifest.update(format_version=99))
+            edit_manifest(os.path.join(folder, "checkpoints", step), lambda manifest: manifest.update(format_version=99))
         self.check(self.pretrain("newer", 0, "train.steps=5"), 65, ["99"], 1)
 
     def test_93_to_96_what_lies_among_checkpoints(self):
