@@ -15,12 +15,13 @@ typedef enum bp_rate_decay { BP_DECAY_COSINE, BP_DECAY_LINEAR, BP_DECAY_CONSTANT
 
 typedef struct bp_rate {
     double peak;
+    double least; /* share of peak that decay ends at */
     int64_t warmup, steps;
     bp_rate_decay decay;
 } bp_rate;
 
 /** Learning rate of step s (from 1), w = warmup: peak s/w up to w; then with u = (s-1-w)/(steps-w):
- * cosine peak (1+cos pi u)/2, linear peak (1-u), constant peak. */
+ * peak (m + (1-m) f), m = least, f = (1 + cos pi u)/2 (cosine), 1-u (linear); constant: peak. */
 double bp_rate_at(const bp_rate *rate, int64_t step);
 
 /** mesh.sequence_parallel */

@@ -49,6 +49,8 @@ const bp_option bp_optimizer_options[] = {
      false},
     {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant", NULL,
      "the rate after warmup", false},
+    {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
+     "where the rate's decay ends", false},
     {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
      "AdamW: decay of the first moment", false},
     {"optimizer.beta2", BP_OPTION_REAL, "0.95", 0, 0.999999999, NULL, NULL,
@@ -100,6 +102,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .rate = {.peak = bp_config_real(config, "optimizer.lr"),
                  .warmup = bp_config_int(config, "optimizer.warmup"),
                  .steps = bp_config_int(config, "train.steps"),
+                 .least = bp_config_real(config, "optimizer.min_lr"),
                  .decay = is(config, "optimizer.decay", "cosine")   ? BP_DECAY_COSINE
                           : is(config, "optimizer.decay", "linear") ? BP_DECAY_LINEAR
                                                                     : BP_DECAY_CONSTANT},
@@ -244,13 +247,13 @@ void bp_engine_spec_warn(const bp_config *config)
 
 double bp_rate_at(const bp_rate *rate, int64_t step)
 {
-    double u;
+    double u, left;
 
     if (step <= rate->warmup)
         return rate->peak * (double)step / (double)rate->warmup;
     if (rate->decay == BP_DECAY_CONSTANT)
         return rate->peak;
     u = (double)(step - 1 - rate->warmup) / (double)(rate->steps - rate->warmup);
-    return rate->decay == BP_DECAY_LINEAR ? rate->peak * (1 - u)
-                                          : rate->peak * (1 + cos(M_PI * u)) / 2;
+    left = rate->decay == BP_DECAY_LINEAR ? 1 - u : (1 + cos(M_PI * u)) / 2;
+    return rate->peak * (rate->least + (1 - rate->least) * left);
 }

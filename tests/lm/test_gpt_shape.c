@@ -153,6 +153,38 @@ static void rates_are_those_of_the_formula(void **state)
     assert_true(bp_rate_at(&rate, 12) == 0.24);
 }
 
+/* CONTRACT, section 3, by itself; 0 gives the bits that the formula without a least rate has. */
+static void least_rate_is_where_decay_ends(void **state)
+{
+    static const double leasts[] = {0, 0.1, 0.5, 1};
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        double m = leasts[k];
+        bp_rate rate = {.peak = 3e-4, .least = m, .warmup = 7, .steps = 1000};
+
+        for (int64_t s = 1; s <= 1000; s++) {
+            double u = (double)(s - 1 - 7) / (1000 - 7), c = (1 + cos(M_PI * u)) / 2;
+
+            rate.decay = BP_DECAY_COSINE;
+            double cosine = bp_rate_at(&rate, s);
+            rate.decay = BP_DECAY_LINEAR;
+            double linear = bp_rate_at(&rate, s);
+            rate.decay = BP_DECAY_CONSTANT;
+            assert_true(bp_rate_at(&rate, s) == (s <= 7 ? 3e-4 * (double)s / 7 : 3e-4));
+            if (s <= 7) {
+                assert_true(cosine == 3e-4 * (double)s / 7 && linear == cosine);
+                continue;
+            }
+            assert_true(fabs(cosine - 3e-4 * (m + (1 - m) * c)) < 1e-18);
+            assert_true(fabs(linear - 3e-4 * (m + (1 - m) * (1 - u))) < 1e-18);
+            assert_true(m > 0 ||
+                        (cosine == 3e-4 * (1 + cos(M_PI * u)) / 2 && linear == 3e-4 * (1 - u)));
+            assert_true(cosine >= m * 3e-4 && linear >= m * 3e-4);
+        }
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -161,6 +193,7 @@ int main(void)
         cmocka_unit_test(vocabulary_shares_tile_it_and_may_be_empty),
         cmocka_unit_test(gpt2_has_its_published_counts),
         cmocka_unit_test(rates_are_those_of_the_formula),
+        cmocka_unit_test(least_rate_is_where_decay_ends),
     };
     return BP_TEST_RUN(tests);
 }
