@@ -288,10 +288,53 @@ bp_err bp_config_faults(bp_config *config)
     return err;
 }
 
+static bool is_one_of(const config_entry *entry)
+{
+    return entry->used && entry->option->required == BP_REQUIRED_ONE;
+}
+
+/* Of entries [first, end) one alone has a value. */
+static void check_one(bp_config *config, int64_t first, int64_t end)
+{
+    bp_buffer all = {0}, given = {0};
+    int set = 0, refused = 0;
+
+    for (int64_t i = first; i < end; i++) {
+        const config_entry *entry = &config->entries[i];
+
+        bp_buffer_printf(&all, "%s%s", i > first ? ", " : "", entry->option->key);
+        refused += entry->refused;
+        if (entry->text == NULL)
+            continue;
+        bp_buffer_printf(&given, "%s%s = %s", set++ > 0 ? " and " : "", entry->option->key,
+                         entry->text);
+    }
+    char *keys = bp_buffer_take(&all), *pairs = bp_buffer_take(&given);
+    if (set == 0 && refused == 0)
+        bp_config_fault(config, "none of %s is set, and the job needs one: %s; give %s=...",
+                        keys ? keys : "", config->entries[first].option->help,
+                        config->entries[first].option->key);
+    if (set > 1)
+        bp_config_fault(config,
+                        "%s exclude each other: at %s; leave one out (an empty %s= on the command "
+                        "line unsets it)",
+                        pairs ? pairs : "", config->entries[first].option->key,
+                        config->entries[first].option->key);
+    bp_free(keys);
+    bp_free(pairs);
+}
+
 void config_add_missing(bp_config *config)
 {
     for (int64_t i = 0; i < config->count; i++) {
         const config_entry *entry = &config->entries[i];
+        if (is_one_of(entry)) {
+            int64_t first = i;
+            while (i + 1 < config->count && is_one_of(&config->entries[i + 1]))
+                i++;
+            check_one(config, first, i + 1);
+            continue;
+        }
         if (entry->used && entry->option->required && entry->text == NULL && !entry->refused)
             bp_config_fault(config, "%s is not set, and the job needs it: %s; give %s=...",
                             entry->option->key, entry->option->help, entry->option->key);

@@ -29,8 +29,11 @@ typedef struct bp_option {
     const char *choices; /* CHOICE: "a|b|c" */
     const char *unit;    /* "tokens", "seconds", or NULL */
     const char *help;    /* one line */
-    bool required;       /* where its table is among those the job asks for */
+    int required;        /* true: where its table is among those the job asks for */
 } bp_option;             /* a table ends with a row whose key is NULL */
+
+/** bp_option.required of rows that follow each other: exactly one of them must have a value. */
+#define BP_REQUIRED_ONE 2
 
 typedef struct bp_config bp_config;
 
@@ -75,7 +78,7 @@ bp_err bp_config_read(bp_config *config, const char *path, int count, char *cons
  * none. Borrowed. */
 const char *bp_nearest_word(const char *word, const char *const *words);
 
-/** All required keys there, else BP_ERR_CONFIG. */
+/** All required keys there, and one alone of those that exclude each other, else BP_ERR_CONFIG. */
 bp_err bp_config_check(const bp_config *config);
 
 /** Values. The key must be of that type and, but for _is_set, have a value or a default

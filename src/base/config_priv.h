@@ -54,7 +54,8 @@ void config_describe_range(bp_buffer *out, const bp_option *option);
  * arithmetic, and is told by the message of the value that exceeds it. */
 void config_describe_bounds(bp_buffer *out, const bp_option *option);
 
-/** Add a fault for each required key of the job that is not set. */
+/** Add a fault for each required key of the job that is not set, and for keys that exclude each
+ * other. */
 void config_add_missing(bp_config *config);
 
 /** The longest line of an INI file, without its line break: what inih takes by default, and

@@ -104,7 +104,9 @@ static void add_row(bp_buffer *out, const bp_option *row, int indent)
     add_kind(&meaning, row);
     if (row->value != NULL)
         bp_buffer_printf(&meaning, "; default %s", row->value);
-    bp_buffer_printf(&meaning, row->value == NULL && row->required ? "; required)" : ")");
+    bp_buffer_printf(&meaning, row->value != NULL || !row->required ? ")"
+                               : row->required == BP_REQUIRED_ONE   ? "; one required)"
+                                                                    : "; required)");
     char *text = bp_buffer_take(&meaning);
     out->failed = out->failed || text == NULL;
     if (text != NULL)

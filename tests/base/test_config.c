@@ -222,6 +222,50 @@ static void missing_keys_are_all_told(void **state)
     bp_config_free(&config);
 }
 
+static const bp_option length_table[] = {
+    {"length.steps", BP_OPTION_INT, NULL, 1, 100, NULL, NULL, "how long", BP_REQUIRED_ONE},
+    {"length.epochs", BP_OPTION_REAL, NULL, 0, 100, NULL, NULL, "how long", BP_REQUIRED_ONE},
+    {"length.other", BP_OPTION_INT, "1", 0, 0, NULL, NULL, "something else", false},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+
+/* What becomes of these arguments, NULL-ended, where one key of length_table must be given. */
+static bp_err try_lengths(const bp_option *const *used, const char *a, const char *b)
+{
+    const bp_option *const tables[] = {length_table, NULL};
+    char *arguments[] = {(char *)a, (char *)b};
+    bp_config *config;
+
+    assert_int_equal(bp_config_new(&config, tables, used), BP_OK);
+    bp_err err = bp_config_read(config, NULL, (a != NULL) + (b != NULL), arguments);
+    if (err == BP_OK)
+        err = bp_config_check(config);
+    bp_config_free(&config);
+    return err;
+}
+
+static void one_alone_of_keys_that_exclude_each_other(void **state)
+{
+    const bp_option *const used[] = {length_table, NULL}, *const others[] = {NULL};
+
+    (void)state;
+    bp_test_expect(try_lengths(used, "length.steps=3", NULL), BP_OK);
+    bp_test_expect(try_lengths(used, "length.epochs=0.5", NULL), BP_OK);
+    bp_test_expect(try_lengths(others, NULL, NULL), BP_OK); /* another job's */
+    bp_test_expect(try_lengths(used, NULL, NULL), BP_ERR_CONFIG);
+    bp_test_message_has("none of length.steps, length.epochs is set");
+    assert_int_equal(count_lines(bp_err_message()), 1);
+    bp_test_expect(try_lengths(used, "length.steps=3", "length.epochs=2"), BP_ERR_CONFIG);
+    bp_test_message_has("length.steps = 3 and length.epochs = 2 exclude each other");
+    assert_int_equal(count_lines(bp_err_message()), 1);
+    bp_test_expect(try_lengths(used, "length.steps=3", "length.steps="), BP_ERR_CONFIG);
+    bp_test_expect(try_lengths(used, "length.epochs=ten", NULL), BP_ERR_CONFIG);
+    assert_int_equal(count_lines(bp_err_message()), 1); /* it was given, and wrong */
+
+    char *help = bp_config_help(used);
+    assert_non_null(strstr(help, "how long (integer, 1 to 100; one required)"));
+    bp_free(help);
+}
+
 static void command_line_wins(void **state)
 {
     bp_config *config = new_config();
@@ -519,6 +563,7 @@ int main(void)
         cmocka_unit_test(all_faults_are_told_with_their_lines),
         cmocka_unit_test(faults_are_twenty_at_most),
         cmocka_unit_test(missing_keys_are_all_told),
+        cmocka_unit_test(one_alone_of_keys_that_exclude_each_other),
         cmocka_unit_test(command_line_wins),
         cmocka_unit_test(keys_of_other_jobs_are_accepted),
         cmocka_unit_test(long_line_is_refused_and_never_cut),
