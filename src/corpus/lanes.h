@@ -30,6 +30,8 @@ typedef struct bp_stream_spec {
 bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec);
 void bp_stream_free(bp_stream **stream);
 int64_t bp_stream_tokens(const bp_stream *stream);
+/** Windows of `context` tokens that the corpus has without a bag: an epoch of all bags. */
+int64_t bp_stream_corpus_windows(const bp_stream *stream, int64_t context);
 int64_t bp_stream_vocab_size(const bp_stream *stream);
 /** The path of its first file, for messages. Borrowed. */
 const char *bp_stream_name(const bp_stream *stream);

@@ -154,6 +154,13 @@ int64_t bp_stream_tokens(const bp_stream *stream)
     return stream->tokens;
 }
 
+int64_t bp_stream_corpus_windows(const bp_stream *stream, int64_t context)
+{
+    int64_t tokens = stream->first_token[stream->files];
+
+    return tokens > 0 ? (tokens - 1) / context : 0;
+}
+
 int64_t bp_stream_vocab_size(const bp_stream *stream)
 {
     return bp_corpus_vocab_size(stream->corpus);

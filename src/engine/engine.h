@@ -11,6 +11,8 @@
 
 extern const bp_option bp_train_options[], bp_optimizer_options[]; /* train.*, optimizer.* */
 
+#define BP_STEPS_MAX 1e12 /* of train.steps */
+
 typedef enum bp_rate_decay { BP_DECAY_COSINE, BP_DECAY_LINEAR, BP_DECAY_CONSTANT } bp_rate_decay;
 
 typedef struct bp_rate {
@@ -46,7 +48,12 @@ typedef struct bp_engine_spec {
     int64_t digest_every;   /* steps between comparisons of copies; 0: nothing is checked */
 } bp_engine_spec;
 
-/** From a checked configuration; `precision` is left f32. */
+/** Steps of so many passes over an epoch of so many windows: epochs max(1, windows / batch), to the
+ * nearest, at least 1 and at most BP_STEPS_MAX. */
+int64_t bp_epoch_steps(double epochs, int64_t windows, int64_t batch);
+
+/** From a checked configuration; `precision` is left f32, and with train.epochs rate.steps 0: the
+ * corpus tells (bp_epoch_steps). */
 bp_engine_spec bp_engine_spec_of(const bp_config *config);
 /** What of it mesh.* says alone. */
 void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config);

@@ -14,8 +14,11 @@
     }
 
 const bp_option bp_train_options[] = {
-    {"train.steps", BP_OPTION_INT, NULL, 1, 1e12, NULL, "steps", "optimizer steps of the whole run",
-     true},
+    {"train.steps", BP_OPTION_INT, NULL, 1, BP_STEPS_MAX, NULL, "steps",
+     "optimizer steps of the whole run", BP_REQUIRED_ONE},
+    {"train.epochs", BP_OPTION_REAL, NULL, 1e-9, BP_STEPS_MAX, NULL, "epochs",
+     "instead of train.steps: passes over corpus.train (without a bag), also a part of one",
+     BP_REQUIRED_ONE},
     {"train.batch", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "sequences",
      "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch", true},
     {"train.log_every", BP_OPTION_INT, "10", 1, 1e12, NULL, "steps",
@@ -101,7 +104,9 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
                       .momentum = bp_config_real(config, "optimizer.momentum")},
         .rate = {.peak = bp_config_real(config, "optimizer.lr"),
                  .warmup = bp_config_int(config, "optimizer.warmup"),
-                 .steps = bp_config_int(config, "train.steps"),
+                 .steps = bp_config_is_set(config, "train.steps")
+                              ? bp_config_int(config, "train.steps")
+                              : 0,
                  .least = bp_config_real(config, "optimizer.min_lr"),
                  .decay = is(config, "optimizer.decay", "cosine")   ? BP_DECAY_COSINE
                           : is(config, "optimizer.decay", "linear") ? BP_DECAY_LINEAR
@@ -110,6 +115,14 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
 
     bp_engine_spec_read_mesh(&spec, config);
     return spec;
+}
+
+int64_t bp_epoch_steps(double epochs, int64_t windows, int64_t batch)
+{
+    int64_t each = windows / batch;
+    double steps = round(epochs * (double)(each > 1 ? each : 1));
+
+    return steps < 1 ? 1 : steps > BP_STEPS_MAX ? (int64_t)BP_STEPS_MAX : (int64_t)steps;
 }
 
 /* "32, 64 or 96": the multiples of `unit` around `near`. */

@@ -213,6 +213,36 @@ static bp_err look_at_corpora(const ensemble *self, char hash[BP_SHA256_HEX])
     return err;
 }
 
+/* Of a member: all bags have the epochs of the corpus without a bag. */
+static bp_err count_steps(ensemble *self)
+{
+    bp_config *config = NULL;
+    trainer member;
+    bp_err err = ensemble_member_config(self, 0, &config);
+
+    if (err != BP_OK)
+        return err;
+    err = trainer_open(&member, MPI_COMM_SELF, config, true);
+    self->steps = member.spec.rate.steps;
+    trainer_close(&member);
+    bp_config_free(&config);
+    return err;
+}
+
+static bp_err find_steps(ensemble *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = BP_OK;
+
+    if (bp_config_is_set(self->config, "train.steps"))
+        self->steps = bp_config_int(self->config, "train.steps");
+    else
+        err = bp_agree(mesh->world, mesh->coordinates ? count_steps(self) : BP_OK);
+    if (err == BP_OK)
+        bp_bcast_bytes(&self->steps, sizeof self->steps, 0, mesh->world);
+    return err;
+}
+
 /* ---- one member alone ---- */
 
 static bp_err alone_started(void *context, int64_t step)
@@ -306,22 +336,6 @@ static bp_err check_names(const ensemble *self)
 
 static bp_err open_run(ensemble *self)
 {
-    static const char *const MAY_CHANGE[] = {"run.dir",
-                                             "train.steps",
-                                             "train.log_every",
-                                             "train.valid_every",
-                                             "checkpoint.every",
-                                             "checkpoint.keep",
-                                             "checkpoint.behind",
-                                             "corpus.valid",
-                                             "mesh.members",
-                                             "ensemble.members",
-                                             "ensemble.only",
-                                             "ensemble.parallel",
-                                             "train.digest_every",
-                                             "train.trace",
-                                             "train.profile",
-                                             NULL};
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     const bp_mesh_shape *shape = &self->shape;
     char hash[BP_SHA256_HEX] = "";
@@ -329,22 +343,26 @@ static bp_err open_run(ensemble *self)
                                     {"tokenizer.path", ""}, /* the members compare them */
                                     {"model.init", ""},
                                     {NULL, NULL}};
-    json_t *extra =
-        json_pack("{s:{s:i, s:i, s:i, s:i}}", "mesh", "members", shape->members, "pipeline",
-                  shape->pipeline, "data", shape->data, "tensor", shape->tensor);
     bp_run_spec spec = {.job = "ensemble",
                         .trains = true,
-                        .may_change = MAY_CHANGE,
+                        .may_change = trainer_may_change,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,
-                        .identities = identities,
-                        .extra = extra};
+                        .identities = identities};
     bp_err err = check_names(self);
+    json_t *extra;
 
     if (err == BP_OK)
         err = look_at_corpora(self, hash);
     if (err == BP_OK)
-        err = bp_run_open(&self->run, self->mesh, self->config, &spec);
+        err = find_steps(self);
+    if (err != BP_OK)
+        return err;
+    extra = json_pack("{s:{s:i, s:i, s:i, s:i}, s:I}", "mesh", "members", shape->members,
+                      "pipeline", shape->pipeline, "data", shape->data, "tensor", shape->tensor,
+                      "steps", (json_int_t)self->steps);
+    spec.extra = extra;
+    err = bp_run_open(&self->run, self->mesh, self->config, &spec);
     json_decref(extra);
     return err;
 }
@@ -366,10 +384,8 @@ static bp_err say_start(const ensemble *self)
  * what the list says. */
 static bool is_trained(const ensemble *self)
 {
-    int64_t steps = bp_config_int(self->config, "train.steps");
-
     for (int64_t k = 0; k < self->members; k++)
-        if (ensemble_member_step(self, k) != steps)
+        if (ensemble_member_step(self, k) != self->steps)
             return false;
     return true;
 }

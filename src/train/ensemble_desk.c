@@ -207,7 +207,7 @@ static void on_trained(ensemble_desk *desk, const news_item *news)
     char name[ENSEMBLE_NAME_BYTES], oob[64] = "";
 
     state->phase = TRAINED;
-    state->step = bp_config_int(desk->self->config, "train.steps");
+    state->step = desk->self->steps;
     state->oob_perplexity = news->value;
     ensemble_metrics_ended(desk->metrics, news->member, false);
     add_event(desk, "member_trained", news, "oob_perplexity", bp_json_real(news->value));
@@ -312,7 +312,7 @@ static void add_count(bp_buffer *line, const ensemble_desk *desk, member_phase p
 static void show_progress(ensemble_desk *desk, double now)
 {
     const ensemble *self = desk->self;
-    int64_t steps = bp_config_int(self->config, "train.steps"), done = 0, left = 0;
+    int64_t steps = self->steps, done = 0, left = 0;
     char name[ENSEMBLE_NAME_BYTES], time_left[64];
     bp_buffer line = {0};
     int shown = 0;

@@ -14,6 +14,7 @@ typedef struct ensemble {
     bp_mesh_shape shape; /* fitted: shape.members groups of ranks, each trains one member */
     bp_mesh *mesh;       /* the groups along its data axis, a group's ranks along its tensor axis */
     int64_t members;     /* M */
+    int64_t steps;       /* of a member; known once the ensemble's own run is opened */
     bool bags;           /* members draw documents */
     bool reseeds;        /* members have seeds of their own */
     bool auto_precision; /* math.precision was left to the machine */

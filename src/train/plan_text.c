@@ -85,6 +85,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
                                                                      : " (all rows on each)",
            mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
            bp_math_threads());
+    trainer_say_steps(self);
     bp_log("memory foreseen of a rank of stage %d (the largest), this machine has %.0f MiB:", stage,
            machine / MIB);
     print_row("program", plan->program, "the program and its libraries");

@@ -89,25 +89,39 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
 
+const char *const trainer_may_change[] = {"run.dir",
+                                          "mesh.members",
+                                          "ensemble.members",
+                                          "ensemble.only",
+                                          "ensemble.parallel",
+                                          "train.steps",
+                                          "train.epochs",
+                                          "train.log_every",
+                                          "train.valid_every",
+                                          "train.digest_every",
+                                          "checkpoint.every",
+                                          "checkpoint.keep",
+                                          "checkpoint.behind",
+                                          "corpus.valid",
+                                          "train.trace",
+                                          "train.profile",
+                                          NULL};
+
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
 {
-    static const char *const MAY_CHANGE[] = {
-        "run.dir",           "train.steps",        "train.log_every",
-        "train.valid_every", "train.digest_every", "checkpoint.every",
-        "checkpoint.keep",   "checkpoint.behind",  "corpus.valid",
-        "train.trace",       "train.profile",      NULL};
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
                                     {"tokenizer.path", self->facts.tokenizer_hash},
                                     {"model.init", self->init_digest},
                                     {NULL, NULL}};
-    json_t *extra = json_pack("{s:s, s:s, s:i, s:I}", "math_library", bp_math_library(), "cpu",
+    json_t *extra = json_pack("{s:s, s:s, s:i, s:I, s:I}", "math_library", bp_math_library(), "cpu",
                               bp_math_cpu(), "threads", bp_math_threads(), "parameters",
-                              (json_int_t)bp_gpt_parameters(&self->shape));
+                              (json_int_t)bp_gpt_parameters(&self->shape), "steps",
+                              (json_int_t)self->spec.rate.steps);
     bp_run_spec spec = {.job = "pretrain",
                         .trains = true,
-                        .may_change = MAY_CHANGE,
+                        .may_change = trainer_may_change,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,
                         .identities = identities,
@@ -172,7 +186,7 @@ static bp_err go_on(trainer *self)
     if (self->progress.step >= self->spec.rate.steps) {
         bool more = self->progress.step > self->spec.rate.steps;
         bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
-               more ? ", more than train.steps asks for" : "");
+               more ? ", more than the configuration asks for" : "");
         return BP_OK;
     }
     err = bp_agree(self->mesh->world, trainer_check_bag_version(self));

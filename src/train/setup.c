@@ -286,6 +286,8 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_
         err = bp_agree(world, check_shape(self));
     if (err == BP_OK)
         err = check_length(self);
+    if (err == BP_OK)
+        trainer_find_steps(self);
     return err;
 }
 

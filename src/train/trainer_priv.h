@@ -12,7 +12,7 @@
 
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
-    int64_t vocab_size, eod_id, documents, tokens, windows, valid_tokens;
+    int64_t vocab_size, eod_id, tokens, valid_tokens;
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
@@ -51,9 +51,10 @@ typedef struct trainer {
     bp_engine_spec spec;
     bp_gpt_shape shape;
     corpus_facts facts;
-    bp_run *run;     /* on every rank; only the coordinator touches files */
-    char *tokenizer; /* on the coordinator: its text, kept in checkpoints; NULL: not known */
-    bool leads;      /* reads the corpus for its model group */
+    int64_t epoch_windows; /* W, without a bag */
+    bp_run *run;           /* on every rank; only the coordinator touches files */
+    char *tokenizer;       /* on the coordinator: its text, kept in checkpoints; NULL: not known */
+    bool leads;            /* reads the corpus for its model group */
     bp_corpus *corpus, *valid_corpus;
     bp_stream *stream, *valid_stream;
     bp_lanes *lanes;
@@ -109,8 +110,17 @@ bp_err trainer_check_bag(const bp_corpus *corpus);
  *  resume may change"). */
 bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
                         const char *now);
+/** bp_run_spec.may_change of a training, and of an ensemble: pretrain lacks the keys that it alone
+ *  has. */
+extern const char *const trainer_may_change[];
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+
+/* duration.c */
+/** The windows of an epoch, and where train.epochs is given, the steps. Collective over world. */
+void trainer_find_steps(trainer *self);
+/** A line for people where train.epochs is given. */
+void trainer_say_steps(const trainer *self);
 
 /* trainer.c */
 /** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).

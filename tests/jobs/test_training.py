@@ -1,15 +1,22 @@
-"""What a training reads and how long it goes on: bags."""
+"""What a training reads, how fast it learns and how long it goes on: bags, least rate, epochs."""
 import json
+import math
 import os
 
+import h5py
+
 import bagpipe_test
-from bagpipe_test import JobTest, digests, edit_manifest, steps
+from bagpipe_test import JobTest, digests, edit_manifest, metrics, program, run, steps, timeless
+
+
+def read_json(*parts):
+    with open(os.path.join(*parts), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def state_of(folder):
     """The state of the newest checkpoint of a run."""
-    with open(os.path.join(folder, "checkpoints", steps(folder)[-1], "manifest.json"), encoding="utf-8") as file:
-        return json.load(file)["state"]
+    return read_json(folder, "checkpoints", steps(folder)[-1], "manifest.json")["state"]
 
 
 class Bags(JobTest):
@@ -40,6 +47,124 @@ class Bags(JobTest):
 
     def test_without_bags_no_checkpoint_names_a_version(self):
         self.assertNotIn("bag_version", state_of(self.trained("plain", 0, "train.steps=1")))
+
+
+class Rates(JobTest):
+    TEXT_BYTES = 60_000
+
+    def test_decay_ends_at_the_least_rate(self):
+        for decay in ("cosine", "linear", "constant"):
+            folder = self.trained(decay, 0, f"optimizer.decay={decay}", "optimizer.min_lr=0.2")
+            for line in metrics(folder):
+                step, u = line["step"], (line["step"] - 1 - 5) / (20 - 5)
+                share = {"cosine": (1 + math.cos(math.pi * u)) / 2, "linear": 1 - u, "constant": 1}[decay]
+                wanted = 3e-3 * (step / 5 if step <= 5 else 0.2 + 0.8 * share)
+                self.assertAlmostEqual(line["lr"], wanted, delta=1e-15)
+        self.assertEqual(digests(self.trained("all", 0, "optimizer.min_lr=1")), digests(self.at("constant")))
+
+    def test_it_is_a_share(self):
+        for value in ("-0.1", "1.1"):
+            self.assertEqual(self.pretrain("refused", 0, f"optimizer.min_lr={value}").status, 78)
+
+
+class Epochs(JobTest):
+    TEXT_BYTES = 60_000
+
+    @classmethod
+    def config(cls):
+        return super().config().replace("steps = 20\n", "")
+
+    def each(self, batch=8):
+        """Steps of an epoch: by the corpus, without a bag."""
+        with h5py.File(self.at("train.h5")) as file:
+            tokens = len(file["tokens"])
+        return max(1, (tokens - 1) // 32 // batch)
+
+    def test_steps_are_epochs_of_the_corpus(self):
+        each = self.each()
+        for ranks, epochs, keys in ((0, 0.05, ()), (2, 0.11, ()), (0, 0.05, ("corpus.resample=bag",)), (0, 1e-6, ())):
+            with self.subTest(ranks=ranks, epochs=epochs, keys=keys):
+                name = f"epochs-{ranks}-{epochs}-{len(keys)}"
+                folder = self.trained(name, ranks, f"train.epochs={epochs}", *keys)
+                wanted = max(1, round(epochs * each))
+                self.assertEqual(metrics(folder)[-1]["step"], wanted)
+                self.assertEqual(read_json(folder, "run.json")["steps"], wanted)
+                with open(os.path.join(folder, "log.txt"), encoding="utf-8") as file:
+                    self.assertRegex(file.read(), rf"train.epochs = \S+: {wanted} steps")
+        few = self.trained("few", 0, "train.epochs=3", "train.batch=8192")  # more than an epoch has
+        self.assertEqual(metrics(few)[-1]["step"], 3)
+
+    def test_as_many_steps_have_the_same_bits(self):
+        wanted = round(0.05 * self.each())
+        epochs = self.trained("by_epochs", 0, "train.epochs=0.05")
+        count = self.trained("by_steps", 0, f"train.steps={wanted}")
+        self.assertEqual(digests(epochs), digests(count))
+        self.assertEqual(timeless(metrics(epochs)), timeless(metrics(count)))
+
+    def test_the_configuration_keeps_what_was_given_and_may_be_given_again(self):
+        folder = self.trained("kept", 0, "train.epochs=0.05")
+        with open(os.path.join(folder, "config.ini"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("\nepochs = 0.05\n", text)
+        self.assertIn("\n; steps =\n", text)
+        result = run([program("bagpipe"), "pretrain", os.path.join(folder, "config.ini")])
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("the run is finished", result.out)
+
+    def test_a_resume_may_change_from_steps_to_epochs_and_back(self):
+        constant, each = "optimizer.decay=constant", self.each()
+        folder = self.trained("changed", 0, "train.steps=2", constant)
+        self.trained("changed", 0, "train.epochs=0.05", constant)
+        self.assertEqual(metrics(folder)[-1]["step"], round(0.05 * each))
+        self.trained("changed", 0, f"train.steps={round(0.05 * each) + 2}", constant)
+        straight = self.trained("straight", 0, f"train.steps={round(0.05 * each) + 2}", constant)
+        self.assertEqual(digests(folder), digests(straight))
+
+    def test_exactly_one_of_steps_and_epochs(self):
+        for keys, words in (((), "none of train.steps, train.epochs is set"),
+                            (("train.steps=3", "train.epochs=2"), "train.steps = 3 and train.epochs = 2 exclude each other"),
+                            (("train.epochs=0",), "train.epochs"), (("train.epochs=-1",), "train.epochs")):
+            for ranks in (0, 2):
+                with self.subTest(keys=keys, ranks=ranks):
+                    result = self.pretrain("refused", ranks, *keys)
+                    self.assertEqual(result.status, 78, str(result))
+                    said = [line for line in result.err.split("\n") if line.startswith("bagpipe: error[78]: ")]
+                    self.assertEqual(len(said), 1, str(result))
+                    self.assertIn(words, said[0])
+        self.assertFalse(os.path.exists(self.at("refused")))
+        unset = self.pretrain("unset", 0, "train.steps=3", "train.epochs=2", "train.epochs=")
+        self.assertEqual(unset.status, 0, str(unset))
+
+    def test_plan_and_status_count_with_them(self):
+        wanted = round(0.05 * self.each())
+        result = self.pretrain("planned", 0, "train.epochs=0.05", "--plan")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn(f"{wanted} steps", result.out)
+        folder = self.trained("told", 0, "train.epochs=0.05")
+        status = json.loads(run([program("bagpipe"), "status", "--json", folder]).out)
+        self.assertEqual((status["step"], status["steps"], status["progress"]), (wanted, wanted, 1))
+
+    def test_members_of_an_ensemble_have_the_same_steps(self):
+        wanted = round(0.05 * self.each())
+        command = [program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=3",
+                   "ensemble.kind=both", "mesh.members=2", "train.epochs=0.05"]
+        for _ in range(2):  # the second time it is finished
+            result = run(command, 2)
+            self.assertEqual(result.status, 0, str(result))
+            for k in range(3):
+                self.assertEqual(steps(self.at(f"many/members/m{k:02}"))[-1], f"step-{wanted:012d}")
+        self.assertIn("the ensemble is finished", result.out)
+        self.assertEqual(read_json(self.at("many"), "run.json")["steps"], wanted)
+        status = json.loads(run([program("bagpipe"), "status", "--json", self.at("many")]).out)
+        self.assertEqual((status["members_finished"], status["progress"]), (3, 1))
+        plan = run(command + ["--plan"])
+        self.assertEqual(plan.status, 0, str(plan))
+        self.assertIn(f"{wanted} steps", plan.out)
+
+    def test_verify_resume_counts_its_own_steps(self):
+        result = run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('verified')}", "train.epochs=5",
+                      "--verify-resume=5"])
+        self.assertEqual(result.status, 0, str(result))
 
 
 if __name__ == "__main__":
