@@ -33,9 +33,10 @@ struct bp_run {
     /* on the coordinator: */
     char *folder;
     run_lock *lock;
-    json_t *record;    /* run.json */
-    char *changes;     /* keys by which bits change from here on; NULL: none */
-    char *config_text; /* then, what config.ini is to be once there is work */
+    json_t *record;         /* run.json */
+    char *changes;          /* keys by which bits change from here on; NULL: none */
+    char *config_text;      /* then, what config.ini is to be once there is work */
+    const char *end_reason; /* of a finished run; NULL: all is done */
     bp_drain *drain;
     run_journal metrics, events;
 };
@@ -132,12 +133,15 @@ static bp_err note_opened(bp_run *run)
     return err;
 }
 
-/* Why it was stopped: "USR1", "halt" and so on. */
-static void add_reason(json_t *members, bp_err state)
+/* Why it was stopped: "USR1", "halt" and so on; or why it is finished. */
+static void add_reason(const bp_run *run, json_t *members, bp_err state)
 {
-    if (members != NULL && state == BP_ERR_STOPPED)
-        (void)json_object_set_new(members, "reason",
-                                  json_string(bp_stop_name(bp_signals_stop_reason())));
+    const char *reason = state == BP_ERR_STOPPED ? bp_stop_name(bp_signals_stop_reason())
+                         : state == BP_OK        ? run->end_reason
+                                                 : NULL;
+
+    if (members != NULL && reason != NULL)
+        (void)json_object_set_new(members, "reason", json_string(reason));
 }
 
 static void note_closed(bp_run *run, bp_err state)
@@ -146,7 +150,7 @@ static void note_closed(bp_run *run, bp_err state)
 
     if (members != NULL && state != BP_OK && state != BP_ERR_STOPPED)
         (void)json_object_set_new(members, "message", json_string(bp_err_message()));
-    add_reason(members, state);
+    add_reason(run, members, state);
     if (bp_run_event(run, "closed", members) != BP_OK)
         bp_warn("%s", bp_err_message());
     json_decref(members);
@@ -312,7 +316,7 @@ static bp_err write_exit(bp_run *run, bp_err state)
         json_pack("{s:s, s:i, s:s}", "state", state_word(state), "code", (int)state, "time", now);
     if (value != NULL && state != BP_OK && state != BP_ERR_STOPPED)
         (void)json_object_set_new(value, "message", json_string(bp_err_message()));
-    add_reason(value, state);
+    add_reason(run, value, state);
     if (json_object_set_new(run->record, "exit", value) != 0)
         return bp_fail_memory("run.json", 1, 1);
     return run_record_write(run->folder, run->record);
@@ -366,6 +370,11 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state)
 }
 
 /* ---- questions and lines ---- */
+
+void bp_run_end_reason(bp_run *run, const char *reason)
+{
+    run->end_reason = reason;
+}
 
 void bp_run_take_changes(const bp_run *run)
 {

@@ -69,13 +69,16 @@ typedef struct bp_run_spec {
 bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
                    const bp_run_spec *spec);
 
+/** Why the run is finished, where it is not that all steps are done: `reason` of the exit state, if
+ * that is "finished". Borrowed until bp_run_close. On the coordinator; elsewhere nothing. */
+void bp_run_end_reason(bp_run *run, const char *reason);
+
 /** Write the exit state and let the lock go.
  *
- * exit_state: BP_OK "finished", BP_ERR_STOPPED "stopped" with the reason (bp_stop_name), else
- *             "failed" with the message of the last failure, which is the last one after this call
- *             too, unless closing fails.
- * Collective: over mesh->world.
- * Errors:     BP_ERR_IO, BP_ERR_DENIED; the lock is let go all the same.
+ * exit_state: BP_OK "finished" (bp_run_end_reason), BP_ERR_STOPPED "stopped" with the reason
+ * (bp_stop_name), else "failed" with the message of the last failure, which is the last one after
+ * this call too, unless closing fails. Collective: over mesh->world. Errors:     BP_ERR_IO,
+ * BP_ERR_DENIED; the lock is let go all the same.
  */
 bp_err bp_run_close(bp_run **run, bp_err exit_state);
 

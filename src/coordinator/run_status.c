@@ -186,7 +186,7 @@ static void put_training(reading *self)
     set_real(self->out, "best_valid_loss", m->best_valid_loss);
     if (m->best_step > 0)
         set_integer(self->out, "best_step", m->best_step);
-    if (m->lines > 0) /* a single line is slow or fast by chance */
+    if (m->lines > 0 && !is_state(self, "finished")) /* a single line is slow or fast by chance */
         set_real(self->out, "seconds_left", (double)(steps - step) * tokens / m->median_speed);
 }
 
@@ -367,7 +367,9 @@ static void sum_members(reading *self, const json_t *members)
         const char *state = json_string_value(json_object_get(member, "state"));
 
         finished += strcmp(state, "finished") == 0;
-        done += json_integer_value(json_object_get(member, "step"));
+        done += json_integer_value(/* one may have finished before its last step */
+                                   json_object_get(
+                                       member, strcmp(state, "finished") == 0 ? "steps" : "step"));
         if (steps == 0)
             steps = json_integer_value(json_object_get(member, "steps"));
         if (strcmp(state, "running") == 0)

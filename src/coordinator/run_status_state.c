@@ -91,7 +91,9 @@ static char *after_finish(const json_t *status)
         return bp_sprintf("nothing: score.model=%s scores with it", run);
     if (strcmp(job, "bench") == 0)
         return bp_sprintf("nothing: the figures are in %s/bench.json", run);
-    return bp_sprintf("nothing: a larger train.steps goes on, score.model=%s scores with it", run);
+    return bp_sprintf("nothing: a larger train.%s goes on, score.model=%s scores with it",
+                      strcmp(text_of(status, "reason"), "patience") == 0 ? "patience" : "steps",
+                      run);
 }
 
 char *status_next(const json_t *status)

@@ -92,7 +92,7 @@ static void add_state(bp_buffer *out, const json_t *status)
     if (has(status, "job"))
         bp_buffer_printf(out, "%s, ", text_of(status, "job"));
     bp_buffer_printf(out, "%s", state);
-    if (strcmp(state, "stopped") == 0 && text_of(status, "reason")[0] != '\0')
+    if (text_of(status, "reason")[0] != '\0') /* stopped, or finished before its last step */
         bp_buffer_printf(out, " (%s)", text_of(status, "reason"));
     if (strcmp(state, "running") == 0 || strcmp(state, "starting") == 0) {
         add_place(out, status);
@@ -272,6 +272,9 @@ static void add_sentence(bp_buffer *out, const json_t *note)
                          integer_of(note, "rank"), text_of(note, "host"), real_of(note, "ratio"));
     else if (strcmp(event, "no_launcher") == 0)
         bp_buffer_printf(out, "%s was gone", text_of(note, "launcher"));
+    else if (strcmp(event, "patience") == 0)
+        bp_buffer_printf(out, "the training ended after %lld validations without a new best",
+                         integer_of(note, "validations"));
     else if (strcmp(event, "digest_mismatch") == 0)
         bp_buffer_printf(out, "bits had changed (%s)", text_of(note, "found"));
     else

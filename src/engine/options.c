@@ -27,6 +27,8 @@ const bp_option bp_train_options[] = {
      false},
     {"train.valid_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
      "validation loss; 0: at the end, if corpus.valid is given", false},
+    {"train.patience", BP_OPTION_INT, "0", 0, 1e12, NULL, "validations",
+     "without a new best, after which the run ends; 0: never", false},
     {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",
      "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
      false},

@@ -30,6 +30,7 @@ static json_t *state_of(const trainer *self)
     json_object_set_new(state, "skipped_in_row", json_integer(p->skipped_in_row));
     json_object_set_new(state, "best_valid_loss", bp_json_real(p->best_valid_loss));
     json_object_set_new(state, "best_step", json_integer(p->best_step));
+    json_object_set_new(state, "validations_since_best", json_integer(p->stale));
     json_object_set_new(state, "valid_hash", json_string(self->facts.valid_hash));
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));

@@ -1,4 +1,4 @@
-/* How many steps a training has. */
+/* How many steps a training has, and when it ends before. */
 #include "train/trainer_priv.h"
 
 #include "base/log.h"
@@ -32,4 +32,53 @@ void trainer_say_steps(const trainer *self)
                "%" PRId64,
                bp_config_real(config, "train.epochs"), self->spec.rate.steps, self->epoch_windows,
                self->spec.batch);
+}
+
+static bool has_lost_patience(const trainer *self)
+{
+    int64_t patience = bp_config_int(self->config, "train.patience");
+
+    return patience > 0 && self->progress.stale >= patience;
+}
+
+bool trainer_is_done(const trainer *self)
+{
+    return self->progress.step >= self->spec.rate.steps || has_lost_patience(self);
+}
+
+bool trainer_take_validation(trainer *self, double loss)
+{
+    progress *p = &self->progress;
+
+    if (!(loss < p->best_valid_loss)) {
+        p->stale++;
+        return false;
+    }
+    p->best_valid_loss = loss;
+    p->best_step = p->step;
+    p->stale = 0;
+    return true;
+}
+
+bp_err trainer_end(trainer *self)
+{
+    const progress *p = &self->progress;
+    bp_err err = BP_OK;
+
+    if (p->step >= self->spec.rate.steps || !has_lost_patience(self))
+        return BP_OK;
+    bp_run_end_reason(self->run, "patience");
+    bp_log("the training ended at step %" PRId64 " of %" PRId64 ", after %" PRId64
+           " validations without a new best (train.patience): the best loss is %.4f, at step "
+           "%" PRId64,
+           p->step, self->spec.rate.steps, p->stale, p->best_valid_loss, p->best_step);
+    if (!bp_run_is_finished(self->run)) {
+        json_t *event =
+            json_pack("{s:I, s:I, s:o, s:I}", "step", (json_int_t)p->step, "validations",
+                      (json_int_t)p->stale, "best_valid_loss", bp_json_real(p->best_valid_loss),
+                      "best_step", (json_int_t)p->best_step);
+        err = bp_run_event(self->run, "patience", event);
+        json_decref(event);
+    }
+    return bp_agree(self->mesh->world, err);
 }

@@ -380,12 +380,10 @@ static bp_err say_start(const ensemble *self)
     return err;
 }
 
-/* A member may have been trained further, by ensemble.only or as a run of its own: then it is not
- * what the list says. */
 static bool is_trained(const ensemble *self)
 {
     for (int64_t k = 0; k < self->members; k++)
-        if (ensemble_member_step(self, k) != self->steps)
+        if (!ensemble_member_is_whole(self, k))
             return false;
     return true;
 }

@@ -206,10 +206,13 @@ static void on_trained(ensemble_desk *desk, const news_item *news)
     member_state *state = &desk->states[news->member];
     char name[ENSEMBLE_NAME_BYTES], oob[64] = "";
 
+    bool early = ensemble_member_ended_early(desk->self, news->member);
+
     state->phase = TRAINED;
-    state->step = desk->self->steps;
+    state->step = early ? ensemble_member_step(desk->self, news->member) : desk->self->steps;
     state->oob_perplexity = news->value;
-    ensemble_metrics_ended(desk->metrics, news->member, false);
+    ensemble_metrics_ended(desk->metrics, news->member,
+                           early ? ENSEMBLE_ENDED_EARLY : ENSEMBLE_TRAINED);
     add_event(desk, "member_trained", news, "oob_perplexity", bp_json_real(news->value));
     ensemble_name(desk->self, news->member, name);
     if (isfinite(news->value))
@@ -226,7 +229,7 @@ static void on_diverged(ensemble_desk *desk, const news_item *news)
     state->phase = DIVERGED;
     bp_free(state->text);
     state->text = bp_strdup(news->text);
-    ensemble_metrics_ended(desk->metrics, news->member, true);
+    ensemble_metrics_ended(desk->metrics, news->member, ENSEMBLE_DIVERGED);
     add_event(desk, "member_diverged", news, "message", json_string(news->text));
     ensemble_name(desk->self, news->member, name);
     bp_warn("%s: %s; the other members go on", name, news->text);

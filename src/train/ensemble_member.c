@@ -152,6 +152,30 @@ static bool is_scored(const ensemble *self, int64_t member, bool *of_others)
     return scored && !*of_others;
 }
 
+bool ensemble_member_ended_early(const ensemble *self, int64_t member)
+{
+    json_t *run = load(self, member, "run.json");
+    const json_t *end = json_object_get(run, "exit");
+    const char *state = json_string_value(json_object_get(end, "state"));
+    const char *reason = json_string_value(json_object_get(end, "reason"));
+    bool early =
+        state && reason && strcmp(state, "finished") == 0 && strcmp(reason, "patience") == 0;
+
+    json_decref(run);
+    return early;
+}
+
+/* A member may have been trained further, by ensemble.only or as a run of its own: then it is not
+ * what ensemble.json says. */
+bool ensemble_member_is_whole(const ensemble *self, int64_t member)
+{
+    bool of_others;
+
+    return (ensemble_member_step(self, member) == self->steps ||
+            ensemble_member_ended_early(self, member)) &&
+           (!self->bags || is_scored(self, member, &of_others));
+}
+
 static double read_perplexity(const ensemble *self, int64_t member)
 {
     json_t *summary = load(self, member, "oob/score/summary.json");

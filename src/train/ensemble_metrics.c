@@ -17,10 +17,10 @@
 /* Where one member's file has been read to. */
 typedef struct reader {
     char *path;
-    int64_t certain; /* lines up to this step stay; INT64_MAX: all that are there */
-    bool complete;   /* no line will come */
-    bool exhausted;  /* and none is left */
-    bool diverged;
+    int64_t certain;     /* lines up to this step stay; INT64_MAX: all that are there */
+    bool complete;       /* no line will come */
+    bool exhausted;      /* and none is left */
+    ensemble_end end;    /* how it ended */
     int64_t taken_bytes; /* of the file: lines that were taken */
     char *block;         /* what follows them; NULL before the first look */
     int64_t bytes, at;
@@ -98,13 +98,13 @@ bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64
     return err;
 }
 
-void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, bool diverged)
+void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_end how)
 {
     reader *one = &metrics->readers[member];
 
     one->certain = INT64_MAX;
     one->complete = true;
-    one->diverged = diverged;
+    one->end = how;
     if (!one->there)
         look_again(one);
 }
@@ -263,11 +263,11 @@ static bp_err judge(ensemble_metrics *metrics, int64_t *step, int *verdict)
         if (there && one->step < *step)
             *step = one->step;
         waits = waits || (!there && !one->complete);
-        lacks = lacks || (!there && one->complete && !one->diverged);
+        lacks = lacks || (!there && one->complete && one->end == ENSEMBLE_TRAINED);
     }
     for (int64_t k = 0; k < members; k++) {
         const reader *one = &metrics->readers[k];
-        lacks = lacks || (one->there && one->step != *step && !one->diverged);
+        lacks = lacks || (one->there && one->step != *step && one->end != ENSEMBLE_DIVERGED);
     }
     *verdict = *step == INT64_MAX ? NOTHING_THERE
                : waits            ? WAIT_FOR_IT

@@ -31,6 +31,10 @@ char *ensemble_member_path(const ensemble *self, int64_t member, const char *ins
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out);
 /** The newest step that it has committed, by name; -1: none. Local. */
 int64_t ensemble_member_step(const ensemble *self, int64_t member);
+/** Has its run finished before its last step, for train.patience? Local. */
+bool ensemble_member_ended_early(const ensemble *self, int64_t member);
+/** Is there nothing left to do for it: trained, and if it is bagged, scored as it is now? Local. */
+bool ensemble_member_is_whole(const ensemble *self, int64_t member);
 /** Train one member to its last step, and score its out-of-bag documents, going on from where an
  *  earlier start ended. *oob on the group's root: their perplexity; NaN: no bag, or none is out of
  *  it. Collective over `group`. Errors: those of bp_pretrain and bp_score. */
@@ -46,16 +50,22 @@ bp_err ensemble_forget_list(const ensemble *self);
 /* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
  * coordinator.
  *
- * A line stands there for each step that all members have a line for, those that diverged aside.
- * What a member has is read from its own file, as far as that is certain: to its newest checkpoint
- * while it waits, further once it has begun. So the file is a function of the members' files. */
+ * A line stands there for each step that all members have a line for, those that diverged aside,
+ * and those that ended early (train.patience) from then on. What a member has is read from its own
+ * file, as far as that is certain: to its newest checkpoint while it waits, further once it has
+ * begun. So the file is a function of the members' files. */
 typedef struct ensemble_metrics ensemble_metrics;
 bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self);
 void ensemble_metrics_free(ensemble_metrics **metrics);
 /** A member goes on from `step`: its lines from there on are new. */
 bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64_t step);
-/** A member has all its lines; it diverged, or has trained to the end. */
-void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, bool diverged);
+/** A member has all its lines. */
+typedef enum ensemble_end {
+    ENSEMBLE_TRAINED,
+    ENSEMBLE_ENDED_EARLY,
+    ENSEMBLE_DIVERGED
+} ensemble_end;
+void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_end how);
 /** Write the lines that are complete by now. Errors: BP_ERR_IO, BP_ERR_SYSTEM, BP_ERR_BUSY;
  *  BP_ERR_FORMAT a member's file holds what is no line of metrics. */
 bp_err ensemble_metrics_flush(ensemble_metrics *metrics);

@@ -31,6 +31,19 @@ void bp_pretrain_check(bp_config *config)
     bp_pretrain_check_model(config);
 }
 
+static void check_patience(bp_config *config)
+{
+    bool has_valid = bp_config_is_set(config, "corpus.valid");
+    int64_t patience = bp_config_int(config, "train.patience");
+
+    if (patience > 0 && (!has_valid || bp_config_int(config, "train.valid_every") == 0))
+        bp_config_fault(config,
+                        "train.patience = %lld counts validations, but %s: at train.patience; give "
+                        "corpus.valid and train.valid_every, or leave train.patience out",
+                        (long long)patience,
+                        has_valid ? "train.valid_every is 0" : "there is no corpus.valid");
+}
+
 void bp_pretrain_check_model(bp_config *config)
 {
     bool has_init = bp_config_is_set(config, "model.init");
@@ -43,6 +56,7 @@ void bp_pretrain_check_model(bp_config *config)
         bp_gpt_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
     }
     bp_engine_spec_check(&spec, &shape, &mesh, config);
+    check_patience(config);
 }
 
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
@@ -89,23 +103,13 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
 
-const char *const trainer_may_change[] = {"run.dir",
-                                          "mesh.members",
-                                          "ensemble.members",
-                                          "ensemble.only",
-                                          "ensemble.parallel",
-                                          "train.steps",
-                                          "train.epochs",
-                                          "train.log_every",
-                                          "train.valid_every",
-                                          "train.digest_every",
-                                          "checkpoint.every",
-                                          "checkpoint.keep",
-                                          "checkpoint.behind",
-                                          "corpus.valid",
-                                          "train.trace",
-                                          "train.profile",
-                                          NULL};
+const char *const trainer_may_change[] = {
+    "run.dir",           "mesh.members",       "ensemble.members",
+    "ensemble.only",     "ensemble.parallel",  "train.steps",
+    "train.epochs",      "train.patience",     "train.log_every",
+    "train.valid_every", "train.digest_every", "checkpoint.every",
+    "checkpoint.keep",   "checkpoint.behind",  "corpus.valid",
+    "train.trace",       "train.profile",      NULL};
 
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
@@ -173,7 +177,7 @@ static bp_err run(trainer *self)
     trainer_sweep_end(self);
     err = finish_trace(self, err);
     plan_print_peak(self);
-    return err;
+    return err == BP_OK ? trainer_end(self) : err;
 }
 
 /* With the run folder held: find where to start, build, train. */
@@ -183,11 +187,11 @@ static bp_err go_on(trainer *self)
 
     if (err != BP_OK)
         return err;
-    if (self->progress.step >= self->spec.rate.steps) {
+    if (trainer_is_done(self)) {
         bool more = self->progress.step > self->spec.rate.steps;
         bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
                more ? ", more than the configuration asks for" : "");
-        return BP_OK;
+        return trainer_end(self);
     }
     err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
     if (err != BP_OK)

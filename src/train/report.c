@@ -122,7 +122,8 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
             .skipped_in_row = json_integer_value(json_object_get(value, "skipped_in_row")),
             .best_valid_loss =
                 json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best,
-            .best_step = json_integer_value(json_object_get(value, "best_step"))};
+            .best_step = json_integer_value(json_object_get(value, "best_step")),
+            .stale = json_integer_value(json_object_get(value, "stale"))};
         bool is_best = json_is_true(json_object_get(value, "best"));
         return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, is_best)
                                                               : trainer_commit(self, is_best);

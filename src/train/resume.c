@@ -89,11 +89,12 @@ static bp_err read_progress(trainer *self, const bp_checkpoint *checkpoint)
         err = bp_json_get_int(state, counts[k].key, counts[k].value, where);
     if (err != BP_OK)
         return err;
+    p->stale = json_integer_value(json_object_get(state, "validations_since_best"));
     p->committed = p->step;
     p->best_valid_loss = json_is_number(best) ? json_number_value(best) : INFINITY;
     if (strcmp(valid_hash, self->facts.valid_hash) != 0 && self->facts.has_valid) {
         p->best_valid_loss = INFINITY; /* losses of two corpora can't be compared */
-        p->best_step = 0;
+        p->best_step = p->stale = 0;
     }
     return BP_OK;
 }

@@ -93,11 +93,12 @@ static bp_err commit(trainer *self, bool best, bool wait)
     if (err != BP_OK)
         return err;
     report_send(self, REPORT_COMMIT,
-                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:b, s:b}", "step", (json_int_t)p->step,
-                          "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped,
-                          "skipped_in_row", (json_int_t)p->skipped_in_row, "best_valid_loss",
-                          bp_json_real(p->best_valid_loss), "best_step", (json_int_t)p->best_step,
-                          "best", (int)best, "behind", (int)behind));
+                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:b, s:b}", "step",
+                          (json_int_t)p->step, "updates", (json_int_t)p->updates, "skipped",
+                          (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row,
+                          "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
+                          (json_int_t)p->best_step, "stale", (json_int_t)p->stale, "best",
+                          (int)best, "behind", (int)behind));
     return behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
 }
 
@@ -135,7 +136,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     progress *p = &self->progress;
     bp_config *config = self->config;
     int64_t valid_every = bp_config_int(config, "train.valid_every");
-    bool last = p->step == self->spec.rate.steps, best = false;
+    bool last = p->step == self->spec.rate.steps, best = false, ends;
     bool validated =
         self->facts.has_valid && (last || (valid_every > 0 && p->step % valid_every == 0));
     double valid_loss = 0, begin = bp_clock_now();
@@ -145,17 +146,15 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
         err = trainer_validate(self, &valid_loss);
     if (err != BP_OK)
         return err;
-    if (validated && valid_loss < p->best_valid_loss) {
-        p->best_valid_loss = valid_loss;
-        p->best_step = p->step;
-        best = true;
-    }
+    if (validated)
+        best = trainer_take_validation(self, valid_loss);
+    ends = trainer_is_done(self);
     self->clock += bp_clock_now() - begin;
     if (validated || last || p->step % bp_config_int(config, "train.log_every") == 0)
         report_step(self, result, validated ? &valid_loss : NULL);
     begin = bp_clock_now();
-    if (best || last || p->step % bp_config_int(config, "checkpoint.every") == 0)
-        err = commit(self, best, last);
+    if (best || ends || p->step % bp_config_int(config, "checkpoint.every") == 0)
+        err = commit(self, best, ends);
     self->clock += bp_clock_now() - begin;
     return err;
 }
@@ -189,7 +188,7 @@ static bp_err run_steps(trainer *self)
 {
     self->clock = bp_clock_now();
     self->clock_step = self->progress.step;
-    while (self->progress.step < self->spec.rate.steps) {
+    while (!trainer_is_done(self)) {
         bp_step_result result;
         int64_t word;
 

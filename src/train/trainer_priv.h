@@ -27,6 +27,7 @@ typedef struct progress {
     int64_t skipped_in_row;
     double best_valid_loss; /* infinity before the first validation */
     int64_t best_step;      /* where it was; 0: nowhere yet */
+    int64_t stale;          /* validations since then */
     int64_t committed;      /* the newest checkpoint's step; not kept */
 } progress;
 
@@ -121,6 +122,15 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 void trainer_find_steps(trainer *self);
 /** A line for people where train.epochs is given. */
 void trainer_say_steps(const trainer *self);
+/** Is nothing left to do: all steps are done, or validations found no new best for train.patience
+ * of them? */
+bool trainer_is_done(const trainer *self);
+/** Count a validation; true: its loss is the least so far. */
+bool trainer_take_validation(trainer *self, double loss);
+/** Before the run is closed, with nothing left to do: why it ended, where it did not do all steps.
+ *  Collective over world; with an event unless the run was told to be finished before. Errors:
+ * those of bp_run_event: the same on all ranks. */
+bp_err trainer_end(trainer *self);
 
 /* trainer.c */
 /** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).

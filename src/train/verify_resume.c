@@ -20,7 +20,7 @@
 #define SLEEP       0.1  /* of ranks that only wait */
 #define SAY_SECONDS 10.0 /* between progress lines */
 #define END_SECONDS 15.0 /* what a launcher is given to end its ranks */
-#define OWN_KEYS    10
+#define OWN_KEYS    11
 #define STATUS_KILL (128 + SIGKILL)
 
 /* One proof, on the root. */
@@ -116,6 +116,7 @@ static char **arguments_of(const proof *self, const char *run)
     out[at + 7] = bp_strdup("train.trace=");
     out[at + 8] = bp_sprintf("checkpoint.behind=%s", self->behind ? "yes" : "no");
     out[at + 9] = bp_strdup("train.epochs="); /* train.steps is there instead */
+    out[at + 10] = bp_strdup("train.patience=0");
     for (int k = 0; k < OWN_KEYS; k++)
         if (!out[at + k]) {
             free_arguments(self, out);

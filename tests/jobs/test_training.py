@@ -1,12 +1,13 @@
-"""What a training reads, how fast it learns and how long it goes on: bags, least rate, epochs."""
+"""What a training reads, how fast it learns and how long it goes on: bags, least rate, epochs, patience."""
 import json
 import math
 import os
+import signal
 
 import h5py
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, edit_manifest, metrics, program, run, steps, timeless
+from bagpipe_test import JobTest, digests, edit_manifest, events, metrics, program, run, steps, timeless
 
 
 def read_json(*parts):
@@ -165,6 +166,112 @@ class Epochs(JobTest):
         result = run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('verified')}", "train.epochs=5",
                       "--verify-resume=5"])
         self.assertEqual(result.status, 0, str(result))
+
+
+class Patience(JobTest):
+    TEXT_BYTES = 60_000
+    FLAT = ("optimizer.lr=0", "train.valid_every=2")  # all validations have one loss: the first one stays the best
+
+    def ended(self, folder):
+        """Step, steps, and the reason of a finished run."""
+        record = read_json(folder, "run.json")
+        self.assertEqual(record["exit"]["state"], "finished")
+        return metrics(folder)[-1]["step"], record["steps"], record["exit"].get("reason")
+
+    def test_the_run_ends_after_so_many_validations_without_a_new_best(self):
+        for ranks, keys in ((0, ()), (2, ()), (3, ("mesh.data=2",)), (2, ("mesh.pipeline=2",)), (2, ("checkpoint.behind=no",))):
+            with self.subTest(ranks=ranks, keys=keys):
+                name = f"flat-{ranks}-{'-'.join(keys)}"
+                result = self.pretrain(name, ranks, "train.patience=2", *self.FLAT, *keys)
+                self.assertEqual(result.status, 0, str(result))
+                folder = self.at(name)
+                self.assertEqual(self.ended(folder), (6, 20, "patience"))
+                self.assertIn("after 2 validations without a new best", result.out)
+                self.assertEqual(steps(folder)[-1], "step-000000000006")
+                self.assertEqual(os.readlink(os.path.join(folder, "checkpoints", "best")), "step-000000000002")
+                (event,) = events(folder, "patience")
+                self.assertEqual((event["step"], event["validations"], event["best_step"]), (6, 2, 2))
+                self.assertEqual(event["best_valid_loss"], metrics(folder)[1]["valid_loss"])
+                self.assertEqual(events(folder, "closed")[-1]["reason"], "patience")
+
+    def test_the_same_command_has_nothing_to_do_and_a_larger_patience_goes_on(self):
+        folder = self.trained("longer", 0, "train.patience=2", *self.FLAT)
+        before = metrics(folder)
+        result = self.pretrain("longer", 0, "train.patience=2", *self.FLAT)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("finished", result.out)
+        self.assertEqual(self.ended(folder), (6, 20, "patience"))
+        self.assertEqual(len(events(folder, "patience")), 1)
+        self.assertEqual(metrics(folder), before)
+        status = run([program("bagpipe"), "status", folder])
+        self.assertIn("finished (patience)", status.out)
+        self.assertIn("a larger train.patience goes on", status.out)
+        self.trained("longer", 0, "train.patience=4", *self.FLAT)
+        self.assertEqual(self.ended(folder), (10, 20, "patience"))
+        self.assertEqual(timeless(metrics(folder))[:6], timeless(before))
+        self.trained("longer", 0, *self.FLAT)
+        self.assertEqual(self.ended(folder), (20, 20, None))
+
+    def test_validations_are_counted_across_starts(self):
+        keys = ("train.patience=3", "checkpoint.every=1", "checkpoint.behind=no") + self.FLAT
+        whole = self.trained("at_once", 0, *keys)
+        self.assertEqual(self.ended(whole), (8, 20, "patience"))
+        for fault in ("step.end:5=kill", "step.end:6=kill", "ckpt.rename:8=kill"):  # behind 2 validations, 3, and before the last commit
+            with self.subTest(fault=fault):
+                name = f"parts-{fault[:11]}"
+                killed = run(["env", f"BP_FAULT={fault}", program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"] +
+                             list(keys))
+                self.assertEqual(killed.status, -signal.SIGKILL, str(killed))
+                folder = self.trained(name, 0, *keys)
+                self.assertEqual(self.ended(folder), (8, 20, "patience"))
+                self.assertEqual(digests(folder), digests(whole))
+                self.assertEqual(timeless(metrics(folder)), timeless(metrics(whole)))
+        other = self.trained("two_ranks", 0, "train.patience=3", "train.steps=4", *self.FLAT)
+        self.trained("two_ranks", 2, "train.patience=3", *self.FLAT)
+        self.assertEqual(self.ended(other), (8, 20, "patience"))
+
+    def test_a_better_validation_starts_the_count_anew(self):
+        folder = self.trained("learns", 0, "train.patience=2", "train.valid_every=1", "optimizer.lr=0.1", "train.steps=60")
+        best, stale, wanted = math.inf, 0, None
+        for line in metrics(folder):
+            stale = 0 if line["valid_loss"] < best else stale + 1
+            best = min(best, line["valid_loss"])
+            if stale == 2:
+                wanted = line["step"]
+                break
+        self.assertEqual(wanted, metrics(folder)[-1]["step"])
+        self.assertGreater(wanted, 3)
+        self.assertEqual(state_of(folder)["validations_since_best"], 2)
+
+    def test_it_needs_validations(self):
+        for keys, words in ((("train.patience=2",), "train.valid_every is 0"),
+                            (("train.patience=2", "train.valid_every=2", "corpus.valid="), "there is no corpus.valid"),
+                            (("train.patience=-1",), "train.patience")):
+            result = self.pretrain("refused", 0, *keys)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn(words, result.err)
+            self.assertEqual(result.err.count("error[78]"), 1)
+
+    def test_members_end_each_by_itself(self):
+        keys = ["ensemble.members=4", "ensemble.kind=both", "train.patience=1", "train.valid_every=1", "train.steps=60", "train.batch=2",
+                "optimizer.lr=0.03", "optimizer.decay=constant", "optimizer.warmup=0"]  # noise ends them
+        command = [program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}"] + keys
+        result = run(command)
+        self.assertEqual(result.status, 0, str(result))
+        members = [self.at(f"many/members/m{k:02}") for k in range(4)]
+        last = [self.ended(folder)[0] for folder in members]
+        self.assertGreater(len(set(last)), 1, "all members end at one step: the test shows nothing")
+        self.assertEqual([self.ended(folder)[2] for folder in members], ["patience" if step < 60 else None for step in last])
+        lines = metrics(self.at("many"))
+        self.assertEqual([line["step"] for line in lines], list(range(1, max(last) + 1)))
+        for line in lines:
+            self.assertEqual(sorted(line["loss"]), [f"m{k:02}" for k in range(4) if last[k] >= line["step"]])
+        self.assertEqual([member["name"] for member in read_json(self.at("many"), "ensemble.json")["members"]], ["m00", "m01", "m02", "m03"])
+        again = run(command)
+        self.assertEqual(again.status, 0, str(again))
+        self.assertIn("the ensemble is finished", again.out)
+        status = json.loads(run([program("bagpipe"), "status", "--json", self.at("many")]).out)
+        self.assertEqual((status["state"], status["members_finished"], status["progress"]), ("finished", 4, 1))
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ static void the_others_go_on_without_a_member_that_diverged(void **state)
     for (int k = 0; k < 3; k++)
         bp_test_expect(ensemble_metrics_started(f.metrics, k, 0), BP_OK);
     check_steps(&f, STEPS(1, 2));
-    ensemble_metrics_ended(f.metrics, 1, true);
+    ensemble_metrics_ended(f.metrics, 1, ENSEMBLE_DIVERGED);
     check_steps(&f, STEPS(1, 2, 3, 4));
     path = bp_path_join(bp_config_string(f.config, "run.dir"), "metrics.jsonl");
     bp_test_expect(bp_file_read(path, 1 << 20, &text, &bytes), BP_OK);
@@ -186,6 +186,30 @@ static void the_others_go_on_without_a_member_that_diverged(void **state)
     bp_free(text);
     bp_free(path);
     end(&f);
+}
+
+static void the_others_go_on_behind_a_member_that_ended_early(void **state)
+{
+    static const ensemble_end ends[] = {ENSEMBLE_ENDED_EARLY, ENSEMBLE_TRAINED};
+
+    (void)state;
+    for (int e = 0; e < 2; e++) {
+        fixture f;
+
+        begin(&f, e == 0 ? "early" : "short", 3);
+        for (int k = 0; k < 3; k++)
+            has(&f, k, k == 1 ? STEPS(2, 4) : STEPS(1, 2, 3, 4, 5, 6), 0);
+        bp_test_expect(ensemble_metrics_new(&f.metrics, &f.self), BP_OK);
+        for (int k = 0; k < 3; k++)
+            bp_test_expect(ensemble_metrics_started(f.metrics, k, 0), BP_OK);
+        check_steps(&f, STEPS(2, 4)); /* no line that it lacks stands before its end */
+        ensemble_metrics_ended(f.metrics, 1, ends[e]);
+        if (e == 0)
+            check_steps(&f, STEPS(2, 4, 5, 6));
+        else
+            check_steps(&f, STEPS(2, 4));
+        end(&f);
+    }
 }
 
 static void a_file_longer_than_a_block_is_read_through(void **state)
@@ -254,6 +278,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_member_that_goes_on_from_an_older_checkpoint_takes_its_lines_back),
         cmocka_unit_test(steps_that_not_all_members_have_are_left_out),
         cmocka_unit_test(the_others_go_on_without_a_member_that_diverged),
+        cmocka_unit_test(the_others_go_on_behind_a_member_that_ended_early),
         cmocka_unit_test(a_file_longer_than_a_block_is_read_through),
         cmocka_unit_test(a_line_without_end_is_damage),
         cmocka_unit_test(a_file_that_can_not_be_read_is_an_error),
