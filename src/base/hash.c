@@ -126,6 +126,24 @@ uint64_t bp_xxh3(const void *data, size_t bytes)
     return XXH3_64bits(data, bytes);
 }
 
+uint32_t bp_crc32c(const void *data, size_t bytes)
+{
+    /* of each half byte, by the polynomial 0x82f63b78 (lowest bit first) */
+    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
+                                       0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+                                       0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+                                       0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+    const uint8_t *at = data;
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t k = 0; k < bytes; k++) {
+        crc ^= at[k];
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return ~crc;
+}
+
 void bp_digest_merge(bp_digest *into, const bp_digest *from)
 {
     into->lane[0] += from->lane[0];

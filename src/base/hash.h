@@ -20,6 +20,10 @@ bp_err bp_sha256_of_file(const char *path, char hex[BP_SHA256_HEX], int64_t *siz
 
 uint64_t bp_xxh3(const void *data, size_t bytes);
 
+/** CRC-32C (Castagnoli), for formats that have it; half a byte at a time. Source: RFC 3720, 12.1.
+ */
+uint32_t bp_crc32c(const void *data, size_t bytes);
+
 /** A digest of a tensor that does not depend on how it is split: sums of mix(key + index, bits),
  * mod 2^64, in two lanes. */
 typedef struct bp_digest {

@@ -14,6 +14,7 @@
 #include "coordinator/run_journal_priv.h"
 #include "coordinator/run_lock_priv.h"
 #include "coordinator/run_record_priv.h"
+#include "coordinator/run_tensorboard_priv.h"
 #include "coordinator/watchdog.h"
 #include "mesh/collective.h"
 
@@ -39,6 +40,8 @@ struct bp_run {
     const char *end_reason; /* of a finished run; NULL: all is done */
     bp_drain *drain;
     run_journal metrics, events;
+    bool for_tensorboard;
+    run_journal tensorboard; /* open once training begins */
 };
 
 /* ---- opening ---- */
@@ -209,6 +212,7 @@ static void run_free(bp_run **out)
     bp_drain_free(&run->drain);
     run_journal_close(&run->metrics);
     run_journal_close(&run->events);
+    run_journal_close(&run->tensorboard);
     json_decref(run->record);
     bp_free(run->changes);
     bp_free(run->config_text);
@@ -280,7 +284,8 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
         return err;
     }
     run->mesh = mesh;
-    run->metrics.fd = run->events.fd = -1;
+    run->metrics.fd = run->events.fd = run->tensorboard.fd = -1;
+    run->for_tensorboard = spec->tensorboard;
     err = gather_hosts(mesh, &hosts);
     if (err == BP_OK)
         err = bp_agree(mesh->world,
@@ -441,6 +446,8 @@ bp_err bp_run_sync(bp_run *run)
     if (!run->mesh->coordinates)
         return BP_OK;
     err = run_journal_sync(&run->metrics);
+    if (err == BP_OK)
+        err = run_journal_sync(&run->tensorboard);
     return err == BP_OK ? run_journal_sync(&run->events) : err;
 }
 
@@ -453,7 +460,14 @@ static bp_err add_line(const bp_run *run, run_journal *journal, const json_t *li
 
 bp_err bp_run_metric(bp_run *run, const json_t *line)
 {
-    return run->mesh->coordinates ? add_line(run, &run->metrics, line) : BP_OK;
+    bp_err err;
+
+    if (!run->mesh->coordinates)
+        return BP_OK;
+    err = add_line(run, &run->metrics, line);
+    if (err == BP_OK && run->tensorboard.fd >= 0)
+        err = run_tensorboard_add(&run->tensorboard, line);
+    return err;
 }
 
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)
@@ -483,9 +497,15 @@ void bp_run_needs(bp_run *run, double seconds)
 
 bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
 {
-    bp_err err = BP_OK;
+    bp_err err;
 
-    if (run->mesh->coordinates)
-        err = check_owner(run);
-    return err == BP_OK && run->mesh->coordinates ? run_journal_cut(&run->metrics, step) : err;
+    if (!run->mesh->coordinates)
+        return BP_OK;
+    err = check_owner(run);
+    if (err == BP_OK)
+        err = run_journal_cut(&run->metrics, step);
+    run_journal_close(&run->tensorboard);
+    if (err == BP_OK && run->for_tensorboard)
+        err = run_tensorboard_open(&run->tensorboard, run->folder, step + 1);
+    return err;
 }

@@ -33,8 +33,9 @@ typedef struct bp_run_words {
 } bp_run_words;
 
 typedef struct bp_run_spec {
-    const char *job; /* "pretrain" */
-    bool trains;     /* it writes metrics.jsonl */
+    const char *job;  /* "pretrain" */
+    bool trains;      /* it writes metrics.jsonl */
+    bool tensorboard; /* and, from bp_run_cut_metrics on, its figures for TensorBoard */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
     const char *const *may_change;
     /* Others that may, but results have other bits from now on: bp_run_take_changes; NULL: none. */
@@ -124,7 +125,7 @@ bool bp_run_still_owner(void *run);
  * Errors: BP_ERR_IO. */
 bp_err bp_run_sync(bp_run *run);
 
-/** One line for metrics.jsonl; `line` is borrowed.
+/** One line for metrics.jsonl, and its figures for TensorBoard; `line` is borrowed.
  *
  * Errors: BP_ERR_IO (disk full), and the file ends where it did before; BP_ERR_BUSY another job has
  *         taken the run over; BP_ERR_SYSTEM. */
@@ -138,9 +139,10 @@ bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
 void bp_run_needs(bp_run *run, double seconds);
 
 /** Cut metrics.jsonl back to what led to `step`: from the first line on that is no whole line with
- * a `step` <= it, all goes.
+ * a `step` <= it, all goes. TensorBoard is told to drop it too.
  *
- * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over. */
+ * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over; BP_ERR_CREATE, BP_ERR_DENIED,
+ *         BP_ERR_SYSTEM TensorBoard's file. */
 bp_err bp_run_cut_metrics(bp_run *run, int64_t step);
 
 #endif

@@ -102,29 +102,35 @@ void run_journal_close(run_journal *journal)
     *journal = (run_journal){.fd = -1};
 }
 
-/* A fault finds half of the line in the file. */
-static int write_line(int fd, const char *text, size_t bytes)
+/* A fault finds half of it in the file. */
+static int write_halves(int fd, const char *data, size_t bytes)
 {
     size_t half = bp_fault_is_armed() ? bytes / 2 : 0;
 
-    if (half > 0 && (bp_write_all(fd, text, half) != 0 || bp_fault("metrics.append_half")))
+    if (half > 0 && (bp_write_all(fd, data, half) != 0 || bp_fault("metrics.append_half")))
         return -1;
-    return bp_write_all(fd, text + half, bytes - half);
+    return bp_write_all(fd, data + half, bytes - half);
+}
+
+bp_err run_journal_append(run_journal *journal, const void *data, size_t bytes)
+{
+    off_t end = lseek(journal->fd, 0, SEEK_END);
+    bp_err err;
+
+    if (end >= 0 && write_halves(journal->fd, data, bytes) == 0)
+        return BP_OK;
+    err = bp_fail_errno(BP_ERR_IO, "can't write", journal->path);
+    if (end >= 0 && ftruncate(journal->fd, end) != 0)
+        err = bp_err_prefix(err, "half a line stays"); /* the next start takes it off */
+    return err;
 }
 
 bp_err run_journal_add(run_journal *journal, const json_t *line)
 {
     char *text = bp_json_line(line);
-    off_t end = lseek(journal->fd, 0, SEEK_END);
-    bp_err err = BP_OK;
+    bp_err err = text == NULL ? bp_fail_memory("a line", 1, 1)
+                              : run_journal_append(journal, text, strlen(text));
 
-    if (text == NULL)
-        return bp_fail_memory("a line", 1, 1);
-    if (end < 0 || write_line(journal->fd, text, strlen(text)) != 0) {
-        err = bp_fail_errno(BP_ERR_IO, "can't write", journal->path);
-        if (end >= 0 && ftruncate(journal->fd, end) != 0)
-            err = bp_err_prefix(err, "half a line stays"); /* the next start takes it off */
-    }
     bp_free(text);
     return err;
 }

@@ -16,6 +16,8 @@ typedef struct run_journal {
  *  Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err run_journal_open(run_journal *out, const char *folder, const char *name);
 void run_journal_close(run_journal *journal);
+/** Bytes at the end, all or none. Errors: BP_ERR_IO. */
+bp_err run_journal_append(run_journal *journal, const void *data, size_t bytes);
 /** One line, whole or not at all. Errors: BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err run_journal_add(run_journal *journal, const json_t *line);
 bp_err run_journal_sync(const run_journal *journal);

@@ -39,6 +39,9 @@ const bp_option bp_train_options[] = {
     {"train.profile", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
      "a table of where time goes, from the third step of each start on; kept in profile.json",
      false},
+    {"train.tensorboard", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "write the figures of metrics.jsonl into run.dir/tensorboard too: tensorboard --logdir RUN",
+     false},
     {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
      "it and adds .start-N to the name",

@@ -103,13 +103,25 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
 
-const char *const trainer_may_change[] = {
-    "run.dir",           "mesh.members",       "ensemble.members",
-    "ensemble.only",     "ensemble.parallel",  "train.steps",
-    "train.epochs",      "train.patience",     "train.log_every",
-    "train.valid_every", "train.digest_every", "checkpoint.every",
-    "checkpoint.keep",   "checkpoint.behind",  "corpus.valid",
-    "train.trace",       "train.profile",      NULL};
+const char *const trainer_may_change[] = {"run.dir",
+                                          "mesh.members",
+                                          "ensemble.members",
+                                          "ensemble.only",
+                                          "ensemble.parallel",
+                                          "train.steps",
+                                          "train.epochs",
+                                          "train.patience",
+                                          "train.log_every",
+                                          "train.valid_every",
+                                          "train.digest_every",
+                                          "checkpoint.every",
+                                          "checkpoint.keep",
+                                          "checkpoint.behind",
+                                          "corpus.valid",
+                                          "train.tensorboard",
+                                          "train.trace",
+                                          "train.profile",
+                                          NULL};
 
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
@@ -125,6 +137,7 @@ static bp_err open_run(trainer *self)
                               (json_int_t)self->spec.rate.steps);
     bp_run_spec spec = {.job = "pretrain",
                         .trains = true,
+                        .tensorboard = bp_config_bool(self->config, "train.tensorboard"),
                         .may_change = trainer_may_change,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,

@@ -155,7 +155,7 @@ bp_err report_lost(const trainer *self)
     return self->report_err == BP_OK
                ? BP_OK
                : BP_FAIL(self->report_err,
-                         "a line of metrics.jsonl could not be written: %s; then the same command "
+                         "a line of metrics could not be written: %s; then the same command "
                          "goes on",
                          self->report_message);
 }

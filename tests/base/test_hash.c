@@ -15,6 +15,29 @@ static void sha256_gives_the_published_digests(void **state)
     assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
+/* RFC 3720, B.4, and the check value of catalogues of checksums. */
+static void crc32c_gives_the_published_values(void **state)
+{
+    static const uint8_t read_command[48] = {
+        0x01, 0xc0, [16] = 0x14, [22] = 0x04, [27] = 0x14, [31] = 0x18, [32] = 0x28, [40] = 0x02};
+    uint8_t data[32];
+
+    (void)state;
+    memset(data, 0, sizeof data);
+    assert_int_equal(bp_crc32c(data, 32), 0x8a9136aa);
+    memset(data, 0xff, sizeof data);
+    assert_int_equal(bp_crc32c(data, 32), 0x62a8ab43);
+    for (int k = 0; k < 32; k++)
+        data[k] = (uint8_t)k;
+    assert_int_equal(bp_crc32c(data, 32), 0x46dd794e);
+    for (int k = 0; k < 32; k++)
+        data[k] = (uint8_t)(31 - k);
+    assert_int_equal(bp_crc32c(data, 32), 0x113fdb5c);
+    assert_int_equal(bp_crc32c(read_command, 48), 0xd9963a56);
+    assert_int_equal(bp_crc32c("123456789", 9), 0xe3069283);
+    assert_int_equal(bp_crc32c("", 0), 0);
+}
+
 static void sha256_of_parts_is_that_of_the_whole(void **state)
 {
     static char data[3 << 20];
@@ -174,6 +197,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_gives_the_published_digests),
+        cmocka_unit_test(crc32c_gives_the_published_values),
         cmocka_unit_test(sha256_of_parts_is_that_of_the_whole),
         cmocka_unit_test(sha256_of_no_file_is_an_error),
         cmocka_unit_test(xxh3_is_the_published_one),

@@ -1,12 +1,17 @@
-"""What a training reads, how fast it learns and how long it goes on: bags, least rate, epochs, patience."""
+"""What a training reads, how fast it learns and how long it goes on: bags, least rate, epochs, patience; and what it leaves for
+TensorBoard."""
+import glob
 import json
 import math
 import os
 import signal
+import struct
+import time
 
 import h5py
 
 import bagpipe_test
+import tfevents
 from bagpipe_test import JobTest, digests, edit_manifest, events, metrics, program, run, steps, timeless
 
 
@@ -272,6 +277,98 @@ class Patience(JobTest):
         self.assertIn("the ensemble is finished", again.out)
         status = json.loads(run([program("bagpipe"), "status", "--json", self.at("many")]).out)
         self.assertEqual((status["state"], status["members_finished"], status["progress"]), ("finished", 4, 1))
+
+
+TAGS = ("loss", "valid_loss", "lr", "grad_norm", "tokens_per_second", "mfu")
+
+
+def float32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+class TensorBoard(JobTest):
+    TEXT_BYTES = 60_000
+    KEYS = ("train.tensorboard=yes", "optimizer.decay=constant", "train.valid_every=2")
+
+    def files(self, folder):
+        return sorted(glob.glob(os.path.join(folder, "tensorboard", "*")))
+
+    def figures(self, folder):
+        """{tag: [(step, value)]} of metrics.jsonl, rounded to what an event holds."""
+        return {tag: [(line["step"], float32(line[tag])) for line in metrics(folder) if line.get(tag) is not None] for tag in TAGS}
+
+    def shown(self, folder):
+        return {tag: tfevents.curve(self.files(folder), tag) for tag in TAGS}
+
+    def test_it_has_the_figures_of_the_metrics(self):
+        for ranks, keys in ((0, ()), (2, ()), (3, ("mesh.data=2",))):
+            with self.subTest(ranks=ranks):
+                folder = self.trained(f"figures-{ranks}", ranks, "train.steps=6", *self.KEYS, *keys)
+                (path,) = self.files(folder)
+                self.assertRegex(os.path.basename(path), r"^events\.out\.tfevents\.\d{10}\.\S+$")
+                told = tfevents.events(path)
+                self.assertEqual((told[0]["version"], told[0]["step"]), ("brain.Event:2", 0))
+                self.assertEqual((told[1]["start"], told[1]["step"]), (True, 1))
+                self.assertEqual(len(told), 2 + 6)
+                self.assertTrue(all(abs(event["time"] - time.time()) < 3600 for event in told))
+                self.assertEqual(self.shown(folder), self.figures(folder))
+                self.assertEqual(len(self.shown(folder)["valid_loss"]), 3)
+
+    def test_protoc_reads_the_same(self):
+        if not tfevents.has_protoc():
+            self.skipTest("there is no protoc")
+        (path,) = self.files(self.trained("decoded", 0, "train.steps=4", *self.KEYS))
+        for one, other in zip(tfevents.events(path), tfevents.events(path, tfevents.by_protoc), strict=True):
+            self.assertAlmostEqual(one.pop("time"), other.pop("time"), delta=1e-3)
+            self.assertEqual(one, other)
+
+    def test_a_resume_drops_the_steps_that_are_done_again(self):
+        keys = ("checkpoint.every=4", "checkpoint.behind=no") + self.KEYS
+        killed = run(["env", "BP_FAULT=step.end:7=kill", program("bagpipe"), "pretrain", self.at("small.ini"),
+                      f"run.dir={self.at('again')}"] + list(keys))
+        self.assertEqual(killed.status, -signal.SIGKILL, str(killed))
+        folder = self.at("again")
+        self.assertEqual([step for step, _ in self.shown(folder)["loss"]], [1, 2, 3, 4, 5, 6, 7])
+        self.trained("again", 0, "train.steps=9", *keys)  # at once: within the same second, maybe
+        first, second = self.files(folder)
+        start = tfevents.events(second)[1]["step"]
+        self.assertIn(start, (5, 7))  # a validated step that is the best so far is committed too
+        self.assertEqual([event["step"] for event in tfevents.events(second)[2:]], list(range(start, 10)))
+        self.assertEqual(len(tfevents.events(first)), 2 + 7)
+        self.assertEqual(self.shown(folder), self.figures(folder))
+        self.trained("again", 0, "train.steps=9", *keys)  # finished
+        self.assertEqual(self.files(folder), [first, second])
+
+    def test_only_where_it_is_asked_for(self):
+        folder = self.trained("later", 0, "train.steps=2", *self.KEYS[1:])
+        self.assertEqual(self.files(folder), [])
+        self.trained("later", 0, "train.steps=4", *self.KEYS)  # the key may change
+        self.assertEqual([step for step, _ in self.shown(folder)["loss"]], [3, 4])
+        self.assertEqual(digests(folder), digests(self.trained("never", 0, "train.steps=4", *self.KEYS[1:])))
+
+    def test_members_have_their_own(self):
+        result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=2",
+                      "train.steps=3"] + list(self.KEYS))
+        self.assertEqual(result.status, 0, str(result))
+        for k in range(2):
+            folder = self.at(f"many/members/m{k:02}")
+            self.assertEqual(self.shown(folder), self.figures(folder))
+        self.assertEqual(self.files(self.at("many")), [])
+
+    def test_a_file_that_cannot_be_written_ends_the_run_as_metrics_do(self):
+        result = run(["env", "BP_FAULT=metrics.append_half:7", program("bagpipe"), "pretrain", self.at("small.ini"),
+                      f"run.dir={self.at('half')}"] + list(self.KEYS))  # behind 2 events, a start, the first step's 2, a line
+        self.assertEqual(result.status, 74, str(result))
+        self.assertIn("tensorboard", result.err)
+        told = tfevents.events(self.files(self.at("half"))[0])  # whole records alone
+        self.assertEqual([event["step"] for event in told], [0, 1, 1])
+        folder = self.trained("half", 0, *self.KEYS)
+        self.assertEqual(self.shown(folder), self.figures(folder))
+        os.mkdir(self.at("taken"))
+        self.write("taken/tensorboard", "a file")
+        result = self.pretrain("taken", 2, *self.KEYS)
+        self.assertEqual(result.status, 73, str(result))
+        self.assertIn("tensorboard", result.err)
 
 
 if __name__ == "__main__":
