@@ -16,6 +16,10 @@ const bp_option bp_corpus_options[] = {
      .type = BP_OPTION_STRING,
      .help = "corpora to train on: a file, a list with commas, or a glob",
      .required = true},
+    {.key = "corpus.weights",
+     .type = BP_OPTION_STRING,
+     .help = "shares of the training windows, a number for each file of corpus.train, with commas; "
+             "without them files share by size"},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,
      .help = "corpora for the validation loss: a file, a list with commas, or a glob"},

@@ -6,7 +6,7 @@
 #include "base/config.h"
 #include "store/corpus_file.h"
 
-/** corpus.train, corpus.valid, corpus.resample, run.member */
+/** corpus.train, corpus.weights, corpus.valid, corpus.resample, run.member */
 extern const bp_option bp_corpus_options[];
 
 typedef struct bp_corpus bp_corpus;
@@ -29,6 +29,19 @@ void bp_corpus_close(bp_corpus **corpus);
  * Errors:     those of bp_corpus_open for that file, and of `list`.
  */
 bp_err bp_corpus_peek_vocab_size(const char *list, int64_t *vocab_size);
+
+#define BP_CORPUS_WEIGHTS_MAX 65536 /* corpora with a weight above 0 */
+
+/** corpus.weights: decimal numbers of 0 or more, at least one above it.
+ *
+ * Shapes:     (*weights)[*count]; as many as corpus.train has files, which is not looked at here.
+ * Owns:       *weights is the caller's, bp_free(); NULL after an error.
+ * Errors:     BP_ERR_CONFIG; BP_ERR_SYSTEM memory.
+ */
+bp_err bp_corpus_weights(double **weights, int64_t *count, const char *list);
+/** The list that means the same, each number as short as it can be. Free with bp_free(); NULL: no
+ * memory. */
+char *bp_corpus_weights_text(const double *weights, int64_t count);
 
 int64_t bp_corpus_files(const bp_corpus *corpus);
 /** File k, in the order given; lent. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/mem.h"
+#include "mixture_priv.h"
 #include "order_priv.h"
 #include "span_cache_priv.h"
 
@@ -15,14 +16,22 @@
 
 #define DEPTH 3 /* steps of windows made ahead */
 
-struct bp_lanes {
-    bp_lanes_spec spec;
-    int64_t windows; /* W */
-    int64_t length;  /* of a lane: floor(W / B); 0 where windows repeat */
+/* Windows that have an order of their own: the stream's, or with weights a file's. */
+typedef struct source {
+    int64_t windows; /* W; 0: its weight is 0 */
     bp_order order;
     bp_span_cache cache;
-    bp_order_pool *pools; /* [slots]: the pool each lane is in; the helper's alone */
-    int32_t *ring;        /* [DEPTH][slots][T+1]; step s lies at s mod DEPTH */
+    bp_order_pool *pools; /* those that are read from: of each lane, or with weights one for all,
+                             since they go through an epoch side by side; the helper's alone */
+} source;
+
+struct bp_lanes {
+    bp_lanes_spec spec;
+    int64_t length; /* of a lane: floor(W / B); 0 where windows repeat. Without weights */
+    int64_t source_count;
+    source *sources;    /* 1, or with weights one a file */
+    bp_mixture mixture; /* with weights */
+    int32_t *ring;      /* [DEPTH][slots][T+1]; step s lies at s mod DEPTH */
     double waited;
 
     pthread_t helper;
@@ -39,7 +48,7 @@ struct bp_lanes {
     char message[BP_ERR_MESSAGE_BYTES];
 };
 
-/* Which entry of which epoch slot b of step s takes. */
+/* Which entry of which epoch slot b of step s takes, without weights. */
 static void find_entry(const bp_lanes *lanes, int64_t step, int64_t slot, int64_t *epoch,
                        int64_t *entry)
 {
@@ -49,9 +58,26 @@ static void find_entry(const bp_lanes *lanes, int64_t step, int64_t slot, int64_
     } else {
         int64_t index = (step - 1) * lanes->spec.batch + slot;
 
-        *epoch = index / lanes->windows;
-        *entry = index % lanes->windows;
+        *epoch = index / lanes->sources->windows;
+        *entry = index % lanes->sources->windows;
     }
+}
+
+/* ... and with weights, of which file. */
+static source *find_weighted(const bp_lanes *lanes, int64_t step, int64_t slot, int64_t *epoch,
+                             int64_t *entry)
+{
+    int64_t file, use;
+
+    bp_mixture_find(&lanes->mixture, (step - 1) * lanes->spec.batch + slot, &file, &use);
+    *epoch = use / lanes->sources[file].windows;
+    *entry = use % lanes->sources[file].windows;
+    return &lanes->sources[file];
+}
+
+static bool is_weighted(const bp_lanes *lanes)
+{
+    return bp_stream_weights(lanes->spec.stream) != NULL;
 }
 
 static bool pool_has(const bp_order_pool *pool, int64_t epoch, int64_t entry)
@@ -61,18 +87,32 @@ static bool pool_has(const bp_order_pool *pool, int64_t epoch, int64_t entry)
 
 static bp_err make_window(bp_lanes *lanes, int64_t step, int64_t lane, int32_t *tokens)
 {
-    bp_order_pool *pool = &lanes->pools[lane];
-    int64_t epoch, entry, span;
+    int64_t epoch, entry, span, slot = lanes->spec.first_slot + lane;
+    source *from = lanes->sources;
+    bp_order_pool *pool;
 
-    find_entry(lanes, step, lanes->spec.first_slot + lane, &epoch, &entry);
+    if (is_weighted(lanes))
+        from = find_weighted(lanes, step, slot, &epoch, &entry);
+    else
+        find_entry(lanes, step, slot, &epoch, &entry);
+    pool = &from->pools[is_weighted(lanes) ? 0 : lane];
     if (!pool_has(pool, epoch, entry)) {
         if (pool->epoch >= 0)
-            bp_span_cache_leave(&lanes->cache, pool);
-        bp_order_find(&lanes->order, epoch, entry, pool);
-        bp_span_cache_hold(&lanes->cache, pool);
+            bp_span_cache_leave(&from->cache, pool);
+        bp_order_find(&from->order, epoch, entry, pool);
+        bp_span_cache_hold(&from->cache, pool);
     }
-    int64_t window = bp_order_window(&lanes->order, pool, entry, &span);
-    return bp_span_cache_window(&lanes->cache, span, window, tokens);
+    int64_t window = bp_order_window(&from->order, pool, entry, &span);
+    return bp_span_cache_window(&from->cache, span, window, tokens);
+}
+
+static int64_t spans_read(const bp_lanes *lanes)
+{
+    int64_t reads = 0;
+
+    for (int64_t k = 0; k < lanes->source_count; k++)
+        reads += lanes->sources[k].cache.reads;
+    return reads;
 }
 
 static int32_t *ring_at(const bp_lanes *lanes, int64_t step)
@@ -110,7 +150,7 @@ static void *run_helper(void *argument)
         pthread_mutex_unlock(&lanes->mutex);
         bp_err err = make_step(lanes, step);
         pthread_mutex_lock(&lanes->mutex);
-        lanes->reads = lanes->cache.reads;
+        lanes->reads = spans_read(lanes);
         if (seeks != lanes->seeks)
             continue;
         if (err == BP_OK) {
@@ -149,47 +189,78 @@ static bp_err start_helper(bp_lanes *lanes)
     return BP_OK;
 }
 
+/* Source k: `tokens` of the stream from `first` on, of which so many pools are read at a time. */
+static bp_err open_source(bp_lanes *lanes, int64_t k, int64_t first, int64_t tokens, int64_t pools)
+{
+    const bp_lanes_spec *spec = &lanes->spec;
+    source *out = &lanes->sources[k];
+    bp_err err;
+
+    out->windows = (tokens - 1) / spec->context;
+    err = bp_order_init(&out->order, out->windows, spec->context, spec->seed, spec->member + k);
+    if (err == BP_OK)
+        err = bp_span_cache_init(&out->cache, spec->stream, first, &out->order, pools);
+    if (err != BP_OK)
+        return err;
+    out->pools = bp_alloc("corpus.lanes", pools, sizeof(*out->pools));
+    if (!out->pools)
+        return bp_fail_memory("the pools of lanes", pools, sizeof(*out->pools));
+    for (int64_t i = 0; i < pools; i++)
+        out->pools[i].epoch = -1;
+    return BP_OK;
+}
+
+static bp_err open_files(bp_lanes *lanes, int64_t files)
+{
+    bp_stream *stream = lanes->spec.stream;
+    const double *weights = bp_stream_weights(stream);
+    bp_err err = bp_mixture_init(&lanes->mixture, weights, files);
+
+    for (int64_t k = 0; k < files && err == BP_OK; k++) {
+        int64_t first, tokens;
+
+        bp_stream_file(stream, k, &first, &tokens);
+        if (weights[k] > 0)
+            err = open_source(lanes, k, first, tokens, 1);
+    }
+    return err;
+}
+
 static bp_err plan_lanes(bp_lanes *lanes)
 {
     const bp_lanes_spec *spec = &lanes->spec;
-    bool wide = bp_stream_vocab_size(spec->stream) > 65536;
-    bp_err err =
-        bp_order_init(&lanes->order, lanes->windows, spec->context, spec->seed, spec->member);
+    int64_t count = is_weighted(lanes) ? bp_stream_files(spec->stream) : 1;
+    bp_err err;
 
-    if (err == BP_OK)
-        err = bp_span_cache_init(&lanes->cache, spec->stream, &lanes->order, wide, spec->slots);
-    if (err != BP_OK)
-        return err;
-    lanes->pools = bp_alloc("corpus.lanes", spec->slots, sizeof(*lanes->pools));
+    lanes->sources = bp_alloc("corpus.lanes", count, sizeof(*lanes->sources));
     lanes->ring =
         bp_alloc("corpus.lanes", DEPTH * spec->slots * (spec->context + 1), sizeof(*lanes->ring));
-    if (!lanes->pools || !lanes->ring)
+    if (!lanes->sources || !lanes->ring)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " lanes", spec->slots);
-    for (int64_t lane = 0; lane < spec->slots; lane++)
-        lanes->pools[lane].epoch = -1;
-    return BP_OK;
+    lanes->source_count = count;
+    if (is_weighted(lanes))
+        return open_files(lanes, count);
+    err = open_source(lanes, 0, 0, bp_stream_tokens(spec->stream), spec->slots);
+    if (err == BP_OK)
+        lanes->length = lanes->sources->windows / spec->batch;
+    return err;
 }
 
 bp_err bp_lanes_new(bp_lanes **out, const bp_lanes_spec *spec)
 {
-    int64_t tokens = bp_stream_tokens(spec->stream);
+    bp_err err = bp_stream_check(spec->stream, spec->context);
 
     BP_ASSERT(spec->context > 0 && spec->slots > 0 && spec->first_slot >= 0);
     BP_ASSERT(spec->first_slot + spec->slots <= spec->batch);
     *out = NULL;
-    if (tokens < spec->context + 1)
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "the corpus has too few tokens, %" PRId64 ", for a window of %" PRId64
-                       " and its targets: at %s; use a smaller model.context or more text",
-                       tokens, spec->context, bp_stream_name(spec->stream));
+    if (err != BP_OK)
+        return err;
 
     bp_lanes *lanes = bp_alloc("corpus.lanes", 1, sizeof(*lanes));
     if (!lanes)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for lanes");
     lanes->spec = *spec;
-    lanes->windows = (tokens - 1) / spec->context;
-    lanes->length = lanes->windows / spec->batch;
-    bp_err err = plan_lanes(lanes);
+    err = plan_lanes(lanes);
     if (err == BP_OK)
         err = start_helper(lanes);
     if (err != BP_OK)
@@ -198,11 +269,23 @@ bp_err bp_lanes_new(bp_lanes **out, const bp_lanes_spec *spec)
     return err;
 }
 
-size_t bp_lanes_bytes(int64_t tokens, int64_t slots, int64_t context, int64_t vocab_size)
+size_t bp_lanes_bytes(const bp_stream *stream, int64_t slots, int64_t context)
 {
-    size_t ring = (size_t)(DEPTH * slots * (context + 1)) * sizeof(int32_t);
+    size_t bytes = (size_t)(DEPTH * slots * (context + 1)) * sizeof(int32_t);
+    const double *weights = bp_stream_weights(stream);
+    bool wide = bp_stream_vocab_size(stream) > 65536;
 
-    return ring + bp_span_cache_bytes(tokens, slots, context, vocab_size > 65536);
+    if (!weights)
+        return bytes + bp_span_cache_bytes(bp_stream_tokens(stream), slots, context, wide);
+    bytes += 2 * BP_MIXTURE_CYCLE * sizeof(int32_t);
+    for (int64_t k = 0; k < bp_stream_files(stream); k++) {
+        int64_t first, tokens;
+
+        bp_stream_file(stream, k, &first, &tokens);
+        if (weights[k] > 0)
+            bytes += bp_span_cache_bytes(tokens, 1, context, wide);
+    }
+    return bytes;
 }
 
 void bp_lanes_free(bp_lanes **lanes)
@@ -223,21 +306,40 @@ void bp_lanes_free(bp_lanes **lanes)
     if (old->has_mutex)
         pthread_mutex_destroy(&old->mutex);
     bp_free(old->ring);
-    bp_free(old->pools);
-    bp_span_cache_clear(&old->cache);
-    bp_order_clear(&old->order);
+    for (int64_t k = 0; k < old->source_count; k++) {
+        bp_free(old->sources[k].pools);
+        bp_span_cache_clear(&old->sources[k].cache);
+        bp_order_clear(&old->sources[k].order);
+    }
+    bp_free(old->sources);
+    bp_mixture_clear(&old->mixture);
     bp_free(old);
     *lanes = NULL;
 }
 
 int64_t bp_lanes_windows(const bp_lanes *lanes)
 {
-    return lanes->windows;
+    int64_t windows = 0;
+
+    for (int64_t k = 0; k < lanes->source_count; k++)
+        windows += lanes->sources[k].windows;
+    return windows;
+}
+
+double bp_lanes_share(const bp_lanes *lanes, int64_t k)
+{
+    return (double)lanes->mixture.count[k] / BP_MIXTURE_CYCLE * (double)lanes->spec.batch;
 }
 
 bool bp_lanes_repeat(const bp_lanes *lanes)
 {
-    return lanes->length == 0;
+    bool repeat = false;
+
+    if (!is_weighted(lanes))
+        return lanes->length == 0;
+    for (int64_t k = 0; k < lanes->source_count; k++)
+        repeat = repeat || bp_lanes_share(lanes, k) > (double)lanes->sources[k].windows;
+    return repeat;
 }
 
 double bp_lanes_waited(const bp_lanes *lanes)

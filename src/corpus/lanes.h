@@ -14,6 +14,8 @@ typedef struct bp_stream_spec {
     bool bag;          /* documents drawn with replacement, n from n, keyed by (seed, member) */
     uint64_t seed;
     int64_t member;
+    const double *weights; /* [files], borrowed for the call: each file is a stream by itself; NULL:
+                              all together are one */
 } bp_stream_spec;
 
 /** How a bag's documents lie in its stream. 1: each document as often as drawn, its copies next to
@@ -30,11 +32,20 @@ typedef struct bp_stream_spec {
 bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec);
 void bp_stream_free(bp_stream **stream);
 int64_t bp_stream_tokens(const bp_stream *stream);
-/** Windows of `context` tokens that the corpus has without a bag: an epoch of all bags. */
+int64_t bp_stream_files(const bp_stream *stream);
+/** With weights, file k is tokens [*first, *first + *tokens) of the stream. */
+void bp_stream_file(const bp_stream *stream, int64_t k, int64_t *first, int64_t *tokens);
+/** The weights, [files]; NULL: none. Borrowed. */
+const double *bp_stream_weights(const bp_stream *stream);
+/** Is there a window in the stream; with weights, in each file whose weight is above 0? Errors:
+ * BP_ERR_FORMAT fewer than `context` + 1 tokens, with the file. */
+bp_err bp_stream_check(const bp_stream *stream, int64_t context);
+/** Windows of `context` tokens that the corpus has without a bag: an epoch of all bags. With
+ * weights those of each file by itself, if its weight is above 0. */
 int64_t bp_stream_corpus_windows(const bp_stream *stream, int64_t context);
 int64_t bp_stream_vocab_size(const bp_stream *stream);
-/** The path of its first file, for messages. Borrowed. */
-const char *bp_stream_name(const bp_stream *stream);
+/** The path of file k, for messages. Borrowed. */
+const char *bp_stream_path(const bp_stream *stream, int64_t k);
 /** How often document d (over all files, in order) was drawn; 1 without a bag. */
 int64_t bp_stream_drawn(const bp_stream *stream, int64_t document);
 /** Tokens of the stream from `first` on; first + count may not be beyond its end (BP_ASSERT).
@@ -58,19 +69,27 @@ typedef struct bp_lanes_spec {
 
 /** Starts a helper thread; it reads ahead from the first step asked for.
  *
- * Holds spans of 64 Ki tokens: at most 4 a slot, 128 KiB each (256 KiB from 65,537 entries of the
- * vocabulary up), never more than the stream has; and three steps of windows.
+ * Without weights slot b of step s reads its own stretch of an epoch's windows. With weights the
+ * windows of all steps, slot by slot, are one list of entries, of which each file has its share,
+ * evenly spread; the k-th entry of a file with W windows is entry k mod W of its epoch k / W. So a
+ * rank that has some of the slots decodes all blocks that its windows lie in: nearly all there are.
+ *
+ * Holds spans of 64 Ki tokens, 128 KiB each (256 KiB from 65,537 entries of the vocabulary up): at
+ * most 4 a slot, or with weights 4 a file, never more than there are; and three steps of windows.
  *
  * Owns:       *out is the caller's, bp_lanes_free(); NULL after an error.
  * Errors:     BP_ERR_FORMAT fewer than T+1 tokens; BP_ERR_SYSTEM memory, threads.
  */
 bp_err bp_lanes_new(bp_lanes **out, const bp_lanes_spec *spec);
 void bp_lanes_free(bp_lanes **lanes);
-/** Bytes that `slots` lanes over a stream of so many tokens take, for the plan. */
-size_t bp_lanes_bytes(int64_t tokens, int64_t slots, int64_t context, int64_t vocab_size);
-int64_t bp_lanes_windows(const bp_lanes *lanes); /* W, of an epoch */
+/** Bytes that `slots` lanes over a stream take, for the plan. */
+size_t bp_lanes_bytes(const bp_stream *stream, int64_t slots, int64_t context);
+int64_t bp_lanes_windows(const bp_lanes *lanes); /* W, of an epoch; with weights, of all files */
+/** The windows of file k that a step takes, on average; with weights. */
+double bp_lanes_share(const bp_lanes *lanes, int64_t k);
 /** More slots than windows: worth a warning. Slots then go on through epoch after epoch: slot b of
- * step s takes entry ((s-1)B + b) mod W of epoch ((s-1)B + b) / W. */
+ * step s takes entry ((s-1)B + b) mod W of epoch ((s-1)B + b) / W. With weights: a step takes more
+ * windows of some file than it has. */
 bool bp_lanes_repeat(const bp_lanes *lanes);
 /** The windows of step `step` (from 1): T inputs and, one to the right, T targets. A function of
  *  (seed, member, step) and the stream alone; any step at any time, quick in order.

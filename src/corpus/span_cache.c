@@ -5,14 +5,15 @@
 
 #include <string.h>
 
-bp_err bp_span_cache_init(bp_span_cache *cache, bp_stream *stream, const bp_order *order, bool wide,
-                          int64_t holders)
+bp_err bp_span_cache_init(bp_span_cache *cache, bp_stream *stream, int64_t first,
+                          const bp_order *order, int64_t holders)
 {
+    bool wide = bp_stream_vocab_size(stream) > 65536;
     int64_t per_span = (BP_SPAN_TOKENS + order->context - 1) / order->context;
     int64_t most = per_span < order->windows ? per_span : order->windows;
     int64_t wanted = holders * BP_POOL_SPANS;
 
-    *cache = (bp_span_cache){.stream = stream, .order = order, .wide = wide};
+    *cache = (bp_span_cache){.stream = stream, .first = first, .order = order, .wide = wide};
     cache->capacity = wanted < order->spans ? wanted : order->spans;
     cache->entry_tokens = most * order->context + 1;
     cache->slab = bp_alloc("corpus.spans", cache->capacity * cache->entry_tokens,
@@ -90,7 +91,8 @@ static bp_err decode(bp_span_cache *cache, int64_t span)
     int64_t begin = bp_order_span_first(cache->order, span);
     int64_t end = bp_order_span_first(cache->order, span + 1);
     int64_t tokens = (end - begin) * cache->order->context + 1;
-    bp_err err = bp_stream_read(cache->stream, begin * cache->order->context, tokens, cache->raw);
+    bp_err err = bp_stream_read(cache->stream, cache->first + begin * cache->order->context, tokens,
+                                cache->raw);
 
     if (err != BP_OK)
         return err;

@@ -7,6 +7,7 @@
 
 typedef struct bp_span_cache {
     bp_stream *stream;
+    int64_t first; /* token of the stream that the first window begins with */
     const bp_order *order;
     int64_t capacity;     /* entries */
     int64_t entry_tokens; /* of an entry: windows of a span and the target of the last */
@@ -20,10 +21,10 @@ typedef struct bp_span_cache {
     int64_t reads;
 } bp_span_cache;
 
-/** A cache in which `holders` pools can be held at once. Clear after an error too. Errors:
- * BP_ERR_SYSTEM. */
-bp_err bp_span_cache_init(bp_span_cache *cache, bp_stream *stream, const bp_order *order, bool wide,
-                          int64_t holders);
+/** A cache of the stream from token `first` on, in which `holders` pools can be held at once. Clear
+ * after an error too. Errors: BP_ERR_SYSTEM. */
+bp_err bp_span_cache_init(bp_span_cache *cache, bp_stream *stream, int64_t first,
+                          const bp_order *order, int64_t holders);
 void bp_span_cache_clear(bp_span_cache *cache);
 /** Bytes of one over a stream of so many tokens, about. */
 size_t bp_span_cache_bytes(int64_t tokens, int64_t holders, int64_t context, bool wide);

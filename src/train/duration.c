@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#define WEIGHTS_SHOWN 20
+
 static int64_t steps_of_epochs(const trainer *self, double epochs)
 {
     return bp_epoch_steps(epochs, self->epoch_windows, self->spec.batch);
@@ -15,11 +17,40 @@ static int64_t steps_of_epochs(const trainer *self, double epochs)
 
 void trainer_find_steps(trainer *self)
 {
-    if (self->mesh->coordinates)
-        self->epoch_windows = bp_stream_corpus_windows(self->stream, self->shape.context);
-    bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
+    int64_t slots = self->spec.batch / self->mesh_shape.data, found[2] = {0, 0};
+
+    if (self->mesh->coordinates) {
+        found[0] = bp_stream_corpus_windows(self->stream, self->shape.context);
+        found[1] = (int64_t)bp_lanes_bytes(self->stream, slots, self->shape.context);
+    }
+    bp_bcast_bytes(found, sizeof found, 0, self->mesh->world);
+    self->epoch_windows = found[0];
+    self->lanes_bytes = found[1];
     if (bp_config_is_set(self->config, "train.epochs"))
         self->spec.rate.steps = steps_of_epochs(self, bp_config_real(self->config, "train.epochs"));
+}
+
+/* How often the run goes through each corpus. */
+static void say_weights(const trainer *self)
+{
+    const double *weights = bp_stream_weights(self->stream);
+    double sum = 0, entries = (double)self->spec.rate.steps * (double)self->spec.batch;
+    int64_t files = bp_stream_files(self->stream);
+
+    for (int64_t k = 0; k < files; k++)
+        sum += weights[k];
+    for (int64_t k = 0; k < files && k < WEIGHTS_SHOWN; k++) {
+        int64_t first, tokens, windows;
+
+        bp_stream_file(self->stream, k, &first, &tokens);
+        windows = (tokens - 1) / self->shape.context;
+        bp_log("corpus.weights: %5.1f %% of the windows are of %s, in %" PRId64
+               " steps %.3g times all of it",
+               100 * weights[k] / sum, bp_stream_path(self->stream, k), self->spec.rate.steps,
+               weights[k] / sum * entries / (double)(windows > 0 ? windows : 1));
+    }
+    if (files > WEIGHTS_SHOWN)
+        bp_log("corpus.weights: and %" PRId64 " more corpora", files - WEIGHTS_SHOWN);
 }
 
 void trainer_say_steps(const trainer *self)
@@ -28,10 +59,11 @@ void trainer_say_steps(const trainer *self)
 
     if (bp_config_is_set(config, "train.epochs"))
         bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
-               " windows in batches of "
-               "%" PRId64,
+               " windows in batches of %" PRId64,
                bp_config_real(config, "train.epochs"), self->spec.rate.steps, self->epoch_windows,
                self->spec.batch);
+    if (self->mesh->coordinates && bp_stream_weights(self->stream))
+        say_weights(self);
 }
 
 static bool has_lost_patience(const trainer *self)

@@ -44,6 +44,26 @@ static void check_patience(bp_config *config)
                         has_valid ? "train.valid_every is 0" : "there is no corpus.valid");
 }
 
+/* One form of each list: a resume compares texts. */
+static void check_weights(bp_config *config)
+{
+    double *weights = NULL;
+    int64_t count;
+    char *text = NULL;
+
+    if (!bp_config_is_set(config, "corpus.weights"))
+        return;
+    if (bp_corpus_weights(&weights, &count, bp_config_string(config, "corpus.weights")) == BP_OK) {
+        text = bp_corpus_weights_text(weights, count);
+        if (!text || bp_config_set(config, "corpus.weights", text) != BP_OK)
+            bp_config_fault(config, "no memory for corpus.weights: at corpus.weights");
+    } else {
+        bp_config_fault(config, "%s", bp_err_message());
+    }
+    bp_free(text);
+    bp_free(weights);
+}
+
 void bp_pretrain_check_model(bp_config *config)
 {
     bool has_init = bp_config_is_set(config, "model.init");
@@ -57,6 +77,7 @@ void bp_pretrain_check_model(bp_config *config)
     }
     bp_engine_spec_check(&spec, &shape, &mesh, config);
     check_patience(config);
+    check_weights(config);
 }
 
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)

@@ -85,6 +85,27 @@ bool trainer_bags(const bp_config *config)
     return strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
 }
 
+/* NULL: corpus.weights is not given. */
+static bp_err read_weights(const trainer *self, double **weights)
+{
+    const char *list = bp_config_string(self->config, "corpus.weights");
+    int64_t count, files = bp_corpus_files(self->corpus);
+    bp_err err;
+
+    *weights = NULL;
+    if (!list)
+        return BP_OK;
+    err = bp_corpus_weights(weights, &count, list);
+    if (err != BP_OK || count == files)
+        return err;
+    bp_free(*weights);
+    *weights = NULL;
+    return BP_FAIL(BP_ERR_CONFIG,
+                   "corpus.weights has %lld numbers, but corpus.train has %lld files: at "
+                   "corpus.weights; give one for each file, in their order (of a glob, by name)",
+                   (long long)count, (long long)files);
+}
+
 static bp_err open_streams(trainer *self)
 {
     bp_config *config = self->config;
@@ -92,11 +113,16 @@ static bp_err open_streams(trainer *self)
     bp_stream_spec spec = {.bag = trainer_bags(config),
                            .seed = (uint64_t)bp_config_int(config, "run.seed"),
                            .member = bp_config_int(config, "run.member")};
+    double *weights = NULL;
     bp_err err = bp_corpus_open(&self->corpus, bp_config_string(config, "corpus.train"));
 
     spec.corpus = self->corpus;
     if (err == BP_OK)
+        err = read_weights(self, &weights);
+    spec.weights = weights;
+    if (err == BP_OK)
         err = bp_stream_new(&self->stream, &spec);
+    bp_free(weights);
     if (err == BP_OK && valid)
         err = bp_corpus_open(&self->valid_corpus, valid);
     if (err == BP_OK && valid)
@@ -132,7 +158,6 @@ static bp_err find_facts(trainer *self)
 
     facts->vocab_size = bp_corpus_vocab_size(self->corpus);
     facts->eod_id = bp_corpus_eod(self->corpus);
-    facts->tokens = bp_stream_tokens(self->stream);
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
     facts->has_valid = self->valid_corpus != NULL;
     if (facts->has_valid) {
@@ -239,14 +264,10 @@ static bp_err check_shape(trainer *self)
 
 static bp_err check_length(const trainer *self)
 {
-    if (self->facts.tokens < self->shape.context + 1)
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "the corpus has %lld tokens, fewer than one window of model.context + 1 = "
-                       "%lld: at %s; use a "
-                       "longer text or a shorter context",
-                       (long long)self->facts.tokens, (long long)self->shape.context + 1,
-                       bp_config_string(self->config, "corpus.train"));
-    return BP_OK;
+    const bp_mesh *mesh = self->mesh;
+
+    return bp_agree(mesh->world,
+                    mesh->coordinates ? bp_stream_check(self->stream, self->shape.context) : BP_OK);
 }
 
 bp_err trainer_check_bag(const bp_corpus *corpus)
@@ -321,9 +342,7 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
         err = bp_engine_plan(&one, &self->mesh_shape, &self->spec, &self->shape, s);
         one.trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
         if (s == 0)                                                 /* its ranks read the corpus */
-            one.input +=
-                bp_lanes_bytes(self->facts.tokens, self->spec.batch / self->mesh_shape.data,
-                               self->shape.context, self->facts.vocab_size);
+            one.input += self->lanes_bytes;
         one.writer = bp_checkpoint_writer_bytes((int64_t)one.snapshot * ranks);
         if (!bp_config_bool(self->config, "checkpoint.behind"))
             one.snapshot = 0;
@@ -379,6 +398,19 @@ static void measure_peaks(trainer *self)
     self->gemm_cores = both[1];
 }
 
+static void warn_of_repeats(const trainer *self)
+{
+    int64_t windows = bp_lanes_windows(self->lanes);
+
+    if (bp_stream_weights(self->stream))
+        bp_warn("a step takes more windows of a corpus than it has, by corpus.weights: windows "
+                "repeat within a step; use a smaller batch or a shorter context");
+    else
+        bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
+                "a step; use a smaller batch or a shorter context",
+                (long long)windows, (long long)self->spec.batch);
+}
+
 bp_err trainer_build(trainer *self)
 {
     bp_precision precision;
@@ -402,10 +434,7 @@ bp_err trainer_build(trainer *self)
     if (err == BP_OK && bp_config_bool(self->config, "checkpoint.behind"))
         err = make_snapshot(self);
     if (err == BP_OK && self->lanes && bp_lanes_repeat(self->lanes) && self->mesh->data_at == 0)
-        bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
-                "a step; use a smaller batch or a "
-                "shorter context",
-                (long long)bp_lanes_windows(self->lanes), (long long)self->spec.batch);
+        warn_of_repeats(self);
     return err;
 }
 

@@ -12,7 +12,7 @@
 
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
-    int64_t vocab_size, eod_id, tokens, valid_tokens;
+    int64_t vocab_size, eod_id, valid_tokens;
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
@@ -53,6 +53,7 @@ typedef struct trainer {
     bp_gpt_shape shape;
     corpus_facts facts;
     int64_t epoch_windows; /* W, without a bag */
+    int64_t lanes_bytes;   /* of a rank that reads the corpus */
     bp_run *run;           /* on every rank; only the coordinator touches files */
     char *tokenizer;       /* on the coordinator: its text, kept in checkpoints; NULL: not known */
     bool leads;            /* reads the corpus for its model group */
@@ -118,9 +119,10 @@ extern const char *const trainer_may_change[];
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 
 /* duration.c */
-/** The windows of an epoch, and where train.epochs is given, the steps. Collective over world. */
+/** What depends on the stream and the shape: the windows of an epoch, where train.epochs is given
+ * the steps, the memory of lanes. Collective over world. */
 void trainer_find_steps(trainer *self);
-/** A line for people where train.epochs is given. */
+/** Lines for people where train.epochs or corpus.weights is given. On the coordinator. */
 void trainer_say_steps(const trainer *self);
 /** Is nothing left to do: all steps are done, or validations found no new best for train.patience
  * of them? */

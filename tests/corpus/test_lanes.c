@@ -2,12 +2,9 @@
 #include "bp_test.h"
 
 #include "base/fault.h"
-#include "base/rng.h"
 #include "corpus/lanes.h"
+#include "plain_epoch.h"
 #include "toy_corpus.h"
-
-#define SPAN 65536 /* CONTRACT, section 4: spans of 64 Ki tokens */
-#define POOL 4
 
 static bp_corpus *open_corpus(const char *list)
 {
@@ -58,33 +55,6 @@ static bp_lanes *make_lanes(const world *w, int64_t first_slot, int64_t slots)
     return lanes;
 }
 
-/* The list of an epoch's windows by plain loops over all spans. */
-static int64_t *plain_epoch(const world *w, int64_t epoch)
-{
-    int64_t spans = (w->windows - 1) * w->context / SPAN + 1, at = 0;
-    int64_t *list = bp_alloc("test", w->windows, sizeof(*list));
-    int64_t *pool = bp_alloc("test", w->windows, sizeof(*pool));
-    bp_rng_key spans_key = bp_rng_key_of(3, BP_RNG_SHUFFLE, 0, epoch, 0);
-
-    for (int64_t first = 0; first < spans; first += POOL) {
-        bp_rng_key key = bp_rng_key_of(3, BP_RNG_SHUFFLE, 0, epoch, 1 + first / POOL);
-        int64_t held = 0;
-
-        for (int64_t i = first; i < first + POOL && i < spans; i++) {
-            int64_t span = bp_rng_permute(&spans_key, i, spans);
-            for (int64_t k = 0; k < w->windows; k++) {
-                if (k * w->context / SPAN == span)
-                    pool[held++] = k;
-            }
-        }
-        for (int64_t i = 0; i < held; i++)
-            list[at++] = pool[bp_rng_permute(&key, i, held)];
-    }
-    assert_int_equal(at, w->windows);
-    bp_free(pool);
-    return list;
-}
-
 /* Step `step` as the lanes give it is what the contract says. */
 static void check_step(const world *w, int64_t step, int64_t first_slot, int64_t slots,
                        const int32_t *got)
@@ -95,7 +65,7 @@ static void check_step(const world *w, int64_t step, int64_t first_slot, int64_t
         int64_t slot = first_slot + b, index = (step - 1) * w->batch + slot;
         int64_t epoch = length > 0 ? (step - 1) / length : index / w->windows;
         int64_t entry = length > 0 ? slot * length + (step - 1) % length : index % w->windows;
-        int64_t *list = plain_epoch(w, epoch);
+        int64_t *list = plain_epoch(w->windows, w->context, 0, epoch);
 
         assert_memory_equal(got + b * (w->context + 1), w->tokens + list[entry] * w->context,
                             (size_t)(w->context + 1) * sizeof(*got));
@@ -299,9 +269,9 @@ static void damage_is_told_by_the_step_that_meets_it(void **state)
 }
 
 /* Stream, bag, lanes and their first step, with the n-th allocation refused. */
-static bp_err build_all(bp_corpus *corpus, int n)
+static bp_err build_all(bp_corpus *corpus, const double *weights, int n)
 {
-    bp_stream_spec stream_spec = {.corpus = corpus, .bag = true, .seed = 1};
+    bp_stream_spec stream_spec = {.corpus = corpus, .bag = true, .seed = 1, .weights = weights};
     bp_lanes_spec lanes_spec = {.context = 10, .batch = 2, .slots = 2};
     bp_stream *stream = NULL;
     bp_lanes *lanes = NULL;
@@ -327,13 +297,18 @@ static void short_memory_is_71_wherever_it_strikes(void **state)
     (void)state;
     toy_corpus toy = {.documents = 20, .length = 9, .vocab_size = 100, .eod_id = 99};
     bp_corpus *corpus = open_corpus(toy_write(&toy, "memory.h5"));
-    int n = 1;
+    static const double weights[] = {1};
 
-    while (build_all(corpus, n) != BP_OK) {
-        bp_test_expect(build_all(corpus, n), BP_ERR_SYSTEM);
-        n++;
+    for (int weighted = 0; weighted < 2; weighted++) {
+        const double *w = weighted ? weights : NULL;
+        int n = 1;
+
+        while (build_all(corpus, w, n) != BP_OK) {
+            bp_test_expect(build_all(corpus, w, n), BP_ERR_SYSTEM);
+            n++;
+        }
+        assert_in_range(n, 12, 200); /* that many allocations there are at least */
     }
-    assert_in_range(n, 12, 200); /* that many allocations there are at least */
     bp_corpus_close(&corpus);
 }
 
