@@ -146,15 +146,6 @@ struct comparison {
     bool same;
 };
 
-static void add_fault(struct comparison *c, const char *what, const char *now, const char *before,
-                      const char *keep)
-{
-    if (c->fault_count++ < FAULTS_SHOWN)
-        bp_buffer_printf(&c->faults,
-                         "%s%s is %s, but the run began with %s: at %s; %s, or use another run.dir",
-                         c->fault_count > 1 ? "\n" : "", what, now, before, c->run_dir, keep);
-}
-
 /* Is the key in the list, by itself or through "section.*"? */
 static bool is_listed(const char *const *list, const char *key)
 {
@@ -167,6 +158,22 @@ static bool is_listed(const char *const *list, const char *key)
             return true;
     }
     return false;
+}
+
+/* `name` is that of the key or identity, `what` how the message calls it. */
+static void add_fault(struct comparison *c, const char *name, const char *what, const char *now,
+                      const char *before, const char *keep)
+{
+    if (c->fault_count++ >= FAULTS_SHOWN)
+        return;
+    bp_buffer_printf(&c->faults, "%s%s is %s, but the run began with %s: at %s; %s, or ",
+                     c->fault_count > 1 ? "\n" : "", what, now, before, c->run_dir, keep);
+    if (is_listed(c->spec->new_run_may, name))
+        bp_buffer_printf(&c->faults,
+                         "train on from its weights in another folder: model.init=%s run.dir=NEW",
+                         c->run_dir);
+    else
+        bp_buffer_printf(&c->faults, "use another run.dir");
 }
 
 /* What no result depends on may change in any job. */
@@ -208,7 +215,7 @@ static void compare_key(void *context, const bp_option *option, const char *valu
                              option->key, value == NULL ? "not set" : now,
                              before[0] == '\0' ? "not set" : before);
     } else {
-        add_fault(c, option->key, value == NULL ? "not set" : now,
+        add_fault(c, option->key, option->key, value == NULL ? "not set" : now,
                   before[0] == '\0' ? "none" : before, "keep it");
     }
 }
@@ -232,7 +239,7 @@ static void compare_identities(struct comparison *c, const json_t *before)
                        words != NULL ? words->keys : one->name);
         if (words != NULL)
             (void)snprintf(keep, sizeof keep, "keep it (only %s may change)", words->may_change);
-        add_fault(c, what, one->value, value, keep);
+        add_fault(c, one->name, what, one->value, value, keep);
     }
 }
 

@@ -37,6 +37,7 @@ struct bp_run {
     json_t *record;         /* run.json */
     char *changes;          /* keys by which bits change from here on; NULL: none */
     char *config_text;      /* then, what config.ini is to be once there is work */
+    int64_t steps_before;   /* bp_run_steps_before */
     const char *end_reason; /* of a finished run; NULL: all is done */
     bp_drain *drain;
     run_journal metrics, events;
@@ -167,6 +168,15 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
                                : run_record_write(run->folder, run->record);
 }
 
+/* The record has them as resolved; one of an older program has not. */
+static int64_t steps_of(const json_t *record, const run_pairs *pairs)
+{
+    const json_t *steps = json_object_get(record, "steps");
+    const char *text = run_pairs_find(pairs, "train.steps");
+
+    return steps != NULL ? json_integer_value(steps) : text != NULL ? strtoll(text, NULL, 10) : 0;
+}
+
 /* The coordinator's part. What was before is compared before anything is written. */
 static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                           const char *hosts)
@@ -186,6 +196,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_compare(before, &pairs, config, spec, run->folder, &run->finished, &run->changes);
     run->resumed = before != NULL;
+    run->steps_before = steps_of(before, &pairs);
     if (err == BP_OK && !run->finished)
         err = bp_drain_check(run->folder);
     if (err == BP_OK)
@@ -397,6 +408,11 @@ bool bp_run_is_finished(const bp_run *run)
 int64_t bp_run_start_number(const bp_run *run)
 {
     return json_integer_value(json_object_get(run->record, "starts"));
+}
+
+int64_t bp_run_steps_before(const bp_run *run)
+{
+    return run->steps_before;
 }
 
 bool bp_run_is_resumed(const bp_run *run)

@@ -38,6 +38,9 @@ typedef struct bp_run_spec {
     bool tensorboard; /* and, from bp_run_cut_metrics on, its figures for TensorBoard */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
     const char *const *may_change;
+    /* Keys and identities that a new run which starts from this one's weights (model.init) may have
+     * otherwise: their refusal says so; NULL: none. */
+    const char *const *new_run_may;
     /* Others that may, but results have other bits from now on: bp_run_take_changes; NULL: none. */
     const char *const *other_bits;
     /* Does this change of such a key change no bit after all? NULL: it always does. */
@@ -97,6 +100,9 @@ bool bp_run_is_finished(const bp_run *run);
  * and let config.ini have them: of a job that has found that it has something left to do. On the
  * coordinator; elsewhere nothing. */
 void bp_run_take_changes(const bp_run *run);
+/** The steps that the training had at the start before; 0: there was none, or it is not known. On
+ * the coordinator; elsewhere 0. */
+int64_t bp_run_steps_before(const bp_run *run);
 /** There was a run here before this one. Equal on all ranks. */
 bool bp_run_is_resumed(const bp_run *run);
 

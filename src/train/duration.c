@@ -66,6 +66,22 @@ void trainer_say_steps(const trainer *self)
         say_weights(self);
 }
 
+void trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before)
+{
+    bp_rate before = *rate;
+    int64_t next = step + 1;
+
+    if (step == 0 || steps_before == 0 || rate->steps <= steps_before ||
+        rate->decay == BP_DECAY_CONSTANT)
+        return;
+    before.steps = steps_before;
+    bp_log("the schedule of the learning rate is stretched from %" PRId64 " to %" PRId64
+           " steps: the rate of step %" PRId64 " is %.3g and was %.3g%s",
+           steps_before, rate->steps, next, bp_rate_at(rate, next),
+           bp_rate_at(&before, next < steps_before ? next : steps_before),
+           next > steps_before ? " in the last step" : "");
+}
+
 static bool has_lost_patience(const trainer *self)
 {
     int64_t patience = bp_config_int(self->config, "train.patience");

@@ -367,6 +367,20 @@ static bp_err open_run(ensemble *self)
     return err;
 }
 
+/* Of the member that is farthest. */
+static void say_stretch(const ensemble *self)
+{
+    bp_rate rate = bp_engine_spec_of(self->config).rate;
+    int64_t step = 0;
+
+    rate.steps = self->steps;
+    for (int64_t k = 0; k < self->members; k++) {
+        int64_t one = ensemble_member_step(self, k);
+        step = one > step ? one : step;
+    }
+    trainer_say_stretch(&rate, step, bp_run_steps_before(self->run));
+}
+
 static bp_err say_start(const ensemble *self)
 {
     json_t *members = json_pack("{s:I}", "members", (json_int_t)self->members);
@@ -377,6 +391,7 @@ static bp_err say_start(const ensemble *self)
     bp_log("an ensemble of %" PRId64 " members (%s), %d at a time on %d rank%s each", self->members,
            bp_config_string(self->config, "ensemble.kind"), self->shape.members,
            self->mesh->tensors, self->mesh->tensors == 1 ? "" : "s");
+    say_stretch(self);
     return err;
 }
 

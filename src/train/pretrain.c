@@ -148,6 +148,8 @@ const char *const trainer_may_change[] = {"run.dir",
 static bp_err open_run(trainer *self)
 {
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+    static const char *const NEW_RUN[] = {"optimizer.*", "train.*",       "corpus.*", "run.seed",
+                                          "run.member",  "model.dropout", NULL};
     bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
                                     {"tokenizer.path", self->facts.tokenizer_hash},
                                     {"model.init", self->init_digest},
@@ -160,6 +162,7 @@ static bp_err open_run(trainer *self)
                         .trains = true,
                         .tensorboard = bp_config_bool(self->config, "train.tensorboard"),
                         .may_change = trainer_may_change,
+                        .new_run_may = NEW_RUN,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,
                         .identities = identities,
@@ -231,6 +234,7 @@ static bp_err go_on(trainer *self)
     if (err != BP_OK)
         return err;
     bp_run_take_changes(self->run);
+    trainer_say_stretch(&self->spec.rate, self->progress.step, bp_run_steps_before(self->run));
     err = trainer_trace_open(self);
     if (err == BP_OK)
         err = trainer_build(self);

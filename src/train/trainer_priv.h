@@ -124,6 +124,9 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 void trainer_find_steps(trainer *self);
 /** Lines for people where train.epochs or corpus.weights is given. On the coordinator. */
 void trainer_say_steps(const trainer *self);
+/** A line for people where a training that has done `step` steps of so many before has more of them
+ *  now, and its rate decays: over all of them. Local. */
+void trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before);
 /** Is nothing left to do: all steps are done, or validations found no new best for train.patience
  * of them? */
 bool trainer_is_done(const trainer *self);

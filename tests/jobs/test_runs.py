@@ -1,4 +1,5 @@
 """The life of a run: stopped and gone on with, finished, refused, diverged, started from another's weights."""
+import math
 import os
 import signal
 
@@ -61,6 +62,44 @@ class Runs(JobTest):
         for text in ("optimizer.lr", "0.5", "0.003", "model.dropout", "0.25"):
             self.assertIn(text, result.err)
         self.assertEqual(self.pretrain("fixed", 0, "train.steps=2", f"corpus.train={self.at('valid.h5')}").status, 78)
+
+    def test_a_refused_rate_names_the_way_to_train_on(self):
+        folder = self.trained("rate", 0, "train.steps=4")
+        for key in ("optimizer.lr=0.001", "optimizer.min_lr=0.5", "train.batch=4", f"corpus.train={self.at('valid.h5')}"):
+            result = self.pretrain("rate", 0, "train.steps=4", key)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn(f"model.init={folder} run.dir=NEW", result.err)
+        result = self.pretrain("rate", 0, "train.steps=4", "model.width=64")  # no weights of it would fit
+        self.assertEqual(result.status, 78, str(result))
+        self.assertNotIn("model.init", result.err)
+        self.trained("slower", 0, "train.steps=2", "optimizer.lr=0.001", "optimizer.warmup=0", f"model.init={folder}")
+        self.assertEqual(metrics(self.at("slower"))[0]["lr"], 0.001)
+        self.assertLess(metrics(self.at("slower"))[0]["loss"], metrics(folder)[0]["loss"])
+
+    def test_more_steps_stretch_the_schedule_and_say_so(self):
+        def rate(step, steps):
+            u = (step - 1 - 5) / (steps - 5)
+            return 3e-3 * (1 + math.cos(math.pi * u)) / 2
+
+        folder = self.trained("stretched", 0, "train.steps=10")
+        result = self.pretrain("stretched", 2, "train.steps=30")
+        self.assertEqual(result.status, 0, str(result))
+        words = (f"stretched from 10 to 30 steps: the rate of step 11 is {rate(11, 30):.3g} and was {rate(10, 10):.3g} in the last step")
+        with open(os.path.join(folder, "log.txt"), encoding="utf-8") as file:
+            log = file.read()
+        for text in (result.out, log):
+            self.assertEqual(text.count(words), 1, text)
+        self.assertEqual(result.err, "")  # no warning
+        self.assertAlmostEqual(metrics(folder)[10]["lr"], rate(11, 30), delta=1e-12)
+        for name, decay, count in (("same", "cosine", 10), ("fewer", "cosine", 8), ("flat", "constant", 30)):
+            keys = ("checkpoint.every=2", f"optimizer.decay={decay}")
+            killed = run(["env", "BP_FAULT=step.end:5=kill", program("bagpipe"), "pretrain", self.at("small.ini"),
+                          f"run.dir={self.at(name)}", "train.steps=10"] + list(keys))
+            self.assertEqual(killed.status, -signal.SIGKILL, str(killed))
+            result = self.pretrain(name, 0, f"train.steps={count}", *keys)
+            self.assertEqual(result.status, 0, str(result))
+            self.assertIn("going on from step", result.out)
+            self.assertNotIn("stretched", result.out)
 
     def test_corpora_are_compared_by_content(self):
         self.trained("content", 0, "train.steps=2")
