@@ -92,7 +92,8 @@ static char *after_finish(const json_t *status)
     if (strcmp(job, "bench") == 0)
         return bp_sprintf("nothing: the figures are in %s/bench.json", run);
     return bp_sprintf("nothing: a larger train.%s goes on, score.model=%s scores with it",
-                      strcmp(text_of(status, "reason"), "patience") == 0 ? "patience" : "steps",
+                      strcmp(text_of(status, "reason"), "patience") == 0 ? "patience"
+                                                                         : "steps or train.epochs",
                       run);
 }
 

@@ -77,6 +77,8 @@ void bp_pretrain_check_model(bp_config *config)
     }
     bp_engine_spec_check(&spec, &shape, &mesh, config);
     check_patience(config);
+    if (bp_config_is_set(config, "train.epochs") && bp_config_real(config, "train.epochs") <= 0)
+        bp_config_fault(config, "train.epochs = 0: at train.epochs; give a number above 0");
     check_weights(config);
 }
 

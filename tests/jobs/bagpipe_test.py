@@ -137,6 +137,16 @@ def steps(folder):
     return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "checkpoints", "step-*")))
 
 
+def read_json(*parts):
+    with open(os.path.join(*parts), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def state_of(folder):
+    """The state of the newest checkpoint of a run."""
+    return read_json(folder, "checkpoints", steps(folder)[-1], "manifest.json")["state"]
+
+
 def digests(folder):
     """Digests of all tensors of the newest checkpoint."""
     newest = steps(folder)[-1]
