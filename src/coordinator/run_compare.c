@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define CONFIG_LIMIT ((int64_t)1 << 20)
@@ -132,6 +133,14 @@ const char *run_pairs_find(const run_pairs *pairs, const char *key)
         if (strcmp(pairs->texts[2 * k], key) == 0)
             return pairs->texts[2 * k + 1];
     return NULL;
+}
+
+int64_t run_steps(const json_t *record, const run_pairs *pairs)
+{
+    const json_t *steps = json_object_get(record, "steps");
+    const char *text = run_pairs_find(pairs, "train.steps");
+
+    return steps != NULL ? json_integer_value(steps) : text != NULL ? strtoll(text, NULL, 10) : 0;
 }
 
 /* ---- comparing ---- */

@@ -19,6 +19,10 @@ void run_pairs_clear(run_pairs *pairs);
 /** NULL where the key is not there. Borrowed. */
 const char *run_pairs_find(const run_pairs *pairs, const char *key);
 
+/** The steps of a training, or of each member: run.json has them as resolved, from train.epochs
+ * too; that of an older program has not, and config.ini tells. 0: not known. */
+int64_t run_steps(const json_t *record, const run_pairs *pairs);
+
 /** Compare kind of job, identities and keys with what was.
  *
  * finished: it was, and no key differs but those of other_bits.

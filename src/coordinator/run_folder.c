@@ -168,15 +168,6 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
                                : run_record_write(run->folder, run->record);
 }
 
-/* The record has them as resolved; one of an older program has not. */
-static int64_t steps_of(const json_t *record, const run_pairs *pairs)
-{
-    const json_t *steps = json_object_get(record, "steps");
-    const char *text = run_pairs_find(pairs, "train.steps");
-
-    return steps != NULL ? json_integer_value(steps) : text != NULL ? strtoll(text, NULL, 10) : 0;
-}
-
 /* The coordinator's part. What was before is compared before anything is written. */
 static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                           const char *hosts)
@@ -196,7 +187,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_compare(before, &pairs, config, spec, run->folder, &run->finished, &run->changes);
     run->resumed = before != NULL;
-    run->steps_before = steps_of(before, &pairs);
+    run->steps_before = run_steps(before, &pairs);
     if (err == BP_OK && !run->finished)
         err = bp_drain_check(run->folder);
     if (err == BP_OK)

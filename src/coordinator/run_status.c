@@ -65,14 +65,6 @@ static int64_t key_integer(const reading *self, const char *key)
     return text == NULL ? 0 : strtoll(text, NULL, 10);
 }
 
-/* Of a training, or of each member: the record has them as resolved, from train.epochs too. */
-static int64_t total_steps(const reading *self)
-{
-    const json_t *steps = json_object_get(self->record, "steps");
-
-    return steps != NULL ? json_integer_value(steps) : key_integer(self, "train.steps");
-}
-
 static bp_err read_record(reading *self)
 {
     char *path = bp_path_join(self->folder, "run.json");
@@ -169,7 +161,7 @@ static void put_starts(reading *self)
 static void put_training(reading *self)
 {
     const status_metrics *m = &self->metrics;
-    int64_t steps = total_steps(self), commit = self->events.commit_step;
+    int64_t steps = run_steps(self->record, &self->keys), commit = self->events.commit_step;
     int64_t step = m->step > commit ? m->step : commit;
     double tokens = (double)(key_integer(self, "train.batch") * key_integer(self, "model.context"));
 
@@ -354,8 +346,8 @@ static bp_err add_member(json_t *members, const char *parent, const char *name, 
  */
 static void sum_members(reading *self, const json_t *members)
 {
-    int64_t wanted = key_integer(self, "ensemble.members"), steps = total_steps(self);
-    int64_t finished = 0, done = 0;
+    int64_t wanted = key_integer(self, "ensemble.members"), finished = 0, done = 0;
+    int64_t steps = run_steps(self->record, &self->keys);
 
     if (wanted == 0) /* each is trained by a job of its own */
         wanted = (int64_t)json_array_size(members);
