@@ -71,6 +71,9 @@ static bp_err run_each(const file_tool *tool, const file_arguments *arguments)
     bp_err first = BP_OK;
     char *message = NULL;
 
+    for (int k = 0; tool->run_folders && k < arguments->file_count; k++)
+        if (bp_path_is_dir(arguments->files[k]))
+            return tool->run_folders(arguments->files, arguments->file_count, &arguments->options);
     for (int k = 0; k < arguments->file_count; k++) {
         bp_err err = tool->run(arguments->files[k], &arguments->options);
         if (err == BP_OK)

@@ -21,6 +21,8 @@ typedef struct file_options {
 typedef struct file_tool {
     const bp_tool *tool; /* its options are rows of --head and --tokenizer, or NULL */
     bp_err (*run)(const char *path, const file_options *options);
+    /* all of them at once, where a folder is among them; NULL: one by one */
+    bp_err (*run_folders)(char *const *paths, int count, const file_options *options);
 } file_tool;
 
 enum { FILE_TOOL_HEAD = 'n', FILE_TOOL_TOKENIZER = 256 }; /* keys of the options */
@@ -29,6 +31,10 @@ enum { FILE_TOOL_HEAD = 'n', FILE_TOOL_TOKENIZER = 256 }; /* keys of the options
  * told, and the others still have their turn; the first one's code is the result. Collective over
  * MPI_COMM_WORLD. */
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv);
+
+/** The trainings among `folders` side by side as CSV, the best first.
+ *  Errors: those of bp_history_read; a name that is no training is an error where it is alone. */
+bp_err table_of_runs(char *const *folders, int count, const file_options *options);
 
 typedef enum path_kind {
     PATH_CORPUS,   /* ours */

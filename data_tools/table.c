@@ -1,4 +1,4 @@
-/* bagpipe-data table: rows of a corpus or of a table of scores as CSV (RFC 4180). */
+/* bagpipe-data table: rows of a corpus, of a table of scores, or of runs as CSV (RFC 4180). */
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -162,13 +162,14 @@ static const struct argp_option OPTIONS[] = {
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"64", "wrong command line"},
-                                       {"65", "a file is damaged"},
+                                       {"65", "a file is damaged, or no name is a training"},
                                        {"66", "a file is missing"},
                                        {0}};
 
 static bp_err run(int argc, char **argv)
 {
-    static const file_tool TOOL = {.tool = &bp_tool_table, .run = print_table};
+    static const file_tool TOOL = {
+        .tool = &bp_tool_table, .run = print_table, .run_folders = table_of_runs};
 
     return file_tool_run(&TOOL, argc, argv);
 }
@@ -176,17 +177,21 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_table = {
     .name = "table",
     .help = {.name = "bagpipe-data table",
-             .usage = "[OPTION...] FILE...",
-             .summary = "prints rows of files as CSV",
+             .usage = "[OPTION...] FILE...\n[OPTION...] RUN...",
+             .summary = "prints rows of files, or runs side by side, as CSV",
              .text = "A FILE is a corpus or documents.h5 (a row a document), or tokens.h5 (a row a "
                      "token: document, doc_id, position, token, text, logprob, and the columns of "
                      "an ensemble).\n"
                      "In the column text, \\n, \\t and \\r are a newline, a tab and a carriage "
                      "return, \\\\ is a backslash, and \\xNN is a byte that is not valid UTF-8 in "
                      "this token, or of another control character. logprob is nan where a token "
-                     "was not scored.",
+                     "was not scored.\n"
+                     "A RUN is the run folder of a training (a row a run): its state, figures, and "
+                     "the keys that differ. The run with the lowest validation loss is first; runs "
+                     "without validation follow by their last loss.",
              .options = OPTIONS,
              .examples = "  bagpipe-data table train.h5\n"
-                         "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n",
+                         "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
+                         "  bagpipe-data table runs/sweep/*\n",
              .statuses = STATUSES},
     .run = run};

@@ -289,6 +289,8 @@ int main(int argc, char **argv)
     }
     if (!help && argc > 1 && strcmp(argv[1], "status") == 0)
         return bp_status_command(argc - 2, argv + 2);
+    if (!help && argc > 1 && strcmp(argv[1], "plot") == 0)
+        return bp_plot_command(argc - 1, argv + 1);
     if (!help && argc > 1 && strcmp(argv[1], "doctor") == 0) {
         const bp_option *tables[TABLES_MAX];
 

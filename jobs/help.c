@@ -106,6 +106,7 @@ static const struct {
 } COMMANDS[] = {{"check", &CHECK_HELP},
                 {"requeue", &REQUEUE_HELP},
                 {"status", &bp_status_help},
+                {"plot", &bp_plot_help},
                 {"doctor", &bp_doctor_help}};
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
 #define LIST_MOST     32

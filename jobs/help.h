@@ -12,6 +12,6 @@ bp_err bp_print_help(FILE *out, const char *word);
 /** BP_ERR_USAGE: `word` is no job and no command; names the nearest. */
 bp_err bp_fail_no_job(const char *word);
 
-extern const bp_help bp_doctor_help, bp_status_help; /* beside their commands */
+extern const bp_help bp_doctor_help, bp_plot_help, bp_status_help; /* beside their commands */
 
 #endif

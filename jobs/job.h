@@ -44,6 +44,9 @@ extern const bp_job *const bp_jobs[]; /* all of them, NULL-ended */
 /** bagpipe status RUN...: the words after it; prints, and gives the exit status. Local, no MPI. */
 int bp_status_command(int argc, char **argv);
 
+/** bagpipe plot RUN...: argv[0] is "plot"; gives the exit status. Local, no MPI. */
+int bp_plot_command(int argc, char **argv);
+
 /** The keys of every run: run.dir, run.seed, tokenizer.path. */
 extern const bp_option bp_run_options[];
 

@@ -100,8 +100,9 @@ static void last_words(char out[WORDS_BYTES], int fd)
     for (end = out + strlen(out); end > out && strchr(" ^\n", end[-1]); end--)
         end[-1] = '\0';
     end = strrchr(out, '\n');
-    if (end)
-        memmove(out, end + 1, strlen(end));
+    end = end ? end + 1 : out;
+    end += strspn(end, " ");
+    memmove(out, end, strlen(end) + 1);
 }
 
 static bp_err judge(int status, int words)
@@ -114,7 +115,7 @@ static bp_err judge(int status, int words)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return BP_OK;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* where posix_spawn can't tell */
-        return BP_FAIL(BP_ERR_INPUT, "there is no gnuplot");
+        return BP_FAIL(BP_ERR_INPUT, "there is no gnuplot: in PATH; install it");
     last_words(text, words);
     return BP_FAIL(BP_ERR_SYSTEM, "gnuplot failed (%s %d): %s",
                    WIFEXITED(status) ? "exit status" : "signal",
@@ -151,7 +152,7 @@ bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char 
     if (err == BP_OK) {
         failed = spawn(&child, fds);
         err = failed == 0        ? judge(await(child), fds[WORDS])
-              : failed == ENOENT ? BP_FAIL(BP_ERR_INPUT, "there is no gnuplot")
+              : failed == ENOENT ? BP_FAIL(BP_ERR_INPUT, "there is no gnuplot: in PATH; install it")
                                  : system_failed("posix_spawn", failed);
     }
     if (err == BP_OK)

@@ -6,6 +6,7 @@
 #include "coordinator/drain.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "report/training.h"
 #include "score/summary.h"
 #include "store/corpus_admit.h"
 #include "store/ensemble_file.h"
@@ -436,12 +437,16 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
     if (err == BP_OK)
         err = open_run(self);
     if (err == BP_OK) {
-        if (is_whole(self))
+        bool whole = is_whole(self);
+
+        if (whole)
             bp_log("the ensemble is finished: %s", bp_config_string(self->config, "run.dir"));
         else
             err = train_members(self);
         bp_err closed = bp_run_close(&self->run, err);
         err = err != BP_OK ? err : closed;
+        if (err == BP_OK && !whole && self->mesh->coordinates)
+            bp_training_leave_page(bp_config_string(self->config, "run.dir"));
     }
     bp_mesh_free(&self->mesh);
     return err;

@@ -2,6 +2,7 @@
 
 #include "base/beat.h"
 #include "base/log.h"
+#include "report/training.h"
 #include "train/trainer_priv.h"
 
 #include <stdio.h>
@@ -219,11 +220,13 @@ static bp_err run(trainer *self)
     return err == BP_OK ? trainer_end(self) : err;
 }
 
-/* With the run folder held: find where to start, build, train. */
-static bp_err go_on(trainer *self)
+/* With the run folder held: find where to start, build, train. *began: the step it starts behind.
+ */
+static bp_err go_on(trainer *self, int64_t *began)
 {
     bp_err err = trainer_find_source(self);
 
+    *began = self->progress.step;
     if (err != BP_OK)
         return err;
     if (trainer_is_done(self)) {
@@ -253,6 +256,7 @@ static bp_err go_on(trainer *self)
 bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *hooks)
 {
     trainer self;
+    int64_t began = 0;
     bp_err err = trainer_open(&self, world, config, false);
 
     self.hooks = hooks;
@@ -261,10 +265,12 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
-        err = go_on(&self);
+        err = go_on(&self, &began);
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;
     }
+    if (err == BP_OK && self.mesh->coordinates && !hooks && began < self.spec.rate.steps)
+        bp_training_leave_page(bp_config_string(config, "run.dir"));
     trainer_close(&self);
     return err;
 }

@@ -231,7 +231,7 @@ static void faults_of_files_have_their_codes(void **state)
     expect(0, "verify lines.txt", 65, "not an HDF5 file");
     assert_int_equal(mkdir(bp_test_path("folder"), 0777), 0);
     expect(0, "verify folder", 66, "nothing that has checksums");
-    expect(0, "table folder", 66, "no rows");
+    expect(0, "table folder", 65, "no run");
 }
 
 static void damage_is_found_in_files_and_folders(void **state)

@@ -67,6 +67,13 @@ for program in bagpipe bagpipe-data; do
     there "share/bash-completion/completions/$program"
 done
 
+# the installed programs find the installed templates
+mkdir "$prefix/run"
+echo '{"job": "pretrain", "exit": {"state": "finished"}}' >"$prefix/run/run.json"
+echo '{"step": 1, "tokens": 8, "loss": 5.5, "seconds": 1, "lr": 0.1, "tokens_per_second": 8}' >"$prefix/run/metrics.jsonl"
+env -u BAGPIPE_SHARE "$prefix/bin/bagpipe" plot "$prefix/run" >>"$prefix/log" || failed=1
+there run/index.html
+
 # the installed batch scripts find the installed programs
 found=$(bash -c 'slurm_folder=$1/share/bagpipe/slurm; . "$slurm_folder/launch.sh"; find_bagpipe' sh "$prefix")
 [ "$(readlink -f "$found")" = "$(readlink -f "$prefix/bin/bagpipe")" ] || {

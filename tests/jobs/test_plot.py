@@ -1,0 +1,252 @@
+"""bagpipe plot and bagpipe-data table: trainings over one another, and side by side."""
+import csv
+import html.parser
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import xml.etree.ElementTree
+
+import bagpipe_test
+from bagpipe_test import JobTest, TIMEOUT, environment, metrics, program, run
+
+EMPTY = ("meta", "link", "br", "img", "hr", "input")  # elements without an end
+
+
+class Page(html.parser.HTMLParser):
+    """Open tags are closed; ids; the cells of the tables."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.ids, self.links, self.rows, self.text = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.handle_startendtag(tag, attributes)
+        if tag not in EMPTY:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.ids += [value for key, value in attributes if key == "id"]
+        self.links += [value for key, value in attributes if key in ("href", "src", "xlink:href")]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if self.stack and self.stack[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+class Plot(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.gnuplot = shutil.which("gnuplot") is not None
+        for name, keys in (("first", ["train.valid_every=5"]), ("second", ["train.steps=12", "optimizer.lr=1e-3", "run.seed=7"])):
+            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at(name)}"] + keys)
+
+    def plot(self, *words, status=0, env=None, cwd=None):
+        process = subprocess.run([program("bagpipe"), "plot"] + list(words), env=dict(environment(), **(env or {})), cwd=cwd or self.folder,
+                                 capture_output=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(process.returncode, status, process.stderr.decode())
+        return process.stdout.decode(), process.stderr.decode()
+
+    def page(self, path):
+        with open(self.at(path), encoding="utf-8") as file:
+            text = file.read()
+        page = Page(text)
+        self.assertEqual(page.stack, [])
+        self.assertEqual(len(page.ids), len(set(page.ids)))
+        for link in page.links:  # it needs no other file and no network
+            self.assertTrue(link.startswith("#") and link[1:] in page.ids, link)
+        self.assertEqual(text.count("<svg"), 3 if self.gnuplot else 0)
+        return page, text
+
+    # ---- pages ----
+
+    def test_a_training_leaves_its_page(self):
+        page, text = self.page("first/index.html")
+        lines = metrics(self.at("first"))
+        row = page.rows[1]
+        self.assertEqual(row[:4], ["first", "finished", "20", "20"])
+        self.assertEqual(row[6], f"{lines[-1]['loss']:.4f}")
+        best = min((line for line in lines if "valid_loss" in line), key=lambda line: line["valid_loss"])
+        self.assertEqual(row[7:9], [f"{best['valid_loss']:.4f}", str(best["step"])])
+        self.assertNotIn("Keys that differ", text)
+        if self.gnuplot:
+            for x in ("steps", "tokens", "hours"):
+                self.assertIn(f'id="x-{x}"', text)
+            self.assertEqual(text.count(" checked>"), 1)
+            self.assertIn("validation loss", "".join(page.text))
+
+    def test_a_finished_run_that_starts_again_leaves_it_alone(self):
+        shutil.copytree(self.at("second"), self.at("again"))
+        os.remove(self.at("again/index.html"))
+        self.trained("again", 0, "train.steps=12", "optimizer.lr=1e-3", "run.seed=7")
+        self.assertFalse(os.path.exists(self.at("again/index.html")))
+        self.trained("again", 0, "train.steps=14", "optimizer.lr=1e-3", "run.seed=7")
+        self.assertTrue(os.path.exists(self.at("again/index.html")))
+
+    def test_an_ensemble_shows_its_members_and_their_mean(self):
+        result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('members')}", "ensemble.members=2",
+                      "train.steps=6"])
+        self.assertEqual(result.status, 0, str(result))
+        page, _ = self.page("members/index.html")
+        self.assertEqual([row[0] for row in page.rows[1:]], ["members, m00", "members, m01", "members, mean"])
+        self.assertEqual(page.rows[3][6], f"{metrics(self.at('members'))[-1]['loss_mean']:.4f}")
+
+    def test_runs_are_plotted_over_one_another(self):
+        out, _ = self.plot("first", "second")
+        self.assertEqual(out, "wrote plot.html\n")
+        page, text = self.page("plot.html")
+        self.assertEqual([row[0] for row in page.rows[1:3]], ["first", "second"])
+        keys = {row[0]: row[1:] for row in page.rows[4:]}
+        self.assertEqual(keys, {"run.seed": ["1", "7"], "train.steps": ["20", "12"], "train.valid_every": ["5", "0"],
+                                "optimizer.lr": ["0.003", "0.001"]})
+        self.assertNotIn("run.dir", text)
+
+    def test_names_are_escaped_and_told_apart(self):
+        for name in ("a/<b> & 'c'", "d/<b> & 'c'"):
+            shutil.copytree(self.at("second"), self.at(name))
+        page, text = self.page_of("a/<b> & 'c'", "d/<b> & 'c'/")
+        self.assertEqual([row[0] for row in page.rows[1:3]], ["a/<b> & 'c'", "d/<b> & 'c'/"])
+        self.assertNotIn("<b>", text)
+
+    def page_of(self, *runs):
+        self.plot(*runs, "--out", "some.html")
+        return self.page("some.html")
+
+    def test_one_run_is_named_by_its_folder_from_wherever(self):
+        out, _ = self.plot(".", cwd=self.at("second"))
+        self.assertEqual(out, "wrote ./index.html\n")
+        self.assertEqual(self.page("second/index.html")[0].rows[1][0], "second")
+
+    def test_a_run_at_work_is_plotted_and_not_touched(self):
+        process = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('work')}",
+                                   "train.steps=1000000"])
+        self.until(lambda: self.trains("work"), process)
+        process.send_signal(signal.SIGSTOP)  # it is in the midst of something
+        page, _ = self.page_of("work")
+        self.assertEqual(page.rows[1][1], "running")
+        self.assertFalse(os.path.exists(self.at("work/index.html")))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.assertEqual(self.page_of("work")[0].rows[1][1], "dead")
+
+    def test_half_a_line_lost_steps_and_many_lines(self):
+        shutil.copytree(self.at("second"), self.at("long"))
+        with open(self.at("long/metrics.jsonl"), "w", encoding="utf-8") as file:
+            for step in range(1, 5001):
+                line = {"step": step, "tokens": 10 * step, "loss": None if step % 7 == 0 else 2 + 8 / step, "lr": 1e-3, "grad_norm": 1.0,
+                        "seconds": 1.0, "tokens_per_second": 10.0}
+                file.write(json.dumps(line) + "\n")
+            file.write('{"step": 5001, "lo')
+        page, text = self.page_of("long", "second")
+        self.assertEqual(page.rows[1][2], "5,000")
+        self.assertIn("400 points", text)
+        self.assertLess(len(text), 1_000_000)
+
+    def test_without_gnuplot_the_tables_are_there(self):
+        _, said = self.plot("first", "--out", "tables.html", env={"PATH": self.at("nowhere")})
+        self.assertIn("no gnuplot", said)
+        with open(self.at("tables.html"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("There are no plots: there is no gnuplot", text)
+        self.assertEqual(Page(text).rows[1][0], "first")
+        self.plot("first", "--out", "none.svg", status=66, env={"PATH": self.at("nowhere")})
+        self.assertFalse(os.path.exists(self.at("none.svg")))
+
+    def test_a_training_without_templates_or_gnuplot_is_trained(self):
+        for name, env, said in (("untold", {"BAGPIPE_SHARE": "/nowhere"}, "/nowhere/report/pages/training.html"),
+                                ("undrawn", {"PATH": self.at("nowhere")}, "no gnuplot")):
+            process = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=2"],
+                                      env=env)
+            out, err = process.communicate()
+            self.assertEqual(process.returncode, 0, err)
+            self.assertIn(said, out + err)
+            self.assertEqual(os.path.exists(self.at(name + "/index.html")), name == "undrawn")
+
+    # ---- pictures ----
+
+    def test_pictures_have_their_axis(self):
+        if not self.gnuplot:
+            self.skipTest("there is no gnuplot")
+        pictures = []
+        for x in ("steps", "tokens", "hours"):
+            self.plot("first", "second", "--out", f"{x}.svg", "--x", x)
+            tree = xml.etree.ElementTree.parse(self.at(f"{x}.svg"))
+            pictures.append(" ".join(tree.getroot().itertext()))
+        for words, label in zip(pictures, ("steps", "tokens", "seconds")):  # it took some
+            self.assertIn(label, words)
+            for name in ("first", "second", "loss, nats a token", "validation loss", "learning rate", "gradient norm", "tokens/s"):
+                self.assertIn(name, words)
+        self.plot("first", "--out=one.png")
+        with open(self.at("one.png"), "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+
+    # ---- what is refused ----
+
+    def test_what_is_no_training_is_refused(self):
+        os.mkdir(self.at("folder"))
+        shutil.copytree(self.at("second"), self.at("begun"))
+        self.write("begun/metrics.jsonl", "")
+        for status, words, said in ((64, ["first", "--out", "x.pdf"], "x.pdf"), (64, ["first", "--x", "days"], "days"),
+                                    (64, ["first", "--x", "hours"], "--x"), (64, ["first", "--colour"], "--help"),
+                                    (66, ["nothing"], "nothing"), (65, ["folder"], "no run.json"), (65, ["train.h5"], "train.h5"),
+                                    (65, ["begun"], "no step is logged"), (73, ["first", "--out", "no/such/folder.html"], "no/such")):
+            with self.subTest(words=words):
+                _, err = self.plot(*words, status=status)
+                lines = [line for line in err.split("\n") if line]
+                self.assertEqual(len(lines), 1, err)
+                self.assertTrue(lines[0].startswith(f"bagpipe: error[{status}]: "), err)
+                self.assertIn(said, lines[0])
+        self.assertIn("no run was named", self.plot(status=64)[1])
+        self.assertIn("Usage: bagpipe plot", self.plot("--help")[0])
+
+    # ---- tables ----
+
+    def table(self, *words, status=0):
+        result = run([program("bagpipe-data"), "table"] + list(words), cwd=self.folder)
+        self.assertEqual(result.status, status, str(result))
+        return list(csv.DictReader(io.StringIO(result.out))), result.err
+
+    def test_runs_stand_side_by_side_the_best_first(self):
+        for name, lines in (("t1", [(1, 3.0, 5.0), (2, 2.0, 4.0), (3, 1.0, 4.5)]), ("t2", [(1, 9.0, 3.0)]), ("t3", [(1, 0.5, None)]),
+                            ("t4", [(1, 0.25, None)]), ("t5", [(1, None, None)])):
+            shutil.copytree(self.at("second"), self.at(name))
+            with open(self.at(name + "/metrics.jsonl"), "w", encoding="utf-8") as file:
+                for step, loss, valid in lines:
+                    line = {"step": step, "tokens": 9 * step, "loss": loss, "seconds": 36, "tokens_per_second": 10 * step}
+                    file.write(json.dumps(line if valid is None else dict(line, valid_loss=valid)) + "\n")
+        with open(self.at("t3/config.ini"), encoding="utf-8") as file:
+            text = file.read()
+        self.write("t3/config.ini", text.replace("lr = 0.001", "lr = 0.5"))
+        self.write("stray.txt", "no run")
+        rows, said = self.table("t5", "t3", "t1", "stray.txt", "t4", "t2")
+        self.assertEqual([row["run"] for row in rows], ["t2", "t1", "t4", "t3", "t5"])
+        self.assertIn("1 name", said)
+        self.assertEqual(list(rows[0]), ["run", "state", "step", "tokens", "hours", "loss", "best_valid_loss", "best_step",
+                                         "tokens_per_second", "optimizer.lr"])
+        self.assertEqual(list(rows[1].values()), ["t1", "finished", "3", "27", "0.03", "1", "4", "2", "20", "0.001"])
+        self.assertEqual([row["optimizer.lr"] for row in rows], ["0.001", "0.001", "0.001", "0.5", "0.001"])
+        self.assertEqual(rows[4]["loss"], "")
+        rows, _ = self.table("--head", "1", "t3", "t1")
+        self.assertEqual([row["run"] for row in rows], ["t1"])
+        self.assertIn("optimizer.lr", rows[0])  # it differs from a run that is not shown
+
+    def test_table_of_what_is_no_run_is_refused(self):
+        os.makedirs(self.at("no run"), exist_ok=True)
+        self.assertIn("no run.json", self.table("no run", status=65)[1])
+        self.assertIn("none of the 2 names", self.table("no run", "train.txt", status=65)[1])
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
