@@ -117,7 +117,7 @@ static bp_err judge(int status, int words)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* where posix_spawn can't tell */
         return BP_FAIL(BP_ERR_INPUT, "there is no gnuplot: in PATH; install it");
     last_words(text, words);
-    return BP_FAIL(BP_ERR_SYSTEM, "gnuplot failed (%s %d): %s",
+    return BP_FAIL(BP_ERR_FORMAT, "gnuplot failed (%s %d): %s",
                    WIFEXITED(status) ? "exit status" : "signal",
                    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
                    text[0] ? text : "it does not say why");

@@ -132,8 +132,12 @@ char *bp_report_svg(const char *text, const char *prefix)
 void report_put_quoted(bp_buffer *out, const char *text)
 {
     bp_buffer_printf(out, "'");
-    for (const char *c = text; *c; c++)
-        bp_buffer_printf(out, "%s%c", *c == '\'' ? "'" : "", (unsigned char)*c < ' ' ? ' ' : *c);
+    for (const char *c = text; *c; c++) {
+        if (*c == '\'') /* a doubled one within quotes is read wrongly at their begin */
+            bp_buffer_printf(out, "'.\"'\".'");
+        else
+            bp_buffer_printf(out, "%c", (unsigned char)*c < ' ' ? ' ' : *c);
+    }
     bp_buffer_printf(out, "'");
 }
 

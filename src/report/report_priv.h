@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "report/report.h"
 
-/** Add text in single quotes, where gnuplot knows no escape but a doubled quote. */
+/** Add text as gnuplot's expression of it: in single quotes, where nothing is expanded. */
 void report_put_quoted(bp_buffer *out, const char *text);
 
 #endif

@@ -328,6 +328,8 @@ static bp_err draw(char **picture, size_t *bytes, json_t *variables, const char 
         err = bp_report_script(&script, "training", variables);
     if (err == BP_OK)
         err = bp_gnuplot(picture, bytes, NULL, script);
+    if (err == BP_ERR_FORMAT) /* no fault of the runs */
+        err = BP_FAIL(BP_ERR_SYSTEM, "%s", bp_err_message());
     bp_free(script);
     return err;
 }

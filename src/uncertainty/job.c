@@ -78,6 +78,19 @@ static void take_costs(study_job *self)
     }
 }
 
+/* Without the installed templates there are the tables and the summary. */
+static bp_err write_page(const study_outcome *outcome)
+{
+    bp_err err = study_plots_draw(outcome);
+
+    if (err == BP_OK)
+        err = study_page_write(outcome);
+    if (err != BP_ERR_INPUT && err != BP_ERR_FORMAT)
+        return err;
+    bp_warn("no page and no plots: %s", bp_err_message());
+    return BP_OK;
+}
+
 static bp_err write_outcome(study_job *self)
 {
     study_outcome *outcome = &self->outcome;
@@ -87,9 +100,7 @@ static bp_err write_outcome(study_job *self)
                       : BP_FAIL(BP_ERR_SYSTEM, "no memory for the summary of a study");
 
     if (err == BP_OK)
-        err = study_plots_draw(outcome);
-    if (err == BP_OK)
-        err = study_page_write(outcome);
+        err = write_page(outcome);
     if (err == BP_OK)
         err = study_summary(&summary, outcome);
     if (err == BP_OK)

@@ -68,21 +68,21 @@ bp_err study_tables_write(const study_outcome *outcome);
 void study_csv_text(bp_buffer *row, const char *text);
 void study_csv_real(bp_buffer *row, double value);
 
-/** plots/NAME.gp, .svg and .png. A gnuplot that is missing or fails is a warning.
- * Errors: those of bp_file_write and bp_dir_make; BP_ERR_SYSTEM. */
+/** plots/NAME.gp, .svg and .png, from the tables. A gnuplot that is missing or fails is a warning.
+ * Errors: those of bp_file_write, bp_dir_make and bp_report_script; BP_ERR_SYSTEM. */
 bp_err study_plots_draw(const study_outcome *outcome);
 /** The plots that there are, in order: file names without suffix and titles. NULL name ends.
  * Owns: names and titles are the caller's, study_plots_clear(). Errors: BP_ERR_SYSTEM. */
 typedef struct study_plot {
     char *name, *title;
-    const char *says; /* what to see in it */
+    const char *kind; /* of the installed script uncertainty-KIND.gp */
     int64_t shift;    /* ROC: of which shift */
     int64_t method;   /* histogram: of which method */
 } study_plot;
 bp_err study_plots_list(study_plot **out, const study_outcome *outcome);
 void study_plots_clear(study_plot **plots);
 
-/** index.html. Errors: those of bp_file_write; BP_ERR_SYSTEM. */
+/** index.html. Errors: those of bp_report_page; BP_ERR_SYSTEM. */
 bp_err study_page_write(const study_outcome *outcome);
 
 /** The table of methods, to the log. */

@@ -390,15 +390,27 @@ class Uncertainty(UncertaintyTest):
             with open(self.file(name, "plots", plot + ".png"), "rb") as file:
                 self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
 
+    def without(self, name, **env):
+        """A small study in another environment: what it says."""
+        process = subprocess.run(self.command(name, f"uncertainty.models=single={self.at('m0')}", "uncertainty.shifted="),
+                                 env=dict(environment(), **env), capture_output=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr.decode())
+        for file in ("summary.json", "methods.csv"):
+            self.assertTrue(os.path.exists(self.file(name, file)), file)
+        return process.stderr.decode()
+
     def test_without_gnuplot_all_else_is_there(self):
         tools = self.at("no_gnuplot")
         os.makedirs(tools, exist_ok=True)
-        process = subprocess.run(self.command("plotless", f"uncertainty.models=single={self.at('m0')}", "uncertainty.shifted="),
-                                 env=dict(environment(), PATH=tools), capture_output=True, timeout=TIMEOUT, check=False)
-        self.assertEqual(process.returncode, 0, process.stderr.decode())
-        self.assertIn("there is no gnuplot", process.stderr.decode())
-        for file in ("summary.json", "methods.csv", "index.html", os.path.join("plots", "nll.gp")):
+        self.assertIn("there is no gnuplot", self.without("plotless", PATH=tools))
+        for file in ("index.html", os.path.join("plots", "nll.gp")):
             self.assertTrue(os.path.exists(self.file("plotless", file)), file)
+
+    def test_without_templates_the_tables_are_there(self):
+        said = self.without("pageless", BAGPIPE_SHARE="/nowhere")
+        self.assertEqual(said.count("no page and no plots"), 1, said)
+        self.assertIn("/nowhere/report/plots", said)
+        self.assertFalse(os.path.exists(self.file("pageless", "index.html")))
 
 
 if __name__ == "__main__":

@@ -319,6 +319,50 @@ static void one_distribution_has_no_mutual_information(void **state)
     study_outcome_clear(&outcome);
 }
 
+static int64_t paths_of(const char *svg)
+{
+    int64_t count = 0;
+
+    for (const char *at = svg; (at = strstr(at, "<path")) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* Of each method a curve a panel, whatever is in the name of the shift. */
+static void a_shift_of_any_name_has_its_curves(void **state)
+{
+    static const char *const NAMES[] = {"plain", "a \"<b>\", c"};
+    int64_t paths[2];
+
+    (void)state;
+    if (system("command -v gnuplot >/dev/null") != 0)
+        bp_test_skip("there is no gnuplot");
+    for (int k = 0; k < 2; k++) {
+        char folder[32];
+
+        (void)snprintf(folder, sizeof folder, "curves%d", k);
+        study_outcome outcome = outcome_of(folder);
+        char *text;
+
+        bp_free(outcome.shifted.items[0].name);
+        outcome.shifted.items[0].name = bp_strdup(NAMES[k]);
+        write_methods(folder);
+        bp_test_expect(study_outcome_analyse(&outcome, DOCUMENTS), BP_OK);
+        bp_test_expect(study_tables_write(&outcome), BP_OK);
+        bp_test_expect(study_plots_draw(&outcome), BP_OK);
+        text =
+            read_text(&outcome, k == 0 ? "plots/roc-01-plain.svg" : "plots/roc-01-a___b____c.svg");
+        paths[k] = paths_of(text);
+        bp_free(text);
+        text = read_text(&outcome, "plots/histogram-sure.svg");
+        paths[k] += paths_of(text);
+        bp_free(text);
+        study_outcome_clear(&outcome);
+    }
+    assert_true(paths[0] > 40); /* axes, grids, curves */
+    assert_int_equal(paths[0], paths[1]);
+}
+
 static void touch(const char *path)
 {
     bp_test_expect(bp_file_write(path, "mine\n", 5), BP_OK);
@@ -337,6 +381,7 @@ static void plots_that_are_gone_are_removed(void **state)
     (void)state;
     write_methods("gone");
     bp_test_expect(study_outcome_analyse(&outcome, DOCUMENTS), BP_OK);
+    bp_test_expect(study_tables_write(&outcome), BP_OK);
     bp_test_expect(study_plots_draw(&outcome), BP_OK);
     for (int k = 0; k < 3; k++) { /* with or without gnuplot */
         char *path = bp_path_join(folder, GONE[k]);
@@ -374,6 +419,7 @@ int main(void)
         cmocka_unit_test(pairs_are_numbered_in_order),
         cmocka_unit_test(names_are_quoted_everywhere),
         cmocka_unit_test(one_distribution_has_no_mutual_information),
+        cmocka_unit_test(a_shift_of_any_name_has_its_curves),
         cmocka_unit_test(plots_that_are_gone_are_removed),
     };
     return BP_TEST_RUN(tests);

@@ -37,7 +37,7 @@ page_height = 20 + legend + loss_height + gap + (validations > 0 ? valid_height 
 panel(left, right, top, bottom) = \
     sprintf('set lmargin at screen %f; set rmargin at screen %f; set tmargin at screen %f; set bmargin at screen %f', \
             1.0 * left / page_width, 1.0 * right / page_width, 1 - 1.0 * top / page_height, 1 - 1.0 * bottom / page_height)
-thick(k) = members[k] ? 1.2 : 2.5
+line(k) = members[k] ? 1.2 : 2.5
 symbol(k) = few[k] ? 7 : -1
 faint(k) = (members[k] ? '#e4' : '#b0') . substr(colour(numbers[k]), 2, 7)
 
@@ -54,7 +54,7 @@ do for [format in formats] {
     if (top == top) { set yrange [*:top] }
     plot for [k = 1:curves] $train index k - 1 using (column(column_x) / unit):5:6 with filledcurves lc rgb faint(k) fs solid noborder notitle, \
          for [k = 1:curves] $train index k - 1 using (column(column_x) / unit):4 with lines lc rgb faint(k) lw 1 notitle, \
-         for [k = 1:curves] $train index k - 1 using (column(column_x) / unit):7 with linespoints lc rgb colour(numbers[k]) dt dash(numbers[k]) lw thick(k) pt symbol(k) ps 0.5 title names[k]
+         for [k = 1:curves] $train index k - 1 using (column(column_x) / unit):7 with linespoints lc rgb colour(numbers[k]) dt dash(numbers[k]) lw line(k) pt symbol(k) ps 0.5 title names[k]
     unset key
     at = at + loss_height + gap
     if (validations > 0) {
@@ -62,7 +62,7 @@ do for [format in formats] {
         set ylabel 'validation loss'
         set yrange [*:*]
         if (valid_top == valid_top) { set yrange [*:valid_top] }
-        plot for [k = 1:curves] $valid index k - 1 using (column(column_x) / unit):4 with linespoints lc rgb colour(numbers[k]) dt dash(numbers[k]) lw thick(k) pt 7 ps (validations > 60 * curves ? 0.15 : 0.5)
+        plot for [k = 1:curves] $valid index k - 1 using (column(column_x) / unit):4 with linespoints lc rgb colour(numbers[k]) dt dash(numbers[k]) lw line(k) pt 7 ps (validations > 60 * curves ? 0.15 : 0.5)
         at = at + valid_height + gap
     }
     at = at + 24
