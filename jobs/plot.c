@@ -19,7 +19,7 @@ static const struct argp_option OPTIONS[] = {
      "that differ; or the plots alone (.svg, .png). Default: RUN/index.html of one run, " HERE
      " of several",
      0},
-    {"x", KEY_X, "AXIS", 0, "the axis of a picture: steps (default), tokens or hours", 0},
+    {"x", KEY_X, "AXIS", 0, "the axis of a picture: steps|tokens|hours (default steps)", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done"},

@@ -186,6 +186,7 @@ void scorer_report(const scorer *self)
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",
                self->unscored, bp_score_convention_name(self->rule.convention),
                self->rule.prefix ? "eod" : "none");
-    bp_log("in %s: summary.json, documents.h5%s", self->folder,
-           bp_config_bool(self->config, "score.tokens") ? ", tokens.h5" : "");
+    bp_log("in %s: summary.json, documents.h5%s%s", self->folder,
+           bp_config_bool(self->config, "score.tokens") ? ", tokens.h5" : "",
+           self->page ? ", index.html" : "");
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "score/page_priv.h"
 #include "score/tables.h"
 #include "score/unit.h"
 
@@ -70,6 +71,10 @@ static bp_err write_results(scorer *self, bp_parts *parts)
                                  (uint64_t)bp_config_int(self->config, "run.seed"));
     if (err == BP_OK)
         err = bp_json_save(summary_path, self->summary);
+    if (err == BP_OK && self->page && score_page_write(self, &table) != BP_OK) {
+        bp_warn("the page of the scores was not written: %s", bp_err_message());
+        self->page = false;
+    }
     bp_score_table_clear(&table);
     bp_free(summary_path);
     bp_free(documents_path);
@@ -137,17 +142,13 @@ static bp_err remove_parts(const scorer *self)
                     self->mesh->coordinates ? bp_dir_remove(self->parts_folder) : BP_OK);
 }
 
-bp_err bp_score(MPI_Comm world, bp_config *config)
-{
-    return bp_score_as(world, config, NULL);
-}
-
-bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
+static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
 {
     scorer self;
     bp_err err = scorer_open(&self, world, config, method, false);
     bool finished = false;
 
+    self.page = page;
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
@@ -163,6 +164,16 @@ bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *me
         err = remove_parts(&self);
     scorer_close(&self);
     return err;
+}
+
+bp_err bp_score(MPI_Comm world, bp_config *config)
+{
+    return score(world, config, NULL, true);
+}
+
+bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
+{
+    return score(world, config, method, false);
 }
 
 /* Tokens a second through one model group: a batch of zeros, the second time. */

@@ -14,7 +14,8 @@ extern const bp_option bp_score_options[], bp_score_rule_options[];
 void bp_score_check(bp_config *config);
 
 /** Score `score.corpus` under `score.model`, a model or an ensemble, into RUN/score, going on where
- * an earlier start was stopped.
+ * an earlier start was stopped. Leaves RUN/score/index.html; a page that can't be written is a
+ * warning.
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a context beyond the model's, a mesh that does
@@ -26,9 +27,10 @@ void bp_score_check(bp_config *config);
  */
 bp_err bp_score(MPI_Comm world, bp_config *config);
 
-/** The same under a method: an ensemble that is made otherwise than by a list (a CHECKPOINT as an
- * ensemble of one, passes with dropout, sampled last layers), or a list too. All channels of an
- * ensemble are told. The run folder is one of this method: another one in it is BP_ERR_CONFIG.
+/** The same without the page, under a method: an ensemble that is made otherwise than by a list (a
+ * CHECKPOINT as an ensemble of one, passes with dropout, sampled last layers), or a list too. All
+ * channels of an ensemble are told. The run folder is one of this method: another one in it is
+ * BP_ERR_CONFIG.
  *
  * method: borrowed for the call, equal on all ranks; its memory_bytes 0: score.memory. NULL: by
  * score.model, as bp_score. score.model gets the method's path.

@@ -30,6 +30,7 @@ typedef struct scorer {
     char key[BP_SHA256_HEX]; /* names the work in part files */
     int64_t unscored;        /* text tokens, on the coordinator, at the end */
     json_t *summary;         /* on the coordinator, at the end */
+    bool page;               /* leave one */
 } scorer;
 
 /** Settle score.context and score.stride by the model's context; eod, prefix and end stay open.

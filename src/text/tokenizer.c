@@ -245,7 +245,7 @@ static bool is_shown(uint32_t c)
     return c >= 0x20 && (c < 0x7F || c >= 0xA0) && c != 0x2028 && c != 0x2029;
 }
 
-static void add_escaped(bp_buffer *out, const char *text, size_t bytes)
+void bp_text_escape(bp_buffer *out, const char *text, size_t bytes)
 {
     static const char LETTERS[] = "\\\\\nn\tt\rr"; /* a character, and its letter */
     const uint8_t *p = (const uint8_t *)text, *end = p + bytes;
@@ -276,7 +276,7 @@ bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buf
                               : decode_one(tokenizer, id, true, room, &bytes);
 
     if (err == BP_OK)
-        add_escaped(text, bytes.data, bytes.bytes);
+        bp_text_escape(text, bytes.data, bytes.bytes);
     if (err == BP_OK && (bytes.failed || text->failed))
         err = bp_fail_memory("the text of a token", 1, 0);
     bp_buffer_clear(&bytes);

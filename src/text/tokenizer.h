@@ -80,13 +80,17 @@ bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool
 bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count, char **text,
                  size_t *bytes);
 
-/** Append the text of one token as people read it: one line of valid UTF-8, from which the token's
- * bytes can be had back.
+/** Append any bytes as people read them: one line of valid UTF-8, from which the bytes can be had
+ * back.
  *
  * Characters stand as they are, spaces too, except: \\ is a backslash; \n, \t, \r are newline, tab,
  * carriage return; \xNN is a byte of another control character, of a line separator (U+2028,
- * U+2029), or one that is not valid UTF-8 within this token. A special token is its name.
- * Errors: BP_ERR_FORMAT an id beyond the vocabulary; BP_ERR_SYSTEM.
+ * U+2029), or one that is not valid UTF-8.
+ */
+void bp_text_escape(bp_buffer *out, const char *text, size_t bytes);
+
+/** Append the text of one token so; what is not valid UTF-8 within this token counts as such. A
+ * special token is its name. Errors: BP_ERR_FORMAT an id beyond the vocabulary; BP_ERR_SYSTEM.
  */
 bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text);
 

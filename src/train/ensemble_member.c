@@ -203,7 +203,7 @@ static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t mem
         err = score_config(self, member, trained, &config);
     err = bp_agree(group, err);
     if (err == BP_OK)
-        err = bp_score(group, config);
+        err = bp_score_as(group, config, NULL);
     bp_config_free(&config);
     return err;
 }

@@ -1,6 +1,5 @@
 """bagpipe plot and bagpipe-data table: trainings over one another, and side by side."""
 import csv
-import html.parser
 import io
 import json
 import os
@@ -11,39 +10,7 @@ import xml.etree.ElementTree
 
 import bagpipe_test
 from bagpipe_test import JobTest, TIMEOUT, environment, metrics, program, run
-
-EMPTY = ("meta", "link", "br", "img", "hr", "input")  # elements without an end
-
-
-class Page(html.parser.HTMLParser):
-    """Open tags are closed; ids; the cells of the tables."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.stack, self.ids, self.links, self.rows, self.text = [], [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.handle_startendtag(tag, attributes)
-        if tag not in EMPTY:
-            self.stack.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.ids += [value for key, value in attributes if key == "id"]
-        self.links += [value for key, value in attributes if key in ("href", "src", "xlink:href")]
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.stack.pop() == tag, tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-        if self.stack and self.stack[-1] in ("td", "th"):
-            self.rows[-1][-1] += data
-
+from page_test import Page
 
 class Plot(JobTest):
     @classmethod

@@ -186,7 +186,7 @@ class Score(ScoreFiles, JobTest):
         self.assertTrue(kills == 0 or went_on, "killed, but nothing was kept")
         print(f"{kills} kills")
         self.assert_same_bytes("whole", "killed")
-        self.assertEqual(sorted(os.listdir(os.path.join(self.at("killed"), "score"))), sorted(SCORES))
+        self.assertEqual(sorted(os.listdir(os.path.join(self.at("killed"), "score"))), sorted(SCORES + ("index.html",)))
 
     def test_stopped_by_a_signal_it_says_75_and_goes_on(self):
         self.scored("unstopped", 2, *self.SLOW, corpus=self.at("long.h5"))

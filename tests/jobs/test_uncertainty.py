@@ -1,5 +1,4 @@
 """Uncertainty of methods side by side: every figure again by numpy and scikit-learn, and the files that show them."""
-import html.parser
 import math
 import os
 import shutil
@@ -8,6 +7,7 @@ import xml.etree.ElementTree
 
 import bagpipe_test
 from bagpipe_test import TIMEOUT, environment, metrics, program, run
+from page_test import Page
 from uncertainty_test import FIGURES, METHODS, UncertaintyTest, h5py, numpy, sklearn
 
 if sklearn is not None:
@@ -83,32 +83,6 @@ class Scores:
                 "ece_adaptive": ece_adaptive(t["confidence"], correct),
                 "aurc": risks(-t["confidence"], 1 - correct).mean()}, t
 
-
-class Page(html.parser.HTMLParser):
-    """Open tags are closed; what is linked; the text."""
-
-    EMPTY = ("meta", "link", "br", "img", "hr")
-
-    def __init__(self, text):
-        super().__init__()
-        self.stack, self.links, self.text, self.ids = [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.links += [value for key, value in attributes if key in ("href", "src", "xlink:href")]
-        self.ids += [value for key, value in attributes if key == "id"]
-        if tag not in self.EMPTY:
-            self.stack.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.links += [value for key, value in attributes if key in ("href", "src", "xlink:href")]
-        self.ids += [value for key, value in attributes if key == "id"]
-
-    def handle_endtag(self, tag):
-        assert self.stack.pop() == tag, tag
-
-    def handle_data(self, data):
-        self.text.append(data)
 
 class Uncertainty(UncertaintyTest):
     def groups(self, counts):

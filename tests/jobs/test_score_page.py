@@ -1,0 +1,189 @@
+"""score/index.html: what it tells is what the score files and the texts hold, and it needs no other file."""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import bagpipe_test
+from bagpipe_test import JobTest, ScoreFiles, TIMEOUT, environment, program, run
+from page_test import Page
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = numpy = None
+
+
+class ScorePage(ScoreFiles, JobTest):
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at('model')}"])
+        with open(cls.at("valid.txt"), encoding="utf-8") as file:
+            lines = [line for line in file.read().splitlines() if len(line) > 20]
+        cls.texts = {}
+        with open(cls.at("labelled.jsonl"), "w", encoding="utf-8") as file:
+            for k in range(60):
+                text = " ".join(lines[k:k + 1 + k % 4])
+                if k == 7:
+                    text = "a <script>alert('x')</script>\n\tb & \"c\" \\ é 漢"
+                if k == 8:
+                    text = ""
+                if k == 9:
+                    text = "x"
+                cls.texts[f"d{k}"] = text
+                file.write(json.dumps({"id": f"d{k}", "text": text, "kind": ("a <b>", "c \"d\", e", "")[k % 3]}) + "\n")
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "jsonl", "--label", "kind", "--out",
+                  cls.at("labelled.h5"), cls.at("labelled.jsonl")])
+        cls.write("score.ini", f"[score]\nmodel = {cls.at('model')}\ncorpus = {cls.at('labelled.h5')}, {cls.at('valid.h5')}\ntokens = yes\n"
+                               "[math]\nprecision = f32\nthreads = 1\n")
+
+    def scored(self, name, *keys, ranks=0, env=None):
+        command = [program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at(name)}"] + list(keys)
+        if env is None:
+            result = run(command, ranks)
+            self.assertEqual(result.status, 0, str(result))
+            return result.err
+        process = subprocess.run(command, env=dict(environment(), **env), capture_output=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr.decode())
+        return process.stderr.decode()
+
+    def page(self, name):
+        with open(os.path.join(self.at(name), "score", "index.html"), encoding="utf-8") as file:
+            text = file.read()
+        page = Page(text)
+        self.assertEqual(page.stack, [])
+        self.assertEqual(len(page.ids), len(set(page.ids)))
+        for link in page.links:
+            self.assertTrue(link == "summary.json" or link[:1] == "#" and link[1:] in page.ids, link)
+        return page, text
+
+    def documents(self, name):
+        with h5py.File(os.path.join(self.at(name), "score", "documents.h5")) as file:
+            return {key: file[key][:] for key in ("nll", "tokens", "perplexity", "doc_id")}
+
+    def test_figures_and_lists_are_those_of_the_files(self):
+        self.scored("whole")
+        page, text = self.page("whole")
+        summary = self.summary("whole")
+        rows = {row[0]: row for row in page.rows}
+        self.assertEqual(rows["all documents"][1:4], [str(summary["documents"]), str(summary["tokens"]), f"{summary['perplexity']:.4f}"])
+        self.assertEqual(rows["valid"][3], f"{summary['corpora']['valid']['perplexity']:.4f}")
+        self.assertEqual(rows["kind: a <b>"][3], f"{summary['labels']['kind']['a <b>']['perplexity']:.4f}")
+        self.assertNotIn("<b>", text)
+        self.assertNotIn("<script", text)
+        files = self.documents("whole")
+        scored = numpy.isfinite(files["perplexity"])
+        least = min(50, sorted(files["tokens"][scored])[scored.sum() // 2])
+        self.assertIn(f"at least {least} scored tokens", text)
+        chosen = [d for d in range(len(scored)) if scored[d] and files["tokens"][d] >= least]
+        chosen.sort(key=lambda d: files["perplexity"][d])
+        names = lambda wanted: [files["doc_id"][d].decode() for d in wanted]
+        listed = [row[0] for row in page.rows if len(row) == 5]
+        heads = [k for k, name in enumerate(listed) if name == "id"]
+        self.assertEqual(listed[heads[0] + 1:heads[1]], names(chosen[:-11:-1]))
+        self.assertEqual(listed[heads[1] + 1:], names(chosen[:10]))
+        if shutil.which("gnuplot"):
+            self.assertEqual(text.count("<svg"), 1)
+            self.assertIn("kind: c \"d\", e", "".join(page.text))
+
+    def test_beginnings_are_those_of_the_texts(self):
+        self.scored("texts", f"score.corpus={self.at('labelled.h5')}")
+        page, _ = self.page("texts")
+        rows = [row for row in page.rows if len(row) == 5 and row[0] in self.texts]
+        self.assertGreater(len(rows), 10)
+        for row in rows:
+            shown = row[4][:-2] if row[4].endswith(" …") else row[4]
+            self.assertTrue(self.texts[row[0]].startswith(shown), row)
+
+    def test_samples_show_each_token(self):
+        self.scored("texts", f"score.corpus={self.at('labelled.h5')}")
+        _, text = self.page("texts")
+        files = self.documents("texts")
+        samples = re.findall(r'<p>(d\d+) of labelled: (\d+) tokens[^<]*</p>\s*<p class="tokens">(.*?)</p>', text, re.S)
+        self.assertEqual(len(samples), 3)
+        with h5py.File(os.path.join(self.at("texts"), "score", "tokens.h5")) as file, h5py.File(self.at("labelled.h5")) as corpus:
+            logprob, start = file["logprob"][:], corpus["doc_start"][:]
+        for name, count, body in samples:
+            d = [k for k, one in enumerate(files["doc_id"]) if one.decode() == name][0]
+            spans = re.findall(r'<span( class="unscored")? style="--p:([\d.]+);--m:[\d.]+" title="token \d+, ([^"]*)">([^<]*)</span>', body)
+            self.assertEqual(int(count), files["tokens"][d])
+            self.assertEqual(len(spans), min(400, int(start[d + 1] - start[d]) - 1))
+            for k, (unscored, shade, says, shown) in enumerate(spans):
+                at = int(start[d]) + k
+                self.assertEqual(bool(unscored), bool(numpy.isnan(logprob[at])))
+                if not unscored:
+                    self.assertAlmostEqual(float(shade), min(1, -logprob[at] / 10), delta=0.0051)
+                    self.assertIn(f"log-probability {logprob[at]:.3f}", says)
+            joined = "".join(shown for *_, shown in spans).replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
+            self.assertTrue(self.texts[name].startswith(joined.replace("&quot;", '"')), joined)
+
+    def test_an_odd_document_is_shown_harmlessly(self):
+        """One document alone, of markup, control characters and other letters."""
+        self.write("odd.jsonl", json.dumps({"id": "<i>", "text": self.texts["d7"]}) + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("odd.h5"),
+                   self.at("odd.jsonl")])
+        self.scored("odd", f"score.corpus={self.at('odd.h5')}")
+        page, text = self.page("odd")
+        self.assertNotIn("<script", text)
+        self.assertIn("too few documents", text)
+        row = [row for row in page.rows if row[0] == "<i>"][0]
+        self.assertEqual(row[4], r"a <script>alert('x')</script>\n\tb & " + '"c" ' + r"\\ é 漢")
+
+    def test_an_ensemble_shows_mutual_information(self):
+        self.must(["bagpipe", "ensemble", self.at("small.ini"), f"run.dir={self.at('members')}", "ensemble.members=2", "train.steps=8"])
+        self.scored("ensemble", f"score.model={self.at('members')}")
+        page, text = self.page("ensemble")
+        self.assertIn("An ensemble of 2 members", text)
+        self.assertIn("by-m", page.ids)
+        self.assertEqual([row[6] for row in page.rows if row[0] == "all documents"],
+                         [f"{self.summary('ensemble')['mutual_information']:.4f}"])
+        self.assertRegex(text, r"mutual information 0\.\d{4}")
+        shades = [float(m) for m in re.findall(r"--m:([\d.]+)", text)]
+        self.assertEqual(max(shades), 1)
+
+    def test_without_tokens_it_says_how_to_get_them(self):
+        self.scored("tokenless", "score.tokens=no")
+        _, text = self.page("tokenless")
+        self.assertIn("<code>score.tokens=yes</code>", text)
+        self.assertNotIn("--m:", text)
+
+    def test_a_corpus_without_tokenizer_has_no_texts(self):
+        with h5py.File(self.at("theirs.h5"), "w") as file:
+            file["tokens"] = numpy.arange(3000, dtype=numpy.uint16) % 200
+            file["doc_start"] = numpy.arange(0, 3001, 100)
+            file.attrs["vocab_size"] = self.VOCABULARY
+        key = f"score.corpus={self.at('theirs.h5')}"
+        self.scored("theirs", key)
+        page, text = self.page("theirs")
+        self.assertIn("set tokenizer.path", text)
+        self.assertEqual([row[4] for row in page.rows if len(row) == 5 and row[0].startswith("document ")], [""] * 20)
+        self.scored("given", key, f"tokenizer.path={self.at('tokenizer.json')}")
+        page, text = self.page("given")
+        self.assertNotIn("set tokenizer.path", text)
+        self.assertIn("--p:", text)
+
+    def test_without_gnuplot_or_templates_the_scores_are_there(self):
+        self.scored("plotless", env={"PATH": self.at("nowhere")})
+        self.assertIn("There is no plot: there is no gnuplot", self.page("plotless")[1])
+        said = self.scored("pageless", env={"BAGPIPE_SHARE": "/nowhere"})
+        self.assertEqual(said.count("the page of the scores was not written"), 1)
+        self.assertIn("/nowhere/report/", said)
+        self.assertFalse(os.path.exists(os.path.join(self.at("pageless"), "score", "index.html")))
+        self.scored("with")
+        for name in ("plotless", "pageless"):
+            self.assert_same_bytes("with", name)
+
+    def test_a_dedicated_coordinator_writes_it_too(self):
+        self.scored("coordinated", "mesh.data=2", ranks=3)
+        self.scored("alone")
+        self.assert_same_bytes("alone", "coordinated")
+        self.assertEqual(self.page("alone")[1], self.page("coordinated")[1])
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
