@@ -18,6 +18,8 @@ there share/bagpipe/slurm/pretrain.sbatch
 there share/bagpipe/slurm/score.sbatch
 there share/bagpipe/slurm/ensemble.sbatch
 there share/bagpipe/slurm/ensemble-array.sbatch
+there share/bagpipe/slurm/sweep.sbatch
+there share/bagpipe/slurm/sweep.sh
 there share/bagpipe/slurm/uncertainty.sbatch
 there share/bagpipe/slurm/bench.sbatch
 there share/bagpipe/slurm/site.env

@@ -30,7 +30,7 @@ says() {
 for script in jobs/*.sh docs/help/*.sh tests/*.sh tests/project/*.sh; do
     claim "$script parses" sh -n "$script"
 done
-for script in .ci/run .ci/long slurm/launch.sh slurm/*.sbatch tests/slurm/*.sh docs/help/*.bash tests/project/*.bash; do
+for script in .ci/run .ci/long slurm/*.sh slurm/*.sbatch tests/slurm/*.sh docs/help/*.bash tests/project/*.bash; do
     claim "$script parses" bash -n "$script"
 done
 claim "a folder that is missing is named" says "there is no folder /nonexistent" sh jobs/quickstart.sh /nonexistent

@@ -3,7 +3,7 @@
 #
 # Claims: 4 ranks on two nodes (tensor 2 x data 2) and a pipeline across the nodes have the losses of one rank; scoring
 # there gives the bytes of one rank, by srun and by mpirun; an ensemble trained side by side on the nodes, and one trained
-# by an array of jobs and gathered, are that of one rank; a study of uncertainty there has the figures of one rank; a bench
+# by an array of jobs and gathered, are that of one rank; a sweep trains each point of its grid, and a wrong array is told the right one; a study of uncertainty there has the figures of one rank; a bench
 # there measures messages across the nodes; tasks that do not see each other are refused; a job that is warned commits a checkpoint, queues itself again, and ends with the
 # losses of one that was never stopped; so does one of which a rank is killed; one that is halted or cancelled is not queued
 # again, and goes on when it is submitted again.
@@ -44,6 +44,19 @@ for file in ensemble.json metrics.jsonl; do
     cmp "members-one/$file" "members/$file" || fail "$file is another side by side"
     cmp "members-one/$file" "members-array/$file" || fail "$file is another by an array"
 done
+
+echo "a sweep as an array of jobs"
+grid=(job.ini run.dir="$work/sweep" optimizer.lr=1e-3,3e-3 run.seed=1,2)
+is_gone() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
+start sweep --array=0-3 --nodes=1 --ntasks-per-node=1 "$top/slurm/sweep.sbatch" "${grid[@]}"
+until_true 120 is_gone "$job" || fail "the sweep does not end"
+"$BAGPIPE_BIN/bagpipe" pretrain job.ini optimizer.lr=3e-3 run.seed=2 run.dir="$work/point" >>one.log 2>&1 || fail "one rank did not train"
+same_losses point "sweep/lr=3e-3_seed=2" 0
+"$BAGPIPE_BIN/bagpipe-data" table sweep/* >sweep.csv || fail "the trainings of a sweep are no table"
+[[ $(head -n 1 sweep.csv) == *,run.seed,optimizer.lr && $(grep -c ,finished, sweep.csv) == 4 ]] || { cat sweep.csv; fail "the table of the sweep is another"; }
+start wrong --array=0-4 --nodes=1 --ntasks-per-node=1 "$top/slurm/sweep.sbatch" "${grid[@]}"
+until_true 60 is_gone "$job" || fail "the array that does not fit does not end"
+[[ $(grep -c -- "--array=0-3" wrong.log) == 5 ]] || fail "an array that does not fit is not told the right one"
 
 echo "a study of uncertainty on the nodes"
 cat >study.ini <<END
