@@ -128,7 +128,7 @@ static bp_err plot(const plot_call *call)
 int bp_plot_command(int argc, char **argv)
 {
     const struct argp parser = {OPTIONS, take_option, NULL, NULL, NULL, NULL, NULL};
-    plot_call call = {NULL};
+    plot_call call = {.out = NULL};
     bp_err err = BP_OK;
 
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &call) !=

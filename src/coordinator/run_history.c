@@ -196,7 +196,7 @@ void bp_history_clear(bp_history *history)
     bp_free(history->curves);
     bp_free(history->state);
     run_pairs_clear(&pairs);
-    *history = (bp_history){NULL};
+    *history = (bp_history){.folder = NULL};
 }
 
 /* ---- configurations ---- */

@@ -54,7 +54,8 @@ static bp_err open_files(int fds[FILES], const char *folder, const char *script)
 
 static int spawn(pid_t *child, const int fds[FILES])
 {
-    char *const arguments[] = {(char *)"gnuplot", (char *)"-", NULL};
+    /* -d: without the user's settings */
+    char *const arguments[] = {(char *)"gnuplot", (char *)"-d", (char *)"-", NULL};
     posix_spawn_file_actions_t actions;
     int failed = posix_spawn_file_actions_init(&actions);
 

@@ -120,10 +120,8 @@ static void an_ensemble_has_its_members_and_their_mean(void **state)
 
 static void keys_that_differ_are_found(void **state)
 {
-    static const char *const INI[] = {"[run]\ndir = a\nseed = 1\n[optimizer]\nlr = 0.1\n",
-                                      "[run]\ndir = b\nseed = 2\n[optimizer]\nlr = 0.1\n",
-                                      "[run]\ndir = c\nseed = 1\n[optimizer]\nlr = 0.1\n"
-                                      "[ensemble]\nmembers = 3\n"};
+    static const char *const INI[] = {"[run]\ndir = a\nseed = 1\n", "[run]\ndir = b\nseed = 2\n",
+                                      "[run]\ndir = c\nseed = 1\n[ensemble]\nmembers = 3\n"};
     bp_history runs[3];
     const char **keys;
     int64_t count;

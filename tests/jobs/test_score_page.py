@@ -130,7 +130,7 @@ class ScorePage(ScoreFiles, JobTest):
         self.scored("odd", f"score.corpus={self.at('odd.h5')}")
         page, text = self.page("odd")
         self.assertNotIn("<script", text)
-        self.assertIn("too few documents", text)
+        self.assertIn("Too few documents", text)
         row = [row for row in page.rows if row[0] == "<i>"][0]
         self.assertEqual(row[4], r"a <script>alert('x')</script>\n\tb & " + '"c" ' + r"\\ é 漢")
 
