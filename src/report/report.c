@@ -156,7 +156,8 @@ static void put_variable(bp_buffer *out, const char *name, const json_t *value)
     size_t count = json_array_size(value);
 
     if (name[0] == '$') {
-        bp_buffer_printf(out, "%s << EOD\n%sEOD\n", name, json_string_value(value));
+        bp_buffer_printf(out, "%s << EOD\n%sEOD\n", name,
+                         json_is_string(value) ? json_string_value(value) : "");
         return;
     }
     if (!json_is_array(value)) {

@@ -237,7 +237,8 @@ class KindsOfJob(TinyJob):
         self.assertEqual(self.outcome(kind, name), self.undisturbed_of(kind))
         self.assertEqual(leftovers(self.at(name)), [])
         if KINDS[kind][0] == "score":
-            self.assertEqual(sorted(os.listdir(os.path.join(self.at(name), "score"))), ["documents.h5", "summary.json", "tokens.h5"])
+            left = set(os.listdir(os.path.join(self.at(name), "score"))) - {"index.html"}  # a page that fails costs a warning
+            self.assertEqual(sorted(left), ["documents.h5", "summary.json", "tokens.h5"])
 
     def undisturbed_of(self, kind):
         if kind not in self.undisturbed:
