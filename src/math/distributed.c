@@ -6,10 +6,12 @@
 #include "base/mem.h"
 #include "math/scalapack_priv.h"
 #include "mesh/collective.h"
+#include "mesh/long_call.h"
 #include "mesh/mesh.h"
 
 #include <limits.h>
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #define GOOD_BLOCK 64
@@ -23,6 +25,7 @@ struct bp_grid {
     int context;      /* the grid of all ranks */
     int root_context; /* of the root alone; BLACS_NO_CONTEXT elsewhere */
     int rows, columns, row, column;
+    bool abandoned; /* an abandoned call still uses it, and its matrices */
 };
 
 struct bp_distributed {
@@ -96,6 +99,10 @@ void bp_grid_free(bp_grid **grid)
 {
     if (!*grid)
         return;
+    if ((*grid)->abandoned) {
+        *grid = NULL;
+        return;
+    }
     if (bp_comm_rank((*grid)->comm) == ROOT)
         Cblacs_gridexit((*grid)->root_context);
     Cblacs_gridexit((*grid)->context);
@@ -172,10 +179,10 @@ bp_err bp_distributed_new(bp_distributed **out, bp_grid *grid, int64_t rows, int
 
 void bp_distributed_free(bp_distributed **matrix)
 {
-    if (!*matrix)
-        return;
-    bp_free((*matrix)->values);
-    bp_free(*matrix);
+    if (*matrix && !(*matrix)->grid->abandoned) {
+        bp_free((*matrix)->values);
+        bp_free(*matrix);
+    }
     *matrix = NULL;
 }
 
@@ -245,11 +252,11 @@ bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int col
 
 void bp_placement_free(bp_placement **placement)
 {
-    if (!*placement)
-        return;
-    if ((*placement)->column_part >= 0)
-        Cblacs_gridexit((*placement)->context);
-    bp_free(*placement);
+    if (*placement && !(*placement)->grid->abandoned) {
+        if ((*placement)->column_part >= 0)
+            Cblacs_gridexit((*placement)->context);
+        bp_free(*placement);
+    }
     *placement = NULL;
 }
 
@@ -383,40 +390,105 @@ static bool is_finite_matrix(const bp_distributed *a)
     return all_finite(a->values, (int64_t)a->own_m * a->own_n);
 }
 
-static bp_err run_eigen(bp_distributed *a, double *values, bp_distributed *vectors)
+/* All that pdsyevd uses besides the matrices: on the heap, for it may be abandoned. */
+typedef struct eigen_call {
+    bp_distributed *a, *vectors;
+    int n, reals, integers, info;
+    double *values, *work;
+    int *iwork;
+    int threads; /* of the caller: a thread beside it has OpenMP settings of its own */
+} eigen_call;
+
+static void eigen_call_free(eigen_call *call)
 {
-    int n = checked_int(a->rows), info = 0;
-    eigen_work size = eigen_work_of(n, a->desc[DESC_NB], a->own_m, a->own_n, a->grid->columns);
-    int reals = size.reals <= INT_MAX ? (int)size.reals : 0, integers = checked_int(size.integers);
-    double *work = reals > 0 ? bp_alloc("math.distributed", reals, sizeof *work) : NULL;
-    int *iwork = bp_alloc("math.distributed", integers, sizeof *iwork);
+    if (!call)
+        return;
+    bp_free(call->iwork);
+    bp_free(call->work);
+    bp_free(call->values);
+    bp_free(call);
+}
+
+static bp_err eigen_call_new(eigen_call **out, bp_distributed *a, bp_distributed *vectors)
+{
+    eigen_work size =
+        eigen_work_of(a->rows, a->desc[DESC_NB], a->own_m, a->own_n, a->grid->columns);
+    eigen_call *call = bp_alloc("math.distributed", 1, sizeof *call);
+
+    *out = call;
+    if (call) {
+        call->a = a;
+        call->vectors = vectors;
+        call->n = checked_int(a->rows);
+        call->threads = omp_get_max_threads();
+        call->reals = size.reals <= INT_MAX ? (int)size.reals : 0;
+        call->integers = checked_int(size.integers);
+        call->values = bp_alloc("math.distributed", call->n, sizeof(double));
+        if (call->reals > 0)
+            call->work = bp_alloc("math.distributed", call->reals, sizeof(double));
+        call->iwork = bp_alloc("math.distributed", call->integers, sizeof(int));
+    }
+    if (call && call->values && call->work && call->iwork)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_SYSTEM,
+                   "memory is short: at the workspace for the eigenvectors of %lld x %lld, %.1f "
+                   "MiB on a rank; use more ranks",
+                   (long long)a->rows, (long long)a->rows,
+                   (double)size.reals * sizeof(double) / 1048576);
+}
+
+static void call_pdsyevd(void *context)
+{
+    eigen_call *call = context;
+
+    omp_set_num_threads(call->threads);
+    pdsyevd_("V", "L", &call->n, call->a->values, &ONE, &ONE, call->a->desc, call->values,
+             call->vectors->values, &ONE, &ONE, call->vectors->desc, call->work, &call->reals,
+             call->iwork, &call->integers, &call->info, 1, 1);
+}
+
+/* Collective. The values are on all ranks then. */
+static bp_err finish_eigen(const eigen_call *call, double *values, MPI_Comm comm)
+{
     bp_err err = BP_OK;
 
-    if (!work || !iwork)
-        err = BP_FAIL(BP_ERR_SYSTEM,
-                      "memory is short: at the workspace for the eigenvectors of %d x %d, %.1f MiB "
-                      "on a rank; use more ranks",
-                      n, n, (double)size.reals * sizeof(double) / 1048576);
-    err = bp_agree(a->grid->comm, err);
+    memcpy(values, call->values, (size_t)call->n * sizeof *values);
+    /* A matrix of one block is solved by the process that has it, which keeps the values. */
+    bp_bcast_bytes(values, (int64_t)call->n * (int64_t)sizeof *values, ROOT, comm);
+    if (call->info != 0 || !all_finite(values, call->n))
+        err = BP_FAIL(BP_ERR_SOFTWARE, "no eigenvectors of %d x %d were found: pdsyevd says %d",
+                      call->n, call->n, call->info);
+    return bp_agree(comm, err);
+}
+
+static bp_err run_eigen(bp_distributed *a, double *values, bp_distributed *vectors,
+                        const bp_long_call *asked)
+{
+    bp_grid *grid = a->grid;
+    eigen_call *call = NULL;
+    bp_err err = bp_agree(grid->comm, eigen_call_new(&call, a, vectors));
+
     if (err == BP_OK) {
         bp_beat_enter("pdsyevd");
-        pdsyevd_("V", "L", &n, a->values, &ONE, &ONE, a->desc, values, vectors->values, &ONE, &ONE,
-                 vectors->desc, work, &reals, iwork, &integers, &info, 1, 1);
+        grid->abandoned =
+            !bp_long_call_run(grid->comm, &(bp_long_call){.work = call_pdsyevd,
+                                                          .context = call,
+                                                          .stop = asked->stop,
+                                                          .stop_context = asked->stop_context});
         bp_beat_leave();
-        /* A matrix of one block is solved by the process that has it, which keeps the values. */
-        bp_bcast_bytes(values, (int64_t)n * (int64_t)sizeof *values, ROOT, a->grid->comm);
-        if (info != 0 || !all_finite(values, n))
-            err = BP_FAIL(BP_ERR_SOFTWARE, "no eigenvectors of %d x %d were found: pdsyevd says %d",
-                          n, n, info);
-        err = bp_agree(a->grid->comm, err);
+        if (grid->abandoned)
+            return BP_FAIL(BP_ERR_STOPPED, "stopped as asked: at the eigenvectors of %lld x %lld",
+                           (long long)a->rows, (long long)a->rows);
+        err = finish_eigen(call, values, grid->comm);
     }
-    bp_free(iwork);
-    bp_free(work);
+    eigen_call_free(call);
     return err;
 }
 
-bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors)
+bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors,
+                            bool (*stop)(void *context), void *context)
 {
+    const bp_long_call asked = {.stop = stop, .stop_context = context};
     bp_err err = BP_OK;
 
     BP_ASSERT(a->rows == a->columns && vectors->rows == a->rows && vectors->columns == a->rows);
@@ -425,5 +497,5 @@ bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *v
         err = BP_FAIL(BP_ERR_SOFTWARE, "a matrix of %lld x %lld holds values that are not finite",
                       (long long)a->rows, (long long)a->columns);
     err = bp_agree(a->grid->comm, err);
-    return err == BP_OK ? run_eigen(a, values, vectors) : err;
+    return err == BP_OK ? run_eigen(a, values, vectors, &asked) : err;
 }

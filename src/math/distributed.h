@@ -32,6 +32,7 @@ const char *bp_distributed_library(void);
  * Errors:     BP_ERR_CONFIG a build without ScaLAPACK; BP_ERR_SYSTEM no memory. *out NULL.
  */
 bp_err bp_grid_new(bp_grid **out, MPI_Comm comm);
+/** Of an abandoned grid (bp_distributed_eigen) nothing is freed, here and below. */
 void bp_grid_free(bp_grid **grid);
 int bp_grid_rows(const bp_grid *grid);
 int bp_grid_columns(const bp_grid *grid);
@@ -93,13 +94,19 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
 /** Eigenvalues of a symmetric matrix in ascending order, and its eigenvectors: row i of `vectors`
  * is the one of values[i], of unit length, its sign as the library leaves it. ScaLAPACK's pdsyevd.
  *
+ * stop: asked on every rank about four times a second while the library computes; NULL: nobody
+ * asks. Where it says true on any rank, all return BP_ERR_STOPPED within a second, and the library,
+ * which nothing can interrupt, goes on beside them: the grid is abandoned, and the process can only
+ * end (mesh/long_call.h). Where this MPI allows no two threads at a time, nobody asks.
+ *
  * Shapes:     a [n][n], of which only column >= row is looked at, is destroyed; values[n], on all
  *             ranks; vectors [n][n] in blocks as a's.
  * Errors:     BP_ERR_SYSTEM no memory for its workspace; BP_ERR_SOFTWARE no convergence (values
- * that are not finite).
+ *             that are not finite); BP_ERR_STOPPED.
  * Source:     Tisseur and Dongarra 1999, "A parallel divide and conquer algorithm for the symmetric
  *             eigenvalue problem on distributed memory architectures".
  */
-bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors);
+bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors,
+                            bool (*stop)(void *context), void *context);
 
 #endif

@@ -109,9 +109,10 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
     BP_ASSERT(c && "no ScaLAPACK");
 }
 
-bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors)
+bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors,
+                            bool (*stop)(void *context), void *context)
 {
-    (void)values, (void)vectors;
+    (void)values, (void)vectors, (void)stop, (void)context;
     BP_ASSERT(a && "no ScaLAPACK");
     return BP_ERR_CONFIG;
 }

@@ -2,11 +2,13 @@
 #include "base/launcher.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void abort_all(int status)
 {
@@ -77,10 +79,37 @@ static void tell_balance(void)
 }
 
 static void (*at_end)(void);
+static int abandoned_with = -1; /* -1: MPI can be ended */
 
 void bp_mpi_at_end(void (*call)(void))
 {
     at_end = call;
+}
+
+void bp_mpi_abandon(int status)
+{
+    abandoned_with = status;
+}
+
+/* Neither MPI_Finalize nor destructors of libraries: a thread is still inside of them. A launcher
+ * kills the other ranks as soon as one has ended, so all come this far first. */
+static void leave(void)
+{
+    if (at_end != NULL)
+        at_end();
+    (void)fflush(NULL);
+    bp_barrier_asleep("finalize", MPI_COMM_WORLD);
+    _exit(abandoned_with);
+}
+
+/* On any rank. */
+static bool is_abandoned(void)
+{
+    int mine = abandoned_with;
+
+    BP_MPI_WAIT("finalize",
+                MPI_Allreduce(&mine, &abandoned_with, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    return abandoned_with >= 0;
 }
 
 void bp_mpi_finish(void)
@@ -91,6 +120,8 @@ void bp_mpi_finish(void)
     if (!begun)
         return;
     bp_fault_point("finalize");
+    if (is_abandoned())
+        leave();
     bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
     BP_MPI_WAIT("finalize", MPI_Finalize());
     if (at_end != NULL)

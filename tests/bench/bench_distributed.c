@@ -77,7 +77,7 @@ static bp_err run(MPI_Comm comm, int64_t n, int64_t rows, int64_t block)
             bp_distributed_add_gram(c, 1.0 / (double)rows, x);
         report(comm, "gram", start, (double)rows * real * real);
         start = look(comm);
-        err = bp_distributed_eigen(c, values, vectors);
+        err = bp_distributed_eigen(c, values, vectors, NULL, NULL);
         report(comm, "eigen", start, 16.0 / 3 * real * real * real);
     }
     bp_distributed_free(&vectors);

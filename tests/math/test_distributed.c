@@ -329,6 +329,12 @@ static double residual(const double *a, const double *values, const double *vect
     return most;
 }
 
+static bool go_on(void *context)
+{
+    (void)context;
+    return false;
+}
+
 static void check_eigen(bp_grid *grid, const double *a, int64_t n, int64_t block)
 {
     bp_distributed *da = dealt(grid, a, n, n, block), *vectors;
@@ -336,7 +342,7 @@ static void check_eigen(bp_grid *grid, const double *a, int64_t n, int64_t block
     double scale = 1;
 
     bp_test_expect(bp_distributed_new(&vectors, grid, n, n, block), BP_OK);
-    bp_test_check_err(WORLD, bp_distributed_eigen(da, values, vectors), BP_OK);
+    bp_test_check_err(WORLD, bp_distributed_eigen(da, values, vectors, go_on, NULL), BP_OK);
     whole = gathered(vectors, n, n);
     memcpy(copy, a, (size_t)(n * n) * sizeof *copy);
     lapack_values(copy, n, expected);
@@ -411,7 +417,7 @@ static void factors_and_spectra_are_those_of_numpy(void **state)
     c = dealt_gram(grid, x, K, N, 1.0 / K, 16);
     gram = gathered(c, N, N);
     bp_test_expect(bp_distributed_new(&vectors, grid, N, N, 16), BP_OK);
-    bp_test_check_err(WORLD, bp_distributed_eigen(c, values, vectors), BP_OK);
+    bp_test_check_err(WORLD, bp_distributed_eigen(c, values, vectors, NULL, NULL), BP_OK);
     if (bp_comm_is_root(WORLD)) {
         char *command = bp_sprintf(PYTHON " %s/check_spectra.py %s %d %d", BP_TEST_SCRIPTS,
                                    bp_test_folder(), K, N);
@@ -449,12 +455,14 @@ static void what_can_not_be_is_said_by_all_ranks(void **state)
     matrix = dealt(grid, a, 9, 9, 4);
     bp_test_expect(bp_distributed_new(&vectors, grid, 9, 9, 4), BP_OK);
     if (bp_comm_size(WORLD) == 1)
-        bp_test_check_err(WORLD, bp_distributed_eigen(matrix, values, vectors), BP_ERR_SOFTWARE);
+        bp_test_check_err(WORLD, bp_distributed_eigen(matrix, values, vectors, NULL, NULL),
+                          BP_ERR_SOFTWARE);
     bp_distributed_free(&matrix);
     for (int64_t i = 0; i < 81; i++)
         a[i] = NAN;
     matrix = dealt(grid, a, 9, 9, 4);
-    bp_test_check_err(WORLD, bp_distributed_eigen(matrix, values, vectors), BP_ERR_SOFTWARE);
+    bp_test_check_err(WORLD, bp_distributed_eigen(matrix, values, vectors, NULL, NULL),
+                      BP_ERR_SOFTWARE);
     bp_test_message_has("not finite");
     bp_distributed_free(&vectors);
     bp_distributed_free(&matrix);

@@ -1,0 +1,170 @@
+#include "mesh/long_call.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/mem.h"
+#include "mesh/mesh.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#define ASK_SECONDS  0.25
+#define LOOK_SECONDS 0.001 /* between two looks for the other ranks' answers */
+
+typedef enum call_state { CALL_WAITS, CALL_RUNS, CALL_CANCELLED, CALL_DONE } call_state;
+
+/* On the heap: an abandoned thread still has it. */
+typedef struct helper {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    call_state state;
+    void (*work)(void *context);
+    void *context;
+} helper;
+
+static void *run(void *argument)
+{
+    helper *self = argument;
+    bool runs;
+
+    bp_beat_beside();
+    bp_cores_widen();
+    (void)pthread_mutex_lock(&self->lock);
+    while (self->state == CALL_WAITS)
+        (void)pthread_cond_wait(&self->changed, &self->lock);
+    runs = self->state == CALL_RUNS;
+    (void)pthread_mutex_unlock(&self->lock);
+    if (runs)
+        self->work(self->context);
+    (void)pthread_mutex_lock(&self->lock);
+    self->state = CALL_DONE;
+    (void)pthread_cond_signal(&self->changed);
+    (void)pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+static void set_state(helper *self, call_state state)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    self->state = state;
+    (void)pthread_cond_signal(&self->changed);
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+/* Is it done within a quarter of a second? */
+static bool wait_a_while(helper *self)
+{
+    struct timespec until;
+    bool done;
+
+    BP_ASSERT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+    until.tv_nsec += (long)(ASK_SECONDS * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_mutex_lock(&self->lock);
+    while (self->state != CALL_DONE &&
+           pthread_cond_timedwait(&self->changed, &self->lock, &until) == 0)
+        ;
+    done = self->state == CALL_DONE;
+    (void)pthread_mutex_unlock(&self->lock);
+    return done;
+}
+
+/* Element-wise maximum over ranks; the core is left to the work. */
+static void all_most(int values[2], MPI_Comm comm)
+{
+    MPI_Request request;
+    int mine[2] = {values[0], values[1]}, there = 0;
+
+    bp_beat_enter("agree");
+    BP_MPI(MPI_Iallreduce(mine, values, 2, MPI_INT, MPI_MAX, comm, &request));
+    while (!there) {
+        BP_MPI(MPI_Test(&request, &there, MPI_STATUS_IGNORE));
+        if (!there)
+            bp_clock_sleep(LOOK_SECONDS);
+    }
+    bp_beat_leave();
+}
+
+static helper *helper_new(const bp_long_call *call)
+{
+    helper *self = bp_alloc("long_call", 1, sizeof *self);
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    int status;
+
+    if (self == NULL)
+        return NULL;
+    self->work = call->work;
+    self->context = call->context;
+    BP_ASSERT(pthread_condattr_init(&monotonic) == 0 &&
+              pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+              pthread_cond_init(&self->changed, &monotonic) == 0 &&
+              pthread_mutex_init(&self->lock, NULL) == 0);
+    (void)pthread_condattr_destroy(&monotonic);
+    (void)sigfillset(&all); /* signals are the main thread's */
+    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    status = pthread_create(&self->thread, NULL, run, self);
+    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    if (status == 0)
+        return self;
+    (void)pthread_cond_destroy(&self->changed);
+    (void)pthread_mutex_destroy(&self->lock);
+    bp_free(self);
+    return NULL;
+}
+
+static void helper_end(helper *self)
+{
+    BP_ASSERT(pthread_join(self->thread, NULL) == 0);
+    (void)pthread_cond_destroy(&self->changed);
+    (void)pthread_mutex_destroy(&self->lock);
+    bp_free(self);
+}
+
+/* On all ranks, or on none: NULL. */
+static helper *start(MPI_Comm comm, const bp_long_call *call)
+{
+    helper *self = NULL;
+    int threads, fails[2] = {0, 0};
+
+    BP_MPI(MPI_Query_thread(&threads));
+    if (call->stop == NULL)
+        return NULL;
+    if (threads == MPI_THREAD_MULTIPLE)
+        self = helper_new(call);
+    fails[0] = self == NULL;
+    all_most(fails, comm);
+    if (fails[0] && self != NULL) {
+        set_state(self, CALL_CANCELLED);
+        helper_end(self);
+        self = NULL;
+    }
+    return self;
+}
+
+bool bp_long_call_run(MPI_Comm comm, const bp_long_call *call)
+{
+    helper *self = start(comm, call);
+    int round[2] = {0, 1}; /* somebody is to stop; somebody is not done */
+
+    if (self == NULL) {
+        call->work(call->context);
+        return true;
+    }
+    set_state(self, CALL_RUNS);
+    while (round[0] == 0 && round[1] != 0) {
+        round[1] = !wait_a_while(self);
+        round[0] = call->stop(call->stop_context);
+        all_most(round, comm);
+    }
+    if (round[1] != 0) {
+        bp_mpi_abandon(BP_ERR_STOPPED);
+        return false;
+    }
+    helper_end(self);
+    return true;
+}
