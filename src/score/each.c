@@ -165,12 +165,20 @@ static bp_err lead_unit(sampler *self, int64_t i, bool *shared)
 
 static bp_err lead(sampler *self)
 {
-    const bp_mesh *mesh = self->each->mesh;
-    bool shared = false;
+    const bp_score_each *each = self->each;
+    const bp_mesh *mesh = each->mesh;
+    bool shared = false, ends = false;
     bp_err err = BP_OK;
 
-    for (int64_t i = mesh->data_at; err == BP_OK && i < self->count; i += mesh->datas)
-        err = lead_unit(self, i, &shared);
+    for (int64_t first = 0; !ends && first < self->count; first += mesh->datas) {
+        int64_t i = first + mesh->data_at;
+
+        if (i < self->count)
+            err = lead_unit(self, i, &shared);
+        if (err == BP_OK && each->look)
+            err = each->look(each->context);
+        ends = bp_all_max_int(err != BP_OK, mesh->data) != 0;
+    }
     if (!shared)
         share_header(self, &(header){.windows = err == BP_OK ? 0 : -1});
     return err;

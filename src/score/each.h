@@ -21,8 +21,11 @@ typedef struct bp_score_each {
      * may be passed to bp_lm_score and the like, and is good until the callback returns. `unit` is
      * the place in [0, units) of the work unit that it is cut from: what is added up for each unit,
      * and over units in their order, does not depend on the number of data ranks. Errors: the same
-     * on all ranks of mesh->ensemble, which then end; other data ranks finish their units first. */
+     * on all ranks of mesh->ensemble, which then end; other data ranks finish the unit at work. */
     bp_err (*batch)(void *context, int64_t unit, const bp_lm_batch *batch);
+    /** Asked on the ranks that lead a mesh->ensemble after each of their units: an error of one
+     * ends all. May be NULL. */
+    bp_err (*look)(void *context);
     void *context;
 } bp_score_each;
 
