@@ -32,6 +32,10 @@ void study_job_close(study_job *self);
 /** Do what is missing of each method: fit, score, temperature. Collective over world. Errors: the
  * same on all ranks. */
 bp_err study_job_compute(study_job *self);
+/** Fit a method's Laplace approximation, unless it was done before. Lines of progress go to the
+ * log. Collective over world; `config` is that of the method's score run. Errors: those of
+ * bp_laplace_fit; the same on all ranks. */
+bp_err study_job_fit(study_job *self, int64_t method, const bp_config *config);
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
 bp_err study_job_derive(const study_job *self, int64_t method, bp_config **out);
@@ -50,5 +54,8 @@ bp_err study_record_save(const study_job *self);
 json_t *study_record_of(const study_job *self, int64_t method);
 /** A number of it; NaN where there is none. */
 double study_record_real(const json_t *entry, const char *key);
+/** So many seconds more than earlier starts took; saved. Errors: BP_ERR_SYSTEM; those of
+ * study_record_save. */
+bp_err study_record_add(const study_job *self, int64_t method, const char *key, double seconds);
 
 #endif

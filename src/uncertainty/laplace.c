@@ -26,6 +26,8 @@ typedef struct fit {
     const bp_laplace_spec *spec;
     bp_laplace_report *report;
     bool roots; /* rank 0 of mesh->compute: reads and writes files */
+    bool ends;  /* the corpus has end-of-document tokens */
+    laplace_course course;
 } fit;
 
 /* ---- before any compute ---- */
@@ -47,77 +49,42 @@ static bp_err check_model(const bp_lm *model)
     return BP_OK;
 }
 
-/* Keys of score.* that say which tokens are scored, and how. */
-static bool is_rule(const char *key)
-{
-    static const char *const OTHERS[] = {"score.model", "score.corpus", "score.memory",
-                                         "score.tokens"};
-
-    for (size_t k = 0; k < sizeof OTHERS / sizeof OTHERS[0]; k++)
-        if (strcmp(key, OTHERS[k]) == 0)
-            return false;
-    return true;
-}
-
-static void hash_key(void *context, const bp_option *option, const char *value)
-{
-    char **text = context, *longer;
-
-    if (!*text || !is_rule(option->key))
-        return;
-    longer = bp_sprintf("%s%s=%s\n", *text, option->key, value ? value : "");
-    bp_free(*text);
-    *text = longer;
-}
-
 /* Of all that decides on the samples. Local; the root's. */
 static bp_err make_digest(const fit *self, const bp_corpus *corpus)
 {
-    static const bp_option *const tables[] = {bp_score_rule_options, bp_math_options, NULL};
     const bp_laplace_spec *spec = self->spec;
-    bp_config *config = NULL;
     bp_precision precision;
-    bp_err err = bp_config_derive(&config, self->config, tables, tables);
     char *text = NULL;
+    bp_err err = bp_math_precision(self->config, &precision);
 
-    if (err == BP_OK)
-        err = bp_math_precision(config, &precision);
     if (err == BP_OK) {
-        static const bp_option *const rules[] = {bp_score_rule_options, NULL};
-        bp_config *rule = NULL;
-
-        text = bp_sprintf("laplace 1\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
+        text = bp_sprintf("laplace 2\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
                           "\nsamples %" PRId64 "\ntau %.17g\nseed %" PRIu64 "\n",
                           self->model->info.digest, bp_corpus_hash(corpus),
                           precision == BP_BF16 ? "bf16" : "f32", spec->tokens, spec->samples,
                           spec->tau, spec->seed);
-        err = bp_config_derive(&rule, config, rules, rules);
-        if (err == BP_OK)
-            bp_config_each(rule, hash_key, &text);
-        bp_config_free(&rule);
-        if (err == BP_OK && !text)
-            err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the digest of a fit");
+        err = text ? bp_sha256_of(text, strlen(text), self->report->digest)
+                   : BP_FAIL(BP_ERR_SYSTEM, "no memory for the digest of a fit");
     }
-    if (err == BP_OK)
-        err = bp_sha256_of(text, strlen(text), self->report->digest);
     bp_free(text);
-    bp_config_free(&config);
     return err;
 }
 
 /* The corpus's size, and the digest. */
-static bp_err look_at_corpus(const fit *self)
+static bp_err look_at_corpus(fit *self)
 {
     bp_corpus *corpus = NULL;
     bp_err err = self->roots ? bp_corpus_open(&corpus, self->corpus) : BP_OK;
 
     if (err == BP_OK && self->roots) {
         self->report->data_tokens = bp_corpus_tokens(corpus);
+        self->ends = bp_corpus_eod(corpus) >= 0;
         err = make_digest(self, corpus);
     }
     bp_corpus_close(&corpus);
     err = bp_agree(self->mesh->compute, err);
     bp_bcast_bytes(self->report, sizeof *self->report, 0, self->mesh->compute);
+    bp_bcast_bytes(&self->ends, sizeof self->ends, 0, self->mesh->compute);
     return err;
 }
 
@@ -127,12 +94,12 @@ static void write_notes(const bp_laplace_report *report, char *notes, size_t byt
 {
     int length = snprintf(notes, bytes,
                           "{\"tokens\": %" PRId64 ", \"data_tokens\": %" PRId64
-                          ", \"tau\": %.17g, \"log_evidence\": %.17g, \"effective_parameters\": "
-                          "%.17g, \"factor_seconds\": %.3f, \"eigen_seconds\": %.3f, "
-                          "\"prior_seconds\": %.3f}",
-                          report->tokens, report->data_tokens, report->tau, report->log_evidence,
-                          report->effective_parameters, report->factor_seconds,
-                          report->eigen_seconds, report->prior_seconds);
+                          ", \"tau\": %.17g, \"log_likelihood\": %.17g, \"log_evidence\": %.17g, "
+                          "\"effective_parameters\": %.17g, \"factor_seconds\": %.3f, "
+                          "\"eigen_seconds\": %.3f, \"prior_seconds\": %.3f}",
+                          report->tokens, report->data_tokens, report->tau, report->log_likelihood,
+                          report->log_evidence, report->effective_parameters,
+                          report->factor_seconds, report->eigen_seconds, report->prior_seconds);
 
     BP_ASSERT(length > 0 && (size_t)length < bytes);
 }
@@ -143,6 +110,7 @@ static bp_err read_notes(bp_laplace_report *report, const char *notes, const cha
         const char *key;
         double *to;
     } reals[] = {{"tau", &report->tau},
+                 {"log_likelihood", &report->log_likelihood},
                  {"log_evidence", &report->log_evidence},
                  {"effective_parameters", &report->effective_parameters},
                  {"factor_seconds", &report->factor_seconds},
@@ -255,7 +223,7 @@ static bp_err choose_prior(const fit *self, laplace_evidence *evidence)
         err = bp_agree(self->mesh->compute, laplace_best_tau(&report->tau, evidence));
     if (err == BP_OK) {
         bp_bcast_bytes(&report->tau, sizeof report->tau, 0, self->mesh->compute);
-        report->log_evidence = laplace_log_evidence(evidence, report->tau);
+        report->log_evidence = report->log_likelihood + laplace_log_evidence(evidence, report->tau);
         report->effective_parameters = laplace_effective_parameters(evidence, report->tau);
         report->prior_seconds = bp_clock_now() - start;
     }
@@ -289,17 +257,15 @@ static bp_err draw_into_file(const fit *self, const laplace_draw *draw)
 }
 
 /* From factors to the file. The factors are freed on the way. */
-static bp_err fit_posterior(const fit *self, laplace_factors *factors, float *weights)
+static bp_err fit_posterior(fit *self, laplace_factors *factors, float *weights)
 {
-    const bp_lm_info *info = &self->model->info;
     bp_laplace_report *report = self->report;
     laplace_spectra spectra = {0};
     double square = 0, start = bp_clock_now();
     bp_err err = gather_weights(self, factors->grid, weights, &square);
 
     if (err == BP_OK)
-        err = laplace_spectra_init(&spectra, factors, self->mesh->compute, info->vocab_size,
-                                   info->width);
+        err = laplace_spectra_init(&spectra, factors, self->mesh->compute, &self->course);
     report->eigen_seconds = bp_clock_now() - start;
     if (err == BP_OK)
         err = choose_prior(self, &(laplace_evidence){.output_values = spectra.output_values,
@@ -315,14 +281,16 @@ static bp_err fit_posterior(const fit *self, laplace_factors *factors, float *we
                                                    .weights = weights,
                                                    .data_tokens = (double)report->data_tokens,
                                                    .tau = report->tau,
-                                                   .seed = self->spec->seed});
+                                                   .seed = self->spec->seed,
+                                                   .course = &self->course});
     laplace_spectra_clear(&spectra);
     return err;
 }
 
-static bp_err fit_anew(const fit *self)
+static bp_err fit_anew(fit *self)
 {
     const bp_lm_info *info = &self->model->info;
+    laplace_text text = {.corpus = self->corpus, .tokens = self->spec->tokens, .ends = self->ends};
     laplace_factors factors = {0};
     double start = bp_clock_now();
     float *weights = self->roots ? bp_alloc("uncertainty.laplace", info->vocab_size * info->width,
@@ -335,9 +303,9 @@ static bp_err fit_anew(const fit *self)
                       info->vocab_size, info->width);
     err = bp_agree(self->mesh->compute, err);
     if (err == BP_OK)
-        err = laplace_factors_init(&factors, self->mesh, self->config, self->model, self->corpus,
-                                   self->spec->tokens);
+        err = laplace_factors_init(&factors, self->mesh, self->model, &text, &self->course);
     self->report->tokens = factors.tokens;
+    self->report->log_likelihood = factors.log_likelihood * (double)self->report->data_tokens;
     self->report->factor_seconds = bp_clock_now() - start;
     if (err == BP_OK)
         err = fit_posterior(self, &factors, weights);
@@ -358,7 +326,7 @@ int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape
 
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
-                            bp_laplace_report *report)
+                            const bp_laplace_listener *listener, bp_laplace_report *report)
 {
     fit self = {.mesh = mesh,
                 .config = config,
@@ -375,6 +343,12 @@ bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm 
         err = look_at_corpus(&self);
     if (err == BP_OK)
         err = find_finished(&self);
+    self.course = (laplace_course){
+        .listener = self.roots ? listener : NULL,
+        .tokens = spec->tokens < report->data_tokens ? spec->tokens : report->data_tokens,
+        .V = model->info.vocab_size,
+        .C = model->info.width,
+        .samples = spec->samples};
     if (err == BP_OK && !report->reused)
         err = fit_anew(&self);
     return err;
@@ -382,14 +356,14 @@ bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm 
 
 bp_err bp_laplace_fit(const bp_mesh *mesh, const bp_config *config, const char *checkpoint,
                       const char *corpus, const bp_laplace_spec *spec, const char *out_path,
-                      bp_laplace_report *report)
+                      const bp_laplace_listener *listener, bp_laplace_report *report)
 {
     bp_lm *model = NULL;
     bp_err err = bp_agree(mesh->compute, bp_lm_open(&model, mesh, config, checkpoint));
 
     *report = (bp_laplace_report){0};
     if (err == BP_OK)
-        err = bp_laplace_fit_model(mesh, config, model, corpus, spec, out_path, report);
+        err = bp_laplace_fit_model(mesh, config, model, corpus, spec, out_path, listener, report);
     bp_lm_free(&model);
     return err;
 }

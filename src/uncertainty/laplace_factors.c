@@ -5,11 +5,11 @@
  * added. So what is collective over one copy and what is over all ranks never mix. */
 #include "uncertainty/laplace_priv.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
-#include "base/signals.h"
-#include "coordinator/drain.h"
 #include "mesh/collective.h"
 #include "score/each.h"
+#include "score/score.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,8 +27,17 @@ typedef struct collector {
     float *batch;                    /* states of a whole batch */
     int64_t batch_capacity;          /* tokens */
     float *states;                   /* [count][width] */
+    int32_t *targets;                /* [count]: what each state predicts */
     int64_t count, capacity, wanted; /* wanted: most that all copies may find together */
+    int64_t seen;                    /* by this copy, on ranks without states too */
+    double expected;                 /* tokens that all copies will find, about */
+    laplace_course *course;
 } collector;
+
+static double copies_of(const bp_mesh *mesh)
+{
+    return (double)mesh->members * mesh->datas;
+}
 
 static bp_err out_of_memory(int64_t tokens)
 {
@@ -38,17 +47,27 @@ static bp_err out_of_memory(int64_t tokens)
                    (long long)tokens);
 }
 
-static bp_err reserve(float **values, int64_t *capacity, int64_t needed, int64_t width)
+static bp_err reserve(float **values, int64_t needed, int64_t width)
 {
-    float *grown;
+    float *grown = bp_realloc("uncertainty.laplace", *values, needed * width, sizeof **values);
 
-    if (needed <= *capacity)
-        return BP_OK;
-    grown = bp_realloc("uncertainty.laplace", *values, needed * width, sizeof **values);
     if (!grown)
         return out_of_memory(needed);
     *values = grown;
-    *capacity = needed;
+    return BP_OK;
+}
+
+static bp_err reserve_states(collector *self, int64_t needed)
+{
+    bp_err err = reserve(&self->states, needed, self->width);
+    int32_t *targets =
+        bp_realloc("uncertainty.laplace", self->targets, needed, sizeof *self->targets);
+
+    if (targets)
+        self->targets = targets;
+    if (err != BP_OK || !targets)
+        return out_of_memory(needed);
+    self->capacity = needed;
     return BP_OK;
 }
 
@@ -56,15 +75,18 @@ static bp_err reserve(float **values, int64_t *capacity, int64_t needed, int64_t
 static bp_err reserve_batch(collector *self, int64_t tokens)
 {
     int64_t needed = self->count + tokens, grown = self->capacity + self->capacity / 2;
-    bp_err err;
+    bp_err err = BP_OK;
 
     if (!self->holds)
         return BP_OK;
     if (grown > self->wanted)
         grown = self->wanted;
-    err = reserve(&self->batch, &self->batch_capacity, tokens, self->width);
+    if (tokens > self->batch_capacity) {
+        err = reserve(&self->batch, tokens, self->width);
+        self->batch_capacity = err == BP_OK ? tokens : self->batch_capacity;
+    }
     if (err == BP_OK && needed > self->capacity)
-        err = reserve(&self->states, &self->capacity, needed > grown ? needed : grown, self->width);
+        err = reserve_states(self, needed > grown ? needed : grown);
     return err;
 }
 
@@ -74,6 +96,7 @@ static void keep_scored(collector *self, const bp_lm_batch *batch)
         if (batch->targets[t] >= 0) {
             memcpy(self->states + self->count * self->width, self->batch + t * self->width,
                    (size_t)self->width * sizeof(float));
+            self->targets[self->count] = batch->targets[t];
             self->count++;
         }
 }
@@ -91,17 +114,19 @@ static bp_lm_batch own_windows(const bp_mesh *mesh, const bp_lm_batch *batch)
                          .first_slot = batch->first_slot + first};
 }
 
-static bp_err stop_if_asked(void)
+static bp_err look_around(void *context)
 {
-    return bp_signals_stop_asked() ? bp_drain_stopped("while the Laplace approximation was fitted")
-                                   : BP_OK;
+    const collector *self = context;
+
+    return laplace_course_look(self->course,
+                               (double)self->seen * copies_of(self->mesh) / self->expected);
 }
 
 static bp_err collect_batch(void *context, int64_t unit, const bp_lm_batch *whole)
 {
     collector *self = context;
     bp_lm_batch batch = own_windows(self->mesh, whole);
-    bp_err err = stop_if_asked();
+    bp_err err = look_around(self);
 
     (void)unit;
     if (err == BP_OK)
@@ -112,26 +137,42 @@ static bp_err collect_batch(void *context, int64_t unit, const bp_lm_batch *whol
     err = bp_agree(self->mesh->ensemble, err);
     if (err == BP_OK && self->holds)
         keep_scored(self, &batch);
+    for (int64_t t = 0; t < batch.windows * batch.length; t++)
+        self->seen += batch.targets[t] >= 0;
     return err;
 }
 
-static bp_err collect(collector *self, const bp_config *config, const char *corpus, int64_t tokens,
-                      int64_t *scored)
+/* Every token is a target, as in training: a document's first one after an end-of-document token,
+ * and the end-of-document token at its end. */
+static bp_err make_rule(bp_config **out, bool ends)
+{
+    static const bp_option *const tables[] = {bp_score_rule_options, NULL};
+    bp_err err = bp_config_new(out, tables, tables);
+
+    return err == BP_OK ? bp_config_set(*out, "score.end", ends ? "yes" : "no") : err;
+}
+
+static bp_err collect(collector *self, const laplace_text *text, int64_t *scored)
 {
     bp_score_each each = {.mesh = self->mesh,
                           .model = &self->model->info,
-                          .corpus = corpus,
-                          .config = config,
-                          .tokens = tokens,
+                          .corpus = text->corpus,
+                          .tokens = text->tokens,
                           .batch = collect_batch,
+                          .look = look_around,
                           .context = self};
-    bp_err err = bp_score_each_batch(&each, scored);
+    bp_config *rule = NULL;
+    bp_err err = bp_agree(self->mesh->compute, make_rule(&rule, text->ends));
 
+    each.config = rule;
+    if (err == BP_OK)
+        err = bp_score_each_batch(&each, scored);
+    bp_config_free(&rule);
     bp_free(self->batch);
     self->batch = NULL;
     if (err == BP_OK && *scored == 0)
-        err =
-            BP_FAIL(BP_ERR_FORMAT, "there is no token to score in %s; give another corpus", corpus);
+        err = BP_FAIL(BP_ERR_FORMAT, "there is no token to score in %s; give another corpus",
+                      text->corpus);
     return err;
 }
 
@@ -157,7 +198,7 @@ int64_t laplace_factors_bytes(int64_t tokens, const bp_mesh_shape *shape, int64_
     int64_t round = rows * (part + width) * (reals + (int64_t)sizeof(float)) +
                     2 * rows * copies * (vocab_size + width) / ranks * reals;
 
-    return output + round + (tokens + copies - 1) / copies * width * (int64_t)sizeof(float);
+    return output + round + (tokens + copies - 1) / copies * (width + 1) * (int64_t)sizeof(float);
 }
 
 /* What one rank has of a round's tokens, and what they are added to. */
@@ -165,6 +206,7 @@ typedef struct rounds {
     const collector *from;
     laplace_factors *factors;
     int64_t rows;                     /* of a copy in a round */
+    int64_t count;                    /* rounds */
     int64_t vocab_first, vocab_count; /* of this rank */
     bp_placement *states_place, *rows_place;
     bp_distributed *states, *rows_all; /* of a round, over the grid */
@@ -172,10 +214,21 @@ typedef struct rounds {
     double *probabilities;             /* [rows][vocab_count] */
     float *logits;                     /* [rows][vocab_count] */
     double *sums;                      /* [V]: of probabilities, of this rank's part */
+    double log_likelihood;             /* of the targets in this rank's part of the vocabulary */
 } rounds;
 
+/* log p(target) of one row. */
+static double target_log(const rounds *self, int64_t row, int32_t target, float most, double sum)
+{
+    int64_t v = target - self->vocab_first;
+
+    if (v < 0 || v >= self->vocab_count)
+        return 0; /* another tensor rank has it */
+    return (double)self->logits[row * self->vocab_count + v] - (double)most - log(sum);
+}
+
 /* p = softmax of each row of logits, whose columns are parted over tensor ranks. */
-static bp_err take_softmax(rounds *self, int64_t count)
+static bp_err take_softmax(rounds *self, const int32_t *targets, int64_t count)
 {
     const bp_mesh *mesh = self->from->mesh;
     int64_t columns = self->vocab_count;
@@ -199,6 +252,8 @@ static bp_err take_softmax(rounds *self, int64_t count)
                 sum[r] += e;
             }
         bp_all_sum_double(sum, count, mesh->tensor);
+        for (int64_t r = 0; r < count; r++)
+            self->log_likelihood += target_log(self, r, targets[r], most[r], sum[r]);
 #pragma omp parallel for schedule(static)
         for (int64_t r = 0; r < count; r++)
             for (int64_t v = 0; v < columns; v++)
@@ -224,7 +279,7 @@ static bp_err fill_round(rounds *self, int64_t first, int64_t count)
         self->state_rows[i] = 0;
     if (columns > 0 && count > 0)
         from->model->ops->logits(from->model, 0, states, count, self->logits);
-    err = take_softmax(self, count);
+    err = take_softmax(self, count > 0 ? from->targets + first : NULL, count);
     if (err != BP_OK)
         return err;
     for (int64_t r = 0; r < count; r++)
@@ -240,7 +295,8 @@ static bp_err add_round(rounds *self, int64_t round)
     const collector *from = self->from;
     double share = 1 / (double)self->factors->tokens;
     int64_t first = round * self->rows, left = from->count - first;
-    bp_err err = stop_if_asked();
+    double began;
+    bp_err err = laplace_course_look(from->course, (double)round / (double)self->count);
 
     left = left < 0 ? 0 : left;
     if (from->holds) {
@@ -254,7 +310,10 @@ static bp_err add_round(rounds *self, int64_t round)
     bp_distributed_take(self->states, self->states_place, self->state_rows);
     bp_distributed_add_gram(self->factors->input, share, self->states);
     bp_distributed_take(self->rows_all, self->rows_place, self->probabilities);
+    began = bp_clock_now();
     bp_distributed_add_gram(self->factors->output, -share, self->rows_all);
+    laplace_course_measure(from->course, (double)self->rows * copies_of(from->mesh),
+                           bp_clock_now() - began);
     return BP_OK;
 }
 
@@ -324,9 +383,13 @@ static bp_err add_all(laplace_factors *factors, const collector *from)
     rounds self;
     bp_err err = rounds_init(&self, factors, from);
 
-    for (int64_t k = 0; err == BP_OK && k * self.rows < longest; k++)
+    laplace_course_step(from->course, LAPLACE_FACTORS);
+    self.count = (longest + self.rows - 1) / self.rows;
+    for (int64_t k = 0; err == BP_OK && k < self.count; k++)
         err = add_round(&self, k);
     if (err == BP_OK) {
+        bp_all_sum_double(&self.log_likelihood, 1, comm);
+        factors->log_likelihood = self.log_likelihood / (double)factors->tokens;
         bp_all_sum_double(self.sums, V, comm);
         for (int64_t v = 0; v < V; v++)
             self.sums[v] /= (double)factors->tokens;
@@ -336,15 +399,17 @@ static bp_err add_all(laplace_factors *factors, const collector *from)
     return err;
 }
 
-bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, const bp_config *config,
-                            bp_lm *model, const char *corpus, int64_t tokens)
+bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, bp_lm *model,
+                            const laplace_text *text, laplace_course *course)
 {
     int64_t V = model->info.vocab_size, C = model->info.width;
     collector from = {.mesh = mesh,
                       .model = model,
                       .width = C,
                       .holds = mesh->pipeline_at == mesh->pipelines - 1,
-                      .wanted = tokens};
+                      .wanted = text->tokens,
+                      .expected = (double)course->tokens,
+                      .course = course};
     bp_err err;
 
     *factors = (laplace_factors){0};
@@ -353,10 +418,12 @@ bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, const
         err = bp_distributed_new(&factors->input, factors->grid, C, C, 0);
     if (err == BP_OK)
         err = bp_distributed_new(&factors->output, factors->grid, V, V, 0);
+    laplace_course_step(course, LAPLACE_STATES);
     if (err == BP_OK)
-        err = collect(&from, config, corpus, tokens, &factors->tokens);
+        err = collect(&from, text, &factors->tokens);
     if (err == BP_OK)
         err = add_all(factors, &from);
+    bp_free(from.targets);
     bp_free(from.states);
     return err;
 }

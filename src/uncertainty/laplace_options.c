@@ -16,7 +16,8 @@ const bp_option bp_laplace_options[] = {
      .min = 1,
      .max = 1e12,
      .unit = "tokens",
-     .help = "of the training corpus, from which the curvature is taken"},
+     .help = "of corpus.train, for the curvature: work units spread evenly over it, each token in "
+             "them a target, end-of-document tokens too"},
     {.key = "laplace.samples",
      .type = BP_OPTION_INT,
      .value = "8",

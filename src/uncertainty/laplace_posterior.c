@@ -3,18 +3,17 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/signals.h"
-#include "coordinator/drain.h"
 #include "mesh/mesh.h"
 
 #include <math.h>
 
 #define WRITE_VALUES ((int64_t)1 << 20) /* of a sample, read and written at a time */
+#define PARTS        4                  /* of a sample, between two looks for a stop */
 
 /* ---- the eigenbasis ---- */
 
 static bp_err decompose(double **values, bp_distributed **vectors, bp_distributed **factor,
-                        bp_grid *grid, MPI_Comm comm, int64_t n)
+                        bp_grid *grid, laplace_course *course, MPI_Comm comm, int64_t n)
 {
     bp_err err = BP_OK;
 
@@ -25,7 +24,9 @@ static bp_err decompose(double **values, bp_distributed **vectors, bp_distribute
     if (err == BP_OK)
         err = bp_distributed_new(vectors, grid, n, n, 0);
     if (err == BP_OK)
-        err = bp_distributed_eigen(*factor, *values, *vectors);
+        err = bp_distributed_eigen(*factor, *values, *vectors, laplace_course_stop, course);
+    if (err == BP_ERR_STOPPED)
+        err = laplace_course_stopped();
     bp_distributed_free(factor);
     for (int64_t i = 0; err == BP_OK && i < n; i++)
         (*values)[i] = fmax((*values)[i], 0); /* below zero by rounding only */
@@ -33,16 +34,18 @@ static bp_err decompose(double **values, bp_distributed **vectors, bp_distribute
 }
 
 bp_err laplace_spectra_init(laplace_spectra *spectra, laplace_factors *factors, MPI_Comm comm,
-                            int64_t V, int64_t C)
+                            laplace_course *course)
 {
+    int64_t V = course->V, C = course->C;
     bp_err err;
 
     *spectra = (laplace_spectra){.V = V, .C = C};
+    laplace_course_step(course, LAPLACE_EIGEN);
     err = decompose(&spectra->input_values, &spectra->input_vectors, &factors->input, factors->grid,
-                    comm, C);
+                    course, comm, C);
     if (err == BP_OK)
         err = decompose(&spectra->output_values, &spectra->output_vectors, &factors->output,
-                        factors->grid, comm, V);
+                        factors->grid, course, comm, V);
     return err;
 }
 
@@ -83,22 +86,50 @@ static void scale_by_deviation(void *context, int64_t row, int64_t first, int64_
         values[k] /= sqrt(output * draw->spectra->input_values[first + k] + draw->tau);
 }
 
-/* noise = P^(-1/2) Z: into the eigenbasis, scaled, and back. Eigenvectors are rows of `vectors`. */
-static void draw_noise(drawing *self, int64_t sample)
+/* noise = P^(-1/2) Z: into the eigenbasis, scaled, and back, step by step; `part` counts from 0.
+ * Eigenvectors are rows of `vectors`. */
+static void draw_part(drawing *self, int64_t sample, int part)
 {
     const laplace_spectra *spectra = self->draw->spectra;
     const bp_distributed *left = spectra->output_vectors, *right = spectra->input_vectors;
     bp_distributed *noise = self->noise, *turned = self->turned;
 
-    self->key = bp_rng_key_of(self->draw->seed, BP_RNG_POSTERIOR, 0, sample, 0);
-    bp_distributed_visit(noise, self, fill_normal);
-    bp_distributed_multiply(turned, &(bp_distributed_product){.a = left, .b = noise, .alpha = 1});
-    bp_distributed_multiply(
-        noise, &(bp_distributed_product){.a = turned, .b = right, .transpose_b = true, .alpha = 1});
-    bp_distributed_visit(noise, self, scale_by_deviation);
-    bp_distributed_multiply(turned, &(bp_distributed_product){.a = noise, .b = right, .alpha = 1});
-    bp_distributed_multiply(
-        noise, &(bp_distributed_product){.a = left, .b = turned, .transpose_a = true, .alpha = 1});
+    switch (part) {
+    case 0:
+        self->key = bp_rng_key_of(self->draw->seed, BP_RNG_POSTERIOR, 0, sample, 0);
+        bp_distributed_visit(noise, self, fill_normal);
+        bp_distributed_multiply(turned,
+                                &(bp_distributed_product){.a = left, .b = noise, .alpha = 1});
+        break;
+    case 1:
+        bp_distributed_multiply(
+            noise,
+            &(bp_distributed_product){.a = turned, .b = right, .transpose_b = true, .alpha = 1});
+        bp_distributed_visit(noise, self, scale_by_deviation);
+        break;
+    case 2:
+        bp_distributed_multiply(turned,
+                                &(bp_distributed_product){.a = noise, .b = right, .alpha = 1});
+        break;
+    default:
+        bp_distributed_multiply(
+            noise,
+            &(bp_distributed_product){.a = left, .b = turned, .transpose_a = true, .alpha = 1});
+    }
+}
+
+static bp_err draw_noise(drawing *self, MPI_Comm comm, int64_t sample, int64_t samples)
+{
+    bp_err err = BP_OK;
+
+    for (int part = 0; part < PARTS && err == BP_OK; part++) {
+        double done = (double)sample + (double)part / PARTS;
+
+        err = bp_agree(comm, laplace_course_look(self->draw->course, done / (double)samples));
+        if (err == BP_OK)
+            draw_part(self, sample, part);
+    }
+    return err;
 }
 
 /* Rows of W + noise come to the root, which writes them. A failure to write is told when all rows
@@ -129,12 +160,11 @@ static bp_err draw_all(drawing *self, MPI_Comm comm, bp_head_samples *file, int6
 {
     bp_err err = BP_OK;
 
+    laplace_course_step(self->draw->course, LAPLACE_SAMPLES);
     for (int64_t s = 0; s < samples && err == BP_OK; s++) {
-        draw_noise(self, s);
-        err = write_sample(self, file, s, rows, out);
-        if (err == BP_OK && bp_signals_stop_asked())
-            err = bp_drain_stopped("while samples of the last layer were drawn");
-        err = bp_agree(comm, err);
+        err = draw_noise(self, comm, s, samples);
+        if (err == BP_OK)
+            err = bp_agree(comm, write_sample(self, file, s, rows, out));
     }
     return err;
 }

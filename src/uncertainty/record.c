@@ -54,3 +54,13 @@ double study_record_real(const json_t *entry, const char *key)
 
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
+
+bp_err study_record_add(const study_job *self, int64_t method, const char *key, double seconds)
+{
+    json_t *entry = study_record_of(self, method);
+    double before = study_record_real(entry, key);
+
+    if (json_object_set_new(entry, key, json_real(isnan(before) ? seconds : before + seconds)) != 0)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a record");
+    return study_record_save(self);
+}

@@ -113,16 +113,6 @@ static bool is_scored(const study_job *self, int64_t m)
 
 /* ---- what it took, on the coordinator ---- */
 
-static bp_err add_cost(const study_job *self, int64_t m, const char *key, double seconds)
-{
-    json_t *entry = study_record_of(self, m);
-    double before = study_record_real(entry, key);
-
-    if (json_object_set_new(entry, key, json_real(isnan(before) ? seconds : before + seconds)) != 0)
-        return out_of_memory();
-    return study_record_save(self);
-}
-
 static bp_err add_memory(const study_job *self, int64_t m, int64_t bytes)
 {
     json_t *entry = study_record_of(self, m);
@@ -143,52 +133,13 @@ static bp_err keep(const study_job *self, bp_err err, int64_t m, double seconds,
     (void)snprintf(message, sizeof(message), "%s", bp_err_message());
     kept = add_memory(self, m, bytes);
     if (kept == BP_OK)
-        kept = add_cost(self, m, "score_seconds", seconds);
+        kept = study_record_add(self, m, "score_seconds", seconds);
     if (err != BP_OK)
         bp_err_set_message(message);
     return err != BP_OK ? err : kept;
 }
 
 /* ---- steps ---- */
-
-/* A file that an earlier start left tells what it took, should that start not have said so. */
-static bp_err keep_fit(const study_job *self, int64_t m, const bp_laplace_report *report,
-                       double seconds)
-{
-    json_t *entry = study_record_of(self, m);
-
-    if (report->reused && !isnan(study_record_real(entry, "fit_seconds")))
-        return BP_OK;
-    if (report->reused)
-        seconds = report->factor_seconds + report->eigen_seconds + report->prior_seconds;
-    bp_log("%s: prior precision %.4g, %.0f effective parameters, from %" PRId64 " tokens",
-           self->outcome.methods.items[m].name, report->tau, report->effective_parameters,
-           report->tokens);
-    (void)json_object_set_new(entry, "prior_precision", bp_json_real(report->tau));
-    (void)json_object_set_new(entry, "effective_parameters",
-                              bp_json_real(report->effective_parameters));
-    return add_cost(self, m, "fit_seconds", seconds);
-}
-
-static bp_err fit(study_job *self, int64_t m, const bp_config *config)
-{
-    const study_method *method = &self->outcome.methods.items[m];
-    bp_laplace_spec spec = bp_laplace_spec_of(self->config);
-    bp_laplace_report report = {0};
-    char *path = study_samples_path(self, m);
-    double began = bp_clock_now();
-    bp_err err = bp_agree(self->world, path ? BP_OK : out_of_memory());
-
-    if (err == BP_OK && self->mesh->computes)
-        err = bp_laplace_fit(self->mesh, config, method->path,
-                             bp_config_string(self->config, "corpus.train"), &spec, path, &report);
-    err = bp_agree(self->world, err);
-    bp_bcast_bytes(&report, sizeof(report), self->mesh->dedicated ? 1 : 0, self->world);
-    if (err == BP_OK && self->mesh->coordinates)
-        err = keep_fit(self, m, &report, bp_clock_now() - began);
-    bp_free(path);
-    return bp_agree(self->world, err);
-}
 
 static bp_err score(study_job *self, int64_t m, bp_config *config, const bp_ensemble_spec *spec)
 {
@@ -226,12 +177,19 @@ static bp_err begin_units(void *context, int64_t units)
     return self->units ? BP_OK : out_of_memory();
 }
 
+static bp_err look_around(void *context)
+{
+    (void)context;
+    return bp_signals_stop_asked() ? bp_drain_stopped("while a temperature was fitted") : BP_OK;
+}
+
 static bp_err add_batch(void *context, int64_t unit, const bp_lm_batch *batch)
 {
     tempering *self = context;
+    bp_err err = bp_agree(self->mesh->ensemble, look_around(self));
 
-    if (bp_all_max_int(bp_signals_stop_asked(), self->mesh->ensemble) != 0)
-        return bp_drain_stopped("while a temperature was fitted");
+    if (err != BP_OK)
+        return err;
     return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
 }
 
@@ -279,6 +237,7 @@ static bp_err sum_temper(const study_job *self, const bp_mesh *mesh, const bp_co
                           .tokens = bp_config_int(self->config, "uncertainty.temper_tokens"),
                           .begin = begin_units,
                           .batch = add_batch,
+                          .look = look_around,
                           .context = &work};
     bp_err err = bp_ensemble_open(&work.lm, mesh, config, spec);
 
@@ -369,7 +328,7 @@ static bp_err compute_method(study_job *self, int64_t m)
         bp_log("%s (%" PRId64 " of %" PRId64 "): %s of %s", method->name, m + 1,
                self->outcome.methods.count, study_way_name(method->way), method->path);
     if (err == BP_OK && method->way == STUDY_LAPLACE)
-        err = fit(self, m, config);
+        err = study_job_fit(self, m, config);
     if (err == BP_OK)
         err = score(self, m, config, &spec);
     if (err == BP_OK && self->outcome.tempered && !has_temper(self, m))

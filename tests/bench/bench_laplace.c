@@ -33,7 +33,7 @@ static bp_err run(int argc, char **argv)
             err = bp_mesh_new(&mesh, MPI_COMM_WORLD, &shape);
     }
     if (err == BP_OK)
-        err = bp_laplace_fit(mesh, config, argv[1], argv[2], &spec, argv[5], &report);
+        err = bp_laplace_fit(mesh, config, argv[1], argv[2], &spec, argv[5], NULL, &report);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
         printf("tokens %" PRId64 " of %" PRId64 ", tau %.6g, log evidence %.8g, effective "
                "parameters %.6g\nfactors %.1f s, eigenvectors %.1f s, prior %.1f s, samples %.1f "

@@ -60,6 +60,56 @@ class UncertaintyRuns(UncertaintyTest):
             for figure in FIGURES:
                 self.assertEqual(got[method][figure], want[method][figure])
 
+    @classmethod
+    def wide(cls, vocabulary):
+        """A model whose eigenproblem takes some seconds, and its corpus."""
+        if not os.path.exists(cls.at("vast")):
+            with h5py.File(cls.at("vast.h5"), "w") as file:
+                file["tokens"] = (numpy.arange(20_000, dtype=numpy.int32) * 7919) % vocabulary
+                file["doc_start"] = numpy.arange(0, 20_001, 50).astype(numpy.uint64)
+                file.attrs["vocab_size"] = vocabulary
+            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at('vast')}", f"corpus.train={cls.at('vast.h5')}",
+                      "corpus.valid=", "model.layers=1", "model.width=8", "model.heads=2", "model.context=8", "train.steps=1"])
+        return [f"uncertainty.models=last={cls.at('vast')}:laplace", f"uncertainty.in_domain={cls.at('vast.h5')}", "uncertainty.shifted=",
+                "corpus.valid=", f"corpus.train={cls.at('vast.h5')}", "laplace.tokens=2000"]
+
+    def last_line(self, name):
+        try:
+            with open(os.path.join(self.at(name), "log.txt"), encoding="utf-8") as file:
+                return file.read().splitlines()[-1]
+        except (OSError, IndexError):
+            return ""
+
+    def stopped_in_the_eigenproblem(self, name, ranks, ask, reason, *keys):
+        """Nothing interrupts the library: all ranks leave it to itself, close the run and end."""
+        keys = self.wide(5000) + list(keys)
+        process = self.background(self.command(name, *keys), ranks)
+        self.until(lambda: "eigenvectors" in self.last_line(name), process)
+        status = run([program("bagpipe"), "status", self.at(name)])
+        self.assertRegex(status.out, r"last: fit, step 3 of 4, eigenvectors: \d+ %, .* left")
+        ask(process, os.path.join(self.at(name), "halt"))
+        out, err = process.communicate()
+        self.assertEqual(process.returncode, 75, out + err)
+        self.assertIn("a Laplace approximation was fitted", err)
+        self.assertIn("the same command goes on", err)
+        with open(os.path.join(self.at(name), "log.txt"), encoding="utf-8") as file:
+            self.assertNotIn("step 4 of 4", file.read(), "the eigenproblem was waited for")
+        with open(os.path.join(self.at(name), "run.json"), encoding="utf-8") as file:
+            end = json.load(file)["exit"]
+        self.assertEqual((end["state"], end["reason"]), ("stopped", reason))
+        self.assertEqual(os.listdir(self.file(name, "laplace")), [])
+        if os.path.exists(os.path.join(self.at(name), "halt")):
+            os.remove(os.path.join(self.at(name), "halt"))
+        self.studied(name, ranks, *keys, f"uncertainty.models=single={self.at('vast')}")  # nobody holds it, and it goes on
+
+    def test_a_signal_is_heard_in_the_eigenproblem(self):
+        self.stopped_in_the_eigenproblem("signalled", 2, lambda process, halt: process.send_signal(signal.SIGUSR1), "USR1")
+
+    def test_a_halt_file_is_heard_in_the_eigenproblem(self):
+        """A dedicated coordinator looks for the file, and tells those that compute."""
+        self.stopped_in_the_eigenproblem("halted", 3, lambda process, halt: open(halt, "w", encoding="utf-8").close(), "halt",
+                                         "mesh.coordinator=dedicated")
+
     def test_killed_at_any_moment_it_goes_on(self):
         draw, kills = random.Random(4), 0
         while True:

@@ -1,25 +1,35 @@
-"""FOLDER V C LOG_EVIDENCE EFFECTIVE: samples, evidence and effective parameters of a Laplace approximation, against the
-whole precision matrix."""
+"""FOLDER V C LOG_LIKELIHOOD LOG_EVIDENCE EFFECTIVE: samples, evidence and effective parameters of a Laplace approximation,
+against the whole precision matrix, from the states and targets of all tokens."""
 import sys
 
 import h5py
 import numpy
 
 folder, v, c = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-evidence, effective = float(sys.argv[4]), float(sys.argv[5])
+likelihood, evidence, effective = map(float, sys.argv[4:7])
 
 
-def read(name):
-    return numpy.fromfile(folder + "/" + name)
+def read(name, dtype=float):
+    return numpy.fromfile(folder + "/" + name, dtype)
 
 
 data_tokens, tau = read("facts")
-curvature = data_tokens * numpy.kron(read("output").reshape(v, v), read("input").reshape(c, c))
-precision = curvature + tau * numpy.eye(v * c)
-weights = read("weights")
+weights, states, targets = read("weights"), read("states").reshape(-1, c), read("targets", numpy.int32)
+logits = states @ weights.reshape(v, c).T
+logs = logits - numpy.log(numpy.exp(logits).sum(1, keepdims=True))
+p = numpy.exp(logs)
+assert data_tokens == len(targets)
+expected = logs[numpy.arange(len(targets)), targets].sum()
+numpy.testing.assert_allclose(likelihood, expected, rtol=1e-6)  # its logits are float32
 
+# log p(D|M) ~ log p(D|W) + log p(W) + d/2 log(2 pi) - 1/2 log det P (Immer et al. 2021, eq. 4), every term as it stands there
+output = (numpy.diag(p.sum(0)) - p.T @ p) / len(targets)
+curvature = data_tokens * numpy.kron(output, states.T @ states / len(targets))
+precision = curvature + tau * numpy.eye(v * c)
+d = v * c
+log_prior = -tau / 2 * weights @ weights + d / 2 * numpy.log(tau) - d / 2 * numpy.log(2 * numpy.pi)
 _, logdet = numpy.linalg.slogdet(precision)
-expected = -tau / 2 * weights @ weights + v * c / 2 * numpy.log(tau) - logdet / 2
+expected = expected + log_prior + d / 2 * numpy.log(2 * numpy.pi) - logdet / 2
 numpy.testing.assert_allclose(evidence, expected, rtol=1e-5)
 numpy.testing.assert_allclose(effective, numpy.trace(curvature @ numpy.linalg.inv(precision)), rtol=1e-5)
 

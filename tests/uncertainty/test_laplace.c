@@ -37,38 +37,53 @@ static int mesh_shapes(bp_mesh_shape shapes[16], int size)
 
 /* ---- factors ---- */
 
-/* Over all text tokens of the corpus: each is predicted from the token before it. */
-static int64_t plain_factors(double *output, double *input)
+/* Every token of the corpus is a target: text, and the end of each document; the first of a
+ * document is predicted from an end before it. Returns how many; with NULL alone that. */
+static int64_t list_targets(int32_t *before, int32_t *target)
 {
     int64_t tokens = 0;
 
+    for (int64_t d = 0; d < DOCUMENTS; d++)
+        for (int64_t k = 0; k <= lengths[d]; k++, tokens++)
+            if (before) {
+                before[tokens] = k == 0 ? EOD : toy_token(&toy, d, k - 1);
+                target[tokens] = k == lengths[d] ? EOD : toy_token(&toy, d, k);
+            }
+    return tokens;
+}
+
+static int64_t plain_factors(double *output, double *input)
+{
+    int64_t tokens = list_targets(NULL, NULL);
+    int32_t *before = bp_alloc("test", 2 * tokens, sizeof *before);
+
+    (void)list_targets(before, before + tokens);
     memset(output, 0, V * V * sizeof *output);
     memset(input, 0, C * C * sizeof *input);
-    for (int64_t d = 0; d < DOCUMENTS; d++)
-        for (int64_t k = 0; k < lengths[d]; k++, tokens++) {
-            int32_t before = k == 0 ? EOD : toy_token(&toy, d, k - 1);
-            double h[C], p[V], sum = 0;
+    for (int64_t t = 0; t < tokens; t++) {
+        double h[C], p[V], sum = 0;
 
+        for (int64_t c = 0; c < C; c++)
+            h[c] = (double)state_of(before[t], c);
+        for (int64_t v = 0; v < V; v++) {
+            p[v] = 0;
             for (int64_t c = 0; c < C; c++)
-                h[c] = (double)state_of(before, c);
-            for (int64_t v = 0; v < V; v++) {
-                p[v] = 0;
-                for (int64_t c = 0; c < C; c++)
-                    p[v] += h[c] * (double)weight_of(v, c);
-                p[v] = exp(p[v]);
-                sum += p[v];
-            }
-            for (int64_t a = 0; a < V; a++)
-                for (int64_t b = 0; b < V; b++)
-                    output[a * V + b] += (a == b ? p[a] / sum : 0) - p[a] * p[b] / (sum * sum);
-            for (int64_t a = 0; a < C; a++)
-                for (int64_t b = 0; b < C; b++)
-                    input[a * C + b] += h[a] * h[b];
+                p[v] += h[c] * (double)weight_of(v, c);
+            p[v] = exp(p[v]);
+            sum += p[v];
         }
+        for (int64_t a = 0; a < V; a++)
+            for (int64_t b = 0; b < V; b++)
+                output[a * V + b] += (a == b ? p[a] / sum : 0) - p[a] * p[b] / (sum * sum);
+        for (int64_t a = 0; a < C; a++)
+            for (int64_t b = 0; b < C; b++)
+                input[a * C + b] += h[a] * h[b];
+    }
     for (int64_t i = 0; i < V * V; i++)
         output[i] /= (double)tokens;
     for (int64_t i = 0; i < C * C; i++)
         input[i] /= (double)tokens;
+    bp_free(before);
     return tokens;
 }
 
@@ -94,15 +109,15 @@ static double largest_difference(const double *a, const double *b, int64_t n)
 static int64_t fitted_factors(MPI_Comm comm, bp_mesh_shape shape, int64_t wanted, double *output,
                               double *input)
 {
+    laplace_text text = {.corpus = bp_test_path("toy.h5"), .tokens = wanted, .ends = true};
+    laplace_course course = {.tokens = wanted, .V = V, .C = C};
     laplace_factors factors;
     int64_t tokens;
     world self;
 
     world_open(&self, comm, shape);
-    bp_test_check_err(comm,
-                      laplace_factors_init(&factors, self.mesh, self.config, &self.model->lm,
-                                           bp_test_path("toy.h5"), wanted),
-                      BP_OK);
+    bp_test_check_err(
+        comm, laplace_factors_init(&factors, self.mesh, &self.model->lm, &text, &course), BP_OK);
     read_factor(output, factors.output, V);
     read_factor(input, factors.input, C);
     bp_bcast_bytes(output, V * V * sizeof *output, 0, self.mesh->compute);
@@ -147,13 +162,49 @@ static void some_tokens_are_the_same_on_all_meshes(void **state)
     }
 }
 
+/* Without an end-of-document token the first token of a document has nothing before it. */
+static void corpus_without_ends_has_fewer_targets(void **state)
+{
+    static const toy_corpus endless = {
+        .documents = DOCUMENTS, .lengths = lengths, .vocab_size = V, .eod_id = -1};
+    bp_laplace_spec spec = {.tokens = 1000000, .samples = 1, .seed = 1};
+    bp_laplace_report report;
+    int64_t tokens = 0, nonempty = 0;
+    world self;
+
+    (void)state;
+    for (int64_t d = 0; d < DOCUMENTS; d++) {
+        tokens += lengths[d];
+        nonempty += lengths[d] > 0;
+    }
+    if (bp_comm_is_root(WORLD))
+        (void)toy_write(&endless, "endless.h5");
+    BP_MPI(MPI_Barrier(WORLD));
+    world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
+    self.model->lm.info.eod_id = -1;
+    bp_test_check_err(WORLD,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                                           bp_test_path("endless.h5"), &spec,
+                                           bp_test_path("endless-fit.h5"), NULL, &report),
+                      BP_OK);
+    bp_test_check(WORLD, report.data_tokens == tokens && report.tokens == tokens - nonempty);
+    self.model->lm.info.eod_id = EOD; /* known to the model alone: it comes first, and never last */
+    bp_test_check_err(WORLD,
+                      bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
+                                           bp_test_path("endless.h5"), &spec,
+                                           bp_test_path("endless-fit2.h5"), NULL, &report),
+                      BP_OK);
+    bp_test_check(WORLD, report.data_tokens == tokens && report.tokens == tokens);
+    world_close(&self);
+}
+
 /* ---- samples ---- */
 
 static bp_err fit(world *self, const bp_laplace_spec *spec, const char *name,
                   bp_laplace_report *report)
 {
     return bp_laplace_fit_model(self->mesh, self->config, &self->model->lm, bp_test_path("toy.h5"),
-                                spec, bp_test_path(name), report);
+                                spec, bp_test_path(name), NULL, report);
 }
 
 /* All samples of a file. */
@@ -208,6 +259,7 @@ static void samples_agree_on_all_meshes(void **state)
         world_close(&self);
         bp_test_check(WORLD, !report.reused && report.tokens == 200);
         bp_test_check(WORLD, fabs(report.tau / expected.tau - 1) < 1e-9);
+        bp_test_check(WORLD, fabs(report.log_likelihood / expected.log_likelihood - 1) < 1e-9);
         bp_test_check(WORLD, fabs(report.log_evidence / expected.log_evidence - 1) < 1e-9);
         bp_test_check(WORLD, strcmp(report.digest, expected.digest) == 0);
         here = read_samples(bp_test_path(name), spec.samples);
@@ -219,18 +271,34 @@ static void samples_agree_on_all_meshes(void **state)
     bp_free(one);
 }
 
-/* Dumps what numpy needs: factors, W and Z by our keys. */
-static void dump(const char *name, const double *values, int64_t n)
+static void dump(const char *name, const void *values, int64_t bytes)
 {
-    (void)bp_test_write(name, values, (size_t)n * sizeof *values);
+    (void)bp_test_write(name, values, (size_t)bytes);
 }
 
+/* The state and the target of every token. */
+static void dump_tokens(void)
+{
+    int64_t tokens = list_targets(NULL, NULL);
+    int32_t *before = bp_alloc("test", 2 * tokens, sizeof *before);
+    double *states = bp_alloc("test", tokens * C, sizeof *states);
+
+    (void)list_targets(before, before + tokens);
+    for (int64_t t = 0; t < tokens; t++)
+        for (int64_t c = 0; c < C; c++)
+            states[t * C + c] = (double)state_of(before[t], c);
+    dump("targets", before + tokens, tokens * (int64_t)sizeof *before);
+    dump("states", states, tokens * C * (int64_t)sizeof *states);
+    bp_free(states);
+    bp_free(before);
+}
+
+/* Dumps what numpy needs: tokens, W and Z by our keys. */
 static void dump_problem(const bp_laplace_spec *spec, const bp_laplace_report *report)
 {
-    double output[V * V], input[C * C], weights[P], facts[2], *z;
+    double weights[P], facts[2] = {(double)report->data_tokens, report->tau}, *z;
 
     z = bp_alloc("test", spec->samples * P, sizeof *z);
-    (void)plain_factors(output, input);
     for (int64_t i = 0; i < P; i++)
         weights[i] = (double)weight_of(i / C, i % C);
     for (int64_t s = 0; s < spec->samples; s++) {
@@ -239,13 +307,10 @@ static void dump_problem(const bp_laplace_spec *spec, const bp_laplace_report *r
         for (int64_t i = 0; i < P; i++)
             z[s * P + i] = bp_rng_normal(&key, (uint64_t)i);
     }
-    facts[0] = (double)report->data_tokens;
-    facts[1] = report->tau;
-    dump("output", output, V * V);
-    dump("input", input, C * C);
-    dump("weights", weights, P);
-    dump("noise", z, spec->samples * P);
-    dump("facts", facts, 2);
+    dump_tokens();
+    dump("weights", weights, P * (int64_t)sizeof *weights);
+    dump("noise", z, spec->samples * P * (int64_t)sizeof *z);
+    dump("facts", facts, (int64_t)sizeof facts);
     bp_free(z);
 }
 
@@ -260,10 +325,13 @@ static void samples_are_those_of_numpy(void **state)
     world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
     bp_test_check_err(WORLD, fit(&self, &spec, "numpy.h5", &report), BP_OK);
     world_close(&self);
+    /* N counts what the factors are taken from, if all is taken */
+    bp_test_check(WORLD, report.tokens == report.data_tokens);
+    bp_test_check(WORLD, report.tokens == list_targets(NULL, NULL));
     if (bp_comm_is_root(WORLD)) {
-        char *command =
-            bp_sprintf(PYTHON " %s/check_laplace.py %s %d %d %.17g %.17g", BP_TEST_SCRIPTS,
-                       bp_test_folder(), V, C, report.log_evidence, report.effective_parameters);
+        char *command = bp_sprintf(PYTHON " %s/check_laplace.py %s %d %d %.17g %.17g %.17g",
+                                   BP_TEST_SCRIPTS, bp_test_folder(), V, C, report.log_likelihood,
+                                   report.log_evidence, report.effective_parameters);
 
         dump_problem(&spec, &report);
         status = system(command);
@@ -299,6 +367,7 @@ static void finished_file_is_kept(void **state)
     bp_test_check(WORLD, again.reused && self.model->batches == batches);
     bp_test_check(WORLD, again.tau == first.tau && again.tokens == first.tokens &&
                              again.data_tokens == first.data_tokens &&
+                             again.log_likelihood == first.log_likelihood &&
                              again.log_evidence == first.log_evidence &&
                              again.effective_parameters == first.effective_parameters &&
                              strcmp(again.digest, first.digest) == 0);
@@ -339,7 +408,7 @@ static void what_can_not_be_fitted_is_refused(void **state)
     bp_test_check_err(WORLD,
                       bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
                                            bp_test_path("missing.h5"), &spec,
-                                           bp_test_path("none.h5"), &report),
+                                           bp_test_path("none.h5"), NULL, &report),
                       BP_ERR_INPUT);
     bp_test_check_err(WORLD, fit(&self, &spec, "no/folder.h5", &report), BP_ERR_CREATE);
     self.model->broken = true;
@@ -353,7 +422,7 @@ static void what_can_not_be_fitted_is_refused(void **state)
                              !bp_path_exists(bp_test_path("none.h5.tmp")));
     bp_test_check_err(WORLD,
                       bp_laplace_fit(self.mesh, self.config, bp_test_path("missing"),
-                                     bp_test_path("toy.h5"), &spec, bp_test_path("none.h5"),
+                                     bp_test_path("toy.h5"), &spec, bp_test_path("none.h5"), NULL,
                                      &report),
                       BP_ERR_INPUT);
     world_close(&self);
@@ -361,9 +430,9 @@ static void what_can_not_be_fitted_is_refused(void **state)
 
 static void corpus_without_a_token_is_refused(void **state)
 {
-    static const int64_t nothing[3] = {0, 0, 0};
+    static const int64_t alone[3] = {1, 1, 1};
     static const toy_corpus empty = {
-        .documents = 3, .lengths = nothing, .vocab_size = V, .eod_id = EOD};
+        .documents = 3, .lengths = alone, .vocab_size = V, .eod_id = -1};
     bp_laplace_spec spec = {.tokens = 100, .samples = 2, .seed = 1};
     bp_laplace_report report;
     world self;
@@ -373,10 +442,11 @@ static void corpus_without_a_token_is_refused(void **state)
         (void)toy_write(&empty, "empty.h5");
     BP_MPI(MPI_Barrier(WORLD));
     world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
+    self.model->lm.info.eod_id = -1; /* nothing precedes them */
     bp_test_check_err(WORLD,
                       bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
                                            bp_test_path("empty.h5"), &spec, bp_test_path("none.h5"),
-                                           &report),
+                                           NULL, &report),
                       BP_ERR_FORMAT);
     bp_test_message_has("no token");
     world_close(&self);
@@ -420,6 +490,69 @@ static void bytes_are_those_of_matrices(void **state)
     assert_true(bp_laplace_bytes(&spec, &shape, 4096, 256) > INT64_C(4) * 256 * 10000000 / 4);
 }
 
+/* ---- who hears of it ---- */
+
+typedef struct ear {
+    int heard, step, stop_at; /* stop_at: the step in which it stops the fit; 0: none */
+    bool falls;               /* a step or a share went back */
+    double share;
+} ear;
+
+static bool hear(void *context, const bp_laplace_progress *progress)
+{
+    ear *self = context;
+
+    self->falls = self->falls || progress->step < self->step || progress->steps != 4 ||
+                  (progress->step == self->step && progress->share < self->share - 1e-9) ||
+                  !(progress->share >= 0 && progress->share <= 1) || progress->left < 0;
+    self->step = progress->step;
+    self->share = progress->share;
+    self->heard++;
+    return self->step == self->stop_at;
+}
+
+static bp_err fit_heard(world *self, const char *name, ear *context)
+{
+    static const bp_laplace_spec spec = {.tokens = 1000000, .samples = 5, .seed = 1};
+    bp_laplace_listener listener = {.hear = hear, .context = context};
+    bp_laplace_report report;
+
+    return bp_laplace_fit_model(self->mesh, self->config, &self->model->lm, bp_test_path("toy.h5"),
+                                &spec, bp_test_path(name), &listener, &report);
+}
+
+static void listener_hears_all_steps_on_the_first_rank(void **state)
+{
+    ear context = {.heard = 0};
+    world self;
+
+    (void)state;
+    world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
+    bp_test_check_err(WORLD, fit_heard(&self, "heard.h5", &context), BP_OK);
+    bp_test_check(WORLD, context.heard == 0 || bp_comm_is_root(WORLD));
+    bp_test_check(WORLD, !bp_comm_is_root(WORLD) ||
+                             (context.heard > 20 && context.step == 4 && !context.falls));
+    world_close(&self);
+}
+
+/* Of the eigenproblem the end of the process alone remains: tests/jobs sees to that. */
+static void listener_stops_the_fit_in_any_other_step(void **state)
+{
+    static const int steps[] = {1, 2, 4};
+    world self;
+
+    (void)state;
+    world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
+    for (int k = 0; k < 3; k++) {
+        ear context = {.stop_at = steps[k]};
+
+        bp_test_check_err(WORLD, fit_heard(&self, "unheard.h5", &context), BP_ERR_STOPPED);
+        bp_test_check(WORLD, !bp_comm_is_root(WORLD) || context.step == steps[k]);
+        bp_test_check(WORLD, !bp_path_exists(bp_test_path("unheard.h5")));
+    }
+    world_close(&self);
+}
+
 /* Last: the flag stays. */
 static void fit_that_is_stopped_leaves_nothing(void **state)
 {
@@ -443,6 +576,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(corpus_is_made),
         cmocka_unit_test(factors_are_those_of_loops_on_all_meshes),
         cmocka_unit_test(some_tokens_are_the_same_on_all_meshes),
+        cmocka_unit_test(corpus_without_ends_has_fewer_targets),
         cmocka_unit_test(samples_agree_on_all_meshes),
         cmocka_unit_test(samples_are_those_of_numpy),
         cmocka_unit_test(finished_file_is_kept),
@@ -450,6 +584,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(corpus_without_a_token_is_refused),
         cmocka_unit_test(prior_is_a_number_or_marginal),
         cmocka_unit_test(bytes_are_those_of_matrices),
+        cmocka_unit_test(listener_hears_all_steps_on_the_first_rank),
+        cmocka_unit_test(listener_stops_the_fit_in_any_other_step),
         cmocka_unit_test(fit_that_is_stopped_leaves_nothing),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
