@@ -102,6 +102,11 @@ static bp_err list_members(json_t *out, const bp_score_channels *channels, const
     return BP_OK;
 }
 
+double bp_score_unbiased_factor(int64_t members)
+{
+    return members > 1 ? (double)members / (double)(members - 1) : NAN;
+}
+
 bp_err bp_score_channels_figure(json_t *figures, const bp_score_channels *channels,
                                 const bp_fixed *sums, int64_t tokens, bool oob)
 {
@@ -115,6 +120,7 @@ bp_err bp_score_channels_figure(json_t *figures, const bp_score_channels *channe
                  {"agreement", BP_LM_AGREEMENT},
                  {"accuracy", BP_LM_CORRECT},
                  {"brier", BP_LM_BRIER}};
+    double variance = bp_fixed_real(sums[BP_LM_LOGPROB_VARIANCE - 1]) / (double)tokens;
     json_t *members;
     bool ok = true;
 
@@ -125,6 +131,8 @@ bp_err bp_score_channels_figure(json_t *figures, const bp_score_channels *channe
 
         ok = json_object_set_new(figures, means[i].key, bp_json_real(mean)) == 0 && ok;
     }
+    variance *= bp_score_unbiased_factor(channels->members);
+    ok = json_object_set_new(figures, BP_SCORE_UNBIASED, bp_json_real(variance)) == 0 && ok;
     members = json_array();
     ok = json_object_set_new(figures, "members", members) == 0 && ok;
     if (!ok)

@@ -26,6 +26,13 @@ bp_err bp_score_channels_name(bp_score_channels *channels, int64_t member, const
 bp_err bp_score_channels_share(bp_score_channels *channels, int from, MPI_Comm comm);
 void bp_score_channels_clear(bp_score_channels *channels);
 
+/** An ensemble's variance of log p_m(target) as an estimate of that of all members there might be:
+ * divided by M - 1. Not a channel of models: it is made of BP_LM_LOGPROB_VARIANCE, in files and
+ * figures. */
+#define BP_SCORE_UNBIASED "logprob_variance_unbiased"
+/** By what BP_LM_LOGPROB_VARIANCE is multiplied for it; NaN of one member. */
+double bp_score_unbiased_factor(int64_t members);
+
 /** Add an ensemble's figures to those of a set: the means of its channels over tokens, and each
  * member's sum and perplexity, with that out of its bag if `oob`. Nothing for a plain model.
  *

@@ -21,11 +21,12 @@ struct bp_tokens_writer {
     bp_h5_draft draft;
     const bp_score_channels *channels;
     int64_t total;
-    int64_t plain; /* channels that are datasets of their own: all but the members' */
-    int64_t rows;  /* of a block */
-    int64_t base;  /* entry of a block's first row */
-    float *block;  /* [plain][rows] */
-    float *grid;   /* [rows][members] */
+    int64_t plain;   /* channels that are datasets of their own: all but the members' */
+    int64_t rows;    /* of a block */
+    int64_t base;    /* entry of a block's first row */
+    float *block;    /* [plain][rows] */
+    float *grid;     /* [rows][members] */
+    float *unbiased; /* [rows]: of an ensemble */
 };
 
 static int64_t plain_channels(const bp_score_channels *channels)
@@ -57,7 +58,9 @@ static bp_err make_channels(bp_h5 *file, const bp_score_channels *channels, bp_h
         err = bp_h5_make(file, bp_lm_channel_name(c), type, rows);
     if (err != BP_OK || channels->members == 0)
         return err;
-    err = bp_h5_make_grid(file, MEMBER_GRID, type, rows, channels->members);
+    err = bp_h5_make(file, BP_SCORE_UNBIASED, type, rows);
+    if (err == BP_OK)
+        err = bp_h5_make_grid(file, MEMBER_GRID, type, rows, channels->members);
     if (err == BP_OK)
         err = bp_h5_write_texts(file, "member_names", (const char *const *)channels->names,
                                 channels->members);
@@ -94,7 +97,8 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
     writer->block = bp_alloc("score.tables", writer->rows * writer->plain, sizeof(*writer->block));
     writer->grid =
         bp_alloc("score.tables", writer->rows * channels->members, sizeof(*writer->grid));
-    if (!writer->block || !writer->grid)
+    writer->unbiased = bp_alloc("score.tables", writer->rows, sizeof(*writer->unbiased));
+    if (!writer->block || !writer->grid || !writer->unbiased)
         err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", path);
     else
         clear_block(writer);
@@ -106,6 +110,17 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
     return err;
 }
 
+static bp_err write_unbiased(bp_tokens_writer *writer, int64_t count)
+{
+    const float *variance = writer->block + BP_LM_LOGPROB_VARIANCE * writer->rows;
+    double factor = bp_score_unbiased_factor(writer->channels->members);
+
+    for (int64_t i = 0; i < count; i++)
+        writer->unbiased[i] = (float)((double)variance[i] * factor);
+    return bp_h5_write_slab(writer->draft.file, BP_SCORE_UNBIASED, BP_H5_F32, writer->base,
+                            writer->unbiased, count);
+}
+
 static bp_err flush_block(bp_tokens_writer *writer)
 {
     int64_t left = writer->total - writer->base, members = writer->channels->members;
@@ -115,6 +130,8 @@ static bp_err flush_block(bp_tokens_writer *writer)
     for (int64_t c = 0; err == BP_OK && count > 0 && c < writer->plain; c++)
         err = bp_h5_write_slab(writer->draft.file, bp_lm_channel_name(c), BP_H5_F32, writer->base,
                                writer->block + c * writer->rows, count);
+    if (err == BP_OK && count > 0 && members > 0)
+        err = write_unbiased(writer, count);
     if (err == BP_OK && count > 0 && members > 0)
         err = bp_h5_write_slab(writer->draft.file, MEMBER_GRID, BP_H5_F32, writer->base * members,
                                writer->grid, count * members);
@@ -181,6 +198,7 @@ void bp_tokens_writer_free(bp_tokens_writer **writer)
     if (!*writer)
         return;
     bp_h5_draft_end(&(*writer)->draft);
+    bp_free((*writer)->unbiased);
     bp_free((*writer)->grid);
     bp_free((*writer)->block);
     bp_free(*writer);
@@ -270,6 +288,7 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
     const bp_score_channels *channels = table->channels;
     int64_t documents = table->plan->documents, plain = plain_channels(channels);
     int64_t rows = block_rows(channels->count), members = channels->members;
+    double factor = bp_score_unbiased_factor(members);
     double *block = bp_alloc("score.tables", rows * channels->count, sizeof(*block));
     bp_err err = block ? make_channels(out, channels, BP_H5_F64, documents)
                        : BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", bp_h5_path(out));
@@ -293,6 +312,10 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
         if (err == BP_OK)
             err = bp_h5_write_slab(out, MEMBER_GRID, BP_H5_F64, first * members,
                                    block + plain * rows, count * members);
+        for (int64_t i = 0; i < count; i++)
+            block[i] = block[BP_LM_LOGPROB_VARIANCE * rows + i] * factor;
+        if (err == BP_OK)
+            err = bp_h5_write_slab(out, BP_SCORE_UNBIASED, BP_H5_F64, first, block, count);
     }
     bp_free(block);
     return err;

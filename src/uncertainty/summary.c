@@ -32,6 +32,10 @@ const study_definition study_definitions[] = {
      "prediction and the member: what the model does not know), entropy (of the mixture: all that "
      "is uncertain), nll. A method of one distribution has no mutual information (it is 0 for all "
      "text), so no figure and no difference by it: null"},
+    {"members", "Members",
+     "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
+     "plug-in estimate: it grows with M on average, and never exceeds log M. Compare its values "
+     "only between methods of one M"},
     {"auroc", "AUROC",
      "chance that a shifted document scores higher than one in the domain, ties counting half"},
     {"aupr", "AUPR",

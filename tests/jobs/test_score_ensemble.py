@@ -101,6 +101,13 @@ class ScoreEnsemble(ScoreFiles, JobTest):
         # a logarithm in float32 near 0 is known to 6e-8 of the probability, not of itself
         numpy.testing.assert_allclose(t["logprob"], numpy.log(numpy.exp(each).mean(axis=1)), rtol=1e-6, atol=1e-6)
         numpy.testing.assert_allclose(t["logprob_variance"], each.var(axis=1), rtol=1e-4, atol=1e-6)
+        unbiased = tokens["logprob_variance_unbiased"]
+        self.assertEqual(unbiased.dtype, numpy.float32)
+        self.assertTrue(numpy.isnan(unbiased[~known]).all())
+        if members > 1:
+            numpy.testing.assert_allclose(unbiased[known], each.var(axis=1, ddof=1), rtol=1e-4, atol=1e-6)
+        else:
+            self.assertTrue(numpy.isnan(unbiased).all())
         self.assertTrue((-t["logprob"] <= -each.mean(axis=1) + 1e-6).all())
         numpy.testing.assert_allclose(t["agreement"] * members, numpy.rint(t["agreement"] * members), atol=1e-5)
         self.assertTrue(((t["correct"] == 0) | (t["correct"] == 1)).all())
@@ -132,7 +139,9 @@ class ScoreEnsemble(ScoreFiles, JobTest):
         self.assertEqual(tokens["logprob"].tobytes(), tokens["member_logprob"].tobytes())
         for key, value in (("mutual_information", 0), ("logprob_variance", 0), ("agreement", 1)):
             self.assertTrue((tokens[key][known] == value).all(), key)
+        self.assertIsNone(one["logprob_variance_unbiased"])
         a, b = self.read("plain", "documents.h5"), self.read("one", "documents.h5")
+        self.assertTrue(numpy.isnan(b["logprob_variance_unbiased"]).all())
         for key in a:
             self.assertEqual(a[key].tobytes(), b[key].tobytes(), key)
         for key in plain:
@@ -162,6 +171,8 @@ class ScoreEnsemble(ScoreFiles, JobTest):
         for key, channel in MEANS.items():
             mean = math.fsum(tokens[channel][chosen].astype(numpy.float64)) / len(chosen)
             self.assertAlmostEqual(got[key], mean, delta=1e-9 * abs(mean) + 1e-12, msg=key)
+        unbiased = tokens["member_logprob"][chosen].astype(numpy.float64).var(axis=1, ddof=1).mean()
+        self.assertAlmostEqual(got["logprob_variance_unbiased"] / unbiased, 1, delta=1e-5)
         self.assertEqual([m["name"] for m in got["members"]], ["first", "m01", "m02"])
         for k, member in enumerate(got["members"]):
             nll = -math.fsum(tokens["member_logprob"][chosen, k].astype(numpy.float64))
@@ -186,6 +197,7 @@ class ScoreEnsemble(ScoreFiles, JobTest):
                     values = tokens[key][a:b].astype(numpy.float64)
                     values = values[~numpy.isnan(tokens["logprob"][a:b])]
                     numpy.testing.assert_allclose(got[d], values.mean(axis=0), rtol=1e-9, atol=1e-12)
+            numpy.testing.assert_allclose(table["logprob_variance_unbiased"][:], table["logprob_variance"][:] * 3 / 2, rtol=1e-12)
 
     def test_documents_without_scored_tokens_have_no_means(self):
         self.scored("empty")
