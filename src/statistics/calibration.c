@@ -94,6 +94,83 @@ double bp_calibration_ece(const bp_calibration *sums)
     return gap / (double)bp_calibration_tokens(sums);
 }
 
+/* ---- the squared error ---- */
+
+/* Student's t for 95 % by the normal's 1.96: expanded in 1/freedom.
+ * Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5. */
+static double student_ratio(double freedom)
+{
+    const double z = 1.959963984540054, z2 = z * z, f = 1 / freedom;
+
+    return 1 + f * (z2 + 1) / 4 + f * f * ((5 * z2 + 16) * z2 + 3) / 96 +
+           f * f * f * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
+}
+
+/* Of r_b, by documents; one alone says nothing of it, and its bin counts for nothing then. */
+static double gap_variance(const bp_calibration *documents, int64_t n, int b, double tokens,
+                           double ratio)
+{
+    double squares = 0, present = 0;
+
+    for (int64_t d = 0; d < n; d++) {
+        const bp_calibration *one = &documents[d];
+        double rest = (double)one->correct[b] - one->confidence[b] - ratio * (double)one->tokens[b];
+
+        squares += rest * rest;
+        present += one->tokens[b] > 0;
+    }
+    return present > 1 ? squares / (tokens * tokens) * present / (present - 1) : ratio * ratio;
+}
+
+static double gap_of(const bp_calibration *sums, int b, double total)
+{
+    double tokens = (double)sums->tokens[b];
+
+    return tokens > 0 ? ((double)sums->correct[b] - sums->confidence[b]) / sqrt(tokens * total) : 0;
+}
+
+bp_calibration_gaps bp_calibration_gaps_of(const bp_calibration *documents, int64_t n)
+{
+    bp_calibration sums = bp_calibration_of(documents, NULL, n);
+    double total = (double)bp_calibration_tokens(&sums), count = (double)n;
+    bp_calibration_gaps gaps = {.widen = student_ratio(count - 1) * sqrt(count / (count - 1))};
+
+    for (int b = 0; b < BINS; b++) {
+        double tokens = (double)sums.tokens[b];
+
+        gaps.gap[b] = gap_of(&sums, b, total);
+        if (tokens > 0)
+            gaps.noise += tokens / total *
+                          gap_variance(documents, n, b, tokens,
+                                       ((double)sums.correct[b] - sums.confidence[b]) / tokens);
+    }
+    if (!(total > 0))
+        gaps.noise = NAN;
+    return gaps;
+}
+
+double bp_calibration_squared(const bp_calibration_gaps *gaps)
+{
+    double squares = 0;
+
+    for (int b = 0; b < BINS; b++)
+        squares += gaps->gap[b] * gaps->gap[b];
+    return squares - gaps->noise;
+}
+
+double bp_calibration_squared_resampled(const bp_calibration_gaps *gaps,
+                                        const bp_calibration *resample)
+{
+    double total = (double)bp_calibration_tokens(resample), squares = 0;
+
+    for (int b = 0; b < BINS; b++) {
+        double gap = gaps->gap[b] + gaps->widen * (gap_of(resample, b, total) - gaps->gap[b]);
+
+        squares += gap * gap;
+    }
+    return squares - 2 * gaps->noise;
+}
+
 bp_reliability bp_calibration_bar(const bp_calibration *sums, int bin)
 {
     double n = (double)sums->tokens[bin];

@@ -45,6 +45,37 @@ double bp_calibration_brier(const bp_calibration *sums); /* a token; Brier 1950,
  * Source: Guo et al. 2017 (arXiv:1706.04599), eq. 3; Naeini et al. 2015. */
 double bp_calibration_ece(const bp_calibration *sums);
 
+/** What the squared calibration error of a set of documents is made of. With the 15 bins of the ECE
+ * and r_b = acc_b - conf_b it is sum_b n_b / N r_b^2, whose expectation is too large by that of
+ * sum_b n_b / N Var(r_b), the noise. The ECE itself has no such simple correction: near its noise
+ * floor no interval around it covers what it promises. */
+typedef struct bp_calibration_gaps {
+    double gap[BP_CALIBRATION_BINS]; /* r_b sqrt(n_b / N), 0 of no tokens */
+    double noise;                    /* from differences between documents, which are independent;
+                                      * tokens within one need not be */
+    double widen;                    /* of deviations of resamples: for few documents */
+} bp_calibration_gaps;
+/** Of documents[n], each once. */
+bp_calibration_gaps bp_calibration_gaps_of(const bp_calibration *documents, int64_t n);
+
+/** The squared calibration error without its bias: a little below 0 where the truth is near 0. Its
+ * root is comparable with the ECE: the true one is never below the true ECE. NaN of no tokens.
+ *
+ * Source: Kumar, Liang and Ma 2019 (arXiv:1909.10155), section 5, the debiased estimator, with the
+ * variance of a ratio over documents (Cochran 1977, Sampling techniques, section 2.11) in the place of
+ * the binomial one of independent tokens. */
+double bp_calibration_squared(const bp_calibration_gaps *gaps);
+
+/** A value for each resample, whose 2.5 and 97.5 percentiles are a 95 % interval of the squared
+ * calibration error (ours): the plug-in error of the resample, whose deviations are widened, less
+ * twice the noise: once for the sample's own, once for that of drawing from it. Where the truth is
+ * near 0 the interval covers more than 95 %, elsewhere 95 % (tests/statistics). Differences of two
+ * methods on the same resamples have such an interval too.
+ *
+ * resample: sums of the documents as they were drawn. */
+double bp_calibration_squared_resampled(const bp_calibration_gaps *gaps,
+                                        const bp_calibration *resample);
+
 /** A bar of the reliability diagram. */
 typedef struct bp_reliability {
     double low, high; /* the bin */

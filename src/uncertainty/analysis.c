@@ -15,7 +15,8 @@ static bp_err out_of_memory(void)
 
 const char *study_figure_name(int figure)
 {
-    static const char *const NAMES[] = {"nll", "accuracy", "brier", "ece", "ece_adaptive", "aurc"};
+    static const char *const NAMES[] = {
+        "nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc"};
 
     return NAMES[figure];
 }
@@ -44,9 +45,22 @@ study_value study_perplexity(const study_result *result)
     return (study_value){exp(nll->value), exp(nll->low), exp(nll->high)};
 }
 
+static double root_of(double x)
+{
+    return x < 0 ? 0 : sqrt(x); /* NaN stays */
+}
+
+study_value study_rms(const study_result *result)
+{
+    const study_value *squared = &result->values[STUDY_FIGURE_SQUARED];
+
+    return (study_value){root_of(squared->value), root_of(squared->low), root_of(squared->high)};
+}
+
 /* What the figures of a method are made of: sorted once. */
 typedef struct evidence {
     const study_scores *scores;
+    bp_calibration_gaps gaps;
     int64_t shifts;
     bool one;                             /* distribution */
     bp_token_order *by_confidence;        /* ascending, for bins of equal count */
@@ -67,8 +81,12 @@ static void measure(double *values, const int32_t *const *counts, const void *da
     values[STUDY_FIGURE_NLL] = bp_calibration_nll(&sums);
     values[STUDY_FIGURE_ACCURACY] = bp_calibration_accuracy(&sums);
     values[STUDY_FIGURE_BRIER] = bp_calibration_brier(&sums);
-    values[STUDY_FIGURE_ECE] = bp_calibration_ece(&sums);
-    values[STUDY_FIGURE_ECE_ADAPTIVE] = bp_calibration_ece_adaptive(self->by_confidence, domain);
+    /* no resamples of an error that is biased near 0: an interval of them would not cover it */
+    values[STUDY_FIGURE_ECE] = counts ? NAN : bp_calibration_ece(&sums);
+    values[STUDY_FIGURE_ECE_ADAPTIVE] =
+        counts ? NAN : bp_calibration_ece_adaptive(self->by_confidence, domain);
+    values[STUDY_FIGURE_SQUARED] = counts ? bp_calibration_squared_resampled(&self->gaps, &sums)
+                                          : bp_calibration_squared(&self->gaps);
     values[STUDY_FIGURE_AURC] = risk.area_error;
     for (int64_t s = 0; s < self->shifts; s++)
         for (int c = 0; c < STUDY_SCORES; c++) {
@@ -356,6 +374,7 @@ bp_err study_analyse(study_result *out, const study_scores *scores, const study_
     bp_err err;
 
     *out = (study_result){.documents = scores->domain, .tokens = bp_calibration_tokens(&sums)};
+    self.gaps = bp_calibration_gaps_of(scores->calibration, scores->domain);
     err = sort_tokens(&self);
     if (err == BP_OK)
         err = sort_documents(&self, spec);

@@ -63,6 +63,7 @@ enum { /* columns of a method's figures; behind them, for each shift and score, 
        STUDY_FIGURE_BRIER,
        STUDY_FIGURE_ECE,
        STUDY_FIGURE_ECE_ADAPTIVE,
+       STUDY_FIGURE_SQUARED, /* calibration error, debiased */
        STUDY_FIGURE_AURC,
        STUDY_FIGURES
 };
@@ -75,7 +76,7 @@ int64_t study_columns(int64_t shifts);
 int64_t study_column(int64_t shift, study_score score, int detection);
 
 typedef struct study_value {
-    double value, low, high; /* the 95 % interval */
+    double value, low, high; /* the 95 % interval; NaN: there is none that covers 95 % */
 } study_value;
 
 typedef struct study_point {
@@ -108,6 +109,8 @@ typedef struct study_result {
 
 /** exp of the NLL and of its ends. */
 study_value study_perplexity(const study_result *result);
+/** The root of the squared calibration error and of its ends, 0 of what is below 0. */
+study_value study_rms(const study_result *result);
 
 typedef struct study_analysis_spec {
     uint64_t seed;

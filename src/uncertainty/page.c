@@ -8,29 +8,31 @@
 #include <math.h>
 #include <string.h>
 
-#define SVG_LIMIT ((int64_t)64 << 20)
+#define SVG_LIMIT   ((int64_t)64 << 20)
+#define DIGITS      4
+#define MORE_DIGITS 6 /* of squares */
 
 /* ---- cells ---- */
 
 /* Null where there is none. */
-static json_t *real_text(const char *format, double value)
+static json_t *real_text(double value, int digits, bool difference)
 {
-    char *text = isfinite(value) ? bp_sprintf(format, value) : NULL;
+    char *text = isfinite(value) ? bp_sprintf(difference ? "%+.*f" : "%.*f", digits, value) : NULL;
     json_t *out = text ? json_string(text) : json_null();
 
     bp_free(text);
     return out;
 }
 
-static json_t *cell(const study_value *value, bool difference)
+static json_t *cell(const study_value *value, int digits, bool difference)
 {
-    const char *format = difference ? "%+.4f" : "%.4f";
     bool interval = isfinite(value->low) && isfinite(value->high);
     bool certain = difference && (value->low > 0 || value->high < 0);
 
-    return json_pack("{s:o, s:o, s:o, s:b}", "value", real_text(format, value->value), "low",
-                     real_text(format, interval ? value->low : NAN), "high",
-                     real_text(format, interval ? value->high : NAN), "certain", (int)certain);
+    return json_pack("{s:o, s:o, s:o, s:b}", "value", real_text(value->value, digits, difference),
+                     "low", real_text(interval ? value->low : NAN, digits, difference), "high",
+                     real_text(interval ? value->high : NAN, digits, difference), "certain",
+                     (int)certain);
 }
 
 static void add(json_t *array, json_t *value)
@@ -48,12 +50,16 @@ static const char *title_of(const char *key)
     return key;
 }
 
-static json_t *figures_json(void)
+/* Of methods the root of the squared calibration error is shown, of differences the square, which
+ * is what has no bias. */
+static json_t *figures_json(bool difference)
 {
     json_t *figures = json_array();
 
     for (int f = 0; f < STUDY_FIGURES; f++)
-        add(figures, json_string(title_of(study_figure_name(f))));
+        add(figures,
+            json_string(title_of(f == STUDY_FIGURE_SQUARED && !difference ? "rms_calibration_error"
+                                                                          : study_figure_name(f))));
     return figures;
 }
 
@@ -63,15 +69,18 @@ static json_t *methods_json(const study_outcome *outcome)
 
     for (int64_t m = 0; m < outcome->methods.count; m++) {
         const study_cost *cost = &outcome->costs[m];
+        const study_value rms = study_rms(&outcome->results[m]);
         const double seconds[] = {cost->train_seconds, cost->fit_seconds, cost->score_seconds,
                                   cost->memory_mib};
         json_t *values = json_array(), *costs = json_array();
 
         for (int f = 0; f < STUDY_FIGURES; f++)
-            add(values, cell(&outcome->results[m].values[f], false));
-        add(costs, json_pack("{s:o}", "value", real_text("%.4f", outcome->tempers[m].temperature)));
+            add(values, cell(f == STUDY_FIGURE_SQUARED ? &rms : &outcome->results[m].values[f],
+                             DIGITS, false));
+        add(costs,
+            json_pack("{s:o}", "value", real_text(outcome->tempers[m].temperature, DIGITS, false)));
         for (int k = 0; k < 4; k++)
-            add(costs, json_pack("{s:o}", "value", real_text("%.1f", seconds[k])));
+            add(costs, json_pack("{s:o}", "value", real_text(seconds[k], 1, false)));
         add(methods, json_pack("{s:s, s:s, s:I, s:o, s:o}", "name", outcome->methods.items[m].name,
                                "way", study_way_name(outcome->methods.items[m].way), "members",
                                (json_int_t)outcome->members[m], "values", values, "costs", costs));
@@ -91,7 +100,7 @@ static json_t *detection_json(const study_outcome *outcome)
                 for (int d = 0; d < STUDY_DETECTIONS; d++)
                     add(values,
                         cell(&outcome->results[m].values[study_column(s, (study_score)c, d)],
-                             false));
+                             DIGITS, false));
                 add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", outcome->shifted.items[s].name,
                                     "method", outcome->methods.items[m].name, "score",
                                     study_score_name((study_score)c), "values", values));
@@ -122,10 +131,11 @@ static json_t *differences_json(const study_outcome *outcome)
             json_t *values = json_array();
 
             for (int f = 0; f < STUDY_FIGURES; f++)
-                add(values, cell(&all[f], true));
+                add(values, cell(&all[f], f == STUDY_FIGURE_SQUARED ? MORE_DIGITS : DIGITS, true));
             for (int64_t s = 0; s < outcome->shifted.count; s++)
                 for (int c = 0; c < STUDY_SCORES; c++)
-                    add(values, cell(&all[study_column(s, (study_score)c, STUDY_AUROC)], true));
+                    add(values,
+                        cell(&all[study_column(s, (study_score)c, STUDY_AUROC)], DIGITS, true));
             add(rows, json_pack("{s:s, s:s, s:o}", "method", outcome->methods.items[i].name,
                                 "other", outcome->methods.items[k].name, "values", values));
         }
@@ -190,14 +200,15 @@ bp_err study_page_write(const study_outcome *outcome)
 {
     int64_t methods = outcome->methods.count;
     char *path = bp_path_join(outcome->folder, "index.html");
-    json_t *page = json_pack(
-        "{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}", "command",
-        outcome->command, "method_count", (json_int_t)methods, "several_methods", methods > 1,
-        "tokens", (json_int_t)outcome->results[0].tokens, "documents",
-        (json_int_t)outcome->in_domain.items[0].document_count, "resamples",
-        (json_int_t)outcome->resamples, "figures", figures_json(), "methods", methods_json(outcome),
-        "shifted", shifted_json(outcome), "aurocs", aurocs_json(outcome), "differences",
-        differences_json(outcome), "definitions", definitions_json(), "plots");
+    json_t *page =
+        json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}", "command",
+                  outcome->command, "method_count", (json_int_t)methods, "several_methods",
+                  methods > 1, "tokens", (json_int_t)outcome->results[0].tokens, "documents",
+                  (json_int_t)outcome->in_domain.items[0].document_count, "resamples",
+                  (json_int_t)outcome->resamples, "figures", figures_json(false), "compared",
+                  figures_json(true), "methods", methods_json(outcome), "shifted",
+                  shifted_json(outcome), "aurocs", aurocs_json(outcome), "differences",
+                  differences_json(outcome), "definitions", definitions_json(), "plots");
     bp_err err = path && page ? add_plots(page, outcome)
                               : BP_FAIL(BP_ERR_SYSTEM, "no memory for the page of a study");
 

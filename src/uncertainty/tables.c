@@ -74,6 +74,8 @@ static bp_err write_methods(const study_outcome *outcome)
         put_value_header(&table, study_figure_name(f));
         if (f == STUDY_FIGURE_NLL)
             put_value_header(&table, "perplexity");
+        if (f == STUDY_FIGURE_SQUARED)
+            put_value_header(&table, "rms_calibration_error");
     }
     bp_buffer_printf(&table, ",temperature,temperature_nll_before,temperature_nll,"
                              "temperature_at_edge,train_seconds,fit_seconds,score_seconds,"
@@ -82,7 +84,7 @@ static bp_err write_methods(const study_outcome *outcome)
         const study_result *result = &outcome->results[m];
         const study_cost *cost = &outcome->costs[m];
         const study_temper *temper = &outcome->tempers[m];
-        const study_value perplexity = study_perplexity(result);
+        const study_value perplexity = study_perplexity(result), rms = study_rms(result);
         const bool tempered = isfinite(temper->temperature);
 
         study_csv_text(&table, outcome->methods.items[m].name);
@@ -94,6 +96,8 @@ static bp_err write_methods(const study_outcome *outcome)
             put_value(&table, &result->values[f]);
             if (f == STUDY_FIGURE_NLL)
                 put_value(&table, &perplexity);
+            if (f == STUDY_FIGURE_SQUARED)
+                put_value(&table, &rms);
         }
         study_csv_real(&table, temper->temperature);
         study_csv_real(&table, temper->before);

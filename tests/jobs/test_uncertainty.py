@@ -8,9 +8,10 @@ import xml.etree.ElementTree
 import bagpipe_test
 from bagpipe_test import TIMEOUT, environment, metrics, program, run
 from page_test import Page
-from uncertainty_test import FIGURES, METHODS, UncertaintyTest, h5py, numpy, sklearn
+from uncertainty_test import FIGURES, METHODS, WITHOUT_INTERVAL, UncertaintyTest, h5py, numpy, sklearn
 
 if sklearn is not None:
+    import scipy.stats
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 SCORES = {"mutual_information": "mutual_information", "entropy": "total_entropy", "nll": "nll"}
@@ -40,6 +41,35 @@ def ece_adaptive(confidence, correct, bins=15):
     n = len(sure)
     cuts = [b * n // bins for b in range(bins + 1)]
     return sum(abs(right[a:b].sum() - sure[a:b].sum()) for a, b in zip(cuts[:-1], cuts[1:])) / n
+
+
+class Gaps:
+    """Of documents: (accuracy - confidence) of each bin times the root of its share of the tokens, and what noise adds to their squares."""
+
+    def __init__(self, owner, confidence, correct, bins=15):
+        documents, owner = numpy.unique(owner, return_inverse=True)
+        self.n = len(documents)
+        bin_of = numpy.clip(numpy.ceil(confidence.astype(numpy.float64) * bins) - 1, 0, None).astype(int)
+        shape, place = (self.n, bins), owner * bins + bin_of
+        self.tokens = numpy.bincount(place, minlength=self.n * bins).reshape(shape).astype(float)
+        self.sums = numpy.bincount(place, weights=correct - confidence.astype(numpy.float64), minlength=self.n * bins).reshape(shape)
+        total, ratio = self.tokens.sum(0), self.sums.sum(0) / numpy.maximum(self.tokens.sum(0), 1)
+        present = (self.tokens > 0).sum(0)
+        rest = ((self.sums - ratio * self.tokens) ** 2).sum(0)
+        variance = numpy.where(present > 1, rest / numpy.maximum(total, 1) ** 2 * present / numpy.maximum(present - 1, 1), ratio ** 2)
+        self.noise = (total / total.sum() * variance).sum()
+        self.gaps = self.of(numpy.ones(self.n))
+
+    def of(self, counts):
+        tokens, sums = counts @ self.tokens, counts @ self.sums
+        return sums / numpy.sqrt(numpy.maximum(tokens, 1) * tokens.sum())
+
+    def squared(self):
+        return (self.gaps ** 2).sum() - self.noise
+
+    def resampled(self, counts):
+        widen = scipy.stats.t.ppf(0.975, self.n - 1) / scipy.stats.norm.ppf(0.975) * math.sqrt(self.n / (self.n - 1))
+        return ((self.gaps + widen * (self.of(counts) - self.gaps)) ** 2).sum() - 2 * self.noise
 
 
 def risks(uncertain, wrong):
@@ -78,9 +108,10 @@ class Scores:
         at = numpy.concatenate([numpy.arange(start[d], start[d + 1]) for d in documents])
         t = {name: values[at] for name, values in self.tokens.items()}
         correct = t["correct"].astype(numpy.float64)
+        squared = Gaps(self.owner[at], t["confidence"], correct).squared()
         return {"nll": t["nll"].astype(numpy.float64).mean(), "accuracy": correct.mean(),
                 "brier": t["brier"].astype(numpy.float64).mean(), "ece": ece(t["confidence"], correct),
-                "ece_adaptive": ece_adaptive(t["confidence"], correct),
+                "ece_adaptive": ece_adaptive(t["confidence"], correct), "squared_calibration_error": squared,
                 "aurc": risks(-t["confidence"], 1 - correct).mean()}, t
 
 
@@ -144,9 +175,13 @@ class Uncertainty(UncertaintyTest):
             want, tokens = scores.figures(groups["in_domain"])
             for figure in FIGURES:
                 self.assert_close(got[figure], want[figure], f"{method} {figure}")
+            self.assert_close(got["rms_calibration_error"], math.sqrt(max(want["squared_calibration_error"], 0)), method)
             self.assert_close(got["perplexity"], math.exp(want["nll"]), method)
             for end in ("_low", "_high"):
                 self.assert_close(got["perplexity" + end], math.exp(got["nll" + end]), method)
+                self.assert_close(got["rms_calibration_error" + end], math.sqrt(max(got["squared_calibration_error" + end], 0)), method)
+                for figure in WITHOUT_INTERVAL:
+                    self.assertIsNone(got[figure + end])
             self.assertEqual(summary["groups"]["in_domain"]["tokens"], len(tokens["nll"]))
             for order, key in (("confidence", -tokens["confidence"]), ("entropy", tokens["total_entropy"]),
                                ("mutual_information", tokens["mutual_information"])):
@@ -216,11 +251,17 @@ class Uncertainty(UncertaintyTest):
         draw = numpy.random.default_rng(1)
         both = {method: self.scores(name, method) for method in ("single", "three")}
         documents = self.groups(both["single"].counts)["in_domain"]
-        values = {method: [] for method in both}
+        figures = [figure for figure in FIGURES if figure not in WITHOUT_INTERVAL]
+        values, gaps = {method: [] for method in both}, {}
+        for method, scores in both.items():
+            at = numpy.isin(scores.owner, documents)
+            gaps[method] = Gaps(scores.owner[at], scores.tokens["confidence"][at], scores.tokens["correct"][at].astype(numpy.float64))
         for _ in range(250):
-            chosen = draw.choice(documents, len(documents))
+            places = draw.integers(len(documents), size=len(documents))
             for method, scores in both.items():
-                values[method].append([scores.figures(chosen)[0][figure] for figure in FIGURES])
+                got = scores.figures(documents[places])[0]
+                got["squared_calibration_error"] = gaps[method].resampled(numpy.bincount(places, minlength=len(documents)))
+                values[method].append([got[figure] for figure in figures])
         values = {method: numpy.array(v) for method, v in values.items()}
 
         def check(got, figure, samples):
@@ -230,7 +271,7 @@ class Uncertainty(UncertaintyTest):
             self.assertLess(abs(got[figure + "_low"] - low), 0.3 * width, figure)
             self.assertLess(abs(got[figure + "_high"] - high), 0.3 * width, figure)
 
-        for k, figure in enumerate(FIGURES):
+        for k, figure in enumerate(figures):
             for method in both:
                 check(summary["methods"][method], figure, values[method][:, k])
             check(summary["differences"]["single"]["three"], figure, values["single"][:, k] - values["three"][:, k])
@@ -242,7 +283,10 @@ class Uncertainty(UncertaintyTest):
                 one, other = summary["methods"][a], summary["methods"][b]
                 for figure in FIGURES:
                     self.assertEqual(got[figure], one[figure] - other[figure])
-                    self.assertLessEqual(got[figure + "_low"], got[figure + "_high"])
+                    if figure in WITHOUT_INTERVAL:
+                        self.assertEqual((got[figure + "_low"], got[figure + "_high"]), (None, None))
+                    else:
+                        self.assertLessEqual(got[figure + "_low"], got[figure + "_high"])
                 for shift in got["ood"]:
                     for score in SCORES:
                         if (a, score) == ("single", "mutual_information"):
@@ -283,7 +327,7 @@ class Uncertainty(UncertaintyTest):
         for row in rows:
             got = summary["methods"][row["method"]]
             self.assertEqual(row["temperature_at_edge"], "yes" if got["temperature_at_edge"] else "no")
-            for key in [f + end for f in ("perplexity",) + FIGURES for end in ("", "_low", "_high")] + ["temperature", "train_seconds", "fit_seconds",
+            for key in [f + end for f in ("perplexity", "rms_calibration_error") + FIGURES for end in ("", "_low", "_high")] + ["temperature", "train_seconds", "fit_seconds",
                                                                                    "score_seconds", "memory_mib"]:
                 self.assertEqual(real(row[key]), got[key], key)
         rows = self.table(name, "detection")
@@ -293,7 +337,7 @@ class Uncertainty(UncertaintyTest):
             for key in [f + end for f in ("auroc", "aupr", "fpr95") for end in ("", "_low", "_high")]:
                 self.assertEqual(real(row[key]), got[key][row["score"]])
         rows = self.table(name, "differences")
-        self.assertEqual(len(rows), 6 * (6 + 3 * 3))
+        self.assertEqual(len(rows), 6 * (len(FIGURES) + 3 * 3))
         for row in rows:
             got = summary["differences"][row["method"]][row["other"]]
             for end in ("", "_low", "_high"):

@@ -14,7 +14,8 @@ try:
 except ImportError:
     h5py = numpy = sklearn = None
 
-FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "aurc")
+FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc")
+WITHOUT_INTERVAL = ("ece", "ece_adaptive")
 METHODS = ("single", "three", "passes", "last")
 
 

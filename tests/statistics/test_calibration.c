@@ -203,6 +203,42 @@ static void memory_that_is_short_is_told(void **state)
     assert_null(order);
 }
 
+/* Two documents with tokens in one bin, of confidences 0.5 and as often right as told. */
+static bp_calibration document_of(int64_t right, int64_t wrong)
+{
+    bp_calibration sums = {0};
+
+    for (int64_t k = 0; k < right + wrong; k++)
+        bp_calibration_add(&sums, 0.5f, k < right, 0, 0);
+    return sums;
+}
+
+static void squared_error_is_less_by_what_documents_differ(void **state)
+{
+    (void)state;
+    const bp_calibration alike[2] = {document_of(3, 1), document_of(3, 1)};
+    const bp_calibration unlike[2] = {document_of(4, 0), document_of(2, 2)};
+    const bp_calibration both = bp_calibration_of(unlike, NULL, 2);
+    bp_calibration_gaps gaps = bp_calibration_gaps_of(alike, 2);
+
+    assert_near(bp_calibration_squared(&gaps), 0.25 * 0.25); /* accuracy 3/4 in both */
+    gaps = bp_calibration_gaps_of(unlike, 2);
+    /* deviations of 1 from 4 times the ratio: 2 (1 + 1) / 8^2 */
+    assert_near(gaps.noise, 4 / 64.0);
+    assert_near(bp_calibration_squared(&gaps), 0);
+    /* the sample itself, drawn: its plug-in error less twice the noise */
+    assert_near(bp_calibration_squared_resampled(&gaps, &both), 0.25 * 0.25 - 2 * gaps.noise);
+}
+
+static void squared_error_of_nothing_is_not_a_number(void **state)
+{
+    (void)state;
+    static const bp_calibration none[3];
+    bp_calibration_gaps gaps = bp_calibration_gaps_of(none, 3);
+
+    assert_true(isnan(bp_calibration_squared(&gaps)));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -216,6 +252,8 @@ int main(void)
         cmocka_unit_test(fewer_tokens_than_bins_are_a_bin_each),
         cmocka_unit_test(tokens_without_a_score_are_left_out),
         cmocka_unit_test(memory_that_is_short_is_told),
+        cmocka_unit_test(squared_error_is_less_by_what_documents_differ),
+        cmocka_unit_test(squared_error_of_nothing_is_not_a_number),
     };
     return BP_TEST_RUN(tests);
 }

@@ -202,6 +202,13 @@ static void figures_are_those_by_hand(void **state)
     assert_true(plain[STUDY_FIGURE_BRIER].value == 0.5);
     /* bins: 0.25 wrong; 0.5 right and wrong; 0.75 right */
     assert_true(fabs(plain[STUDY_FIGURE_ECE].value - (0.25 + 0 + 0.25) / 4) < 1e-12);
+    assert_true(isnan(plain[STUDY_FIGURE_ECE].low) && isnan(plain[STUDY_FIGURE_ECE].high));
+    /* the bin of 0.5 has no gap, but two documents whose deviations of 0.5 cancel: variance 2 (0.25
+     * + 0.25) / 4, of half of the tokens; of the others, with one document each, nothing is known
+     */
+    assert_true(fabs(plain[STUDY_FIGURE_SQUARED].value + 0.125) < 1e-12);
+    assert_true(plain[STUDY_FIGURE_SQUARED].low <= plain[STUDY_FIGURE_SQUARED].high);
+    assert_true(study_rms(&outcome.results[0]).low == 0);
     /* errors by confidence: 0, then a tie of 0 and 1, then 1: 0, 1/4, 1/3, 1/2 */
     assert_true(fabs(plain[STUDY_FIGURE_AURC].value - (0 + 0.25 + 1.0 / 3 + 0.5) / 4) < 1e-12);
     /* NLL: shifted 3 and 5 against 1.5, 3 and 1: one tie */
