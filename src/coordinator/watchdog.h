@@ -10,8 +10,8 @@
  * RUN/stacks/rank-N.txt, RUN/suspects.json (hosts whose ranks stood still, held wrong bits or were
  * killed by a fatal signal, with how often; a silence that one host alone hears counts for none).
  *
- * Besides base and an abandoned bp_mpi_finish() (mesh/mesh.h) this is the one place in src that ends
- * the process: its main thread can't be asked.
+ * Besides base and an abandoned bp_mpi_finish() (mesh/mesh.h) this is the one place in src that
+ * ends the process: its main thread can't be asked.
  */
 #ifndef BP_COORDINATOR_WATCHDOG_H
 #define BP_COORDINATOR_WATCHDOG_H

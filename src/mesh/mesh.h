@@ -68,9 +68,9 @@ bp_err bp_mpi_start(int *argc, char ***argv);
 void bp_mpi_finish(void);
 /** Let bp_mpi_finish() call this when MPI has ended; NULL: nothing. */
 void bp_mpi_at_end(void (*call)(void));
-/** A thread stays in a call of a library that nothing can interrupt (mesh/long_call.h): MPI can't be
- * ended any more. bp_mpi_finish() then waits until all ranks have come to it, and ends the process
- * with `status`, whichever rank has called this. Local. */
+/** A thread stays in a call of a library that nothing can interrupt (mesh/long_call.h): MPI can't
+ * be ended any more. bp_mpi_finish() then waits until all ranks have come to it, and ends the
+ * process with `status`, whichever rank has called this. Local. */
 void bp_mpi_abandon(int status);
 
 /** MPI failed: its text, file and line, then MPI_Abort. */

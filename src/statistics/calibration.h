@@ -62,8 +62,8 @@ bp_calibration_gaps bp_calibration_gaps_of(const bp_calibration *documents, int6
  * root is comparable with the ECE: the true one is never below the true ECE. NaN of no tokens.
  *
  * Source: Kumar, Liang and Ma 2019 (arXiv:1909.10155), section 5, the debiased estimator, with the
- * variance of a ratio over documents (Cochran 1977, Sampling techniques, section 2.11) in the place of
- * the binomial one of independent tokens. */
+ * variance of a ratio over documents (Cochran 1977, Sampling techniques, section 2.11) in the place
+ * of the binomial one of independent tokens. */
 double bp_calibration_squared(const bp_calibration_gaps *gaps);
 
 /** A value for each resample, whose 2.5 and 97.5 percentiles are a 95 % interval of the squared
