@@ -201,10 +201,10 @@ bp_err study_page_write(const study_outcome *outcome)
     int64_t methods = outcome->methods.count;
     char *path = bp_path_join(outcome->folder, "index.html");
     json_t *page =
-        json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}", "command",
-                  outcome->command, "method_count", (json_int_t)methods, "several_methods",
-                  methods > 1, "tokens", (json_int_t)outcome->results[0].tokens, "documents",
-                  (json_int_t)outcome->in_domain.items[0].document_count, "resamples",
+        json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}",
+                  "command", outcome->command, "method_count", (json_int_t)methods,
+                  "several_methods", methods > 1, "tokens", (json_int_t)outcome->results[0].tokens,
+                  "documents", (json_int_t)outcome->in_domain.items[0].document_count, "resamples",
                   (json_int_t)outcome->resamples, "figures", figures_json(false), "compared",
                   figures_json(true), "methods", methods_json(outcome), "shifted",
                   shifted_json(outcome), "aurocs", aurocs_json(outcome), "differences",
