@@ -37,6 +37,7 @@ typedef struct arguments {
     bool plan, check, requeue;
     bool bare;            /* nothing says what to do: the help goes before the error */
     int64_t status, most; /* of requeue */
+    int64_t ranks, nodes; /* of --plan; 0: not given */
     int64_t verify_steps; /* of --verify-resume; 0: not asked for */
 } arguments;
 
@@ -48,17 +49,19 @@ static const bp_job *find_job(const char *name)
     return NULL;
 }
 
-/* The number behind an option of requeue; argv[*at] is the option. */
-static bp_err parse_number(int64_t *out, int argc, char **argv, int *at)
+/* The number behind an option, argv[*at], from `least` to a million. */
+static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, int *at)
 {
     const char *text = ++*at < argc ? argv[*at] : "";
     char *end;
 
     *out = strtoll(text, &end, 10);
-    if (text[0] == '\0' || *end != '\0' || *out < 0 || *out > 1000000)
-        return BP_FAIL(BP_ERR_USAGE,
-                       "%s takes a whole number, not '%s': at the command line; see bagpipe --help",
-                       argv[*at - 1], text);
+    if (text[0] == '\0' || *end != '\0' || *out < least || *out > 1000000)
+        return BP_FAIL(
+            BP_ERR_USAGE,
+            "%s takes a whole number from %lld on, not '%s': at the command line; see bagpipe "
+            "--help",
+            argv[*at - 1], (long long)least, text);
     return BP_OK;
 }
 
@@ -74,6 +77,23 @@ static bp_err parse_verify(int64_t *out, const char *word)
                        "--verify-resume takes 3 to 1000000 steps, not '%s': at the command line; "
                        "leave them out for %d",
                        number + 1, BP_VERIFY_STEPS);
+    return BP_OK;
+}
+
+/* A job to come fills all of its nodes. */
+static bp_err check_planned(const arguments *args)
+{
+    if ((args->ranks > 0 || args->nodes > 0) && !args->plan)
+        return BP_FAIL(
+            BP_ERR_USAGE,
+            "--ranks and --nodes say for which job --plan plans, and it is not given: at "
+            "the command line; mpirun or srun say how many ranks a job has");
+    if (args->ranks > 0 && args->nodes > args->ranks)
+        return BP_FAIL(
+            BP_ERR_USAGE,
+            "--nodes %lld is more than --ranks %lld: at the command line; a node has one "
+            "rank or more",
+            (long long)args->nodes, (long long)args->ranks);
     return BP_OK;
 }
 
@@ -113,10 +133,14 @@ static bp_err parse(arguments *out, int argc, char **argv)
             out->plan = true;
         else if (out->job->verifies_resume && is_verify(argv[at]))
             err = parse_verify(&out->verify_steps, argv[at]);
+        else if (strcmp(argv[at], "--ranks") == 0)
+            err = parse_number(&out->ranks, 1, argc, argv, &at);
+        else if (strcmp(argv[at], "--nodes") == 0)
+            err = parse_number(&out->nodes, 1, argc, argv, &at);
         else if (out->requeue && strcmp(argv[at], "--status") == 0)
-            err = parse_number(&out->status, argc, argv, &at);
+            err = parse_number(&out->status, 0, argc, argv, &at);
         else if (out->requeue && strcmp(argv[at], "--most") == 0)
-            err = parse_number(&out->most, argc, argv, &at);
+            err = parse_number(&out->most, 0, argc, argv, &at);
         else if (argv[at][0] == '-')
             return BP_FAIL(BP_ERR_USAGE,
                            "there is no option '%s': at the command line; see bagpipe %s --help",
@@ -129,6 +153,8 @@ static bp_err parse(arguments *out, int argc, char **argv)
     if (err == BP_OK && out->requeue && out->status < 0)
         err = BP_FAIL(BP_ERR_USAGE,
                       "requeue needs --status N: at the command line; see bagpipe requeue --help");
+    if (err == BP_OK)
+        err = check_planned(out);
     if (err != BP_OK || out->config)
         return err;
     out->bare = out->rest_count == 0 && !out->plan;
@@ -206,15 +232,29 @@ static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
         bp_run_start_failed(run_dir, err);
 }
 
+/* --ranks: one rank plans for all of a job to come, whatever number was started. */
+static bp_err run_plan_alone(const arguments *args, bp_job_call *call)
+{
+    bool root = bp_comm_is_root(call->world);
+    MPI_Comm all = call->world;
+
+    call->world = MPI_COMM_SELF;
+    bp_err err = bp_agree(all, root ? args->job->run(call) : BP_OK);
+    call->world = all;
+    return err;
+}
+
 static bp_err run_job(const arguments *args)
 {
-    bp_job_call call = {.name = args->job->name,
-                        .world = MPI_COMM_WORLD,
-                        .plan = args->plan,
-                        .verify_steps = args->verify_steps,
-                        .config_path = args->config,
-                        .keys = args->rest,
-                        .key_count = args->rest_count};
+    bp_job_call call = {
+        .name = args->job->name,
+        .world = MPI_COMM_WORLD,
+        .plan = args->plan,
+        .planned = {.ranks = (int)args->ranks, .nodes = args->nodes > 0 ? (int)args->nodes : 1},
+        .verify_steps = args->verify_steps,
+        .config_path = args->config,
+        .keys = args->rest,
+        .key_count = args->rest_count};
     bp_err err = read_config(&call.config, args);
 
     if (err == BP_OK && bp_fault("config.read"))
@@ -225,7 +265,7 @@ static bp_err run_job(const arguments *args)
     if (err == BP_OK && args->job->warn)
         args->job->warn(call.config); /* of the root alone: it speaks */
     if (err == BP_OK)
-        err = args->job->run(&call);
+        err = args->ranks > 0 ? run_plan_alone(args, &call) : args->job->run(&call);
     if (err != BP_OK && call.config != NULL && !call.plan && call.verify_steps == 0 &&
         bp_comm_is_root(call.world))
         note_failure(args->job, call.config, err);

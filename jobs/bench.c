@@ -5,24 +5,20 @@
 #include "coordinator/watchdog.h"
 #include "job.h"
 #include "math/math.h"
-#include "mesh/mesh.h"
+#include "mesh/node_memory.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,
-                                           bp_bench_options,
-                                           bp_mesh_options,
-                                           bp_math_options,
-                                           bp_slurm_options,
-                                           bp_watchdog_options,
-                                           NULL};
+static const bp_option *const OPTIONS[] = {
+    bp_run_options,  bp_bench_options, bp_mesh_options,     bp_memory_options,
+    bp_math_options, bp_slurm_options, bp_watchdog_options, NULL};
 
 /* A plan writes nothing, so it needs no run.dir. */
-static const bp_option *const PLAN_OPTIONS[] = {bp_bench_options, bp_mesh_options, bp_math_options,
-                                                NULL};
+static const bp_option *const PLAN_OPTIONS[] = {bp_bench_options, bp_mesh_options,
+                                                bp_memory_options, bp_math_options, NULL};
 
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_bench_foresee(call->world, call->config);
+        return bp_bench_foresee(call->world, call->config, &call->planned);
     return bp_bench(call->world, call->config);
 }
 

@@ -8,20 +8,30 @@
 #include "job.h"
 #include "lm/gpt.h"
 #include "math/math.h"
+#include "mesh/node_memory.h"
 #include "train/pretrain.h"
 
 /* pretrain's, and the ensemble's own */
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,      bp_corpus_options,    bp_model_options,      bp_mesh_options,
-    bp_train_options,    bp_optimizer_options, bp_checkpoint_options, bp_math_options,
-    bp_ensemble_options, bp_slurm_options,     bp_watchdog_options,   NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,
+                                           bp_corpus_options,
+                                           bp_model_options,
+                                           bp_mesh_options,
+                                           bp_train_options,
+                                           bp_optimizer_options,
+                                           bp_checkpoint_options,
+                                           bp_math_options,
+                                           bp_ensemble_options,
+                                           bp_memory_options,
+                                           bp_slurm_options,
+                                           bp_watchdog_options,
+                                           NULL};
 
 static bp_err run(const bp_job_call *call)
 {
     bp_ensemble_jobs jobs = {.pretrain = bp_job_pretrain.options, .score = bp_job_score.options};
 
     if (call->plan)
-        return bp_ensemble_plan(call->world, call->config, &jobs);
+        return bp_ensemble_plan(call->world, call->config, &jobs, &call->planned);
     return bp_ensemble(call->world, call->config, &jobs);
 }
 

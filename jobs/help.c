@@ -70,8 +70,10 @@ static const bp_help_row JOB_STATUSES[] = {{"0", "done"},
 
 static bp_err print_job_help(FILE *out, const bp_job *job)
 {
-    struct argp_option options[3] = {
-        {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0}};
+    struct argp_option options[5] = {
+        {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0},
+        {"ranks", 0, "N", 0, "of --plan: one process plans for a job of N ranks", 0},
+        {"nodes", 0, "K", 0, "of --plan: N ranks fill K nodes like this one (default 1)", 0}};
     char name[64], usage[96];
     bp_help help = {.name = name,
                     .usage = usage,
@@ -83,7 +85,7 @@ static bp_err print_job_help(FILE *out, const bp_job *job)
                     .statuses = JOB_STATUSES};
 
     if (job->verifies_resume)
-        options[1] = (struct argp_option){
+        options[3] = (struct argp_option){
             "verify-resume",
             0,
             "STEPS",

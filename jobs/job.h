@@ -5,16 +5,18 @@
 
 #include "base/config.h"
 #include "base/err.h"
+#include "mesh/mesh.h"
 #include <mpi.h>
 #include <stdbool.h>
 
 typedef struct bp_job_call {
-    const char *name;        /* of the job */
-    MPI_Comm world;          /* all ranks of this program */
-    bp_config *config;       /* read and checked against the tables, equal on all ranks */
-    bool plan;               /* --plan: print memory and time foreseen, do nothing else */
-    int64_t verify_steps;    /* --verify-resume[=STEPS]; 0: not asked for */
-    const char *config_path; /* the command line's configuration and section.key=value */
+    const char *name;         /* of the job */
+    MPI_Comm world;           /* all ranks of this program */
+    bp_config *config;        /* read and checked against the tables, equal on all ranks */
+    bool plan;                /* --plan: print memory and time foreseen, do nothing else */
+    bp_planned_world planned; /* --ranks and --nodes, of --plan */
+    int64_t verify_steps;     /* --verify-resume[=STEPS]; 0: not asked for */
+    const char *config_path;  /* the command line's configuration and section.key=value */
     char *const *keys;
     int key_count;
 } bp_job_call;

@@ -8,19 +8,13 @@
 #include "job.h"
 #include "lm/gpt.h"
 #include "math/math.h"
+#include "mesh/node_memory.h"
 #include "train/verify_resume.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,
-                                           bp_corpus_options,
-                                           bp_model_options,
-                                           bp_mesh_options,
-                                           bp_train_options,
-                                           bp_optimizer_options,
-                                           bp_checkpoint_options,
-                                           bp_math_options,
-                                           bp_slurm_options,
-                                           bp_watchdog_options,
-                                           NULL};
+static const bp_option *const OPTIONS[] = {
+    bp_run_options,    bp_corpus_options, bp_model_options,     bp_mesh_options,
+    bp_memory_options, bp_train_options,  bp_optimizer_options, bp_checkpoint_options,
+    bp_math_options,   bp_slurm_options,  bp_watchdog_options,  NULL};
 
 static bp_err run(const bp_job_call *call)
 {
@@ -30,7 +24,7 @@ static bp_err run(const bp_job_call *call)
                                    .steps = call->verify_steps};
 
     if (call->plan)
-        return bp_pretrain_plan(call->world, call->config);
+        return bp_pretrain_plan(call->world, call->config, &call->planned);
     if (call->verify_steps > 0)
         return bp_verify_resume(call->world, call->config, &verify);
     return bp_pretrain(call->world, call->config, NULL);

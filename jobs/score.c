@@ -5,15 +5,17 @@
 #include "coordinator/watchdog.h"
 #include "job.h"
 #include "math/math.h"
+#include "mesh/node_memory.h"
 
 static const bp_option *const OPTIONS[] = {
-    bp_run_options,  bp_score_options, bp_score_rule_options, bp_mesh_options,
-    bp_math_options, bp_slurm_options, bp_watchdog_options,   NULL};
+    bp_run_options,   bp_score_options,    bp_score_rule_options,
+    bp_mesh_options,  bp_memory_options,   bp_math_options,
+    bp_slurm_options, bp_watchdog_options, NULL};
 
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_score_foresee(call->world, call->config);
+        return bp_score_foresee(call->world, call->config, &call->planned);
     return bp_score(call->world, call->config);
 }
 

@@ -5,18 +5,21 @@
 #include "coordinator/watchdog.h"
 #include "job.h"
 #include "math/math.h"
+#include "mesh/node_memory.h"
 #include "score/score.h"
 #include "uncertainty/laplace.h"
 
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,     bp_uncertainty_options, bp_score_rule_options,
-    bp_laplace_options, bp_mesh_options,        bp_math_options,
-    bp_slurm_options,   bp_watchdog_options,    NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,        bp_uncertainty_options,
+                                           bp_score_rule_options, bp_laplace_options,
+                                           bp_mesh_options,       bp_math_options,
+                                           bp_memory_options,     bp_slurm_options,
+                                           bp_watchdog_options,   NULL};
 
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_uncertainty_foresee(call->world, call->config, bp_job_score.options);
+        return bp_uncertainty_foresee(call->world, call->config, bp_job_score.options,
+                                      &call->planned);
     return bp_uncertainty(call->world, call->config, bp_job_score.options);
 }
 

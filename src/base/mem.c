@@ -218,7 +218,8 @@ int bp_mem_balance(char *out, size_t out_bytes)
     return count;
 }
 
-size_t bp_mem_resident_peak_bytes(void)
+/* A line of /proc/self/status, "VmRSS:  1234 kB". */
+static size_t status_bytes(const char *name)
 {
     FILE *file = fopen("/proc/self/status", "r");
     char line[256];
@@ -227,10 +228,22 @@ size_t bp_mem_resident_peak_bytes(void)
     if (file == NULL)
         return 0;
     while (fgets(line, sizeof(line), file) != NULL)
-        if (sscanf(line, "VmHWM: %zu kB", &kib) == 1)
+        if (strncmp(line, name, strlen(name)) == 0) {
+            kib = strtoull(line + strlen(name), NULL, 10);
             break;
+        }
     (void)fclose(file); /* only read from */
     return kib * 1024;
+}
+
+size_t bp_mem_resident_bytes(void)
+{
+    return status_bytes("VmRSS:");
+}
+
+size_t bp_mem_resident_peak_bytes(void)
+{
+    return status_bytes("VmHWM:");
 }
 
 void bp_mem_resident_peak_reset(void)

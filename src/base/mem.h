@@ -38,7 +38,8 @@ size_t bp_mem_peak_bytes(void);
  * with a balance. */
 int bp_mem_balance(char *out, size_t out_bytes);
 
-/** Peak resident memory of this process (VmHWM), in bytes. */
+/** Resident memory of this process now (VmRSS) and at its peak (VmHWM), in bytes; 0: not known. */
+size_t bp_mem_resident_bytes(void);
 size_t bp_mem_resident_peak_bytes(void);
 /** Let the peak begin anew at what is resident now. Where the kernel does not allow it, nothing
  * happens. */

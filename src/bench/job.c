@@ -19,20 +19,16 @@
 
 /* ---- opening ---- */
 
-static bp_err open_mesh(bench *self, MPI_Comm world, bool alone)
+static bp_err open_mesh(bench *self, MPI_Comm world, const bp_planned_world *plan)
 {
     static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
     bp_mesh_shape *shape = &self->mesh_shape;
-    int size = bp_comm_size(world);
+    bool alone = plan && bp_comm_size(world) == 1;
     bp_err err;
 
     *shape = bp_mesh_shape_of(self->config);
-    if (alone) {
-        shape->data = shape->data > 0 ? shape->data : 1;
-        shape->coordinator = BP_COORDINATOR_SHARED;
-        size = shape->pipeline * shape->data * shape->tensor;
-    }
-    err = bp_mesh_shape_fit(shape, size);
+    err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
+                : bp_mesh_shape_fit(shape, bp_comm_size(world));
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &ONE : shape);
     return err;
@@ -59,15 +55,17 @@ static bp_err resolve_keys(bench *self)
     return bp_agree(self->mesh->world, err);
 }
 
-static bp_err open_bench(bench *self, MPI_Comm world, bp_config *config, bool alone)
+static bp_err open_bench(bench *self, MPI_Comm world, bp_config *config,
+                         const bp_planned_world *plan)
 {
     const char *wrong;
     bp_err err;
 
     *self = (bench){.config = config, .seconds = bp_config_real(config, "bench.seconds")};
     (void)bp_bench_models_named(bp_config_string(config, "bench.models"), self->named, &wrong);
-    bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
-    err = bp_agree(world, open_mesh(self, world, alone));
+    bp_math_set_threads(
+        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
+    err = bp_agree(world, open_mesh(self, world, plan));
     if (err == BP_OK)
         err = resolve_keys(self);
     return err == BP_OK ? bench_plan_models(self) : err;
@@ -224,7 +222,7 @@ static bp_err print_again(bench *self, bool *there)
 bp_err bp_bench(MPI_Comm world, bp_config *config)
 {
     bench self;
-    bp_err err = open_bench(&self, world, config, false);
+    bp_err err = open_bench(&self, world, config, NULL);
 
     if (err == BP_OK)
         err = bp_agree(world, self.mesh->coordinates ? bench_check_tokenizer(&self) : BP_OK);
@@ -253,15 +251,17 @@ static void find_speed(bench *self)
         self->speed[p] = bp_math_gemm_peak((bp_precision)p, SPEED_SECONDS);
 }
 
-bp_err bp_bench_foresee(MPI_Comm world, bp_config *config)
+bp_err bp_bench_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
     bench self;
     double seconds = START_SECONDS;
     char time[64];
-    bp_err err = open_bench(&self, world, config, bp_comm_size(world) == 1);
+    bp_err err = open_bench(&self, world, config, asked);
 
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        bench_find_room(&self, bp_comm_size(world) == 1 ? asked : NULL);
         find_speed(&self);
+    }
     for (size_t k = 0; k < sizeof PARTS / sizeof *PARTS && err == BP_OK; k++)
         PARTS[k].foresee(&self, &seconds);
     bp_clock_duration(time, sizeof time, seconds);

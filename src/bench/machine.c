@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "coordinator/probe.h"
 #include "mesh/collective.h"
+#include "mesh/node_memory.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -69,41 +70,27 @@ double bench_cache_bytes(void)
     return bytes;
 }
 
-/* Memory of this host that a job may still take: what is free, within the control group's limit. */
-static double free_bytes(int64_t group_bytes)
-{
-    char line[256];
-    double bytes = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-
-    while (file && bytes == 0 && fgets(line, sizeof line, file))
-        if (strncmp(line, "MemAvailable:", 13) == 0)
-            bytes = 1024.0 * strtod(line + 13, NULL);
-    if (file)
-        (void)fclose(file); /* only read from */
-    return group_bytes > 0 && (bytes == 0 || (double)group_bytes < bytes) ? (double)group_bytes
-                                                                          : bytes;
-}
-
 static int most_int(int value, MPI_Comm comm)
 {
     return (int)bp_all_max_int(value, comm);
 }
 
 /* Computing ranks of the fullest host, and what each rank may take of the tightest. */
-static void find_room(bench *self, int64_t group_bytes)
+void bench_find_room(bench *self, const bp_planned_world *plan)
 {
     const bp_mesh *mesh = self->mesh;
+    int64_t has = bp_node_memory_has(mesh->world, self->config);
     MPI_Comm node;
     int ranks;
-    double each;
 
     BP_MPI_WAIT("comm_split",
                 MPI_Comm_split_type(mesh->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
     ranks = (int)bp_all_sum_int(mesh->computes, node);
     BP_MPI(MPI_Comm_free(&node));
+    if (plan)
+        ranks = ((int)bench_ranks(self) + plan->nodes - 1) / plan->nodes;
     self->node_ranks = most_int(ranks, mesh->world);
-    each = MEMORY_SHARE * free_bytes(group_bytes) / (ranks > 0 ? ranks : 1);
+    double each = MEMORY_SHARE * (double)(has > 0 ? has : 0) / (ranks > 0 ? ranks : 1);
     self->rank_bytes = -(double)bp_all_max_int(-(int64_t)each, mesh->world);
 }
 
@@ -155,7 +142,7 @@ bp_err bench_find_machine(bench *self)
     BP_MPI_WAIT("all_gather", MPI_Allgather(host, sizeof host, MPI_CHAR, self->hosts, sizeof host,
                                             MPI_CHAR, mesh->world));
     bp_probe_host_read(&probe);
-    find_room(self, probe.group_bytes);
+    bench_find_room(self, NULL);
     self->bf16 = bp_all_max_int(!bp_math_has_bf16(), mesh->world) == 0;
     cores = -most_int(-bp_math_cores(), mesh->world);
     if (mesh->coordinates)

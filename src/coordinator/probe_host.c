@@ -3,6 +3,7 @@
 #include "base/cores.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/memory_limit.h"
 #include "coordinator/probe.h"
 
 #include <stdio.h>
@@ -64,40 +65,6 @@ static void read_cpus(bp_probe_host *out)
     memcpy(out->cpus, cores->words, sizeof out->cpus);
 }
 
-static int64_t read_number(const char *path)
-{
-    char *text = NULL;
-    size_t bytes;
-    int64_t value = -1;
-
-    if (bp_file_read(path, 4096, &text, &bytes) == BP_OK && text[0] >= '0' && text[0] <= '9')
-        value = strtoll(text, NULL, 10);
-    bp_free(text);
-    return value;
-}
-
-/* The least limit of this process's control group and those above it: version 2, then 1. */
-static int64_t group_limit(void)
-{
-    char group[4096], path[4200];
-    int64_t least = -1;
-
-    find_value(group, sizeof group, "/proc/self/cgroup", "0:");
-    for (char *slash = group; slash != NULL && group[0] == ':';) {
-        (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group + 1);
-        int64_t limit = read_number(path);
-        if (limit >= 0 && (least < 0 || limit < least))
-            least = limit;
-        slash = strrchr(group, '/');
-        if (slash != NULL)
-            *slash = '\0';
-    }
-    int64_t old = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-    if (old >= 0 && old < (int64_t)1 << 60 && (least < 0 || old < least))
-        least = old; /* version 1 calls "none" a number near 2^63 */
-    return least;
-}
-
 static int64_t limit_of(int resource)
 {
     struct rlimit limit;
@@ -121,7 +88,7 @@ void bp_probe_host_read(bp_probe_host *out)
     out->explicit_threads = threads != NULL && threads[0] != '\0';
     find_value(memory, sizeof memory, "/proc/meminfo", "MemTotal");
     out->memory_bytes = strtoll(memory, NULL, 10) * 1024;
-    out->group_bytes = group_limit();
+    out->group_bytes = bp_memory_group_bytes();
     out->core = limit_of(RLIMIT_CORE);
     out->files = limit_of(RLIMIT_NOFILE);
     out->file_bytes = limit_of(RLIMIT_FSIZE);

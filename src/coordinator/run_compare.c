@@ -186,8 +186,8 @@ static void add_fault(struct comparison *c, const char *name, const char *what, 
 }
 
 /* What no result depends on may change in any job. */
-static const char *const ALWAYS_FREE[] = {"run.dir",          "slurm.*",      "watchdog.*",
-                                          "mesh.coordinator", "mesh.overlap", NULL};
+static const char *const ALWAYS_FREE[] = {
+    "run.dir", "run.memory", "slurm.*", "watchdog.*", "mesh.coordinator", "mesh.overlap", NULL};
 
 static bool is_identity(const bp_run_spec *spec, const char *key)
 {

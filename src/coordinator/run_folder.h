@@ -117,6 +117,10 @@ bool bp_run_is_resumed(const bp_run *run);
  */
 bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value);
 
+/** Would a start of this run find work, as far as can be told without the lock? No where it is
+ * finished, or another job may hold it: then opening it tells. Collective over `comm`. */
+bool bp_run_has_work(MPI_Comm comm, const char *run_dir);
+
 /* ---- on the coordinator. Local; what writes does nothing on other ranks ---- */
 
 /** Which start of the run this is: 1, 2 ... 0 on other ranks. */

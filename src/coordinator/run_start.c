@@ -1,4 +1,5 @@
-/* What a start leaves that failed before it held the run folder: its corpus is damaged, say. */
+/* A start before it holds the run folder: is there work for it, and what it leaves if it fails (its
+ * corpus is damaged, say). */
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
@@ -6,6 +7,7 @@
 #include "coordinator/run_folder.h"
 #include "coordinator/run_journal_priv.h"
 #include "coordinator/run_lock_priv.h"
+#include "mesh/collective.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,8 +24,8 @@ void run_start_opened(void)
     has_opened = true;
 }
 
-/* Some folder of somebody is none of ours. */
-static bool is_run(const char *run_dir)
+/* run.json; NULL: some folder of somebody is none of ours. */
+static json_t *read_record(const char *run_dir)
 {
     char *path = bp_path_join(run_dir, "run.json");
     json_t *record = NULL;
@@ -31,9 +33,27 @@ static bool is_run(const char *run_dir)
               bp_json_load(&record, path, RECORD_LIMIT) == BP_OK &&
               json_is_string(json_object_get(record, "job"));
 
-    json_decref(record);
     bp_free(path);
-    return is;
+    if (is)
+        return record;
+    json_decref(record);
+    return NULL;
+}
+
+static bool is_run(const char *run_dir)
+{
+    json_t *record = read_record(run_dir);
+
+    json_decref(record);
+    return record != NULL;
+}
+
+static bool is_finished(const json_t *record)
+{
+    const char *state =
+        json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
+
+    return state != NULL && strcmp(state, "finished") == 0;
 }
 
 /* Asked without the lock: a start that is about to fail must not stand in the way of one that goes
@@ -85,6 +105,19 @@ static void add_line(const char *run_dir, bp_err code, const char *message)
     json_decref(line);
     bp_free(text);
     bp_free(path);
+}
+
+bool bp_run_has_work(MPI_Comm comm, const char *run_dir)
+{
+    bool has = bp_comm_is_root(comm);
+
+    if (has) {
+        json_t *record = read_record(run_dir);
+
+        has = record == NULL || (!is_finished(record) && is_free(run_dir));
+        json_decref(record);
+    }
+    return bp_all_max_int(has, comm) != 0;
 }
 
 void bp_run_start_failed(const char *run_dir, bp_err code)

@@ -269,23 +269,19 @@ bp_err bp_lanes_new(bp_lanes **out, const bp_lanes_spec *spec)
     return err;
 }
 
-size_t bp_lanes_bytes(const bp_stream *stream, int64_t slots, int64_t context)
+size_t bp_lanes_bytes(const bp_lanes_size *size)
 {
-    size_t bytes = (size_t)(DEPTH * slots * (context + 1)) * sizeof(int32_t);
-    const double *weights = bp_stream_weights(stream);
-    bool wide = bp_stream_vocab_size(stream) > 65536;
+    int64_t files = size->mixed_files > 0 ? size->mixed_files : 1;
+    int64_t holders = size->mixed_files > 0 ? 1 : size->slots;
+    int64_t of_file = size->tokens;
+    size_t ring = (size_t)(DEPTH * size->slots * (size->context + 1)) * sizeof(int32_t);
+    size_t cycle = size->mixed_files > 0 ? 2 * BP_MIXTURE_CYCLE * sizeof(int32_t) : 0;
 
-    if (!weights)
-        return bytes + bp_span_cache_bytes(bp_stream_tokens(stream), slots, context, wide);
-    bytes += 2 * BP_MIXTURE_CYCLE * sizeof(int32_t);
-    for (int64_t k = 0; k < bp_stream_files(stream); k++) {
-        int64_t first, tokens;
-
-        bp_stream_file(stream, k, &first, &tokens);
-        if (weights[k] > 0)
-            bytes += bp_span_cache_bytes(tokens, 1, context, wide);
-    }
-    return bytes;
+    if (files > 1) /* files of equal size take most */
+        of_file = size->tokens / files + 1;
+    return ring + cycle +
+           (size_t)files *
+               bp_span_cache_bytes(of_file, holders, size->context, size->vocab_size > 65536);
 }
 
 void bp_lanes_free(bp_lanes **lanes)

@@ -82,8 +82,16 @@ typedef struct bp_lanes_spec {
  */
 bp_err bp_lanes_new(bp_lanes **out, const bp_lanes_spec *spec);
 void bp_lanes_free(bp_lanes **lanes);
-/** Bytes that `slots` lanes over a stream take, for the plan. */
-size_t bp_lanes_bytes(const bp_stream *stream, int64_t slots, int64_t context);
+
+/** What the memory of lanes depends on. */
+typedef struct bp_lanes_size {
+    int64_t tokens;      /* of all files */
+    int64_t mixed_files; /* of a stream with weights; 0: one without */
+    int64_t slots, context, vocab_size;
+} bp_lanes_size;
+
+/** Bytes that lanes of this size take, for the plan; with weights, at most. */
+size_t bp_lanes_bytes(const bp_lanes_size *size);
 int64_t bp_lanes_windows(const bp_lanes *lanes); /* W, of an epoch; with weights, of all files */
 /** The windows of file k that a step takes, on average; with weights. */
 double bp_lanes_share(const bp_lanes *lanes, int64_t k);

@@ -19,14 +19,39 @@ bool ensemble_is_last(const ensemble *self)
 
 /* ---- the memory of a batch ---- */
 
-size_t ensemble_row_bytes(const ensemble *self)
+/* With A members side by side on so many tensor ranks each. */
+static size_t row_bytes(int64_t members, int64_t A, int64_t tensors, int64_t vocab_size)
 {
-    int64_t A = self->mesh->members, tensors = self->mesh->tensors;
-    int64_t V = (self->lm.info.vocab_size + tensors - 1) / tensors; /* the largest share */
+    int64_t V = (vocab_size + tensors - 1) / tensors; /* the largest share */
     int64_t columns = (V + A - 1) / A;
-    int64_t floats = self->member_count * columns + (A > 1 ? 2 * V : 0);
+    int64_t floats = members * columns + (A > 1 ? 2 * V : 0);
 
     return (size_t)floats * sizeof(float);
+}
+
+size_t ensemble_row_bytes(const ensemble *self)
+{
+    return row_bytes(self->member_count, self->mesh->members, self->mesh->tensors,
+                     self->lm.info.vocab_size);
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Hidden states of so many windows as ensemble_take_part lets through, and a chunk of rows. */
+int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
+                               int64_t members, int64_t tokens, int64_t memory_bytes)
+{
+    int64_t rounds = (members + mesh->members - 1) / mesh->members;
+    int64_t row = (int64_t)row_bytes(members, mesh->members, mesh->tensor, widest->vocab_size);
+    int64_t states = (rounds + 1) * widest->width * (int64_t)sizeof(float);
+    int64_t window = states * least_of(tokens, widest->context);
+    int64_t chunk = row * BP_HEAD_ROW_CLASS > CHUNK_BYTES ? row * BP_HEAD_ROW_CLASS : CHUNK_BYTES;
+
+    states = least_of(states * tokens, memory_bytes);
+    return (states > window ? states : window) + least_of(chunk, memory_bytes);
 }
 
 /* Rows of a chunk: equal on all ranks. */

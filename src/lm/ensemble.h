@@ -39,6 +39,11 @@ typedef struct bp_ensemble_spec {
 bp_err bp_ensemble_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_ensemble_spec *spec);
 
+/** What an ensemble of so many members takes on a rank of the last stage for a batch of `tokens`,
+ * besides its models (the widest of them, as bp_lm_estimate has it). Pure. */
+int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
+                               int64_t members, int64_t tokens, int64_t memory_bytes);
+
 /** "m00", as the list has it; "pass-000", "sample-000". Borrowed. */
 const char *bp_ensemble_member_name(const bp_lm *lm, int64_t member);
 /** Of the documents that the member's bag lacks, as the list has it; NaN: not known. */

@@ -45,10 +45,24 @@ static bool is_last(const gpt_lm *self)
     return self->mesh->pipeline_at == self->mesh->pipelines - 1;
 }
 
+/* Of hidden states and scratch of some windows. */
+static size_t piece_bytes(const bp_network *network, int64_t C, int64_t windows, int64_t length)
+{
+    return bp_arena_bytes(windows * length * C, sizeof(float)) +
+           bp_network_scratch_bytes(network, windows, length, false);
+}
+
+/* Windows of a batch that go through the pipeline at once. */
+static int64_t piece_windows(int64_t windows, int stages)
+{
+    int64_t pieces = stages > 1 ? PIECES_PER_STAGE * stages : 1;
+
+    return (windows + pieces - 1) / pieces;
+}
+
 static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
 {
-    size_t bytes = bp_arena_bytes(windows * length * self->C, sizeof(float)) +
-                   bp_network_scratch_bytes(self->network, windows, length, false);
+    size_t bytes = piece_bytes(self->network, self->C, windows, length);
 
     if (bytes <= self->memory_bytes)
         return BP_OK;
@@ -102,8 +116,7 @@ typedef struct question {
 static bp_err run_batch(gpt_lm *self, const bp_lm_batch *batch, const question *asked)
 {
     const bp_mesh *mesh = self->mesh;
-    int64_t pieces = mesh->pipelines > 1 ? PIECES_PER_STAGE * mesh->pipelines : 1;
-    int64_t each = (batch->windows + pieces - 1) / pieces;
+    int64_t each = piece_windows(batch->windows, mesh->pipelines);
     bool last = is_last(self);
     bp_err err;
 
@@ -279,14 +292,14 @@ static bp_err load_values(gpt_lm *self, bp_checkpoint *checkpoint, const bp_mesh
 }
 
 /* Heads and layers that this mesh does not divide, as one error. */
-static bp_err check_shape(const bp_gpt_shape *shape, const bp_mesh *mesh)
+static bp_err check_shape(const bp_gpt_shape *shape, int tensors, int stages)
 {
     static const bp_option *const NO_TABLES[] = {NULL};
     bp_config *faults = NULL;
     bp_err err = bp_config_new(&faults, NO_TABLES, NO_TABLES);
 
     if (err == BP_OK) {
-        bp_gpt_shape_check(shape, mesh->tensors, mesh->pipelines, faults);
+        bp_gpt_shape_check(shape, tensors, stages, faults);
         err = bp_config_faults(faults);
     }
     bp_config_free(&faults);
@@ -304,7 +317,7 @@ static bp_err new_model(gpt_lm **out, const bp_mesh *mesh, const bp_config *conf
     *out = self;
     if (!self)
         return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the model; use more ranks");
-    err = check_shape(shape, mesh);
+    err = check_shape(shape, mesh->tensors, mesh->pipelines);
     if (err != BP_OK)
         return err;
     self->lm.ops = &OPS;
@@ -356,5 +369,38 @@ bp_err bp_gpt_lm_new(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
     if (err == BP_OK)
         bp_network_initialise(self->network, seed);
     hand_over(out, self, err);
+    return err;
+}
+
+bp_err bp_gpt_lm_estimate(bp_lm_memory *out, const bp_gpt_shape *shape, const bp_config *config,
+                          const bp_lm_task *task)
+{
+    int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
+    int64_t windows = piece_windows(task->windows, stages);
+    bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
+    bp_network *network = NULL;
+    bp_precision precision;
+    bp_err err = check_shape(shape, tensors, stages);
+
+    if (err == BP_OK)
+        err = bp_math_precision(config, &precision);
+    if (err == BP_OK)
+        err = bp_gemm_new(&nn.gemm, precision);
+    if (err == BP_OK)
+        err = bp_gpt_network_new(&network, &nn, shape, task->stage, stages);
+    if (err == BP_OK) {
+        bp_network_lay_out(network, 1);
+        bp_product_bytes products = bp_network_product_bytes(network, windows, task->length);
+        *out = (bp_lm_memory){
+            .weights_bytes = network->floats * (int64_t)sizeof(float) +
+                             (int64_t)products.copies / 2, /* of the two, for forward products */
+            .work_bytes = (int64_t)(products.scratch +
+                                    piece_bytes(network, shape->width, windows, task->length)),
+            .vocab_size = shape->vocab_size,
+            .width = shape->width,
+            .context = shape->context};
+    }
+    bp_network_free(&network);
+    bp_gemm_free(&nn.gemm);
     return err;
 }

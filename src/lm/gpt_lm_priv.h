@@ -3,7 +3,7 @@
 #ifndef BP_LM_GPT_LM_PRIV_H
 #define BP_LM_GPT_LM_PRIV_H
 
-#include "lm/lm.h"
+#include "lm/gpt.h"
 #include "store/checkpoint.h"
 
 /** Collective over mesh->member. info: kind, channels, width, context and the vocabulary are
@@ -11,5 +11,9 @@
  */
 bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
                       bp_checkpoint *checkpoint);
+
+/** bp_lm_estimate of a model of this shape. */
+bp_err bp_gpt_lm_estimate(bp_lm_memory *out, const bp_gpt_shape *shape, const bp_config *config,
+                          const bp_lm_task *task);
 
 #endif

@@ -49,6 +49,16 @@ bp_err bp_lm_of_checkpoint(bp_lm **out, const bp_mesh *mesh, const bp_config *co
     return BP_OK;
 }
 
+bp_err bp_lm_estimate(bp_lm_memory *out, const json_t *state, const bp_config *config,
+                      const bp_lm_task *task)
+{
+    bp_gpt_shape shape;
+    bp_err err = bp_gpt_shape_read(&shape, state, "manifest.json");
+
+    *out = (bp_lm_memory){0};
+    return err == BP_OK ? bp_gpt_lm_estimate(out, &shape, config, task) : err;
+}
+
 bp_err bp_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config, const char *path)
 {
     bp_checkpoint *checkpoint = NULL;

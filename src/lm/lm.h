@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "mesh/mesh.h"
 #include <stdint.h>
 
@@ -85,6 +86,27 @@ struct bp_lm {
     const bp_lm_ops *ops;
     bp_lm_info info;
 };
+
+/** What a rank is to do in scoring, of a job that may not have begun. */
+typedef struct bp_lm_task {
+    const bp_mesh_shape *mesh;
+    int stage;
+    int64_t windows, length; /* of a batch */
+} bp_lm_task;
+
+/** What it takes for that, in bytes: weights with their copies, and work on a batch. */
+typedef struct bp_lm_memory {
+    int64_t weights_bytes, work_bytes;
+    int64_t vocab_size, width, context; /* of the model */
+} bp_lm_memory;
+
+/** Estimate what bp_lm_open and bp_lm_score of a checkpoint will take, from the "state" of its
+ * manifest alone (bp_checkpoint_peek). `config`: math.precision is settled. Local.
+ *
+ * Errors: BP_ERR_FORMAT it tells no model of a known kind; BP_ERR_CONFIG heads or layers that the
+ *         mesh does not divide; BP_ERR_SYSTEM. */
+bp_err bp_lm_estimate(bp_lm_memory *out, const json_t *state, const bp_config *config,
+                      const bp_lm_task *task);
 
 /** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,
  * split over its ranks.

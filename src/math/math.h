@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "base/err.h"
+#include "mesh/mesh.h"
 #include <mpi.h>
 #include <stdbool.h>
 
@@ -30,6 +31,9 @@ int bp_math_threads(void);
  * said where they run (OMP_PROC_BIND, OMP_PLACES ...), and warns of ranks with fewer cores than
  * threads. Collective over `comm`. */
 int bp_math_threads_for(MPI_Comm comm, int asked);
+/** The same where a job to come is planned (NULL: there is none): one rank that stands for each of
+ * plan->ranks ranks (0: none are named) takes as many as they would on a node like this one. */
+int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *plan);
 /** GEMM speed of this process in FLOP/s, measured for `seconds`; 0 where it can't be measured. */
 double bp_math_gemm_peak(bp_precision precision, double seconds);
 /** The silicon: FLOP/s of all threads multiplying in registers alone, which no product exceeds: AMX

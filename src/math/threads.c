@@ -183,6 +183,16 @@ int bp_math_threads_for(MPI_Comm comm, int asked)
     return mine.threads;
 }
 
+int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *plan)
+{
+    int each;
+
+    if (!plan || plan->ranks == 0 || asked > 0)
+        return bp_math_threads_for(comm, asked);
+    each = bp_math_cores() / ((plan->ranks + plan->nodes - 1) / plan->nodes);
+    return bp_math_threads_for(comm, each > 0 ? each : 1);
+}
+
 bp_cores bp_core_binding(const int *cores, int count, int thread)
 {
     bp_cores set = {{0}};

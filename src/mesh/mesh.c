@@ -198,6 +198,17 @@ bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size)
     return BP_OK;
 }
 
+bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks)
+{
+    int64_t copy;
+
+    if (ranks > 0)
+        return bp_mesh_shape_fit(shape, ranks);
+    shape->data = shape->data > 0 ? shape->data : 1;
+    shape->coordinator = BP_COORDINATOR_SHARED;
+    return bp_mesh_shape_fit(shape, product(&copy, shape) ? (int)copy * shape->data : 1);
+}
+
 static void place(bp_mesh *mesh, const bp_mesh_shape *shape)
 {
     mesh->members = shape->members;

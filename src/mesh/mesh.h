@@ -47,6 +47,17 @@ bp_mesh_shape bp_mesh_shape_of(const bp_config *config);
  */
 bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size);
 
+/** A job to come, for which one process plans. */
+typedef struct bp_planned_world {
+    int ranks; /* 0: as many as the axes of the mesh name, with one data rank unless they say more
+                */
+    int nodes; /* that the ranks fill one after another */
+} bp_planned_world;
+
+/** Fit the shape to a job to come of `ranks` ranks (bp_planned_world). Errors: as
+ * bp_mesh_shape_fit. */
+bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks);
+
 /** Build the mesh over `comm`.
  *
  * Collective: over `comm`; the shape has been fitted to its size and is equal on all ranks

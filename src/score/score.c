@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "score/memory.h"
 #include "score/page_priv.h"
 #include "score/tables.h"
 #include "score/unit.h"
@@ -145,7 +146,7 @@ static bp_err remove_parts(const scorer *self)
 static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
 {
     scorer self;
-    bp_err err = scorer_open(&self, world, config, method, false);
+    bp_err err = scorer_open(&self, world, config, method);
     bool finished = false;
 
     self.page = page;
@@ -217,39 +218,66 @@ static void print_memory(const scorer *self, int64_t bytes)
            (double)bp_config_int(self->config, "score.memory") / 1048576);
 }
 
-/* Members side by side are that many times as fast, where they were measured one after another. */
-static void print_foreseen(const scorer *self, double speed, int64_t bytes)
+static void print_mesh(const scorer *self)
 {
     const bp_mesh_shape *shape = &self->mesh_shape;
-    char duration[64], members[32] = "";
+    char members[32] = "";
 
-    speed *= (double)shape->members / self->mesh->members;
-    bp_clock_duration(duration, sizeof(duration),
-                      (double)self->plan.inputs / (speed * shape->data));
-    say_what(self);
     if (self->ensemble)
         snprintf(members, sizeof(members), "members %d x ", shape->members);
     bp_log("mesh: %spipeline %d x data %d x tensor %d%s", members, shape->pipeline, shape->data,
            shape->tensor,
            shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
-    print_memory(self, bytes);
+}
+
+/* Members side by side are that many times as fast, where they were measured one after another. */
+static void print_time(const scorer *self, double speed)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+    char duration[64];
+
+    speed *= (double)shape->members / self->mesh->members;
+    bp_clock_duration(duration, sizeof(duration),
+                      (double)self->plan.inputs / (speed * shape->data));
     bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
            shape->data, self->ensemble ? "ensemble" : "model");
 }
 
-bp_err bp_score_foresee(MPI_Comm world, bp_config *config)
+/* With the model open: what a batch of it takes, in memory and time. */
+static bp_err foresee_batch(scorer *self)
+{
+    MPI_Comm world = self->mesh->world;
+    double speed = 0;
+    bp_err err = scorer_open_model(self);
+
+    if (err != BP_OK)
+        return err;
+    err = bp_agree(world, self->mesh->computes ? measure(self, &speed) : BP_OK);
+    int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
+    bp_bcast_bytes(&speed, sizeof(speed), bp_comm_size(world) - 1, world);
+    if (err == BP_OK && self->mesh->coordinates) {
+        say_what(self);
+        print_memory(self, bytes);
+        print_time(self, speed);
+    }
+    return err;
+}
+
+bp_err bp_score_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
     scorer self;
-    bp_err err = scorer_open(&self, world, config, NULL, bp_comm_size(world) == 1);
-    double speed = 0;
+    const bp_score_memory_spec memory = {.config = config, .plan = asked};
+    bool fits_here = true;
+    bp_err err = scorer_open_mesh(&self, world, config, NULL, asked);
 
-    if (err == BP_OK) {
-        err = bp_agree(world, self.mesh->computes ? measure(&self, &speed) : BP_OK);
-        int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
-        bp_bcast_bytes(&speed, sizeof(speed), bp_comm_size(world) - 1, world);
-        if (err == BP_OK && self.mesh->coordinates)
-            print_foreseen(&self, speed, bytes);
-    }
+    if (err == BP_OK && self.mesh->coordinates)
+        print_mesh(&self);
+    if (err == BP_OK)
+        err = bp_score_memory_check(world, &self.mesh_shape, &memory, &fits_here);
+    if (err == BP_OK && fits_here)
+        err = foresee_batch(&self);
+    else if (err == BP_OK)
+        bp_log("time: not measured, since the model does not fit into this process alone");
     scorer_close(&self);
     return err;
 }

@@ -44,10 +44,12 @@ bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *me
 bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
                          const char *now);
 
-/** Print memory and time foreseen, measured with one batch. One rank foresees for any mesh.
+/** Print memory and time foreseen, measured with one batch. One rank foresees for any mesh, of the
+ * job `asked`.
  *
- * Collective: over `world`. Errors: those of bp_score before its first window.
+ * Collective: over `world`. Errors: those of bp_score before its first window; BP_ERR_SYSTEM the
+ * ranks of a node do not fit into its memory.
  */
-bp_err bp_score_foresee(MPI_Comm world, bp_config *config);
+bp_err bp_score_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 
 #endif

@@ -42,11 +42,16 @@ void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rul
 /** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model);
 
-/** Mesh, model (by `method` where it is not NULL), corpora and plan. Collective over `world`.
- * `alone`: one rank that stands for any mesh. Close after an error too. */
-bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method,
-                   bool alone);
+/** Mesh, model (by `method` where it is not NULL), corpora and plan. Collective over `world`. Close
+ * after an error too. Errors: BP_ERR_SYSTEM the ranks of a node do not fit into its memory, before
+ * any weight is read; ... */
+bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method);
 void scorer_close(scorer *self);
+/** Its parts: the mesh (plan: one rank stands for any mesh, of a job to come; NULL: a scoring), and
+ * the rest, without a look at memory. */
+bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
+                        const bp_ensemble_spec *method, const bp_planned_world *plan);
+bp_err scorer_open_model(scorer *self);
 /** What scorer_open does once mesh and model are there (tests bring their own). Collective over
  * world. */
 bp_err scorer_open_corpora(scorer *self);

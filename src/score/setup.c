@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "score/memory.h"
 #include "score/unit.h"
 #include "store/corpus_admit.h"
 #include "store/ensemble_file.h"
@@ -74,19 +75,15 @@ static bp_err find_kind(scorer *self, MPI_Comm world)
 
 /* ---- mesh and model ---- */
 
-static bp_err open_mesh(scorer *self, MPI_Comm world, bool alone)
+static bp_err open_mesh(scorer *self, MPI_Comm world, const bp_planned_world *plan)
 {
     static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
     bp_mesh_shape *shape = &self->mesh_shape;
-    int size = bp_comm_size(world);
+    bool alone = plan && bp_comm_size(world) == 1;
 
     *shape = bp_mesh_shape_of(self->config);
-    if (alone) {
-        shape->data = shape->data > 0 ? shape->data : 1;
-        shape->coordinator = BP_COORDINATOR_SHARED;
-        size = shape->members * shape->pipeline * shape->data * shape->tensor;
-    }
-    bp_err err = bp_mesh_shape_fit(shape, size);
+    bp_err err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
+                       : bp_mesh_shape_fit(shape, bp_comm_size(world));
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &one : shape);
     if (err == BP_OK)
@@ -285,22 +282,35 @@ bp_err scorer_open_corpora(scorer *self)
     return err;
 }
 
-bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method,
-                   bool alone)
+bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
+                        const bp_ensemble_spec *method, const bp_planned_world *plan)
 {
     *self = (scorer){.config = config, .method = method};
-    bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
+    bp_math_set_threads(
+        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
 
     bp_err err = find_kind(self, world);
     if (err == BP_OK)
-        err = bp_agree(world, open_mesh(self, world, alone));
-    if (err == BP_OK)
-        err = resolve_precision(self);
-    if (err == BP_OK)
-        err = open_model(self);
-    if (err == BP_OK)
-        err = scorer_open_corpora(self);
-    return err;
+        err = bp_agree(world, open_mesh(self, world, plan));
+    return err == BP_OK ? resolve_precision(self) : err;
+}
+
+bp_err scorer_open_model(scorer *self)
+{
+    bp_err err = open_model(self);
+
+    return err == BP_OK ? scorer_open_corpora(self) : err;
+}
+
+bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
+{
+    const bp_score_memory_spec memory = {.config = config, .method = method};
+    bp_err err = scorer_open_mesh(self, world, config, method, NULL);
+
+    /* where the run is finished, or held by another job, opening it will tell */
+    if (err == BP_OK && bp_run_has_work(world, bp_config_string(config, "run.dir")))
+        err = bp_score_memory_check(world, &self->mesh_shape, &memory, NULL);
+    return err == BP_OK ? scorer_open_model(self) : err;
 }
 
 void scorer_close(scorer *self)

@@ -45,6 +45,14 @@ struct bp_score_unit {
     int32_t *line;             /* [C + 1] */
 };
 
+size_t bp_score_unit_bytes(int64_t context, int64_t channels)
+{
+    size_t row = sizeof(unit_row) + sizeof(unit_part) + sizeof(unit_batch) + sizeof(int64_t);
+
+    return BP_SCORE_UNIT_INPUTS * row +
+           (size_t)(channels * (BP_SCORE_UNIT_INPUTS + context)) * sizeof(float);
+}
+
 bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t channels)
 {
     bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PEEK_LIMIT ((int64_t)256 << 20)
+
 /* ---- the newest that verifies ---- */
 
 /* On the root: the names of a folder, sorted; those of steps are walked from the end. */
@@ -235,6 +237,34 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     bp_names_free(&list.names, list.count);
     if (err == BP_OK && *out == NULL)
         err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint left: in %s", path);
+    bp_free(parent);
+    return err;
+}
+
+bp_err bp_checkpoint_peek(const char *path, char **folder, json_t **manifest)
+{
+    char *parent = NULL, *file, name[BP_STEP_NAME];
+    bp_err err = look_at(path, &parent);
+
+    *folder = NULL;
+    *manifest = NULL;
+    if (err != BP_OK) {
+        bp_free(parent);
+        return err;
+    }
+    if (parent != NULL)
+        bp_checkpoint_step_name(name, bp_checkpoint_newest_step(parent));
+    *folder = parent != NULL ? bp_path_join(parent, name) : bp_strdup(path);
+    file = *folder != NULL ? bp_path_join(*folder, "manifest.json") : NULL;
+    if (file == NULL)
+        err = bp_fail_memory("a file name", 1, strlen(path));
+    else if (bp_json_load(manifest, file, PEEK_LIMIT) != BP_OK)
+        *manifest = NULL; /* whoever opens it will say why */
+    if (err != BP_OK) {
+        bp_free(*folder);
+        *folder = NULL;
+    }
+    bp_free(file);
     bp_free(parent);
     return err;
 }

@@ -17,15 +17,9 @@ static int64_t steps_of_epochs(const trainer *self, double epochs)
 
 void trainer_find_steps(trainer *self)
 {
-    int64_t slots = self->spec.batch / self->mesh_shape.data, found[2] = {0, 0};
-
-    if (self->mesh->coordinates) {
-        found[0] = bp_stream_corpus_windows(self->stream, self->shape.context);
-        found[1] = (int64_t)bp_lanes_bytes(self->stream, slots, self->shape.context);
-    }
-    bp_bcast_bytes(found, sizeof found, 0, self->mesh->world);
-    self->epoch_windows = found[0];
-    self->lanes_bytes = found[1];
+    if (self->mesh->coordinates)
+        self->epoch_windows = bp_stream_corpus_windows(self->stream, self->shape.context);
+    bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
     if (bp_config_is_set(self->config, "train.epochs"))
         self->spec.rate.steps = steps_of_epochs(self, bp_config_real(self->config, "train.epochs"));
 }

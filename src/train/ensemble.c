@@ -8,9 +8,10 @@
 #include "mesh/collective.h"
 #include "report/training.h"
 #include "score/summary.h"
+#include "store/checkpoint.h"
 #include "store/corpus_admit.h"
 #include "store/ensemble_file.h"
-#include "train/trainer_priv.h"
+#include "train/memory_priv.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -128,9 +129,9 @@ static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs
 
 /* What a member's bits depend on is settled once for all of them, over all ranks: wherever a member
  * trains, and whatever beside it, it trains alike. */
-static bp_err resolve_machine(MPI_Comm world, bp_config *config)
+static bp_err resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {
-    int threads = bp_math_threads_for(world, (int)bp_config_int(config, "math.threads"));
+    int threads = bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan);
     bp_precision precision;
     bp_err err;
 
@@ -141,49 +142,93 @@ static bp_err resolve_machine(MPI_Comm world, bp_config *config)
 
 /* ---- the plan ---- */
 
-static bp_err plan_member(ensemble *self)
+/* A member's trainer, that nothing is trained with, stands for all groups of ranks. */
+static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memory_case *one,
+                           const bp_planned_world *asked)
 {
-    bp_config *config = NULL;
-    bp_err err = ensemble_member_config(self, 0, &config);
+    bp_plan plan;
+    int stage, ranks = self->shape.pipeline * self->shape.data * self->shape.tensor;
+    bp_err err = BP_OK;
 
+    if (bp_comm_is_root(world)) {
+        err = trainer_plan(member, &plan, &stage);
+        *one = memory_case_of(member);
+        one->mesh = self->shape;
+    }
+    err = bp_agree(world, err);
     if (err == BP_OK)
-        err = bp_pretrain_plan(MPI_COMM_SELF, config);
-    if (err == BP_OK)
+        err = bp_comm_size(world) > 1
+                  ? memory_find(&member->node, world, self->config, member, one)
+                  : memory_find_planned(&member->node, member, one, asked->nodes);
+    if (err == BP_OK && bp_comm_is_root(world)) {
+        trainer_measure_peak(member, 0.5);
+        member->gemm_peak *= ranks;
+        plan_print(member, &plan, stage);
         bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64
                " after another",
                self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
                (self->members + self->shape.members - 1) / self->shape.members);
-    bp_config_free(&config);
+        err = memory_judge(&member->node, member, one);
+    }
+    return bp_agree(world, err);
+}
+
+/* One rank opens what a member's training is made of, for a mesh of a group's ranks. */
+static bp_err open_member(ensemble *self, trainer *member, bp_config **config, int nodes)
+{
+    const bp_mesh_shape *shape = &self->shape;
+    bp_planned_world group = {.ranks = shape->pipeline * shape->data * shape->tensor,
+                              .nodes = nodes};
+    bp_err err = ensemble_member_config(self, 0, config);
+
+    if (err == BP_OK)
+        err = bp_config_set(*config, "mesh.coordinator", "shared");
+    if (err == BP_OK)
+        err = trainer_open(member, MPI_COMM_SELF, *config, &group);
     return err;
 }
 
-bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs)
+bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
+                        const bp_planned_world *asked)
 {
+    bool alone = bp_comm_size(world) == 1, root = bp_comm_is_root(world);
+    bp_config *of_member = NULL;
+    trainer member = {0};
+    memory_case one;
     ensemble self;
     bp_err err;
 
     fill(&self, config, jobs);
-    err = resolve_machine(world, config);
-    if (err == BP_OK && bp_comm_size(world) > 1) {
-        err = bp_agree(world, bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
-        if (err == BP_OK)
-            err = bp_config_set_int(config, "mesh.data", self.shape.data);
-    }
+    err = resolve_machine(world, config, asked);
+    if (err == BP_OK)
+        err = bp_agree(world, alone ? bp_mesh_shape_plan(&self.shape, asked->ranks)
+                                    : bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
+    if (err == BP_OK)
+        err = bp_config_set_int(config, "mesh.data", self.shape.data);
     if (err == BP_OK) /* one rank plans for any mesh */
-        err = bp_agree(world, bp_comm_is_root(world) ? plan_member(&self) : BP_OK);
+        err = bp_agree(world, root ? open_member(&self, &member, &of_member, asked->nodes) : BP_OK);
+    if (err == BP_OK)
+        err = plan_members(&self, world, &member, &one, asked);
+    trainer_close(&member);
+    bp_config_free(&of_member);
     return err;
 }
 
 /* ---- the corpus ---- */
 
 /* What one rank finds in the corpus, before any compute. */
-static bp_err look_at_corpus(const ensemble *self, char hash[BP_SHA256_HEX])
+static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
 {
     bp_corpus *corpus = NULL;
     bp_err err = bp_corpus_open(&corpus, bp_config_string(self->config, "corpus.train"));
 
-    if (err == BP_OK)
-        snprintf(hash, BP_SHA256_HEX, "%s", bp_corpus_hash(corpus));
+    if (err == BP_OK) {
+        snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(corpus));
+        facts->vocab_size = bp_corpus_vocab_size(corpus);
+        facts->tokens = bp_corpus_tokens(corpus);
+        facts->mixed_files =
+            bp_config_is_set(self->config, "corpus.weights") ? bp_corpus_files(corpus) : 0;
+    }
     if (err == BP_OK && self->bags)
         err = trainer_check_bag(corpus);
     if (err == BP_OK && self->bags) { /* and not when a member is trained */
@@ -196,14 +241,14 @@ static bp_err look_at_corpus(const ensemble *self, char hash[BP_SHA256_HEX])
 
 /* On the coordinator alone, so that strangers' files are inspected once, and not by each group of
  * ranks. */
-static bp_err look_at_corpora(const ensemble *self, char hash[BP_SHA256_HEX])
+static bp_err look_at_corpora(const ensemble *self, corpus_facts *facts)
 {
     const char *valid = bp_config_string(self->config, "corpus.valid");
     bp_corpus *corpus = NULL;
     bp_err err = BP_OK;
 
     if (self->mesh->coordinates) {
-        err = look_at_corpus(self, hash);
+        err = look_at_corpus(self, facts);
         if (err == BP_OK && valid)
             err = bp_corpus_open(&corpus, valid);
         bp_corpus_close(&corpus);
@@ -218,12 +263,9 @@ static bp_err look_at_corpora(const ensemble *self, char hash[BP_SHA256_HEX])
 static bp_err count_steps(ensemble *self)
 {
     bp_config *config = NULL;
-    trainer member;
-    bp_err err = ensemble_member_config(self, 0, &config);
+    trainer member = {0};
+    bp_err err = open_member(self, &member, &config, 1);
 
-    if (err != BP_OK)
-        return err;
-    err = trainer_open(&member, MPI_COMM_SELF, config, true);
     self->steps = member.spec.rate.steps;
     trainer_close(&member);
     bp_config_free(&config);
@@ -241,6 +283,72 @@ static bp_err find_steps(ensemble *self)
         err = bp_agree(mesh->world, mesh->coordinates ? count_steps(self) : BP_OK);
     if (err == BP_OK)
         bp_bcast_bytes(&self->steps, sizeof self->steps, 0, mesh->world);
+    return err;
+}
+
+/* ---- memory ---- */
+
+/* The shape of the members' model, from the manifest of model.init or from the configuration. */
+static bool find_shape(trainer *member)
+{
+    const char *init = bp_config_string(member->config, "model.init");
+    bp_gpt_shape known = {0};
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    bool found = !init;
+
+    if (init && bp_checkpoint_peek(init, &folder, &manifest) == BP_OK)
+        found = bp_gpt_shape_read(&known, json_object_get(manifest, "state"), init) == BP_OK;
+    if (found)
+        member->shape = bp_gpt_shape_of(member->config, init ? &known : NULL);
+    if (member->shape.vocab_size == 0)
+        member->shape.vocab_size = member->facts.vocab_size;
+    json_decref(manifest);
+    bp_free(folder);
+    return found && bp_config_faults(member->config) == BP_OK;
+}
+
+/* What memory depends on of a member's training, without opening what it is made of. False: the
+ * members themselves will say what is wrong. */
+static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_config **config,
+                          trainer *out)
+{
+    memory_case one;
+
+    if (ensemble_member_config(self, 0, config) != BP_OK)
+        return false;
+    *out = (trainer){.config = *config, .facts = *facts, .mesh_shape = self->shape};
+    out->spec = bp_engine_spec_of(*config);
+    out->spec.rate.steps = self->steps;
+    out->spec.precision =
+        strcmp(bp_config_string(*config, "math.precision"), "bf16") == 0 ? BP_BF16 : BP_F32;
+    if (!find_shape(out))
+        return false;
+    one = memory_case_of(out);
+    return memory_case_is_valid(out, &one);
+}
+
+/* The ranks of all groups together fit into the nodes' memory. */
+static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_config *config = NULL;
+    trainer member = {0};
+    memory_case one = {0};
+    bp_node_memory node;
+    bool known = mesh->coordinates && sketch_member(self, facts, &config, &member);
+    bp_err err = BP_OK;
+
+    if (known)
+        one = memory_case_of(&member);
+    if (bp_all_max_int(known, mesh->world) != 0 &&
+        bp_run_has_work(mesh->world, bp_config_string(self->config, "run.dir")))
+        err = memory_find(&node, mesh->world, self->config, &member, &one);
+    else
+        known = false;
+    if (err == BP_OK)
+        err = bp_agree(mesh->world, known ? memory_judge(&node, &member, &one) : BP_OK);
+    bp_config_free(&config);
     return err;
 }
 
@@ -267,10 +375,10 @@ static bp_err run_one(ensemble *self, MPI_Comm world)
 {
     bp_pretrain_hooks hooks = {.context = self, .started = alone_started, .metric = alone_metric};
     int64_t member = bp_config_int(self->config, "ensemble.only");
-    char hash[BP_SHA256_HEX];
+    corpus_facts facts;
     double oob;
     bp_drain *drain = NULL; /* the member's own run looks at its folder */
-    bp_err err = bp_comm_is_root(world) ? look_at_corpus(self, hash) : BP_OK;
+    bp_err err = bp_comm_is_root(world) ? look_at_corpus(self, &facts) : BP_OK;
 
     if (err == BP_OK && bp_comm_is_root(world)) {
         err = bp_drain_check(bp_config_string(self->config, "run.dir"));
@@ -339,8 +447,8 @@ static bp_err open_run(ensemble *self)
 {
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     const bp_mesh_shape *shape = &self->shape;
-    char hash[BP_SHA256_HEX] = "";
-    bp_run_identity identities[] = {{"corpus.train", hash},
+    corpus_facts facts = {0};
+    bp_run_identity identities[] = {{"corpus.train", facts.hash},
                                     {"tokenizer.path", ""}, /* the members compare them */
                                     {"model.init", ""},
                                     {NULL, NULL}};
@@ -354,9 +462,11 @@ static bp_err open_run(ensemble *self)
     json_t *extra;
 
     if (err == BP_OK)
-        err = look_at_corpora(self, hash);
+        err = look_at_corpora(self, &facts);
     if (err == BP_OK)
         err = find_steps(self);
+    if (err == BP_OK)
+        err = check_memory(self, &facts);
     if (err != BP_OK)
         return err;
     extra = json_pack("{s:{s:i, s:i, s:i, s:i}, s:I}", "mesh", "members", shape->members,
@@ -470,6 +580,6 @@ bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jo
     fill(&self, config, jobs);
     if (bp_config_is_set(config, "ensemble.only"))
         return run_one(&self, world);
-    err = resolve_machine(world, config);
+    err = resolve_machine(world, config, NULL);
     return err == BP_OK ? run_all(&self, world) : err;
 }

@@ -4,8 +4,6 @@
 #include "base/log.h"
 #include "mesh/collective.h"
 
-#include <unistd.h>
-
 #define MIB          1048576.0
 #define CORES_SHARED 0.8 /* with less of its cores a rank was beside other work */
 
@@ -68,7 +66,6 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
 {
     const bp_gpt_shape *shape = &self->shape;
     const bp_mesh_shape *mesh = &self->mesh_shape;
-    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     char remark[128];
 
     bp_log("model: gpt, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %.2f M "
@@ -86,8 +83,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
            mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
            bp_math_threads());
     trainer_say_steps(self);
-    bp_log("memory foreseen of a rank of stage %d (the largest), this machine has %.0f MiB:", stage,
-           machine / MIB);
+    bp_log("memory foreseen of a rank of stage %d (the largest):", stage);
     print_row("program", plan->program, "the program and its libraries");
     print_row("parameters", plan->parameters, "float32");
     print_row("copies", plan->copies, "of the weights, as the products want them");
@@ -108,6 +104,8 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
     print_row("total", bp_plan_total(plan), "");
+    if (self->node.ranks > 0)
+        bp_node_memory_print(&self->node);
     if (self->gemm_peak > 0)
         print_time(self);
 }

@@ -3,6 +3,7 @@
 #include "base/beat.h"
 #include "base/log.h"
 #include "report/training.h"
+#include "train/memory_priv.h"
 #include "train/trainer_priv.h"
 
 #include <stdio.h>
@@ -83,21 +84,25 @@ void bp_pretrain_check_model(bp_config *config)
     check_weights(config);
 }
 
-bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config)
+bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
-    bool alone = bp_comm_size(world) == 1;
+    bool root = bp_comm_is_root(world);
     trainer self;
     bp_plan plan;
     int stage;
-    bp_err err = trainer_open(&self, world, config, alone);
+    bp_err err = trainer_open(&self, world, config, asked);
+    memory_case one = memory_case_of(&self);
 
     if (err == BP_OK)
         err = bp_agree(world, trainer_plan(&self, &plan, &stage));
+    if (err == BP_OK)
+        err = bp_comm_size(world) > 1 ? memory_find(&self.node, world, config, &self, &one)
+                                      : memory_find_planned(&self.node, &self, &one, asked->nodes);
     if (err == BP_OK) {
-        int ranks = self.mesh_shape.pipeline * self.mesh_shape.data * self.mesh_shape.tensor;
         trainer_measure_peak(&self, 0.5);
-        self.gemm_peak *= ranks;
+        self.gemm_peak *= self.mesh_shape.pipeline * self.mesh_shape.data * self.mesh_shape.tensor;
         plan_print(&self, &plan, stage);
+        err = bp_agree(world, root ? memory_judge(&self.node, &self, &one) : BP_OK);
     }
     trainer_close(&self);
     return err;
@@ -236,6 +241,8 @@ static bp_err go_on(trainer *self, int64_t *began)
         return trainer_end(self);
     }
     err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
+    if (err == BP_OK && self->node.ranks == 0) /* its folder seemed finished, or held */
+        err = trainer_check_memory(self);
     if (err != BP_OK)
         return err;
     bp_run_take_changes(self->run);
@@ -257,11 +264,14 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
 {
     trainer self;
     int64_t began = 0;
-    bp_err err = trainer_open(&self, world, config, false);
+    bp_err err = trainer_open(&self, world, config, NULL);
+    const char *run_dir = bp_config_string(config, "run.dir");
 
     self.hooks = hooks;
     if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))
         (void)trainer_check_bag(self.corpus); /* its warning: fewer than 2 were refused before */
+    if (err == BP_OK && bp_run_has_work(world, run_dir))
+        err = trainer_check_memory(&self);
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
@@ -270,7 +280,7 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
         err = err != BP_OK ? err : closed;
     }
     if (err == BP_OK && self.mesh->coordinates && !hooks && began < self.spec.rate.steps)
-        bp_training_leave_page(bp_config_string(config, "run.dir"));
+        bp_training_leave_page(run_dir);
     trainer_close(&self);
     return err;
 }

@@ -15,8 +15,10 @@ void bp_pretrain_check(bp_config *config);
 void bp_pretrain_check_model(bp_config *config);
 
 /** Print memory by kind and time foreseen of the mesh that the configuration asks for. Collective
- * over `world`; one rank plans for any mesh. Errors: those of bp_pretrain before its first step. */
-bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config);
+ * over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of bp_pretrain
+ * before its first step; BP_ERR_SYSTEM the ranks of a node do not fit into its memory, with what
+ * would. */
+bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 
 /** What a job around a training hears of it, on the training's coordinator alone. */
 typedef struct bp_pretrain_hooks {

@@ -15,10 +15,11 @@
 #define PEAK_SECONDS  0.2
 #define BAG_DOCUMENTS 100 /* fewer are worth a warning */
 
-static bp_err open_mesh(trainer *self, MPI_Comm world, bool plan_alone)
+static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *plan)
 {
-    bp_mesh_shape *shape = &self->mesh_shape, alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    int size = bp_comm_size(world);
+    static const bp_mesh_shape ALONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_mesh_shape *shape = &self->mesh_shape;
+    bool alone = plan && bp_comm_size(world) == 1;
     bp_err err;
 
     *shape = bp_mesh_shape_of(self->config);
@@ -27,14 +28,10 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, bool plan_alone)
             BP_ERR_CONFIG,
             "mesh.members = %d, but pretrain trains one model: at mesh.members; leave it at 1",
             shape->members);
-    if (plan_alone) {
-        shape->data = shape->data > 0 ? shape->data : 1;
-        shape->coordinator = BP_COORDINATOR_SHARED;
-        size = shape->pipeline * shape->data * shape->tensor;
-    }
-    err = bp_mesh_shape_fit(shape, size);
+    err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
+                : bp_mesh_shape_fit(shape, bp_comm_size(world));
     if (err == BP_OK)
-        err = bp_mesh_new(&self->mesh, world, plan_alone ? &alone : shape);
+        err = bp_mesh_new(&self->mesh, world, alone ? &ALONE : shape);
     return err;
 }
 
@@ -158,6 +155,8 @@ static bp_err find_facts(trainer *self)
 
     facts->vocab_size = bp_corpus_vocab_size(self->corpus);
     facts->eod_id = bp_corpus_eod(self->corpus);
+    facts->tokens = bp_stream_tokens(self->stream);
+    facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
     facts->has_valid = self->valid_corpus != NULL;
     if (facts->has_valid) {
@@ -287,14 +286,15 @@ bp_err trainer_check_bag(const bp_corpus *corpus)
     return BP_OK;
 }
 
-bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_alone)
+bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {
     bp_err err;
 
     memset(self, 0, sizeof *self);
     self->config = config;
-    bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
-    err = bp_agree(world, open_mesh(self, world, plan_alone));
+    bp_math_set_threads(
+        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
+    err = bp_agree(world, open_mesh(self, world, plan));
     if (err == BP_OK)
         err = open_corpora(self);
     if (err == BP_OK)
@@ -328,30 +328,6 @@ static bp_err open_lanes(trainer *self)
         return BP_OK;
     bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
     return bp_lanes_new(&self->lanes, &spec);
-}
-
-bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
-{
-    const bp_mesh_shape *mesh = &self->mesh_shape;
-    int64_t ranks = (int64_t)mesh->pipeline * mesh->data * mesh->tensor; /* at most, of a node */
-    bp_err err = BP_OK;
-
-    *stage = 0;
-    for (int s = 0; s < mesh->pipeline && err == BP_OK; s++) {
-        bp_plan one = {0};
-        err = bp_engine_plan(&one, &self->mesh_shape, &self->spec, &self->shape, s);
-        one.trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
-        if (s == 0)                                                 /* its ranks read the corpus */
-            one.input += self->lanes_bytes;
-        one.writer = bp_checkpoint_writer_bytes((int64_t)one.snapshot * ranks);
-        if (!bp_config_bool(self->config, "checkpoint.behind"))
-            one.snapshot = 0;
-        if (err == BP_OK && (s == 0 || bp_plan_total(&one) > bp_plan_total(plan))) {
-            *plan = one;
-            *stage = s;
-        }
-    }
-    return err;
 }
 
 /* Room for a copy of what this rank saves. */

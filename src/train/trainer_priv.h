@@ -7,12 +7,14 @@
 #include "coordinator/run_folder.h"
 #include "corpus/lanes.h"
 #include "engine/engine.h"
+#include "mesh/node_memory.h"
 #include "store/snapshot.h"
 #include "train/pretrain.h"
 
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
-    int64_t vocab_size, eod_id, valid_tokens;
+    int64_t vocab_size, eod_id, tokens, valid_tokens;
+    int64_t mixed_files; /* of training corpora with weights; 0: corpora without */
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
@@ -53,7 +55,6 @@ typedef struct trainer {
     bp_gpt_shape shape;
     corpus_facts facts;
     int64_t epoch_windows; /* W, without a bag */
-    int64_t lanes_bytes;   /* of a rank that reads the corpus */
     bp_run *run;           /* on every rank; only the coordinator touches files */
     char *tokenizer;       /* on the coordinator: its text, kept in checkpoints; NULL: not known */
     bool leads;            /* reads the corpus for its model group */
@@ -69,6 +70,7 @@ typedef struct trainer {
     int32_t *windows;                       /* [slots][T+1] */
     progress progress;
     bp_plan plan;
+    bp_node_memory node;   /* the one that lacks most memory; ranks 0: it was not looked for */
     double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
     double gemm_cores;     /* while it was measured: the share of its cores that a rank had, the
                               least of all; 0: not known */
@@ -90,9 +92,9 @@ typedef struct trainer {
 } trainer;
 
 /* setup.c */
-/** Mesh, corpora, shape, settings, all checked. Collective over world. plan_alone: one rank plans
- * for the mesh that is asked for. */
-bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, bool plan_alone);
+/** Mesh, corpora, shape, settings, all checked. Collective over world. plan: nothing is to be
+ * trained, and one rank plans for the mesh that is asked for; NULL: a training. */
+bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_planned_world *plan);
 /** math.precision: what the run began with, else what all ranks' CPUs can. Sets the key. Collective
  * over `comm`. Errors: BP_ERR_CONFIG bf16, asked for by the user, on a CPU without it (one that is
  * kept is refused by trainer_build: a finished run needs no CPU for it); those of bp_run_previous.
@@ -115,6 +117,11 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
 /** bp_run_spec.may_change of a training, and of an ensemble: pretrain lacks the keys that it alone
  *  has. */
 extern const char *const trainer_may_change[];
+
+/* memory.c */
+/** The ranks of each node fit into its memory; what is found stays in `node`. Collective over
+ * world. Errors: BP_ERR_SYSTEM they do not, with the keys that would: the same on all ranks. */
+bp_err trainer_check_memory(trainer *self);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 

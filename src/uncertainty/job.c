@@ -153,11 +153,22 @@ static bp_err run(study_job *self)
     return err;
 }
 
+static bp_err check_memory(const study_job *self)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t m = 0; m < self->outcome.methods.count && err == BP_OK; m++)
+        err = study_job_check_memory(self, m, NULL);
+    return err;
+}
+
 bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const *score_tables)
 {
     study_job self;
     bp_err err = study_job_open(&self, world, config, score_tables, false);
 
+    if (err == BP_OK && bp_run_has_work(world, bp_config_string(config, "run.dir")))
+        err = check_memory(&self);
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
@@ -204,7 +215,7 @@ static void print_fit(const study_job *self, int64_t m)
 }
 
 /* A pass or a sample repeats a part of the model: what it costs at most is said, not measured. */
-static bp_err foresee_method(study_job *self, int64_t m)
+static bp_err foresee_method(study_job *self, int64_t m, const bp_planned_world *asked)
 {
     const study_method *method = &self->outcome.methods.items[m];
     bp_config *config = NULL;
@@ -223,13 +234,15 @@ static bp_err foresee_method(study_job *self, int64_t m)
             print_fit(self, m);
     }
     if (err == BP_OK)
-        err = bp_score_foresee(self->world, config);
+        err = study_job_check_memory(self, m, asked);
+    if (err == BP_OK)
+        err = bp_score_foresee(self->world, config, asked);
     bp_config_free(&config);
     return err;
 }
 
 bp_err bp_uncertainty_foresee(MPI_Comm world, bp_config *config,
-                              const bp_option *const *score_tables)
+                              const bp_option *const *score_tables, const bp_planned_world *asked)
 {
     study_job self;
     bp_err err = study_job_open(&self, world, config, score_tables, bp_comm_size(world) == 1);
@@ -237,7 +250,7 @@ bp_err bp_uncertainty_foresee(MPI_Comm world, bp_config *config,
     if (err == BP_OK && self.mesh->coordinates)
         print_plan(&self);
     for (int64_t m = 0; err == BP_OK && m < self.outcome.methods.count; m++)
-        err = foresee_method(&self, m);
+        err = foresee_method(&self, m, asked);
     study_job_close(&self);
     return err;
 }

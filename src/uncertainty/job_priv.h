@@ -58,4 +58,9 @@ double study_record_real(const json_t *entry, const char *key);
  * study_record_save. */
 bp_err study_record_add(const study_job *self, int64_t method, const char *key, double seconds);
 
+/** memory.c: what is computed for method m fits into the memory of each node; plan: of a job to
+ * come (NULL: of this one). Collective over world. Errors: BP_ERR_SYSTEM it does not, with the mesh
+ * that would: the same on all ranks. */
+bp_err study_job_check_memory(const study_job *self, int64_t m, const bp_planned_world *plan);
+
 #endif

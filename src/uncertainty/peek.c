@@ -13,27 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MANIFEST_LIMIT ((int64_t)256 << 20)
-#define METRICS_LIMIT  ((int64_t)4 << 30)
+#define METRICS_LIMIT ((int64_t)4 << 30)
 
 static bp_err out_of_memory(const char *path)
 {
     return BP_FAIL(BP_ERR_SYSTEM, "no memory to look at a model: at %s", path);
-}
-
-/* The newest step of a run folder, whole or not; NULL: none. */
-static char *newest_step(const char *run)
-{
-    char *parent = bp_path_join(run, "checkpoints"), *newest = NULL;
-    int64_t step = parent ? bp_checkpoint_newest_step(parent) : -1;
-    char name[BP_STEP_NAME];
-
-    if (step >= 0) {
-        bp_checkpoint_step_name(name, step);
-        newest = bp_path_join(parent, name);
-    }
-    bp_free(parent);
-    return newest;
 }
 
 /* ---- seconds of training ---- */
@@ -92,30 +76,15 @@ static void read_state(study_peek *peek, const json_t *manifest, const char *fol
 /* One CHECKPOINT. */
 static bp_err look(study_peek *peek, const char *path)
 {
-    char *folder = NULL, *file = NULL;
-    json_t *manifest = NULL;
-    bp_err err = BP_OK;
+    char *folder, *file = NULL;
+    json_t *manifest;
+    bp_err err = bp_checkpoint_peek(path, &folder, &manifest);
 
     *peek = (study_peek){.members = 1, .train_seconds = NAN};
-    if (!bp_path_is_dir(path))
-        return BP_FAIL(BP_ERR_INPUT, "there is no such folder: at %s; name a CHECKPOINT", path);
-    folder = bp_checkpoint_is_folder(path) ? bp_strdup(path) : newest_step(path);
-    if (!folder && bp_ensemble_is_unfinished(path))
-        return BP_FAIL(BP_ERR_INPUT,
-                       "there is no checkpoint: at %s, an ensemble without ensemble.json; finish "
-                       "or gather it first, or name one of its members",
-                       path);
-    if (!folder)
-        return BP_FAIL(BP_ERR_INPUT,
-                       "there is no checkpoint: at %s; name a run folder, a step folder, an "
-                       "imported folder, or an ensemble",
-                       path);
-    file = bp_path_join(folder, "manifest.json");
-    if (!file)
-        err = out_of_memory(path);
-    else if (bp_json_load(&manifest, file, MANIFEST_LIMIT) == BP_OK) {
+    if (err == BP_OK && manifest) {
         read_state(peek, manifest, folder);
-        err = bp_sha256_of_file(file, peek->digest, NULL);
+        file = bp_path_join(folder, "manifest.json");
+        err = file ? bp_sha256_of_file(file, peek->digest, NULL) : out_of_memory(path);
     }
     json_decref(manifest);
     bp_free(file);

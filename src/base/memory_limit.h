@@ -1,0 +1,27 @@
+/* How much memory this node lets a job have. */
+#ifndef BP_BASE_MEMORY_LIMIT_H
+#define BP_BASE_MEMORY_LIMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bp_memory_limit {
+    int64_t bytes;  /* -1: not known */
+    char from[128]; /* what sets it: "MemAvailable of /proc/meminfo" */
+    bool changes;   /* with what other processes do: it may be more in a moment */
+} bp_memory_limit;
+
+/** The most that the processes of a job may hold together on this node: the least of
+ * - MemAvailable of /proc/meminfo, and what these processes hold already;
+ * - the limits of this process's control group and those above it (versions 2 and 1), less what
+ *   others hold there (the page cache aside, which gives way);
+ * - in a Slurm job, the memory that it asked for: SLURM_MEM_PER_NODE, or SLURM_MEM_PER_CPU times
+ *   SLURM_CPUS_ON_NODE.
+ *
+ * held_bytes: what the job's processes on this node hold now. Local. */
+bp_memory_limit bp_memory_limit_read(int64_t held_bytes);
+
+/** The least limit of this process's control group and those above it; -1: none. */
+int64_t bp_memory_group_bytes(void);
+
+#endif

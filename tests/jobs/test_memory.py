@@ -1,0 +1,145 @@
+"""Memory of a node: plans and starts that do not fit into it end with 71 and name what would, before anything is made."""
+import os
+import re
+
+import bagpipe_test
+from bagpipe_test import JobTest, program, run, steps
+
+SMALL = "run.memory=20MiB"  # less than a process takes with its libraries
+
+
+class Memory(JobTest):
+    def job(self, job, name, ranks, *keys, config=True):
+        return run([program("bagpipe"), job] + ([self.at("small.ini")] if config else []) + [f"run.dir={self.at(name)}"] + list(keys), ranks)
+
+    def refused(self, result, name=None, status=71):
+        """One line, of one rank, and no folder of that name."""
+        self.assertEqual(result.status, status, str(result))
+        lines = [line for line in result.err.split("\n") if line.startswith("bagpipe: error[")]
+        self.assertEqual(len(lines), 1, str(result))
+        self.assertTrue(lines[0].startswith(f"bagpipe: error[{status}]: "), str(result))
+        if name:
+            self.assertFalse(os.path.exists(self.at(name)), str(result))
+        return lines[0]
+
+    def foreseen(self, *keys, job="pretrain"):
+        """MiB of the ranks of a node together, as --plan has them."""
+        result = self.job(job, "planned", 0, "--plan", *keys)
+        self.assertEqual(result.status, 0, str(result))
+        value, unit = re.search(r"memory: .*ranks? takes? about ([\d.]+) (MiB|GiB)", result.out).groups()
+        return float(value) * (1024 if unit == "GiB" else 1)
+
+    def test_plan_sums_the_ranks_of_a_node(self):
+        one, two = self.foreseen("--ranks", "1"), self.foreseen("--ranks", "2")
+        self.assertGreater(two, 1.5 * one)
+        self.assertLess(abs(self.foreseen("--ranks", "2", "--nodes", "2") - two / 2), 10)
+        self.assertLess(abs(self.foreseen("mesh.data=2") - two), 10)  # the mesh names as many ranks
+        self.assertLess(abs(self.foreseen("mesh.data=2", "--nodes", "2") - two / 2), 10)
+        self.assertFalse(os.path.exists(self.at("planned")))
+
+    def test_plan_that_does_not_fit_names_keys_that_do(self):
+        wide = ("model.width=512", "model.layers=6", "model.heads=8", "train.batch=16", "mesh.micro_batch=4")
+        needs = self.foreseen(*wide, "--ranks", "2")
+        found = set()
+        for share in (0.95, 0.8, 0.7, 0.6):
+            limit = f"run.memory={int(share * needs * 1024)}KiB"
+            result = self.job("pretrain", "planned", 0, "--plan", "--ranks", "2", limit, *wide)
+            line = self.refused(result, "planned")
+            self.assertIn("run.memory", line)
+            self.assertRegex(result.out, r"memory: 2 ranks take about")
+            for remedy in re.findall(r"use ((?:[a-z]+\.[a-z_]+=\w+ ?)+)", line) if "; and use" not in line else []:
+                keys = remedy.split()
+                found.update(key.split("=")[0] for key in keys)
+                again = self.job("pretrain", "planned", 0, "--plan", "--ranks", "2", limit, *wide, *keys)
+                self.assertEqual(again.status, 0, f"{keys}: {again}")
+        self.assertIn("checkpoint.behind", found)
+        self.assertTrue(found & {"mesh.pipeline", "mesh.tensor"}, found)
+
+    def test_plan_that_fits_no_mesh_names_nodes(self):
+        wide = ("model.width=512", "model.layers=8", "--ranks", "1")
+        limit = f"run.memory={int(self.foreseen(*wide) * 0.35)}MiB"
+        line = self.refused(self.job("pretrain", "planned", 0, "--plan", limit, *wide))
+        match = re.search(r"start (\d+) ranks on (\d+) nodes with ((?:mesh\.\w+=\d+ ?)+)", line)
+        self.assertTrue(match, line)
+        again = self.job("pretrain", "planned", 0, "--plan", limit, *wide[:2], "--ranks", match[1], "--nodes", match[2], *match[3].split())
+        self.assertEqual(again.status, 0, str(again))
+
+    def test_plan_s_ranks_and_nodes_are_checked(self):
+        for words in (("--ranks", "0"), ("--ranks", "two"), ("--ranks",), ("--ranks", "2", "--nodes", "3"), ("--ranks", "2", "--nodes", "0")):
+            self.refused(self.job("pretrain", "planned", 0, "--plan", *words), "planned", status=64)
+        self.refused(self.job("pretrain", "planned", 0, "--ranks", "2"), "planned", status=64)
+        self.refused(self.job("pretrain", "planned", 0, "--plan", "--ranks", "3", "mesh.pipeline=2"), status=78)
+
+    def test_several_processes_plan_too(self):
+        for words in ((), ("--ranks", "4", "--nodes", "2")):
+            result = self.job("pretrain", "planned", 2, "--plan", *words)
+            self.assertEqual(result.status, 0, str(result))
+            self.assertEqual(len(re.findall("ranks take about", result.out)), 1, str(result))
+            self.refused(self.job("pretrain", "planned", 2, "--plan", SMALL, *words), "planned")
+
+    def test_slurm_s_limit_counts(self):
+        for variable in ("SLURM_MEM_PER_NODE=20", "SLURM_MEM_PER_CPU=10"):
+            result = run(["env", "SLURM_JOB_ID=1", "SLURM_CPUS_ON_NODE=2", variable, program("bagpipe"), "pretrain", self.at("small.ini"),
+                          f"run.dir={self.at('planned')}", "--plan"])
+            self.assertIn(variable.split("=")[0], self.refused(result, "planned"))
+
+    def test_start_that_does_not_fit_makes_no_folder(self):
+        for ranks in (1, 2):
+            self.assertIn("run.memory", self.refused(self.job("pretrain", "refused", ranks, SMALL), "refused"))
+
+    def test_runs_go_on_with_another_limit(self):
+        folder = self.trained("goes_on", 2, "train.steps=2")
+        before = steps(folder)
+        result = self.job("pretrain", "goes_on", 2, "train.steps=2", SMALL)  # a finished run needs none
+        self.assertEqual(result.status, 0, str(result))
+        self.refused(self.job("pretrain", "goes_on", 2, "train.steps=4", SMALL))
+        self.assertEqual(steps(folder), before)
+        result = self.job("pretrain", "goes_on", 2, "train.steps=4", "run.memory=2GiB")
+        self.assertEqual(result.status, 0, str(result))
+
+    def test_ensembles_count_members_side_by_side(self):
+        keys = ("ensemble.members=4", "mesh.members=2")
+        two, one = self.foreseen(*keys, job="ensemble"), self.foreseen(keys[0], job="ensemble")
+        self.assertGreater(two, 1.8 * one)
+        for ranks in (0, 2):
+            plan = ("--plan",) if ranks == 0 else ()
+            self.refused(self.job("ensemble", "refused", ranks, *keys, *plan, f"run.memory={int(1.5 * one)}MiB"), "refused")
+
+    def test_scoring_and_studies(self):
+        model = self.trained("model", 0, "train.steps=1")
+        score = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}")
+        study = (f"uncertainty.models=plain={model}, dropout={model}:dropout", f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.dropout=0.1")
+        for job, keys in (("score", score), ("uncertainty", study)):
+            for ranks in (0, 1, 2):
+                self.refused(self.job(job, "refused", ranks, *keys, SMALL), "refused")
+            result = self.job(job, "planned", 0, *keys, "--plan", "--ranks", "4", "--nodes", "2")
+            self.assertEqual(result.status, 0, str(result))
+            self.assertRegex(result.out, r"on each of 2 nodes 2 ranks take about")
+            self.refused(self.job(job, "planned", 0, *keys, "--plan", SMALL), "planned")
+        scored = self.job("score", "scored", 0, *score)
+        self.assertEqual(scored.status, 0, str(scored))
+        self.assertEqual(self.job("score", "scored", 2, *score, SMALL).status, 0)  # finished
+
+    def test_scores_of_a_large_ensemble_name_members_side_by_side(self):
+        model = self.trained("wide", 0, "train.steps=1", "model.width=512", "model.heads=8")
+        members = ", ".join(f'{{"name": "m{k}", "path": "{model}"}}' for k in range(4))
+        path = self.write("ensemble.json", f'{{"members": [{members}]}}')
+        keys = (f"score.model={path}", f"score.corpus={self.at('valid.h5')}", "--plan", "--ranks", "2")
+        needs = self.foreseen(*keys, job="score")
+        line = self.refused(self.job("score", "planned", 0, *keys, f"run.memory={int(0.85 * needs)}MiB"))
+        self.assertIn("mesh.members=2", line)
+        again = self.job("score", "planned", 0, *keys, f"run.memory={int(0.85 * needs)}MiB", "mesh.members=2")
+        self.assertEqual(again.status, 0, str(again))
+
+    def test_bench_leaves_out_what_does_not_fit(self):
+        keys = ("bench.models=tiny, gpt2", "--plan", "run.memory=1GiB")
+        result = self.job("bench", "planned", 0, *keys, config=False)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertRegex(result.out, r"gpt2 +left out")
+        self.assertNotRegex(result.out, r"tiny +left out")
+        result = self.job("bench", "planned", 0, *keys, "--ranks", "16", config=False)
+        self.assertRegex(result.out, r"tiny +left out")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
