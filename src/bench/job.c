@@ -31,6 +31,8 @@ static bp_err open_mesh(bench *self, MPI_Comm world, const bp_planned_world *pla
                 : bp_mesh_shape_fit(shape, bp_comm_size(world));
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &ONE : shape);
+    if (err == BP_OK && !alone)
+        bp_math_warn_of_threads(self->mesh);
     return err;
 }
 

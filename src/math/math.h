@@ -28,9 +28,11 @@ int bp_math_threads(void);
  * fair share of the cores that it may use, since ranks of a node that are not bound would otherwise
  * each take all of them. The first call in a process, over all of its job's ranks, also chooses the
  * cores that bp_math_set_threads binds so many threads to (threads_priv.h), unless the user has
- * said where they run (OMP_PROC_BIND, OMP_PLACES ...), and warns of ranks with fewer cores than
- * threads. Collective over `comm`. */
+ * said where they run (OMP_PROC_BIND, OMP_PLACES ...). Collective over `comm`. */
 int bp_math_threads_for(MPI_Comm comm, int asked);
+/** Warn, in one line and once a process, of computing ranks with more threads than cores, each by
+ * itself or those of a node together. The threads are set. Collective over mesh->world. */
+void bp_math_warn_of_threads(const bp_mesh *mesh);
 /** The same where a job to come is planned (NULL: there is none): one rank that stands for each of
  * plan->ranks ranks (0: none are named) takes as many as they would on a node like this one. */
 int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *plan);

@@ -8,6 +8,7 @@
 #include "mesh/mesh.h"
 
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,37 +129,6 @@ static void gather_claims(bp_core_claim *all, const bp_core_claim *mine, MPI_Com
                                             (int)sizeof *mine, MPI_BYTE, node));
 }
 
-/* One line for all ranks that are bound to fewer cores than they have threads. */
-static void warn_of_few(MPI_Comm comm, int threads, int cores)
-{
-    struct {
-        int threads, cores;
-        char host[64];
-    } mine = {.threads = threads, .cores = cores}, *all;
-    int size = bp_comm_size(comm), few = 0, first = -1;
-
-    if (!bp_all_max_int(threads > cores, comm))
-        return;
-    bp_host_name(mine.host, sizeof mine.host);
-    all = bp_alloc("math.threads", size, sizeof *all);
-    BP_NEED_MEMORY(all);
-    BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine,
-                                     MPI_BYTE, 0, comm));
-    for (int r = size - 1; r >= 0; r--)
-        if (all[r].threads > all[r].cores) {
-            few++;
-            first = r;
-        }
-    if (bp_comm_is_root(comm))
-        bp_warn(
-            "%d of %d ranks have fewer cores than threads, such as rank %d on %s, %d for %d: at "
-            "math.threads; give them more with srun --cpu-bind=cores --cpus-per-task=%d or "
-            "mpirun --map-by slot:PE=%d, or set fewer threads",
-            few, size, first, all[first].host, all[first].cores, all[first].threads,
-            all[first].threads, all[first].threads);
-    bp_free(all);
-}
-
 int bp_math_threads_for(MPI_Comm comm, int asked)
 {
     bp_core_claim mine = {.mask = *bp_cores_of_process()}, *all;
@@ -176,7 +146,6 @@ int bp_math_threads_for(MPI_Comm comm, int asked)
     if (!share.chosen) {
         share.count = bp_core_choose(share.cores, all, bp_comm_size(node), bp_comm_rank(node));
         share.chosen = true;
-        warn_of_few(comm, mine.threads, bp_cores_count(&mine.mask));
     }
     bp_free(all);
     BP_MPI(MPI_Comm_free(&node));
@@ -191,6 +160,119 @@ int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *pl
         return bp_math_threads_for(comm, asked);
     each = bp_math_cores() / ((plan->ranks + plan->nodes - 1) / plan->nodes);
     return bp_math_threads_for(comm, each > 0 ? each : 1);
+}
+
+/* ---- a warning ---- */
+
+/* What is said of one rank's cores. Plain data: it travels as bytes. */
+typedef struct bp_core_use {
+    int threads, cores; /* of this rank */
+    int node_ranks, node_threads, node_cores;
+    char host[64];
+} bp_core_use;
+
+/* The computing ranks of a node: their threads, and the cores that they may use together. */
+static void add_up(bp_core_use *use, const bp_core_claim *all, int ranks)
+{
+    bp_cores together = {{0}};
+
+    for (int r = 0; r < ranks; r++) {
+        if (all[r].threads == 0)
+            continue;
+        use->node_ranks++;
+        use->node_threads += all[r].threads;
+        for (int k = 0; k < BP_CORES_MOST / 64; k++)
+            together.words[k] |= all[r].mask.words[k];
+    }
+    use->node_cores = bp_cores_count(&together);
+    if (bp_math_cores() < use->cores && bp_math_cores() < use->node_cores)
+        use->node_cores = bp_math_cores(); /* a quota, which the ranks of a node share */
+}
+
+static bp_core_use find_use(const bp_mesh *mesh)
+{
+    bp_core_claim mine = {.mask = *bp_cores_of_process(),
+                          .threads = mesh->computes ? bp_math_threads() : 0},
+                  *all;
+    bp_core_use use;
+    MPI_Comm node;
+
+    memset(&use, 0, sizeof use); /* it travels as bytes */
+    use.threads = mine.threads;
+    use.cores = bp_cores_count(&mine.mask);
+    bp_host_name(use.host, sizeof use.host);
+    BP_MPI(MPI_Comm_split_type(mesh->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    all = bp_alloc("math.threads", bp_comm_size(node), sizeof *all);
+    BP_NEED_MEMORY(all);
+    gather_claims(all, &mine, node);
+    add_up(&use, all, bp_comm_size(node));
+    bp_free(all);
+    BP_MPI(MPI_Comm_free(&node));
+    return use;
+}
+
+/* A rank is bound to fewer cores than it has threads. */
+static bool warn_of_few(const bp_core_use *all, int size)
+{
+    int few = 0, first = -1;
+
+    for (int r = size - 1; r >= 0; r--)
+        if (all[r].threads > all[r].cores) {
+            few++;
+            first = r;
+        }
+    if (few > 0)
+        bp_warn(
+            "%d of %d ranks have fewer cores than threads, such as rank %d on %s, %d for %d: at "
+            "math.threads; give them more with srun --cpu-bind=cores --cpus-per-task=%d or "
+            "mpirun --map-by slot:PE=%d, or set fewer threads",
+            few, size, first, all[first].host, all[first].cores, all[first].threads,
+            all[first].threads, all[first].threads);
+    return few > 0;
+}
+
+/* The ranks of a node have more threads together than cores. */
+static void warn_of_many(const bp_core_use *all, int size)
+{
+    const bp_core_use *worst = NULL;
+    char remedy[64];
+
+    for (int r = 0; r < size; r++)
+        if (all[r].node_threads > all[r].node_cores &&
+            (!worst ||
+             all[r].node_threads - all[r].node_cores > worst->node_threads - worst->node_cores))
+            worst = &all[r];
+    if (!worst)
+        return;
+    if (worst->node_ranks > worst->node_cores)
+        snprintf(remedy, sizeof remedy, "start %d ranks or fewer on a node", worst->node_cores);
+    else
+        snprintf(remedy, sizeof remedy, "set math.threads=%d",
+                 worst->node_cores / worst->node_ranks);
+    bp_warn("%d ranks on %s have %d threads for %d core%s, and take turns: at math.threads; %s",
+            worst->node_ranks, worst->host, worst->node_threads, worst->node_cores,
+            worst->node_cores == 1 ? "" : "s", remedy);
+}
+
+void bp_math_warn_of_threads(const bp_mesh *mesh)
+{
+    static bool told;
+    bp_core_use mine, *all;
+
+    if (told) /* a job within a job */
+        return;
+    told = true;
+    mine = find_use(mesh);
+    if (!bp_all_max_int(mine.threads > mine.cores || mine.node_threads > mine.node_cores,
+                        mesh->world))
+        return;
+    all = bp_alloc("math.threads", mesh->size, sizeof *all);
+    BP_NEED_MEMORY(all);
+    BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine,
+                                     MPI_BYTE, 0, mesh->world));
+    if (mesh->coordinates && !warn_of_few(all, mesh->size))
+        warn_of_many(all, mesh->size);
+    bp_free(all);
 }
 
 bp_cores bp_core_binding(const int *cores, int count, int thread)

@@ -136,6 +136,7 @@ static bp_err resolve_machine(MPI_Comm world, bp_config *config, const bp_planne
     bp_err err;
 
     threads = (int)-bp_all_max_int(-threads, world); /* the least of all ranks */
+    bp_math_set_threads(threads);
     err = bp_agree(world, bp_config_set_int(config, "math.threads", threads));
     return err == BP_OK ? trainer_precision(world, config, &precision) : err;
 }
@@ -416,7 +417,10 @@ static bp_err open_mesh(ensemble *self, MPI_Comm world)
                              .tensor = shape->pipeline * shape->data * shape->tensor,
                              .coordinator =
                                  dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
-    return bp_mesh_new(&self->mesh, world, &groups);
+    err = bp_mesh_new(&self->mesh, world, &groups);
+    if (err == BP_OK)
+        bp_math_warn_of_threads(self->mesh);
+    return err;
 }
 
 /* Members' folders are named by how many there are: "m00", or "m000" where there are over 100. */

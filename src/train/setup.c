@@ -32,6 +32,8 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *p
                 : bp_mesh_shape_fit(shape, bp_comm_size(world));
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &ALONE : shape);
+    if (err == BP_OK && !alone)
+        bp_math_warn_of_threads(self->mesh);
     return err;
 }
 

@@ -32,6 +32,8 @@ static bp_err open_mesh(study_job *self, bool alone)
     err = bp_mesh_shape_fit(shape, bp_comm_size(self->world));
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, self->world, shape);
+    if (err == BP_OK)
+        bp_math_warn_of_threads(self->mesh);
     return err;
 }
 
