@@ -139,11 +139,12 @@ int main(int argc, char **argv)
     asked_for what = read_words(&tool, &name, argc, argv);
     bp_err err;
 
+    bp_err_set_program("bagpipe-data");
     hold_stdin();
     if (what != ASKED_WORK) {
         err = tell(what, tool, name);
         if (err != BP_OK && bp_log_speaks())
-            bp_err_print("bagpipe", err);
+            bp_err_print(err);
         return (int)err;
     }
     err = bp_mpi_start(&argc, &argv);
@@ -153,7 +154,7 @@ int main(int argc, char **argv)
     if (err == BP_OK)
         err = flush_output();
     if (err != BP_OK && bp_log_speaks()) /* all ranks have it: one says it */
-        bp_err_print("bagpipe", err);
+        bp_err_print(err);
     bp_mpi_finish();
     return (int)err;
 }

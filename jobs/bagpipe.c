@@ -312,7 +312,7 @@ static int answer(int argc, char **argv, const arguments *args, bp_err err)
     if (err != BP_OK && !help)
         help_with(args);
     if (err != BP_OK && bp_log_speaks())
-        bp_err_print("bagpipe", err);
+        bp_err_print(err);
     return err == BP_OK && !help && !again ? 1 : (int)err;
 }
 
@@ -349,7 +349,7 @@ int main(int argc, char **argv)
     else if (started == BP_OK)
         help_with(&args);
     if (err != BP_OK && bp_log_speaks()) /* all ranks have it: one says it */
-        bp_err_print("bagpipe", err);
+        bp_err_print(err);
     bp_mpi_finish();
     return (int)err;
 }

@@ -516,7 +516,7 @@ int bp_doctor_command(int argc, char **argv, const bp_option *const *tables)
     if (err == BP_OK)
         err = examine(&self, tables);
     if (err != BP_OK && bp_log_speaks())
-        bp_err_print("bagpipe", err);
+        bp_err_print(err);
     bp_config_free(&self.config);
     json_decref(self.rows);
     bp_mpi_finish();

@@ -111,7 +111,7 @@ static bp_err show_all(asked *self, int count, char **names)
             continue;
         }
         if (err != BP_OK)
-            bp_err_print("bagpipe", err);
+            bp_err_print(err);
         first = first == BP_OK ? err : first;
     }
     if (self->json && json_array_size(self->found) > 0) {
@@ -119,7 +119,7 @@ static bp_err show_all(asked *self, int count, char **names)
             print(bp_json_text(self->runs > 1 ? self->found : json_array_get(self->found, 0)));
 
         if (err != BP_OK)
-            bp_err_print("bagpipe", err);
+            bp_err_print(err);
         first = first == BP_OK ? err : first;
     }
     if (self->missing > 0 && self->missing == self->runs) {
@@ -127,7 +127,7 @@ static bp_err show_all(asked *self, int count, char **names)
                         "none of the %d names is a run: at the command line; name the run.dir of "
                         "a job",
                         self->runs);
-        bp_err_print("bagpipe", first);
+        bp_err_print(first);
     } else if (self->missing > 0) {
         fprintf(stderr, "bagpipe: %d of the names %s\n", self->missing,
                 self->missing == 1 ? "is no run" : "are no runs");
@@ -158,7 +158,7 @@ int bp_status_command(int argc, char **argv)
     if (err == BP_OK && !(self.found = json_array()))
         err = bp_fail_memory("the status of runs", 1, 1);
     if (err != BP_OK) {
-        bp_err_print("bagpipe", err);
+        bp_err_print(err);
         return (int)err;
     }
     err = show_all(&self, argc, argv);

@@ -9,8 +9,11 @@
 
 static _Thread_local char message[BP_ERR_MESSAGE_BYTES];
 
+static char program[32] = "bagpipe";
 static void (*assert_handler)(int status);
 static int assert_rank = -1;
+
+#define STOPPED "stopped: "
 
 /* A longer line loses its middle: its head says what failed, its tail where, and the remedy. */
 #define CUT_MARK   " ... "
@@ -170,6 +173,22 @@ bp_err bp_fail_memory(const char *what, int64_t count, size_t size)
                    (long long)count, size);
 }
 
+bp_err bp_fail_stopped(const char *format, ...)
+{
+    char text[2 * BP_ERR_LINE_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    int wrote = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    return bp_fail(BP_ERR_STOPPED, STOPPED "%s", wrote < 0 ? "as asked" : text);
+}
+
+bool bp_err_was_asked(bp_err code)
+{
+    return code == BP_ERR_STOPPED && strncmp(message, STOPPED, strlen(STOPPED)) == 0;
+}
+
 bp_err bp_err_prefix(bp_err code, const char *format, ...)
 {
     char context[BP_ERR_LINE_BYTES];
@@ -243,11 +262,24 @@ static void put_lines(const char *head, const char *lines)
     (void)fflush(stderr);
 }
 
-void bp_err_print(const char *program, bp_err code)
+void bp_err_set_program(const char *name)
+{
+    (void)snprintf(program, sizeof(program), "%s", name);
+}
+
+const char *bp_err_program(void)
+{
+    return program;
+}
+
+void bp_err_print(bp_err code)
 {
     char head[64];
 
-    (void)snprintf(head, sizeof(head), "%s: error[%d]: ", program, (int)code);
+    if (bp_err_was_asked(code))
+        (void)snprintf(head, sizeof(head), "%s: ", program);
+    else
+        (void)snprintf(head, sizeof(head), "%s: error[%d]: ", program, (int)code);
     put_lines(head, message[0] == 0 ? "failed without a message" : message);
 }
 
@@ -263,7 +295,7 @@ void bp_warn(const char *format, ...)
     if (wrote < 0 || !bp_log_speaks())
         return;
     set_clean(clean, raw, true);
-    (void)snprintf(head, sizeof(head), "bagpipe: warning: %s%s", bp_log_prefix(),
+    (void)snprintf(head, sizeof(head), "%s: warning: %s%s", program, bp_log_prefix(),
                    bp_log_prefix()[0] == 0 ? "" : ": ");
     put_lines(head, clean);
     bp_log_file_only("warning: %s", clean);
@@ -285,14 +317,14 @@ static _Noreturn void end(const char *file, int line, const char *remedy, int st
 
 void bp_assert_failed(const char *condition, const char *file, int line)
 {
-    (void)fprintf(stderr, "bagpipe: error[%d]: a bug: \"%s\" does not hold", (int)BP_ERR_SOFTWARE,
-                  condition);
+    (void)fprintf(stderr, "%s: error[%d]: a bug: \"%s\" does not hold", program,
+                  (int)BP_ERR_SOFTWARE, condition);
     end(file, line, "please report it", BP_ERR_SOFTWARE);
 }
 
 void bp_memory_ended(const char *file, int line)
 {
-    (void)fprintf(stderr, "bagpipe: error[%d]: memory is short", (int)BP_ERR_SYSTEM);
+    (void)fprintf(stderr, "%s: error[%d]: memory is short", program, (int)BP_ERR_SYSTEM);
     end(file, line, "use more nodes, or fewer ranks on each", BP_ERR_SYSTEM);
 }
 

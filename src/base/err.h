@@ -6,6 +6,7 @@
 #ifndef BP_BASE_ERR_H
 #define BP_BASE_ERR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,6 +56,13 @@ bp_err bp_fail_create(const char *verb, const char *path);
 /** BP_ERR_SYSTEM for `count` objects of `size` bytes that bp_alloc could not give. */
 bp_err bp_fail_memory(const char *what, int64_t count, size_t size);
 
+/** BP_ERR_STOPPED for an end that was asked for (a signal, a halt file, a time limit), with what
+ * its user does next: bp_fail_stopped("at step 3 of 9; the same command goes on"). Its message
+ * begins with "stopped: ", and bp_err_print gives it as a notice, not as an error. */
+bp_err bp_fail_stopped(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Is the current failure, of this code, one of those? */
+bool bp_err_was_asked(bp_err code);
+
 /** Put "CONTEXT: " before the message of the current failure; returns `code` unchanged. */
 bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -74,11 +82,15 @@ void bp_err_set_message(const char *message);
  * bad input). */
 int bp_err_severity(bp_err code);
 
-/** Print "bagpipe: error[CODE]: MESSAGE" (a line a fault) on standard error. For jobs/ and
- * data_tools/ alone. */
-void bp_err_print(const char *program, bp_err code);
+/** What the program calls itself in messages: "bagpipe" until this is called, as main() begins. */
+void bp_err_set_program(const char *name);
+const char *bp_err_program(void);
 
-/** Print "bagpipe: warning: ..." on standard error (only where bp_log_set_speaker said that this
+/** Print "PROGRAM: error[CODE]: MESSAGE" (a line a fault) on standard error, or "PROGRAM: stopped:
+ * ..." of an end that was asked for. For jobs/ and data_tools/ alone. */
+void bp_err_print(bp_err code);
+
+/** Print "PROGRAM: warning: ..." on standard error (only where bp_log_set_speaker said that this
  * rank speaks). */
 void bp_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

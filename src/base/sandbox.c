@@ -313,9 +313,7 @@ bp_err bp_sandbox_run(const bp_sandbox *sandbox, void *reply, unsigned *shields)
         return judge(sandbox, child);
     end_it(child); /* it has said its word, or has had its time */
     if (how == STOP_IS_ASKED)
-        return BP_FAIL(BP_ERR_STOPPED,
-                       "stopped while it was inspected: at %s; the same command goes on",
-                       sandbox->path);
+        return bp_fail_stopped("while %s was inspected; the same command goes on", sandbox->path);
     if (how == TIME_IS_UP)
         return BP_FAIL(BP_ERR_FORMAT, "reading it took longer than %.0f s: at %s; " REMEDY, seconds,
                        sandbox->path);

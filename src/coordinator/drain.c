@@ -137,10 +137,10 @@ bp_err bp_drain_check(const char *folder)
     if (path == NULL)
         err = bp_fail_memory("a file name", 1, strlen(folder));
     else if (bp_path_exists(path))
-        err = BP_FAIL(BP_ERR_STOPPED,
-                      "the run is halted: at %s; remove that file, and the same "
-                      "command goes on",
-                      path);
+        err =
+            bp_fail_stopped("halted by %s: before it began; remove that file, and the same command "
+                            "goes on",
+                            path);
     bp_free(path);
     return err;
 }
@@ -154,10 +154,9 @@ bp_err bp_drain_stopped(const char *format, ...)
     (void)vsnprintf(where, sizeof where, format, list);
     va_end(list);
     if (bp_signals_stop_reason() != BP_STOP_HALT)
-        return BP_FAIL(BP_ERR_STOPPED, "stopped as asked: %s; the same command goes on", where);
-    return BP_FAIL(BP_ERR_STOPPED,
-                   "halted by %s: %s; remove that file, and the same command goes on",
-                   halted_by[0] != '\0' ? halted_by : "halt in the run folder", where);
+        return bp_fail_stopped("%s; the same command goes on", where);
+    return bp_fail_stopped("halted by %s: %s; remove that file, and the same command goes on",
+                           halted_by[0] != '\0' ? halted_by : "halt in the run folder", where);
 }
 
 bp_err bp_drain_new(bp_drain **out, const char *folder, const bp_config *config)

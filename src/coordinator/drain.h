@@ -17,7 +17,7 @@ extern const bp_option bp_slurm_options[]; /* slurm.* */
 bp_err bp_drain_check(const char *folder);
 
 /** The failure of a job that ends as it was asked to, with what its user does
- * next: "stopped as asked: WHERE; the same command goes on", or where a halt file asked, which one
+ * next (bp_fail_stopped): "WHERE; the same command goes on", or where a halt file asked, which one
  * is to be removed first. The format makes WHERE: "at step 3 of 9". Local.
  *
  * Errors: BP_ERR_STOPPED, always. */

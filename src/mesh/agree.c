@@ -75,7 +75,8 @@ static void tell_balance(void)
         return;
     for (char *p = labels; (p = strchr(p, '\n')) != NULL;)
         *p = ';';
-    (void)fprintf(stderr, "bagpipe: warning: memory that was not given back: %s\n", labels);
+    (void)fprintf(stderr, "%s: warning: memory that was not given back: %s\n", bp_err_program(),
+                  labels);
 }
 
 static void (*at_end)(void);
@@ -139,8 +140,9 @@ void bp_mpi_check(int status, const char *call, const char *file, int line)
         return;
     (void)MPI_Error_string(status, text, &length); /* the default text stands if this fails too */
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    (void)fprintf(stderr, "bagpipe: error[%d]: MPI failed: %s: %.120s: at %s:%d, rank %d\n",
-                  (int)BP_ERR_SYSTEM, text, call, base == NULL ? file : base + 1, line, rank);
+    (void)fprintf(stderr, "%s: error[%d]: MPI failed: %s: %.120s: at %s:%d, rank %d\n",
+                  bp_err_program(), (int)BP_ERR_SYSTEM, text, call, base == NULL ? file : base + 1,
+                  line, rank);
     (void)MPI_Abort(MPI_COMM_WORLD, BP_ERR_SYSTEM);
     abort();
 }

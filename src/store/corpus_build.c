@@ -272,9 +272,8 @@ static bp_err join_all(master *m)
         BP_ASSERT(record->number == number);
         err = join(m, record);
         if (err == BP_OK && bp_signals_stop_asked())
-            err = BP_FAIL(BP_ERR_STOPPED,
-                          "asked to stop: at %s, of which nothing was kept; run it again",
-                          m->build->out);
+            err = bp_fail_stopped("at %s, of which nothing was kept; run the command again",
+                                  m->build->out);
         if (err != BP_OK)
             return err;
         tell_progress(m);

@@ -372,7 +372,7 @@ static bp_err learn(learner *l, int64_t size, bool progress)
             err = merge_everywhere(l, number, symbol);
         }
         if (err == BP_OK && bp_signals_stop_asked())
-            err = bp_fail_stopped();
+            err = bp_training_stopped();
         if (progress)
             report_merging(l, size, &last);
     }

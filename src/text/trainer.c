@@ -92,10 +92,10 @@ static bp_cut cut_of(bp_kind kind)
     return kind == BP_KIND_BPE ? BP_CUT_PATTERN : kind == BP_KIND_WORD ? BP_CUT_SPACE : BP_CUT_CHAR;
 }
 
-bp_err bp_fail_stopped(void)
+bp_err bp_training_stopped(void)
 {
-    return BP_FAIL(BP_ERR_STOPPED, "training the tokenizer was stopped by a signal; nothing was "
-                                   "written: run the command again");
+    return bp_fail_stopped(
+        "while a tokenizer was trained, of which nothing was kept; run the command again");
 }
 
 /* Every rank reads all files and counts each size-th piece. */
@@ -119,7 +119,7 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
     while ((err = bp_documents_next(documents, &piece)) == BP_OK && piece.text != NULL) {
         err = bp_count_words(words, kind, piece.text, piece.bytes);
         if (err == BP_OK && bp_signals_stop_asked())
-            err = bp_fail_stopped();
+            err = bp_training_stopped();
         if (err != BP_OK)
             break;
         if (options->progress)

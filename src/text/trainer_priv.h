@@ -15,6 +15,6 @@ bp_err bp_build_bpe(bp_tokenizer **out, const bp_strmap *words, int64_t size, bo
 bp_err bp_build_words(bp_tokenizer **out, bp_kind kind, const bp_strmap *words, int64_t size);
 
 /** BP_ERR_STOPPED. */
-bp_err bp_fail_stopped(void);
+bp_err bp_training_stopped(void);
 
 #endif

@@ -449,6 +449,8 @@ static bp_err train(ensemble_desk *desk)
         tell(desk, NEWS_STOPPED, 0, NAN);
     if (err == BP_OK || err == BP_ERR_SOFTWARE)
         return BP_OK;
+    if (bp_err_was_asked(err)) /* so are the others */
+        return err;
     return bp_err_prefix(err, "%s", name);
 }
 

@@ -171,11 +171,10 @@ static bp_err stop(trainer *self, bool at_once)
     if (err != BP_OK)
         return err;
     if (at_once && self->progress.step > self->progress.committed)
-        return BP_FAIL(BP_ERR_STOPPED,
-                       "ended by mpirun, which leaves no time for a checkpoint: at step %lld of "
-                       "%lld; the same command goes on from step %lld",
-                       (long long)self->progress.step, (long long)self->spec.rate.steps,
-                       (long long)self->progress.committed);
+        return bp_fail_stopped("by mpirun, which leaves no time for a checkpoint: at step %lld of "
+                               "%lld; the same command goes on from step %lld",
+                               (long long)self->progress.step, (long long)self->spec.rate.steps,
+                               (long long)self->progress.committed);
     if (self->progress.step > self->progress.committed)
         err = commit(self, false, true);
     if (err == BP_OK)

@@ -148,8 +148,7 @@ static bp_err watch(const proof *self, pid_t child, const char *run, const char 
     while (!relaunch_has_ended(child, status)) {
         if (bp_signals_stop_asked()) {
             relaunch_end(child, END_SECONDS);
-            return BP_FAIL(BP_ERR_STOPPED, "stopped as asked: during the %s; nothing was proved",
-                           what);
+            return bp_fail_stopped("during the %s; nothing was proved", what);
         }
         if (bp_clock_now() - said > SAY_SECONDS) {
             said = bp_clock_now();

@@ -162,7 +162,7 @@ static void capture(char *out, size_t out_bytes, int *status, void (*act)(void))
 
 static void print_two_faults(void)
 {
-    bp_err_print("bagpipe", BP_FAIL(BP_ERR_CONFIG, "one: at a:1\ntwo: at a:2"));
+    bp_err_print(BP_FAIL(BP_ERR_CONFIG, "one: at a:1\ntwo: at a:2"));
 }
 
 static void every_fault_has_a_line(void **state)
@@ -173,6 +173,53 @@ static void every_fault_has_a_line(void **state)
     (void)state;
     capture(text, sizeof text, &status, print_two_faults);
     assert_string_equal(text, "bagpipe: error[78]: one: at a:1\nbagpipe: error[78]: two: at a:2\n");
+}
+
+static void stop_as_asked(void)
+{
+    char told[BP_ERR_MESSAGE_BYTES];
+    bp_err err = bp_fail_stopped("at step %d of 9; the same command goes on", 3);
+
+    (void)snprintf(told, sizeof told, "%s", bp_err_message());
+    if (err != BP_ERR_STOPPED || !bp_err_was_asked(err) || bp_err_was_asked(BP_ERR_IO))
+        _exit(1);
+    (void)BP_FAIL(BP_ERR_IO, "another");
+    bp_err_set_message(told); /* as it comes from another rank */
+    bp_err_print(err);
+    err = BP_FAIL(BP_ERR_STOPPED, "memory changed: at rank 1");
+    if (!bp_err_was_asked(err))
+        bp_err_print(err);
+}
+
+static void what_was_asked_for_is_no_error(void **state)
+{
+    char text[1024];
+    int status;
+
+    (void)state;
+    capture(text, sizeof text, &status, stop_as_asked);
+    assert_string_equal(text, "bagpipe: stopped: at step 3 of 9; the same command goes on\n"
+                              "bagpipe: error[75]: memory changed: at rank 1\n");
+}
+
+static void speak_as_another(void)
+{
+    bp_err_set_program("bagpipe-data");
+    bp_err_print(BP_FAIL(BP_ERR_IO, "one"));
+    bp_warn("two");
+    BP_ASSERT(1 + 1 == 3);
+}
+
+static void program_calls_itself_by_its_name(void **state)
+{
+    static const char begin[] = "bagpipe-data: error[74]: one\nbagpipe-data: warning: two\n"
+                                "bagpipe-data: error[70]: a bug: ";
+    char text[1024];
+    int status;
+
+    (void)state;
+    capture(text, sizeof text, &status, speak_as_another);
+    assert_memory_equal(text, begin, sizeof begin - 1);
 }
 
 static void warn_once(void)
@@ -253,6 +300,8 @@ int main(void)
         cmocka_unit_test(errno_decides_the_code),
         cmocka_unit_test(message_belongs_to_its_thread),
         cmocka_unit_test(every_fault_has_a_line),
+        cmocka_unit_test(what_was_asked_for_is_no_error),
+        cmocka_unit_test(program_calls_itself_by_its_name),
         cmocka_unit_test(warning_is_one_line),
         cmocka_unit_test(broken_assertion_ends_the_program),
         cmocka_unit_test(faults_are_injected_by_name_call_and_rank),

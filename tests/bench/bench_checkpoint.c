@@ -19,7 +19,8 @@ static void check(bp_err err)
 {
     if (err == BP_OK)
         return;
-    bp_err_print("bench_checkpoint", err);
+    bp_err_set_program("bench_checkpoint");
+    bp_err_print(err);
     MPI_Abort(MPI_COMM_WORLD, err);
 }
 

@@ -18,7 +18,8 @@ static void check(bp_err err)
 {
     if (err == BP_OK)
         return;
-    bp_err_print("bench_corpus", err);
+    bp_err_set_program("bench_corpus");
+    bp_err_print(err);
     exit((int)err);
 }
 

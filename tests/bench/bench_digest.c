@@ -16,7 +16,8 @@ static void check(bp_err err)
 {
     if (err == BP_OK)
         return;
-    bp_err_print("bench_digest", err);
+    bp_err_set_program("bench_digest");
+    bp_err_print(err);
     MPI_Abort(MPI_COMM_WORLD, err);
 }
 

@@ -24,7 +24,8 @@ static void check(bp_err err)
 {
     if (err == BP_OK)
         return;
-    bp_err_print("bench_ensemble", err);
+    bp_err_set_program("bench_ensemble");
+    bp_err_print(err);
     MPI_Abort(MPI_COMM_WORLD, err);
 }
 

@@ -43,6 +43,9 @@ class Stopping(JobTest):
     def stopped(self, process, status=75):
         out, err = process.communicate()
         self.assertEqual(process.returncode, status, out[-3000:] + err)
+        if status == 75:  # what was asked for is no error
+            self.assertIn("bagpipe: stopped: ", err)
+            self.assertNotIn("error[", err)
         return err
 
     def ranks_of(self, process):
@@ -136,7 +139,7 @@ class Stopping(JobTest):
         self.assertEqual(run_json(self.at(name))["exit"]["reason"], "halt")
         before = run_json(self.at(name))["starts"]
         err = self.stopped(self.launch(job, name, *keys, **more))
-        self.assertIn("the run is halted: at " + self.at(name) + "/halt; remove that file", err)
+        self.assertRegex(err, f"halted by {self.at(name)}/halt: .*; remove that file")
         self.assertEqual(run_json(self.at(name))["starts"], before)
         os.remove(self.at(name) + "/halt")
 
@@ -167,7 +170,7 @@ class Stopping(JobTest):
         with open(self.at("halted_ensemble/halt"), "w", encoding="ascii"):
             pass
         self.stopped(process)
-        self.assertIn("the run is halted", self.stopped(self.launch("ensemble", "halted_ensemble", *keys, "ensemble.only=1")))
+        self.assertIn("halted by ", self.stopped(self.launch("ensemble", "halted_ensemble", *keys, "ensemble.only=1")))
 
     def test_halted_score_and_study_go_on_once_the_file_is_gone(self):
         model = self.trained("scored_model", 0, "train.steps=5")

@@ -92,7 +92,7 @@ class VerifyResume(JobTest):
         process.send_signal(number)
         _, err = process.communicate()
         self.assertEqual(process.returncode, 75, err)
-        self.assertIn("stopped as asked", err)
+        self.assertIn("bagpipe: stopped: ", err)
         self.assertEqual(self.left(name), [])
 
     def test_a_signal_ends_it_and_leaves_nothing(self):

@@ -89,7 +89,7 @@ static int act(const char *what, int argc, char **argv)
     bp_err err = bp_mpi_start(&argc, &argv);
 
     if (err != BP_OK)
-        bp_err_print("bagpipe", err);
+        bp_err_print(err);
     else if (strcmp(what, "size") == 0)
         printf("%d\n", bp_comm_size(MPI_COMM_WORLD));
     else if (strcmp(what, "send") == 0)

@@ -451,7 +451,7 @@ static void signal_stops_the_build(void **state)
     (void)state;
     (void)fresh_folder();
     assert_int_equal(raise(SIGUSR1), 0);
-    fails_alike(&spec, BP_ERR_STOPPED, "asked to stop");
+    fails_alike(&spec, BP_ERR_STOPPED, "stopped: ");
     bp_tokenizer_free(&tokenizer);
 }
 
