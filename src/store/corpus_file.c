@@ -5,6 +5,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "store/corpus_text.h"
 #include "store/user_block.h"
 
 #include <inttypes.h>
@@ -19,8 +20,11 @@
 static bp_err open_either(bp_corpus_file *file)
 {
     bp_user_block block;
-    bp_err err = bp_file_open(file->path, &file->fd, NULL);
+    bp_err err = bp_path_is_dir(file->path) ? bp_corpus_refuse_folder(file->path)
+                                            : bp_file_open(file->path, &file->fd, NULL);
 
+    if (err == BP_OK)
+        err = bp_corpus_refuse_text(file->fd, file->path);
     if (err == BP_OK)
         err = bp_user_block_read_fd(&block, file->fd, file->path);
     if (err != BP_OK)

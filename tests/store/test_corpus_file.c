@@ -175,6 +175,9 @@ static void what_can_not_be_opened_is_said(void **state)
     bp_test_message_has("empty");
     bp_test_expect(bp_corpus_file_open(&file, bp_test_write("text.h5", "some text", 9)),
                    BP_ERR_FORMAT);
+    bp_test_message_has("bagpipe-data corpus");
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_write("noise.h5", "\1\2\3 noise", 9)),
+                   BP_ERR_FORMAT);
     bp_test_message_has("not an HDF5 file");
 }
 
