@@ -33,6 +33,18 @@ done
 for script in .ci/run .ci/long slurm/*.sh slurm/*.sbatch tests/slurm/*.sh docs/help/*.bash tests/project/*.bash; do
     claim "$script parses" bash -n "$script"
 done
+# ends_with_64 COMMAND...: the command line was wrong
+ends_with_64() {
+    "$@" >/dev/null 2>&1
+    [ $? = 64 ]
+}
+for script in slurm/*.sbatch; do
+    for shell in sh bash; do
+        claim "$script by $shell names sbatch" says "sbatch $script" env -u SLURM_JOB_ID $shell "$script" x.ini
+        claim "$script by $shell ends with 64" ends_with_64 env -u SLURM_JOB_ID $shell "$script" x.ini
+    done
+    claim "$script by sh within a job names sbatch" ends_with_64 env SLURM_JOB_ID=1 SLURM_ARRAY_TASK_ID=1 sh "$script" x.ini
+done
 claim "a folder that is missing is named" says "there is no folder /nonexistent" sh jobs/quickstart.sh /nonexistent
 # in a tree without a build: what is answered at once builds nothing
 bare=$(mktemp -d "${TMPDIR:-/tmp}/bagpipe-bare.XXXXXX") || exit 1
@@ -46,10 +58,10 @@ claim "a folder without text is refused" says "there is no text in $bare/empty" 
 claim "and nothing is built for it" [ ! -e "$bare/build" ]
 rm -rf "$bare"
 claim "arguments too many are refused" says "too many arguments" sh jobs/quickstart.sh a b
-claim "a batch script without its folder says so" says "launch.sh" env BAGPIPE_SLURM=/nonexistent bash slurm/score.sbatch x.ini
-claim "a member array without an array says so" says "sbatch --array" env -u SLURM_ARRAY_TASK_ID bash slurm/ensemble-array.sbatch x.ini
+claim "a batch script without its folder says so" says "launch.sh" env SLURM_JOB_ID=1 BAGPIPE_SLURM=/nonexistent bash slurm/score.sbatch x.ini
+claim "a member array without an array says so" says "sbatch --array" env -u SLURM_ARRAY_TASK_ID SLURM_JOB_ID=1 bash slurm/ensemble-array.sbatch x.ini
 claim "a missing program is named" says "there is no program bagpipe" \
-    env PATH=/usr/bin:/bin BAGPIPE_BIN=/nonexistent bash -c '
+    env SLURM_JOB_ID=1 PATH=/usr/bin:/bin BAGPIPE_BIN=/nonexistent bash -c '
         mkdir -p "$1" && cp slurm/* "$1" && BAGPIPE_SLURM=$1 bash "$1/score.sbatch" x.ini
         status=$?
         rm -rf "$1"
