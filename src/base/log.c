@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #define LINE_BYTES 4096
+#define COLUMNS    80 /* of a terminal that does not say */
+#define INDENT     4  /* of a long line that goes on */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -52,13 +54,22 @@ const char *bp_log_prefix(void)
     return at == BP_LOG_MEMBER ? member : "";
 }
 
+/* 0: no terminal; -1: one that does not say. */
 static int columns_of(int fd)
 {
     struct winsize window;
 
-    if (!isatty(fd) || ioctl(fd, TIOCGWINSZ, &window) != 0)
+    if (!isatty(fd))
         return 0;
-    return window.ws_col;
+    return ioctl(fd, TIOCGWINSZ, &window) != 0 || window.ws_col == 0 ? -1 : window.ws_col;
+}
+
+static int asked_columns(void)
+{
+    const char *text = getenv("COLUMNS");
+    int columns = text == NULL ? 0 : atoi(text);
+
+    return columns > 0 ? columns : COLUMNS;
 }
 
 /* The width of the terminal that standard output goes to; 0 where it goes elsewhere. mpirun gives
@@ -68,8 +79,10 @@ static int terminal_columns(void)
 {
     int columns = columns_of(STDOUT_FILENO);
 
-    if (columns > 0 || !isatty(STDOUT_FILENO) || getenv("OMPI_COMM_WORLD_RANK") == NULL)
+    if (columns >= 0)
         return columns;
+    if (getenv("OMPI_COMM_WORLD_RANK") == NULL)
+        return asked_columns();
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/%ld/fd/1", (long)getppid());
     int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
@@ -77,7 +90,7 @@ static int terminal_columns(void)
         return 0;
     columns = columns_of(fd);
     (void)close(fd);
-    return columns;
+    return columns < 0 ? asked_columns() : columns;
 }
 
 static void lock_log(void)
@@ -163,6 +176,15 @@ static void erase_progress(void)
     progress_shown = false;
 }
 
+void bp_log_keep_progress(void)
+{
+    lock_log();
+    if (progress_shown)
+        (void)fputs("\n", stdout);
+    progress_shown = false;
+    unlock_log();
+}
+
 void bp_log_break_progress(void)
 {
     lock_log();
@@ -171,18 +193,60 @@ void bp_log_break_progress(void)
     unlock_log();
 }
 
-static void put_line(const char *line, int columns)
+/* Bytes of a progress line that fit: as many of its fields, which two spaces part, as do. */
+static int fitting_bytes(const char *line, int columns)
 {
+    int bytes = (int)strcspn(line, "\n"), fit = columns - 1;
+
+    if (bytes < columns)
+        return bytes;
+    for (int k = columns - 1; k > 0; k--)
+        if (line[k] == ' ' && line[k - 1] == ' ') {
+            for (fit = k; fit > 0 && line[fit - 1] == ' '; fit--)
+                ;
+            break;
+        }
+    return fit;
+}
+
+/* Plain lines, broken between words where the terminal is narrower; columns 0: not broken. */
+static void print_lines(const char *text, int columns)
+{
+    do {
+        int bytes = (int)strcspn(text, "\n"), indent = 0;
+        while (columns > 2 * INDENT && indent + bytes > columns) {
+            int cut = columns - indent;
+            while (cut > 0 && text[cut] != ' ')
+                cut--;
+            if (cut <= 0 || strspn(text, " ") >= (size_t)cut)
+                break; /* one long word */
+            (void)printf("%*s%.*s\n", indent, "", cut, text);
+            cut += (int)strspn(text + cut, " ");
+            text += cut;
+            bytes -= cut;
+            indent = INDENT;
+        }
+        (void)printf("%*s%.*s\n", indent, "", bytes, text);
+        text += bytes;
+        text += *text == '\n';
+    } while (*text != 0);
+}
+
+typedef enum line_kind { PLAIN, PROGRESS } line_kind;
+
+static void put_line(const char *line, line_kind kind)
+{
+    int columns = at == BP_LOG_MEMBER ? 0 : terminal_columns();
+
     lock_log();
     if (at == BP_LOG_MEMBER) {
         ; /* to the file alone */
-    } else if (columns > 0) {
-        int bytes = (int)strcspn(line, "\n");
-        (void)printf("\r\033[K%.*s", bytes < columns ? bytes : columns - 1, line);
+    } else if (kind == PROGRESS && columns > 0) {
+        (void)printf("\r\033[K%.*s", fitting_bytes(line, columns), line);
         progress_shown = true;
     } else {
         erase_progress();
-        (void)printf("%s\n", line);
+        print_lines(line, columns);
     }
     (void)fflush(stdout);
     int number = write_file(line);
@@ -202,7 +266,7 @@ void bp_log(const char *format, ...)
     va_start(arguments, format);
     format_line(line, format, arguments);
     va_end(arguments);
-    put_line(line, 0);
+    put_line(line, PLAIN);
 }
 
 void bp_log_progress(const char *format, ...)
@@ -215,7 +279,25 @@ void bp_log_progress(const char *format, ...)
     va_start(arguments, format);
     format_line(line, format, arguments);
     va_end(arguments);
-    put_line(line, terminal_columns());
+    put_line(line, PROGRESS);
+}
+
+void bp_log_screen_only(const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list arguments;
+
+    if (!channels[at].speaks || at == BP_LOG_MEMBER)
+        return;
+    va_start(arguments, format);
+    format_line(line, format, arguments);
+    va_end(arguments);
+    int columns = terminal_columns();
+    lock_log();
+    erase_progress();
+    print_lines(line, columns);
+    (void)fflush(stdout);
+    unlock_log();
 }
 
 void bp_log_file_only(const char *format, ...)

@@ -29,13 +29,18 @@ const char *bp_log_prefix(void);
  */
 bp_err bp_log_open(const char *path);
 void bp_log_close(void);
-/** One line to standard output and to the file. */
+/** One line to standard output and to the file. A terminal that is narrower gets it broken between
+ * words; tables are to fit 80 columns. */
 void bp_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/** A progress line: on a terminal it overwrites the one before; elsewhere it is a plain line. The
- * file always gets a line. */
+/** A progress line: on a terminal it overwrites the one before, and ends with the last of its
+ * fields (which two spaces part) that fits; elsewhere it is a plain line. The file always gets all
+ * of it. */
 void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/** One line to the file alone. */
+/** One line to standard output alone, and to the file alone. */
+void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Let the progress line on a terminal stay: what comes next begins a new line. */
+void bp_log_keep_progress(void);
 /** Take a progress line off the terminal before something else writes to it (bp_warn and
  * bp_err_print do). */
 void bp_log_break_progress(void);

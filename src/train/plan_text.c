@@ -88,18 +88,15 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("parameters", plan->parameters, "float32");
     print_row("copies", plan->copies, "of the weights, as the products want them");
     snprintf(remark, sizeof remark, "%s",
-             self->spec.tree
-                 ? "the tree holds log2(micro-batches) + 1; train.reduction=running holds 1"
-                 : "one running sum");
+             self->spec.tree ? "train.reduction=running keeps fewer" : "one running sum");
     print_row("gradients", plan->gradients, remark);
     print_row("optimizer", plan->optimizer, "moments, shared out over data ranks");
     print_row("activations", plan->activations,
               self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");
-    print_row("scratch", plan->scratch, "of a block at work, the reduction and the products");
+    print_row("scratch", plan->scratch, "of a block at work and of matrix products");
     print_row("input", plan->input, "tokens");
     if (plan->snapshot > 0)
-        print_row("snapshot", plan->snapshot,
-                  "that a checkpoint is written from; checkpoint.behind=no has none");
+        print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.behind=no has none");
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");

@@ -220,6 +220,8 @@ static bp_err run(trainer *self)
     }
     err = bp_agree(self->mesh->world, err);
     trainer_sweep_end(self);
+    bp_log_keep_progress();
+    trainer_tell_commit(self);
     err = finish_trace(self, err);
     plan_print_peak(self);
     return err == BP_OK ? trainer_end(self) : err;

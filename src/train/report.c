@@ -26,20 +26,32 @@ static double number_of(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static void log_metric(const trainer *self, const json_t *line)
+/* "  committed 400": the last one since the line before. */
+static void take_commit(char *out, size_t bytes, trainer *self)
+{
+    out[0] = '\0';
+    if (self->untold_commit > 0)
+        snprintf(out, bytes, "  committed %lld%s", (long long)self->untold_commit,
+                 self->untold_best ? " (best)" : "");
+    self->untold_commit = 0;
+    self->untold_best = false;
+}
+
+static void log_metric(trainer *self, const json_t *line)
 {
     int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
     double speed = number_of(line, "tokens_per_second");
     double left =
         (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
-    char time_left[64], validated[64] = "";
+    char time_left[64], validated[64] = "", committed[64];
 
     bp_clock_duration(time_left, sizeof time_left, left);
     if (json_object_get(line, "valid_loss"))
         snprintf(validated, sizeof validated, "  valid %.4f", number_of(line, "valid_loss"));
-    bp_log_progress("step %lld/%lld  loss %.4f%s  lr %.2e  %.0f tokens/s  %s left", (long long)step,
-                    (long long)steps, number_of(line, "loss"), validated, number_of(line, "lr"),
-                    speed, time_left);
+    take_commit(committed, sizeof committed, self);
+    bp_log_progress("step %lld/%lld  loss %.4f%s  %.0f tokens/s  %s left  lr %.2e%s",
+                    (long long)step, (long long)steps, number_of(line, "loss"), validated, speed,
+                    time_left, number_of(line, "lr"), committed);
 }
 
 /* A stop takes the step at work, one more at most, and a checkpoint. */

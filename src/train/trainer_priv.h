@@ -79,6 +79,9 @@ typedef struct trainer {
     bp_sweeper sweeper;    /* of the coordinator: old checkpoints that are being removed */
     bool leaves;           /* the training has ended by an error, */
     bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
+    int64_t untold_commit; /* of the coordinator: the last step whose commit the screen does not
+                              show yet; 0: none */
+    bool untold_best;      /* it, or one before it, was the best so far */
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
     double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
@@ -175,6 +178,8 @@ bp_err trainer_commit_begin(trainer *self, bool best);
 /** Wait for the one on its way, and put it in place; give_up: it is not to be waited for.
  *  Collective over world. Errors: those of bp_checkpoint_finish. */
 bp_err trainer_commit_finish(trainer *self, bool give_up);
+/** A commit that no line on the screen has told yet. On the coordinator. */
+void trainer_tell_commit(trainer *self);
 /** Old checkpoints that were being removed are gone, or a warning says why not. Local. */
 void trainer_sweep_end(trainer *self);
 /** RUN/checkpoints. Free with bp_free(). */

@@ -85,6 +85,60 @@ static void progress_never_wraps(void **state)
     assert_string_equal(text, "\r\033[Kstep 1 of\r\033[Kstep 2\r\033[Kdone\r\n");
 }
 
+static void a_step_with_fields(void)
+{
+    bp_log_progress("step 1/9  loss 2.5  3 s left  lr 0.1");
+}
+
+static void progress_ends_with_a_whole_field(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 37, a_step_with_fields);
+    assert_string_equal(text, "\r\033[Kstep 1/9  loss 2.5  3 s left  lr 0.1");
+    show(text, sizeof text, 36, a_step_with_fields);
+    assert_string_equal(text, "\r\033[Kstep 1/9  loss 2.5  3 s left");
+    show(text, sizeof text, 20, a_step_with_fields);
+    assert_string_equal(text, "\r\033[Kstep 1/9  loss 2.5");
+}
+
+static void say_long_lines(void)
+{
+    bp_log("one two three four five six seven\n\nabcdefghijklmnopqrstuvwxyz");
+}
+
+static void long_lines_break_between_words_on_a_terminal_alone(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 14, say_long_lines);
+    assert_string_equal(text, "one two three\r\n    four five\r\n    six seven\r\n\r\n"
+                              "abcdefghijklmnopqrstuvwxyz\r\n");
+    show(text, sizeof text, 0, say_long_lines);
+    assert_string_equal(text, "one two three four five six seven\n\nabcdefghijklmnopqrstuvwxyz\n");
+}
+
+static void keep_the_last_step(void)
+{
+    bp_log_progress("step 1");
+    bp_log_keep_progress();
+    bp_log_keep_progress();
+    bp_log_screen_only("done");
+}
+
+static void the_last_step_may_stay(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    show(text, sizeof text, 80, keep_the_last_step);
+    assert_string_equal(text, "\r\033[Kstep 1\r\ndone\r\n");
+    show(text, sizeof text, 0, keep_the_last_step);
+    assert_string_equal(text, "step 1\ndone\n");
+}
+
 static void warn_between_steps(void)
 {
     bp_log_progress("step 1");
@@ -381,6 +435,9 @@ int main(void)
         cmocka_unit_test(progress_is_plain_lines_on_a_pipe),
         cmocka_unit_test(progress_overwrites_itself_on_a_terminal),
         cmocka_unit_test(progress_never_wraps),
+        cmocka_unit_test(progress_ends_with_a_whole_field),
+        cmocka_unit_test(long_lines_break_between_words_on_a_terminal_alone),
+        cmocka_unit_test(the_last_step_may_stay),
         cmocka_unit_test(warning_does_not_mix_with_progress),
         cmocka_unit_test(control_bytes_do_not_reach_the_terminal),
         cmocka_unit_test(only_the_speaker_is_heard),

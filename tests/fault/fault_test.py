@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -95,7 +96,7 @@ def wait_gone(pids, seconds=HANG):
 
 def announced(folder, out=""):
     """The highest step that was said to be committed: printed, or an event."""
-    step = max((int(line.split()[2]) for line in out.splitlines() if line.startswith("committed step ")), default=0)
+    step = max((int(number) for number in re.findall(r"\bcommitted (?:step )?(\d+)", out)), default=0)
     try:
         with open(os.path.join(folder, "events.jsonl"), encoding="utf-8", errors="replace") as file:
             for line in file:
