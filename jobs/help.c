@@ -4,8 +4,10 @@
 #include "job.h"
 #include "requeue.h"
 #include "train/verify_resume.h"
+#include "words.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define TEXT_OF(number) #number
 #define NUMBER(macro)   TEXT_OF(macro)
@@ -147,10 +149,40 @@ static bp_err print_program_help(FILE *out)
     return bp_help_print(out, &help);
 }
 
+/* A job, a command, or one of the other program. */
+static bool is_known(const char *name)
+{
+    for (size_t k = 0; k < COMMAND_COUNT; k++)
+        if (strcmp(COMMANDS[k].word, name) == 0)
+            return true;
+    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+        if (strcmp((*job)->name, name) == 0)
+            return true;
+    return strncmp(name, "bagpipe-data ", strlen("bagpipe-data ")) == 0;
+}
+
+/* What a word that is no job stands for; NULL: nothing that is known. */
+static const bp_job_word *find_word(const char *word)
+{
+    for (const bp_job_word *row = bp_job_words; row->word != NULL; row++)
+        if (strcasecmp(row->word, word) == 0 && (row->command == NULL || is_known(row->command)))
+            return row;
+    return NULL;
+}
+
 bp_err bp_fail_no_job(const char *word)
 {
     const char *words[LIST_MOST + 1] = {NULL};
+    const bp_job_word *row = find_word(word);
     size_t count = 0;
+
+    if (row != NULL && row->command == NULL)
+        return BP_FAIL(BP_ERR_USAGE, "there is no job '%s': at the command line; %s", word,
+                       row->note);
+    if (row != NULL)
+        return BP_FAIL(BP_ERR_USAGE, "there is no job '%s': at the command line; use %s%s%s%s%s",
+                       word, strchr(row->command, ' ') ? "" : "bagpipe ", row->command,
+                       row->note ? " (" : "", row->note ? row->note : "", row->note ? ")" : "");
 
     for (; count < COMMAND_COUNT; count++)
         words[count] = COMMANDS[count].word;

@@ -143,7 +143,7 @@ static int section_distance(const char *word, const char *known)
 
 /* A right name in a wrong section (or in none) is nearer than any misspelling but one of a letter.
  */
-const char *config_nearest(const bp_config *config, const char *key)
+static const char *nearest_key(const bp_config *config, const char *key)
 {
     const char *nearest = "";
     int least = 2 * COMPARED_BYTES + 1;
@@ -163,6 +163,60 @@ const char *config_nearest(const bp_config *config, const char *key)
         }
     }
     return nearest;
+}
+
+/* Are all of "train.batch mesh.micro_batch" known? Keys come in versions. */
+static bool are_known(const bp_config *config, const char *keys)
+{
+    char key[COMPARED_BYTES + 1];
+
+    while (keys != NULL && *keys != 0) {
+        size_t bytes = strcspn(keys, " ");
+        (void)snprintf(key, sizeof(key), "%.*s", (int)bytes, keys);
+        if (config_find(config, key) == NULL)
+            return false;
+        keys += bytes;
+        keys += strspn(keys, " ");
+    }
+    return true;
+}
+
+/* Case does not count, nor does '-' for '_'. */
+static bool is_same_word(const char *given, const char *word)
+{
+    for (; *given != 0 && *word != 0; given++, word++)
+        if ((*given == '-' ? '_' : tolower((unsigned char)*given)) != *word)
+            return false;
+    return *given == *word;
+}
+
+/* A word with its section before one without. */
+static const config_word *find_word(const bp_config *config, const char *key)
+{
+    for (int whole = 1; whole >= 0; whole--)
+        for (const config_word *row = config_words; row->word != NULL; row++)
+            if (is_same_word(whole ? key : behind_section(key), row->word) &&
+                are_known(config, row->keys))
+                return row;
+    return NULL;
+}
+
+void config_advise(bp_buffer *out, const bp_config *config, const char *key)
+{
+    const config_word *row = find_word(config, key);
+
+    if (row == NULL) {
+        bp_buffer_printf(out, "the nearest is %s", nearest_key(config, key));
+        return;
+    }
+    for (const char *keys = row->keys; keys != NULL && *keys != 0;) {
+        int bytes = (int)strcspn(keys, " ");
+        bp_buffer_printf(out, "%s%.*s", keys == row->keys ? "use " : " and ", bytes, keys);
+        keys += bytes;
+        keys += strspn(keys, " ");
+    }
+    if (row->note != NULL)
+        bp_buffer_printf(out, row->keys != NULL ? " (%s)" : "%s", row->note);
 }
 
 const char *bp_nearest_word(const char *word, const char *const *words)

@@ -36,8 +36,17 @@ struct bp_config {
 
 config_entry *config_find(const bp_config *config, const char *key);
 
-/** The known key that is nearest to `key` by edit distance. Borrowed. */
-const char *config_nearest(const bp_config *config, const char *key);
+/** What a word of other programs is here (config_words.c). */
+typedef struct config_word {
+    const char *word; /* in lower case; "score.data" in that section alone */
+    const char *keys; /* "train.batch mesh.micro_batch"; NULL: there is none */
+    const char *note; /* what these keys mean, or what is instead of a key; NULL: nothing */
+} config_word;
+extern const config_word config_words[]; /* ends with a row whose word is NULL */
+
+/** Add what to use instead of an unknown key: "use train.steps" of a word that other programs have
+ * for it, else "the nearest is train.steps" by edit distance. */
+void config_advise(bp_buffer *out, const bp_config *config, const char *key);
 
 /** Check `value` and put it into the entry, in canonical form.
  *

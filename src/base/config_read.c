@@ -28,6 +28,16 @@ typedef struct reader {
     bp_err err; /* memory */
 } reader;
 
+static void add_unknown(bp_config *config, const char *key, const char *where)
+{
+    bp_buffer advice = {0};
+
+    config_advise(&advice, config, key);
+    bp_config_fault(config, "unknown key %s: at %s; %s", key, where,
+                    advice.failed ? "see --help" : advice.data);
+    bp_buffer_clear(&advice);
+}
+
 /* Give a complete pair to the configuration. */
 static void finish_pair(reader *r)
 {
@@ -41,8 +51,7 @@ static void finish_pair(reader *r)
     if (value == NULL) {
         r->err = bp_fail_memory("a configuration value", 1, 1);
     } else if (entry == NULL) {
-        bp_config_fault(r->config, "unknown key %s: at %s; the nearest is %s", r->key, where,
-                        config_nearest(r->config, r->key));
+        add_unknown(r->config, r->key, where);
     } else if (entry->line != 0) {
         bp_config_fault(r->config, "%s is given twice: at %s, and before in line %d; keep one",
                         r->key, where, entry->line);
@@ -220,8 +229,7 @@ static bp_err read_argument(bp_config *config, const char *argument)
             value[n - 1] = 0;
         config_entry *entry = config_find(config, key);
         if (entry == NULL)
-            bp_config_fault(config, "unknown key %s: at the command line; the nearest is %s", key,
-                            config_nearest(config, key));
+            add_unknown(config, key, "the command line");
         else
             err = config_assign(entry, value, SOURCE_ARGUMENT, "the command line");
         if (err == BP_ERR_CONFIG) {

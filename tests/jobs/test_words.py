@@ -1,0 +1,168 @@
+"""What people type who know other programs: keys and jobs by other names, text where a corpus is wanted."""
+import gzip
+import json
+import os
+import re
+import subprocess
+
+import bagpipe_test
+from bagpipe_test import HERE, JobTest, program, run
+
+TREE = os.path.join(HERE, "..", "..")
+
+
+def rows(path, fields):
+    """The rows of a C table of strings and NULLs."""
+    with open(os.path.join(TREE, path), encoding="ascii") as file:
+        text = file.read()
+    names = dict(re.findall(r'#define (\w+) +"(.*)"', text))
+    cell = r'(NULL|\w+|(?:"[^"]*"\s*)+)'
+    found = re.findall(r"\{" + r",\s*".join([cell] * fields) + r"\}", text)
+    clean = [[None if c == "NULL" else names.get(c) or "".join(re.findall(r'"([^"]*)"', c)) for c in row] for row in found]
+    return [row for row in clean if row[0]]
+
+
+def keys_of_all_jobs():
+    found = set()
+    for job in ("pretrain", "ensemble", "score", "uncertainty", "bench"):
+        out = run([program("bagpipe"), job, "--help"]).out
+        found.update(re.findall(r"^ +([a-z]+\.[a-z0-9_]+)\b", out, re.M))
+    return found
+
+
+class Words(JobTest):
+    def check(self, *keys, job="pretrain"):
+        return run([program("bagpipe"), "check", job, self.at("small.ini"), "run.dir=x"] + list(keys))
+
+    def test_every_word_names_keys_that_exist(self):
+        known, table = keys_of_all_jobs(), rows("src/base/config_words.c", 3)
+        self.assertGreater(len(known), 80)
+        self.assertGreater(len(table), 200)
+        words = {}
+        for word, keys, note in table:
+            exist = set((keys or "").split()) <= known
+            if exist and word not in words:
+                words[word] = (keys, note)
+            self.assertEqual(word, word.lower())
+        missing = {word for word, _, _ in table} - set(words)
+        print("no key yet for:", ", ".join(sorted(missing)) or "none")
+        given = [f"{word if '.' in word else 'any.' + word}=1" for word in sorted(words)]
+        given = [key for key in given if key.split("=")[0] not in known]
+        for first in range(0, len(given), 20):  # so many faults are told at once
+            part = given[first:first + 20]
+            result = self.check(*part)
+            self.assertEqual(result.status, 78, str(result))
+            for key in part:
+                name = key.split("=")[0]
+                keys, note = words[name if "score." in name else name[4:]]
+                line = next(line for line in result.err.split("\n") if f"unknown key {name}:" in line)
+                for expected in (keys or "").split():
+                    self.assertRegex(line, rf"; use .*\b{re.escape(expected)}\b", line)
+                self.assertTrue(keys or note in line, line)
+
+    def test_words_of_the_field_in_any_section_and_none(self):
+        expected = {"learning_rate": "optimizer.lr", "batch_size": "train.batch", "hidden_size": "model.width", "n_layer": "model.layers",
+                    "num_heads": "model.heads", "max_steps": "train.steps", "block_size": "model.context", "output_dir": "run.dir",
+                    "train_file": "corpus.train", "validation_file": "corpus.valid", "tp": "mesh.tensor", "save_steps": "checkpoint.every",
+                    "max_grad_norm": "optimizer.clip", "warmup_steps": "optimizer.warmup", "bf16": "math.precision"}
+        for word, key in expected.items():
+            for name in (word, f"train.{word}", f"optimizer.{word.upper()}", word.replace("_", "-")):
+                result = self.check(f"{name}=1")
+                self.assertEqual(result.status, 78, str(result))
+                self.assertIn(f"use {key}", result.err, name)
+        path = self.write("words.ini", "learning_rate = 1\n[training]\nnum_train_epochs = 2\n")
+        result = run([program("bagpipe"), "check", "pretrain", path])
+        self.assertIn("words.ini:1; use optimizer.lr", result.err)
+        self.assertRegex(result.err, r"words.ini:3; use train\.(epochs|steps)")
+
+    def test_scores_take_their_own_meaning(self):
+        for key, expected in (("score.dataset", "score.corpus"), ("score.checkpoint", "score.model"), ("score.max_length", "score.context")):
+            self.assertIn(f"use {expected}", self.check(f"{key}=1", job="score").err)
+
+    def test_misspelled_keys_still_name_the_nearest(self):
+        for key, expected in (("model.widht", "model.width"), ("train.stesp", "train.steps"), ("mesh.tensro", "mesh.tensor")):
+            self.assertIn(f"nearest is {expected}", self.check(f"{key}=1").err)
+
+    def test_every_word_for_a_job_names_one_that_exists(self):
+        table, commands, seen = rows("jobs/words.c", 3), {}, set()
+        self.assertGreater(len(table), 40)
+        for word, command, note in table:
+            if command and command not in commands:
+                parts = command.split() if " " in command else ["bagpipe", command]
+                commands[command] = run([program(parts[0])] + parts[1:] + ["--help"]).status == 0
+            if word in seen or (command and not commands[command]):
+                continue
+            seen.add(word)
+            result = run([program("bagpipe"), word])
+            if word == command and commands[command]:
+                continue  # a job of this version
+            self.assertEqual(result.status, 64, f"{word}: {result}")
+            self.assertIn(command or note, result.err)
+        self.assertEqual({word for word, _, _ in table} - seen, set())
+
+    def test_jobs_by_other_names(self):
+        for word, expected in (("train", "bagpipe pretrain"), ("Eval", "bagpipe score"), ("perplexity", "bagpipe score"), ("bagging", "bagpipe ensemble"),
+                               ("tokenizer", "bagpipe-data tokenizer"), ("pretrian", "pretrain")):
+            result = run([program("bagpipe"), word])
+            self.assertEqual(result.status, 64, str(result))
+            self.assertIn(expected, result.err)
+
+    # ---- text where a corpus is wanted ----
+
+    def refused(self, path, *keys, job="pretrain", status=65):
+        for ranks in (0, 2):
+            result = run([program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('refused')}"] + list(keys), ranks)
+            self.assertEqual(result.status, status, str(result))
+            lines = [line for line in result.err.split("\n") if line.startswith(f"bagpipe: error[{status}]: ")]
+            self.assertEqual(len(lines), 1, str(result))
+            self.assertIn(path, lines[0])
+            self.assertFalse(os.path.exists(self.at("refused")))
+        return lines[0]
+
+    def made_by(self, line):
+        """Do what the message says, with the corpora's own tokenizer; the corpus that comes of it."""
+        command = re.search(r"(bagpipe-data corpus .*?) \(", line)[1]
+        self.assertIn("--tokenizer tokenizer.json", command)
+        done = subprocess.run(["sh", "-c", f"PATH={os.path.abspath(bagpipe_test.options['bin'])}:$PATH; cd {self.folder} && {command}"], capture_output=True,
+                              text=True, env=bagpipe_test.environment(), check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.search(r"--out (\S+)", command)[1]
+
+    def test_text_as_a_corpus_names_the_tool_with_a_command_that_works(self):
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            text = file.read()
+        self.write("plain.txt", text)
+        self.write("objects.jsonl", "".join(json.dumps({"text": line}) + "\n" for line in text.split("\n") if line))
+        with gzip.open(self.at("packed.txt.gz"), "wt", encoding="utf-8") as file:
+            file.write(text)
+        os.makedirs(self.at("texts"), exist_ok=True)
+        self.write("texts/a.txt", text)
+        for name, status in (("plain.txt", 65), ("objects.jsonl", 65), ("packed.txt.gz", 65), ("texts", 66)):
+            for job, keys in (("pretrain", [f"corpus.train={self.at(name)}"]), ("pretrain", [f"corpus.valid={self.at(name)}"])):
+                line = self.refused(self.at(name), *keys, job=job, status=status)
+                self.assertIn("bagpipe-data corpus", line)
+            corpus = self.made_by(line)
+            self.trained("from_" + name.split(".")[0], 0, f"corpus.train={corpus}", "train.steps=1")
+        model = self.trained("scorer", 0, "train.steps=1")
+        line = self.refused("plain.txt", f"score.model={model}", f"score.corpus={self.at('plain.txt')}", job="score")
+        self.assertIn("bagpipe-data corpus", line)
+
+    def test_folder_of_corpora_names_a_pattern(self):
+        os.makedirs(self.at("corpora"), exist_ok=True)
+        os.symlink(self.at("train.h5"), self.at("corpora/train.h5"))
+        line = self.refused(self.at("corpora"), f"corpus.train={self.at('corpora')}", status=66)
+        pattern = re.search(r"'(\S+)'", line)[1]
+        self.trained("by_pattern", 0, f"corpus.train={pattern}", "train.steps=1")
+
+    def test_bagpipe_data_calls_itself_by_its_name(self):
+        for arguments in (["corpus", "--tokenizer", "none.json", "--out", "x.h5", "none.txt"], ["nothing"], ["inspect", "none.h5"]):
+            result = run([program("bagpipe-data")] + arguments)
+            self.assertRegex(result.err, r"(?m)^bagpipe-data: error\[6\d\]: ")
+            self.assertNotRegex(result.err, r"(?m)^bagpipe: ")
+        small = self.write("few.txt", "a few words\n")
+        result = run([program("bagpipe-data"), "tokenizer", "--kind", "bpe", "--size", "5000", "--out", self.at("few.json"), small])
+        self.assertRegex(result.err, r"(?m)^bagpipe-data: warning: ")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
