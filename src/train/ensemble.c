@@ -169,6 +169,7 @@ static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memo
                " after another",
                self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
                (self->members + self->shape.members - 1) / self->shape.members);
+        trainer_warn_of_rows(member, one);
         err = memory_judge(&member->node, member, one);
     }
     return bp_agree(world, err);
@@ -329,6 +330,15 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
     return memory_case_is_valid(out, &one);
 }
 
+/* Has some member steps already? */
+static bool is_begun(const ensemble *self)
+{
+    for (int64_t k = 0; k < self->members; k++)
+        if (ensemble_member_step(self, k) >= 0)
+            return true;
+    return false;
+}
+
 /* The ranks of all groups together fit into the nodes' memory. */
 static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
 {
@@ -336,7 +346,7 @@ static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
     bp_config *config = NULL;
     trainer member = {0};
     memory_case one = {0};
-    bp_node_memory node;
+    bp_node_memory node = {0};
     bool known = mesh->coordinates && sketch_member(self, facts, &config, &member);
     bp_err err = BP_OK;
 
@@ -347,8 +357,11 @@ static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
         err = memory_find(&node, mesh->world, self->config, &member, &one);
     else
         known = false;
+    member.node = node;
     if (err == BP_OK)
         err = bp_agree(mesh->world, known ? memory_judge(&node, &member, &one) : BP_OK);
+    if (err == BP_OK && known && !is_begun(self))
+        trainer_warn_of_rows(&member, &one);
     bp_config_free(&config);
     return err;
 }

@@ -35,4 +35,9 @@ bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memor
 void memory_remedy(char out[MEMORY_REMEDY_BYTES], const trainer *self, const memory_case *one,
                    const bp_node_memory *node);
 
+/** rows.c: a warning where the micro-batches of a training have so few rows that matrix products
+ * are slow, and train.batch and memory allow larger ones. Not for a run that goes on: it would get
+ * other bits. Local, on the coordinator. */
+void trainer_warn_of_rows(const trainer *self, const memory_case *one);
+
 #endif

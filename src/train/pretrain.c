@@ -102,6 +102,8 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_worl
         trainer_measure_peak(&self, 0.5);
         self.gemm_peak *= self.mesh_shape.pipeline * self.mesh_shape.data * self.mesh_shape.tensor;
         plan_print(&self, &plan, stage);
+        if (root)
+            trainer_warn_of_rows(&self, &one);
         err = bp_agree(world, root ? memory_judge(&self.node, &self, &one) : BP_OK);
     }
     trainer_close(&self);
@@ -247,6 +249,10 @@ static bp_err go_on(trainer *self, int64_t *began)
         err = trainer_check_memory(self);
     if (err != BP_OK)
         return err;
+    if (self->mesh->coordinates && !self->hooks && !bp_run_is_resumed(self->run)) {
+        memory_case one = memory_case_of(self);
+        trainer_warn_of_rows(self, &one);
+    }
     bp_run_take_changes(self->run);
     trainer_say_stretch(&self->spec.rate, self->progress.step, bp_run_steps_before(self->run));
     err = trainer_trace_open(self);

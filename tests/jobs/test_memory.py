@@ -140,6 +140,51 @@ class Memory(JobTest):
         result = self.job("bench", "planned", 0, *keys, "--ranks", "16", config=False)
         self.assertRegex(result.out, r"tiny +left out")
 
+    # ---- what makes a job slow ----
+
+    def test_micro_batches_of_few_rows_are_warned_of_with_what_is_better(self):
+        wide = ("model.width=128", "model.context=64", "train.batch=32")
+        told = "bagpipe: warning: mesh.micro_batch"
+
+        def warned(*keys, job="pretrain"):
+            result = self.job(job, "rows", 0, "--plan", *wide, *keys)
+            self.assertEqual(result.status, 0, str(result))
+            self.assertLessEqual(result.err.count(told), 1, str(result))
+            found = re.search(r"use mesh\.micro_batch=(\d+)", result.err)
+            return int(found[1]) if told in result.err else None
+
+        self.assertEqual(warned(), 16)  # 1,024 rows
+        self.assertIsNone(warned("mesh.micro_batch=16"))
+        self.assertIsNone(warned("mesh.micro_batch=8"))  # half of it is nearly as fast
+        self.assertIsNone(warned("model.width=32"))
+        self.assertIsNone(warned("train.batch=1"))
+        self.assertEqual(warned("train.batch=8"), 8)  # as many as there are
+        self.assertEqual(warned("mesh.data=8", "train.batch=64"), 8)
+        self.assertEqual(warned("mesh.pipeline=2"), 8)  # four micro-batches to fill two stages
+        self.assertEqual(warned("ensemble.members=2", job="ensemble"), 16)
+        once = self.job("ensemble", "rows", 0, *wide, "ensemble.members=2", "train.steps=1", "ensemble.kind=seed")
+        self.assertEqual((once.status, once.err.count(told)), (0, 1), str(once))
+        again = self.job("ensemble", "rows", 0, *wide, "ensemble.members=3", "train.steps=1", "ensemble.kind=seed")
+        self.assertEqual((again.status, again.err.count(told)), (0, 0), str(again))
+        started = self.job("pretrain", "few_rows", 2, *wide, "train.steps=1")
+        self.assertEqual((started.status, started.err.count(told)), (0, 1), str(started))
+        resumed = self.job("pretrain", "few_rows", 2, *wide, "train.steps=2")  # it would get other bits
+        self.assertEqual((resumed.status, resumed.err.count(told)), (0, 0), str(resumed))
+
+    def test_more_threads_than_cores_are_warned_of_in_every_job(self):
+        core = str(min(os.sched_getaffinity(0)))
+        model = self.trained("threads_model", 0, "train.steps=1")
+        score = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}")
+        jobs = {"pretrain": ("train.steps=1",), "ensemble": ("train.steps=1", "ensemble.members=2", "mesh.members=2", "ensemble.kind=seed"),
+                "score": score, "bench": ("bench.models=tiny", "bench.seconds=0.01", "bench.corpus=1MiB", "bench.message=64KiB"),
+                "uncertainty": (f"uncertainty.models=plain={model}", f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.resamples=100")}
+        for job, keys in jobs.items():
+            with self.subTest(job=job):
+                command = [program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('threads_' + job)}"] + list(keys)
+                result = run(["taskset", "-c", core, "sh", bagpipe_test.MPIRUN, "2"] + command)
+                self.assertEqual(result.status, 0, str(result))
+                self.assertEqual(len(re.findall(r"bagpipe: warning: .*threads for 1 core.*math\.threads; start 1 rank", result.err)), 1, str(result))
+
 
 if __name__ == "__main__":
     bagpipe_test.main()
