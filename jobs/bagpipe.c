@@ -49,19 +49,31 @@ static const bp_job *find_job(const char *name)
     return NULL;
 }
 
-/* The number behind an option, argv[*at], from `least` to a million. */
+/* "--ranks", or "--ranks=8". */
+static bool is_option(const char *word, const char *name)
+{
+    size_t length = strlen(name);
+
+    return strncmp(word, name, length) == 0 && (word[length] == '\0' || word[length] == '=');
+}
+
+/* The number of an option, argv[*at], behind its '=' or in the next word: `least` to a million. */
 static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, int *at)
 {
-    const char *text = ++*at < argc ? argv[*at] : "";
+    const char *option = argv[*at], *text = strchr(option, '=');
     char *end;
 
+    if (text != NULL)
+        text++;
+    else
+        text = ++*at < argc ? argv[*at] : "";
     *out = strtoll(text, &end, 10);
     if (text[0] == '\0' || *end != '\0' || *out < least || *out > 1000000)
         return BP_FAIL(
             BP_ERR_USAGE,
-            "%s takes a whole number from %lld on, not '%s': at the command line; see bagpipe "
+            "%.*s takes a whole number from %lld on, not '%s': at the command line; see bagpipe "
             "--help",
-            argv[*at - 1], (long long)least, text);
+            (int)strcspn(option, "="), option, (long long)least, text);
     return BP_OK;
 }
 
@@ -97,14 +109,6 @@ static bp_err check_planned(const arguments *args)
     return BP_OK;
 }
 
-static bool is_verify(const char *word)
-{
-    static const char NAME[] = "--verify-resume";
-
-    return strncmp(word, NAME, sizeof NAME - 1) == 0 &&
-           (word[sizeof NAME - 1] == '\0' || word[sizeof NAME - 1] == '=');
-}
-
 /* Options may stand anywhere after the job; what is left is the configuration file and key=value.
  */
 static bp_err parse(arguments *out, int argc, char **argv)
@@ -131,15 +135,15 @@ static bp_err parse(arguments *out, int argc, char **argv)
     for (at++; at < argc && err == BP_OK; at++) {
         if (strcmp(argv[at], "--plan") == 0)
             out->plan = true;
-        else if (out->job->verifies_resume && is_verify(argv[at]))
+        else if (out->job->verifies_resume && is_option(argv[at], "--verify-resume"))
             err = parse_verify(&out->verify_steps, argv[at]);
-        else if (strcmp(argv[at], "--ranks") == 0)
+        else if (is_option(argv[at], "--ranks"))
             err = parse_number(&out->ranks, 1, argc, argv, &at);
-        else if (strcmp(argv[at], "--nodes") == 0)
+        else if (is_option(argv[at], "--nodes"))
             err = parse_number(&out->nodes, 1, argc, argv, &at);
-        else if (out->requeue && strcmp(argv[at], "--status") == 0)
+        else if (out->requeue && is_option(argv[at], "--status"))
             err = parse_number(&out->status, 0, argc, argv, &at);
-        else if (out->requeue && strcmp(argv[at], "--most") == 0)
+        else if (out->requeue && is_option(argv[at], "--most"))
             err = parse_number(&out->most, 0, argc, argv, &at);
         else if (argv[at][0] == '-')
             return BP_FAIL(BP_ERR_USAGE,

@@ -36,7 +36,7 @@ const bp_job bp_job_pretrain = {
     .text = "It writes metrics.jsonl, events.jsonl, log.txt and checkpoints/ into run.dir. The "
             "same command again resumes from the newest checkpoint.",
     .examples = "  mpirun -n 4 bagpipe pretrain small.ini run.dir=runs/small\n"
-                "  bagpipe pretrain small.ini train.steps=2000 --plan\n",
+                "  bagpipe pretrain small.ini --plan --ranks=8 --nodes=2\n",
     .options = OPTIONS,
     .verifies_resume = true,
     .check = bp_pretrain_check,

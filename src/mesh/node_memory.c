@@ -21,7 +21,7 @@ const bp_option bp_memory_options[] = {
      .type = BP_OPTION_BYTES,
      .min = 1,
      .max = 1e18,
-     .help = "that the job's ranks on a node may take together; none: what the system says "
+     .help = "memory that the ranks on a node may take together; none: what the system allows "
              "(available memory, control group, Slurm)"},
     {.key = NULL}};
 

@@ -71,7 +71,7 @@ class Memory(JobTest):
         self.refused(self.job("pretrain", "planned", 0, "--plan", "--ranks", "3", "mesh.pipeline=2"), status=78)
 
     def test_several_processes_plan_too(self):
-        for words in ((), ("--ranks", "4", "--nodes", "2")):
+        for words in ((), ("--ranks=4", "--nodes=2")):
             result = self.job("pretrain", "planned", 2, "--plan", *words)
             self.assertEqual(result.status, 0, str(result))
             self.assertEqual(len(re.findall("ranks take about", result.out)), 1, str(result))
