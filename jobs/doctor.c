@@ -22,6 +22,7 @@
 #include <zstd.h>
 
 #define GEMM_SECONDS 0.3
+#define TEXT_COLUMN  28 /* of the report */
 #define COPY_SECONDS 0.2
 #define SEEN_SECONDS 30.0 /* clients of NFS may keep what a folder held for so long */
 
@@ -416,6 +417,15 @@ static bp_err look_at_folder(const doctor *self)
 
 /* ---- the report ---- */
 
+static void print_row(const char *level, const char *check, const char *before, const char *text)
+{
+    char *line = bp_sprintf("%-5s %-21s %s%s", level, check, before, text);
+
+    BP_NEED_MEMORY(line);
+    bp_print_lines(line, TEXT_COLUMN);
+    bp_free(line);
+}
+
 static void print_rows(const doctor *self)
 {
     int warnings = 0, failures = 0;
@@ -430,11 +440,10 @@ static void print_rows(const doctor *self)
 
         warnings += strcmp(level, "warn") == 0;
         failures += fails;
-        printf("%-5s %-21s %s\n", fails ? "FAIL" : level,
-               json_string_value(json_object_get(row, "check")),
-               json_string_value(json_object_get(row, "text")));
+        print_row(fails ? "FAIL" : level, json_string_value(json_object_get(row, "check")), "",
+                  json_string_value(json_object_get(row, "text")));
         if (remedy)
-            printf("%-5s %-21s -> %s\n", "", "", remedy);
+            print_row("", "", "-> ", remedy);
     }
     if (failures > 0)
         printf("%d failure%s: a job would not run here\n", failures, failures == 1 ? "" : "s");

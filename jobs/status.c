@@ -2,13 +2,17 @@
 #include "coordinator/run_status.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "help.h"
 #include "job.h"
 #include "score/parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#define STATUS_INDENT 13 /* of its texts */
 
 static const struct argp_option OPTIONS[] = {
     {"json", 0, NULL, 0, "print an object with all that is known; of several runs an array", 0},
@@ -72,7 +76,15 @@ static bp_err print_lines(const json_t *status, bool first)
     if (!first)
         bp_buffer_printf(&text, "\n");
     bp_run_status_text(&text, status);
-    return print(bp_buffer_take(&text));
+    if (text.failed || text.data == NULL)
+        return bp_fail_memory("a status", 1, 1);
+    text.data[text.bytes - 1] = '\0'; /* it ends with a line break */
+    errno = 0;
+    bp_print_lines(text.data, STATUS_INDENT);
+    bp_buffer_clear(&text);
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? BP_OK
+               : bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
 }
 
 /* What was asked for, and what of it was found. */

@@ -209,12 +209,13 @@ static int fitting_bytes(const char *line, int columns)
     return fit;
 }
 
-/* Plain lines, broken between words where the terminal is narrower; columns 0: not broken. */
-static void print_lines(const char *text, int columns)
+/* Plain lines, broken between words where the terminal is narrower, and going on behind `goes_on`
+ * spaces; columns 0: not broken. */
+static void print_lines(const char *text, int columns, int goes_on)
 {
     do {
         int bytes = (int)strcspn(text, "\n"), indent = 0;
-        while (columns > 2 * INDENT && indent + bytes > columns) {
+        while (columns > 2 * goes_on && indent + bytes > columns) {
             int cut = columns - indent;
             while (cut > 0 && text[cut] != ' ')
                 cut--;
@@ -224,7 +225,7 @@ static void print_lines(const char *text, int columns)
             cut += (int)strspn(text + cut, " ");
             text += cut;
             bytes -= cut;
-            indent = INDENT;
+            indent = goes_on;
         }
         (void)printf("%*s%.*s\n", indent, "", bytes, text);
         text += bytes;
@@ -246,7 +247,7 @@ static void put_line(const char *line, line_kind kind)
         progress_shown = true;
     } else {
         erase_progress();
-        print_lines(line, columns);
+        print_lines(line, columns, INDENT);
     }
     (void)fflush(stdout);
     int number = write_file(line);
@@ -295,9 +296,14 @@ void bp_log_screen_only(const char *format, ...)
     int columns = terminal_columns();
     lock_log();
     erase_progress();
-    print_lines(line, columns);
+    print_lines(line, columns, INDENT);
     (void)fflush(stdout);
     unlock_log();
+}
+
+void bp_print_lines(const char *text, int goes_on)
+{
+    print_lines(text, terminal_columns(), goes_on);
 }
 
 void bp_log_file_only(const char *format, ...)

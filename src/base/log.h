@@ -39,6 +39,9 @@ void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2
 /** One line to standard output alone, and to the file alone. */
 void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Lines to standard output, whoever speaks, for commands that are no jobs: a terminal that is
+ * narrower gets them broken between words, and going on behind `goes_on` spaces. */
+void bp_print_lines(const char *text, int goes_on);
 /** Let the progress line on a terminal stay: what comes next begins a new line. */
 void bp_log_keep_progress(void);
 /** Take a progress line off the terminal before something else writes to it (bp_warn and

@@ -88,7 +88,7 @@ static char mark(const json_t *figure)
 
 static void print_head(const char *title, const char *last)
 {
-    bp_log("%-26s %15s %6s %15s %15s%s%s", title, "all ranks", "+-", "slowest rank", "one alone",
+    bp_log("%-24s %12s %6s %12s %12s%s%s", title, "all ranks", "+-", "slowest rank", "one alone",
            last[0] ? "  " : "", last);
 }
 
@@ -98,7 +98,7 @@ static void print_figure(const char *name, const json_t *figure, const char *las
     const char *unit = text(figure, "unit");
 
     if (!json_is_object(figure)) {
-        bp_log("  %-24s %15s", name, "-");
+        bp_log("  %-22s %12s", name, "-");
         return;
     }
     say_quantity(all, number(figure, "median"), unit);
@@ -106,7 +106,7 @@ static void print_figure(const char *name, const json_t *figure, const char *las
     say_quantity(slowest, number(get(figure, "slowest"), "median"), unit);
     if (json_is_object(get(figure, "one")))
         say_quantity(one, number(get(figure, "one"), "median"), unit);
-    bp_log("%c %-24s %15s %6s %15s %15s%s%s", mark(figure), name, all, spread, slowest, one,
+    bp_log("%c %-22s %12s %6s %12s %12s%s%s", mark(figure), name, all, spread, slowest, one,
            last[0] ? "  " : "", last);
 }
 
@@ -146,7 +146,7 @@ static void print_products(const json_t *result, const char *precision)
     if (!json_is_object(silicon))
         return;
     (void)snprintf(title, sizeof title, "matrix products, %s", precision);
-    print_head(title, "of the peak");
+    print_head(title, "of peak");
     print_figure("in registers: the peak", silicon, "");
     (void)snprintf(last, sizeof last, "%.2f", number(gemm, "median") / number(silicon, "high"));
     print_figure("one large product", gemm, last);
@@ -173,15 +173,17 @@ static void print_text(const json_t *result)
 
     print_head("text", "");
     if (json_is_string(get(corpus, "reason")))
-        bp_log("  %-24s not measured: %s", "reading a corpus", text(corpus, "reason"));
+        bp_log("  %-22s not measured: %s", "reading a corpus", text(corpus, "reason"));
     else {
         say_quantity(last, number(get(corpus, "read"), "median") / number(corpus, "token_bytes"),
                      "tokens/s");
-        print_figure("reading a corpus", get(corpus, "read"), last);
+        print_figure("reading a corpus", get(corpus, "read"), "");
+        bp_log("    of tokens %25s", last);
     }
     (void)snprintf(name, sizeof name, "tokenizing, %s of %d", text(tokenizer, "kind"),
                    (int)number(tokenizer, "size"));
-    print_figure(name, get(tokenizer, "encode"), "a thread of each rank");
+    print_figure(name, get(tokenizer, "encode"), "");
+    bp_log("    (tokenizing: one thread of each rank)");
 }
 
 static void print_sizes(const char *name, const json_t *rows)
@@ -198,9 +200,8 @@ static void print_sizes(const char *name, const json_t *rows)
         say_quantity(speed, number(row, "bytes_per_second"), "B/s");
         say_spread(spread, seconds);
         say_time(time, number(seconds, "median"));
-        bp_log("%c %-24s %10s %12s %6s %12s  rank %d on %s", mark(seconds), k == 0 ? name : "",
-               bytes, time, spread, speed, (int)number(row, "slowest_rank"),
-               text(row, "slowest_host"));
+        bp_log("%c %-18s %8s %10s %6s %10s  %d on %.12s", mark(seconds), k == 0 ? name : "", bytes,
+               time, spread, speed, (int)number(row, "slowest_rank"), text(row, "slowest_host"));
     }
 }
 
@@ -212,8 +213,8 @@ static void print_exchange(const json_t *result)
         bp_log("messages between ranks: not measured, there is one rank");
         return;
     }
-    bp_log("%-26s %10s %12s %6s %12s  %s", "messages between ranks", "bytes", "a message", "+-",
-           "a link", "the slowest");
+    bp_log("%-20s %8s %10s %6s %10s  %s", "messages", "bytes", "a message", "+-", "a link",
+           "slowest rank");
     print_sizes("all-reduce", get(exchange, "all_sum"));
     print_sizes("scatter and gather", get(exchange, "shards"));
     print_sizes("send on a host", get(exchange, "send_host"));
@@ -235,7 +236,7 @@ static void print_work(const json_t *model, const char *key)
         (void)snprintf(memory, sizeof memory, "%.2f of %.0f MiB",
                        number(model, "peak_bytes") / number(model, "plan_bytes"),
                        number(model, "plan_bytes") / 1048576);
-    bp_log("%c %-8s %6.1f M  %-6s %20s %6s %11s  %s", mark(figure), text(model, "name"),
+    bp_log("%c %-8s %6.1f M  %-5s %16s %6s %8s  %s", mark(figure), text(model, "name"),
            number(model, "parameters") / 1e6, key, speed, spread, share, memory);
 }
 
@@ -245,8 +246,7 @@ static void print_models(const json_t *result)
     const json_t *model;
 
     if (json_array_size(get(result, "models")) > 0)
-        bp_log("%-26s %20s %6s %11s  %s", "models", "all ranks", "+-", "of the peak",
-               "memory a rank, of the plan");
+        bp_log("%-25s %16s %6s %8s  %s", "models", "all ranks", "+-", "of peak", "memory, of plan");
     json_array_foreach(get(result, "models"), k, model)
     {
         if (json_is_string(get(model, "skipped")))

@@ -12,8 +12,8 @@
 
 #define WHOLE_REAL   1e5  /* from here on a column has no places behind the point, */
 #define HUGE_REAL    1e10 /* from here on powers of ten */
-#define NAME_LEAST   20
-#define NAME_MOST    48
+#define NAME_LEAST   12
+#define NAME_MOST    48 /* from 13 on the first table is wider than 80 columns */
 #define COLUMNS_MOST 6
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -168,15 +168,15 @@ static void print_table(const column *columns, int count, const json_t *summary)
 void scorer_report(const scorer *self)
 {
     static const column PLAIN[] = {{"documents", "documents", 9, 0, figure},
-                                   {"tokens", "tokens", 12, 0, figure},
+                                   {"tokens", "tokens", 10, 0, figure},
                                    {"perplexity", "perplexity", 10, 4, figure},
-                                   {"std. error", "perplexity_stderr_documents", 10, 4, figure},
+                                   {"std. err", "perplexity_stderr_documents", 8, 4, figure},
                                    {"bits/byte", "bits_per_byte", 9, 4, figure},
-                                   {"word perplexity", "word_perplexity", 15, 4, figure}};
+                                   {"word ppl", "word_perplexity", 10, 4, figure}};
     static const column ENSEMBLE[] = {{"mixture", "perplexity", 12, 4, figure},
                                       {"best member", "perplexity", 12, 4, least_of_members},
                                       {"worst member", "perplexity", 12, 4, most_of_members},
-                                      {"mutual information", "mutual_information", 18, 4, figure},
+                                      {"mutual inf.", "mutual_information", 11, 4, figure},
                                       {"accuracy", "accuracy", 8, 4, figure}};
 
     print_table(PLAIN, COUNT(PLAIN), self->summary);

@@ -127,20 +127,28 @@ static bool is_idle(const rank_trace *ranks, int size, int kind)
     return true;
 }
 
-static void print_row(const rank_trace *own, const rank_trace *ranks, int size, int kind,
-                      bool *above)
+static void print_row(const rank_trace *own, int kind, bool *above)
 {
-    char speed[CELL_BYTES], ceiling[CELL_BYTES], least[CELL_BYTES], most[CELL_BYTES];
-    char share[CELL_BYTES] = "";
-    bool several = say_spread(least, most, ranks, size, kind);
-    int width = several ? RANK_WIDTH : 0;
+    char speed[CELL_BYTES], ceiling[CELL_BYTES], share[CELL_BYTES] = "";
 
     say_speed(speed, ceiling, own, kind, above);
     if (!is_apart(kind))
         snprintf(share, sizeof share, "%.1f %%", 100 * seconds_of(own, kind) / step_seconds(own));
-    bp_log("  %-26s %9lld %10.3f %8s  %16s %10s%*s%*s", bp_trace_name((bp_trace_kind)kind),
-           (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, ceiling, width,
-           several ? least : "", width, several ? most : "");
+    bp_log("  %-25s %7lld %8.3f %8s %14s %10s", bp_trace_name((bp_trace_kind)kind),
+           (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, ceiling);
+}
+
+/* Of each kind of work, the ranks that took the least and the most seconds. */
+static void print_spread(const rank_trace *ranks, int size)
+{
+    char least[CELL_BYTES], most[CELL_BYTES];
+
+    bp_log("  %-25s %*s %*s", "seconds of ranks", RANK_WIDTH, "least (rank)", RANK_WIDTH,
+           "most (rank)");
+    for (int kind = BP_TRACE_PRODUCT_FORWARD; kind < BP_TRACE_KINDS; kind++)
+        if (!is_idle(ranks, size, kind) && say_spread(least, most, ranks, size, kind))
+            bp_log("  %-25s %*s %*s", bp_trace_name((bp_trace_kind)kind), RANK_WIDTH, least,
+                   RANK_WIDTH, most);
 }
 
 static void print_shares(const rank_trace *own)
@@ -158,20 +166,21 @@ static void print_shares(const rank_trace *own)
 
 static void print_table(const rank_trace *own, const rank_trace *ranks, int size)
 {
-    bool several = size > 1 + !ranks[0].computes, above = false;
-    int width = several ? RANK_WIDTH : 0;
+    bool above = false;
 
     bp_log("profile of steps %lld to %lld, rank %d: %.3f ms a step; ceilings %.1f GFLOP/s and "
            "%.1f GB/s",
            (long long)own->first_step, (long long)(own->first_step + own->steps - 1),
            (int)(own - ranks), 1e3 * step_seconds(own) / (double)own->steps, own->silicon / 1e9,
            own->bandwidth / 1e9);
-    bp_log("  %-26s %9s %10s %8s  %16s %10s%*s%*s", "work", "calls", "seconds", "of steps", "speed",
-           "of ceiling", width, several ? "least (rank)" : "", width, several ? "most (rank)" : "");
+    bp_log("  %-25s %7s %8s %8s %14s %10s", "work", "calls", "seconds", "of steps", "speed",
+           "of ceiling");
     for (int kind = BP_TRACE_PRODUCT_FORWARD; kind < BP_TRACE_KINDS; kind++)
         if (!is_idle(ranks, size, kind))
-            print_row(own, ranks, size, kind, &above);
-    print_row(own, ranks, size, BP_TRACE_OTHER, &above);
+            print_row(own, kind, &above);
+    print_row(own, BP_TRACE_OTHER, &above);
+    if (size > 1 + !ranks[0].computes)
+        print_spread(ranks, size);
     if (above)
         bp_log("  >100 %%: what was read lay in a cache, or something else used the processors or "
                "the memory while the ceilings were measured");

@@ -108,8 +108,8 @@ class Bench(unittest.TestCase):
         again, same = self.measured("one")
         self.assertEqual(found, same)
         self.assertIn("measured before", again.out)
-        self.assertRegex(result.out, r"models +all ranks +\+- +of the peak")
-        self.assertEqual(result.out.count("of the peak"), again.out.count("of the peak"))
+        self.assertRegex(result.out, r"models +all ranks +\+- +of peak")
+        self.assertEqual(result.out.count("of peak"), again.out.count("of peak"))
 
     def test_two_ranks_measure_messages_between_them(self):
         _, found = self.measured("two", 2)
