@@ -28,7 +28,7 @@ there share/bagpipe/report/pages/style.css
 there share/bagpipe/report/plots/common.gp
 there share/doc/bagpipe/README.md
 there share/doc/bagpipe/LICENSE
-there share/doc/bagpipe/architecture.md
+there share/doc/bagpipe/docs/architecture.md
 [ -n "$(find "$prefix" -path '*/bagpipe/hdf5-plugin/libh5zstd.so')" ] || {
     echo "FAILED: the HDF5 plugin is not installed"
     failed=1
