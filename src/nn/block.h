@@ -3,7 +3,7 @@
  * A block knows its parameters and how each is split over tensor ranks, says how much memory it
  * keeps from forward to backward, and runs both ways. What passes from block to block, and from
  * stage to stage, is a packet of named activations. A new layer is a new file with one bp_block_ops
- * (docs/architecture.md has the recipe).
+ * (docs/CONTRIBUTING.md has the recipe).
  */
 #ifndef BP_NN_BLOCK_H
 #define BP_NN_BLOCK_H
