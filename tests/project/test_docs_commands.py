@@ -1,0 +1,63 @@
+"""The commands of the pages for users, as they stand there and in their order, with fewer steps, on made-up text.
+
+test_docs_commands.py --build BUILD: every block of shell commands of PAGES, but those for a cluster; then the blocks of Python,
+where pandas is installed.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests/jobs"))
+from english import english  # noqa: E402
+
+# in the order in which a user would read them: each uses the files of those before
+PAGES = ["training.md", "scoring.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md"]
+ELSEWHERE = r"\b(sbatch|srun)\b|large\.ini"  # blocks for a cluster, or a machine with more memory
+SHORTER = [("steps = 200", "steps = 24"), ("bagpipe bench run.dir=runs/bench", "bagpipe bench run.dir=runs/bench bench.seconds=0.02 bench.models=tiny")]
+
+
+def blocks(page, language):
+    text = (TOP / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def write_text(folder):
+    folder.mkdir()
+    for seed, (name, size) in enumerate({"train": 400_000, "valid": 20_000, "test": 20_000, "other": 20_000}.items(), 1):
+        (folder / f"{name}.txt").write_text(english(size, seed))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default=str(TOP / "build/release"))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bagpipe-docs-commands.") as folder:
+        work = pathlib.Path(folder)
+        (work / "build").mkdir()
+        (work / "build/release").symlink_to(pathlib.Path(arguments.build).resolve())
+        for name in ("jobs", "slurm", "docs"):
+            (work / name).symlink_to(TOP / name)
+        write_text(work / "text")
+        commands = [f"echo '== {page}'\n{block}" for page in PAGES for block in blocks(page, "sh") if not re.search(ELSEWHERE, block)]
+        assert len(commands) > 12, "the pages have hardly any commands"
+        script = "\n".join(commands)
+        for long, short in SHORTER:
+            assert long in script, f"no page has '{long}' any more"
+            script = script.replace(long, short)
+        (work / "commands.sh").write_text(script)
+        subprocess.run(["bash", "-e", "-x", "commands.sh"], cwd=work, check=True)
+
+        python = "\n".join(block for page in PAGES for block in blocks(page, "python"))
+        (work / "snippets.py").write_text(python)
+        if subprocess.run([sys.executable, "-c", "import pandas"], capture_output=True).returncode != 0:
+            print("not run, since pandas is not installed: the pages' Python")
+        else:
+            subprocess.run([sys.executable, "snippets.py"], cwd=work, check=True)
+
+
+if __name__ == "__main__":
+    main()
