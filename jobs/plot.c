@@ -141,6 +141,6 @@ int bp_plot_command(int argc, char **argv)
     if (err == BP_OK)
         err = plot(&call);
     if (err != BP_OK)
-        bp_err_print("bagpipe", err);
+        bp_err_print(err);
     return (int)err;
 }
