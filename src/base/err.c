@@ -199,6 +199,8 @@ bp_err bp_err_prefix(bp_err code, const char *format, ...)
     va_end(arguments);
     if (wrote < 0)
         return code;
+    if (bp_err_was_asked(code)) /* it stays a notice */
+        return bp_fail(code, STOPPED "%s: %s", context, message + strlen(STOPPED));
     return bp_fail(code, "%s: %s", context, message);
 }
 

@@ -186,6 +186,7 @@ static void stop_as_asked(void)
     (void)BP_FAIL(BP_ERR_IO, "another");
     bp_err_set_message(told); /* as it comes from another rank */
     bp_err_print(err);
+    bp_err_print(bp_err_prefix(bp_fail_stopped("halted"), "method %d", 2));
     err = BP_FAIL(BP_ERR_STOPPED, "memory changed: at rank 1");
     if (!bp_err_was_asked(err))
         bp_err_print(err);
@@ -199,6 +200,7 @@ static void what_was_asked_for_is_no_error(void **state)
     (void)state;
     capture(text, sizeof text, &status, stop_as_asked);
     assert_string_equal(text, "bagpipe: stopped: at step 3 of 9; the same command goes on\n"
+                              "bagpipe: stopped: method 2: halted\n"
                               "bagpipe: error[75]: memory changed: at rank 1\n");
 }
 

@@ -2,6 +2,7 @@
 within the limit, and nothing left behind. Corpora are given to a training on one rank and on four, the rest to the tools."""
 import concurrent.futures
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -123,11 +124,11 @@ class BadFiles(JobTest):
         except subprocess.TimeoutExpired:
             return f"{name}, {ranks} ranks: no end after {LIMIT} s"
         err = result.stderr.decode(errors="replace")
-        said = [line for line in err.split("\n") if line.startswith("bagpipe: error[")]
+        said = [line for line in err.split("\n") if re.match(r"bagpipe(-data)?: error\[", line)]
         faults = []
         if result.returncode != status:
             faults.append(f"status {result.returncode}, not {status}")
-        if len(said) != (status != 0) or (said and not said[0].startswith(f"bagpipe: error[{status}]: ")):
+        if len(said) != (status != 0) or (said and f": error[{status}]: " not in said[0]):
             faults.append("not one error line")
         if said and "; " not in said[0].rsplit(": at ", 1)[-1].rsplit(": in ", 1)[-1]:
             faults.append("no remedy")

@@ -149,7 +149,7 @@ class Bench(unittest.TestCase):
             result = self.bench("wrong", 0, *keys)
             self.assertEqual(result.status, 78, str(result))
             self.assertIn(words, result.err)
-        result = run([program("bagpipe"), "bench"])
+        result = run([program("bagpipe"), "bench", "bench.seconds=1"])
         self.assertEqual(result.status, 78, str(result))
         self.assertIn("run.dir", result.err)
         result = self.bench("wrong", 0, "tokenizer.path=/nonexistent/tokenizer.json")

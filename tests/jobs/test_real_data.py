@@ -53,7 +53,7 @@ class RealData(ScoreFiles, bagpipe_test.FolderTest):
             self.skipTest("there is no h5py")
         folder = shared(REFERENCE)
         result = self.must(["bagpipe-data", "import", folder, "--out", self.at("tiny")])
-        self.assertIn("used: 28 of 28 tensors (prefix ''), as 36 of ours", result.out)
+        self.assertIn("used: 28 of 28 tensors (prefix ''), which make 36 tensors of the checkpoint", result.out)
         with open(os.path.join(folder, "tokens.json"), encoding="utf-8") as file:
             documents = json.load(file)["tokens"]
         with h5py.File(self.at("tiny.h5"), "w") as file:

@@ -133,7 +133,7 @@ class Score(ScoreFiles, JobTest):
         result = run(self.command("table", self.corpora()))
         self.assertEqual(result.status, 0, str(result))
         heading, *rows = [line for line in result.out.splitlines()[1:-1] if "not scored" not in line]
-        self.assertEqual(heading.split("  ")[-1].strip(), "word perplexity")
+        self.assertEqual(heading.split("  ")[-1].strip(), "word ppl")
         self.assertEqual({len(row) for row in rows}, {len(heading)})
         self.assertEqual([row.split("  ")[0] for row in rows[:3]], ["all", "corpus valid", "corpus labelled"])
         for cells in zip(*(row.split()[-6:] for row in rows)):

@@ -211,7 +211,7 @@ class ScoreEnsemble(ScoreFiles, JobTest):
     def test_the_report_and_the_plan_tell_of_the_members(self):
         result = run(self.command("told", "ensemble.json"))
         self.assertEqual(result.status, 0, str(result))
-        for word in ("mixture", "best member", "worst member", "mutual information", "accuracy"):
+        for word in ("mixture", "best member", "worst member", "mutual inf.", "accuracy"):
             self.assertIn(word, result.out)
         result = run(self.command("planned", "ensemble.json", "--plan", "mesh.members=3", "mesh.data=2"))
         self.assertEqual(result.status, 0, str(result))

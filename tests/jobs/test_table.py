@@ -16,7 +16,7 @@ from bagpipe_test import JobTest, environment, program, run
 
 TEXTS = ["plain words", "", "two\nlines\tand a tab\r\n", 'quotes " and , commas', "a back\\slash \\n", "\u00e9\u4e16\U0001f600 \u2028 \u0085\u0007",
          " blanks at both ends "]
-ENSEMBLE = ["agreement", "brier", "confidence", "correct", "expected_entropy", "logprob_variance", "member_logprob.one", "member_logprob.two",
+ENSEMBLE = ["agreement", "brier", "confidence", "correct", "expected_entropy", "logprob_variance", "logprob_variance_unbiased", "member_logprob.one", "member_logprob.two",
             "mutual_information", "total_entropy"]
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\"}
 

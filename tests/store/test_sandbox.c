@@ -363,7 +363,7 @@ static void a_request_to_stop_is_heard_meanwhile(void **state)
     bp_signals_watch(ask_at_the_third_look, &looks);
     bp_test_expect(run_on(ends[0], wait_for_a_byte, NULL, 100, &number, NULL), BP_ERR_STOPPED);
     bp_signals_unwatch(ask_at_the_third_look, &looks);
-    bp_test_message_has("at FILE; the same command goes on");
+    bp_test_message_has("stopped: while FILE was inspected; the same command goes on");
     bp_beat_read(&after);
     assert_int_equal(looks, 3);
     assert_true(after.progress >= before.progress + 3); /* for the watchdog, who sees no hang */
