@@ -75,13 +75,13 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
            (double)bp_gpt_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
     schedule_text(remark, sizeof remark, self);
-    bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d threads a rank",
+    bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",
            mesh->pipeline, remark, mesh->data, mesh->tensor,
            mesh->tensor == 1                                         ? ""
            : bp_engine_shares_rows(&self->spec, shape, mesh->tensor) ? " (rows shared out)"
                                                                      : " (all rows on each)",
            mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
-           bp_math_threads());
+           bp_math_threads(), bp_math_threads() == 1 ? "" : "s");
     trainer_say_steps(self);
     bp_log("memory foreseen of a rank of stage %d (the largest):", stage);
     print_row("program", plan->program, "the program and its libraries");
