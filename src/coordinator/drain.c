@@ -137,10 +137,7 @@ bp_err bp_drain_check(const char *folder)
     if (path == NULL)
         err = bp_fail_memory("a file name", 1, strlen(folder));
     else if (bp_path_exists(path))
-        err =
-            bp_fail_stopped("halted by %s: before it began; remove that file, and the same command "
-                            "goes on",
-                            path);
+        err = bp_fail_stopped("halted by %s; remove that file, and the same command goes on", path);
     bp_free(path);
     return err;
 }

@@ -108,7 +108,7 @@ go_on() {
     case $1 in
     halt)
         [[ $(field "$job" JobState) == FAILED && $(field "$job" ExitCode) == 75:0 ]] || fail "a halted job is $(field "$job" JobState)"
-        grep -q "not queued again: the run is halted" chaos.log || fail "the wrapper does not say that the run is halted"
+        grep -q "not queued again: stopped: halted by" chaos.log || fail "the wrapper does not say that the run is halted"
         rm chaos/halt
         ;;
     clock)

@@ -49,13 +49,13 @@ echo "a sweep as an array of jobs"
 grid=(job.ini run.dir="$work/sweep" optimizer.lr=1e-3,3e-3 run.seed=1,2)
 is_gone() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
 start sweep --array=0-3 --nodes=1 --ntasks-per-node=1 "$top/slurm/sweep.sbatch" "${grid[@]}"
-until_true 120 is_gone "$job" || fail "the sweep does not end"
+until_true is_gone "$job" || fail "the sweep does not end"
 "$BAGPIPE_BIN/bagpipe" pretrain job.ini optimizer.lr=3e-3 run.seed=2 run.dir="$work/point" >>one.log 2>&1 || fail "one rank did not train"
 same_losses point "sweep/lr=3e-3_seed=2" 0
 "$BAGPIPE_BIN/bagpipe-data" table sweep/* >sweep.csv || fail "the trainings of a sweep are no table"
 [[ $(head -n 1 sweep.csv) == *,run.seed,optimizer.lr && $(grep -c ,finished, sweep.csv) == 4 ]] || { cat sweep.csv; fail "the table of the sweep is another"; }
 start wrong --array=0-4 --nodes=1 --ntasks-per-node=1 "$top/slurm/sweep.sbatch" "${grid[@]}"
-until_true 60 is_gone "$job" || fail "the array that does not fit does not end"
+until_true is_gone "$job" || fail "the array that does not fit does not end"
 [[ $(grep -c -- "--array=0-3" wrong.log) == 5 ]] || fail "an array that does not fit is not told the right one"
 
 echo "a study of uncertainty on the nodes"
@@ -130,7 +130,7 @@ until_true test -s killed/metrics.jsonl || fail "the killed job does not train"
 touch killed/halt
 until_true is_over "$job" || fail "the halted job does not end"
 [[ $(field "$job" ExitCode) == 75:0 ]] || fail "the halted job ended with $(field "$job" ExitCode)"
-grep -q "not queued again: the run is halted" killed.log || fail "it is not said why the job was not queued again"
+grep -q "not queued again: stopped: halted by" killed.log || fail "it is not said why the job was not queued again"
 rm killed/halt
 start cancelled "${long[@]}" run.dir="$work/killed"
 until_true grep -q '"start": 3' killed/events.jsonl || fail "the halted run does not go on"
