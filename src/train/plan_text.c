@@ -100,7 +100,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
-    print_row("total", bp_plan_total(plan), "");
+    print_row("total", bp_plan_total(plan), "of this rank");
     if (self->node.ranks > 0)
         bp_node_memory_print(&self->node);
     if (self->gemm_peak > 0)

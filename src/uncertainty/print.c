@@ -107,14 +107,14 @@ static void print_shift(const study_outcome *outcome, int64_t s)
     snprintf(title, sizeof(title), "AUROC of %s by", outcome->shifted.items[s].name);
     bp_log("%s", title);
     width = name_width(outcome, "", NAME_LEAST);
-    bp_log("%-*s  %-20s  %-20s  %-20s", width, "", "mutual information", "entropy", "NLL");
+    bp_log("%-*s  %-20s  %-20s  %s", width, "", "mutual information", "entropy", "NLL");
     for (int64_t m = 0; m < outcome->methods.count; m++) {
         char cells[STUDY_SCORES][64];
 
         for (int c = 0; c < STUDY_SCORES; c++)
             put_share(cells[c], sizeof(cells[c]),
                       &outcome->results[m].values[study_column(s, (study_score)c, STUDY_AUROC)]);
-        bp_log("%-*s  %-20s  %-20s  %-20s", width, outcome->methods.items[m].name, cells[0],
+        bp_log("%-*s  %-20s  %-20s  %s", width, outcome->methods.items[m].name, cells[0],
                cells[1], cells[2]);
     }
 }
