@@ -264,6 +264,11 @@ static bp_err run_job(const arguments *args)
     if (err == BP_OK && bp_fault("config.read"))
         err = bp_fail_errno(BP_ERR_IO, "can't read",
                             args->config ? args->config : "the command line");
+    if (err == BP_OK && args->nodes > 0 && args->ranks == 0 && bp_comm_size(call.world) > 1)
+        err = BP_FAIL(BP_ERR_USAGE,
+                      "--nodes %lld says nothing of the %d ranks that mpirun or srun started: at "
+                      "the command line; give --ranks too, and one process plans for them",
+                      (long long)args->nodes, bp_comm_size(call.world));
     err = bp_agree(call.world, err);
 
     if (err == BP_OK && args->job->warn)

@@ -32,7 +32,7 @@ static bp_err open_mesh(bench *self, MPI_Comm world, const bp_planned_world *pla
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &ONE : shape);
     if (err == BP_OK && !alone)
-        bp_math_warn_of_threads(self->mesh);
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     return err;
 }
 

@@ -142,6 +142,19 @@ static bp_err read_lines(bp_history *history)
 
 /* ---- runs ---- */
 
+/* Of a run, or of the members of an ensemble: all have as many. */
+static int64_t steps_of(const json_t *status)
+{
+    const json_t *member, *members = json_object_get(status, "members");
+    int64_t steps = json_integer_value(json_object_get(status, "steps"));
+    size_t k;
+
+    if (steps == 0)
+        json_array_foreach(members, k, member) if (steps == 0) steps =
+            json_integer_value(json_object_get(member, "steps"));
+    return steps;
+}
+
 static bp_err read_state(bp_history *history)
 {
     json_t *status = NULL;
@@ -164,6 +177,7 @@ static bp_err read_state(bp_history *history)
     if (err == BP_OK) {
         history->state = bp_strdup(json_string_value(json_object_get(status, "state")));
         err = history->state ? BP_OK : out_of_memory();
+        history->steps = steps_of(status);
     }
     json_decref(status);
     return err;

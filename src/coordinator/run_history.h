@@ -30,6 +30,7 @@ typedef struct bp_curve {
 typedef struct bp_history {
     const char *folder; /* borrowed */
     char *state;        /* "running", "finished", ...: as bagpipe status has it */
+    int64_t steps;      /* of the training, or of each member; 0: it does not say yet */
     bp_curve *curves; /* the members of an ensemble, and last their mean; of another run its own */
     int64_t curve_count;
     char **pairs; /* config.ini: key, value, key, value... */

@@ -273,8 +273,9 @@ static void add_sentence(bp_buffer *out, const json_t *note)
     else if (strcmp(event, "no_launcher") == 0)
         bp_buffer_printf(out, "%s was gone", text_of(note, "launcher"));
     else if (strcmp(event, "patience") == 0)
-        bp_buffer_printf(out, "the training ended after %lld validations without a new best",
-                         integer_of(note, "validations"));
+        bp_buffer_printf(out, "the training ended after %lld validation%s without a new best",
+                         integer_of(note, "validations"),
+                         integer_of(note, "validations") == 1 ? "" : "s");
     else if (strcmp(event, "digest_mismatch") == 0)
         bp_buffer_printf(out, "bits had changed (%s)", text_of(note, "found"));
     else

@@ -243,8 +243,9 @@ static bp_err check_tokens(const bp_stream *stream, int64_t k, int64_t tokens, i
     return BP_FAIL(
         BP_ERR_FORMAT,
         "the corpus has %" PRId64 " tokens, fewer than one window of model.context + 1 = "
-        "%" PRId64 "%s: at %s; use a longer text or a shorter context",
-        tokens, context + 1, stream->bag ? ", in its bag" : "", bp_stream_path(stream, k));
+        "%" PRId64 "%s: at %s; use a longer text or a shorter context%s",
+        tokens, context + 1, stream->bag ? ", in its bag" : "", bp_stream_path(stream, k),
+        stream->bag ? ", or draw other bags with another run.seed" : "");
 }
 
 bp_err bp_stream_check(const bp_stream *stream, int64_t context)

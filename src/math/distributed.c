@@ -477,8 +477,8 @@ static bp_err run_eigen(bp_distributed *a, double *values, bp_distributed *vecto
                                                           .stop_context = asked->stop_context});
         bp_beat_leave();
         if (grid->abandoned)
-            return BP_FAIL(BP_ERR_STOPPED, "stopped as asked: at the eigenvectors of %lld x %lld",
-                           (long long)a->rows, (long long)a->rows);
+            return bp_fail_stopped("at the eigenvectors of %lld x %lld", (long long)a->rows,
+                                   (long long)a->rows);
         err = finish_eigen(call, values, grid->comm);
     }
     eigen_call_free(call);

@@ -31,10 +31,11 @@ int bp_math_threads(void);
  * said where they run (OMP_PROC_BIND, OMP_PLACES ...). Collective over `comm`. */
 int bp_math_threads_for(MPI_Comm comm, int asked);
 /** Warn, in one line and once a process, of computing ranks with more threads than cores, each by
- * itself or those of a node together. The threads are set. Collective over mesh->world. */
-void bp_math_warn_of_threads(const bp_mesh *mesh);
+ * itself or those of a node together. The threads are set; computes: this rank does. Collective. */
+void bp_math_warn_of_threads(MPI_Comm world, bool computes);
 /** The same where a job to come is planned (NULL: there is none): one rank that stands for each of
- * plan->ranks ranks (0: none are named) takes as many as they would on a node like this one. */
+ * plan->ranks ranks (0: none are named) takes as many as they would on a node like this one, and a
+ * warning says where they are more than its cores. Collective over `comm`. */
 int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *plan);
 /** GEMM speed of this process in FLOP/s, measured for `seconds`; 0 where it can't be measured. */
 double bp_math_gemm_peak(bp_precision precision, double seconds);

@@ -154,11 +154,18 @@ int bp_math_threads_for(MPI_Comm comm, int asked)
 
 int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *plan)
 {
-    int each;
+    int each, ranks, cores = bp_math_cores();
 
-    if (!plan || plan->ranks == 0 || asked > 0)
+    if (!plan || plan->ranks == 0)
         return bp_math_threads_for(comm, asked);
-    each = bp_math_cores() / ((plan->ranks + plan->nodes - 1) / plan->nodes);
+    ranks = (plan->ranks + plan->nodes - 1) / plan->nodes;
+    if (ranks * (asked > 0 ? asked : 1) > cores)
+        bp_warn("%d ranks on a node with %d threads each, but a node like this one has %d core%s: "
+                "at math.threads; they take turns",
+                ranks, asked > 0 ? asked : 1, cores, cores == 1 ? "" : "s");
+    if (asked > 0)
+        return bp_math_threads_for(comm, asked);
+    each = cores / ranks;
     return bp_math_threads_for(comm, each > 0 ? each : 1);
 }
 
@@ -189,10 +196,10 @@ static void add_up(bp_core_use *use, const bp_core_claim *all, int ranks)
         use->node_cores = bp_math_cores(); /* a quota, which the ranks of a node share */
 }
 
-static bp_core_use find_use(const bp_mesh *mesh)
+static bp_core_use find_use(MPI_Comm world, bool computes)
 {
     bp_core_claim mine = {.mask = *bp_cores_of_process(),
-                          .threads = mesh->computes ? bp_math_threads() : 0},
+                          .threads = computes ? bp_math_threads() : 0},
                   *all;
     bp_core_use use;
     MPI_Comm node;
@@ -201,7 +208,7 @@ static bp_core_use find_use(const bp_mesh *mesh)
     use.threads = mine.threads;
     use.cores = bp_cores_count(&mine.mask);
     bp_host_name(use.host, sizeof use.host);
-    BP_MPI(MPI_Comm_split_type(mesh->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    BP_MPI(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
     all = bp_alloc("math.threads", bp_comm_size(node), sizeof *all);
     BP_NEED_MEMORY(all);
     gather_claims(all, &mine, node);
@@ -254,24 +261,24 @@ static void warn_of_many(const bp_core_use *all, int size)
             worst->node_cores == 1 ? "" : "s", remedy);
 }
 
-void bp_math_warn_of_threads(const bp_mesh *mesh)
+void bp_math_warn_of_threads(MPI_Comm world, bool computes)
 {
+    int size = bp_comm_size(world);
     static bool told;
     bp_core_use mine, *all;
 
     if (told) /* a job within a job */
         return;
     told = true;
-    mine = find_use(mesh);
-    if (!bp_all_max_int(mine.threads > mine.cores || mine.node_threads > mine.node_cores,
-                        mesh->world))
+    mine = find_use(world, computes);
+    if (!bp_all_max_int(mine.threads > mine.cores || mine.node_threads > mine.node_cores, world))
         return;
-    all = bp_alloc("math.threads", mesh->size, sizeof *all);
+    all = bp_alloc("math.threads", size, sizeof *all);
     BP_NEED_MEMORY(all);
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine,
-                                     MPI_BYTE, 0, mesh->world));
-    if (mesh->coordinates && !warn_of_few(all, mesh->size))
-        warn_of_many(all, mesh->size);
+                                     MPI_BYTE, 0, world));
+    if (bp_comm_is_root(world) && !warn_of_few(all, size))
+        warn_of_many(all, size);
     bp_free(all);
 }
 

@@ -399,16 +399,15 @@ static json_t *row_of(const training *self, int64_t r, int64_t c)
 {
     const bp_history *run = &self->runs[r];
     const bp_curve_figures figures = bp_curve_figures_of(&run->curves[c]);
-    const char *steps = bp_history_key(run, "train.steps");
     char *name =
         bp_sprintf("%s%s%s", self->names[r], run->curve_count > 1 ? ", " : "", run->curves[c].name);
     json_t *row = json_pack(
-        "{s:s?, s:s, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}", "name", name, "state",
-        is_member(run, c) ? "" : run->state, "step", count_text(figures.step), "steps", steps,
-        "tokens", count_text(figures.tokens), "time", duration_text(figures.hours), "loss",
-        real_text("%.4f", figures.loss), "valid_loss", real_text("%.4f", figures.best_valid_loss),
-        "best_step", count_text(figures.best_step), "speed",
-        count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
+        "{s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", name, "state",
+        is_member(run, c) ? "" : run->state, "step", count_text(figures.step), "steps",
+        count_text(run->steps), "tokens", count_text(figures.tokens), "time",
+        duration_text(figures.hours), "loss", real_text("%.4f", figures.loss), "valid_loss",
+        real_text("%.4f", figures.best_valid_loss), "best_step", count_text(figures.best_step),
+        "speed", count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
 
     bp_free(name);
     return row;

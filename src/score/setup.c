@@ -87,7 +87,7 @@ static bp_err open_mesh(scorer *self, MPI_Comm world, const bp_planned_world *pl
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &one : shape);
     if (err == BP_OK && !alone)
-        bp_math_warn_of_threads(self->mesh);
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     if (err == BP_OK)
         self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
     return err;

@@ -65,9 +65,7 @@ static bp_err wait_for_input(const bp_text_source *source)
 
     while (source->waits) {
         if (bp_signals_stop_asked())
-            return BP_FAIL(BP_ERR_STOPPED,
-                           "asked to stop: at %s, of which nothing was kept; run it again",
-                           source->path);
+            return bp_fail_stopped("at %s, of which nothing was kept; run it again", source->path);
         if (poll(&input, 1, LOOK_MILLISECONDS) > 0)
             break;
     }

@@ -77,16 +77,15 @@ static void tidy(trainer *self, int64_t step, bool best)
     json_decref(event);
     bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
     self->untold_commit = step; /* on the screen the next line of a step tells */
-    self->untold_best = best || self->untold_best;
+    self->untold_best = best ? step : self->untold_best;
 }
 
 void trainer_tell_commit(trainer *self)
 {
     if (self->untold_commit > 0)
         bp_log_screen_only("committed step %lld%s", (long long)self->untold_commit,
-                           self->untold_best ? " (the best so far)" : "");
-    self->untold_commit = 0;
-    self->untold_best = false;
+                           self->untold_best == self->untold_commit ? " (the best so far)" : "");
+    self->untold_commit = self->untold_best = 0;
 }
 
 void trainer_sweep_end(trainer *self)

@@ -111,9 +111,10 @@ bp_err trainer_end(trainer *self)
         return BP_OK;
     bp_run_end_reason(self->run, "patience");
     bp_log("the training ended at step %" PRId64 " of %" PRId64 ", after %" PRId64
-           " validations without a new best (train.patience): the best loss is %.4f, at step "
+           " validation%s without a new best (train.patience): the best loss is %.4f, at step "
            "%" PRId64,
-           p->step, self->spec.rate.steps, p->stale, p->best_valid_loss, p->best_step);
+           p->step, self->spec.rate.steps, p->stale, p->stale == 1 ? "" : "s", p->best_valid_loss,
+           p->best_step);
     if (!bp_run_is_finished(self->run)) {
         json_t *event =
             json_pack("{s:I, s:I, s:o, s:I}", "step", (json_int_t)p->step, "validations",

@@ -205,6 +205,8 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
     if (err == BP_OK)
         err = bp_agree(world, alone ? bp_mesh_shape_plan(&self.shape, asked->ranks)
                                     : bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
+    if (err == BP_OK && !alone)
+        bp_math_warn_of_threads(world, true);
     if (err == BP_OK)
         err = bp_config_set_int(config, "mesh.data", self.shape.data);
     if (err == BP_OK) /* one rank plans for any mesh */
@@ -233,6 +235,8 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
     }
     if (err == BP_OK && self->bags)
         err = trainer_check_bag(corpus);
+    if (err == BP_OK)
+        err = ensemble_check_bags(self, corpus);
     if (err == BP_OK && self->bags) { /* and not when a member is trained */
         err = bp_score_check_names(corpus);
         err = err == BP_OK ? err : bp_err_prefix(err, "out-of-bag scores");
@@ -432,7 +436,7 @@ static bp_err open_mesh(ensemble *self, MPI_Comm world)
                                  dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
     err = bp_mesh_new(&self->mesh, world, &groups);
     if (err == BP_OK)
-        bp_math_warn_of_threads(self->mesh);
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     return err;
 }
 

@@ -5,9 +5,11 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "corpus/lanes.h"
 #include "mesh/collective.h"
 #include "score/score.h"
 #include "store/checkpoint.h"
+#include "train/trainer_priv.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -85,6 +87,48 @@ bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **
         err = bp_config_set(*out, "mesh.coordinator", "shared");
     if (err != BP_OK)
         bp_config_free(out);
+    return err;
+}
+
+static bp_err check_bag(const ensemble *self, int64_t member, bp_corpus *corpus)
+{
+    bp_stream *stream = NULL;
+    bp_config *config = NULL;
+    double *weights = NULL;
+    bp_err err = ensemble_member_config(self, member, &config);
+
+    if (err == BP_OK)
+        err = trainer_weights(&weights, config, corpus);
+    if (err == BP_OK)
+        err = bp_stream_new(&stream,
+                            &(bp_stream_spec){.corpus = corpus,
+                                              .weights = weights,
+                                              .bag = true,
+                                              .seed = (uint64_t)bp_config_int(config, "run.seed"),
+                                              .member = bp_config_int(config, "run.member")});
+    if (err == BP_OK) /* a checkpoint has a context of its own: a token is the least of all */
+        err = bp_stream_check(stream, bp_config_string(config, "model.init")
+                                          ? 1
+                                          : bp_config_int(config, "model.context"));
+    bp_stream_free(&stream);
+    bp_free(weights);
+    bp_config_free(&config);
+    return err;
+}
+
+bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus)
+{
+    char name[ENSEMBLE_NAME_BYTES];
+    bp_err err = BP_OK;
+
+    if (!self->bags || !bp_config_is_set(self->config, "corpus.weights"))
+        return BP_OK;
+    for (int64_t member = 0; member < self->members && err == BP_OK; member++) {
+        ensemble_name(self, member, name);
+        err = check_bag(self, member, corpus);
+        if (err == BP_ERR_FORMAT)
+            err = bp_err_prefix(err, name);
+    }
     return err;
 }
 

@@ -3,6 +3,7 @@
 #define BP_TRAIN_ENSEMBLE_PRIV_H
 
 #include "coordinator/run_folder.h"
+#include "corpus/corpus.h"
 #include "train/ensemble.h"
 #include "train/pretrain.h"
 
@@ -29,6 +30,10 @@ char *ensemble_member_path(const ensemble *self, int64_t member, const char *ins
 /** A member's configuration, derived from the ensemble's. Local. Errors: BP_ERR_CONFIG a seed
  *  beyond its range; BP_ERR_SYSTEM. Free with bp_config_free(). */
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out);
+/** With corpus.weights: the bag of every member has a window of each file that has a weight, so
+ * that none fails for lack of it when others have trained for hours. Local. Errors: BP_ERR_FORMAT,
+ * with the member's name; BP_ERR_CONFIG; BP_ERR_SYSTEM. */
+bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus);
 /** The newest step that it has committed, by name; -1: none. Local. */
 int64_t ensemble_member_step(const ensemble *self, int64_t member);
 /** Has its run finished before its last step, for train.patience? Local. */

@@ -32,9 +32,8 @@ static void take_commit(char *out, size_t bytes, trainer *self)
     out[0] = '\0';
     if (self->untold_commit > 0)
         snprintf(out, bytes, "  committed %lld%s", (long long)self->untold_commit,
-                 self->untold_best ? " (best)" : "");
-    self->untold_commit = 0;
-    self->untold_best = false;
+                 self->untold_best == self->untold_commit ? " (best)" : "");
+    self->untold_commit = self->untold_best = 0;
 }
 
 static void log_metric(trainer *self, const json_t *line)
@@ -49,9 +48,9 @@ static void log_metric(trainer *self, const json_t *line)
     if (json_object_get(line, "valid_loss"))
         snprintf(validated, sizeof validated, "  valid %.4f", number_of(line, "valid_loss"));
     take_commit(committed, sizeof committed, self);
-    bp_log_progress("step %lld/%lld  loss %.4f%s  %.0f tokens/s  %s left  lr %.2e%s",
-                    (long long)step, (long long)steps, number_of(line, "loss"), validated, speed,
-                    time_left, number_of(line, "lr"), committed);
+    bp_log_progress("step %lld/%lld  loss %.4f%s%s  %.0f tokens/s  %s left  lr %.2e",
+                    (long long)step, (long long)steps, number_of(line, "loss"), validated,
+                    committed, speed, time_left, number_of(line, "lr"));
 }
 
 /* A stop takes the step at work, one more at most, and a checkpoint. */

@@ -33,7 +33,7 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *p
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, world, alone ? &ALONE : shape);
     if (err == BP_OK && !alone)
-        bp_math_warn_of_threads(self->mesh);
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     return err;
 }
 
@@ -84,11 +84,10 @@ bool trainer_bags(const bp_config *config)
     return strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
 }
 
-/* NULL: corpus.weights is not given. */
-static bp_err read_weights(const trainer *self, double **weights)
+bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus)
 {
-    const char *list = bp_config_string(self->config, "corpus.weights");
-    int64_t count, files = bp_corpus_files(self->corpus);
+    const char *list = bp_config_string(config, "corpus.weights");
+    int64_t count, files = bp_corpus_files(corpus);
     bp_err err;
 
     *weights = NULL;
@@ -100,9 +99,10 @@ static bp_err read_weights(const trainer *self, double **weights)
     bp_free(*weights);
     *weights = NULL;
     return BP_FAIL(BP_ERR_CONFIG,
-                   "corpus.weights has %lld numbers, but corpus.train has %lld files: at "
+                   "corpus.weights has %lld number%s, but corpus.train has %lld file%s: at "
                    "corpus.weights; give one for each file, in their order (of a glob, by name)",
-                   (long long)count, (long long)files);
+                   (long long)count, count == 1 ? "" : "s", (long long)files,
+                   files == 1 ? "" : "s");
 }
 
 static bp_err open_streams(trainer *self)
@@ -117,7 +117,7 @@ static bp_err open_streams(trainer *self)
 
     spec.corpus = self->corpus;
     if (err == BP_OK)
-        err = read_weights(self, &weights);
+        err = trainer_weights(&weights, config, self->corpus);
     spec.weights = weights;
     if (err == BP_OK)
         err = bp_stream_new(&self->stream, &spec);

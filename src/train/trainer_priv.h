@@ -81,7 +81,7 @@ typedef struct trainer {
     bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
     int64_t untold_commit; /* of the coordinator: the last step whose commit the screen does not
                               show yet; 0: none */
-    bool untold_best;      /* it, or one before it, was the best so far */
+    int64_t untold_best;   /* the last of them that was the best so far; 0: none */
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
     double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
@@ -108,6 +108,9 @@ bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);
 /** Measures gemm_peak and gemm_cores of this process, for so many seconds. Local. */
 void trainer_measure_peak(trainer *self, double seconds);
+/** corpus.weights, one for each file of the corpus; NULL: it is not given. Free with bp_free().
+ *  Local. Errors: BP_ERR_CONFIG there are not as many as files. */
+bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
 /** Does the training draw its documents? Local. */
 bool trainer_bags(const bp_config *config);
 /** A bag is drawn from at least 2 documents; of few it tells little, which is warned of. Local.

@@ -114,8 +114,8 @@ static void print_shift(const study_outcome *outcome, int64_t s)
         for (int c = 0; c < STUDY_SCORES; c++)
             put_share(cells[c], sizeof(cells[c]),
                       &outcome->results[m].values[study_column(s, (study_score)c, STUDY_AUROC)]);
-        bp_log("%-*s  %-20s  %-20s  %s", width, outcome->methods.items[m].name, cells[0],
-               cells[1], cells[2]);
+        bp_log("%-*s  %-20s  %-20s  %s", width, outcome->methods.items[m].name, cells[0], cells[1],
+               cells[2]);
     }
 }
 

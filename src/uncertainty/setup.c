@@ -33,7 +33,7 @@ static bp_err open_mesh(study_job *self, bool alone)
     if (err == BP_OK)
         err = bp_mesh_new(&self->mesh, self->world, shape);
     if (err == BP_OK)
-        bp_math_warn_of_threads(self->mesh);
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     return err;
 }
 

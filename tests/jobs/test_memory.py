@@ -68,6 +68,7 @@ class Memory(JobTest):
         for words in (("--ranks", "0"), ("--ranks", "two"), ("--ranks",), ("--ranks", "2", "--nodes", "3"), ("--ranks", "2", "--nodes", "0")):
             self.refused(self.job("pretrain", "planned", 0, "--plan", *words), "planned", status=64)
         self.refused(self.job("pretrain", "planned", 0, "--ranks", "2"), "planned", status=64)
+        self.refused(self.job("pretrain", "planned", 2, "--plan", "--nodes", "2"), "planned", status=64)
         self.refused(self.job("pretrain", "planned", 0, "--plan", "--ranks", "3", "mesh.pipeline=2"), status=78)
 
     def test_several_processes_plan_too(self):

@@ -128,7 +128,9 @@ class StandardInput(unittest.TestCase):
                 time.sleep(0.02)
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(TIMEOUT), 75)
-            self.assertIn(b"asked to stop: at standard input", process.stderr.read())
+            said = process.stderr.read()
+            self.assertIn(b"bagpipe-data: stopped: at standard input", said)
+            self.assertNotIn(b"error", said)
             process.stdin.close()
         self.assertFalse([name for name in os.listdir(self.folder) if name.endswith(".h5") or ".bp-" in name])
 

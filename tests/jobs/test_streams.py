@@ -48,6 +48,25 @@ class Bags(JobTest):
         self.assertNotIn("bag_version", state_of(self.trained("plain", 0, "train.steps=1")))
 
 
+class BagsWithWeights(JobTest):
+    TEXT_BYTES = 60_000
+
+    def test_a_bag_that_lacks_a_file_is_told_before_any_member_trains(self):
+        with open(self.at("train.txt"), encoding="utf-8") as file:
+            lines = file.readlines()
+        for name, part in (("many", lines[:-2]), ("few", lines[-2:])):
+            self.write(f"{name}.txt", "".join(part))
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out",
+                       self.at(f"{name}.h5"), self.at(f"{name}.txt")])
+        # of two documents among hundreds a bag has none with probability exp(-2): of 40 members some lack both
+        result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('lacking')}", "ensemble.members=40",
+                      f"corpus.train={self.at('many.h5')},{self.at('few.h5')}", "corpus.weights=1,1", "model.context=4"])
+        self.assertEqual(result.status, 65, str(result))
+        self.assertRegex(result.err, r"error\[65\]: m\d\d: .*in its bag: at .*few.h5")
+        self.assertIn("run.seed", result.err)
+        self.assertFalse(os.path.exists(self.at("lacking/members")))
+
+
 class Weights(JobTest):
     TEXT_BYTES = 60_000
 

@@ -3,6 +3,7 @@ import glob
 import json
 import math
 import os
+import re
 import signal
 import struct
 import time
@@ -160,6 +161,13 @@ class Patience(JobTest):
                 self.assertEqual((event["step"], event["validations"], event["best_step"]), (6, 2, 2))
                 self.assertEqual(event["best_valid_loss"], metrics(folder)[1]["valid_loss"])
                 self.assertEqual(events(folder, "closed")[-1]["reason"], "patience")
+
+    def test_the_screen_names_the_best_step_and_no_other(self):
+        for patience in ("1", "2"):
+            result = self.pretrain(f"best-{patience}", 0, f"train.patience={patience}", "optimizer.lr=0", "train.valid_every=5", "train.log_every=10")
+            self.assertEqual(result.status, 0, str(result))
+            self.assertLessEqual(set(re.findall(r"committed (?:step )?(\d+) \((?:the )?best", result.out)), {"5"}, result.out)
+            self.assertRegex(result.out, rf"(?m)^committed step {5 + 5 * int(patience)}$")
 
     def test_the_same_command_has_nothing_to_do_and_a_larger_patience_goes_on(self):
         folder = self.trained("longer", 0, "train.patience=2", *self.FLAT)
