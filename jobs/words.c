@@ -62,8 +62,6 @@ const bp_job_word bp_job_words[] = {
     {"speed", "bench", NULL},
     {"perf", "bench", NULL},
 
-    {"plot", "plot", NULL},
-    {"plot", "status", "this version draws the plots of uncertainty alone"},
     {"plots", "plot", NULL},
     {"graph", "plot", NULL},
     {"watch", "status", NULL},
