@@ -34,7 +34,7 @@ local_packages "$top/.ci/packages" "$top/.ci/packages-tests" ${slurm:+"$slurm"} 
 target=""
 [ "$*" != "-L data" ] || target=data_tests
 echo "Building into build/release (log: build/release.log)"
-local_build -DBAGPIPE_TESTS=ON $target || exit 1
+local_build -DBAGPIPE_TESTS=ON "-DBAGPIPE_WERROR=${BAGPIPE_WERROR:-OFF}" $target || exit 1
 
 cd "$top" || exit 1
 log=$top/build/tests.log
