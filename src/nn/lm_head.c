@@ -27,21 +27,29 @@ typedef struct chunk {
     int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from */
 } chunk;
 
-static int64_t chunk_rows(const head *self, int64_t rows)
+/* The most rows of a chunk of `rows` or fewer, which memory is planned for: unlike chunk_rows, more
+ * for more rows. */
+static int64_t chunk_rows_most(const head *self, int64_t rows)
 {
     int64_t tensors = self->block.nn->tensors; /* the largest share: equal on all tensor ranks */
     int64_t V = (self->wte->shape[0] + tensors - 1) / tensors;
     int64_t n = CHUNK_BYTES / (V * (int64_t)sizeof(float)) / 16 * 16;
 
     n = n < CHUNK_ROWS_MIN ? CHUNK_ROWS_MIN : n > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : n;
-    int64_t chunks = (rows + n - 1) / n; /* of one size: a short one costs the products as much */
-    n = chunks > 1 ? ((rows + chunks - 1) / chunks + 15) / 16 * 16 : n;
     return n < rows ? n : rows;
+}
+
+/* Chunks of one size, as a short one costs the products as much. */
+static int64_t chunk_rows(const head *self, int64_t rows)
+{
+    int64_t most = chunk_rows_most(self, rows), chunks = most > 0 ? (rows + most - 1) / most : 1;
+
+    return chunks > 1 ? ((rows + chunks - 1) / chunks + 15) / 16 * 16 : most;
 }
 
 static chunk carve_chunk(const head *self, bp_arena *arena, int64_t rows)
 {
-    chunk c = {.rows = chunk_rows(self, rows)};
+    chunk c = {.rows = rows};
 
     c.logits = bp_carve(arena, c.rows * self->wte->extent[0]);
     c.max = bp_carve(arena, 2 * c.rows);
@@ -60,24 +68,24 @@ static size_t head_saved(const bp_block *block, int64_t B, int64_t T)
     return bp_arena_bytes(bp_nn_rows(block->nn, &pass).count * self->wte->shape[1], sizeof(float));
 }
 
-/* Scratch of an evaluation. */
+/* Scratch of an evaluation, by chunks of so many rows. */
 typedef struct evaluation_work {
     chunk c;
     float *hidden; /* [chunk rows][C] the scored rows, gathered */
     bp_operand normed;
 } evaluation_work;
 
-static evaluation_work carve_evaluation(const head *self, bp_arena *arena, int64_t rows)
+static evaluation_work carve_evaluation(const head *self, bp_arena *arena, int64_t chunk_rows)
 {
     int64_t C = self->wte->shape[1];
-    evaluation_work work = {.c = carve_chunk(self, arena, rows)};
+    evaluation_work work = {.c = carve_chunk(self, arena, chunk_rows)};
 
     work.hidden = bp_carve(arena, work.c.rows * C);
     work.normed = bp_operand_carve(arena, self->block.nn->gemm, work.c.rows, C);
     return work;
 }
 
-/* Scratch of the backward pass. */
+/* Scratch of the backward pass, by chunks of so many rows. */
 typedef struct backward_work {
     chunk c;
     bp_operand normed;  /* [B * T][C] */
@@ -88,11 +96,12 @@ typedef struct backward_work {
     float *sums;
 } backward_work;
 
-static backward_work carve_backward(const head *self, bp_arena *arena, const bp_pass *pass)
+static backward_work carve_backward(const head *self, bp_arena *arena, const bp_pass *pass,
+                                    int64_t chunk_rows)
 {
     int64_t C = self->wte->shape[1], rows = pass->B * pass->T;
     int64_t own = bp_nn_rows(self->block.nn, pass).count;
-    backward_work work = {.c = carve_chunk(self, arena, rows)};
+    backward_work work = {.c = carve_chunk(self, arena, chunk_rows)};
 
     work.normed = bp_operand_carve(arena, self->block.nn->gemm, rows, C);
     work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits, work.c.rows,
@@ -108,13 +117,14 @@ static size_t head_scratch(const bp_block *block, int64_t B, int64_t T, bool tra
 {
     const head *self = (const head *)block;
     bp_pass pass = {.B = B, .T = T, .training = training};
+    int64_t rows = chunk_rows_most(self, B * T);
     bp_arena count = {0};
 
     if (!training) {
-        carve_evaluation(self, &count, B * T);
+        carve_evaluation(self, &count, rows);
         return count.used_bytes;
     }
-    carve_backward(self, &count, &pass);
+    carve_backward(self, &count, &pass, rows);
     bp_carve(&count, bp_nn_sum_floats(block->nn, &pass, self->wte->shape[1]));
     return count.used_bytes;
 }
@@ -125,7 +135,7 @@ static bp_product_bytes head_products(const bp_block *block, int64_t B, int64_t 
     bp_product_bytes bytes = {0};
 
     if (self->wte->extent[0] > 0)
-        bp_product_bytes_add(&bytes, block->nn, chunk_rows(self, B * T), self->wte->extent[0],
+        bp_product_bytes_add(&bytes, block->nn, chunk_rows_most(self, B * T), self->wte->extent[0],
                              self->wte->shape[1]);
     return bytes;
 }
@@ -219,7 +229,7 @@ static int64_t gather_scored(const head *self, const bp_pass *pass, chunk *c, fl
 static void evaluate(head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n;
-    evaluation_work work = carve_evaluation(self, pass->scratch, rows);
+    evaluation_work work = carve_evaluation(self, pass->scratch, chunk_rows(self, rows));
     chunk *c = &work.c;
     bp_norm norm = norm_of(self, NULL, NULL);
 
@@ -282,7 +292,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, voi
     size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
     bp_row_range own = bp_nn_rows(block->nn, pass);
-    backward_work work = carve_backward(self, pass->scratch, pass);
+    backward_work work = carve_backward(self, pass->scratch, pass, chunk_rows(self, rows));
     bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
     bp_norm norm = norm_of(self, work.mean, work.rstd);
     bp_norm_gradients to = {packet->item[0].data, self->gain->gradient, self->bias->gradient, true};
