@@ -1,12 +1,10 @@
 /* bagpipe status: what runs are doing, for people and scripts; on a login node too: no MPI. */
 #include "coordinator/run_status.h"
 
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "help.h"
 #include "job.h"
-#include "score/parts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,32 +29,16 @@ const bp_help bp_status_help = {
     .text = "RUN is a run folder. For each one it prints the state, progress, time left, the last "
             "checkpoint, and restarts with the time they cost. It needs no MPI, takes no lock and "
             "writes nothing: it may be called at any time, on any machine that sees the "
-            "folder. Of several names, those that are no runs are ignored and counted.\n"
+            "folder; under Slurm it asks squeue. Of several names, those that are no runs are "
+            "ignored and counted.\n"
             "States: running; starting; finished; stopped, and by what (the same command resumes); "
-            "failed; dead, its job is gone; silent, its host cannot be asked from here, and its "
+            "failed; queued, Slurm starts its job again; dead, its job is gone; silent, its host "
+            "cannot be asked from here, and its "
             "counter, which rises every 10 s, stands still.",
     .options = OPTIONS,
     .examples = "  bagpipe status runs/*\n"
                 "  bagpipe status runs/small --json\n",
     .statuses = STATUSES};
-
-/* Units that are done while a job scores; all of them where it has finished. */
-static void add_units(json_t *status, const char *folder)
-{
-    const char *state = json_string_value(json_object_get(status, "state"));
-    int64_t units = json_integer_value(json_object_get(status, "units")), done = 0;
-    char *parts = bp_path_join(folder, "score/parts");
-
-    if (units > 0) {
-        if (strcmp(state, "finished") == 0)
-            done = units;
-        else if (parts && bp_path_is_dir(parts) && bp_parts_survey(parts, units, &done) != BP_OK)
-            done = 0; /* it was just removed, or can't be read from here */
-        (void)json_object_set_new(status, "units_done", json_integer(done));
-        (void)json_object_set_new(status, "progress", json_real((double)done / (double)units));
-    }
-    bp_free(parts);
-}
 
 static bp_err print(char *text)
 {
@@ -100,8 +82,6 @@ static bp_err show(asked *self, const char *folder)
     bp_err err = bp_run_status_read(&status, folder, BP_RUN_STATUS_WATCH_SECONDS);
 
     if (err == BP_OK) {
-        if (json_object_get(status, "units"))
-            add_units(status, folder);
         if (!self->json)
             err = print_lines(status, json_array_size(self->found) == 0);
         (void)json_array_append_new(self->found, status);

@@ -12,6 +12,7 @@ static _Atomic int64_t step, progress, collectives, waited, steps, busy, commit;
 static _Atomic(const char *) collective = "";
 static _Atomic int depth;
 static _Thread_local bool is_beside;
+static bp_phase_listener *phase_listener;
 static int64_t entered_at; /* the outermost collective at work */
 static int64_t marked_at,
     marked_wait; /* what lies before them is counted in `busy`, or not at all */
@@ -75,7 +76,14 @@ bp_phase bp_beat_phase(bp_phase now)
     mark();
     atomic_store_explicit(&phase, (int)now, memory_order_relaxed);
     add_one(&progress);
+    if (phase_listener != NULL && (int)now != before && !is_beside)
+        phase_listener(now);
     return (bp_phase)before;
+}
+
+void bp_beat_listen(bp_phase_listener *listener)
+{
+    phase_listener = listener;
 }
 
 void bp_beat_commit(double seconds)

@@ -28,6 +28,9 @@ const char *bp_phase_name(bp_phase phase);
 
 /** Enter a phase; returns the one before, to come back to. Counts as progress. */
 bp_phase bp_beat_phase(bp_phase phase);
+/** Who is told of each phase that begins, on the main thread; NULL: nobody. */
+typedef void bp_phase_listener(bp_phase phase);
+void bp_beat_listen(bp_phase_listener *listener);
 /** The training step at work, or the batch. Counts as progress. */
 void bp_beat_step(int64_t step);
 /** The checkpoint that is over now took so long in all, however little of it in

@@ -11,6 +11,7 @@ static _Thread_local char message[BP_ERR_MESSAGE_BYTES];
 
 static char program[32] = "bagpipe";
 static void (*assert_handler)(int status);
+static void (*err_witness)(int status, const char *line);
 static int assert_rank = -1;
 
 #define STOPPED "stopped: "
@@ -303,15 +304,35 @@ void bp_warn(const char *format, ...)
     bp_log_file_only("warning: %s", clean);
 }
 
-/* The line so far says what; the rest says where and what to do, and the program ends. */
-static _Noreturn void end(const char *file, int line, const char *remedy, int status)
+void bp_err_set_witness(void (*witness)(int status, const char *line))
+{
+    err_witness = witness;
+}
+
+void bp_err_last_words(int status, const char *format, ...)
+{
+    char line[BP_ERR_LINE_BYTES] = "";
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    (void)fprintf(stderr, "%s: error[%d]: %s\n", program, status, line);
+    if (err_witness != NULL)
+        err_witness(status, line);
+}
+
+/* Says what, where and what to do, and ends the program. */
+static _Noreturn void end(const char *what, const char *file, int line, const char *remedy,
+                          int status)
 {
     const char *base = strrchr(file, '/');
+    char rank[32] = "";
 
-    (void)fprintf(stderr, ": at %s:%d", base == NULL ? file : base + 1, line);
     if (assert_rank >= 0)
-        (void)fprintf(stderr, ", rank %d", assert_rank);
-    (void)fprintf(stderr, "; %s\n", remedy);
+        (void)snprintf(rank, sizeof rank, ", rank %d", assert_rank);
+    bp_err_last_words(status, "%s: at %s:%d%s; %s", what, base == NULL ? file : base + 1, line,
+                      rank, remedy);
     if (assert_handler != NULL)
         assert_handler(status);
     abort();
@@ -319,15 +340,15 @@ static _Noreturn void end(const char *file, int line, const char *remedy, int st
 
 void bp_assert_failed(const char *condition, const char *file, int line)
 {
-    (void)fprintf(stderr, "%s: error[%d]: a bug: \"%s\" does not hold", program,
-                  (int)BP_ERR_SOFTWARE, condition);
-    end(file, line, "please report it", BP_ERR_SOFTWARE);
+    char what[256];
+
+    (void)snprintf(what, sizeof what, "a bug: \"%.200s\" does not hold", condition);
+    end(what, file, line, "please report it", BP_ERR_SOFTWARE);
 }
 
 void bp_memory_ended(const char *file, int line)
 {
-    (void)fprintf(stderr, "%s: error[%d]: memory is short", program, (int)BP_ERR_SYSTEM);
-    end(file, line, "use more nodes, or fewer ranks on each", BP_ERR_SYSTEM);
+    end("memory is short", file, line, "use more nodes, or fewer ranks on each", BP_ERR_SYSTEM);
 }
 
 void bp_assert_set_handler(void (*handler)(int status), int rank)

@@ -109,4 +109,11 @@ void bp_memory_ended(const char *file, int line) __attribute__((noreturn));
  * abort(). */
 void bp_assert_set_handler(void (*handler)(int status), int rank);
 
+/** Called before that handler, and when MPI fails, with the line that was printed: for whoever
+ * keeps it where the job is asked about later (NULL: nobody). It may be called with any lock held.
+ */
+void bp_err_set_witness(void (*witness)(int status, const char *line));
+/** Print the last line of a program that ends at once, and have it witnessed. */
+void bp_err_last_words(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 #endif

@@ -11,7 +11,7 @@
 
 #define MAX_FAULTS 16
 
-typedef enum fault_action { FAIL, KILL, STOP, SPIN, DELAY } fault_action;
+typedef enum fault_action { FAIL, KILL, STOP, SPIN, BUG, DELAY } fault_action;
 
 typedef struct fault {
     const char *name;
@@ -112,7 +112,8 @@ static bool parse_action(fault *out, const char *text, const char *end)
         fault_action action;
         int number;
     } ACTIONS[] = {{"fail", FAIL, EIO}, {"eio", FAIL, EIO}, {"enospc", FAIL, ENOSPC},
-                   {"kill", KILL, 0},   {"stop", STOP, 0},  {"spin", SPIN, 0}};
+                   {"kill", KILL, 0},   {"stop", STOP, 0},  {"spin", SPIN, 0},
+                   {"bug", BUG, 0}};
     size_t bytes = (size_t)(end - text);
     char *after;
 
@@ -238,6 +239,8 @@ static bool act(const fault *at)
     case SPIN:
         for (volatile int k = 0;; k++)
             ;
+    case BUG:
+        bp_assert_failed("no bug was injected", __FILE__, __LINE__);
     case DELAY:
         sleep_for(at->seconds);
         break;

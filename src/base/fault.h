@@ -7,8 +7,9 @@
  *
  * "name" alone is the first call, on every rank. What happens: `fail` (the default: the operation
  * reports a failure), `eio`, `enospc` (the same, with that errno), `kill` (SIGKILL to itself),
- * `stop` (SIGSTOP), `spin` (never comes back), `delaySECONDS`. Where a point has no way to fail
- * (bp_fault_point), only the last four mean anything, and others are a bug of the specification.
+ * `stop` (SIGSTOP), `spin` (never comes back), `bug` (BP_ASSERT), `delaySECONDS`. Where a point has
+ * no way to fail (bp_fault_point), only the last five mean anything, and others are a bug of the
+ * specification.
  * Unarmed, a call costs one load.
  */
 #ifndef BP_BASE_FAULT_H

@@ -254,7 +254,7 @@ bp_err bp_draft_commit(bp_draft *draft)
     bp_err err = BP_OK;
 
     draft->fd = -1;
-    if (fsync(fd) != 0)
+    if (!draft->lightly && fsync(fd) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", draft->path);
     if (close(fd) != 0 && err == BP_OK)
         err = bp_fail_errno(BP_ERR_IO, "can't close", draft->path);
@@ -263,24 +263,35 @@ bp_err bp_draft_commit(bp_draft *draft)
     if (err == BP_OK) {
         bp_free(draft->temporary);
         draft->temporary = NULL;
-        err = bp_path_sync_parent(draft->path);
+        err = draft->lightly ? BP_OK : bp_path_sync_parent(draft->path);
     }
     bp_draft_drop(draft);
     return err;
 }
 
-bp_err bp_file_write(const char *path, const void *data, size_t bytes)
+static bp_err write_file(const char *path, const void *data, size_t bytes, bool lightly)
 {
     bp_draft draft;
     bp_err err = bp_draft_open(&draft, path);
 
     if (err != BP_OK)
         return err;
+    draft.lightly = lightly;
     err = bp_draft_write(&draft, data, bytes);
     if (err == BP_OK)
         return bp_draft_commit(&draft);
     bp_draft_drop(&draft);
     return err;
+}
+
+bp_err bp_file_write(const char *path, const void *data, size_t bytes)
+{
+    return write_file(path, data, bytes, false);
+}
+
+bp_err bp_file_write_lightly(const char *path, const void *data, size_t bytes)
+{
+    return write_file(path, data, bytes, true);
 }
 
 bool bp_path_exists(const char *path)

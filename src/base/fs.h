@@ -29,6 +29,8 @@ bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *
  * not replaced); BP_ERR_DENIED; BP_ERR_IO (disk full). The old file, if any, is then untouched.
  */
 bp_err bp_file_write(const char *path, const void *data, size_t bytes);
+/** The same, but not brought to disk: for what is written often, and may be lost with the power. */
+bp_err bp_file_write_lightly(const char *path, const void *data, size_t bytes);
 
 /** The same for a file that is written in parts; drop, or commit, which drops what fails, ends it.
  *
@@ -37,6 +39,7 @@ bp_err bp_file_write(const char *path, const void *data, size_t bytes);
 typedef struct bp_draft {
     char *path, *temporary;
     int fd;
+    bool lightly; /* commit does not bring it to disk */
 } bp_draft;
 bp_err bp_draft_open(bp_draft *draft, const char *path);
 bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes);

@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "coordinator/drain.h"
+#include "coordinator/run_progress_priv.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -149,6 +150,21 @@ static bool is_finished(const json_t *record)
     return state != NULL && strcmp(state, "finished") == 0;
 }
 
+/* Its ranks were killed, and have left no word: the launcher's is the only one. */
+static void note_death(const bp_restart_case *what, const json_t *record)
+{
+    char text[128];
+
+    if (what->status == LOST_NODE)
+        (void)snprintf(text, sizeof text, "the launcher lost a node");
+    else
+        (void)snprintf(text, sizeof text, "a rank was killed by signal %d (%s)", what->status - 128,
+                       strsignal(what->status - 128));
+    if (is_death(what->status) && record != NULL)
+        run_words_add(what->folder, json_integer_value(json_object_get(record, "starts")),
+                      what->status, text);
+}
+
 /* Why not, into `why`; false: nothing speaks against it. */
 static bool speaks_against(const bp_restart_case *what, const json_t *record, char *why,
                            size_t why_bytes)
@@ -212,6 +228,7 @@ bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, si
     err = load_record(what->folder, &record);
     if (err != BP_OK)
         return err;
+    note_death(what, record);
     *again = !speaks_against(what, record, why, why_bytes);
     if (*again)
         (void)snprintf(why, why_bytes, "%s: restart %lld of at most %lld",

@@ -13,6 +13,7 @@
 #include "coordinator/run_compare_priv.h"
 #include "coordinator/run_journal_priv.h"
 #include "coordinator/run_lock_priv.h"
+#include "coordinator/run_progress_priv.h"
 #include "coordinator/run_record_priv.h"
 #include "coordinator/run_tensorboard_priv.h"
 #include "coordinator/watchdog.h"
@@ -30,7 +31,7 @@
 
 struct bp_run {
     const bp_mesh *mesh;
-    bool resumed, finished;
+    bool resumed, finished, witnesses;
     /* on the coordinator: */
     char *folder;
     run_lock *lock;
@@ -40,6 +41,7 @@ struct bp_run {
     int64_t steps_before;   /* bp_run_steps_before */
     const char *end_reason; /* of a finished run; NULL: all is done */
     bp_drain *drain;
+    run_progress *progress; /* status.json */
     run_journal metrics, events;
     bool for_tensorboard;
     run_journal tensorboard; /* open once training begins */
@@ -199,6 +201,8 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK && !run->finished) /* else it says what its results were computed with */
         err = write_config(run, config);
     if (err == BP_OK && !run->finished)
+        err = run_progress_open(&run->progress, run->folder, run->lock, run->record, before);
+    if (err == BP_OK && !run->finished)
         err = note_opened(run);
     if (err == BP_OK && !run->finished)
         err = bp_drain_new(&run->drain, run->folder, config);
@@ -276,7 +280,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
 {
     bp_run *run = bp_alloc("run", 1, sizeof *run);
     char *hosts = NULL;
-    int facts[2];
+    int facts[3];
     bp_err err = run == NULL ? bp_fail_memory("a run", 1, sizeof *run) : BP_OK;
 
     *out = NULL;
@@ -296,6 +300,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     if (err == BP_OK)
         err = start_watchdog(run, config);
     if (err != BP_OK) {
+        run_progress_free(&run->progress);
         if (mesh->coordinates)
             let_go(run);
         run_free(&run);
@@ -303,9 +308,11 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     }
     facts[0] = run->resumed;
     facts[1] = run->finished;
-    BP_MPI_WAIT("bcast", MPI_Bcast(facts, 2, MPI_INT, 0, mesh->world));
+    facts[2] = (int)bp_run_start_number(run);
+    BP_MPI_WAIT("bcast", MPI_Bcast(facts, 3, MPI_INT, 0, mesh->world));
     run->resumed = facts[0] != 0;
     run->finished = facts[1] != 0;
+    run->witnesses = run_words_begin(bp_config_string(config, "run.dir"), facts[2]);
     run_start_opened();
     *out = run;
     return BP_OK;
@@ -317,6 +324,7 @@ static bp_err write_exit(bp_run *run, bp_err state)
 {
     char now[32];
     json_t *value;
+    bp_err err;
 
     bp_clock_stamp(now, sizeof now);
     value =
@@ -326,7 +334,9 @@ static bp_err write_exit(bp_run *run, bp_err state)
     add_reason(run, value, state);
     if (json_object_set_new(run->record, "exit", value) != 0)
         return bp_fail_memory("run.json", 1, 1);
-    return run_record_write(run->folder, run->record);
+    err = run_record_write(run->folder, run->record);
+    run_progress_end(run->progress, value);
+    return err;
 }
 
 /* A run that another job has taken over is not written to any more. */
@@ -349,6 +359,7 @@ static bp_err close_folder(bp_run *run, bp_err state)
     }
     if (synced != BP_OK)
         err = synced;
+    run_progress_free(&run->progress); /* it looks at the lock */
     bp_log_close();
     bp_watchdog_disown();
     released = run_lock_release(&run->lock);
@@ -371,6 +382,8 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state)
     phase = bp_beat_phase(BP_PHASE_END);
     err = bp_agree(mesh->world, mesh->coordinates ? close_folder(*run, exit_state) : BP_OK);
     bp_watchdog_end();
+    if ((*run)->witnesses)
+        run_words_end();
     (void)bp_beat_phase(phase);
     run_free(run);
     return err;
@@ -472,9 +485,17 @@ bp_err bp_run_metric(bp_run *run, const json_t *line)
     if (!run->mesh->coordinates)
         return BP_OK;
     err = add_line(run, &run->metrics, line);
+    if (err == BP_OK)
+        run_progress_metric(run->progress, line);
     if (err == BP_OK && run->tensorboard.fd >= 0)
         err = run_tensorboard_add(&run->tensorboard, line);
     return err;
+}
+
+void bp_run_progress(bp_run *run, const json_t *members)
+{
+    if (run != NULL && run->progress != NULL && run_lock_is_ours(run->lock))
+        run_progress_take(run->progress, members);
 }
 
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)
@@ -492,6 +513,8 @@ bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)
         err = bp_fail_memory("an event", 1, 1);
     else
         err = add_line(run, &run->events, line);
+    if (err == BP_OK)
+        run_progress_event(run->progress, line);
     json_decref(line);
     return err;
 }

@@ -3,7 +3,8 @@
  *
  *     config.ini      every key as resolved            metrics.jsonl   step lines
  *     run.json        job, versions, mesh, exit state   events.jsonl    everything else
- *     log.txt         plain lines                       lock/           who holds it
+ *     log.txt         plain lines                       status.json     how far it is
+ *     lock/           who holds it
  *
  * Nothing in it names its own place: it may be copied or moved.
  */
@@ -144,6 +145,11 @@ bp_err bp_run_metric(bp_run *run, const json_t *line);
 /** One line for events.jsonl: {"time", "event": name, ...members of `members`} (NULL: none;
  * borrowed). Errors: as bp_run_metric. */
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
+
+/** How far the job is, for `bagpipe status`: members of status.json ("units_done": 7), which stand
+ * there until they are told anew; borrowed. What can't be written is warned of once. run: NULL,
+ * nobody is told. */
+void bp_run_progress(bp_run *run, const json_t *members);
 
 /** How long a stop takes, as far as is known: bp_drain_needs. */
 void bp_run_needs(bp_run *run, double seconds);

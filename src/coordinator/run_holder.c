@@ -152,12 +152,10 @@ static run_verdict ask_kernel(const run_holder *holder)
     return kill((pid_t)holder->pid, 0) != 0 && errno == ESRCH ? HOLDER_DEAD : HOLDER_UNKNOWN;
 }
 
-/* What a command prints (both streams), up to out_bytes - 1. False when it can't be run or takes
- * too long. */
-static bool run_command(char *const argv[], char *out, size_t out_bytes, int *status)
+bool run_command(char *const argv[], char *out, size_t out_bytes, int *status, double seconds)
 {
     posix_spawn_file_actions_t actions;
-    double end = bp_clock_now() + SQUEUE_SECONDS;
+    double end = bp_clock_now() + seconds;
     size_t used = 0;
     int pipes[2];
     pid_t child;
@@ -199,52 +197,59 @@ static bool has_ended(const char *state)
     static const char *const ended[] = {"COMPLETED", "CANCELLED", "FAILED",    "TIMEOUT",
                                         "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY",
                                         "DEADLINE",  "PENDING"};
-    size_t bytes = strcspn(state, "\n");
 
     for (size_t k = 0; k < sizeof ended / sizeof ended[0]; k++)
-        if (strlen(ended[k]) == bytes && strncmp(state, ended[k], bytes) == 0)
+        if (strcmp(ended[k], state) == 0)
             return true;
     return false;
 }
 
-/* Lines "JOB STATE". A task of an array may bear the array's own number: then squeue lists all of
- * its tasks, each with the number that is its own. */
-static run_verdict judge_listing(const char *text, const char *job)
+/* Lines "JOB STATE REASON". A task of an array may bear the array's own number: then squeue lists
+ * all of its tasks, each with the number that is its own. Of several lines of the job one that
+ * lives counts. */
+static run_queue find_job(run_queue_state *out, char *text, const char *job)
 {
     size_t bytes = strlen(job);
-    bool found = false, lives = false;
+    run_queue found = text[0] == '\0' ? RUN_QUEUE_GONE : RUN_QUEUE_UNKNOWN;
 
-    if (text[0] == '\0')
-        return HOLDER_DEAD;
-    for (const char *line = text; line != NULL && line[0] != '\0';) {
-        if (strncmp(line, job, bytes) == 0 && line[bytes] == ' ') {
-            found = true;
-            lives = lives || !has_ended(line + bytes + 1);
-        }
-        line = strchr(line, '\n');
-        line = line == NULL ? NULL : line + 1;
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (strncmp(line, job, bytes) != 0 || line[bytes] != ' ' ||
+            (found == RUN_QUEUE_LISTED && !has_ended(out->state)))
+            continue;
+        found = RUN_QUEUE_LISTED;
+        *out = (run_queue_state){.state = ""};
+        (void)sscanf(line + bytes, " %31s %95[^\n]", out->state, out->reason);
     }
-    return found && !lives ? HOLDER_DEAD : HOLDER_UNKNOWN; /* running, it may have lost this
-                                                              process: its beat will tell */
+    return found;
 }
 
-/* squeue lists a job that is pending, running or ending; one that it does not know any more has
- * ended. */
-static run_verdict ask_slurm(const run_holder *holder)
+run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds)
 {
-    char job[64], text[65536];
-    char *argv[] = {"squeue", "-h", "-j", job, "-o", "%A %T", NULL};
+    char number[64], text[65536];
+    char *argv[] = {"squeue", "-h", "-j", number, "-o", "%A %T %r", "-t", "all", NULL};
     int status;
 
-    if (holder->slurm_job[0] == '\0' ||
-        holder->slurm_job[strspn(holder->slurm_job, "0123456789")] != '\0')
-        return HOLDER_UNKNOWN;
-    (void)snprintf(job, sizeof job, "%s", holder->slurm_job);
-    if (!run_command(argv, text, sizeof text, &status) || !WIFEXITED(status))
-        return HOLDER_UNKNOWN;
+    *out = (run_queue_state){.state = ""};
+    if (job[0] == '\0' || job[strspn(job, "0123456789")] != '\0')
+        return RUN_QUEUE_UNKNOWN;
+    (void)snprintf(number, sizeof number, "%s", job);
+    if (!run_command(argv, text, sizeof text, &status, seconds) || !WIFEXITED(status))
+        return RUN_QUEUE_UNKNOWN;
     if (WEXITSTATUS(status) != 0)
-        return strstr(text, "Invalid job id") != NULL ? HOLDER_DEAD : HOLDER_UNKNOWN;
-    return judge_listing(text, job);
+        return strstr(text, "Invalid job id") != NULL ? RUN_QUEUE_GONE : RUN_QUEUE_UNKNOWN;
+    return find_job(out, text, job);
+}
+
+/* squeue lists a job that is pending, running or ending, and for some minutes one that has ended.
+ * One that runs may have lost this process: its beat will tell. */
+static run_verdict ask_slurm(const run_holder *holder)
+{
+    run_queue_state state;
+    run_queue found = run_slurm_ask(&state, holder->slurm_job, SQUEUE_SECONDS);
+
+    return found == RUN_QUEUE_GONE || (found == RUN_QUEUE_LISTED && has_ended(state.state))
+               ? HOLDER_DEAD
+               : HOLDER_UNKNOWN;
 }
 
 run_verdict run_holder_judge(const run_holder *holder, const run_holder *self)

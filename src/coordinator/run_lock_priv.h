@@ -34,6 +34,17 @@ run_verdict run_holder_judge(const run_holder *holder, const run_holder *self);
 /* "host n1, process 17, Slurm job 4" */
 void run_holder_text(char *out, size_t out_bytes, const run_holder *holder);
 
+/* What a command prints (both streams), up to out_bytes - 1. False when it can't be run or takes
+ * too long. */
+bool run_command(char *const argv[], char *out, size_t out_bytes, int *status, double seconds);
+/* What squeue says of a job, within `seconds`. UNKNOWN: there is no squeue, it did not answer, or
+ * `job` is no number; GONE: it does not list the job. */
+typedef struct run_queue_state {
+    char state[32], reason[96]; /* "PENDING", "Resources" */
+} run_queue_state;
+typedef enum run_queue { RUN_QUEUE_UNKNOWN, RUN_QUEUE_GONE, RUN_QUEUE_LISTED } run_queue;
+run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds);
+
 /* run_lock.c */
 typedef struct run_lock run_lock;
 

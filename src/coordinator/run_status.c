@@ -1,53 +1,39 @@
-/* A run's status, put together from the files of its folder. */
+/* A run's status: what the job has written of itself, who holds the folder, and what lies in it. */
 #include "coordinator/run_status.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
 #include "coordinator/restart.h"
 #include "coordinator/run_compare_priv.h"
+#include "coordinator/run_progress_priv.h"
 #include "coordinator/run_status_priv.h"
 #include "store/checkpoint.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
-#define RUN_LIMIT    ((int64_t)16 << 20)
-#define SMALL_LIMIT  ((int64_t)1 << 20)
-#define LOG_TAIL     2048
-#define MEMBER_DEPTH 1 /* members of an ensemble have none of their own */
+#define RUN_LIMIT   ((int64_t)16 << 20)
+#define LOG_TAIL    2048
+#define SMALL_LIMIT ((int64_t)1 << 20)
 
 /* What is read of one folder. */
 typedef struct reading {
     const char *folder;
+    bool is_member; /* of an ensemble */
     json_t *out;
-    json_t *record; /* run.json; NULL: there is none yet */
-    run_pairs keys; /* config.ini */
-    status_metrics metrics;
+    json_t *record; /* run.json */
+    json_t *told;   /* status.json; NULL: there is none, an older program ran */
     status_events events;
-    status_hold hold;
     double now;
 } reading;
 
 static void set(json_t *object, const char *key, json_t *value)
 {
     (void)json_object_set_new(object, key, value);
-}
-
-static void set_integer(json_t *object, const char *key, int64_t value)
-{
-    set(object, key, json_integer(value));
-}
-
-/* What is not known is left out. */
-static void set_real(json_t *object, const char *key, double value)
-{
-    if (isfinite(value))
-        set(object, key, json_real(value));
 }
 
 static void copy(json_t *to, const json_t *from, const char *key)
@@ -58,35 +44,46 @@ static void copy(json_t *to, const json_t *from, const char *key)
         (void)json_object_set(to, key, value);
 }
 
-static int64_t key_integer(const reading *self, const char *key)
+static bool is(const json_t *status, const char *state)
 {
-    const char *text = run_pairs_find(&self->keys, key);
-
-    return text == NULL ? 0 : strtoll(text, NULL, 10);
+    return strcmp(json_string_value(json_object_get(status, "state")), state) == 0;
 }
 
-static bp_err read_record(reading *self)
+/* Seconds since a stamp; a clock that was set back since then makes them 0. */
+static double age_of(const reading *self, const json_t *object, const char *key)
 {
-    char *path = bp_path_join(self->folder, "run.json");
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(self->folder)) : BP_OK;
+    double then = status_time(json_string_value(json_object_get(object, key)));
 
-    if (err == BP_OK)
-        err = bp_json_load(&self->record, path, RUN_LIMIT);
+    return then < 0 ? NAN : fmax(0, self->now - then);
+}
+
+/* NULL: there is no such file, or no sense can be made of it. */
+static json_t *load_small(const reading *self, const char *name)
+{
+    char *path = bp_path_join(self->folder, name);
+    json_t *value = NULL;
+
+    if (path != NULL && bp_path_exists(path) && bp_json_load(&value, path, SMALL_LIMIT) != BP_OK)
+        value = NULL;
+    bp_free(path);
+    return value;
+}
+
+static bp_err read_record(reading *self, const char *path)
+{
+    bp_err err = bp_json_load(&self->record, path, RUN_LIMIT);
+
     if (err == BP_OK && !(json_is_string(json_object_get(self->record, "job")) &&
                           json_is_object(json_object_get(self->record, "exit"))))
         err = BP_FAIL(BP_ERR_FORMAT, "it names no 'job' or no 'exit': in %s", path);
-    if (err == BP_ERR_FORMAT)
-        err = bp_err_prefix(err, "run.json is damaged");
-    bp_free(path);
-    return err;
+    return err == BP_ERR_FORMAT ? bp_err_prefix(err, "run.json is damaged") : err;
 }
 
-static bp_err read_journal(const reading *self, const char *name, void *context,
-                           void (*take)(void *context, const json_t *line))
+static bp_err read_events(reading *self)
 {
-    char *path = bp_path_join(self->folder, name);
+    char *path = bp_path_join(self->folder, "events.jsonl");
     bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(self->folder))
-                              : status_each_line(path, context, take);
+                              : status_each_line(path, &self->events, status_events_take);
 
     bp_free(path);
     return err;
@@ -94,92 +91,159 @@ static bp_err read_journal(const reading *self, const char *name, void *context,
 
 /* ---- state ---- */
 
-static void put_state(reading *self)
+static void put_end(const reading *self, const json_t *end)
 {
-    const json_t *ended = json_object_get(self->record, "exit");
-    const char *exit_state = json_string_value(json_object_get(ended, "state"));
-    const char *state = status_state(exit_state, self->hold);
+    static const char *const keys[] = {"code", "reason", "message", "time"};
 
-    set(self->out, "state", json_string(state));
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+        copy(self->out, end, keys[k]);
+    set_real(self->out, "ended_seconds_ago", age_of(self, end, "time"));
+}
+
+/* Slurm's word of the job that ran it last, where another start may come of it. */
+static void put_queue(const reading *self)
+{
+    static const char *const waits[] = {"PENDING",      "CONFIGURING", "REQUEUED",
+                                        "REQUEUE_HOLD", "SUSPENDED",   "STOPPED"};
+    const json_t *starts = json_object_get(self->record, "recent_starts");
+    json_t *queue;
+
+    if (json_object_get(self->out, "slurm_job") == NULL)
+        copy(self->out, json_array_get(starts, json_array_size(starts) - 1), "slurm_job");
+    queue = status_queue(text_of(self->out, "slurm_job"));
+    if (queue == NULL)
+        return;
+    set(self->out, "queue", queue);
+    for (size_t k = 0; k < sizeof waits / sizeof waits[0]; k++)
+        if (strcmp(text_of(queue, "state"), waits[k]) == 0)
+            set(self->out, "state", json_string("queued"));
+    if (is(self->out, "dead") && json_object_get(self->out, "message") == NULL &&
+        strcmp(text_of(queue, "state"), "gone") != 0)
+        set(self->out, "message",
+            json_sprintf("Slurm says %s (%s)", text_of(queue, "state"), text_of(queue, "reason")));
+}
+
+static void put_state(const reading *self, const status_watch *watch)
+{
+    status_hold hold = status_holder(self->out, self->folder, watch);
+    json_t *end = run_words_of_end(self->folder, self->record, self->told);
+
+    set(self->out, "state",
+        json_string(status_state(json_string_value(json_object_get(end, "state")), hold)));
     copy(self->out, self->record, "job");
     copy(self->out, self->record, "version");
-    if (strcmp(state, "stopped") == 0 || strcmp(state, "failed") == 0 ||
-        strcmp(state, "finished") == 0) {
-        double time = status_time(json_string_value(json_object_get(ended, "time")));
-
-        copy(self->out, ended, "code");
-        copy(self->out, ended, "reason");
-        copy(self->out, ended, "message");
-        copy(self->out, ended, "time");
-        if (time >= 0)
-            set_real(self->out, "ended_seconds_ago", self->now - time);
-    }
-    set(self->out, "ranks",
-        json_deep_copy(json_object_get(json_object_get(self->record, "mesh"), "ranks")));
+    copy(self->out, json_object_get(self->record, "mesh"), "ranks");
     copy(self->out, self->record, "hosts");
+    if (!is(self->out, "running") && !is(self->out, "silent"))
+        put_end(self, end);
+    if (!self->is_member && !is(self->out, "running") && !is(self->out, "silent") &&
+        !is(self->out, "finished"))
+        put_queue(self);
+    json_decref(end);
 }
 
-/* A file that asks the run to stop, and keeps it from being started again. */
-static void put_halt(reading *self)
+/* What keeps a run from being started again, and starts that led nowhere or knew nothing of it. */
+static void put_obstacles(const reading *self)
 {
-    char *path = bp_path_join(self->folder, "halt");
-
-    if (path != NULL && bp_path_exists(path))
-        set(self->out, "halt", json_true());
-    bp_free(path);
-}
-
-static bool is_state(const reading *self, const char *state)
-{
-    return strcmp(json_string_value(json_object_get(self->out, "state")), state) == 0;
-}
-
-/* Starts that the run itself knows nothing of, and those that led nowhere. */
-static void put_starts(reading *self)
-{
-    const json_t *failed = self->events.failed;
+    static const char *const keys[] = {"code", "message", "time"};
+    char *halt = bp_path_join(self->folder, "halt");
     int64_t stuck = bp_restart_stuck(self->record, self->folder);
-    json_t *told;
 
-    if (is_state(self, "running"))
+    if (halt != NULL && bp_path_exists(halt))
+        set(self->out, "halt", json_true());
+    bp_free(halt);
+    if (is(self->out, "running"))
         return;
-    if (stuck > 0 && !is_state(self, "finished") && !is_state(self, "silent"))
+    if (stuck > 0 && !is(self->out, "finished") && !is(self->out, "silent"))
         set_integer(self->out, "stuck_starts", stuck);
-    if (failed == NULL)
-        return;
-    told = json_object();
-    copy(told, failed, "code");
-    copy(told, failed, "message");
-    copy(told, failed, "time");
-    set_real(told, "seconds_ago",
-             self->now - status_time(json_string_value(json_object_get(failed, "time"))));
-    set(self->out, "start_failed", told);
+    if (self->events.failed != NULL) {
+        json_t *failed = json_object();
+
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            copy(failed, self->events.failed, keys[k]);
+        set_real(failed, "seconds_ago", age_of(self, failed, "time"));
+        set(self->out, "start_failed", failed);
+    }
 }
 
-/* ---- training ---- */
+/* ---- what the job has told ---- */
 
-static void put_training(reading *self)
+static void put_told(const reading *self)
 {
-    const status_metrics *m = &self->metrics;
-    int64_t steps = run_steps(self->record, &self->keys), commit = self->events.commit_step;
-    int64_t step = m->step > commit ? m->step : commit;
-    double tokens = (double)(key_integer(self, "train.batch") * key_integer(self, "model.context"));
+    static const char *const keys[] = {"phase",
+                                       "step",
+                                       "tokens",
+                                       "loss",
+                                       "valid_loss",
+                                       "best_valid_loss",
+                                       "best_step",
+                                       "tokens_per_second",
+                                       "tokens_per_second_median",
+                                       "units",
+                                       "units_done",
+                                       "methods",
+                                       "methods_scored",
+                                       "members_wanted",
+                                       "kept_seconds",
+                                       "lost_seconds",
+                                       "last_end"};
+    double wall = real_of(self->told, "wall_seconds"), kept = real_of(self->told, "kept_seconds");
 
-    step = step > 0 ? step : 0;
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+        copy(self->out, self->told, keys[k]);
+    if (is(self->out, "running")) {
+        wall += age_of(self, self->told, "time");
+        set_real(self->out, "phase_seconds", age_of(self, self->told, "phase_time"));
+    }
+    set_real(self->out, "wall_seconds", wall);
+    if (kept > 0)
+        set_real(self->out, "effective_time", fmin(1, kept / wall));
+    set_integer(self->out, "starts",
+                integer_of(self->told == NULL ? self->record : self->told, "starts"));
+    set_integer(self->out, "restarts", fmax(0, (double)integer_of(self->out, "starts") - 1));
+}
+
+static void put_share(const reading *self, const char *done, const char *all)
+{
+    int64_t of = integer_of(self->out, all);
+
+    if (of > 0 && is(self->out, "finished"))
+        set_integer(self->out, done, of);
+    if (of > 0)
+        set_real(self->out, "progress", (double)integer_of(self->out, done) / (double)of);
+}
+
+static int64_t steps_of(const reading *self)
+{
+    run_pairs pairs = {0};
+    int64_t steps;
+
+    if (run_pairs_read(&pairs, self->folder) != BP_OK)
+        pairs = (run_pairs){0}; /* it is told without them */
+    steps = run_steps(self->record, &pairs);
+    run_pairs_clear(&pairs);
+    return steps;
+}
+
+/* Steps behind the newest checkpoint are done again, where the run was not stopped in time. */
+static void put_training(const reading *self)
+{
+    int64_t commit = integer_of(json_object_get(self->out, "commit"), "step");
+    int64_t told = integer_of(self->told, "step"), steps = steps_of(self);
+    int64_t step = told > commit ? told : commit;
+
     set_integer(self->out, "step", step);
     set_integer(self->out, "steps", steps);
     if (steps > 0)
         set_real(self->out, "progress", (double)step / (double)steps);
-    set_integer(self->out, "tokens", m->tokens);
-    set_real(self->out, "tokens_per_second", m->speed);
-    set_real(self->out, "tokens_per_second_median", m->median_speed);
-    set_real(self->out, "loss", m->loss);
-    set_real(self->out, "valid_loss", m->valid_loss);
-    set_real(self->out, "best_valid_loss", m->best_valid_loss);
-    if (m->best_step > 0)
-        set_integer(self->out, "best_step", m->best_step);
-    if (m->lines > 0 && !is_state(self, "finished")) /* a single line is slow or fast by chance */
-        set_real(self->out, "seconds_left", (double)(steps - step) * tokens / m->median_speed);
+    if (is(self->out, "finished"))
+        return;
+    if (told > 0)
+        set_real(self->out, "seconds_left",
+                 (double)(steps - step) * real_of(self->told, "tokens") / (double)told /
+                     real_of(self->told, "tokens_per_second_median"));
+    if (told > commit && !is(self->out, "running"))
+        set_integer(self->out, "redone_steps", told - commit);
 }
 
 /* ---- checkpoints, and room for more ---- */
@@ -202,302 +266,218 @@ static int64_t folder_bytes(const char *folder)
     return sum;
 }
 
-static int64_t count_damaged(const char *parent)
+static void put_damaged(const reading *self, const char *parent)
 {
     char **names;
     int64_t count, damaged = 0;
 
     if (bp_dir_list(parent, &names, &count) != BP_OK)
-        return 0;
+        return;
     for (int64_t k = 0; k < count; k++)
         damaged += strncmp(names[k], ".bad-", 5) == 0;
     bp_names_free(&names, count);
-    return damaged;
-}
-
-/* The age by the event, or where a copied folder has none, by the file's own time. */
-static double commit_age(const reading *self, int64_t step, const char *folder)
-{
-    struct stat status;
-
-    if (self->events.commit_step == step)
-        return self->now - self->events.commit_time;
-    return stat(folder, &status) == 0 ? self->now - (double)status.st_mtime : NAN;
-}
-
-static void put_commit(reading *self, const char *parent)
-{
-    int64_t step = bp_checkpoint_newest_step(parent), bytes, damaged = count_damaged(parent);
-    char name[BP_STEP_NAME], *folder;
-    json_t *commit;
-
     if (damaged > 0)
         set_integer(self->out, "damaged_checkpoints", damaged);
-    if (step < 0)
-        return;
+}
+
+/* The age by the job's word; where it has none, of an imported model, say, by the folder's time. */
+static void put_commit(const reading *self, const char *parent, int64_t step)
+{
+    const json_t *commits = json_object_get(self->told, "commits");
+    const json_t *told = json_array_get(commits, json_array_size(commits) - 1);
+    char name[BP_STEP_NAME], *folder;
+    json_t *commit = json_object();
+    struct stat status;
+
     bp_checkpoint_step_name(name, step);
     folder = bp_path_join(parent, name);
-    if (folder == NULL)
-        return;
-    bytes = folder_bytes(folder);
-    commit = json_pack("{s:I, s:I}", "step", (json_int_t)step, "bytes", (json_int_t)bytes);
-    set_real(commit, "seconds_ago", commit_age(self, step, folder));
-    set(self->out, "commit", commit);
+    if (folder != NULL) {
+        set_integer(commit, "step", step);
+        set_integer(commit, "bytes", folder_bytes(folder));
+        if (told != NULL && integer_of(told, "step") == step)
+            set_real(commit, "seconds_ago", age_of(self, told, "time"));
+        else if (stat(folder, &status) == 0)
+            set_real(commit, "seconds_ago", fmax(0, self->now - (double)status.st_mtime));
+        (void)json_object_set(self->out, "commit", commit);
+    }
+    json_decref(commit);
     bp_free(folder);
 }
 
-static void put_room(reading *self)
+static void put_checkpoints(const reading *self)
 {
-    const json_t *commit = json_object_get(self->out, "commit");
-    int64_t bytes = json_integer_value(json_object_get(commit, "bytes")), available;
+    char *parent = bp_path_join(self->folder, "checkpoints");
+    int64_t step = parent == NULL ? -1 : bp_checkpoint_newest_step(parent), available, bytes;
     struct statvfs room;
 
+    if (parent != NULL)
+        put_damaged(self, parent);
+    if (step >= 0)
+        put_commit(self, parent, step);
+    bp_free(parent);
     if (statvfs(self->folder, &room) != 0)
         return;
     available = (int64_t)room.f_bavail * (int64_t)room.f_frsize;
+    bytes = integer_of(json_object_get(self->out, "commit"), "bytes");
     set_integer(self->out, "free_bytes", available);
     if (bytes > 0)
         set_integer(self->out, "room_for_checkpoints", available / bytes);
 }
 
-static void put_checkpoints(reading *self)
-{
-    char *parent = bp_path_join(self->folder, "checkpoints");
-
-    if (parent != NULL)
-        put_commit(self, parent);
-    bp_free(parent);
-    put_room(self);
-}
-
-/* Steps behind the newest checkpoint are done again, where the run was not stopped in time. */
-static void put_redone(reading *self)
-{
-    const json_t *commit = json_object_get(self->out, "commit");
-    int64_t from = json_integer_value(json_object_get(commit, "step")), to = self->metrics.step;
-
-    if (json_object_get(self->out, "steps") != NULL && to > from && !is_state(self, "running") &&
-        !is_state(self, "finished"))
-        set_integer(self->out, "redone_steps", to - from);
-}
-
-/* ---- restarts and effective time ---- */
-
-/* When the run did something last: now, where it runs. */
-static double end_of(const reading *self)
-{
-    double seen = json_number_value(json_object_get(self->out, "seen_seconds"));
-
-    if (is_state(self, "running"))
-        return self->now;
-    if (self->events.closed < 0 && json_object_get(self->out, "seen_seconds") != NULL &&
-        self->now - seen > self->events.last)
-        return self->now - seen;
-    return self->events.last;
-}
-
-static void put_restarts(reading *self)
-{
-    const status_events *events = &self->events;
-    int64_t starts = json_integer_value(json_object_get(self->record, "starts"));
-    double wall = events->first < 0 ? NAN : end_of(self) - events->first;
-
-    set_integer(self->out, "starts", events->opened > 0 ? events->opened : starts);
-    set_integer(self->out, "restarts",
-                events->opened > 0 ? events->opened - 1 : (starts > 0 ? starts - 1 : 0));
-    set_real(self->out, "wall_seconds", wall);
-    set_real(self->out, "lost_seconds", events->lost);
-    if (self->metrics.kept_seconds > 0 && wall >= 1) { /* stamps tell whole seconds */
-        double effective = self->metrics.kept_seconds / wall;
-
-        set_real(self->out, "kept_seconds", self->metrics.kept_seconds);
-        set_real(self->out, "effective_time", effective < 1 ? effective : 1);
-    }
-    if (json_object_size(events->counts) > 0) {
-        set(self->out, "events", json_incref(events->counts));
-        set(self->out, "notes", json_incref(events->notes));
-        set_integer(self->out, "notes_older", events->older);
-    }
-}
-
 /* ---- members ---- */
 
-static bp_err read_at(json_t **out, const char *folder, status_watch *watch, int depth);
+static bp_err read_at(json_t **out, const char *folder, const status_watch *watch, bool is_member);
+
+/* Calls `take` with each member's folder. */
+static bp_err each_member(const char *folder, void *context,
+                          bp_err (*take)(void *context, const char *member, const char *name))
+{
+    char *parent = bp_path_join(folder, "members"), **names = NULL;
+    int64_t count = 0;
+    bp_err err = parent == NULL ? bp_fail_memory("a file name", 1, strlen(folder)) : BP_OK;
+
+    if (err == BP_OK && bp_path_is_dir(parent))
+        err = bp_dir_list(parent, &names, &count);
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        char *member = names[k][0] == 'm' ? bp_path_join(parent, names[k]) : NULL;
+
+        if (member != NULL)
+            err = take(context, member, names[k]);
+        bp_free(member);
+    }
+    bp_names_free(&names, count);
+    bp_free(parent);
+    return err;
+}
+
+typedef struct member_list {
+    json_t *members;
+    const status_watch *watch;
+} member_list;
 
 /* A member that has not begun yet has no run.json; one that can't be read says why. */
-static bp_err add_member(json_t *members, const char *parent, const char *name, status_watch *watch)
+static bp_err add_member(void *context, const char *folder, const char *name)
 {
-    char *folder = bp_path_join(parent, name);
+    member_list *list = context;
     json_t *member = NULL;
-    bp_err err = folder == NULL ? bp_fail_memory("a file name", 1, strlen(parent))
-                                : read_at(&member, folder, watch, MEMBER_DEPTH);
+    bp_err err = read_at(&member, folder, list->watch, true);
 
     if (err == BP_ERR_INPUT)
         member = json_pack("{s:s}", "state", "waiting");
     else if (err != BP_OK)
         member = json_pack("{s:s, s:s}", "state", "damaged", "message", bp_err_message());
     set(member, "name", json_string(name));
-    (void)json_array_append_new(members, member);
-    bp_free(folder);
+    (void)json_array_append_new(list->members, member);
     return err == BP_ERR_INPUT || err == BP_ERR_FORMAT ? BP_OK : err;
 }
 
 /* Those that train count as fast as they are, whoever else waits: what is left is shared by them.
  */
-static void sum_members(reading *self, const json_t *members)
+static void sum_members(const reading *self, const json_t *members)
 {
-    int64_t wanted = key_integer(self, "ensemble.members"), finished = 0, done = 0;
-    int64_t steps = run_steps(self->record, &self->keys);
+    int64_t wanted = integer_of(self->out, "members_wanted"), finished = 0, steps = 0;
+    double speed = 0, done = 0, tokens = NAN;
+    const json_t *member;
+    size_t k;
 
     if (wanted == 0) /* each is trained by a job of its own */
         wanted = (int64_t)json_array_size(members);
-    double tokens = (double)(key_integer(self, "train.batch") * key_integer(self, "model.context"));
-    double speed = 0;
+    json_array_foreach(members, k, member)
+    {
+        bool ended = is(member, "finished"); /* one may have before its last step */
 
-    for (size_t k = 0; k < json_array_size(members); k++) {
-        const json_t *member = json_array_get(members, k);
-        const char *state = json_string_value(json_object_get(member, "state"));
-
-        finished += strcmp(state, "finished") == 0;
-        done += json_integer_value(/* one may have finished before its last step */
-                                   json_object_get(
-                                       member, strcmp(state, "finished") == 0 ? "steps" : "step"));
-        if (steps == 0)
-            steps = json_integer_value(json_object_get(member, "steps"));
-        if (strcmp(state, "running") == 0)
+        finished += ended;
+        done += (double)integer_of(member, ended ? "steps" : "step");
+        steps = steps == 0 ? integer_of(member, "steps") : steps;
+        if (integer_of(member, "step") > 0 && json_object_get(member, "tokens") != NULL)
+            tokens = real_of(member, "tokens") / (double)integer_of(member, "step");
+        if (is(member, "running"))
             speed += json_number_value(json_object_get(member, "tokens_per_second_median"));
     }
     set_integer(self->out, "members_wanted", wanted);
     set_integer(self->out, "members_finished", finished);
     if (wanted * steps > 0)
-        set_real(self->out, "progress", (double)done / (double)(wanted * steps));
-    if (speed > 0)
+        set_real(self->out, "progress", done / (double)(wanted * steps));
+    if (speed > 0) {
         set_real(self->out, "tokens_per_second", speed);
-    if (speed > 0 && tokens > 0)
-        set_real(self->out, "seconds_left", (double)(wanted * steps - done) * tokens / speed);
+        set_real(self->out, "seconds_left", ((double)(wanted * steps) - done) * tokens / speed);
+    }
 }
 
-static bp_err put_members(reading *self, status_watch *watch)
+static bp_err put_members(const reading *self, const status_watch *watch)
 {
-    char *parent = bp_path_join(self->folder, "members"), **names = NULL;
-    json_t *members = json_array();
-    int64_t count = 0;
-    bp_err err = BP_OK;
+    member_list list = {json_array(), watch};
+    bp_err err = each_member(self->folder, &list, add_member);
 
-    if (parent == NULL || members == NULL)
-        err = bp_fail_memory("the members of an ensemble", 1, 1);
-    if (err == BP_OK && bp_path_is_dir(parent))
-        err = bp_dir_list(parent, &names, &count);
-    for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (names[k][0] == 'm')
-            err = add_member(members, parent, names[k], watch);
     if (err == BP_OK) {
-        sum_members(self, members);
-        set(self->out, "members", json_incref(members));
+        sum_members(self, list.members);
+        (void)json_object_set(self->out, "members", list.members);
     }
-    json_decref(members);
-    bp_names_free(&names, count);
-    bp_free(parent);
+    json_decref(list.members);
     return err;
-}
-
-/* ---- other jobs ---- */
-
-/* Methods of a study are done when they are scored. */
-static void put_methods(reading *self)
-{
-    char *path = bp_path_join(self->folder, "uncertainty/record.json");
-    json_t *record = NULL, *entry;
-    const char *name;
-    int64_t scored = 0;
-
-    if (path != NULL && bp_path_exists(path) &&
-        bp_json_load(&record, path, 64 * SMALL_LIMIT) == BP_OK) {
-        json_object_foreach(json_object_get(record, "methods"), name, entry) scored +=
-            json_is_number(json_object_get(entry, "score_seconds"));
-    }
-    json_decref(record);
-    bp_free(path);
-    set_integer(self->out, "methods", self->events.methods);
-    set_integer(self->out, "methods_scored", scored);
-    if (self->events.methods > 0)
-        set_real(self->out, "progress", (double)scored / (double)self->events.methods);
-}
-
-/* Hosts that the run has found wanting, as they stand there. */
-static void put_suspects(reading *self)
-{
-    char *path = bp_path_join(self->folder, "suspects.json");
-    json_t *suspects = NULL;
-
-    if (path != NULL && bp_path_exists(path) && bp_json_load(&suspects, path, SMALL_LIMIT) == BP_OK)
-        set(self->out, "suspects", suspects);
-    bp_free(path);
-}
-
-/* The last whole line of log.txt. */
-static void put_log(reading *self)
-{
-    char *path = bp_path_join(self->folder, "log.txt"), tail[LOG_TAIL + 1], *line, *end;
-    int64_t size = 0;
-    int fd = -1;
-    ssize_t bytes = 0;
-
-    if (path != NULL && bp_file_open(path, &fd, &size) == BP_OK) {
-        bytes = pread(fd, tail, LOG_TAIL, size > LOG_TAIL ? size - LOG_TAIL : 0);
-        (void)close(fd);
-    }
-    bp_free(path);
-    tail[bytes > 0 ? bytes : 0] = '\0';
-    end = strrchr(tail, '\n');
-    if (end == NULL)
-        return;
-    *end = '\0';
-    line = strrchr(tail, '\n') == NULL ? tail : strrchr(tail, '\n') + 1;
-    set(self->out, "log", json_string(line));
-}
-
-static bp_err put_job(reading *self, status_watch *watch, int depth)
-{
-    const char *job = json_string_value(json_object_get(self->record, "job"));
-
-    if (strcmp(job, "ensemble") == 0 && depth == 0)
-        return put_members(self, watch);
-    if (strcmp(job, "pretrain") == 0)
-        put_training(self);
-    else if (strcmp(job, "score") == 0)
-        set_integer(self->out, "units", self->events.units);
-    else if (strcmp(job, "uncertainty") == 0)
-        put_methods(self);
-    return BP_OK;
 }
 
 /* ---- all ---- */
 
-static bp_err fill(reading *self, status_watch *watch, int depth)
+/* The last whole line of log.txt: of a job that has no steps it tells how far it is. */
+static void put_log(const reading *self)
 {
-    char *next;
-    bp_err err = read_record(self);
+    char *path = bp_path_join(self->folder, "log.txt"), tail[LOG_TAIL + 1] = "", *end;
+    int64_t size = 0;
+    int fd = -1;
 
-    if (err == BP_OK && run_pairs_read(&self->keys, self->folder) != BP_OK)
-        self->keys = (run_pairs){NULL, 0}; /* it is told without them */
+    if (path != NULL && bp_file_open(path, &fd, &size) == BP_OK) {
+        if (pread(fd, tail, LOG_TAIL, size > LOG_TAIL ? size - LOG_TAIL : 0) < 0)
+            tail[0] = '\0';
+        (void)close(fd);
+    }
+    bp_free(path);
+    end = strrchr(tail, '\n');
+    if (end == NULL)
+        return;
+    *end = '\0';
+    set(self->out, "log",
+        json_string(strrchr(tail, '\n') == NULL ? tail : strrchr(tail, '\n') + 1));
+}
+
+static bp_err put_job(const reading *self, const status_watch *watch)
+{
+    const char *job = json_string_value(json_object_get(self->record, "job"));
+
+    if (strcmp(job, "ensemble") == 0 && !self->is_member)
+        return put_members(self, watch);
+    if (strcmp(job, "pretrain") == 0)
+        put_training(self);
+    put_share(self, "units_done", "units");
+    put_share(self, "methods_scored", "methods");
+    return BP_OK;
+}
+
+static bp_err fill(reading *self, const char *path, const status_watch *watch)
+{
+    json_t *suspects;
+    char *next;
+    bp_err err = read_record(self, path);
+
     if (err == BP_OK)
-        err = read_journal(self, "metrics.jsonl", &self->metrics, status_metrics_take);
-    status_metrics_end(&self->metrics);
-    if (err == BP_OK)
-        err = read_journal(self, "events.jsonl", &self->events, status_events_take);
+        err = read_events(self);
     if (err != BP_OK)
         return err;
-    self->hold = status_holder(self->out, self->folder, watch);
-    put_state(self);
-    put_halt(self);
-    err = put_job(self, watch, depth);
+    self->told = run_progress_read(self->folder);
+    put_state(self, watch);
     put_checkpoints(self);
-    put_redone(self);
-    put_restarts(self);
-    put_starts(self);
-    put_suspects(self);
+    put_told(self);
+    err = put_job(self, watch);
+    put_obstacles(self);
+    if (json_object_size(self->events.counts) > 0) {
+        (void)json_object_set(self->out, "events", self->events.counts);
+        (void)json_object_set(self->out, "notes", self->events.notes);
+        set_integer(self->out, "notes_older", self->events.older);
+    }
     put_log(self);
+    suspects = load_small(self, "suspects.json");
+    if (suspects != NULL)
+        set(self->out, "suspects", suspects);
     next = status_next(self->out);
     if (next != NULL)
         set(self->out, "next", json_string(next));
@@ -505,9 +485,23 @@ static bp_err fill(reading *self, status_watch *watch, int depth)
     return err;
 }
 
-/* Members that jobs of their own train (ensemble.only) stand in a folder that is no run yet. */
-static bp_err only_members(reading *self, status_watch *watch)
+/* Members that jobs of their own train (ensemble.only) stand in a folder that is no run yet; and a
+ * job takes the lock before it writes what it is. */
+static bp_err without_record(const reading *self, const status_watch *watch)
 {
+    status_hold hold = status_holder(self->out, self->folder, watch);
+    char *members = bp_path_join(self->folder, "members");
+    bool has_members = members != NULL && bp_path_is_dir(members) && !self->is_member;
+
+    bp_free(members);
+    if (hold == HOLD_ALIVE || hold == HOLD_SILENT) {
+        set(self->out, "state", json_string("starting"));
+        return BP_OK;
+    }
+    if (!has_members)
+        return BP_FAIL(BP_ERR_INPUT,
+                       "there is no run, it has no run.json: at %s; name the run.dir of a job",
+                       self->folder);
     set(self->out, "state", json_string("waiting"));
     set(self->out, "job", json_string("ensemble"));
     set(self->out, "next",
@@ -516,69 +510,35 @@ static bp_err only_members(reading *self, status_watch *watch)
     return put_members(self, watch);
 }
 
-/* A job takes the lock before it writes what it is: that moment is a state too. */
-static bp_err without_record(reading *self, status_watch *watch, int depth)
+static bp_err read_at(json_t **out, const char *folder, const status_watch *watch, bool is_member)
 {
-    char *members = depth == 0 ? bp_path_join(self->folder, "members") : NULL;
-    bp_err err = BP_OK;
-
-    self->hold = status_holder(self->out, self->folder, watch);
-    if (self->hold == HOLD_ALIVE || self->hold == HOLD_SILENT)
-        set(self->out, "state", json_string("starting"));
-    else if (members != NULL && bp_path_is_dir(members))
-        err = only_members(self, watch);
-    else
-        err = BP_FAIL(BP_ERR_INPUT,
-                      "there is no run, it has no run.json: at %s; name the run.dir of a job",
-                      self->folder);
-    bp_free(members);
-    return err;
-}
-
-static bp_err read_at(json_t **out, const char *folder, status_watch *watch, int depth)
-{
-    reading self = {.folder = folder, .out = json_object(), .now = (double)time(NULL)};
+    reading self = {
+        .folder = folder, .is_member = is_member, .out = json_object(), .now = (double)time(NULL)};
     char *path = bp_path_join(folder, "run.json");
     bp_err err = status_events_init(&self.events);
 
     *out = NULL;
-    status_metrics_init(&self.metrics);
     if (err == BP_OK && (path == NULL || self.out == NULL))
         err = bp_fail_memory("a status", 1, 1);
     if (err == BP_OK)
         set(self.out, "run", json_string(folder));
     if (err == BP_OK)
-        err =
-            bp_path_exists(path) ? fill(&self, watch, depth) : without_record(&self, watch, depth);
+        err = bp_path_exists(path) ? fill(&self, path, watch) : without_record(&self, watch);
     if (err == BP_OK)
         *out = json_incref(self.out);
-    run_pairs_clear(&self.keys);
     status_events_clear(&self.events);
     json_decref(self.record);
+    json_decref(self.told);
     json_decref(self.out);
     bp_free(path);
     return err;
 }
 
-/* All who may have to be watched, the run and its members, are seen before the first is waited for.
- */
-static void begin_watch(status_watch *watch, const char *folder)
+static bp_err begin_watch(void *watch, const char *folder, const char *name)
 {
-    char *parent = bp_path_join(folder, "members"), **names = NULL;
-    int64_t count = 0;
-
+    (void)name;
     status_watch_begin(watch, folder);
-    if (parent != NULL && bp_path_is_dir(parent) && bp_dir_list(parent, &names, &count) != BP_OK)
-        count = 0; /* put_members says why */
-    for (int64_t k = 0; k < count; k++) {
-        char *member = names[k][0] == 'm' ? bp_path_join(parent, names[k]) : NULL;
-
-        if (member != NULL)
-            status_watch_begin(watch, member);
-        bp_free(member);
-    }
-    bp_names_free(&names, count);
-    bp_free(parent);
+    return BP_OK;
 }
 
 bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds)
@@ -592,8 +552,11 @@ bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds
         return bp_fail_errno(BP_ERR_IO, "can't look at", folder);
     if (!S_ISDIR(status.st_mode))
         return BP_FAIL(BP_ERR_INPUT, "it is no folder: at %s; name the run.dir of a job", folder);
-    begin_watch(&watch, folder);
-    err = read_at(out, folder, &watch, 0);
+    status_watch_begin(&watch, folder);
+    err =
+        each_member(folder, &watch, begin_watch); /* all are seen before the first is waited for */
+    if (err == BP_OK)
+        err = read_at(out, folder, &watch, false);
     status_watch_clear(&watch);
     return err;
 }

@@ -15,17 +15,12 @@ const char *status_state(const char *exit_state, status_hold hold)
     for (size_t k = 0; k < sizeof ended / sizeof ended[0]; k++)
         if (exit_state != NULL && strcmp(exit_state, ended[k]) == 0)
             return ended[k];
-    return hold == HOLD_SILENT ? "silent" : "dead"; /* it says "running", and nobody runs it */
+    if (exit_state != NULL && strcmp(exit_state, "dead") == 0)
+        return exit_state;
+    return hold == HOLD_SILENT ? "silent" : "dead"; /* it says nothing, and nobody runs it */
 }
 
 /* ---- what next ---- */
-
-static const char *text_of(const json_t *status, const char *key)
-{
-    const char *text = json_string_value(json_object_get(status, key));
-
-    return text == NULL ? "" : text;
-}
 
 /* "from step 40", or from where it was. */
 static char *go_on(const json_t *status, const char *before)
@@ -51,18 +46,17 @@ static char *go_on(const json_t *status, const char *before)
 static char *after_death(const json_t *status)
 {
     const char *job = text_of(status, "slurm_job"), *host = text_of(status, "host");
-    char before[512];
+    char before[512], where[256];
 
     if (job[0] != '\0')
-        (void)snprintf(before, sizeof before,
-                       "it died without a word, as by kill -9 or for lack of memory: 'sacct -j %s "
-                       "-o JobID,State,ExitCode,MaxRSS' may tell, or the job's output; then ",
-                       job);
+        (void)snprintf(where, sizeof where, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);
     else
-        (void)snprintf(before, sizeof before,
-                       "it died without a word, as by kill -9 or for lack of memory: dmesg%s%s and "
-                       "what mpirun printed may tell; then ",
-                       host[0] != '\0' ? " on " : "", host);
+        (void)snprintf(where, sizeof where, "dmesg%s%.100s", host[0] != '\0' ? " on " : "", host);
+    (void)snprintf(before, sizeof before, "%s%s and what the launcher printed may tell; then ",
+                   text_of(status, "message")[0] != '\0'
+                       ? ""
+                       : "it died without a word, as by kill -9 or for lack of memory: ",
+                   where);
     return go_on(status, before);
 }
 
@@ -103,6 +97,11 @@ char *status_next(const json_t *status)
 
     if (strcmp(state, "finished") == 0)
         return after_finish(status);
+    if (strcmp(state, "queued") == 0)
+        return bp_sprintf(
+            "nothing: Slurm starts job %s again, and it goes on; 'scancel %s' before you "
+            "start it otherwise",
+            job, job);
     if (json_object_get(status, "halt") != NULL && strcmp(state, "running") != 0)
         return go_on(status, "remove its file halt, then ");
     if (json_object_get(status, "start_failed") != NULL)

@@ -1,11 +1,11 @@
 /* A run's status as lines for people. Everything comes from the object that --json prints. */
 #include "base/clock.h"
+#include "coordinator/run_progress_priv.h"
 #include "coordinator/run_status.h"
 #include "coordinator/run_status_priv.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LABEL         "  %-11s"
@@ -13,39 +13,28 @@
 #define STRIKES       2  /* once is chance */
 #define SHORT_SECONDS 60 /* of so short a run the start is the most */
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text == NULL ? "" : text;
-}
-
 static bool has(const json_t *object, const char *key)
 {
     return json_object_get(object, key) != NULL;
 }
 
-static double real_of(const json_t *object, const char *key)
+static const char *plural(long long count)
 {
-    const json_t *value = json_object_get(object, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return count == 1 ? "" : "s";
 }
 
-static long long integer_of(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
-static void add_duration(bp_buffer *out, double seconds)
+/* The duration between two texts; nothing where it is not known. */
+static void add_duration(bp_buffer *out, const char *before, double seconds, const char *after)
 {
     char text[64];
 
+    if (!isfinite(seconds))
+        return;
     if (seconds >= 48 * 3600.0 && seconds < 1e9)
         (void)snprintf(text, sizeof text, "%.1f days", seconds / 86400);
     else
         bp_clock_duration(text, sizeof text, seconds < 0 ? 0 : seconds);
-    bp_buffer_printf(out, "%s", text);
+    bp_buffer_printf(out, "%s%s%s", before, text, after);
 }
 
 static void add_bytes(bp_buffer *out, double bytes)
@@ -62,124 +51,111 @@ static void add_bytes(bp_buffer *out, double bytes)
 
 static void add_place(bp_buffer *out, const json_t *status)
 {
-    if (!has(status, "host"))
-        return;
-    bp_buffer_printf(out, " on %s", text_of(status, "host"));
-    if (has(status, "slurm_job"))
-        bp_buffer_printf(out, ", Slurm job %s", text_of(status, "slurm_job"));
-    if (json_object_size(json_object_get(status, "hosts")) > 1)
-        bp_buffer_printf(out, ", %d hosts",
-                         (int)json_object_size(json_object_get(status, "hosts")));
-    if (integer_of(status, "ranks") > 0)
-        bp_buffer_printf(out, ", %lld rank%s", integer_of(status, "ranks"),
-                         integer_of(status, "ranks") == 1 ? "" : "s");
-}
+    if (has(status, "host")) {
+        size_t hosts = json_object_size(json_object_get(status, "hosts"));
 
-static void add_seen(bp_buffer *out, const json_t *status)
-{
-    if (!has(status, "seen_seconds"))
-        return;
-    bp_buffer_printf(out, "; seen alive ");
-    add_duration(out, real_of(status, "seen_seconds"));
-    bp_buffer_printf(out, " ago");
+        bp_buffer_printf(out, " on %s", text_of(status, "host"));
+        if (has(status, "slurm_job"))
+            bp_buffer_printf(out, ", Slurm job %s", text_of(status, "slurm_job"));
+        if (hosts > 1)
+            bp_buffer_printf(out, ", %zu hosts", hosts);
+        if (integer_of(status, "ranks") > 0)
+            bp_buffer_printf(out, ", %lld rank%s", integer_of(status, "ranks"),
+                             plural(integer_of(status, "ranks")));
+    }
+    if (strcmp(text_of(status, "state"), "silent") == 0)
+        bp_buffer_printf(out, ", which can't be asked from here");
+    add_duration(out, "; seen alive ", real_of(status, "seen_seconds"), " ago");
 }
 
 static void add_state(bp_buffer *out, const json_t *status)
 {
-    const char *state = text_of(status, "state"), *message = text_of(status, "message");
+    const char *state = text_of(status, "state"), *job = text_of(status, "job");
+    const json_t *queue = json_object_get(status, "queue");
 
-    bp_buffer_printf(out, "%s: ", text_of(status, "run"));
-    if (has(status, "job"))
-        bp_buffer_printf(out, "%s, ", text_of(status, "job"));
-    bp_buffer_printf(out, "%s", state);
+    bp_buffer_printf(out, "%s: %s%s%s", text_of(status, "run"), job, job[0] != '\0' ? ", " : "",
+                     state);
+    if (strcmp(state, "queued") == 0)
+        bp_buffer_printf(out, " again, %s (%s), Slurm job %s; it ended", text_of(queue, "state"),
+                         text_of(queue, "reason"), text_of(status, "slurm_job"));
     if (text_of(status, "reason")[0] != '\0') /* stopped, or finished before its last step */
         bp_buffer_printf(out, " (%s)", text_of(status, "reason"));
-    if (strcmp(state, "running") == 0 || strcmp(state, "starting") == 0) {
-        add_place(out, status);
-        add_seen(out, status);
-    } else if (strcmp(state, "silent") == 0) {
-        add_place(out, status);
-        bp_buffer_printf(out, ", which can't be asked from here");
-        add_seen(out, status);
-    } else if (strcmp(state, "dead") == 0) {
+    if (strcmp(state, "dead") == 0)
         bp_buffer_printf(out, ": its job is gone%s", has(status, "host") ? "; it ran" : "");
+    if (strcmp(state, "finished") != 0 && strcmp(state, "stopped") != 0 &&
+        strcmp(state, "failed") != 0 && strcmp(state, "queued") != 0)
         add_place(out, status);
-        add_seen(out, status);
-    }
-    if (has(status, "ended_seconds_ago")) {
-        bp_buffer_printf(out, " ");
-        add_duration(out, real_of(status, "ended_seconds_ago"));
-        bp_buffer_printf(out, " ago");
-    }
+    add_duration(out, " ", real_of(status, "ended_seconds_ago"), " ago");
     if (strcmp(state, "failed") == 0)
         bp_buffer_printf(out, " with status %lld", integer_of(status, "code"));
     bp_buffer_printf(out, "\n");
-    if (message[0] != '\0')
-        bp_buffer_printf(out, LABEL "%s\n", "message", message);
+    if (text_of(status, "message")[0] != '\0')
+        bp_buffer_printf(out, LABEL "%s\n", "message", text_of(status, "message"));
     if (has(status, "halt"))
         bp_buffer_printf(out, LABEL "it was asked to stop: there is a file halt\n", "halt");
 }
 
-/* A start that the run itself knows nothing of: what it needed could not be read. */
-static void add_failed_start(bp_buffer *out, const json_t *status)
+/* The start before this one; and one that the run itself knows nothing of: what it needed could not
+ * be read. */
+static void add_starts(bp_buffer *out, const json_t *status)
 {
     const json_t *failed = json_object_get(status, "start_failed");
+    char text[BP_ERR_LINE_BYTES];
 
-    if (failed == NULL)
-        return;
-    bp_buffer_printf(out, LABEL "the last start failed with status %lld, ", "start",
-                     integer_of(failed, "code"));
-    add_duration(out, real_of(failed, "seconds_ago"));
-    bp_buffer_printf(out, " ago: %s\n", text_of(failed, "message"));
-}
-
-static void add_left(bp_buffer *out, const json_t *status)
-{
-    const char *state = text_of(status, "state");
-
-    if (strcmp(state, "finished") != 0 && real_of(status, "seconds_left") > 0) {
-        bp_buffer_printf(out, ", ");
-        add_duration(out, real_of(status, "seconds_left"));
-        bp_buffer_printf(out, strcmp(state, "running") == 0 ? " left" : " of work left");
+    if (has(status, "last_end") && strcmp(text_of(status, "state"), "finished") != 0) {
+        run_words_text(text, sizeof text, json_object_get(status, "last_end"));
+        bp_buffer_printf(out, LABEL "the start before this one %s\n", "before", text);
     }
-    bp_buffer_printf(out, "\n");
+    if (failed != NULL) {
+        bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
+                         integer_of(failed, "code"));
+        add_duration(out, ", ", real_of(failed, "seconds_ago"), " ago");
+        bp_buffer_printf(out, ": %s\n", text_of(failed, "message"));
+    }
 }
 
 static void add_progress(bp_buffer *out, const json_t *status)
 {
-    double percent = 100 * real_of(status, "progress");
+    static const char *const counts[][3] = {
+        {"step", "steps", ""},
+        {"units_done", "units", " work units"},
+        {"methods_scored", "methods", " methods scored"},
+        {"members_finished", "members_wanted", " members finished"}};
+    const char *state = text_of(status, "state");
+    bool runs = strcmp(state, "running") == 0;
+    size_t k = 0;
 
-    if (has(status, "steps"))
-        bp_buffer_printf(out, LABEL "step %lld of %lld", "progress", integer_of(status, "step"),
-                         integer_of(status, "steps"));
-    else if (integer_of(status, "units") > 0)
-        bp_buffer_printf(out, LABEL "%lld of %lld work units", "progress",
-                         integer_of(status, "units_done"), integer_of(status, "units"));
-    else if (integer_of(status, "methods") > 0)
-        bp_buffer_printf(out, LABEL "%lld of %lld methods scored", "progress",
-                         integer_of(status, "methods_scored"), integer_of(status, "methods"));
-    else if (has(status, "members_wanted"))
-        bp_buffer_printf(out, LABEL "%lld of %lld members finished", "progress",
-                         integer_of(status, "members_finished"),
-                         integer_of(status, "members_wanted"));
-    else
-        return;
-    if (isfinite(percent))
-        bp_buffer_printf(out, " (%.1f %%)", percent);
-    add_left(out, status);
+    while (k < sizeof counts / sizeof counts[0] && !has(status, counts[k][1]))
+        k++;
+    if (k < sizeof counts / sizeof counts[0]) {
+        bp_buffer_printf(out, LABEL "%s%lld of %lld%s", "progress", k == 0 ? "step " : "",
+                         integer_of(status, counts[k][0]), integer_of(status, counts[k][1]),
+                         counts[k][2]);
+        if (has(status, "progress"))
+            bp_buffer_printf(out, " (%.1f %%)", 100 * real_of(status, "progress"));
+        if (strcmp(state, "finished") != 0 && real_of(status, "seconds_left") > 0)
+            add_duration(out, ", ", real_of(status, "seconds_left"),
+                         runs ? " left" : " of work left");
+        bp_buffer_printf(out, "\n");
+    }
+    if (has(status, "phase") && strcmp(state, "finished") != 0) {
+        bp_buffer_printf(out, LABEL "%s", "phase", text_of(status, "phase"));
+        add_duration(out, ", for ", real_of(status, "phase_seconds"), "");
+        bp_buffer_printf(out, "\n");
+    }
 }
 
 static void add_speed(bp_buffer *out, const json_t *status)
 {
     if (!has(status, "tokens_per_second"))
         return;
+    bp_buffer_printf(out, LABEL, "speed");
     if (has(status, "tokens_per_second_median"))
-        bp_buffer_printf(out, LABEL "%.0f tokens/s (median), %.0f last\n", "speed",
+        bp_buffer_printf(out, "%.0f tokens/s (median), %.0f last\n",
                          real_of(status, "tokens_per_second_median"),
                          real_of(status, "tokens_per_second"));
     else
-        bp_buffer_printf(out, LABEL "%.0f tokens/s\n", "speed",
-                         real_of(status, "tokens_per_second"));
+        bp_buffer_printf(out, "%.0f tokens/s\n", real_of(status, "tokens_per_second"));
 }
 
 static void add_loss(bp_buffer *out, const json_t *status)
@@ -201,26 +177,22 @@ static void add_loss(bp_buffer *out, const json_t *status)
 static void add_commit(bp_buffer *out, const json_t *status)
 {
     const json_t *commit = json_object_get(status, "commit");
+    long long damaged = integer_of(status, "damaged_checkpoints");
 
     if (commit != NULL) {
         bp_buffer_printf(out, LABEL "step %lld", "committed", integer_of(commit, "step"));
-        if (has(commit, "seconds_ago")) {
-            bp_buffer_printf(out, ", ");
-            add_duration(out, real_of(commit, "seconds_ago"));
-            bp_buffer_printf(out, " ago");
-        }
+        add_duration(out, ", ", real_of(commit, "seconds_ago"), " ago");
         bp_buffer_printf(out, ", ");
         add_bytes(out, real_of(commit, "bytes"));
         bp_buffer_printf(out, "\n");
     } else if (has(status, "steps")) {
         bp_buffer_printf(out, LABEL "nothing yet\n", "committed");
     }
-    if (integer_of(status, "damaged_checkpoints") > 0)
+    if (damaged > 0)
         bp_buffer_printf(out,
                          LABEL "%lld checkpoint%s put aside as checkpoints/.bad-*, which may be "
                                "deleted\n",
-                         "damaged", integer_of(status, "damaged_checkpoints"),
-                         integer_of(status, "damaged_checkpoints") == 1 ? "" : "s");
+                         "damaged", damaged, plural(damaged));
 }
 
 static void add_room(bp_buffer *out, const json_t *status)
@@ -232,7 +204,7 @@ static void add_room(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, LABEL, "free");
     add_bytes(out, real_of(status, "free_bytes"));
     if (has(status, "room_for_checkpoints") && room < ROOM_SHOWN)
-        bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", room, room == 1 ? "" : "s",
+        bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", room, plural(room),
                          room < 2 ? ": make room, or the run stops" : "");
     bp_buffer_printf(out, "\n");
 }
@@ -240,7 +212,7 @@ static void add_room(bp_buffer *out, const json_t *status)
 static void add_restarts(bp_buffer *out, const json_t *status)
 {
     long long restarts = integer_of(status, "restarts");
-    double wall = real_of(status, "wall_seconds"), lost = real_of(status, "lost_seconds");
+    double wall = real_of(status, "wall_seconds");
     bool effective = has(status, "effective_time") && (restarts > 0 || wall >= SHORT_SECONDS);
 
     if (!effective && restarts == 0)
@@ -248,12 +220,10 @@ static void add_restarts(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, LABEL, "time");
     if (effective)
         bp_buffer_printf(out, "effective %.0f %% of ", 100 * real_of(status, "effective_time"));
-    add_duration(out, wall);
-    bp_buffer_printf(out, ": %lld restart%s", restarts, restarts == 1 ? "" : "s");
-    if (lost > 0) {
-        bp_buffer_printf(out, " lost ");
-        add_duration(out, lost);
-    }
+    add_duration(out, "", wall, ": ");
+    bp_buffer_printf(out, "%lld restart%s", restarts, plural(restarts));
+    if (real_of(status, "lost_seconds") > 0)
+        add_duration(out, " lost ", real_of(status, "lost_seconds"), "");
     bp_buffer_printf(out, "\n");
 }
 
@@ -274,8 +244,7 @@ static void add_sentence(bp_buffer *out, const json_t *note)
         bp_buffer_printf(out, "%s was gone", text_of(note, "launcher"));
     else if (strcmp(event, "patience") == 0)
         bp_buffer_printf(out, "the training ended after %lld validation%s without a new best",
-                         integer_of(note, "validations"),
-                         integer_of(note, "validations") == 1 ? "" : "s");
+                         integer_of(note, "validations"), plural(integer_of(note, "validations")));
     else if (strcmp(event, "digest_mismatch") == 0)
         bp_buffer_printf(out, "bits had changed (%s)", text_of(note, "found"));
     else
@@ -306,36 +275,33 @@ static void add_events(bp_buffer *out, const json_t *status)
 static void add_suspects(bp_buffer *out, const json_t *status)
 {
     json_t *hosts = json_object_get(json_object_get(status, "suspects"), "hosts"), *entry;
-    bool choice = json_object_size(json_object_get(status, "hosts")) > 1;
+    bp_buffer list = {0};
     const char *host;
-    int shown = 0;
 
+    if (json_object_size(json_object_get(status, "hosts")) < 2)
+        return;
     json_object_foreach(hosts, host, entry)
     {
-        if (!choice || integer_of(entry, "count") < STRIKES)
+        if (integer_of(entry, "count") < STRIKES)
             continue;
-        if (shown++ == 0)
+        if (list.bytes == 0)
             bp_buffer_printf(out, LABEL, "suspects");
-        else
-            bp_buffer_printf(out, ", ");
-        bp_buffer_printf(out, "%s %lld times", host, integer_of(entry, "count"));
+        bp_buffer_printf(out, "%s%s %lld times", list.bytes == 0 ? "" : ", ", host,
+                         integer_of(entry, "count"));
+        bp_buffer_printf(&list, "%s%s", list.bytes == 0 ? "" : ",", host);
     }
-    if (shown == 0)
-        return;
-    shown = 0;
-    json_object_foreach(hosts, host, entry) if (integer_of(entry, "count") >= STRIKES)
-        bp_buffer_printf(out, "%s%s", shown++ == 0 ? "; sbatch takes --exclude=" : ",", host);
-    bp_buffer_printf(out, "\n");
+    if (list.bytes > 0)
+        bp_buffer_printf(out, "; sbatch takes --exclude=%s\n", list.data);
+    bp_buffer_clear(&list);
 }
-
-/* ---- members ---- */
 
 static void add_members(bp_buffer *out, const json_t *status)
 {
-    const json_t *members = json_object_get(status, "members");
+    const json_t *members = json_object_get(status, "members"), *member;
+    size_t k;
 
-    for (size_t k = 0; k < json_array_size(members); k++) {
-        const json_t *member = json_array_get(members, k);
+    json_array_foreach(members, k, member)
+    {
         const char *state = text_of(member, "state");
 
         bp_buffer_printf(out, LABEL "%-9s", text_of(member, "name"), state);
@@ -357,7 +323,7 @@ static void add_members(bp_buffer *out, const json_t *status)
 void bp_run_status_text(bp_buffer *out, const json_t *status)
 {
     add_state(out, status);
-    add_failed_start(out, status);
+    add_starts(out, status);
     add_progress(out, status);
     add_speed(out, status);
     add_loss(out, status);
@@ -369,6 +335,9 @@ void bp_run_status_text(bp_buffer *out, const json_t *status)
     add_suspects(out, status);
     if (!has(status, "steps") && has(status, "log"))
         bp_buffer_printf(out, LABEL "%s\n", "log", text_of(status, "log"));
+    if (has(status, "starts") && !has(status, "phase"))
+        bp_buffer_printf(
+            out, LABEL "there is no status.json, an older program ran: less is known\n", "note");
     if (has(status, "next"))
         bp_buffer_printf(out, LABEL "%s\n", "next", text_of(status, "next"));
 }

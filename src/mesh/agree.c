@@ -140,9 +140,8 @@ void bp_mpi_check(int status, const char *call, const char *file, int line)
         return;
     (void)MPI_Error_string(status, text, &length); /* the default text stands if this fails too */
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    (void)fprintf(stderr, "%s: error[%d]: MPI failed: %s: %.120s: at %s:%d, rank %d\n",
-                  bp_err_program(), (int)BP_ERR_SYSTEM, text, call, base == NULL ? file : base + 1,
-                  line, rank);
+    bp_err_last_words(BP_ERR_SYSTEM, "MPI failed: %s: %.120s: at %s:%d, rank %d", text, call,
+                      base == NULL ? file : base + 1, line, rank);
     (void)MPI_Abort(MPI_COMM_WORLD, BP_ERR_SYSTEM);
     abort();
 }

@@ -13,6 +13,7 @@
 #include "score/unit.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <unistd.h>
 
 #define PROGRESS_SECONDS 5.0
@@ -40,11 +41,25 @@ typedef struct progress {
     double began, printed;
 } progress;
 
+/* As many units as the inputs come to: all have about as many. */
+static void tell_units(const progress *view, int64_t inputs)
+{
+    const bp_score_plan *plan = &view->self->plan;
+    int64_t done = view->done_before +
+                   (int64_t)((double)plan->units * (double)inputs / fmax(1, (double)plan->inputs));
+    json_t *members =
+        json_pack("{s:I}", "units_done", (json_int_t)(done < plan->units ? done : plan->units));
+
+    bp_run_progress(view->self->run, members);
+    json_decref(members);
+}
+
 static bool tick(void *context, int64_t inputs)
 {
     progress *view = context;
     double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
+    tell_units(view, inputs);
     if (now - view->printed >= interval && inputs > 0) {
         const bp_score_plan *plan = &view->self->plan;
         double total = (double)plan->inputs;
@@ -289,6 +304,7 @@ static bp_err run_units(scorer *self)
         before = view.done_before = bp_parts_done_count(parts);
         spec.units = self->plan.units;
         spec.done = bp_parts_done(parts);
+        tell_units(&view, 0);
     }
     err = bp_agree(mesh->world, err);
     if (err == BP_OK) {

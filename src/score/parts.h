@@ -35,11 +35,6 @@ typedef struct bp_parts bp_parts;
  */
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
 void bp_parts_free(bp_parts **parts);
-/** How many of `units` have a result in the folder that a job is writing now: those of the work
- * that the newest start does, by records' headers alone.
- *
- * Errors: BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM; BP_ERR_INPUT the folder went away meanwhile. */
-bp_err bp_parts_survey(const char *folder, int64_t units, int64_t *done);
 /** done[units]: 1 where there is a result. Borrowed. */
 const uint8_t *bp_parts_done(const bp_parts *parts);
 int64_t bp_parts_done_count(const bp_parts *parts);

@@ -141,6 +141,19 @@ static bp_err keep(const study_job *self, bp_err err, int64_t m, double seconds,
 
 /* ---- steps ---- */
 
+/* How far the study is, for `bagpipe status`. */
+static void tell_scored(const study_job *self)
+{
+    int64_t scored = 0;
+    json_t *members;
+
+    for (int64_t m = 0; m < self->outcome.methods.count; m++)
+        scored += is_scored(self, m);
+    members = json_pack("{s:I}", "methods_scored", (json_int_t)scored);
+    bp_run_progress(self->run, members);
+    json_decref(members);
+}
+
 static bp_err score(study_job *self, int64_t m, bp_config *config, const bp_ensemble_spec *spec)
 {
     bool before = self->mesh->coordinates && is_scored(self, m);
@@ -156,6 +169,8 @@ static bp_err score(study_job *self, int64_t m, bp_config *config, const bp_ense
     bytes = bp_all_max_int((int64_t)bp_mem_resident_peak_bytes(), self->world);
     if (self->mesh->coordinates && !before && (err == BP_OK || err == BP_ERR_STOPPED))
         err = keep(self, err, m, bp_clock_now() - began, bytes);
+    if (self->mesh->coordinates)
+        tell_scored(self);
     return bp_agree(self->world, err);
 }
 

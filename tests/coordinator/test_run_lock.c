@@ -210,7 +210,7 @@ static void slurm_knows_jobs_that_ended(void **state)
         bool dead;
     } cases[] = {
         {"[ \"$3\" = 5 ] && exit 0", true}, /* -h -j 5: no line for it */
-        {"[ \"$5\" = '%A %T' ] && echo 5 COMPLETED", true},
+        {"[ \"$5\" = '%A %T %r' ] && echo 5 COMPLETED", true},
         {"echo 6 RUNNING; echo 5 COMPLETED; echo 55 RUNNING", true}, /* tasks of array 5 */
         {"echo 6 COMPLETED; echo 5 RUNNING", false},
         {"echo 6 COMPLETED; echo 55 COMPLETED", false}, /* nothing of job 5 */

@@ -1,14 +1,16 @@
 /* A run's status: journals that are being written, who holds the lock, and what it is told as. */
 #include "bp_test.h"
 
+#include "base/beat.h"
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "coordinator/run_lock_priv.h"
+#include "coordinator/run_progress_priv.h"
 #include "coordinator/run_status.h"
 #include "coordinator/run_status_priv.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -32,178 +34,262 @@ static const char *fresh(const char *name)
     return path;
 }
 
-static int64_t integer_of(const json_t *object, const char *key)
+/* ---- what the job writes of itself ---- */
+
+typedef struct progress_of {
+    const char *run;
+    run_lock *lock;
+    run_progress *progress;
+} progress_of;
+
+/* A start of a run; `ended`: how the one before did, NULL: it left no word. */
+static void begin(progress_of *self, const char *run, int start, const char *ended)
 {
-    return json_integer_value(json_object_get(object, key));
+    json_t *record = json_pack("{s:i}", "starts", start);
+    json_t *before = json_pack("{s:i, s:{s:s}}", "starts", start - 1, "exit", "state",
+                               ended == NULL ? "running" : ended);
+
+    self->run = run;
+    bp_test_expect(run_lock_take(&self->lock, run, 0), BP_OK);
+    bp_test_expect(
+        run_progress_open(&self->progress, run, self->lock, record, start == 1 ? NULL : before),
+        BP_OK);
+    json_decref(record);
+    json_decref(before);
 }
 
-static double real_of(const json_t *object, const char *key)
+static void end(progress_of *self)
 {
-    return json_number_value(json_object_get(object, key));
+    run_progress_free(&self->progress);
+    bp_test_expect(run_lock_release(&self->lock), BP_OK);
 }
 
-/* ---- metrics ---- */
-
-static void read_metrics(status_metrics *metrics, const char *text)
+static void event(const progress_of *self, const char *text)
 {
-    const char *run = fresh("metrics");
-    char path[PATH_MAX];
+    json_t *line = json_loads(text, 0, NULL);
 
-    put(run, "metrics.jsonl", text);
-    (void)snprintf(path, sizeof path, "%s/metrics.jsonl", run);
-    status_metrics_init(metrics);
-    bp_test_expect(status_each_line(path, metrics, status_metrics_take), BP_OK);
-    status_metrics_end(metrics);
+    assert_non_null(line);
+    run_progress_event(self->progress, line);
+    json_decref(line);
 }
 
-static void a_torn_last_line_is_passed_over(void **state)
+static void metric(const progress_of *self, const char *text)
 {
-    status_metrics m;
+    json_t *line = json_loads(text, 0, NULL);
+
+    assert_non_null(line);
+    run_progress_metric(self->progress, line);
+    json_decref(line);
+}
+
+static json_t *told(const progress_of *self)
+{
+    json_t *file = run_progress_read(self->run);
+
+    assert_non_null(file);
+    return file;
+}
+
+#define STAMP "\"time\": \"2026-01-01T00:00:00Z\", "
+
+static void lines_are_told_as_they_come(void **state)
+{
+    progress_of p;
+    json_t *file;
 
     (void)state;
-    read_metrics(&m, "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0, "
-                     "\"tokens_per_second\": 50.0, \"valid_loss\": 4.0}\n"
-                     "no line of ours\n"
-                     "{\"step\": 20, \"tokens\": 200, \"loss\": null, \"seconds\": 1.0, "
-                     "\"tokens_per_second\": 100.0, \"valid_loss\": 4.5}\n"
-                     "{\"step\": 30, \"tokens\": 300, \"lo");
-    assert_int_equal(m.step, 20);
-    assert_int_equal(m.lines, 2);
-    assert_true(isnan(m.loss));
-    assert_true(m.best_valid_loss == 4.0 && m.best_step == 10 && m.valid_loss == 4.5);
-    assert_true(m.kept_seconds == 3.0 && m.median_speed == 100.0);
+    begin(&p, fresh("lines"), 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"step\": 0}");
+    metric(&p, "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0, "
+               "\"tokens_per_second\": 50.0, \"valid_loss\": 4.0}");
+    metric(&p, "{\"step\": 20, \"tokens\": 200, \"loss\": null, \"seconds\": 1.0, "
+               "\"tokens_per_second\": 100.0, \"valid_loss\": 4.5}");
+    metric(&p, "{\"step\": 20, \"loss_mean\": 3.5}"); /* of an ensemble: its members tell */
+    (void)bp_beat_phase(BP_PHASE_VALIDATE);
+    file = told(&p);
+    assert_int_equal(integer_of(file, "step"), 20);
+    assert_null(json_object_get(file, "loss"));
+    assert_true(real_of(file, "best_valid_loss") == 4.0 && integer_of(file, "best_step") == 10);
+    assert_true(real_of(file, "valid_loss") == 4.5 && real_of(file, "kept_seconds") == 3.0);
+    assert_true(real_of(file, "tokens_per_second_median") == 100.0);
+    assert_string_equal(json_string_value(json_object_get(file, "phase")),
+                        bp_phase_name(BP_PHASE_VALIDATE));
+    json_decref(file);
+    end(&p);
+    (void)bp_beat_phase(BP_PHASE_STEP);
+    file = told(&p);
+    assert_string_equal(json_string_value(json_object_get(file, "phase")),
+                        bp_phase_name(BP_PHASE_VALIDATE)); /* it is over */
+    json_decref(file);
 }
 
-/* Steps 1 to 10 in 2 s; the line of step 15 tells of 12 to 15 alone, since the run went on from 11.
- */
-static void steps_without_a_line_count_as_fast_as_the_others(void **state)
+/* Work of 0.2 s behind the commit of step 20, then 5 s of waiting; and once more from the same
+ * commit. Steps 11 to 20, which have no line, are as fast as the others. */
+static void restarts_lose_what_lies_between_commit_and_work(void **state)
 {
-    status_metrics m;
+    const char *run = fresh("lost");
+    progress_of p;
+    const json_t *commit;
+    json_t *file;
 
     (void)state;
-    read_metrics(&m, "{\"step\": 10, \"tokens\": 100, \"seconds\": 2.0, \"tokens_per_second\": "
-                     "50.0}\n{\"step\": 15, \"tokens\": 150, \"seconds\": 0.8, "
-                     "\"tokens_per_second\": 50.0}\n");
-    assert_float_equal(m.kept_seconds, 3.0, 1e-9);
-}
-
-static void missing_and_empty_journals_have_no_lines(void **state)
-{
-    status_metrics m;
-
-    (void)state;
-    status_metrics_init(&m);
-    bp_test_expect(status_each_line("/nowhere/at/all", &m, status_metrics_take), BP_OK);
-    status_metrics_end(&m);
-    assert_int_equal(m.lines, 0);
-    read_metrics(&m, "");
-    assert_int_equal(m.lines, 0);
-    assert_true(isnan(m.speed));
-}
-
-/* ---- events ---- */
-
-static void take_events(status_events *events, const char *const lines[])
-{
-    bp_test_expect(status_events_init(events), BP_OK);
-    for (int k = 0; lines[k] != NULL; k++) {
-        json_t *line = json_loads(lines[k], 0, NULL);
-
-        assert_non_null(line);
-        status_events_take(events, line);
-        json_decref(line);
+    begin(&p, run, 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"step\": 0}");
+    metric(&p, "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0}");
+    event(&p, "{" STAMP "\"event\": \"checkpoint\", \"step\": 20}");
+    bp_clock_sleep(0.2);
+    metric(&p,
+           "{\"step\": 30, \"tokens\": 300, \"loss\": 3.0, \"seconds\": 9.0, \"valid_loss\": 1}");
+    end(&p);
+    for (int start = 2; start < 4; start++) {
+        begin(&p, run, start, NULL);
+        event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 20}");
+        file = told(&p);
+        assert_int_equal(integer_of(file, "step"), 20);
+        assert_int_equal(integer_of(file, "tokens"), 200);
+        assert_true(real_of(file, "kept_seconds") == 4.0);
+        assert_null(json_object_get(file, "best_step"));
+        assert_int_equal(integer_of(file, "starts"), start);
+        assert_true(real_of(file, "lost_seconds") >= 0.2);
+        commit = json_array_get(json_object_get(file, "commits"), 0);
+        assert_float_equal(real_of(file, "lost_seconds"), /* each second once */
+                           real_of(file, "wall_seconds") - real_of(commit, "wall_seconds"), 0.1);
+        json_decref(file);
+        end(&p);
     }
 }
 
-/* Committed at 10 and 20 s, killed, begun again from the one of 20 s at 50 s: 30 s are lost. Then
- * stopped at 60 s, and begun again at 160 s. */
-static void restarts_lose_what_lies_between_commit_and_work(void **state)
-{
-    static const char *const lines[] = {
-        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\", \"start\": 1}",
-        "{\"time\": \"2026-01-01T00:00:01Z\", \"event\": \"started\", \"step\": 0}",
-        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"checkpoint\", \"step\": 100}",
-        "{\"time\": \"2026-01-01T00:00:20Z\", \"event\": \"checkpoint\", \"step\": 200}",
-        "{\"time\": \"2026-01-01T00:00:40Z\", \"event\": \"opened\", \"start\": 2}",
-        "{\"time\": \"2026-01-01T00:00:50Z\", \"event\": \"resumed\", \"step\": 200}",
-        "{\"time\": \"2026-01-01T00:01:00Z\", \"event\": \"checkpoint\", \"step\": 300}",
-        "{\"time\": \"2026-01-01T00:01:00Z\", \"event\": \"closed\", \"state\": \"stopped\"}",
-        "{\"time\": \"2026-01-01T00:02:30Z\", \"event\": \"opened\", \"start\": 3}",
-        "{\"time\": \"2026-01-01T00:02:40Z\", \"event\": \"resumed\", \"step\": 300}",
-        "{\"time\": \"2026-01-01T00:02:41Z\", \"event\": \"skipped\", \"step\": 301}",
-        "{\"time\": \"2026-01-01T00:02:42Z\", \"event\": \"skipped\", \"step\": 302}",
-        NULL};
-    status_events e;
-
-    (void)state;
-    take_events(&e, lines);
-    assert_int_equal(e.opened, 3);
-    assert_true(e.lost == 130.0);
-    assert_true(e.closed == STATUS_NO_TIME);
-    assert_true(e.last - e.first == 162.0);
-    assert_int_equal(integer_of(e.counts, "skipped"), 2);
-    assert_int_equal(json_object_size(e.counts), 1);
-    assert_int_equal(json_array_size(e.notes), 2);
-    status_events_clear(&e);
-}
-
-/* An older checkpoint is gone back to: what came after it is lost too. */
+/* The newest commit was damaged: what came after an older one is lost too. */
 static void going_back_past_a_damaged_checkpoint_loses_more(void **state)
 {
-    static const char *const lines[] = {
-        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"started\", \"step\": 0}",
-        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"checkpoint\", \"step\": 100}",
-        "{\"time\": \"2026-01-01T00:00:20Z\", \"event\": \"checkpoint\", \"step\": 200}",
-        "{\"time\": \"2026-01-01T00:00:30Z\", \"event\": \"resumed\", \"step\": 100}",
-        "{\"time\": \"yesterday\", \"event\": \"checkpoint\", \"step\": 900}",
-        NULL};
-    status_events e;
+    const char *run = fresh("damaged-step");
+    progress_of p;
+    json_t *file;
 
     (void)state;
-    take_events(&e, lines);
-    assert_true(e.lost == 20.0);
-    assert_int_equal(e.commit_step, 100);
-    status_events_clear(&e);
-}
-
-/* Three starts from the commit of 10 s, at work at 30, 50 and 70 s: 60 s are lost, not 20 + 40 +
- * 60; and going back from a damaged commit counts none of them again. */
-static void starts_from_one_commit_lose_each_second_once(void **state)
-{
-    static const char *const lines[] = {
-        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"started\", \"step\": 0}",
-        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"checkpoint\", \"step\": 100}",
-        "{\"time\": \"2026-01-01T00:00:30Z\", \"event\": \"resumed\", \"step\": 100}",
-        "{\"time\": \"2026-01-01T00:00:50Z\", \"event\": \"resumed\", \"step\": 100}",
-        "{\"time\": \"2026-01-01T00:01:10Z\", \"event\": \"resumed\", \"step\": 100}",
-        "{\"time\": \"2026-01-01T00:01:20Z\", \"event\": \"checkpoint\", \"step\": 200}",
-        "{\"time\": \"2026-01-01T00:01:30Z\", \"event\": \"resumed\", \"step\": 200}",
-        "{\"time\": \"2026-01-01T00:01:40Z\", \"event\": \"resumed\", \"step\": 100}",
-        NULL};
-    status_events e;
-
-    (void)state;
-    take_events(&e, lines);
-    assert_true(e.lost == 90.0); /* all since 10 s */
-    status_events_clear(&e);
+    begin(&p, run, 1, NULL);
+    metric(&p, "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0}");
+    event(&p, "{" STAMP "\"event\": \"checkpoint\", \"step\": 10}");
+    bp_clock_sleep(0.2);
+    event(&p, "{" STAMP "\"event\": \"checkpoint\", \"step\": 20}");
+    end(&p);
+    begin(&p, run, 2, "failed");
+    event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 10}");
+    file = told(&p);
+    assert_true(real_of(file, "lost_seconds") >= 0.2);
+    assert_true(real_of(file, "kept_seconds") == 2.0);
+    assert_int_equal(json_array_size(json_object_get(file, "commits")), 1);
+    json_decref(file);
+    end(&p);
 }
 
 /* What is scored stays scored: lost is what lies between the last line of one start and work. */
 static void jobs_of_units_lose_the_time_between_starts(void **state)
 {
-    static const char *const lines[] = {
-        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}",
-        "{\"time\": \"2026-01-01T00:00:01Z\", \"event\": \"started\", \"units\": 9}",
-        "{\"time\": \"2026-01-01T00:00:40Z\", \"event\": \"closed\", \"state\": \"stopped\"}",
-        "{\"time\": \"2026-01-01T00:01:00Z\", \"event\": \"opened\"}",
-        "{\"time\": \"2026-01-01T00:01:05Z\", \"event\": \"resumed\", \"units\": 9}",
-        NULL};
-    status_events e;
+    const char *run = fresh("units");
+    progress_of p;
+    json_t *file, *members = json_pack("{s:i}", "units_done", 3);
 
     (void)state;
-    take_events(&e, lines);
-    assert_true(e.lost == 25.0);
-    status_events_clear(&e);
+    begin(&p, run, 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"units\": 9}");
+    bp_clock_sleep(0.2);
+    run_progress_take(p.progress, members);
+    end(&p);
+    begin(&p, run, 2, "stopped");
+    event(&p, "{" STAMP "\"event\": \"resumed\", \"units\": 9}");
+    file = told(&p);
+    assert_true(real_of(file, "lost_seconds") < real_of(file, "wall_seconds") - 0.15);
+    assert_int_equal(integer_of(file, "units_done"), 3);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(file, "last_end"), "state")), "stopped");
+    json_decref(file);
+    json_decref(members);
+    end(&p);
+}
+
+/* A file of the future, as a clock that was set back since then leaves it. */
+static void clock_that_was_set_back_makes_nothing_negative(void **state)
+{
+    const char *run = fresh("set-back");
+    progress_of p;
+    json_t *file;
+
+    (void)state;
+    put(run, "status.json",
+        "{\"format\": \"bagpipe status\", \"format_version\": 1, \"time\": "
+        "\"2099-01-01T00:00:00Z\", "
+        "\"start\": 1, \"starts\": 1, \"wall_seconds\": 100.0, \"commits\": [{\"step\": 10, "
+        "\"time\": "
+        "\"2099-01-01T00:00:00Z\", \"wall_seconds\": 90.0, \"kept_seconds\": 50.0, "
+        "\"lost_seconds\": "
+        "0.0}]}");
+    begin(&p, run, 2, "stopped");
+    event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 10}");
+    file = told(&p);
+    assert_true(real_of(file, "wall_seconds") >= 100 && real_of(file, "wall_seconds") < 160);
+    assert_true(real_of(file, "lost_seconds") >= 10 && real_of(file, "lost_seconds") < 70);
+    json_decref(file);
+    end(&p);
+}
+
+static void status_json_that_makes_no_sense_is_begun_anew(void **state)
+{
+    static const char *const texts[] = {"", "[]", "{\"format_version\": 2}", "\x01", "{\"step\":"};
+    const char *run = fresh("garbage");
+
+    (void)state;
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
+        progress_of p;
+        json_t *file;
+
+        put(run, "status.json", texts[k]);
+        assert_null(run_progress_read(run));
+        begin(&p, run, (int)k + 2, "stopped");
+        file = told(&p);
+        assert_int_equal(integer_of(file, "start"), (int)k + 2);
+        json_decref(file);
+        end(&p);
+    }
+}
+
+/* A job goes on where it can't be written: its place is taken by a folder. */
+static void what_can_not_be_written_ends_no_job(void **state)
+{
+    const char *run = fresh("unwritable");
+    char path[PATH_MAX];
+    progress_of p;
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/status.json", run);
+    bp_test_expect(bp_dir_make(path), BP_OK);
+    begin(&p, run, 1, NULL);
+    metric(&p, "{\"step\": 10, \"tokens\": 100}");
+    bp_err_set_message("the first failure");
+    (void)bp_beat_phase(BP_PHASE_STEP);
+    (void)bp_beat_phase(BP_PHASE_END);
+    assert_string_equal(bp_err_message(), "the first failure");
+    end(&p);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void last_words_are_of_their_start(void **state)
+{
+    const char *run = fresh("words");
+    json_t *record = json_pack("{s:i, s:{s:s}}", "starts", 2, "exit", "state", "running"), *end_of;
+    char text[256];
+
+    (void)state;
+    run_words_add(run, 1, 70, "an old one");
+    assert_null(run_words_of_end(run, record, NULL));
+    run_words_add(run, 2, 137, "a rank was killed");
+    run_words_add(run, 2, 70, "a later one");
+    end_of = run_words_of_end(run, record, NULL);
+    assert_string_equal(json_string_value(json_object_get(end_of, "state")), "dead");
+    run_words_text(text, sizeof text, end_of);
+    assert_string_equal(text, "died: a rank was killed");
+    json_decref(end_of);
+    json_decref(record);
 }
 
 /* ---- state ---- */
@@ -422,12 +508,19 @@ static void lines_tell_what_was_read(void **state)
     const char *run = running("told", "node7", NULL);
 
     (void)state;
-    put(run, "metrics.jsonl",
-        "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0, "
-        "\"tokens_per_second\": 50.0, \"valid_loss\": 4.0}\n");
+    put(run, "status.json",
+        "{\"format_version\": 1, \"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"valid_loss\": "
+        "4.0, "
+        "\"best_valid_loss\": 4.0, \"best_step\": 10, \"tokens_per_second\": 50.0, "
+        "\"tokens_per_second_median\": 50.0, \"phase\": \"validating\", \"phase_time\": "
+        "\"2099-01-01T00:00:00Z\"}");
     expect_text(run, "pretrain, running on node7", "step 10 of 40 (25.0 %), 6.0 s left",
                 "50 tokens/s (median), 50 last", "3.5000, valid 4.0000, the best 4.0000 at step 10",
-                "committed  nothing yet", "nothing: it runs", NULL);
+                "committed  nothing yet", "phase      validating, for 0.0 s", "nothing: it runs",
+                NULL);
+    expect_no_text(run, "older program");
+    put(run, "status.json", "");
+    expect_text(run, "note       there is no status.json", NULL);
     put(run, "run.json", "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}}");
     put(run, "lock/owner-000001", "{}"); /* no sense can be made of it: nobody holds it */
     expect_text(run, "dead: its job is gone", "begins anew: nothing was committed yet", NULL);
@@ -489,7 +582,6 @@ static void start_that_failed_is_told(void **state)
         "{\"time\": \"2026-01-01T01:00:00Z\", \"event\": \"start_failed\", \"code\": 65, "
         "\"message\": \"the corpus is damaged\"}\n";
     const char *run = running("refused", "here", NULL);
-    json_t *status;
     char text[1024];
 
     (void)state;
@@ -501,9 +593,6 @@ static void start_that_failed_is_told(void **state)
         "\"USR1\"}}");
     expect_text(run, "pretrain, stopped (USR1)", "the last start failed with status 65, ",
                 " ago: the corpus is damaged\n", "put right what the last start failed with", NULL);
-    status = status_of(run, 0);
-    assert_true(real_of(status, "wall_seconds") == 5.0); /* it ran no second of the run */
-    json_decref(status);
     (void)snprintf(text, sizeof text, "%s%s", failed,
                    "{\"time\": \"2026-01-01T02:00:00Z\", \"event\": \"opened\"}\n");
     put(run, "events.jsonl", text);
@@ -513,13 +602,14 @@ static void start_that_failed_is_told(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_torn_last_line_is_passed_over),
-        cmocka_unit_test(steps_without_a_line_count_as_fast_as_the_others),
-        cmocka_unit_test(missing_and_empty_journals_have_no_lines),
+        cmocka_unit_test(lines_are_told_as_they_come),
         cmocka_unit_test(restarts_lose_what_lies_between_commit_and_work),
         cmocka_unit_test(going_back_past_a_damaged_checkpoint_loses_more),
-        cmocka_unit_test(starts_from_one_commit_lose_each_second_once),
         cmocka_unit_test(jobs_of_units_lose_the_time_between_starts),
+        cmocka_unit_test(clock_that_was_set_back_makes_nothing_negative),
+        cmocka_unit_test(status_json_that_makes_no_sense_is_begun_anew),
+        cmocka_unit_test(what_can_not_be_written_ends_no_job),
+        cmocka_unit_test(last_words_are_of_their_start),
         cmocka_unit_test(state_follows_from_what_is_written_and_who_holds),
         cmocka_unit_test(holder_that_lives_runs_and_another_hosts_is_watched),
         cmocka_unit_test(counter_that_moves_is_alive_whatever_the_clock_says),

@@ -166,14 +166,119 @@ class Status(JobTest):
 
     def test_units_of_a_score_job_that_was_killed(self):
         self.trained("model", 0, "train.steps=2")
-        env = dict(environment(), BP_FAULT="score.chunk_done:3=kill")
-        process = subprocess.run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('killed')}",
-                                  f"score.model={self.at('model')}", f"score.corpus={self.at('train.h5')}"], env=env,
-                                 capture_output=True, check=False)
+        env = dict(environment(), BP_FAULT="score.chunk_done:2=delay1.5,score.chunk_done:3=delay1.5,score.chunk_done:4=kill")
+        command = [program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('killed')}", f"score.model={self.at('model')}",
+                   f"score.corpus={self.at('train.h5')}"]
+        process = subprocess.run(command, env=env, capture_output=True, check=False)
         self.assertEqual(process.returncode, -signal.SIGKILL)
-        told = self.told("killed", state="dead", units_done=3)
-        self.assertGreater(told["units"], 3)
-        self.assertRegex(self.asked("killed").out, r"progress +3 of \d+ work units")
+        told = self.told("killed", state="dead")
+        self.assertIn(told["units_done"], (1, 2, 3, 4))
+        self.assertGreater(told["units"], 4)
+        self.assertRegex(self.asked("killed").out, r"progress +[1-4] of \d+ work units")
+        self.assertEqual(run(command).status, 0)
+        self.told("killed", state="finished", units_done=told["units"], restarts=1)
+
+    def test_the_last_words_of_a_job_are_told(self):
+        """A bug ends all ranks at once, and a signal the process: nobody writes run.json then."""
+        self.killed("bug", "step.end:3=bug", 70)
+        told = self.told("bug", state="failed", code=70)
+        self.assertIn("no bug was injected", told["message"])
+        self.assertNotIn("without a word", self.asked("bug").out)
+        process = self.start("segv")
+        self.until(lambda: self.committed("segv"), process)
+        process.send_signal(signal.SIGSEGV)
+        process.wait()
+        told = self.told("segv", state="dead", code=139)
+        self.assertIn("signal 11", told["message"])
+        self.assertNotIn("without a word", told["next"])
+        self.killed("kill", "step.end:3=kill", -signal.SIGKILL)
+        self.assertIn("without a word", self.told("kill", state="dead")["next"])
+        run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at('kill')}", "--status", "137"])
+        self.assertIn("killed by signal 9", self.told("kill", state="dead", code=137)["message"])
+        # the next start says what ended the last one, in its log and in status, and clears the words away
+        for name, word in (("bug", "failed with status 70: a bug"), ("segv", "signal 11"), ("kill", "killed by signal 9")):
+            out = self.killed(name, "step.end:30=kill", -signal.SIGKILL, "train.steps=1000000", "checkpoint.every=20")
+            self.assertIn(word, out.split("the start before this one ")[1].split("\n")[0])
+            self.assertIn(word, self.text(name + "/log.txt").split("the start before this one ")[-1])
+            told = self.told(name, state="dead", restarts=1)
+            self.assertNotIn("message", told)
+            self.assertIn(word.split(": ")[-1], told["last_end"]["message"])
+            self.assertIn("the start before this one", self.asked(name).out)
+
+    def killed(self, name, fault, status, *keys, **more):
+        env = dict(environment(), BP_FAULT=fault, **more)
+        result = subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"] + list(keys), env=env,
+                                capture_output=True, check=False)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result.stdout.decode()
+
+    def text(self, name):
+        with open(self.at(name), encoding="utf-8") as file:
+            return file.read()
+
+    def slurm(self, **answers):
+        """A Slurm of our own, first in PATH: what its commands print."""
+        os.makedirs(self.at("slurm"), exist_ok=True)
+        for name, answer in answers.items():
+            self.write(f"slurm/{name}", f"#!/bin/sh\n{answer}\n")
+            os.chmod(self.at(f"slurm/{name}"), 0o755)
+        return dict(environment(), PATH=self.at("slurm") + ":" + os.environ["PATH"])
+
+    def test_slurm_is_asked_what_becomes_of_the_job(self):
+        env = self.slurm(squeue="exit 0", sacct="echo TIMEOUT; echo NODE_FAIL; echo RUNNING",
+                         sinfo="echo n1 idle; echo n2 'down*'; echo n2 'down*'")
+        slurm = {"SLURM_JOB_ID": "17", "BP_FAULT_IN_JOB": "yes", "PATH": env["PATH"]}
+        self.killed("lost", "step.end:3=kill", -signal.SIGKILL, **slurm)
+        for squeue, state, word in (("echo 17 PENDING BeginTime", "queued", "queued again, PENDING (BeginTime), Slurm job 17"),
+                                    ("echo 18 PENDING Priority", "dead", "its job is gone"),
+                                    ("echo 17 TIMEOUT TimeLimit", "dead", "Slurm says TIMEOUT (TimeLimit)"),
+                                    ("echo 17 RUNNING None", "dead", "its job is gone"),
+                                    ("sleep 100", "dead", "its job is gone"),
+                                    ("exit 0", "dead", "its job is gone")):
+            env = self.slurm(squeue=squeue)
+            result = subprocess.run([program("bagpipe"), "status", self.at("lost")], env=env, capture_output=True, check=False, timeout=60)
+            out = result.stdout.decode()
+            self.assertEqual(result.returncode, 0, out)
+            self.assertIn(f"pretrain, {state}", out)
+            self.assertIn(word, " ".join(out.split()))
+            self.assertEqual("scancel 17" in " ".join(out.split()), state == "queued", out)
+        self.slurm(squeue="echo 17 RUNNING None")
+        self.killed("lost", "", 0, "train.steps=5", SLURM_RESTART_COUNT="1", **slurm)
+        self.assertIn("died: Slurm says NODE_FAIL, node n2 is down*\n", self.text("lost/log.txt"))
+        self.assertIn("NODE_FAIL", self.told("lost", state="finished")["last_end"]["message"])
+        slurm["PATH"] = self.slurm(sacct="echo no accounting; exit 1", sinfo="exit 1", squeue="echo 17 TIMEOUT TimeLimit")["PATH"]
+        self.killed("late", "step.end:3=kill", -signal.SIGKILL, **slurm)
+        self.killed("late", "", 0, "train.steps=5", **dict(slurm, SLURM_JOB_ID="18"))
+        self.assertIn("the start before this one died: Slurm says TIMEOUT (TimeLimit)\n", self.text("late/log.txt"))
+
+    def test_a_run_of_an_older_program_is_told_from_what_there_is(self):
+        self.trained("old", 0, "train.steps=4", "checkpoint.every=2")
+        os.remove(self.at("old/status.json"))
+        told = self.told("old", state="finished", step=4, steps=4, progress=1.0)
+        self.assertNotIn("loss", told)
+        self.assertIn("there is no status.json", self.asked("old").out)
+        for garbage in ("", "{", "[]", "\x00"):
+            self.write("old/status.json", garbage)
+            self.told("old", state="finished", step=4)
+        os.remove(self.at("old/status.json"))
+        os.mkfifo(self.at("old/status.json"))
+        self.told("old", state="finished", step=4)
+        os.remove(self.at("old/status.json"))
+        self.assertEqual(self.pretrain("old", 0, "train.steps=6").status, 0)
+        self.told("old", state="finished", step=6, restarts=1)
+
+    def test_status_json_is_written_at_each_phase_and_line(self):
+        process = self.start("phases")
+        self.until(lambda: self.committed("phases"), process)
+        seen = set()
+        self.until(lambda: seen.add(json.loads(self.text("phases/status.json"))["phase"]) or len(seen) > 1, process)
+        file = json.loads(self.text("phases/status.json"))
+        self.assertEqual(file["format"], "bagpipe status")
+        self.assertLess(os.path.getsize(self.at("phases/status.json")), 8192)
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        with open(self.at("phases/run.json"), encoding="utf-8") as record:
+            self.assertEqual(json.load(record)["exit"], json.loads(self.text("phases/status.json"))["exit"])
 
     def test_what_is_no_run(self):
         os.makedirs(self.at("empty"), exist_ok=True)
