@@ -202,6 +202,7 @@ static bp_err read_config(bp_config **out, const arguments *args)
     if (err == BP_OK)
         err = bp_config_check(*out);
     if (err == BP_OK) {
+        bp_run_check_place(*out);
         args->job->check(*out);
         err = bp_config_faults(*out);
     }

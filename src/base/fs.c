@@ -41,6 +41,38 @@ bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
     return BP_OK;
 }
 
+static bp_err fail_plain(const char *path)
+{
+    return bp_fail(BP_ERR_FORMAT,
+                   "no plain file, but a folder, a link, a pipe or the like: at %s; remove it, or "
+                   "put back the file that was there",
+                   path);
+}
+
+/* ENXIO: a FIFO that nobody reads from, or a socket. */
+bp_err bp_plain_open(const char *path, int flags, int *out)
+{
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    struct stat status;
+    bp_err err = BP_OK;
+
+    *out = -1;
+    if (fd < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
+        return fail_plain(path);
+    if (fd < 0)
+        return (flags & O_CREAT) != 0 ? bp_fail_create("can't open", path)
+                                      : bp_fail_errno(BP_ERR_IO, "can't open", path);
+    if (fstat(fd, &status) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
+    else if (!S_ISREG(status.st_mode))
+        err = fail_plain(path);
+    if (err == BP_OK)
+        *out = fd;
+    else
+        (void)close(fd);
+    return err;
+}
+
 /* The size is only a guess (files in /proc say 0, others grow): read on until the end or the limit.
  */
 static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit, char **out,
@@ -86,20 +118,37 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
     return bp_err_prefix(bp_fail_memory("a file", room, 1), "%s", path);
 }
 
-bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
+static bp_err read_whole(bp_err opened, int fd, const char *path, int64_t limit_bytes, char **data,
+                         size_t *bytes)
 {
-    int64_t size = 0;
-    int fd = -1;
+    struct stat status;
 
     *data = NULL;
     *bytes = 0;
     BP_ASSERT(limit_bytes >= 0 && limit_bytes < INT64_MAX - 1);
-    bp_err err = bp_file_open(path, &fd, &size);
-    if (err != BP_OK)
-        return err;
-    err = read_to_end(fd, path, size, limit_bytes, data, bytes);
+    if (opened != BP_OK)
+        return opened;
+    bp_err err = fstat(fd, &status) != 0
+                     ? bp_fail_errno(BP_ERR_IO, "can't look at", path)
+                     : read_to_end(fd, path, status.st_size, limit_bytes, data, bytes);
     (void)close(fd); /* only read from */
     return err;
+}
+
+bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
+{
+    int fd;
+    bp_err err = bp_file_open(path, &fd, NULL);
+
+    return read_whole(err, fd, path, limit_bytes, data, bytes);
+}
+
+bp_err bp_plain_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
+{
+    int fd;
+    bp_err err = bp_plain_open(path, O_RDONLY, &fd);
+
+    return read_whole(err, fd, path, limit_bytes, data, bytes);
 }
 
 /* One call of the system: how much it moved, 0 at an end, -1. What is written is only read. */

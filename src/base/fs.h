@@ -22,6 +22,17 @@ bp_err bp_file_open(const char *path, int *fd, int64_t *size_bytes);
  */
 bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes);
 
+/** Open a file that a job keeps for itself, in a run folder: a plain file and nothing else. A link
+ * is not followed (it would have another file written to) and a FIFO not waited for. `flags`: of
+ * open(2), and mode 0666. The caller closes *fd; -1 after an error.
+ *
+ * Errors: BP_ERR_INPUT it is missing; BP_ERR_FORMAT it is no plain file; BP_ERR_DENIED;
+ *         BP_ERR_CREATE, where it can't be made; BP_ERR_IO.
+ */
+bp_err bp_plain_open(const char *path, int flags, int *fd);
+/** The whole of such a file, as bp_file_read has it. Errors: of both. */
+bp_err bp_plain_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes);
+
 /** Replace or create a file: temporary file beside it, write, fsync, rename, fsync of the folder.
  * All of it or nothing.
  *

@@ -20,17 +20,33 @@ bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *n
                    where.line, where.column);
 }
 
-bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes)
+static bp_err parse_file(bp_err read, json_t **out, char *text, size_t bytes, const char *path)
 {
-    char *text;
-    size_t bytes;
-    bp_err err = bp_file_read(path, limit_bytes, &text, &bytes);
+    bp_err err = read;
 
     *out = NULL;
     if (err == BP_OK)
         err = bp_json_parse(out, text, bytes, path);
     bp_free(text);
     return err;
+}
+
+bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes)
+{
+    char *text;
+    size_t bytes;
+    bp_err err = bp_file_read(path, limit_bytes, &text, &bytes);
+
+    return parse_file(err, out, text, bytes, path);
+}
+
+bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes)
+{
+    char *text;
+    size_t bytes;
+    bp_err err = bp_plain_read(path, limit_bytes, &text, &bytes);
+
+    return parse_file(err, out, text, bytes, path);
 }
 
 static int add_to_buffer(const char *data, size_t bytes, void *buffer)

@@ -11,6 +11,8 @@
  * messages. Release with json_decref(). */
 bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
+/** The same of a file that a job keeps for itself: bp_plain_open. */
+bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes);
 
 /** Canonical text: keys in insertion order, two-space indent, reals with 17 digits, a newline at
  * the end. Free with bp_free(). */

@@ -110,9 +110,10 @@ bp_err bp_log_open(const char *path)
     bp_log_close();
     if (path == NULL || !channels[at].speaks)
         return BP_OK;
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return bp_fail_create("can't open the log", path);
+    int fd;
+    bp_err err = bp_plain_open(path, O_WRONLY | O_APPEND | O_CREAT, &fd);
+    if (err != BP_OK)
+        return err;
     lock_log();
     channels[at].fd = fd;
     unlock_log();

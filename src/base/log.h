@@ -25,7 +25,7 @@ const char *bp_log_prefix(void);
 /** Also append to this file from now on (NULL: stop), each line with the time before it. A disk
  * that fills up later gives a warning, not a failure.
  *
- * Errors: BP_ERR_CREATE, BP_ERR_DENIED.
+ * Errors: those of bp_plain_open.
  */
 bp_err bp_log_open(const char *path);
 void bp_log_close(void);

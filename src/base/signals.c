@@ -66,7 +66,8 @@ const char *bp_stop_name(bp_stop why)
                                         [BP_STOP_TERM] = "TERM",
                                         [BP_STOP_HALT] = "halt",
                                         [BP_STOP_LIMIT] = "time limit",
-                                        [BP_STOP_RANK] = "another rank"};
+                                        [BP_STOP_RANK] = "another rank",
+                                        [BP_STOP_LOST] = "lost lock"};
 
     return NAMES[why];
 }

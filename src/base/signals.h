@@ -13,7 +13,8 @@ typedef enum bp_stop {
     BP_STOP_TERM,
     BP_STOP_HALT,  /* a file in the run folder */
     BP_STOP_LIMIT, /* the time limit of the Slurm job */
-    BP_STOP_RANK   /* another rank was asked */
+    BP_STOP_RANK,  /* another rank was asked */
+    BP_STOP_LOST   /* the run folder is not this job's any more */
 } bp_stop;
 
 void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */

@@ -180,7 +180,9 @@ static bp_err report(bench *self)
     bp_err err;
 
     bench_put(self->result, "advice", bench_advice(self->result));
-    err = bp_json_save(path, self->result);
+    err = bp_run_check_owner(self->run);
+    if (err == BP_OK)
+        err = bp_json_save(path, self->result);
     if (err == BP_OK) {
         bench_print(self->result);
         bp_log("the figures are in %s", path);
@@ -209,7 +211,7 @@ static bp_err print_again(bench *self, bool *there)
         char *path = result_path(self);
         json_t *before = NULL;
 
-        read = bp_json_load(&before, path, RESULT_MOST) == BP_OK;
+        read = bp_json_load_plain(&before, path, RESULT_MOST) == BP_OK;
         if (read) {
             bench_print(before);
             bp_log("the run is finished: this was measured before, another run.dir measures anew");

@@ -27,6 +27,8 @@ const bp_option bp_slurm_options[] = {
 };
 
 static char halted_by[4096]; /* the file that was found, for the last line of the job */
+static bp_err lost_code;     /* why the run is not the job's any more; BP_OK: it is */
+static char lost_message[BP_ERR_MESSAGE_BYTES];
 
 struct bp_drain {
     char *path; /* of the halt file */
@@ -36,6 +38,8 @@ struct bp_drain {
     double margin; /* seconds */
     double needs;
     bool told;
+    bp_err (*check)(void *context); /* is the run still this job's? */
+    void *context;
 };
 
 /* ---- the job's time ---- */
@@ -104,6 +108,21 @@ static void stop(bp_drain *drain, bp_stop reason, const char *format, const char
     (void)bp_log_use(before);
 }
 
+static void look_at_owner(bp_drain *drain)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    err = drain->check == NULL ? BP_OK : drain->check(drain->context);
+    if (err != BP_OK) {
+        lost_code = err;
+        (void)snprintf(lost_message, sizeof lost_message, "%s", bp_err_message());
+        stop(drain, BP_STOP_LOST, "%s", lost_message);
+    }
+    bp_err_set_message(message);
+}
+
 static void look(void *context)
 {
     bp_drain *drain = context;
@@ -117,8 +136,10 @@ static void look(void *context)
         stop(drain, BP_STOP_LIMIT, "the job's time ends in %s: stopping", left);
     } else if (now >= drain->next) {
         drain->next = now + LOOK_SECONDS;
-        if (!bp_path_exists(drain->path))
+        if (!bp_path_exists(drain->path)) {
+            look_at_owner(drain);
             return;
+        }
         (void)snprintf(halted_by, sizeof halted_by, "%s", drain->path);
         stop(drain, BP_STOP_HALT, "to be halted: there is a file %s", drain->path);
     }
@@ -150,6 +171,8 @@ bp_err bp_drain_stopped(const char *format, ...)
     va_start(list, format);
     (void)vsnprintf(where, sizeof where, format, list);
     va_end(list);
+    if (lost_code != BP_OK)
+        return BP_FAIL(lost_code, "%s", lost_message);
     if (bp_signals_stop_reason() != BP_STOP_HALT)
         return bp_fail_stopped("%s; the same command goes on", where);
     return bp_fail_stopped("halted by %s: %s; remove that file, and the same command goes on",
@@ -173,6 +196,12 @@ bp_err bp_drain_new(bp_drain **out, const char *folder, const bp_config *config)
     return BP_OK;
 }
 
+void bp_drain_owner(bp_drain *drain, bp_err (*check)(void *context), void *context)
+{
+    drain->check = check;
+    drain->context = context;
+}
+
 void bp_drain_needs(bp_drain *drain, double seconds)
 {
     drain->needs = seconds;
@@ -185,6 +214,7 @@ void bp_drain_free(bp_drain **out)
     if (drain == NULL)
         return;
     bp_signals_unwatch(look, drain);
+    lost_code = BP_OK; /* of this run: a job within a job has one of its own */
     bp_free(drain->path);
     bp_free(drain);
     *out = NULL;

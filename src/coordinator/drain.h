@@ -20,7 +20,7 @@ bp_err bp_drain_check(const char *folder);
  * next (bp_fail_stopped): "WHERE; the same command goes on", or where a halt file asked, which one
  * is to be removed first. The format makes WHERE: "at step 3 of 9". Local.
  *
- * Errors: BP_ERR_STOPPED, always. */
+ * Errors: BP_ERR_STOPPED; that of bp_drain_owner, where it was the reason. */
 bp_err bp_drain_stopped(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 typedef struct bp_drain bp_drain;
@@ -31,6 +31,9 @@ typedef struct bp_drain bp_drain;
  *
  * Errors: BP_ERR_SYSTEM no memory; *out is NULL. */
 bp_err bp_drain_new(bp_drain **out, const char *folder, const bp_config *config);
+/** Ask `check` as often as the file is looked for, and stop the job where it fails: then
+ * bp_drain_stopped fails with what it said. */
+void bp_drain_owner(bp_drain *drain, bp_err (*check)(void *context), void *context);
 /** How long it takes from a stop to the end of the job, as far as is known: steps and a checkpoint.
  * Besides slurm.margin; 0 at first. */
 void bp_drain_needs(bp_drain *drain, double seconds);

@@ -73,7 +73,9 @@ lease_claim lease_still_ours(int64_t number, lease_sight listing, int64_t highes
  * drafts for numbers that are taken: not those of challengers who go for the next. */
 bool lease_is_litter(const char *name, int64_t number);
 
-/** The number in "owner-NNNNNN"; 0: another name. */
+/** The number in "owner-NNNNNN"; 0: another name. Beyond LEASE_NUMBER_MAX it is none that a job
+ * took: whoever lists it refuses it. */
+#define LEASE_NUMBER_MAX INT64_C(999999999999)
 int64_t lease_number_of(const char *name);
 
 #endif

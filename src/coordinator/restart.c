@@ -203,7 +203,7 @@ static bp_err load_record(const char *folder, json_t **record)
 
     *record = NULL; /* a job that died before it made the folder has none */
     if (err == BP_OK && bp_path_exists(path))
-        err = bp_json_load(record, path, RECORD_LIMIT);
+        err = bp_json_load_plain(record, path, RECORD_LIMIT);
     bp_free(path);
     return err;
 }

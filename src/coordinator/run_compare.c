@@ -103,15 +103,18 @@ bp_err run_pairs_read(run_pairs *out, const char *run_dir)
 {
     char *path = bp_path_join(run_dir, "config.ini"), *text = NULL;
     size_t bytes;
-    bp_err err = BP_OK;
+    bp_err err;
 
-    *out = (run_pairs){NULL, 0};
+    *out = (run_pairs){0};
     if (path == NULL)
         return bp_fail_memory("a file name", 1, strlen(run_dir));
-    if (bp_path_exists(path))
-        err = bp_file_read(path, CONFIG_LIMIT, &text, &bytes);
-    if (err == BP_OK && text != NULL)
+    err = bp_plain_read(path, CONFIG_LIMIT, &text, &bytes);
+    if (err == BP_OK)
+        err = bp_sha256_of(text, bytes, out->sha256);
+    if (err == BP_OK)
         err = parse_pairs(out, text);
+    if (err == BP_ERR_INPUT) /* there is none */
+        err = BP_OK;
     if (err != BP_OK)
         run_pairs_clear(out);
     bp_free(text);
@@ -124,7 +127,25 @@ void run_pairs_clear(run_pairs *pairs)
     for (int64_t k = 0; k < 2 * pairs->count; k++)
         bp_free(pairs->texts[k]);
     bp_free(pairs->texts);
-    *pairs = (run_pairs){NULL, 0};
+    *pairs = (run_pairs){0};
+}
+
+bp_err run_pairs_check(const run_pairs *pairs, const json_t *record, const char *run_dir)
+{
+    const json_t *hash, *hashes = json_object_get(record, "config_sha256");
+    size_t k;
+
+    json_array_foreach((json_t *)hashes, k, hash) /* not changed */
+    {
+        if (json_is_string(hash) && strcmp(json_string_value(hash), pairs->sha256) == 0)
+            return BP_OK;
+    }
+    if (json_array_size(hashes) == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "config.ini is %s, so that the run's keys can't be compared with these: in %s; "
+                   "put it back from a copy, or use another run.dir",
+                   pairs->sha256[0] == '\0' ? "missing" : "not what the run wrote", run_dir);
 }
 
 const char *run_pairs_find(const run_pairs *pairs, const char *key)

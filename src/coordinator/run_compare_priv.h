@@ -3,21 +3,29 @@
 #ifndef BP_COORDINATOR_RUN_COMPARE_PRIV_H
 #define BP_COORDINATOR_RUN_COMPARE_PRIV_H
 
+#include "base/hash.h"
 #include "coordinator/run_folder.h"
 
 /* The pairs of a config.ini of ours: key, value, key, value... */
 typedef struct run_pairs {
     char **texts;
-    int64_t count; /* of pairs */
+    int64_t count;              /* of pairs */
+    char sha256[BP_SHA256_HEX]; /* of the file; "": there is none */
 } run_pairs;
 
 /** Read RUN/config.ini; none where there is no such file.
  *
- * Errors: BP_ERR_INPUT it is no file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
+ * Errors: BP_ERR_FORMAT it is no plain file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
 bp_err run_pairs_read(run_pairs *out, const char *run_dir);
 void run_pairs_clear(run_pairs *pairs);
 /** NULL where the key is not there. Borrowed. */
 const char *run_pairs_find(const run_pairs *pairs, const char *key);
+
+/** Is config.ini what the run wrote last? Else keys that differ from the run's would be compared
+ * with nothing. Runs of older programs don't know.
+ *
+ * Errors: BP_ERR_FORMAT it is not. */
+bp_err run_pairs_check(const run_pairs *pairs, const json_t *record, const char *run_dir);
 
 /** The steps of a training, or of each member: run.json has them as resolved, from train.epochs
  * too; that of an older program has not, and config.ini tells. 0: not known. */

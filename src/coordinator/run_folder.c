@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sandbox.h"
@@ -24,10 +25,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OWNER_LOOKS  5
-#define OWNER_PAUSE  0.2 /* seconds */
 #define LOOKS        3
-#define LOOK_SECONDS 1.0
+#define LOOK_SECONDS 0.5
 
 struct bp_run {
     const bp_mesh *mesh;
@@ -37,8 +36,9 @@ struct bp_run {
     run_lock *lock;
     json_t *record;         /* run.json */
     char *changes;          /* keys by which bits change from here on; NULL: none */
-    char *config_text;      /* then, what config.ini is to be once there is work */
+    char *config_text;      /* what config.ini is to be */
     int64_t steps_before;   /* bp_run_steps_before */
+    int64_t log_every;      /* train.log_every of the start before; 0: not known */
     const char *end_reason; /* of a finished run; NULL: all is done */
     bp_drain *drain;
     run_progress *progress; /* status.json */
@@ -64,46 +64,92 @@ static bp_err write_text(const bp_run *run, const char *text)
     return err;
 }
 
-/* It says what results were computed with, and the next start is compared with it: keys that give
- * them other bits come to it once there is something to compute (bp_run_take_changes). */
-static bp_err write_config(bp_run *run, const bp_config *config)
+/* run.json knows the hash of what config.ini is to be, and of what it was: one is written after the
+ * other, and a job may be killed in between. Of a finished run it stays as it is. */
+static bp_err note_config(bp_run *run, const run_pairs *pairs)
 {
-    char *text = bp_config_text(config);
+    char now[BP_SHA256_HEX];
+    const char *text = run->config_text;
+    bp_err err = run->finished ? BP_OK : bp_sha256_of(text, strlen(text), now);
+    json_t *hashes = json_array();
 
-    if (text == NULL)
-        return bp_fail_memory("config.ini", 1, 1);
-    if (run->changes != NULL) {
-        run->config_text = text;
-        return BP_OK;
-    }
-    bp_err err = write_text(run, text);
-    bp_free(text);
+    if (err == BP_OK && !run->finished)
+        (void)json_array_append_new(hashes, json_string(now));
+    if (pairs->sha256[0] != '\0')
+        (void)json_array_append_new(hashes, json_string(pairs->sha256));
+    if (err == BP_OK && json_object_set_new(run->record, "config_sha256", hashes) != 0)
+        err = bp_fail_memory("run.json", 1, 1);
+    return err;
+}
+
+static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                           const json_t *before, const char *hosts, const run_pairs *pairs)
+{
+    bp_err err;
+
+    run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
+    run->config_text = bp_config_text(config);
+    if (run->record == NULL || run->config_text == NULL)
+        return bp_fail_memory("run.json", 1, 1);
+    err = note_config(run, pairs);
+    if (err == BP_OK && before == NULL) /* there is a run from run.json on */
+        err = write_text(run, run->config_text);
+    if (err == BP_OK)
+        err = run_record_write(run->folder, run->record);
+    /* config.ini says what results were computed with: keys that give them other bits come to it
+     * once there is something to compute (bp_run_take_changes) */
+    if (err == BP_OK && before != NULL && !run->finished && run->changes == NULL)
+        err = write_text(run, run->config_text);
     return err;
 }
 
 /* A line of an owner that was fenced off would stand between those of the one that follows it, and
- * a cut of its would take that one's away. */
-static bp_err check_owner(const bp_run *run)
+ * a cut of its would take that one's away. A disk that can't be read for a moment says nothing of
+ * an owner. */
+bp_err bp_run_check_owner(void *context)
 {
-    for (int k = 0; k < LOOKS; k++) { /* a lock that can't be read may be readable in a moment */
-        if (run_lock_is_ours(run->lock))
-            return BP_OK;
-        if (run_lock_is_lost(run->lock))
-            return BP_FAIL(BP_ERR_BUSY,
-                           "another job took the run over: at %s; let that one go on, or stop it "
-                           "first",
-                           run->folder);
+    const bp_run *run = context;
+    bp_err err = BP_OK;
+
+    for (int look = 0; run != NULL && run->lock != NULL && look < LOOKS; look++) {
+        err = run_lock_check(run->lock);
+        if (err == BP_OK || err == BP_ERR_FORMAT || run_lock_is_lost(run->lock))
+            return err;
         bp_clock_sleep(LOOK_SECONDS);
     }
-    return bp_err_prefix(BP_ERR_IO, "the lock can't be looked at");
+    return err;
+}
+
+bool bp_run_still_owner(void *run)
+{
+    return ((const bp_run *)run)->lock != NULL && bp_run_check_owner(run) == BP_OK;
+}
+
+/* A disk that can't be read stops nobody who does not write. */
+static bp_err look_in_passing(void *context)
+{
+    const bp_run *run = context;
+    bp_err err = run_lock_check(run->lock);
+
+    return err == BP_ERR_FORMAT || run_lock_is_lost(run->lock) ? err : BP_OK;
+}
+
+static void warn_if_empty(const bp_run *run, const char *path)
+{
+    if (run->resumed && bp_file_size(path) == 0)
+        bp_warn("missing or empty, though the run has started before: at %s; what it told is lost, "
+                "and the run goes on",
+                path);
 }
 
 static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
 {
     char *log = bp_path_join(run->folder, "log.txt");
-    bp_err err =
-        log == NULL ? bp_fail_memory("a file name", 1, strlen(run->folder)) : bp_log_open(log);
+    bp_err err;
 
+    err = log == NULL ? bp_fail_memory("a file name", 1, strlen(run->folder)) : bp_log_open(log);
+    if (err == BP_OK)
+        warn_if_empty(run, log);
     bp_free(log);
     if (bp_sandbox_missing()[0] != '\0')
         bp_log_file_only(
@@ -114,6 +160,8 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
     if (err == BP_OK)
         err = run_journal_open(&run->events, run->folder, "events.jsonl");
+    if (err == BP_OK)
+        warn_if_empty(run, run->events.path);
     return err;
 }
 
@@ -162,19 +210,41 @@ static void note_closed(bp_run *run, bp_err state)
     json_decref(members);
 }
 
-static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
-                           const json_t *before, const char *hosts)
+/* Results that a start began with may not be fewer when the next one begins: somebody has taken
+ * some away. */
+static void warn_of_loss(const bp_run *run, const json_t *before)
 {
-    run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
-    return run->record == NULL ? bp_fail_memory("run.json", 1, 1)
-                               : run_record_write(run->folder, run->record);
+    const json_t *starts = json_object_get(before, "recent_starts");
+    const json_t *last = json_array_get(starts, json_array_size(starts) - 1);
+    int64_t had = json_integer_value(json_object_get(last, "progress")), missing = 0;
+
+    if (run_journal_missing(&run->events, run->folder, &missing) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    if (json_array_size(starts) > 0 && (missing > 0 || bp_restart_progress(run->folder) < had))
+        bp_warn("there is less in the run folder than when the last start began: at %s; what is "
+                "missing is computed again",
+                run->folder);
+}
+
+static bp_err check_record(const bp_run *run, const json_t *before, const run_pairs *pairs)
+{
+    char *events = bp_path_join(run->folder, "events.jsonl");
+    bp_err err = BP_OK;
+
+    if (before == NULL && events != NULL && bp_file_size(events) > 0)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "run.json is missing, and with it what the run was made with: in %s; put it "
+                      "back from a copy, or use another run.dir",
+                      run->folder);
+    bp_free(events);
+    return err == BP_OK ? run_pairs_check(pairs, before, run->folder) : err;
 }
 
 /* The coordinator's part. What was before is compared before anything is written. */
 static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                           const char *hosts)
 {
-    run_pairs pairs = {NULL, 0};
+    run_pairs pairs = {0};
     json_t *before = NULL;
     bp_err err;
 
@@ -187,25 +257,32 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_pairs_read(&pairs, run->folder);
     if (err == BP_OK)
+        err = check_record(run, before, &pairs);
+    if (err == BP_OK)
         err = run_compare(before, &pairs, config, spec, run->folder, &run->finished, &run->changes);
     run->resumed = before != NULL;
     run->steps_before = run_steps(before, &pairs);
+    run->log_every = run_pairs_find(&pairs, "train.log_every") == NULL
+                         ? 0
+                         : strtoll(run_pairs_find(&pairs, "train.log_every"), NULL, 10);
     if (err == BP_OK && !run->finished)
         err = bp_drain_check(run->folder);
     if (err == BP_OK)
-        err = check_owner(run);
+        err = bp_run_check_owner(run);
     if (err == BP_OK)
         err = open_journals(run, spec);
+    if (err == BP_OK && !run->finished)
+        warn_of_loss(run, before);
     if (err == BP_OK)
-        err = begin_record(run, config, spec, before, hosts);
-    if (err == BP_OK && !run->finished) /* else it says what its results were computed with */
-        err = write_config(run, config);
+        err = begin_record(run, config, spec, before, hosts, &pairs);
     if (err == BP_OK && !run->finished)
         err = run_progress_open(&run->progress, run->folder, run->lock, run->record, before);
     if (err == BP_OK && !run->finished)
         err = note_opened(run);
     if (err == BP_OK && !run->finished)
         err = bp_drain_new(&run->drain, run->folder, config);
+    if (err == BP_OK && !run->finished)
+        bp_drain_owner(run->drain, look_in_passing, run);
     run_pairs_clear(&pairs);
     json_decref(before);
     return err;
@@ -339,35 +416,48 @@ static bp_err write_exit(bp_run *run, bp_err state)
     return err;
 }
 
-/* A run that another job has taken over is not written to any more. */
+/* A run that is this job's no more is not written to. What was written before comes to disk first:
+ * "finished" means that all is there. */
+static bp_err write_end(bp_run *run, bp_err state)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err = bp_run_check_owner(run), synced;
+
+    if (err != BP_OK)
+        return err;
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    run_lock_give_room(run->lock);
+    if (!run->finished)
+        note_closed(run, state);
+    synced = bp_run_sync(run);
+    if (synced == BP_OK)
+        bp_err_set_message(message);
+    err = write_exit(run, synced == BP_OK ? state : synced);
+    return synced == BP_OK ? err : synced;
+}
+
+/* The failure that ended the job is the one to tell: what can't be written any more because of it
+ * is a warning. */
 static bp_err close_folder(bp_run *run, bp_err state)
 {
     char message[BP_ERR_MESSAGE_BYTES];
-    bp_err err = BP_OK, synced, released;
+    bp_err err, released;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     bp_fault_point("exit.agree");
-    if (!run->finished && run_lock_is_ours(run->lock)) {
-        note_closed(run, state);
-        bp_err_set_message(message);
-    }
-    synced = bp_run_sync(run); /* first: "finished" means that all is there */
-    if (run_lock_is_ours(run->lock)) {
-        if (synced == BP_OK)
-            bp_err_set_message(message);
-        err = write_exit(run, synced == BP_OK ? state : synced);
-    }
-    if (synced != BP_OK)
-        err = synced;
+    err = write_end(run, state);
+    if (err != BP_OK && state != BP_OK && !run_lock_is_lost(run->lock))
+        bp_warn("the end of the job is not in its run folder: %s", bp_err_message());
+    if (err != BP_OK && state == BP_OK)
+        (void)snprintf(message, sizeof message, "%s", bp_err_message());
     run_progress_free(&run->progress); /* it looks at the lock */
     bp_log_close();
     bp_watchdog_disown();
     released = run_lock_release(&run->lock);
-    if (err == BP_OK)
-        err = released;
-    if (err == BP_OK)
-        bp_err_set_message(message); /* the caller's failure is still the one to tell */
-    return err;
+    if (err == BP_OK && released != BP_OK && state == BP_OK)
+        return released;
+    bp_err_set_message(message);
+    return state == BP_OK ? err : BP_OK;
 }
 
 bp_err bp_run_close(bp_run **run, bp_err exit_state)
@@ -400,7 +490,7 @@ void bp_run_take_changes(const bp_run *run)
 {
     if (run->changes != NULL)
         bp_warn("the results have other bits from here on: %s", run->changes);
-    if (run->config_text != NULL && write_text(run, run->config_text) != BP_OK)
+    if (run->changes != NULL && write_text(run, run->config_text) != BP_OK)
         bp_warn("%s", bp_err_message());
 }
 
@@ -426,7 +516,7 @@ bool bp_run_is_resumed(const bp_run *run)
 
 bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value)
 {
-    run_pairs pairs = {NULL, 0};
+    run_pairs pairs = {0};
     bp_err err = BP_OK;
 
     *value = NULL;
@@ -445,20 +535,6 @@ bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char
     return err;
 }
 
-bool bp_run_still_owner(void *context)
-{
-    const bp_run *run = context;
-
-    for (int look = 0; run->lock != NULL && look < OWNER_LOOKS; look++) {
-        if (run_lock_is_ours(run->lock))
-            return true;
-        if (run_lock_is_lost(run->lock))
-            return false;
-        bp_clock_sleep(OWNER_PAUSE); /* a disk that fails for a moment says nothing of an owner */
-    }
-    return false;
-}
-
 bp_err bp_run_sync(bp_run *run)
 {
     bp_err err = BP_OK;
@@ -471,9 +547,9 @@ bp_err bp_run_sync(bp_run *run)
     return err == BP_OK ? run_journal_sync(&run->events) : err;
 }
 
-static bp_err add_line(const bp_run *run, run_journal *journal, const json_t *line)
+static bp_err add_line(bp_run *run, const run_journal *journal, const json_t *line)
 {
-    bp_err err = check_owner(run);
+    bp_err err = bp_run_check_owner(run);
 
     return err == BP_OK ? run_journal_add(journal, line) : err;
 }
@@ -525,15 +601,30 @@ void bp_run_needs(bp_run *run, double seconds)
         bp_drain_needs(run->drain, seconds);
 }
 
+/* A checkpoint that was committed and is not there any more. */
+static bp_err warn_of_commit(const bp_run *run, int64_t step)
+{
+    int64_t committed;
+    bp_err err = run_journal_committed(&run->events, &committed);
+
+    if (err == BP_OK && committed > step)
+        bp_warn("the checkpoint of step %lld was committed, but is not there any more: in "
+                "%s/checkpoints; the training goes on behind step %lld",
+                (long long)committed, run->folder, (long long)step);
+    return err;
+}
+
 bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
 {
     bp_err err;
 
     if (!run->mesh->coordinates)
         return BP_OK;
-    err = check_owner(run);
+    err = bp_run_check_owner(run);
     if (err == BP_OK)
-        err = run_journal_cut(&run->metrics, step);
+        err = run_journal_cut(&run->metrics, step, run->log_every);
+    if (err == BP_OK && step >= 0)
+        err = warn_of_commit(run, step);
     run_journal_close(&run->tensorboard);
     if (err == BP_OK && run->for_tensorboard)
         err = run_tensorboard_open(&run->tensorboard, run->folder, step + 1);

@@ -67,7 +67,8 @@ typedef struct bp_run_spec {
  * Errors:     BP_ERR_CREATE, BP_ERR_DENIED the folder can't be made or written;
  *             BP_ERR_BUSY another job holds it (named with host, process and Slurm job);
  *             BP_ERR_CONFIG another kind of job, other identities or keys (each with both values);
- *             BP_ERR_FORMAT a run.json or lock that is damaged or of an unknown version;
+ *             BP_ERR_FORMAT a run.json or lock that is damaged or of an unknown version, a
+ *             config.ini that is not what the run wrote, a file that is none (bp_plain_open);
  *             BP_ERR_STOPPED there is a file RUN/halt, and the run is not finished;
  *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
  */
@@ -82,8 +83,12 @@ void bp_run_end_reason(bp_run *run, const char *reason);
  *
  * exit_state: BP_OK "finished" (bp_run_end_reason), BP_ERR_STOPPED "stopped" with the reason
  * (bp_stop_name), else "failed" with the message of the last failure, which is the last one after
- * this call too, unless closing fails. Collective: over mesh->world. Errors:     BP_ERR_IO,
- * BP_ERR_DENIED; the lock is let go all the same.
+ * this call too: what closing fails with is then a warning.
+ *
+ * Collective: over mesh->world.
+ * Errors:     of an exit_state BP_OK alone: BP_ERR_BUSY and others of bp_run_check_owner, the run
+ *             was not this job's any more; BP_ERR_IO, BP_ERR_DENIED. The lock is let go all the
+ *             same.
  */
 bp_err bp_run_close(bp_run **run, bp_err exit_state);
 
@@ -127,8 +132,19 @@ bool bp_run_has_work(MPI_Comm comm, const char *run_dir);
 /** Which start of the run this is: 1, 2 ... 0 on other ranks. */
 int64_t bp_run_start_number(const bp_run *run);
 
-/** Does this job still hold the folder? (bp_checkpoint_commit.still_owner; `run` is a bp_run.) */
+/** Does this job still hold the folder? Whoever writes results asks before. `run` is a bp_run; a
+ * disk that can't be read is given a second. (bp_checkpoint_commit.check_owner.)
+ *
+ * Errors: BP_ERR_BUSY another job has taken the run over, or its lock was removed; BP_ERR_IO the
+ *         folder was removed or renamed, or the lock can't be read; BP_ERR_FORMAT the lock is
+ *         damaged. On other ranks than the coordinator BP_OK, always. */
+bp_err bp_run_check_owner(void *run);
+/** The same in a word: false on other ranks. */
 bool bp_run_still_owner(void *run);
+
+/** A fault of the configuration where run.dir is a folder that is obviously no run's: the root, a
+ * folder of the system, the user's home, a checkpoint. Local. */
+void bp_run_check_place(bp_config *config);
 
 /** Bring metrics and events to disk: before a commit, so that no checkpoint outlives the lines that
  * lead to it.
@@ -154,8 +170,9 @@ void bp_run_progress(bp_run *run, const json_t *members);
 /** How long a stop takes, as far as is known: bp_drain_needs. */
 void bp_run_needs(bp_run *run, double seconds);
 
-/** Cut metrics.jsonl back to what led to `step`: from the first line on that is no whole line with
- * a `step` <= it, all goes. TensorBoard is told to drop it too.
+/** Cut metrics.jsonl back to what led to `step` (-1: nothing): what comes behind the last line with
+ * a `step` <= it goes. Lines before that can't be read stay, and are warned of, as are lines and
+ * commits that are missing. TensorBoard is told to drop what was cut off.
  *
  * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over; BP_ERR_CREATE, BP_ERR_DENIED,
  *         BP_ERR_SYSTEM TensorBoard's file. */

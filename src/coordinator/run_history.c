@@ -185,7 +185,7 @@ static bp_err read_state(bp_history *history)
 
 bp_err bp_history_read(bp_history *out, const char *folder)
 {
-    run_pairs pairs = {NULL, 0};
+    run_pairs pairs = {0};
     bp_err err;
 
     *out = (bp_history){.folder = folder};
@@ -201,7 +201,7 @@ bp_err bp_history_read(bp_history *out, const char *folder)
 
 void bp_history_clear(bp_history *history)
 {
-    run_pairs pairs = {history->pairs, history->pair_count};
+    run_pairs pairs = {.texts = history->pairs, .count = history->pair_count};
 
     for (int64_t k = 0; k < history->curve_count; k++) {
         bp_free(history->curves[k].name);
@@ -217,7 +217,7 @@ void bp_history_clear(bp_history *history)
 
 const char *bp_history_key(const bp_history *history, const char *key)
 {
-    const run_pairs pairs = {history->pairs, history->pair_count};
+    const run_pairs pairs = {.texts = history->pairs, .count = history->pair_count};
 
     return run_pairs_find(&pairs, key);
 }

@@ -57,6 +57,8 @@ static bp_err no_memory(const char *folder)
     return bp_fail_memory("a file name", 1, strlen(folder));
 }
 
+#define REMOVE_LOCK "when no job runs in it, remove the folder 'lock'"
+
 static bp_err highest_epoch(const char *folder, int64_t *epoch)
 {
     char **names;
@@ -67,6 +69,11 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
     for (int64_t k = 0; k < count; k++)
         if (lease_number_of(names[k]) > *epoch)
             *epoch = lease_number_of(names[k]);
+    if (*epoch > LEASE_NUMBER_MAX)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the lock of the run folder is damaged, it has a number that no job takes: "
+                      "in %s; " REMOVE_LOCK,
+                      folder);
     bp_names_free(&names, count);
     return err;
 }
@@ -75,17 +82,20 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
 
 /* Written in place, so that a full disk does not stop it, and closed, so that other hosts see it.
  */
-static void beat(const char *path, int64_t count)
+static bp_err beat(const char *path, int64_t count)
 {
     char text[24];
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    int bytes = snprintf(text, sizeof text, "%020lld\n", (long long)count);
+    int fd, bytes = snprintf(text, sizeof text, "%020lld\n", (long long)count);
+    bp_err err = bp_plain_open(path, O_WRONLY | O_CREAT, &fd);
 
-    if (fd < 0)
-        return;
-    if (pwrite(fd, text, (size_t)bytes, 0) == bytes)
+    if (err != BP_OK)
+        return err;
+    if (bp_pwrite_all(fd, text, (size_t)bytes, 0) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't write", path);
+    else
         (void)fsync(fd); /* a beat that fails is followed by another */
     (void)close(fd);
+    return err;
 }
 
 static void add_seconds(struct timespec *time, double seconds)
@@ -100,6 +110,7 @@ static void *beat_on(void *argument)
 {
     run_lock *lock = argument;
     char *path = member_path(lock->folder, "beat", lock->self.epoch);
+    bool warned = false;
 
     bp_cores_widen();
     (void)pthread_mutex_lock(&lock->mutex);
@@ -107,8 +118,12 @@ static void *beat_on(void *argument)
         struct timespec until;
 
         (void)pthread_mutex_unlock(&lock->mutex);
-        if (run_lock_is_ours(lock))
-            beat(path, count);
+        if (run_lock_is_ours(lock) && beat(path, count) != BP_OK && !warned) {
+            bp_warn("hosts that can't ask this one will take the run folder over, as the lock does "
+                    "not beat: %s",
+                    bp_err_message());
+            warned = true;
+        }
         BP_ASSERT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
         add_seconds(&until, lock->beat_seconds);
         (void)pthread_mutex_lock(&lock->mutex);
@@ -159,13 +174,13 @@ static bp_err read_holder(const char *folder, int64_t epoch, run_holder *out)
 {
     char *path = member_path(folder, "owner", epoch);
     json_t *value = NULL;
-    bp_err err = path == NULL ? no_memory(folder) : bp_json_load(&value, path, HOLDER_LIMIT);
+    bp_err err = path == NULL ? no_memory(folder) : bp_json_load_plain(&value, path, HOLDER_LIMIT);
 
     if (err == BP_OK)
         err = run_holder_parse(out, value, path);
     if (err == BP_ERR_FORMAT)
-        err = bp_err_prefix(err, "the lock of the run folder is damaged (when no job runs in it, "
-                                 "remove the folder 'lock')");
+        err =
+            bp_err_advise(bp_err_prefix(err, "the lock of the run folder is damaged"), REMOVE_LOCK);
     json_decref(value);
     bp_free(path);
     return err;
@@ -177,7 +192,7 @@ static void read_beat(const char *folder, int64_t epoch, char out[LEASE_BEAT_BYT
     size_t bytes;
 
     out[0] = '\0';
-    if (path != NULL && bp_file_read(path, LEASE_BEAT_BYTES - 1, &text, &bytes) == BP_OK)
+    if (path != NULL && bp_plain_read(path, LEASE_BEAT_BYTES - 1, &text, &bytes) == BP_OK)
         (void)snprintf(out, LEASE_BEAT_BYTES, "%s", text);
     bp_free(text);
     bp_free(path);
@@ -237,73 +252,15 @@ static bp_err refuse(const char *folder, const run_holder *holder)
 
 /* ---- taking ---- */
 
-/* Create `path` with the content of `from` if nobody else does: BP_OK and *won, or BP_OK and not.
- * An answer that NFS lost and asked for again says EEXIST though the link was made: the count of
- * links knows. Who takes a number sweeps away the drafts for it: one that vanished has lost. */
-static bp_err link_new(const char *from, const char *path, bool *won)
-{
-    struct stat status;
-
-    *won = link(from, path) == 0;
-    if (!*won && errno == EEXIST)
-        *won = stat(from, &status) == 0 && status.st_nlink == 2;
-    if (*won || errno == EEXIST || errno == ENOENT)
-        return BP_OK;
-    if (errno == EPERM || errno == ENOSYS ||
-        errno == EOPNOTSUPP) { /* a file system without hard links */
-        *won = renameat2(AT_FDCWD, from, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
-        if (*won || errno == EEXIST || errno == ENOENT)
-            return BP_OK;
-    }
-    return bp_fail_create("can't take the lock", path);
-}
-
-/* By its own name from the start, so that an owner that sweeps knows whether it is litter. */
-static bp_err write_draft(const char *path, const run_holder *self)
-{
-    json_t *value = run_holder_json(self);
-    char *text = value == NULL ? NULL : bp_json_text(value);
-    int fd = -1;
-    bp_err err = BP_OK;
-
-    if (text == NULL)
-        err = no_memory(path);
-    else if ((fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
-        err = bp_fail_create("can't create", path);
-    else if (bp_write_all(fd, text, strlen(text)) != 0)
-        err = bp_fail_errno(BP_ERR_IO, "can't write", path);
-    else if (fsync(fd) != 0)
-        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path);
-    if (fd >= 0 && close(fd) != 0 && err == BP_OK)
-        err = bp_fail_errno(BP_ERR_IO, "can't close", path);
-    json_decref(value);
-    bp_free(text);
-    return err;
-}
-
 static bp_err make_number(run_lock *lock)
 {
-    char *path = member_path(lock->folder, "owner", lock->lease.number), *draft;
     bool won = false;
-    bp_err err = BP_OK;
+    bp_err err;
 
     lock->self.epoch = lock->lease.number;
-    draft = bp_sprintf("%s/claim-%06lld-%s", lock->folder, (long long)lock->self.epoch,
-                       lock->self.token);
-    if (draft == NULL || path == NULL)
-        err = no_memory(lock->folder);
-    if (err == BP_OK)
-        err = write_draft(draft, &lock->self);
-    if (err == BP_OK)
-        err = link_new(draft, path, &won);
-    if (draft != NULL)
-        (void)unlink(draft); /* gone already where it was renamed */
-    if (err == BP_OK && won)
-        err = bp_path_sync(lock->folder);
+    err = run_claim(lock->folder, &lock->self, &won);
     if (err == BP_OK)
         lease_linked(&lock->lease, won);
-    bp_free(draft);
-    bp_free(path);
     return err;
 }
 
@@ -451,7 +408,9 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
         sweep(lock, run_dir, is_cut_write);
         err = bp_fault("lock.acquired")
                   ? bp_fail_errno(BP_ERR_IO, "can't keep the lock", lock->folder)
-                  : start_beating(lock);
+                  : run_room_keep(lock->folder);
+        if (err == BP_OK)
+            err = start_beating(lock);
     }
     if (err != BP_OK)
         lock_free(&lock);
@@ -464,25 +423,69 @@ static lease_sight sight_of(bp_err err)
     return err == BP_OK ? LEASE_SEEN : err == BP_ERR_INPUT ? LEASE_MISSING : LEASE_UNREADABLE;
 }
 
-bool run_lock_is_ours(run_lock *lock)
+/* Lost for good: why? A folder that its user has moved away is no other job. */
+static bp_err say_lost(const run_lock *lock)
+{
+    int run_bytes = (int)(bp_path_base(lock->folder) - lock->folder - 1);
+    char *run_dir = bp_sprintf("%.*s", run_bytes, lock->folder);
+    bool there = run_dir == NULL || bp_path_is_dir(run_dir);
+    int64_t highest = 0;
+    bp_err err = BP_ERR_BUSY;
+
+    if (!there)
+        err = BP_FAIL(BP_ERR_IO,
+                      "the run folder was removed or renamed while its job ran: at %s; put it "
+                      "back, and the same command goes on",
+                      run_dir);
+    else if (highest_epoch(lock->folder, &highest) != BP_OK || highest < lock->self.epoch)
+        err = BP_FAIL(BP_ERR_BUSY,
+                      "the lock of the run folder was removed while its job ran, so that another "
+                      "may begin: at %s; the same command goes on when none runs",
+                      lock->folder);
+    else
+        err = BP_FAIL(BP_ERR_BUSY,
+                      "another job took the run over: at %.*s; let that one go on, or stop it "
+                      "first",
+                      run_bytes, lock->folder);
+    bp_free(run_dir);
+    return err;
+}
+
+bp_err run_lock_check(run_lock *lock)
 {
     run_holder holder;
     int64_t highest = 0;
     lease_sight listing, file = LEASE_UNREADABLE;
     lease_claim claim;
+    bp_err err;
 
     if (run_lock_is_lost(lock))
-        return false;
+        return say_lost(lock);
     bp_dir_refresh(lock->folder);
-    listing = sight_of(highest_epoch(lock->folder, &highest));
-    if (listing == LEASE_SEEN && highest == lock->self.epoch)
-        file = sight_of(read_holder(lock->folder, highest, &holder));
+    err = highest_epoch(lock->folder, &highest);
+    listing = sight_of(err);
+    if (listing == LEASE_SEEN && highest == lock->self.epoch) {
+        err = read_holder(lock->folder, highest, &holder);
+        file = sight_of(err);
+    }
     if (file == LEASE_SEEN && strcmp(holder.token, lock->self.token) != 0)
         file = LEASE_ANOTHERS;
     claim = lease_still_ours(lock->self.epoch, listing, highest, file);
-    if (claim == LEASE_LOST)
+    if (claim == LEASE_LOST) {
         atomic_store(&lock->lost, true);
-    return claim == LEASE_OURS;
+        err = say_lost(lock);
+    }
+    return err;
+}
+
+bool run_lock_is_ours(run_lock *lock)
+{
+    return run_lock_check(lock) == BP_OK;
+}
+
+void run_lock_give_room(const run_lock *lock)
+{
+    run_room_give(lock->folder);
 }
 
 bool run_lock_is_lost(const run_lock *lock)
@@ -500,6 +503,8 @@ bp_err run_lock_release(run_lock **out)
     if (lock == NULL)
         return BP_OK;
     stop_beating(lock);
+    if (run_lock_is_ours(lock))
+        run_room_give(lock->folder);
     lock->self.released = true;
     path = member_path(lock->folder, "owner", lock->self.epoch);
     value = run_holder_json(&lock->self);

@@ -45,6 +45,15 @@ typedef struct run_queue_state {
 typedef enum run_queue { RUN_QUEUE_UNKNOWN, RUN_QUEUE_GONE, RUN_QUEUE_LISTED } run_queue;
 run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds);
 
+/* run_claim.c: within RUN/lock. */
+/** Create the number self->epoch for `self`, if nobody else does: *won.
+ * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
+bp_err run_claim(const char *folder, const run_holder *self, bool *won);
+/** Take 64 KiB of the disk, and give them back: what is written when the job ends takes their place
+ * on a disk that is full by then. Errors: as run_claim. */
+bp_err run_room_keep(const char *folder);
+void run_room_give(const char *folder);
+
 /* run_lock.c */
 typedef struct run_lock run_lock;
 
@@ -61,11 +70,18 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds);
  * Errors: BP_ERR_INPUT nobody ever did; BP_ERR_FORMAT no sense can be made of it; BP_ERR_DENIED,
  *         BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err run_lock_look(const char *run_dir, run_holder *out, char **beat);
-/** False once another job has taken it; looks at the disk. */
+/** Looks at the disk: is it still this job's?
+ *
+ * Errors: BP_ERR_BUSY another job has taken it, or the lock was removed, so that one may; BP_ERR_IO
+ *         the run folder was removed or renamed: both for good (run_lock_is_lost). BP_ERR_FORMAT,
+ *         BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM it can't be told, perhaps only for a moment. */
+bp_err run_lock_check(run_lock *lock);
 bool run_lock_is_ours(run_lock *lock);
-/** Has another job been found to have taken it, by the beating thread or by run_lock_is_ours? Costs
- * one load. */
+/** Has it been found to be lost, by the beating thread or by run_lock_check? Costs one load. */
 bool run_lock_is_lost(const run_lock *lock);
+/** Let go of the room that the lock keeps on the disk since it was taken, so that the exit state
+ * fits where nothing else does. */
+void run_lock_give_room(const run_lock *lock);
 /** Stop beating and say that it is free. Always frees. Errors: BP_ERR_IO it will be found held by a
  * dead process. */
 bp_err run_lock_release(run_lock **lock);

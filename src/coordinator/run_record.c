@@ -23,11 +23,11 @@ bp_err run_record_read(const char *folder, json_t **out)
     *out = NULL;
     if (path == NULL)
         return bp_fail_memory("a file name", 1, strlen(folder));
-    if (!bp_path_exists(path)) {
+    err = bp_json_load_plain(out, path, RUN_LIMIT);
+    if (err == BP_ERR_INPUT) { /* the first start */
         bp_free(path);
         return BP_OK;
     }
-    err = bp_json_load(out, path, RUN_LIMIT);
     if (err == BP_OK)
         err = bp_json_get_string(*out, "format", &format, path);
     if (err == BP_OK && strcmp(format, RUN_FORMAT) != 0)
@@ -36,7 +36,8 @@ bp_err run_record_read(const char *folder, json_t **out)
     if (err == BP_OK)
         err = bp_json_get_int(*out, "format_version", &version, path);
     if (err == BP_ERR_FORMAT)
-        err = bp_err_prefix(err, "run.json is damaged");
+        err = bp_err_advise(bp_err_prefix(err, "run.json is damaged"),
+                            "put it back from a copy, or use another run.dir");
     if (err == BP_OK && version != RUN_VERSION)
         err =
             BP_FAIL(BP_ERR_FORMAT,

@@ -30,7 +30,7 @@ static json_t *read_record(const char *run_dir)
     char *path = bp_path_join(run_dir, "run.json");
     json_t *record = NULL;
     bool is = path != NULL && bp_path_exists(path) &&
-              bp_json_load(&record, path, RECORD_LIMIT) == BP_OK &&
+              bp_json_load_plain(&record, path, RECORD_LIMIT) == BP_OK &&
               json_is_string(json_object_get(record, "job"));
 
     bp_free(path);
@@ -95,9 +95,8 @@ static void add_line(const char *run_dir, bp_err code, const char *message)
     line = json_pack("{s:s, s:s, s:i, s:s}", "time", now, "event", "start_failed", "code",
                      (int)code, "message", message);
     text = line == NULL ? NULL : bp_json_line(line);
-    if (path != NULL && text != NULL && strlen(text) < LINE_LIMIT)
-        fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd >= 0) {
+    if (path != NULL && text != NULL && strlen(text) < LINE_LIMIT &&
+        bp_plain_open(path, O_RDWR | O_CREAT | O_APPEND, &fd) == BP_OK) {
         if (ends_whole(fd) && write(fd, text, strlen(text)) > 0)
             (void)fsync(fd); /* the failure is told on the terminal, too */
         (void)close(fd);

@@ -258,12 +258,18 @@ static bp_err open_parts(scorer *self, bp_parts **parts)
         return err;
     if (bp_parts_foreign(*parts) > 0)
         bp_warn("%" PRId64 " part files of an earlier start are of no use, they were made with "
-                "another mesh.tensor, mesh.members or precision: at %s; what they hold is scored "
-                "again",
+                "another mesh.tensor, mesh.members or precision, or are damaged: at %s; what they "
+                "hold is scored again",
                 bp_parts_foreign(*parts), self->parts_folder);
+    if (bp_parts_damaged(*parts) > 0)
+        bp_warn("%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
+                "behind the damage is scored again",
+                bp_parts_damaged(*parts), self->parts_folder);
     if (bp_parts_done_count(*parts) > 0)
         bp_log("going on: %" PRId64 " of %" PRId64 " work units are done",
                bp_parts_done_count(*parts), self->plan.units);
+    else if (self->run != NULL && bp_run_is_resumed(self->run))
+        bp_log("no work unit is done: scored from the first one on");
     return BP_OK;
 }
 

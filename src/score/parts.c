@@ -155,7 +155,7 @@ typedef struct place {
 } place;
 
 struct bp_parts {
-    int64_t units, done_count, foreign, start;
+    int64_t units, done_count, foreign, damaged, start;
     uint8_t *done;
     place *places; /* [units] */
     char **paths;
@@ -172,12 +172,9 @@ static bp_err open_file(bp_parts *parts, int64_t file)
         return BP_OK;
     if (parts->fd >= 0)
         (void)close(parts->fd); /* read only: nothing can be lost */
-    parts->open = -1;
-    parts->fd = open(parts->paths[file], O_RDONLY | O_CLOEXEC);
-    if (parts->fd < 0)
-        return bp_fail_errno(BP_ERR_IO, "open", parts->paths[file]);
-    parts->open = file;
-    return BP_OK;
+    bp_err err = bp_plain_open(parts->paths[file], O_RDONLY, &parts->fd);
+    parts->open = err == BP_OK ? file : -1;
+    return err;
 }
 
 static bp_err reserve_result(bp_parts *parts, size_t bytes)
@@ -194,7 +191,7 @@ static bp_err reserve_result(bp_parts *parts, size_t bytes)
 }
 
 /* The record at `offset` of the open file, its result in parts->buffer; false where it is not
- * whole. */
+ * whole: the last one of a job that was killed as it wrote, or a damaged one, which is counted. */
 static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, record *head,
                           bool *whole)
 {
@@ -208,7 +205,11 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
     if (bp_pread_all(parts->fd, head, sizeof(*head), offset) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", path);
     if (head->magic != MAGIC || head->header_hash != bp_xxh3(head, offsetof(record, header_hash)) ||
-        head->bytes < 0 || head->bytes > left)
+        head->bytes < 0) {
+        parts->damaged++;
+        return BP_OK;
+    }
+    if (head->bytes > left)
         return BP_OK;
     err = reserve_result(parts, (size_t)head->bytes);
     if (err != BP_OK)
@@ -217,6 +218,7 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
                      offset + (int64_t)sizeof(*head)) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", path);
     *whole = head->result_hash == bp_xxh3(parts->buffer, (size_t)head->bytes);
+    parts->damaged += *whole ? 0 : 1;
     return BP_OK;
 }
 
@@ -343,6 +345,11 @@ int64_t bp_parts_done_count(const bp_parts *parts)
 int64_t bp_parts_foreign(const bp_parts *parts)
 {
     return parts->foreign;
+}
+
+int64_t bp_parts_damaged(const bp_parts *parts)
+{
+    return parts->damaged;
 }
 
 int64_t bp_parts_start(const bp_parts *parts)

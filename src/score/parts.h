@@ -40,6 +40,8 @@ const uint8_t *bp_parts_done(const bp_parts *parts);
 int64_t bp_parts_done_count(const bp_parts *parts);
 /** Files with another key: of another model, rule or mesh. */
 int64_t bp_parts_foreign(const bp_parts *parts);
+/** Files with a damaged record, behind which nothing is read. */
+int64_t bp_parts_damaged(const bp_parts *parts);
 /** Files are named after the start that wrote them; this start's number is one above all. */
 int64_t bp_parts_start(const bp_parts *parts);
 /** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT there is none, or it is

@@ -57,12 +57,16 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     char *documents_path = bp_path_join(self->folder, "documents.h5");
     char *summary_path = bp_path_join(self->folder, "summary.json");
     bp_score_table table = {0};
-    bp_err err = bp_score_table_init(&table, &self->plan, &self->channels);
+    bp_err err = bp_run_check_owner(self->run);
 
+    if (err == BP_OK)
+        err = bp_score_table_init(&table, &self->plan, &self->channels);
     if (err == BP_OK && (!tokens_path || !documents_path || !summary_path))
         err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of the score files");
     if (err == BP_OK)
         err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
+    if (err == BP_OK)
+        err = bp_run_check_owner(self->run);
     if (err == BP_OK)
         err = bp_documents_write(&table, documents_path);
     for (int64_t d = 0; err == BP_OK && d < self->plan.documents; d++)
@@ -70,6 +74,8 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     if (err == BP_OK)
         err = bp_score_summarise(&self->summary, &table, &self->info,
                                  (uint64_t)bp_config_int(self->config, "run.seed"));
+    if (err == BP_OK)
+        err = bp_run_check_owner(self->run);
     if (err == BP_OK)
         err = bp_json_save(summary_path, self->summary);
     if (err == BP_OK && self->page && score_page_write(self, &table) != BP_OK) {

@@ -34,8 +34,9 @@ typedef struct bp_checkpoint_commit {
     int writers;        /* 0: one a node, as it has to be with a snapshot */
     int64_t file_bytes; /* about so much goes into each of a writer's files, which are written side
                            by side, 8 of them at most; 0: 512 MiB */
-    /* Asked on root just before the rename; NULL: always. */
-    bool (*still_owner)(void *context);
+    /* Is the run still this job's, or what it fails with: asked on root just before the rename;
+     * NULL: it is. */
+    bp_err (*check_owner)(void *context);
     /* Data of a box whose `data` is NULL, valid until the next call; asked more than once. NULL:
      * there is no such box. */
     bp_err (*fetch)(void *context, const bp_box *box, int64_t index, const float **data);
@@ -59,7 +60,7 @@ typedef struct bp_checkpoint_commit {
  *             "state" in the manifest.
  * Errors:     BP_ERR_SOFTWARE boxes that don't tile, or a value that is not finite;
  *             BP_ERR_CREATE `name` is there already, or no folder can be made;
- *             BP_ERR_DENIED; BP_ERR_IO (disk full); BP_ERR_BUSY still_owner said no;
+ *             BP_ERR_DENIED; BP_ERR_IO (disk full); what check_owner said;
  *             BP_ERR_SYSTEM: the same on all ranks. Nothing but a hidden folder was made then, and
  *             that is removed; only where the last fsync of `parent` failed, a whole checkpoint
  *             stays, which a power cut may take away.
@@ -146,14 +147,14 @@ bp_err bp_checkpoint_peek(const char *path, char **folder, json_t **manifest);
  * where there is none at all.
  *
  * Damaged ones that are newer are warned of and moved aside, to .bad-STEP-N, so that their steps
- * can be saved again. Only for the job that holds the run's lock: still_owner is asked on root
+ * can be saved again. Only for the job that holds the run's lock: check_owner is asked on root
  * before anything is moved (NULL: certainly).
  *
  * Collective, Owns: as bp_checkpoint_open.
  * Errors:     BP_ERR_FORMAT all that are there are damaged (nothing is moved then), or the newest
  *             has an unknown version; BP_ERR_DENIED, BP_ERR_IO.
  */
-bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bool (*still_owner)(void *context),
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_owner)(void *context),
                             void *context, bp_checkpoint **out);
 
 /** The newest step in `parent` (RUN/checkpoints), whole or damaged, by the names alone; -1 where
@@ -200,9 +201,10 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_box *boxe
 /** Remove what dead writers left: .tmp-* and .del-*. A parent that is missing is fine. From now on
  * no writer that has lost the run can put in place what it had begun.
  *
- * still_owner: is the run still this job's? NULL: certainly.
- * Errors: BP_ERR_BUSY still_owner said no; BP_ERR_IO, BP_ERR_DENIED. */
-bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *context), void *context);
+ * check_owner: is the run still this job's? NULL: certainly.
+ * Errors: what check_owner said; BP_ERR_IO, BP_ERR_DENIED. */
+bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *context),
+                            void *context);
 
 /** Keep the newest `keep` (at least 1), and besides the one that `best` points at. The others are
  * renamed to .del-, and then removed: by `sweeper`, while the caller goes on; NULL: now.
@@ -213,9 +215,12 @@ bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_sweeper *sweepe
 
 /** Let `parent`/best point at a step (a relative symbolic link, replaced in one go).
  *
- * Errors: BP_ERR_INPUT no checkpoint of that step; BP_ERR_CREATE, BP_ERR_IO, BP_ERR_DENIED. */
+ * Errors: BP_ERR_INPUT no checkpoint of that step; BP_ERR_FORMAT that of bp_checkpoints_check_best;
+ *         BP_ERR_CREATE, BP_ERR_IO, BP_ERR_DENIED. */
 bp_err bp_checkpoints_link_best(const char *parent, int64_t step);
 
+/** Errors: BP_ERR_FORMAT `best` is there, and no link: nothing is put over it. */
+bp_err bp_checkpoints_check_best(const char *parent);
 /** The step that `best` points at; -1: there is no such link, or it points at no step. */
 int64_t bp_checkpoints_best(const char *parent);
 

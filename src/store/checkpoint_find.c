@@ -134,15 +134,14 @@ static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_che
 /* A follower may have made anew, and announced, a step that was found damaged here. What was found
  * may have been put in place by a job that was killed before it brought the name to disk: nothing
  * is built on it before that is done. */
-bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bool (*still_owner)(void *context),
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_owner)(void *context),
                             void *context, bp_checkpoint **out)
 {
     candidates list;
     bp_err err = newest(comm, parent, &list, out);
 
-    if (err == BP_OK && bp_comm_is_root(comm) && still_owner != NULL && !still_owner(context))
-        err = BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
-                      parent);
+    if (err == BP_OK && bp_comm_is_root(comm) && check_owner != NULL)
+        err = check_owner(context);
     if (err == BP_OK && *out != NULL && bp_comm_is_root(comm)) {
         move_newer_aside(&list, parent);
         err = bp_path_sync(parent);
@@ -258,7 +257,7 @@ bp_err bp_checkpoint_peek(const char *path, char **folder, json_t **manifest)
     file = *folder != NULL ? bp_path_join(*folder, "manifest.json") : NULL;
     if (file == NULL)
         err = bp_fail_memory("a file name", 1, strlen(path));
-    else if (bp_json_load(manifest, file, PEEK_LIMIT) != BP_OK)
+    else if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
         *manifest = NULL; /* whoever opens it will say why */
     if (err != BP_OK) {
         bp_free(*folder);

@@ -104,7 +104,7 @@ static bp_err remove_leftovers(const char *parent, char **names, int64_t count)
     return err;
 }
 
-bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *context), void *context)
+bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *context), void *context)
 {
     char **names = NULL;
     int64_t count = 0;
@@ -115,9 +115,8 @@ bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *contex
         err = bp_dir_list(parent, &names, &count);
     }
     /* asked after the listing: what a follower has made is not in it */
-    if (err == BP_OK && still_owner != NULL && !still_owner(context))
-        err = BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
-                      parent);
+    if (err == BP_OK && check_owner != NULL)
+        err = check_owner(context);
     if (err == BP_OK)
         err = remove_leftovers(parent, names, count);
     bp_names_free(&names, count);
@@ -125,6 +124,20 @@ bp_err bp_checkpoints_clean(const char *parent, bool (*still_owner)(void *contex
 }
 
 /* ---- best ---- */
+
+bp_err bp_checkpoints_check_best(const char *parent)
+{
+    char *path = bp_path_join(parent, "best");
+    struct stat status;
+    bp_err err = path == NULL ? no_memory(parent) : BP_OK;
+
+    if (err == BP_OK && lstat(path, &status) == 0 && !S_ISLNK(status.st_mode))
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "no link to the best checkpoint, but something else: at %s; move it away",
+                      path);
+    bp_free(path);
+    return err;
+}
 
 int64_t bp_checkpoints_best(const char *parent)
 {
@@ -141,8 +154,10 @@ int64_t bp_checkpoints_best(const char *parent)
 
 static bp_err link_at(const char *parent, const char *name, const char *hidden, const char *link)
 {
-    bp_err err = BP_OK;
+    bp_err err = bp_checkpoints_check_best(parent);
 
+    if (err != BP_OK)
+        return err;
     if (symlink(name, hidden) != 0)
         return bp_fail_create("can't create the link", hidden);
     if (bp_fault("ckpt.best") || rename(hidden, link) != 0) {

@@ -27,7 +27,7 @@ static bp_err read_member(const char *folder, const char *name, int64_t limit, c
     *text = NULL;
     if (path == NULL)
         return no_memory(folder);
-    err = bp_file_read(path, limit, text, bytes);
+    err = bp_plain_read(path, limit, text, bytes);
     if (err == BP_ERR_INPUT)
         err = BP_FAIL(BP_ERR_FORMAT, "%s is missing: in %s", name, folder);
     bp_free(path);
@@ -95,14 +95,16 @@ static bp_err check_step(const bp_manifest *manifest, const char *folder)
 static bp_err read_manifest(const char *folder, char **text, bool *foreign)
 {
     bp_manifest *manifest = NULL;
+    int64_t step;
     size_t bytes;
     bp_err err;
 
     *text = NULL;
     if (!bp_path_exists(folder))
         return BP_FAIL(BP_ERR_INPUT, "there is no such checkpoint: at %s", folder);
-    if (!bp_path_is_dir(folder))
-        return BP_FAIL(BP_ERR_INPUT, "a checkpoint is a folder, and this is not: at %s", folder);
+    if (!bp_path_is_dir(folder)) /* a step of a run has been tampered with */
+        return BP_FAIL(bp_step_of_name(bp_path_base(folder), &step) ? BP_ERR_FORMAT : BP_ERR_INPUT,
+                       "a checkpoint is a folder, and this is not: at %s", folder);
     err = read_member(folder, "manifest.json", BP_MANIFEST_LIMIT_BYTES, text, &bytes);
     if (err == BP_OK)
         err = check_manifest_hash(folder, *text, bytes);

@@ -93,24 +93,18 @@ bp_err bp_saving_list(const bp_saving *saving)
     return err == BP_OK ? write_manifest(saving) : err;
 }
 
-static bool is_ours(const bp_saving *saving)
+static bp_err ask_owner(const bp_saving *saving)
 {
     const bp_checkpoint_commit *commit = &saving->commit;
 
-    return commit->still_owner == NULL || commit->still_owner(commit->context);
-}
-
-static bp_err fail_lost(const bp_saving *saving)
-{
-    return BP_FAIL(BP_ERR_BUSY, "another job holds the run folder now: at %s; this one stops",
-                   saving->parent);
+    return commit->check_owner == NULL ? BP_OK : commit->check_owner(commit->context);
 }
 
 bp_err bp_saving_check_owner(const bp_saving *saving)
 {
     if (bp_fault("ckpt.fence_check"))
         return bp_fail_errno(BP_ERR_IO, "can't look at the lock", saving->parent);
-    return is_ours(saving) ? BP_OK : fail_lost(saving);
+    return ask_owner(saving);
 }
 
 bp_err bp_saving_place(const bp_saving *saving)
@@ -147,8 +141,12 @@ bp_err bp_saving_explain(const bp_saving *saving, bp_err err)
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (at_files && !is_ours(saving))
-        return fail_lost(saving);
+    if (at_files) {
+        bp_err lost = ask_owner(saving);
+
+        if (lost != BP_OK)
+            return lost;
+    }
     bp_err_set_message(message);
     return err;
 }

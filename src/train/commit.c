@@ -161,7 +161,7 @@ static bp_err save(trainer *self, bool behind)
     char name[BP_STEP_NAME], *folder = trainer_checkpoints_folder(self);
     bp_checkpoint_commit commit = {.parent = folder,
                                    .name = name,
-                                   .still_owner = bp_run_still_owner,
+                                   .check_owner = bp_run_check_owner,
                                    .context = self->run,
                                    .tokenizer = self->tokenizer,
                                    .snapshot = behind ? self->snapshot : NULL,

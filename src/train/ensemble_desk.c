@@ -583,7 +583,8 @@ bp_err ensemble_desk_conclude(ensemble_desk *desk, bp_err err)
     }
     if (trained + diverged < members)
         return bp_drain_stopped("%" PRId64 " of %" PRId64 " members are trained", trained, members);
-    if (trained > 0)
+    err = bp_run_check_owner(desk->self->run);
+    if (err == BP_OK && trained > 0)
         err = save_list(desk);
     if (err == BP_OK && trained > 0)
         bp_log("ensemble.json lists the %" PRId64 " members: %s", trained,

@@ -165,7 +165,8 @@ static json_t *load(const ensemble *self, int64_t member, const char *inside)
     json_t *value = NULL;
 
     if (path && bp_path_exists(path))
-        (void)bp_json_load(&value, path, JSON_LIMIT); /* one that can't be read is made anew */
+        (void)bp_json_load_plain(&value, path,
+                                 JSON_LIMIT); /* one that can't be read is made anew */
     bp_free(path);
     return value;
 }

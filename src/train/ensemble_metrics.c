@@ -2,6 +2,7 @@
 #include "train/ensemble_priv.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -102,6 +103,10 @@ void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_
 {
     reader *one = &metrics->readers[member];
 
+    if (how == ENSEMBLE_TRAINED && bp_file_size(one->path) <= 0)
+        bp_warn("the metrics of a member that is trained are lost: at %s; those of the ensemble "
+                "may lack them",
+                one->path);
     one->certain = INT64_MAX;
     one->complete = true;
     one->end = how;
@@ -113,13 +118,13 @@ void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_
 
 static bp_err read_block(reader *self)
 {
-    int fd = open(self->path, O_RDONLY | O_CLOEXEC);
     ssize_t got;
-    bp_err err = BP_OK;
+    int fd;
+    bp_err err = bp_plain_open(self->path, O_RDONLY, &fd);
 
     look_again(self);
-    if (fd < 0)
-        return errno == ENOENT ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't open", self->path);
+    if (err != BP_OK)
+        return err == BP_ERR_INPUT ? BP_OK : err;
     if (!self->block)
         self->block = bp_alloc("ensemble.metrics", BLOCK_BYTES, 1);
     if (!self->block) {
@@ -152,14 +157,37 @@ static double number_of(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Is there a next line, and will it stay? */
-static bp_err peek(reader *self, bool *there)
+static void take(reader *self)
+{
+    self->taken_bytes += self->line_bytes;
+    self->at += self->line_bytes;
+    self->there = false;
+}
+
+/* What the line ahead tells. Errors: BP_ERR_FORMAT nobody can read it. */
+static bp_err read_line(reader *self)
 {
     json_t *line;
+    bp_err err = bp_json_parse(&line, self->block + self->at, (size_t)self->line_bytes, self->path);
+
+    if (err == BP_OK)
+        err = bp_json_get_int(line, "step", &self->step, self->path);
+    self->there = err == BP_OK;
+    self->loss = number_of(line, "loss");
+    self->valid_loss = number_of(line, "valid_loss");
+    self->validated = json_object_get(line, "valid_loss") != NULL;
+    json_decref(line);
+    return err;
+}
+
+/* Is there a next line, and will it stay? One that can't be read is skipped: the member has warned
+ * of it. */
+static bp_err peek(reader *self, bool *there)
+{
     bp_err err = BP_OK;
 
     *there = false;
-    if (!self->there && !self->exhausted) {
+    while (!self->there && !self->exhausted) {
         if (line_ahead(self) == 0)
             err = read_block(self);
         self->line_bytes = line_ahead(self);
@@ -171,24 +199,16 @@ static bp_err peek(reader *self, bool *there)
                           BLOCK_BYTES, self->taken_bytes, self->path);
         if (err != BP_OK || self->line_bytes == 0)
             return err;
-        err = bp_json_parse(&line, self->block + self->at, (size_t)self->line_bytes, self->path);
-        if (err == BP_OK)
-            err = bp_json_get_int(line, "step", &self->step, self->path);
-        self->there = err == BP_OK;
-        self->loss = number_of(line, "loss");
-        self->valid_loss = number_of(line, "valid_loss");
-        self->validated = json_object_get(line, "valid_loss") != NULL;
-        json_decref(line);
+        err = read_line(self);
+        if (err == BP_ERR_FORMAT) {
+            take(self);
+            err = BP_OK;
+        }
+        if (err != BP_OK)
+            return err;
     }
     *there = self->there && self->step <= self->certain;
-    return err;
-}
-
-static void take(reader *self)
-{
-    self->taken_bytes += self->line_bytes;
-    self->at += self->line_bytes;
-    self->there = false;
+    return BP_OK;
 }
 
 /* ---- writing ---- */

@@ -124,7 +124,9 @@ static bp_err prepare_folder(const trainer *self, const char *folder)
     if (self->mesh->coordinates) {
         err = bp_dir_make(folder);
         if (err == BP_OK)
-            err = bp_checkpoints_clean(folder, bp_run_still_owner, self->run);
+            err = bp_checkpoints_check_best(folder);
+        if (err == BP_OK)
+            err = bp_checkpoints_clean(folder, bp_run_check_owner, self->run);
     }
     return bp_agree(self->mesh->world, err);
 }
@@ -148,7 +150,7 @@ static bp_err find_source(trainer *self)
     self->progress.best_valid_loss = INFINITY;
     if (err == BP_OK)
         err =
-            bp_checkpoint_newest(self->mesh->world, folder, bp_run_still_owner, self->run, &newest);
+            bp_checkpoint_newest(self->mesh->world, folder, bp_run_check_owner, self->run, &newest);
     if (err == BP_OK && newest) {
         bp_checkpoint_close(&self->source);
         self->source = newest;

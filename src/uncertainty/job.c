@@ -104,6 +104,8 @@ static bp_err write_outcome(study_job *self)
     if (err == BP_OK)
         err = study_summary(&summary, outcome);
     if (err == BP_OK)
+        err = bp_run_check_owner(self->run);
+    if (err == BP_OK)
         err = bp_json_save(path, summary);
     if (err == BP_OK &&
         json_object_set_new(self->record, "models", json_string(self->models_hash)) == 0)
@@ -120,7 +122,9 @@ static bp_err conclude(study_job *self)
     bp_log("analysing %" PRId64 " documents, %" PRId64 " resamples", self->corpora.documents,
            self->outcome.resamples);
     take_costs(self);
-    err = study_outcome_analyse(&self->outcome, self->corpora.documents);
+    err = bp_run_check_owner(self->run);
+    if (err == BP_OK)
+        err = study_outcome_analyse(&self->outcome, self->corpora.documents);
     if (err == BP_OK)
         err = write_outcome(self);
     if (err == BP_OK)

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "report/report.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -165,11 +166,15 @@ static bool is_ours(const char *folder, const char *name)
 {
     char *path = bp_sprintf("%s/%s.gp", folder, name), *mark = bp_sprintf(MARK, name);
     char line[MARK_BYTES];
-    FILE *file = path ? fopen(path, "r") : NULL;
+    int fd = -1;
+    bool opened = path && bp_plain_open(path, O_RDONLY, &fd) == BP_OK;
+    FILE *file = opened ? fdopen(fd, "r") : NULL;
     bool ours = file && mark && fgets(line, sizeof(line), file) != NULL && strcmp(line, mark) == 0;
 
     if (file)
         (void)fclose(file); /* only read from */
+    else if (opened)
+        (void)close(fd);
     bp_free(mark);
     bp_free(path);
     return ours;

@@ -15,7 +15,7 @@ bp_err study_record_open(study_job *self)
     bp_err err = BP_OK;
 
     if (bp_path_exists(self->record_path)) {
-        err = bp_json_load(&self->record, self->record_path, RECORD_LIMIT);
+        err = bp_json_load_plain(&self->record, self->record_path, RECORD_LIMIT);
         if (err == BP_OK)
             err = bp_json_get_int(self->record, "format_version", &version, self->record_path);
         if (err == BP_OK && version != VERSION)
@@ -31,7 +31,9 @@ bp_err study_record_open(study_job *self)
 
 bp_err study_record_save(const study_job *self)
 {
-    return bp_json_save(self->record_path, self->record);
+    bp_err err = bp_run_check_owner(self->run);
+
+    return err == BP_OK ? bp_json_save(self->record_path, self->record) : err;
 }
 
 json_t *study_record_of(const study_job *self, int64_t method)

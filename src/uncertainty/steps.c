@@ -103,7 +103,8 @@ static bool is_scored(const study_job *self, int64_t m)
     const char *state = NULL;
     bool scored;
 
-    if (path && bp_path_exists(path) && bp_json_load(&record, path, (int64_t)1 << 24) == BP_OK)
+    if (path && bp_path_exists(path) &&
+        bp_json_load_plain(&record, path, (int64_t)1 << 24) == BP_OK)
         state = json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
     scored = state && strcmp(state, "finished") == 0;
     json_decref(record);

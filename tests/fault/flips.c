@@ -171,7 +171,7 @@ static verdict check_journal(const sample *one)
     bp_err err = run_journal_open(&journal, one->folder, name);
 
     if (err == BP_OK && name[0] == 'm')
-        err = run_journal_cut(&journal, 1000000);
+        err = run_journal_cut(&journal, 1000000, 0);
     run_journal_close(&journal);
     if (err == BP_OK)
         err = bp_file_read(one->path, FILE_LIMIT, &text, &bytes);

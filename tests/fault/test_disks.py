@@ -4,6 +4,7 @@ that is documented, and the same command ends well when there is room again.
     test_disks.py --bin FOLDER [--shim libbp_shim.so]
 
 Needs root for mounts of its own (skipped with the reason otherwise)."""
+import json
 import os
 import subprocess
 
@@ -52,6 +53,17 @@ class Disks(KindsOfJob):
         self.refused(self.launch("many", "disk/run", prefix=enter), (74,))
         self.inside(enter, "mount", "-o", "remount,size=64m", self.at("disk"))
         self.check_end(enter)
+
+    def test_full_disk_of_a_score(self):
+        """What did not fit is told, the exit state has its room, and what can't be written any more replaces neither."""
+        self.undisturbed_of("score")
+        enter = self.room("size=300k")
+        line = self.refused(self.launch("score", "disk/run", prefix=enter), (74,))
+        self.assertIn("/score/", line)
+        record = subprocess.run(enter + ["cat", self.at("disk/run/run.json")], check=True, stdout=subprocess.PIPE).stdout
+        exit_state = json.loads(record)["exit"]
+        self.assertEqual((exit_state["state"], exit_state["code"]), ("failed", 74), record)
+        self.assertIn("/score/", exit_state["message"])
 
     def test_no_inodes(self):
         enter = self.room("size=64m,nr_inodes=60")

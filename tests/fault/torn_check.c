@@ -21,7 +21,7 @@ static bp_err open_journal(const char *run, const char *name, bool cut, int64_t 
     bp_err err = run_journal_open(&journal, run, name);
 
     if (err == BP_OK && cut)
-        err = run_journal_cut(&journal, step);
+        err = run_journal_cut(&journal, step, 1);
     run_journal_close(&journal);
     return err;
 }

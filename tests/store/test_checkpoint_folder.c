@@ -61,10 +61,10 @@ static void step_names_have_twelve_digits(void **state)
     assert_string_equal(name, "step-999999999999");
 }
 
-static bool never(void *context)
+static bp_err never(void *context)
 {
     (void)context;
-    return false;
+    return BP_FAIL(BP_ERR_BUSY, "another job took the run over");
 }
 
 static void leftovers_of_a_lost_run_stay(void **state)

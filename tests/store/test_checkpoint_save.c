@@ -194,10 +194,10 @@ static void unwritable_parent_is_denied(void **state)
 
 /* ---- failures on the way ---- */
 
-static bool never(void *context)
+static bp_err never(void *context)
 {
     *(int *)context += 1;
-    return false;
+    return BP_FAIL(BP_ERR_BUSY, "another job took the run over");
 }
 
 static void lost_run_is_not_written_to(void **state)
@@ -207,7 +207,7 @@ static void lost_run_is_not_written_to(void **state)
 
     (void)state;
     fresh_parent();
-    commit.still_owner = never;
+    commit.check_owner = never;
     commit.context = &asked;
     check_refused(save_one_each(&commit), BP_ERR_BUSY, "another job");
     bp_test_check(COMM, asked == (bp_comm_is_root(COMM) ? 1 : 0));

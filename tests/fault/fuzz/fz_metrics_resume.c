@@ -1,6 +1,6 @@
-/* metrics.jsonl: eight bytes of a step, then the file as a killed job left it. Opening takes half a
- * line off; the cut leaves whole lines of steps up to that one, and all of those before the first
- * that is none. */
+/* metrics.jsonl: eight bytes of a step, then the file as somebody left it. Opening takes half a
+ * line off, or ends what is none; the cut leaves all up to the last line in order of steps up to
+ * that one. */
 #include "base/mem.h"
 #include "coordinator/run_journal_priv.h"
 #include "fuzz.h"
@@ -10,29 +10,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of the whole lines at the start of data for as long as each is an object with a step up to
+static int64_t step_of(const uint8_t *text, size_t bytes)
+{
+    json_t *line = NULL, *value;
+    int64_t step = -1;
+
+    if (bp_json_parse(&line, (const char *)text, bytes, "twin") == BP_OK) {
+        value = json_object_get(line, "step");
+        step = json_is_integer(value) ? json_integer_value(value) : -1;
+    }
+    json_decref(line);
+    return step;
+}
+
+/* The end of the last whole line whose step is above those of all such lines before, and at most
  * `step`. */
 static size_t good_bytes(const uint8_t *data, size_t bytes, int64_t step)
 {
-    size_t at = 0;
+    const uint8_t *end, *from = data;
+    int64_t highest = 0;
+    size_t good = 0;
 
-    for (;;) {
-        const uint8_t *end = memchr(data + at, '\n', bytes - at);
-        json_t *line, *value;
-        bool good;
+    while ((end = memchr(from, '\n', bytes - (size_t)(from - data))) != NULL) {
+        int64_t own = step_of(from, (size_t)(end - from));
 
-        if (end == NULL)
-            return at;
-        if (bp_json_parse(&line, (const char *)data + at, (size_t)(end - data) - at, "twin") !=
-            BP_OK)
-            return at;
-        value = json_object_get(line, "step");
-        good = json_is_integer(value) && json_integer_value(value) <= step;
-        json_decref(line);
-        if (!good)
-            return at;
-        at = (size_t)(end - data) + 1;
+        from = end + 1;
+        if (own > highest && own <= step) {
+            highest = own;
+            good = (size_t)(from - data);
+        }
     }
+    return good;
 }
 
 /* The journal holds the first `count` bytes of data. */
@@ -63,19 +71,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     int64_t step = fuzz_i64(&in);
     const uint8_t *last = in.left > 0 ? memrchr(in.data, '\n', in.left) : NULL;
     size_t whole = last == NULL ? 0 : (size_t)(last - in.data) + 1;
-    size_t good = in.left > 0 ? good_bytes(in.data, in.left, step) : 0;
+    bool torn = whole < in.left && (in.data[whole] == '{' || in.data[whole] == '\0');
+    uint8_t *ended = malloc(in.left + 1); /* what opening makes of it */
+    size_t good;
     run_journal journal;
 
+    FUZZ_CHECK(ended != NULL);
+    if (in.left > 0)
+        memcpy(ended, in.data, in.left);
+    ended[in.left] = '\n';
+    if (!torn && whole < in.left)
+        whole = in.left + 1;
+    good = good_bytes(ended, whole, step);
     fuzz_begin();
     (void)fuzz_file_named("metrics.jsonl", in.data, in.left);
     FUZZ_CHECK(run_journal_open(&journal, fuzz_folder(), "metrics.jsonl") == BP_OK);
-    check_prefix(&journal, in.data, whole);
+    check_prefix(&journal, ended, whole);
     for (int k = 0; k < 2; k++) { /* a second time changes nothing */
-        FUZZ_CHECK(run_journal_cut(&journal, step) == BP_OK);
-        check_prefix(&journal, in.data, good);
+        FUZZ_CHECK(run_journal_cut(&journal, step, 0) == BP_OK);
+        check_prefix(&journal, ended, good);
     }
     add_line(&journal, step);
     run_journal_close(&journal);
+    free(ended);
     fuzz_end();
     return 0;
 }
