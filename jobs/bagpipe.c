@@ -37,6 +37,7 @@ typedef struct arguments {
     bool plan, check, requeue;
     bool bare;            /* nothing says what to do: the help goes before the error */
     int64_t status, most; /* of requeue */
+    const char *cause;    /* of requeue; "": it is not known */
     int64_t ranks, nodes; /* of --plan; 0: not given */
     int64_t verify_steps; /* of --verify-resume; 0: not asked for */
 } arguments;
@@ -116,7 +117,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
     int at = 1;
     bp_err err = BP_OK;
 
-    *out = (arguments){.status = -1, .most = strtoll(BP_REQUEUES, NULL, 10)};
+    *out = (arguments){.status = -1, .most = strtoll(BP_REQUEUES, NULL, 10), .cause = ""};
     if (at < argc && strcmp(argv[at], "requeue") == 0) {
         out->requeue = true;
         at++;
@@ -145,6 +146,8 @@ static bp_err parse(arguments *out, int argc, char **argv)
             err = parse_number(&out->status, 0, argc, argv, &at);
         else if (out->requeue && is_option(argv[at], "--most"))
             err = parse_number(&out->most, 0, argc, argv, &at);
+        else if (out->requeue && strncmp(argv[at], "--cause=", strlen("--cause=")) == 0)
+            out->cause = argv[at] + strlen("--cause=");
         else if (argv[at][0] == '-')
             return BP_FAIL(BP_ERR_USAGE,
                            "there is no option '%s': at the command line; see bagpipe %s --help",
@@ -217,7 +220,8 @@ static bp_err run_alone(const arguments *args, bool *again)
 
     err = read_config(&config, args);
     if (err == BP_OK && args->requeue)
-        err = bp_requeue(args->job->name, config, (int)args->status, args->most, again);
+        err =
+            bp_requeue(args->job->name, config, (int)args->status, args->most, args->cause, again);
     if (err == BP_OK && !args->requeue && args->job->warn)
         args->job->warn(config);
     bp_config_free(&config);

@@ -31,7 +31,10 @@ static const bp_help CHECK_HELP = {
 static const struct argp_option REQUEUE_OPTIONS[] = {
     {"status", 0, "N", 0,
      "the launcher's exit status as a shell has it, 128 + the number of a signal (required)", 0},
-    {"most", 0, "N", 0, "most starts of one Slurm job (default " BP_REQUEUES ")", 0},
+    {"most", 0, "N", 0,
+     "most restarts of one Slurm job after starts that committed nothing (default " BP_REQUEUES ")",
+     0},
+    {"cause", 0, "TEXT", 0, "what ended the job, if known: the next start names it", 0},
     {0}};
 
 static const bp_help_row REQUEUE_STATUSES[] = {{"0", "yes"},

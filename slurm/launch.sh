@@ -1,6 +1,7 @@
 # What the batch scripts share: starts the ranks, hands Slurm's warning on to them, and queues the job again when it was
 # stopped in time. Sourced by slurm/*.sbatch, which set `slurm_folder`.
 . "$slurm_folder/site.env"
+. "$slurm_folder/sweep.sh" # run.dir of a configuration
 
 # The path of bagpipe: where site.env says, in this tree's build, where it is installed, or in PATH.
 find_bagpipe() {
@@ -22,6 +23,44 @@ tell_end_time() {
         export SLURM_JOB_END_TIME=$end
 }
 
+# The first lines of each start in the job's log, and what will not go as these scripts are made for. A time limit is
+# too short where Slurm's warning comes before anything is done.
+introduce() {
+    local word folder="" left
+    [[ $# -lt 2 || ! -r $2 ]] || folder=$(sweep_dir_of "$2")
+    for word; do
+        [[ $word != run.dir=* ]] || folder=${word#run.dir=}
+    done
+    echo "---- bagpipe $1: Slurm job $self, restart ${SLURM_RESTART_COUNT:-0}, on $SLURM_JOB_NODELIST, $(date '+%F %T %z')"
+    echo "     run folder ${folder:-(not set)}; programs $bagpipe; scripts $slurm_folder"
+    left=$((${SLURM_JOB_END_TIME:-9999999999} - $(date +%s)))
+    ((left > slurm_warning + 60)) ||
+        echo "warning: the job's time ends in $left s, but Slurm warns it $slurm_warning s before the end, and then it stops:" \
+            "submit it with a longer --time" >&2
+    [[ $(timeout 20 scontrol show job "$self" 2>/dev/null) != *" Requeue=0 "* ]] ||
+        echo "warning: the job was submitted with --no-requeue: it will not go on by itself after a time limit, a preemption or" \
+            "a failure; submit it again then" >&2
+}
+
+# Which of the job's nodes Slurm has lost.
+lost_nodes() {
+    timeout 20 sinfo -h -N -n "$SLURM_JOB_NODELIST" -t down,no_respond -o %N 2>/dev/null | sort -u | paste -s -d,
+}
+
+# Why the ranks ended, as far as this shell knows more than the job; what it prints goes into run.json. A warning well
+# ahead of the time's end is no warning of that end.
+find_cause() {
+    local nodes
+    nodes=$(lost_nodes)
+    if [[ -n $nodes && $1 != 0 ]]; then
+        echo "node $nodes failed"
+    elif [[ -n $warned$ended && $((${SLURM_JOB_END_TIME:-0} - $(date +%s))) -gt $((slurm_warning + 90)) ]]; then
+        echo "preemption, or a signal"
+    elif [[ -n $warned ]]; then
+        echo "time limit"
+    fi
+}
+
 # TERM comes when the job is cancelled, and when it is to make room for another one: then Slurm still has it running.
 is_running() {
     [[ $(timeout 20 squeue -h -j "$self" -o %T 2>/dev/null) == RUNNING ]]
@@ -41,11 +80,13 @@ skip_steps() {
 go_on() {
     local status=$1 answer
     shift
-    answer=$("$bagpipe" requeue "$@" --status "$status" --most "$BAGPIPE_REQUEUES")
+    [[ $status != 0 ]] || return 1
+    # what is wrong with the command line the job has said already
+    answer=$("$bagpipe" requeue "$@" --status "$status" --most "$BAGPIPE_REQUEUES" "--cause=$(find_cause "$status")" 2>/dev/null)
     case $? in
     0) echo "${answer#yes: }" ;;
     1)
-        [[ $status == 0 ]] || echo "not queued again: ${answer#no: }"
+        echo "not queued again: ${answer#no: }"
         return 1
         ;;
     *) [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt $BAGPIPE_REQUEUES ]] ;;
@@ -58,7 +99,7 @@ go_on() {
 # mpirun hand it on to all ranks, which commit a checkpoint and leave with 75. Slurm queues nothing again because of an
 # exit status, so that is done here, at most BAGPIPE_REQUEUES times; but not for a job that was cancelled.
 run_job() {
-    local bagpipe child="" warned="" ended="" status
+    local bagpipe child="" warned="" ended="" status slurm_warning=300 # --signal of the scripts
     # by its first task's number Slurm would queue a whole array again
     local self=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
     self=${self:-$SLURM_JOB_ID}
@@ -72,6 +113,7 @@ run_job() {
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
     export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK
     tell_end_time
+    introduce "$@"
     skip_steps
     status=75
     if [[ -z $warned$ended ]]; then # else there is no time to begin

@@ -19,7 +19,8 @@ int64_t bp_restart_count(void);
 int64_t bp_restart_progress(const char *folder);
 
 /** The list "recent_starts" for run.json: the last ones of `before` (run.json as it was; NULL:
- * none), and this start, number `start`, of the run in `folder`. NULL when memory is short. */
+ * none), and this start, number `start`, of the run in `folder`. Where Slurm has started the job
+ * again, `after` of this start says what ended the one before. NULL when memory is short. */
 json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start);
 
 /** How many starts in a row, up to the last one, have committed nothing, where those are so many
@@ -30,10 +31,13 @@ typedef struct bp_restart_case {
     const char *folder; /* where run.json is */
     const char *halt;   /* another folder that may hold a file `halt`; NULL: none */
     int status;         /* of the launcher, as a shell has it: 128 + the signal */
-    int64_t most;       /* restarts of the Slurm job */
+    int64_t
+        most; /* restarts of the Slurm job after starts that committed nothing; 0: none at all */
+    const char *cause; /* of the end, where the batch script knows it; "": it does not */
 } bp_restart_case;
 
-/** Should the same job be started again? `why` is one line.
+/** Should the same job be started again? `why` is one line. If so, the cause is noted in the
+ * folder's restart.json for the start to come (bp_restart_list); what can't be noted is left out.
  *
  * Errors: BP_ERR_IO, BP_ERR_FORMAT, BP_ERR_DENIED, BP_ERR_SYSTEM run.json can't be read. */
 bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, size_t why_bytes);

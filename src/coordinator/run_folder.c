@@ -16,6 +16,7 @@
 #include "coordinator/run_lock_priv.h"
 #include "coordinator/run_progress_priv.h"
 #include "coordinator/run_record_priv.h"
+#include "coordinator/run_shared_priv.h"
 #include "coordinator/run_tensorboard_priv.h"
 #include "coordinator/watchdog.h"
 #include "mesh/collective.h"
@@ -172,7 +173,10 @@ static bp_err note_opened(bp_run *run)
     json_t *members =
         json_pack("{s:O, s:O, s:O}", "start", json_object_get(run->record, "starts"), "ranks",
                   json_object_get(mesh, "ranks"), "hosts", json_object_get(run->record, "hosts"));
-    const char *job = getenv("SLURM_JOB_ID");
+    const json_t *starts = json_object_get(run->record, "recent_starts");
+    const char *job = getenv("SLURM_JOB_ID"),
+               *after = json_string_value(
+                   json_object_get(json_array_get(starts, json_array_size(starts) - 1), "after"));
     bp_err err;
 
     if (members != NULL && job != NULL) {
@@ -181,6 +185,10 @@ static bp_err note_opened(bp_run *run)
         bp_log_file_only("start %lld of this run: Slurm job %s, restart %lld",
                          (long long)json_integer_value(json_object_get(run->record, "starts")), job,
                          (long long)bp_restart_count());
+    }
+    if (members != NULL && after != NULL) {
+        (void)json_object_set_new(members, "after", json_string(after));
+        bp_log("the start before this one ended: %s", after);
     }
     err = bp_run_event(run, "opened", members);
     json_decref(members);
@@ -352,51 +360,6 @@ static void let_go(bp_run *run)
     bp_err_set_message(message);
 }
 
-bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
-                   const bp_run_spec *spec)
-{
-    bp_run *run = bp_alloc("run", 1, sizeof *run);
-    char *hosts = NULL;
-    int facts[3];
-    bp_err err = run == NULL ? bp_fail_memory("a run", 1, sizeof *run) : BP_OK;
-
-    *out = NULL;
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK) {
-        bp_free(run);
-        return err;
-    }
-    run->mesh = mesh;
-    run->metrics.fd = run->events.fd = run->tensorboard.fd = -1;
-    run->for_tensorboard = spec->tensorboard;
-    err = gather_hosts(mesh, &hosts);
-    if (err == BP_OK)
-        err = bp_agree(mesh->world,
-                       mesh->coordinates ? open_folder(run, config, spec, hosts) : BP_OK);
-    bp_free(hosts);
-    if (err == BP_OK)
-        err = start_watchdog(run, config);
-    if (err != BP_OK) {
-        run_progress_free(&run->progress);
-        if (mesh->coordinates)
-            let_go(run);
-        run_free(&run);
-        return err;
-    }
-    facts[0] = run->resumed;
-    facts[1] = run->finished;
-    facts[2] = (int)bp_run_start_number(run);
-    BP_MPI_WAIT("bcast", MPI_Bcast(facts, 3, MPI_INT, 0, mesh->world));
-    run->resumed = facts[0] != 0;
-    run->finished = facts[1] != 0;
-    run->witnesses = run_words_begin(bp_config_string(config, "run.dir"), facts[2]);
-    run_start_opened();
-    *out = run;
-    return BP_OK;
-}
-
-/* ---- closing ---- */
-
 static bp_err write_exit(bp_run *run, bp_err state)
 {
     char now[32];
@@ -415,6 +378,81 @@ static bp_err write_exit(bp_run *run, bp_err state)
     run_progress_end(run->progress, value);
     return err;
 }
+
+/* What rank 0 alone knows. */
+typedef struct run_facts {
+    int resumed, finished, start;
+    char token[BP_TOKEN_BYTES]; /* of the file that all ranks look for */
+} run_facts;
+
+static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                            const char *hosts, run_facts *facts)
+{
+    bp_err err = open_folder(run, config, spec, hosts);
+
+    facts->resumed = run->resumed;
+    facts->finished = run->finished;
+    facts->start = (int)bp_run_start_number(run);
+    return err == BP_OK ? run_shared_mark(run->folder, facts->token) : err;
+}
+
+/* A folder that a node does not see would be found at the first commit, hundreds of steps later. */
+static bp_err share_facts(bp_run *run, const bp_config *config, run_facts *facts)
+{
+    const bp_mesh *mesh = run->mesh;
+    bp_err err;
+
+    BP_MPI_WAIT("bcast", MPI_Bcast(facts, (int)sizeof *facts, MPI_BYTE, 0, mesh->world));
+    run->resumed = facts->resumed != 0;
+    run->finished = facts->finished != 0;
+    err = run_shared_check(mesh, bp_config_string(config, "run.dir"), facts->token);
+    if (err != BP_OK && mesh->coordinates && !run->finished) {
+        note_closed(run, err);
+        (void)write_exit(run, err);
+    }
+    return err;
+}
+
+bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
+                   const bp_run_spec *spec)
+{
+    bp_run *run = bp_alloc("run", 1, sizeof *run);
+    char *hosts = NULL;
+    run_facts facts = {0};
+    bp_err err = run == NULL ? bp_fail_memory("a run", 1, sizeof *run) : BP_OK;
+
+    *out = NULL;
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK) {
+        bp_free(run);
+        return err;
+    }
+    run->mesh = mesh;
+    run->metrics.fd = run->events.fd = run->tensorboard.fd = -1;
+    run->for_tensorboard = spec->tensorboard;
+    err = gather_hosts(mesh, &hosts);
+    if (err == BP_OK)
+        err = bp_agree(mesh->world,
+                       mesh->coordinates ? open_and_mark(run, config, spec, hosts, &facts) : BP_OK);
+    bp_free(hosts);
+    if (err == BP_OK)
+        err = share_facts(run, config, &facts);
+    if (err == BP_OK)
+        err = start_watchdog(run, config);
+    if (err != BP_OK) {
+        run_progress_free(&run->progress);
+        if (mesh->coordinates)
+            let_go(run);
+        run_free(&run);
+        return err;
+    }
+    run->witnesses = run_words_begin(bp_config_string(config, "run.dir"), facts.start);
+    run_start_opened();
+    *out = run;
+    return BP_OK;
+}
+
+/* ---- closing ---- */
 
 /* A run that is this job's no more is not written to. What was written before comes to disk first:
  * "finished" means that all is there. */

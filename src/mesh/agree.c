@@ -28,9 +28,31 @@ static bp_err check_launcher(int size)
         return BP_OK;
     bp_log_set_speaker(strcmp(getenv("SLURM_PROCID"), "0") == 0); /* each of them is a rank 0 */
     return bp_fail(BP_ERR_CONFIG,
-                   "srun started %s tasks that do not see each other: at MPI's start; use srun "
-                   "--mpi=pmix (or pmi2; srun --mpi=list shows what there is), or mpirun",
-                   tasks);
+                   "srun started %s tasks that do not see each other: at MPI's start; use %s, or "
+                   "mpirun (BAGPIPE_LAUNCH in slurm/site.env)",
+                   tasks,
+                   launcher.pmi || launcher.pmix
+                       ? "a type of srun --mpi that this MPI was built with (srun --mpi=list, "
+                         "without the one that was tried)"
+                       : "srun --mpi=pmix");
+}
+
+#ifdef OPEN_MPI
+#define IS_OPEN_MPI true
+#else
+#define IS_OPEN_MPI false
+#endif
+
+/* Open MPI without the PMI that srun speaks (5 knows none, 4 often has none) ends the program
+ * within MPI_Init, by _exit and with a page of its own: what helps has to be said before. */
+static void warn_of_pmi(const bp_launcher *launcher)
+{
+    if (IS_OPEN_MPI && launcher->srun && !launcher->mpirun && launcher->pmi && !launcher->pmix &&
+        launcher->first)
+        (void)fprintf(stderr,
+                      "bagpipe: srun offers PMI-2 or PMI-1, and many builds of Open MPI know PMIx "
+                      "alone; if MPI does not start now, use srun --mpi=pmix, or mpirun "
+                      "(BAGPIPE_LAUNCH in slurm/site.env)\n");
 }
 
 bp_err bp_mpi_start(int *argc, char ***argv)
@@ -49,6 +71,7 @@ bp_err bp_mpi_start(int *argc, char ***argv)
         (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
          setenv("OMPI_MCA_orte_create_session_dirs", "0", 0) != 0))
         return bp_fail(BP_ERR_SYSTEM, "the environment can't be changed: at MPI's start");
+    warn_of_pmi(&launcher);
     BP_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
     BP_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     BP_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));

@@ -216,7 +216,7 @@ class Stopping(JobTest):
     # ---- what is queued again ----
 
     def requeue(self, name, status, *more, restarts="0"):
-        env = dict(environment(), SLURM_RESTART_COUNT=restarts)
+        env = dict(environment(), SLURM_RESTART_COUNT=restarts, SLURM_JOB_ID="4711")
         done = subprocess.run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}",
                                "--status", str(status)] + list(more), env=env, capture_output=True, text=True, check=False)
         self.assertEqual(done.stdout.count("\n"), 1, done)
@@ -232,9 +232,9 @@ class Stopping(JobTest):
             self.assertTrue(self.requeue(name, status).startswith("yes: "), status)
         for status in (0, 1, 64, 65, 66, 69, 70, 71, 73, 74, 77, 78, 127, 143):
             self.assertTrue(self.requeue(name, status).startswith("no: "), status)
-        self.assertIn("at most 10", self.requeue(name, 75, restarts="10"))
-        self.assertIn("at most 2", self.requeue(name, 75, "--most", "2", restarts="2"))
-        self.assertTrue(self.requeue(name, 75, restarts="9").startswith("yes: stopped in time: restart 10 of at most 10"))
+        self.assertIn("at most 0", self.requeue(name, 75, "--most", "0"))
+        self.assertTrue(self.requeue(name, 75, restarts="30").startswith("yes: stopped in time: "))  # the starts before were none of failure
+        self.assertIn("preemption, or a signal: restart 4", self.requeue(name, 75, "--cause=preemption, or a signal", restarts="3"))
         with open(self.at(name) + "/halt", "w", encoding="ascii"):
             pass
         self.assertIn("halted", self.requeue(name, 75))
@@ -250,6 +250,27 @@ class Stopping(JobTest):
         # a commit, and the count begins again
         self.stopped(self.launch("pretrain", "stuck", LONG, "checkpoint.every=2", "checkpoint.behind=no", more={"BP_FAULT": "step.end:3=kill"}), -signal.SIGKILL)
         self.assertTrue(self.requeue("stuck", 137).startswith("yes"))
+
+    def test_only_failures_without_progress_count(self):
+        """restart.json is what the batch script's question leaves; where there is none Slurm did it by itself, or a person."""
+        def start(restart, cause):
+            more = {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": str(restart), "BP_FAULT": "step.end:2=kill", "BP_FAULT_IN_JOB": "yes"}
+            self.stopped(self.launch("pretrain", "counted", LONG, more=more), -signal.SIGKILL)
+            last = run_json(self.at("counted"))["recent_starts"][-1]
+            self.assertEqual(last.get("after"), cause)
+            return last.get("fruitless", 0)
+        by_itself = "queued again by Slurm itself: a node failed, or scontrol requeue"
+        self.assertEqual(start(0, None), 0)
+        for restart in (1, 2, 3, 4):  # nobody asked: as after scontrol requeue
+            self.assertEqual(start(restart, by_itself), 0)
+        self.assertTrue(self.requeue("counted", 75, "--most", "1", "--cause=preemption, or a signal", restarts="4").startswith("yes"))
+        self.assertEqual(start(5, "preemption, or a signal"), 0)
+        self.assertTrue(self.requeue("counted", 137, "--most", "1", "--cause=node n2 failed", restarts="5").startswith("yes"))
+        self.assertEqual(start(6, "node n2 failed"), 1)
+        self.assertIn("at most 1", self.requeue("counted", 137, "--most", "1", restarts="6"))
+        self.assertTrue(self.requeue("counted", 137, restarts="6").startswith("yes: ranks died: a rank died of signal 9"))
+        with open(self.at("counted/log.txt"), encoding="utf-8") as file:
+            self.assertIn("the start before this one ended: node n2 failed", file.read())
 
     # ---- one owner ----
 

@@ -82,4 +82,20 @@ found=$(bash -c 'slurm_folder=$1/share/bagpipe/slurm; . "$slurm_folder/launch.sh
     echo "FAILED: the batch scripts start '$found'"
     failed=1
 }
+
+# a copy of an installed script finds the launcher where it was installed; the module file names this prefix
+grep -q "^slurm_installed=\"$prefix/share/bagpipe/slurm\"" "$prefix/share/bagpipe/slurm/pretrain.sbatch" || {
+    echo "FAILED: the installed scripts do not know where their launcher is"
+    failed=1
+}
+module=$(find "$prefix/share/bagpipe/modulefiles/bagpipe" -type f)
+plugin=$(sed -n 's/^prepend-path HDF5_PLUGIN_PATH "$prefix\(.*\)"$/\1/p' "$module")
+grep -q "^set prefix \"$prefix\"" "$module" && [ -e "$prefix$plugin/libh5zstd.so" ] || {
+    echo "FAILED: the module file leads to nothing"
+    failed=1
+}
+if command -v tclsh >/dev/null 2>&1; then # a module file is Tcl; the commands of modules are put in here
+    (echo 'foreach c {module-whatis conflict prepend-path setenv} { proc $c args {} }' && cat "$module") >"$prefix/module.tcl"
+    tclsh "$prefix/module.tcl" || failed=1
+fi
 exit $failed

@@ -99,6 +99,35 @@ until_true is_over "$job" || fail "the blind job does not end"
 [[ $(field "$job" ExitCode) == 78:0 && ! -e blind ]] || fail "the blind job ended with $(field "$job" ExitCode)"
 [[ $(grep -c "srun started 2 tasks that do not see each other" blind.log) == 1 ]] || fail "the blind job does not say why"
 
+echo "an Open MPI without PMI-2 is told what to use"
+BAGPIPE_LAUNCH="srun --mpi=pmi2" start pmi2 --nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini run.dir="$work/pmi2"
+until_true is_over "$job" || fail "the job by PMI-2 does not end"
+[[ $(field "$job" JobState) == COMPLETED || $(grep -c "use srun --mpi=pmix, or mpirun" pmi2.log) == 1 ]] || fail "the job by PMI-2 does not say why"
+
+echo "scripts in a folder with a blank, as an array, and copied"
+mkdir "my tree" private
+cp -r "$top/slurm" "my tree/slurm"
+cp "$top/slurm/pretrain.sbatch" copy.sbatch
+start blank --array=0-2 --nodes=1 --ntasks-per-node=1 "my tree/slurm/ensemble-array.sbatch" job.ini ensemble.members=3 \
+    ensemble.kind=seed run.dir="$work/blank"
+until_true is_gone "$job" || fail "the array does not end"
+[[ $(ls -d blank/members/*/checkpoints/step-* | wc -l) == 3 ]] || fail "the tasks of the array did not all train"
+grep -q "scripts $work/my tree/slurm" blank.log || fail "the log does not say where the scripts are"
+BAGPIPE_SLURM="$work/my tree/slurm" submit copied --nodes=1 --ntasks-per-node=1 copy.sbatch job.ini run.dir="$work/copied"
+
+echo "a run folder of each node's own is found at the start"
+printf '#!/bin/bash\nexec unshare -m sh -c '"'"'mount -t tmpfs none %s && exec "$@"'"'"' - "$@"\n' "$work/private" >private.sh
+chmod +x private.sh
+for name in pretrain score uncertainty ensemble; do
+    ini=job.ini
+    [[ $name != uncertainty ]] || ini=study.ini
+    BAGPIPE_LAUNCH="srun --mpi=pmix --kill-on-bad-exit=0 --wait=60 $work/private.sh" start "private-$name" --nodes=2 --ntasks-per-node=1 \
+        "$top/slurm/$name.sbatch" "$ini" run.dir="$work/private/r" $([[ $name != ensemble ]] || echo ensemble.members=2)
+    until_true is_over "$job" || fail "the job without a shared folder does not end"
+    [[ $(field "$job" ExitCode) == 74:0 && $(grep -c "do not share the run folder: n2 does not see" "private-$name.log") == 1 ]] ||
+        fail "$name on a run folder that is not shared ended with $(field "$job" ExitCode)"
+done
+
 echo "a warned job goes on"
 long=(--nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini mesh.data=2 train.steps=2000 train.log_every=100)
 submit whole "${long[@]}" run.dir="$work/whole"

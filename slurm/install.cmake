@@ -1,0 +1,11 @@
+# Run by cmake --install: the batch scripts, which know where their launcher is installed, and a module file.
+set(share "${CMAKE_INSTALL_PREFIX}/${datadir}/bagpipe")
+set(installed_slurm "${share}/slurm")
+file(GLOB scripts "${source}/slurm/*.sbatch")
+foreach(script IN LISTS scripts)
+  get_filename_component(name "${script}" NAME)
+  configure_file("${script}" "$ENV{DESTDIR}${installed_slurm}/${name}" @ONLY)
+  message(STATUS "Installing: $ENV{DESTDIR}${installed_slurm}/${name}")
+endforeach()
+configure_file("${source}/slurm/modulefile.in" "$ENV{DESTDIR}${share}/modulefiles/bagpipe/${version}" @ONLY)
+message(STATUS "Installing: $ENV{DESTDIR}${share}/modulefiles/bagpipe/${version}")
