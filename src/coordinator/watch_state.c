@@ -293,19 +293,25 @@ static void accuse(bp_watch_verdict *out, bool *found, int rank, bp_watch_reason
     *found = true;
 }
 
-/* All wait for each other: does it last, and who has come least far? */
+/* All that are heard wait: does it last, and who has come least far? A rank of which nothing was
+ * ever heard may compute behind a firewall, and then others go on now and then; where none does, it
+ * is the one that they wait for. */
 static bool judge_waiting(bp_watch *watch, bp_watch_verdict *out)
 {
     double now = watch->clock.now, limit = 0, least = -1;
-    int at = -1;
+    int at = -1, unheard = -1;
 
     for (int r = 0; r < watch->spec.size; r++) {
         const rank_state *rank = &watch->ranks[r];
 
         if (rank->left)
             continue;
-        if (!rank->known || !rank->beat.waits || !is_fresh(watch, rank))
-            return false; /* one that nothing is known of may well compute */
+        if (!rank->known) {
+            unheard = unheard < 0 ? r : unheard;
+            continue;
+        }
+        if (!rank->beat.waits || !is_fresh(watch, rank))
+            return false; /* it may well compute */
         limit = larger(limit, limit_of(watch, rank->beat.phase));
         if (least < 0 || now - rank->moved_at < least)
             least = now - rank->moved_at;
@@ -315,6 +321,8 @@ static bool judge_waiting(bp_watch *watch, bp_watch_verdict *out)
     if (at < 0 || least <= limit)
         return false;
     *out = (bp_watch_verdict){.rank = at, .reason = BP_WATCH_WAITS, .seconds = least};
+    if (unheard >= 0)
+        *out = (bp_watch_verdict){.rank = unheard, .reason = BP_WATCH_SILENT, .seconds = least};
     return true;
 }
 

@@ -5,6 +5,7 @@
  * A rank that stands in a collective is a victim: whoever it waits for is to be named. So named is
  *   - a rank that no beat comes from any more: stopped, or its host cut off or dead;
  *   - else a rank that computes, and has not moved on for as long as its phase allows;
+ *   - else, where all that are heard wait, a rank of which nothing was ever heard;
  *   - else, where all wait for each other, the rank that has entered the fewest collectives.
  * Time that the watching process did not run (stopped with all others by the batch system, or the
  * machine slept) does not count. Local; no MPI.
@@ -67,7 +68,7 @@ typedef struct bp_watch bp_watch;
 bp_err bp_watch_new(bp_watch **out, const bp_watch_spec *spec);
 void bp_watch_free(bp_watch **watch);
 
-/** A beat has come. A rank is watched from its first one on. */
+/** A beat has come. A rank is missed from its first one on; before, where all others wait. */
 void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_beat *beat, double now);
 /** This rank has said that it leaves: it is not watched any more. */
 void bp_watch_leave(bp_watch *watch, int rank);

@@ -155,6 +155,7 @@ static bp_err begin(const bp_mesh *mesh, const bp_watchdog_spec *spec, const cha
 
     if (err == BP_OK) {
         share_places(self, mesh, host);
+        watchdog_beat(self); /* all have beaten, and are missed, when the first goes on */
         err = start_thread(self);
         runs = err == BP_OK;
         err = bp_agree(mesh->world, err);

@@ -81,6 +81,9 @@ typedef struct watchdog {
 
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
+/** Tell the observers where this rank stands. Of the thread, and of its creator before it begins.
+ */
+void watchdog_beat(watchdog *self);
 
 /* watchdog_report.c */
 /* May hang where a file system does: for a thread of its own. */

@@ -65,7 +65,7 @@ static void note_beat(watchdog *self, const wire_packet *packet)
     bp_watch_hear(self->watch, packet->from, &beat, bp_clock_now());
 }
 
-static void send_beats(watchdog *self)
+void watchdog_beat(watchdog *self)
 {
     wire_packet packet;
     bp_beat beat;
@@ -341,7 +341,7 @@ static void tick(watchdog *self, double now)
 {
     double heard = bp_watch_clock_look(&self->ear, now) - self->answered_at;
 
-    send_beats(self);
+    watchdog_beat(self);
     if (watchdog_launcher_is_gone(&self->launcher))
         leave_without_launcher(self);
     else if (self->watch != NULL)

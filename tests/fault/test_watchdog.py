@@ -1,5 +1,7 @@
 """A rank that stands still is named with its host, stacks are written, the job ends with 75, and the same command goes on to
 the undisturbed result. --all: every kind of job and standstill."""
+import contextlib
+import glob
 import json
 import os
 import re
@@ -51,6 +53,14 @@ class Standstill(KindsOfJob):
                     self.read("metrics.jsonl") != "")  # cut back, here to nothing, before the event
         self.wait_for(trains, start)
 
+    def has_thread(self, pid):
+        """Does its watchdog run?"""
+        names = []
+        for path in glob.glob(f"/proc/{pid}/task/*/comm"):
+            with contextlib.suppress(OSError), open(path, encoding="ascii") as file:
+                names.append(file.read().strip())
+        return "watchdog" in names
+
     def check_named(self, start, rank, phase, silent):
         """The line, the status, the event, the exit state, the stacks, and the suspect."""
         status = start.wait()
@@ -89,6 +99,13 @@ class Watchdog(Standstill):
     def test_rank_that_computes_without_an_end(self):
         self.fault("train", "bwd.mid:40", 1, "step", "spin")
         self.assertIn("bp_engine_step", self.read("stacks", "rank-1.txt"))
+
+    def test_rank_stopped_as_soon_as_all_watch(self):
+        """Its thread may not have had its first turn: it is missed all the same."""
+        start = self.launch("endless", self.name)
+        self.wait_for(lambda: len(start.pids()) == 2 and self.has_thread(start.pids()[0]), start)
+        send(start.pids()[1], signal.SIGSTOP)
+        self.check_named(start, 1, "start", True)
 
     def test_ranks_leave_when_mpirun_is_killed(self):
         start = self.launch("endless", self.name)
