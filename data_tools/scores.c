@@ -269,6 +269,35 @@ static bp_err read_summary(score_folder *scores)
     return BP_OK;
 }
 
+/* summary.json tells of as many documents, in all and of each corpus, if all were to be scored. */
+static bp_err check_counts(const score_folder *scores)
+{
+    const json_t *corpora = json_object_get(scores->summary, "corpora");
+    const json_t *select =
+        json_object_get(json_object_get(scores->summary, "convention"), "select");
+    const char *path = scores->summary_path;
+    int64_t told;
+    bp_err err;
+    bool same;
+
+    if (json_is_string(select) && strcmp(json_string_value(select), "all") != 0)
+        return BP_OK;
+    err = bp_json_get_int(scores->summary, "documents", &told, path);
+    same = err == BP_OK && told == scores->documents;
+
+    for (int64_t k = 0; err == BP_OK && same && k < scores->corpora; k++) {
+        err = bp_json_get_int(json_object_get(corpora, scores->corpus_names[k]), "documents", &told,
+                              path);
+        same = told == scores->corpus_start[k + 1] - scores->corpus_start[k];
+    }
+    if (err != BP_OK || same)
+        return err;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "documents.h5 has other numbers of documents than summary.json: at %s; they are "
+                   "not of one run, score again",
+                   scores->given);
+}
+
 /* Do both files tell of one run? */
 static bp_err check_sums(const score_folder *scores)
 {
@@ -303,6 +332,8 @@ bp_err score_folder_load(score_folder *scores, const char *given)
         err = read_summary(scores);
     if (err == BP_OK)
         err = read_documents(scores);
+    if (err == BP_OK)
+        err = check_counts(scores);
     if (err == BP_OK)
         err = check_sums(scores);
     return err;

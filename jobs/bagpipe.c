@@ -152,7 +152,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
             return BP_FAIL(BP_ERR_USAGE,
                            "there is no option '%s': at the command line; see bagpipe %s --help",
                            argv[at], out->job->name);
-        else if (!out->config && !strchr(argv[at], '='))
+        else if (!out->config && !bp_config_is_pair(argv[at]))
             out->config = argv[at];
         else
             out->rest[out->rest_count++] = argv[at];

@@ -164,14 +164,20 @@ static bool has_bounds(const bp_option *option)
     return option->min != 0 || option->max != 0;
 }
 
+/* As integers: a double has no room for all of them. Bounds beyond 2^63 are none. */
+static bool is_between(int64_t value, double min, double max)
+{
+    return (min < -0x1p63 || value >= (int64_t)ceil(min)) &&
+           (max >= 0x1p63 || value <= (int64_t)floor(max));
+}
+
 static bool in_range(const bp_option *option, const parsed *value)
 {
-    double number = option->type == BP_OPTION_REAL ? value->real : (double)value->integer;
-
     if (!has_bounds(option) || option->type == BP_OPTION_STRING || option->type == BP_OPTION_BOOL ||
         option->type == BP_OPTION_CHOICE)
         return true;
-    return number >= option->min && number <= option->max;
+    return option->type == BP_OPTION_REAL ? value->real >= option->min && value->real <= option->max
+                                          : is_between(value->integer, option->min, option->max);
 }
 
 /* Bounds of integers are written as integers: "1000000", not "1e+06". */

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #define READ_BYTES ((size_t)1 << 22)
+#define MARK       "\xEF\xBB\xBF" /* U+FEFF: of the encoding, and no text */
+#define MARK_BYTES 3
 
 struct bp_documents {
     bp_documents_options options; /* without names of fields: record has them */
@@ -198,9 +200,21 @@ static bp_err look_ahead(bp_documents *documents, size_t bytes)
     return err;
 }
 
+static bp_err skip_mark(bp_documents *documents)
+{
+    bp_err err = look_ahead(documents, MARK_BYTES);
+
+    if (err == BP_OK && documents->end - documents->at >= MARK_BYTES &&
+        memcmp(documents->buffer + documents->at, MARK, MARK_BYTES) == 0)
+        documents->at += MARK_BYTES;
+    return err;
+}
+
 /* The next file, or NULL as source after the last. */
 static bp_err next_source(bp_documents *documents)
 {
+    bp_err err;
+
     if (documents->source != NULL) {
         documents->past_bytes += bp_text_source_consumed(documents->source);
         bp_text_source_close(&documents->source);
@@ -212,7 +226,8 @@ static bp_err next_source(bp_documents *documents)
     documents->inside = false;
     if (documents->file == documents->count)
         return BP_OK;
-    return bp_text_source_open(&documents->source, documents->paths[documents->file]);
+    err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
+    return err == BP_OK ? skip_mark(documents) : err;
 }
 
 /* ---- one piece ---- */

@@ -1,6 +1,9 @@
 #include "base/mem.h"
 #include "text/jsonl_priv.h"
+#include "text/text_source.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
@@ -43,6 +46,19 @@ void bp_jsonl_record_clear(bp_jsonl_record *record)
     *record = (bp_jsonl_record){0};
 }
 
+/* As short as it reads back the same, and no integer: 1.0 is not 1. */
+static char *real_text(double value)
+{
+    char text[32];
+
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return bp_sprintf("%s%s", text, strpbrk(text, ".e") == NULL ? ".0" : "");
+}
+
 /* A scalar as text, to a new string; "" for what is missing or null. */
 static bp_err scalar_text(char **out, const json_t *value, const char *key)
 {
@@ -54,7 +70,7 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
     else if (json_is_integer(value))
         *out = bp_sprintf("%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
-        *out = bp_sprintf("%.17g", json_real_value(value));
+        *out = real_text(json_real_value(value));
     else if (json_is_boolean(value))
         *out = bp_strdup(json_is_true(value) ? "true" : "false");
     else
@@ -62,6 +78,9 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
                        "the field \"%s\" is neither a string without U+0000 nor a number, boolean "
                        "or null",
                        key);
+    if (*out != NULL && strlen(*out) > BP_TEXT_FIELD_BYTES)
+        return BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" has %zu bytes, more than %d", key,
+                       strlen(*out), BP_TEXT_FIELD_BYTES);
     return *out == NULL ? bp_fail_memory("a field", 1, 0) : BP_OK;
 }
 
