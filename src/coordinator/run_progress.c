@@ -120,19 +120,6 @@ static void on_phase(bp_phase phase)
     write_soon(innermost);
 }
 
-/* What ended the start before. */
-static void put_last_end(run_progress *self, const json_t *before)
-{
-    json_t *end = run_words_of_end(self->folder, before, self->file);
-    char text[BP_ERR_LINE_BYTES];
-
-    if (end == NULL)
-        end = run_words_ask_slurm(before);
-    run_words_text(text, sizeof text, end);
-    bp_log("the start before this one %s", text);
-    (void)json_object_set_new(self->file, "last_end", end);
-}
-
 /* Between two starts there is no clock but the one on the wall, which may be set back. */
 static void take_over(run_progress *self, const json_t *record, const json_t *before)
 {
@@ -141,8 +128,6 @@ static void take_over(run_progress *self, const json_t *record, const json_t *be
 
     self->alive = fmax(0, known(real_of(self->file, "wall_seconds")));
     self->before = self->alive + (then < 0 ? 0 : fmax(0, (double)time(NULL) - then));
-    if (before != NULL)
-        put_last_end(self, before);
     (void)json_object_del(self->file, "exit");
     (void)json_object_set_new(self->file, "format", json_string(RUN_STATUS_FORMAT));
     set_integer(self->file, "format_version", RUN_STATUS_VERSION);

@@ -97,6 +97,8 @@ static void put_end(const reading *self, const json_t *end)
 
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
         copy(self->out, end, keys[k]);
+    if (text_of(end, "cause")[0] != '\0' && json_object_get(end, "message") == NULL)
+        set(self->out, "message", json_string(text_of(end, "cause")));
     set_real(self->out, "ended_seconds_ago", age_of(self, end, "time"));
 }
 
@@ -185,12 +187,13 @@ static void put_told(const reading *self)
                                        "methods_scored",
                                        "members_wanted",
                                        "kept_seconds",
-                                       "lost_seconds",
-                                       "last_end"};
+                                       "lost_seconds"};
+    const json_t *starts = json_object_get(self->record, "recent_starts");
     double wall = real_of(self->told, "wall_seconds"), kept = real_of(self->told, "kept_seconds");
 
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
         copy(self->out, self->told, keys[k]);
+    copy(self->out, json_array_get(starts, json_array_size(starts) - 1), "after");
     if (is(self->out, "running")) {
         wall += age_of(self, self->told, "time");
         set_real(self->out, "phase_seconds", age_of(self, self->told, "phase_time"));

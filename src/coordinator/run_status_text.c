@@ -1,6 +1,5 @@
 /* A run's status as lines for people. Everything comes from the object that --json prints. */
 #include "base/clock.h"
-#include "coordinator/run_progress_priv.h"
 #include "coordinator/run_status.h"
 #include "coordinator/run_status_priv.h"
 
@@ -100,12 +99,10 @@ static void add_state(bp_buffer *out, const json_t *status)
 static void add_starts(bp_buffer *out, const json_t *status)
 {
     const json_t *failed = json_object_get(status, "start_failed");
-    char text[BP_ERR_LINE_BYTES];
 
-    if (has(status, "last_end") && strcmp(text_of(status, "state"), "finished") != 0) {
-        run_words_text(text, sizeof text, json_object_get(status, "last_end"));
-        bp_buffer_printf(out, LABEL "the start before this one %s\n", "before", text);
-    }
+    if (has(status, "after") && strcmp(text_of(status, "state"), "finished") != 0)
+        bp_buffer_printf(out, LABEL "the start before this one %s\n", "before",
+                         text_of(status, "after"));
     if (failed != NULL) {
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
