@@ -29,6 +29,8 @@ bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
 /** A line of metrics.jsonl or events.jsonl that was just written. */
 void run_progress_metric(run_progress *progress, const json_t *line);
 void run_progress_event(run_progress *progress, const json_t *line);
+/** An event that another thread has written; kept with the next line. Any thread. */
+void run_progress_note(json_t *line);
 /** Members of the file; "how far" of jobs that have no steps. */
 void run_progress_take(run_progress *progress, const json_t *members);
 /** `ended`: as run.json has it under "exit". Nothing is written after it. */
@@ -43,6 +45,8 @@ json_t *run_progress_read(const char *folder);
 /** Keep it in `folder` from now on; false: a run around this one does. start: of run.json. */
 bool run_words_begin(const char *folder, int start);
 void run_words_end(void);
+/** A line of this rank, from a thread beside the one that stands still. */
+void run_words_keep(int status, const char *line);
 /** What the launcher of start `start` ended with, and why as the batch script knows it ("": it does
  * not): that `bagpipe requeue` was asked is noted in any case. */
 void run_words_add(const char *folder, int64_t start, int status, const char *cause);

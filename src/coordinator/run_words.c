@@ -46,9 +46,10 @@ static void append(const char *path, int64_t start, const char *who, int status,
         (void)close(fd);
 }
 
-static void keep(int status, const char *line)
+void run_words_keep(int status, const char *line)
 {
-    append(kept_path, kept_start, RANK, status, line);
+    if (kept_path[0] != '\0')
+        append(kept_path, kept_start, RANK, status, line);
 }
 
 bool run_words_begin(const char *folder, int start)
@@ -62,7 +63,7 @@ bool run_words_begin(const char *folder, int start)
     if (bytes < 0 || (size_t)bytes >= sizeof kept_path)
         kept_path[0] = '\0'; /* so long a name is of no use to anybody */
     else
-        bp_err_set_witness(keep);
+        bp_err_set_witness(run_words_keep);
     return kept_path[0] != '\0';
 }
 

@@ -266,7 +266,7 @@ class Stopping(JobTest):
         for restart in (1, 2, 3, 4):  # nobody asked: as after scontrol requeue
             self.assertEqual(start(restart, by_itself), 0)
         self.assertTrue(self.requeue("counted", 75, "--most", "1", "--cause=preemption, or a signal", restarts="4").startswith("yes"))
-        self.assertEqual(start(5, "died: preemption, or a signal"), 0)
+        self.assertEqual(start(5, "was stopped: preemption, or a signal"), 0)
         self.assertTrue(self.requeue("counted", 137, "--most", "1", "--cause=node n2 failed", restarts="5").startswith("yes"))
         told = subprocess.run([program("bagpipe"), "status", self.at("counted")], env=environment(), capture_output=True, text=True, check=True)
         self.assertIn("node n2 failed", told.stdout)
