@@ -1,8 +1,8 @@
 # A Spack recipe of bagpipe: copy it to packages/bagpipe/package.py of a repository of your own (spack repo create), then
 #   spack dev-build bagpipe@main          # in the source's root
 #
-# Tried: this file is read by Python, and the cmake options are those of the README. Not tried: a build by Spack itself;
-# names of packages are those of Spack's builtin repository.
+# Not tried: Spack has neither read nor built it. Names of packages and variants are meant as in Spack's builtin
+# repository; see there if one is not found.
 from spack.package import *
 
 

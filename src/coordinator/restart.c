@@ -19,12 +19,9 @@
 #define PART_HEAD      128
 #define RECORD_LIMIT   ((int64_t)16 << 20)
 #define RESTARTS_LIMIT 1000000
-#define LOST_NODE      205 /* mpirun (Open MPI 4): a daemon of its own has gone */
-#define NOTE           "restart.json"
-#define NOTE_LIMIT     4096
-#define CAUSE_BYTES    256
+#define LOST_NODE      205          /* mpirun (Open MPI 4): a daemon of its own has gone */
 #define PREEMPTED      "preemption" /* as slurm/launch.sh says it */
-#define UNTOLD         "queued again by Slurm itself: a node failed, or scontrol requeue"
+#define BY_ITSELF      "Slurm queued its job again by itself: a node failed, or scontrol requeue"
 
 int64_t bp_restart_count(void)
 {
@@ -94,75 +91,67 @@ int64_t bp_restart_progress(const char *folder)
 
 /* ---- what ended the start before ---- */
 
-/* A job that is preempted or put back by hand may have had no time to commit anything: its start
- * does not speak against the next. */
-static bool is_excused(const char *cause)
+/* A job that is preempted may have had no time to commit anything: its start does not speak against
+ * the next. */
+static bool is_preemption(const char *cause)
 {
-    return strncmp(cause, PREEMPTED, strlen(PREEMPTED)) == 0 || strcmp(cause, UNTOLD) == 0;
+    return cause != NULL && strncmp(cause, PREEMPTED, strlen(PREEMPTED)) == 0;
 }
 
-/* What the batch script's question noted for this start; UNTOLD where it was never asked: with the
- * node of the batch script Slurm queues the job again by itself, as for scontrol requeue. */
-static void read_note(const char *folder, const char *job, char *cause, size_t cause_bytes)
+/* Has Slurm started the job of start `last` again? */
+static bool is_restart_of(const json_t *last)
 {
-    char *path = bp_path_join(folder, NOTE);
-    json_t *note = NULL;
-    const char *its_job, *text;
+    const char *job = getenv("SLURM_JOB_ID"),
+               *its_job = json_string_value(json_object_get(last, "slurm_job"));
 
-    (void)snprintf(cause, cause_bytes, "%s", UNTOLD);
-    if (path != NULL && bp_path_exists(path) && bp_json_load(&note, path, NOTE_LIMIT) == BP_OK) {
-        its_job = json_string_value(json_object_get(note, "slurm_job"));
-        text = json_string_value(json_object_get(note, "after"));
-        if (its_job != NULL && text != NULL && strcmp(its_job, job) == 0 &&
-            json_integer_value(json_object_get(note, "slurm_restart")) == bp_restart_count())
-            (void)snprintf(cause, cause_bytes, "%s", text);
-    }
-    json_decref(note);
-    bp_free(path);
+    return bp_restart_count() > 0 && job != NULL && its_job != NULL && strcmp(its_job, job) == 0;
 }
 
-static void write_note(const char *folder, const char *cause)
+/* Where Slurm has started the job again and the batch script's question was never asked, it did so
+ * by itself, with the node of the batch script, or for scontrol requeue: excused, too. */
+static void add_end(json_t *one, const json_t *before, const char *folder, bool again,
+                    bool *excused)
 {
-    char *path = bp_path_join(folder, NOTE);
-    const char *job = getenv("SLURM_JOB_ID");
-    json_t *note = json_pack("{s:s, s:I, s:s}", "slurm_job", job != NULL ? job : "",
-                             "slurm_restart", (json_int_t)bp_restart_count() + 1, "after", cause);
+    json_t *told = run_progress_read(folder), *end = run_words_of_end(folder, before, told);
+    const char *cause = json_string_value(json_object_get(end, "cause"));
+    char text[BP_ERR_LINE_BYTES];
 
-    if (job != NULL && (path == NULL || note == NULL || bp_json_save(path, note) != BP_OK))
-        bp_warn("what ended this start can't be noted: %s", bp_err_message());
-    json_decref(note);
-    bp_free(path);
+    *excused = is_preemption(cause) || (again && cause == NULL);
+    if (end == NULL)
+        end = run_words_ask_slurm(before);
+    if (again && cause == NULL && json_object_get(end, "message") == NULL)
+        (void)json_object_set_new(end, "cause", json_string(BY_ITSELF));
+    run_words_text(text, sizeof text, end);
+    (void)json_object_set_new(one, "after", json_string(text));
+    json_decref(end);
+    json_decref(told);
 }
 
-/* The start before, if Slurm has started this job again since; else NULL. */
-static const json_t *start_before(const json_t *starts, const char *job)
+static json_int_t integer_in(const json_t *start, const char *key)
 {
-    const json_t *last = json_array_get(starts, json_array_size(starts) - 1);
-    const char *its_job = json_string_value(json_object_get(last, "slurm_job"));
-
-    return bp_restart_count() > 0 && its_job != NULL && strcmp(its_job, job) == 0 ? last : NULL;
+    return json_integer_value(json_object_get(start, key));
 }
 
-static json_int_t progress_of(const json_t *start)
+/* Starts before this one that have committed nothing: in a row, and of this Slurm job. */
+static void count_starts(json_t *one, const json_t *before, const json_t *last, const char *folder)
 {
-    return json_integer_value(json_object_get(start, "progress"));
+    bool again = is_restart_of(last), excused, same;
+
+    add_end(one, before, folder, again, &excused);
+    same = json_is_integer(json_object_get(last, "progress")) &&
+           integer_in(last, "progress") == integer_in(one, "progress");
+    if (same)
+        (void)json_object_set_new(one, "stuck", json_integer(integer_in(last, "stuck") + !excused));
+    if (again)
+        (void)json_object_set_new(one, "fruitless",
+                                  json_integer(integer_in(last, "fruitless") + (same && !excused)));
 }
 
-/* `one` is this start, as far as it is known. */
-static void add_slurm(json_t *one, const json_t *starts, const char *folder, const char *job)
+static const json_t *last_start(const json_t *record)
 {
-    const json_t *last = start_before(starts, job);
-    json_int_t fruitless = json_integer_value(json_object_get(last, "fruitless"));
-    char cause[CAUSE_BYTES];
+    const json_t *starts = json_object_get(record, "recent_starts");
 
-    (void)json_object_set_new(one, "slurm_job", json_string(job));
-    (void)json_object_set_new(one, "slurm_restart", json_integer(bp_restart_count()));
-    if (last == NULL)
-        return;
-    read_note(folder, job, cause, sizeof cause);
-    (void)json_object_set_new(one, "after", json_string(cause));
-    fruitless += progress_of(last) == progress_of(one) && !is_excused(cause);
-    (void)json_object_set_new(one, "fruitless", json_integer(fruitless));
+    return json_array_get(starts, json_array_size(starts) - 1);
 }
 
 json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
@@ -178,8 +167,12 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
     bp_clock_stamp(now, sizeof now);
     one = json_pack("{s:I, s:s, s:I}", "start", (json_int_t)start, "time", now, "progress",
                     (json_int_t)bp_restart_progress(folder));
-    if (job != NULL && one != NULL)
-        add_slurm(one, known, folder, job);
+    if (job != NULL && one != NULL) {
+        (void)json_object_set_new(one, "slurm_job", json_string(job));
+        (void)json_object_set_new(one, "slurm_restart", json_integer(bp_restart_count()));
+    }
+    if (before != NULL && one != NULL)
+        count_starts(one, before, last_start(before), folder);
     if (json_array_append_new(list, one) != 0) {
         json_decref(list);
         return NULL;
@@ -203,20 +196,18 @@ static bool is_death(int status)
     return status == LOST_NODE;
 }
 
+/* Has the last start committed nothing? */
+static bool is_fruitless(const json_t *last, const char *folder)
+{
+    return json_is_integer(json_object_get(last, "progress")) &&
+           integer_in(last, "progress") == bp_restart_progress(folder);
+}
+
 int64_t bp_restart_stuck(const json_t *record, const char *folder)
 {
-    const json_t *starts = json_object_get(record, "recent_starts");
-    int64_t now = bp_restart_progress(folder), stuck = 0;
-    const char *after = NULL; /* what ended start k - 1 */
+    const json_t *last = last_start(record);
+    int64_t stuck = is_fruitless(last, folder) ? integer_in(last, "stuck") + 1 : 0;
 
-    for (size_t k = json_array_size(starts); k > 0; k--) {
-        const json_t *start = json_array_get(starts, k - 1);
-
-        if (!json_is_integer(json_object_get(start, "progress")) || progress_of(start) != now)
-            break;
-        stuck += after == NULL || !is_excused(after);
-        after = json_string_value(json_object_get(start, "after"));
-    }
     return stuck >= STUCK_STARTS ? stuck : 0;
 }
 
@@ -228,57 +219,21 @@ static bool is_finished(const json_t *record)
     return state != NULL && strcmp(state, "finished") == 0;
 }
 
-/* Its ranks were killed, and have left no word: the launcher's is the only one. */
-static void note_death(const bp_restart_case *what, const json_t *record)
-{
-    char text[128];
-
-    if (what->status == LOST_NODE)
-        (void)snprintf(text, sizeof text, "the launcher lost a node");
-    else
-        (void)snprintf(text, sizeof text, "a rank was killed by signal %d (%s)", what->status - 128,
-                       strsignal(what->status - 128));
-    if (is_death(what->status) && record != NULL)
-        run_words_add(what->folder, json_integer_value(json_object_get(record, "starts")),
-                      what->status, text);
-}
-
-/* Why it has ended: as the batch script knows it, else what run.json and the status tell. */
-static void find_cause(const bp_restart_case *what, const json_t *record, char *cause)
-{
-    const json_t *end = json_object_get(record, "exit");
-    const char *reason = json_string_value(json_object_get(end, "reason")),
-               *message = json_string_value(json_object_get(end, "message"));
-
-    if (what->cause != NULL && what->cause[0] != '\0')
-        (void)snprintf(cause, CAUSE_BYTES, "%s", what->cause);
-    else if (what->status == LOST_NODE)
-        (void)snprintf(cause, CAUSE_BYTES, "mpirun lost a node");
-    else if (what->status != BP_ERR_STOPPED)
-        (void)snprintf(cause, CAUSE_BYTES, "a rank died of signal %d", what->status - 128);
-    else if (reason != NULL && reason[0] != '\0')
-        (void)snprintf(cause, CAUSE_BYTES, "stopped by: %s", reason);
-    else
-        (void)snprintf(cause, CAUSE_BYTES, "%s", message != NULL ? message : "stopped by itself");
-}
-
 /* The starts of this Slurm job that have committed nothing, for which that is held against it. */
 static int64_t count_fruitless(const json_t *record, const char *folder)
 {
-    const json_t *starts = json_object_get(record, "recent_starts");
-    const json_t *last = json_array_get(starts, json_array_size(starts) - 1);
+    const json_t *last = last_start(record);
 
     if (record == NULL) /* none has got as far as the folder */
         return bp_restart_count() + 1;
-    return json_integer_value(json_object_get(last, "fruitless")) +
-           (progress_of(last) == bp_restart_progress(folder));
+    return integer_in(last, "fruitless") + is_fruitless(last, folder);
 }
 
 /* Why not, into `why`; false: nothing speaks against it. */
 static bool speaks_against(const bp_restart_case *what, const json_t *record, const char *cause,
                            char *why, size_t why_bytes)
 {
-    bool excused = is_excused(cause);
+    bool excused = is_preemption(cause);
     int64_t stuck = excused ? 0 : bp_restart_stuck(record, what->folder);
     int64_t fruitless = excused ? 0 : count_fruitless(record, what->folder);
 
@@ -322,8 +277,9 @@ static bp_err load_record(const char *folder, json_t **record)
 
 bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, size_t why_bytes)
 {
-    char cause[CAUSE_BYTES];
-    json_t *record = NULL;
+    const char *cause = what->cause != NULL ? what->cause : "";
+    json_t *record = NULL, *end;
+    char text[BP_ERR_LINE_BYTES];
     bp_err err;
 
     *again = false;
@@ -341,15 +297,17 @@ bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, si
     err = load_record(what->folder, &record);
     if (err != BP_OK)
         return err;
-    note_death(what, record);
-    find_cause(what, record, cause);
+    if (cause[0] == '\0' && what->status == LOST_NODE)
+        cause = "the launcher lost a node";
+    if (record != NULL)
+        run_words_add(what->folder, integer_in(record, "starts"), what->status, cause);
     *again = !speaks_against(what, record, cause, why, why_bytes);
     if (*again) {
-        (void)snprintf(why, why_bytes, "%s: %s: restart %lld",
-                       what->status == BP_ERR_STOPPED ? "stopped in time" : "ranks died", cause,
+        end = run_words_of(what->status, cause);
+        run_words_text(text, sizeof text, end);
+        (void)snprintf(why, why_bytes, "it %s: restart %lld", text,
                        (long long)bp_restart_count() + 1);
-        if (record != NULL)
-            write_note(what->folder, cause);
+        json_decref(end);
     }
     json_decref(record);
     return BP_OK;

@@ -19,8 +19,9 @@ int64_t bp_restart_count(void);
 int64_t bp_restart_progress(const char *folder);
 
 /** The list "recent_starts" for run.json: the last ones of `before` (run.json as it was; NULL:
- * none), and this start, number `start`, of the run in `folder`. Where Slurm has started the job
- * again, `after` of this start says what ended the one before. NULL when memory is short. */
+ * none), and this start, number `start`, of the run in `folder`, with what ended the one before
+ * ("after"); where nothing tells that, Slurm is asked, in some seconds. NULL when memory is short.
+ */
 json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start);
 
 /** How many starts in a row, up to the last one, have committed nothing, where those are so many
@@ -36,8 +37,9 @@ typedef struct bp_restart_case {
     const char *cause; /* of the end, where the batch script knows it; "": it does not */
 } bp_restart_case;
 
-/** Should the same job be started again? `why` is one line. If so, the cause is noted in the
- * folder's restart.json for the start to come (bp_restart_list); what can't be noted is left out.
+/** Should the same job be started again? `why` is one line. The cause is noted in the
+ * folder's last_words.txt, for status and the start to come (bp_restart_list); what can't be noted
+ * is left out.
  *
  * Errors: BP_ERR_IO, BP_ERR_FORMAT, BP_ERR_DENIED, BP_ERR_SYSTEM run.json can't be read. */
 bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, size_t why_bytes);

@@ -188,7 +188,7 @@ static bp_err note_opened(bp_run *run)
     }
     if (members != NULL && after != NULL) {
         (void)json_object_set_new(members, "after", json_string(after));
-        bp_log("the start before this one ended: %s", after);
+        bp_log("the start before this one %s", after);
     }
     err = bp_run_event(run, "opened", members);
     json_decref(members);

@@ -4,11 +4,16 @@
 #include "base/mem.h"
 #include "coordinator/run_compare_priv.h"
 #include "coordinator/run_status.h"
-#include "coordinator/run_status_priv.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define LINE_LIMIT ((size_t)1 << 20)
 
 /* The names of the columns in a line; those of an ensemble's are means. */
 static const char *const KEYS[BP_HISTORY_COLUMNS] = {
@@ -26,9 +31,8 @@ typedef struct reader {
 } reader;
 
 /* A start that goes on from a checkpoint takes back the lines behind it. */
-static void take_line(void *context, const json_t *line)
+static void take_line(reader *self, const json_t *line)
 {
-    reader *self = context;
     bp_curve *curve = self->curve;
     double row[BP_HISTORY_COLUMNS];
 
@@ -57,6 +61,38 @@ static void take_line(void *context, const json_t *line)
     memcpy(curve->rows[curve->count++], row, sizeof row);
 }
 
+/* Take each whole line that is an object; others are passed over, and so is a last line without its
+ * end. A missing file has none. */
+static bp_err each_line(const char *path, reader *self)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW); /* no FIFO is waited for */
+    FILE *stream = fd < 0 ? NULL : fdopen(fd, "r");
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t bytes;
+    bp_err err = BP_OK;
+
+    if (stream == NULL) {
+        if (fd >= 0)
+            (void)close(fd);
+        return errno == ENOENT ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't read", path);
+    }
+    while ((bytes = getline(&line, &room, stream)) > 0 && line[bytes - 1] == '\n') {
+        json_t *value = (size_t)bytes > LINE_LIMIT
+                            ? NULL
+                            : json_loadb(line, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
+
+        if (json_is_object(value))
+            take_line(self, value);
+        json_decref(value);
+    }
+    if (ferror(stream))
+        err = bp_fail_errno(BP_ERR_IO, "can't read", path);
+    free(line); /* getline's */
+    (void)fclose(stream);
+    return err;
+}
+
 static bp_err out_of_memory(void)
 {
     return bp_fail_memory("the lines of a run", 1, sizeof(double) * BP_HISTORY_COLUMNS);
@@ -72,7 +108,7 @@ static bp_err add_curve(bp_history *history, const char *folder, const char *nam
     bp_err err;
 
     curve->name = bp_strdup(name);
-    err = path && curve->name ? status_each_line(path, &self, take_line) : out_of_memory();
+    err = path && curve->name ? each_line(path, &self) : out_of_memory();
     bp_free(path);
     return err == BP_OK && self.short_of_memory ? out_of_memory() : err;
 }

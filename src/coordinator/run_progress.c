@@ -10,14 +10,16 @@
 #include "coordinator/run_status_priv.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define SPEEDS  32  /* the median is of so many lines */
-#define COMMITS 8   /* that may be gone back to */
-#define SHARE   100 /* writing takes one part in so many of the time, */
+#define SPEEDS  32 /* the median is of so many lines */
+#define COMMITS 8  /* that may be gone back to */
+#define NOTES   5
+#define SHARE   100 /* writing takes one part in so many of the time, commits aside, */
 #define BURST   0.1 /* and these seconds */
 
 struct run_progress {
@@ -36,9 +38,20 @@ struct run_progress {
 
 static run_progress *innermost; /* the one that phases are of */
 
+/* What the watchdog's thread notes, until the thread that runs the job takes it. */
+static _Atomic(json_t *) noted;
+
 static double known(double value)
 {
     return isfinite(value) ? value : 0;
+}
+
+double status_time(const char *stamp)
+{
+    struct tm parts = {0};
+    const char *end = stamp == NULL ? NULL : strptime(stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
+
+    return end == NULL || *end != '\0' ? STATUS_NO_TIME : (double)timegm(&parts);
 }
 
 static void set_stamp(json_t *object, const char *key)
@@ -72,7 +85,6 @@ static bp_err save(const run_progress *self)
 static void write_now(run_progress *self)
 {
     char message[BP_ERR_MESSAGE_BYTES];
-    double began = bp_clock_now();
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     if (!self->ended && run_lock_is_ours(self->lock)) {
@@ -82,16 +94,55 @@ static void write_now(run_progress *self)
             self->warned = true;
             bp_warn("%s; `bagpipe status` tells what was known before", bp_err_message());
         }
-        self->spent += bp_clock_now() - began;
     }
     bp_err_set_message(message);
+}
+
+/* What is not routine is counted, and the newest of this start are kept. */
+static void keep_note(run_progress *self, const json_t *line)
+{
+    static const char *const routine[] = {
+        "opened", "closed", "started", "resumed", "checkpoint", "member_started", "member_trained"};
+    const char *name = text_of(line, "event");
+    json_t *counts = json_object_get(self->file, "events"),
+           *notes = json_object_get(self->file, "notes");
+
+    for (size_t k = 0; k < sizeof routine / sizeof routine[0]; k++)
+        if (strcmp(name, routine[k]) == 0)
+            return;
+    set_integer(counts, name, integer_of(counts, name) + 1);
+    (void)json_array_append(notes, (json_t *)line); /* which is not changed */
+    if (json_array_size(notes) > NOTES)
+        (void)json_array_remove(notes, 0);
+}
+
+/* The watchdog is that of the outermost run. */
+static void take_noted(run_progress *self)
+{
+    json_t *line = atomic_exchange(&noted, NULL);
+
+    while (self->outer != NULL)
+        self = self->outer;
+    if (line != NULL)
+        keep_note(self, line);
+    json_decref(line);
+}
+
+void run_progress_note(json_t *line)
+{
+    json_decref(atomic_exchange(&noted, json_incref(line)));
 }
 
 /* Lines may come faster than a file system takes files. */
 static void write_soon(run_progress *self)
 {
-    if (self->spent <= BURST + (bp_clock_now() - self->opened) / SHARE)
-        write_now(self);
+    double began = bp_clock_now();
+
+    take_noted(self);
+    if (self->spent > BURST + (began - self->opened) / SHARE)
+        return;
+    write_now(self);
+    self->spent += bp_clock_now() - began;
 }
 
 json_t *run_progress_read(const char *folder)
@@ -120,19 +171,6 @@ static void on_phase(bp_phase phase)
     write_soon(innermost);
 }
 
-/* What ended the start before. */
-static void put_last_end(run_progress *self, const json_t *before)
-{
-    json_t *end = run_words_of_end(self->folder, before, self->file);
-    char text[BP_ERR_LINE_BYTES];
-
-    if (end == NULL)
-        end = run_words_ask_slurm(before);
-    run_words_text(text, sizeof text, end);
-    bp_log("the start before this one %s", text);
-    (void)json_object_set_new(self->file, "last_end", end);
-}
-
 /* Between two starts there is no clock but the one on the wall, which may be set back. */
 static void take_over(run_progress *self, const json_t *record, const json_t *before)
 {
@@ -141,9 +179,10 @@ static void take_over(run_progress *self, const json_t *record, const json_t *be
 
     self->alive = fmax(0, known(real_of(self->file, "wall_seconds")));
     self->before = self->alive + (then < 0 ? 0 : fmax(0, (double)time(NULL) - then));
-    if (before != NULL)
-        put_last_end(self, before);
     (void)json_object_del(self->file, "exit");
+    if (!json_is_object(json_object_get(self->file, "events")))
+        (void)json_object_set_new(self->file, "events", json_object());
+    (void)json_object_set_new(self->file, "notes", json_array());
     (void)json_object_set_new(self->file, "format", json_string(RUN_STATUS_FORMAT));
     set_integer(self->file, "format_version", RUN_STATUS_VERSION);
     set_integer(self->file, "start", integer_of(record, "starts"));
@@ -184,8 +223,10 @@ void run_progress_free(run_progress **out)
         return;
     if (innermost == self)
         innermost = self->outer;
-    if (innermost == NULL)
+    if (innermost == NULL) {
         bp_beat_listen(NULL);
+        json_decref(atomic_exchange(&noted, NULL));
+    }
     json_decref(self->file);
     bp_free(self);
     *out = NULL;
@@ -248,37 +289,15 @@ void run_progress_metric(run_progress *self, const json_t *line)
 /* Steps after the last line are as fast as those before it. */
 static void on_checkpoint(run_progress *self, const json_t *line)
 {
-    json_t *file = self->file, *commits = json_object_get(file, "commits");
+    json_t *file = self->file;
     int64_t step = integer_of(line, "step"), last = integer_of(file, "step");
     double kept = known(real_of(file, "kept_seconds"));
 
-    if (commits == NULL) {
-        commits = json_array();
-        (void)json_object_set_new(file, "commits", commits);
-    }
-    if (json_array_size(commits) == COMMITS)
-        (void)json_array_remove(commits, 0);
-    (void)json_array_append_new(
-        commits, json_pack("{s:I, s:O, s:f, s:f, s:f}", "step", (json_int_t)step, "time",
-                           json_object_get(line, "time"), "wall_seconds", wall(self),
-                           "kept_seconds", last > 0 ? kept * (double)step / (double)last : kept,
-                           "lost_seconds", known(real_of(file, "lost_seconds"))));
-}
-
-/* The commit of a step, once those behind it are forgotten; NULL: it is not known. */
-static const json_t *commit_of(json_t *file, int64_t step)
-{
-    json_t *commits = json_object_get(file, "commits");
-    const json_t *last = NULL;
-
-    while (json_array_size(commits) > 0) {
-        last = json_array_get(commits, json_array_size(commits) - 1);
-        if (integer_of(last, "step") <= step)
-            break;
-        (void)json_array_remove(commits, json_array_size(commits) - 1);
-        last = NULL;
-    }
-    return last != NULL && integer_of(last, "step") == step ? last : NULL;
+    (void)json_object_set_new(file, "commit",
+                              json_pack("{s:I, s:f, s:f, s:f}", "step", (json_int_t)step,
+                                        "wall_seconds", wall(self), "kept_seconds",
+                                        last > 0 ? kept * (double)step / (double)last : kept,
+                                        "lost_seconds", known(real_of(file, "lost_seconds"))));
 }
 
 /* What lies between the last sign of life and now. */
@@ -289,19 +308,22 @@ static void add_lost(run_progress *self)
 }
 
 /* A training goes on from a step: what came after its commit is lost, be it work or waiting, each
- * second once however many starts go on from there. */
+ * second once however many starts go on from there. Where the newest commit was damaged, the work
+ * between an older one and it is lost, too. */
 static void go_back(run_progress *self, int64_t step)
 {
     json_t *file = self->file;
-    const json_t *commit = commit_of(file, step);
-    int64_t last = integer_of(file, "step");
+    const json_t *commit = step > 0 ? json_object_get(file, "commit") : NULL;
+    int64_t last = integer_of(file, "step"), at = integer_of(commit, "step");
+    double had = known(real_of(commit, "kept_seconds"));
+    double kept = at >= step && at > 0 ? had * (double)step / (double)at : 0;
 
-    set_real(file, "kept_seconds", known(real_of(commit, "kept_seconds")));
-    if (commit == NULL && step > 0) /* of a run that an older program began */
+    set_real(file, "kept_seconds", kept);
+    if (at < step) /* of a run that an older program began */
         add_lost(self);
     else
         set_real(file, "lost_seconds",
-                 known(real_of(commit, "lost_seconds")) + wall(self) -
+                 known(real_of(commit, "lost_seconds")) + had - kept + wall(self) -
                      known(real_of(commit, "wall_seconds")));
     set_integer(
         file, "tokens",
@@ -340,6 +362,7 @@ void run_progress_event(run_progress *self, const json_t *line)
     bool commit = strcmp(name, "checkpoint") == 0;
     bool begun = strcmp(name, "started") == 0 || strcmp(name, "resumed") == 0;
 
+    keep_note(self, line);
     if (commit)
         on_checkpoint(self, line);
     else if (begun)

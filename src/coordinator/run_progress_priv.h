@@ -29,6 +29,8 @@ bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
 /** A line of metrics.jsonl or events.jsonl that was just written. */
 void run_progress_metric(run_progress *progress, const json_t *line);
 void run_progress_event(run_progress *progress, const json_t *line);
+/** An event that another thread has written; kept with the next line. Any thread. */
+void run_progress_note(json_t *line);
 /** Members of the file; "how far" of jobs that have no steps. */
 void run_progress_take(run_progress *progress, const json_t *members);
 /** `ended`: as run.json has it under "exit". Nothing is written after it. */
@@ -43,19 +45,26 @@ json_t *run_progress_read(const char *folder);
 /** Keep it in `folder` from now on; false: a run around this one does. start: of run.json. */
 bool run_words_begin(const char *folder, int start);
 void run_words_end(void);
-/** The same by somebody else, of start `start` of the run in `folder`. */
-void run_words_add(const char *folder, int64_t start, int status, const char *line);
+/** A line of this rank, from a thread beside the one that stands still. */
+void run_words_keep(int status, const char *line);
+/** What the launcher of start `start` ended with, and why as the batch script knows it ("": it does
+ * not): that `bagpipe requeue` was asked is noted in any case. */
+void run_words_add(const char *folder, int64_t start, int status, const char *cause);
 /** A new start begins. */
 void run_words_clear(const char *folder);
 
 /** How the last start ended, {"state", "code", "reason", "message", "time"}: by run.json, by
- * status.json, or by the first last word that a rank of it has left, or a fatal signal. Once by 128
- * + a signal, its state is "dead". NULL: nothing tells, or it runs. */
+ * status.json, by the first last word that a rank of it has left, a fatal signal, or the launcher's
+ * status. Once by 128 + a signal, its state is "dead". "cause" is the batch script's word, which
+ * may be ""; without it nobody has asked whether to queue the job again. NULL: nothing tells, or
+ * it runs. A new reference. */
 json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *told);
 /** The same of a start that nothing tells of: what Slurm knows of its job and nodes, in some
  * seconds. */
 json_t *run_words_ask_slurm(const json_t *record);
-/** "was stopped (USR1)" */
+/** The same of an exit status (75, or 128 + a signal); "": a message of it is made. */
+json_t *run_words_of(int status, const char *message);
+/** "was stopped (USR1): time limit" */
 void run_words_text(char *out, size_t out_bytes, const json_t *end);
 
 #endif

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define RUN_LIMIT   ((int64_t)16 << 20)
-#define LOG_TAIL    2048
+#define TAIL        8192
 #define SMALL_LIMIT ((int64_t)1 << 20)
 
 /* What is read of one folder. */
@@ -27,7 +27,6 @@ typedef struct reading {
     json_t *out;
     json_t *record; /* run.json */
     json_t *told;   /* status.json; NULL: there is none, an older program ran */
-    status_events events;
     double now;
 } reading;
 
@@ -79,14 +78,25 @@ static bp_err read_record(reading *self, const char *path)
     return err == BP_ERR_FORMAT ? bp_err_prefix(err, "run.json is damaged") : err;
 }
 
-static bp_err read_events(reading *self)
+/* The last whole line of a file as text; NULL: there is none. Free with bp_free(). */
+static char *last_line(const reading *self, const char *name)
 {
-    char *path = bp_path_join(self->folder, "events.jsonl");
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(self->folder))
-                              : status_each_line(path, &self->events, status_events_take);
+    char *path = bp_path_join(self->folder, name), tail[TAIL + 1] = "", *end;
+    int64_t size = 0;
+    int fd = -1;
 
+    if (path != NULL && bp_file_open(path, &fd, &size) == BP_OK) {
+        if (pread(fd, tail, TAIL, size > TAIL ? size - TAIL : 0) < 0)
+            tail[0] = '\0';
+        (void)close(fd);
+    }
     bp_free(path);
-    return err;
+    end = strrchr(tail, '\n');
+    if (end == NULL)
+        return NULL;
+    *end = '\0';
+    end = strrchr(tail, '\n');
+    return bp_strdup(end == NULL ? tail : end + 1);
 }
 
 /* ---- state ---- */
@@ -97,6 +107,8 @@ static void put_end(const reading *self, const json_t *end)
 
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
         copy(self->out, end, keys[k]);
+    if (text_of(end, "cause")[0] != '\0' && json_object_get(end, "message") == NULL)
+        set(self->out, "message", json_string(text_of(end, "cause")));
     set_real(self->out, "ended_seconds_ago", age_of(self, end, "time"));
 }
 
@@ -142,10 +154,26 @@ static void put_state(const reading *self, const status_watch *watch)
     json_decref(end);
 }
 
+/* A start that failed before it held the folder: then the last event is of it. */
+static void put_start_failed(const reading *self)
+{
+    char *line = last_line(self, "events.jsonl");
+    json_t *event = line == NULL ? NULL : json_loads(line, JSON_REJECT_DUPLICATES, NULL), *failed;
+
+    if (strcmp(text_of(event, "event"), "start_failed") == 0) {
+        failed =
+            json_pack("{s:O, s:O, s:O}", "code", json_object_get(event, "code"), "message",
+                      json_object_get(event, "message"), "time", json_object_get(event, "time"));
+        set_real(failed, "seconds_ago", age_of(self, event, "time"));
+        set(self->out, "start_failed", failed);
+    }
+    json_decref(event);
+    bp_free(line);
+}
+
 /* What keeps a run from being started again, and starts that led nowhere or knew nothing of it. */
 static void put_obstacles(const reading *self)
 {
-    static const char *const keys[] = {"code", "message", "time"};
     char *halt = bp_path_join(self->folder, "halt");
     int64_t stuck = bp_restart_stuck(self->record, self->folder);
 
@@ -156,14 +184,7 @@ static void put_obstacles(const reading *self)
         return;
     if (stuck > 0 && !is(self->out, "finished") && !is(self->out, "silent"))
         set_integer(self->out, "stuck_starts", stuck);
-    if (self->events.failed != NULL) {
-        json_t *failed = json_object();
-
-        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
-            copy(failed, self->events.failed, keys[k]);
-        set_real(failed, "seconds_ago", age_of(self, failed, "time"));
-        set(self->out, "start_failed", failed);
-    }
+    put_start_failed(self);
 }
 
 /* ---- what the job has told ---- */
@@ -186,11 +207,14 @@ static void put_told(const reading *self)
                                        "members_wanted",
                                        "kept_seconds",
                                        "lost_seconds",
-                                       "last_end"};
+                                       "events",
+                                       "notes"};
+    const json_t *starts = json_object_get(self->record, "recent_starts");
     double wall = real_of(self->told, "wall_seconds"), kept = real_of(self->told, "kept_seconds");
 
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
         copy(self->out, self->told, keys[k]);
+    copy(self->out, json_array_get(starts, json_array_size(starts) - 1), "after");
     if (is(self->out, "running")) {
         wall += age_of(self, self->told, "time");
         set_real(self->out, "phase_seconds", age_of(self, self->told, "phase_time"));
@@ -266,25 +290,8 @@ static int64_t folder_bytes(const char *folder)
     return sum;
 }
 
-static void put_damaged(const reading *self, const char *parent)
-{
-    char **names;
-    int64_t count, damaged = 0;
-
-    if (bp_dir_list(parent, &names, &count) != BP_OK)
-        return;
-    for (int64_t k = 0; k < count; k++)
-        damaged += strncmp(names[k], ".bad-", 5) == 0;
-    bp_names_free(&names, count);
-    if (damaged > 0)
-        set_integer(self->out, "damaged_checkpoints", damaged);
-}
-
-/* The age by the job's word; where it has none, of an imported model, say, by the folder's time. */
 static void put_commit(const reading *self, const char *parent, int64_t step)
 {
-    const json_t *commits = json_object_get(self->told, "commits");
-    const json_t *told = json_array_get(commits, json_array_size(commits) - 1);
     char name[BP_STEP_NAME], *folder;
     json_t *commit = json_object();
     struct stat status;
@@ -294,9 +301,7 @@ static void put_commit(const reading *self, const char *parent, int64_t step)
     if (folder != NULL) {
         set_integer(commit, "step", step);
         set_integer(commit, "bytes", folder_bytes(folder));
-        if (told != NULL && integer_of(told, "step") == step)
-            set_real(commit, "seconds_ago", age_of(self, told, "time"));
-        else if (stat(folder, &status) == 0)
+        if (stat(folder, &status) == 0)
             set_real(commit, "seconds_ago", fmax(0, self->now - (double)status.st_mtime));
         (void)json_object_set(self->out, "commit", commit);
     }
@@ -310,8 +315,6 @@ static void put_checkpoints(const reading *self)
     int64_t step = parent == NULL ? -1 : bp_checkpoint_newest_step(parent), available, bytes;
     struct statvfs room;
 
-    if (parent != NULL)
-        put_damaged(self, parent);
     if (step >= 0)
         put_commit(self, parent, step);
     bp_free(parent);
@@ -419,27 +422,6 @@ static bp_err put_members(const reading *self, const status_watch *watch)
 
 /* ---- all ---- */
 
-/* The last whole line of log.txt: of a job that has no steps it tells how far it is. */
-static void put_log(const reading *self)
-{
-    char *path = bp_path_join(self->folder, "log.txt"), tail[LOG_TAIL + 1] = "", *end;
-    int64_t size = 0;
-    int fd = -1;
-
-    if (path != NULL && bp_file_open(path, &fd, &size) == BP_OK) {
-        if (pread(fd, tail, LOG_TAIL, size > LOG_TAIL ? size - LOG_TAIL : 0) < 0)
-            tail[0] = '\0';
-        (void)close(fd);
-    }
-    bp_free(path);
-    end = strrchr(tail, '\n');
-    if (end == NULL)
-        return;
-    *end = '\0';
-    set(self->out, "log",
-        json_string(strrchr(tail, '\n') == NULL ? tail : strrchr(tail, '\n') + 1));
-}
-
 static bp_err put_job(const reading *self, const status_watch *watch)
 {
     const char *job = json_string_value(json_object_get(self->record, "job"));
@@ -456,11 +438,9 @@ static bp_err put_job(const reading *self, const status_watch *watch)
 static bp_err fill(reading *self, const char *path, const status_watch *watch)
 {
     json_t *suspects;
-    char *next;
+    char *next, *log;
     bp_err err = read_record(self, path);
 
-    if (err == BP_OK)
-        err = read_events(self);
     if (err != BP_OK)
         return err;
     self->told = run_progress_read(self->folder);
@@ -469,12 +449,10 @@ static bp_err fill(reading *self, const char *path, const status_watch *watch)
     put_told(self);
     err = put_job(self, watch);
     put_obstacles(self);
-    if (json_object_size(self->events.counts) > 0) {
-        (void)json_object_set(self->out, "events", self->events.counts);
-        (void)json_object_set(self->out, "notes", self->events.notes);
-        set_integer(self->out, "notes_older", self->events.older);
-    }
-    put_log(self);
+    log = last_line(self, "log.txt"); /* of a job that has no steps it tells how far it is */
+    if (log != NULL)
+        set(self->out, "log", json_string(log));
+    bp_free(log);
     suspects = load_small(self, "suspects.json");
     if (suspects != NULL)
         set(self->out, "suspects", suspects);
@@ -515,18 +493,15 @@ static bp_err read_at(json_t **out, const char *folder, const status_watch *watc
     reading self = {
         .folder = folder, .is_member = is_member, .out = json_object(), .now = (double)time(NULL)};
     char *path = bp_path_join(folder, "run.json");
-    bp_err err = status_events_init(&self.events);
+    bp_err err = path == NULL || self.out == NULL ? bp_fail_memory("a status", 1, 1) : BP_OK;
 
     *out = NULL;
-    if (err == BP_OK && (path == NULL || self.out == NULL))
-        err = bp_fail_memory("a status", 1, 1);
     if (err == BP_OK)
         set(self.out, "run", json_string(folder));
     if (err == BP_OK)
         err = bp_path_exists(path) ? fill(&self, path, watch) : without_record(&self, watch);
     if (err == BP_OK)
         *out = json_incref(self.out);
-    status_events_clear(&self.events);
     json_decref(self.record);
     json_decref(self.told);
     json_decref(self.out);

@@ -48,30 +48,8 @@ static inline void set_real(json_t *object, const char *key, double value)
         (void)json_object_del(object, key);
 }
 
-/* ---- files ---- */
-
-/* Call `take` for each whole line of a file of JSON lines that is an object; others are passed
- * over, and so is a last line without its end. A missing file has none. Errors: BP_ERR_IO,
- * BP_ERR_DENIED, BP_ERR_SYSTEM. */
-bp_err status_each_line(const char *path, void *context,
-                        void (*take)(void *context, const json_t *line));
 /* "2026-11-22T06:13:36Z" as seconds since 1970; STATUS_NO_TIME: it is none. */
 double status_time(const char *stamp);
-
-/* ---- events.jsonl: what is not routine, which others than the coordinator write there, too ----
- */
-
-typedef struct status_events {
-    json_t *counts; /* {"skipped": 3}: by name, in order of their first line */
-    json_t *notes;  /* of the last start, the newest lines that are not routine, 5 at most */
-    int64_t older;  /* such lines besides them */
-    json_t *failed; /* the newest start that failed before it held the folder; NULL: none since */
-} status_events;
-
-/* Errors: BP_ERR_SYSTEM. */
-bp_err status_events_init(status_events *out);
-void status_events_take(void *events, const json_t *line);
-void status_events_clear(status_events *events);
 
 /* ---- who holds it ---- */
 

@@ -1,6 +1,5 @@
 /* A run's status as lines for people. Everything comes from the object that --json prints. */
 #include "base/clock.h"
-#include "coordinator/run_progress_priv.h"
 #include "coordinator/run_status.h"
 #include "coordinator/run_status_priv.h"
 
@@ -100,12 +99,10 @@ static void add_state(bp_buffer *out, const json_t *status)
 static void add_starts(bp_buffer *out, const json_t *status)
 {
     const json_t *failed = json_object_get(status, "start_failed");
-    char text[BP_ERR_LINE_BYTES];
 
-    if (has(status, "last_end") && strcmp(text_of(status, "state"), "finished") != 0) {
-        run_words_text(text, sizeof text, json_object_get(status, "last_end"));
-        bp_buffer_printf(out, LABEL "the start before this one %s\n", "before", text);
-    }
+    if (has(status, "after") && strcmp(text_of(status, "state"), "finished") != 0)
+        bp_buffer_printf(out, LABEL "the start before this one %s\n", "before",
+                         text_of(status, "after"));
     if (failed != NULL) {
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
@@ -177,7 +174,6 @@ static void add_loss(bp_buffer *out, const json_t *status)
 static void add_commit(bp_buffer *out, const json_t *status)
 {
     const json_t *commit = json_object_get(status, "commit");
-    long long damaged = integer_of(status, "damaged_checkpoints");
 
     if (commit != NULL) {
         bp_buffer_printf(out, LABEL "step %lld", "committed", integer_of(commit, "step"));
@@ -188,11 +184,6 @@ static void add_commit(bp_buffer *out, const json_t *status)
     } else if (has(status, "steps")) {
         bp_buffer_printf(out, LABEL "nothing yet\n", "committed");
     }
-    if (damaged > 0)
-        bp_buffer_printf(out,
-                         LABEL "%lld checkpoint%s put aside as checkpoints/.bad-*, which may be "
-                               "deleted\n",
-                         "damaged", damaged, plural(damaged));
 }
 
 static void add_room(bp_buffer *out, const json_t *status)
@@ -227,28 +218,13 @@ static void add_restarts(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* One event as a sentence; of those that are not known here, the name. */
-static void add_sentence(bp_buffer *out, const json_t *note)
+/* "slow rank: rank 3 on n2 at step 7, TIME" */
+static void add_note(bp_buffer *out, const json_t *note)
 {
-    const char *event = text_of(note, "event");
-
-    if (strcmp(event, "skipped") == 0)
-        bp_buffer_printf(out, "a step was skipped, its gradient was not finite");
-    else if (strcmp(event, "no_progress") == 0)
-        bp_buffer_printf(out, "rank %lld on %s stood still (%s)", integer_of(note, "rank"),
-                         text_of(note, "host"), text_of(note, "reason"));
-    else if (strcmp(event, "slow_rank") == 0)
-        bp_buffer_printf(out, "rank %lld on %s was slow, %.1f times the others' time",
-                         integer_of(note, "rank"), text_of(note, "host"), real_of(note, "ratio"));
-    else if (strcmp(event, "no_launcher") == 0)
-        bp_buffer_printf(out, "%s was gone", text_of(note, "launcher"));
-    else if (strcmp(event, "patience") == 0)
-        bp_buffer_printf(out, "the training ended after %lld validation%s without a new best",
-                         integer_of(note, "validations"), plural(integer_of(note, "validations")));
-    else if (strcmp(event, "digest_mismatch") == 0)
-        bp_buffer_printf(out, "bits had changed (%s)", text_of(note, "found"));
-    else
-        bp_buffer_printf(out, "%s", event);
+    for (const char *c = text_of(note, "event"); *c != '\0'; c++)
+        bp_buffer_printf(out, "%c", *c == '_' ? ' ' : *c);
+    if (has(note, "rank"))
+        bp_buffer_printf(out, ": rank %lld on %s", integer_of(note, "rank"), text_of(note, "host"));
     if (has(note, "step"))
         bp_buffer_printf(out, " at step %lld", integer_of(note, "step"));
     bp_buffer_printf(out, ", %s", text_of(note, "time"));
@@ -259,12 +235,16 @@ static void add_events(bp_buffer *out, const json_t *status)
 {
     const json_t *notes = json_object_get(status, "notes");
     size_t count = json_array_size(notes);
-    long long others = integer_of(status, "notes_older") + (long long)count - 1;
+    const char *name;
+    json_t *times;
+    long long others = -1;
 
     if (count == 0)
         return;
+    json_object_foreach(json_object_get(status, "events"), name, times) others +=
+        json_integer_value(times);
     bp_buffer_printf(out, LABEL, "events");
-    add_sentence(out, json_array_get(notes, count - 1));
+    add_note(out, json_array_get(notes, count - 1));
     if (others > 0)
         bp_buffer_printf(out, " (+%lld older)", others);
     bp_buffer_printf(out, "\n");

@@ -1,5 +1,6 @@
 /* Last words: a rank that finds a bug, or that MPI fails, ends the whole job at once. No rank
- * agrees on anything then, and nobody writes run.json; the line itself goes into the run folder. */
+ * agrees on anything then, and nobody writes run.json; the line itself goes into the run folder. So
+ * does what the batch script knows of the end, and ranks can't: a failed node, the time limit. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 #define NAME          "last_words.txt"
+#define RANK          "status"   /* who has left a line: a rank, before its own exit status, */
+#define LAUNCHER      "launcher" /* or the batch script, before the launcher's */
 #define SLURM_SECONDS 5.0
 #define LIMIT         ((int64_t)1 << 20)
 #define PATH_BYTES    4096
@@ -26,7 +29,7 @@ static int kept_start;
 
 /* Nothing is allocated, and nothing waits: a program may be at its end. One write, which others'
  * can't divide. */
-static void append(const char *path, int64_t start, int status, const char *line)
+static void append(const char *path, int64_t start, const char *who, int status, const char *line)
 {
     char now[32], text[BP_ERR_LINE_BYTES + 96];
     struct stat kind;
@@ -34,7 +37,7 @@ static void append(const char *path, int64_t start, int status, const char *line
     int bytes;
 
     bp_clock_stamp(now, sizeof now);
-    bytes = snprintf(text, sizeof text, "%s start %lld status %d: %s\n", now, (long long)start,
+    bytes = snprintf(text, sizeof text, "%s start %lld %s %d: %s\n", now, (long long)start, who,
                      status, line);
     if (fd >= 0 && fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode) && bytes > 0 &&
         (size_t)bytes < sizeof text && write(fd, text, (size_t)bytes) != (ssize_t)bytes)
@@ -43,9 +46,10 @@ static void append(const char *path, int64_t start, int status, const char *line
         (void)close(fd);
 }
 
-static void keep(int status, const char *line)
+void run_words_keep(int status, const char *line)
 {
-    append(kept_path, kept_start, status, line);
+    if (kept_path[0] != '\0')
+        append(kept_path, kept_start, RANK, status, line);
 }
 
 bool run_words_begin(const char *folder, int start)
@@ -59,7 +63,7 @@ bool run_words_begin(const char *folder, int start)
     if (bytes < 0 || (size_t)bytes >= sizeof kept_path)
         kept_path[0] = '\0'; /* so long a name is of no use to anybody */
     else
-        bp_err_set_witness(keep);
+        bp_err_set_witness(run_words_keep);
     return kept_path[0] != '\0';
 }
 
@@ -69,12 +73,12 @@ void run_words_end(void)
     kept_path[0] = '\0';
 }
 
-void run_words_add(const char *folder, int64_t start, int status, const char *line)
+void run_words_add(const char *folder, int64_t start, int status, const char *cause)
 {
     char *path = bp_path_join(folder, NAME);
 
     if (path != NULL)
-        append(path, start, status, line);
+        append(path, start, LAUNCHER, status, cause);
     bp_free(path);
 }
 
@@ -90,30 +94,38 @@ void run_words_clear(const char *folder)
 
 /* ---- by those who ask ---- */
 
-static json_t *words(int code, const char *message)
+json_t *run_words_of(int code, const char *message)
 {
-    return json_pack("{s:s, s:i, s:s}", "state", code > 128 ? "dead" : "failed", "code", code,
-                     "message", message);
+    const char *state = code > 128 ? "dead" : code == BP_ERR_STOPPED ? "stopped" : "failed";
+    json_t *end = json_pack("{s:s, s:i}", "state", state, "code", code);
+
+    if (message[0] != '\0')
+        (void)json_object_set_new(end, "message", json_string(message));
+    else if (code > 128)
+        (void)json_object_set_new(
+            end, "message",
+            json_sprintf("a rank was killed by signal %d (%s)", code - 128, strsignal(code - 128)));
+    return end;
 }
 
-/* The first line of the start, where it is one. */
-static json_t *parse(char *text, int64_t start)
+/* The first line that `who` has left of the start, into `message` (BP_ERR_LINE_BYTES) and more. */
+static bool find_line(const char *text, int64_t start, const char *who, int *code, char *message,
+                      char time[32])
 {
-    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        char time[32];
+    for (const char *line = text, *end; line != NULL && (end = strchr(line, '\n')) != NULL;
+         line = end + 1) {
+        char its_who[16];
         long long of = 0;
-        int code, at = 0;
+        int at = 0;
 
-        *end = '\0';
-        if (sscanf(line, "%31s start %lld status %d: %n", time, &of, &code, &at) == 3 && at > 0 &&
-            of == start) {
-            json_t *out = words(code, line + at);
-
-            (void)json_object_set_new(out, "time", json_string(time));
-            return out;
+        if (sscanf(line, "%31s start %lld %15s %d:%n", time, &of, its_who, code, &at) == 4 &&
+            at > 0 && line + at <= end && of == start && strcmp(its_who, who) == 0) {
+            at += line[at] == ' ';
+            (void)snprintf(message, BP_ERR_LINE_BYTES, "%.*s", (int)(end - line) - at, line + at);
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 /* "bagpipe: error[139]: killed by signal 11 ...": the head of the file that a fatal signal leaves,
@@ -124,7 +136,7 @@ static json_t *parse_signal(char *text)
 
     text[strcspn(text, "\n")] = '\0';
     return sscanf(text, "bagpipe: error[%d]: %n", &code, &at) == 1 && at > 0
-               ? words(code, text + at)
+               ? run_words_of(code, text + at)
                : NULL;
 }
 
@@ -158,15 +170,6 @@ static json_t *read_signal(const char *folder)
     return out;
 }
 
-static json_t *read_words(const char *folder, int64_t start)
-{
-    char *text = read_text(folder, NAME);
-    json_t *out = text == NULL ? NULL : parse(text, start);
-
-    bp_free(text);
-    return out == NULL ? read_signal(folder) : out;
-}
-
 static json_t *end_in(const json_t *object)
 {
     json_t *end = json_object_get(object, "exit");
@@ -178,11 +181,25 @@ static json_t *end_in(const json_t *object)
 json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *told)
 {
     int64_t start = json_integer_value(json_object_get(record, "starts"));
-    json_t *end = end_in(record);
+    char *text = read_text(folder, NAME), message[BP_ERR_LINE_BYTES], time[32] = "";
+    json_t *end = json_copy(end_in(record));
+    int code;
 
     if (end == NULL && json_integer_value(json_object_get(told, "start")) == start)
-        end = end_in(told);
-    return end == NULL ? read_words(folder, start) : json_incref(end);
+        end = json_copy(end_in(told));
+    if (end == NULL && find_line(text, start, RANK, &code, message, time))
+        end = run_words_of(code, message);
+    if (end == NULL)
+        end = read_signal(folder);
+    if (find_line(text, start, LAUNCHER, &code, message, time)) {
+        if (end == NULL)
+            end = run_words_of(code, message);
+        (void)json_object_set_new(end, "cause", json_string(message));
+    }
+    if (time[0] != '\0' && json_object_get(end, "time") == NULL)
+        (void)json_object_set_new(end, "time", json_string(time));
+    bp_free(text);
+    return end;
 }
 
 /* "NODE_FAIL": the last state of the job that is not this start's. Without accounting squeue knows
@@ -254,16 +271,20 @@ json_t *run_words_ask_slurm(const json_t *record)
 void run_words_text(char *out, size_t out_bytes, const json_t *end)
 {
     const char *state = text_of(end, "state"), *message = text_of(end, "message");
-    const char *reason = text_of(end, "reason");
+    const char *reason = text_of(end, "reason"), *cause = text_of(end, "cause");
+    bool known = message[0] != '\0' || cause[0] != '\0';
 
+    if (strcmp(message, cause) == 0)
+        cause = "";
     if (strcmp(state, "failed") == 0)
-        (void)snprintf(out, out_bytes, "failed with status %lld: %s",
-                       (long long)json_integer_value(json_object_get(end, "code")), message);
+        (void)snprintf(out, out_bytes, "failed with status %lld",
+                       (long long)json_integer_value(json_object_get(end, "code")));
     else if (strcmp(state, "dead") == 0)
-        (void)snprintf(out, out_bytes, "died%s%s",
-                       message[0] != '\0' ? ": " : " without a word, as by kill -9", message);
+        (void)snprintf(out, out_bytes, "died%s", known ? "" : " without a word, as by kill -9");
     else
         (void)snprintf(out, out_bytes, "%s%s%s%s",
                        strcmp(state, "stopped") == 0 ? "was stopped" : "had finished",
                        reason[0] != '\0' ? " (" : "", reason, reason[0] != '\0' ? ")" : "");
+    (void)snprintf(out + strlen(out), out_bytes - strlen(out), "%s%s%s%s", known ? ": " : "",
+                   message, message[0] != '\0' && cause[0] != '\0' ? "; " : "", cause);
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "coordinator/run_lock_priv.h"
+#include "coordinator/run_progress_priv.h"
 #include "coordinator/stacks.h"
 
 #include <fcntl.h>
@@ -150,13 +151,17 @@ static void add_event(const watchdog *self)
 void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow, int64_t step)
 {
     char now[32];
+    json_t *line;
 
     if (!may_write(self))
         return;
     bp_clock_stamp(now, sizeof now);
-    append(self, json_pack("{s:s, s:s, s:i, s:s, s:f, s:f, s:I}", "time", now, "event", "slow_rank",
-                           "rank", slow->rank, "host", self->places[slow->rank].host, "ratio",
-                           slow->ratio, "seconds", slow->seconds, "step", (json_int_t)step));
+    line = json_pack("{s:s, s:s, s:i, s:s, s:f, s:f, s:I}", "time", now, "event", "slow_rank",
+                     "rank", slow->rank, "host", self->places[slow->rank].host, "ratio",
+                     slow->ratio, "seconds", slow->seconds, "step", (json_int_t)step);
+    if (line != NULL && self->rank == 0)
+        run_progress_note(line);
+    append(self, line);
 }
 
 /* The main thread may have woken and write it too: each replaces the whole file, and the later one
@@ -205,8 +210,10 @@ void watchdog_report(watchdog *self)
     describe(self, text);
     owns = cause != NO_WORD && (self->speaks || self->rank == 0) && may_write(self);
     tells = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
-    if (tells)
+    if (tells) {
         add_event(self);
+        run_words_keep(BP_ERR_STOPPED, text); /* rank 0 may never come to write it down */
+    }
     if (cause == NO_PROGRESS)
         write_stack_of_silent(self);
     if (cause != NO_LAUNCHER)

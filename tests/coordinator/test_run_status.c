@@ -151,7 +151,7 @@ static void restarts_lose_what_lies_between_commit_and_work(void **state)
         assert_null(json_object_get(file, "best_step"));
         assert_int_equal(integer_of(file, "starts"), start);
         assert_true(real_of(file, "lost_seconds") >= 0.2);
-        commit = json_array_get(json_object_get(file, "commits"), 0);
+        commit = json_object_get(file, "commit");
         assert_float_equal(real_of(file, "lost_seconds"), /* each second once */
                            real_of(file, "wall_seconds") - real_of(commit, "wall_seconds"), 0.1);
         json_decref(file);
@@ -176,9 +176,8 @@ static void going_back_past_a_damaged_checkpoint_loses_more(void **state)
     begin(&p, run, 2, "failed");
     event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 10}");
     file = told(&p);
-    assert_true(real_of(file, "lost_seconds") >= 0.2);
+    assert_true(real_of(file, "lost_seconds") >= 2.0 && real_of(file, "lost_seconds") < 60);
     assert_true(real_of(file, "kept_seconds") == 2.0);
-    assert_int_equal(json_array_size(json_object_get(file, "commits")), 1);
     json_decref(file);
     end(&p);
 }
@@ -201,8 +200,6 @@ static void jobs_of_units_lose_the_time_between_starts(void **state)
     file = told(&p);
     assert_true(real_of(file, "lost_seconds") < real_of(file, "wall_seconds") - 0.15);
     assert_int_equal(integer_of(file, "units_done"), 3);
-    assert_string_equal(
-        json_string_value(json_object_get(json_object_get(file, "last_end"), "state")), "stopped");
     json_decref(file);
     json_decref(members);
     end(&p);
@@ -219,11 +216,11 @@ static void clock_that_was_set_back_makes_nothing_negative(void **state)
     put(run, "status.json",
         "{\"format\": \"bagpipe status\", \"format_version\": 1, \"time\": "
         "\"2099-01-01T00:00:00Z\", "
-        "\"start\": 1, \"starts\": 1, \"wall_seconds\": 100.0, \"commits\": [{\"step\": 10, "
+        "\"start\": 1, \"starts\": 1, \"wall_seconds\": 100.0, \"commit\": {\"step\": 10, "
         "\"time\": "
         "\"2099-01-01T00:00:00Z\", \"wall_seconds\": 90.0, \"kept_seconds\": 50.0, "
         "\"lost_seconds\": "
-        "0.0}]}");
+        "0.0}}");
     begin(&p, run, 2, "stopped");
     event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 10}");
     file = told(&p);
@@ -273,6 +270,8 @@ static void what_can_not_be_written_ends_no_job(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
+#define STAMP_TEXT "2026-11-22T06:13:36Z"
+
 static void last_words_are_of_their_start(void **state)
 {
     const char *run = fresh("words");
@@ -280,14 +279,28 @@ static void last_words_are_of_their_start(void **state)
     char text[256];
 
     (void)state;
-    run_words_add(run, 1, 70, "an old one");
+    run_words_add(run, 1, 137, "an old one");
     assert_null(run_words_of_end(run, record, NULL));
-    run_words_add(run, 2, 137, "a rank was killed");
-    run_words_add(run, 2, 70, "a later one");
+    run_words_add(run, 2, 137, "node n2 failed");
+    run_words_add(run, 2, 75, "a later one");
     end_of = run_words_of_end(run, record, NULL);
     assert_string_equal(json_string_value(json_object_get(end_of, "state")), "dead");
     run_words_text(text, sizeof text, end_of);
-    assert_string_equal(text, "died: a rank was killed");
+    assert_string_equal(text, "died: node n2 failed");
+    json_decref(end_of);
+    put(run, "last_words.txt",
+        "\n\nnonsense\n" STAMP_TEXT " start 2 launcher 70: no rank\n" STAMP_TEXT
+        " start 2 status 70: a bug\n" STAMP_TEXT " start 2 status 71: a later one\n");
+    end_of = run_words_of_end(run, record, NULL);
+    run_words_text(text, sizeof text, end_of);
+    assert_string_equal(text, "failed with status 70: a bug; no rank");
+    json_decref(end_of);
+    (void)json_object_set_new(record, "exit",
+                              json_pack("{s:s, s:s}", "state", "stopped", "reason", "USR1"));
+    put(run, "last_words.txt", STAMP_TEXT " start 2 launcher 75: time limit\n");
+    end_of = run_words_of_end(run, record, NULL);
+    run_words_text(text, sizeof text, end_of);
+    assert_string_equal(text, "was stopped (USR1): time limit");
     json_decref(end_of);
     json_decref(record);
 }
@@ -537,40 +550,54 @@ static void what_a_watchdog_noted_is_told(void **state)
     json_t *status;
 
     (void)state;
-    put(run, "events.jsonl",
-        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"started\", \"step\": 0}\n"
-        "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"slow_rank\", \"rank\": 3, \"host\": "
-        "\"n2\", \"ratio\": 1.8, \"step\": 7}\n");
+    put(run, "status.json",
+        "{\"format_version\": 1, \"events\": {\"slow_rank\": 1, \"skipped\": 2}, \"notes\": "
+        "[{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"slow_rank\", \"rank\": 3, \"host\": "
+        "\"n2\", \"ratio\": 1.8, \"step\": 7}]}");
     put(run, "suspects.json", "{\"hosts\": {\"n2\": {\"count\": 2}, \"n5\": {\"count\": 1}}}");
     status = status_of(run, 0);
     assert_int_equal(integer_of(json_object_get(status, "events"), "slow_rank"), 1);
     assert_true(real_of(status, "free_bytes") > 0);
     json_decref(status);
     expect_text(run,
-                "events     rank 3 on n2 was slow, 1.8 times the others' time at step 7, "
-                "2026-01-01T00:00:09Z\n",
+                "events     slow rank: rank 3 on n2 at step 7, "
+                "2026-01-01T00:00:09Z (+2 older)\n",
                 NULL);
     expect_no_text(run, "suspects"); /* there is no other host to go to */
     put(run, "run.json",
         "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}, \"hosts\": {\"n2\": 1, "
         "\"n5\": 1}}");
     expect_text(run, "suspects   n2 2 times; sbatch takes --exclude=n2\n", NULL);
-    put(run, "events.jsonl",
-        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}\n"
-        "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"no_launcher\", \"launcher\": "
-        "\"orted\"}\n"
-        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"opened\"}\n");
-    expect_no_text(run, "events"); /* of an earlier start: it went on since */
-    put(run, "events.jsonl",
-        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}\n"
-        "{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"no_launcher\", \"launcher\": "
-        "\"orted\"}\n"
-        "{\"time\": \"2026-01-01T00:00:10Z\", \"event\": \"opened\"}\n"
-        "{\"time\": \"2026-01-01T00:00:11Z\", \"event\": \"skipped\", \"step\": 3}\n");
-    expect_text(run,
-                "a step was skipped, its gradient was not finite at step 3, 2026-01-01T00:00:11Z "
-                "(+1 older)\n",
-                NULL);
+}
+
+/* Counts are of all starts, notes of the last one; the watchdog's come from a thread of its own. */
+static void events_are_counted_and_the_newest_kept(void **state)
+{
+    const char *run = fresh("events");
+    json_t *file, *slow = json_pack("{s:s, s:i}", "event", "slow_rank", "rank", 3);
+    progress_of p;
+
+    (void)state;
+    begin(&p, run, 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"step\": 0}");
+    run_progress_note(slow);
+    for (int k = 0; k < 6; k++)
+        event(&p, "{" STAMP "\"event\": \"skipped\", \"step\": 3}");
+    file = told(&p);
+    assert_int_equal(integer_of(json_object_get(file, "events"), "slow_rank"), 1);
+    assert_int_equal(integer_of(json_object_get(file, "events"), "skipped"), 6);
+    assert_int_equal(json_object_size(json_object_get(file, "events")), 2);
+    assert_int_equal(json_array_size(json_object_get(file, "notes")), 5);
+    json_decref(file);
+    end(&p);
+    begin(&p, run, 2, "stopped");
+    event(&p, "{" STAMP "\"event\": \"skipped\", \"step\": 4}");
+    file = told(&p);
+    assert_int_equal(integer_of(json_object_get(file, "events"), "skipped"), 7);
+    assert_int_equal(json_array_size(json_object_get(file, "notes")), 1);
+    json_decref(file);
+    json_decref(slow);
+    end(&p);
 }
 
 /* Told until a start has come further, and not while the run runs. */
@@ -610,6 +637,7 @@ int main(void)
         cmocka_unit_test(status_json_that_makes_no_sense_is_begun_anew),
         cmocka_unit_test(what_can_not_be_written_ends_no_job),
         cmocka_unit_test(last_words_are_of_their_start),
+        cmocka_unit_test(events_are_counted_and_the_newest_kept),
         cmocka_unit_test(state_follows_from_what_is_written_and_who_holds),
         cmocka_unit_test(holder_that_lives_runs_and_another_hosts_is_watched),
         cmocka_unit_test(counter_that_moves_is_alive_whatever_the_clock_says),

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import bagpipe_test
-from bagpipe_test import JobTest, environment, events, program, run, steps
+from bagpipe_test import JobTest, environment, events, program, read_json, run, steps
 
 
 def tree(folder):
@@ -202,7 +202,9 @@ class Status(JobTest):
             self.assertIn(word, self.text(name + "/log.txt").split("the start before this one ")[-1])
             told = self.told(name, state="dead", restarts=1)
             self.assertNotIn("message", told)
-            self.assertIn(word.split(": ")[-1], told["last_end"]["message"])
+            self.assertIn(word, told["after"])
+            self.assertIn(word, read_json(self.at(name), "run.json")["recent_starts"][-1]["after"])
+            self.assertIn(word, events(self.at(name), "opened")[-1]["after"])
             self.assertIn("the start before this one", self.asked(name).out)
 
     def killed(self, name, fault, status, *keys, **more):
@@ -245,7 +247,7 @@ class Status(JobTest):
         self.slurm(squeue="echo 17 RUNNING None")
         self.killed("lost", "", 0, "train.steps=5", SLURM_RESTART_COUNT="1", **slurm)
         self.assertIn("died: Slurm says NODE_FAIL, node n2 is down*\n", self.text("lost/log.txt"))
-        self.assertIn("NODE_FAIL", self.told("lost", state="finished")["last_end"]["message"])
+        self.assertIn("NODE_FAIL", self.told("lost", state="finished")["after"])
         slurm["PATH"] = self.slurm(sacct="echo no accounting; exit 1", sinfo="exit 1", squeue="echo 17 TIMEOUT TimeLimit")["PATH"]
         self.killed("late", "step.end:3=kill", -signal.SIGKILL, **slurm)
         self.killed("late", "", 0, "train.steps=5", **dict(slurm, SLURM_JOB_ID="18"))

@@ -233,7 +233,7 @@ class Stopping(JobTest):
         for status in (0, 1, 64, 65, 66, 69, 70, 71, 73, 74, 77, 78, 127, 143):
             self.assertTrue(self.requeue(name, status).startswith("no: "), status)
         self.assertIn("at most 0", self.requeue(name, 75, "--most", "0"))
-        self.assertTrue(self.requeue(name, 75, restarts="30").startswith("yes: stopped in time: "))  # the starts before were none of failure
+        self.assertTrue(self.requeue(name, 75, restarts="30").startswith("yes: it was stopped: restart 31"))  # the starts before were none of failure
         self.assertIn("preemption, or a signal: restart 4", self.requeue(name, 75, "--cause=preemption, or a signal", restarts="3"))
         with open(self.at(name) + "/halt", "w", encoding="ascii"):
             pass
@@ -252,25 +252,29 @@ class Stopping(JobTest):
         self.assertTrue(self.requeue("stuck", 137).startswith("yes"))
 
     def test_only_failures_without_progress_count(self):
-        """restart.json is what the batch script's question leaves; where there is none Slurm did it by itself, or a person."""
+        """The batch script's question leaves a line in last_words.txt; where there is none Slurm did it by itself, or a person."""
         def start(restart, cause):
             more = {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": str(restart), "BP_FAULT": "step.end:2=kill", "BP_FAULT_IN_JOB": "yes"}
             self.stopped(self.launch("pretrain", "counted", LONG, more=more), -signal.SIGKILL)
             last = run_json(self.at("counted"))["recent_starts"][-1]
             self.assertEqual(last.get("after"), cause)
+            if cause is not None:
+                self.assertEqual(events(self.at("counted"), "opened")[-1]["after"], cause)
             return last.get("fruitless", 0)
-        by_itself = "queued again by Slurm itself: a node failed, or scontrol requeue"
+        by_itself = "died: Slurm queued its job again by itself: a node failed, or scontrol requeue"
         self.assertEqual(start(0, None), 0)
         for restart in (1, 2, 3, 4):  # nobody asked: as after scontrol requeue
             self.assertEqual(start(restart, by_itself), 0)
         self.assertTrue(self.requeue("counted", 75, "--most", "1", "--cause=preemption, or a signal", restarts="4").startswith("yes"))
-        self.assertEqual(start(5, "preemption, or a signal"), 0)
+        self.assertEqual(start(5, "was stopped: preemption, or a signal"), 0)
         self.assertTrue(self.requeue("counted", 137, "--most", "1", "--cause=node n2 failed", restarts="5").startswith("yes"))
-        self.assertEqual(start(6, "node n2 failed"), 1)
+        told = subprocess.run([program("bagpipe"), "status", self.at("counted")], env=environment(), capture_output=True, text=True, check=True)
+        self.assertIn("node n2 failed", told.stdout)
+        self.assertEqual(start(6, "died: node n2 failed"), 1)
         self.assertIn("at most 1", self.requeue("counted", 137, "--most", "1", restarts="6"))
-        self.assertTrue(self.requeue("counted", 137, restarts="6").startswith("yes: ranks died: a rank died of signal 9"))
+        self.assertTrue(self.requeue("counted", 137, restarts="6").startswith("yes: it died: a rank was killed by signal 9"))
         with open(self.at("counted/log.txt"), encoding="utf-8") as file:
-            self.assertIn("the start before this one ended: node n2 failed", file.read())
+            self.assertIn("the start before this one died: node n2 failed", file.read())
 
     # ---- one owner ----
 
