@@ -1,8 +1,9 @@
 /* bagpipe-data compare: two score folders of the same texts, with a paired bootstrap over
- * documents.
+ * documents; or two checkpoints.
  */
 #include "base/fs.h"
 #include "base/mem.h"
+#include "compare_checkpoints.h"
 #include "comparison.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
@@ -40,9 +41,9 @@ static const struct argp_option OPTIONS[] = {
     {0}};
 
 static const bp_help_row STATUSES[] = {
-    {"0", "done"},
+    {"0", "done; checkpoints are equal"},
     {"64", "wrong command line"},
-    {"65", "the texts differ, no unit fits both, or a file is damaged"},
+    {"65", "the texts or the checkpoints differ, no unit fits both, or a file is damaged"},
     {"66", "a file is missing"},
     {"73, 74, 77", "an output cannot be written"},
     {0}};
@@ -416,7 +417,8 @@ static bp_err check(const compare_arguments *arguments)
         return arguments->err;
     if (arguments->folder_count != 2)
         return BP_FAIL(BP_ERR_USAGE,
-                       "it takes two score folders, not %d: at the command line; see bagpipe-data "
+                       "it takes two score folders or two checkpoints, not %d: at the command "
+                       "line; see bagpipe-data "
                        "compare --help",
                        arguments->folder_count);
     if (arguments->csv != NULL && arguments->json != NULL &&
@@ -440,7 +442,10 @@ static bp_err run(int argc, char **argv)
             "the command line is not understood: at compare; see bagpipe-data compare --help");
     if (bp_comm_is_root(MPI_COMM_WORLD)) {
         err = check(&arguments);
-        if (err == BP_OK)
+        if (err == BP_OK && names_checkpoint(arguments.folders[0]) &&
+            names_checkpoint(arguments.folders[1]))
+            err = compare_checkpoints(arguments.folders);
+        else if (err == BP_OK)
             err = compare(&arguments);
     }
     return bp_agree(MPI_COMM_WORLD, err);
@@ -450,7 +455,7 @@ const bp_tool bp_tool_compare = {
     .name = "compare",
     .help = {.name = "bagpipe-data compare",
              .usage = "A B [OPTION...]",
-             .summary = "compares two models by their scores of the same texts",
+             .summary = "compares two models by their scores of the same texts, or two checkpoints",
              .text =
                  "A and B are run folders of finished score jobs, or the folders 'score' in them. "
                  "It prints, for all documents, by corpus and by label value: the perplexities, "
@@ -466,9 +471,13 @@ const bp_tool bp_tool_compare = {
                  "note says so.\n"
                  "Different texts are refused, and the first difference is named: corpora and "
                  "their names, documents, ids, bytes, words, and, with one tokenizer, tokens (by "
-                 "their hashes).",
+                 "their hashes).\n"
+                 "A and B may be two checkpoints (step folders, imported folders, or run folders "
+                 "of trainings): every byte is verified, and they are equal to the bit, or the "
+                 "first tensor that differs is named, with status 65.",
              .options = OPTIONS,
              .examples = "  bagpipe-data compare runs/small-scored runs/large-scored\n"
-                         "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n",
+                         "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n"
+                         "  bagpipe-data compare runs/a/checkpoints/best runs/b\n",
              .statuses = STATUSES},
     .run = run};

@@ -10,7 +10,6 @@
 #include "job.h"
 #include "mesh/mesh.h"
 #include "requeue.h"
-#include "train/verify_resume.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +38,6 @@ typedef struct arguments {
     int64_t status, most; /* of requeue */
     const char *cause;    /* of requeue; "": it is not known */
     int64_t ranks, nodes; /* of --plan; 0: not given */
-    int64_t verify_steps; /* of --verify-resume; 0: not asked for */
 } arguments;
 
 static const bp_job *find_job(const char *name)
@@ -75,21 +73,6 @@ static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, i
             "%.*s takes a whole number from %lld on, not '%s': at the command line; see bagpipe "
             "--help",
             (int)strcspn(option, "="), option, (long long)least, text);
-    return BP_OK;
-}
-
-/* --verify-resume, or --verify-resume=STEPS. */
-static bp_err parse_verify(int64_t *out, const char *word)
-{
-    const char *number = strchr(word, '=');
-    char *end = NULL;
-
-    *out = number ? strtoll(number + 1, &end, 10) : BP_VERIFY_STEPS;
-    if (number != NULL && (number[1] == '\0' || *end != '\0' || *out < 3 || *out > 1000000))
-        return BP_FAIL(BP_ERR_USAGE,
-                       "--verify-resume takes 3 to 1000000 steps, not '%s': at the command line; "
-                       "leave them out for %d",
-                       number + 1, BP_VERIFY_STEPS);
     return BP_OK;
 }
 
@@ -136,8 +119,11 @@ static bp_err parse(arguments *out, int argc, char **argv)
     for (at++; at < argc && err == BP_OK; at++) {
         if (strcmp(argv[at], "--plan") == 0)
             out->plan = true;
-        else if (out->job->verifies_resume && is_option(argv[at], "--verify-resume"))
-            err = parse_verify(&out->verify_steps, argv[at]);
+        else if (is_option(argv[at], "--verify-resume"))
+            return BP_FAIL(BP_ERR_USAGE,
+                           "--verify-resume is a script: at the command line; without mpirun or "
+                           "srun, run jobs/verify_resume.sh CONFIG [key=value ...] (installed as "
+                           "share/bagpipe/jobs/verify_resume.sh)");
         else if (is_option(argv[at], "--ranks"))
             err = parse_number(&out->ranks, 1, argc, argv, &at);
         else if (is_option(argv[at], "--nodes"))
@@ -259,11 +245,7 @@ static bp_err run_job(const arguments *args)
         .name = args->job->name,
         .world = MPI_COMM_WORLD,
         .plan = args->plan,
-        .planned = {.ranks = (int)args->ranks, .nodes = args->nodes > 0 ? (int)args->nodes : 1},
-        .verify_steps = args->verify_steps,
-        .config_path = args->config,
-        .keys = args->rest,
-        .key_count = args->rest_count};
+        .planned = {.ranks = (int)args->ranks, .nodes = args->nodes > 0 ? (int)args->nodes : 1}};
     bp_err err = read_config(&call.config, args);
 
     if (err == BP_OK && bp_fault("config.read"))
@@ -280,8 +262,7 @@ static bp_err run_job(const arguments *args)
         args->job->warn(call.config); /* of the root alone: it speaks */
     if (err == BP_OK)
         err = args->ranks > 0 ? run_plan_alone(args, &call) : args->job->run(&call);
-    if (err != BP_OK && call.config != NULL && !call.plan && call.verify_steps == 0 &&
-        bp_comm_is_root(call.world))
+    if (err != BP_OK && call.config != NULL && !call.plan && bp_comm_is_root(call.world))
         note_failure(args->job, call.config, err);
     bp_config_free(&call.config);
     bp_log_close();

@@ -3,14 +3,10 @@
 
 #include "job.h"
 #include "requeue.h"
-#include "train/verify_resume.h"
 #include "words.h"
 
 #include <string.h>
 #include <strings.h>
-
-#define TEXT_OF(number) #number
-#define NUMBER(macro)   TEXT_OF(macro)
 
 static const bp_help_row NO_MPI_STATUSES[] = {
     {"0", "the configuration is right"},
@@ -75,7 +71,7 @@ static const bp_help_row JOB_STATUSES[] = {{"0", "done"},
 
 static bp_err print_job_help(FILE *out, const bp_job *job)
 {
-    struct argp_option options[5] = {
+    struct argp_option options[4] = {
         {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0},
         {"ranks", 0, "N", 0, "of --plan: one process plans for a job of N ranks", 0},
         {"nodes", 0, "K", 0, "of --plan: N ranks fill K nodes like this one (default 1)", 0}};
@@ -89,16 +85,6 @@ static bp_err print_job_help(FILE *out, const bp_job *job)
                     .examples = job->examples,
                     .statuses = JOB_STATUSES};
 
-    if (job->verifies_resume)
-        options[3] = (struct argp_option){
-            "verify-resume",
-            0,
-            "STEPS",
-            OPTION_ARG_OPTIONAL,
-            "train STEPS (" NUMBER(BP_VERIFY_STEPS) ") steps beside run.dir, once straight and "
-                                                    "once with kill -9 and a resume; require equal "
-                                                    "bits, and say so in a line",
-            0};
     (void)snprintf(name, sizeof name, "bagpipe %s", job->name);
     (void)snprintf(usage, sizeof usage, "%s [section.key=value ...] [OPTION...]",
                    job->needs_no_config ? "[CONFIG.ini]" : "CONFIG.ini");

@@ -15,10 +15,6 @@ typedef struct bp_job_call {
     bp_config *config;        /* read and checked against the tables, equal on all ranks */
     bool plan;                /* --plan: print memory and time foreseen, do nothing else */
     bp_planned_world planned; /* --ranks and --nodes, of --plan */
-    int64_t verify_steps;     /* --verify-resume[=STEPS]; 0: not asked for */
-    const char *config_path;  /* the command line's configuration and section.key=value */
-    char *const *keys;
-    int key_count;
 } bp_job_call;
 
 typedef struct bp_job {
@@ -28,7 +24,6 @@ typedef struct bp_job {
     const char *examples;                 /* of --help: lines */
     const bp_option *const *options;      /* the job's tables, NULL-ended */
     const bp_option *const *plan_options; /* those whose required keys --plan needs; NULL: all */
-    bool verifies_resume;                 /* has --verify-resume */
     bool needs_no_config;                 /* section.key=value alone will do */
     /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault).
      * Local. */

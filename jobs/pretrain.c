@@ -9,7 +9,6 @@
 #include "lm/gpt.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "train/verify_resume.h"
 
 static const bp_option *const OPTIONS[] = {
     bp_run_options,    bp_corpus_options, bp_model_options,     bp_mesh_options,
@@ -18,15 +17,8 @@ static const bp_option *const OPTIONS[] = {
 
 static bp_err run(const bp_job_call *call)
 {
-    const bp_verify_spec verify = {.config_path = call->config_path,
-                                   .keys = call->keys,
-                                   .key_count = call->key_count,
-                                   .steps = call->verify_steps};
-
     if (call->plan)
         return bp_pretrain_plan(call->world, call->config, &call->planned);
-    if (call->verify_steps > 0)
-        return bp_verify_resume(call->world, call->config, &verify);
     return bp_pretrain(call->world, call->config, NULL);
 }
 
@@ -38,7 +30,6 @@ const bp_job bp_job_pretrain = {
     .examples = "  mpirun -n 4 bagpipe pretrain small.ini run.dir=runs/small\n"
                 "  bagpipe pretrain small.ini --plan --ranks=8 --nodes=2\n",
     .options = OPTIONS,
-    .verifies_resume = true,
     .check = bp_pretrain_check,
     .warn = bp_engine_spec_warn,
     .run = run,

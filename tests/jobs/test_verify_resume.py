@@ -1,34 +1,38 @@
-"""bagpipe pretrain ... --verify-resume: proves that resume is exact, says so in one line, and leaves nothing behind."""
+"""jobs/verify_resume.sh: proves that resume is exact, says so in one line, and leaves nothing behind."""
 import glob
 import os
 import re
 import signal
+import subprocess
 
 import bagpipe_test
-from bagpipe_test import JobTest, program, run
+from bagpipe_test import JobTest, environment, program, run
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../jobs/verify_resume.sh")
 
 
 class VerifyResume(JobTest):
-    def verify(self, name, ranks, *keys, fault=None):
-        command = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"] + list(keys)
-        if fault is None:
-            return run(command, ranks)
-        os.environ["BP_FAULT"] = fault
-        try:
-            return run(command, ranks)
-        finally:
-            del os.environ["BP_FAULT"]
+    def start(self, name, ranks, *keys, steps="12", **variables):
+        launch = f"sh {bagpipe_test.MPIRUN} {ranks}" if ranks else ""
+        variables = {"BAGPIPE_BIN": os.path.dirname(program("bagpipe")), "BAGPIPE_LAUNCH": launch, "STEPS": steps, **variables}
+        return subprocess.Popen(["bash", SCRIPT, self.at("small.ini"), f"run.dir={self.at(name)}", *keys], text=True,
+                                env={**environment(), **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def verify(self, name, ranks, *keys, **variables):
+        process = self.start(name, ranks, *keys, **variables)
+        out, err = process.communicate(timeout=300)
+        return process.returncode, out, err
 
     def left(self, name):
         return glob.glob(self.at(name) + "*")
 
     def verified(self, name, ranks, *keys, steps=12):
-        result = self.verify(name, ranks, *keys)
-        self.assertEqual(result.status, 0, str(result))
-        line = result.out.strip().split("\n")[-1]
+        status, out, err = self.verify(name, ranks, *keys, steps=str(steps))
+        self.assertEqual(status, 0, out + err)
+        line = out.strip().split("\n")[-1]
         match = re.fullmatch(rf"resume verified: {steps} steps straight, and (\d+) steps \+ kill -9 of rank (\d+) \+ resume on "
-                             rf"{ranks or 1} ranks?, have equal bits \(digest [0-9a-f]{{12}}\.\.\.\)", line)
-        self.assertIsNotNone(match, str(result))
+                             rf"{ranks or 1} rank\(s\), have equal bits \(digest [0-9a-f]{{12}}\.\.\.\)", line)
+        self.assertIsNotNone(match, out + err)
         step, rank = int(match.group(1)), int(match.group(2))
         self.assertTrue(steps // 3 < step < steps, line)
         self.assertTrue(rank < max(ranks, 1), line)
@@ -36,68 +40,96 @@ class VerifyResume(JobTest):
         return rank
 
     def test_bare(self):
-        self.verified("bare", 0, "--verify-resume")
+        self.verified("bare", 0)
 
     def test_two_data_ranks_and_three_steps(self):
-        self.verified("data", 2, "--verify-resume=3", steps=3)
+        self.verified("data", 2, steps=3)
 
     def test_four_ranks_of_two_stages_and_two_tensor_ranks(self):
-        self.verified("four", 4, "--verify-resume=6", "mesh.pipeline=2", "mesh.tensor=2", steps=6)
+        self.verified("four", 4, "mesh.pipeline=2", "mesh.tensor=2", steps=6)
 
     def test_a_dedicated_coordinator_is_not_the_one_to_be_killed(self):
-        rank = self.verified("dedicated", 2, "--verify-resume=3", "mesh.data=1", steps=3)
-        self.assertEqual(rank, 1)
+        self.assertEqual(self.verified("dedicated", 2, "mesh.data=1", steps=3), 1)
+
+    def test_epochs_are_counted_in_its_own_steps(self):
+        self.verified("epochs", 0, "train.epochs=5", steps=5)
 
     def test_the_users_run_is_not_touched(self):
         folder = self.trained("own", 0, "train.steps=2")
         before = sorted((path, os.stat(path).st_mtime_ns) for path in glob.glob(folder + "/**", recursive=True))
-        result = self.verify("own", 0, "--verify-resume=3")
-        self.assertEqual(result.status, 0, str(result))
+        status, out, err = self.verify("own", 0, steps="3")
+        self.assertEqual(status, 0, out + err)
         self.assertEqual(before, sorted((path, os.stat(path).st_mtime_ns) for path in glob.glob(folder + "/**", recursive=True)))
         self.assertEqual(self.left("own"), [folder])
 
     def test_a_resume_that_changes_one_weight_is_told(self):
-        for ranks, steps in ((0, 6), (2, 3)):
+        for ranks, steps in ((0, "6"), (2, "3")):
             name = f"broken{ranks}"
-            result = self.verify(name, ranks, f"--verify-resume={steps}", fault="train.flip_loaded")
-            self.assertEqual(result.status, 70, str(result))
-            self.assertRegex(result.err, r"resume is not exact: (loss|grad_norm) is [0-9.]+ without the kill, [0-9.]+ with it: at step")
-            self.assertEqual(result.err.count("error["), 1, result.err)
+            status, out, err = self.verify(name, ranks, steps=steps, BP_FAULT="train.flip_loaded")
+            self.assertEqual(status, 70, out + err)
+            self.assertRegex(err, r'resume is not exact: without the kill .*"step": ?\d+.* with it .*"step": ?\d+')
+            self.assertEqual(err.count("error["), 1, err)
             kept = self.left(name)
             self.assertEqual(len(kept), 1, kept)
-            self.assertIn(kept[0], result.err)
-            self.assertEqual(sorted(os.listdir(kept[0])), ["killed", "output.txt", "straight"])
+            self.assertIn(kept[0], err)
             with open(kept[0] + "/killed/config.ini", encoding="utf-8") as file:
                 self.assertIn("behind = yes\n", file.read())  # as the user's run writes them
 
     def test_a_training_that_fails_is_told_in_its_own_words(self):
-        result = self.verify("failing", 2, "--verify-resume", f"corpus.train={self.at('missing.h5')}")
-        self.assertEqual(result.status, 66, str(result))
-        self.assertIn("missing.h5", result.err)
+        status, out, err = self.verify("failing", 2, f"corpus.train={self.at('missing.h5')}")
+        self.assertEqual(status, 66, out + err)
+        self.assertIn("missing.h5", err)
         self.assertEqual(self.left("failing"), [])
 
-    def test_steps_that_make_no_sense_are_a_wrong_command_line(self):
-        for word in ("--verify-resume=2", "--verify-resume=", "--verify-resume=x"):
-            result = self.verify("usage", 0, word)
-            self.assertEqual(result.status, 64, str(result))
-        result = run([program("bagpipe"), "score", self.at("small.ini"), "--verify-resume"])
-        self.assertEqual(result.status, 64, str(result))
+    def test_a_wrong_command_line_is_told(self):
+        for steps in ("2", "x", "-3"):
+            self.assertEqual(self.verify("usage", 0, steps=steps)[0], 64)
+        self.assertEqual(self.verify("usage", 0, "word")[0], 64)
+        self.assertEqual(self.left("usage"), [])
 
-    def signalled(self, name, ranks, number):
-        """Sent once the first training is at work."""
-        command = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "--verify-resume=100000"]
-        process = self.background(command, ranks)
-        self.until(lambda: glob.glob(self.at(name + ".verify-*/straight/metrics.jsonl")), process)
-        self.assertEqual(len(self.left(name)), 1)
-        process.send_signal(number)
-        _, err = process.communicate()
-        self.assertEqual(process.returncode, 75, err)
-        self.assertIn("bagpipe: stopped: ", err)
-        self.assertEqual(self.left(name), [])
+    def test_the_option_points_at_the_script(self):
+        result = run([program("bagpipe"), "pretrain", self.at("small.ini"), "--verify-resume=3"])
+        self.assertEqual(result.status, 64, str(result))
+        self.assertIn("jobs/verify_resume.sh", result.err)
 
     def test_a_signal_ends_it_and_leaves_nothing(self):
-        self.signalled("usr1", 2, signal.SIGUSR1)
-        self.signalled("int", 0, signal.SIGINT)  # mpirun hands no INT on: it ends its ranks within a second
+        for name, ranks, number in (("usr1", 2, signal.SIGUSR1), ("int", 0, signal.SIGINT)):
+            process = self.start(name, ranks, steps="100000")
+            self.until(lambda name=name: glob.glob(self.at(name + ".verify-*/straight/metrics.jsonl")), process)
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 75, err)
+            self.assertIn("stopped: ", err)
+            self.assertEqual(self.left(name), [])
+
+
+class CompareCheckpoints(JobTest):
+    def compare(self, a, b, status):
+        result = run([program("bagpipe-data"), "compare", a, b])
+        self.assertEqual(result.status, status, str(result))
+        return result
+
+    def test_equal_ones_of_two_meshes_and_one_that_differs(self):
+        one, two = self.trained("one", 0, "train.steps=4"), self.trained("two", 2, "train.steps=4")
+        other = self.trained("other", 0, "train.steps=4", "run.seed=2")
+        step = "/checkpoints/step-000000000004"
+        self.assertIn("equal to the bit", self.compare(one, two + step, 0).out)
+        self.assertRegex(self.compare(one, other, 65).err, r"error\[65\]: tensor \S+ differs, digests \w+\.\.\. and \w+\.\.\.: at ")
+        wider = self.trained("wider", 0, "train.steps=4", "model.width=64")
+        self.assertIn("another shape", self.compare(one, wider, 65).err)
+        bare = self.at("bare")  # without the optimizer's tensors
+        self.must(["bagpipe-data", "export", one, "--out", self.at("exported")])
+        self.must(["bagpipe-data", "import", self.at("exported"), "--out", bare])
+        for pair in ((one, bare), (bare, one)):
+            self.assertIn("is missing: at " + bare, self.compare(*pair, 65).err)
+        shard = glob.glob(two + step + "/shard-*")[0]
+        with open(shard, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            byte = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([byte ^ 1]))
+        self.assertIn("damaged", self.compare(one, two + step, 65).err)
+        self.compare(one, self.at("nowhere"), 66)
 
 
 if __name__ == "__main__":

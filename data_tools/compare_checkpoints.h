@@ -1,0 +1,17 @@
+/* Two checkpoints, bit by bit. */
+#ifndef BAGPIPE_DATA_COMPARE_CHECKPOINTS_H
+#define BAGPIPE_DATA_COMPARE_CHECKPOINTS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+/** Is it a checkpoint, or a run folder that has checkpoints and no scores? */
+bool names_checkpoint(const char *path);
+
+/** Verify both, compare names, shapes and digests of all tensors (the optimizer's too), in the
+ * order of their names, and say in a line that they are equal. Local, but for MPI_COMM_SELF.
+ * Errors: BP_ERR_FORMAT the first tensor that differs; those of bp_checkpoint_open_any. */
+bp_err compare_checkpoints(const char *const paths[2]);
+
+#endif
