@@ -269,6 +269,30 @@ static bp_err read_summary(score_folder *scores)
     return BP_OK;
 }
 
+/* The documents of all corpora, and of each. */
+static bp_err check_documents(const score_folder *scores)
+{
+    const json_t *corpora = json_object_get(scores->summary, "corpora");
+
+    for (int64_t k = -1; k < scores->corpora; k++) {
+        const json_t *figures =
+            k < 0 ? scores->summary : json_object_get(corpora, scores->corpus_names[k]);
+        int64_t told,
+            has = k < 0 ? scores->documents : scores->corpus_start[k + 1] - scores->corpus_start[k];
+        bp_err err = bp_json_get_int(figures, "documents", &told, scores->summary_path);
+
+        if (err != BP_OK)
+            return err;
+        if (told != has)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "documents.h5 has %" PRId64 " documents%s%.200s, and summary.json "
+                           "%" PRId64 ": at %s; they are not of one run, score again",
+                           has, k < 0 ? "" : " of ", k < 0 ? "" : scores->corpus_names[k], told,
+                           scores->given);
+    }
+    return BP_OK;
+}
+
 /* Do both files tell of one run? */
 static bp_err check_sums(const score_folder *scores)
 {
@@ -303,6 +327,8 @@ bp_err score_folder_load(score_folder *scores, const char *given)
         err = read_summary(scores);
     if (err == BP_OK)
         err = read_documents(scores);
+    if (err == BP_OK)
+        err = check_documents(scores);
     if (err == BP_OK)
         err = check_sums(scores);
     return err;

@@ -164,14 +164,20 @@ static bool has_bounds(const bp_option *option)
     return option->min != 0 || option->max != 0;
 }
 
+/* A bound as an integer: beyond 2^63 there is none. As doubles 2^53 + 1 and 2^53 would be one. */
+static int64_t whole_bound(double bound)
+{
+    return bound >= 0x1p63 ? INT64_MAX : bound <= -0x1p63 ? INT64_MIN : (int64_t)bound;
+}
+
 static bool in_range(const bp_option *option, const parsed *value)
 {
-    double number = option->type == BP_OPTION_REAL ? value->real : (double)value->integer;
-
     if (!has_bounds(option) || option->type == BP_OPTION_STRING || option->type == BP_OPTION_BOOL ||
         option->type == BP_OPTION_CHOICE)
         return true;
-    return number >= option->min && number <= option->max;
+    if (option->type == BP_OPTION_REAL)
+        return value->real >= option->min && value->real <= option->max;
+    return value->integer >= whole_bound(option->min) && value->integer <= whole_bound(option->max);
 }
 
 /* Bounds of integers are written as integers: "1000000", not "1e+06". */

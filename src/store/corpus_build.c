@@ -48,6 +48,7 @@ typedef struct master {
     int64_t document_tokens; /* of its text */
     int64_t unknown_id;
     const char **labels; /* [label_count], of the record at hand */
+    char *label_types;   /* [label_count]: of the first value that is one (bp_label_type) */
     bp_corpus_built built;
     double started, told, tell_every;
 } master;
@@ -165,20 +166,45 @@ static bp_err send_chunk(void *context, int64_t number, const void *raw)
 
 /* ---- joining ---- */
 
+/* "1" and 1, or "true" and true, would be one value of the label. */
+static bp_err check_label(master *m, const bp_record *record, int k, char type)
+{
+    static const char *const NAMES[] = {"", "a string", "a number", "true or false"};
+
+    if (m->label_types[k] == BP_LABEL_NONE)
+        m->label_types[k] = type;
+    if (type == BP_LABEL_NONE || type == m->label_types[k])
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "label %s is %s, and %s in a line before: at %s, line %" PRId64
+                   "; write all of its values as one type",
+                   m->build->labels[k], NAMES[(int)type], NAMES[(int)m->label_types[k]],
+                   bp_text_source_shown(m->build->paths[record->file]), record->line);
+}
+
+static bp_err read_labels(master *m, const bp_record *record)
+{
+    const char *text = bp_record_text(record);
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
+        text += strlen(text) + 1;
+        err = check_label(m, record, k, *text++);
+        m->labels[k] = text;
+    }
+    return err;
+}
+
 static bp_err end_document(master *m, const bp_record *record)
 {
     const bp_text_counts counts = bp_text_tally_counts(&m->tally);
-    const char *text = bp_record_text(record);
     bp_corpus_row row = {.bytes = m->tally.bytes,
                          .words = counts.words,
                          .words_split = counts.words_split,
-                         .id = text,
+                         .id = bp_record_text(record),
                          .labels = m->labels};
 
-    for (int k = 0; k < m->build->label_count; k++) {
-        text += strlen(text) + 1;
-        m->labels[k] = text;
-    }
+    bp_err err = read_labels(m, record);
     m->built.documents++;
     m->built.bytes += row.bytes;
     m->built.words += row.words;
@@ -186,7 +212,7 @@ static bp_err end_document(master *m, const bp_record *record)
     m->built.empty_documents += m->document_tokens == 0 ? 1 : 0;
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
-    return bp_corpus_writer_end(m->writer, &row);
+    return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
 }
 
 static bp_err join(master *m, const bp_record *record)
@@ -363,7 +389,8 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->tell_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
     m->inboxes = bp_alloc("store.build", m->size, sizeof *m->inboxes);
     m->labels = bp_alloc("store.build", build->label_count, sizeof *m->labels);
-    if (m->inboxes == NULL || m->labels == NULL)
+    m->label_types = bp_alloc("store.build", build->label_count, 1); /* zeros: none yet */
+    if (m->inboxes == NULL || m->labels == NULL || m->label_types == NULL)
         return bp_fail_memory("a corpus", m->size, sizeof *m->inboxes);
     err = m->size > 1 ? make_slots(m) : BP_OK;
     return err == BP_OK ? create_writer(m) : err;
@@ -384,6 +411,7 @@ static void master_clear(master *m)
     bp_free(m->slots);
     bp_free(m->inboxes);
     bp_free(m->labels);
+    bp_free(m->label_types);
 }
 
 /* The others leave; what they had still sent is taken in, and counts no more. */

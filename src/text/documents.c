@@ -212,7 +212,12 @@ static bp_err next_source(bp_documents *documents)
     documents->inside = false;
     if (documents->file == documents->count)
         return BP_OK;
-    return bp_text_source_open(&documents->source, documents->paths[documents->file]);
+    bp_err err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
+    if (err == BP_OK && documents->options.format == BP_TEXT_JSONL) {
+        err = look_ahead(documents, 3);
+        documents->at = bp_mark_bytes(documents->buffer, documents->end);
+    }
+    return err;
 }
 
 /* ---- one piece ---- */
@@ -334,6 +339,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     piece->text = found->text;
     piece->bytes = found->bytes;
     piece->labels = (const char *const *)documents->record.labels;
+    piece->label_types = documents->record.types;
     piece->id = documents->id;
     if (documents->options.format == BP_TEXT_FILE)
         (void)snprintf(documents->id, documents->id_room, "%s", base);

@@ -1,6 +1,8 @@
 #include "base/mem.h"
 #include "text/jsonl_priv.h"
+#include "text/text_source.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
@@ -9,7 +11,9 @@ bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
     record->text_field = bp_strdup(text_field);
     record->names = bp_alloc("text.labels", label_count, sizeof *record->names);
     record->labels = bp_alloc("text.labels", label_count, sizeof *record->labels);
-    if (record->text_field == NULL || record->names == NULL || record->labels == NULL)
+    record->types = bp_alloc("text.labels", label_count, 1);
+    if (record->text_field == NULL || record->names == NULL || record->labels == NULL ||
+        record->types == NULL)
         return bp_fail_memory("labels", label_count, sizeof *record->labels);
     record->label_count = label_count;
     for (int k = 0; k < label_count; k++) {
@@ -40,7 +44,17 @@ void bp_jsonl_record_clear(bp_jsonl_record *record)
     bp_free(record->text_field);
     bp_free(record->names);
     bp_free(record->labels);
+    bp_free(record->types);
     *record = (bp_jsonl_record){0};
+}
+
+/* 1.0 is no integer, so it does not look like one. */
+static char *real_text(double value)
+{
+    char text[40];
+
+    (void)snprintf(text, sizeof text, "%.17g", value);
+    return bp_sprintf("%s%s", text, strpbrk(text, ".e") == NULL ? ".0" : "");
 }
 
 /* A scalar as text, to a new string; "" for what is missing or null. */
@@ -54,7 +68,7 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
     else if (json_is_integer(value))
         *out = bp_sprintf("%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
-        *out = bp_sprintf("%.17g", json_real_value(value));
+        *out = real_text(json_real_value(value));
     else if (json_is_boolean(value))
         *out = bp_strdup(json_is_true(value) ? "true" : "false");
     else
@@ -62,7 +76,29 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
                        "the field \"%s\" is neither a string without U+0000 nor a number, boolean "
                        "or null",
                        key);
-    return *out == NULL ? bp_fail_memory("a field", 1, 0) : BP_OK;
+    if (*out == NULL)
+        return bp_fail_memory("a field", 1, 0);
+    return strlen(*out) <= BP_TEXT_NAME_BYTES
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" has %zu bytes, more than %d", key,
+                         strlen(*out), BP_TEXT_NAME_BYTES);
+}
+
+static char type_of(const json_t *value)
+{
+    return json_is_string(value)    ? BP_LABEL_STRING
+           : json_is_number(value)  ? BP_LABEL_NUMBER
+           : json_is_boolean(value) ? BP_LABEL_BOOLEAN
+                                    : BP_LABEL_NONE;
+}
+
+static bp_err read_label(bp_jsonl_record *record, int k)
+{
+    const json_t *value = json_object_get(record->object, record->names[k]);
+
+    bp_free(record->labels[k]);
+    record->types[k] = type_of(value);
+    return scalar_text(&record->labels[k], value, record->names[k]);
 }
 
 bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t bytes)
@@ -91,10 +127,7 @@ bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t b
     id = json_object_get(record->object, "id");
     if (id != NULL && !json_is_null(id))
         err = scalar_text(&record->id, id, "id");
-    for (int k = 0; k < record->label_count && err == BP_OK; k++) {
-        bp_free(record->labels[k]);
-        err = scalar_text(&record->labels[k], json_object_get(record->object, record->names[k]),
-                          record->names[k]);
-    }
+    for (int k = 0; k < record->label_count && err == BP_OK; k++)
+        err = read_label(record, k);
     return err;
 }

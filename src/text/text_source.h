@@ -83,7 +83,8 @@ size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes);
 #define BP_PIECE_LIMIT_BYTES                                                                       \
     ((size_t)1 << 28) /* ... unless there is no cut; jsonl lines and uncut runs end here */
 
-#define BP_TEXT_FIELD "text"
+#define BP_TEXT_FIELD      "text"
+#define BP_TEXT_NAME_BYTES 1024 /* the longest `id` and label of a jsonl line */
 
 typedef struct bp_documents_options {
     bp_text_format format;
@@ -96,6 +97,14 @@ typedef struct bp_documents_options {
     size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
     size_t limit_bytes; /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
 } bp_documents_options;
+
+/** What a label is in JSON. As text 1 and "1" look alike, and "true" and true. */
+typedef enum bp_label_type {
+    BP_LABEL_NONE, /* missing or null */
+    BP_LABEL_STRING,
+    BP_LABEL_NUMBER, /* 1 and 1.0 have other texts */
+    BP_LABEL_BOOLEAN
+} bp_label_type;
 
 /** A document, or a part of one. All pointers are borrowed until the next call. */
 typedef struct bp_piece {
@@ -110,6 +119,7 @@ typedef struct bp_piece {
         *id; /* jsonl's `id` (string or integer); else "FILE" or "FILE:LINE", without folder */
     const char *const
         *labels; /* [label_count]: values as text, "" where missing or null; on every piece */
+    const char *label_types; /* [label_count]: bp_label_type of each */
 } bp_piece;
 
 typedef struct bp_documents_stats {
