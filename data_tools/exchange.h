@@ -21,8 +21,7 @@ typedef struct exchange_tool {
 
 enum { EXCHANGE_TOKENIZER = 256, EXCHANGE_NO_TOKENIZER }; /* keys of the latter two */
 
-/** Parse the command line, refuse an output that is there, or that another command is writing
- * (BP_ERR_CREATE), remove what a killed command left of it (.tmp-NAME-*), and run the tool on rank
+/** Parse the command line, refuse an output that is there (BP_ERR_CREATE), and run the tool on rank
  * 0. Collective over MPI_COMM_WORLD. */
 bp_err exchange_run(const exchange_tool *tool, int argc, char **argv);
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "exchange.h"
 #include "store/hf_gpt2.h"
+#include "store/hidden_folder.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
@@ -101,8 +102,10 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
 
     if (parent == NULL || state == NULL || (tokenizer != NULL && text == NULL))
         err = bp_fail_memory("a checkpoint's state", 1, 1);
-    else
+    else {
+        bp_hidden_sweep(out);
         err = bp_checkpoint_save(MPI_COMM_SELF, &commit, boxes, count, state);
+    }
     json_decref(state);
     bp_free(text);
     bp_free(parent);

@@ -269,32 +269,33 @@ static bp_err read_summary(score_folder *scores)
     return BP_OK;
 }
 
-/* The documents of all corpora, and of each; score.select leaves some of the table out. */
-static bp_err check_documents(const score_folder *scores)
+/* summary.json tells of as many documents, in all and of each corpus, if all were to be scored. */
+static bp_err check_counts(const score_folder *scores)
 {
     const json_t *corpora = json_object_get(scores->summary, "corpora");
-    bool selected = json_is_string(json_object_get(scores->summary, "select"));
+    const json_t *select =
+        json_object_get(json_object_get(scores->summary, "convention"), "select");
+    const char *path = scores->summary_path;
+    int64_t told;
+    bp_err err;
+    bool same;
 
-    for (int64_t k = -1; k < scores->corpora; k++) {
-        const json_t *figures =
-            k < 0 ? scores->summary : json_object_get(corpora, scores->corpus_names[k]);
-        int64_t told,
-            has = k < 0 ? scores->documents : scores->corpus_start[k + 1] - scores->corpus_start[k];
-        bp_err err;
+    if (json_is_string(select) && strcmp(json_string_value(select), "all") != 0)
+        return BP_OK;
+    err = bp_json_get_int(scores->summary, "documents", &told, path);
+    same = err == BP_OK && told == scores->documents;
 
-        if (json_object_get(figures, "documents") == NULL) /* other programs may leave it out */
-            continue;
-        err = bp_json_get_int(figures, "documents", &told, scores->summary_path);
-        if (err != BP_OK)
-            return err;
-        if (selected ? told < 0 || told > has : told != has)
-            return BP_FAIL(BP_ERR_FORMAT,
-                           "documents.h5 has %" PRId64 " documents%s%.200s, and summary.json "
-                           "%" PRId64 ": at %s; they are not of one run, score again",
-                           has, k < 0 ? "" : " of ", k < 0 ? "" : scores->corpus_names[k], told,
-                           scores->given);
+    for (int64_t k = 0; err == BP_OK && same && k < scores->corpora; k++) {
+        err = bp_json_get_int(json_object_get(corpora, scores->corpus_names[k]), "documents", &told,
+                              path);
+        same = told == scores->corpus_start[k + 1] - scores->corpus_start[k];
     }
-    return BP_OK;
+    if (err != BP_OK || same)
+        return err;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "documents.h5 has other numbers of documents than summary.json: at %s; they are "
+                   "not of one run, score again",
+                   scores->given);
 }
 
 /* Do both files tell of one run? */
@@ -332,7 +333,7 @@ bp_err score_folder_load(score_folder *scores, const char *given)
     if (err == BP_OK)
         err = read_documents(scores);
     if (err == BP_OK)
-        err = check_documents(scores);
+        err = check_counts(scores);
     if (err == BP_OK)
         err = check_sums(scores);
     return err;

@@ -1,6 +1,5 @@
 /* bagpipe: parses the command line and the configuration, and picks the job. */
 #include "base/fault.h"
-#include "base/fs.h"
 #include "base/launcher.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -111,27 +110,6 @@ static bp_err check_planned(const arguments *args)
     return BP_OK;
 }
 
-/* No key has a slash before its '=': "runs/lr=0.1/config.ini" is a file. */
-static bool is_pair(const char *word)
-{
-    size_t name = strcspn(word, "=");
-
-    return word[name] == '=' && memchr(word, '/', name) == NULL;
-}
-
-/* Where no other word is the configuration, "lr=0.1.ini" is, if there is such a file. */
-static void find_config(arguments *args)
-{
-    for (int k = 0; k < args->rest_count && !args->config; k++) {
-        if (!bp_path_exists(args->rest[k]))
-            continue;
-        args->config = args->rest[k];
-        args->rest_count--;
-        memmove(args->rest + k, args->rest + k + 1,
-                (size_t)(args->rest_count - k) * sizeof *args->rest);
-    }
-}
-
 /* Options may stand anywhere after the job; what is left is the configuration file and key=value.
  */
 static bp_err parse(arguments *out, int argc, char **argv)
@@ -174,7 +152,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
             return BP_FAIL(BP_ERR_USAGE,
                            "there is no option '%s': at the command line; see bagpipe %s --help",
                            argv[at], out->job->name);
-        else if (!out->config && !is_pair(argv[at]))
+        else if (!out->config && !bp_config_is_pair(argv[at]))
             out->config = argv[at];
         else
             out->rest[out->rest_count++] = argv[at];
@@ -184,8 +162,6 @@ static bp_err parse(arguments *out, int argc, char **argv)
                       "requeue needs --status N: at the command line; see bagpipe requeue --help");
     if (err == BP_OK)
         err = check_planned(out);
-    if (err == BP_OK)
-        find_config(out);
     if (err != BP_OK || out->config)
         return err;
     out->bare = out->rest_count == 0 && !out->plan;

@@ -86,7 +86,7 @@ static bp_err parse(doctor *self, int argc, char **argv)
                            "there is no option '%s': at the command line; see bagpipe doctor "
                            "--help",
                            argv[k]);
-        else if (self->target && strchr(argv[k], '='))
+        else if (self->target && bp_config_is_pair(argv[k]))
             self->keys[self->key_count++] = argv[k];
         else if (self->target)
             return BP_FAIL(BP_ERR_USAGE,

@@ -74,6 +74,10 @@ bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option 
  */
 bp_err bp_config_read(bp_config *config, const char *path, int count, char *const *arguments);
 
+/** Is this argument a pair, as bp_config_read takes it? Else it may be the name of a file: what
+ * stands before its first '=' has a '/', or no '.' and a file is called so. */
+bool bp_config_is_pair(const char *argument);
+
 /** The one of `words` (NULL-ended) that `word` is a misspelling of, most likely; "" where there are
  * none. Borrowed. */
 const char *bp_nearest_word(const char *word, const char *const *words);

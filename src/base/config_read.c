@@ -210,6 +210,16 @@ static bp_err read_file(bp_config *config, const char *path)
     return r.err;
 }
 
+bool bp_config_is_pair(const char *argument)
+{
+    const char *equals = strchr(argument, '=');
+    size_t bytes = equals == NULL ? 0 : (size_t)(equals - argument);
+
+    if (equals == NULL || memchr(argument, '/', bytes) != NULL)
+        return false;
+    return memchr(argument, '.', bytes) != NULL || !bp_path_exists(argument);
+}
+
 static bp_err read_argument(bp_config *config, const char *argument)
 {
     const char *equals = strchr(argument, '=');

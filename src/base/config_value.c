@@ -164,10 +164,11 @@ static bool has_bounds(const bp_option *option)
     return option->min != 0 || option->max != 0;
 }
 
-/* A bound as an integer: beyond 2^63 there is none. As doubles 2^53 + 1 and 2^53 would be one. */
-static int64_t whole_bound(double bound)
+/* As integers: a double has no room for all of them. Bounds beyond 2^63 are none. */
+static bool is_between(int64_t value, double min, double max)
 {
-    return bound >= 0x1p63 ? INT64_MAX : bound <= -0x1p63 ? INT64_MIN : (int64_t)bound;
+    return (min < -0x1p63 || value >= (int64_t)ceil(min)) &&
+           (max >= 0x1p63 || value <= (int64_t)floor(max));
 }
 
 static bool in_range(const bp_option *option, const parsed *value)
@@ -175,9 +176,8 @@ static bool in_range(const bp_option *option, const parsed *value)
     if (!has_bounds(option) || option->type == BP_OPTION_STRING || option->type == BP_OPTION_BOOL ||
         option->type == BP_OPTION_CHOICE)
         return true;
-    if (option->type == BP_OPTION_REAL)
-        return value->real >= option->min && value->real <= option->max;
-    return value->integer >= whole_bound(option->min) && value->integer <= whole_bound(option->max);
+    return option->type == BP_OPTION_REAL ? value->real >= option->min && value->real <= option->max
+                                          : is_between(value->integer, option->min, option->max);
 }
 
 /* Bounds of integers are written as integers: "1000000", not "1e+06". */

@@ -60,8 +60,10 @@ bp_err bp_plain_open(const char *path, int flags, int *out)
     if (fd < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
         return fail_plain(path);
     if (fd < 0)
-        return (flags & O_CREAT) != 0 ? bp_fail_create("can't open", path)
-                                      : bp_fail_errno(BP_ERR_IO, "can't open", path);
+        return (flags & O_CREAT) != 0
+                   ? bp_fail_create("can't open", path)
+                   : bp_fail_errno(errno == ENAMETOOLONG ? BP_ERR_INPUT : BP_ERR_IO, "can't open",
+                                   path);
     if (fstat(fd, &status) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
     else if (!S_ISREG(status.st_mode))

@@ -7,12 +7,14 @@
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "store/checkpoint_save_priv.h"
+#include "store/hidden_folder.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define TAG_TALLIES 3
 
@@ -91,22 +93,13 @@ static bp_err plan(bp_saving *saving)
 
 static bp_err make_hidden(bp_saving *saving)
 {
-    char token[17];
-    bp_err err;
-
     if (bp_path_exists(saving->final))
         return BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away",
                        saving->final);
-    err = bp_token_new(token);
-    if (err != BP_OK)
-        return err;
-    saving->hidden = bp_sprintf("%s/.tmp-%s-%s", saving->parent, saving->name, token);
-    if (saving->hidden == NULL)
-        return bp_fail_memory("a file name", 1, strlen(saving->parent));
-    errno = EIO; /* of the fault; mkdir sets its own */
-    if (bp_fault("ckpt.mkdir_tmp") || mkdir(saving->hidden, 0777) != 0)
-        return bp_fail_create("can't create the folder", saving->hidden);
-    return BP_OK;
+    errno = EIO;
+    if (bp_fault("ckpt.mkdir_tmp"))
+        return bp_fail_create("can't create the folder", saving->final);
+    return bp_hidden_make(saving->final, &saving->hidden, &saving->lock);
 }
 
 static bp_err make_and_share_hidden(bp_saving *saving)
@@ -260,6 +253,8 @@ static void free_saving(bp_saving **at)
     json_decref(saving->state);
     bp_free(saving->parent);
     bp_free(saving->name);
+    if (saving->lock >= 0)
+        (void)close(saving->lock);
     bp_free(saving->hidden);
     bp_free(saving->final);
     bp_free(saving);
@@ -273,6 +268,7 @@ static bp_err new_saving(bp_saving **out, MPI_Comm comm, const bp_checkpoint_com
     if (saving == NULL)
         return bp_fail_memory("the saving of a checkpoint", 1, sizeof *saving);
     saving->comm = comm;
+    saving->lock = -1;
     saving->root = bp_comm_is_root(comm);
     saving->commit = *commit;
     saving->plan.group = MPI_COMM_NULL;

@@ -48,6 +48,7 @@ struct bp_saving {
     bool refused; /* a rank could not give its data, and fails with what it knows */
     char *hidden; /* PARENT/.tmp-NAME-TOKEN, on all ranks */
     char *final;  /* PARENT/NAME */
+    int lock;     /* of the hidden folder, on the root; -1: none */
 
     bp_file_job jobs[BP_FILES_MOST]; /* plan.files of them */
 

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-_Static_assert(BP_TEXT_NAME_BYTES <= BP_CORPUS_ID_BYTES &&
-                   BP_TEXT_NAME_BYTES <= BP_CORPUS_LABEL_BYTES,
+_Static_assert(BP_TEXT_FIELD_BYTES <= BP_CORPUS_ID_BYTES &&
+                   BP_TEXT_FIELD_BYTES <= BP_CORPUS_LABEL_BYTES,
                "what the text allows, a corpus holds");
 _Static_assert(sizeof(bp_record) % 8 == 0, "records stay aligned behind each other");
 

@@ -23,7 +23,7 @@
 #define BP_CORPUS_KIND         "corpus" /* of the user block */
 #define BP_CORPUS_VERSION      1
 #define BP_CORPUS_CHUNK_TOKENS 65536
-#define BP_CORPUS_ID_BYTES     1024               /* the longest doc_id */
+#define BP_CORPUS_ID_BYTES     1024               /* the longest doc_id; as BP_TEXT_FIELD_BYTES */
 #define BP_CORPUS_LABEL_BYTES  1024               /* the longest label value */
 #define BP_CORPUS_LABEL_VALUES ((int64_t)1 << 20) /* distinct values of one label */
 

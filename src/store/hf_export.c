@@ -4,11 +4,13 @@
 #include "store/checkpoint_open_priv.h"
 #include "store/hf_config_priv.h"
 #include "store/hf_gpt2_priv.h"
+#include "store/hidden_folder.h"
 #include "store/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define PREFIX "transformer."
 
@@ -192,19 +194,6 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
     return err == BP_OK ? bp_rename_new(hidden, out) : err;
 }
 
-/* "FOLDER/.tmp-NAME-TOKEN" beside FOLDER/NAME. */
-static bp_err hidden_name(char **hidden, const char *out)
-{
-    char token[17];
-    int parent_bytes = (int)(bp_path_base(out) - out);
-    bp_err err = bp_token_new(token);
-
-    *hidden = err == BP_OK
-                  ? bp_sprintf("%.*s.tmp-%s-%s", parent_bytes, out, bp_path_base(out), token)
-                  : NULL;
-    return err == BP_OK && *hidden == NULL ? bp_fail_memory("a file name", 1, strlen(out)) : err;
-}
-
 static void remove_quietly(const char *folder)
 {
     char message[BP_ERR_MESSAGE_BYTES];
@@ -220,20 +209,23 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *toke
     bp_hf_shape shape = {.layers = 0};
     struct stat status;
     char *hidden = NULL;
+    int lock = -1;
     bp_err err = read_shape(&shape, checkpoint);
 
     BP_ASSERT(bp_comm_size(checkpoint->comm) == 1);
     if (err == BP_OK && lstat(out, &status) == 0)
         err = BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away", out);
-    if (err == BP_OK)
-        err = hidden_name(&hidden, out);
-    if (err == BP_OK && mkdir(hidden, 0777) != 0)
-        err = bp_fail_create("can't create the folder", out);
-    else if (err == BP_OK) {
+    if (err == BP_OK) {
+        bp_hidden_sweep(out);
+        err = bp_hidden_make(out, &hidden, &lock);
+    }
+    if (hidden != NULL) {
         err = write_folder(checkpoint, &shape, tokenizer, hidden, out);
         if (err != BP_OK)
             remove_quietly(hidden);
     }
+    if (lock >= 0)
+        (void)close(lock);
     bp_free(hidden);
     return err;
 }

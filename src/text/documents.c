@@ -198,9 +198,20 @@ static bp_err look_ahead(bp_documents *documents, size_t bytes)
     return err;
 }
 
+static bp_err skip_mark(bp_documents *documents)
+{
+    bp_err err = look_ahead(documents, BP_MARK_BYTES);
+
+    if (err == BP_OK)
+        documents->at += bp_mark_bytes(documents->buffer, documents->end);
+    return err;
+}
+
 /* The next file, or NULL as source after the last. */
 static bp_err next_source(bp_documents *documents)
 {
+    bp_err err;
+
     if (documents->source != NULL) {
         documents->past_bytes += bp_text_source_consumed(documents->source);
         bp_text_source_close(&documents->source);
@@ -212,12 +223,8 @@ static bp_err next_source(bp_documents *documents)
     documents->inside = false;
     if (documents->file == documents->count)
         return BP_OK;
-    bp_err err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
-    if (err == BP_OK && documents->options.format == BP_TEXT_JSONL) {
-        err = look_ahead(documents, 3);
-        documents->at = bp_mark_bytes(documents->buffer, documents->end);
-    }
-    return err;
+    err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
+    return err == BP_OK ? skip_mark(documents) : err;
 }
 
 /* ---- one piece ---- */

@@ -3,6 +3,7 @@
 #include "text/text_source.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
@@ -48,12 +49,16 @@ void bp_jsonl_record_clear(bp_jsonl_record *record)
     *record = (bp_jsonl_record){0};
 }
 
-/* 1.0 is no integer, so it does not look like one. */
+/* As short as it reads back the same, and no integer: 1.0 is not 1. */
 static char *real_text(double value)
 {
-    char text[40];
+    char text[32];
 
-    (void)snprintf(text, sizeof text, "%.17g", value);
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
     return bp_sprintf("%s%s", text, strpbrk(text, ".e") == NULL ? ".0" : "");
 }
 
@@ -76,12 +81,10 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
                        "the field \"%s\" is neither a string without U+0000 nor a number, boolean "
                        "or null",
                        key);
-    if (*out == NULL)
-        return bp_fail_memory("a field", 1, 0);
-    return strlen(*out) <= BP_TEXT_NAME_BYTES
-               ? BP_OK
-               : BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" has %zu bytes, more than %d", key,
-                         strlen(*out), BP_TEXT_NAME_BYTES);
+    if (*out != NULL && strlen(*out) > BP_TEXT_FIELD_BYTES)
+        return BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" has %zu bytes, more than %d", key,
+                       strlen(*out), BP_TEXT_FIELD_BYTES);
+    return *out == NULL ? bp_fail_memory("a field", 1, 0) : BP_OK;
 }
 
 static char type_of(const json_t *value)

@@ -83,8 +83,8 @@ size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes);
 #define BP_PIECE_LIMIT_BYTES                                                                       \
     ((size_t)1 << 28) /* ... unless there is no cut; jsonl lines and uncut runs end here */
 
-#define BP_TEXT_FIELD      "text"
-#define BP_TEXT_NAME_BYTES 1024 /* the longest `id` and label of a jsonl line */
+#define BP_TEXT_FIELD       "text"
+#define BP_TEXT_FIELD_BYTES 1024 /* the longest `id` and label of a jsonl line */
 
 typedef struct bp_documents_options {
     bp_text_format format;
@@ -143,10 +143,12 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
 
 /** The next piece of this share; piece->text is NULL after the last.
  *
- * An empty file is a document without text (BP_TEXT_FILE). A jsonl line is parsed, and its faults
+ * A byte order mark at the start of a file is no text. An empty file is a document without text
+ * (BP_TEXT_FILE). A jsonl line is parsed, and its faults
  * are found, only by the share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT,
  * with file and line: no JSON object, invalid UTF-8, the text missing or no string, `id` or a label
- * neither string, number, boolean nor null, a jsonl line or a run without a cut beyond
+ * neither string, number, boolean nor null, or beyond
+ * BP_TEXT_FIELD_BYTES, a jsonl line or a run without a cut beyond
  * BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);

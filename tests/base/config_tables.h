@@ -16,6 +16,7 @@ static const bp_option train_table[] = {
     {"train.trace", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL, "write a trace", false},
     {"train.order", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL, "of the sums", false},
     {"train.shift", BP_OPTION_INT, "-3", -INFINITY, INFINITY, NULL, NULL, "any integer", false},
+    {"train.seed", BP_OPTION_INT, "1", 0, 0x1p53, NULL, NULL, "of random numbers", false},
     {"train.limit", BP_OPTION_REAL, NULL, 0, 0, NULL, NULL, "any number", false},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 static const bp_option run_table[] = {

@@ -1,8 +1,10 @@
 #include "base/config.h"
 #include "base/fault.h"
 #include "bp_test.h"
+#include <limits.h>
 #include <math.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define TRAIN_STEPS_REQUIRED true
 #include "base/config_tables.h"
@@ -129,11 +131,17 @@ static void numbers_are_taken_strictly(void **state)
 
 static void ranges_are_to_the_last_value(void **state)
 {
-    static const char *const good[] = {"train.steps=1",     "train.steps=1000000",
-                                       "train.rate=0",      "train.rate=10",
-                                       "train.rate=1e-300", "train.shift=-9223372036854775808"};
-    static const char *const bad[] = {"train.steps=0", "train.steps=1000001", "train.steps=-1",
-                                      "train.rate=-1e-9", "train.rate=10.0001"};
+    static const char *const good[] = {"train.steps=1",
+                                       "train.steps=1000000",
+                                       "train.rate=0",
+                                       "train.rate=10",
+                                       "train.rate=1e-300",
+                                       "train.shift=-9223372036854775808",
+                                       "train.shift=9223372036854775807",
+                                       "train.seed=9007199254740992"};
+    static const char *const bad[] = {"train.steps=0",      "train.steps=1000001",
+                                      "train.steps=-1",     "train.rate=-1e-9",
+                                      "train.rate=10.0001", "train.seed=9007199254740993"};
 
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
@@ -511,10 +519,10 @@ static void each_key_of_the_job_is_visited(void **state)
 
     (void)state;
     bp_config_each(config, visit, &v);
-    assert_int_equal(v.count, 9);
-    assert_string_equal(v.keys,
-                        "train.steps=? train.rate=0.0003 train.memory=1 GiB train.trace=no "
-                        "train.order=tree train.shift=-3 train.limit=? run.dir=? run.note=? ");
+    assert_int_equal(v.count, 10);
+    assert_string_equal(v.keys, "train.steps=? train.rate=0.0003 train.memory=1 GiB train.trace=no "
+                                "train.order=tree train.shift=-3 train.seed=1 train.limit=? "
+                                "run.dir=? run.note=? ");
     bp_config_free(&config);
 }
 
@@ -553,9 +561,28 @@ static void short_memory_is_told(void **state)
     }
 }
 
+static void names_with_equals_are_told_from_pairs(void **state)
+{
+    char folder[PATH_MAX];
+
+    (void)state;
+    assert_true(bp_config_is_pair("train.steps=3"));
+    assert_true(bp_config_is_pair("steps=3"));
+    assert_true(bp_config_is_pair("run.dir=a/b=c"));
+    assert_false(bp_config_is_pair("small.ini"));
+    assert_false(bp_config_is_pair("./lr=3.ini"));
+    assert_false(bp_config_is_pair("a.b/lr=3.ini"));
+    assert_non_null(getcwd(folder, sizeof folder));
+    assert_int_equal(chdir(bp_test_folder()), 0);
+    (void)bp_test_write("lr=3.ini", "x", 1);
+    assert_false(bp_config_is_pair("lr=3.ini"));
+    assert_int_equal(chdir(folder), 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_with_equals_are_told_from_pairs),
         cmocka_unit_test(values_of_all_types_are_read),
         cmocka_unit_test(numbers_are_taken_strictly),
         cmocka_unit_test(ranges_are_to_the_last_value),

@@ -28,8 +28,9 @@ typedef struct folder_plan {
     const char *summary;
 } folder_plan;
 
-static const char SUMMARY[] = "{\"tokens\": 6, \"nll_nats\": 7.5, \"convention\": {}, "
-                              "\"corpora\": {\"x\": {}, \"y\": {}}}";
+#define CORPORA "\"corpora\": {\"x\": {\"documents\": 2}, \"y\": {\"documents\": 1}}}"
+static const char SUMMARY[] =
+    "{\"documents\": 3, \"tokens\": 6, \"nll_nats\": 7.5, \"convention\": {}, " CORPORA;
 
 static folder_plan good_plan(void)
 {
@@ -195,14 +196,18 @@ static void other_files_are_refused(void **state)
     plan.summary = "{\"tokens\": 6, \"nll_nats\": 7.5}";
     expect(&plan, "no summary of scores");
     plan.summary =
-        "{\"tokens\": 7, \"nll_nats\": 7.5, \"convention\": {}, \"corpora\": {\"x\": {}, "
-        "\"y\": {}}}";
+        "{\"documents\": 3, \"tokens\": 7, \"nll_nats\": 7.5, \"convention\": {}, " CORPORA;
     expect(&plan, "not of one run");
     plan.summary =
-        "{\"tokens\": 6, \"nll_nats\": 7.6, \"convention\": {}, \"corpora\": {\"x\": {}, "
-        "\"y\": {}}}";
+        "{\"documents\": 3, \"tokens\": 6, \"nll_nats\": 7.6, \"convention\": {}, " CORPORA;
     expect(&plan, "not of one run");
-    plan.summary = "{\"nll_nats\": 7.5, \"convention\": {}, \"corpora\": {\"x\": {}, \"y\": {}}}";
+    plan.summary =
+        "{\"documents\": 4, \"tokens\": 6, \"nll_nats\": 7.5, \"convention\": {}, " CORPORA;
+    expect(&plan, "other numbers of documents");
+    plan.summary = "{\"documents\": 3, \"tokens\": 6, \"nll_nats\": 7.5, \"convention\": {}, "
+                   "\"corpora\": {\"x\": {\"documents\": 1}, \"y\": {\"documents\": 2}}}";
+    expect(&plan, "other numbers of documents");
+    plan.summary = "{\"documents\": 3, \"nll_nats\": 7.5, \"convention\": {}, " CORPORA;
     expect(&plan, "\"tokens\" is missing");
 }
 

@@ -1,7 +1,6 @@
 """Bad inputs as a table: a command, what is wrong with its input, the exit status and words of the one line that says so; nothing is left
 at the output. Each row stands in docs/bad_inputs.md by its name, which the test compares."""
 import concurrent.futures
-import fcntl
 import json
 import os
 import re
@@ -77,7 +76,6 @@ ROWS = [
     ("a table of text", "bagpipe-data table {train.txt}", {}, 65, ["{train.txt}"]),
     # import and export
     ("an export to where something is", "bagpipe-data export {model} --out {f}", {"f": b""}, 73, ["something is there already"]),
-    ("an export that another one writes", "bagpipe-data export {model} --out {taken}", {}, 73, ["another command is writing it"]),
     ("an export of a run that is none", "bagpipe-data export {none} --out {out}", {}, 66, ["{none}"]),
     ("an export of a corpus", "bagpipe-data export {train.h5} --out {out}", {}, 66, ["there is no checkpoint", "{train.h5}"]),
     ("an export with another tokenizer", "bagpipe-data export {model} --out {out} --tokenizer {other.json}", {}, 65, ["the tokenizer's hash"]),
@@ -121,9 +119,9 @@ ROWS = [
     ("one score folder", COMPARE + " {scores}", {}, 64, ["two"]),
     ("resamples below 100", COMPARE + " {scores} {scores} --resamples 9", {}, 64, ["'9' is not a number from 100"]),
     ("a summary with another number of documents than its table", COMPARE + " {scores} {lying}", {"lying/": ("summary", ["documents"])}, 65,
-     ["documents, and summary.json", "{lying}"]),
+     ["other numbers of documents than summary.json", "{lying}"]),
     ("a summary with another number of a corpus's documents", COMPARE + " {lying} {scores}",
-     {"lying/": ("summary", ["corpora", "valid", "documents"])}, 65, ["documents of valid, and summary.json", "{lying}"]),
+     {"lying/": ("summary", ["corpora", "valid", "documents"])}, 65, ["other numbers of documents than summary.json", "{lying}"]),
     ("a summary with another number of tokens", COMPARE + " {scores} {lying}", {"lying/": ("summary", ["tokens"])}, 65, ["not of one run"]),
     ("a summary that is cut", COMPARE + " {scores} {lying}", {"lying/": ("cut", None)}, 65, ["not valid JSON", "summary.json"]),
 ]
@@ -173,7 +171,7 @@ class BadTable(JobTest):
             self.put(folder, file, what)
 
         def spell(word):
-            return re.sub(r"\{([^}]*)\}", lambda m: os.path.join(folder, m[1]) if not os.path.exists(self.at(m[1])) and m[1] != "taken" or m[1] in files else self.at(m[1]), word)
+            return re.sub(r"\{([^}]*)\}", lambda m: os.path.join(folder, m[1]) if not os.path.exists(self.at(m[1])) or m[1] in files else self.at(m[1]), word)
 
         arguments = [spell(word) for word in command.split(" ")]
         result = run([program(arguments[0])] + arguments[1:], cwd=folder)
@@ -189,12 +187,10 @@ class BadTable(JobTest):
         self.assertEqual([n for n in os.listdir(folder) if ".tmp" in n], [], what)
 
     def test_every_row_is_answered_as_documented(self):
-        with open(self.at(".tmp-taken.lock"), "w", encoding="ascii") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                for number, future in enumerate([pool.submit(self.check, n) for n in range(len(ROWS))]):
-                    with self.subTest(row=ROWS[number][0]):
-                        future.result()
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for number, future in enumerate([pool.submit(self.check, n) for n in range(len(ROWS))]):
+                with self.subTest(row=ROWS[number][0]):
+                    future.result()
 
     def test_every_row_is_in_the_docs(self):
         with open(DOCS, encoding="utf-8") as file:
@@ -225,15 +221,12 @@ class BadTable(JobTest):
         for folder in (older, other):
             os.mkdir(self.at(folder))
         process = self.background([program("bagpipe-data")] + arguments)
-        self.until(lambda: [n for n in self.hidden(name) if n not in (older, other, f".tmp-{name}.lock")])
+        self.until(lambda: [n for n in self.hidden(name) if n not in (older, other)])
         self.assertNotIn(older, self.hidden(name))
         self.assertIn(other, self.hidden(name))
-        second = run([program("bagpipe-data")] + arguments)  # the first goes on: its folder stays
-        self.assertEqual((second.status, "another command is writing it" in second.err), (73, True), str(second))
-        self.assertIn(f".tmp-{name}.lock", self.hidden(name))
         process.kill()
         process.wait()
-        self.assertGreater(len(self.hidden(name)), 2)  # it was killed at work
+        self.assertGreater(len(self.hidden(name)), 1)  # it was killed at work
         self.must(["bagpipe-data"] + arguments)
         self.assertEqual(self.hidden(name), [other])
         os.rmdir(self.at(other))

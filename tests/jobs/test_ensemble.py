@@ -1,5 +1,6 @@
 """Ensembles: members are pretraining runs of their own, with the same bits whatever trains beside them, and outlive failures."""
 import glob
+import hashlib
 import json
 import os
 import pty
@@ -334,7 +335,11 @@ class Ensemble(JobTest):
         self.assertNotIn("other bits", result.err)
         text = read(path).decode()
         keys[1] = "f32" if keys[1] == "bf16" else "bf16"
-        self.write("nodes/members/m01/config.ini", re.sub("precision = .*", f"precision = {keys[1]}", text))
+        text = re.sub("precision = .*", f"precision = {keys[1]}", text)
+        self.write("nodes/members/m01/config.ini", text)
+        record = read_json(self.at("nodes/members/m01/run.json"))
+        record["config_sha256"] = [hashlib.sha256(text.encode()).hexdigest()]
+        self.write("nodes/members/m01/run.json", json.dumps(record))
         os.remove(self.at("nodes/ensemble.json"))
         result = self.ensemble("nodes", 0, "math.precision=auto", "math.threads=2")  # with a third one that is new
         self.assertEqual(result.status, 0, str(result))

@@ -55,7 +55,7 @@ class Plot(JobTest):
             self.assertIn("validation loss", "".join(page.text))
 
     def test_a_finished_run_that_starts_again_leaves_it_alone(self):
-        shutil.copytree(self.at("second"), self.at("again"))
+        shutil.copytree(self.at("second"), self.at("again"), symlinks=True)
         os.remove(self.at("again/index.html"))
         self.trained("again", 0, "train.steps=12", "optimizer.lr=1e-3", "run.seed=7")
         self.assertFalse(os.path.exists(self.at("again/index.html")))

@@ -59,7 +59,7 @@ claim "and nothing is built for it" [ ! -e "$bare/build" ]
 rm -rf "$bare"
 claim "arguments too many are refused" says "too many arguments" sh jobs/quickstart.sh a b
 claim "a batch script without its folder says so" says "launch.sh" env SLURM_JOB_ID=1 BAGPIPE_SLURM=/nonexistent bash slurm/score.sbatch x.ini
-claim "a member array without an array says so" says "sbatch --array" env -u SLURM_ARRAY_TASK_ID SLURM_JOB_ID=1 bash slurm/ensemble-array.sbatch x.ini
+claim "a member array without an array says so" says "sbatch --array" env -u SLURM_ARRAY_TASK_ID SLURM_JOB_ID=1 BAGPIPE_SLURM=slurm bash slurm/ensemble-array.sbatch x.ini
 claim "a missing program is named" says "there is no program bagpipe" \
     env SLURM_JOB_ID=1 PATH=/usr/bin:/bin BAGPIPE_BIN=/nonexistent bash -c '
         mkdir -p "$1" && cp slurm/* "$1" && BAGPIPE_SLURM=$1 bash "$1/score.sbatch" x.ini

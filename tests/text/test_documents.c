@@ -83,11 +83,51 @@ static void a_json_object_is_a_document(void **state)
     const char *text = "{\"text\": \"a\\nb\", \"id\": \"x1\", \"genre\": \"news\", \"n\": 3}\n"
                        "  \n"
                        "{\"id\": 42, \"text\": \"\\u00e9\\ud83d\\ude00\", \"genre\": null}\r\n"
-                       "{\"text\": \"\", \"n\": true, \"genre\": 0.5, \"other\": [{}]}";
+                       "{\"text\": \"\", \"n\": true, \"genre\": 0.1, \"other\": [{}]}\n"
+                       "{\"text\": \"\", \"n\": 1, \"genre\": 1.0}";
 
     (void)state;
     check("f", text, strlen(text), options,
-          "x1|news|3|a\nb;42|||\xC3\xA9\xF0\x9F\x98\x80;f:4|0.5|true|;", 1);
+          "x1|news|3|a\nb;42|||\xC3\xA9\xF0\x9F\x98\x80;f:4|0.1|true|;f:5|1.0|1|;", 1);
+}
+
+static void a_byte_order_mark_is_no_text(void **state)
+{
+    static const char object[] = "\xEF\xBB\xBF{\"text\": \"a\"}\n", line[] = "\xEF\xBB\xBF"
+                                                                             "a\n";
+    bp_documents_options options = {.format = BP_TEXT_JSONL};
+
+    (void)state;
+    check("f", object, sizeof object - 1, options, "f:1|a;", 0);
+    options.format = BP_TEXT_LINES;
+    check("f", line, sizeof line - 1, options, "f:1|a;", 0);
+    options.format = BP_TEXT_FILE;
+    check("f", line, sizeof line - 1, options, "f|a\n;", 0);
+    check("f", line, 3, options, "f|;", 0);
+    check("f", "\xEF\xBB", 2, options, "f|\xEF\xBB;", 0);
+}
+
+static void a_long_id_or_label_is_refused_with_its_line(void **state)
+{
+    static const char *const labels[] = {"genre"}, *const names[] = {"id", "genre"};
+    bp_documents_options options = {.format = BP_TEXT_JSONL, .labels = labels, .label_count = 1};
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        char text[2 * BP_TEXT_FIELD_BYTES];
+        int bytes = snprintf(text, sizeof text, "\n{\"text\": \"\", \"%s\": \"%0*d\"}",
+                             names[k / 2], BP_TEXT_FIELD_BYTES + k % 2, 1);
+        const char *path = bp_test_write("long.jsonl", text, (size_t)bytes);
+        bp_buffer out = {0};
+        bp_documents_stats stats;
+
+        bp_test_expect(tell(&out, &path, 1, &options, &stats), k % 2 == 0 ? BP_OK : BP_ERR_FORMAT);
+        if (k % 2 == 1) {
+            bp_test_message_has("has 1025 bytes, more than 1024");
+            bp_test_message_has("long.jsonl, line 2");
+        }
+        bp_buffer_clear(&out);
+    }
 }
 
 static void another_field_holds_the_text(void **state)
@@ -311,6 +351,8 @@ int main(void)
         cmocka_unit_test(a_file_is_a_document),
         cmocka_unit_test(a_line_is_a_document),
         cmocka_unit_test(a_json_object_is_a_document),
+        cmocka_unit_test(a_byte_order_mark_is_no_text),
+        cmocka_unit_test(a_long_id_or_label_is_refused_with_its_line),
         cmocka_unit_test(another_field_holds_the_text),
         cmocka_unit_test(zero_bytes_are_text),
         cmocka_unit_test(broken_lines_are_named),

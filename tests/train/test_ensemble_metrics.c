@@ -264,7 +264,7 @@ static void a_file_that_can_not_be_read_is_an_error(void **state)
     char *path = ensemble_member_path(&f.self, 0, "metrics.jsonl");
     bp_test_expect(bp_dir_make(path), BP_OK); /* a folder in its place */
     bp_test_expect(ensemble_metrics_new(&f.metrics, &f.self), BP_OK);
-    bp_test_expect(ensemble_metrics_flush(f.metrics), BP_ERR_IO);
+    bp_test_expect(ensemble_metrics_flush(f.metrics), BP_ERR_FORMAT);
     bp_test_message_has("metrics.jsonl");
     bp_free(path);
     end(&f);
