@@ -137,6 +137,14 @@ static bp_err read_whole(bp_err opened, int fd, const char *path, int64_t limit_
     return err;
 }
 
+size_t bp_mark_bytes(const char *text, size_t bytes)
+{
+    static const char MARK[] = "\xEF\xBB\xBF";
+
+    return bytes >= sizeof MARK - 1 && memcmp(text, MARK, sizeof MARK - 1) == 0 ? sizeof MARK - 1
+                                                                                : 0;
+}
+
 bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
 {
     int fd;

@@ -22,6 +22,11 @@ bp_err bp_file_open(const char *path, int *fd, int64_t *size_bytes);
  */
 bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes);
 
+/** The bytes of a byte order mark at the start of a UTF-8 text, BP_MARK_BYTES or 0: U+FEFF there is
+ * of the encoding, and no text. */
+#define BP_MARK_BYTES 3
+size_t bp_mark_bytes(const char *text, size_t bytes);
+
 /** Open a file that a job keeps for itself, in a run folder: a plain file and nothing else. A link
  * is not followed (it would have another file written to) and a FIFO not waited for. `flags`: of
  * open(2), and mode 0666. The caller closes *fd; -1 after an error.

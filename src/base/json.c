@@ -22,11 +22,12 @@ bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *n
 
 static bp_err parse_file(bp_err read, json_t **out, char *text, size_t bytes, const char *path)
 {
+    size_t mark = read == BP_OK ? bp_mark_bytes(text, bytes) : 0;
     bp_err err = read;
 
     *out = NULL;
     if (err == BP_OK)
-        err = bp_json_parse(out, text, bytes, path);
+        err = bp_json_parse(out, text + mark, bytes - mark, path);
     bp_free(text);
     return err;
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
+#include "store/dictionary.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -29,6 +30,12 @@ typedef struct chunk_slot {
     bool is_back;
 } chunk_slot;
 
+typedef struct label_types { /* of one label's values, as JSON has them */
+    bp_dictionary values;
+    char *types; /* [room]: bp_label_type of each value */
+    int64_t room;
+} label_types;
+
 typedef struct master {
     MPI_Comm comm;
     int size;
@@ -47,7 +54,8 @@ typedef struct master {
     bp_text_tally tally;     /* of the document under way */
     int64_t document_tokens; /* of its text */
     int64_t unknown_id;
-    const char **labels; /* [label_count], of the record at hand */
+    const char **labels;      /* [label_count], of the record at hand */
+    label_types *label_types; /* [label_count] */
     bp_corpus_built built;
     double started, told, tell_every;
 } master;
@@ -165,20 +173,61 @@ static bp_err send_chunk(void *context, int64_t number, const void *raw)
 
 /* ---- joining ---- */
 
+/* "1" and 1, or "true" and true, would be one value of the label. */
+static bp_err check_label(master *m, const bp_record *record, int k, char type, const char *text)
+{
+    static const char *const NAMES[] = {"", "a string", "a number", "true or false"};
+    label_types *known = &m->label_types[k];
+    int64_t code = 0;
+    bp_err err = type == BP_LABEL_NONE ? BP_OK : bp_dictionary_code(&known->values, text, &code);
+
+    if (type == BP_LABEL_NONE || err != BP_OK)
+        return err;
+    if (code == known->room) {
+        int64_t room = code == 0 ? 16 : 2 * code;
+        char *types = bp_realloc("store.build", known->types, room, 1);
+
+        if (types == NULL)
+            return bp_fail_memory("labels", room, 1);
+        memset(types + code, BP_LABEL_NONE, (size_t)(room - code));
+        known->types = types;
+        known->room = room;
+    }
+    if (known->types[code] == BP_LABEL_NONE)
+        known->types[code] = type;
+    if (type == known->types[code])
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "label %s is '%.80s' as %s, and as %s in a line before: at %s, line %" PRId64
+                   "; write its values as one type",
+                   m->build->labels[k], text, NAMES[(int)type], NAMES[(int)known->types[code]],
+                   bp_text_source_shown(m->build->paths[record->file]), record->line);
+}
+
+static bp_err read_labels(master *m, const bp_record *record)
+{
+    const char *text = bp_record_text(record);
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
+        text += strlen(text) + 1;
+        m->labels[k] = text + 1;
+        err = check_label(m, record, k, *text, text + 1);
+        text++;
+    }
+    return err;
+}
+
 static bp_err end_document(master *m, const bp_record *record)
 {
     const bp_text_counts counts = bp_text_tally_counts(&m->tally);
-    const char *text = bp_record_text(record);
     bp_corpus_row row = {.bytes = m->tally.bytes,
                          .words = counts.words,
                          .words_split = counts.words_split,
-                         .id = text,
+                         .id = bp_record_text(record),
                          .labels = m->labels};
 
-    for (int k = 0; k < m->build->label_count; k++) {
-        text += strlen(text) + 1;
-        m->labels[k] = text;
-    }
+    bp_err err = read_labels(m, record);
     m->built.documents++;
     m->built.bytes += row.bytes;
     m->built.words += row.words;
@@ -186,7 +235,7 @@ static bp_err end_document(master *m, const bp_record *record)
     m->built.empty_documents += m->document_tokens == 0 ? 1 : 0;
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
-    return bp_corpus_writer_end(m->writer, &row);
+    return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
 }
 
 static bp_err join(master *m, const bp_record *record)
@@ -363,7 +412,8 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->tell_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
     m->inboxes = bp_alloc("store.build", m->size, sizeof *m->inboxes);
     m->labels = bp_alloc("store.build", build->label_count, sizeof *m->labels);
-    if (m->inboxes == NULL || m->labels == NULL)
+    m->label_types = bp_alloc("store.build", build->label_count, sizeof *m->label_types);
+    if (m->inboxes == NULL || m->labels == NULL || m->label_types == NULL)
         return bp_fail_memory("a corpus", m->size, sizeof *m->inboxes);
     err = m->size > 1 ? make_slots(m) : BP_OK;
     return err == BP_OK ? create_writer(m) : err;
@@ -384,6 +434,11 @@ static void master_clear(master *m)
     bp_free(m->slots);
     bp_free(m->inboxes);
     bp_free(m->labels);
+    for (int k = 0; m->label_types != NULL && k < m->build->label_count; k++) {
+        bp_dictionary_clear(&m->label_types[k].values);
+        bp_free(m->label_types[k].types);
+    }
+    bp_free(m->label_types);
 }
 
 /* The others leave; what they had still sent is taken in, and counts no more. */

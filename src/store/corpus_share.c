@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+_Static_assert(BP_TEXT_FIELD_BYTES <= BP_CORPUS_ID_BYTES &&
+                   BP_TEXT_FIELD_BYTES <= BP_CORPUS_LABEL_BYTES,
+               "what the text allows, a corpus holds");
 _Static_assert(sizeof(bp_record) % 8 == 0, "records stay aligned behind each other");
 
 static size_t padded(size_t bytes)
@@ -72,16 +75,18 @@ static size_t texts_bytes(const bp_piece *piece, int label_count)
     size_t bytes = strlen(piece->id) + 1;
 
     for (int k = 0; k < label_count; k++)
-        bytes += strlen(piece->labels[k]) + 1;
+        bytes += 1 + strlen(piece->labels[k]) + 1;
     return bytes;
 }
 
-/* The id and the labels, each ended by a zero byte. */
+/* The id and the labels, each ended by a zero byte, a label's type before it. */
 static void put_texts(char *to, const bp_piece *piece, int label_count)
 {
     to = stpcpy(to, piece->id) + 1;
-    for (int k = 0; k < label_count; k++)
-        to = stpcpy(to, piece->labels[k]) + 1;
+    for (int k = 0; k < label_count; k++) {
+        *to = piece->label_types[k];
+        to = stpcpy(to + 1, piece->labels[k]) + 1;
+    }
 }
 
 static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
@@ -98,6 +103,8 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
     if (record == NULL)
         return bp_fail_memory("a batch of tokens", share->ids.count, sizeof(uint32_t));
     record->number = piece->number;
+    record->file = piece->file;
+    record->line = piece->line;
     record->last = piece->last ? 1 : 0;
     bp_text_tally_add(&record->tally, piece->text, piece->bytes);
     put_texts((char *)(record + 1), piece, share->label_count);

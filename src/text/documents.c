@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #define READ_BYTES ((size_t)1 << 22)
-#define MARK       "\xEF\xBB\xBF" /* U+FEFF: of the encoding, and no text */
-#define MARK_BYTES 3
 
 struct bp_documents {
     bp_documents_options options; /* without names of fields: record has them */
@@ -202,11 +200,10 @@ static bp_err look_ahead(bp_documents *documents, size_t bytes)
 
 static bp_err skip_mark(bp_documents *documents)
 {
-    bp_err err = look_ahead(documents, MARK_BYTES);
+    bp_err err = look_ahead(documents, BP_MARK_BYTES);
 
-    if (err == BP_OK && documents->end - documents->at >= MARK_BYTES &&
-        memcmp(documents->buffer + documents->at, MARK, MARK_BYTES) == 0)
-        documents->at += MARK_BYTES;
+    if (err == BP_OK)
+        documents->at += bp_mark_bytes(documents->buffer, documents->end);
     return err;
 }
 
@@ -349,6 +346,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     piece->text = found->text;
     piece->bytes = found->bytes;
     piece->labels = (const char *const *)documents->record.labels;
+    piece->label_types = documents->record.types;
     piece->id = documents->id;
     if (documents->options.format == BP_TEXT_FILE)
         (void)snprintf(documents->id, documents->id_room, "%s", base);

@@ -12,7 +12,9 @@ bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
     record->text_field = bp_strdup(text_field);
     record->names = bp_alloc("text.labels", label_count, sizeof *record->names);
     record->labels = bp_alloc("text.labels", label_count, sizeof *record->labels);
-    if (record->text_field == NULL || record->names == NULL || record->labels == NULL)
+    record->types = bp_alloc("text.labels", label_count, 1);
+    if (record->text_field == NULL || record->names == NULL || record->labels == NULL ||
+        record->types == NULL)
         return bp_fail_memory("labels", label_count, sizeof *record->labels);
     record->label_count = label_count;
     for (int k = 0; k < label_count; k++) {
@@ -43,6 +45,7 @@ void bp_jsonl_record_clear(bp_jsonl_record *record)
     bp_free(record->text_field);
     bp_free(record->names);
     bp_free(record->labels);
+    bp_free(record->types);
     *record = (bp_jsonl_record){0};
 }
 
@@ -84,6 +87,23 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
     return *out == NULL ? bp_fail_memory("a field", 1, 0) : BP_OK;
 }
 
+static char type_of(const json_t *value)
+{
+    return json_is_string(value)    ? BP_LABEL_STRING
+           : json_is_number(value)  ? BP_LABEL_NUMBER
+           : json_is_boolean(value) ? BP_LABEL_BOOLEAN
+                                    : BP_LABEL_NONE;
+}
+
+static bp_err read_label(bp_jsonl_record *record, int k)
+{
+    const json_t *value = json_object_get(record->object, record->names[k]);
+
+    bp_free(record->labels[k]);
+    record->types[k] = type_of(value);
+    return scalar_text(&record->labels[k], value, record->names[k]);
+}
+
 bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t bytes)
 {
     json_error_t where;
@@ -110,10 +130,7 @@ bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t b
     id = json_object_get(record->object, "id");
     if (id != NULL && !json_is_null(id))
         err = scalar_text(&record->id, id, "id");
-    for (int k = 0; k < record->label_count && err == BP_OK; k++) {
-        bp_free(record->labels[k]);
-        err = scalar_text(&record->labels[k], json_object_get(record->object, record->names[k]),
-                          record->names[k]);
-    }
+    for (int k = 0; k < record->label_count && err == BP_OK; k++)
+        err = read_label(record, k);
     return err;
 }

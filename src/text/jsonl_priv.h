@@ -13,6 +13,7 @@ typedef struct bp_jsonl_record {
     size_t text_bytes;
     char *id;      /* NULL: none */
     char **labels; /* [label_count] values; all of them "" before the first parse */
+    char *types;   /* [label_count]: bp_label_type */
     char **names;  /* [label_count] */
     char *text_field;
     bool lacks_text; /* what was wrong with the last line */

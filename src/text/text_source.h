@@ -98,6 +98,14 @@ typedef struct bp_documents_options {
     size_t limit_bytes; /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
 } bp_documents_options;
 
+/** What a label is in JSON. As text 1 and "1" look alike, and "true" and true. */
+typedef enum bp_label_type {
+    BP_LABEL_NONE, /* missing or null */
+    BP_LABEL_STRING,
+    BP_LABEL_NUMBER, /* 1 and 1.0 have other texts */
+    BP_LABEL_BOOLEAN
+} bp_label_type;
+
 /** A document, or a part of one. All pointers are borrowed until the next call. */
 typedef struct bp_piece {
     const char *text; /* NULL: there are no more; never NULL else, even if bytes is 0 */
@@ -111,6 +119,7 @@ typedef struct bp_piece {
         *id; /* jsonl's `id` (string or integer); else "FILE" or "FILE:LINE", without folder */
     const char *const
         *labels; /* [label_count]: values as text, "" where missing or null; on every piece */
+    const char *label_types; /* [label_count]: bp_label_type of each */
 } bp_piece;
 
 typedef struct bp_documents_stats {

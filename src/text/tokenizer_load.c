@@ -391,8 +391,11 @@ bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
     bp_err err = bp_file_read(path, FILE_LIMIT_BYTES, &text, &bytes);
 
     *out = NULL;
-    if (err == BP_OK)
-        err = bp_tokenizer_parse(out, text, bytes, path);
+    if (err == BP_OK) {
+        size_t mark = bp_mark_bytes(text, bytes);
+
+        err = bp_tokenizer_parse(out, text + mark, bytes - mark, path);
+    }
     bp_free(text);
     return err;
 }
@@ -422,7 +425,8 @@ static bp_err read_merge_lines(bp_tokenizer *tokenizer, const char *text, size_t
     *out = bp_alloc("text.merges", room, sizeof **out);
     if (*out == NULL)
         return bp_fail_memory("merges", room, sizeof **out);
-    for (const char *at = text, *end = text + bytes; at < end && err == BP_OK;) {
+    for (const char *at = text + bp_mark_bytes(text, bytes), *end = text + bytes;
+         at < end && err == BP_OK;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t length = (size_t)((newline == NULL ? end : newline) - at);
         size_t step = length + 1;
