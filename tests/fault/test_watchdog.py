@@ -78,6 +78,8 @@ class Standstill(KindsOfJob):
         state = json.loads(self.read("run.json"))["exit"]
         self.assertEqual((state["state"], state["code"]), ("stopped", 75), state)
         self.assertIn(f"rank {rank} on host {HOST}", state["message"])
+        # and where rank 0 could not write that down
+        self.assertRegex(self.read("last_words.txt"), rf"^\S+ start \d+ status 75: no progress for \d+ s: rank {rank} on host ")
         self.assertEqual(json.loads(self.read("suspects.json"))["hosts"][HOST]["count"], 1)
         for other in range(start.ranks):
             if other != rank:
@@ -231,6 +233,7 @@ class Longer(Standstill):
         self.assertGreater(event["ratio"], 1.5)
         send(start.process.pid, signal.SIGUSR1)
         self.assertEqual(start.wait(), 75, str(start))
+        self.assertEqual(json.loads(self.read("status.json"))["events"]["slow_rank"], 1)
 
     def test_it_may_be_turned_off(self):
         KINDS["off"] = ("pretrain", 2, ("mesh.data=2", "watchdog.seconds=0"))
