@@ -56,7 +56,7 @@ static const bp_help_row STATUSES[] = {{"0", "all is well, or there are only war
 
 const bp_help bp_doctor_help = {
     .name = "bagpipe doctor",
-    .usage = "[RUN | CONFIG.ini [section.key=value ...]] [--json]",
+    .usage = "[RUN | [CONFIG.ini] [section.key=value ...]] [--json]",
     .summary = "checks that a machine and its ranks are fit for a job",
     .text =
         "Start it with the launcher, the ranks and the hosts of the job to come. It says for each "
@@ -86,7 +86,7 @@ static bp_err parse(doctor *self, int argc, char **argv)
                            "there is no option '%s': at the command line; see bagpipe doctor "
                            "--help",
                            argv[k]);
-        else if (self->target && bp_config_is_pair(argv[k]))
+        else if (bp_config_is_pair(argv[k]))
             self->keys[self->key_count++] = argv[k];
         else if (self->target)
             return BP_FAIL(BP_ERR_USAGE,
@@ -113,7 +113,7 @@ static bp_err read_config(doctor *self, const bp_option *const *tables)
     static const bp_option *const none[] = {NULL}; /* no key is required here */
     bp_err err = BP_OK;
 
-    if (self->target && names_config(self->target)) {
+    if (self->target ? names_config(self->target) : self->key_count > 0) {
         err = bp_config_new(&self->config, tables, none);
         if (err == BP_OK)
             err = bp_config_read(self->config, self->target, self->key_count, self->keys);
@@ -500,6 +500,7 @@ static bp_err examine(doctor *self, const bp_option *const *tables)
     if (self->rows) {
         judge_mpi(self);
         judge_launcher(self);
+        bp_probe_leftovers(self->rows);
     }
     err = judge_bits(self);
     if (err == BP_OK)

@@ -109,7 +109,7 @@ train straight "$BP_FAULT" "$@"
 
 # A checkpoint that is written behind the training is in place once the next one has begun; a dedicated coordinator computes
 # no step.
-ranks=$(sed -n 's/.*"mesh": *{[^}]*"ranks": *\([0-9]*\).*/\1/p' <(tr -d '\n' <"$scratch/straight/run.json"))
+ranks=$(tr -d '\n' <"$scratch/straight/run.json" | sed -n 's/.*"mesh": *{[^}]*"ranks": *\([0-9]*\).*/\1/p')
 first=0
 tr -d '\n' <"$scratch/straight/run.json" | grep -q '"mesh": *{[^}]*"dedicated_coordinator": *true' && first=1
 at=$((2 * every + RANDOM % (steps - 2 * every))) rank=$((first + RANDOM % (${ranks:-1} - first)))

@@ -52,6 +52,10 @@ void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const c
  * Shapes: ranks[size]. */
 void bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size);
 
+/** Notes on Open MPI's segments of shared memory and session folders on this host that are this
+ * user's, and that no process uses. Local. */
+void bp_probe_leftovers(json_t *rows);
+
 /* ---- the run folder ---- */
 
 /** The folder that would be written to: `path`, or as far up as there is one. Free with bp_free();

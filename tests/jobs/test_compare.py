@@ -355,7 +355,7 @@ class Compare(JobTest):
         self.assertIn("'score-documents'", self.compare("a", "broken", status=65).err)
 
     def test_the_command_line(self):
-        for more, said in ((["--resamples", "99"], "--resamples"), (["--seed", "x"], "--seed"), (["third"], "two score folders, not 3"),
+        for more, said in ((["--resamples", "99"], "--resamples"), (["--seed", "x"], "--seed"), (["third"], "two score folders or two checkpoints, not 3"),
                            (["--nonsense"], "--nonsense"), (["--csv", self.at("x"), "--json", self.at("x")], "name one file"),
                            (["--csv", os.path.join(self.at("a"), "score", "documents.h5")], "the same file as the input"),
                            (["--json", os.path.join(self.at("b"), "score", "summary.json")], "the same file as the input")):

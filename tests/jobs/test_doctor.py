@@ -2,6 +2,7 @@
 import json
 import os
 import stat
+import subprocess
 
 import bagpipe_test
 from bagpipe_test import JobTest, program, run
@@ -132,6 +133,28 @@ class Doctor(JobTest):
         self.assertIn(result.status, (73, 77), str(result))
         self.assertRegex(result.out, r"(?m)^FAIL +run folder +can't make")
         self.assertNotIn("space", result.out)
+
+    def test_keys_alone_name_the_folder(self):
+        result = run([program("bagpipe"), "doctor", f"run.dir={self.at('new')}"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn(f"tried in {os.path.dirname(self.at('new'))}", " ".join(result.out.split()))
+        self.assertEqual(run([program("bagpipe"), "doctor", "run.dri=x"]).status, 78)
+
+    def test_leftovers_of_open_mpi_are_named(self):
+        temporary = self.at("temporary")
+        process = subprocess.Popen(["true"])
+        process.wait()
+        os.makedirs(f"{temporary}/ompi.{os.uname().nodename.split('.')[0]}.{os.getuid()}/pid.{process.pid}")
+        segment = f"/dev/shm/vader_segment.test.{os.getpid()}"
+        with open(segment, "wb") as file:
+            file.write(bytes(1 << 20))
+        try:
+            result = run(["env", f"TMPDIR={temporary}", program("bagpipe"), "doctor"])
+        finally:
+            os.remove(segment)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertRegex(result.out, r"(?m)^note +leftover segments +[1-9]\d* of Open MPI")
+        self.assertRegex(result.out, r"(?m)^note +leftover sessions +1 of Open MPI")
 
     def test_wrong_arguments(self):
         for arguments, status in ((["a", "b"], 64), (["--fast"], 64), ([self.at("no.ini")], 66), ([self.folder, "a=b"], 64),

@@ -28,7 +28,9 @@ says() {
 }
 
 for script in jobs/*.sh docs/help/*.sh tests/*.sh tests/project/*.sh; do
-    claim "$script parses" sh -n "$script"
+    shell=sh
+    head -n 1 "$script" | grep -q '^#!.*bash$' && shell=bash
+    claim "$script parses" "$shell" -n "$script"
 done
 for script in .ci/run .ci/long slurm/*.sh slurm/*.sbatch tests/slurm/*.sh docs/help/*.bash tests/project/*.bash; do
     claim "$script parses" bash -n "$script"
