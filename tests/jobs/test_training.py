@@ -130,11 +130,6 @@ class Epochs(JobTest):
         self.assertEqual(plan.status, 0, str(plan))
         self.assertIn(f"{wanted} steps", plan.out)
 
-    def test_verify_resume_counts_its_own_steps(self):
-        result = run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('verified')}", "train.epochs=5",
-                      "--verify-resume=5"])
-        self.assertEqual(result.status, 0, str(result))
-
 
 class Patience(JobTest):
     TEXT_BYTES = 60_000
