@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "coordinator/run_folder.h"
+#include "coordinator/watchdog.h"
 #include "doctor.h"
 #include "help.h"
 #include "job.h"
@@ -256,6 +257,8 @@ static bp_err run_job(const arguments *args)
                       "--nodes %lld says nothing of the %d ranks that mpirun or srun started: at "
                       "the command line; give --ranks too, and one process plans for them",
                       (long long)args->nodes, bp_comm_size(call.world));
+    if (!args->plan)
+        bp_watchdog_start(call.world, bp_watchdog_seconds(err == BP_OK ? call.config : NULL));
     err = bp_agree(call.world, err);
 
     if (err == BP_OK && args->job->warn)

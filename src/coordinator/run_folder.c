@@ -32,6 +32,7 @@
 struct bp_run {
     const bp_mesh *mesh;
     bool resumed, finished, witnesses;
+    bool watched; /* the watchdog knows of it */
     /* on the coordinator: */
     char *folder;
     run_lock *lock;
@@ -330,23 +331,13 @@ static bp_err gather_hosts(const bp_mesh *mesh, char **hosts)
     return BP_OK;
 }
 
-/* A job without the key is not watched. */
-static void find_watchdog(void *context, const bp_option *option, const char *value)
+static void own(bp_run *run, const bp_config *config, int64_t lock_number)
 {
-    bp_watchdog_spec *spec = context;
-
-    if (strcmp(option->key, "watchdog.seconds") == 0 && value != NULL)
-        spec->seconds = strtod(value, NULL);
-}
-
-static bp_err start_watchdog(bp_run *run, const bp_config *config)
-{
-    bp_watchdog_spec spec = {.run_dir = bp_config_string(config, "run.dir"),
-                             .still_owner = bp_run_still_owner,
-                             .context = run};
-
-    bp_config_each(config, find_watchdog, &spec);
-    return bp_watchdog_start(run->mesh, &spec);
+    bp_watchdog_own(run->mesh, &(bp_watchdog_spec){.run_dir = bp_config_string(config, "run.dir"),
+                                                   .lock_number = lock_number,
+                                                   .still_owner = bp_run_still_owner,
+                                                   .context = run});
+    run->watched = true;
 }
 
 static void let_go(bp_run *run)
@@ -382,6 +373,7 @@ static bp_err write_exit(bp_run *run, bp_err state)
 /* What rank 0 alone knows. */
 typedef struct run_facts {
     int resumed, finished, start;
+    int64_t lock_number;
     char token[BP_TOKEN_BYTES]; /* of the file that all ranks look for */
 } run_facts;
 
@@ -393,7 +385,11 @@ static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_s
     facts->resumed = run->resumed;
     facts->finished = run->finished;
     facts->start = (int)bp_run_start_number(run);
-    return err == BP_OK ? run_shared_mark(run->folder, facts->token) : err;
+    if (err != BP_OK)
+        return err;
+    facts->lock_number = bp_watchdog_lock_number(bp_config_string(config, "run.dir"));
+    own(run, config, facts->lock_number); /* what stands still from now on is told in the folder */
+    return run_shared_mark(run->folder, facts->token);
 }
 
 /* A folder that a node does not see would be found at the first commit, hundreds of steps later. */
@@ -405,6 +401,8 @@ static bp_err share_facts(bp_run *run, const bp_config *config, run_facts *facts
     BP_MPI_WAIT("bcast", MPI_Bcast(facts, (int)sizeof *facts, MPI_BYTE, 0, mesh->world));
     run->resumed = facts->resumed != 0;
     run->finished = facts->finished != 0;
+    if (!mesh->coordinates)
+        own(run, config, facts->lock_number);
     err = run_shared_check(mesh, bp_config_string(config, "run.dir"), facts->token);
     if (err != BP_OK && mesh->coordinates && !run->finished) {
         note_closed(run, err);
@@ -422,6 +420,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     bp_err err = run == NULL ? bp_fail_memory("a run", 1, sizeof *run) : BP_OK;
 
     *out = NULL;
+    bp_watchdog_start(mesh->world, bp_watchdog_seconds(config));
     err = bp_agree(mesh->world, err);
     if (err != BP_OK) {
         bp_free(run);
@@ -437,15 +436,17 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     bp_free(hosts);
     if (err == BP_OK)
         err = share_facts(run, config, &facts);
-    if (err == BP_OK)
-        err = start_watchdog(run, config);
     if (err != BP_OK) {
         run_progress_free(&run->progress);
+        if (run->watched)
+            bp_watchdog_end();
         if (mesh->coordinates)
             let_go(run);
         run_free(&run);
         return err;
     }
+    if (mesh->coordinates)
+        bp_watchdog_warn();
     run->witnesses = run_words_begin(bp_config_string(config, "run.dir"), facts.start);
     run_start_opened();
     *out = run;

@@ -328,8 +328,11 @@ static void put_kernel_word(int fd, int pid, int thread)
 
 void bp_stacks_write(bool after)
 {
-    int fd = open_file(self.path, after ? O_APPEND : O_TRUNC), before = atomic_load(&written);
+    int fd, before = atomic_load(&written);
 
+    if (!self.runs)
+        return;
+    fd = open_file(self.path, after ? O_APPEND : O_TRUNC);
     if (fd >= 0) {
         char now[32];
 
@@ -349,6 +352,8 @@ void bp_stacks_write_of(int rank, const char *host, int pid)
     char path[PATH_BYTES];
     int fd;
 
+    if (!self.runs)
+        return;
     make_path(path, self.folder, "", rank);
     fd = open_file(path, O_TRUNC);
     if (fd < 0)

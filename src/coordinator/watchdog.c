@@ -8,6 +8,8 @@
 #include "coordinator/watchdog_priv.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -27,7 +29,8 @@ const bp_option bp_watchdog_options[] = {
 
 /* A process is watched once, however many jobs run within its job. */
 static watchdog *current;
-static int depth;
+static int depth;          /* of runs that are open */
+static bool waits_for_run; /* it has begun, for the next one */
 
 static void free_all(watchdog **out)
 {
@@ -45,82 +48,42 @@ static void free_all(watchdog **out)
     bp_free(self->sequences);
     bp_free(self->confirmed);
     bp_free(self->places);
-    bp_free(self->run_dir);
     bp_free(self);
     *out = NULL;
 }
 
-static int peers_of(const bp_mesh *mesh)
-{
-    return mesh->computes ? mesh->pipeline_at : -1;
-}
-
-/* This rank's part: what needs no other. */
-static bp_err prepare(watchdog **out, const bp_mesh *mesh, const bp_watchdog_spec *spec)
+static watchdog *watchdog_new(MPI_Comm world, double seconds)
 {
     watchdog *self = bp_alloc("watchdog", 1, sizeof *self);
-    double beat = spec->seconds / BEATS_PER_LIMIT;
-    bp_watch_spec watch = {.size = mesh->size, .seconds = spec->seconds, .deputy = mesh->rank == 1};
+    char host[WIRE_HOST_BYTES],
+        token[BP_TOKEN_BYTES] = "0"; /* ranks and ports still part two runs */
 
-    *out = self;
-    if (self == NULL)
-        return bp_fail_memory("the watchdog", 1, sizeof *self);
+    BP_NEED_MEMORY(self != NULL);
     BP_ASSERT(pthread_mutex_init(&self->owner, NULL) == 0);
-    self->fd = self->wake = -1;
-    self->rank = mesh->rank;
-    self->size = mesh->size;
-    self->seconds = spec->seconds;
-    self->beat_seconds = watch.beat_seconds = beat < BEAT_SECONDS ? beat : BEAT_SECONDS;
-    self->ear.leap = 2 * self->beat_seconds;
-    self->still_owner = mesh->rank == 0 ? spec->still_owner : NULL;
-    self->context = spec->context;
-    self->began = bp_clock_now();
-    atomic_store(&self->peers, peers_of(mesh));
+    self->rank = bp_comm_rank(world);
+    self->size = bp_comm_size(world);
+    self->seconds = seconds;
+    atomic_store(&self->peers, -1);
     watchdog_launcher_find(&self->launcher);
-    self->run_dir = bp_strdup(spec->run_dir);
-    self->places = bp_alloc("watchdog", mesh->size, sizeof *self->places);
-    self->confirmed = bp_alloc("watchdog", mesh->size, sizeof *self->confirmed);
-    self->sequences = bp_alloc("watchdog", mesh->size, sizeof *self->sequences);
-    self->collectives = bp_alloc("watchdog", mesh->size, sizeof *self->collectives);
-    if (self->run_dir == NULL || self->places == NULL || self->confirmed == NULL ||
-        self->sequences == NULL || self->collectives == NULL)
-        return bp_fail_memory("the watchdog", mesh->size, sizeof *self->places);
-    self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (self->wake < 0)
-        return bp_fail_errno(BP_ERR_SYSTEM, "no eventfd can be made", spec->run_dir);
-    return mesh->rank < OBSERVERS ? bp_watch_new(&self->watch, &watch) : BP_OK;
-}
-
-/* All ranks learn where all are, and a token that no other run has. */
-static void share_places(watchdog *self, const bp_mesh *mesh, const char *host)
-{
-    struct {
-        char token[BP_TOKEN_BYTES];
-        int64_t lock_number;
-    } run = {.lock_number = 0};
-    wire_place mine;
-
-    if (self->rank == 0 && bp_token_new(run.token) != BP_OK)
-        run.token[0] = '0'; /* ranks and ports still part two runs */
-    if (self->rank == 0)
-        run.lock_number = watchdog_lock_number(self->run_dir);
-    self->fd = wire_open(&mine, host);
+    self->places = bp_alloc("watchdog", self->size, sizeof *self->places);
+    self->confirmed = bp_alloc("watchdog", self->size, sizeof *self->confirmed);
+    self->sequences = bp_alloc("watchdog", self->size, sizeof *self->sequences);
+    self->collectives = bp_alloc("watchdog", self->size, sizeof *self->collectives);
+    BP_NEED_MEMORY(self->places != NULL && self->confirmed != NULL && self->sequences != NULL &&
+                   self->collectives != NULL);
+    if (self->rank == 0 && bp_token_new(token) == BP_OK)
+        memcpy(self->token, token, WIRE_TOKEN_BYTES);
+    bp_host_name(host, sizeof host);
+    self->fd = wire_open(&self->places[self->rank], host);
     if (self->size == 1 && self->fd >= 0) {
         (void)close(self->fd);
         self->fd = -1;
     }
-    BP_MPI_WAIT("bcast", MPI_Bcast(&run, (int)sizeof run, MPI_BYTE, 0, mesh->world));
-    memcpy(self->token, run.token, WIRE_TOKEN_BYTES);
-    self->lock_number = run.lock_number;
-    BP_MPI_WAIT("all_gather", MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, self->places,
-                                            (int)sizeof mine, MPI_BYTE, mesh->world));
-    self->first_of_host = true;
-    for (int rank = 0; rank < self->rank; rank++)
-        if (wire_is_beside(&self->places[rank], &mine))
-            self->first_of_host = false;
+    self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* without it a beat passes at the end */
+    return self;
 }
 
-static bp_err start_thread(watchdog *self)
+static void start_thread(watchdog *self)
 {
     sigset_t all, before;
     int status;
@@ -129,10 +92,29 @@ static bp_err start_thread(watchdog *self)
     BP_ASSERT(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     status = pthread_create(&self->thread, NULL, watchdog_run, self);
     BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    if (status == 0)
-        (void)pthread_setname_np(self->thread, "watchdog"); /* for top and debuggers */
-    return status == 0 ? BP_OK
-                       : BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s", strerror(status));
+    BP_NEED_MEMORY(status == 0); /* or a limit of threads: where the next one would fail */
+    (void)pthread_setname_np(self->thread, "watchdog"); /* for top and debuggers */
+}
+
+void watchdog_begin(watchdog *self)
+{
+    const wire_place *mine = &self->places[self->rank];
+    double beat = self->seconds / BEATS_PER_LIMIT;
+    bp_watch_spec watch = {.size = self->size, .seconds = self->seconds, .deputy = self->rank == 1};
+
+    if (self->seconds <= 0)
+        return;
+    self->began = bp_clock_now();
+    self->beat_seconds = watch.beat_seconds = beat < BEAT_SECONDS ? beat : BEAT_SECONDS;
+    self->ear.leap = 2 * self->beat_seconds;
+    if (self->rank < OBSERVERS)
+        BP_NEED_MEMORY(bp_watch_new(&self->watch, &watch) == BP_OK);
+    self->first_of_host = true;
+    for (int rank = 0; rank < self->rank; rank++)
+        if (wire_is_beside(&self->places[rank], mine))
+            self->first_of_host = false;
+    watchdog_beat(self);
+    start_thread(self);
 }
 
 /* False: an errand hangs, and what it holds must stay. */
@@ -147,62 +129,72 @@ static bool stop_thread(watchdog *self)
     return held == NULL;
 }
 
-static bp_err begin(const bp_mesh *mesh, const bp_watchdog_spec *spec, const char *host)
-{
-    watchdog *self = NULL;
-    bool runs = false;
-    bp_err err = bp_agree(mesh->world, prepare(&self, mesh, spec));
-
-    if (err == BP_OK) {
-        share_places(self, mesh, host);
-        watchdog_beat(self); /* all have beaten, and are missed, when the first goes on */
-        err = start_thread(self);
-        runs = err == BP_OK;
-        err = bp_agree(mesh->world, err);
-    }
-    if (err != BP_OK) {
-        if (!runs || stop_thread(self))
-            free_all(&self);
-        self = NULL;
-    }
-    current = self;
-    return err;
-}
-
 /* After MPI has ended, or before another run is watched. */
 static void stop(void)
 {
     if (current == NULL || stop_thread(current))
         free_all(&current);
     current = NULL;
+    waits_for_run = false;
     bp_stacks_end();
 }
 
-bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec)
+/* A job without the key is not watched. */
+static void find_seconds(void *seconds, const bp_option *option, const char *value)
 {
-    char host[WIRE_HOST_BYTES];
-    bp_err err = BP_OK;
+    if (strcmp(option->key, "watchdog.seconds") == 0 && value != NULL)
+        *(double *)seconds = strtod(value, NULL);
+}
 
-    if (depth > 0) {
-        if (current != NULL)
-            atomic_store(&current->peers, peers_of(mesh));
-        depth++;
-        return BP_OK;
-    }
+double bp_watchdog_seconds(const bp_config *config)
+{
+    double seconds = config == NULL ? strtod(bp_watchdog_options[0].value, NULL) : 0;
+
+    if (config != NULL)
+        bp_config_each(config, find_seconds, &seconds);
+    return seconds;
+}
+
+void bp_watchdog_start(MPI_Comm world, double seconds)
+{
+    if (depth > 0 || waits_for_run)
+        return;
     stop(); /* what goes on behind another run */
     bp_mpi_at_end(stop);
+    current = watchdog_new(world, seconds);
+    watchdog_meet(current, world);
+    if (current->seconds <= 0)
+        free_all(&current);
+    waits_for_run = true;
+}
+
+void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
+{
+    char host[WIRE_HOST_BYTES];
+
+    if (current != NULL)
+        atomic_store(&current->peers, mesh->computes ? mesh->pipeline_at : -1);
+    if (depth++ > 0)
+        return;
+    waits_for_run = false;
     bp_host_name(host, sizeof host);
     watchdog_suspects_begin(spec->run_dir, mesh->coordinates);
     bp_stacks_start(spec->run_dir, host, mesh->rank);
-    if (spec->seconds > 0)
-        err = begin(mesh, spec, host);
-    if (err == BP_OK)
-        depth = 1;
-    else
-        bp_stacks_end();
-    if (err == BP_OK && mesh->coordinates)
-        watchdog_suspects_say(); /* whoever reads it may ask for stacks: all ranks listen by now */
-    return err;
+    if (current == NULL || strlen(spec->run_dir) >= sizeof current->run_dir)
+        return;
+    BP_ASSERT(pthread_mutex_lock(&current->owner) == 0);
+    (void)snprintf(current->run_dir, sizeof current->run_dir, "%s", spec->run_dir);
+    current->still_owner = mesh->rank == 0 ? spec->still_owner : NULL;
+    current->context = spec->context;
+    current->lock_number = spec->lock_number;
+    BP_ASSERT(pthread_mutex_unlock(&current->owner) == 0);
+    atomic_store(&current->has_run, true);
+}
+
+void bp_watchdog_warn(void)
+{
+    if (depth == 1)
+        watchdog_suspects_say();
 }
 
 void bp_watchdog_disown(void)

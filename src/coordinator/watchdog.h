@@ -3,6 +3,9 @@
  * on standard error, every rank writes its stack to RUN/stacks, and all leave with status 75. Ranks
  * whose launcher has died, or that hear nothing from rank 0 any more, leave by themselves.
  *
+ * It begins as soon as the job knows its ranks, before anything that they wait for, and has a run
+ * folder once rank 0 holds one; a verdict before that is on standard error alone.
+ *
  * What counts as too long is decided in watch_state.h. The threads speak by UDP, and call no MPI; a
  * rank that no datagram comes from (a firewall) is not watched, and one warning says so.
  *
@@ -25,21 +28,36 @@ extern const bp_option bp_watchdog_options[]; /* watchdog.* */
 
 typedef struct bp_watchdog_spec {
     const char *run_dir;
-    double seconds; /* watchdog.seconds; 0: only stacks at signals, and hosts counted */
+    int64_t lock_number; /* of the folder's lock: bp_watchdog_lock_number() of rank 0 */
     /* On the coordinator: may it still write to the folder? Called from a thread. */
     bool (*still_owner)(void *context);
     void *context;
 } bp_watchdog_spec;
 
-/** Begin to watch. Inside a run that is watched (a job within a job) nothing new begins: the first
- * one watches for all.
+/** watchdog.seconds; 0 for a job without that key; its default for a configuration that could not
+ * be read (NULL). */
+double bp_watchdog_seconds(const bp_config *config);
+
+/** Begin to watch. First all ranks meet: who has not come 10 x seconds after rank 0 is named, and
+ * the job ends. Where a watchdog waits for its first run, or watches one (a job within a job),
+ * nothing new begins.
  *
- * Collective: over mesh->world, but not inside a run that is watched; `spec` is equal on all ranks,
- *             but for still_owner and context, which are borrowed until the end.
- * Errors:     BP_ERR_SYSTEM no memory, no thread: the same on all ranks, and nothing has begun.
+ * Collective: over `world`, whose ranks are those of the runs to come; rank 0's `seconds` count.
+ * Errors:     none come back: without memory or a thread the job ends with BP_ERR_SYSTEM.
  * If a verdict has fallen, what stops the thread does not come back: the process is about to leave.
  */
-bp_err bp_watchdog_start(const bp_mesh *mesh, const bp_watchdog_spec *spec);
+void bp_watchdog_start(MPI_Comm world, double seconds);
+
+/** A run has begun, whose folder rank 0 holds: what is to be told goes there from now on, up to
+ * bp_watchdog_end(). Within a run that is watched, the mesh alone counts. Local, on each rank;
+ * still_owner and context are borrowed until bp_watchdog_disown(). */
+void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec);
+/** Warn of hosts whose ranks stood still before. Of the coordinator, when all ranks own the run:
+ * whoever reads it may ask for stacks. Local. */
+void bp_watchdog_warn(void);
+
+/** Whose the run folder is, by number; 0: nobody's, or it can't be read. Local. */
+int64_t bp_watchdog_lock_number(const char *run_dir);
 
 /** One more strike for a host that certainly erred, in suspects.json of the run that is watched (of
  * the outermost one): for its owner alone. What can't be written is a warning. From any thread. */
@@ -49,8 +67,8 @@ void bp_watchdog_suspect(const char *host, const char *reason);
  * go. Local; does nothing within a job within a job. */
 void bp_watchdog_disown(void);
 
-/** The run is closed. What is left, to the end of MPI or to the next run, is watched without its
- * folder. Local. */
+/** The run is closed, or did not open. What is left, to the end of MPI or to the next run, is
+ * watched without its folder. Local. */
 void bp_watchdog_end(void);
 
 #endif

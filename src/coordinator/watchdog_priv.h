@@ -10,7 +10,9 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define OBSERVERS 2 /* ranks 0 and 1 hear all beats */
+#define OBSERVERS           2    /* ranks 0 and 1 hear all beats */
+#define WATCHDOG_PATH_BYTES 4096 /* of the run folder: a longer one is refused before */
+#define WATCHDOG_LONG       10.0 /* x seconds: what a start may take */
 
 /* mpirun, orted, slurmstepd: what started this rank, if it is such. */
 typedef struct watchdog_launcher {
@@ -43,13 +45,14 @@ typedef struct watchdog_errand {
 } watchdog_errand;
 
 typedef struct watchdog {
-    char *run_dir;
+    char run_dir[WATCHDOG_PATH_BYTES]; /* written before has_run */
+    atomic_bool has_run;
     double seconds, beat_seconds;
     pthread_mutex_t owner; /* of the next three */
     bool disowned;
     bool (*still_owner)(void *context);
     void *context;
-    int64_t lock_number; /* of the folder's lock, when it began; 0: there is none */
+    int64_t lock_number;
     int rank, size;
     atomic_int peers;
     bool first_of_host; /* the lowest rank there */
@@ -69,6 +72,8 @@ typedef struct watchdog {
     bp_watch_clock ear; /* what this rank hears of rank 0 */
     bool answered, released;
     double answered_at;
+    int64_t progress; /* of this rank, while rank 0 has not answered yet */
+    double moved_at;
 
     pthread_t thread;
     atomic_bool ends, leaves, reported;
@@ -79,11 +84,22 @@ typedef struct watchdog {
     int64_t sequence;
 } watchdog;
 
+/* watchdog.c */
+/** Begin to watch: all of `places`, `seconds` and the token are known. Local. */
+void watchdog_begin(watchdog *self);
+
+/* watchdog_meeting.c */
+/** All ranks learn where all are, a token that no other run has, and rank 0's `seconds`; who does
+ * not come is named. Collective over `world`. */
+void watchdog_meet(watchdog *self, MPI_Comm world);
+
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
 /** Tell the observers where this rank stands. Of the thread, and of its creator before it begins.
  */
 void watchdog_beat(watchdog *self);
+/** Leave at once, before there is a thread; this rank has the verdict, and does not come back. */
+void watchdog_leave_now(watchdog *self);
 
 /* watchdog_report.c */
 /* May hang where a file system does: for a thread of its own. */
@@ -92,8 +108,6 @@ void watchdog_beat(watchdog *self);
 void watchdog_report(watchdog *self);
 /* The line alone, without any file: was it this rank's to say, and said at once? */
 bool watchdog_report_line(const watchdog *self);
-/** Whose the run folder is, by number; 0: nobody's, or it can't be read. */
-int64_t watchdog_lock_number(const char *run_dir);
 void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow, int64_t step);
 
 /* watchdog_launcher.c */

@@ -52,10 +52,15 @@ static void describe(const watchdog *self, char out[TEXT_BYTES])
 
 static void say(const watchdog *self, const char *text)
 {
+    const char *place = atomic_load(&self->has_run) ? self->run_dir : "the start";
+
     /* one write, and not through stderr: the main thread may hold its lock */
     if (self->verdict.cause == NO_LAUNCHER)
         (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; the same command goes on\n",
-                      (int)BP_ERR_STOPPED, text, self->run_dir);
+                      (int)BP_ERR_STOPPED, text, place);
+    else if (!atomic_load(&self->has_run))
+        (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; give the command again\n",
+                      (int)BP_ERR_STOPPED, text, place);
     else
         (void)dprintf(STDERR_FILENO,
                       "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_STACKS_FOLDER
@@ -100,7 +105,7 @@ static void append(const watchdog *self, json_t *line)
     json_decref(line);
 }
 
-int64_t watchdog_lock_number(const char *run_dir)
+int64_t bp_watchdog_lock_number(const char *run_dir)
 {
     char *folder = bp_path_join(run_dir, "lock"), *beat = NULL;
     run_holder holder = {.epoch = 0};
@@ -121,9 +126,9 @@ static bool may_write(watchdog *self)
     bool may;
 
     (void)pthread_mutex_lock(&self->owner);
-    may = !self->disowned &&
+    may = atomic_load(&self->has_run) && !self->disowned &&
           (self->still_owner != NULL ? self->still_owner(self->context)
-                                     : watchdog_lock_number(self->run_dir) == self->lock_number);
+                                     : bp_watchdog_lock_number(self->run_dir) == self->lock_number);
     (void)pthread_mutex_unlock(&self->owner);
     return may;
 }

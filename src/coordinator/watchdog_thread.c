@@ -156,6 +156,15 @@ static void leave_if_due(watchdog *self, double now)
     _exit(BP_ERR_STOPPED);
 }
 
+void watchdog_leave_now(watchdog *self)
+{
+    atomic_store(&self->leaves, true);
+    self->speaks = true;
+    begin_to_leave(self);
+    for (;; bp_clock_sleep(0.01))
+        leave_if_due(self, bp_clock_now());
+}
+
 static void order_all(watchdog *self)
 {
     wire_packet packet = wire_packet_of(self->token, WIRE_ORDER, self->rank);
@@ -296,7 +305,8 @@ static void warn_of_unknown(watchdog *self)
     if (missing == 0)
         return;
     (void)snprintf(self->errand.warning, sizeof self->errand.warning,
-                   "the watchdog hears nothing from %s, and does not watch there: at UDP port %d "
+                   "the watchdog has not heard from %s, and can name it only where all others "
+                   "wait: at UDP port %d "
                    "of host %s; is there a firewall between the nodes?",
                    list, (int)ntohs(self->places[self->rank].port), self->places[self->rank].host);
     begin_errand(self);
@@ -337,18 +347,43 @@ static void leave_without_launcher(watchdog *self)
     begin_to_leave(self);
 }
 
+/* For how long has this rank waited for others, without a word from rank 0 since it began? It may
+ * be that a firewall keeps rank 0's words away: then others go on, and so does this one. */
+static double waited_unanswered(watchdog *self, double now)
+{
+    bp_beat beat;
+
+    bp_beat_read(&beat);
+    if (!beat.waits || beat.phase != BP_PHASE_START || beat.progress != self->progress)
+        self->moved_at = now;
+    self->progress = beat.progress;
+    return now - self->moved_at;
+}
+
+static bool is_orphan(watchdog *self, double now, double *seconds)
+{
+    double limit = self->seconds;
+
+    now = bp_watch_clock_look(&self->ear, now);
+    if (self->released || self->rank == 0)
+        return false;
+    *seconds = self->answered ? now - self->answered_at : waited_unanswered(self, now);
+    if (!self->answered)
+        limit *= WATCHDOG_LONG;
+    return *seconds > limit + ORPHAN_BEATS * self->beat_seconds;
+}
+
 static void tick(watchdog *self, double now)
 {
-    double heard = bp_watch_clock_look(&self->ear, now) - self->answered_at;
+    double seconds;
 
     watchdog_beat(self);
     if (watchdog_launcher_is_gone(&self->launcher))
         leave_without_launcher(self);
     else if (self->watch != NULL)
         observe(self, now);
-    if (!atomic_load(&self->leaves) && self->answered && !self->released &&
-        heard > self->seconds + ORPHAN_BEATS * self->beat_seconds)
-        leave_as_orphan(self, heard);
+    if (is_orphan(self, now, &seconds) && !atomic_load(&self->leaves))
+        leave_as_orphan(self, seconds);
 }
 
 static void wait_for(const watchdog *self, double seconds)

@@ -109,6 +109,21 @@ class Watchdog(Standstill):
         send(start.pids()[1], signal.SIGSTOP)
         self.check_named(start, 1, "start", True)
 
+    def test_rank_that_does_not_come_to_the_start(self):
+        """Nobody knows where it is yet, and no run folder is there."""
+        for rank, words in ((1, r"no progress for 1\d s: rank 1 on host unknown \(silent, phase start"),
+                            (0, r"no word from rank 0 on host unknown for 1\d s: rank 1 on host")):
+            start = self.start("pretrain", self.name, "mesh.data=2", "watchdog.seconds=1", env={"BP_FAULT": f"init.after_mpi@{rank}=stop"})
+            self.assertEqual(start.wait(), 75, str(start))
+            self.assertRegex(start.err, r"bagpipe: error\[75\]: " + words)
+            self.assertFalse(os.path.exists(self.folder))
+
+    def test_rank_stopped_while_the_run_is_opened(self):
+        for rank, point in ((0, "lock.acquired"), (1, "corpus.open")):
+            start = self.start("pretrain", f"{self.name}-{rank}", "mesh.data=2", KEY, env={"BP_FAULT": f"{point}@{rank}=stop"})
+            self.assertEqual(start.wait(), 75, str(start))
+            self.assertRegex(start.err, rf"no progress for \d+ s: rank {rank} on host {HOST} \(silent, phase start")
+
     def test_ranks_leave_when_mpirun_is_killed(self):
         start = self.launch("endless", self.name)
         self.wait_for_steps(start)
@@ -175,6 +190,13 @@ class Longer(Standstill):
 
     def test_rank_of_a_score_job(self):
         self.fault("score", "score.chunk_done:2", 1, "score", "spin")
+
+    def test_rank_of_a_score_job_as_its_first_part_begins(self):
+        self.undisturbed_of("score")
+        start = self.launch("score", self.name, env={"BP_FAULT": "score.part:1@1=stop"})
+        self.assertEqual(start.wait(), 75, str(start))
+        self.assertRegex(start.err, rf"no progress for \d+ s: rank 1 on host {HOST} \(silent")
+        self.expect_end("score", self.name)
 
     def test_rank_stopped_from_outside(self):
         start = self.launch("endless", self.name)
