@@ -86,6 +86,20 @@ class Standstill(KindsOfJob):
                 self.assertIn("bp_", self.read("stacks", f"rank-{other}.txt"))
         return self.read("stacks", f"rank-{rank}.txt")
 
+    def check_line(self, start, rank):
+        """Of a rank that is silent before the run folder is there, or just after."""
+        self.assertEqual(start.wait(), 75, str(start))
+        self.assertRegex(start.err, rf"no progress for \d+ s: rank {rank} on host {HOST} \(silent")
+
+    def absent(self, rank, words):
+        start = self.start("pretrain", self.name, "mesh.data=2", "watchdog.seconds=1", env={"BP_FAULT": f"init.after_mpi@{rank}=stop"})
+        self.assertEqual(start.wait(), 75, str(start))
+        self.assertRegex(start.err, r"bagpipe: error\[75\]: " + words)
+        self.assertFalse(os.path.exists(self.folder))
+
+    def stopped_early(self, rank, point):
+        self.check_line(self.start("pretrain", self.name, "mesh.data=2", KEY, env={"BP_FAULT": f"{point}@{rank}=stop"}), rank)
+
     def fault(self, kind, point, rank, phase, action):
         self.undisturbed_of(kind)  # what a score job scores with is made first
         start = self.launch(kind, self.name, env={"BP_FAULT": f"{point}@{rank}={action}"})
@@ -107,22 +121,14 @@ class Watchdog(Standstill):
         start = self.launch("endless", self.name)
         self.wait_for(lambda: len(start.pids()) == 2 and self.has_thread(start.pids()[0]), start)
         send(start.pids()[1], signal.SIGSTOP)
-        self.check_named(start, 1, "start", True)
+        self.check_line(start, 1)
 
     def test_rank_that_does_not_come_to_the_start(self):
         """Nobody knows where it is yet, and no run folder is there."""
-        for rank, words in ((1, r"no progress for 1\d s: rank 1 on host unknown \(silent, phase start"),
-                            (0, r"no word from rank 0 on host unknown for 1\d s: rank 1 on host")):
-            start = self.start("pretrain", self.name, "mesh.data=2", "watchdog.seconds=1", env={"BP_FAULT": f"init.after_mpi@{rank}=stop"})
-            self.assertEqual(start.wait(), 75, str(start))
-            self.assertRegex(start.err, r"bagpipe: error\[75\]: " + words)
-            self.assertFalse(os.path.exists(self.folder))
+        self.absent(1, r"no progress for 1\d s: rank 1 on host unknown \(silent, phase start")
 
-    def test_rank_stopped_while_the_run_is_opened(self):
-        for rank, point in ((0, "lock.acquired"), (1, "corpus.open")):
-            start = self.start("pretrain", f"{self.name}-{rank}", "mesh.data=2", KEY, env={"BP_FAULT": f"{point}@{rank}=stop"})
-            self.assertEqual(start.wait(), 75, str(start))
-            self.assertRegex(start.err, rf"no progress for \d+ s: rank {rank} on host {HOST} \(silent, phase start")
+    def test_rank_0_stopped_while_the_run_is_opened(self):
+        self.stopped_early(0, "lock.acquired")
 
     def test_ranks_leave_when_mpirun_is_killed(self):
         start = self.launch("endless", self.name)
@@ -193,10 +199,14 @@ class Longer(Standstill):
 
     def test_rank_of_a_score_job_as_its_first_part_begins(self):
         self.undisturbed_of("score")
-        start = self.launch("score", self.name, env={"BP_FAULT": "score.part:1@1=stop"})
-        self.assertEqual(start.wait(), 75, str(start))
-        self.assertRegex(start.err, rf"no progress for \d+ s: rank 1 on host {HOST} \(silent")
+        self.check_line(self.launch("score", self.name, env={"BP_FAULT": "score.part:1@1=stop"}), 1)
         self.expect_end("score", self.name)
+
+    def test_rank_0_does_not_come_to_the_start(self):
+        self.absent(0, r"no word from rank 0 on host unknown for 1\d s: rank 1 on host")
+
+    def test_rank_stopped_while_the_corpus_is_opened(self):
+        self.stopped_early(1, "corpus.open")
 
     def test_rank_stopped_from_outside(self):
         start = self.launch("endless", self.name)
