@@ -35,36 +35,31 @@ size_t ensemble_row_bytes(const ensemble *self)
                      self->lm.info.vocab_size);
 }
 
-static int64_t least_of(int64_t a, int64_t b)
+/* Rows of which distributions are there at once. */
+static int64_t most_rows(int64_t row, int64_t memory_bytes)
 {
-    return a < b ? a : b;
-}
-
-/* Hidden states of so many windows as ensemble_take_part lets through, and a chunk of rows. */
-int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
-                               int64_t members, int64_t tokens, int64_t memory_bytes)
-{
-    int64_t rounds = (members + mesh->members - 1) / mesh->members;
-    int64_t row = (int64_t)row_bytes(members, mesh->members, mesh->tensor, widest->vocab_size);
-    int64_t states = (rounds + 1) * widest->width * (int64_t)sizeof(float);
-    int64_t window = states * least_of(tokens, widest->context);
-    int64_t chunk = row * BP_HEAD_ROW_CLASS > CHUNK_BYTES ? row * BP_HEAD_ROW_CLASS : CHUNK_BYTES;
-
-    states = least_of(states * tokens, memory_bytes);
-    return (states > window ? states : window) + least_of(chunk, memory_bytes);
-}
-
-/* Rows of a chunk: equal on all ranks. */
-static int64_t chunk_rows(const ensemble *self, int64_t scored)
-{
-    int64_t row = (int64_t)ensemble_row_bytes(self);
-    int64_t most = (int64_t)self->memory_bytes / row, wish = CHUNK_BYTES / row;
+    int64_t most = memory_bytes / row, wish = CHUNK_BYTES / row;
 
     wish = wish < BP_HEAD_ROW_CLASS ? BP_HEAD_ROW_CLASS : wish > CHUNK_ROWS ? CHUNK_ROWS : wish;
     most = most < wish ? most : wish;
-    if (most > BP_HEAD_ROW_CLASS)
-        most -= most % BP_HEAD_ROW_CLASS;
-    return bp_head_filled_rows(scored, most);
+    return most > BP_HEAD_ROW_CLASS ? most - most % BP_HEAD_ROW_CLASS : most;
+}
+
+/* Equal on all ranks. */
+static int64_t chunk_rows(const ensemble *self, int64_t scored)
+{
+    int64_t row = (int64_t)ensemble_row_bytes(self);
+
+    return bp_head_filled_rows(scored, most_rows(row, (int64_t)self->memory_bytes));
+}
+
+/* Windows whose hidden states of all rounds stay within the memory, but one at least. */
+static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int64_t memory_bytes)
+{
+    int64_t bytes = (rounds + 1) * widest * length * (int64_t)sizeof(float);
+    int64_t most = memory_bytes / (bytes > 0 ? bytes : 1);
+
+    return most > 0 ? most : 1;
 }
 
 static void *carve(bp_arena *arena, int64_t n, size_t size)
@@ -72,30 +67,81 @@ static void *carve(bp_arena *arena, int64_t n, size_t size)
     return bp_carve(arena, (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
 }
 
-static void lay_out(const ensemble *self, ensemble_work *work, bp_arena *arena, int64_t tokens,
-                    bool temper)
+/* What the memory of a batch depends on, besides its rows and their chunk. */
+typedef struct extent {
+    bool last;                     /* of the pipeline's stages */
+    int64_t tokens;                /* windows x length */
+    int64_t members, rounds, side; /* side: members side by side */
+    int64_t widest, widths;        /* of a trunk, and the sum of all trunks' here */
+    int64_t columns, vocab_count;  /* of the vocabulary: where members meet, and of a rank */
+    bool temper;
+} extent;
+
+static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
 {
-    const bp_mesh *mesh = self->mesh;
-    int64_t A = mesh->members, V = self->lm.info.vocab_count, widths = 0;
+    int64_t exchanged = of->side > 1 ? work->chunk * of->vocab_count : 0;
 
     work->places = carve(arena, work->rows, sizeof *work->places);
     work->targets = carve(arena, work->rows, sizeof *work->targets);
-    if (!ensemble_is_last(self))
+    if (!of->last)
         return;
-    for (int64_t t = 0; t < self->trunk_count; t++)
-        widths += self->trunks[t].width;
-    work->states = carve(arena, tokens * self->widest, sizeof(float));
-    work->hidden = carve(arena, (work->rows + work->chunk) * widths, sizeof(float));
-    work->logits = carve(arena, self->member_count * work->chunk * self->columns, sizeof(float));
-    work->own = carve(arena, A > 1 ? work->chunk * V : 0, sizeof(float));
-    work->outgoing = carve(arena, A > 1 ? work->chunk * V : 0, sizeof(float));
-    work->known = carve(arena, self->rounds * A * work->chunk, sizeof *work->known);
+    work->states = carve(arena, of->tokens * of->widest, sizeof(float));
+    work->hidden = carve(arena, (work->rows + work->chunk) * of->widths, sizeof(float));
+    work->logits = carve(arena, of->members * work->chunk * of->columns, sizeof(float));
+    work->own = carve(arena, exchanged, sizeof(float));
+    work->outgoing = carve(arena, exchanged, sizeof(float));
+    work->known = carve(arena, of->rounds * of->side * work->chunk, sizeof *work->known);
     work->max = carve(arena, 2 * work->chunk, sizeof *work->max);
     work->sums = carve(arena, 2 * work->chunk, sizeof *work->sums);
     work->mixed = carve(arena, work->chunk, sizeof *work->mixed);
     work->totals = carve(arena, 3 * work->chunk, sizeof *work->totals);
     work->tops = carve(arena, work->chunk, sizeof *work->tops);
-    work->powers = carve(arena, temper ? work->chunk * BP_TEMPER_POINTS : 0, sizeof *work->powers);
+    work->powers =
+        carve(arena, of->temper ? work->chunk * BP_TEMPER_POINTS : 0, sizeof *work->powers);
+}
+
+static extent extent_of(const ensemble *self, int64_t tokens, bool temper)
+{
+    extent of = {.last = ensemble_is_last(self),
+                 .tokens = tokens,
+                 .members = self->member_count,
+                 .rounds = self->rounds,
+                 .side = self->mesh->members,
+                 .widest = self->widest,
+                 .columns = self->columns,
+                 .vocab_count = self->lm.info.vocab_count,
+                 .temper = temper};
+
+    for (int64_t t = 0; t < self->trunk_count; t++)
+        of.widths += self->trunks[t].width;
+    return of;
+}
+
+/* The largest part of a batch, all of it scored. */
+int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
+                               int64_t members, int64_t tokens, int64_t memory_bytes)
+{
+    int64_t A = mesh->members, rounds = (members + A - 1) / A;
+    int64_t V = (widest->vocab_size + mesh->tensor - 1) / mesh->tensor;
+    int64_t length = tokens < widest->context ? tokens : widest->context;
+    int64_t part = length * most_windows(rounds, widest->width, length, memory_bytes);
+    int64_t row = (int64_t)row_bytes(members, A, mesh->tensor, widest->vocab_size);
+    extent of = {.last = true,
+                 .tokens = part < tokens ? part : tokens,
+                 .members = members,
+                 .rounds = rounds,
+                 .side = A,
+                 .widest = widest->width,
+                 .widths = rounds * widest->width,
+                 .columns = (V + A - 1) / A,
+                 .vocab_count = V,
+                 .temper = true};
+    ensemble_work work = {.rows = of.tokens,
+                          .chunk = bp_head_filled_rows(of.tokens, most_rows(row, memory_bytes))};
+    bp_arena arena = {0};
+
+    lay_out(&of, &work, &arena);
+    return (int64_t)arena.used_bytes;
 }
 
 static bp_err reserve(ensemble *self, size_t bytes)
@@ -117,6 +163,7 @@ static bp_err reserve(ensemble *self, size_t bytes)
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch, bool temper)
 {
     int64_t tokens = batch->windows * batch->length, row = 0;
+    extent of = extent_of(self, tokens, temper);
     bp_arena arena = {0};
     bp_err err;
 
@@ -124,14 +171,14 @@ bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *
     for (int64_t i = 0; i < tokens; i++)
         work->rows += batch->targets[i] >= 0;
     work->chunk = chunk_rows(self, work->rows);
-    lay_out(self, work, &arena, tokens, temper);
+    lay_out(&of, work, &arena);
     err = reserve(self, arena.used_bytes);
     if (bp_comm_size(self->mesh->ensemble) > 1)
         err = bp_agree(self->mesh->ensemble, err);
     if (err != BP_OK)
         return err;
     arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
-    lay_out(self, work, &arena, tokens, temper);
+    lay_out(&of, work, &arena);
     for (int64_t i = 0; i < tokens; i++)
         if (batch->targets[i] >= 0) {
             work->places[row] = i;
@@ -246,11 +293,10 @@ static bp_err score_part(ensemble *self, const bp_lm_batch *part, float *values,
 void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t first,
                         bp_lm_batch *part)
 {
-    int64_t bytes = (self->rounds + 1) * self->widest * batch->length * (int64_t)sizeof(float);
-    int64_t most = (int64_t)self->memory_bytes / (bytes > 0 ? bytes : 1);
+    int64_t most =
+        most_windows(self->rounds, self->widest, batch->length, (int64_t)self->memory_bytes);
     int64_t left = batch->windows - first, tokens = first * batch->length;
 
-    most = most > 0 ? most : 1;
     *part = (bp_lm_batch){.windows = left < most ? left : most,
                           .length = batch->length,
                           .inputs = batch->inputs + tokens,
