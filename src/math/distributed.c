@@ -364,6 +364,16 @@ static eigen_work eigen_work_of(int64_t n, int64_t block, int64_t own_m, int64_t
                         .integers = 8 * n + 8 * grid_columns + 2 * block + 16};
 }
 
+int64_t bp_distributed_bytes(int64_t rows, int64_t columns, int ranks)
+{
+    int grid_rows = largest_divisor_below_root(ranks), grid_columns = ranks / grid_rows;
+    int m = checked_int(rows), n = checked_int(columns), block = GOOD_BLOCK;
+    int64_t own_rows = numroc_(&m, &block, &ZERO, &ZERO, &grid_rows);
+    int64_t own_columns = numroc_(&n, &block, &ZERO, &ZERO, &grid_columns);
+
+    return own_rows * own_columns * (int64_t)sizeof(double);
+}
+
 int64_t bp_distributed_eigen_bytes(int64_t n, int ranks)
 {
     int rows = largest_divisor_below_root(ranks), columns = ranks / rows;

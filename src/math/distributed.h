@@ -45,6 +45,8 @@ int bp_grid_columns(const bp_grid *grid);
 bp_err bp_distributed_new(bp_distributed **out, bp_grid *grid, int64_t rows, int64_t columns,
                           int64_t block);
 void bp_distributed_free(bp_distributed **matrix); /* local; NULL is accepted */
+/** Bytes of the fullest rank's part of a matrix over `ranks`, in blocks of a good size. Local. */
+int64_t bp_distributed_bytes(int64_t rows, int64_t columns, int ranks);
 /** Bytes that bp_distributed_eigen takes on the fullest rank of `ranks` for matrix, vectors and
  * workspace. Local. */
 int64_t bp_distributed_eigen_bytes(int64_t n, int ranks);

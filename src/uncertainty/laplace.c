@@ -314,14 +314,27 @@ static bp_err fit_anew(fit *self)
     return err;
 }
 
+static int64_t most_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What is there at once in each step, on the rank that has most: the root, which has W as well. */
 int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape,
                          int64_t vocab_size, int64_t width)
 {
-    int64_t ranks = (int64_t)shape->members * shape->pipeline * shape->data * shape->tensor;
-    int64_t factors = laplace_factors_bytes(spec->tokens, shape, vocab_size, width);
-    int64_t eigen = bp_distributed_eigen_bytes(vocab_size, (int)ranks);
+    int64_t V = vocab_size, C = width, reals = sizeof(double);
+    int ranks = shape->members * shape->pipeline * shape->data * shape->tensor;
+    int64_t output = bp_distributed_bytes(V, V, ranks), input = bp_distributed_bytes(C, C, ranks);
+    int64_t matrix = bp_distributed_bytes(V, C, ranks), values = (V + C) * reals;
+    int64_t factors = laplace_factors_bytes(spec->tokens, shape, V, C);
+    int64_t given = (V + shape->tensor - 1) / shape->tensor * C * reals; /* spread_weights */
+    int64_t gather = output + input + matrix + given + most_of(READ_VALUES, C) * reals;
+    int64_t eigen = values + most_of(output + bp_distributed_eigen_bytes(C, ranks),
+                                     input + bp_distributed_eigen_bytes(V, ranks));
+    int64_t draw = values + output + input + 2 * matrix + laplace_draw_bytes(C);
 
-    return factors > eigen ? factors : eigen;
+    return V * C * (int64_t)sizeof(float) + most_of(most_of(factors, gather), most_of(eigen, draw));
 }
 
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm *model,

@@ -10,6 +10,7 @@
 #include "mesh/collective.h"
 #include "score/each.h"
 #include "score/score.h"
+#include "score/unit.h"
 
 #include <math.h>
 #include <string.h>
@@ -194,11 +195,18 @@ int64_t laplace_factors_bytes(int64_t tokens, const bp_mesh_shape *shape, int64_
     int64_t ranks = copies * shape->pipeline * shape->tensor;
     int64_t part = (vocab_size + shape->tensor - 1) / shape->tensor;
     int64_t rows = round_rows(copies, part), reals = sizeof(double);
-    int64_t output = vocab_size * vocab_size / ranks * reals;
+    int64_t kept = bp_distributed_bytes(vocab_size, vocab_size, (int)ranks) +
+                   bp_distributed_bytes(width, width, (int)ranks) + vocab_size * reals;
     int64_t round = rows * (part + width) * (reals + (int64_t)sizeof(float)) +
-                    2 * rows * copies * (vocab_size + width) / ranks * reals;
+                    bp_distributed_bytes(rows * copies, vocab_size, (int)ranks) +
+                    bp_distributed_bytes(rows * copies, width, (int)ranks);
 
-    return output + round + (tokens + copies - 1) / copies * (width + 1) * (int64_t)sizeof(float);
+    int64_t batch = tokens < BP_SCORE_BATCH_TOKENS ? tokens : BP_SCORE_BATCH_TOKENS;
+    /* copies do not get equal shares, and room grows by half (reserve_batch) */
+    int64_t states = (tokens + copies - 1) / copies * 3 / 2 + batch;
+
+    states = states < tokens ? states : tokens;
+    return kept + round + (states * (width + 1) + batch * width) * (int64_t)sizeof(float);
 }
 
 /* What one rank has of a round's tokens, and what they are added to. */

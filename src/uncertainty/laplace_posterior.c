@@ -169,10 +169,20 @@ static bp_err draw_all(drawing *self, MPI_Comm comm, bp_head_samples *file, int6
     return err;
 }
 
+static int64_t written_values(int64_t C)
+{
+    return WRITE_VALUES > C ? WRITE_VALUES : C;
+}
+
+int64_t laplace_draw_bytes(int64_t C)
+{
+    return written_values(C) * (int64_t)(sizeof(double) + sizeof(float));
+}
+
 bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_samples *file,
                             int64_t samples)
 {
-    int64_t V = draw->spectra->V, C = draw->spectra->C, most = WRITE_VALUES > C ? WRITE_VALUES : C;
+    int64_t V = draw->spectra->V, C = draw->spectra->C, most = written_values(C);
     double *rows = bp_alloc("uncertainty.laplace", file ? most : 1, sizeof *rows);
     float *out = bp_alloc("uncertainty.laplace", file ? most : 1, sizeof *out);
     drawing self = {.draw = draw};

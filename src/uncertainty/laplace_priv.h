@@ -130,6 +130,8 @@ typedef struct laplace_draw {
     laplace_course *course;
 } laplace_draw;
 
+/** What writing them takes besides matrices, on rank 0 of the grid. */
+int64_t laplace_draw_bytes(int64_t C);
 /** Draw all samples of `file` and write them: rank 0 of the grid has the file.
  *
  * Collective: over the grid's communicator, `comm`.

@@ -16,7 +16,11 @@
 
 #define WORLD MPI_COMM_WORLD
 
-enum { V = 11, C = 5, EOD = V - 1, DOCUMENTS = 40 };
+#ifndef LINEAR_VOCABULARY
+#define LINEAR_VOCABULARY 11
+#define LINEAR_WIDTH      5
+#endif
+enum { V = LINEAR_VOCABULARY, C = LINEAR_WIDTH, EOD = V - 1, DOCUMENTS = 40 };
 
 static int64_t lengths[DOCUMENTS];
 static const toy_corpus toy = {
