@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zstd.h>
 
 #define GEMM_SECONDS 0.3
 #define TEXT_COLUMN  28 /* of the report */
@@ -204,7 +203,6 @@ static void judge_mpi(const doctor *self)
 
 static void judge_launcher(const doctor *self)
 {
-    const char *io = getenv("OMPI_MCA_io");
     const char *launcher = getenv("OMPI_UNIVERSE_SIZE") || getenv("HYDI_CONTROL_FD") ? "mpirun"
                            : getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID")       ? "srun"
                                                                                      : NULL;
@@ -216,9 +214,6 @@ static void judge_launcher(const doctor *self)
     else
         bp_probe_add(self->rows, BP_PROBE_NOTE, "launcher", NULL,
                      "none: one rank, as without mpirun; start it as the job is to be started");
-    bp_probe_add(self->rows, BP_PROBE_OK, "mpi-io", NULL,
-                 "not used (Open MPI's loses data on a full disk)%s%s", io ? "; OMPI_MCA_io=" : "",
-                 io ? io : "");
 }
 
 static void judge_libraries(const doctor *self)
@@ -231,8 +226,6 @@ static void judge_libraries(const doctor *self)
         known && major == H5_VERS_MAJOR && minor == H5_VERS_MINOR ? BP_PROBE_OK : BP_PROBE_WARN,
         "hdf5", "load the module that bagpipe was built with", "%u.%u.%u, built with %d.%d.%d",
         major, minor, release, H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE);
-    bp_probe_add(self->rows, BP_PROBE_OK, "zstd", NULL, "%s, built with %s", ZSTD_versionString(),
-                 ZSTD_VERSION_STRING);
     bp_probe_add(self->rows, BP_PROBE_OK, "matrix products", NULL, "%s", bp_math_library());
     bp_probe_add(self->rows, bp_distributed_library() ? BP_PROBE_OK : BP_PROBE_NOTE, "scalapack",
                  NULL, "%s",

@@ -21,11 +21,10 @@ typedef struct bp_probe_host {
                                            speed */
     uint64_t cpus[BP_PROBE_CPUS / 64];  /* that this process may use */
     int cpu_count, host_cpus, threads;  /* threads as a job here would take */
-    bool explicit_threads;              /* OMP_NUM_THREADS says so */
     int64_t memory_bytes, group_bytes;  /* of the host; limit of the control group */
-    int64_t core, files, file_bytes, locked_bytes; /* ulimits */
-    double wall;                                   /* seconds since 1970, taken at once by all */
-    double flops, copy_bytes;                      /* per second; 0: not measured */
+    int64_t files, file_bytes;          /* ulimits */
+    double wall;                        /* seconds since 1970, taken at once by all */
+    double flops, copy_bytes;           /* per second; 0: not measured */
 } bp_probe_host;
 
 /** All but threads, wall, flops and copy_bytes. Local. */
@@ -68,8 +67,8 @@ char *bp_probe_existing(const char *path);
  * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO it can't be made; BP_ERR_SYSTEM. */
 bp_err bp_probe_ground(char **out, const char *folder);
 
-/** Try in `ground` what a run does to files: write, fsync, rename, rename to a name that is there,
- * hard and symbolic link, lock. Adds rows with the time that each took. Local.
+/** Try in `ground` what a run does to files: write, fsync, rename, symbolic link. Adds rows with
+ * the time that each took. Local.
  *
  * Errors: of what a run cannot do without: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM;
  *         its row is there. */

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -100,52 +99,12 @@ static int rename_file(trial *t)
     return rename(t->a, t->b) != 0 || sync_folder(t) != 0;
 }
 
-/* b is there: it must be refused. */
-static int rename_over(trial *t)
-{
-    int fd = open(t->a, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-
-    if (fd < 0)
-        return 1;
-    (void)close(fd);
-    if (renameat2(AT_FDCWD, t->a, AT_FDCWD, t->b, RENAME_NOREPLACE) == 0) {
-        errno = ENOTSUP; /* it was replaced all the same */
-        return 1;
-    }
-    return errno != EEXIST;
-}
-
-static int link_file(trial *t)
-{
-    char name[4200];
-
-    (void)snprintf(name, sizeof name, "%s-link", t->b);
-    if (link(t->b, name) != 0)
-        return 1;
-    if (link(t->b, name) == 0)
-        errno = ENOTSUP;
-    return errno != EEXIST;
-}
-
 static int symbolic_link(trial *t)
 {
     char name[4200];
 
     (void)snprintf(name, sizeof name, "%s-symbolic", t->b);
     return symlink("b", name);
-}
-
-static int lock_file(trial *t)
-{
-    int fd = open(t->b, O_RDWR | O_CLOEXEC), failed, number;
-
-    if (fd < 0)
-        return 1;
-    failed = flock(fd, LOCK_EX | LOCK_NB);
-    number = errno;
-    (void)close(fd);
-    errno = number;
-    return failed;
 }
 
 static const struct step {
@@ -156,11 +115,7 @@ static const struct step {
     {"write, fsync", "make room or ask for access there, or use another run.dir", BP_PROBE_FAIL,
      write_file},
     {"rename", "use a run.dir on another file system", BP_PROBE_FAIL, rename_file},
-    {"rename, refused over", "nothing: a look before the rename takes its place", BP_PROBE_NOTE,
-     rename_over},
-    {"hard link", "nothing: rename takes its place", BP_PROBE_NOTE, link_file},
     {"symbolic link", "nothing, but checkpoints/best can't be made", BP_PROBE_WARN, symbolic_link},
-    {"flock", "nothing: no lock of the file system is used", BP_PROBE_NOTE, lock_file},
 };
 
 bp_err bp_probe_files(json_t *rows, const char *ground)

@@ -77,7 +77,6 @@ static int64_t limit_of(int resource)
 void bp_probe_host_read(bp_probe_host *out)
 {
     char memory[64];
-    const char *threads = getenv("OMP_NUM_THREADS");
 
     memset(out, 0, sizeof *out); /* it travels as bytes, those between members too */
     if (gethostname(out->host, sizeof out->host - 1) != 0)
@@ -85,14 +84,11 @@ void bp_probe_host_read(bp_probe_host *out)
     find_value(out->cpu, sizeof out->cpu, "/proc/cpuinfo", "model name");
     read_features(out);
     read_cpus(out);
-    out->explicit_threads = threads != NULL && threads[0] != '\0';
     find_value(memory, sizeof memory, "/proc/meminfo", "MemTotal");
     out->memory_bytes = strtoll(memory, NULL, 10) * 1024;
     out->group_bytes = bp_memory_group_bytes();
-    out->core = limit_of(RLIMIT_CORE);
     out->files = limit_of(RLIMIT_NOFILE);
     out->file_bytes = limit_of(RLIMIT_FSIZE);
-    out->locked_bytes = limit_of(RLIMIT_MEMLOCK);
 }
 
 double bp_probe_wall(void)

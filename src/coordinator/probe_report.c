@@ -252,10 +252,8 @@ static void judge_limits(json_t *rows, const host_list *list)
                          (long long)host->files);
     }
     if (fine)
-        bp_probe_add(rows, BP_PROBE_OK, "limits", NULL,
-                     "%lld open files, files of any size, core dumps %s, %s memory may be locked",
-                     (long long)of_host(list, 0)->files, of_host(list, 0)->core == 0 ? "off" : "on",
-                     of_host(list, 0)->locked_bytes < 0 ? "all" : "little");
+        bp_probe_add(rows, BP_PROBE_OK, "limits", NULL, "%lld open files, files of any size",
+                     (long long)of_host(list, 0)->files);
 }
 
 static void judge_clock(json_t *rows, const host_list *list)

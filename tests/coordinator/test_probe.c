@@ -22,8 +22,6 @@ static void fill(bp_probe_host ranks[RANKS])
                                    .group_bytes = -1,
                                    .files = 20000,
                                    .file_bytes = -1,
-                                   .locked_bytes = -1,
-                                   .core = -1,
                                    .wall = 1000,
                                    .flops = 1e9,
                                    .copy_bytes = 1e9};
@@ -154,7 +152,7 @@ static void files_are_tried_on_ground_that_goes_away(void **state)
         bp_test_expect(bp_dir_make(folder), BP_OK);
         bp_test_expect(bp_probe_ground(&ground, folder), BP_OK);
         bp_test_expect(bp_probe_files(rows, ground), BP_OK);
-        assert_true(json_array_size(rows) >= 6);
+        assert_int_equal(json_array_size(rows), 3); /* write, rename, symbolic link */
         bp_test_expect(bp_dir_remove(ground), BP_OK);
         bp_test_expect(bp_dir_list(folder, &names, &count), BP_OK);
         assert_int_equal(count, 0);
