@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "coordinator/drain.h"
+#include "coordinator/run_lock_priv.h"
 #include "coordinator/run_progress_priv.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 #define PART_HEAD      128
 #define RECORD_LIMIT   ((int64_t)16 << 20)
 #define RESTARTS_LIMIT 1000000
+#define ASK_SECONDS    5.0
 #define LOST_NODE      205          /* mpirun (Open MPI 4): a daemon of its own has gone */
 #define PREEMPTED      "preemption" /* as slurm/launch.sh says it */
 #define BY_ITSELF      "Slurm queued its job again by itself: a node failed, or scontrol requeue"
@@ -152,6 +154,22 @@ static const json_t *last_start(const json_t *record)
     const json_t *starts = json_object_get(record, "recent_starts");
 
     return json_array_get(starts, json_array_size(starts) - 1);
+}
+
+bp_err bp_restart_check(const json_t *before, const char *folder)
+{
+    const char *own = getenv("SLURM_JOB_ID"),
+               *job = json_string_value(json_object_get(last_start(before), "slurm_job"));
+    run_queue_state queue;
+
+    if (job == NULL || (own != NULL && strcmp(own, job) == 0) ||
+        run_slurm_ask(&queue, job, ASK_SECONDS) != RUN_QUEUE_LISTED ||
+        strcmp(queue.state, "PENDING") != 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_BUSY,
+                   "Slurm job %s is queued again, PENDING (%s), and goes on with this run: at %s; "
+                   "'scancel %s' before you start it otherwise",
+                   job, queue.reason, folder, job);
 }
 
 json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)

@@ -18,6 +18,11 @@ int64_t bp_restart_count(void);
  * as an empty one. */
 int64_t bp_restart_progress(const char *folder);
 
+/** Does Slurm still have the job of the last start of `before` (run.json as it was; NULL: none)
+ * waiting, and this process is none of it? Then that job goes on with the run. Asked within
+ * some seconds; where Slurm does not answer, nobody waits. Errors: BP_ERR_BUSY, with the job. */
+bp_err bp_restart_check(const json_t *before, const char *folder);
+
 /** The list "recent_starts" for run.json: the last ones of `before` (run.json as it was; NULL:
  * none), and this start, number `start`, of the run in `folder`, with what ended the one before
  * ("after"); where nothing tells that, Slurm is asked, in some seconds. NULL when memory is short.

@@ -269,6 +269,8 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
         err = check_record(run, before, &pairs);
     if (err == BP_OK)
         err = run_compare(before, &pairs, config, spec, run->folder, &run->finished, &run->changes);
+    if (err == BP_OK && !run->finished)
+        err = bp_restart_check(before, run->folder);
     run->resumed = before != NULL;
     run->steps_before = run_steps(before, &pairs);
     run->log_every = run_pairs_find(&pairs, "train.log_every") == NULL

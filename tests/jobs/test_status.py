@@ -244,6 +244,15 @@ class Status(JobTest):
             self.assertIn(f"pretrain, {state}", out)
             self.assertIn(word, " ".join(out.split()))
             self.assertEqual("scancel 17" in " ".join(out.split()), state == "queued", out)
+        # whoever starts it by hand, or in another job, would race with the job that is queued
+        env = self.slurm(squeue="echo 17 PENDING BeginTime")
+        for own in ({}, {"SLURM_JOB_ID": "18"}):
+            result = subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('lost')}"], env=dict(env, **own),
+                                    capture_output=True, check=False)
+            self.assertEqual(result.returncode, 69, result.stderr)
+            self.assertIn("Slurm job 17 is queued again, PENDING (BeginTime), and goes on with this run", result.stderr.decode())
+            self.assertIn("'scancel 17' before", result.stderr.decode())
+            self.assertEqual(json.loads(run([program("bagpipe"), "status", "--json", self.at("lost")]).out)["state"], "dead")
         self.slurm(squeue="echo 17 RUNNING None")
         self.killed("lost", "", 0, "train.steps=5", SLURM_RESTART_COUNT="1", **slurm)
         self.assertIn("died: Slurm says NODE_FAIL, node n2 is down*\n", self.text("lost/log.txt"))

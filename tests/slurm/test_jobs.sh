@@ -138,6 +138,8 @@ until_true is_queued_again "$job" || fail "the warned job did not queue itself a
 [[ $(losses warned | wc -l) -lt 20 ]] || fail "the warned job was not stopped"
 compgen -G "warned/checkpoints/step-*" >/dev/null || fail "the warned job left no checkpoint"
 echo "stopped at $(cd warned/checkpoints && echo step-*), started again"
+"$BAGPIPE_BIN/bagpipe" pretrain job.ini train.steps=2000 run.dir="$work/warned" >by-hand.log 2>&1
+[[ $? == 69 ]] && grep -q "Slurm job $job is queued again, PENDING" by-hand.log || fail "a start by hand took the run of a queued job: $(cat by-hand.log)"
 sleep 2 # Slurm refuses a job that begins in the second in which it ended
 scontrol update JobId="$job" StartTime=now # else it waits for two minutes
 finish warned
