@@ -17,8 +17,9 @@ void bp_stacks_start(const char *run_dir, const char *host, int rank);
 /** Give the signals back. */
 void bp_stacks_end(void);
 
-/** From another thread, after bp_stacks_start() (else nothing is written): write where the main thread stands, by itself and by the kernel's word.
- * Waits a second at most for it. `after`: behind what another rank has written of this one. */
+/** From another thread, after bp_stacks_start() (else nothing is written): write where the main
+ * thread stands, by itself and by the kernel's word. Waits a second at most for it. `after`: behind
+ * what another rank has written of this one. */
 void bp_stacks_write(bool after);
 /** What the kernel says of rank `rank`, process `pid` of this host, which can't speak for itself.
  */
