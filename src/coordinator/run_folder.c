@@ -440,8 +440,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
         err = share_facts(run, config, &facts);
     if (err != BP_OK) {
         run_progress_free(&run->progress);
-        if (run->watched)
-            bp_watchdog_end();
+        bp_watchdog_end(run->watched);
         if (mesh->coordinates)
             let_go(run);
         run_free(&run);
@@ -512,7 +511,7 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state)
     mesh = (*run)->mesh;
     phase = bp_beat_phase(BP_PHASE_END);
     err = bp_agree(mesh->world, mesh->coordinates ? close_folder(*run, exit_state) : BP_OK);
-    bp_watchdog_end();
+    bp_watchdog_end(true);
     if ((*run)->witnesses)
         run_words_end();
     (void)bp_beat_phase(phase);

@@ -176,7 +176,6 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
         atomic_store(&current->peers, mesh->computes ? mesh->pipeline_at : -1);
     if (depth++ > 0)
         return;
-    waits_for_run = false;
     bp_host_name(host, sizeof host);
     watchdog_suspects_begin(spec->run_dir, mesh->coordinates);
     bp_stacks_start(spec->run_dir, host, mesh->rank);
@@ -206,10 +205,12 @@ void bp_watchdog_disown(void)
     BP_ASSERT(pthread_mutex_unlock(&current->owner) == 0);
 }
 
-void bp_watchdog_end(void)
+void bp_watchdog_end(bool owned)
 {
+    if (owned) {
+        bp_watchdog_disown();
+        depth--;
+    }
     if (depth == 0)
-        return;
-    bp_watchdog_disown();
-    depth--;
+        waits_for_run = false; /* on all ranks, or they would not meet for the next one */
 }

@@ -67,8 +67,8 @@ void bp_watchdog_suspect(const char *host, const char *reason);
  * go. Local; does nothing within a job within a job. */
 void bp_watchdog_disown(void);
 
-/** The run is closed, or did not open. What is left, to the end of MPI or to the next run, is
- * watched without its folder. Local. */
-void bp_watchdog_end(void);
+/** The run is closed, or did not open (`owned`: after bp_watchdog_own()). What is left, to the end
+ * of MPI or to the next run, is watched without its folder. Local, on all ranks. */
+void bp_watchdog_end(bool owned);
 
 #endif
