@@ -446,8 +446,6 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
         run_free(&run);
         return err;
     }
-    if (mesh->coordinates)
-        bp_watchdog_warn();
     run->witnesses = run_words_begin(bp_config_string(config, "run.dir"), facts.start);
     run_start_opened();
     *out = run;
@@ -594,13 +592,29 @@ static bp_err add_line(bp_run *run, const run_journal *journal, const json_t *li
     return err == BP_OK ? run_journal_add(journal, line) : err;
 }
 
+/* What the watchdog has noted: its thread touches no file that may hang before a verdict. */
+static bp_err add_noted(bp_run *run)
+{
+    json_t *line = run_progress_noted();
+    const char *event = json_string_value(json_object_get(line, "event"));
+    const char *warning = json_string_value(json_object_get(line, "warning"));
+    bp_err err = event == NULL ? BP_OK : bp_run_event(run, event, line);
+
+    if (warning != NULL)
+        bp_warn("%s", warning);
+    json_decref(line);
+    return err;
+}
+
 bp_err bp_run_metric(bp_run *run, const json_t *line)
 {
     bp_err err;
 
     if (!run->mesh->coordinates)
         return BP_OK;
-    err = add_line(run, &run->metrics, line);
+    err = add_noted(run);
+    if (err == BP_OK)
+        err = add_line(run, &run->metrics, line);
     if (err == BP_OK)
         run_progress_metric(run->progress, line);
     if (err == BP_OK && run->tensorboard.fd >= 0)
@@ -610,8 +624,10 @@ bp_err bp_run_metric(bp_run *run, const json_t *line)
 
 void bp_run_progress(bp_run *run, const json_t *members)
 {
-    if (run != NULL && run->progress != NULL && run_lock_is_ours(run->lock))
-        run_progress_take(run->progress, members);
+    if (run == NULL || run->progress == NULL || !run_lock_is_ours(run->lock))
+        return;
+    (void)add_noted(run); /* what hinders it meets the job's own lines, too */
+    run_progress_take(run->progress, members);
 }
 
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)

@@ -116,21 +116,14 @@ static void keep_note(run_progress *self, const json_t *line)
         (void)json_array_remove(notes, 0);
 }
 
-/* The watchdog is that of the outermost run. */
-static void take_noted(run_progress *self)
-{
-    json_t *line = atomic_exchange(&noted, NULL);
-
-    while (self->outer != NULL)
-        self = self->outer;
-    if (line != NULL)
-        keep_note(self, line);
-    json_decref(line);
-}
-
 void run_progress_note(json_t *line)
 {
-    json_decref(atomic_exchange(&noted, json_incref(line)));
+    json_decref(atomic_exchange(&noted, line));
+}
+
+json_t *run_progress_noted(void)
+{
+    return atomic_exchange(&noted, NULL);
 }
 
 /* Lines may come faster than a file system takes files. */
@@ -138,7 +131,6 @@ static void write_soon(run_progress *self)
 {
     double began = bp_clock_now();
 
-    take_noted(self);
     if (self->spent > BURST + (began - self->opened) / SHARE)
         return;
     write_now(self);

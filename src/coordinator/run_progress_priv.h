@@ -29,8 +29,11 @@ bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
 /** A line of metrics.jsonl or events.jsonl that was just written. */
 void run_progress_metric(run_progress *progress, const json_t *line);
 void run_progress_event(run_progress *progress, const json_t *line);
-/** An event that another thread has written; kept with the next line. Any thread. */
+/** What a thread beside the one that runs the job has found: an event, or {"warning": text}. Kept,
+ * the newest alone, until run_progress_noted() gives it to the thread that may touch files. Takes
+ * the reference; NULL: nothing. Any thread. */
 void run_progress_note(json_t *line);
+json_t *run_progress_noted(void);
 /** Members of the file; "how far" of jobs that have no steps. */
 void run_progress_take(run_progress *progress, const json_t *members);
 /** `ended`: as run.json has it under "exit". Nothing is written after it. */

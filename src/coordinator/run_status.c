@@ -16,9 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RUN_LIMIT   ((int64_t)16 << 20)
-#define TAIL        8192
-#define SMALL_LIMIT ((int64_t)1 << 20)
+#define RUN_LIMIT ((int64_t)16 << 20)
+#define TAIL      8192
 
 /* What is read of one folder. */
 typedef struct reading {
@@ -54,18 +53,6 @@ static double age_of(const reading *self, const json_t *object, const char *key)
     double then = status_time(json_string_value(json_object_get(object, key)));
 
     return then < 0 ? NAN : fmax(0, self->now - then);
-}
-
-/* NULL: there is no such file, or no sense can be made of it. */
-static json_t *load_small(const reading *self, const char *name)
-{
-    char *path = bp_path_join(self->folder, name);
-    json_t *value = NULL;
-
-    if (path != NULL && bp_path_exists(path) && bp_json_load(&value, path, SMALL_LIMIT) != BP_OK)
-        value = NULL;
-    bp_free(path);
-    return value;
 }
 
 static bp_err read_record(reading *self, const char *path)
@@ -437,7 +424,6 @@ static bp_err put_job(const reading *self, const status_watch *watch)
 
 static bp_err fill(reading *self, const char *path, const status_watch *watch)
 {
-    json_t *suspects;
     char *next, *log;
     bp_err err = read_record(self, path);
 
@@ -453,9 +439,6 @@ static bp_err fill(reading *self, const char *path, const status_watch *watch)
     if (log != NULL)
         set(self->out, "log", json_string(log));
     bp_free(log);
-    suspects = load_small(self, "suspects.json");
-    if (suspects != NULL)
-        set(self->out, "suspects", suspects);
     next = status_next(self->out);
     if (next != NULL)
         set(self->out, "next", json_string(next));

@@ -9,7 +9,6 @@
 
 #define LABEL         "  %-11s"
 #define ROOM_SHOWN    20 /* more is room enough */
-#define STRIKES       2  /* once is chance */
 #define SHORT_SECONDS 60 /* of so short a run the start is the most */
 
 static bool has(const json_t *object, const char *key)
@@ -250,31 +249,6 @@ static void add_events(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* "n2 2 times; sbatch takes --exclude=n2": once, or where there is no other host, it is no choice.
- */
-static void add_suspects(bp_buffer *out, const json_t *status)
-{
-    json_t *hosts = json_object_get(json_object_get(status, "suspects"), "hosts"), *entry;
-    bp_buffer list = {0};
-    const char *host;
-
-    if (json_object_size(json_object_get(status, "hosts")) < 2)
-        return;
-    json_object_foreach(hosts, host, entry)
-    {
-        if (integer_of(entry, "count") < STRIKES)
-            continue;
-        if (list.bytes == 0)
-            bp_buffer_printf(out, LABEL, "suspects");
-        bp_buffer_printf(out, "%s%s %lld times", list.bytes == 0 ? "" : ", ", host,
-                         integer_of(entry, "count"));
-        bp_buffer_printf(&list, "%s%s", list.bytes == 0 ? "" : ",", host);
-    }
-    if (list.bytes > 0)
-        bp_buffer_printf(out, "; sbatch takes --exclude=%s\n", list.data);
-    bp_buffer_clear(&list);
-}
-
 static void add_members(bp_buffer *out, const json_t *status)
 {
     const json_t *members = json_object_get(status, "members"), *member;
@@ -312,7 +286,6 @@ void bp_run_status_text(bp_buffer *out, const json_t *status)
     add_room(out, status);
     add_restarts(out, status);
     add_events(out, status);
-    add_suspects(out, status);
     if (!has(status, "steps") && has(status, "log"))
         bp_buffer_printf(out, LABEL "%s\n", "log", text_of(status, "log"));
     if (has(status, "starts") && !has(status, "phase"))

@@ -82,6 +82,37 @@ void run_words_add(const char *folder, int64_t start, int status, const char *ca
     bp_free(path);
 }
 
+/* The names of what lies in `stacks`; none: 0. */
+static int64_t list_stacks(const char *stacks, char ***names)
+{
+    int64_t count = 0;
+
+    *names = NULL;
+    return stacks != NULL && bp_path_is_dir(stacks) && bp_dir_list(stacks, names, &count) == BP_OK
+               ? count
+               : 0;
+}
+
+/* The stack of a fatal signal stays, under the name of any other. */
+static void pass_over_signals(const char *folder)
+{
+    char *stacks = bp_path_join(folder, BP_STACKS_FOLDER), **names;
+    int64_t count = list_stacks(stacks, &names);
+
+    for (int64_t k = 0; k < count; k++) {
+        bool is = bp_stacks_is_signal_file(names[k]);
+        char *from = is ? bp_path_join(stacks, names[k]) : NULL;
+        char *to = is ? bp_path_join(stacks, names[k] + strlen("signal-")) : NULL;
+
+        if (from != NULL && to != NULL)
+            (void)rename(from, to);
+        bp_free(to);
+        bp_free(from);
+    }
+    bp_names_free(&names, count);
+    bp_free(stacks);
+}
+
 void run_words_clear(const char *folder)
 {
     char *path = bp_path_join(folder, NAME);
@@ -90,6 +121,7 @@ void run_words_clear(const char *folder)
         (void)unlink(
             path); /* lines have the number of their start: one that stays is not believed */
     bp_free(path);
+    pass_over_signals(folder);
 }
 
 /* ---- by those who ask ---- */
@@ -153,12 +185,10 @@ static char *read_text(const char *folder, const char *name)
 
 static json_t *read_signal(const char *folder)
 {
-    char *stacks = bp_path_join(folder, BP_STACKS_FOLDER), **names = NULL;
+    char *stacks = bp_path_join(folder, BP_STACKS_FOLDER), **names;
+    int64_t count = list_stacks(stacks, &names);
     json_t *out = NULL;
-    int64_t count = 0;
 
-    if (stacks != NULL && bp_path_is_dir(stacks) && bp_dir_list(stacks, &names, &count) != BP_OK)
-        count = 0;
     for (int64_t k = 0; k < count && out == NULL; k++) {
         char *text = bp_stacks_is_signal_file(names[k]) ? read_text(stacks, names[k]) : NULL;
 

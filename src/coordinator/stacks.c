@@ -42,9 +42,6 @@
 #define FRAMES        64
 #define ALT_BYTES     65536
 #define SIGNAL_PREFIX "signal-rank-"
-#define HOST_MARK     " on host "
-#define ABORT_TEXT    "ABRT, an abort"
-#define ABORT_MARK    "(" ABORT_TEXT ")"
 
 static const struct {
     int number;
@@ -53,7 +50,7 @@ static const struct {
              {SIGBUS, "BUS, a mapped file that shrank or bad memory"},
              {SIGFPE, "FPE, a wrong division"},
              {SIGILL, "ILL, an instruction that this CPU does not have"},
-             {SIGABRT, ABORT_TEXT}};
+             {SIGABRT, "ABRT, an abort"}};
 #define FATALS (sizeof FATAL / sizeof FATAL[0])
 
 static struct {
@@ -109,7 +106,7 @@ static void add_place(line *out)
     bp_beat_read(&beat);
     add(out, "rank ");
     add_number(out, self.rank);
-    add(out, HOST_MARK);
+    add(out, " on host ");
     add(out, self.host);
     add(out, " (phase ");
     add(out, bp_phase_name(beat.phase));
@@ -358,7 +355,7 @@ void bp_stacks_write_of(int rank, const char *host, int pid)
     fd = open_file(path, O_TRUNC);
     if (fd < 0)
         return;
-    (void)dprintf(fd, "rank %d" HOST_MARK "%s, process %d, by rank %d: it does not answer\n", rank,
+    (void)dprintf(fd, "rank %d on host %s, process %d, by rank %d: it does not answer\n", rank,
                   host, pid, self.rank);
     put_kernel_word(fd, pid, pid);
     (void)close(fd);
@@ -367,20 +364,4 @@ void bp_stacks_write_of(int rank, const char *host, int pid)
 bool bp_stacks_is_signal_file(const char *name)
 {
     return strncmp(name, SIGNAL_PREFIX, strlen(SIGNAL_PREFIX)) == 0;
-}
-
-bool bp_stacks_signal_host(const char *text, char *host, size_t host_bytes)
-{
-    const char *at = strstr(text, HOST_MARK);
-    size_t bytes;
-
-    if (at == NULL || strstr(text, ABORT_MARK) != NULL)
-        return false;
-    at += strlen(HOST_MARK);
-    bytes = strcspn(at, " \n");
-    if (bytes == 0 || bytes >= host_bytes)
-        return false;
-    memcpy(host, at, bytes);
-    host[bytes] = '\0';
-    return true;
 }

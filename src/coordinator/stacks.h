@@ -25,11 +25,7 @@ void bp_stacks_write(bool after);
  */
 void bp_stacks_write_of(int rank, const char *host, int pid);
 
-/** The name of the file that a fatal signal leaves: "signal-rank-N.txt"; the host that it names is
- * given back by bp_stacks_signal_host. */
+/** Is it the name of the file that a fatal signal leaves: "signal-rank-N.txt"? */
 bool bp_stacks_is_signal_file(const char *name);
-/** From the text of such a file; false: it names none, or the signal says nothing of the host (ABRT
- * is the program's own word). */
-bool bp_stacks_signal_host(const char *text, char *host, size_t host_bytes);
 
 #endif

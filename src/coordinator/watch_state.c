@@ -326,38 +326,13 @@ static bool judge_waiting(bp_watch *watch, bp_watch_verdict *out)
     return true;
 }
 
-/* Rank 0 is silent, and not this rank's own ears are stopped: others are heard, if there are any.
- */
-static bool judge_coordinator(const bp_watch *watch, bp_watch_verdict *out)
-{
-    const rank_state *first = &watch->ranks[0];
-    bool hears = watch->spec.size == 2;
-
-    if (!first->known || first->left || !is_silent(watch, first))
-        return false;
-    for (int r = 1; r < watch->spec.size; r++)
-        hears = hears || (watch->ranks[r].known && !watch->ranks[r].left &&
-                          watch->clock.now - watch->ranks[r].heard_at < watch->spec.seconds / 2);
-    *out = (bp_watch_verdict){.reason = BP_WATCH_SILENT,
-                              .seconds = watch->clock.now - first->heard_at};
-    return hears;
-}
-
-bool bp_watch_hears(const bp_watch *watch, int rank)
-{
-    const rank_state *at = &watch->ranks[rank];
-
-    return at->known && !at->left && is_fresh(watch, at);
-}
-
 bool bp_watch_judge(bp_watch *watch, double now, bp_watch_verdict *out)
 {
     bool found = false;
 
     now = bp_watch_clock_look(&watch->clock, now);
-    if (watch->spec.deputy)
-        return judge_coordinator(watch, out);
-    measure_slow(watch);
+    if (!watch->spec.silence_alone)
+        measure_slow(watch);
     for (int r = 0; r < watch->spec.size; r++) {
         const rank_state *rank = &watch->ranks[r];
 
@@ -365,9 +340,9 @@ bool bp_watch_judge(bp_watch *watch, double now, bp_watch_verdict *out)
             continue;
         if (is_silent(watch, rank))
             accuse(out, &found, r, BP_WATCH_SILENT, now - rank->heard_at);
-        else if (!rank->beat.waits && is_fresh(watch, rank) &&
+        else if (!watch->spec.silence_alone && !rank->beat.waits && is_fresh(watch, rank) &&
                  now - rank->moved_at > limit_of(watch, rank->beat.phase))
             accuse(out, &found, r, BP_WATCH_COMPUTES, now - rank->moved_at);
     }
-    return found || judge_waiting(watch, out);
+    return found || (!watch->spec.silence_alone && judge_waiting(watch, out));
 }

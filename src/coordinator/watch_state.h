@@ -32,8 +32,7 @@ typedef struct bp_watch_spec {
     int size;            /* ranks */
     double seconds;      /* silence, or a step, that lasts longer is a fault */
     double beat_seconds; /* between two beats of a rank */
-    /* Watch rank 0 alone, and only its silence: what rank 1 does. */
-    bool deputy;
+    bool silence_alone;  /* no other fault is looked for: the watch of rank 0 by the others */
 } bp_watch_spec;
 
 /** What a rank says of itself. */
@@ -74,8 +73,6 @@ void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_beat *beat, double 
 void bp_watch_leave(bp_watch *watch, int rank);
 /** Has a beat of it come? */
 bool bp_watch_is_known(const bp_watch *watch, int rank);
-/** Has one come from it in the last few beats' time, and has it not left? */
-bool bp_watch_hears(const bp_watch *watch, int rank);
 /** The last beat of a known rank. */
 const bp_watch_beat *bp_watch_last(const bp_watch *watch, int rank);
 

@@ -100,15 +100,19 @@ void watchdog_begin(watchdog *self)
 {
     const wire_place *mine = &self->places[self->rank];
     double beat = self->seconds / BEATS_PER_LIMIT;
-    bp_watch_spec watch = {.size = self->size, .seconds = self->seconds, .deputy = self->rank == 1};
+    bp_watch_spec watch = {.size = self->size, .seconds = self->seconds};
 
     if (self->seconds <= 0)
         return;
     self->began = bp_clock_now();
     self->beat_seconds = watch.beat_seconds = beat < BEAT_SECONDS ? beat : BEAT_SECONDS;
     self->ear.leap = 2 * self->beat_seconds;
-    if (self->rank < OBSERVERS)
-        BP_NEED_MEMORY(bp_watch_new(&self->watch, &watch) == BP_OK);
+    if (self->rank > 0) { /* it hears rank 0 alone */
+        watch.size = 1;
+        watch.silence_alone = true;
+        watch.seconds += self->rank > 1 ? LATER_BEATS * self->beat_seconds : 0;
+    }
+    BP_NEED_MEMORY(bp_watch_new(&self->watch, &watch) == BP_OK);
     self->first_of_host = true;
     for (int rank = 0; rank < self->rank; rank++)
         if (wire_is_beside(&self->places[rank], mine))
@@ -117,24 +121,21 @@ void watchdog_begin(watchdog *self)
     start_thread(self);
 }
 
-/* False: an errand hangs, and what it holds must stay. */
-static bool stop_thread(watchdog *self)
+static void stop_thread(watchdog *self)
 {
     const uint64_t one = 1;
-    void *held = NULL;
 
     atomic_store(&self->ends, true);
     (void)!write(self->wake, &one, sizeof one); /* else it looks within a beat */
-    BP_ASSERT(pthread_join(self->thread, &held) == 0);
-    return held == NULL;
+    BP_ASSERT(pthread_join(self->thread, NULL) == 0);
 }
 
 /* After MPI has ended, or before another run is watched. */
 static void stop(void)
 {
-    if (current == NULL || stop_thread(current))
-        free_all(&current);
-    current = NULL;
+    if (current != NULL)
+        stop_thread(current);
+    free_all(&current);
     waits_for_run = false;
     bp_stacks_end();
 }
@@ -177,7 +178,6 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
     if (depth++ > 0)
         return;
     bp_host_name(host, sizeof host);
-    watchdog_suspects_begin(spec->run_dir, mesh->coordinates);
     bp_stacks_start(spec->run_dir, host, mesh->rank);
     if (current == NULL || strlen(spec->run_dir) >= sizeof current->run_dir)
         return;
@@ -188,12 +188,6 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
     current->lock_number = spec->lock_number;
     BP_ASSERT(pthread_mutex_unlock(&current->owner) == 0);
     atomic_store(&current->has_run, true);
-}
-
-void bp_watchdog_warn(void)
-{
-    if (depth == 1)
-        watchdog_suspects_say();
 }
 
 void bp_watchdog_disown(void)

@@ -10,8 +10,7 @@
  * rank that no datagram comes from (a firewall) is not watched, and one warning says so.
  *
  * Files: events no_progress and slow_rank in RUN/events.jsonl, the exit state in RUN/run.json,
- * RUN/stacks/rank-N.txt, RUN/suspects.json (hosts whose ranks stood still, held wrong bits or were
- * killed by a fatal signal, with how often; a silence that one host alone hears counts for none).
+ * RUN/stacks/rank-N.txt.
  *
  * Besides base and an abandoned bp_mpi_finish() (mesh/mesh.h) this is the one place in src that
  * ends the process: its main thread can't be asked.
@@ -52,16 +51,8 @@ void bp_watchdog_start(MPI_Comm world, double seconds);
  * bp_watchdog_end(). Within a run that is watched, the mesh alone counts. Local, on each rank;
  * still_owner and context are borrowed until bp_watchdog_disown(). */
 void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec);
-/** Warn of hosts whose ranks stood still before. Of the coordinator, when all ranks own the run:
- * whoever reads it may ask for stacks. Local. */
-void bp_watchdog_warn(void);
-
 /** Whose the run folder is, by number; 0: nobody's, or it can't be read. Local. */
 int64_t bp_watchdog_lock_number(const char *run_dir);
-
-/** One more strike for a host that certainly erred, in suspects.json of the run that is watched (of
- * the outermost one): for its owner alone. What can't be written is a warning. From any thread. */
-void bp_watchdog_suspect(const char *host, const char *reason);
 
 /** From now on nothing is written to the run folder, and still_owner is not called: the run lets it
  * go. Local; does nothing within a job within a job. */

@@ -10,9 +10,10 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define OBSERVERS           2    /* ranks 0 and 1 hear all beats */
 #define WATCHDOG_PATH_BYTES 4096 /* of the run folder: a longer one is refused before */
 #define WATCHDOG_LONG       10.0 /* x seconds: what a start may take */
+#define LATER_BEATS                                                                                \
+    5.0 /* after rank 1, which tells all, others leave a silent rank 0 by themselves */
 
 /* mpirun, orted, slurmstepd: what started this rank, if it is such. */
 typedef struct watchdog_launcher {
@@ -36,14 +37,6 @@ typedef struct watchdog_verdict {
     char collective[WIRE_NAME_BYTES];
 } watchdog_verdict;
 
-/* What the thread has another one do, one thing at a time: the file system may hang. */
-typedef struct watchdog_errand {
-    atomic_bool runs;
-    char warning[700]; /* "": tell of `slow` */
-    bp_watch_slow slow;
-    int64_t step; /* the slow rank's */
-} watchdog_errand;
-
 typedef struct watchdog {
     char run_dir[WATCHDOG_PATH_BYTES]; /* written before has_run */
     atomic_bool has_run;
@@ -64,21 +57,17 @@ typedef struct watchdog {
     struct sockaddr_in *confirmed;        /* [size]: where packets came from; port 0: none came */
     int64_t *sequences;                   /* [size]: the last of each rank */
     char (*collectives)[WIRE_NAME_BYTES]; /* [size] */
-    bp_watch *watch;                      /* on observers */
+    bp_watch *watch;                      /* of all ranks on rank 0, of rank 0 on the others */
     bool warned;                          /* of ranks that no datagram came from */
-    watchdog_errand errand;
     double began;
 
-    bp_watch_clock ear; /* what this rank hears of rank 0 */
-    bool answered, released;
-    double answered_at;
-    int64_t progress; /* of this rank, while rank 0 has not answered yet */
-    double moved_at;
+    bp_watch_clock ear;
+    int64_t progress; /* of this rank, while rank 0 has not answered yet, */
+    double moved_at;  /* and since when */
 
     pthread_t thread;
     atomic_bool ends, leaves, reported;
-    bool speaks;    /* this rank found it out, and tells */
-    bool witnessed; /* whose host is to blame is certain */
+    bool speaks; /* this rank found it out, and tells */
     watchdog_verdict verdict;
     double leaves_at;
     int64_t sequence;
@@ -95,7 +84,7 @@ void watchdog_meet(watchdog *self, MPI_Comm world);
 
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
-/** Tell the observers where this rank stands. Of the thread, and of its creator before it begins.
+/** Tell rank 0 where this rank stands. Of the thread, and of its creator before it begins.
  */
 void watchdog_beat(watchdog *self);
 /** Leave at once, before there is a thread; this rank has the verdict, and does not come back. */
@@ -103,24 +92,16 @@ void watchdog_leave_now(watchdog *self);
 
 /* watchdog_report.c */
 /* May hang where a file system does: for a thread of its own. */
-/** Stacks, and where this rank speaks the line on standard error, events.jsonl, suspects.json,
+/** Stacks, and where this rank speaks the line on standard error, events.jsonl,
  * run.json and log.txt. */
 void watchdog_report(watchdog *self);
 /* The line alone, without any file: was it this rank's to say, and said at once? */
 bool watchdog_report_line(const watchdog *self);
-void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow, int64_t step);
 
 /* watchdog_launcher.c */
 void watchdog_launcher_find(watchdog_launcher *out);
 bool watchdog_launcher_is_gone(const watchdog_launcher *launcher);
 /** From a process of its own: kill it if it does not end by itself in a while. */
 void watchdog_launcher_guard(const watchdog_launcher *launcher);
-
-/* watchdog_suspects.c */
-/** At a start: strikes are counted in this folder. On the coordinator (`counts`), count what fatal
- * signals left. */
-void watchdog_suspects_begin(const char *run_dir, bool counts);
-/** Say whom to keep off. On the coordinator. */
-void watchdog_suspects_say(void);
 
 #endif

@@ -153,22 +153,6 @@ static void add_event(const watchdog *self)
                      "waits", (int)verdict->beat.waits, "by", self->rank));
 }
 
-void watchdog_report_slow(watchdog *self, const bp_watch_slow *slow, int64_t step)
-{
-    char now[32];
-    json_t *line;
-
-    if (!may_write(self))
-        return;
-    bp_clock_stamp(now, sizeof now);
-    line = json_pack("{s:s, s:s, s:i, s:s, s:f, s:f, s:I}", "time", now, "event", "slow_rank",
-                     "rank", slow->rank, "host", self->places[slow->rank].host, "ratio",
-                     slow->ratio, "seconds", slow->seconds, "step", (json_int_t)step);
-    if (line != NULL && self->rank == 0)
-        run_progress_note(line);
-    append(self, line);
-}
-
 /* The main thread may have woken and write it too: each replaces the whole file, and the later one
  * stays. */
 static void write_exit(const watchdog *self, const char *text)
@@ -226,8 +210,6 @@ void watchdog_report(watchdog *self)
                         self->verdict.is.rank == self->rank);
     if (owns && self->rank == 0)
         write_exit(self, text);
-    if (tells && cause == NO_PROGRESS && self->witnessed)
-        bp_watchdog_suspect(self->places[self->verdict.is.rank].host, text);
     if (tells)
         bp_log_file_only("%s", text);
     if (self->speaks && !said)

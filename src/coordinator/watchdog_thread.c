@@ -3,7 +3,8 @@
 
 #include "base/clock.h"
 #include "base/cores.h"
-#include "base/log.h"
+#include "base/json.h"
+#include "coordinator/run_progress_priv.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -14,7 +15,6 @@
 #define ANSWER_BEATS     5 /* of many ranks rank 0 answers one beat in so many */
 #define MANY_RANKS       64
 #define GREETING_SECONDS 30.0 /* within which a first datagram comes, or a warning */
-#define ORPHAN_BEATS     5.0  /* so much later than rank 1 names rank 0, a rank leaves by itself */
 #define SPEAKER_SECONDS  2.0  /* for others to write their stacks */
 #define OTHERS_SECONDS   4.0
 #define MOST_SECONDS     7.0 /* whatever a file system does */
@@ -31,24 +31,28 @@ static void send_to(const watchdog *self, int rank, wire_packet *packet)
         wire_send_all(self->fd, &self->places[self->rank], &self->places[rank], packet);
 }
 
-static wire_packet beat_packet(watchdog *self, const bp_beat *beat)
+/* Where this rank stands; of rank 0 the answer to others' beats, too. */
+static wire_packet beat_packet(watchdog *self, wire_kind kind)
 {
-    wire_packet packet = wire_packet_of(self->token, WIRE_BEAT, self->rank);
+    wire_packet packet = wire_packet_of(self->token, kind, self->rank);
+    bp_beat beat;
 
+    bp_beat_read(&beat);
     packet.sequence = ++self->sequence;
-    packet.phase = (int32_t)beat->phase;
-    packet.step = beat->step;
-    packet.steps = beat->steps;
-    packet.progress = beat->progress;
-    packet.collectives = beat->collectives;
-    packet.busy_ns = beat->busy_ns;
-    packet.commit_ns = beat->commit_ns;
-    packet.waits = beat->waits;
+    packet.phase = (int32_t)beat.phase;
+    packet.step = beat.step;
+    packet.steps = beat.steps;
+    packet.progress = beat.progress;
+    packet.collectives = beat.collectives;
+    packet.busy_ns = beat.busy_ns;
+    packet.commit_ns = beat.commit_ns;
+    packet.waits = beat.waits;
     packet.peers = atomic_load(&self->peers);
-    (void)snprintf(packet.name, sizeof packet.name, "%s", beat->collective);
+    (void)snprintf(packet.name, sizeof packet.name, "%s", beat.collective);
     return packet;
 }
 
+/* One that was overtaken by a later one, or came by two ways, is dropped. */
 static void note_beat(watchdog *self, const wire_packet *packet)
 {
     bp_watch_beat beat = {.phase = (bp_phase)packet->phase,
@@ -61,66 +65,21 @@ static void note_beat(watchdog *self, const wire_packet *packet)
                           .peers = packet->peers,
                           .waits = packet->waits != 0};
 
+    if (packet->sequence <= self->sequences[packet->from])
+        return;
+    self->sequences[packet->from] = packet->sequence;
     (void)snprintf(self->collectives[packet->from], WIRE_NAME_BYTES, "%s", packet->name);
     bp_watch_hear(self->watch, packet->from, &beat, bp_clock_now());
 }
 
 void watchdog_beat(watchdog *self)
 {
-    wire_packet packet;
-    bp_beat beat;
+    wire_packet packet = beat_packet(self, WIRE_BEAT);
 
-    bp_beat_read(&beat);
-    packet = beat_packet(self, &beat);
-    for (int rank = 0; rank < OBSERVERS && rank < self->size; rank++)
-        if (rank != self->rank)
-            send_to(self, rank, &packet);
     if (self->rank == 0)
         note_beat(self, &packet);
-}
-
-/* ---- what may hang ---- */
-
-static bool start_beside(void *(*work)(void *self), watchdog *self)
-{
-    pthread_t thread; /* signals are blocked in it as they are here */
-
-    if (pthread_create(&thread, NULL, work, self) != 0)
-        return false;
-    (void)pthread_detach(thread);
-    return true;
-}
-
-static void *run_errand(void *argument)
-{
-    watchdog *self = argument;
-    watchdog_errand *errand = &self->errand;
-
-    if (errand->warning[0] != '\0')
-        bp_warn("%s", errand->warning);
     else
-        watchdog_report_slow(self, &errand->slow, errand->step);
-    atomic_store(&errand->runs, false); /* the last look at self: it may be freed now */
-    return NULL;
-}
-
-/* The errand at hand is begun; one that finds no thread is dropped. */
-static void begin_errand(watchdog *self)
-{
-    atomic_store(&self->errand.runs, true);
-    if (!start_beside(run_errand, self))
-        atomic_store(&self->errand.runs, false);
-}
-
-static void tell_slow(watchdog *self)
-{
-    watchdog_errand *errand = &self->errand;
-
-    if (!bp_watch_next_slow(self->watch, &errand->slow))
-        return;
-    errand->step = bp_watch_last(self->watch, errand->slow.rank)->step;
-    errand->warning[0] = '\0';
-    begin_errand(self);
+        send_to(self, 0, &packet);
 }
 
 /* ---- leaving ---- */
@@ -137,13 +96,17 @@ static void *report(void *argument)
 /* The report may hang with a file system: this thread goes on, and ends the process in any case. */
 static void begin_to_leave(watchdog *self)
 {
+    pthread_t thread; /* signals are blocked in it as they are here */
+
     self->leaves_at = bp_clock_now();
     if (self->verdict.cause != NO_LAUNCHER)
         self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
-    if (!start_beside(report, self)) {
-        (void)watchdog_report_line(self); /* not without a word */
-        atomic_store(&self->reported, true);
+    if (pthread_create(&thread, NULL, report, self) == 0) {
+        (void)pthread_detach(thread);
+        return;
     }
+    (void)watchdog_report_line(self); /* not without a word */
+    atomic_store(&self->reported, true);
 }
 
 static void leave_if_due(watchdog *self, double now)
@@ -194,26 +157,11 @@ static void obey(watchdog *self, const wire_packet *packet)
     begin_to_leave(self);
 }
 
-/* Silence between two hosts says that one of them is cut off, not which: a third one must hear. */
-static bool is_witnessed(const watchdog *self, const bp_watch_verdict *verdict)
-{
-    const wire_place *own = &self->places[self->rank], *other = &self->places[verdict->rank];
-
-    if (verdict->reason != BP_WATCH_SILENT || wire_is_beside(own, other))
-        return true;
-    for (int rank = 0; rank < self->size; rank++)
-        if (bp_watch_hears(self->watch, rank) && !wire_is_beside(&self->places[rank], own) &&
-            !wire_is_beside(&self->places[rank], other))
-            return true;
-    return false;
-}
-
 static void pass_verdict(watchdog *self, const bp_watch_verdict *verdict)
 {
     atomic_store(&self->leaves, true);
     self->speaks = true;
     self->verdict.is = *verdict;
-    self->witnessed = is_witnessed(self, verdict);
     self->verdict.beat = *bp_watch_last(self->watch, verdict->rank);
     memcpy(self->verdict.collective, self->collectives[verdict->rank], WIRE_NAME_BYTES);
     order_all(self);
@@ -222,36 +170,25 @@ static void pass_verdict(watchdog *self, const bp_watch_verdict *verdict)
 
 /* ---- hearing ---- */
 
-/* An answer tells a rank where this one is, and rank 0's that it is there still. */
+/* An answer tells a rank where rank 0 is, and that it is there still. */
 static bool needs_answer(const watchdog *self, const wire_packet *packet)
 {
     int each = self->size > MANY_RANKS ? ANSWER_BEATS : 1;
 
-    return !packet->confirmed || (self->rank == 0 && (packet->sequence + packet->from) % each == 0);
+    return !packet->confirmed || (packet->sequence + packet->from) % each == 0;
 }
 
 static void hear_beat(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
 {
-    wire_packet answer = wire_packet_of(self->token, WIRE_ANSWER, self->rank);
-
-    if (self->watch == NULL)
+    if (self->rank != 0)
         return;
     if (needs_answer(self, packet)) {
+        wire_packet answer = beat_packet(self, WIRE_ANSWER);
+
         answer.to = packet->from;
         wire_send(self->fd, from, &answer);
     }
-    if (packet->sequence <= self->sequences[packet->from])
-        return; /* overtaken by a later one, or the same by another way */
-    self->sequences[packet->from] = packet->sequence;
     note_beat(self, packet);
-}
-
-static void hear_answer(watchdog *self, const wire_packet *packet)
-{
-    if (packet->from != 0)
-        return;
-    self->answered_at = bp_watch_clock_look(&self->ear, bp_clock_now());
-    self->answered = true;
 }
 
 static void hear_all(watchdog *self)
@@ -267,11 +204,11 @@ static void hear_all(watchdog *self)
             hear_beat(self, &packet, &from);
             break;
         case WIRE_ANSWER:
-            hear_answer(self, &packet);
+            if (packet.from == 0)
+                note_beat(self, &packet);
             break;
         case WIRE_LEAVE:
-            self->released = self->released || packet.from == 0;
-            if (self->watch != NULL)
+            if (self->rank == 0 || packet.from == 0)
                 bp_watch_leave(self->watch, packet.from);
             break;
         case WIRE_ORDER:
@@ -284,6 +221,17 @@ static void hear_all(watchdog *self)
 }
 
 /* ---- looking ---- */
+
+static void tell_slow(watchdog *self)
+{
+    bp_watch_slow slow;
+
+    if (bp_watch_next_slow(self->watch, &slow))
+        run_progress_note(json_pack("{s:s, s:i, s:s, s:f, s:f, s:I}", "event", "slow_rank", "rank",
+                                    slow.rank, "host", self->places[slow.rank].host, "ratio",
+                                    slow.ratio, "seconds", slow.seconds, "step",
+                                    (json_int_t)bp_watch_last(self->watch, slow.rank)->step));
+}
 
 /* "rank 3 on host n2, rank 4 on host n2 and 12 more" */
 static void warn_of_unknown(watchdog *self)
@@ -302,49 +250,14 @@ static void warn_of_unknown(watchdog *self)
     }
     if (missing > 3)
         (void)snprintf(list + used, sizeof list - used, " and %d more", missing - 3);
-    if (missing == 0)
-        return;
-    (void)snprintf(self->errand.warning, sizeof self->errand.warning,
-                   "the watchdog has not heard from %s, and can name it only where all others "
-                   "wait: at UDP port %d "
-                   "of host %s; is there a firewall between the nodes?",
-                   list, (int)ntohs(self->places[self->rank].port), self->places[self->rank].host);
-    begin_errand(self);
-}
-
-static void observe(watchdog *self, double now)
-{
-    bp_watch_verdict verdict;
-
-    if (bp_watch_judge(self->watch, now, &verdict)) {
-        pass_verdict(self, &verdict);
-        return;
-    }
-    if (self->rank != 0 || atomic_load(&self->errand.runs))
-        return;
-    if (!self->warned && now - self->began > GREETING_SECONDS)
-        warn_of_unknown(self);
-    else
-        tell_slow(self);
-}
-
-/* Nothing comes from rank 0, nor word from rank 1 of it: this rank is the one that is cut off, or
- * the only one left. */
-static void leave_as_orphan(watchdog *self, double seconds)
-{
-    atomic_store(&self->leaves, true);
-    self->speaks = true;
-    self->verdict.cause = NO_WORD;
-    self->verdict.is = (bp_watch_verdict){.reason = BP_WATCH_SILENT, .seconds = seconds};
-    begin_to_leave(self);
-}
-
-static void leave_without_launcher(watchdog *self)
-{
-    atomic_store(&self->leaves, true);
-    self->speaks = self->first_of_host;
-    self->verdict.cause = NO_LAUNCHER;
-    begin_to_leave(self);
+    if (missing > 0)
+        run_progress_note(json_pack(
+            "{s:o}", "warning",
+            json_sprintf("the watchdog has not heard from %s, and can name it only where all "
+                         "others wait: at UDP port %d of host %s; is there a firewall between the "
+                         "nodes?",
+                         list, (int)ntohs(self->places[self->rank].port),
+                         self->places[self->rank].host)));
 }
 
 /* For how long has this rank waited for others, without a word from rank 0 since it began? It may
@@ -360,30 +273,55 @@ static double waited_unanswered(watchdog *self, double now)
     return now - self->moved_at;
 }
 
-static bool is_orphan(watchdog *self, double now, double *seconds)
+/* Rank 1 tells the others at once; one that it does not reach leaves by itself a little later. */
+static void look_at_rank_0(watchdog *self, double now)
 {
-    double limit = self->seconds;
+    double limit = WATCHDOG_LONG * self->seconds + LATER_BEATS * self->beat_seconds, seconds;
+    bp_watch_verdict verdict;
 
+    if (bp_watch_judge(self->watch, now, &verdict)) {
+        pass_verdict(self, &verdict);
+        return;
+    }
     now = bp_watch_clock_look(&self->ear, now);
-    if (self->released || self->rank == 0)
-        return false;
-    *seconds = self->answered ? now - self->answered_at : waited_unanswered(self, now);
-    if (!self->answered)
-        limit *= WATCHDOG_LONG;
-    return *seconds > limit + ORPHAN_BEATS * self->beat_seconds;
+    if (bp_watch_is_known(self->watch, 0) || (seconds = waited_unanswered(self, now)) <= limit)
+        return;
+    atomic_store(&self->leaves, true);
+    self->speaks = true;
+    self->verdict.cause = NO_WORD;
+    self->verdict.is = (bp_watch_verdict){.reason = BP_WATCH_SILENT, .seconds = seconds};
+    begin_to_leave(self);
+}
+
+static void look_at_all(watchdog *self, double now)
+{
+    bp_watch_verdict verdict;
+
+    if (bp_watch_judge(self->watch, now, &verdict))
+        pass_verdict(self, &verdict);
+    else if (!self->warned && now - self->began > GREETING_SECONDS)
+        warn_of_unknown(self);
+    else
+        tell_slow(self);
+}
+
+static void leave_without_launcher(watchdog *self)
+{
+    atomic_store(&self->leaves, true);
+    self->speaks = self->first_of_host;
+    self->verdict.cause = NO_LAUNCHER;
+    begin_to_leave(self);
 }
 
 static void tick(watchdog *self, double now)
 {
-    double seconds;
-
     watchdog_beat(self);
     if (watchdog_launcher_is_gone(&self->launcher))
         leave_without_launcher(self);
-    else if (self->watch != NULL)
-        observe(self, now);
-    if (is_orphan(self, now, &seconds) && !atomic_load(&self->leaves))
-        leave_as_orphan(self, seconds);
+    else if (self->rank == 0)
+        look_at_all(self, now);
+    else
+        look_at_rank_0(self, now);
 }
 
 static void wait_for(const watchdog *self, double seconds)
@@ -402,31 +340,22 @@ static void say_goodbye(watchdog *self)
     wire_packet packet = wire_packet_of(self->token, WIRE_LEAVE, self->rank);
 
     for (int rank = 0; rank < self->size; rank++)
-        if (rank != self->rank && (self->rank == 0 || rank < OBSERVERS))
+        if (rank != self->rank && (self->rank == 0 || rank == 0))
             send_to(self, rank, &packet);
-}
-
-/* What is still under way when the job is over is waited for, but not for ever: it may hang. */
-static bool goes_on(const watchdog *self, double now, double *last)
-{
-    if (atomic_load(&self->leaves) || !atomic_load(&self->ends))
-        return true;
-    if (*last == 0)
-        *last = now + MOST_SECONDS;
-    return atomic_load(&self->errand.runs) && now < *last;
 }
 
 void *watchdog_run(void *argument)
 {
     watchdog *self = argument;
     /* ranks beat in turn, not all at once */
-    double next = bp_clock_now() + self->beat_seconds * self->rank / self->size, last = 0, now;
+    double next = bp_clock_now() + self->beat_seconds * self->rank / self->size, now;
 
     bp_cores_widen();
-    while (now = bp_clock_now(), goes_on(self, now, &last)) {
+    while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
+        now = bp_clock_now();
         if (now >= next) {
             next = now + self->beat_seconds;
-            if (!atomic_load(&self->leaves) && !atomic_load(&self->ends))
+            if (!atomic_load(&self->leaves))
                 tick(self, now);
             else if (self->speaks && self->verdict.cause == NO_PROGRESS)
                 order_all(self); /* again: datagrams get lost */
@@ -437,5 +366,5 @@ void *watchdog_run(void *argument)
         hear_all(self);
     }
     say_goodbye(self);
-    return atomic_load(&self->errand.runs) ? self : NULL;
+    return NULL;
 }

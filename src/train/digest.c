@@ -2,7 +2,6 @@
  * all, and the end of the job before it can commit. */
 #include "train/trainer_priv.h"
 
-#include "coordinator/watchdog.h"
 #include "mesh/collective.h"
 
 #include <stdio.h>
@@ -21,32 +20,6 @@ static void list_suspects(char *out, size_t bytes, const bp_damage *damage)
                                  damage->ranks[k], damage->hosts[k]);
     if (damage->suspects > named && used < bytes)
         (void)snprintf(out + used, bytes - used, " and %d more", damage->suspects - named);
-}
-
-static bool was_before(const json_t *hosts, size_t k)
-{
-    for (size_t j = 0; j < k; j++)
-        if (json_equal(json_array_get(hosts, j), json_array_get(hosts, k)))
-            return true;
-    return false;
-}
-
-void trainer_count_suspects(trainer *self, const json_t *event)
-{
-    const json_t *hosts = json_object_get(event, "hosts"), *found = json_object_get(event, "found");
-    json_int_t suspects = json_integer_value(json_object_get(event, "suspects"));
-    bool certain = suspects < json_integer_value(json_object_get(event, "holders")) ||
-                   (found != NULL && strcmp(json_string_value(found), MEMORY_CHANGED) == 0);
-    char reason[200];
-
-    if (hosts == NULL || !certain || !bp_run_still_owner(self->run))
-        return;
-    (void)snprintf(reason, sizeof reason, "wrong bits in %s at step %lld",
-                   json_string_value(json_object_get(event, "tensor")),
-                   (long long)json_integer_value(json_object_get(event, "step")));
-    for (size_t k = 0; k < json_array_size(hosts); k++)
-        if (!was_before(hosts, k))
-            bp_watchdog_suspect(json_string_value(json_array_get(hosts, k)), reason);
 }
 
 static void report_damage(trainer *self, const bp_damage *damage)

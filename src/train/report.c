@@ -121,7 +121,6 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
             self->hooks->metric(self->hooks->context, value);
         return bp_run_metric(self->run, value);
     case REPORT_EVENT:
-        trainer_count_suspects(self, value);
         return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
     case REPORT_COMMIT: {
         double best = json_number_value(json_object_get(value, "best_valid_loss"));

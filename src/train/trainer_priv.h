@@ -163,9 +163,6 @@ bp_err trainer_check_bits(trainer *self);
  *  rank and host. Collective over compute.
  *  Errors: BP_ERR_STOPPED, always: the last checkpoint is good. */
 bp_err trainer_say_damage(trainer *self);
-/** Where such an event says for certain whose bits are wrong, that is a strike for the host. On the
- *  coordinator; other events are passed over. */
-void trainer_count_suspects(trainer *self, const json_t *event);
 
 /* commit.c */
 /** What this rank saves: none where it does not compute. Collective over world.

@@ -554,7 +554,6 @@ static void what_a_watchdog_noted_is_told(void **state)
         "{\"format_version\": 1, \"events\": {\"slow_rank\": 1, \"skipped\": 2}, \"notes\": "
         "[{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"slow_rank\", \"rank\": 3, \"host\": "
         "\"n2\", \"ratio\": 1.8, \"step\": 7}]}");
-    put(run, "suspects.json", "{\"hosts\": {\"n2\": {\"count\": 2}, \"n5\": {\"count\": 1}}}");
     status = status_of(run, 0);
     assert_int_equal(integer_of(json_object_get(status, "events"), "slow_rank"), 1);
     assert_true(real_of(status, "free_bytes") > 0);
@@ -563,24 +562,19 @@ static void what_a_watchdog_noted_is_told(void **state)
                 "events     slow rank: rank 3 on n2 at step 7, "
                 "2026-01-01T00:00:09Z (+2 older)\n",
                 NULL);
-    expect_no_text(run, "suspects"); /* there is no other host to go to */
-    put(run, "run.json",
-        "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}, \"hosts\": {\"n2\": 1, "
-        "\"n5\": 1}}");
-    expect_text(run, "suspects   n2 2 times; sbatch takes --exclude=n2\n", NULL);
 }
 
-/* Counts are of all starts, notes of the last one; the watchdog's come from a thread of its own. */
+/* Counts are of all starts, notes of the last one. */
 static void events_are_counted_and_the_newest_kept(void **state)
 {
     const char *run = fresh("events");
-    json_t *file, *slow = json_pack("{s:s, s:i}", "event", "slow_rank", "rank", 3);
+    json_t *file;
     progress_of p;
 
     (void)state;
     begin(&p, run, 1, NULL);
     event(&p, "{" STAMP "\"event\": \"started\", \"step\": 0}");
-    run_progress_note(slow);
+    event(&p, "{" STAMP "\"event\": \"slow_rank\", \"rank\": 3}");
     for (int k = 0; k < 6; k++)
         event(&p, "{" STAMP "\"event\": \"skipped\", \"step\": 3}");
     file = told(&p);
@@ -596,7 +590,6 @@ static void events_are_counted_and_the_newest_kept(void **state)
     assert_int_equal(integer_of(json_object_get(file, "events"), "skipped"), 7);
     assert_int_equal(json_array_size(json_object_get(file, "notes")), 1);
     json_decref(file);
-    json_decref(slow);
     end(&p);
 }
 

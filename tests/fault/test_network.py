@@ -108,7 +108,6 @@ class Network(KindsOfJob):
         self.assertIn("bagpipe: error[75]: no progress for ", start.err)
         with open(os.path.join(self.at("cut"), "run.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["exit"]["code"], 75)
-        self.assertFalse(os.path.exists(os.path.join(self.at("cut"), "suspects.json")))  # each side names the other
         print(f"cut at step 12: all gone after {seconds:.0f} s with watchdog.seconds={LIMIT}, mpirun's status {status}", flush=True)
         again = self.train("cut")
         self.assertEqual(again.wait(), 0, str(again))

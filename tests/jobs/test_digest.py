@@ -45,12 +45,6 @@ class Flips(Faulty):
         found = events(self.at(name), "digest_mismatch")
         self.assertEqual([(event["step"], event["ranks"]) for event in found], [(step, suspects)])
         self.assertIn(tensor, found[0]["tensor"])
-        counted = self.at(name) + "/suspects.json"
-        if found[0]["found"] == "memory changed" or len(suspects) < found[0]["holders"]:
-            with open(counted, encoding="utf-8") as file:
-                self.assertEqual(json.load(file)["hosts"][socket.gethostname()]["count"], 1)
-        else:  # it may be either
-            self.assertFalse(os.path.exists(counted))
         self.assertEqual(self.faulty(name, "", ranks, *keys).status, 0)
         whole = self.whole(ranks, *keys)
         self.assertEqual(digests(whole), digests(self.at(name)))

@@ -234,7 +234,7 @@ static void try_watch(fuzz_bytes *in)
     bp_watch_spec spec = {.size = 1 + fuzz_below(in, 6),
                           .seconds = 60,
                           .beat_seconds = 1,
-                          .deputy = fuzz_below(in, 4) == 3};
+                          .silence_alone = fuzz_below(in, 4) == 3};
     bool left[8] = {false};
     bp_watch_verdict verdict;
     bp_watch_slow slow;
@@ -268,7 +268,7 @@ static void try_watch(fuzz_bytes *in)
             FUZZ_CHECK(verdict.rank >= 0 && verdict.rank < spec.size);
             FUZZ_CHECK(bp_watch_is_known(watch, verdict.rank) && !left[verdict.rank]);
             FUZZ_CHECK(isfinite(verdict.seconds) && verdict.seconds >= 0);
-            FUZZ_CHECK(!spec.deputy || (verdict.rank == 0 && verdict.reason == BP_WATCH_SILENT));
+            FUZZ_CHECK(!spec.silence_alone || verdict.reason == BP_WATCH_SILENT);
         }
         for (int k = 0; bp_watch_next_slow(watch, &slow); k++) {
             FUZZ_CHECK(k < spec.size && slow.rank >= 0 && slow.rank < spec.size);
