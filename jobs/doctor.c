@@ -1,6 +1,7 @@
 /* bagpipe doctor: is this machine fit for a job? Under the launcher of the job to come. */
 #include "doctor.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -23,7 +24,6 @@
 #define GEMM_SECONDS 0.3
 #define TEXT_COLUMN  28 /* of the report */
 #define COPY_SECONDS 0.2
-#define SEEN_SECONDS 30.0 /* clients of NFS may keep what a folder held for so long */
 
 typedef struct doctor {
     MPI_Comm world;
@@ -34,8 +34,6 @@ typedef struct doctor {
     bp_config *config; /* NULL: none was named */
     json_t *rows;      /* on rank 0; NULL elsewhere */
     int64_t host_count;
-    bool witness; /* the first rank of a host that is not rank 0's; or the last rank, where all
-                     share one */
 } doctor;
 
 /* ---- command line ---- */
@@ -60,10 +58,10 @@ const bp_help bp_doctor_help = {
     .text =
         "Start it with the launcher, the ranks and the hosts of the job to come. It says for each "
         "thing whether it is right, and what to do where it is not: ranks and hosts, binding, MPI "
-        "and its launcher, libraries, processors, memory, limits, clocks, speed (slow hosts are "
+        "and its launcher, libraries, processors, memory, limits, speed (slow hosts are "
         "named), and the bits of a sum over ranks.\n"
         "With a run folder, or a configuration that names one, it checks the file system: kind, "
-        "access, room for checkpoints, and whether files are written, renamed, linked and seen "
+        "room for checkpoints, and whether files are written, renamed, linked and seen "
         "from all hosts as a run needs it. With a configuration it checks also whether the job "
         "accepts it, whether the mesh fits these ranks, and whether the files that it names are "
         "there.\n"
@@ -132,22 +130,18 @@ static const char *run_folder(const doctor *self)
 
 /* ---- hosts ---- */
 
-/* Every rank knows who shares its host: that is one witness a host. */
-static void find_witnesses(doctor *self, const bp_probe_host *all, int size)
+static int count_hosts(const bp_probe_host *all, int size)
 {
-    int rank = bp_comm_rank(self->world);
-    bool first = true;
+    int count = 0;
 
-    self->host_count = 0;
     for (int r = 0; r < size; r++) {
-        bool seen = false;
+        int q = 0;
 
-        for (int q = 0; q < r && !seen; q++)
-            seen = strcmp(all[q].host, all[r].host) == 0;
-        self->host_count += !seen;
-        first = first && (r >= rank || strcmp(all[r].host, all[rank].host) != 0);
+        while (strcmp(all[q].host, all[r].host) != 0)
+            q++;
+        count += q == r;
     }
-    self->witness = self->host_count > 1 ? first && rank > 0 : rank > 0 && rank == size - 1;
+    return count;
 }
 
 static bp_err look_at_hosts(doctor *self)
@@ -169,13 +163,12 @@ static bp_err look_at_hosts(doctor *self)
     bp_math_set_threads(own.threads);
     precision = bp_all_max_int(!bp_math_has_bf16(), self->world) ? BP_F32 : BP_BF16;
     BP_MPI(MPI_Barrier(self->world)); /* measured all at once, as they will run */
-    own.wall = bp_probe_wall();
     own.flops = bp_math_gemm_peak(precision, GEMM_SECONDS);
     BP_MPI(MPI_Barrier(self->world));
     own.copy_bytes = bp_probe_copy_speed(COPY_SECONDS);
     BP_MPI(MPI_Allgather(&own, (int)sizeof own, MPI_BYTE, all, (int)sizeof own, MPI_BYTE,
                          self->world));
-    find_witnesses(self, all, size);
+    self->host_count = count_hosts(all, size);
     if (self->rows)
         bp_probe_judge_hosts(self->rows, all, size);
     bp_free(all);
@@ -234,74 +227,40 @@ static void judge_libraries(const doctor *self)
 
 /* ---- the bits of a sum over ranks ---- */
 
-/* Values whose sum depends on the order of additions. */
-static float value_of(int rank, int64_t i)
+/* Values whose sum depends on the order of additions have one sum on all ranks. */
+static bp_err sum_over_ranks(const doctor *self, float *x, float *scratch, int64_t n)
 {
-    uint32_t x = (uint32_t)(rank * 2654435761u) ^ (uint32_t)((uint64_t)i * 40503u + 977u);
+    int64_t digest;
+    bool same;
 
-    x ^= x >> 15;
-    x *= 2246822519u;
-    x ^= x >> 13;
-    return ((float)(x & 0xffff) - 32768.0f) / (float)(1 + (x >> 20));
-}
-
-static float tree_sum(int first, int count, int64_t i)
-{
-    if (count == 1)
-        return value_of(first, i);
-    return tree_sum(first, count / 2, i) + tree_sum(first + count / 2, count / 2, i);
-}
-
-static float expected_sum(int size, int64_t i)
-{
-    float sum = value_of(0, i);
-
-    if ((size & (size - 1)) == 0)
-        return tree_sum(0, size, i);
-    for (int r = 1; r < size; r++)
-        sum += value_of(r, i);
-    return sum;
-}
-
-static bp_err sum_over_ranks(const doctor *self, int64_t n)
-{
-    int rank = bp_comm_rank(self->world), size = bp_comm_size(self->world);
-    float *x = bp_alloc("doctor", n, sizeof *x), *scratch = bp_alloc("doctor", n, sizeof *x);
-    int64_t wrong = 0;
-    bp_err err =
-        bp_agree(self->world, x && scratch ? BP_OK : bp_fail_memory("a sum", n, sizeof *x));
-
-    if (err == BP_OK) {
-        for (int64_t i = 0; i < n; i++)
-            x[i] = value_of(rank, i);
-        bp_all_sum(x, n, scratch, self->world);
-        for (int64_t i = 0; i < n; i++) {
-            wrong += x[i] != expected_sum(size, i); /* no NaN, and no zero of the other sign */
-        }
-        if (wrong > 0)
-            err = BP_FAIL(BP_ERR_SYSTEM,
-                          "%lld of %lld sums over %d ranks have other bits than they must: at rank "
-                          "%d; leave its host out",
-                          (long long)wrong, (long long)n, size, rank);
-    }
-    bp_free(x);
-    bp_free(scratch);
-    return bp_agree(self->world, err);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = 1.0F / (float)(1 + (i * 977 + bp_comm_rank(self->world)) % 40503);
+    bp_all_sum(x, n, scratch, self->world);
+    digest = (int64_t)(bp_xxh3(x, (size_t)n * sizeof *x) >> 1);
+    same = bp_all_max_int(digest, self->world) == -bp_all_max_int(-digest, self->world);
+    return same ? BP_OK
+                : BP_FAIL(BP_ERR_SYSTEM,
+                          "ranks hold sums with different bits: at a sum of %lld "
+                          "values; leave hosts out in turn, and test them",
+                          (long long)n);
 }
 
 static bp_err judge_bits(const doctor *self)
 {
     static const int64_t sizes[] = {1000, 65536}; /* they go different ways */
-    bp_err err = BP_OK;
+    float *x = bp_alloc("doctor", sizes[1], sizeof *x);
+    float *scratch = bp_alloc("doctor", sizes[1], sizeof *x);
+    bp_err err =
+        bp_agree(self->world, x && scratch ? BP_OK : bp_fail_memory("a sum", sizes[1], sizeof *x));
 
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && err == BP_OK; k++)
-        err = sum_over_ranks(self, sizes[k]);
-    if (self->rows && err == BP_OK)
-        bp_probe_add(self->rows, BP_PROBE_OK, "sum over ranks", NULL,
-                     "the same bits on all ranks, and those of the tree");
-    else if (self->rows)
-        bp_probe_add(self->rows, BP_PROBE_FAIL, "sum over ranks",
-                     "leave the host of that rank out, and test it", "%s", bp_err_message());
+        err = sum_over_ranks(self, x, scratch, sizes[k]);
+    bp_free(scratch);
+    bp_free(x);
+    if (self->rows)
+        bp_probe_add(self->rows, err == BP_OK ? BP_PROBE_OK : BP_PROBE_FAIL, "sum over ranks",
+                     "leave hosts out in turn, and test them", "%s",
+                     err == BP_OK ? "the same bits on all ranks" : bp_err_message());
     return err;
 }
 
@@ -365,27 +324,26 @@ static bp_err try_folder(const doctor *self, const char *folder, char **ground)
     return err;
 }
 
-static void say_visible(const doctor *self, bp_err err, const double seconds[2])
+static void say_shared(const doctor *self, bp_err err)
 {
     if (!self->rows)
         return;
     if (err != BP_OK)
-        bp_probe_add(self->rows, BP_PROBE_FAIL, "seen by others", NULL, "%s", bp_err_message());
+        bp_probe_add(self->rows, BP_PROBE_FAIL, "seen by others",
+                     "use a run.dir that all hosts share", "%s", bp_err_message());
     else if (bp_comm_size(self->world) == 1)
         bp_probe_add(self->rows, BP_PROBE_NOTE, "seen by others", NULL,
                      "not tried: there is one rank alone");
     else
         bp_probe_add(self->rows, BP_PROBE_OK, "seen by others", NULL,
-                     "a file of rank 0 after %.0f ms, and back after %.0f ms%s", 1e3 * seconds[0],
-                     1e3 * seconds[1],
-                     self->host_count == 1 ? ", on one host" : ", by the slowest host");
+                     "a file of rank 0 is seen by all ranks, on %d host%s", (int)self->host_count,
+                     self->host_count == 1 ? "" : "s");
 }
 
 static bp_err look_at_folder(const doctor *self)
 {
     const char *folder = run_folder(self);
     char *ground = NULL;
-    double seconds[2];
     bp_err err;
 
     if (!folder)
@@ -393,8 +351,8 @@ static bp_err look_at_folder(const doctor *self)
     err = bp_agree(self->world, self->rows ? try_folder(self, folder, &ground) : BP_OK);
     if (err == BP_OK) {
         bp_bcast_text(&ground, 0, self->world);
-        err = bp_probe_visible(self->world, ground, self->witness, SEEN_SECONDS, seconds);
-        say_visible(self, err, seconds);
+        err = bp_probe_shared(self->world, ground);
+        say_shared(self, err);
     }
     if (self->rows && ground) {
         char *message = bp_strdup(bp_err_message());

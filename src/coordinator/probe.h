@@ -23,18 +23,14 @@ typedef struct bp_probe_host {
     int cpu_count, host_cpus, threads;  /* threads as a job here would take */
     int64_t memory_bytes, group_bytes;  /* of the host; limit of the control group */
     int64_t files, file_bytes;          /* ulimits */
-    double wall;                        /* seconds since 1970, taken at once by all */
     double flops, copy_bytes;           /* per second; 0: not measured */
 } bp_probe_host;
 
-/** All but threads, wall, flops and copy_bytes. Local. */
+/** All but threads, flops and copy_bytes. Local. */
 void bp_probe_host_read(bp_probe_host *out);
 /** Bytes a second that this process copies in memory, measured for `seconds`; 0: memory is short.
  * Local. */
 double bp_probe_copy_speed(double seconds);
-
-/** Seconds since 1970 by this host's clock, to be told. Local. */
-double bp_probe_wall(void);
 
 /** Rows of the report: {"check", "level" ("ok", "note", "warn", "fail"), "text", "remedy"}. */
 typedef enum bp_probe_level {
@@ -67,27 +63,24 @@ char *bp_probe_existing(const char *path);
  * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO it can't be made; BP_ERR_SYSTEM. */
 bp_err bp_probe_ground(char **out, const char *folder);
 
-/** Try in `ground` what a run does to files: write, fsync, rename, symbolic link. Adds rows with
- * the time that each took. Local.
+/** Try in `ground` what a run does to files: write, fsync, rename, symbolic link. Local.
  *
  * Errors: of what a run cannot do without: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM;
  *         its row is there. */
 bp_err bp_probe_files(json_t *rows, const char *ground);
 
-/** Kind of file system, free space and inodes, who may write. checkpoint_bytes: of one checkpoint
+/** Kind of file system, free space and inodes. checkpoint_bytes: of one checkpoint
  * (0: not known), of which `keep` and one more must fit. Local.
  *
  * Errors: BP_ERR_IO no room for one. */
 bp_err bp_probe_disk(json_t *rows, const char *folder, int64_t checkpoint_bytes, int64_t keep);
 
-/** How long it takes until a file written on rank 0 is seen by `witness`, and one of the witness on
- * rank 0: at most wait_seconds each.
+/** Does every rank see what rank 0 makes in `ground`? For some seconds, as a start of a job asks
+ * it.
  *
- * Collective: over `comm`; ground and wait_seconds equal on all ranks. witness: this rank is one.
- * Owns:       seconds[2], to and from the slowest witness; negative: not seen. On all ranks.
- * Errors:     BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED a file can't be written, or was not seen: the
- *             same on all ranks. */
-bp_err bp_probe_visible(MPI_Comm comm, const char *ground, bool witness, double wait_seconds,
-                        double seconds[2]);
+ * Collective: over `comm`; ground equal on all ranks.
+ * Errors:     BP_ERR_IO a rank does not see it, with its host, or nothing can be made: the same on
+ *             all ranks. */
+bp_err bp_probe_shared(MPI_Comm comm, const char *ground);
 
 #endif

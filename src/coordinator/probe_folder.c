@@ -3,6 +3,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "coordinator/probe.h"
+#include "coordinator/run_shared_priv.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 
@@ -15,10 +16,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define PROBE_BYTES  ((int64_t)4 << 20)
-#define SLOW_SYNC    2.0 /* seconds for so few bytes */
-#define POLL_SECONDS 0.01
-#define FEW_INODES   1000
+#define PROBE_BYTES ((int64_t)4 << 20)
+#define SLOW_SYNC   2.0 /* seconds for so few bytes */
+#define FEW_INODES  1000
 
 char *bp_probe_existing(const char *path)
 {
@@ -59,93 +59,56 @@ bp_err bp_probe_ground(char **out, const char *folder)
 
 /* ---- files ---- */
 
-/* A step of the trial. On failure errno tells. */
-typedef struct trial {
-    const char *ground;
-    char a[4096], b[4096];
-} trial;
-
-static int write_file(trial *t)
+/* On failure errno tells. */
+static bool write_and_sync(const char *path)
 {
     char *data = bp_alloc("probe", PROBE_BYTES, 1);
-    int fd = data == NULL ? -1 : open(t->a, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    int failed = fd < 0 || bp_write_all(fd, data, (size_t)PROBE_BYTES) != 0 || fsync(fd) != 0;
+    int fd = data == NULL ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool fine = fd >= 0 && bp_write_all(fd, data, (size_t)PROBE_BYTES) == 0 && fsync(fd) == 0;
     int number = errno;
 
-    if (fd >= 0 && close(fd) != 0 && !failed) {
-        failed = 1;
-        number = errno;
-    }
+    if (fd >= 0)
+        (void)close(fd);
     bp_free(data);
     errno = number;
-    return failed;
+    return fine;
 }
 
-static int sync_folder(trial *t)
+static bp_err add_trial(json_t *rows, const char *check, bool fine, double seconds)
 {
-    int fd = open(t->ground, O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed, number;
+    if (!fine) {
+        int number = errno;
 
-    if (fd < 0)
-        return 1;
-    failed = fsync(fd);
-    number = errno;
-    (void)close(fd);
-    errno = number;
-    return failed;
+        bp_probe_add(rows, BP_PROBE_FAIL, check,
+                     "make room or ask for access there, or use another run.dir", "%s",
+                     strerror(number));
+        errno = number;
+        return bp_fail_create(check, "the run folder");
+    }
+    if (seconds > SLOW_SYNC)
+        bp_probe_add(rows, BP_PROBE_WARN, check,
+                     "look who else writes there: a commit waits for it", "took %.1f s", seconds);
+    else
+        bp_probe_add(rows, BP_PROBE_OK, check, NULL, "%.1f ms", 1e3 * seconds);
+    return BP_OK;
 }
-
-static int rename_file(trial *t)
-{
-    return rename(t->a, t->b) != 0 || sync_folder(t) != 0;
-}
-
-static int symbolic_link(trial *t)
-{
-    char name[4200];
-
-    (void)snprintf(name, sizeof name, "%s-symbolic", t->b);
-    return symlink("b", name);
-}
-
-static const struct step {
-    const char *check, *remedy;
-    bp_probe_level level; /* of a failure */
-    int (*run)(trial *t);
-} STEPS[] = {
-    {"write, fsync", "make room or ask for access there, or use another run.dir", BP_PROBE_FAIL,
-     write_file},
-    {"rename", "use a run.dir on another file system", BP_PROBE_FAIL, rename_file},
-    {"symbolic link", "nothing, but checkpoints/best can't be made", BP_PROBE_WARN, symbolic_link},
-};
 
 bp_err bp_probe_files(json_t *rows, const char *ground)
 {
-    trial t = {.ground = ground};
-    bp_err err = BP_OK;
+    char *a = bp_path_join(ground, "a"), *b = bp_path_join(ground, "b"), *link = NULL;
+    double began = bp_clock_now();
+    bp_err err = a == NULL || b == NULL ? bp_fail_memory("a file name", 1, 1) : BP_OK;
 
-    (void)snprintf(t.a, sizeof t.a, "%s/a", ground);
-    (void)snprintf(t.b, sizeof t.b, "%s/b", ground);
-    for (size_t k = 0; k < sizeof STEPS / sizeof STEPS[0] && err == BP_OK; k++) {
-        const struct step *step = &STEPS[k];
-        double began = bp_clock_now(), seconds;
-        int failed = step->run(&t), number = errno;
-
-        seconds = bp_clock_now() - began;
-        if (failed && step->level == BP_PROBE_FAIL) {
-            errno = number;
-            err = bp_fail_create(step->check, ground);
-        }
-        if (failed)
-            bp_probe_add(rows, step->level, step->check, step->remedy, "%s", strerror(number));
-        else if (seconds > SLOW_SYNC)
-            bp_probe_add(rows, BP_PROBE_WARN, step->check,
-                         "look who else writes there: a commit waits for it", "took %.1f s",
-                         seconds);
-        else
-            bp_probe_add(rows, BP_PROBE_OK, step->check, NULL,
-                         k == 0 ? "%.1f ms, %.0f MB/s" : "%.1f ms", 1e3 * seconds,
-                         (double)PROBE_BYTES / 1e6 / seconds);
-    }
+    if (err == BP_OK)
+        err = add_trial(rows, "write, fsync", write_and_sync(a), bp_clock_now() - began);
+    if (err == BP_OK)
+        err = add_trial(rows, "rename", rename(a, b) == 0, 0);
+    if (err == BP_OK && (link = bp_path_join(ground, "link")) != NULL && symlink("b", link) != 0)
+        bp_probe_add(rows, BP_PROBE_WARN, "symbolic link",
+                     "nothing, but checkpoints/best can't be made", "%s", strerror(errno));
+    bp_free(link);
+    bp_free(b);
+    bp_free(a);
     return err;
 }
 
@@ -201,22 +164,6 @@ static void judge_kind(json_t *rows, const char *folder)
                  (unsigned int)disk.f_type);
 }
 
-static void judge_access(json_t *rows, const char *folder)
-{
-    struct stat status;
-
-    if (stat(folder, &status) != 0)
-        return;
-    if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0)
-        bp_probe_add(rows, BP_PROBE_WARN, "access", "chmod o-w it",
-                     "anybody may write to and remove what is in it: %s", folder);
-    else if ((status.st_mode & S_IWGRP) != 0)
-        bp_probe_add(rows, BP_PROBE_NOTE, "access", NULL, "its group may write too: %s", folder);
-    else
-        bp_probe_add(rows, BP_PROBE_OK, "access", NULL, "mode %04o: %s",
-                     (unsigned int)status.st_mode & 07777, folder);
-}
-
 /* "1.5 GiB" */
 typedef struct size_text {
     char text[32];
@@ -266,7 +213,6 @@ bp_err bp_probe_disk(json_t *rows, const char *folder, int64_t checkpoint_bytes,
     struct statvfs disk;
 
     judge_kind(rows, folder);
-    judge_access(rows, folder);
     if (statvfs(folder, &disk) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't look at", folder);
     if (disk.f_files > 0 && disk.f_favail < FEW_INODES)
@@ -277,71 +223,13 @@ bp_err bp_probe_disk(json_t *rows, const char *folder, int64_t checkpoint_bytes,
 
 /* ---- seen from other hosts ---- */
 
-static bp_err put_mark(const char *ground, const char *name, int rank)
+bp_err bp_probe_shared(MPI_Comm comm, const char *ground)
 {
-    char *path = bp_sprintf("%s/%s-%d", ground, name, rank);
-    bp_err err =
-        path == NULL ? bp_fail_memory("a file name", 1, 1) : bp_file_write(path, "here\n", 5);
+    char token[BP_TOKEN_BYTES] = "";
+    bp_err err = bp_agree(comm, bp_comm_is_root(comm) ? run_shared_mark(ground, token) : BP_OK);
 
-    bp_free(path);
-    return err;
-}
-
-/* Seconds until the file is there and whole; negative: it did not come. */
-static double await_mark(const char *ground, const char *name, int rank, double wait_seconds)
-{
-    char *path = bp_sprintf("%s/%s-%d", ground, name, rank), *text = NULL;
-    double began = bp_clock_now(), took = -1;
-    size_t bytes;
-
-    while (path != NULL && took < 0 && bp_clock_now() - began < wait_seconds) {
-        if (bp_file_read(path, 64, &text, &bytes) == BP_OK && bytes == 5)
-            took = bp_clock_now() - began;
-        bp_free(text);
-        text = NULL;
-        if (took < 0)
-            bp_clock_sleep(POLL_SECONDS);
-    }
-    bp_free(path);
-    return took;
-}
-
-static bp_err not_seen(const char *from, const char *ground, double wait_seconds)
-{
-    return BP_FAIL(BP_ERR_IO,
-                   "a file written on %s was not seen elsewhere within %.0f s: at %s; use a "
-                   "run.dir that all hosts share",
-                   from, wait_seconds, ground);
-}
-
-bp_err bp_probe_visible(MPI_Comm comm, const char *ground, bool witness, double wait_seconds,
-                        double seconds[2])
-{
-    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-    int64_t back = 0;
-    bp_err err = bp_agree(comm, rank == 0 ? put_mark(ground, "there", 0) : BP_OK);
-
-    seconds[0] = seconds[1] = 0;
     if (err != BP_OK)
         return err;
-    if (witness && (seconds[0] = await_mark(ground, "there", 0, wait_seconds)) < 0)
-        err = not_seen("the first host", ground, wait_seconds);
-    err = bp_agree(comm, err);
-    if (err == BP_OK)
-        err = bp_agree(comm, witness ? put_mark(ground, "back", rank) : BP_OK);
-    for (int r = 1; r < size && err == BP_OK; r++) {
-        int64_t is_one = bp_all_max_int(witness && r == rank, comm);
-
-        if (rank == 0 && is_one) {
-            double took = await_mark(ground, "back", r, wait_seconds);
-
-            seconds[1] = took > seconds[1] ? took : seconds[1];
-            err = took < 0 ? not_seen("another host", ground, wait_seconds) : BP_OK;
-        }
-        err = bp_agree(comm, err);
-    }
-    back = bp_all_max_int((int64_t)(1e6 * seconds[0]), comm);
-    seconds[0] = 1e-6 * (double)back;
-    seconds[1] = 1e-6 * (double)bp_all_max_int((int64_t)(1e6 * seconds[1]), comm);
-    return err;
+    bp_bcast_bytes(token, sizeof token, 0, comm);
+    return run_shared_check(comm, ground, token);
 }

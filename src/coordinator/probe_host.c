@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TEXT_LIMIT ((int64_t)1 << 22)
@@ -89,14 +88,6 @@ void bp_probe_host_read(bp_probe_host *out)
     out->group_bytes = bp_memory_group_bytes();
     out->files = limit_of(RLIMIT_NOFILE);
     out->file_bytes = limit_of(RLIMIT_FSIZE);
-}
-
-double bp_probe_wall(void)
-{
-    struct timespec now;
-
-    BP_ASSERT(clock_gettime(CLOCK_REALTIME, &now) == 0);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 double bp_probe_copy_speed(double seconds)

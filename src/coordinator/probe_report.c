@@ -256,19 +256,6 @@ static void judge_limits(json_t *rows, const host_list *list)
                      (long long)of_host(list, 0)->files);
 }
 
-static void judge_clock(json_t *rows, const host_list *list)
-{
-    double first = INFINITY, last = -INFINITY;
-
-    for (int r = 0; r < list->size; r++) {
-        first = fmin(first, list->ranks[r].wall);
-        last = fmax(last, list->ranks[r].wall);
-    }
-    bp_probe_add(rows, last - first > 2 ? BP_PROBE_NOTE : BP_PROBE_OK, "clock", NULL,
-                 "wall clocks are within %.2f s; they are only printed, nothing depends on them",
-                 last - first);
-}
-
 /* ---- slow hosts ---- */
 
 static int compare_reals(const void *a, const void *b)
@@ -338,7 +325,6 @@ void bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size)
         judge_cpus(rows, &list);
         judge_memory(rows, &list);
         judge_limits(rows, &list);
-        judge_clock(rows, &list);
         judge_speed(rows, &list, false);
         judge_speed(rows, &list, true);
     }

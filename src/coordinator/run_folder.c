@@ -405,7 +405,7 @@ static bp_err share_facts(bp_run *run, const bp_config *config, run_facts *facts
     run->finished = facts->finished != 0;
     if (!mesh->coordinates)
         own(run, config, facts->lock_number);
-    err = run_shared_check(mesh, bp_config_string(config, "run.dir"), facts->token);
+    err = run_shared_check(mesh->world, bp_config_string(config, "run.dir"), facts->token);
     if (err != BP_OK && mesh->coordinates && !run->finished) {
         note_closed(run, err);
         (void)write_exit(run, err);

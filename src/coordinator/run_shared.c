@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "mesh/mesh.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,7 @@ bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES])
     return err;
 }
 
-bp_err run_shared_check(const bp_mesh *mesh, const char *folder, const char *token)
+bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token)
 {
     char *path = mark_path(folder, token), host[256];
     double end = bp_clock_now() + SEEN_SECONDS;
@@ -62,8 +63,8 @@ bp_err run_shared_check(const bp_mesh *mesh, const char *folder, const char *tok
                       "in %s; set run.dir to a file system that all nodes see",
                       host, folder);
     }
-    err = bp_agree(mesh->world, err);
-    if (mesh->coordinates && path != NULL)
+    err = bp_agree(world, err);
+    if (bp_comm_is_root(world) && path != NULL)
         (void)unlink(path);
     bp_free(path);
     return err;

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/fs.h"
-#include "mesh/mesh.h"
+#include <mpi.h>
 
 /** Make the file that all ranks are to see; `token` names it. On the coordinator; local.
  *
@@ -13,8 +13,8 @@ bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES]);
 
 /** Look for that file, for some seconds, and remove it.
  *
- * Collective: over mesh->world; folder and token are equal on all ranks.
+ * Collective: over `world`; folder and token are equal on all ranks.
  * Errors:     BP_ERR_IO a rank does not see it, with its host: the same on all ranks. */
-bp_err run_shared_check(const bp_mesh *mesh, const char *folder, const char *token);
+bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token);
 
 #endif

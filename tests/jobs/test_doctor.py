@@ -24,7 +24,7 @@ class Doctor(JobTest):
                 self.assertEqual(report["ranks"], max(ranks, 1))
                 self.assertEqual(report["hosts"], 1)
                 for check in ("write, fsync", "rename", "space", "file system", "sum over ranks", "gemm speed", "hdf5", "mpi",
-                              "binding", "launcher", "cpu", "memory", "limits", "clock"):
+                              "binding", "launcher", "cpu", "memory", "limits"):
                     self.assertIn(check, rows)
                     self.assertNotEqual(rows[check]["level"], "fail")
                 self.assertEqual(rows["sum over ranks"]["level"], "ok")
@@ -44,7 +44,7 @@ class Doctor(JobTest):
         report = json.loads(result.out)
         rows = {row["check"]: row for row in report["checks"]}
         self.assertEqual(report["hosts"], 2)
-        self.assertIn("by the slowest host", rows["seen by others"]["text"])
+        self.assertIn("by all ranks, on 2 hosts", rows["seen by others"]["text"])
         self.assertIn("2 on 2 hosts", rows["ranks"]["text"])
 
     def test_table_and_help(self):
@@ -75,12 +75,6 @@ class Doctor(JobTest):
         _, rows = self.report([self.at("small.ini"), f"run.dir={self.at('x')}", "math.threads=999"])
         self.assertEqual(rows["binding"]["level"], "warn")
         self.assertIn("999 threads", rows["binding"]["text"])
-
-    def test_folder_that_anybody_may_write_to(self):
-        os.makedirs(self.at("open"), exist_ok=True)
-        os.chmod(self.at("open"), 0o777)
-        _, rows = self.report([self.at("open")])
-        self.assertEqual(rows["access"]["level"], "warn")
 
     def test_folder_that_can_not_be_written(self):
         if os.getuid() != 0:
