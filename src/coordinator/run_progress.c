@@ -16,11 +16,10 @@
 #include <string.h>
 #include <time.h>
 
-#define SPEEDS  32 /* the median is of so many lines */
-#define COMMITS 8  /* that may be gone back to */
-#define NOTES   5
-#define SHARE   100 /* writing takes one part in so many of the time, commits aside, */
-#define BURST   0.1 /* and these seconds */
+#define SPEEDS 32 /* the median is of so many lines */
+#define NOTES  5
+#define SHARE  100 /* writing takes one part in so many of the time, commits aside, */
+#define BURST  0.1 /* and these seconds */
 
 struct run_progress {
     const char *folder;
@@ -29,7 +28,6 @@ struct run_progress {
     int64_t lines;  /* of this start */
     double opened;  /* by the monotonic clock, as all durations */
     double before;  /* wall seconds of the run until then, waiting in between included */
-    double alive;   /* of them, those when the start before wrote last */
     double spent;   /* seconds of writing */
     run_lock *lock; /* borrowed */
     bool ended, warned;
@@ -169,8 +167,8 @@ static void take_over(run_progress *self, const json_t *record, const json_t *be
     double then = status_time(json_string_value(json_object_get(self->file, "time")));
     int64_t starts = integer_of(self->file, "starts");
 
-    self->alive = fmax(0, known(real_of(self->file, "wall_seconds")));
-    self->before = self->alive + (then < 0 ? 0 : fmax(0, (double)time(NULL) - then));
+    self->before = fmax(0, known(real_of(self->file, "wall_seconds"))) +
+                   (then < 0 ? 0 : fmax(0, (double)time(NULL) - then));
     (void)json_object_del(self->file, "exit");
     if (!json_is_object(json_object_get(self->file, "events")))
         (void)json_object_set_new(self->file, "events", json_object());
@@ -278,48 +276,15 @@ void run_progress_metric(run_progress *self, const json_t *line)
     write_soon(self);
 }
 
-/* Steps after the last line are as fast as those before it. */
-static void on_checkpoint(run_progress *self, const json_t *line)
-{
-    json_t *file = self->file;
-    int64_t step = integer_of(line, "step"), last = integer_of(file, "step");
-    double kept = known(real_of(file, "kept_seconds"));
-
-    (void)json_object_set_new(file, "commit",
-                              json_pack("{s:I, s:f, s:f, s:f}", "step", (json_int_t)step,
-                                        "wall_seconds", wall(self), "kept_seconds",
-                                        last > 0 ? kept * (double)step / (double)last : kept,
-                                        "lost_seconds", known(real_of(file, "lost_seconds"))));
-}
-
-/* What lies between the last sign of life and now. */
-static void add_lost(run_progress *self)
-{
-    set_real(self->file, "lost_seconds",
-             known(real_of(self->file, "lost_seconds")) + wall(self) - self->alive);
-}
-
-/* A training goes on from a step: what came after its commit is lost, be it work or waiting, each
- * second once however many starts go on from there. Where the newest commit was damaged, the work
- * between an older one and it is lost, too. */
+/* A training goes on from a step: what was kept of it is in proportion to the steps. */
 static void go_back(run_progress *self, int64_t step)
 {
     json_t *file = self->file;
-    const json_t *commit = step > 0 ? json_object_get(file, "commit") : NULL;
-    int64_t last = integer_of(file, "step"), at = integer_of(commit, "step");
-    double had = known(real_of(commit, "kept_seconds"));
-    double kept = at >= step && at > 0 ? had * (double)step / (double)at : 0;
+    int64_t last = integer_of(file, "step");
+    double share = last > 0 ? (double)step / (double)last : 0;
 
-    set_real(file, "kept_seconds", kept);
-    if (at < step) /* of a run that an older program began */
-        add_lost(self);
-    else
-        set_real(file, "lost_seconds",
-                 known(real_of(commit, "lost_seconds")) + had - kept + wall(self) -
-                     known(real_of(commit, "wall_seconds")));
-    set_integer(
-        file, "tokens",
-        last > 0 ? (int64_t)((double)integer_of(file, "tokens") / (double)last * (double)step) : 0);
+    set_real(file, "kept_seconds", known(real_of(file, "kept_seconds")) * share);
+    set_integer(file, "tokens", (int64_t)((double)integer_of(file, "tokens") * share));
     set_integer(file, "step", step);
     if (step < last)
         (void)json_object_del(file, "loss");
@@ -330,7 +295,6 @@ static void go_back(run_progress *self, int64_t step)
     }
 }
 
-/* Other jobs, whose units are kept one by one, lose no more than the time between two starts. */
 static void on_begun(run_progress *self, const json_t *line)
 {
     static const char *const counts[][2] = {
@@ -338,8 +302,6 @@ static void on_begun(run_progress *self, const json_t *line)
 
     if (integer_of(self->file, "starts") > 1 && json_is_integer(json_object_get(line, "step")))
         go_back(self, integer_of(line, "step"));
-    else if (integer_of(self->file, "starts") > 1)
-        add_lost(self);
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++)
         if (json_object_get(line, counts[k][0]) != NULL)
             (void)json_object_set(self->file, counts[k][1], json_object_get(line, counts[k][0]));
@@ -351,18 +313,13 @@ void run_progress_event(run_progress *self, const json_t *line)
 
     if (self == NULL || name == NULL)
         return;
-    bool commit = strcmp(name, "checkpoint") == 0;
-    bool begun = strcmp(name, "started") == 0 || strcmp(name, "resumed") == 0;
-
     keep_note(self, line);
-    if (commit)
-        on_checkpoint(self, line);
-    else if (begun)
+    if (strcmp(name, "started") == 0 || strcmp(name, "resumed") == 0) {
         on_begun(self, line);
-    if (commit || begun) /* what the next start reckons from */
-        write_now(self);
-    else
+        write_now(self); /* what the next start reckons from */
+    } else {
         write_soon(self);
+    }
 }
 
 void run_progress_take(run_progress *self, const json_t *members)

@@ -178,29 +178,17 @@ static void put_obstacles(const reading *self)
 
 static void put_told(const reading *self)
 {
-    static const char *const keys[] = {"phase",
-                                       "step",
-                                       "tokens",
-                                       "loss",
-                                       "valid_loss",
-                                       "best_valid_loss",
-                                       "best_step",
-                                       "tokens_per_second",
-                                       "tokens_per_second_median",
-                                       "units",
-                                       "units_done",
-                                       "methods",
-                                       "methods_scored",
-                                       "members_wanted",
-                                       "kept_seconds",
-                                       "lost_seconds",
-                                       "events",
-                                       "notes"};
+    static const char *const own[] = {"format",     "format_version", "time",
+                                      "phase_time", "start",          "exit"}; /* the file's */
+    json_t *told = json_copy(self->told);
     const json_t *starts = json_object_get(self->record, "recent_starts");
     double wall = real_of(self->told, "wall_seconds"), kept = real_of(self->told, "kept_seconds");
 
-    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
-        copy(self->out, self->told, keys[k]);
+    for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
+        (void)json_object_del(told, own[k]);
+    if (told != NULL)
+        (void)json_object_update_missing(self->out, told);
+    json_decref(told);
     copy(self->out, json_array_get(starts, json_array_size(starts) - 1), "after");
     if (is(self->out, "running")) {
         wall += age_of(self, self->told, "time");

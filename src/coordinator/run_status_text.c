@@ -210,11 +210,8 @@ static void add_restarts(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, LABEL, "time");
     if (effective)
         bp_buffer_printf(out, "effective %.0f %% of ", 100 * real_of(status, "effective_time"));
-    add_duration(out, "", wall, ": ");
-    bp_buffer_printf(out, "%lld restart%s", restarts, plural(restarts));
-    if (real_of(status, "lost_seconds") > 0)
-        add_duration(out, " lost ", real_of(status, "lost_seconds"), "");
-    bp_buffer_printf(out, "\n");
+    add_duration(out, "", wall, "");
+    bp_buffer_printf(out, ", %lld restart%s\n", restarts, plural(restarts));
 }
 
 /* "slow rank: rank 3 on n2 at step 7, TIME" */

@@ -76,7 +76,7 @@ class Status(JobTest):
         told = self.told("run", state="stopped", code=75, starts=2, restarts=1)
         self.assertEqual(told["next"], f"the same command goes on from step {told['step']}")
         self.assertEqual(told["commit"]["step"], told["step"])
-        self.assertRegex(self.asked("run").out, r"stopped \(USR1\) .* ago\n(.*\n)*.*time .*: 1 restart")
+        self.assertRegex(self.asked("run").out, r"stopped \(USR1\) .* ago\n(.*\n)*.*time .*, 1 restart")
 
         result = self.pretrain("run", 0, f"train.steps={told['step'] + 5}")
         self.assertEqual(result.status, 0, str(result))
