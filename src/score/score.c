@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
                          const char *now)
@@ -149,6 +150,27 @@ static bp_err remove_parts(const scorer *self)
                     self->mesh->coordinates ? bp_dir_remove(self->parts_folder) : BP_OK);
 }
 
+/* Of a finished run, which is one no more if they are gone. */
+static bp_err check_results(const scorer *self)
+{
+    const char *names[] = {"summary.json", "documents.h5",
+                           bp_config_bool(self->config, "score.tokens") ? "tokens.h5" : NULL};
+
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        char *path = names[k] ? bp_path_join(self->folder, names[k]) : NULL;
+        struct stat facts;
+        bool is_there = path && lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+
+        bp_free(path);
+        if (names[k] && !is_there)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "the run is finished, but its %s is gone: in %s; put it back from a "
+                           "copy, or give the command again: it scores anew",
+                           names[k], self->folder);
+    }
+    return BP_OK;
+}
+
 static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
 {
     scorer self;
@@ -161,8 +183,10 @@ static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *m
     if (err == BP_OK) {
         finished = bp_run_is_finished(self.run);
         if (finished)
+            err = bp_agree(world, self.mesh->coordinates ? check_results(&self) : BP_OK);
+        if (finished && err == BP_OK)
             bp_log("the run is finished: the scores are in %s", self.folder);
-        else
+        else if (!finished)
             err = run(&self);
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;

@@ -127,7 +127,7 @@ bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus)
         ensemble_name(self, member, name);
         err = check_bag(self, member, corpus);
         if (err == BP_ERR_FORMAT)
-            err = bp_err_prefix(err, name);
+            err = bp_err_prefix(err, "%s", name);
     }
     return err;
 }

@@ -2,37 +2,77 @@
 #include "uncertainty/job_priv.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
+#include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #define VERSION      1
 #define RECORD_LIMIT ((int64_t)64 << 20)
 
-bp_err study_record_open(study_job *self)
+/* Of what is kept for the methods, as hexadecimal digits. */
+static bp_err hash_methods(const study_job *self, char out[17])
+{
+    char *text = bp_json_text(json_object_get(self->record, "methods"));
+
+    if (text == NULL)
+        return bp_fail_memory("a record", 1, 1);
+    (void)snprintf(out, 17, "%016" PRIx64, bp_xxh3(text, strlen(text)));
+    bp_free(text);
+    return BP_OK;
+}
+
+/* One that an older program wrote has no hash. */
+static bp_err check_hash(const study_job *self)
+{
+    const char *kept = json_string_value(json_object_get(self->record, "hash"));
+    char hash[17] = "";
+    bp_err err = hash_methods(self, hash);
+
+    if (err == BP_OK && kept != NULL && strcmp(kept, hash) != 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "it is not what the study wrote: at %s", self->record_path);
+    return err;
+}
+
+static bp_err read_record(study_job *self)
 {
     int64_t version = VERSION;
-    bp_err err = BP_OK;
+    bp_err err = bp_json_load_plain(&self->record, self->record_path, RECORD_LIMIT);
 
-    if (bp_path_exists(self->record_path)) {
-        err = bp_json_load_plain(&self->record, self->record_path, RECORD_LIMIT);
-        if (err == BP_OK)
-            err = bp_json_get_int(self->record, "format_version", &version, self->record_path);
-        if (err == BP_OK && version != VERSION)
-            err = BP_FAIL(BP_ERR_FORMAT,
-                          "format_version %" PRId64 " of a record is unknown, this program knows "
-                          "%d: at %s",
-                          version, VERSION, self->record_path);
-        return err;
-    }
+    if (err == BP_OK)
+        err = bp_json_get_int(self->record, "format_version", &version, self->record_path);
+    if (err == BP_OK && version != VERSION)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "format_version %" PRId64 " of a record is unknown, this program knows %d: "
+                       "at %s",
+                       version, VERSION, self->record_path);
+    if (err == BP_OK && !json_is_object(json_object_get(self->record, "methods")))
+        err = BP_FAIL(BP_ERR_FORMAT, "it has no 'methods': at %s", self->record_path);
+    if (err == BP_OK)
+        err = check_hash(self);
+    return bp_err_advise(err, "put it back from a copy, or remove it: what it kept is fitted anew");
+}
+
+bp_err study_record_open(study_job *self)
+{
+    if (bp_path_exists(self->record_path))
+        return read_record(self);
     self->record = json_pack("{s:i, s:{}}", "format_version", VERSION, "methods");
     return self->record ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a record");
 }
 
 bp_err study_record_save(const study_job *self)
 {
+    char hash[17];
     bp_err err = bp_run_check_owner(self->run);
 
+    if (err == BP_OK)
+        err = hash_methods(self, hash);
+    if (err == BP_OK && json_object_set_new(self->record, "hash", json_string(hash)) != 0)
+        err = bp_fail_memory("a record", 1, 1);
     return err == BP_OK ? bp_json_save(self->record_path, self->record) : err;
 }
 

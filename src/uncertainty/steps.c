@@ -170,7 +170,7 @@ static bp_err score(study_job *self, int64_t m, bp_config *config, const bp_ense
     bytes = bp_all_max_int((int64_t)bp_mem_resident_peak_bytes(), self->world);
     if (self->mesh->coordinates && !before && (err == BP_OK || err == BP_ERR_STOPPED))
         err = keep(self, err, m, bp_clock_now() - began, bytes);
-    if (self->mesh->coordinates)
+    if (self->mesh->coordinates && err == BP_OK)
         tell_scored(self);
     return bp_agree(self->world, err);
 }

@@ -217,11 +217,21 @@ class KindsOfJob(TinyJob):
         super().setUpClass()
         cls.undisturbed = {}
 
+    def keys_of(self, job):
+        """What a job that looks at a model needs; the model is trained at the first call."""
+        if job not in ("score", "uncertainty"):
+            return ()
+        model = self.at("model")
+        if not os.path.exists(model):
+            self.done("pretrain", "model", "mesh.data=2", "train.steps=8")
+        if job == "score":
+            return (f"score.model={model}", f"score.corpus={self.at('train.h5')}")
+        return (f"uncertainty.models=one={model},passes={model}:dropout", f"uncertainty.in_domain={self.at('train.h5')}",
+                "uncertainty.passes=3", "uncertainty.resamples=100", "uncertainty.temper_tokens=500")
+
     def launch(self, kind, name, env=None, prefix=()):
         job, ranks, keys = KINDS[kind]
-        if job == "score":
-            keys += (f"score.model={self.at('model')}", f"score.corpus={self.at('train.h5')}")
-        return self.start(job, name, *keys, env=env, ranks=ranks, prefix=prefix)
+        return self.start(job, name, *keys, *self.keys_of(job), env=env, ranks=ranks, prefix=prefix)
 
     def outcome(self, kind, name):
         folder = self.at(name)
@@ -229,6 +239,12 @@ class KindsOfJob(TinyJob):
             return {path: content(os.path.join(folder, "score", path)) for path in ("summary.json", "documents.h5", "tokens.h5")}
         if KINDS[kind][0] == "ensemble":
             return [digests(member) for member in sorted(glob.glob(os.path.join(folder, "members", "m*")))]
+        if KINDS[kind][0] == "uncertainty":
+            summary = json.loads(content(os.path.join(folder, "uncertainty", "summary.json")))
+            for method in summary["methods"].values():
+                for key in ("train_seconds", "fit_seconds", "score_seconds", "memory_mib"):
+                    method.pop(key)
+            return summary
         return result(folder)
 
     def expect_end(self, kind, name, prefix=()):
@@ -243,8 +259,6 @@ class KindsOfJob(TinyJob):
 
     def undisturbed_of(self, kind):
         if kind not in self.undisturbed:
-            if KINDS[kind][0] == "score" and not os.path.exists(self.at("model")):
-                self.done("pretrain", "model", "mesh.data=2", "train.steps=8")
             start = self.launch(kind, "whole-" + kind)
             self.assertEqual(start.wait(), 0, str(start))
             self.undisturbed[kind] = self.outcome(kind, "whole-" + kind)

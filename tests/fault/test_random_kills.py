@@ -104,31 +104,12 @@ class RandomKills(KindsOfJob):
     def begin(self, kind, name, mesh, env=None):
         job, keys, _ = WAYS[kind]
         ranks, on = mesh
-        if job == "score":
-            keys += (f"score.model={self.model()}", f"score.corpus={self.at('train.h5')}")
-        if job == "uncertainty":
-            model = self.model()
-            keys += (f"uncertainty.models=one={model},passes={model}:dropout", f"uncertainty.in_domain={self.at('train.h5')}",
-                     "uncertainty.passes=3", "uncertainty.resamples=100", "uncertainty.temper_tokens=500")
-        return self.start(job, name, *keys, *on, f"watchdog.seconds={WATCHDOG}", ranks=ranks, env=env)
-
-    def model(self):
-        if not os.path.exists(self.at("model")):
-            self.done("pretrain", "model", "mesh.data=2", "train.steps=8")
-        return self.at("model")
+        return self.start(job, name, *keys, *self.keys_of(job), *on, f"watchdog.seconds={WATCHDOG}", ranks=ranks, env=env)
 
     def results(self, kind, name):
         """All of a finished job that must not depend on what happened to it, and on its mesh."""
-        job = WAYS[kind][0]
-        if job != "uncertainty":
-            KINDS[kind] = (job, 0, ())
-            return self.outcome(kind, name)
-        with open(self.at(f"{name}/uncertainty/summary.json"), encoding="utf-8") as file:
-            summary = json.load(file)
-        for method in summary["methods"].values():
-            for key in ("train_seconds", "fit_seconds", "score_seconds", "memory_mib"):
-                method.pop(key)
-        return summary
+        KINDS[kind] = (WAYS[kind][0], 0, ())
+        return self.outcome(kind, name)
 
     def check_start(self, folder, start, known):
         """After a start has gone: nothing that was announced is missing."""

@@ -21,7 +21,8 @@ SECONDS = 10  # for an answer, whatever was done to the folder
 KINDS["pretrain"] = ("pretrain", 0, ("train.steps=20", "checkpoint.every=4", "checkpoint.behind=no", "train.valid_every=8"))
 KINDS["scoring"] = ("score", 0, ("score.stride=1", "score.tokens=yes"))
 KINDS["members"] = ("ensemble", 0, ("ensemble.members=2", "ensemble.kind=seed", "train.steps=8", "checkpoint.every=4", "checkpoint.behind=no"))
-KILLS = {"pretrain": "step.begin:11=kill", "scoring": "score.chunk_done:3=kill", "members": "step.begin:14=kill"}
+KINDS["study"] = ("uncertainty", 0, ())
+KILLS = {"pretrain": "step.begin:11=kill", "scoring": "score.chunk_done:3=kill", "members": "step.begin:14=kill", "study": "score.chunk_done:3=kill"}
 
 
 def missing(path, old):
@@ -73,9 +74,10 @@ OF_FOLDERS = (missing, emptied, fifo)
 # of what is made anew with the same bits; of what a killed job leaves by itself; nor of a checkpoint that is older than the newest,
 # and a member that has ended.
 SILENT = (("*checkpoints/step-000000000004*", "*"), ("*checkpoints/best", "missing"), ("*checkpoints/best", "link"), ("score", "missing"),
-          ("score/parts*", "missing"), ("score/parts/*", "emptied"), ("score/parts/*", "cut"), ("*lock/*", "*"), ("*lock", "missing"),
+          ("*score/parts*", "missing"), ("*score/parts/*", "emptied"), ("*score/parts/*", "cut"), ("uncertainty*", "missing"),
+          ("uncertainty/scores/*/score/summary.json", "*"), ("*lock/*", "*"), ("*lock", "missing"),
           ("*log.txt", "*"), ("*events.jsonl", "*"), ("*status.json", "*"), ("*/index.html", "*"), ("*metrics.jsonl", "cut"),
-          ("*metrics.jsonl", "one_byte"), ("run.json", "one_byte"))
+          ("*metrics.jsonl", "one_byte"), ("*run.json", "one_byte"))
 
 
 def remove(path):
@@ -160,7 +162,7 @@ class Tampering(KindsOfJob):
         else:
             self.assertEqual(self.outcome(kind, run), self.undisturbed_of(kind))
         if not any(fnmatch.fnmatch(name, pattern) and fnmatch.fnmatch(damage.__name__, how) for pattern, how in SILENT):
-            self.assertIn("bagpipe: warning: ", start.err, f"lost in silence: {start}")
+            self.assertRegex(start.err, "bagpipe: warning: (?!the best temperature)", f"lost in silence: {start}")
 
     def sweep(self, kind, wanted):
         root, names = self.killed(kind)
@@ -238,6 +240,30 @@ class Tampering(KindsOfJob):
             self.assertIn("at run.dir;", result.err)
         self.assertFalse(os.path.exists("/run.json"))
 
+    def test_names_that_no_job_makes(self):
+        self.undisturbed_of("pretrain")
+        for name, words in (("lock/owner-18446744073709551615", "a number that no job takes"), ("checkpoints/best", "something else")):
+            shutil.copytree(self.at("whole-pretrain"), self.at("odd"), symlinks=True)
+            remove(self.at("odd/" + name))
+            os.makedirs(self.at("odd/" + name))
+            result = bagpipe_test.run([bagpipe_test.program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('odd')}",
+                                       "train.steps=24"])
+            self.assertEqual(result.status, 65, str(result))
+            self.assertEqual(result.err.count("error[65]"), 1, str(result))
+            self.assertIn(words, result.err)
+            remove(self.at("odd"))
+
+    # ---- once it is finished ----
+
+    def test_scores_are_gone(self):
+        self.undisturbed_of("scoring")
+        shutil.copytree(self.at("whole-scoring"), self.at("gone"), symlinks=True)
+        os.remove(self.at("gone/score/tokens.h5"))
+        start = self.launch("scoring", "gone")
+        self.assertEqual(start.wait(), 65, str(start))
+        self.assertIn("its tokens.h5 is gone", start.err)
+        self.expect_end("scoring", "gone")
+
     # ---- between two starts ----
 
     def test_pretrain(self):
@@ -249,6 +275,10 @@ class Tampering(KindsOfJob):
 
     def test_ensemble(self):
         self.sweep("members", lambda name, damage: name.startswith("members/m0") and name.endswith("/metrics.jsonl") and damage in (missing, garbage))
+
+    def test_uncertainty(self):
+        self.sweep("study", lambda name, damage: name == "uncertainty/record.json" and damage in (one_byte, garbage)
+                   or name in ("uncertainty/scores/one/run.json", "uncertainty/scores/one/score") and damage in (emptied, missing))
 
 
 if __name__ == "__main__":
