@@ -1,10 +1,11 @@
-/* bagpipe-data corpus: text to a compressed corpus. */
+/* bagpipe-data corpus: text, or another program's HDF5 file of tokens, to a compressed corpus. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
 #include "output.h"
 #include "store/corpus_build.h"
+#include "store/corpus_convert.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
@@ -24,11 +25,13 @@ typedef struct corpus_arguments {
 enum { KEY_FORMAT = 256, KEY_TEXT_FIELD };
 
 static const struct argp_option OPTIONS[] = {
-    {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required)", 1},
+    {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
     {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
-    {"format", KEY_FORMAT, "text|lines|jsonl", 0,
+    {"format", KEY_FORMAT, "text|lines|jsonl|hdf5", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
-     "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"",
+     "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; "
+     "hdf5, the tokens "
+     "of a corpus that another program wrote: /tokens, /doc_start and the attribute vocab_size",
      1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
@@ -97,10 +100,17 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 
 static const struct argp ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
 
+static bool converts(const corpus_arguments *arguments)
+{
+    return strcmp(arguments->format, "hdf5") == 0;
+}
+
 static bp_err check_output(const corpus_arguments *arguments)
 {
-    bp_err err = bp_output_is_not(arguments->out, arguments->tokenizer);
+    bp_err err = BP_OK;
 
+    if (arguments->tokenizer != NULL)
+        err = bp_output_is_not(arguments->out, arguments->tokenizer);
     for (int k = 0; k < arguments->file_count && err == BP_OK; k++)
         err = bp_output_is_not(arguments->out, arguments->files[k]);
     return err;
@@ -110,7 +120,7 @@ static bp_err check_arguments(const corpus_arguments *arguments)
 {
     if (arguments->err != BP_OK)
         return arguments->err;
-    if (arguments->tokenizer == NULL)
+    if (arguments->tokenizer == NULL && !converts(arguments))
         return BP_FAIL(BP_ERR_USAGE,
                        "there is no tokenizer: at --tokenizer; name a tokenizer.json");
     if (arguments->out == NULL)
@@ -118,6 +128,11 @@ static bp_err check_arguments(const corpus_arguments *arguments)
     if (arguments->file_count == 0)
         return BP_FAIL(BP_ERR_USAGE,
                        "there is no text: at the command line; name one or more files");
+    if (converts(arguments) && arguments->file_count != 1)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "--format hdf5 converts one FILE, not %d: at the command line; call it once "
+                       "for each file",
+                       arguments->file_count);
     if (arguments->label_count > 0 && strcmp(arguments->format, "jsonl") != 0)
         return BP_FAIL(BP_ERR_USAGE, "label '%s' needs objects: at --label; use --format jsonl",
                        arguments->labels[0]);
@@ -178,6 +193,38 @@ static bp_err build(const corpus_arguments *arguments)
     return err;
 }
 
+/* On the root alone: one process reads one file. */
+static bp_err convert(const corpus_arguments *arguments)
+{
+    bp_corpus_conversion conversion = {.source = arguments->files[0],
+                                       .out = arguments->out,
+                                       .tool = "bagpipe-data corpus " BAGPIPE_VERSION};
+    bp_corpus_converted converted;
+    bp_tokenizer *tokenizer = NULL;
+    char *text = NULL;
+    bp_err err = BP_OK;
+
+    if (arguments->tokenizer != NULL)
+        err = bp_tokenizer_load(&tokenizer, arguments->tokenizer);
+    if (tokenizer != NULL) {
+        conversion.tokenizer = text = bp_tokenizer_text(tokenizer);
+        conversion.tokenizer_hash = bp_tokenizer_hash(tokenizer);
+        conversion.tokenizer_size = bp_tokenizer_size(tokenizer);
+    }
+    if (err == BP_OK)
+        err = bp_corpus_convert(&conversion, &converted);
+    if (err == BP_OK && converted.open_ends > 0)
+        bp_warn("%" PRId64 " of %" PRId64 " documents do not end with the end-of-document token: "
+                "they were kept as they are",
+                converted.open_ends, converted.documents);
+    if (err == BP_OK)
+        bp_log("%s: %" PRId64 " documents, %" PRId64 " tokens", arguments->out, converted.documents,
+               converted.tokens);
+    bp_free(text);
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
 static bp_err run(int argc, char **argv)
 {
     corpus_arguments arguments = {.format = "text"};
@@ -189,7 +236,10 @@ static bp_err run(int argc, char **argv)
             BP_ERR_USAGE,
             "the command line is not understood: at corpus; see bagpipe-data corpus --help");
     err = bp_agree(MPI_COMM_WORLD, check_arguments(&arguments));
-    if (err == BP_OK)
+    if (err == BP_OK && converts(&arguments))
+        err =
+            bp_agree(MPI_COMM_WORLD, bp_comm_is_root(MPI_COMM_WORLD) ? convert(&arguments) : BP_OK);
+    else if (err == BP_OK)
         err = build(&arguments);
     bp_free(arguments.labels);
     return err;
@@ -207,13 +257,19 @@ const bp_tool bp_tool_corpus = {
                      "made faster.\n"
                      "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
                      "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
-                     "documents without a token of text.",
+                     "documents without a token of text.\n"
+                     "--format hdf5 keeps ids and documents as they are: /tokens of any integer "
+                     "type (gzip, lzf, shuffle or zstd, or none), /doc_start [documents + 1], "
+                     "vocab_size, and where they are there eod_id, tokenizer_hash, doc_bytes, "
+                     "doc_words, doc_id and labels. A damaged file cannot harm the process that "
+                     "asks: another one reads it.",
              .options = OPTIONS,
              .examples =
                  "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
                  "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
                  "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
                  "      --label genre --out brown.h5 brown.jsonl\n"
+                 "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
                  "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
              .statuses = STATUSES},
     .run = run};

@@ -137,7 +137,7 @@ bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
     }
     err = bp_user_block_read(block, path);
     if (err == BP_OK)
-        *kind = block->kind[0] == '\0'                     ? PATH_STRANGER
+        *kind = block->kind[0] == '\0'                     ? PATH_FOREIGN
                 : strcmp(block->kind, BP_CORPUS_KIND) == 0 ? PATH_CORPUS
                                                            : PATH_TABLE;
     return err;

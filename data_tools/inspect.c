@@ -150,11 +150,11 @@ static bp_err inspect_corpus(const char *path)
     if (err != BP_OK)
         return err;
     const bp_corpus_info *info = bp_corpus_file_info(file);
-    printf("%s: a corpus%s of %s bytes\n", path, info->ours ? "" : " (not written by bagpipe)",
-           grouped(bp_file_size(path)));
+    printf("%s: a corpus of %s bytes\n", path, grouped(bp_file_size(path)));
     printf("  tokens      %s\n  vocabulary  %s", grouped(info->tokens), grouped(info->vocab_size));
     if (info->eod_id >= 0)
-        printf("; id %" PRId64 " ends a document", info->eod_id);
+        printf("; id %" PRId64 " ends %s", info->eod_id,
+               info->open_ends ? "documents, not all" : "a document");
     printf("\n");
     if (info->tokenizer_hash[0] != '\0')
         printf("  tokenizer   sha256 %s\n", info->tokenizer_hash);
@@ -164,7 +164,7 @@ static bp_err inspect_corpus(const char *path)
         err = print_ids(file);
     for (int k = 0; k < info->labels && err == BP_OK; k++)
         err = print_label(file, k);
-    if (err == BP_OK && info->ours)
+    if (err == BP_OK)
         err = print_sources(path);
     bp_corpus_file_close(&file);
     return err;
@@ -320,7 +320,7 @@ static bp_err inspect(const char *path, const file_options *options)
         return err;
     switch (kind) {
     case PATH_CORPUS:
-    case PATH_STRANGER:
+    case PATH_FOREIGN:
         return inspect_corpus(path);
     case PATH_TABLE:
         return inspect_table(path, &block);

@@ -147,7 +147,7 @@ static bp_err print_table(const char *path, const file_options *options)
         return err;
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
     (void)bp_log_use(BP_LOG_MEMBER);
-    if (kind == PATH_CORPUS || kind == PATH_STRANGER)
+    if (kind == PATH_CORPUS || kind == PATH_FOREIGN)
         return table_of_corpus(path, options->head);
     if (kind == PATH_TABLE)
         return table_of_file(path, options);

@@ -58,7 +58,7 @@ static bp_err verify_corpus(const char *path)
 {
     bp_corpus_file *file;
     bp_user_block block;
-    bp_err err = bp_user_block_verify(&block, path); /* a stranger's has nothing to compare */
+    bp_err err = bp_user_block_verify(&block, path); /* a foreign one is refused below */
 
     if (err == BP_OK)
         err = bp_corpus_file_open(&file, path);
@@ -68,10 +68,7 @@ static bp_err verify_corpus(const char *path)
     if (err == BP_OK)
         err = read_columns(file);
     if (err == BP_OK)
-        printf("%s: %s, %s documents, %s tokens\n", path,
-               bp_corpus_file_info(file)->ours
-                   ? "sound"
-                   : "readable (not written by bagpipe: it has no checksums)",
+        printf("%s: sound, %s documents, %s tokens\n", path,
                grouped(bp_corpus_file_info(file)->documents),
                grouped(bp_corpus_file_info(file)->tokens));
     bp_corpus_file_close(&file);
@@ -195,7 +192,7 @@ static bp_err verify(const char *path, const file_options *options)
         return err;
     switch (kind) {
     case PATH_CORPUS:
-    case PATH_STRANGER:
+    case PATH_FOREIGN:
         return verify_corpus(path);
     case PATH_TABLE:
         return verify_table(path);

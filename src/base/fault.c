@@ -34,7 +34,6 @@ static const char *const NAMES[] = {
     "allreduce.after",
     "allreduce.before",
     "base.alloc",
-    "base.fork",
     "base.read",
     "base.write",
     "bwd.mid",

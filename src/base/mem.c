@@ -140,16 +140,6 @@ void bp_free(void *p)
         free(head->raw);
 }
 
-void bp_mem_hold(void)
-{
-    lock_labels();
-}
-
-void bp_mem_release(void)
-{
-    unlock_labels();
-}
-
 char *bp_strdup(const char *s)
 {
     size_t bytes = strlen(s) + 1;

@@ -25,11 +25,6 @@ void bp_free(void *p);
 char *bp_strdup(const char *s);
 char *bp_sprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** Around a fork(): no other thread is inside bp_alloc, so that the child may allocate. Both
- * processes release. */
-void bp_mem_hold(void);
-void bp_mem_release(void);
-
 /** Bytes allocated now and at the highest point, all labels together. */
 size_t bp_mem_now_bytes(void);
 size_t bp_mem_peak_bytes(void);

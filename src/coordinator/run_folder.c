@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sandbox.h"
 #include "base/signals.h"
 #include "coordinator/drain.h"
 #include "coordinator/restart.h"
@@ -133,11 +132,6 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
     if (err == BP_OK)
         warn_if_empty(run, log);
     bp_free(log);
-    if (bp_sandbox_missing()[0] != '\0')
-        bp_log_file_only(
-            "corpora of strangers were inspected by a process with limits, but without %s: "
-            "this kernel gives none",
-            bp_sandbox_missing());
     if (err == BP_OK && spec->trains)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
     if (err == BP_OK)

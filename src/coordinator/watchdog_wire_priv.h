@@ -35,7 +35,7 @@ typedef enum wire_kind {
 typedef struct wire_packet {
     char magic[4];
     uint32_t version;
-    uint8_t token[WIRE_TOKEN_BYTES]; /* of the run: a stranger's datagram is dropped */
+    uint8_t token[WIRE_TOKEN_BYTES]; /* of the run: a foreign datagram is dropped */
     uint32_t kind;
     int32_t from, to;  /* ranks */
     int32_t confirmed; /* the sender has heard from `to`, and knows where it is */

@@ -217,7 +217,7 @@ static bp_err peek_at_first(void *context, const char *path)
         return BP_OK;
     self->is_done = true;
     err = bp_user_block_read(&block, path);
-    if (err != BP_OK || block.kind[0] == '\0') /* a stranger's */
+    if (err != BP_OK || block.kind[0] == '\0') /* foreign: who opens it says so */
         return err;
     err = bp_corpus_file_open(&file, path);
     if (err == BP_OK)

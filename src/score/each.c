@@ -6,7 +6,6 @@
 #include "mesh/collective.h"
 #include "score/scorer_priv.h"
 #include "score/unit.h"
-#include "store/corpus_admit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -231,26 +230,13 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
     return err;
 }
 
-/* The first lead before the others, so that strangers' files are inspected once. */
-static bp_err open_corpora(sampler *self, const bp_config *config)
-{
-    MPI_Comm comm = self->each->mesh->compute;
-    bool first = self->leads && bp_comm_is_root(comm);
-    bp_err err = bp_agree(comm, first ? open_corpus(self, config) : BP_OK);
-
-    if (err != BP_OK)
-        return err;
-    bp_corpus_admitted_share(comm);
-    return self->leads && !first ? open_corpus(self, config) : BP_OK;
-}
-
 static bp_err open_sampler(sampler *self)
 {
     bp_config *config = NULL;
     bp_err err = bp_agree(self->each->mesh->compute, resolve(self, &config));
 
-    if (err == BP_OK)
-        err = open_corpora(self, config);
+    if (err == BP_OK && self->leads)
+        err = open_corpus(self, config);
     bp_config_free(&config);
     if (err == BP_OK) {
         int64_t C = self->rule.context;

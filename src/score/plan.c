@@ -6,13 +6,12 @@
 #include <inttypes.h>
 
 /* Most text tokens that a document can have: what is stored, less the end-of-document token that
- * each document of a file of ours ends with. A stranger's file tells only when its last token is
- * read. */
+ * each document ends with. Of a file with open ends the last token must be read to know. */
 static int64_t text_bound(const bp_score_plan *plan, int64_t file, int64_t stored)
 {
-    bool ours = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->ours;
+    bool open_ends = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->open_ends;
 
-    return plan->strips && ours && stored > 0 ? stored - 1 : stored;
+    return plan->strips && !open_ends && stored > 0 ? stored - 1 : stored;
 }
 
 static bp_err list_files(bp_score_plan *plan)
@@ -174,7 +173,7 @@ bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_sc
 
     *out = (bp_score_document){.file = k, .start = start[0], .stored = start[1] - start[0]};
     out->text = text_bound(plan, k, out->stored);
-    if (!plan->strips || out->stored == 0 || bp_corpus_file_info(file)->ours)
+    if (!plan->strips || out->stored == 0 || !bp_corpus_file_info(file)->open_ends)
         return BP_OK;
 
     bp_err err = bp_corpus_file_read(file, start[1] - 1, 1, &last);

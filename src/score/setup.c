@@ -7,7 +7,6 @@
 #include "mesh/collective.h"
 #include "score/memory.h"
 #include "score/unit.h"
-#include "store/corpus_admit.h"
 #include "store/ensemble_file.h"
 
 #include <inttypes.h>
@@ -264,13 +263,7 @@ bp_err scorer_open_corpora(scorer *self)
     const char *run_dir = bp_config_string(self->config, "run.dir");
     bp_err err = scorer_resolve(self->config, &self->info, &self->rule);
 
-    if (err == BP_OK && mesh->coordinates) /* first, so that strangers' files are inspected once */
-        err = load_corpus(self);
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK)
-        return err;
-    bp_corpus_admitted_share(mesh->world);
-    if (self->leads && !mesh->coordinates)
+    if (err == BP_OK && (self->leads || mesh->coordinates))
         err = load_corpus(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = make_key(self);

@@ -1,5 +1,5 @@
-/* Columns of a corpus file: finding and reading them, in files of ours (with checksums, without
- * HDF5) and strangers'. */
+/* Columns of a corpus file: finding and reading them, in native files (with checksums, without
+ * HDF5) and, while they are converted, in foreign ones. */
 #include "corpus_priv.h"
 
 #include "base/fs.h"
@@ -71,8 +71,12 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
 {
     char **names;
     int64_t count;
-    bp_err err = bp_h5_names(h5, "labels", &names, &count);
+    bool found;
+    bp_err err = bp_h5_find(h5, "labels", &found);
 
+    if (err != BP_OK || !found)
+        return err;
+    err = bp_h5_names(h5, "labels", &names, &count);
     if (err != BP_OK)
         return err;
     if (count > 1000)
@@ -97,7 +101,10 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
 
     for (int k = 0; k < BP_COLUMN_KINDS && err == BP_OK; k++) {
         bp_column *column = &file->columns[k];
-        if (k != BP_COLUMN_START && !bp_h5_has(h5, names[k]))
+        bool found = true;
+        if (k != BP_COLUMN_START)
+            err = bp_h5_find(h5, names[k], &found);
+        if (err != BP_OK || !found)
             continue;
         err = find_column(file, h5, walk, names[k], column);
         if (err == BP_OK && k == BP_COLUMN_START) {
@@ -135,6 +142,7 @@ bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
         err = BP_FAIL(BP_ERR_FORMAT,
                       "eod_id is %" PRId64 ", beyond the vocabulary of %" PRId64 ": at %s",
                       info->eod_id, info->vocab_size, file->path);
+    info->open_ends = bp_h5_has_attribute(h5, "/", "open_ends");
     if (err == BP_OK && bp_h5_has_attribute(h5, "/", "tokenizer_hash"))
         err = bp_h5_get_text(h5, "/", "tokenizer_hash", info->tokenizer_hash,
                              sizeof info->tokenizer_hash);

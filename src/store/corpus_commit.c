@@ -121,9 +121,10 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
     const struct {
         const char *name;
         bp_spool *spool;
-    } counts[] = {{"doc_bytes", writer->bytes},
-                  {"doc_words", writer->words},
-                  {"doc_words_split", writer->words_split}};
+        bool is_known;
+    } counts[] = {{"doc_bytes", writer->bytes, !writer->without_bytes},
+                  {"doc_words", writer->words, !writer->without_words},
+                  {"doc_words_split", writer->words_split, !writer->without_words_split}};
     column c = {.writer = writer,
                 .name = "doc_start",
                 .count = writer->document_count + 1,
@@ -138,7 +139,8 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
     for (size_t k = 0; k < sizeof counts / sizeof counts[0] && err == BP_OK; k++) {
         c.name = counts[k].name;
         c.spool = counts[k].spool;
-        err = write_column(&c);
+        if (counts[k].is_known)
+            err = write_column(&c);
     }
     if (err == BP_OK && writer->has_ids) {
         column ids = {.writer = writer,
@@ -218,7 +220,9 @@ static bp_err write_attributes(bp_corpus_writer *writer)
         err = bp_h5_put_int(h5, "/", "vocab_size", writer->vocab_size);
     if (err == BP_OK && writer->eod_id >= 0)
         err = bp_h5_put_int(h5, "/", "eod_id", writer->eod_id);
-    if (err == BP_OK)
+    if (err == BP_OK && writer->open_ends > 0)
+        err = bp_h5_put_int(h5, "/", "open_ends", writer->open_ends);
+    if (err == BP_OK && writer->tokenizer_hash[0] != '\0')
         err = bp_h5_put_text(h5, "/", "tokenizer_hash", writer->tokenizer_hash);
     return err;
 }

@@ -1,4 +1,4 @@
-/* One corpus file, ours or a stranger's. */
+/* One native corpus file: opening it, its tokens by way of corpus_chunks.c, its columns. */
 #include "store/corpus_file.h"
 
 #include "corpus_priv.h"
@@ -17,7 +17,15 @@
 
 /* ---- open and close ---- */
 
-static bp_err open_either(bp_corpus_file *file)
+/* Bytes of the name without its suffix. */
+static int stem_bytes(const char *path)
+{
+    const char *base = bp_path_base(path), *dot = strrchr(base, '.');
+
+    return (int)(dot != NULL && dot != base ? dot - path : (ptrdiff_t)strlen(path));
+}
+
+static bp_err open_checked(bp_corpus_file *file)
 {
     bp_user_block block;
     bp_err err = bp_path_is_dir(file->path) ? bp_corpus_refuse_folder(file->path)
@@ -27,9 +35,12 @@ static bp_err open_either(bp_corpus_file *file)
         err = bp_corpus_refuse_text(file->fd, file->path);
     if (err == BP_OK)
         err = bp_user_block_read_fd(&block, file->fd, file->path);
-    if (err != BP_OK)
-        return err;
-    return block.kind[0] == '\0' ? bp_corpus_open_stranger(file) : bp_corpus_open_ours(file);
+    if (err == BP_OK && block.kind[0] == '\0')
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "a foreign HDF5 file: at %s; convert it once: bagpipe-data corpus --format "
+                       "hdf5 --out %.*s-native.h5 %s",
+                       file->path, stem_bytes(file->path), file->path, file->path);
+    return err == BP_OK ? bp_corpus_open_native(file) : err;
 }
 
 bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path)
@@ -41,9 +52,8 @@ bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path)
     if (file == NULL)
         return bp_fail_memory("a corpus file", 1, sizeof *file);
     file->fd = -1;
-    file->dataset = -1;
     file->path = bp_strdup(path);
-    err = file->path == NULL ? bp_fail_memory("a name", 1, 1) : open_either(file);
+    err = file->path == NULL ? bp_fail_memory("a name", 1, 1) : open_checked(file);
     if (err != BP_OK)
         bp_corpus_file_close(&file);
     *out = file;
@@ -67,7 +77,6 @@ void bp_corpus_file_close(bp_corpus_file **out)
     if (file == NULL)
         return;
     bp_chunks_free(&file->chunks);
-    bp_corpus_close_stranger(file);
     bp_extents_clear(&file->extents);
     for (int k = 0; k < BP_COLUMN_KINDS; k++)
         bp_free(file->columns[k].name);
@@ -99,8 +108,7 @@ const char *bp_corpus_file_path(const bp_corpus_file *file)
 bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, int32_t *tokens)
 {
     BP_ASSERT(first >= 0 && count >= 0 && first <= file->info.tokens - count);
-    bp_err err = file->info.ours ? bp_chunks_read(file->chunks, first, count, tokens)
-                                 : bp_corpus_read_stranger(file, first, count, tokens);
+    bp_err err = bp_chunks_read(file->chunks, first, count, tokens);
 
     return bp_err_advise(err, BP_H5_REMEDY);
 }

@@ -1,4 +1,4 @@
-/* One corpus file (HDF5): ours, or a stranger's. docs/formats.md has the layout. Local: no MPI. */
+/* One native corpus file (HDF5). docs/formats.md has the layout. Local: no MPI. */
 #ifndef BP_STORE_CORPUS_FILE_H
 #define BP_STORE_CORPUS_FILE_H
 
@@ -14,18 +14,16 @@ typedef struct bp_corpus_info {
     int64_t vocab_size;
     int64_t eod_id;                     /* -1: none */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": the file does not tell */
-    char content_hash[33]; /* XXH3-128 of all that follows the user block; of the tokens and
-                              doc_start for a stranger's */
-    bool ours;
+    char content_hash[33];              /* XXH3-128 of all that follows the user block */
+    bool open_ends;            /* some document lacks the end-of-document token (converted) */
     bool has_bytes, has_words; /* doc_bytes, doc_words */
     bool has_words_split, has_ids;
     int labels; /* label columns */
 } bp_corpus_info;
 
 /** Open for reading and check. Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT not HDF5, "damaged",
- * unsorted doc_start, versions... Whatever is wrong is found before the HDF5 library of this
- * process sees it: files of ours are hashed, a stranger's is walked and read through in a sandbox,
- * once in a process (corpus_admit.h shares the verdict between ranks). */
+ * unsorted doc_start, versions..., or a foreign file (corpus_convert.h converts one). The bytes are
+ * hashed before the HDF5 library of this process sees them. */
 bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path);
 void bp_corpus_file_close(bp_corpus_file **file);
 const bp_corpus_info *bp_corpus_file_info(const bp_corpus_file *file);

@@ -1,5 +1,5 @@
-/* Inside a corpus file: corpus_file.c is the face, corpus_ours.c and corpus_stranger.c the two
- * kinds behind it. */
+/* Inside a corpus file: corpus_file.c is the face, corpus_native.c checks and opens,
+ * corpus_columns.c reads the columns of native files and, for corpus_convert.c, of foreign ones. */
 #ifndef BP_STORE_CORPUS_PRIV_H
 #define BP_STORE_CORPUS_PRIV_H
 
@@ -22,12 +22,6 @@ typedef struct bp_label_column {
     const char **values;
 } bp_label_column;
 
-/* Which file it is, and in what state. */
-typedef struct bp_file_identity {
-    uint64_t device, inode;
-    int64_t bytes, modified_ns, changed_ns; /* what it holds; and its name, owner or rights */
-} bp_file_identity;
-
 typedef enum bp_column_kind {
     BP_COLUMN_START,
     BP_COLUMN_BYTES,
@@ -48,42 +42,17 @@ struct bp_corpus_file {
     char *ids;                      /* a run of doc_id as last read ... */
     int64_t ids_first, ids_count;   /* ... of which documents */
 
-    bp_extents extents; /* ours */
-    bp_chunks *chunks;  /* ours */
-
-    bp_file_identity identity;        /* a stranger's, when it was inspected */
-    bp_h5 *h5;                        /* a stranger's, open */
-    int64_t dataset;                  /* its /tokens, open */
-    int64_t *block;                   /* its tokens as last read ... */
-    int64_t block_first, block_count; /* ... which */
+    bp_extents extents;
+    bp_chunks *chunks;
+    bp_h5 *h5; /* of a foreign file while it is converted: columns are read through it; else NULL */
 };
 
 /** Up to this size all of a file is hashed when it is opened; beyond it chunks and columns are, as
  * they are read. 256 MiB; tests set it. */
 extern int64_t bp_corpus_hash_whole_bytes;
 
-/** Processor time that the inspection of a stranger's file may take, beside what its size asks for:
- * 5 s; tests set it. */
-extern double bp_corpus_sandbox_seconds;
-/** Memory that it may take beyond what this process has: 2 GiB, whatever the file's size; tests set
- * it. */
-extern int64_t bp_corpus_sandbox_bytes;
-/** From this size on it is told that a file is inspected: 1 GB; tests set it. */
-extern int64_t bp_corpus_told_bytes;
-
-/** Fill everything but the loaded columns. */
-bp_err bp_corpus_open_ours(bp_corpus_file *file);
-bp_err bp_corpus_open_stranger(bp_corpus_file *file);
-bp_err bp_corpus_read_stranger(bp_corpus_file *file, int64_t first, int64_t count, int32_t *tokens);
-void bp_corpus_close_stranger(bp_corpus_file *file);
-
-/** Strangers' files that a sandbox has read whole, in this process or (bp_corpus_admitted_share) in
- * another: the same file is not inspected twice. BP_ERR_IO can't look at it. */
-bp_err bp_file_identify(int fd, const char *path, bp_file_identity *identity);
-/** Still the same bytes? (Moving a file changes nothing.) */
-bool bp_file_is_unchanged(int fd, const bp_file_identity *identity);
-bool bp_corpus_is_admitted(const bp_file_identity *identity, char content_hash[33]);
-void bp_corpus_admit(const bp_file_identity *identity, const char *content_hash);
+/** Check a native file and find what is in it: fills everything but the loaded columns. */
+bp_err bp_corpus_open_native(bp_corpus_file *file);
 
 /** Find the columns in an open HDF5 file, and check their kinds and lengths; walks them if `walk`.
  */

@@ -90,6 +90,10 @@ static bp_err copy_spec(bp_corpus_writer *writer, const bp_corpus_spec *spec)
     writer->vocab_size = spec->vocab_size;
     writer->eod_id = spec->eod_id;
     writer->has_ids = spec->has_ids;
+    writer->ends_as_given = spec->ends_as_given;
+    writer->without_bytes = spec->without_bytes;
+    writer->without_words = spec->without_words;
+    writer->without_words_split = spec->without_words_split;
     writer->pack = spec->pack;
     writer->context = spec->context;
     writer->id_width = 1;
@@ -328,6 +332,7 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
                            ids[good], writer->vocab_size, writer->token_count + good, writer->path);
         writer->raw_tokens += now;
         writer->token_count += now;
+        writer->last_id = ids[now - 1];
         ids += now;
         count -= now;
         if (writer->raw_tokens == BP_CORPUS_CHUNK_TOKENS)
@@ -392,9 +397,12 @@ bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row)
 {
     bp_err err = BP_OK;
 
-    if (writer->eod_id >= 0) {
+    if (writer->eod_id >= 0 && !writer->ends_as_given) {
         uint32_t eod = (uint32_t)writer->eod_id;
         err = bp_corpus_writer_tokens(writer, &eod, 1);
+    } else if (writer->eod_id >= 0 && (writer->token_count == writer->document_start ||
+                                       writer->last_id != (uint32_t)writer->eod_id)) {
+        writer->open_ends++;
     }
     if (err == BP_OK)
         err = add_number(writer->starts, writer->document_start);
@@ -423,6 +431,11 @@ bp_err bp_corpus_writer_finish(bp_corpus_writer *writer)
         err = hand_out(writer);
     writer->finished = true;
     return err;
+}
+
+int64_t bp_corpus_writer_open_ends(const bp_corpus_writer *writer)
+{
+    return writer->open_ends;
 }
 
 int64_t bp_corpus_writer_token_count(const bp_corpus_writer *writer)

@@ -40,11 +40,13 @@ typedef struct bp_corpus_source {
 typedef struct bp_corpus_spec {
     int64_t vocab_size;
     int64_t eod_id;             /* -1: none */
-    const char *tokenizer_hash; /* 64 hexadecimal digits */
+    bool ends_as_given;         /* no end-of-document token is added: documents end as they are */
+    const char *tokenizer_hash; /* 64 hexadecimal digits; "": not known */
     const char *tokenizer;      /* text of tokenizer.json, kept as /source/tokenizer; NULL: none */
     const char *const *labels;  /* names of the label columns [label_count] */
     int label_count;
     bool has_ids;
+    bool without_bytes, without_words, without_words_split; /* of the original text: not known */
     const bp_corpus_source *sources;
     int source_count;
     /* Compress chunk `number` elsewhere: `raw` (bp_corpus_writer_chunk_bytes) is borrowed for the
@@ -71,7 +73,8 @@ typedef struct bp_corpus_row {
     const char *const *labels;         /* values [label_count] */
 } bp_corpus_row;
 
-/** End the open document: the end-of-document token (where there is one) and its row.
+/** End the open document: the end-of-document token (where there is one, and not ends_as_given)
+ * and its row.
  *  Errors: BP_ERR_FORMAT an id or a label value too long, too many values; BP_ERR_IO,
  * BP_ERR_SYSTEM. */
 bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row);
@@ -84,6 +87,8 @@ bp_err bp_corpus_writer_finish(bp_corpus_writer *writer);
  *  Errors: BP_ERR_IO disk full; BP_ERR_FORMAT no document, or a label that no document has. */
 bp_err bp_corpus_writer_commit(bp_corpus_writer *writer);
 
+/** Documents so far that do not end with the end-of-document token (ends_as_given). */
+int64_t bp_corpus_writer_open_ends(const bp_corpus_writer *writer);
 int64_t bp_corpus_writer_token_count(const bp_corpus_writer *writer);
 
 /* ---- chunks compressed elsewhere ---- */

@@ -31,7 +31,9 @@ struct bp_corpus_writer {
 
     int64_t vocab_size, eod_id;
     char *tokenizer_hash, *tokenizer; /* tokenizer: NULL where there is none */
-    bool has_ids;
+    bool has_ids, ends_as_given, without_bytes, without_words, without_words_split;
+    uint32_t last_id;  /* of the tokens so far */
+    int64_t open_ends; /* documents without the end-of-document token */
     label_column *labels;
     int label_count;
     text_list *sources;

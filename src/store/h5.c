@@ -69,7 +69,7 @@ void bp_h5_forget(void)
     noted = NOTHING_FAILED;
 }
 
-void bp_h5_lock_init(void)
+static void init_lock(void)
 {
     pthread_mutexattr_t attributes;
 
@@ -81,7 +81,7 @@ void bp_h5_lock_init(void)
 
 static void start_library(void)
 {
-    bp_h5_lock_init();
+    init_lock();
     BP_ASSERT(setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0); /* read at the first call */
     /* A file that could not be closed (disk full) makes the library's own end crash: exit status
      * 139 instead of 74. */
@@ -176,7 +176,7 @@ static bp_h5 *new_file(const char *real_path, const char *path, bool writing)
 }
 
 /* Objects left open are closed with the file, so that closing really closes. What is written is
- * bound to format 1.8; strangers' files may be of any. */
+ * bound to format 1.8; foreign files may be of any. */
 static hid_t access_list(bool writing)
 {
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);

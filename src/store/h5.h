@@ -44,9 +44,9 @@ bp_err bp_h5_create(bp_h5 **out, const char *path);
 /** The same at `real_path`, a temporary name; messages show `path`, which the user knows. */
 bp_err bp_h5_create_as(bp_h5 **out, const char *real_path, const char *path);
 
-/** Open for reading. Files of ours are hashed before (bp_user_block_verify); a stranger's is
- * inspected in a sandbox before (corpus_stranger.c), and what is read of it walked after
- * (bp_h5_walk). Errors: BP_ERR_FORMAT HDF5 can't make sense of it; BP_ERR_INPUT, BP_ERR_DENIED. */
+/** Open for reading. Native files are hashed before (bp_user_block_verify); of a foreign
+ * one, what is read is checked after (bp_h5_walk), in a process of its own (corpus_convert.c).
+ * Errors: BP_ERR_FORMAT HDF5 can't make sense of it; BP_ERR_INPUT, BP_ERR_DENIED. */
 bp_err bp_h5_open(bp_h5 **out, const char *path);
 
 /** Open by descriptor (through /proc/self/fd), so that what was hashed is what is opened; `path` is
@@ -109,6 +109,8 @@ bp_err bp_h5_make_group(bp_h5 *file, const char *name);
  * ---- */
 
 bool bp_h5_has(bp_h5 *file, const char *name); /* a dataset or group behind hard links alone */
+/** The same, and an error where a soft or external link is in the way: BP_ERR_FORMAT. */
+bp_err bp_h5_find(bp_h5 *file, const char *name, bool *found);
 bool bp_h5_is_group(bp_h5 *file, const char *name);
 /** Names in a group, sorted; none if there is no such group. Free with bp_names_free(). */
 bp_err bp_h5_names(bp_h5 *file, const char *group, char ***names, int64_t *count);
@@ -140,7 +142,7 @@ bp_err bp_h5_get_real(bp_h5 *file, const char *object, const char *name, double 
 bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *out,
                       size_t out_bytes);
 
-/** Refuse what a dataset of a stranger's file must not be: behind soft or external links, in
+/** Refuse what a dataset of a foreign file must not be: behind soft or external links, in
  * external files, virtual, not 1-D, neither integers (of 8 bytes at most), reals nor fixed-length
  * text, filters other than gzip, shuffle, Fletcher32, lzf and zstd, chunks beyond 256 MiB, or
  * larger than what is stored in the file. Errors: BP_ERR_FORMAT says which. */

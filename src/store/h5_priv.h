@@ -15,10 +15,6 @@ struct bp_h5 {
     char *failure; /* ... and the message */
 };
 
-/** The lock anew: in a child process, whose parent held it at the fork and whose thread has another
- * number. */
-void bp_h5_lock_init(void);
-
 /** A failure that was expected is none: bp_h5_fail is not to tell it for a later one. */
 void bp_h5_forget(void);
 
@@ -34,11 +30,6 @@ bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
 /** Select values [first, first + count) of a data space of 1 or 2 dimensions, counted row-major;
  * false where these are not whole rows. */
 bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
-
-/** What no dataset of a stranger's may have, whether it is read or not: external storage, a virtual
- * layout, chunks beyond 256 MiB. `creation` is its property list, `width` a value's bytes. Under
- * the lock. */
-bp_err bp_h5_walk_storage(bp_h5 *file, const char *name, int64_t creation, size_t width);
 
 hid_t bp_h5_stored_type(bp_h5_type type); /* as in the file: little-endian; borrowed */
 hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */

@@ -1,4 +1,4 @@
-/* Datasets and attributes: reading, and the walk over a stranger's. */
+/* Datasets and attributes: reading. */
 #include "h5_priv.h"
 
 #include "base/fs.h"
@@ -11,7 +11,7 @@
 
 /* ---- finding things ---- */
 
-bp_err bp_h5_hard_path(bp_h5 *file, const char *name)
+static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
 {
     char path[512];
     size_t bytes = strlen(name);
@@ -31,6 +31,7 @@ bp_err bp_h5_hard_path(bp_h5 *file, const char *name)
         if (H5Lexists(file->id, path, H5P_DEFAULT) <= 0 ||
             H5Lget_info(file->id, path, &info, H5P_DEFAULT) < 0) {
             bp_h5_forget();
+            *is_missing = true;
             err = BP_FAIL(BP_ERR_FORMAT, "%s%s is missing: at %s", name[0] == '/' ? "" : "/", name,
                           file->path);
         } else if (info.type != H5L_TYPE_HARD) {
@@ -41,6 +42,22 @@ bp_err bp_h5_hard_path(bp_h5 *file, const char *name)
     }
     bp_h5_unlock();
     return err;
+}
+
+bp_err bp_h5_hard_path(bp_h5 *file, const char *name)
+{
+    bool is_missing = false;
+
+    return hard_path(file, name, &is_missing);
+}
+
+bp_err bp_h5_find(bp_h5 *file, const char *name, bool *found)
+{
+    bool is_missing = false;
+    bp_err err = hard_path(file, name, &is_missing);
+
+    *found = err == BP_OK;
+    return is_missing ? BP_OK : err;
 }
 
 bool bp_h5_has(bp_h5 *file, const char *name)

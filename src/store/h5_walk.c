@@ -1,4 +1,5 @@
-/* The walk over a stranger's dataset: what a file that nobody vouches for must not make us do. */
+/* Checks of a foreign dataset before it is read: what a file that nobody vouches for must not make
+ * the HDF5 library do. */
 #include "h5_priv.h"
 
 #include "store/lzf_filter.h"
@@ -107,38 +108,6 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     default:
         return fail_virtual(file, name);
     }
-}
-
-/* A chunk is decoded whole: its product is checked before it is formed. */
-static bp_err walk_chunk_size(bp_h5 *file, const char *name, hid_t creation, size_t width)
-{
-    hsize_t extent[H5S_MAX_RANK], values = 1;
-    int dims = H5Pget_chunk(creation, H5S_MAX_RANK, extent);
-
-    if (dims < 1 || width == 0)
-        return bp_h5_fail(file, "can't read the chunks of", name);
-    for (int d = 0; d < dims && d < H5S_MAX_RANK; d++)
-        if (__builtin_mul_overflow(values, extent[d], &values) ||
-            values > CHUNK_LIMIT_BYTES / width)
-            return BP_FAIL(
-                BP_ERR_FORMAT,
-                "%s has chunks beyond 256 MiB: at %s; write it with smaller ones, or " COPY_IT,
-                name, file->path);
-    return BP_OK;
-}
-
-bp_err bp_h5_walk_storage(bp_h5 *file, const char *name, int64_t creation, size_t width)
-{
-    H5D_layout_t layout = H5Pget_layout(creation);
-    bp_err err = BP_OK;
-
-    if (H5Pget_external_count(creation) != 0)
-        return fail_external(file, name);
-    if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED)
-        return fail_virtual(file, name);
-    if (layout == H5D_CHUNKED)
-        err = walk_chunk_size(file, name, creation, width);
-    return err;
 }
 
 /* What a type that has a name of its own refers to is another object of the file. */

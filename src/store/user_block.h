@@ -31,7 +31,7 @@
 
 typedef struct bp_user_block {
     char kind[BP_USER_BLOCK_KIND]; /* "corpus", "checkpoint", "score-documents"...: [a-z0-9-]; "": a
-                                      stranger's file */
+                                      foreign file */
     int version;                   /* of the kind's format, from 1 */
     int64_t bytes;                 /* of the file, this block included */
     char hash[BP_USER_BLOCK_HASH]; /* XXH3-128 of all that follows the block */
@@ -53,14 +53,14 @@ void bp_user_block_text(const bp_user_block *block, char text[BP_USER_BLOCK_BYTE
 /** Read the block of the open file `fd` (`path` is for messages) and compare its length with the
  * file's.
  *
- * A file with the HDF5 signature at byte 0 is a stranger's: BP_OK, and kind is "".
+ * A file with the HDF5 signature at byte 0 is foreign: BP_OK, and kind is "".
  * Errors: BP_ERR_FORMAT with the word "damaged": empty, no block of ours, truncated or longer;
  * BP_ERR_IO.
  */
 bp_err bp_user_block_read_fd(bp_user_block *out, int fd, const char *path);
 bp_err bp_user_block_read(bp_user_block *out, const char *path);
 
-/** The same, and the hash of all that follows the block. A stranger's file has none: BP_OK and kind
+/** The same, and the hash of all that follows the block. A foreign file has none: BP_OK and kind
  * "". Errors: those above; BP_ERR_FORMAT "damaged" when the hash differs. */
 bp_err bp_user_block_verify_fd(bp_user_block *out, int fd, const char *path);
 bp_err bp_user_block_verify(bp_user_block *out, const char *path);

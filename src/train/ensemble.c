@@ -9,7 +9,6 @@
 #include "report/training.h"
 #include "score/summary.h"
 #include "store/checkpoint.h"
-#include "store/corpus_admit.h"
 #include "store/ensemble_file.h"
 #include "train/memory_priv.h"
 
@@ -245,8 +244,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
     return err;
 }
 
-/* On the coordinator alone, so that strangers' files are inspected once, and not by each group of
- * ranks. */
+/* On the coordinator alone: each group of ranks opens them again. */
 static bp_err look_at_corpora(const ensemble *self, corpus_facts *facts)
 {
     const char *valid = bp_config_string(self->config, "corpus.valid");
@@ -259,10 +257,7 @@ static bp_err look_at_corpora(const ensemble *self, corpus_facts *facts)
             err = bp_corpus_open(&corpus, valid);
         bp_corpus_close(&corpus);
     }
-    err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK)
-        bp_corpus_admitted_share(self->mesh->world);
-    return err;
+    return bp_agree(self->mesh->world, err);
 }
 
 /* Of a member: all bags have the epochs of the corpus without a bag. */

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
-#include "store/corpus_admit.h"
 #include "text/tokenizer.h"
 #include "train/pretrain.h"
 
@@ -176,16 +175,10 @@ static bp_err open_corpora(trainer *self)
     bp_err err = BP_OK;
 
     self->leads = mesh->computes && bp_comm_is_root(mesh->model);
-    if (mesh->coordinates) /* first, so that strangers' files are inspected once */
+    if (self->leads || mesh->coordinates)
         err = open_streams(self);
     if (err == BP_OK && mesh->coordinates)
         err = find_facts(self);
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK)
-        return err;
-    bp_corpus_admitted_share(mesh->world);
-    if (self->leads && !mesh->coordinates)
-        err = open_streams(self);
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
         bp_bcast_bytes(&self->facts, sizeof self->facts, 0, mesh->world);

@@ -8,7 +8,6 @@
 #include "corpus/corpus.h"
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "store/corpus_admit.h"
 #include "uncertainty/laplace.h"
 
 #include <inttypes.h>
@@ -308,10 +307,8 @@ bp_err study_job_open(study_job *self, MPI_Comm world, bp_config *config,
     }
     if (err == BP_OK)
         err = bp_agree(world, self->mesh->coordinates ? look_at_files(self) : BP_OK);
-    if (err == BP_OK) {
-        bp_corpus_admitted_share(world); /* what scores and fits the methods opens them again */
+    if (err == BP_OK)
         err = share(self);
-    }
     if (err == BP_OK)
         err = bp_agree(world, resolve_context(self));
     if (err == BP_OK && self->mesh->coordinates)

@@ -179,7 +179,7 @@ static void take_example(int k, char *out, size_t out_bytes)
     bp_free(text);
 }
 
-static void strangers_read_and_write_checkpoints_with_h5py(void **state)
+static void other_programs_read_and_write_checkpoints_with_h5py(void **state)
 {
     static const char copy[] = "folder = 'ck'\n"
                                "manifest = json.load(open(folder + '/manifest.json'))\n"
@@ -412,7 +412,7 @@ int main(void)
         cmocka_unit_test(model_goes_in_and_out_unchanged),
         cmocka_unit_test(prefix_makes_no_difference),
         cmocka_unit_test(conv1d_is_split_and_transposed),
-        cmocka_unit_test(strangers_read_and_write_checkpoints_with_h5py),
+        cmocka_unit_test(other_programs_read_and_write_checkpoints_with_h5py),
         cmocka_unit_test(tokenizer_goes_in_and_out),
         cmocka_unit_test(tokenizer_of_another_model_is_refused),
         cmocka_unit_test(tokenizer_larger_than_the_model_is_refused),

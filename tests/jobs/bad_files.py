@@ -2,7 +2,6 @@
 
 h5py makes the HDF5 files; what it would not write is patched into the bytes.
 """
-import ctypes
 import json
 import os
 import random
@@ -50,7 +49,7 @@ def zstd_raw(data, checksum=None, garbage=b""):
             (struct.pack("<I", checksum) if checksum is not None else b"") + garbage)
 
 
-# ---- corpora of strangers
+# ---- foreign corpora
 
 
 def corpus(path, tokens=True, starts=STARTS, vocab_size=121, **storage):
@@ -311,17 +310,6 @@ def spy_plugin(folder, marker):
         file.write('#include <fcntl.h>\n__attribute__((constructor)) static void tell(void) { (void)!open("%s", O_CREAT | O_WRONLY, 0600); }\n'
                    % marker)
     return subprocess.run([compiler, "-shared", "-fPIC", "-o", os.path.join(folder, "libspy.so"), source], check=False).returncode == 0
-
-
-def without_landlock():
-    """From here on this process has a kernel without Landlock (seccomp answers ENOSYS to its three calls); x86-64 alone."""
-    load, not_less, give = 0x20, 0x35, 0x06
-    rows = [(load, 0, 0, 0), (not_less, 0, 2, 444), (not_less, 1, 0, 447), (give, 0, 0, 0x00050000 | 38), (give, 0, 0, 0x7FFF0000)]
-    code = b"".join(struct.pack("<HBBI", *row) for row in rows)
-    libc, room = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("<HxxxxxxQ", len(rows), ctypes.addressof(room))
-    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) != 0:
-        os._exit(99)
 
 
 def some_bytes(count, seed=5):

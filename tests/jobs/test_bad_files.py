@@ -1,5 +1,5 @@
-"""Files of strangers that are wrong, by number (docs/reliability.md has the list): one line with these words, the documented status, an end
-within the limit, and nothing left behind. Corpora are given to a training on one rank and on four, the rest to the tools."""
+"""Files from elsewhere that are wrong, by number (docs/bad_inputs.md has the list): one line with these words, the documented status, an end
+within the limit, and nothing left behind. Native corpora are given to a training on one rank and on four, the rest to the tools."""
 import concurrent.futures
 import os
 import re
@@ -61,7 +61,7 @@ TEXTS = [  # (..., format)
     (52, "zstd and garbage", lambda p: make.put(p, make.zstd_raw(b"some text\n", garbage=b"garbage")), 65, ["followed by other bytes"], "text"),
 ]
 
-CORPORA = [  # HDF5 as strangers write it
+CORPORA = [  # HDF5 of other programs
     (41, "token beyond the vocabulary", make.with_tokens(4321, 121), 65, ["token id 121", "/tokens[4321]"]),
     (41, "negative token", make.with_tokens(4321, -1), 65, ["token id -1"]),
     (42, "doc_start not sorted", make.with_starts(0, 2000, 1000, 5000), 65, ["doc_start is not sorted"]),
@@ -76,20 +76,19 @@ CORPORA = [  # HDF5 as strangers write it
     (52, "gzip chunk of noise", make.raw_chunk(1, make.some_bytes(400), values=(6,)), 65, ["tokens", "a chunk can't be decompressed"]),
     (52, "gzip without a level", make.raw_chunk(1, make.some_bytes(400)), 65, ["tokens", "a chunk can't be decompressed"]),
     (54, "no documents", lambda p: make.corpus(p, tokens=[], starts=[0]).close(), 65, [""]),
-    (72, "2^62 values, none stored", make.with_(lambda f: f.create_dataset("extra", (2**40, 2**20, 4), dtype="u1", chunks=(2**10, 1, 1))), 65,
-     ["extra claims an absurd number of values"]),
+    (72, "2^62 values, none stored", make.with_(lambda f: f.create_dataset("extra", (2**40, 2**20, 4), dtype="u1", chunks=(2**10, 1, 1))), 0, []),
     (72, "five dimensions", make.instead(lambda f: f.create_dataset("tokens", (1, 1, 1, 1, 1))), 65, ["tokens has 5 dimensions"]),
     (72, "five dimensions beside", make.with_(lambda f: f.create_dataset("extra", (1, 1, 1, 1, 1))), 0, []),
     (73, "tokens in /etc/passwd", make.instead(make.external(b"tokens", b"/etc/passwd")), 65, ["tokens lies in other files"]),
-    (73, "another dataset in /etc/passwd", make.with_(make.external(b"extra", b"/etc/passwd")), 65, ["extra lies in other files"]),
-    (74, "external link", make.with_(lambda f: f.__setitem__("extra", make.h5py.ExternalLink("/etc/passwd", "/x"))), 65, ["extra is an external link"]),
+    (73, "another dataset in /etc/passwd", make.with_(make.external(b"extra", b"/etc/passwd")), 0, []),
+    (74, "external link", make.with_(lambda f: f.__setitem__("extra", make.h5py.ExternalLink("/etc/passwd", "/x"))), 0, []),
     (75, "soft link to itself", make.instead(lambda f: f.__setitem__("tokens", make.h5py.SoftLink("/tokens"))), 65, ["tokens is a soft link"]),
     (75, "column behind a soft link", make.with_(make.column_elsewhere), 65, ["doc_bytes is a soft link"]),
     (75, "labels behind a soft link", make.with_(make.labels_elsewhere), 65, ["labels is a soft link"]),
-    (76, "virtual dataset", make.with_(make.virtual), 65, ["extra is a virtual dataset"]),
+    (76, "virtual dataset", make.with_(make.virtual), 0, []),
     (77, "unknown filter", make.raw_chunk(32099, bytes(10000)), 65, ["tokens has filter 32099"]),
     (77, "unknown filter beside", make.raw_chunk(32099, bytes(10000), name=b"extra"), 0, []),
-    (78, "chunk of 4 GiB - 1", make.with_(lambda f: f.create_dataset("extra", (2**33,), dtype="u1", chunks=(2**32 - 1,))), 65, ["extra has chunks beyond"]),
+    (78, "chunk of 4 GiB - 1", make.with_(lambda f: f.create_dataset("extra", (2**33,), dtype="u1", chunks=(2**32 - 1,))), 0, []),
     (79, "tokens of variable length", make.instead(lambda f: f.create_dataset("tokens", (5,), dtype=make.h5py.vlen_dtype("u2"))), 65, ["neither integers"]),
     (79, "names of variable length", make.with_(make.vlen_names), 65, ["doc_id holds neither"]),
     (79, "compound values", make.instead(make.compound), 65, ["tokens holds neither"]),
@@ -98,10 +97,10 @@ CORPORA = [  # HDF5 as strangers write it
     (79, "named type", make.instead(make.named_type), 65, ["tokens is of a named type"]),
     (79, "scales of netCDF", make.with_(make.scales), 0, []),
     (79, "table of pandas", make.with_(make.tables), 0, []),
-    (80, "5,000 attributes", make.with_(make.many_attributes), 65, ["more than 4096 attributes"]),
-    (80, "groups nine deep", make.with_(make.nested), 65, ["lies in more than 8 groups"]),
+    (80, "5,000 attributes", make.with_(make.many_attributes), 0, []),
+    (80, "groups nine deep", make.with_(make.nested), 0, []),
     (81, "user block of another", lambda p: make.corpus(p, userblock=512).close(), 65, ["damaged"]),
-    (82, "group inside itself", make.with_(make.cycle), 65, ["a group inside itself"]),
+    (82, "group inside itself", make.with_(make.cycle), 0, []),
 ]
 
 
@@ -249,31 +248,18 @@ class BadFiles(JobTest):
                                  ["closed.h5"], env={"HOME": home})
             self.assertIsNone(fault, fault)
 
-    def test_corpora_of_strangers(self):
+    def converted(self, number, name, path, status, words, env=None):
+        out = path + ".native"
+        return lambda: self.refused(f"{number} {name}", [program("bagpipe-data"), "corpus", "--format", "hdf5", "--out", out, path], status,
+                                    words + [os.path.basename(path)] * (status != 0), files=[out] * (status != 0), env=env)
+
+    def test_foreign_corpora(self):
         if make.h5py is None:
             self.skipTest("this Python has no h5py")
-        calls, seen = [], set()  # four ranks for one row of each number: they take the same path for the others
         good = self.file(0, "sound corpus", lambda path: make.corpus(path, chunks=(300,), compression="gzip").close(), ".h5")
-        calls += self.both(0, "sound corpus", good, 0, [])
-        for number, name, maker, status, words in CORPORA:
-            path = self.file(number, name, maker, ".h5")
-            calls += self.both(number, name, path, status, words + [os.path.basename(path)] * (status != 0), all_ranks=ALL or status == 0 or number not in seen)
-            seen.add(number)
+        calls = [self.converted(0, "sound corpus", good, 0, [])] + self.both(0, "foreign corpus", good, 65, ["bagpipe-data corpus --format hdf5"])
+        calls += [self.converted(number, name, self.file(number, name, maker, ".h5"), status, words) for number, name, maker, status, words in CORPORA]
         self.check(calls)
-
-    def test_a_kernel_without_landlock_is_told_in_the_log(self):
-        if make.h5py is None or os.uname().machine != "x86_64":
-            self.skipTest("this Python has no h5py, or this is no x86-64")
-        for path, status in ((self.file(0, "good without landlock", lambda path: make.corpus(path).close(), ".h5"), 0),
-                             (self.file(73, "external without landlock", make.with_(make.external(b"extra", b"/etc/passwd")), ".h5"), 65)):
-            run_dir = path + ".run"
-            result = subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={run_dir}", "train.steps=1", f"corpus.train={path}",
-                                     "corpus.valid="], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=bagpipe_test.TIMEOUT,
-                                    env=bagpipe_test.environment(), preexec_fn=make.without_landlock)
-            self.assertEqual(result.returncode, status, result.stderr.decode())
-            if status == 0:
-                with open(os.path.join(run_dir, "log.txt"), encoding="utf-8") as file:
-                    self.assertIn("without Landlock:", file.read())
 
     def test_no_plugin_is_loaded(self):
         if make.h5py is None:
@@ -283,8 +269,8 @@ class BadFiles(JobTest):
         if not make.spy_plugin(folder, marker):
             self.skipTest("there is no C compiler")
         path = self.file(77, "unknown filter with plugins", make.raw_chunk(32099, bytes(10000)), ".h5")
-        self.check(self.both(77, "unknown filter with plugins", path, 65, ["filter 32099"], env={"HDF5_PLUGIN_PATH": folder}))
-        self.assertFalse(os.path.exists(marker), "a plugin was loaded for a stranger's file")
+        self.check([self.converted(77, "unknown filter with plugins", path, 65, ["filter 32099"], env={"HDF5_PLUGIN_PATH": folder})])
+        self.assertFalse(os.path.exists(marker), "a plugin was loaded for a foreign file")
         subprocess.run(["h5dump", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
                        env=dict(os.environ, HDF5_PLUGIN_PATH=folder)) if shutil.which("h5dump") else None
         if shutil.which("h5dump"):  # which shows that the spy works

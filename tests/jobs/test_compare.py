@@ -237,7 +237,7 @@ class Compare(JobTest):
 
     def test_a_text_whose_bytes_are_unknown_compares_per_word(self):
         draw = numpy.random.default_rng(3)
-        with h5py.File(self.at("stranger.h5"), "w") as file:
+        with h5py.File(self.at("converted.h5"), "w") as file:
             lengths = draw.integers(2, 30, 12)
             tokens = draw.integers(0, self.VOCABULARY - 1, lengths.sum())
             tokens[numpy.cumsum(lengths) - 1] = self.VOCABULARY - 1  # each ends with the end-of-document token
@@ -246,17 +246,20 @@ class Compare(JobTest):
             file["doc_words"] = lengths
             file.attrs["vocab_size"] = self.VOCABULARY
             file.attrs["eod_id"] = self.VOCABULARY - 1
-        self.score("word-a", "m1", "stranger")
-        self.score("word-b", "m2", "stranger", keys=["score.end=yes"])
+        self.convert("converted.h5")
+        self.score("word-a", "m1", "converted")
+        self.score("word-b", "m2", "converted", keys=["score.end=yes"])
         out = self.compared("word-a", "word-b")
         self.assertEqual((out["unit"], out["all"]["bytes"], out["all"]["words"]), ("word", None, int(lengths.sum())))
         self.assertIn("per word", out["remarks"][0])
         self.assertAlmostEqual(out["all"]["ratio"], self.summary("word-b")["word_perplexity"] / self.summary("word-a")["word_perplexity"],
                                delta=1e-9)
-        with h5py.File(self.at("stranger.h5"), "r+") as file:
+        with h5py.File(self.at("converted.h5.foreign"), "r+") as file:
             del file["doc_words"]
-        self.score("bare-stranger", "m2", "stranger", keys=["score.end=yes"])
-        self.assertIn("nothing can be compared", self.compare("word-a", "bare-stranger", status=65).err)
+        os.replace(self.at("converted.h5.foreign"), self.at("converted.h5"))
+        self.convert("converted.h5")
+        self.score("bare-words", "m2", "converted", keys=["score.end=yes"])
+        self.assertIn("nothing can be compared", self.compare("word-a", "bare-words", status=65).err)
 
     def test_only_documents_that_were_scored_count(self):
         for name, model in (("oob-a", "m1"), ("oob-b", "m2")):

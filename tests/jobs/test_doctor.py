@@ -63,9 +63,9 @@ class Doctor(JobTest):
         self.assertFalse(os.path.exists(self.at("not")))
 
     def test_corpus_of_another_program_is_not_read(self):
-        with open(self.at("stranger.h5"), "wb") as file:
+        with open(self.at("foreign.h5"), "wb") as file:
             file.write(b"\x89HDF\r\n\x1a\n" + bytes(1000))  # what opens it fails
-        keys = [f"run.dir={self.at('x')}", f"corpus.train={self.at('stranger.h5')},{self.at('none.h5')}"]
+        keys = [f"run.dir={self.at('x')}", f"corpus.train={self.at('foreign.h5')},{self.at('none.h5')}"]
         _, rows = self.report([self.at("small.ini")] + keys, status=66)  # none.h5
         self.assertIn("another program wrote", rows["checkpoints"]["text"])
         self.assertEqual(rows["checkpoints"]["level"], "note")

@@ -72,22 +72,6 @@ class Ensemble(JobTest):
 
     # ---- what all members read ----
 
-    def test_corpora_of_other_programs_are_inspected_by_the_first_rank_alone(self):
-        """Another rank that began to inspect one would fail."""
-        lists = []
-        for name, documents in (("theirs", 50), ("held_out", 20)):
-            with h5py.File(self.at(name + ".h5"), "w") as file:
-                file["tokens"] = np.arange(100 * documents, dtype=np.uint16) % 300
-                file["doc_start"] = np.arange(0, 100 * documents + 1, 100)
-                file.attrs["vocab_size"] = 300
-            lists.append(self.at(name + ".h5"))
-        for name, fault, status in (("inspected", "base.fork:1@1", 0), ("refused", "base.fork:2@0", 71)):  # 2: of the second corpus
-            result = run(["env", f"BP_FAULT={fault}=eio", program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at(name)}",
-                          f"corpus.train={lists[0]}", f"corpus.valid={lists[1]}", "ensemble.members=2", "ensemble.parallel=2",
-                          "train.steps=2"], 2)
-            self.assertEqual(result.status, status, str(result))
-        self.assertIn(f"can't start a process to inspect it: Input/output error: at {lists[1]}", result.err)
-
     # ---- what members are ----
 
     def test_members_are_seeded_and_resampled_by_kind(self):

@@ -60,6 +60,7 @@ class RealData(ScoreFiles, bagpipe_test.FolderTest):
             file["tokens"] = numpy.array(documents, dtype=numpy.int32).reshape(-1)
             file["doc_start"] = numpy.cumsum([0] + [len(document) for document in documents]).astype(numpy.uint64)
             file.attrs["vocab_size"] = 300
+        self.convert("tiny.h5")
         self.write("score.ini", "[score]\ntokens = yes\n[math]\nprecision = f32\nthreads = 1\n")
         self.must(["bagpipe", "score", self.at("score.ini"), f"run.dir={self.at('scored')}", f"score.model={self.at('tiny')}",
                    f"score.corpus={self.at('tiny.h5')}"])

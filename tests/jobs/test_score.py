@@ -1,4 +1,4 @@
-"""Scoring with real models: figures that numpy recomputes, the same bytes on every mesh, kills, strangers' corpora."""
+"""Scoring with real models: figures that numpy recomputes, the same bytes on every mesh, kills, converted corpora."""
 import glob
 import json
 import math
@@ -240,9 +240,9 @@ class Score(ScoreFiles, JobTest):
         result = run(self.command("taken", self.corpora(), "score.stride=3"))
         self.assertEqual(result.status, 78, str(result))
 
-    # ---- strangers' corpora ----
+    # ---- converted corpora ----
 
-    def stranger(self, name, documents, eod_id=None, vocab_size=300):
+    def converted(self, name, documents, eod_id=None, vocab_size=300):
         tokens = [token for document in documents for token in document]
         with h5py.File(self.at(name), "w") as file:
             file["tokens"] = numpy.array(tokens, dtype=numpy.int32)
@@ -250,15 +250,15 @@ class Score(ScoreFiles, JobTest):
             file.attrs["vocab_size"] = vocab_size
             if eod_id is not None:
                 file.attrs["eod_id"] = eod_id
-        return self.at(name)
+        return self.convert(name)
 
     def logprobs(self, name):
         with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
             return file["logprob"][:]
 
-    def test_documents_of_all_kinds_from_a_stranger(self):
+    def test_documents_of_all_kinds_of_a_converted_corpus(self):
         documents = [[5, 6, 7], [], [9], list(range(100)), [11, 12]]
-        corpus = self.stranger("odd.h5", documents)
+        corpus = self.converted("odd.h5", documents)
         summary = self.scored("odd_none", 0, "score.prefix=none", corpus=corpus)
         self.assertEqual((summary["documents"], summary["tokens"]), (5, 2 + 0 + 0 + 99 + 1))
         numpy.testing.assert_array_equal(numpy.isnan(self.logprobs("odd_none")).nonzero()[0], [0, 3, 4, 104])
@@ -268,9 +268,9 @@ class Score(ScoreFiles, JobTest):
         self.assertEqual(summary["tokens"], 106)
         self.assertFalse(numpy.isnan(self.logprobs("odd_eod")).any())
 
-    def test_end_of_document_tokens_of_a_stranger_count_where_they_are(self):
+    def test_end_of_document_tokens_of_a_converted_corpus_count_where_they_are(self):
         eod = self.VOCABULARY - 1
-        corpus = self.stranger("mixed.h5", [[1, 2, eod], [3, 4], [eod], []], eod, self.VOCABULARY)
+        corpus = self.converted("mixed.h5", [[1, 2, eod], [3, 4], [eod], []], eod, self.VOCABULARY)
         summary = self.scored("mixed", 0, corpus=corpus)
         self.assertEqual(summary["tokens"], 4)
         numpy.testing.assert_array_equal(numpy.isnan(self.logprobs("mixed")), [False, False, True, False, False, True])
@@ -278,11 +278,11 @@ class Score(ScoreFiles, JobTest):
         self.assertEqual(summary["tokens"], 4 + 4)  # the token after each document, be it in the file or not
         self.assertFalse(numpy.isnan(self.logprobs("mixed_end")).any())
 
-    def test_corpora_with_nothing_in_them(self):
-        for name, documents in (("nothing", []), ("hollow", [[], []])):
-            summary = self.scored(name, 2, corpus=self.stranger(name + ".h5", documents))
-            self.assertEqual((summary["documents"], summary["tokens"]), (len(documents), 0))
-            self.assertIsNone(summary["perplexity"])
+    def test_a_corpus_with_nothing_in_it(self):
+        eod = self.VOCABULARY - 1
+        summary = self.scored("hollow", 2, corpus=self.converted("hollow.h5", [[eod], [eod]], eod, self.VOCABULARY))
+        self.assertEqual((summary["documents"], summary["tokens"]), (2, 0))
+        self.assertIsNone(summary["perplexity"])
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ class ScorePage(ScoreFiles, JobTest):
             file["tokens"] = numpy.arange(3000, dtype=numpy.uint16) % 200
             file["doc_start"] = numpy.arange(0, 3001, 100)
             file.attrs["vocab_size"] = self.VOCABULARY
-        key = f"score.corpus={self.at('theirs.h5')}"
+        key = f"score.corpus={self.convert('theirs.h5')}"
         self.scored("theirs", key)
         page, text = self.page("theirs")
         self.assertIn("set tokenizer.path", text)

@@ -141,14 +141,14 @@ class Tokens(JobTest):
             self.assertEqual(file.attrs["tokenizer_hash"], first.attrs["tokenizer_hash"])
 
     def foreign(self, name, vocab_size, tokens, **attributes):
-        """A corpus of another program, without a tokenizer, in two documents."""
+        """A corpus without a tokenizer, in two documents."""
         with h5py.File(self.at(name), "w") as file:
             file["tokens"] = numpy.array(tokens, dtype=numpy.uint32)
             file["doc_start"] = numpy.array([0, len(tokens) // 2, len(tokens)], dtype=numpy.uint64)
             file.attrs["vocab_size"] = vocab_size
             for key, value in attributes.items():
                 file.attrs[key] = value
-        return self.at(name)
+        return self.convert(name)
 
     def test_a_corpus_without_a_tokenizer(self):
         with h5py.File(self.at("valid.h5")) as file:

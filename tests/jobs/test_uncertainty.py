@@ -139,25 +139,6 @@ class Uncertainty(UncertaintyTest):
     def scores(self, name, method):
         return Scores(self.file(name, "scores", method, "score"))
 
-    # ---- corpora ----
-
-    def test_corpora_of_other_programs_are_inspected_by_the_first_rank_alone(self):
-        """Another rank that began to inspect one would fail."""
-        with h5py.File(self.at("labelled.h5")) as file:
-            attributes = {key: file.attrs[key] for key in ("vocab_size", "eod_id", "tokenizer_hash")}
-        for k in range(3):
-            with h5py.File(self.at(f"theirs{k}.h5"), "w") as file:
-                file["tokens"] = numpy.arange(k, 3000 + k, dtype=numpy.uint16) % 200
-                file["doc_start"] = numpy.arange(0, 3001, 100)
-                file.attrs.update(attributes)
-        keys = [f"uncertainty.models=one={self.at('m0')}, last={self.at('m0')}:laplace", f"uncertainty.in_domain={self.at('theirs0.h5')}",
-                f"uncertainty.shifted={self.at('other.h5')}", f"corpus.valid={self.at('theirs1.h5')}", f"corpus.train={self.at('theirs2.h5')}"]
-        for name, fault, status in (("inspected", "base.fork:1@1", 0), ("refused", "base.fork:3@0", 71)):  # 3: of the last corpus
-            result = run(["env", f"BP_FAULT={fault}=eio", program("bagpipe"), "uncertainty", self.at("study.ini"),
-                          f"run.dir={self.at(name)}"] + keys, 2)
-            self.assertEqual(result.status, status, str(result))
-        self.assertIn(f"can't start a process to inspect it: Input/output error: at {self.at('theirs2.h5')}", result.err)
-
     # ---- figures ----
 
     def assert_close(self, got, want, what):

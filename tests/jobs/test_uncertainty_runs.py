@@ -68,6 +68,7 @@ class UncertaintyRuns(UncertaintyTest):
                 file["tokens"] = (numpy.arange(20_000, dtype=numpy.int32) * 7919) % vocabulary
                 file["doc_start"] = numpy.arange(0, 20_001, 50).astype(numpy.uint64)
                 file.attrs["vocab_size"] = vocabulary
+            cls.convert("vast.h5")
             cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at('vast')}", f"corpus.train={cls.at('vast.h5')}",
                       "corpus.valid=", "model.layers=1", "model.width=8", "model.heads=2", "model.context=8", "train.steps=1"])
         return [f"uncertainty.models=last={cls.at('vast')}:laplace", f"uncertainty.in_domain={cls.at('vast.h5')}", "uncertainty.shifted=",
@@ -190,6 +191,7 @@ class UncertaintyRuns(UncertaintyTest):
             file["tokens"] = numpy.arange(400, dtype=numpy.int32) % 7
             file["doc_start"] = numpy.arange(0, 401, 50).astype(numpy.uint64)
             file.attrs["vocab_size"] = 20_000
+        self.convert("wide.h5")
         self.trained("wide", 0, f"corpus.train={self.at('wide.h5')}", "corpus.valid=", "model.layers=1", "model.width=8", "model.heads=2",
                      "model.context=8", "train.steps=1")
         self.refused(78, ("method w", "20000", "16384"), f"uncertainty.models=w={self.at('wide')}:laplace",

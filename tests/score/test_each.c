@@ -4,7 +4,6 @@
 #include "score/each.h"
 #include "score/unit.h"
 #include "scoring_world.h"
-#include "store/h5_inspect.h"
 
 #define WORLD     MPI_COMM_WORLD
 #define UNITS_MAX 64
@@ -228,44 +227,6 @@ static void missing_corpus_is_66_on_all_ranks(void **state)
     bp_mesh_free(&mesh);
 }
 
-/* On any other rank an inspection would find too many links. */
-static void corpus_of_a_stranger_is_inspected_by_the_first_lead_alone(void **state)
-{
-    const char *path = bp_test_path("theirs.h5");
-    char command[2 * PATH_MAX];
-    int status = 0;
-    bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_SHARED};
-    collector got = {.alike = true, .ordered = true};
-    bp_mesh *mesh;
-
-    (void)state;
-    (void)snprintf(command, sizeof command,
-                   "/usr/bin/python3 -c 'import h5py, numpy as np\n"
-                   "with h5py.File(\"%s\", \"w\") as f:\n"
-                   "    f[\"tokens\"] = np.arange(1000).astype(\"u2\") %% 400\n"
-                   "    f[\"doc_start\"] = np.arange(0, 1001, 100)\n"
-                   "    f.attrs[\"vocab_size\"] = 500' 2> /dev/null",
-                   path);
-    if (bp_comm_is_root(WORLD))
-        status = system(command);
-    if (bp_all_max_int(status, WORLD) != 0)
-        bp_test_skip("there is no /usr/bin/python3 with h5py");
-    bp_test_expect(bp_mesh_shape_fit(&shape, bp_comm_size(WORLD)), BP_OK);
-    bp_test_expect(bp_mesh_new(&mesh, WORLD, &shape), BP_OK);
-    got.mesh = mesh;
-    bp_h5_link_limit = bp_comm_is_root(WORLD) ? 2 : 1;
-    bp_score_each each = {.mesh = mesh,
-                          .model = &world_model,
-                          .corpus = path,
-                          .begin = begin,
-                          .batch = collect,
-                          .context = &got};
-    bp_err err = bp_score_each_batch(&each, NULL);
-    bp_h5_link_limit = 1000000;
-    bp_mesh_free(&mesh);
-    bp_test_check_err(WORLD, err, BP_OK);
-}
-
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -276,7 +237,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(keys_of_the_convention_count),
         cmocka_unit_test(failing_callback_ends_all_ranks),
         cmocka_unit_test(missing_corpus_is_66_on_all_ranks),
-        cmocka_unit_test(corpus_of_a_stranger_is_inspected_by_the_first_lead_alone),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

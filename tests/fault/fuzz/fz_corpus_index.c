@@ -302,8 +302,6 @@ static void try_columns(fuzz_bytes *in)
     const char *path;
 
     FUZZ_CHECK(file != NULL);
-    file->dataset = -1;
-    file->info.ours = true;
     take_columns(file, in);
     make_image(in);
     file->fd = open_image(&path);

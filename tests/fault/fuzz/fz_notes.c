@@ -1,4 +1,4 @@
-/* Small JSON files of strangers: ensemble.json, and config.json of a Hugging Face GPT-2. What is
+/* Small JSON files of users: ensemble.json, and config.json of a Hugging Face GPT-2. What is
  * accepted is written as a file that reads back as the same. */
 #include "base/json.h"
 #include "base/mem.h"

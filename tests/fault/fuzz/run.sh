@@ -39,7 +39,7 @@ parsers() {
     text) echo src/text/source.c src/text/documents.c src/text/jsonl.c ;;
     corpus_index) echo src/store/corpus_file.c src/store/corpus_columns.c src/store/extents.c src/store/user_block.c ;;
     record) echo src/score/parts.c src/store/corpus_chunks.c src/store/zstd_filter.c src/store/lzf_filter.c ;;
-    h5_walk) echo src/store/h5_walk.c src/store/h5_inspect.c src/store/h5_read.c src/store/corpus_stranger.c ;;
+    h5_walk) echo src/store/h5_walk.c src/store/h5_read.c ;;
     reshard) echo src/store/shard.c src/store/box.c ;;
     coord) echo src/coordinator/work_desk.c src/coordinator/lease.c src/coordinator/watch_state.c src/store/commit_steps.c ;;
     wire) echo src/coordinator/watchdog_wire.c ;;
@@ -97,8 +97,8 @@ lines_of() { # lines_of PROFILE FILE: "covered/all" of the programs in `programs
 
 measure() { # line coverage of all parsers, to cov/lines.txt
     local cov=$build-coverage t name goals=() tests programs=()
-    tests="base_json base_config base_err store_box store_safetensors store_hf_import store_user_block store_corpus_file store_stranger
-           store_checkpoint_folder store_sandbox store_sandbox_corpus coordinator_run_lock coordinator_run_folder coordinator_watchdog_state coordinator_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
+    tests="base_json base_config base_err store_box store_safetensors store_hf_import store_user_block store_corpus_file store_corpus_convert
+           store_checkpoint_folder coordinator_run_lock coordinator_run_folder coordinator_watchdog_state coordinator_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
     for t in $targets; do goals+=("fz_$t"); done
     for t in $tests; do goals+=("test_$t"); done
     compile "$cov" "${goals[@]}" h5zstd -- "-DCMAKE_C_FLAGS=-fprofile-instr-generate -fcoverage-mapping" || return 1

@@ -1,4 +1,4 @@
-/* Corpus files of ours: what is checked before HDF5 may look at one, and what is kept of it. */
+/* Native corpus files: what is checked before HDF5 may look at one, and what is kept of it. */
 #include "corpus_priv.h"
 
 #include "base/mem.h"
@@ -88,7 +88,7 @@ static bp_err start_chunks(bp_corpus_file *file, const bp_h5_shape *tokens)
     return bp_chunks_new(&file->chunks, &spec);
 }
 
-bp_err bp_corpus_open_ours(bp_corpus_file *file)
+bp_err bp_corpus_open_native(bp_corpus_file *file)
 {
     bp_h5 *h5 = NULL;
     bp_h5_shape tokens;
@@ -98,7 +98,6 @@ bp_err bp_corpus_open_ours(bp_corpus_file *file)
         err = bp_h5_open_fd(&h5, file->fd, file->path);
     if (err != BP_OK)
         return err;
-    file->info.ours = true;
     err = look(file, h5, &tokens);
     bp_h5_drop(&h5); /* from here on all is read from its known place */
     return err == BP_OK ? start_chunks(file, &tokens) : err;

@@ -1,4 +1,4 @@
-"""Corpora as strangers write them with h5py: strangers.py FOLDER makes good ones (good-*.h5, all of the same
+"""Corpora as other programs write them with h5py: foreign.py FOLDER makes good ones (good-*.h5, all of the same
 tokens and documents) and bad ones (bad-*.h5)."""
 import os
 import sys
@@ -54,7 +54,7 @@ def good():
         file["doc_id"] = np.array([b"one", b"two", b"three", b"four", b"five"])
         file["labels/genre"] = np.array([0, 1, 0, 1, 1], dtype="u1")
         file["label_names/genre"] = np.array([b"news", b"fiction"])
-        file["something"] = ["else", "of", "variable", "length"]  # not ours to look at
+        file["something"] = ["else", "of", "variable", "length"]  # nobody reads it
 
 
 def links(name, make):
@@ -118,6 +118,10 @@ def bad():
     for name, column in (("bytes", "doc_bytes"), ("words", "doc_words")):
         with corpus("bad-" + name) as file:
             file[column] = np.arange(4)
+    with corpus("bad-soft-column") as file:
+        file["doc_bytes"] = h5py.SoftLink("/doc_start")
+    with corpus("bad-soft-labels") as file:
+        file["labels"] = h5py.SoftLink("/elsewhere")
     with corpus("bad-ids") as file:
         file["doc_id"] = ["variable", "length", "text", "by", "h5py"]
     with corpus("bad-label") as file:
