@@ -37,10 +37,10 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv);
 bp_err table_of_runs(char *const *folders, int count, const file_options *options);
 
 typedef enum path_kind {
-    PATH_CORPUS,   /* ours */
-    PATH_TABLE,    /* another HDF5 file of ours: score tables, shards */
+    PATH_CORPUS,  /* ours */
+    PATH_TABLE,   /* another HDF5 file of ours: score tables, shards */
     PATH_FOREIGN, /* an HDF5 file of another program */
-    PATH_JSON,     /* a tokenizer.json */
+    PATH_JSON,    /* a tokenizer.json */
     PATH_CHECKPOINT,
     PATH_FOLDER /* another folder: a run's */
 } path_kind;
@@ -53,8 +53,8 @@ bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path);
  * with bp_names_free(). */
 bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count);
 
-/** Print text of a foreign file, up to `limit` bytes or its end: control characters as \xNN, so that
- * no terminal acts on them, but for those in `kept`. */
+/** Print text of a foreign file, up to `limit` bytes or its end: control characters as \xNN, so
+ * that no terminal acts on them, but for those in `kept`. */
 void put_clean(const char *text, size_t limit, const char *kept);
 
 /** A field of CSV (RFC 4180). Line breaks are data in a quoted field; other control characters are

@@ -1,7 +1,7 @@
 """h5py on a corpus of ours: read_ours.py CORPUS DUMP COPY
 
 Compares /tokens with DUMP (the same tokens as raw uint32), checks the document columns against each other, every
-checksum that can be checked without xxHash, and writes COPY: a stranger's corpus with the same content, its tokens
+checksum that can be checked without xxHash, and writes COPY: a foreign's corpus with the same content, its tokens
 compressed by the same filter."""
 import sys
 

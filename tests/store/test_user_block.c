@@ -131,16 +131,16 @@ static void what_is_no_file_of_ours_is_refused(void **state)
     bp_test_expect(bp_user_block_seal(&read, bp_test_path("missing")), BP_ERR_INPUT);
 }
 
-static void strangers_file_has_no_kind(void **state)
+static void foreigns_file_has_no_kind(void **state)
 {
     static const char start[] = "\x89HDF\r\n\x1a\n and more";
     bp_user_block read;
 
     (void)state;
-    bp_test_expect(bp_user_block_verify(&read, bp_test_write("stranger", start, sizeof start)),
+    bp_test_expect(bp_user_block_verify(&read, bp_test_write("foreign", start, sizeof start)),
                    BP_OK);
     assert_string_equal(read.kind, "");
-    bp_test_expect(bp_user_block_expect(&read, "test", 1, "stranger"), BP_ERR_FORMAT);
+    bp_test_expect(bp_user_block_expect(&read, "test", 1, "foreign"), BP_ERR_FORMAT);
 }
 
 static void other_kinds_and_newer_versions_are_named(void **state)
@@ -183,7 +183,7 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_noticed),
         cmocka_unit_test(every_other_length_is_noticed),
         cmocka_unit_test(what_is_no_file_of_ours_is_refused),
-        cmocka_unit_test(strangers_file_has_no_kind),
+        cmocka_unit_test(foreigns_file_has_no_kind),
         cmocka_unit_test(other_kinds_and_newer_versions_are_named),
         cmocka_unit_test(unreadable_file_is_denied),
     };
