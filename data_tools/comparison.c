@@ -198,11 +198,7 @@ bp_err comparison_run(comparison *c)
     draws.nll[1] = bp_alloc("tool.comparison", a->documents, sizeof(double));
     draws.units = bp_alloc("tool.comparison", a->documents, sizeof(double));
     int64_t *list = bp_alloc("tool.comparison", a->documents, sizeof *list);
-    if (list == NULL || c->groups == NULL || draws.nll[0] == NULL || draws.nll[1] == NULL ||
-        draws.units == NULL)
-        err = bp_fail_memory("documents", a->documents, 3 * sizeof(double));
-    if (err == BP_OK)
-        err = add_groups(c, list, &draws);
+    err = add_groups(c, list, &draws);
     bp_free(list);
     bp_free(draws.units);
     bp_free(draws.nll[1]);

@@ -17,15 +17,11 @@ static bp_err remark(comparison *c, const char *format, ...)
     char **remarks =
         bp_realloc("tool.remarks", c->remarks, c->remark_count + 1, sizeof *c->remarks);
 
-    if (remarks == NULL)
-        return bp_fail_memory("remarks", c->remark_count + 1, sizeof *remarks);
     c->remarks = remarks;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     remarks[c->remark_count] = bp_strdup(text);
-    if (remarks[c->remark_count] == NULL)
-        return bp_fail_memory("remarks", 1, sizeof text);
     c->remark_count++;
     return BP_OK;
 }
@@ -244,8 +240,6 @@ static bp_err choose_documents(comparison *c, const convention *a, const convent
             "with both",
             a->select, b->select, one->given, other->given);
     c->chosen = bp_alloc("tool.comparison", one->documents, sizeof *c->chosen);
-    if (c->chosen == NULL)
-        return bp_fail_memory("documents", one->documents, sizeof *c->chosen);
     for (int64_t d = 0; d < one->documents; d++) {
         bool in_a = one->tokens[d] > 0, in_b = other->tokens[d] > 0;
 

@@ -62,8 +62,6 @@ static bp_err check(parsing *p)
     for (length = strlen(p->out); length > 1 && p->out[length - 1] == '/';)
         length--;
     p->arguments.out = bp_sprintf("%.*s", (int)length, p->out);
-    if (p->arguments.out == NULL)
-        return bp_fail_memory("a file name", (int64_t)length, 1);
     if (lstat(p->arguments.out, &status) == 0)
         return BP_FAIL(BP_ERR_CREATE,
                        "something is there already: at %s; move it away, or give another --out",

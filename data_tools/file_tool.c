@@ -157,14 +157,10 @@ static bp_err add_dataset(dataset_list *list, const char *name)
     if (list->count == list->room) {
         int64_t room = list->room == 0 ? 16 : 2 * list->room;
         char **names = bp_realloc("tool.datasets", list->names, room, sizeof *names);
-        if (names == NULL)
-            return bp_fail_memory("names of datasets", room, sizeof *names);
         list->names = names;
         list->room = room;
     }
     list->names[list->count] = bp_strdup(name);
-    if (list->names[list->count] == NULL)
-        return bp_fail_memory("names of datasets", 1, 1);
     list->count++;
     return BP_OK;
 }

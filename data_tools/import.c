@@ -38,9 +38,7 @@ static bp_err load_found(bp_tokenizer **out, const char *folder)
     char *merges = bp_path_join(folder, "merges.txt");
     bp_err err = BP_OK;
 
-    if (json == NULL || vocab == NULL || merges == NULL)
-        err = bp_fail_memory("a file name", 1, strlen(folder));
-    else if (bp_path_exists(json))
+    if (bp_path_exists(json))
         err = bp_tokenizer_load(out, json);
     else if (bp_path_exists(vocab) && bp_path_exists(merges))
         err = bp_tokenizer_load_gpt2(out, vocab, merges);

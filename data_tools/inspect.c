@@ -57,8 +57,6 @@ static bp_err print_label(bp_corpus_file *file, int k)
 
     if (err == BP_OK)
         counts = bp_alloc("tool.counts", label.value_count, sizeof *counts);
-    if (err == BP_OK && counts == NULL)
-        err = bp_fail_memory("labels", label.value_count, sizeof *counts);
     if (err != BP_OK)
         return err;
     for (int64_t d = 0; d < documents; d++)
@@ -102,8 +100,7 @@ static bp_err print_source(bp_h5 *h5, const char *name)
 {
     char *dataset = bp_sprintf("source/%s", name), *text = NULL;
     bp_h5_shape shape;
-    bp_err err =
-        dataset == NULL ? bp_fail_memory("a name", 1, 1) : bp_h5_shape_of(h5, dataset, &shape);
+    bp_err err = bp_h5_shape_of(h5, dataset, &shape);
 
     if (err != BP_OK || !shape.is_text || shape.dims != 1) {
         bp_free(dataset);
@@ -111,8 +108,7 @@ static bp_err print_source(bp_h5 *h5, const char *name)
     }
     int64_t shown = shape.count < 8 ? shape.count : 8;
     text = bp_alloc("tool.source", shown + 1, shape.width);
-    err = text == NULL ? bp_fail_memory(dataset, shown, shape.width)
-                       : bp_h5_read_text(h5, dataset, shape.width, 0, text, shown);
+    err = bp_h5_read_text(h5, dataset, shape.width, 0, text, shown);
     if (err == BP_OK) {
         printf("  %-11.11s", strcmp(name, "tokenizer_kind") == 0 ? "kind" : name);
         for (int64_t k = 0; k < shown; k++) {
@@ -298,9 +294,7 @@ static bp_err inspect_folder(const char *path)
     char *scores = bp_path_join(path, "score"), *checkpoints = bp_path_join(path, "checkpoints");
     bp_err err;
 
-    if (scores == NULL || checkpoints == NULL)
-        err = bp_fail_memory("a file name", 1, 1);
-    else if (bp_path_is_dir(scores) && !bp_path_exists(checkpoints))
+    if (bp_path_is_dir(scores) && !bp_path_exists(checkpoints))
         err = inspect_scores(scores);
     else
         err = inspect_checkpoint(path);

@@ -21,8 +21,6 @@ static bp_err find_files(score_folder *scores)
 
     for (size_t k = 0; k < 2; k++) {
         scores->summary_path = bp_path_join(scores->given, insides[k]);
-        if (scores->summary_path == NULL)
-            return bp_fail_memory("a path", 1, 1);
         if (bp_path_exists(scores->summary_path))
             break;
         bp_free(scores->summary_path);
@@ -58,7 +56,7 @@ static bp_err read_column(void **out, const score_folder *scores, bp_h5 *h5, con
         return err;
     if (shape.is_text || shape.dims != 1 || shape.count != count)
         return damaged(scores, name);
-    *out = bp_alloc("tool.scores", count, bp_h5_type_bytes(type));
+    *out = bp_try_alloc("tool.scores", count, bp_h5_type_bytes(type));
     if (*out == NULL)
         return bp_fail_memory(name, count, bp_h5_type_bytes(type));
     return bp_h5_read(h5, name, type, 0, *out, count);
@@ -135,8 +133,8 @@ static bp_err read_texts(char **out, size_t *width, int64_t *count, bp_h5 *h5, c
                        bp_h5_path(h5));
     *width = shape.width + 1;
     *count = shape.count;
-    packed = bp_alloc("tool.scores", shape.count, shape.width);
-    *out = bp_alloc("tool.scores", shape.count, *width);
+    packed = bp_try_alloc("tool.scores", shape.count, shape.width);
+    *out = bp_try_alloc("tool.scores", shape.count, *width);
     if (packed == NULL || *out == NULL)
         err = bp_fail_memory(name, shape.count, *width);
     else
@@ -164,15 +162,13 @@ static bp_err read_values(score_label *label, bp_h5 *h5, const char *dataset)
     bp_err err = read_texts(&texts, &width, &label->value_count, h5, dataset);
 
     if (err == BP_OK) {
-        label->values = bp_alloc("tool.scores", label->value_count, sizeof *label->values);
+        label->values = bp_try_alloc("tool.scores", label->value_count, sizeof *label->values);
         err = label->values != NULL
                   ? BP_OK
                   : bp_fail_memory(dataset, label->value_count, sizeof *label->values);
     }
     for (int64_t v = 0; v < label->value_count && err == BP_OK; v++) {
         label->values[v] = bp_strdup(texts + (size_t)v * width);
-        if (label->values[v] == NULL)
-            err = bp_fail_memory(dataset, 1, width);
     }
     bp_free(texts);
     return err;
@@ -185,10 +181,7 @@ static bp_err read_label(score_folder *scores, bp_h5 *h5, const char *name)
     bp_err err = BP_OK;
 
     label->name = bp_strdup(name);
-    if (codes == NULL || values == NULL || label->name == NULL)
-        err = bp_fail_memory("a name", 1, 1);
-    if (err == BP_OK)
-        err = read_values(label, h5, values);
+    err = read_values(label, h5, values);
     if (err == BP_OK)
         err = read_column((void **)&label->codes, scores, h5, codes, BP_H5_I64, scores->documents);
     for (int64_t d = 0; d < scores->documents && err == BP_OK; d++) {
@@ -209,7 +202,7 @@ static bp_err read_labels(score_folder *scores, bp_h5 *h5)
     bp_err err = bp_h5_names(h5, "labels", &names, &count);
 
     if (err == BP_OK) {
-        scores->labels = bp_alloc("tool.scores", count, sizeof *scores->labels);
+        scores->labels = bp_try_alloc("tool.scores", count, sizeof *scores->labels);
         if (scores->labels == NULL)
             err = bp_fail_memory("labels", count, sizeof *scores->labels);
     }
@@ -258,8 +251,8 @@ static bp_err read_summary(score_folder *scores)
         return BP_FAIL(BP_ERR_FORMAT,
                        "no summary of scores: at %s; name the run folder of a score job",
                        scores->summary_path);
-    scores->corpus_names =
-        bp_alloc("tool.scores", (int64_t)json_object_size(corpora), sizeof *scores->corpus_names);
+    scores->corpus_names = bp_try_alloc("tool.scores", (int64_t)json_object_size(corpora),
+                                        sizeof *scores->corpus_names);
     if (scores->corpus_names == NULL)
         return bp_fail_memory("names of corpora", (int64_t)json_object_size(corpora), 1);
     json_object_foreach((json_t *)corpora, name, figures)

@@ -29,8 +29,6 @@ static bp_err load_columns(bp_corpus_file *file, corpus_columns *columns)
                                         &columns->words_split);
     if (err == BP_OK)
         columns->labels = bp_alloc("tool.labels", count, sizeof *columns->labels);
-    if (err == BP_OK && columns->labels == NULL)
-        err = bp_fail_memory("labels", count, sizeof *columns->labels);
     for (int k = 0; k < count && err == BP_OK; k++)
         err = bp_corpus_file_label(file, k, &columns->labels[k]);
     return err;

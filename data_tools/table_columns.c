@@ -48,8 +48,6 @@ static bp_err load_values(bp_h5 *h5, table_column *column)
     if (!label && strcmp(column->name, "member_logprob") != 0)
         return BP_OK;
     name = label ? bp_sprintf("label_names/%s", column->name + 7) : bp_strdup("member_names");
-    if (name == NULL)
-        return bp_fail_memory("a name", 1, 1);
     if (!bp_h5_has(h5, name)) {
         bp_free(name);
         return BP_OK;
@@ -58,10 +56,8 @@ static bp_err load_values(bp_h5 *h5, table_column *column)
     if (err == BP_OK && column->values_shape.is_text) {
         column->values =
             bp_alloc("tool.values", column->values_shape.count, column->values_shape.width);
-        err = column->values == NULL
-                  ? bp_fail_memory(name, column->values_shape.count, column->values_shape.width)
-                  : bp_h5_read_text(h5, name, column->values_shape.width, 0, column->values,
-                                    column->values_shape.count);
+        err = bp_h5_read_text(h5, name, column->values_shape.width, 0, column->values,
+                              column->values_shape.count);
     }
     bp_free(name);
     return err;
@@ -75,8 +71,6 @@ static bp_err add_column(table *t, const char *name, const bp_h5_shape *shape)
     column->name = bp_strdup(name);
     column->block = bp_alloc("tool.block", t->block_rows * shape->columns,
                              shape->is_text ? shape->width : sizeof(double));
-    if (column->name == NULL || column->block == NULL)
-        return bp_fail_memory(name, t->block_rows * shape->columns, shape->width);
     return load_values(t->h5, column);
 }
 
@@ -113,8 +107,6 @@ bp_err table_find_columns(table *t, const char *rows_of, const char *const *left
     if (err == BP_OK) {
         shapes = bp_alloc("tool.shapes", count, sizeof *shapes);
         t->columns = bp_alloc("tool.columns", count, sizeof *t->columns);
-        if (shapes == NULL || t->columns == NULL)
-            err = bp_fail_memory("columns", count, sizeof *t->columns);
     }
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         err = bp_h5_shape_of(t->h5, names[k], &shapes[k]);

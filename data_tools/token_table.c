@@ -53,8 +53,7 @@ static bp_err load_kept(bp_tokenizer **out, bp_h5 *h5)
                       bp_h5_path(h5));
     if (err == BP_OK) {
         text = bp_alloc("tool.tokenizer", shape.count + 1, 1);
-        err = text == NULL ? bp_fail_memory("a tokenizer", shape.count + 1, 1)
-                           : bp_h5_read(h5, "source/tokenizer", BP_H5_U8, 0, text, shape.count);
+        err = bp_h5_read(h5, "source/tokenizer", BP_H5_U8, 0, text, shape.count);
     }
     if (err == BP_OK)
         err = bp_tokenizer_parse(out, text, (size_t)shape.count, bp_h5_path(h5));
@@ -94,8 +93,6 @@ static bp_err spell_vocabulary(token_table *t, const bp_tokenizer *tokenizer)
     bp_err err = BP_OK;
 
     t->text_at = bp_alloc("tool.texts", size + 1, sizeof *t->text_at);
-    if (t->text_at == NULL)
-        return bp_fail_memory("texts of tokens", size + 1, sizeof *t->text_at);
     for (int64_t id = 0; id < size && err == BP_OK; id++) {
         text.bytes = 0;
         err = bp_tokenizer_token_text(tokenizer, id, &text);
@@ -107,8 +104,6 @@ static bp_err spell_vocabulary(token_table *t, const bp_tokenizer *tokenizer)
         t->text_at[id + 1] = t->texts.bytes;
     }
     bp_buffer_clear(&text);
-    if (err == BP_OK && t->texts.failed)
-        err = bp_fail_memory("texts of tokens", size, 16);
     t->vocabulary = err == BP_OK ? size : 0;
     return err;
 }
@@ -168,8 +163,6 @@ static bp_err open_documents(token_table *t)
         return damaged(t, "doc_start");
     t->starts = bp_alloc("tool.documents", DOCUMENTS + 1, sizeof *t->starts);
     t->names = bp_alloc("tool.documents", DOCUMENTS, t->name_bytes);
-    if (t->starts == NULL || t->names == NULL)
-        return bp_fail_memory("documents", DOCUMENTS, t->name_bytes);
     return hold_documents(t, 0);
 }
 
@@ -239,8 +232,7 @@ static bp_err print(token_table *t, const file_options *options)
         err = open_documents(t);
     if (err == BP_OK) {
         t->ids = bp_alloc("tool.tokens", t->columns.block_rows, sizeof *t->ids);
-        err = t->ids == NULL ? bp_fail_memory("tokens", t->columns.block_rows, sizeof *t->ids)
-                             : BP_OK;
+        err = BP_OK;
     }
     if (err != BP_OK)
         return err;

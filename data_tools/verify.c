@@ -24,7 +24,7 @@ static bp_err read_tokens(bp_corpus_file *file)
 {
     int64_t tokens = bp_corpus_file_info(file)->tokens;
     int32_t *block = bp_alloc("tool.tokens", READ_TOKENS, sizeof *block);
-    bp_err err = block == NULL ? bp_fail_memory("tokens", READ_TOKENS, sizeof *block) : BP_OK;
+    bp_err err = BP_OK;
 
     for (int64_t first = 0; first < tokens && err == BP_OK; first += READ_TOKENS)
         err = bp_corpus_file_read(

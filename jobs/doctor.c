@@ -371,8 +371,6 @@ static bp_err look_at_folder(const doctor *self)
 static void print_row(const char *level, const char *check, const char *before, const char *text)
 {
     char *line = bp_sprintf("%-5s %-21s %s%s", level, check, before, text);
-
-    BP_NEED_MEMORY(line);
     bp_print_lines(line, TEXT_COLUMN);
     bp_free(line);
 }

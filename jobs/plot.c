@@ -109,9 +109,7 @@ static bp_err plot(const plot_call *call)
     char *notice = NULL;
     bp_err err;
 
-    if (!page)
-        err = bp_fail_memory("a file name", 1, 1);
-    else if (ends_with(page, ".html"))
+    if (ends_with(page, ".html"))
         err = bp_training_page(page, runs, call->run_count, &notice);
     else
         err = bp_training_picture(page, runs, call->run_count, call->x ? call->x : "steps",

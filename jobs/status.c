@@ -44,8 +44,6 @@ static bp_err print(char *text)
 {
     bool printed;
 
-    if (!text)
-        return bp_fail_memory("a status", 1, 1);
     printed = fputs(text, stdout) >= 0 && fflush(stdout) == 0;
     bp_free(text);
     return printed ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
@@ -58,8 +56,6 @@ static bp_err print_lines(const json_t *status, bool first)
     if (!first)
         bp_buffer_printf(&text, "\n");
     bp_run_status_text(&text, status);
-    if (text.failed || text.data == NULL)
-        return bp_fail_memory("a status", 1, 1);
     text.data[text.bytes - 1] = '\0'; /* it ends with a line break */
     errno = 0;
     bp_print_lines(text.data, STATUS_INDENT);

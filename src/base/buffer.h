@@ -10,15 +10,13 @@ typedef struct bp_buffer { /* {0} is an empty one */
     char *data;            /* ends with a zero byte; NULL while nothing was added */
     size_t bytes;          /* without it */
     size_t room_bytes;
-    bool failed; /* memory was short: nothing more is added */
 } bp_buffer;
 
 void bp_buffer_add(bp_buffer *buffer, const void *data, size_t bytes);
 void bp_buffer_printf(bp_buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** The text, now the caller's (bp_free), "" when nothing was added; NULL when memory was short.
- * Empties the buffer. */
+/** The text, now the caller's (bp_free), "" when nothing was added. Empties the buffer. */
 char *bp_buffer_take(bp_buffer *buffer);
 void bp_buffer_clear(bp_buffer *buffer);
 

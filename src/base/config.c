@@ -47,10 +47,7 @@ bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_o
     *out = NULL;
     if (config != NULL)
         config->entries = bp_alloc("base.config", rows, sizeof(*config->entries));
-    if (config == NULL || config->entries == NULL)
-        err = bp_fail_memory("the configuration", rows, sizeof(*config->entries));
-    if (err == BP_OK)
-        err = add_tables(config, used, true);
+    err = add_tables(config, used, true);
     if (err == BP_OK)
         err = add_tables(config, tables, false);
     if (err != BP_OK)

@@ -33,8 +33,7 @@ static void add_unknown(bp_config *config, const char *key, const char *where)
     bp_buffer advice = {0};
 
     config_advise(&advice, config, key);
-    bp_config_fault(config, "unknown key %s: at %s; %s", key, where,
-                    advice.failed ? "see --help" : advice.data);
+    bp_config_fault(config, "unknown key %s: at %s; %s", key, where, advice.data);
     bp_buffer_clear(&advice);
 }
 
@@ -232,9 +231,7 @@ static bp_err read_argument(bp_config *config, const char *argument)
     char *value = bp_strdup(start);
     bp_err err = BP_OK;
 
-    if (key == NULL || value == NULL) {
-        err = bp_fail_memory("an argument", (int64_t)strlen(argument), 1);
-    } else {
+    {
         for (size_t n = strlen(value); n > 0 && strchr(SPACES "\n", value[n - 1]) != NULL; n--)
             value[n - 1] = 0;
         config_entry *entry = config_find(config, key);

@@ -108,9 +108,7 @@ static void add_row(bp_buffer *out, const bp_option *row, int indent)
                                : row->required == BP_REQUIRED_ONE   ? "; one required)"
                                                                     : "; required)");
     char *text = bp_buffer_take(&meaning);
-    out->failed = out->failed || text == NULL;
-    if (text != NULL)
-        bp_help_add_row(out, row->key, text, indent);
+    bp_help_add_row(out, row->key, text, indent);
     bp_free(text);
 }
 

@@ -240,7 +240,7 @@ static void describe(bp_buffer *out, const bp_option *option)
     bp_buffer_printf(out, "%s ", names[option->type]);
     before = out->bytes;
     config_describe_range(out, option);
-    if (out->bytes == before && !out->failed)
+    if (out->bytes == before)
         out->data[--out->bytes] = 0;
 }
 
@@ -297,8 +297,6 @@ bp_err config_assign(config_entry *entry, const char *value, config_source sourc
     if (fault != NULL)
         return fail_value(option, value, fault, where);
     char *text = bp_strdup(out.text[0] == 0 ? value : out.text);
-    if (text == NULL)
-        return bp_fail_memory("a configuration value", (int64_t)strlen(value), 1);
     bp_free(entry->text);
     entry->text = text;
     entry->integer = out.integer;

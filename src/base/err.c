@@ -322,33 +322,41 @@ void bp_err_last_words(int status, const char *format, ...)
         err_witness(status, line);
 }
 
-/* Says what, where and what to do, and ends the program. */
-static _Noreturn void end(const char *what, const char *file, int line, const char *remedy,
-                          int status)
+/* Both leave through the handler, after the line. */
+static _Noreturn void end(int status)
 {
-    const char *base = strrchr(file, '/');
-    char rank[32] = "";
-
-    if (assert_rank >= 0)
-        (void)snprintf(rank, sizeof rank, ", rank %d", assert_rank);
-    bp_err_last_words(status, "%s: at %s:%d%s; %s", what, base == NULL ? file : base + 1, line,
-                      rank, remedy);
     if (assert_handler != NULL)
         assert_handler(status);
     abort();
 }
 
-void bp_assert_failed(const char *condition, const char *file, int line)
+static const char *rank_text(void)
 {
-    char what[256];
+    static _Thread_local char rank[32];
 
-    (void)snprintf(what, sizeof what, "a bug: \"%.200s\" does not hold", condition);
-    end(what, file, line, "please report it", BP_ERR_SOFTWARE);
+    rank[0] = '\0';
+    if (assert_rank >= 0)
+        (void)snprintf(rank, sizeof rank, ", rank %d", assert_rank);
+    return rank;
 }
 
-void bp_memory_ended(const char *file, int line)
+void bp_assert_failed(const char *condition, const char *file, int line)
 {
-    end("memory is short", file, line, "use more nodes, or fewer ranks on each", BP_ERR_SYSTEM);
+    const char *base = strrchr(file, '/');
+
+    bp_err_last_words(BP_ERR_SOFTWARE,
+                      "a bug: \"%.200s\" does not hold: at %s:%d%s; please report it", condition,
+                      base == NULL ? file : base + 1, line, rank_text());
+    end(BP_ERR_SOFTWARE);
+}
+
+void bp_memory_ended(const char *what, int64_t n, size_t size)
+{
+    bp_err_last_words(BP_ERR_SYSTEM,
+                      "out of memory: no %lld x %zu bytes for %s%s; use more nodes, or fewer ranks "
+                      "on each",
+                      (long long)n, size, what, rank_text());
+    end(BP_ERR_SYSTEM);
 }
 
 void bp_assert_set_handler(void (*handler)(int status), int rank)

@@ -53,7 +53,7 @@ bp_err bp_err_of_errno(int number, bp_err fallback);
  * missing input; a full disk (ENOSPC, EDQUOT) is BP_ERR_IO, as it is for a write. */
 bp_err bp_fail_create(const char *verb, const char *path);
 
-/** BP_ERR_SYSTEM for `count` objects of `size` bytes that bp_alloc could not give. */
+/** BP_ERR_SYSTEM for `count` objects of `size` bytes that bp_try_alloc could not give. */
 bp_err bp_fail_memory(const char *what, int64_t count, size_t size);
 
 /** BP_ERR_STOPPED for an end that was asked for (a signal, a halt file, a time limit), with what
@@ -98,12 +98,13 @@ void bp_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * MPI). */
 #define BP_ASSERT(condition)                                                                       \
     ((condition) ? (void)0 : bp_assert_failed(#condition, __FILE__, __LINE__))
+/** The same for a call with effects, which happens whether or not assertions do. */
+#define BP_CHECK(call) ((call) ? (void)0 : bp_assert_failed(#call, __FILE__, __LINE__))
 void bp_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
-/** Memory for a trifle where there is no way back: a condition that is false for lack of memory
- * ends the program as BP_ASSERT does, but with BP_ERR_SYSTEM and a line that says so. */
-#define BP_NEED_MEMORY(condition) ((condition) ? (void)0 : bp_memory_ended(__FILE__, __LINE__))
-void bp_memory_ended(const char *file, int line) __attribute__((noreturn));
+/** Out of memory where there is no way back: prints one line and ends the program as BP_ASSERT
+ * does, with BP_ERR_SYSTEM. `what` needed n x size bytes. */
+void bp_memory_ended(const char *what, int64_t n, size_t size) __attribute__((noreturn));
 
 /** Called by both after the message; the mesh installs one that calls MPI_Abort. NULL:
  * abort(). */

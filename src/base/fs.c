@@ -81,7 +81,7 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
                           size_t *bytes)
 {
     int64_t room = (guess < limit ? guess : limit) + 1, used = 0;
-    char *data = bp_alloc("base.file", room + 1, 1);
+    char *data = bp_try_alloc("base.file", room + 1, 1);
 
     while (data != NULL) {
         ssize_t got = read(fd, data + used, (size_t)(room - used));
@@ -111,7 +111,7 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
         }
         if (used == room) {
             room = room < limit / 2 ? 2 * room : limit + 1;
-            char *more = bp_realloc("base.file", data, room + 1, 1);
+            char *more = bp_try_realloc("base.file", data, room + 1, 1);
             if (more == NULL)
                 bp_free(data);
             data = more;
@@ -281,8 +281,7 @@ bp_err bp_draft_open(bp_draft *draft, const char *path)
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
         return bp_fail(BP_ERR_CREATE, "not a regular file, and so not replaced: at %s", path);
     draft->path = bp_strdup(path);
-    bp_err err = draft->path == NULL ? bp_fail_memory("a file name", (int64_t)strlen(path), 1)
-                                     : create_temporary(path, &draft->temporary, &draft->fd);
+    bp_err err = create_temporary(path, &draft->temporary, &draft->fd);
     if (err != BP_OK)
         bp_draft_drop(draft);
     return err;

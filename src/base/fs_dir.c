@@ -30,8 +30,6 @@ bp_err bp_dir_make(const char *path)
     char *part = bp_strdup(path);
     bp_err err = BP_OK;
 
-    if (part == NULL)
-        return bp_fail_memory("a file name", (int64_t)strlen(path), 1);
     if (bp_path_is_dir(path)) {
         bp_free(part);
         return BP_OK;
@@ -87,14 +85,10 @@ static bp_err add_name(char ***names, int64_t *count, int64_t *room, const char 
     if (*count == *room) {
         int64_t more = *room == 0 ? 16 : 2 * *room;
         char **grown = bp_realloc("base.names", *names, more, sizeof(**names));
-        if (grown == NULL)
-            return bp_fail_memory("names of files", more, sizeof(**names));
         *names = grown;
         *room = more;
     }
     char *copy = bp_strdup(name);
-    if (copy == NULL)
-        return bp_fail_memory("a file name", (int64_t)strlen(name), 1);
     (*names)[(*count)++] = copy;
     return BP_OK;
 }

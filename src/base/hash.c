@@ -27,8 +27,6 @@ bp_err bp_sha256_new(bp_sha256 **out)
     bp_sha256 *hash = bp_alloc("base.sha256", 1, sizeof(*hash));
 
     *out = NULL;
-    if (hash == NULL)
-        return bp_fail_memory("a hash", 1, sizeof(*hash));
     hash->context = EVP_MD_CTX_new();
     if (hash->context == NULL || EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) != 1) {
         bp_sha256_free(&hash);
@@ -84,8 +82,6 @@ static bp_err hash_descriptor(bp_sha256 *hash, int fd, const char *path, int64_t
     bp_err err = BP_OK;
     int64_t total = 0;
 
-    if (buffer == NULL)
-        return bp_fail_memory("a read buffer", READ_BYTES, 1);
     while (err == BP_OK) {
         ssize_t got = read(fd, buffer, READ_BYTES);
         if (got == 0)

@@ -41,11 +41,8 @@ static void add_paragraphs(bp_buffer *out, const char *text)
         size_t bytes = strcspn(text, "\n");
         char *paragraph = bp_sprintf("%.*s", (int)bytes, text);
 
-        out->failed = out->failed || paragraph == NULL;
-        if (paragraph != NULL) {
-            bp_buffer_printf(out, "\n");
-            add_wrapped(out, paragraph, 0, 0);
-        }
+        bp_buffer_printf(out, "\n");
+        add_wrapped(out, paragraph, 0, 0);
         bp_free(paragraph);
         text += bytes;
         text += strspn(text, "\n");
@@ -82,9 +79,7 @@ static void add_option(bp_buffer *out, const struct argp_option *option)
     if (option->arg != NULL)
         bp_buffer_printf(&tag, optional ? "[=%s]" : "=%s", option->arg);
     char *text = bp_buffer_take(&tag);
-    out->failed = out->failed || text == NULL;
-    if (text != NULL)
-        bp_help_add_row(out, text, option->doc, OPTION_INDENT);
+    bp_help_add_row(out, text, option->doc, OPTION_INDENT);
     bp_free(text);
 }
 
@@ -126,12 +121,10 @@ static void add_keys(bp_buffer *out, const bp_option *const *keys)
 {
     char *text = bp_config_help(keys);
 
-    out->failed = out->failed || text == NULL;
-    if (text != NULL)
-        bp_buffer_printf(out,
-                         "\nKeys:\nA key stands in CONFIG.ini, under its [section], or on the "
-                         "command line as\nsection.key=value, which wins.\n%s",
-                         text);
+    bp_buffer_printf(out,
+                     "\nKeys:\nA key stands in CONFIG.ini, under its [section], or on the "
+                     "command line as\nsection.key=value, which wins.\n%s",
+                     text);
     bp_free(text);
 }
 
@@ -140,10 +133,8 @@ char *bp_help_text(const bp_help *help)
     bp_buffer out = {0};
     char *summary = bp_sprintf("%s %s.", help->name, help->summary);
 
-    out.failed = summary == NULL;
     add_usage(&out, help);
-    if (summary != NULL)
-        add_paragraphs(&out, summary);
+    add_paragraphs(&out, summary);
     bp_free(summary);
     if (help->text != NULL)
         add_paragraphs(&out, help->text);
@@ -164,8 +155,6 @@ bp_err bp_help_print(FILE *out, const bp_help *help)
     char *text = bp_help_text(help);
     bool printed;
 
-    if (text == NULL)
-        return bp_fail_memory("the help", 1, 1);
     printed = fputs(text, out) >= 0 && fflush(out) == 0;
     if (!printed && errno == EPIPE) /* a reader that had enough */
         printed = true;

@@ -3,7 +3,24 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Before main: out of memory ends the job inside jansson too, whose functions then give NULL for
+ * wrong values alone. */
+static void *take(size_t bytes)
+{
+    void *p = malloc(bytes);
+
+    if (p == NULL)
+        bp_memory_ended("base.json", (int64_t)bytes, 1);
+    return p;
+}
+
+__attribute__((constructor)) static void set_allocator(void)
+{
+    json_set_alloc_funcs(take, free);
+}
 
 #define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
 
@@ -14,8 +31,6 @@ bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *n
     *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
     if (*out != NULL)
         return BP_OK;
-    if (json_error_code(&where) == json_error_out_of_memory)
-        return bp_err_prefix(bp_fail_memory("JSON", (int64_t)bytes, 1), "%s", name);
     return bp_fail(BP_ERR_FORMAT, "not valid JSON (%s): at %s:%d, column %d", where.text, name,
                    where.line, where.column);
 }
@@ -53,7 +68,7 @@ bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes)
 static int add_to_buffer(const char *data, size_t bytes, void *buffer)
 {
     bp_buffer_add(buffer, data, bytes);
-    return ((bp_buffer *)buffer)->failed ? -1 : 0;
+    return 0;
 }
 
 static char *dump(const json_t *value, size_t flags)

@@ -147,9 +147,7 @@ static int write_file(const char *text)
         text += *text == '\n';
     }
     int number = 0;
-    if (out.failed)
-        number = ENOMEM;
-    else if (bp_write_all(channels[at].fd, out.data, out.bytes) != 0)
+    if (bp_write_all(channels[at].fd, out.data, out.bytes) != 0)
         number = errno;
     bp_buffer_clear(&out);
     if (number != 0) {

@@ -89,12 +89,12 @@ static char *take_block(size_t bytes, void **raw, size_t *raw_bytes)
     return *raw == NULL ? NULL : (char *)*raw + 2 * ALIGN - (uintptr_t)*raw % ALIGN;
 }
 
-void *bp_alloc(const char *name, int64_t n, size_t size)
+static void *take(const char *name, int64_t n, size_t size)
 {
     size_t bytes, raw_bytes;
     void *raw;
 
-    if (!total_bytes(&bytes, n, size) || bp_fault("base.alloc"))
+    if (!total_bytes(&bytes, n, size))
         return NULL;
     char *p = take_block(bytes, &raw, &raw_bytes);
     if (p == NULL)
@@ -110,18 +110,38 @@ void *bp_alloc(const char *name, int64_t n, size_t size)
     return p;
 }
 
-void *bp_realloc(const char *name, void *p, int64_t n, size_t size)
+void *bp_try_alloc(const char *name, int64_t n, size_t size)
 {
+    return bp_fault("base.alloc") ? NULL : take(name, n, size);
+}
+
+void *bp_alloc(const char *name, int64_t n, size_t size)
+{
+    void *p = take(name, n, size);
+
     if (p == NULL)
-        return bp_alloc(name, n, size);
-    block_head *head = head_of(p);
-    void *q = bp_alloc(head->label->name, n, size);
-    if (q == NULL)
-        return NULL;
-    size_t bytes = head_of(q)->bytes;
-    memcpy(q, p, bytes < head->bytes ? bytes : head->bytes);
+        bp_memory_ended(name, n, size);
+    return p;
+}
+
+static void *move(void *q, void *p)
+{
+    if (p == NULL || q == NULL)
+        return q;
+    size_t bytes = head_of(p)->bytes, new_bytes = head_of(q)->bytes;
+    memcpy(q, p, new_bytes < bytes ? new_bytes : bytes);
     bp_free(p);
     return q;
+}
+
+void *bp_try_realloc(const char *name, void *p, int64_t n, size_t size)
+{
+    return move(bp_try_alloc(name, n, size), p);
+}
+
+void *bp_realloc(const char *name, void *p, int64_t n, size_t size)
+{
+    return move(bp_alloc(name, n, size), p);
 }
 
 void bp_free(void *p)
@@ -143,28 +163,21 @@ void bp_free(void *p)
 char *bp_strdup(const char *s)
 {
     size_t bytes = strlen(s) + 1;
-    char *copy = bp_alloc("base.string", (int64_t)bytes, 1);
 
-    if (copy != NULL)
-        memcpy(copy, s, bytes);
-    return copy;
+    return memcpy(bp_alloc("base.string", (int64_t)bytes, 1), s, bytes);
 }
 
 char *bp_sprintf(const char *format, ...)
 {
     va_list arguments, again;
-    char *out = NULL;
 
     va_start(arguments, format);
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    if (length >= 0)
-        out = bp_alloc("base.string", (int64_t)length + 1, 1);
-    if (out != NULL && vsnprintf(out, (size_t)length + 1, format, again) != length) {
-        bp_free(out);
-        out = NULL;
-    }
+    BP_ASSERT(length >= 0);
+    char *out = bp_alloc("base.string", (int64_t)length + 1, 1);
+    (void)vsnprintf(out, (size_t)length + 1, format, again);
     va_end(again);
     return out;
 }

@@ -5,23 +5,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** n objects of `size` bytes, zeroed, aligned to 64 bytes; NULL when memory is short (n = 0 gives a
- * valid pointer). Large blocks begin at, and lie in, huge pages where the system has them.
+/** n objects of `size` bytes, zeroed, aligned to 64 bytes (n = 0 gives a valid pointer). Large
+ * blocks begin at, and lie in, huge pages where the system has them. Never NULL: out of memory ends
+ * the job (BP_ERR_SYSTEM, one line, all ranks leave).
  *
  * `label` is a string literal such as "corpus.doc_start"; the balance is kept by label. Free with
  * bp_free().
  */
 void *bp_alloc(const char *label, int64_t n, size_t size);
 
-/** Grow or shrink what bp_alloc gave (or NULL); keeps the label and the content, new bytes are
- * zero; NULL on failure. */
+/** Grow or shrink what bp_alloc gave (or NULL); keeps the content, new bytes are zero. Never NULL.
+ */
 void *bp_realloc(const char *label, void *p, int64_t n, size_t size);
+
+/** The same for a large block that the user's input sizes: NULL when memory is short, so that the
+ * caller says what it was for (bp_fail_memory). */
+void *bp_try_alloc(const char *label, int64_t n, size_t size);
+void *bp_try_realloc(const char *label, void *p, int64_t n, size_t size);
 
 /** Free what bp_alloc gave; NULL is accepted. */
 void bp_free(void *p);
 
-/** A copy of a string, and printf into a new string; NULL when memory is short. Free with
- * bp_free(). */
+/** A copy of a string, and printf into a new string. Never NULL. Free with bp_free(). */
 char *bp_strdup(const char *s);
 char *bp_sprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

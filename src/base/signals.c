@@ -47,10 +47,10 @@ void bp_signals_ask_stop(bp_stop why)
     sigset_t all, before;
 
     (void)sigfillset(&all); /* a signal must not come between the look and the store */
-    BP_ASSERT(sigprocmask(SIG_SETMASK, &all, &before) == 0);
+    BP_CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
     if (reason == BP_STOP_NONE || why == BP_STOP_TERM)
         reason = (sig_atomic_t)why;
-    BP_ASSERT(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+    BP_CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
 }
 
 bp_stop bp_signals_stop_reason(void)

@@ -111,8 +111,6 @@ bp_err bp_trace_start(int64_t count)
     BP_ASSERT(!is_on);
     if (count > 0) {
         events = bp_alloc("trace", count, sizeof *events);
-        if (!events)
-            return bp_fail_memory("events of the timeline", count, sizeof *events);
     }
     capacity = count;
     used = dropped = 0;

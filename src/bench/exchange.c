@@ -108,8 +108,6 @@ static json_t *measure_size(const bench *self, const kind *what, exchange *e, in
     const bp_mesh *mesh = self->mesh;
     bp_spread mine = {0}, *ranks = bp_alloc("bench.ranks", mesh->size, sizeof *ranks);
     json_t *row;
-
-    BP_NEED_MEMORY(ranks);
     if (mesh->computes) {
         bench_task task = {what->run, e, 1};
         e->batch = batch_of(bytes);
@@ -211,8 +209,8 @@ bp_err bench_exchange(bench *self)
         return BP_OK;
     }
     if (mesh->computes) {
-        e.x = bp_alloc("bench.exchange", n, sizeof(float));
-        e.scratch = bp_alloc("bench.exchange", n, sizeof(float));
+        e.x = bp_try_alloc("bench.exchange", n, sizeof(float));
+        e.scratch = bp_try_alloc("bench.exchange", n, sizeof(float));
         if (!e.x || !e.scratch)
             err = bp_fail_memory("messages (see bench.message)", 2 * n, sizeof(float));
     }

@@ -137,7 +137,6 @@ static bp_err sweep(const bench *self)
 
     for (size_t k = 0; k < sizeof NAMES / sizeof *NAMES && err == BP_OK; k++) {
         char *path = bp_path_join(bp_config_string(self->config, "run.dir"), NAMES[k]);
-        BP_NEED_MEMORY(path);
         if (unlink(path) != 0 && errno != ENOENT)
             err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
         bp_free(path);
@@ -154,7 +153,6 @@ static bp_err measure(bench *self)
 
     if (self->mesh->coordinates) {
         self->result = new_result(self);
-        BP_NEED_MEMORY(self->result);
     }
     err = bench_find_machine(self);
     for (size_t k = 0; k < sizeof PARTS / sizeof *PARTS && err == BP_OK; k++) {
@@ -168,8 +166,6 @@ static bp_err measure(bench *self)
 static char *result_path(const bench *self)
 {
     char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "bench.json");
-
-    BP_NEED_MEMORY(path);
     return path;
 }
 
@@ -203,7 +199,7 @@ static bp_err run(bench *self)
 }
 
 /* A finished bench with the same keys: its table once more. *there: is its file? */
-static bp_err print_again(bench *self, bool *there)
+static void print_again(bench *self, bool *there)
 {
     bool read = false;
 
@@ -220,7 +216,6 @@ static bp_err print_again(bench *self, bool *there)
         bp_free(path);
     }
     *there = bp_all_max_int(read, self->mesh->world) != 0;
-    return BP_OK;
 }
 
 bp_err bp_bench(MPI_Comm world, bp_config *config)
@@ -235,7 +230,7 @@ bp_err bp_bench(MPI_Comm world, bp_config *config)
     if (err == BP_OK) {
         bool there = false;
         if (bp_run_is_finished(self.run))
-            err = print_again(&self, &there);
+            print_again(&self, &there);
         if (err == BP_OK && !there)
             err = run(&self);
         bp_err closed = bp_run_close(&self.run, err);

@@ -114,7 +114,7 @@ json_t *bench_spread_json(const bp_spread *spread)
 void bench_put(json_t *object, const char *key, json_t *value)
 {
     if (object != NULL)
-        BP_NEED_MEMORY(value != NULL && json_object_set_new(object, key, value) == 0);
+        BP_CHECK(json_object_set_new(object, key, value) == 0);
     else
         json_decref(value);
 }
@@ -157,8 +157,6 @@ json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit,
     const bp_mesh *mesh = self->mesh;
     bp_spread sum = {0}, *ranks = bp_alloc("bench.ranks", mesh->size, sizeof *ranks);
     json_t *figure = NULL;
-
-    BP_NEED_MEMORY(ranks);
     BP_MPI_WAIT("all_gather", MPI_Allgather(rate, sizeof *rate, MPI_BYTE, ranks, sizeof *rate,
                                             MPI_BYTE, mesh->world));
     for (int r = 0; r < mesh->size; r++) {

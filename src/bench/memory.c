@@ -72,9 +72,9 @@ bp_err bench_memory(bench *self)
     bp_err err = BP_OK;
 
     if (self->mesh->computes) {
-        s.a = bp_alloc("bench.stream", n, sizeof(double));
-        s.b = bp_alloc("bench.stream", n, sizeof(double));
-        s.c = bp_alloc("bench.stream", n, sizeof(double));
+        s.a = bp_try_alloc("bench.stream", n, sizeof(double));
+        s.b = bp_try_alloc("bench.stream", n, sizeof(double));
+        s.c = bp_try_alloc("bench.stream", n, sizeof(double));
         if (!s.a || !s.b || !s.c)
             err = bp_fail_memory("arrays whose bandwidth is measured", 3 * n, sizeof(double));
         else

@@ -82,7 +82,7 @@ static bp_err open_training(const bench *self, training *t, const bp_engine_spec
 
     if (err != BP_OK)
         return err;
-    t->windows = bp_alloc("bench.windows", n, sizeof *t->windows);
+    t->windows = bp_try_alloc("bench.windows", n, sizeof *t->windows);
     err = bp_agree(self->mesh->compute,
                    t->windows ? BP_OK : bp_fail_memory("windows", n, sizeof *t->windows));
     if (err != BP_OK)
@@ -136,8 +136,8 @@ static bp_err open_scoring(const bench *self, scoring *s, const bp_gpt_shape *sh
 
     if (err != BP_OK)
         return err;
-    s->tokens = bp_alloc("bench.windows", 2 * n, sizeof *s->tokens);
-    s->values = bp_alloc("bench.windows", n, sizeof *s->values);
+    s->tokens = bp_try_alloc("bench.windows", 2 * n, sizeof *s->tokens);
+    s->values = bp_try_alloc("bench.windows", n, sizeof *s->values);
     err = bp_agree(self->mesh->compute, s->tokens && s->values
                                             ? BP_OK
                                             : bp_fail_memory("a batch", 3 * n, sizeof *s->tokens));

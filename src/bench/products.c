@@ -85,7 +85,7 @@ static void (*const RUNS[BP_BENCH_FORMS])(void *) = {run_forward, run_input, run
 /* Small values of both signs, so that sums stay finite however often they are taken. */
 static float *floats(int64_t n, float scale)
 {
-    float *x = bp_alloc("bench.product", n, sizeof *x);
+    float *x = bp_try_alloc("bench.product", n, sizeof *x);
 
     if (x)
 #pragma omp parallel for schedule(static)

@@ -126,8 +126,6 @@ bp_err bench_reading(bench *self)
     char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "bench-corpus.h5");
     json_t *object = self->result ? json_object() : NULL;
     bp_err err = BP_OK;
-
-    BP_NEED_MEMORY(path);
     if (mesh->coordinates)
         err = write_corpus(path, tokens > BLOCK ? tokens : BLOCK);
     err = bp_agree(mesh->world, err);

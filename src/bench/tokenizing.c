@@ -41,7 +41,7 @@ static size_t put_word(char *out, int64_t number, uint64_t place)
 static char *make_text(int64_t bytes)
 {
     bp_rng_key key = bp_rng_key_of(1, BP_RNG_BENCH, 0, 0, 3);
-    char *text = bp_alloc("bench.text", bytes + LETTERS + 2, 1);
+    char *text = bp_try_alloc("bench.text", bytes + LETTERS + 2, 1);
     int64_t n = 0;
 
     for (uint64_t place = 0; text && n < bytes; place++)
@@ -64,7 +64,6 @@ static bp_err find_tokenizer(const bench *self, const char *text, bp_tokenizer *
         return bp_tokenizer_load(out, given);
     char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "bench-text.txt");
     const char *const paths[] = {path};
-    BP_NEED_MEMORY(path);
     err = bp_file_write(path, text, (size_t)TEXT_BYTES);
     if (err == BP_OK)
         err = bp_tokenizer_train(out, MPI_COMM_SELF, paths, 1, &OPTIONS, &report);

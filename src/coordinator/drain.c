@@ -54,7 +54,7 @@ static double read_job_end(void)
 
     if (text == NULL || text[0] == '\0')
         return INFINITY;
-    BP_ASSERT(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    BP_CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
     errno = 0;
     left = (double)strtoll(text, &end, 10) - (double)now.tv_sec - (double)now.tv_nsec * 1e-9;
     if (errno == 0 && *end == '\0' && left > 0 && left < LONGEST_SECONDS)

@@ -284,10 +284,10 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, co
 static bp_err load_record(const char *folder, json_t **record)
 {
     char *path = bp_path_join(folder, "run.json");
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(folder)) : BP_OK;
+    bp_err err = BP_OK;
 
     *record = NULL; /* a job that died before it made the folder has none */
-    if (err == BP_OK && bp_path_exists(path))
+    if (bp_path_exists(path))
         err = bp_json_load_plain(record, path, RECORD_LIMIT);
     bp_free(path);
     return err;

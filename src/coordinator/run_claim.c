@@ -65,10 +65,7 @@ bp_err run_claim(const char *folder, const run_holder *self, bool *won)
     bp_err err = BP_OK;
 
     *won = false;
-    if (draft == NULL || path == NULL)
-        err = bp_fail_memory("a file name", 1, strlen(folder));
-    if (err == BP_OK)
-        err = write_draft(draft, self);
+    err = write_draft(draft, self);
     if (err == BP_OK)
         err = link_new(draft, path, won);
     if (draft != NULL)
@@ -90,8 +87,7 @@ bp_err run_room_keep(const char *folder)
     uint64_t noise[1024], state = 1;
     char *path = bp_path_join(folder, "room");
     int fd = -1;
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(folder))
-                              : bp_plain_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd);
+    bp_err err = bp_plain_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd);
 
     for (int64_t at = 0; err == BP_OK && at < ROOM_BYTES; at += (int64_t)sizeof noise) {
         for (size_t k = 0; k < sizeof noise / sizeof noise[0]; k++)

@@ -38,8 +38,7 @@ static const char *state_word(bp_err state)
 static bp_err write_text(const bp_run *run, const char *text)
 {
     char *path = bp_path_join(run->folder, "config.ini");
-    bp_err err =
-        path == NULL ? bp_fail_memory("config.ini", 1, 1) : bp_file_write(path, text, strlen(text));
+    bp_err err = bp_file_write(path, text, strlen(text));
 
     bp_free(path);
     return err;
@@ -128,7 +127,7 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
     char *log = bp_path_join(run->folder, "log.txt");
     bp_err err;
 
-    err = log == NULL ? bp_fail_memory("a file name", 1, strlen(run->folder)) : bp_log_open(log);
+    err = bp_log_open(log);
     if (err == BP_OK)
         warn_if_empty(run, log);
     bp_free(log);
@@ -232,7 +231,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     bp_err err;
 
     run->folder = bp_strdup(bp_config_string(config, "run.dir"));
-    err = run->folder == NULL ? bp_fail_memory("a file name", 1, 1) : bp_dir_make(run->folder);
+    err = bp_dir_make(run->folder);
     if (err == BP_OK)
         err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
     if (err == BP_OK)
@@ -290,21 +289,14 @@ static void run_free(bp_run **out)
 }
 
 /* All ranks' host names on the coordinator, RUN_HOST_BYTES bytes each. */
-static bp_err gather_hosts(const bp_mesh *mesh, char **hosts)
+static void gather_hosts(const bp_mesh *mesh, char **hosts)
 {
     char name[RUN_HOST_BYTES] = "";
-    bp_err err = BP_OK;
 
     *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, RUN_HOST_BYTES) : NULL;
-    if (mesh->coordinates && *hosts == NULL)
-        err = bp_fail_memory("names of hosts", mesh->size, RUN_HOST_BYTES);
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK)
-        return err;
     bp_host_name(name, sizeof name);
     BP_MPI_WAIT("gather", MPI_Gather(name, RUN_HOST_BYTES, MPI_CHAR, *hosts, RUN_HOST_BYTES,
                                      MPI_CHAR, 0, mesh->world));
-    return BP_OK;
 }
 
 static void own(bp_run *run, const bp_config *config, int64_t lock_number)
@@ -393,7 +385,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     bp_run *run = bp_alloc("run", 1, sizeof *run);
     char *hosts = NULL;
     run_facts facts = {0};
-    bp_err err = run == NULL ? bp_fail_memory("a run", 1, sizeof *run) : BP_OK;
+    bp_err err = BP_OK;
 
     *out = NULL;
     bp_watchdog_start(mesh->world, bp_watchdog_seconds(config));
@@ -405,7 +397,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     run->mesh = mesh;
     run->metrics.fd = run->events.fd = run->tensorboard.fd = -1;
     run->for_tensorboard = spec->tensorboard;
-    err = gather_hosts(mesh, &hosts);
+    gather_hosts(mesh, &hosts);
     if (err == BP_OK)
         err = bp_agree(mesh->world,
                        mesh->coordinates ? open_and_mark(run, config, spec, hosts, &facts) : BP_OK);

@@ -282,8 +282,6 @@ bp_err bp_history_differences(const char ***keys, int64_t *key_count, const bp_h
         most += runs[r].pair_count;
     *key_count = 0;
     *keys = bp_alloc("run.history", most, sizeof **keys);
-    if (!*keys)
-        return bp_fail_memory("the keys of runs", most, sizeof **keys);
     for (int64_t r = 0; r < count; r++)
         for (int64_t k = 0; k < runs[r].pair_count; k++) {
             const char *key = runs[r].pairs[2 * k];

@@ -163,10 +163,10 @@ bool run_command(char *const argv[], char *out, size_t out_bytes, int *status, d
 
     if (pipe(pipes) != 0)
         return false;
-    BP_ASSERT(posix_spawn_file_actions_init(&actions) == 0);
-    BP_ASSERT(posix_spawn_file_actions_adddup2(&actions, pipes[1], 1) == 0);
-    BP_ASSERT(posix_spawn_file_actions_adddup2(&actions, pipes[1], 2) == 0);
-    BP_ASSERT(posix_spawn_file_actions_addclose(&actions, pipes[0]) == 0);
+    BP_CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    BP_CHECK(posix_spawn_file_actions_adddup2(&actions, pipes[1], 1) == 0);
+    BP_CHECK(posix_spawn_file_actions_adddup2(&actions, pipes[1], 2) == 0);
+    BP_CHECK(posix_spawn_file_actions_addclose(&actions, pipes[0]) == 0);
     int failed = posix_spawnp(&child, argv[0], &actions, NULL, argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)close(pipes[1]);

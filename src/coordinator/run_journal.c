@@ -106,8 +106,6 @@ bp_err run_journal_open(run_journal *out, const char *folder, const char *name)
 
     out->fd = -1;
     out->path = bp_path_join(folder, name);
-    if (out->path == NULL)
-        return bp_fail_memory("a file name", 1, strlen(folder));
     err = bp_plain_open(out->path, O_RDWR | O_CREAT | O_APPEND, &out->fd);
     return err == BP_OK ? end_whole(out) : err;
 }
@@ -146,8 +144,7 @@ bp_err run_journal_append(const run_journal *journal, const void *data, size_t b
 bp_err run_journal_add(const run_journal *journal, const json_t *line)
 {
     char *text = bp_json_line(line);
-    bp_err err = text == NULL ? bp_fail_memory("a line", 1, 1)
-                              : run_journal_append(journal, text, strlen(text));
+    bp_err err = run_journal_append(journal, text, strlen(text));
 
     bp_free(text);
     return err;

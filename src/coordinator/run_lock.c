@@ -124,7 +124,7 @@ static void *beat_on(void *argument)
                     bp_err_message());
             warned = true;
         }
-        BP_ASSERT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+        BP_CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
         add_seconds(&until, lock->beat_seconds);
         (void)pthread_mutex_lock(&lock->mutex);
         while (!lock->ends &&
@@ -142,15 +142,15 @@ static bp_err start_beating(run_lock *lock)
     sigset_t all, before;
     int status;
 
-    BP_ASSERT(pthread_mutex_init(&lock->mutex, NULL) == 0);
-    BP_ASSERT(pthread_condattr_init(&attributes) == 0);
-    BP_ASSERT(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
-    BP_ASSERT(pthread_cond_init(&lock->wake, &attributes) == 0);
+    BP_CHECK(pthread_mutex_init(&lock->mutex, NULL) == 0);
+    BP_CHECK(pthread_condattr_init(&attributes) == 0);
+    BP_CHECK(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
+    BP_CHECK(pthread_cond_init(&lock->wake, &attributes) == 0);
     (void)pthread_condattr_destroy(&attributes);
     (void)sigfillset(&all); /* signals are the main thread's */
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     status = pthread_create(&lock->beater, NULL, beat_on, lock);
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
     lock->beats = status == 0;
     return lock->beats ? BP_OK
                        : BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s", strerror(status));
@@ -164,7 +164,7 @@ static void stop_beating(run_lock *lock)
     lock->ends = true;
     (void)pthread_cond_signal(&lock->wake);
     (void)pthread_mutex_unlock(&lock->mutex);
-    BP_ASSERT(pthread_join(lock->beater, NULL) == 0);
+    BP_CHECK(pthread_join(lock->beater, NULL) == 0);
     lock->beats = false;
 }
 
@@ -389,8 +389,6 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (lock == NULL)
-        return bp_fail_memory("a lock", 1, sizeof *lock);
     if (watch_seconds <= 0)
         watch_seconds = WATCH_SECONDS;
     lock->beat_seconds = watch_seconds / BEATS_PER_WATCH;

@@ -71,8 +71,7 @@ static double wall(const run_progress *self)
 static bp_err save(const run_progress *self)
 {
     char *path = bp_path_join(self->folder, RUN_STATUS_FILE), *text = bp_json_text(self->file);
-    bp_err err = path == NULL || text == NULL ? bp_fail_memory(RUN_STATUS_FILE, 1, 1)
-                                              : bp_file_write_lightly(path, text, strlen(text));
+    bp_err err = bp_file_write_lightly(path, text, strlen(text));
 
     bp_free(text);
     bp_free(path);
@@ -186,8 +185,6 @@ bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
     bp_beat beat;
 
     *out = self;
-    if (self == NULL)
-        return bp_fail_memory(RUN_STATUS_FILE, 1, 1);
     bp_dir_sweep(folder); /* a job that was killed as it wrote leaves half a file */
     self->folder = folder;
     self->lock = lock;

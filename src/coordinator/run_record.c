@@ -21,8 +21,6 @@ bp_err run_record_read(const char *folder, json_t **out)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (path == NULL)
-        return bp_fail_memory("a file name", 1, strlen(folder));
     err = bp_json_load_plain(out, path, RUN_LIMIT);
     if (err == BP_ERR_INPUT) { /* the first start */
         bp_free(path);
@@ -50,8 +48,7 @@ bp_err run_record_read(const char *folder, json_t **out)
 bp_err run_record_write(const char *folder, const json_t *record)
 {
     char *path = bp_path_join(folder, "run.json");
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(folder))
-                              : bp_json_save(path, record);
+    bp_err err = bp_json_save(path, record);
 
     bp_free(path);
     return err;

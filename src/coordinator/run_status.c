@@ -312,9 +312,9 @@ static bp_err each_member(const char *folder, void *context,
 {
     char *parent = bp_path_join(folder, "members"), **names = NULL;
     int64_t count = 0;
-    bp_err err = parent == NULL ? bp_fail_memory("a file name", 1, strlen(folder)) : BP_OK;
+    bp_err err = BP_OK;
 
-    if (err == BP_OK && bp_path_is_dir(parent))
+    if (bp_path_is_dir(parent))
         err = bp_dir_list(parent, &names, &count);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         char *member = names[k][0] == 'm' ? bp_path_join(parent, names[k]) : NULL;

@@ -92,7 +92,6 @@ static void add_message(bp_buffer *out, int field, bp_buffer *message)
     add_varint(out, message->bytes);
     if (message->bytes > 0)
         bp_buffer_add(out, message->data, message->bytes);
-    out->failed = out->failed || message->failed;
     bp_buffer_clear(message);
 }
 
@@ -112,13 +111,11 @@ static void add_record(bp_buffer *out, bp_buffer *event)
     size_t begin = out->bytes;
 
     add_fixed(out, event->bytes, 8);
-    if (!out->failed)
-        add_fixed(out, masked_crc(out->data + begin, 8), 4);
-    if (!event->failed && event->bytes > 0) {
+    add_fixed(out, masked_crc(out->data + begin, 8), 4);
+    if (event->bytes > 0) {
         bp_buffer_add(out, event->data, event->bytes);
         add_fixed(out, masked_crc(event->data, event->bytes), 4);
     }
-    out->failed = out->failed || event->failed;
     bp_buffer_clear(event);
 }
 
@@ -132,8 +129,7 @@ static double wall_time(void)
 
 static bp_err write_records(run_journal *file, bp_buffer *records)
 {
-    bp_err err = records->failed ? bp_fail_memory("an event for TensorBoard", 1, 1)
-                                 : run_journal_append(file, records->data, records->bytes);
+    bp_err err = run_journal_append(file, records->data, records->bytes);
 
     bp_buffer_clear(records);
     return err;
@@ -174,8 +170,6 @@ static bp_err open_file(run_journal *out, const char *folder)
         return err;
     bp_host_name(host, sizeof host);
     out->path = bp_sprintf("%s/" PREFIX "%010lld.%s", folder, seconds, host);
-    if (out->path == NULL)
-        return bp_fail_memory("a file name", 1, strlen(folder));
     out->fd = open(out->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     return out->fd < 0 ? bp_fail_create("can't open", out->path) : BP_OK;
 }
@@ -187,8 +181,7 @@ bp_err run_tensorboard_open(run_journal *out, const char *run_dir, int64_t step)
     bp_err err;
 
     *out = (run_journal){.fd = -1};
-    err =
-        folder == NULL ? bp_fail_memory("a file name", 1, strlen(run_dir)) : open_file(out, folder);
+    err = open_file(out, folder);
     bp_free(folder);
     if (err != BP_OK)
         return err;

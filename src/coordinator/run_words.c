@@ -266,8 +266,8 @@ static void add_nodes(bp_buffer *out, const json_t *hosts)
         bp_buffer_printf(&list, "%s%.*s", list.bytes > 0 ? "," : "", (int)strcspn(host, "."), host);
     char *argv[] = {"sinfo", "-h", "-N", "-n", list.data, "-o", "%N %T", NULL};
 
-    if (list.data != NULL && !list.failed &&
-        run_command(argv, text, sizeof text, &status, SLURM_SECONDS) && status == 0)
+    if (list.data != NULL && run_command(argv, text, sizeof text, &status, SLURM_SECONDS) &&
+        status == 0)
         for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
             if (sscanf(line, "%127s %63s", node, state) == 2 && strcmp(node, last) != 0 &&
                 (strstr(state, "down") != NULL || strstr(state, "fail") != NULL ||
@@ -292,7 +292,7 @@ json_t *run_words_ask_slurm(const json_t *record)
         add_state(&text, number);
         add_nodes(&text, json_object_get(record, "hosts"));
     }
-    if (text.bytes > 0 && !text.failed)
+    if (text.bytes > 0)
         (void)json_object_set_new(out, "message", json_string(text.data));
     bp_buffer_clear(&text);
     return out;

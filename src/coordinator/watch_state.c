@@ -55,8 +55,6 @@ bp_err bp_watch_new(bp_watch **out, const bp_watch_spec *spec)
     bp_watch *watch = bp_alloc("watchdog", 1, sizeof *watch);
 
     *out = watch;
-    if (watch == NULL)
-        return bp_fail_memory("the watchdog", 1, sizeof *watch);
     watch->spec = *spec;
     watch->clock.leap = LEAP_BEATS * spec->beat_seconds;
     watch->ranks = bp_alloc("watchdog", spec->size, sizeof *watch->ranks);

@@ -57,9 +57,7 @@ static watchdog *watchdog_new(MPI_Comm world, double seconds)
     watchdog *self = bp_alloc("watchdog", 1, sizeof *self);
     char host[WIRE_HOST_BYTES],
         token[BP_TOKEN_BYTES] = "0"; /* ranks and ports still part two runs */
-
-    BP_NEED_MEMORY(self != NULL);
-    BP_ASSERT(pthread_mutex_init(&self->owner, NULL) == 0);
+    BP_CHECK(pthread_mutex_init(&self->owner, NULL) == 0);
     self->rank = bp_comm_rank(world);
     self->size = bp_comm_size(world);
     self->seconds = seconds;
@@ -69,8 +67,6 @@ static watchdog *watchdog_new(MPI_Comm world, double seconds)
     self->confirmed = bp_alloc("watchdog", self->size, sizeof *self->confirmed);
     self->sequences = bp_alloc("watchdog", self->size, sizeof *self->sequences);
     self->collectives = bp_alloc("watchdog", self->size, sizeof *self->collectives);
-    BP_NEED_MEMORY(self->places != NULL && self->confirmed != NULL && self->sequences != NULL &&
-                   self->collectives != NULL);
     if (self->rank == 0 && bp_token_new(token) == BP_OK)
         memcpy(self->token, token, WIRE_TOKEN_BYTES);
     bp_host_name(host, sizeof host);
@@ -89,10 +85,11 @@ static void start_thread(watchdog *self)
     int status;
 
     (void)sigfillset(&all); /* signals are the main thread's */
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     status = pthread_create(&self->thread, NULL, watchdog_run, self);
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    BP_NEED_MEMORY(status == 0); /* or a limit of threads: where the next one would fail */
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    if (status != 0) /* or a limit of threads: where the next one would fail */
+        bp_memory_ended("a helper thread", 1, 1);
     (void)pthread_setname_np(self->thread, "watchdog"); /* for top and debuggers */
 }
 
@@ -112,7 +109,7 @@ void watchdog_begin(watchdog *self)
         watch.silence_alone = true;
         watch.seconds += self->rank > 1 ? LATER_BEATS * self->beat_seconds : 0;
     }
-    BP_NEED_MEMORY(bp_watch_new(&self->watch, &watch) == BP_OK);
+    BP_CHECK(bp_watch_new(&self->watch, &watch) == BP_OK);
     self->first_of_host = true;
     for (int rank = 0; rank < self->rank; rank++)
         if (wire_is_beside(&self->places[rank], mine))
@@ -127,7 +124,7 @@ static void stop_thread(watchdog *self)
 
     atomic_store(&self->ends, true);
     (void)!write(self->wake, &one, sizeof one); /* else it looks within a beat */
-    BP_ASSERT(pthread_join(self->thread, NULL) == 0);
+    BP_CHECK(pthread_join(self->thread, NULL) == 0);
 }
 
 /* After MPI has ended, or before another run is watched. */
@@ -181,12 +178,12 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
     bp_stacks_start(spec->run_dir, host, mesh->rank);
     if (current == NULL || strlen(spec->run_dir) >= sizeof current->run_dir)
         return;
-    BP_ASSERT(pthread_mutex_lock(&current->owner) == 0);
+    BP_CHECK(pthread_mutex_lock(&current->owner) == 0);
     (void)snprintf(current->run_dir, sizeof current->run_dir, "%s", spec->run_dir);
     current->still_owner = mesh->rank == 0 ? spec->still_owner : NULL;
     current->context = spec->context;
     current->lock_number = spec->lock_number;
-    BP_ASSERT(pthread_mutex_unlock(&current->owner) == 0);
+    BP_CHECK(pthread_mutex_unlock(&current->owner) == 0);
     atomic_store(&current->has_run, true);
 }
 
@@ -194,9 +191,9 @@ void bp_watchdog_disown(void)
 {
     if (depth != 1 || current == NULL)
         return;
-    BP_ASSERT(pthread_mutex_lock(&current->owner) == 0);
+    BP_CHECK(pthread_mutex_lock(&current->owner) == 0);
     current->disowned = true;
-    BP_ASSERT(pthread_mutex_unlock(&current->owner) == 0);
+    BP_CHECK(pthread_mutex_unlock(&current->owner) == 0);
 }
 
 void bp_watchdog_end(bool owned)

@@ -56,8 +56,6 @@ static void await_all(watchdog *self, MPI_Comm world)
 {
     meeting at = meeting_of(self, 1);
     MPI_Request *requests = bp_alloc("watchdog", self->size, sizeof(MPI_Request));
-
-    BP_NEED_MEMORY(requests != NULL);
     for (int rank = 1; rank < self->size; rank++)
         BP_MPI(MPI_Irecv(&self->places[rank], (int)sizeof *self->places, MPI_BYTE, rank, TAG, world,
                          &requests[rank]));

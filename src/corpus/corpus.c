@@ -55,8 +55,6 @@ static bp_err push_file(void *context, const char *path)
         bp_corpus_file **files =
             bp_realloc("corpus.files", corpus->files, capacity, sizeof(*corpus->files));
 
-        if (!files)
-            return BP_FAIL(BP_ERR_SYSTEM, "no memory for the list of corpus files: at %s", path);
         corpus->files = files;
         corpus->capacity = capacity;
     }
@@ -106,8 +104,6 @@ static bp_err take_list(take_file take, void *context, const char *list)
     char *text = bp_strdup(list);
     bp_err err = BP_OK;
 
-    if (!text)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the list of corpora: at %s", list);
     if (bp_path_exists(text)) {
         err = take(context, text);
     } else {
@@ -171,8 +167,6 @@ bp_err bp_corpus_open(bp_corpus **out, const char *list)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (!corpus)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a corpus: at %s", list);
     err = bp_fault("corpus.open") ? bp_fail_errno(BP_ERR_IO, "can't open", list)
                                   : take_list(push_file, corpus, list);
     for (int64_t k = 0; err == BP_OK && k < corpus->count; k++) {

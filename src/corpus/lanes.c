@@ -181,7 +181,7 @@ static bp_err start_helper(bp_lanes *lanes)
     if (status == 0) {
         status = pthread_create(&lanes->helper, NULL, run_helper, lanes);
         lanes->running = status == 0;
-        BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+        BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
     }
     if (status != 0)
         return BP_FAIL(BP_ERR_SYSTEM, "no thread for the reader of the corpus: %s",
@@ -197,12 +197,11 @@ static bp_err open_source(bp_lanes *lanes, int64_t k, int64_t first, int64_t tok
     bp_err err;
 
     out->windows = (tokens - 1) / spec->context;
-    err = bp_order_init(&out->order, out->windows, spec->context, spec->seed, spec->member + k);
-    if (err == BP_OK)
-        err = bp_span_cache_init(&out->cache, spec->stream, first, &out->order, pools);
+    bp_order_init(&out->order, out->windows, spec->context, spec->seed, spec->member + k);
+    err = bp_span_cache_init(&out->cache, spec->stream, first, &out->order, pools);
     if (err != BP_OK)
         return err;
-    out->pools = bp_alloc("corpus.lanes", pools, sizeof(*out->pools));
+    out->pools = bp_try_alloc("corpus.lanes", pools, sizeof(*out->pools));
     if (!out->pools)
         return bp_fail_memory("the pools of lanes", pools, sizeof(*out->pools));
     for (int64_t i = 0; i < pools; i++)
@@ -214,8 +213,9 @@ static bp_err open_files(bp_lanes *lanes, int64_t files)
 {
     bp_stream *stream = lanes->spec.stream;
     const double *weights = bp_stream_weights(stream);
-    bp_err err = bp_mixture_init(&lanes->mixture, weights, files);
+    bp_err err = BP_OK;
 
+    bp_mixture_init(&lanes->mixture, weights, files);
     for (int64_t k = 0; k < files && err == BP_OK; k++) {
         int64_t first, tokens;
 
@@ -232,9 +232,9 @@ static bp_err plan_lanes(bp_lanes *lanes)
     int64_t count = is_weighted(lanes) ? bp_stream_files(spec->stream) : 1;
     bp_err err;
 
-    lanes->sources = bp_alloc("corpus.lanes", count, sizeof(*lanes->sources));
-    lanes->ring =
-        bp_alloc("corpus.lanes", DEPTH * spec->slots * (spec->context + 1), sizeof(*lanes->ring));
+    lanes->sources = bp_try_alloc("corpus.lanes", count, sizeof(*lanes->sources));
+    lanes->ring = bp_try_alloc("corpus.lanes", DEPTH * spec->slots * (spec->context + 1),
+                               sizeof(*lanes->ring));
     if (!lanes->sources || !lanes->ring)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " lanes", spec->slots);
     lanes->source_count = count;
@@ -257,8 +257,6 @@ bp_err bp_lanes_new(bp_lanes **out, const bp_lanes_spec *spec)
         return err;
 
     bp_lanes *lanes = bp_alloc("corpus.lanes", 1, sizeof(*lanes));
-    if (!lanes)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for lanes");
     lanes->spec = *spec;
     err = plan_lanes(lanes);
     if (err == BP_OK)

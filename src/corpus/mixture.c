@@ -40,8 +40,6 @@ bp_err bp_corpus_weights(double **weights, int64_t *count, const char *list)
         most += *p == ',';
     *count = 0;
     *weights = bp_alloc("corpus.weights", most, sizeof(**weights));
-    if (!*weights)
-        return bp_fail_memory("the weights of corpora", most, sizeof(**weights));
     for (; at && take_number(&at, &(*weights)[*count]); ++*count) {
         sum += (*weights)[*count];
         positive += (*weights)[*count] > 0;
@@ -98,13 +96,11 @@ static int64_t largest(const double *remainder, int64_t corpora)
 }
 
 /* Entries of a cycle for each corpus. */
-static bp_err share_out(bp_mixture *mixture, const double *weights)
+static void share_out(bp_mixture *mixture, const double *weights)
 {
     double *remainder = bp_alloc("corpus.mixture", mixture->corpora, sizeof(*remainder)), sum = 0;
     int64_t given = 0, corpora = mixture->corpora;
 
-    if (!remainder)
-        return bp_fail_memory("the mixture of corpora", corpora, sizeof(*remainder));
     for (int64_t k = 0; k < corpora; k++)
         sum += weights[k];
     for (int64_t k = 0; k < corpora; k++) {
@@ -129,7 +125,6 @@ static bp_err share_out(bp_mixture *mixture, const double *weights)
         mixture->count[most]--;
     }
     bp_free(remainder);
-    return BP_OK;
 }
 
 /* What a corpus lacks of its share behind entry n, times the cycle: (n+1) count - cycle taken. The
@@ -153,23 +148,17 @@ static void interleave(bp_mixture *mixture, int64_t *taken)
     }
 }
 
-bp_err bp_mixture_init(bp_mixture *mixture, const double *weights, int64_t corpora)
+void bp_mixture_init(bp_mixture *mixture, const double *weights, int64_t corpora)
 {
     int64_t *taken = bp_alloc("corpus.mixture", corpora, sizeof(*taken));
-    bp_err err = BP_OK;
 
     *mixture = (bp_mixture){.corpora = corpora};
     mixture->count = bp_alloc("corpus.mixture", corpora, sizeof(*mixture->count));
     mixture->corpus = bp_alloc("corpus.mixture", BP_MIXTURE_CYCLE, sizeof(*mixture->corpus));
     mixture->number = bp_alloc("corpus.mixture", BP_MIXTURE_CYCLE, sizeof(*mixture->number));
-    if (!taken || !mixture->count || !mixture->corpus || !mixture->number)
-        err = bp_fail_memory("the mixture of corpora", BP_MIXTURE_CYCLE, sizeof(int32_t));
-    if (err == BP_OK)
-        err = share_out(mixture, weights);
-    if (err == BP_OK)
-        interleave(mixture, taken);
+    share_out(mixture, weights);
+    interleave(mixture, taken);
     bp_free(taken);
-    return err;
 }
 
 void bp_mixture_clear(bp_mixture *mixture)

@@ -22,7 +22,7 @@ typedef struct bp_mixture {
  * Shapes:     weights[corpora], not negative, at least one and at most BP_MIXTURE_CYCLE above 0.
  * Errors:     BP_ERR_SYSTEM memory. Clear with bp_mixture_clear, after an error too.
  */
-bp_err bp_mixture_init(bp_mixture *mixture, const double *weights, int64_t corpora);
+void bp_mixture_init(bp_mixture *mixture, const double *weights, int64_t corpora);
 void bp_mixture_clear(bp_mixture *mixture);
 /** Entry `entry` (from 0, of all cycles) is use *use (from 0) of corpus *corpus. */
 void bp_mixture_find(const bp_mixture *mixture, int64_t entry, int64_t *corpus, int64_t *use);

@@ -5,8 +5,7 @@
 
 #include <stdbool.h>
 
-bp_err bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t seed,
-                     int64_t member)
+void bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t seed, int64_t member)
 {
     int64_t last_token = (windows - 1) * context;
     int64_t spans = last_token / BP_SPAN_TOKENS + 1;
@@ -20,9 +19,6 @@ bp_err bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t
                         .member = member,
                         .epoch = -1};
     order->pool_first = bp_alloc("corpus.order", pools + 1, sizeof(*order->pool_first));
-    if (!order->pool_first)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the order of an epoch");
-    return BP_OK;
 }
 
 void bp_order_clear(bp_order *order)

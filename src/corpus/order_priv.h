@@ -30,8 +30,8 @@ typedef struct bp_order_pool {
 } bp_order_pool;
 
 /** Errors: BP_ERR_SYSTEM memory. Clear with bp_order_clear, after an error too. */
-bp_err bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t seed,
-                     int64_t member);
+void bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t seed,
+                   int64_t member);
 void bp_order_clear(bp_order *order);
 
 /** First window of span i; span i holds windows [first(i), first(i+1)), maybe none. */

@@ -16,12 +16,12 @@ bp_err bp_span_cache_init(bp_span_cache *cache, bp_stream *stream, int64_t first
     *cache = (bp_span_cache){.stream = stream, .first = first, .order = order, .wide = wide};
     cache->capacity = wanted < order->spans ? wanted : order->spans;
     cache->entry_tokens = most * order->context + 1;
-    cache->slab = bp_alloc("corpus.spans", cache->capacity * cache->entry_tokens,
-                           wide ? sizeof(int32_t) : sizeof(uint16_t));
-    cache->raw = bp_alloc("corpus.spans", cache->entry_tokens, sizeof(*cache->raw));
-    cache->span_of = bp_alloc("corpus.spans", cache->capacity, sizeof(*cache->span_of));
-    cache->entry_of = bp_alloc("corpus.spans", order->spans, sizeof(*cache->entry_of));
-    cache->holders = bp_alloc("corpus.spans", order->spans, sizeof(*cache->holders));
+    cache->slab = bp_try_alloc("corpus.spans", cache->capacity * cache->entry_tokens,
+                               wide ? sizeof(int32_t) : sizeof(uint16_t));
+    cache->raw = bp_try_alloc("corpus.spans", cache->entry_tokens, sizeof(*cache->raw));
+    cache->span_of = bp_try_alloc("corpus.spans", cache->capacity, sizeof(*cache->span_of));
+    cache->entry_of = bp_try_alloc("corpus.spans", order->spans, sizeof(*cache->entry_of));
+    cache->holders = bp_try_alloc("corpus.spans", order->spans, sizeof(*cache->holders));
     if (!cache->slab || !cache->raw || !cache->span_of || !cache->entry_of || !cache->holders)
         return BP_FAIL(BP_ERR_SYSTEM,
                        "no memory for the spans of the lanes; use a smaller train.batch "

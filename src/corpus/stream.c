@@ -117,13 +117,13 @@ static void sum_places(bp_stream *stream)
 static bp_err sum_bag(bp_stream *stream)
 {
     stream->groups = stream->weights ? stream->files : 1;
-    stream->first_place = bp_alloc("corpus.drawn", stream->groups + 1, sizeof(int64_t));
+    stream->first_place = bp_try_alloc("corpus.drawn", stream->groups + 1, sizeof(int64_t));
     if (!stream->first_place)
         return bp_fail_memory("the places of a bag", stream->groups + 1, sizeof(int64_t));
     count_places(stream);
 
     int64_t places = stream->first_place[stream->groups];
-    stream->block_token = bp_alloc("corpus.drawn", places + 1, sizeof(*stream->block_token));
+    stream->block_token = bp_try_alloc("corpus.drawn", places + 1, sizeof(*stream->block_token));
     if (!stream->block_token)
         return bp_fail_memory("the places of a bag", places + 1, sizeof(int64_t));
     sum_places(stream);
@@ -140,7 +140,7 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
                        "a bag needs at least 2 documents to draw from, but there are %" PRId64
                        ": at %s; use corpus.resample=none, or cut the corpus into documents",
                        n, bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0)));
-    stream->drawn = bp_alloc("corpus.drawn", n, sizeof(*stream->drawn));
+    stream->drawn = bp_try_alloc("corpus.drawn", n, sizeof(*stream->drawn));
     if (!stream->drawn)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a bag of %" PRId64 " documents", n);
     for (int64_t i = 0; i < n; i++)
@@ -155,8 +155,6 @@ bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (!stream)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a stream of tokens");
     stream->corpus = spec->corpus;
     stream->bag = spec->bag;
     stream->files = files;
@@ -165,13 +163,9 @@ bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
     stream->first_token = bp_alloc("corpus.stream", files + 1, sizeof(int64_t));
     if (spec->weights)
         stream->weights = bp_alloc("corpus.stream", files, sizeof(*stream->weights));
-    if (!stream->doc_start || !stream->first_document || !stream->first_token ||
-        (spec->weights && !stream->weights))
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a stream over %" PRId64 " files", files);
     if (stream->weights)
         memcpy(stream->weights, spec->weights, (size_t)files * sizeof(*stream->weights));
-    if (err == BP_OK)
-        err = list_documents(stream);
+    err = list_documents(stream);
     if (err == BP_OK && stream->bag)
         err = draw_bag(stream, spec->seed, spec->member);
     if (err != BP_OK)

@@ -115,7 +115,7 @@ static void find_culprit(bp_damage *out, const bp_mesh *mesh, const bp_network *
                          chooser chosen, MPI_Comm axis)
 {
     int size = bp_comm_size(axis);
-    vote own = {.rank = mesh->rank}, *votes = bp_alloc("damage", size, sizeof *votes);
+    vote own = {.rank = mesh->rank}, *votes = bp_try_alloc("damage", size, sizeof *votes);
     bool found = false;
 
     BP_ASSERT(votes);

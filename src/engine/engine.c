@@ -46,13 +46,13 @@ static bp_err allocate(bp_engine *engine)
     int64_t T = engine->shape.context;
 
     engine->slots = engine->spec.batch / mesh->datas;
-    engine->values = bp_alloc("parameters", engine->network->floats, sizeof(float));
+    engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
     engine->scratch =
-        bp_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
-    engine->inputs = bp_alloc("input", engine->slots * T, sizeof(int32_t));
-    engine->targets = bp_alloc("input", engine->slots * T, sizeof(int32_t));
+        bp_try_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
+    engine->inputs = bp_try_alloc("input", engine->slots * T, sizeof(int32_t));
+    engine->targets = bp_try_alloc("input", engine->slots * T, sizeof(int32_t));
     engine->losses =
-        bp_alloc("input", engine->spec.batch / engine->spec.micro_batch, sizeof(double));
+        bp_try_alloc("input", engine->spec.batch / engine->spec.micro_batch, sizeof(double));
     if (!engine->values || !engine->scratch || !engine->inputs || !engine->targets ||
         !engine->losses)
         return short_of_memory(engine);

@@ -68,11 +68,9 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_courie
         bp_alloc("optimizer.runs", network->group_count + 1, sizeof *optimizer->first_run);
     optimizer->gathering =
         bp_alloc("optimizer.runs", network->group_count, sizeof *optimizer->gathering);
-    if (!optimizer->runs || !optimizer->sums || !optimizer->first_run || !optimizer->gathering)
-        return bp_fail_memory("the list of parameters", most, sizeof *optimizer->runs);
     list_runs(optimizer);
     for (int k = 0; k < optimizer->moments; k++) {
-        optimizer->moment[k] = bp_alloc("optimizer", optimizer->floats, sizeof(float));
+        optimizer->moment[k] = bp_try_alloc("optimizer", optimizer->floats, sizeof(float));
         if (!optimizer->moment[k])
             return BP_FAIL(
                 BP_ERR_SYSTEM,

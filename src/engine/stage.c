@@ -111,13 +111,13 @@ static bp_err allocate(bp_stage *stage)
     const bp_pipeline *pipeline = &stage->route.pipeline;
 
     stage->depth = gradient_count(spec);
-    stage->stack = bp_alloc("stage", stage->depth, sizeof *stage->stack);
-    stage->actions = bp_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
-    stage->chunks = bp_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
-    stage->memory = bp_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
+    stage->stack = bp_try_alloc("stage", stage->depth, sizeof *stage->stack);
+    stage->actions = bp_try_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
+    stage->chunks = bp_try_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
+    stage->memory = bp_try_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
     bool short_of = !stage->stack || !stage->actions || !stage->chunks || !stage->memory;
     for (int k = 0; !short_of && k < stage->depth; k++) {
-        stage->stack[k] = bp_alloc("gradients", stage->network->floats, sizeof(float));
+        stage->stack[k] = bp_try_alloc("gradients", stage->network->floats, sizeof(float));
         short_of = !stage->stack[k];
     }
     if (short_of)
@@ -162,8 +162,6 @@ bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
     bp_err err;
 
     *out = NULL;
-    if (!stage)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the pipeline stage; use more ranks");
     stage->spec = *spec;
     stage->mesh = mesh;
     stage->network = network;

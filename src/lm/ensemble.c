@@ -150,7 +150,7 @@ static bp_err reserve(ensemble *self, size_t bytes)
         return BP_OK;
     bp_free(self->memory);
     self->memory_size_bytes = 0;
-    self->memory = bp_alloc("lm.ensemble", (int64_t)bytes, 1);
+    self->memory = bp_try_alloc("lm.ensemble", (int64_t)bytes, 1);
     if (!self->memory)
         return BP_FAIL(BP_ERR_SYSTEM,
                        "memory is short: at a batch of an ensemble, which takes %.1f MiB; use a "

@@ -22,18 +22,17 @@ static bp_param *add_vocabulary(bp_network *network, const bp_gpt_shape *shape, 
                                     first, count);
 }
 
-static bp_err add_block(bp_network *network, const bp_gpt_shape *shape, int number, bp_param *wte)
+static void add_block(bp_network *network, const bp_gpt_shape *shape, int number, bp_param *wte)
 {
     bp_block *block = NULL;
-    bp_err err;
 
     if (number == 0) {
         bp_group *whole = bp_network_add_group(network, true);
         bp_param *wpe =
             bp_group_add_matrix(whole, "wpe", shape->context, shape->width, INIT_STD / 2);
-        err = bp_embedding_new(&block, &network->nn, wte, wpe);
+        bp_embedding_new(&block, &network->nn, wte, wpe);
     } else if (number == bp_gpt_blocks(shape) - 1) {
-        err = bp_lm_head_new(&block, &network->nn, wte, bp_network_add_group(network, true));
+        bp_lm_head_new(&block, &network->nn, wte, bp_network_add_group(network, true));
     } else {
         bp_layer_shape layer = {.C = shape->width,
                                 .H = shape->heads,
@@ -41,12 +40,10 @@ static bp_err add_block(bp_network *network, const bp_gpt_shape *shape, int numb
                                 .layers = shape->layers,
                                 .number = number - 1};
         bp_group *split = bp_network_add_group(network, false);
-        err = bp_transformer_layer_new(&block, &network->nn, &layer, split,
-                                       bp_network_add_group(network, true));
+        bp_transformer_layer_new(&block, &network->nn, &layer, split,
+                                 bp_network_add_group(network, true));
     }
-    if (err == BP_OK)
-        bp_network_add_block(network, block);
-    return err;
+    bp_network_add_block(network, block);
 }
 
 /* Blocks of all chunks of a stage. */
@@ -81,7 +78,7 @@ bp_err bp_gpt_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_gpt
 
         bp_gpt_chunk(shape, &(bp_gpt_place){stage, stages, c, chunks}, &first, &end);
         for (int number = first; number < end && err == BP_OK; number++)
-            err = add_block(network, shape, number, wte);
+            add_block(network, shape, number, wte);
         bp_network_end_chunk(network);
     }
     if (err != BP_OK)

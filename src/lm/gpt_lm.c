@@ -68,7 +68,7 @@ static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
         return BP_OK;
     bp_free(self->memory);
     self->memory_bytes = 0;
-    self->memory = bp_alloc("lm.scoring", (int64_t)bytes, 1);
+    self->memory = bp_try_alloc("lm.scoring", (int64_t)bytes, 1);
     if (!self->memory)
         return BP_FAIL(BP_ERR_SYSTEM,
                        "memory is short: at a batch of %lld windows of %lld tokens, which takes "
@@ -195,7 +195,7 @@ static bp_err gpt_add_head(bp_lm *lm, const float *weights, int64_t *head)
     gpt_lm *self = (gpt_lm *)lm;
     int64_t rows = self->lm.info.vocab_count, floats = rows * self->C;
     added_head *heads =
-        bp_realloc("lm.heads", self->heads, self->head_count + 1, sizeof *self->heads);
+        bp_try_realloc("lm.heads", self->heads, self->head_count + 1, sizeof *self->heads);
     bp_err err = BP_OK;
 
     if (!heads)
@@ -205,7 +205,7 @@ static bp_err gpt_add_head(bp_lm *lm, const float *weights, int64_t *head)
     *one = (added_head){0};
     *head = self->head_count + 1;
     if (is_last(self) && rows > 0) {
-        one->values = bp_alloc("lm.heads", floats, sizeof(float));
+        one->values = bp_try_alloc("lm.heads", floats, sizeof(float));
         if (!one->values)
             return BP_FAIL(BP_ERR_SYSTEM,
                            "memory is short: at another head of %lld x %lld; use more tensor ranks",
@@ -261,7 +261,7 @@ static bp_err build(gpt_lm *self, const bp_mesh *mesh, const bp_config *config,
     if (err != BP_OK)
         return err;
     bp_network_lay_out(self->network, 1);
-    self->values = bp_alloc("lm.parameters", self->network->floats, sizeof(float));
+    self->values = bp_try_alloc("lm.parameters", self->network->floats, sizeof(float));
     if (!self->values)
         return BP_FAIL(BP_ERR_SYSTEM,
                        "memory is short: at %lld parameters; use more tensor or pipeline ranks",
@@ -315,8 +315,6 @@ static bp_err new_model(gpt_lm **out, const bp_mesh *mesh, const bp_config *conf
     bp_err err;
 
     *out = self;
-    if (!self)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the model; use more ranks");
     err = check_shape(shape, mesh->tensors, mesh->pipelines);
     if (err != BP_OK)
         return err;

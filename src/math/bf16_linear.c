@@ -16,7 +16,6 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
         int64_t N = forward ? outs : ins, wide = copies->columns;
         size_t bytes = bp_bf16_panels_bytes(forward ? ins : outs, (N + wide - 1) / wide * wide);
         copies->panels[direction] = bp_alloc("math.weight.copy", (int64_t)bytes, 1);
-        BP_NEED_MEMORY(copies->panels[direction] != NULL);
     }
     for (int i = 0; i < 2; i++) /* the other one too, if it is in use: the values are read once */
         if (!copies->fresh[i])

@@ -71,7 +71,7 @@ bp_err bp_grid_new(bp_grid **out, MPI_Comm comm)
 {
     int size = bp_comm_size(comm), root = ROOT;
     bp_grid *grid = bp_alloc("math.distributed", 1, sizeof *grid);
-    int *places = bp_alloc("math.distributed", size, sizeof *places);
+    int *places = bp_try_alloc("math.distributed", size, sizeof *places);
     bp_err err = grid && places ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a grid of ranks");
 
     *out = NULL;
@@ -162,7 +162,7 @@ bp_err bp_distributed_new(bp_distributed **out, bp_grid *grid, int64_t rows, int
         describe(matrix->desc, grid->context, m, n, b, b, matrix->own_m);
         own = (int64_t)matrix->own_m * matrix->own_n;
         if (own <= INT_MAX) /* ScaLAPACK's own places are 32 bits */
-            matrix->values = bp_alloc("math.distributed", own > 0 ? own : 1, sizeof(double));
+            matrix->values = bp_try_alloc("math.distributed", own > 0 ? own : 1, sizeof(double));
         if (!matrix->values)
             err = BP_FAIL(BP_ERR_SYSTEM,
                           "memory is short: at a rank's part of %lld x %lld of a matrix of %lld x "
@@ -215,8 +215,8 @@ bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int col
 {
     int size = bp_comm_size(grid->comm), own[2] = {row_part, column_part}, taken = 0;
     bp_placement *placement = bp_alloc("math.distributed", 1, sizeof *placement);
-    int(*parts)[2] = bp_alloc("math.distributed", size, sizeof *parts);
-    int *places = bp_alloc("math.distributed", size, sizeof *places);
+    int(*parts)[2] = bp_try_alloc("math.distributed", size, sizeof *parts);
+    int *places = bp_try_alloc("math.distributed", size, sizeof *places);
     bp_err err = placement && parts && places
                      ? BP_OK
                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for a grid of ranks");
@@ -433,10 +433,10 @@ static bp_err eigen_call_new(eigen_call **out, bp_distributed *a, bp_distributed
         call->threads = omp_get_max_threads();
         call->reals = size.reals <= INT_MAX ? (int)size.reals : 0;
         call->integers = checked_int(size.integers);
-        call->values = bp_alloc("math.distributed", call->n, sizeof(double));
+        call->values = bp_try_alloc("math.distributed", call->n, sizeof(double));
         if (call->reals > 0)
-            call->work = bp_alloc("math.distributed", call->reals, sizeof(double));
-        call->iwork = bp_alloc("math.distributed", call->integers, sizeof(int));
+            call->work = bp_try_alloc("math.distributed", call->reals, sizeof(double));
+        call->iwork = bp_try_alloc("math.distributed", call->integers, sizeof(int));
     }
     if (call && call->values && call->work && call->iwork)
         return BP_OK;

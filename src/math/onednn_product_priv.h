@@ -16,7 +16,7 @@
 static inline void check_dnnl(dnnl_status_t status, const char *call, const char *file, int line)
 {
     if (status == dnnl_out_of_memory)
-        bp_memory_ended(file, line);
+        bp_memory_ended(call, 1, 0);
     if (status != dnnl_success)
         bp_assert_failed(call, file, line);
 }

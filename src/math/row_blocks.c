@@ -8,7 +8,6 @@ void *bp_room_of(bp_room *room, size_t bytes)
     if (bytes > room->bytes) {
         bp_free(room->data);
         room->data = bp_alloc("math.gemm.scratch", (int64_t)bytes, 1);
-        BP_NEED_MEMORY(room->data != NULL);
         room->bytes = bytes;
     }
     return room->data;

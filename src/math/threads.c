@@ -137,7 +137,6 @@ int bp_math_threads_for(MPI_Comm comm, int asked)
 
     BP_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
     all = bp_alloc("math.threads", bp_comm_size(node), sizeof *all);
-    BP_NEED_MEMORY(all);
     gather_claims(all, &mine, node);
     mine.threads = threads_of(all, bp_comm_size(node), bp_comm_rank(node), asked);
     mine.whole = !bp_cores_of_host(&host) || memcmp(&host, &mine.mask, sizeof host) == 0;
@@ -210,7 +209,6 @@ static bp_core_use find_use(MPI_Comm world, bool computes)
     bp_host_name(use.host, sizeof use.host);
     BP_MPI(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
     all = bp_alloc("math.threads", bp_comm_size(node), sizeof *all);
-    BP_NEED_MEMORY(all);
     gather_claims(all, &mine, node);
     add_up(&use, all, bp_comm_size(node));
     bp_free(all);
@@ -274,7 +272,6 @@ void bp_math_warn_of_threads(MPI_Comm world, bool computes)
     if (!bp_all_max_int(mine.threads > mine.cores || mine.node_threads > mine.node_cores, world))
         return;
     all = bp_alloc("math.threads", size, sizeof *all);
-    BP_NEED_MEMORY(all);
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine,
                                      MPI_BYTE, 0, world));
     if (bp_comm_is_root(world) && !warn_of_few(all, size))

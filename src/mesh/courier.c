@@ -90,9 +90,9 @@ static bp_err start_thread(bp_courier *self)
     int status;
 
     (void)sigfillset(&all); /* signals are the main thread's */
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     status = pthread_create(&self->thread, NULL, work, self);
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
     if (status != 0)
         return BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s: at messages beside compute",
                        strerror(status));
@@ -105,18 +105,14 @@ bp_err bp_courier_new(bp_courier **out, MPI_Comm comm, int jobs, bool beside)
 {
     bp_courier *self = bp_alloc("courier", 1, sizeof *self);
     int threads;
-
-    BP_NEED_MEMORY(self != NULL); /* a rank cannot leave alone before the duplication */
     *out = self;
     BP_MPI(MPI_Comm_dup(comm, &self->comm));
     BP_MPI(MPI_Query_thread(&threads));
-    BP_ASSERT(pthread_mutex_init(&self->lock, NULL) == 0 &&
-              pthread_cond_init(&self->given_more, NULL) == 0 &&
-              pthread_cond_init(&self->done_more, NULL) == 0);
+    BP_CHECK(pthread_mutex_init(&self->lock, NULL) == 0 &&
+             pthread_cond_init(&self->given_more, NULL) == 0 &&
+             pthread_cond_init(&self->done_more, NULL) == 0);
     self->capacity = jobs;
     self->jobs = bp_alloc("courier", jobs, sizeof *self->jobs);
-    if (self->jobs == NULL)
-        return bp_fail_memory("the courier's jobs", jobs, sizeof *self->jobs);
     beside = beside && threads == MPI_THREAD_MULTIPLE && bp_comm_size(comm) > 1;
     return beside ? start_thread(self) : BP_OK;
 }
@@ -132,7 +128,7 @@ void bp_courier_free(bp_courier **courier)
         self->ends = true;
         (void)pthread_cond_signal(&self->given_more);
         (void)pthread_mutex_unlock(&self->lock);
-        BP_ASSERT(pthread_join(self->thread, NULL) == 0);
+        BP_CHECK(pthread_join(self->thread, NULL) == 0);
     }
     (void)pthread_cond_destroy(&self->given_more);
     (void)pthread_cond_destroy(&self->done_more);

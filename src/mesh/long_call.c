@@ -60,7 +60,7 @@ static bool wait_a_while(helper *self)
     struct timespec until;
     bool done;
 
-    BP_ASSERT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+    BP_CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
     until.tv_nsec += (long)(ASK_SECONDS * 1e9);
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
@@ -100,15 +100,15 @@ static helper *helper_new(const bp_long_call *call)
         return NULL;
     self->work = call->work;
     self->context = call->context;
-    BP_ASSERT(pthread_condattr_init(&monotonic) == 0 &&
-              pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
-              pthread_cond_init(&self->changed, &monotonic) == 0 &&
-              pthread_mutex_init(&self->lock, NULL) == 0);
+    BP_CHECK(pthread_condattr_init(&monotonic) == 0 &&
+             pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+             pthread_cond_init(&self->changed, &monotonic) == 0 &&
+             pthread_mutex_init(&self->lock, NULL) == 0);
     (void)pthread_condattr_destroy(&monotonic);
     (void)sigfillset(&all); /* signals are the main thread's */
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     status = pthread_create(&self->thread, NULL, run, self);
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
     if (status == 0)
         return self;
     (void)pthread_cond_destroy(&self->changed);
@@ -119,7 +119,7 @@ static helper *helper_new(const bp_long_call *call)
 
 static void helper_end(helper *self)
 {
-    BP_ASSERT(pthread_join(self->thread, NULL) == 0);
+    BP_CHECK(pthread_join(self->thread, NULL) == 0);
     (void)pthread_cond_destroy(&self->changed);
     (void)pthread_mutex_destroy(&self->lock);
     bp_free(self);

@@ -260,7 +260,7 @@ static void split_axes(bp_mesh *mesh)
 bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
 {
     bp_mesh *mesh = bp_alloc("mesh.mesh", 1, sizeof(*mesh));
-    bp_err err = mesh == NULL ? bp_fail_memory("the mesh", 1, sizeof(*mesh)) : BP_OK;
+    bp_err err = BP_OK;
 
     *out = NULL;
     err = bp_agree(comm, err);

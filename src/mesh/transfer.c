@@ -78,7 +78,6 @@ void bp_bcast_text(char **text, int root, MPI_Comm comm)
     BP_MPI_WAIT("bcast", MPI_Bcast(&bytes, 1, MPI_INT64_T, root, comm));
     if (!sends) {
         *text = bytes < 0 ? NULL : bp_alloc("mesh.text", bytes + 1, 1);
-        BP_NEED_MEMORY(bytes < 0 || *text != NULL);
     }
     if (bytes > 0)
         bp_bcast_bytes(*text, bytes, root, comm);

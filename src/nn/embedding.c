@@ -131,18 +131,14 @@ static const bp_block_ops OPS = {
     .free = embedding_free,
 };
 
-bp_err bp_embedding_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_param *wpe)
+void bp_embedding_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_param *wpe)
 {
     embedding *self = bp_alloc("nn.embedding", 1, sizeof *self);
 
     *out = NULL;
-    if (!self)
-        return BP_FAIL(BP_ERR_SYSTEM,
-                       "memory is short: at the embedding; use more ranks or a smaller model");
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->wte = wte;
     self->wpe = wpe;
     *out = &self->block;
-    return BP_OK;
 }

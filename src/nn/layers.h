@@ -11,7 +11,7 @@
 
 /** hidden = wte[inputs] + wpe[position], dropout. wte: this rank's rows of [V][C], wpe [T][C].
  * Params are borrowed. */
-bp_err bp_embedding_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_param *wpe);
+void bp_embedding_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_param *wpe);
 
 /** Sizes of a pre-norm transformer layer; H and F are whole, the constructor takes this rank's
  * share. */
@@ -23,13 +23,13 @@ typedef struct bp_layer_shape {
 
 /** h += out(attention(ln1(h))); h += down(gelu(up(ln2(h)))).
  *  Adds its params to the groups: `split` is cut over tensor ranks, `whole` is replicated. */
-bp_err bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
-                                bp_group *split, bp_group *whole);
+void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
+                              bp_group *split, bp_group *whole);
 
 /** Final norm and softmax cross-entropy over a vocabulary split over tensor ranks, by chunks of
  * rows: the logits never exist whole. In training forward only keeps its input; backward computes
  * the loss and all gradients in one go. */
-bp_err bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *whole);
+void bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *whole);
 
 /** The head's pieces, for those who ask for more than a target's probability. `head` is of
  * bp_lm_head_new. Local.

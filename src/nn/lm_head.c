@@ -333,14 +333,11 @@ static const bp_block_ops OPS = {
     .free = head_free,
 };
 
-bp_err bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *whole)
+void bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *whole)
 {
     head *self = bp_alloc("nn.head", 1, sizeof *self);
 
     *out = NULL;
-    if (!self)
-        return BP_FAIL(BP_ERR_SYSTEM,
-                       "memory is short: at the head; use more ranks or a smaller model");
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->wte = wte;
@@ -348,5 +345,4 @@ bp_err bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *
     self->gain = bp_group_add_vector(whole, "ln_f.gain", wte->shape[1], BP_INIT_ONE);
     self->bias = bp_group_add_vector(whole, "ln_f.bias", wte->shape[1], BP_INIT_ZERO);
     *out = &self->block;
-    return BP_OK;
 }

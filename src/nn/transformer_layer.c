@@ -516,16 +516,12 @@ static void add_whole_params(layer *self, bp_group *group)
         bp_group_add_vector(group, name_of(name, self, "mlp.down.bias"), C, BP_INIT_ZERO);
 }
 
-bp_err bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
-                                bp_group *split, bp_group *whole)
+void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
+                              bp_group *split, bp_group *whole)
 {
     layer *self = bp_alloc("nn.layer", 1, sizeof *self);
 
     *out = NULL;
-    if (!self)
-        return BP_FAIL(BP_ERR_SYSTEM,
-                       "memory is short: at layer %lld; use more ranks or a smaller model",
-                       (long long)shape->number);
     BP_ASSERT(shape->C % shape->H == 0 && shape->H % nn->tensors == 0 &&
               shape->F % nn->tensors == 0);
     self->block.ops = &OPS;
@@ -538,5 +534,4 @@ bp_err bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_
     add_split_params(self, split);
     add_whole_params(self, whole);
     *out = &self->block;
-    return BP_OK;
 }

@@ -43,7 +43,7 @@ static bp_err open_files(int fds[FILES], const char *folder, const char *script)
         bp_buffer_printf(&cd, "cd ");
         report_put_quoted(&cd, folder);
         bp_buffer_printf(&cd, "\n");
-        written = !cd.failed && bp_write_all(fds[SCRIPT], cd.data, cd.bytes) == 0;
+        written = bp_write_all(fds[SCRIPT], cd.data, cd.bytes) == 0;
     }
     bp_buffer_clear(&cd);
     if (!written || bp_write_all(fds[SCRIPT], script, strlen(script)) != 0 ||
@@ -131,8 +131,6 @@ static bp_err read_picture(char **picture, size_t *bytes, int fd)
     if (fstat(fd, &status) != 0)
         return system_failed("its picture", errno);
     *picture = bp_alloc("report.picture", status.st_size + 1, 1);
-    if (!*picture)
-        return bp_fail_memory("a picture", status.st_size, 1);
     *bytes = (size_t)status.st_size;
     if (bp_pread_all(fd, *picture, *bytes, 0) != 0) {
         bp_free(*picture);

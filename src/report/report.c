@@ -60,7 +60,7 @@ static bp_err load_file(char **text, const char *kind, const char *name, const c
     bp_err err = add_file(&buffer, kind, name, suffix);
 
     *text = bp_buffer_take(&buffer);
-    return err == BP_OK && !*text ? bp_fail_memory("a page", 1, FILE_LIMIT) : err;
+    return err;
 }
 
 bp_err bp_report_page(const char *path, const char *name, const json_t *data)

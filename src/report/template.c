@@ -193,7 +193,6 @@ bp_err bp_template_render(bp_buffer *out, const char *text, const char *name, co
 {
     reader self = {.name = name, .begin = text, .at = text, .out = out};
     const frame outermost = {data, NULL};
-    bp_err err = render(&self, NULL, &outermost, true);
 
-    return err == BP_OK && out->failed ? bp_fail_memory("a page", 1, out->bytes) : err;
+    return render(&self, NULL, &outermost, true);
 }

@@ -38,8 +38,6 @@ static bp_err count_scored(sampler *self, int64_t n, int64_t *sum)
     int64_t *scored = bp_realloc("score.each", self->scored, n, sizeof(*scored));
 
     *sum = 0;
-    if (!scored)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a sample of %" PRId64 " work units", n);
     self->scored = scored;
     for (int64_t i = 0; i < n; i++) {
         bp_err err = bp_score_unit_load(self->unit, unit_at(self, i, n));
@@ -244,8 +242,6 @@ static bp_err open_sampler(sampler *self)
 
         self->inputs = bp_alloc("score.each", tokens, sizeof(*self->inputs));
         self->targets = bp_alloc("score.each", tokens, sizeof(*self->targets));
-        if (!self->inputs || !self->targets)
-            err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
     }
     err = bp_agree(self->each->mesh->compute, err);
     if (err != BP_OK)

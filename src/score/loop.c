@@ -150,8 +150,6 @@ static bp_err keep_result(score_worker *worker, int64_t number)
 
     worker->result.bytes = 0;
     bp_score_unit_pack(worker->unit, tokens, &worker->result);
-    if (worker->result.failed)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the result of a work unit");
     bp_err err =
         bp_part_writer_add(worker->writer, number, worker->result.data, worker->result.bytes);
     worker->units += err == BP_OK;
@@ -217,9 +215,9 @@ static bp_err prepare(score_worker *worker, int64_t start)
     if (!self->mesh->computes)
         return BP_OK;
     worker->values =
-        bp_alloc("score.batch", self->channels.count * tokens, sizeof(*worker->values));
-    worker->inputs = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
-    worker->targets = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
+        bp_try_alloc("score.batch", self->channels.count * tokens, sizeof(*worker->values));
+    worker->inputs = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
+    worker->targets = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
     if (!worker->values || !worker->inputs || !worker->targets)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
     if (!self->leads)

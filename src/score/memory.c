@@ -41,15 +41,12 @@ static bool read_state(json_t **out, const char *path)
     return json_is_object(*out);
 }
 
-static bp_err read_states(models *self, const bp_ensemble_list *list, const char *path, bool *known)
+static void read_states(models *self, const bp_ensemble_list *list, const char *path, bool *known)
 {
     self->count = list->count > 0 ? list->count : 1;
     self->states = bp_alloc("score.memory", self->count, sizeof(json_t *));
-    if (!self->states)
-        return bp_fail_memory("manifests", self->count, sizeof(json_t *));
     for (int64_t k = 0; k < self->count && *known; k++)
         *known = read_state(&self->states[k], list->count > 0 ? list->members[k].path : path);
-    return BP_OK;
 }
 
 /* By the size of their file: opening it would hash all of it. */
@@ -62,27 +59,25 @@ static int64_t count_samples(const models *self, const char *path)
     return one > 0 ? (bp_file_size(path) + one - 1) / one : 0;
 }
 
-static bp_err open_models(models *self, bool *known)
+static void open_models(models *self, bool *known)
 {
     const bp_ensemble_spec *method = self->spec->method;
     const char *path = method ? method->path : bp_config_string(self->spec->config, "score.model");
     bp_ensemble_list list = {0};
-    bp_err err = BP_OK;
 
     if (bp_ensemble_is(path))
         *known = bp_ensemble_list_load(&list, path) == BP_OK;
     if (*known)
-        err = read_states(self, &list, path, known);
+        read_states(self, &list, path, known);
     self->ensemble = method || list.count > 0;
     self->members = self->count;
     if (method && method->dropout_passes > 0)
         self->members = method->dropout_passes;
-    if (*known && err == BP_OK && method && method->samples && self->samples == 0)
+    if (*known && method && method->samples && self->samples == 0)
         self->samples = count_samples(self, method->samples);
     if (self->samples > 0)
         self->members = self->samples;
     bp_ensemble_list_clear(&list);
-    return err;
 }
 
 static void clear_models(models *self)
@@ -220,8 +215,7 @@ static bp_err judge(const bp_node_memory *node, const models *self, const bp_mes
         bp_node_memory_print(node);
     bool found = bp_node_memory_lacks(node) &&
                  (bp_mesh_search_near(&text, &meshes) || bp_mesh_search_nodes(&text, &meshes));
-    bp_err err =
-        bp_node_memory_check(node, found && !text.failed ? text.data : "use a smaller model");
+    bp_err err = bp_node_memory_check(node, found ? text.data : "use a smaller model");
 
     bp_buffer_clear(&text);
     return err;
@@ -247,9 +241,10 @@ static bool lacks_alone(const models *self)
 static bp_err estimate(bp_rank_memory **all, models *self, const bp_mesh_shape *shape)
 {
     bool known = true;
-    bp_err err = open_models(self, &known);
+    bp_err err = BP_OK;
 
-    if (err == BP_OK && known)
+    open_models(self, &known);
+    if (known)
         err = list_ranks(all, self, shape);
     return err == BP_ERR_SYSTEM ? err : BP_OK;
 }

@@ -16,9 +16,9 @@ bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
                            const bp_score_channels *channels)
 {
     *table = (bp_score_table){.plan = plan, .channels = channels};
-    table->rows = bp_alloc("score.rows", plan->documents, sizeof(*table->rows));
+    table->rows = bp_try_alloc("score.rows", plan->documents, sizeof(*table->rows));
     table->sums =
-        bp_alloc("score.rows", plan->documents * (channels->count - 1), sizeof(*table->sums));
+        bp_try_alloc("score.rows", plan->documents * (channels->count - 1), sizeof(*table->sums));
     if (!table->rows || !table->sums)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of %" PRId64 " documents",
                        plan->documents);
@@ -78,7 +78,7 @@ static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result
 
 static bp_err merge_units(bp_score_table *table, bp_parts *parts, bp_tokens_writer *writer)
 {
-    bp_fixed *sums = bp_alloc("score.rows", table->channels->count - 1, sizeof(*sums));
+    bp_fixed *sums = bp_try_alloc("score.rows", table->channels->count - 1, sizeof(*sums));
     bp_err err = sums ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of a document");
 
     for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {

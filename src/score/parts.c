@@ -53,13 +53,9 @@ bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *ke
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (!writer)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a part file: at %s", path);
     writer->fd = -1;
     writer->path = bp_strdup(path);
     writer->synced = bp_clock_now();
-    if (!writer->path)
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a part file: at %s", path);
     if (err == BP_OK) {
         writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (writer->fd < 0)
@@ -76,17 +72,14 @@ bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *ke
     return err;
 }
 
-static bp_err reserve(bp_part_writer *writer, size_t bytes)
+static void reserve(bp_part_writer *writer, size_t bytes)
 {
     if (bytes <= writer->room_bytes)
-        return BP_OK;
+        return;
 
     char *buffer = bp_realloc("score.parts", writer->buffer, (int64_t)bytes, 1);
-    if (!buffer)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a result: at %s", writer->path);
     writer->buffer = buffer;
     writer->room_bytes = bytes;
-    return BP_OK;
 }
 
 static bp_err sync_part(bp_part_writer *writer)
@@ -109,8 +102,9 @@ static int write_record(bp_part_writer *writer, size_t bytes)
 bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *result, size_t bytes)
 {
     record head = {.magic = MAGIC, .unit = unit, .bytes = (int64_t)bytes};
-    bp_err err = reserve(writer, sizeof(head) + bytes);
+    bp_err err = BP_OK;
 
+    reserve(writer, sizeof(head) + bytes);
     BP_ASSERT(!writer->failed);
     if (err == BP_OK) {
         head.result_hash = bp_xxh3(result, bytes);
@@ -177,17 +171,14 @@ static bp_err open_file(bp_parts *parts, int64_t file)
     return err;
 }
 
-static bp_err reserve_result(bp_parts *parts, size_t bytes)
+static void reserve_result(bp_parts *parts, size_t bytes)
 {
     if (bytes <= parts->room_bytes)
-        return BP_OK;
+        return;
 
     char *buffer = bp_realloc("score.parts", parts->buffer, (int64_t)bytes, 1);
-    if (!buffer)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a result of %zu bytes", bytes);
     parts->buffer = buffer;
     parts->room_bytes = bytes;
-    return BP_OK;
 }
 
 /* The record at `offset` of the open file, its result in parts->buffer; false where it is not
@@ -197,7 +188,6 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
 {
     const char *path = parts->paths[parts->open];
     int64_t left = file_bytes - offset - (int64_t)sizeof(*head);
-    bp_err err;
 
     *whole = false;
     if (left < 0)
@@ -211,9 +201,7 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
     }
     if (head->bytes > left)
         return BP_OK;
-    err = reserve_result(parts, (size_t)head->bytes);
-    if (err != BP_OK)
-        return err;
+    reserve_result(parts, (size_t)head->bytes);
     if (bp_pread_all(parts->fd, parts->buffer, (size_t)head->bytes,
                      offset + (int64_t)sizeof(*head)) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", path);
@@ -272,8 +260,6 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
     if (err != BP_OK)
         return err;
     parts->paths = bp_alloc("score.parts", count, sizeof(*parts->paths));
-    if (!parts->paths)
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a list of parts: at %s", folder);
     for (int64_t i = 0; err == BP_OK && i < count; i++) {
         int64_t start = strtoll(names[i], NULL, 10);
 
@@ -281,10 +267,7 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
             continue;
         parts->start = start >= parts->start ? start + 1 : parts->start;
         parts->paths[parts->files] = bp_path_join(folder, names[i]);
-        if (!parts->paths[parts->files])
-            err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a list of parts: at %s", folder);
-        else
-            err = scan_file(parts, parts->files++, key);
+        err = scan_file(parts, parts->files++, key);
     }
     bp_names_free(&names, count);
     return err;
@@ -296,17 +279,13 @@ bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (!parts)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for parts: at %s", folder);
     parts->units = units;
     parts->fd = -1;
     parts->open = -1;
     parts->start = 1;
     parts->done = bp_alloc("score.parts", units, sizeof(*parts->done));
     parts->places = bp_alloc("score.parts", units, sizeof(*parts->places));
-    if (!parts->done || !parts->places)
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for parts: at %s", folder);
-    if (err == BP_OK && bp_path_is_dir(folder))
+    if (bp_path_is_dir(folder))
         err = scan_folder(parts, folder, key);
     if (err != BP_OK)
         bp_parts_free(&parts);

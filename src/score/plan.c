@@ -123,8 +123,6 @@ bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const 
     plan->doc_start = bp_alloc("score.plan", files, sizeof(*plan->doc_start));
     plan->first_document = bp_alloc("score.plan", files + 1, sizeof(int64_t));
     plan->first_token = bp_alloc("score.plan", files + 1, sizeof(int64_t));
-    if (!plan->doc_start || !plan->first_document || !plan->first_token)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a plan over %" PRId64 " files", files);
 
     bp_err err = list_files(plan);
     if (err == BP_OK && bag)

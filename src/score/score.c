@@ -62,8 +62,6 @@ static bp_err write_results(scorer *self, bp_parts *parts)
 
     if (err == BP_OK)
         err = bp_score_table_init(&table, &self->plan, &self->channels);
-    if (err == BP_OK && (!tokens_path || !documents_path || !summary_path))
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of the score files");
     if (err == BP_OK)
         err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
     if (err == BP_OK)
@@ -212,9 +210,9 @@ static bp_err measure(scorer *self, double *speed)
 {
     int64_t length = self->rule.context;
     int64_t windows = length < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / length : 1;
-    int32_t *zeros = bp_alloc("score.batch", windows * length, sizeof(*zeros));
+    int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
     float *values =
-        bp_alloc("score.batch", self->channels.count * windows * length, sizeof(*values));
+        bp_try_alloc("score.batch", self->channels.count * windows * length, sizeof(*values));
     bp_lm_batch batch = {.windows = windows, .length = length, .inputs = zeros, .targets = zeros};
     double began = 0;
     bp_err err = zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");

@@ -269,8 +269,6 @@ bp_err scorer_open_corpora(scorer *self)
         err = make_key(self);
     self->folder = bp_path_join(run_dir, "score");
     self->parts_folder = bp_path_join(run_dir, "score/parts");
-    if (err == BP_OK && (!self->folder || !self->parts_folder))
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of the score files");
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);

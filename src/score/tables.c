@@ -88,8 +88,6 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (!writer)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", path);
     writer->channels = channels;
     writer->total = plan->first_token[plan->files];
     writer->plain = plain_channels(channels);
@@ -98,12 +96,8 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
     writer->grid =
         bp_alloc("score.tables", writer->rows * channels->members, sizeof(*writer->grid));
     writer->unbiased = bp_alloc("score.tables", writer->rows, sizeof(*writer->unbiased));
-    if (!writer->block || !writer->grid || !writer->unbiased)
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", path);
-    else
-        clear_block(writer);
-    if (err == BP_OK)
-        err = start_tokens(writer, path, plan);
+    clear_block(writer);
+    err = start_tokens(writer, path, plan);
     if (err != BP_OK)
         bp_tokens_writer_free(&writer);
     *out = writer;
@@ -353,8 +347,6 @@ static bp_err write_label(bp_h5 *out, const bp_score_column *column, int64_t doc
     uint32_t *codes = bp_alloc("score.tables", documents, sizeof(*codes));
     bp_err err = BP_OK;
 
-    if (!codes_name || !names_name || !codes)
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", bp_h5_path(out));
     for (int64_t d = 0; err == BP_OK && d < documents; d++)
         codes[d] = (uint32_t)(column->codes[d] < 0 ? column->value_count : column->codes[d]);
     if (err == BP_OK)

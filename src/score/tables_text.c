@@ -65,8 +65,6 @@ bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan)
         err = bp_h5_make_text(out, "doc_id", width, plan->documents);
     if (err == BP_OK) {
         block = bp_alloc("score.tables", BLOCK_ROWS, width);
-        if (!block)
-            err = BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", bp_h5_path(out));
     }
     for (int64_t file = 0; err == BP_OK && file < plan->files; file++)
         err = write_file_ids(out, plan, file, width, block);

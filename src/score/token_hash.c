@@ -19,8 +19,6 @@ bp_err bp_token_hasher_new(bp_token_hasher **out)
     bp_token_hasher *hasher = bp_alloc("score.token_hash", 1, sizeof(*hasher));
 
     *out = NULL;
-    if (!hasher)
-        return bp_fail_memory("a hash", 1, sizeof(*hasher));
     hasher->state = XXH3_createState();
     hasher->tokens = bp_alloc("score.token_hash", BLOCK_TOKENS, sizeof(*hasher->tokens));
     if (!hasher->state || !hasher->tokens) {

@@ -60,8 +60,6 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
     int64_t batch_tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
 
     *out = NULL;
-    if (!unit)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a work unit");
     unit->plan = plan;
     unit->channels = channels;
     unit->room = most + C;

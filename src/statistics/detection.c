@@ -40,11 +40,11 @@ bp_err bp_detection_new(bp_detection **out, const double *in_domain, int64_t in_
                         const double *shifted, int64_t shifted_count)
 {
     int64_t count = in_domain_count + shifted_count;
-    bp_detection *detection = bp_alloc("statistics.detection", 1, sizeof *detection);
+    bp_detection *detection = bp_try_alloc("statistics.detection", 1, sizeof *detection);
 
     if (detection != NULL)
         detection->documents =
-            bp_alloc("statistics.detection", count, sizeof *detection->documents);
+            bp_try_alloc("statistics.detection", count, sizeof *detection->documents);
     if (detection == NULL || detection->documents == NULL) {
         bp_detection_free(&detection);
         *out = NULL;

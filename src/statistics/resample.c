@@ -59,7 +59,7 @@ typedef struct counts_place {
 
 static bp_err places_new(counts_place **out, int threads, const bp_bootstrap *spec)
 {
-    counts_place *places = bp_alloc("statistics.counts", threads, sizeof *places);
+    counts_place *places = bp_try_alloc("statistics.counts", threads, sizeof *places);
     int64_t documents = 0;
     bool ok = places != NULL;
 
@@ -69,8 +69,8 @@ static bp_err places_new(counts_place **out, int threads, const bp_bootstrap *sp
     for (int t = 0; t < threads && ok; t++) {
         int64_t start = 0;
 
-        places[t].counts = bp_alloc("statistics.counts", documents, sizeof(int32_t));
-        places[t].groups = bp_alloc("statistics.counts", spec->groups, sizeof(int32_t *));
+        places[t].counts = bp_try_alloc("statistics.counts", documents, sizeof(int32_t));
+        places[t].groups = bp_try_alloc("statistics.counts", spec->groups, sizeof(int32_t *));
         ok = places[t].counts != NULL && places[t].groups != NULL;
         for (int64_t g = 0; g < spec->groups && ok; g++) {
             places[t].groups[g] = places[t].counts + start;
@@ -142,7 +142,7 @@ static double percentile(const double *sorted, int64_t n, double share)
 bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
                                  int64_t resamples, int64_t stride)
 {
-    double *kept = bp_alloc("statistics.interval", resamples, sizeof *kept);
+    double *kept = bp_try_alloc("statistics.interval", resamples, sizeof *kept);
     int64_t n = 0;
 
     *out = (bp_interval){NAN, NAN};

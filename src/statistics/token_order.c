@@ -46,18 +46,18 @@ static void fill(bp_token_order *order, const keyed_token *keyed, const float *n
 
 bp_err bp_token_order_new(bp_token_order **out, const bp_token_table *table)
 {
-    keyed_token *keyed = bp_alloc("statistics.sort", table->tokens, sizeof *keyed);
-    bp_token_order *order = bp_alloc("statistics.order", 1, sizeof *order);
+    keyed_token *keyed = bp_try_alloc("statistics.sort", table->tokens, sizeof *keyed);
+    bp_token_order *order = bp_try_alloc("statistics.order", 1, sizeof *order);
 
     *out = NULL;
     BP_ASSERT(table->documents < INT32_MAX);
     if (keyed != NULL && order != NULL) {
         order->tokens = gather(keyed, table);
         order->documents = table->doc_start != NULL ? table->documents : 1;
-        order->score = bp_alloc("statistics.order", order->tokens, sizeof *order->score);
-        order->nll = bp_alloc("statistics.order", order->tokens, sizeof *order->nll);
-        order->owner = bp_alloc("statistics.order", order->tokens, sizeof *order->owner);
-        order->lengths = bp_alloc("statistics.order", order->documents, sizeof *order->lengths);
+        order->score = bp_try_alloc("statistics.order", order->tokens, sizeof *order->score);
+        order->nll = bp_try_alloc("statistics.order", order->tokens, sizeof *order->nll);
+        order->owner = bp_try_alloc("statistics.order", order->tokens, sizeof *order->owner);
+        order->lengths = bp_try_alloc("statistics.order", order->documents, sizeof *order->lengths);
     }
     if (order == NULL || order->score == NULL || order->nll == NULL || order->owner == NULL ||
         order->lengths == NULL) {

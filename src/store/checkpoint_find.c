@@ -205,8 +205,6 @@ static bp_err look_at(const char *path, char **parent)
     if (bp_checkpoint_is_folder(path))
         return BP_OK;
     *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
-    if (*parent == NULL)
-        return bp_fail_memory("a file name", 1, strlen(path));
     if (bp_checkpoint_newest_step(*parent) < 0 && bp_ensemble_is_unfinished(path))
         return BP_FAIL(BP_ERR_INPUT,
                        "there is no checkpoint: in %s, an ensemble without ensemble.json; finish "

@@ -18,19 +18,16 @@ struct errands {
     int64_t count, room;
 };
 
-static bp_err add_errand(struct errands *errands, const struct errand *errand)
+static void add_errand(struct errands *errands, const struct errand *errand)
 {
     if (errands->count == errands->room) {
         int64_t room = errands->room == 0 ? 64 : 2 * errands->room;
         void *list = bp_realloc("load.errands", errands->list, room, sizeof *errand);
 
-        if (list == NULL)
-            return bp_fail_memory("the pieces to read", room, sizeof *errand);
         errands->list = list;
         errands->room = room;
     }
     errands->list[errands->count++] = *errand;
-    return BP_OK;
 }
 
 bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_box *box,
@@ -66,7 +63,7 @@ static bp_err collect(const bp_checkpoint *checkpoint, const bp_box *box, struct
 
         if (bp_box_intersect(box->dims, piece->offset, piece->extent, box->offset, box->extent,
                              offset, extent))
-            err = add_errand(errands, &(struct errand){tensor, piece, box});
+            add_errand(errands, &(struct errand){tensor, piece, box});
     }
     return err;
 }
@@ -90,8 +87,7 @@ static bp_err read_file(const bp_checkpoint *checkpoint, const struct errands *e
     const bp_manifest_file *file = &checkpoint->manifest->files[errands->list[first].piece->file];
     char *path = bp_path_join(checkpoint->folder, file->name);
     bp_shard_reader *reader = NULL;
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(file->name))
-                              : bp_shard_open(&reader, path);
+    bp_err err = bp_shard_open(&reader, path);
 
     for (int64_t k = first; k < end && err == BP_OK; k++)
         err = bp_shard_read(reader, errands->list[k].tensor, errands->list[k].piece,

@@ -217,8 +217,6 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     bp_err err;
 
     *out = checkpoint;
-    if (checkpoint == NULL)
-        return bp_fail_memory("a checkpoint", 1, sizeof *checkpoint);
     checkpoint->comm = comm;
     checkpoint->folder = bp_strdup(folder);
     if (checkpoint->folder == NULL)

@@ -97,13 +97,11 @@ static int64_t next_file(writer_load *load, const bp_plan_box *box, int64_t file
 
 /* Files are numbered in the order of their writers' ranks, and within a writer's by tensor; a
  * writer without a box has none. */
-static bp_err number_shards(struct desk *desk, int size, int64_t file_floats, int64_t *files)
+static void number_shards(struct desk *desk, int size, int64_t file_floats, int64_t *files)
 {
     writer_load *loads = bp_alloc("plan.loads", size, sizeof *loads);
 
     *files = 0;
-    if (loads == NULL)
-        return bp_fail_memory("the writers of a checkpoint", size, sizeof *loads);
     for (int rank = 0; rank < size; rank++)
         desk->counts[rank] = 0;
     for (int64_t k = 0; k < desk->count; k++) {
@@ -120,26 +118,20 @@ static bp_err number_shards(struct desk *desk, int size, int64_t file_floats, in
     for (int64_t k = 0; k < desk->count; k++)
         desk->boxes[k].shard += (int32_t)loads[desk->boxes[k].writer].first;
     bp_free(loads);
-    return BP_OK;
 }
 
-static bp_err make_manifest(bp_manifest **out, int64_t files, int64_t pieces)
+static void make_manifest(bp_manifest **out, int64_t files, int64_t pieces)
 {
     bp_manifest *manifest = bp_alloc("manifest", 1, sizeof *manifest);
 
     *out = manifest;
-    if (manifest == NULL)
-        return bp_fail_memory("a manifest", 1, sizeof *manifest);
     manifest->files =
         bp_alloc("manifest.files", files + 1, sizeof *manifest->files); /* + tokenizer.json */
     manifest->tensors = bp_alloc("manifest.tensors", pieces, sizeof *manifest->tensors);
     manifest->pieces = bp_alloc("manifest.pieces", pieces, sizeof *manifest->pieces);
-    if (manifest->files == NULL || manifest->tensors == NULL || manifest->pieces == NULL)
-        return bp_fail_memory("a manifest", pieces, sizeof *manifest->pieces);
     for (int64_t k = 0; k < files; k++)
         (void)snprintf(manifest->files[k].name, BP_MANIFEST_FILE_NAME, "shard-%05d.h5", (int)k);
     manifest->file_count = files;
-    return BP_OK;
 }
 
 static void start_tensor(bp_manifest *manifest, const bp_plan_box *box)
@@ -190,13 +182,11 @@ static bp_err fill_manifest(bp_manifest *manifest, struct desk *desk)
 
 /* Sort the boxes by writer, each writer's by tensor and offset as they were; counts and places for
  * MPI_Scatterv. */
-static bp_err order_by_writer(struct desk *desk, int size)
+static void order_by_writer(struct desk *desk, int size)
 {
     bp_plan_box *sorted = bp_alloc("plan.boxes", desk->count, sizeof *sorted);
     int64_t place = 0;
 
-    if (sorted == NULL)
-        return bp_fail_memory("the boxes of all ranks", desk->count, sizeof *sorted);
     for (int rank = 0; rank < size; rank++) {
         desk->places[rank] = (int)place;
         place += desk->counts[rank];
@@ -209,7 +199,6 @@ static bp_err order_by_writer(struct desk *desk, int size)
     }
     bp_free(desk->boxes);
     desk->boxes = sorted;
-    return BP_OK;
 }
 
 static bp_err plan_on_root(bp_plan *plan, struct desk *desk, int size, int64_t file_floats)
@@ -219,12 +208,12 @@ static bp_err plan_on_root(bp_plan *plan, struct desk *desk, int size, int64_t f
 
     if (desk->count > 0)
         qsort(desk->boxes, (size_t)desk->count, sizeof *desk->boxes, compare_boxes);
-    err = number_shards(desk, size, file_floats, &files);
+    number_shards(desk, size, file_floats, &files);
+    make_manifest(&plan->manifest, files, desk->count);
+    err = fill_manifest(plan->manifest, desk);
     if (err == BP_OK)
-        err = make_manifest(&plan->manifest, files, desk->count);
-    if (err == BP_OK)
-        err = fill_manifest(plan->manifest, desk);
-    return err == BP_OK ? order_by_writer(desk, size) : err;
+        order_by_writer(desk, size);
+    return err;
 }
 
 /* ---- the collective part ---- */
@@ -238,13 +227,10 @@ static MPI_Datatype box_type(void)
     return type;
 }
 
-static bp_err room_for_counts(struct desk *desk, int size)
+static void room_for_counts(struct desk *desk, int size)
 {
     desk->counts = bp_alloc("plan.counts", size, sizeof *desk->counts);
     desk->places = bp_alloc("plan.places", size, sizeof *desk->places);
-    if (desk->counts == NULL || desk->places == NULL)
-        return bp_fail_memory("the boxes of all ranks", size, sizeof *desk->counts);
-    return BP_OK;
 }
 
 static bp_err room_for_boxes(struct desk *desk, int size)
@@ -257,8 +243,6 @@ static bp_err room_for_boxes(struct desk *desk, int size)
                            (long long)BP_PIECES_MAX);
     }
     desk->boxes = bp_alloc("plan.boxes", desk->count, sizeof *desk->boxes);
-    if (desk->boxes == NULL)
-        return bp_fail_memory("the boxes of all ranks", desk->count, sizeof *desk->boxes);
     return BP_OK;
 }
 
@@ -268,10 +252,11 @@ static bp_err gather_boxes(struct desk *desk, MPI_Comm comm, const bp_plan_box *
     int size = bp_comm_size(comm), mine = bp_mpi_count(count);
     bool root = bp_comm_is_root(comm);
     MPI_Datatype type;
-    bp_err err = bp_agree(comm, root ? room_for_counts(desk, size) : BP_OK);
+    bp_err err = BP_OK;
 
-    if (err != BP_OK)
-        return err;
+    if (root)
+        room_for_counts(desk, size);
+
     BP_MPI_WAIT("gather", MPI_Gather(&mine, 1, MPI_INT, desk->counts, 1, MPI_INT, 0, comm));
     err = bp_agree(comm, root ? room_for_boxes(desk, size) : BP_OK);
     if (err != BP_OK)
@@ -283,27 +268,20 @@ static bp_err gather_boxes(struct desk *desk, MPI_Comm comm, const bp_plan_box *
     return BP_OK;
 }
 
-static bp_err scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm comm)
+static void scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm comm)
 {
     MPI_Datatype type;
     int mine = 0;
-    bp_err err = BP_OK;
 
     BP_MPI_WAIT("scatter", MPI_Scatter(desk->counts, 1, MPI_INT, &mine, 1, MPI_INT, 0, comm));
     plan->count = mine;
     plan->pieces = bp_alloc("plan.pieces", mine, sizeof *plan->pieces);
-    if (plan->pieces == NULL)
-        err = bp_fail_memory("the pieces of a file", mine, sizeof *plan->pieces);
-    err = bp_agree(comm, err);
-    if (err != BP_OK)
-        return err;
     type = box_type();
     BP_MPI_WAIT("scatter", MPI_Scatterv(desk->boxes, desk->counts, desk->places, type, plan->pieces,
                                         mine, type, 0, comm));
     BP_MPI(MPI_Type_free(&type));
     plan->shard = mine > 0 ? plan->pieces[0].shard : -1;
     plan->files = mine > 0 ? plan->pieces[mine - 1].shard - plan->shard + 1 : 0;
-    return BP_OK;
 }
 
 /* Files that are written one after another, where training waits, take less. */
@@ -330,7 +308,7 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, const bp_plan_spec *spec, bp_p
                                  ? plan_on_root(plan, &desk, bp_comm_size(comm), file_floats)
                                  : BP_OK);
     if (err == BP_OK)
-        err = scatter_pieces(plan, &desk, comm);
+        scatter_pieces(plan, &desk, comm);
     desk_clear(&desk);
     if (err != BP_OK)
         bp_plan_clear(plan);

@@ -21,8 +21,6 @@ bp_err bp_saving_recheck(const bp_saving *saving)
         struct stat status;
         bp_err err = BP_OK;
 
-        if (path == NULL)
-            return bp_fail_memory("a file name", 1, strlen(saving->hidden));
         if (lstat(path, &status) != 0)
             err = bp_fail_errno(BP_ERR_IO, "a file that was just written can't be seen", path);
         else if (!S_ISREG(status.st_mode) || status.st_nlink != 1 || status.st_size != file->bytes)
@@ -40,10 +38,9 @@ static bp_err write_beside(const bp_saving *saving, const char *name, const char
                            char sha256[BP_SHA256_HEX])
 {
     char *path = bp_path_join(saving->hidden, name);
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(saving->hidden)) : BP_OK;
+    bp_err err = BP_OK;
 
-    if (err == BP_OK)
-        err = bp_sha256_of(text, strlen(text), sha256);
+    err = bp_sha256_of(text, strlen(text), sha256);
     if (err == BP_OK)
         err = bp_file_write(path, text, strlen(text));
     bp_free(path);

@@ -45,8 +45,6 @@ static bp_err describe_all(const bp_saving *saving, bp_plan_box **out, int64_t *
 
     *count = 0;
     *out = bp_alloc("save.boxes", saving->count, sizeof **out);
-    if (*out == NULL)
-        return bp_fail_memory("the boxes of a checkpoint", saving->count, sizeof **out);
     for (int64_t k = 0; k < saving->count && err == BP_OK; k++) {
         const bp_box *box = &saving->boxes[k];
         int64_t volume;
@@ -107,10 +105,7 @@ static bp_err make_and_share_hidden(bp_saving *saving)
     bp_err err;
 
     saving->final = bp_path_join(saving->parent, saving->name);
-    if (saving->final == NULL)
-        err = bp_fail_memory("a file name", 1, strlen(saving->parent));
-    else
-        err = saving->root ? make_hidden(saving) : BP_OK;
+    err = saving->root ? make_hidden(saving) : BP_OK;
     err = bp_agree(saving->comm, err);
     if (err == BP_OK)
         bp_bcast_text(&saving->hidden, 0, saving->comm);
@@ -146,8 +141,7 @@ static bp_err collect_tallies(bp_saving *saving, const bp_receipt *all)
     for (int rank = 0; saving->root && rank < bp_comm_size(saving->comm); rank++)
         pieces = all[rank].pieces > pieces ? all[rank].pieces : pieces;
     list = bp_alloc("save.tallies", pieces, sizeof *list);
-    bp_err err = bp_agree(saving->comm,
-                          list == NULL ? bp_fail_memory("digests", pieces, sizeof *list) : BP_OK);
+    bp_err err = bp_agree(saving->comm, BP_OK);
     for (int64_t k = 0; err == BP_OK && k < saving->plan.count; k++)
         list[k] = (tally){saving->plan.pieces[k].tensor, saving->plan.pieces[k].digest};
     if (err == BP_OK && !saving->root && saving->plan.count > 0)
@@ -167,8 +161,7 @@ static bp_err collect_receipts(bp_saving *saving)
 {
     int size = bp_comm_size(saving->comm);
     bp_receipt *all = saving->root ? bp_alloc("save.receipts", size, sizeof *all) : NULL;
-    bp_err err =
-        saving->root && all == NULL ? bp_fail_memory("receipts", size, sizeof *all) : BP_OK;
+    bp_err err = BP_OK;
 
     err = bp_agree(saving->comm, err);
     if (err == BP_OK) {
@@ -260,13 +253,11 @@ static void free_saving(bp_saving **at)
     bp_free(saving);
 }
 
-static bp_err new_saving(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commit *commit)
+static void new_saving(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commit *commit)
 {
     bp_saving *saving = bp_alloc("save", 1, sizeof *saving);
 
     *out = saving;
-    if (saving == NULL)
-        return bp_fail_memory("the saving of a checkpoint", 1, sizeof *saving);
     saving->comm = comm;
     saving->lock = -1;
     saving->root = bp_comm_is_root(comm);
@@ -275,24 +266,20 @@ static bp_err new_saving(bp_saving **out, MPI_Comm comm, const bp_checkpoint_com
     saving->commit.parent = saving->parent = bp_strdup(commit->parent);
     saving->commit.name = saving->name = bp_strdup(commit->name);
     bp_commit_begin(&saving->steps);
-    return saving->parent == NULL || saving->name == NULL
-               ? bp_fail_memory("a file name", 1, strlen(commit->parent))
-               : BP_OK;
 }
 
 bp_err bp_checkpoint_begin(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commit *commit,
                            const bp_box *boxes, int64_t count, const json_t *state)
 {
     bp_saving *saving = NULL;
-    bp_err err = bp_agree(comm, new_saving(&saving, comm, commit));
+    bp_err err = BP_OK;
 
     BP_ASSERT(commit->snapshot == NULL || commit->digests != NULL || count == 0);
-    if (err == BP_OK) {
-        saving->boxes = boxes;
-        saving->count = count;
-        saving->state = json_incref((json_t *)state); /* a count: the content stays as it is */
-        err = advance(saving, BP_COMMIT_WRITE);
-    }
+    new_saving(&saving, comm, commit);
+    saving->boxes = boxes;
+    saving->count = count;
+    saving->state = json_incref((json_t *)state); /* a count: the content stays as it is */
+    err = advance(saving, BP_COMMIT_WRITE);
     if (err != BP_OK)
         free_saving(&saving);
     else if (commit->snapshot != NULL)

@@ -200,10 +200,7 @@ static bp_err write_shard(bp_file_job *job, const char *path)
     float *room = bp_alloc("save.part", BP_PART_FLOATS, sizeof *room);
     bp_err err;
 
-    if (room == NULL)
-        err = bp_fail_memory("a part of a checkpoint", BP_PART_FLOATS, sizeof *room);
-    else
-        err = bp_shard_create(&shard, path);
+    err = bp_shard_create(&shard, path);
     if (err == BP_OK)
         err = lay_out(job, shard);
     for (int64_t k = 0; k < job->count && err == BP_OK; k++)
@@ -221,8 +218,7 @@ static bp_err write_file(bp_file_job *job)
 {
     const bp_saving *saving = job->saving;
     char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(saving->hidden))
-                              : write_shard(job, path);
+    bp_err err = write_shard(job, path);
 
     bp_free(path);
     return err;
@@ -343,7 +339,7 @@ void bp_saving_write_behind(bp_saving *saving)
     list_jobs(saving);
     atomic_store(&saving->left, saving->plan.files);
     atomic_store(&saving->look, saving->plan.files > 0 ? BP_SAVING_WRITES : BP_SAVING_DONE);
-    BP_ASSERT(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    BP_CHECK(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     for (int k = 0; k < saving->plan.files; k++) {
         bp_file_job *job = &saving->jobs[k];
         int status = pthread_create(&job->helper, NULL, run_helper, job);
@@ -354,7 +350,7 @@ void bp_saving_write_behind(bp_saving *saving)
                                "no thread to write a checkpoint: %s; set checkpoint.behind=no",
                                strerror(status)));
     }
-    BP_ASSERT(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
 }
 
 /* What helpers get done counts as this rank's progress while it waits, and only then: a rank whose
@@ -378,7 +374,7 @@ bp_err bp_saving_wait(bp_saving *saving)
         bp_file_job *job = &saving->jobs[k];
 
         if (job->helped)
-            BP_ASSERT(pthread_join(job->helper, NULL) == 0);
+            BP_CHECK(pthread_join(job->helper, NULL) == 0);
         job->helped = false;
         if (worst == NULL || bp_err_severity(job->err) > bp_err_severity(worst->err))
             worst = job;

@@ -72,7 +72,6 @@ static void receive_batch(master *m, int from)
     if ((size_t)bytes > batch->room) {
         bp_batch_clear(batch);
         batch->data = bp_alloc("store.batch", bytes, 1);
-        BP_NEED_MEMORY(batch->data != NULL); /* what is on its way can't be left there */
         batch->room = (size_t)bytes;
     }
     batch->bytes = (size_t)bytes;
@@ -187,8 +186,6 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
         int64_t room = code == 0 ? 16 : 2 * code;
         char *types = bp_realloc("store.build", known->types, room, 1);
 
-        if (types == NULL)
-            return bp_fail_memory("labels", room, 1);
         memset(types + code, BP_LABEL_NONE, (size_t)(room - code));
         known->types = types;
         known->room = room;
@@ -387,14 +384,10 @@ static bp_err make_slots(master *m)
     m->slot_count = (int64_t)CHUNKS_A_RANK * m->size;
     m->slots = bp_alloc("store.build", m->slot_count, sizeof *m->slots);
     m->incoming = bp_alloc("store.build", (int64_t)(sizeof(bp_packed_head) + packed_room), 1);
-    if (m->slots == NULL || m->incoming == NULL)
-        return bp_fail_memory("chunks", m->slot_count, m->chunk_bytes);
     for (int64_t k = 0; k < m->slot_count; k++) {
         m->slots[k].sent = MPI_REQUEST_NULL;
         m->slots[k].raw = bp_alloc("store.build", (int64_t)(sizeof(int64_t) + m->chunk_bytes), 1);
         m->slots[k].packed.data = bp_alloc("store.build", (int64_t)packed_room, 1);
-        if (m->slots[k].raw == NULL || m->slots[k].packed.data == NULL)
-            return bp_fail_memory("chunks", m->slot_count, m->chunk_bytes);
     }
     return bp_packer_new(&m->packer, bp_tokenizer_size(m->build->tokenizer));
 }
@@ -413,8 +406,6 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->inboxes = bp_alloc("store.build", m->size, sizeof *m->inboxes);
     m->labels = bp_alloc("store.build", build->label_count, sizeof *m->labels);
     m->label_types = bp_alloc("store.build", build->label_count, sizeof *m->label_types);
-    if (m->inboxes == NULL || m->labels == NULL || m->label_types == NULL)
-        return bp_fail_memory("a corpus", m->size, sizeof *m->inboxes);
     err = m->size > 1 ? make_slots(m) : BP_OK;
     return err == BP_OK ? create_writer(m) : err;
 }

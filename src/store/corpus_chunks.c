@@ -183,7 +183,7 @@ static void rest(bp_chunks *chunks)
     pthread_cond_broadcast(&chunks->wanted);
     pthread_mutex_unlock(&chunks->lock);
     for (int k = 0; k < chunks->helper_count; k++) {
-        BP_ASSERT(pthread_join(chunks->helpers[k], NULL) == 0);
+        BP_CHECK(pthread_join(chunks->helpers[k], NULL) == 0);
         decoder_clear(&chunks->theirs[k]);
     }
     chunks->helper_count = 0;
@@ -204,15 +204,13 @@ bp_err bp_chunks_new(bp_chunks **out, const bp_chunks_spec *spec)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (chunks == NULL)
-        return bp_fail_memory("a chunk reader", 1, sizeof *chunks);
     chunks->spec = *spec;
     chunks->chunk_count = (spec->tokens + BP_CORPUS_CHUNK_TOKENS - 1) / BP_CORPUS_CHUNK_TOKENS;
     chunks->chunk_bytes = (size_t)BP_CORPUS_CHUNK_TOKENS * spec->token_bytes;
     chunks->last_chunk = -2;
-    BP_ASSERT(pthread_mutex_init(&chunks->lock, NULL) == 0);
-    BP_ASSERT(pthread_cond_init(&chunks->wanted, NULL) == 0);
-    BP_ASSERT(pthread_cond_init(&chunks->done, NULL) == 0);
+    BP_CHECK(pthread_mutex_init(&chunks->lock, NULL) == 0);
+    BP_CHECK(pthread_cond_init(&chunks->wanted, NULL) == 0);
+    BP_CHECK(pthread_cond_init(&chunks->done, NULL) == 0);
     for (int64_t k = 0; k < chunks->chunk_count && err == BP_OK; k++) {
         size_t bytes = spec->extents[k].bytes;
         chunks->packed_bytes = bytes > chunks->packed_bytes ? bytes : chunks->packed_bytes;
@@ -238,9 +236,9 @@ void bp_chunks_free(bp_chunks **out)
         return;
     rest(chunks);
     decoder_clear(&chunks->mine);
-    BP_ASSERT(pthread_mutex_destroy(&chunks->lock) == 0);
-    BP_ASSERT(pthread_cond_destroy(&chunks->wanted) == 0);
-    BP_ASSERT(pthread_cond_destroy(&chunks->done) == 0);
+    BP_CHECK(pthread_mutex_destroy(&chunks->lock) == 0);
+    BP_CHECK(pthread_cond_destroy(&chunks->wanted) == 0);
+    BP_CHECK(pthread_cond_destroy(&chunks->done) == 0);
     bp_free(chunks);
     *out = NULL;
 }

@@ -24,7 +24,7 @@ static bp_err find_column(bp_corpus_file *file, bp_h5 *h5, bool walk, const char
         return BP_FAIL(BP_ERR_FORMAT, "%s has another layout than was expected: at %s", name,
                        file->path);
     column->name = bp_strdup(name);
-    return column->name == NULL ? bp_fail_memory("a name", 1, 1) : BP_OK;
+    return BP_OK;
 }
 
 static bp_err expect(const bp_corpus_file *file, const bp_column *column, bool is_text,
@@ -52,10 +52,7 @@ static bp_err find_label(bp_corpus_file *file, bp_h5 *h5, bool walk, const char 
     bp_err err = BP_OK;
 
     label->name = bp_strdup(name);
-    if (codes == NULL || names == NULL || label->name == NULL)
-        err = bp_fail_memory("a name", 1, 1);
-    if (err == BP_OK)
-        err = find_column(file, h5, walk, codes, &label->codes);
+    err = find_column(file, h5, walk, codes, &label->codes);
     if (err == BP_OK)
         err = find_column(file, h5, walk, names, &label->names);
     if (err == BP_OK)
@@ -83,8 +80,6 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
         err = BP_FAIL(BP_ERR_FORMAT, "%" PRId64 " label columns: at %s", count, file->path);
     if (err == BP_OK)
         file->labels = bp_alloc("store.labels", count, sizeof *file->labels);
-    if (err == BP_OK && file->labels == NULL)
-        err = bp_fail_memory("labels", count, sizeof *file->labels);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         file->info.labels = (int)k + 1;
         err = find_label(file, h5, walk, names[k], &file->labels[k]);

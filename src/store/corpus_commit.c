@@ -35,7 +35,9 @@ static bp_err write_piece(column *c, int64_t first, int64_t count, const char *d
     bp_err err = c->is_text ? bp_h5_write_text_slab(h5, c->name, c->width, first, data, count)
                             : bp_h5_write_slab(h5, c->name, c->type, first, data, count);
 
-    return err == BP_OK ? bp_corpus_writer_add_extent(c->writer, &extent) : err;
+    if (err == BP_OK)
+        bp_corpus_writer_add_extent(c->writer, &extent);
+    return err;
 }
 
 static bp_err write_column(column *c)
@@ -53,7 +55,7 @@ static bp_err write_column(column *c)
     if (err != BP_OK)
         return err;
     BP_ASSERT(shape.offset >= BP_USER_BLOCK_BYTES);
-    piece = bp_alloc("store.column", at_once, c->width);
+    piece = bp_try_alloc("store.column", at_once, c->width);
     if (piece == NULL)
         return bp_fail_memory(c->name, at_once, c->width);
     for (int64_t first = 0; first < c->count && err == BP_OK; first += at_once) {
@@ -238,8 +240,6 @@ static bp_err base_of_chunks(const bp_corpus_writer *writer, const bp_extent *fi
     bp_err err = BP_OK;
     bool found = false;
 
-    if (chunk == NULL)
-        err = bp_fail_memory("a chunk", (int64_t)first->bytes, 1);
     for (int k = 0; k < 2 && err == BP_OK && !found; k++) {
         found = bp_pread_all(writer->lock, chunk, first->bytes,
                              (int64_t)first->offset + bases[k]) == 0 &&

@@ -143,8 +143,6 @@ static bp_err load_columns(bp_corpus_file *file, columns *out)
     out->labels = bp_alloc("store.labels", count, sizeof *out->labels);
     out->names = bp_alloc("store.labels", count, sizeof *out->names);
     out->values = bp_alloc("store.labels", count, sizeof *out->values);
-    if (err == BP_OK && (out->labels == NULL || out->names == NULL || out->values == NULL))
-        err = bp_fail_memory("labels", count, sizeof *out->labels);
     for (int k = 0; k < count && err == BP_OK; k++) {
         err = bp_corpus_file_label(file, k, &out->labels[k]);
         out->names[k] = file->labels[k].name;
@@ -190,9 +188,7 @@ static bp_err copy(bp_corpus_file *file, hid_t dataset, const columns *c, bp_cor
 {
     int64_t *values = bp_alloc("store.block", BLOCK_TOKENS, sizeof *values), document = 0;
     uint32_t *ids = bp_alloc("store.block", BLOCK_TOKENS, sizeof *ids);
-    bp_err err = values == NULL || ids == NULL
-                     ? bp_fail_memory("tokens", BLOCK_TOKENS, sizeof *values + sizeof *ids)
-                     : BP_OK;
+    bp_err err = BP_OK;
 
     for (int64_t first = 0; first < file->info.tokens && err == BP_OK; first += BLOCK_TOKENS) {
         int64_t left = file->info.tokens - first, at = 0;

@@ -49,11 +49,9 @@ bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path)
     bp_err err;
 
     *out = NULL;
-    if (file == NULL)
-        return bp_fail_memory("a corpus file", 1, sizeof *file);
     file->fd = -1;
     file->path = bp_strdup(path);
-    err = file->path == NULL ? bp_fail_memory("a name", 1, 1) : open_checked(file);
+    err = open_checked(file);
     if (err != BP_OK)
         bp_corpus_file_close(&file);
     *out = file;
@@ -149,7 +147,7 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
 
     if (column->name == NULL || file->loaded[kind] != NULL)
         return BP_OK;
-    values = bp_alloc("store.column", count, sizeof *values);
+    values = bp_try_alloc("store.column", count, sizeof *values);
     if (values == NULL)
         return bp_fail_memory(column->name, count, sizeof *values);
     err = bp_column_read_numbers(file, column, 0, count, values);
@@ -203,8 +201,6 @@ static bp_err load_ids(bp_corpus_file *file, int64_t document)
         return BP_OK;
     if (file->ids == NULL)
         file->ids = bp_alloc("store.ids", run, column->shape.width);
-    if (file->ids == NULL)
-        return bp_fail_memory("doc_id", run, column->shape.width);
     file->ids_count = 0;
     err = bp_column_read_text(file, column, first, left < run ? left : run, file->ids);
     if (err == BP_OK) {
@@ -239,10 +235,7 @@ static bp_err load_codes(bp_corpus_file *file, bp_label_column *label)
     uint32_t *codes = bp_alloc("store.codes", documents, sizeof *codes);
     bp_err err = BP_OK;
 
-    if (wide == NULL || codes == NULL)
-        err = bp_fail_memory(label->codes.name, documents, sizeof *wide);
-    else
-        err = bp_column_read_numbers(file, &label->codes, 0, documents, wide);
+    err = bp_column_read_numbers(file, &label->codes, 0, documents, wide);
     for (int64_t d = 0; d < documents && err == BP_OK; d++) {
         codes[d] = (uint32_t)wide[d];
         if (wide[d] < 0 || wide[d] >= values)
@@ -268,10 +261,7 @@ static bp_err load_values(bp_corpus_file *file, bp_label_column *label)
     const char **values = bp_alloc("store.values", count, sizeof *values);
     bp_err err;
 
-    if (padded == NULL || text == NULL || values == NULL)
-        err = bp_fail_memory(label->names.name, count, 2 * width + 1 + sizeof *values);
-    else
-        err = bp_column_read_text(file, &label->names, 0, count, padded);
+    err = bp_column_read_text(file, &label->names, 0, count, padded);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         memcpy(text + (size_t)k * (width + 1), padded + (size_t)k * width, width);
         values[k] = text + (size_t)k * (width + 1);
@@ -316,8 +306,6 @@ bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes
     if (column->name == NULL)
         return BP_OK;
     *text = bp_alloc("store.tokenizer", count + 1, 1);
-    if (*text == NULL)
-        return bp_fail_memory(column->name, count, 1);
     err = bp_column_read_bytes(file, column, *text);
     if (err == BP_OK)
         *bytes = (size_t)count;

@@ -24,8 +24,6 @@ bp_err bp_packer_new(bp_packer **out, int64_t vocab_size)
     bp_packer *packer = bp_alloc("store.packer", 1, sizeof *packer);
 
     *out = NULL;
-    if (packer == NULL)
-        return bp_fail_memory("a compressor", 1, sizeof *packer);
     packer->raw_bytes = bp_corpus_chunk_bytes(vocab_size);
     packer->room = ZSTD_compressBound(packer->raw_bytes);
     packer->out = bp_alloc("store.packer", (int64_t)packer->room, 1);

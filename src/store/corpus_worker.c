@@ -108,7 +108,7 @@ static void encode_some(worker *w)
 {
     bp_batch *batch = &w->sent[w->sent_count % BP_BATCHES_AHEAD].batch;
 
-    BP_ASSERT(bp_share_next(w->share, batch) == BP_OK); /* see need() */
+    BP_CHECK(bp_share_next(w->share, batch) == BP_OK); /* see need() */
     if (w->share->ended || batch->bytes >= BP_BATCH_BYTES)
         send_batch(w);
 }
@@ -119,7 +119,7 @@ static void worker_init(worker *w, MPI_Comm comm, bp_share *share, int64_t vocab
     w->comm = comm;
     w->share = share;
     w->chunk_bytes = bp_corpus_chunk_bytes(vocab_size);
-    BP_ASSERT(bp_packer_new(&w->packer, vocab_size) == BP_OK);
+    BP_CHECK(bp_packer_new(&w->packer, vocab_size) == BP_OK);
     w->chunk = need(bp_alloc("store.worker", (int64_t)(w->chunk_bytes + sizeof(int64_t)), 1));
     for (int k = 0; k < 2; k++) {
         size_t room = sizeof(bp_packed_head) + 2 * w->chunk_bytes; /* more than zstd ever takes */

@@ -25,8 +25,6 @@ static bp_err name_files(bp_corpus_writer *writer, const char *path)
         return BP_FAIL(BP_ERR_CREATE, "not a regular file: at %s; give another output", path);
     writer->path = bp_strdup(path);
     writer->folder = folder_bytes > 0 ? bp_sprintf("%.*s", folder_bytes, path) : bp_strdup(".");
-    if (writer->path == NULL || writer->folder == NULL)
-        return bp_fail_memory("a name", 1, 1);
     return BP_OK;
 }
 
@@ -51,34 +49,25 @@ static bp_err copy_labels(bp_corpus_writer *writer, const bp_corpus_spec *spec)
     bp_err err = BP_OK;
 
     writer->labels = bp_alloc("store.labels", spec->label_count, sizeof *writer->labels);
-    if (writer->labels == NULL)
-        return bp_fail_memory("labels", spec->label_count, sizeof *writer->labels);
     for (int k = 0; k < spec->label_count && err == BP_OK; k++) {
         err = check_label_name(spec, k);
         if (err != BP_OK)
             break;
         writer->label_count = k + 1;
         writer->labels[k].name = bp_strdup(spec->labels[k]);
-        err = writer->labels[k].name == NULL
-                  ? bp_fail_memory("a label", 1, 1)
-                  : bp_spool_new(&writer->labels[k].codes, writer->folder, SPOOL_BYTES);
+        err = bp_spool_new(&writer->labels[k].codes, writer->folder, SPOOL_BYTES);
     }
     return err;
 }
 
-static bp_err copy_source(text_list *to, const bp_corpus_source *from)
+static void copy_source(text_list *to, const bp_corpus_source *from)
 {
     to->name = bp_strdup(from->name);
     to->values = bp_alloc("store.sources", from->count, sizeof *to->values);
-    if (to->name == NULL || to->values == NULL)
-        return bp_fail_memory("a source", from->count, sizeof *to->values);
     for (int64_t k = 0; k < from->count; k++) {
         to->values[k] = bp_strdup(from->values[k]);
-        if (to->values[k] == NULL)
-            return bp_fail_memory("a source", 1, 1);
         to->count = k + 1;
     }
-    return BP_OK;
 }
 
 static bp_err copy_spec(bp_corpus_writer *writer, const bp_corpus_spec *spec)
@@ -103,12 +92,9 @@ static bp_err copy_spec(bp_corpus_writer *writer, const bp_corpus_spec *spec)
     writer->sources = bp_alloc("store.sources", spec->source_count, sizeof *writer->sources);
     if (spec->tokenizer != NULL)
         writer->tokenizer = bp_strdup(spec->tokenizer);
-    if (writer->raw == NULL || writer->tokenizer_hash == NULL || writer->sources == NULL ||
-        (spec->tokenizer != NULL && writer->tokenizer == NULL))
-        return bp_fail_memory("a corpus writer", BP_CORPUS_CHUNK_TOKENS, writer->token_bytes);
     for (int k = 0; k < spec->source_count && err == BP_OK; k++) {
         writer->source_count = k + 1;
-        err = copy_source(&writer->sources[k], &spec->sources[k]);
+        copy_source(&writer->sources[k], &spec->sources[k]);
     }
     return err;
 }
@@ -172,8 +158,6 @@ bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_c
     bp_err err;
 
     *out = NULL;
-    if (writer == NULL)
-        return bp_fail_memory("a corpus writer", 1, sizeof *writer);
     BP_ASSERT(spec->vocab_size >= 1 && spec->vocab_size <= INT32_MAX &&
               spec->eod_id < spec->vocab_size);
     writer->tokens = writer->lock = -1;
@@ -240,18 +224,15 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
 
 /* ---- tokens ---- */
 
-bp_err bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent)
+void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent)
 {
     if (writer->extent_count == writer->extent_room) {
         int64_t room = writer->extent_room == 0 ? 64 : 2 * writer->extent_room;
         bp_extent *grown = bp_realloc("store.extents", writer->extents, room, sizeof *grown);
-        if (grown == NULL)
-            return bp_fail_memory("checksums", room, sizeof *grown);
         writer->extents = grown;
         writer->extent_room = room;
     }
     writer->extents[writer->extent_count++] = *extent;
-    return BP_OK;
 }
 
 /* The chunk that was filled (the last one with zeros behind) goes to be compressed. */
@@ -292,7 +273,7 @@ bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_p
         err = bp_h5_fail(writer->h5, "can't write dataset", "tokens");
     bp_h5_unlock();
     if (err == BP_OK)
-        err = bp_corpus_writer_add_extent(writer, &extent);
+        bp_corpus_writer_add_extent(writer, &extent);
     writer->chunks_in++;
     return err;
 }

@@ -57,6 +57,6 @@ struct bp_corpus_writer {
 };
 
 /** A row at the end of the table. */
-bp_err bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent);
+void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent);
 
 #endif

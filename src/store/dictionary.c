@@ -18,39 +18,31 @@ static int64_t slot_of(const bp_dictionary *dictionary, const char *text)
     return at;
 }
 
-static bp_err grow(bp_dictionary *dictionary)
+static void grow(bp_dictionary *dictionary)
 {
     int64_t room = dictionary->room == 0 ? 32 : 2 * dictionary->room;
     char **texts = bp_realloc("store.dictionary", dictionary->texts, room, sizeof *texts);
     int64_t *slots;
 
-    if (texts == NULL)
-        return bp_fail_memory("a dictionary", room, sizeof *texts);
     dictionary->texts = texts;
     slots = bp_alloc("store.dictionary", 2 * room, sizeof *slots);
-    if (slots == NULL)
-        return bp_fail_memory("a dictionary", 2 * room, sizeof *slots);
     bp_free(dictionary->slots);
     dictionary->slots = slots;
     dictionary->slot_count = 2 * room;
     dictionary->room = room;
     for (int64_t k = 0; k < dictionary->count; k++)
         slots[slot_of(dictionary, texts[k])] = k + 1;
-    return BP_OK;
 }
 
 bp_err bp_dictionary_code(bp_dictionary *dictionary, const char *text, int64_t *code)
 {
-    bp_err err = dictionary->count == dictionary->room ? grow(dictionary) : BP_OK;
     int64_t slot;
 
-    if (err != BP_OK)
-        return err;
+    if (dictionary->count == dictionary->room)
+        grow(dictionary);
     slot = slot_of(dictionary, text);
     if (dictionary->slots[slot] == 0) {
         char *copy = bp_strdup(text);
-        if (copy == NULL)
-            return bp_fail_memory("a dictionary", (int64_t)strlen(text), 1);
         dictionary->texts[dictionary->count++] = copy;
         dictionary->slots[slot] = dictionary->count;
     }

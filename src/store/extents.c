@@ -39,8 +39,6 @@ bp_err bp_extents_sort(bp_extents *extents, int64_t file_bytes, const char *path
 
     bp_free(extents->order);
     extents->order = bp_alloc("store.extents", extents->count, sizeof *extents->order);
-    if (extents->order == NULL)
-        return bp_fail_memory("checksums", extents->count, sizeof *extents->order);
     for (int64_t k = 0; k < extents->count; k++)
         extents->order[k] = k;
     qsort_r(extents->order, (size_t)extents->count, sizeof *extents->order, by_offset,
@@ -67,8 +65,6 @@ bp_err bp_extents_read(bp_extents *extents, int fd, int64_t offset, int64_t coun
         return BP_FAIL(BP_ERR_FORMAT,
                        "damaged: at %s, in the user block (bytes 0 to 511); make it anew", path);
     extents->rows = bp_alloc("store.extents", count, sizeof *extents->rows);
-    if (extents->rows == NULL)
-        return bp_fail_memory("checksums", count, sizeof *extents->rows);
     extents->count = count;
     if (bp_pread_all(fd, extents->rows, (size_t)count * sizeof *extents->rows, offset) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read", path);
@@ -168,8 +164,7 @@ bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *
         } else {
             bp_free(piece);
             piece = bp_alloc("store.extents.piece", (int64_t)row->bytes, 1);
-            err = piece == NULL ? bp_fail_memory(what, (int64_t)row->bytes, 1)
-                                : bp_extent_read(row, fd, piece, what, path);
+            err = bp_extent_read(row, fd, piece, what, path);
             if (err == BP_OK)
                 memcpy(to, piece + skip, (size_t)now);
         }

@@ -73,38 +73,38 @@ static void init_lock(void)
 {
     pthread_mutexattr_t attributes;
 
-    BP_ASSERT(pthread_mutexattr_init(&attributes) == 0);
-    BP_ASSERT(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE) == 0);
-    BP_ASSERT(pthread_mutex_init(&library_lock, &attributes) == 0);
-    BP_ASSERT(pthread_mutexattr_destroy(&attributes) == 0);
+    BP_CHECK(pthread_mutexattr_init(&attributes) == 0);
+    BP_CHECK(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE) == 0);
+    BP_CHECK(pthread_mutex_init(&library_lock, &attributes) == 0);
+    BP_CHECK(pthread_mutexattr_destroy(&attributes) == 0);
 }
 
 static void start_library(void)
 {
     init_lock();
-    BP_ASSERT(setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0); /* read at the first call */
+    BP_CHECK(setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0); /* read at the first call */
     /* A file that could not be closed (disk full) makes the library's own end crash: exit status
      * 139 instead of 74. */
-    BP_ASSERT(H5dont_atexit() >= 0);
-    BP_ASSERT(H5open() >= 0);
-    BP_ASSERT(H5PLset_loading_state(0) >= 0);
-    BP_ASSERT(H5Zregister(bp_zstd_filter) >= 0);
-    BP_ASSERT(H5Zregister(bp_lzf_filter) >= 0);
+    BP_CHECK(H5dont_atexit() >= 0);
+    BP_CHECK(H5open() >= 0);
+    BP_CHECK(H5PLset_loading_state(0) >= 0);
+    BP_CHECK(H5Zregister(bp_zstd_filter) >= 0);
+    BP_CHECK(H5Zregister(bp_lzf_filter) >= 0);
 }
 
 void bp_h5_lock(void)
 {
-    BP_ASSERT(pthread_once(&library_once, start_library) == 0);
-    BP_ASSERT(pthread_mutex_lock(&library_lock) == 0);
+    BP_CHECK(pthread_once(&library_once, start_library) == 0);
+    BP_CHECK(pthread_mutex_lock(&library_lock) == 0);
     if (!stack_is_watched) {
-        BP_ASSERT(H5Eset_auto2(H5E_DEFAULT, note_failure, NULL) >= 0);
+        BP_CHECK(H5Eset_auto2(H5E_DEFAULT, note_failure, NULL) >= 0);
         stack_is_watched = true;
     }
 }
 
 void bp_h5_unlock(void)
 {
-    BP_ASSERT(pthread_mutex_unlock(&library_lock) == 0);
+    BP_CHECK(pthread_mutex_unlock(&library_lock) == 0);
 }
 
 /* ---- failures ---- */

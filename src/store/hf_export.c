@@ -92,8 +92,8 @@ static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
                            bp_safetensors_writer *writer)
 {
     int64_t count = volume_of(theirs->dims, theirs->shape);
-    float *whole = bp_alloc("hf.theirs", count, sizeof *whole);
-    float *ours = bp_alloc("hf.ours", count / theirs->parts, sizeof *ours);
+    float *whole = bp_try_alloc("hf.theirs", count, sizeof *whole);
+    float *ours = bp_try_alloc("hf.ours", count / theirs->parts, sizeof *ours);
     bp_err err =
         whole == NULL || ours == NULL ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
 
@@ -171,8 +171,7 @@ static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape, c
 static bp_err write_tokenizer(const char *text, const char *folder)
 {
     char *path = bp_path_join(folder, "tokenizer.json");
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, 1)
-                              : bp_file_write(path, text, strlen(text));
+    bp_err err = bp_file_write(path, text, strlen(text));
 
     bp_free(path);
     return err;

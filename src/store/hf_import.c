@@ -272,8 +272,6 @@ static bp_err map_tensors(bp_hf_model *model)
     model->boxes = bp_alloc("hf.boxes", room, sizeof *model->boxes);
     model->from = bp_alloc("hf.from", room, sizeof *model->from);
     model->part = bp_alloc("hf.part", room, sizeof *model->part);
-    if (model->boxes == NULL || model->from == NULL || model->part == NULL)
-        return bp_fail_memory("the tensors of a model", room, sizeof *model->boxes);
     for (int64_t k = 0; k < count; k++) {
         hf_tensor theirs;
 
@@ -451,7 +449,7 @@ static bp_err read_theirs(bp_hf_model *model, int64_t k, const hf_tensor *theirs
     model->theirs = NULL;
     tensor = find_theirs(model, theirs->name, &file);
     BP_ASSERT(tensor != NULL);
-    model->theirs = bp_alloc("hf.theirs", tensor->count, sizeof *model->theirs);
+    model->theirs = bp_try_alloc("hf.theirs", tensor->count, sizeof *model->theirs);
     if (model->theirs == NULL)
         return bp_fail_memory("a tensor", tensor->count, sizeof *model->theirs);
     err = bp_safetensors_read(file, tensor, 0, tensor->count, model->theirs);
@@ -475,7 +473,7 @@ bp_err bp_hf_fetch(void *context, const bp_box *box, int64_t index, const float 
     if (!theirs.transposed && theirs.parts == 1)
         return BP_OK;
     bp_free(model->ours);
-    model->ours = bp_alloc("hf.ours", count, sizeof *model->ours);
+    model->ours = bp_try_alloc("hf.ours", count, sizeof *model->ours);
     if (model->ours == NULL)
         return bp_fail_memory("a tensor", count, sizeof *model->ours);
     hf_take_part(model->ours, model->theirs, &theirs, model->part[index]);

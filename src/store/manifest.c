@@ -368,9 +368,6 @@ static bp_err parse_lists(bp_manifest *manifest, const json_t *root, const char 
     manifest->tensors =
         bp_alloc("manifest.tensors", (int64_t)json_array_size(tensors), sizeof *manifest->tensors);
     manifest->pieces = bp_alloc("manifest.pieces", pieces, sizeof *manifest->pieces);
-    if (manifest->files == NULL || manifest->tensors == NULL || manifest->pieces == NULL)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short for a manifest of %lld pieces: in %s",
-                       (long long)pieces, path);
     json_array_foreach(files, k, entry)
     {
         if (err == BP_OK)
@@ -414,8 +411,6 @@ bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, siz
 
     *out = NULL;
     *foreign = false;
-    if (manifest == NULL)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short for a manifest: at %s", path);
     err = bp_json_parse(&root, text, bytes, path);
     if (err == BP_OK)
         err = check_version(foreign, root, path);

@@ -167,8 +167,6 @@ static bp_err parse_tensors(bp_safetensors *file)
         return BP_FAIL(BP_ERR_FORMAT, "more than %d tensors: at %s", MAX_TENSORS, file->path);
     file->tensors = bp_alloc("safetensors.tensors", members, sizeof *file->tensors);
     file->by_name = bp_alloc("safetensors.by_name", members, sizeof *file->by_name);
-    if (file->tensors == NULL || file->by_name == NULL)
-        return bp_fail_memory("a safetensors header", members, sizeof *file->tensors);
     json_object_foreach(file->header, key, value)
     {
         if (err == BP_OK)
@@ -251,8 +249,6 @@ static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text,
             (unsigned long long)header, (long long)file_bytes, file->path);
     *bytes = (size_t)header;
     *text = bp_alloc("safetensors.header", (int64_t)header, 1);
-    if (*text == NULL)
-        return bp_fail_memory("a safetensors header", (int64_t)header, 1);
     if (bp_pread_all(file->fd, *text, *bytes, LENGTH_BYTES) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
     if (**text != '{')
@@ -293,8 +289,6 @@ static bp_err open_file(bp_safetensors *file, const char *path)
     bp_err err;
 
     file->path = bp_strdup(path);
-    if (file->path == NULL)
-        return bp_fail_memory("a file name", (int64_t)strlen(path), 1);
     err = bp_file_open(path, &file->fd, &file_bytes);
     if (err == BP_OK)
         err = read_header(file, file_bytes, &text, &bytes);
@@ -322,8 +316,6 @@ bp_err bp_safetensors_open(bp_safetensors **out, const char *path)
     bp_err err;
 
     *out = NULL;
-    if (file == NULL)
-        return bp_fail_memory("a safetensors file", 1, sizeof *file);
     file->fd = -1;
     err = open_file(file, path);
     if (err != BP_OK)

@@ -38,14 +38,9 @@ bp_err bp_shard_create(bp_shard **out, const char *path)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (shard == NULL)
-        return bp_fail_memory("a shard", 1, sizeof *shard);
     shard->path = bp_strdup(path);
-    if (shard->path == NULL)
-        err = bp_fail_memory("a file name", (int64_t)strlen(path), 1);
-    if (err == BP_OK)
-        err = bp_fault("ckpt.shard_open") ? bp_fail_create("can't create", path)
-                                          : bp_h5_create(&shard->file, path);
+    err = bp_fault("ckpt.shard_open") ? bp_fail_create("can't create", path)
+                                      : bp_h5_create(&shard->file, path);
     if (err != BP_OK)
         bp_shard_free(&shard);
     *out = shard;
@@ -201,8 +196,6 @@ bp_err bp_shard_open(bp_shard_reader **out, const char *path)
     bp_err err;
 
     *out = NULL;
-    if (reader == NULL)
-        return bp_fail_memory("a shard", 1, sizeof *reader);
     err = bp_h5_open(&reader->file, path);
     if (err != BP_OK)
         bp_shard_close(&reader);

@@ -147,8 +147,6 @@ static bp_err share(bp_snapshot *snapshot, MPI_Comm comm)
     snapshot->ranks = bp_comm_size(node);
     addresses = bp_alloc("snapshot.addresses", snapshot->ranks, sizeof *addresses);
     snapshot->files = bp_alloc("snapshot.files", snapshot->ranks, sizeof *snapshot->files);
-    if (addresses == NULL || snapshot->files == NULL)
-        err = bp_fail_memory("the copies of a node's ranks", snapshot->ranks, sizeof *addresses);
     err = bp_agree(comm, err);
     if (err == BP_OK) {
         BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, addresses,

@@ -23,8 +23,6 @@ bp_err bp_spool_new(bp_spool **out, const char *folder, size_t memory_bytes)
     bp_spool *spool = bp_alloc("store.spool", 1, sizeof *spool);
 
     *out = NULL;
-    if (spool == NULL)
-        return bp_fail_memory("a spool", 1, sizeof *spool);
     spool->fd = -1;
     spool->room_bytes = memory_bytes;
     spool->folder = bp_strdup(folder);
@@ -60,8 +58,6 @@ static bp_err open_file(bp_spool *spool)
     if (spool->fd >= 0)
         return BP_OK;
     name = bp_sprintf("%s/.bp-spool-XXXXXX", spool->folder);
-    if (name == NULL)
-        return bp_fail_memory("a name", 1, 1);
     spool->fd = mkostemp(name, O_CLOEXEC);
     if (spool->fd < 0 || unlink(name) != 0)
         err = bp_fail_create("can't create a temporary file", name);

@@ -42,9 +42,9 @@ bp_err bp_sweeper_start(bp_sweeper *sweeper, char ***paths, int64_t *count)
     *paths = NULL;
     *count = 0;
     if (sweeper->count > 0) {
-        BP_ASSERT(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &own) == 0);
+        BP_CHECK(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &own) == 0);
         sweeper->runs = pthread_create(&sweeper->thread, NULL, sweep, sweeper) == 0;
-        BP_ASSERT(pthread_sigmask(SIG_SETMASK, &own, NULL) == 0);
+        BP_CHECK(pthread_sigmask(SIG_SETMASK, &own, NULL) == 0);
     }
     return before;
 }
@@ -54,7 +54,7 @@ bp_err bp_sweeper_wait(bp_sweeper *sweeper)
     bp_err err;
 
     if (sweeper->runs)
-        BP_ASSERT(pthread_join(sweeper->thread, NULL) == 0);
+        BP_CHECK(pthread_join(sweeper->thread, NULL) == 0);
     else
         sweeper->err = remove_all(sweeper); /* no thread could be had, or there is nothing */
     if (sweeper->runs && sweeper->err != BP_OK)

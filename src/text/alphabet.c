@@ -36,7 +36,7 @@ static void fill_tables(void)
 
 static void need_tables(void)
 {
-    BP_ASSERT(pthread_once(&tables_once, fill_tables) == 0);
+    BP_CHECK(pthread_once(&tables_once, fill_tables) == 0);
 }
 
 uint32_t bp_byte_letter(uint8_t byte)

@@ -32,7 +32,7 @@ static inline uint32_t rank_of(const bp_merges *merges, uint32_t left, uint32_t 
     return slot_of(merges, left, right)->rank;
 }
 
-static bp_err alloc_tables(bp_merges *merges)
+static void alloc_tables(bp_merges *merges)
 {
     int64_t slots = 1024;
 
@@ -41,22 +41,16 @@ static bp_err alloc_tables(bp_merges *merges)
     merges->mask = (uint64_t)slots - 1;
     merges->slots = bp_alloc("text.merges", slots, sizeof *merges->slots);
     merges->byte_ranks = bp_alloc("text.merges", 256 * 256, sizeof *merges->byte_ranks);
-    if (merges->slots == NULL || merges->byte_ranks == NULL)
-        return bp_fail_memory("the table of merges", slots, sizeof *merges->slots);
     for (int64_t k = 0; k < slots; k++)
         merges->slots[k].rank = BP_NO_RANK;
-    return BP_OK;
 }
 
 bp_err bp_merges_init(bp_merges *merges, bp_merge *list, int64_t count)
 {
-    bp_err err;
 
     merges->list = list;
     merges->count = count;
-    err = alloc_tables(merges);
-    if (err != BP_OK)
-        return err;
+    alloc_tables(merges);
     for (int64_t rank = 0; rank < count; rank++) {
         bp_pair_slot *slot = slot_of(merges, list[rank].left, list[rank].right);
 
@@ -82,21 +76,18 @@ void bp_merges_clear(bp_merges *merges)
 
 /* ---- ids ---- */
 
-bp_err bp_ids_reserve(bp_ids *ids, int64_t more)
+void bp_ids_reserve(bp_ids *ids, int64_t more)
 {
     int64_t capacity = ids->capacity < 1024 ? 1024 : ids->capacity;
     uint32_t *grown;
 
     if (ids->count + more <= ids->capacity)
-        return BP_OK;
+        return;
     while (capacity < ids->count + more)
         capacity *= 2;
     grown = bp_realloc("text.ids", ids->data, capacity, sizeof *grown);
-    if (grown == NULL)
-        return bp_fail_memory("token ids", capacity, sizeof *grown);
     ids->data = grown;
     ids->capacity = capacity;
-    return BP_OK;
 }
 
 void bp_ids_clear(bp_ids *ids)
@@ -110,10 +101,8 @@ void bp_ids_clear(bp_ids *ids)
 static bp_err merge_short(const bp_merges *merges, const uint8_t *piece, size_t count, bp_ids *ids)
 {
     uint32_t symbol[BP_BPE_SHORT], rank[BP_BPE_SHORT]; /* rank[k]: of symbols k and k + 1 */
-    bp_err err = bp_ids_reserve(ids, (int64_t)count);
 
-    if (err != BP_OK)
-        return err;
+    bp_ids_reserve(ids, (int64_t)count);
     for (size_t k = 0; k < count; k++) {
         symbol[k] = merges->byte_ids[piece[k]];
         rank[k] = k + 1 < count ? merges->byte_ranks[256 * piece[k] + piece[k + 1]] : BP_NO_RANK;
@@ -161,13 +150,11 @@ void bp_bpe_scratch_clear(bp_bpe_scratch *scratch)
     *scratch = (bp_bpe_scratch){0};
 }
 
-static bp_err take_scratch(bp_bpe_scratch *scratch, merging *m, int64_t count)
+static void take_scratch(bp_bpe_scratch *scratch, merging *m, int64_t count)
 {
     if (scratch->symbols < count) {
         bp_bpe_scratch_clear(scratch);
         scratch->base = bp_alloc("text.bpe", count, SYMBOL_BYTES);
-        if (scratch->base == NULL)
-            return bp_fail_memory("merging a piece of text", count, SYMBOL_BYTES);
         scratch->symbols = count;
     }
     m->heap = scratch->base;
@@ -176,7 +163,6 @@ static bp_err take_scratch(bp_bpe_scratch *scratch, merging *m, int64_t count)
     m->left = m->rank + count;
     m->right = m->left + count;
     m->heap_count = 0;
-    return BP_OK;
 }
 
 static void sift_down(uint64_t *heap, int64_t count, int64_t at)
@@ -244,14 +230,12 @@ static void rank_again(merging *m, const bp_merges *merges, uint32_t at)
         push(m, (uint64_t)m->rank[at] << 32 | at);
 }
 
-static bp_err merge_long(const bp_merges *merges, const uint8_t *piece, size_t count,
-                         bp_bpe_scratch *scratch, bp_ids *ids)
+static void merge_long(const bp_merges *merges, const uint8_t *piece, size_t count,
+                       bp_bpe_scratch *scratch, bp_ids *ids)
 {
     merging m = {0};
-    bp_err err = take_scratch(scratch, &m, (int64_t)count);
 
-    if (err != BP_OK)
-        return err;
+    take_scratch(scratch, &m, (int64_t)count);
     start_merging(&m, merges, piece, (uint32_t)count);
     while (m.heap_count > 0) {
         uint64_t entry = pop(&m);
@@ -269,14 +253,12 @@ static bp_err merge_long(const bp_merges *merges, const uint8_t *piece, size_t c
         if (m.left[at] != NONE)
             rank_again(&m, merges, m.left[at]);
     }
-    for (uint32_t at = 0; at != NONE && err == BP_OK; at = m.right[at]) {
-        err = bp_ids_reserve(ids, 1);
-        if (err == BP_OK)
-            ids->data[ids->count++] = m.symbol[at];
+    for (uint32_t at = 0; at != NONE; at = m.right[at]) {
+        bp_ids_reserve(ids, 1);
+        ids->data[ids->count++] = m.symbol[at];
     }
     if (scratch->symbols > SCRATCH_KEEP)
         bp_bpe_scratch_clear(scratch);
-    return err;
 }
 
 bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
@@ -286,5 +268,6 @@ bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
         return merge_short(merges, piece, bytes, ids);
     if (bytes >= NONE)
         return BP_FAIL(BP_ERR_SYSTEM, "a piece of text is longer than 4 GiB");
-    return merge_long(merges, piece, bytes, scratch, ids);
+    merge_long(merges, piece, bytes, scratch, ids);
+    return BP_OK;
 }

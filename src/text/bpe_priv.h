@@ -54,6 +54,6 @@ bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
 #define BP_BPE_SHORT 96
 
 /** Room for `more` ids. Errors: BP_ERR_SYSTEM. */
-bp_err bp_ids_reserve(bp_ids *ids, int64_t more);
+void bp_ids_reserve(bp_ids *ids, int64_t more);
 
 #endif

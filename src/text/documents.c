@@ -44,25 +44,20 @@ bp_err bp_text_format_of(bp_text_format *out, const char *name)
 
 /* ---- opening ---- */
 
-static bp_err copy_paths(bp_documents *documents, const char *const *paths, int count)
+static void copy_paths(bp_documents *documents, const char *const *paths, int count)
 {
     size_t longest = 0;
 
     documents->paths = bp_alloc("text.documents", count, sizeof *documents->paths);
-    if (documents->paths == NULL)
-        return bp_fail_memory("the list of files", count, sizeof *documents->paths);
     documents->count = count;
     for (int k = 0; k < count; k++) {
         size_t bytes = strlen(bp_text_source_id(paths[k]));
 
         longest = bytes > longest ? bytes : longest;
         documents->paths[k] = bp_strdup(paths[k]);
-        if (documents->paths[k] == NULL)
-            return bp_fail_memory("the list of files", 1, strlen(paths[k]));
     }
     documents->id_room = longest + 24; /* ":" and a line number */
     documents->id = bp_alloc("text.documents", (int64_t)documents->id_room, 1);
-    return documents->id == NULL ? bp_fail_memory("ids", (int64_t)documents->id_room, 1) : BP_OK;
 }
 
 static bp_err look_for_files(bp_documents *documents)
@@ -95,8 +90,6 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
     bp_err err;
 
     *out = NULL;
-    if (documents == NULL)
-        return bp_fail_memory("a reader of documents", 1, sizeof *documents);
     documents->options = *options;
     documents->options.labels = NULL;
     documents->options.text_field = NULL;
@@ -106,13 +99,11 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
         documents->options.limit_bytes = BP_PIECE_LIMIT_BYTES;
     if (documents->options.share_size == 0)
         documents->options.share_size = 1;
-    err = copy_paths(documents, paths, count);
-    if (err == BP_OK)
-        err = bp_jsonl_record_init(
-            &documents->record, options->text_field != NULL ? options->text_field : BP_TEXT_FIELD,
-            options->labels, options->label_count);
-    if (err == BP_OK)
-        err = look_for_files(documents);
+    copy_paths(documents, paths, count);
+    bp_jsonl_record_init(&documents->record,
+                         options->text_field != NULL ? options->text_field : BP_TEXT_FIELD,
+                         options->labels, options->label_count);
+    err = look_for_files(documents);
     if (err != BP_OK)
         bp_documents_close(&documents);
     *out = documents;
@@ -158,7 +149,7 @@ static bp_err fail_limit(const bp_documents *documents)
                    (long long)documents->line);
 }
 
-static bp_err grow_buffer(bp_documents *documents, size_t bytes)
+static void grow_buffer(bp_documents *documents, size_t bytes)
 {
     size_t room = documents->room < READ_BYTES ? READ_BYTES : documents->room;
     char *larger;
@@ -166,13 +157,10 @@ static bp_err grow_buffer(bp_documents *documents, size_t bytes)
     while (room < bytes)
         room *= 2;
     if (room == documents->room)
-        return BP_OK;
+        return;
     larger = bp_realloc("text.documents", documents->buffer, (int64_t)room, 1);
-    if (larger == NULL)
-        return bp_fail_memory("text", (int64_t)room, 1);
     documents->buffer = larger;
     documents->room = room;
-    return BP_OK;
 }
 
 /* Have at least `bytes` of text ahead, or all that is left of the file. */
@@ -187,9 +175,7 @@ static bp_err look_ahead(bp_documents *documents, size_t bytes)
         memmove(documents->buffer, documents->buffer + documents->at, have);
     documents->at = 0;
     documents->end = have;
-    err = grow_buffer(documents, bytes);
-    if (err != BP_OK)
-        return err;
+    grow_buffer(documents, bytes);
     err = bp_text_source_read(documents->source, documents->buffer + have, documents->room - have,
                               &got);
     documents->source_ended = got < documents->room - have;

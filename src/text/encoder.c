@@ -37,8 +37,6 @@ bp_err bp_encoder_new(bp_encoder **out, const bp_tokenizer *tokenizer)
     bp_encoder *encoder = bp_alloc("text.encoder", 1, sizeof *encoder);
 
     *out = NULL;
-    if (encoder == NULL)
-        return bp_fail_memory("an encoder", 1, sizeof *encoder);
     encoder->tokenizer = tokenizer;
     encoder->classes = bp_unicode_classes();
     encoder->longest = bp_tokenizer_longest(tokenizer);
@@ -85,8 +83,9 @@ static bp_err encode_new_piece(bp_encoder *encoder, const uint8_t *piece, size_t
         int64_t id = whole_token(encoder, piece, bytes);
 
         if (id >= 0) {
-            bp_err err = bp_ids_reserve(ids, 1);
+            bp_err err = BP_OK;
 
+            bp_ids_reserve(ids, 1);
             if (err == BP_OK)
                 ids->data[ids->count++] = (uint32_t)id;
             return err;
@@ -108,9 +107,7 @@ static bp_err encode_piece(bp_encoder *encoder, const uint8_t *piece, size_t byt
     cached = &encoder->cache[hash % CACHE_SLOTS];
     if (cached->hash == (uint32_t)(hash >> 32) && cached->bytes == bytes &&
         memcmp(cached->text, piece, bytes) == 0) {
-        err = bp_ids_reserve(ids, CACHE_IDS);
-        if (err != BP_OK)
-            return err;
+        bp_ids_reserve(ids, CACHE_IDS);
         memcpy(ids->data + ids->count, cached->ids, sizeof cached->ids);
         ids->count += cached->count;
         return BP_OK;
@@ -150,8 +147,6 @@ static bp_err encode_bpe(bp_encoder *encoder, const uint8_t *text, size_t bytes,
     if (!first || !encoder->tokenizer->add_prefix_space || bytes == 0 || text[0] == ' ')
         return encode_pieces(encoder, text, bytes, ids);
     spaced = bp_alloc("text.encoder", (int64_t)bytes + 1, 1);
-    if (spaced == NULL)
-        return bp_fail_memory("a document", (int64_t)bytes + 1, 1);
     spaced[0] = ' ';
     memcpy(spaced + 1, text, bytes);
     err = encode_pieces(encoder, spaced, bytes + 1, ids);
@@ -161,18 +156,15 @@ static bp_err encode_bpe(bp_encoder *encoder, const uint8_t *text, size_t bytes,
 
 /* ---- words and characters ---- */
 
-static bp_err append_named(bp_encoder *encoder, const uint8_t *name, size_t bytes, bp_ids *ids)
+static void append_named(bp_encoder *encoder, const uint8_t *name, size_t bytes, bp_ids *ids)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;
     int64_t id = bp_tokenizer_id(tokenizer, (const char *)name, bytes);
-    bp_err err = bp_ids_reserve(ids, 1);
 
-    if (err != BP_OK)
-        return err;
+    bp_ids_reserve(ids, 1);
     if (id < 0 || tokenizer->names.entries[id].value != 0) /* text that looks special is text */
         id = tokenizer->unk;
     ids->data[ids->count++] = (uint32_t)id;
-    return BP_OK;
 }
 
 static bp_err encode_words(bp_encoder *encoder, const uint8_t *text, size_t bytes, bp_ids *ids)
@@ -183,7 +175,7 @@ static bp_err encode_words(bp_encoder *encoder, const uint8_t *text, size_t byte
     while (at < bytes && err == BP_OK) {
         size_t length = bp_scan_word(encoder->classes, text + at, bytes - at);
 
-        err = append_named(encoder, text + at, length, ids);
+        append_named(encoder, text + at, length, ids);
         at += length;
         at += bp_scan_space(encoder->classes, text + at, bytes - at);
     }
@@ -199,7 +191,7 @@ static bp_err encode_characters(bp_encoder *encoder, const uint8_t *text, size_t
         size_t length = bp_utf8_decode(text + at, bytes - at, &code_point);
 
         length = length == 0 ? 1 : length; /* an invalid byte is no token's name: <unk> */
-        err = append_named(encoder, text + at, length, ids);
+        append_named(encoder, text + at, length, ids);
         at += length;
     }
     return err;

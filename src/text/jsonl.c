@@ -6,24 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
-                            const char *const *names, int label_count)
+void bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field, const char *const *names,
+                          int label_count)
 {
     record->text_field = bp_strdup(text_field);
     record->names = bp_alloc("text.labels", label_count, sizeof *record->names);
     record->labels = bp_alloc("text.labels", label_count, sizeof *record->labels);
     record->types = bp_alloc("text.labels", label_count, 1);
-    if (record->text_field == NULL || record->names == NULL || record->labels == NULL ||
-        record->types == NULL)
-        return bp_fail_memory("labels", label_count, sizeof *record->labels);
     record->label_count = label_count;
     for (int k = 0; k < label_count; k++) {
         record->names[k] = bp_strdup(names[k]);
         record->labels[k] = bp_strdup("");
-        if (record->names[k] == NULL || record->labels[k] == NULL)
-            return bp_fail_memory("a label", 1, strlen(names[k]));
     }
-    return BP_OK;
 }
 
 static void clear_values(bp_jsonl_record *record)

@@ -22,8 +22,8 @@ typedef struct bp_jsonl_record {
 } bp_jsonl_record;
 
 /** Errors: BP_ERR_SYSTEM. End with bp_jsonl_record_clear in any case. */
-bp_err bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field,
-                            const char *const *names, int label_count);
+void bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field, const char *const *names,
+                          int label_count);
 /** Errors: BP_ERR_FORMAT (bp_documents_next tells), BP_ERR_SYSTEM. */
 bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t bytes);
 void bp_jsonl_record_clear(bp_jsonl_record *record);

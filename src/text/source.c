@@ -189,8 +189,6 @@ bp_err bp_text_source_open(bp_text_source **out, const char *path)
     source->waits = is_stdin;
     source->path = bp_strdup(bp_text_source_shown(path));
     source->input = bp_alloc("text.source", INPUT_BYTES, 1);
-    if (source->path == NULL || source->input == NULL)
-        err = bp_fail_memory("a text source", INPUT_BYTES, 1);
     if (err == BP_OK)
         err = start_decoder(source);
     if (err != BP_OK)

@@ -37,13 +37,11 @@ const bp_strmap_entry *bp_strmap_find(const bp_strmap *map, const char *key, siz
 }
 
 /* Slots are kept at most half full. */
-static bp_err grow_slots(bp_strmap *map)
+static void grow_slots(bp_strmap *map)
 {
     int64_t slots = map->slots == NULL ? 1024 : 2 * (map->slot_mask + 1);
     uint32_t *grown = bp_alloc(LABEL, slots, sizeof *grown);
 
-    if (grown == NULL)
-        return bp_fail_memory("a table of words", slots, sizeof *grown);
     bp_free(map->slots);
     map->slots = grown;
     map->slot_mask = slots - 1;
@@ -54,22 +52,18 @@ static bp_err grow_slots(bp_strmap *map)
             slot = (slot + 1) & map->slot_mask;
         grown[slot] = (uint32_t)(k + 1);
     }
-    return BP_OK;
 }
 
-static bp_err grow_entries(bp_strmap *map)
+static void grow_entries(bp_strmap *map)
 {
     int64_t room = map->room == 0 ? 512 : 2 * map->room;
     bp_strmap_entry *grown = bp_realloc(LABEL, map->entries, room, sizeof *grown);
 
-    if (grown == NULL)
-        return bp_fail_memory("a table of words", room, sizeof *grown);
     map->entries = grown;
     map->room = room;
-    return BP_OK;
 }
 
-static bp_err grow_keys(bp_strmap *map, size_t bytes)
+static void grow_keys(bp_strmap *map, size_t bytes)
 {
     int64_t room = map->key_room == 0 ? 8192 : map->key_room;
     char *grown;
@@ -77,26 +71,22 @@ static bp_err grow_keys(bp_strmap *map, size_t bytes)
     while (room < map->key_bytes + (int64_t)bytes)
         room *= 2;
     grown = bp_realloc(LABEL, map->keys, room, 1);
-    if (grown == NULL)
-        return bp_fail_memory("a table of words", room, 1);
     map->keys = grown;
     map->key_room = room;
-    return BP_OK;
 }
 
 static bp_err make_room(bp_strmap *map, size_t bytes)
 {
-    bp_err err = BP_OK;
 
     if (map->count >= UINT32_MAX - 1 || bytes > UINT32_MAX)
         return BP_FAIL(BP_ERR_SYSTEM, "more than 4,294,967,294 different words, or one as long");
     if (map->slots == NULL || 2 * map->count > map->slot_mask)
-        err = grow_slots(map);
-    if (err == BP_OK && map->count == map->room)
-        err = grow_entries(map);
-    if (err == BP_OK && map->key_bytes + (int64_t)bytes + 1 > map->key_room)
-        err = grow_keys(map, bytes + 1);
-    return err;
+        grow_slots(map);
+    if (map->count == map->room)
+        grow_entries(map);
+    if (map->key_bytes + (int64_t)bytes + 1 > map->key_room)
+        grow_keys(map, bytes + 1);
+    return BP_OK;
 }
 
 bp_err bp_strmap_add(bp_strmap *map, const char *key, size_t bytes, int64_t value, int64_t *index)

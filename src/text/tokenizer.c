@@ -14,8 +14,6 @@ bp_err bp_tokenizer_new(bp_tokenizer **out, bp_kind kind)
     bp_tokenizer *tokenizer = bp_alloc("text.tokenizer", 1, sizeof *tokenizer);
 
     *out = NULL;
-    if (tokenizer == NULL)
-        return bp_fail_memory("a tokenizer", 1, sizeof *tokenizer);
     tokenizer->kind = kind;
     tokenizer->eod = tokenizer->unk = -1;
     tokenizer->use_regex = kind == BP_KIND_BPE;
@@ -217,7 +215,7 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
 {
     uint8_t *room = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer), 1);
     bp_buffer buffer = {0};
-    bp_err err = room == NULL ? bp_fail_memory("a token", 1, 0) : BP_OK;
+    bp_err err = BP_OK;
 
     *text = NULL;
     *bytes = 0;
@@ -227,8 +225,6 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
     *bytes = buffer.bytes;
     if (err == BP_OK) {
         *text = bp_buffer_take(&buffer);
-        if (*text == NULL)
-            err = bp_fail_memory("decoded text", (int64_t)*bytes, 1);
     }
     if (err != BP_OK) {
         bp_buffer_clear(&buffer);
@@ -272,13 +268,10 @@ bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buf
     int64_t room_bytes = known ? tokenizer->names.entries[id].bytes : 0;
     uint8_t *room = bp_alloc("text.decode", room_bytes, 1);
     bp_buffer bytes = {0};
-    bp_err err = room == NULL ? bp_fail_memory("a token", room_bytes, 1)
-                              : decode_one(tokenizer, id, true, room, &bytes);
+    bp_err err = decode_one(tokenizer, id, true, room, &bytes);
 
     if (err == BP_OK)
         bp_text_escape(text, bytes.data, bytes.bytes);
-    if (err == BP_OK && (bytes.failed || text->failed))
-        err = bp_fail_memory("the text of a token", 1, 0);
     bp_buffer_clear(&bytes);
     bp_free(room);
     return err;

@@ -110,10 +110,7 @@ bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added
                        "the vocabulary has %lld tokens, and %lld are possible: at %s",
                        (long long)list.size, (long long)bp_tokenizer_size_limit, name);
     list.names = bp_alloc("text.load", list.size, sizeof *list.names);
-    if (list.names == NULL)
-        err = bp_fail_memory("a vocabulary", list.size, sizeof *list.names);
-    if (err == BP_OK)
-        err = take_ids(&list, vocab, added, name);
+    err = take_ids(&list, vocab, added, name);
     for (int64_t id = 0; id < list.size && err == BP_OK; id++)
         if (list.names[id] == NULL)
             err = BP_FAIL(BP_ERR_FORMAT, "no token has id %lld, of %lld: at %s", (long long)id,
@@ -139,10 +136,6 @@ bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *t
         return BP_FAIL(BP_ERR_FORMAT, "the merge \"%.*s\" has an empty part", (int)bytes, text);
     bp_buffer_add(&both, text, split);
     bp_buffer_add(&both, right, right_bytes);
-    if (both.failed) {
-        bp_buffer_clear(&both);
-        return bp_fail_memory("a merge", (int64_t)bytes, 1);
-    }
     ids[2] = bp_tokenizer_id(tokenizer, both.data, both.bytes);
     bp_buffer_clear(&both);
     for (int k = 0; k < 3; k++)
@@ -180,9 +173,7 @@ static bp_err read_json_merge(const bp_tokenizer *tokenizer, bp_merge *out, cons
     bp_buffer_add(&joined, json_string_value(left), json_string_length(left));
     bp_buffer_add(&joined, " ", 1);
     bp_buffer_add(&joined, json_string_value(right), json_string_length(right));
-    err = joined.failed
-              ? bp_fail_memory("a merge", 1, 0)
-              : bp_read_merge(tokenizer, out, joined.data, joined.bytes, json_string_length(left));
+    err = bp_read_merge(tokenizer, out, joined.data, joined.bytes, json_string_length(left));
     bp_buffer_clear(&joined);
     return err;
 }
@@ -198,8 +189,6 @@ static bp_err read_json_merges(bp_tokenizer *tokenizer, const json_t *merges, bp
     if (!json_is_array(merges))
         return BP_FAIL(BP_ERR_FORMAT, "\"merges\" is not a list: at %s", name);
     list = bp_alloc("text.merges", count, sizeof *list);
-    if (list == NULL)
-        return bp_fail_memory("merges", count, sizeof *list);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         err = read_json_merge(tokenizer, &list[k], json_array_get(merges, (size_t)k));
         if (err != BP_OK)
@@ -423,8 +412,6 @@ static bp_err read_merge_lines(bp_tokenizer *tokenizer, const char *text, size_t
         room += text[k] == '\n';
     *count = 0;
     *out = bp_alloc("text.merges", room, sizeof **out);
-    if (*out == NULL)
-        return bp_fail_memory("merges", room, sizeof **out);
     for (const char *at = text + bp_mark_bytes(text, bytes), *end = text + bytes;
          at < end && err == BP_OK;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));

@@ -51,13 +51,12 @@ static json_t *vocab_json(const bp_strmap *names)
 static int append_merge(json_t *list, const bp_strmap *names, const bp_merge *merge)
 {
     bp_buffer text = {0};
-    json_t *json = NULL;
+    json_t *json;
 
     bp_buffer_add(&text, bp_strmap_key(names, merge->left), names->entries[merge->left].bytes);
     bp_buffer_add(&text, " ", 1);
     bp_buffer_add(&text, bp_strmap_key(names, merge->right), names->entries[merge->right].bytes);
-    if (!text.failed)
-        json = json_stringn(text.data, text.bytes);
+    json = json_stringn(text.data, text.bytes);
     bp_buffer_clear(&text);
     return json_array_append_new(list, json); /* fails on NULL */
 }

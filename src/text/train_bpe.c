@@ -54,22 +54,19 @@ typedef struct learner {
 
 /* ---- tables that grow ---- */
 
-static bp_err grow(void *array, int64_t *room, int64_t needed, size_t size)
+static void grow(void *array, int64_t *room, int64_t needed, size_t size)
 {
     void **p = array;
     int64_t larger = *room < 1024 ? 1024 : *room;
     void *grown;
 
     if (needed <= *room)
-        return BP_OK;
+        return;
     while (larger < needed)
         larger *= 2;
     grown = bp_realloc("text.trainer", *p, larger, size);
-    if (grown == NULL)
-        return bp_fail_memory("training a tokenizer", larger, size);
     *p = grown;
     *room = larger;
-    return BP_OK;
 }
 
 static uint64_t slot_start(const learner *l, uint32_t left, uint32_t right)
@@ -79,18 +76,16 @@ static uint64_t slot_start(const learner *l, uint32_t left, uint32_t right)
     return (key ^ key >> 32) & l->slot_mask;
 }
 
-static bp_err grow_slots(learner *l, int64_t pairs)
+static void grow_slots(learner *l, int64_t pairs)
 {
     uint64_t slots = l->slots == NULL ? 1 << 16 : l->slot_mask + 1;
 
     if (l->slots != NULL && 2 * (uint64_t)pairs <= slots)
-        return BP_OK;
+        return;
     while (2 * (uint64_t)pairs > slots)
         slots *= 2;
     bp_free(l->slots);
     l->slots = bp_alloc("text.trainer", (int64_t)slots, sizeof *l->slots);
-    if (l->slots == NULL)
-        return bp_fail_memory("pairs", (int64_t)slots, sizeof *l->slots);
     l->slot_mask = slots - 1;
     for (int64_t k = 0; k < l->pair_count; k++) {
         uint64_t slot = slot_start(l, l->pairs[k].left, l->pairs[k].right);
@@ -99,24 +94,19 @@ static bp_err grow_slots(learner *l, int64_t pairs)
             slot = (slot + 1) & l->slot_mask;
         l->slots[slot] = (uint32_t)(k + 1);
     }
-    return BP_OK;
 }
 
 /* Room for `more` new pairs, so that what changes pairs can't fail. */
 static bp_err reserve_pairs(learner *l, int64_t more)
 {
-    bp_err err = BP_OK;
 
     if (l->pair_count + more >= NONE)
         return BP_FAIL(BP_ERR_SYSTEM, "more than 4,294,967,294 different pairs of symbols");
-    err = grow_slots(l, l->pair_count + more);
-    if (err == BP_OK)
-        err = grow(&l->pairs, &l->pair_room, l->pair_count + more, sizeof *l->pairs);
-    if (err == BP_OK)
-        err = grow(&l->touched, &l->touched_room, l->touched_count + more, sizeof *l->touched);
-    if (err == BP_OK)
-        err = grow(&l->heap, &l->heap_room, l->heap_count + more, sizeof *l->heap);
-    return err;
+    grow_slots(l, l->pair_count + more);
+    grow(&l->pairs, &l->pair_room, l->pair_count + more, sizeof *l->pairs);
+    grow(&l->touched, &l->touched_room, l->touched_count + more, sizeof *l->touched);
+    grow(&l->heap, &l->heap_room, l->heap_count + more, sizeof *l->heap);
+    return BP_OK;
 }
 
 static uint32_t pair_of(learner *l, uint32_t left, uint32_t right)
@@ -269,8 +259,9 @@ static bp_err list_places(learner *l, uint32_t number, int64_t *count)
 
     *count = 0;
     for (uint32_t at = p->first; at != NONE; at = l->nodes[at].after) {
-        bp_err err = grow(&l->places, &l->places_room, *count + 1, sizeof *l->places);
+        bp_err err = BP_OK;
 
+        grow(&l->places, &l->places_room, *count + 1, sizeof *l->places);
         if (err != BP_OK)
             return err;
         l->places[(*count)++] = at;
@@ -366,7 +357,7 @@ static bp_err learn(learner *l, int64_t size, bool progress)
         if (err == BP_OK && symbol == NONE)
             continue;
         if (err == BP_OK)
-            err = grow(&l->merges, &l->merge_room, l->merge_count + 1, sizeof *l->merges);
+            grow(&l->merges, &l->merge_room, l->merge_count + 1, sizeof *l->merges);
         if (err == BP_OK) {
             l->merges[l->merge_count++] = (bp_merge){best.left, best.right, symbol};
             err = merge_everywhere(l, number, symbol);
@@ -430,8 +421,6 @@ static bp_err start(learner *l)
     if (err != BP_OK)
         return err;
     l->nodes = bp_alloc("text.trainer", bytes, sizeof *l->nodes);
-    if (l->nodes == NULL)
-        return bp_fail_memory("training a tokenizer", bytes, sizeof *l->nodes);
     for (int64_t k = 0; k < l->words->count; k++)
         add_word(l, k, symbols);
     queue_touched(l);

@@ -44,8 +44,6 @@ bp_err bp_build_words(bp_tokenizer **out, bp_kind kind, const bp_strmap *words, 
     bp_err err;
 
     *out = NULL;
-    if (ranked == NULL)
-        return bp_fail_memory("words to sort", words->count, sizeof *ranked);
     for (int64_t k = 0; k < words->count; k++)
         ranked[k] = (ranked_word){bp_strmap_key(words, k), words->entries[k].bytes,
                                   words->entries[k].value};

@@ -140,7 +140,7 @@ typedef struct packed_word { /* its bytes follow */
     int64_t bytes;
 } packed_word;
 
-static bp_err pack(bp_buffer *packed, const bp_strmap *words)
+static void pack(bp_buffer *packed, const bp_strmap *words)
 {
     for (int64_t k = 0; k < words->count; k++) {
         packed_word word = {words->entries[k].value, words->entries[k].bytes};
@@ -148,7 +148,6 @@ static bp_err pack(bp_buffer *packed, const bp_strmap *words)
         bp_buffer_add(packed, &word, sizeof word);
         bp_buffer_add(packed, bp_strmap_key(words, k), words->entries[k].bytes);
     }
-    return packed->failed ? bp_fail_memory("words to send", words->key_bytes, 1) : BP_OK;
 }
 
 static bp_err add_packed(bp_strmap *words, const char *packed, int64_t bytes)
@@ -197,21 +196,17 @@ static bp_err gather_words(bp_strmap *words, MPI_Comm comm)
     char *room = NULL;
     int64_t mine;
     int64_t *bytes = bp_alloc("text.trainer", size, sizeof *bytes);
-    bp_err err = bytes == NULL ? bp_fail_memory("sizes of tables", size, sizeof *bytes) : BP_OK;
+    bp_err err = BP_OK;
 
-    if (err == BP_OK && !root)
-        err = pack(&packed, words);
+    if (!root)
+        pack(&packed, words);
+    mine = (int64_t)packed.bytes;
+    BP_MPI(MPI_Gather(&mine, 1, MPI_INT64_T, bytes, 1, MPI_INT64_T, 0, comm));
+    if (root)
+        room = bp_try_alloc("text.trainer", largest(bytes, size), 1);
+    if (root && room == NULL)
+        err = bp_fail_memory("the words of a rank", largest(bytes, size), 1);
     err = bp_agree(comm, err);
-    if (err == BP_OK) {
-        mine = (int64_t)packed.bytes;
-        BP_MPI(MPI_Gather(&mine, 1, MPI_INT64_T, bytes, 1, MPI_INT64_T, 0, comm));
-        if (root) {
-            room = bp_alloc("text.trainer", largest(bytes, size), 1);
-            if (room == NULL)
-                err = bp_fail_memory("words of another rank", largest(bytes, size), 1);
-        }
-        err = bp_agree(comm, err);
-    }
     if (err == BP_OK) {
         if (root)
             err = take_tables(words, room, bytes, comm);

@@ -37,7 +37,7 @@ static void fill_classes(void)
 
 const uint8_t *bp_unicode_classes(void)
 {
-    BP_ASSERT(pthread_once(&classes_once, fill_classes) == 0);
+    BP_CHECK(pthread_once(&classes_once, fill_classes) == 0);
     return classes;
 }
 

@@ -40,8 +40,6 @@ static json_t *state_of(const trainer *self)
 char *trainer_checkpoints_folder(const trainer *self)
 {
     char *folder = bp_path_join(bp_config_string(self->config, "run.dir"), "checkpoints");
-
-    BP_NEED_MEMORY(folder);
     return folder;
 }
 
@@ -124,8 +122,6 @@ static bp_err look_at(const trainer *self, bool behind, own_state *own)
 
     if (behind) {
         own->digests = bp_alloc("commit.digests", count, sizeof *own->digests);
-        if (!own->digests)
-            return bp_fail_memory("the digests of a checkpoint", count, sizeof *own->digests);
         bad = bp_snapshot_take(self->snapshot, boxes, count, own->digests);
     } else {
         bad = bp_boxes_not_finite(boxes, count);

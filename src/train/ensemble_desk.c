@@ -341,8 +341,7 @@ static void show_progress(ensemble_desk *desk, double now)
     bp_clock_duration(time_left, sizeof time_left,
                       done > 0 ? (double)left * (now - desk->began) / (double)done : NAN);
     bp_buffer_printf(&line, "%s; %s left", shown > SHOWN ? ", ..." : "", time_left);
-    if (!line.failed)
-        bp_log_progress("%s", line.data);
+    bp_log_progress("%s", line.data);
     bp_buffer_clear(&line);
 }
 

@@ -305,9 +305,7 @@ bp_err ensemble_forget_list(const ensemble *self)
     char *path = bp_sprintf("%s/ensemble.json", bp_config_string(self->config, "run.dir"));
     bp_err err = BP_OK;
 
-    if (!path)
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the ensemble's list");
-    else if (unlink(path) != 0 && errno != ENOENT) /* there may be none */
+    if (unlink(path) != 0 && errno != ENOENT) /* there may be none */
         err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
     bp_free(path);
     return err;

@@ -45,8 +45,6 @@ bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self)
     *out = metrics;
     if (metrics)
         metrics->readers = bp_alloc("ensemble.metrics", self->members, sizeof *metrics->readers);
-    if (!metrics || !metrics->readers)
-        return bp_fail_memory("the members' metrics", self->members, sizeof(reader));
     metrics->self = self;
     for (int64_t k = 0; k < self->members && err == BP_OK; k++) {
         reader *one = &metrics->readers[k];
@@ -127,9 +125,7 @@ static bp_err read_block(reader *self)
         return err == BP_ERR_INPUT ? BP_OK : err;
     if (!self->block)
         self->block = bp_alloc("ensemble.metrics", BLOCK_BYTES, 1);
-    if (!self->block) {
-        err = bp_fail_memory("the members' metrics", 1, BLOCK_BYTES);
-    } else {
+    {
         got = pread(fd, self->block, BLOCK_BYTES, self->taken_bytes);
         if (got < 0)
             err = bp_fail_errno(BP_ERR_IO, "can't read", self->path);

@@ -161,7 +161,6 @@ void memory_remedy(char out[MEMORY_REMEDY_BYTES], const trainer *self, const mem
     search_here(&text, &s, &meshes);
     if (text.bytes == 0)
         search_further(&text, &s, &meshes);
-    snprintf(out, MEMORY_REMEDY_BYTES, "%s",
-             text.bytes > 0 && !text.failed ? text.data : "use more nodes");
+    snprintf(out, MEMORY_REMEDY_BYTES, "%s", text.bytes > 0 ? text.data : "use more nodes");
     bp_buffer_clear(&text);
 }

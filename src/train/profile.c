@@ -248,8 +248,6 @@ static bp_err save(const trainer *self, const rank_trace *own, const rank_trace 
                   step_seconds(own) / (double)own->steps, "input_wait",
                   seconds_of(own, BP_TRACE_INPUT) / step_seconds(own), "shares", shares_json(own),
                   "ranks", list);
-
-    BP_NEED_MEMORY(path && root);
     for (int r = 0; r < self->mesh->size; r++)
         if (ranks[r].computes)
             json_array_append_new(list, rank_json(&ranks[r], r));

@@ -178,8 +178,6 @@ void report_send(trainer *self, report_kind kind, json_t *value)
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
         int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
         int64_t head[2] = {kind, bytes};
-
-        BP_NEED_MEMORY(text);
         bp_send(head, sizeof head, 0, TAG_REPORT, self->mesh->world);
         bp_send(text, bytes, 0, TAG_REPORT, self->mesh->world);
         free(text);
@@ -257,11 +255,9 @@ static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
     bp_beat_leave();
     bp_recv(head, sizeof head, 1, TAG_REPORT, self->mesh->world);
     text = bp_alloc("report", head[1], 1);
-    BP_NEED_MEMORY(text);
     bp_recv(text, head[1], 1, TAG_REPORT, self->mesh->world);
     *value = json_loads(text, JSON_DECODE_ANY, NULL);
     bp_free(text);
-    BP_NEED_MEMORY(*value);
     return (report_kind)head[0];
 }
 

@@ -315,7 +315,7 @@ static bp_err open_lanes(trainer *self)
                           .seed = self->spec.seed};
     int64_t slots = self->spec.batch / self->mesh->datas;
 
-    self->windows = bp_alloc("input", slots * (self->shape.context + 1), sizeof *self->windows);
+    self->windows = bp_try_alloc("input", slots * (self->shape.context + 1), sizeof *self->windows);
     if (!self->windows)
         return BP_FAIL(BP_ERR_SYSTEM,
                        "memory is short: at the batch's windows; use a smaller train.batch");

@@ -24,10 +24,8 @@ typedef struct writer {
 
 static bp_err flush(writer *self)
 {
-    bp_err err = self->text.failed
-                     ? bp_fail_memory("the timeline", FLUSH_BYTES, 1)
-                     : bp_draft_write(&self->draft, self->text.data ? self->text.data : "",
-                                      self->text.bytes);
+    bp_err err =
+        bp_draft_write(&self->draft, self->text.data ? self->text.data : "", self->text.bytes);
 
     bp_buffer_clear(&self->text);
     return err;
@@ -49,9 +47,7 @@ static void name_process(writer *self, const rank_trace *rank, int pid)
     else
         snprintf(name, sizeof name, "rank %d on %s: coordinator", pid, rank->host);
     json_t *text = json_string(name);
-    char *quoted = text ? json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
-
-    BP_NEED_MEMORY(quoted);
+    char *quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     separate(self);
     bp_buffer_printf(&self->text,
                      "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":%s}}",
@@ -217,13 +213,7 @@ bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_tr
 
     if (mesh->coordinates) {
         room = bp_alloc("trace", trainer_trace_events(self), sizeof *room);
-        if (!room)
-            err =
-                bp_fail_memory("events of the timeline", trainer_trace_events(self), sizeof *room);
     }
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK)
-        return err;
     if (mesh->coordinates)
         err = write_all(&out, self, ranks, room);
     else

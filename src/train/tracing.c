@@ -194,12 +194,7 @@ bp_err trainer_trace_close(trainer *self)
     describe(self, &mine);
     if (mesh->coordinates) {
         ranks = bp_alloc("trace.ranks", mesh->size, sizeof *ranks);
-        if (!ranks)
-            err = bp_fail_memory("the profiles of ranks", mesh->size, sizeof *ranks);
     }
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK)
-        return err;
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, ranks, (int)sizeof mine,
                                      MPI_BYTE, 0, mesh->world));
     if (mesh->coordinates && bp_config_bool(self->config, "train.profile"))

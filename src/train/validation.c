@@ -83,7 +83,7 @@ static bp_err validate(trainer *self, double *loss)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t whole, pieces = piece_count(self, &whole);
-    double *sums = bp_alloc("validation", 2 * pieces, sizeof *sums), total = 0, counted = 0;
+    double *sums = bp_try_alloc("validation", 2 * pieces, sizeof *sums), total = 0, counted = 0;
     bp_err err = sums
                      ? BP_OK
                      : BP_FAIL(BP_ERR_SYSTEM,

@@ -108,7 +108,7 @@ static bp_err sort_tokens(evidence *self)
 {
     const study_scores *scores = self->scores;
     int64_t tokens = scores->doc_start[scores->domain];
-    float *confidence = bp_alloc("study.scores", tokens, sizeof(*confidence));
+    float *confidence = bp_try_alloc("study.scores", tokens, sizeof(*confidence));
     bp_token_table table = {.tokens = tokens,
                             .documents = scores->domain,
                             .score = confidence,
@@ -132,7 +132,7 @@ static bp_err sort_tokens(evidence *self)
 /* values[count] = the means of a group's documents. */
 static double *gather(const double *means, const study_group *group)
 {
-    double *values = bp_alloc("study.scores", group->document_count, sizeof(*values));
+    double *values = bp_try_alloc("study.scores", group->document_count, sizeof(*values));
 
     for (int64_t k = 0; values && k < group->document_count; k++)
         values[k] = means[group->documents[k]];
@@ -144,7 +144,7 @@ static bp_err sort_documents(evidence *self, const study_analysis_spec *spec)
     bp_err err = BP_OK;
 
     self->detections =
-        bp_alloc("study.scores", self->shifts * STUDY_SCORES, sizeof(*self->detections));
+        bp_try_alloc("study.scores", self->shifts * STUDY_SCORES, sizeof(*self->detections));
     if (!self->detections)
         return out_of_memory();
     for (int64_t s = 0; s < self->shifts; s++)
@@ -180,7 +180,7 @@ static bp_err resample(study_result *out, const evidence *self, const study_anal
                        int64_t columns)
 {
     int64_t groups = 1 + self->shifts;
-    int64_t *documents = bp_alloc("study.scores", groups, sizeof(*documents));
+    int64_t *documents = bp_try_alloc("study.scores", groups, sizeof(*documents));
     bp_bootstrap bootstrap = {.seed = spec->seed,
                               .resamples = spec->resamples,
                               .groups = groups,

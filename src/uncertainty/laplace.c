@@ -161,7 +161,7 @@ static bp_err spread_weights(const fit *self, bp_grid *grid, bp_distributed *mat
         mesh->pipeline_at == mesh->pipelines - 1 && mesh->data_at == 0 && mesh->member_at == 0;
     int64_t own = gives ? info->vocab_count * info->width : 0;
     const float *values = own > 0 ? self->model->ops->head_weights(self->model) : NULL;
-    double *rows = bp_alloc("uncertainty.laplace", own > 0 ? own : 1, sizeof *rows);
+    double *rows = bp_try_alloc("uncertainty.laplace", own > 0 ? own : 1, sizeof *rows);
     bp_placement *placement = NULL;
     bp_err err = rows ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the last matrix");
 
@@ -184,7 +184,7 @@ static bp_err gather_weights(const fit *self, bp_grid *grid, float *weights, dou
     MPI_Comm comm = self->mesh->compute;
     int64_t V = self->model->info.vocab_size, C = self->model->info.width;
     int64_t block = READ_VALUES / C > 1 ? READ_VALUES / C : 1;
-    double *rows = bp_alloc("uncertainty.laplace", block * C, sizeof *rows);
+    double *rows = bp_try_alloc("uncertainty.laplace", block * C, sizeof *rows);
     bp_distributed *matrix = NULL;
     bp_err err = rows ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the last matrix");
 
@@ -293,8 +293,8 @@ static bp_err fit_anew(fit *self)
     laplace_text text = {.corpus = self->corpus, .tokens = self->spec->tokens, .ends = self->ends};
     laplace_factors factors = {0};
     double start = bp_clock_now();
-    float *weights = self->roots ? bp_alloc("uncertainty.laplace", info->vocab_size * info->width,
-                                            sizeof *weights)
+    float *weights = self->roots ? bp_try_alloc("uncertainty.laplace",
+                                                info->vocab_size * info->width, sizeof *weights)
                                  : NULL;
     bp_err err = BP_OK;
 

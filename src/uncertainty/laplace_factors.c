@@ -50,7 +50,7 @@ static bp_err out_of_memory(int64_t tokens)
 
 static bp_err reserve(float **values, int64_t needed, int64_t width)
 {
-    float *grown = bp_realloc("uncertainty.laplace", *values, needed * width, sizeof **values);
+    float *grown = bp_try_realloc("uncertainty.laplace", *values, needed * width, sizeof **values);
 
     if (!grown)
         return out_of_memory(needed);
@@ -62,7 +62,7 @@ static bp_err reserve_states(collector *self, int64_t needed)
 {
     bp_err err = reserve(&self->states, needed, self->width);
     int32_t *targets =
-        bp_realloc("uncertainty.laplace", self->targets, needed, sizeof *self->targets);
+        bp_try_realloc("uncertainty.laplace", self->targets, needed, sizeof *self->targets);
 
     if (targets)
         self->targets = targets;
@@ -240,8 +240,8 @@ static bp_err take_softmax(rounds *self, const int32_t *targets, int64_t count)
 {
     const bp_mesh *mesh = self->from->mesh;
     int64_t columns = self->vocab_count;
-    float *most = bp_alloc("uncertainty.laplace", count, sizeof *most);
-    double *sum = bp_alloc("uncertainty.laplace", count, sizeof *sum);
+    float *most = bp_try_alloc("uncertainty.laplace", count, sizeof *most);
+    double *sum = bp_try_alloc("uncertainty.laplace", count, sizeof *sum);
     bp_err err = most && sum ? BP_OK : out_of_memory(count);
 
     err = bp_agree(mesh->tensor, err);
@@ -366,11 +366,11 @@ static bp_err rounds_init(rounds *self, laplace_factors *factors, const collecto
     BP_ASSERT(!from->holds || self->vocab_count == 0 ||
               self->vocab_first == part * mesh->tensor_at);
     self->state_rows =
-        bp_alloc("uncertainty.laplace", self->rows * from->width, sizeof *self->state_rows);
+        bp_try_alloc("uncertainty.laplace", self->rows * from->width, sizeof *self->state_rows);
     self->probabilities =
-        bp_alloc("uncertainty.laplace", self->rows * part, sizeof *self->probabilities);
-    self->logits = bp_alloc("uncertainty.laplace", self->rows * part, sizeof *self->logits);
-    self->sums = bp_alloc("uncertainty.laplace", V, sizeof *self->sums);
+        bp_try_alloc("uncertainty.laplace", self->rows * part, sizeof *self->probabilities);
+    self->logits = bp_try_alloc("uncertainty.laplace", self->rows * part, sizeof *self->logits);
+    self->sums = bp_try_alloc("uncertainty.laplace", V, sizeof *self->sums);
     err = self->state_rows && self->probabilities && self->logits && self->sums
               ? BP_OK
               : out_of_memory(self->rows);

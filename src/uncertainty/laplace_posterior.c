@@ -17,7 +17,7 @@ static bp_err decompose(double **values, bp_distributed **vectors, bp_distribute
 {
     bp_err err = BP_OK;
 
-    *values = bp_alloc("uncertainty.laplace", n, sizeof **values);
+    *values = bp_try_alloc("uncertainty.laplace", n, sizeof **values);
     if (!*values)
         err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %lld eigenvalues", (long long)n);
     err = bp_agree(comm, err);
@@ -183,8 +183,8 @@ bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_sam
                             int64_t samples)
 {
     int64_t V = draw->spectra->V, C = draw->spectra->C, most = written_values(C);
-    double *rows = bp_alloc("uncertainty.laplace", file ? most : 1, sizeof *rows);
-    float *out = bp_alloc("uncertainty.laplace", file ? most : 1, sizeof *out);
+    double *rows = bp_try_alloc("uncertainty.laplace", file ? most : 1, sizeof *rows);
+    float *out = bp_try_alloc("uncertainty.laplace", file ? most : 1, sizeof *out);
     drawing self = {.draw = draw};
     bp_err err = BP_OK;
 

@@ -17,7 +17,7 @@ bp_err laplace_evidence_open(laplace_evidence *evidence)
     int64_t count = first_row(evidence, rank + 1) - first_row(evidence, rank);
     bp_err err = BP_OK;
 
-    evidence->rows = bp_alloc("uncertainty.laplace", count + 1, sizeof *evidence->rows);
+    evidence->rows = bp_try_alloc("uncertainty.laplace", count + 1, sizeof *evidence->rows);
     if (!evidence->rows)
         err = BP_FAIL(BP_ERR_SYSTEM,
                       "memory is short: at the sums over %lld eigenvalues; use more ranks",

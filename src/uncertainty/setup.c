@@ -258,7 +258,7 @@ static int64_t count_members(const study_job *self, int64_t m)
     }
 }
 
-static bp_err share(study_job *self)
+static void share(study_job *self)
 {
     study_outcome *outcome = &self->outcome;
 
@@ -270,7 +270,6 @@ static bp_err share(study_job *self)
     bp_bcast_bytes(self->train_hash, BP_SHA256_HEX, 0, self->world);
     for (int64_t m = 0; m < outcome->methods.count; m++)
         outcome->members[m] = count_members(self, m);
-    return BP_OK;
 }
 
 /* All methods see the same windows: of the smallest context, if none was asked for. */
@@ -308,7 +307,7 @@ bp_err study_job_open(study_job *self, MPI_Comm world, bp_config *config,
     if (err == BP_OK)
         err = bp_agree(world, self->mesh->coordinates ? look_at_files(self) : BP_OK);
     if (err == BP_OK)
-        err = share(self);
+        share(self);
     if (err == BP_OK)
         err = bp_agree(world, resolve_context(self));
     if (err == BP_OK && self->mesh->coordinates)

@@ -545,22 +545,6 @@ static void help_shows_every_key(void **state)
     bp_free(help);
 }
 
-static void short_memory_is_told(void **state)
-{
-    bp_config *config;
-
-    (void)state;
-    for (int call = 1; call <= 6; call++) {
-        char fault[32];
-        (void)snprintf(fault, sizeof fault, "base.alloc:%d", call);
-        bp_fault_arm(fault);
-        bp_err err = bp_config_new(&config, all_tables, used_tables);
-        bp_fault_arm(NULL);
-        bp_test_expect(err, BP_ERR_SYSTEM);
-        assert_null(config);
-    }
-}
-
 static void names_with_equals_are_told_from_pairs(void **state)
 {
     char folder[PATH_MAX];
@@ -604,7 +588,6 @@ int main(void)
         cmocka_unit_test(faults_of_callers_are_collected),
         cmocka_unit_test(each_key_of_the_job_is_visited),
         cmocka_unit_test(help_shows_every_key),
-        cmocka_unit_test(short_memory_is_told),
     };
     return BP_TEST_RUN(tests);
 }

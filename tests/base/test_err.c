@@ -256,6 +256,24 @@ static void fail_assertion_with_handler(void)
     fail_assertion();
 }
 
+static void take_too_much(void)
+{
+    bp_assert_set_handler(leave_with, 5);
+    bp_free(bp_alloc("test.much", INT64_MAX, 1));
+}
+
+static void end_of_memory_ends_the_program(void **state)
+{
+    char text[1024];
+    int status;
+
+    (void)state;
+    capture(text, sizeof text, &status, take_too_much);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 71);
+    assert_non_null(strstr(text, "error[71]: out of memory: "));
+    assert_non_null(strstr(text, "for test.much, rank 5; use more nodes"));
+}
+
 static void broken_assertion_ends_the_program(void **state)
 {
     char text[1024];
@@ -306,6 +324,7 @@ int main(void)
         cmocka_unit_test(program_calls_itself_by_its_name),
         cmocka_unit_test(warning_is_one_line),
         cmocka_unit_test(broken_assertion_ends_the_program),
+        cmocka_unit_test(end_of_memory_ends_the_program),
         cmocka_unit_test(faults_are_injected_by_name_call_and_rank),
     };
     return BP_TEST_RUN(tests);

@@ -71,7 +71,7 @@ static void entries_are_those_of_the_plain_loop(void **state)
         double total = weights[w][0] + weights[w][1] + weights[w][2] + weights[w][3];
         bp_mixture mixture;
 
-        bp_test_expect(bp_mixture_init(&mixture, weights[w], 4), BP_OK);
+        bp_mixture_init(&mixture, weights[w], 4);
         for (int k = 0; k < 4; k++) {
             double quota = weights[w][k] / total * BP_MIXTURE_CYCLE;
 
@@ -103,12 +103,12 @@ static void largest_remainders_and_one_for_the_smallest(void **state)
     bp_mixture mixture;
 
     (void)state;
-    bp_test_expect(bp_mixture_init(&mixture, thirds, 3), BP_OK); /* 21845 1/3 each: the first one */
+    bp_mixture_init(&mixture, thirds, 3); /* 21845 1/3 each: the first one */
     assert_int_equal(mixture.count[0], 21846);
     assert_int_equal(mixture.count[1], 21845);
     assert_int_equal(mixture.count[2], 21845);
     bp_mixture_clear(&mixture);
-    bp_test_expect(bp_mixture_init(&mixture, tiny, 4), BP_OK);
+    bp_mixture_init(&mixture, tiny, 4);
     assert_int_equal(mixture.count[0], 65533);
     for (int k = 1; k < 4; k++)
         assert_int_equal(mixture.count[k], 1);
@@ -185,7 +185,7 @@ static world make_world(const char *name, const double *weights, bool bag)
     bp_test_expect(bp_corpus_open(&w.corpus, list), BP_OK);
     spec.corpus = w.corpus;
     bp_test_expect(bp_stream_new(&w.stream, &spec), BP_OK);
-    bp_test_expect(bp_mixture_init(&mixture, weights, FILES), BP_OK);
+    bp_mixture_init(&mixture, weights, FILES);
     for (int k = 0; k < FILES; k++) {
         int64_t count, first, tokens;
 

@@ -153,7 +153,8 @@ static void training_takes_what_is_planned(void **state)
         train(engine, &t);
         bp_engine_free(&engine);
         size_t needed = bp_test_peak_end(&peak);
-        bool holds = needed <= planned + tables_bytes(&t) && planned <= needed + needed / 2;
+        /* AMX pads narrow operands to whole tiles: twice as much may be planned as is taken */
+        bool holds = needed <= planned + tables_bytes(&t) && planned <= 2 * needed;
 
         if (!holds)
             say(&t, planned, needed);

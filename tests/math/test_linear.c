@@ -215,10 +215,19 @@ static void check_rows_alone(int way, int64_t outs, int64_t ins)
     problem_free(&p);
 }
 
+/* With AMX products are our own: oneDNN 2.6.3 takes AMX for many rows and AVX-512 for few, where
+ * the inner extent is odd. */
+static bool is_used_here(int way)
+{
+    return !bp_cpu_has_tiles() || (way != BF16_NATIVE && way != BF16_MIXED);
+}
+
 static void rows_do_not_depend_on_their_number(void **state)
 {
     (void)state;
     for (int way = F32; way < ways(); way++) {
+        if (!is_used_here(way))
+            continue;
         check_rows_alone(way, 257, 96);
         check_rows_alone(way, 192, 768);
         check_rows_alone(way, 48, 1024);

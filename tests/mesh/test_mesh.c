@@ -86,29 +86,11 @@ static void freeing_nothing_is_fine(void **state)
     bp_test_check(MPI_COMM_WORLD, mesh == NULL);
 }
 
-static void short_memory_on_one_rank_is_told_to_all(void **state)
-{
-    bp_mesh_shape shape = {.members = 1, .pipeline = 1, .tensor = 1};
-    int size = bp_comm_size(MPI_COMM_WORLD);
-    char fault[32];
-    bp_mesh *mesh;
-
-    (void)state;
-    bp_test_check_err(MPI_COMM_WORLD, bp_mesh_shape_fit(&shape, size), BP_OK);
-    (void)snprintf(fault, sizeof fault, "base.alloc@%d", size - 1);
-    bp_fault_arm(fault);
-    bp_err err = bp_mesh_new(&mesh, MPI_COMM_WORLD, &shape);
-    bp_fault_arm(NULL);
-    bp_test_check_err(MPI_COMM_WORLD, err, BP_ERR_SYSTEM);
-    bp_test_check(MPI_COMM_WORLD, mesh == NULL);
-}
-
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_is_where_the_order_says),
         cmocka_unit_test(freeing_nothing_is_fine),
-        cmocka_unit_test(short_memory_on_one_rank_is_told_to_all),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

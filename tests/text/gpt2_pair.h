@@ -21,7 +21,6 @@ static inline void gpt2_pair_write(const char *tokenizer, const char *folder)
     bp_buffer_printf(&text, "#version: 0.2\n");
     json_array_foreach(json_object_get(model, "merges"), k, merge)
         bp_buffer_printf(&text, "%s\n", json_string_value(merge));
-    assert_false(text.failed);
     (void)snprintf(name, sizeof name, "%s/merges.txt", folder);
     (void)bp_test_write(name, text.data, text.bytes);
     bp_buffer_clear(&text);

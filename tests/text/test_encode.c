@@ -272,68 +272,6 @@ static void ids_beyond_the_vocabulary_are_told(void **state)
 
 /* ---- memory ---- */
 
-/* Load, encode in pieces and decode; the first failure. */
-static bp_err go_there_and_back(const char *json_path, const char *text_path)
-{
-    bp_documents_options options = {.format = BP_TEXT_LINES, .piece_bytes = 300};
-    bp_tokenizer *tokenizer = NULL;
-    bp_encoder *encoder = NULL;
-    bp_documents *documents = NULL;
-    bp_piece piece;
-    bp_ids ids = {0};
-    char *again = NULL;
-    size_t bytes;
-    bp_err err = bp_tokenizer_load(&tokenizer, json_path);
-
-    if (err == BP_OK)
-        err = bp_encoder_new(&encoder, tokenizer);
-    if (err == BP_OK)
-        err = bp_documents_open(&documents, &text_path, 1, &options);
-    while (err == BP_OK && (err = bp_documents_next(documents, &piece)) == BP_OK &&
-           piece.text != NULL)
-        err = bp_encode_piece(encoder, piece.text, piece.bytes, piece.first, &ids);
-    if (err == BP_OK)
-        err = bp_decode(tokenizer, ids.data, ids.count, &again, &bytes);
-    bp_free(again);
-    bp_ids_clear(&ids);
-    bp_documents_close(&documents);
-    bp_encoder_free(&encoder);
-    bp_tokenizer_free(&tokenizer);
-    return err;
-}
-
-/* Each allocation in turn fails: that is said, and what was taken is given back (the run's
- * balance). */
-static void short_memory_is_told(void **state)
-{
-    small_parts parts = SMALL;
-    char text[1001];
-    int failures = 0;
-
-    (void)state;
-    parts.pre_tokenizer = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}";
-    bp_buffer json = small_text(&parts);
-    memset(text, 'a', sizeof text); /* longer than the short merge takes */
-    text[300] = ' ';
-    const char *json_path = bp_test_write("t.json", json.data, json.bytes);
-    const char *text_path = bp_test_write("t", text, sizeof text);
-    bp_buffer_clear(&json);
-    for (;;) {
-        char fault[32];
-        bp_err err;
-
-        (void)snprintf(fault, sizeof fault, "base.alloc:%d", failures + 1);
-        bp_fault_arm(fault);
-        err = go_there_and_back(json_path, text_path);
-        bp_fault_arm(NULL);
-        if (err == BP_OK)
-            break;
-        bp_test_expect(err, BP_ERR_SYSTEM);
-        failures++;
-    }
-    assert_true(failures > 30);
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -345,7 +283,6 @@ int main(void)
         cmocka_unit_test(words_are_parted_by_white_space),
         cmocka_unit_test(characters_are_code_points),
         cmocka_unit_test(ids_beyond_the_vocabulary_are_told),
-        cmocka_unit_test(short_memory_is_told),
     };
 
     return BP_TEST_RUN(tests);

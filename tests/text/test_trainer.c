@@ -243,38 +243,6 @@ static void a_long_run_is_learnt_in_no_time(void **state)
     bp_free(text);
 }
 
-/* Each allocation in turn fails on the last rank: all ranks say so, none is left behind, and
- * nothing is lost. */
-static void short_memory_on_one_rank_is_shared(void **state)
-{
-    static char text[3000];
-    size_t bytes = make_text(text, sizeof text, 1);
-    const char *path = shared_file("t", text, bytes);
-    int failures = 0;
-
-    (void)state;
-    for (int kind = 0; kind < 2; kind++)
-        for (int k = 1;; k++) {
-            bp_trainer_options options = {
-                .kind = kind == 0 ? "bpe" : "word", .size = 280, .piece_bytes = 100};
-            bp_trainer_report report;
-            bp_tokenizer *tokenizer;
-            char fault[64];
-
-            (void)snprintf(fault, sizeof fault, "base.alloc:%d@%d", k, bp_comm_size(COMM) - 1);
-            bp_fault_arm(fault);
-            bp_err err = bp_tokenizer_train(&tokenizer, COMM, &path, 1, &options, &report);
-            bp_fault_arm(NULL);
-            bp_test_check(COMM, (err == BP_OK) == (tokenizer != NULL));
-            bp_tokenizer_free(&tokenizer);
-            if (err == BP_OK)
-                break;
-            bp_test_check_err(COMM, err, BP_ERR_SYSTEM);
-            failures++;
-        }
-    bp_test_check(COMM, failures > 20);
-}
-
 /* The flag stays up, so this is the last test. */
 static void a_signal_to_one_rank_stops_all(void **state)
 {
@@ -297,7 +265,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(frequent_words_come_first_and_ties_in_order_of_bytes),
         cmocka_unit_test(characters_are_counted_one_by_one),
         cmocka_unit_test(failures_are_shared),
-        cmocka_unit_test(short_memory_on_one_rank_is_shared),
         cmocka_unit_test(a_long_run_is_learnt_in_no_time),
         cmocka_unit_test(a_signal_to_one_rank_stops_all),
     };
