@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "file_tool.h"
-#include "store/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdio.h>

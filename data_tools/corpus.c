@@ -2,10 +2,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "io/corpus/corpus_build.h"
+#include "io/corpus/corpus_convert.h"
 #include "mesh/mesh.h"
 #include "output.h"
-#include "store/corpus_build.h"
-#include "store/corpus_convert.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 

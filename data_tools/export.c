@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
-#include "store/hf_gpt2.h"
+#include "io/huggingface/hf_gpt2.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 

@@ -3,9 +3,9 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/corpus/corpus_writer.h"
 #include "mesh/mesh.h"
-#include "store/checkpoint.h"
-#include "store/corpus_writer.h"
 
 #include <argp.h>
 #include <errno.h>

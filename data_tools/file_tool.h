@@ -4,8 +4,8 @@
 #define BP_DATA_TOOLS_FILE_TOOL_H
 
 #include "base/err.h"
-#include "store/h5.h"
-#include "store/user_block.h"
+#include "io/h5/h5.h"
+#include "io/h5/user_block.h"
 #include "tools.h"
 
 #include <stdbool.h>

@@ -3,8 +3,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
-#include "store/hf_gpt2.h"
-#include "store/hidden_folder.h"
+#include "io/checkpoint/hidden_folder.h"
+#include "io/huggingface/hf_gpt2.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
@@ -95,14 +95,14 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
                                    .tokenizer = text};
     json_t *state = state_of(&shape, tokenizer);
     int64_t count;
-    const bp_box *boxes = bp_hf_boxes(model, &count);
+    const bp_slice *slices = bp_hf_slices(model, &count);
     bp_err err;
 
     if (parent == NULL || state == NULL || (tokenizer != NULL && text == NULL))
         err = bp_fail_memory("a checkpoint's state", 1, 1);
     else {
         bp_hidden_sweep(out);
-        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, boxes, count, state);
+        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
     }
     json_decref(state);
     bp_free(text);
@@ -115,10 +115,10 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
 static int64_t parameters_of(const bp_hf_model *model)
 {
     int64_t count, parameters = 0;
-    const bp_box *boxes = bp_hf_boxes(model, &count);
+    const bp_slice *slices = bp_hf_slices(model, &count);
 
     for (int64_t k = 0; k < count; k++)
-        parameters += boxes[k].shape[0] * (boxes[k].dims == 2 ? boxes[k].shape[1] : 1);
+        parameters += slices[k].shape[0] * (slices[k].dims == 2 ? slices[k].shape[1] : 1);
     return parameters;
 }
 

@@ -2,9 +2,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "file_tool.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/corpus/corpus_file.h"
 #include "mesh/mesh.h"
-#include "store/checkpoint.h"
-#include "store/corpus_file.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
@@ -235,11 +235,11 @@ static void print_checkpoint(const char *path, bp_checkpoint *checkpoint)
     char *state = bp_json_text(bp_checkpoint_state(checkpoint));
 
     for (int64_t k = 0; k < bp_checkpoint_tensors(checkpoint); k++) {
-        bp_box box = bp_checkpoint_tensor(checkpoint, k);
+        bp_slice slice = bp_checkpoint_tensor(checkpoint, k);
         int64_t volume = 1;
-        for (int d = 0; d < box.dims; d++)
-            volume *= box.shape[d];
-        values[strchr(box.name, '/') != NULL] += volume;
+        for (int d = 0; d < slice.dims; d++)
+            volume *= slice.shape[d];
+        values[strchr(slice.name, '/') != NULL] += volume;
     }
     printf("%s: checkpoint %s\n", path, bp_checkpoint_folder(checkpoint));
     printf("  tensors     %s: %s values of the model, %s of the optimizer\n",

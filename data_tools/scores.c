@@ -3,8 +3,8 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "store/h5.h"
-#include "store/user_block.h"
+#include "io/h5/h5.h"
+#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <math.h>

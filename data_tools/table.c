@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
-#include "store/corpus_file.h"
+#include "io/corpus/corpus_file.h"
 #include "table_columns.h"
 #include "token_table.h"
 #include "tools.h"

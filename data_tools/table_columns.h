@@ -3,7 +3,7 @@
 #ifndef BP_DATA_TOOLS_TABLE_COLUMNS_H
 #define BP_DATA_TOOLS_TABLE_COLUMNS_H
 
-#include "store/h5.h"
+#include "io/h5/h5.h"
 
 typedef struct table_column {
     char *name; /* the dataset; a grid is as many columns as it has */

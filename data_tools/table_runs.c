@@ -1,8 +1,8 @@
 /* bagpipe-data table RUN...: trainings side by side as CSV, the best first. */
 #include "base/fs.h"
 #include "base/mem.h"
-#include "coordinator/run_history.h"
 #include "file_tool.h"
+#include "run/run_history.h"
 #include "tools.h"
 
 #include <inttypes.h>

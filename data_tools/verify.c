@@ -2,9 +2,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "file_tool.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/corpus/corpus_file.h"
 #include "mesh/mesh.h"
-#include "store/checkpoint.h"
-#include "store/corpus_file.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 

@@ -4,13 +4,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "coordinator/run_folder.h"
-#include "coordinator/watchdog.h"
 #include "doctor.h"
 #include "help.h"
 #include "job.h"
 #include "mesh/mesh.h"
 #include "requeue.h"
+#include "run/run_folder.h"
+#include "run/watchdog.h"
 
 #include <stdio.h>
 #include <stdlib.h>

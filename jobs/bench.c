@@ -1,11 +1,11 @@
 /* bagpipe bench: measures this machine and this build; the first thing to run on a new cluster. */
 #include "bench/bench.h"
 
-#include "coordinator/drain.h"
-#include "coordinator/watchdog.h"
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
+#include "run/drain.h"
+#include "run/watchdog.h"
 
 static const bp_option *const OPTIONS[] = {
     bp_run_options,  bp_bench_options, bp_mesh_options,     bp_memory_options,

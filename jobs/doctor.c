@@ -5,16 +5,16 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "coordinator/probe.h"
-#include "coordinator/run_status.h"
-#include "corpus/corpus.h"
+#include "data/corpus.h"
 #include "doctor_config.h"
 #include "help.h"
-#include "lm/gpt.h"
-#include "math/distributed.h"
 #include "math/math.h"
+#include "math/scalapack/distributed.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
+#include "models/gpt/gpt.h"
+#include "run/probe.h"
+#include "run/run_status.h"
 
 #include <hdf5.h>
 #include <stdio.h>

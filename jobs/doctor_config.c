@@ -2,9 +2,9 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "coordinator/probe.h"
 #include "job.h"
 #include "mesh/mesh.h"
+#include "run/probe.h"
 
 #include <ctype.h>
 #include <glob.h>

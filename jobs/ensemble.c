@@ -1,15 +1,15 @@
 /* bagpipe ensemble: trains the members of an ensemble; the same command again goes on. */
-#include "train/ensemble.h"
+#include "train/ensemble/ensemble.h"
 
-#include "coordinator/drain.h"
-#include "coordinator/watchdog.h"
-#include "corpus/corpus.h"
-#include "engine/engine.h"
+#include "data/corpus.h"
 #include "job.h"
-#include "lm/gpt.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "train/pretrain.h"
+#include "models/gpt/gpt.h"
+#include "run/drain.h"
+#include "run/watchdog.h"
+#include "train/engine/engine.h"
+#include "train/loop/pretrain.h"
 
 /* pretrain's, and the ensemble's own */
 static const bp_option *const OPTIONS[] = {bp_run_options,

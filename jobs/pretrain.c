@@ -1,14 +1,14 @@
 /* bagpipe pretrain: trains a language model on a corpus; the same command again goes on. */
-#include "train/pretrain.h"
+#include "train/loop/pretrain.h"
 
-#include "coordinator/drain.h"
-#include "coordinator/watchdog.h"
-#include "corpus/corpus.h"
-#include "engine/engine.h"
+#include "data/corpus.h"
 #include "job.h"
-#include "lm/gpt.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
+#include "models/gpt/gpt.h"
+#include "run/drain.h"
+#include "run/watchdog.h"
+#include "train/engine/engine.h"
 
 static const bp_option *const OPTIONS[] = {
     bp_run_options,    bp_corpus_options, bp_model_options,     bp_mesh_options,

@@ -2,8 +2,8 @@
 #include "requeue.h"
 
 #include "base/mem.h"
-#include "coordinator/restart.h"
-#include "train/ensemble.h"
+#include "run/restart.h"
+#include "train/ensemble/ensemble.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* bagpipe score: log-probability of every token of corpora; the same command again goes on. */
-#include "score/score.h"
+#include "infer/score/score.h"
 
-#include "coordinator/drain.h"
-#include "coordinator/watchdog.h"
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
+#include "run/drain.h"
+#include "run/watchdog.h"
 
 static const bp_option *const OPTIONS[] = {
     bp_run_options,   bp_score_options,    bp_score_rule_options,

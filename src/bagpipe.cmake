@@ -25,13 +25,15 @@ endif()
 
 # bp_library(NAME SOURCES a.c ... LINK bp_base ...)
 #
-# One library a folder of src/. `#include "NAME/thing.h"` is found only by those that link bp_NAME: the
-# folder is reached through a link of its own in the build tree, so that an upward include does not build.
+# One library a folder: src/io/h5 is bp_io_h5 and NAME io_h5. `#include "io/h5/thing.h"` is found only by those that link it:
+# the folder is reached through a link of its own in the build tree, so that an upward include does not build.
 function(bp_library name)
   cmake_parse_arguments(LIB "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
   set(door ${CMAKE_BINARY_DIR}/include/${name})
-  file(MAKE_DIRECTORY ${door})
-  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${door}/${name} SYMBOLIC)
+  get_filename_component(above ${door}/${folder} DIRECTORY)
+  file(MAKE_DIRECTORY ${above})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${door}/${folder} SYMBOLIC)
   add_library(bp_${name} STATIC ${LIB_SOURCES})
   target_include_directories(bp_${name} PUBLIC ${door})
   target_link_libraries(bp_${name} PUBLIC ${LIB_LINK} PRIVATE ${LIB_PRIVATE_LINK} bp_flags)

@@ -109,7 +109,7 @@ int64_t bp_rng_below(const bp_rng_key *key, uint64_t index, int64_t n)
     }
 }
 
-/* Box and Muller, "A note on the generation of random normal deviates", 1958. */
+/* Slice and Muller, "A note on the generation of random normal deviates", 1958. */
 double bp_rng_normal(const bp_rng_key *key, uint64_t index)
 {
     uint64_t pair[2];

@@ -39,7 +39,7 @@ void bp_rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t ke
 void bp_rng_block(uint32_t out[4], const bp_rng_key *key, uint64_t index);
 
 /** 64 random bits; uniform in [0, 1) with 53 bits; uniform integer in [0, n) without bias; standard
- * normal (Box-Muller). */
+ * normal (Slice-Muller). */
 uint64_t bp_rng_u64(const bp_rng_key *key, uint64_t index);
 double bp_rng_uniform(const bp_rng_key *key, uint64_t index);
 int64_t bp_rng_below(const bp_rng_key *key, uint64_t index, int64_t n);

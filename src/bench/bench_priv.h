@@ -6,10 +6,10 @@
 #include "bench/bench.h"
 #include "bench/models.h"
 #include "bench/samples.h"
-#include "coordinator/run_folder.h"
-#include "engine/engine.h"
 #include "math/math.h"
 #include "mesh/mesh.h"
+#include "run/run_folder.h"
+#include "train/engine/engine.h"
 
 #define BENCH_HOST_BYTES 64
 #define BENCH_PRECISIONS 2

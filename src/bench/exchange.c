@@ -3,7 +3,7 @@
 #include "bench/bench_priv.h"
 
 #include "base/mem.h"
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 
 #define SMALLEST    1024

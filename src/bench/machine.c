@@ -2,9 +2,9 @@
 #include "bench/bench_priv.h"
 
 #include "base/mem.h"
-#include "coordinator/probe.h"
 #include "mesh/collective.h"
 #include "mesh/node_memory.h"
+#include "run/probe.h"
 
 #include <dirent.h>
 #include <stdio.h>

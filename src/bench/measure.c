@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "coordinator/drain.h"
 #include "mesh/collective.h"
+#include "run/drain.h"
 
 #include <math.h>
 

@@ -6,9 +6,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "lm/lm.h"
+#include "infer/score/unit.h"
 #include "mesh/collective.h"
-#include "score/unit.h"
+#include "models/lm.h"
 
 #include <string.h>
 

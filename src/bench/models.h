@@ -2,7 +2,7 @@
 #ifndef BP_BENCH_MODELS_H
 #define BP_BENCH_MODELS_H
 
-#include "lm/gpt.h"
+#include "models/gpt/gpt.h"
 #include <stdbool.h>
 
 #define BP_BENCH_MODELS 4

@@ -2,7 +2,7 @@
 #include "bench/bench_priv.h"
 
 #include "base/mem.h"
-#include "math/linear.h"
+#include "math/gemm/linear.h"
 #include "mesh/collective.h"
 
 #define ROWS           1024 /* of a step's products */

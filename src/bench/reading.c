@@ -5,9 +5,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "io/corpus/corpus_file.h"
+#include "io/corpus/corpus_writer.h"
 #include "mesh/collective.h"
-#include "store/corpus_file.h"
-#include "store/corpus_writer.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* How fast memory is, as passes of this library use it. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "math/math.h"
 
 #define FLOATS (INT64_C(16) << 20) /* 64 MiB each of two: more than a rank's caches hold */

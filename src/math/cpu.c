@@ -1,8 +1,8 @@
 /* The CPU this process runs on, and how much of it: affinity mask, and the quota of its control
  * group. */
 #include "base/cores.h"
-#include "math/bf16_gemm_priv.h"
-#include "math/gemm_priv.h"
+#include "math/gemm/bf16_gemm_priv.h"
+#include "math/gemm/gemm_priv.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The speed of the arithmetic alone: every thread multiplies in its registers. */
 #include "base/clock.h"
-#include "math/bf16_gemm_priv.h"
-#include "math/gemm_priv.h"
-#include "math/loops_priv.h"
+#include "math/gemm/bf16_gemm_priv.h"
+#include "math/gemm/gemm_priv.h"
+#include "math/kernels/loops_priv.h"
 
 #define ROUND_TIMES 200000 /* a round takes milliseconds: forking is a thousandth of it */
 

@@ -10,8 +10,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "math/linear.h"
-#include "nn/param.h"
+#include "math/gemm/linear.h"
+#include "tensor/param.h"
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>

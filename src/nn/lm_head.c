@@ -1,5 +1,5 @@
 #include "base/err.h"
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "nn/layers.h"
 

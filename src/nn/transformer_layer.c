@@ -1,6 +1,6 @@
 #include "base/err.h"
-#include "math/attention.h"
-#include "math/kernels.h"
+#include "math/attention/attention.h"
+#include "math/kernels/kernels.h"
 #include "nn/layers.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* A vocabulary split over tensor ranks: who has which rows, and softmax statistics over all of it.
  */
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "nn/layers.h"

@@ -5,8 +5,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "coordinator/run_history.h"
 #include "report/report.h"
+#include "run/run_history.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Temperature scaling from sums at some inverse temperatures (bp_temper_sums in lm/ensemble.h, of
- * which these are the arrays). Local: no MPI. */
+/* Temperature scaling from sums at some inverse temperatures (bp_temper_sums in
+ * infer/ensemble/ensemble.h, of which these are the arrays). Local: no MPI. */
 #ifndef BP_STATISTICS_TEMPERATURE_H
 #define BP_STATISTICS_TEMPERATURE_H
 

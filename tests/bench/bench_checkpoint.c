@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/snapshot.h"
 #include "mesh/collective.h"
-#include "store/checkpoint.h"
-#include "store/snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,25 +52,26 @@ static moment say(const char *what, moment from)
     return now();
 }
 
-static void make_boxes(bp_box *boxes, int64_t millions)
+static void make_slices(bp_slice *slices, int64_t millions)
 {
     for (int64_t k = 0; k < millions; k++) {
-        bp_box *box = &boxes[k];
+        bp_slice *slice = &slices[k];
 
-        *box = (bp_box){.dims = 2, .shape = {WIDTH, WIDTH}, .extent = {WIDTH, WIDTH}, .data = NULL};
-        (void)snprintf(box->name, sizeof box->name, "r%d.m%d", bp_comm_rank(MPI_COMM_WORLD),
+        *slice =
+            (bp_slice){.dims = 2, .shape = {WIDTH, WIDTH}, .extent = {WIDTH, WIDTH}, .data = NULL};
+        (void)snprintf(slice->name, sizeof slice->name, "r%d.m%d", bp_comm_rank(MPI_COMM_WORLD),
                        (int)k);
-        box->data = bp_alloc("bench", (int64_t)WIDTH * WIDTH, sizeof *box->data);
-        if (!box->data)
+        slice->data = bp_alloc("bench", (int64_t)WIDTH * WIDTH, sizeof *slice->data);
+        if (!slice->data)
             check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
         for (int64_t i = 0; i < (int64_t)WIDTH * WIDTH; i++)
-            box->data[i] = (float)((i * 2654435761 + k) % 1000003) * 1e-6f;
+            slice->data[i] = (float)((i * 2654435761 + k) % 1000003) * 1e-6f;
     }
 }
 
-static void save(bp_snapshot *snapshot, const char *folder, const bp_box *boxes, int64_t count)
+static void save(bp_snapshot *snapshot, const char *folder, const bp_slice *slices, int64_t count)
 {
-    bp_box *copies = bp_alloc("bench", count, sizeof *copies);
+    bp_slice *copies = bp_alloc("bench", count, sizeof *copies);
     bp_digest *digests = bp_alloc("bench", count, sizeof *digests);
     bp_checkpoint_commit commit = {
         .parent = folder, .name = "bench", .snapshot = snapshot, .digests = digests};
@@ -81,7 +82,7 @@ static void save(bp_snapshot *snapshot, const char *folder, const bp_box *boxes,
 
     if (!copies || !digests || !final)
         check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
-    memcpy(copies, boxes, (size_t)count * sizeof *copies);
+    memcpy(copies, slices, (size_t)count * sizeof *copies);
     (void)bp_snapshot_take(snapshot, copies, count, digests);
     at = say("copy", at);
     check(bp_checkpoint_begin(&saving, MPI_COMM_WORLD, &commit, copies, count, state));
@@ -106,22 +107,22 @@ int main(int argc, char **argv)
     bp_snapshot *snapshot;
 
     BP_MPI(MPI_Init(&argc, &argv));
-    bp_box *boxes = bp_alloc("bench", millions, sizeof *boxes);
-    if (!boxes)
+    bp_slice *slices = bp_alloc("bench", millions, sizeof *slices);
+    if (!slices)
         check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
-    make_boxes(boxes, millions);
+    make_slices(slices, millions);
     moment at = now();
-    check(bp_snapshot_new(&snapshot, MPI_COMM_WORLD, bp_boxes_floats(boxes, millions)));
+    check(bp_snapshot_new(&snapshot, MPI_COMM_WORLD, bp_slices_floats(slices, millions)));
     (void)say("room", at);
     for (int round = 0; round < rounds; round++) {
         if (bp_comm_is_root(MPI_COMM_WORLD))
             printf("checkpoint %d: %.3f GB a rank\n", round + 1, 4e-3 * (double)millions);
-        save(snapshot, folder, boxes, millions);
+        save(snapshot, folder, slices, millions);
     }
     bp_snapshot_free(&snapshot);
     for (int64_t k = 0; k < millions; k++)
-        bp_free(boxes[k].data);
-    bp_free(boxes);
+        bp_free(slices[k].data);
+    bp_free(slices);
     BP_MPI(MPI_Finalize());
     return EXIT_SUCCESS;
 }

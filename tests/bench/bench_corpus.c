@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "store/corpus_file.h"
+#include "io/corpus/corpus_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * turns, of an update's guard and of one comparison, on random tokens. Ranks hold copies (data
  * ranks). Arguments: layers width heads context vocabulary sequences threads rounds. */
 #include "base/mem.h"
-#include "engine/adamw.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "train/adamw.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "math/distributed.h"
 #include "math/math.h"
+#include "math/scalapack/distributed.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 

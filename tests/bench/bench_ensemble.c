@@ -5,12 +5,12 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "lm/ensemble.h"
-#include "lm/gpt.h"
+#include "infer/ensemble/ensemble.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "store/checkpoint.h"
-#include "store/ensemble_file.h"
+#include "models/gpt/gpt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,21 +54,21 @@ static void save(const char *folder, const bp_gpt_shape *shape, int64_t M)
     float *values = room(network->floats, sizeof *values);
     check(bp_network_bind_values(network, values));
     bp_network_initialise(network, 1);
-    int64_t capacity = bp_network_box_capacity(network);
-    bp_box *boxes = room(capacity, sizeof *boxes);
+    int64_t capacity = bp_network_slice_capacity(network);
+    bp_slice *slices = room(capacity, sizeof *slices);
     for (int g = 0; g < network->group_count; g++)
-        bp_network_boxes(network, g, "", values + network->groups[g].place, 0,
-                         network->groups[g].floats, boxes, &used, capacity);
+        bp_network_slices(network, g, "", values + network->groups[g].place, 0,
+                          network->groups[g].floats, slices, &used, capacity);
     json_t *state = json_pack("{s:o, s:i, s:i, s:s}", "model", bp_gpt_shape_json(shape), "step", 1,
                               "eod_id", -1, "tokenizer_hash", "");
-    check(bp_checkpoint_save(MPI_COMM_SELF, &commit, boxes, used, state));
+    check(bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, used, state));
     json_decref(state);
     for (int64_t m = 0; m < M; m++) {
         snprintf(names[m], sizeof names[m], "m%02d", (int)m);
         members[m] = (bp_ensemble_member){names[m], path, 1};
     }
     check(bp_ensemble_list_save(&(bp_ensemble_list){members, M}, folder));
-    bp_free(boxes);
+    bp_free(slices);
     bp_free(values);
     bp_network_free(&network);
     bp_gemm_free(&nn.gemm);

@@ -3,9 +3,9 @@
  * rounds, rows. */
 #include "base/clock.h"
 #include "bench_arrays.h"
-#include "math/bf16_gemm_priv.h"
-#include "math/gemm_priv.h"
-#include "math/linear.h"
+#include "math/gemm/bf16_gemm_priv.h"
+#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -3,9 +3,9 @@
  * Arguments: threads (0: all), seconds a line. */
 #include "base/clock.h"
 #include "bench_arrays.h"
-#include "math/attention.h"
-#include "math/kernels.h"
-#include "math/linear.h"
+#include "math/attention/attention.h"
+#include "math/gemm/linear.h"
+#include "math/kernels/kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -4,9 +4,9 @@
 #include "base/beat.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/adamw.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "train/adamw.h"
 
 #include <dirent.h>
 #include <sched.h>

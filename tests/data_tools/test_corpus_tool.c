@@ -3,9 +3,9 @@
 #include "base/buffer.h"
 #include "base/rng.h"
 #include "bp_test.h"
-#include "store/corpus_file.h"
-#include "store/h5.h"
-#include "store/user_block.h"
+#include "io/corpus/corpus_file.h"
+#include "io/h5/h5.h"
+#include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>

@@ -4,9 +4,9 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "store/h5.h"
-#include "store/hf_folder.h"
-#include "store/safetensors.h"
+#include "io/h5/h5.h"
+#include "io/hf_folder.h"
+#include "io/huggingface/safetensors.h"
 #include "text/gpt2_pair.h"
 
 #include <sys/stat.h>

@@ -4,8 +4,8 @@
 
 #include "../../data_tools/scores.h"
 
-#include "store/h5.h"
-#include "store/user_block.h"
+#include "io/h5/h5.h"
+#include "io/h5/user_block.h"
 
 #include <math.h>
 #include <unistd.h>

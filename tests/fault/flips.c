@@ -15,13 +15,13 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "coordinator/run_journal_priv.h"
-#include "coordinator/run_lock_priv.h"
+#include "infer/score/parts.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/corpus/corpus_file.h"
+#include "io/h5/user_block.h"
 #include "mesh/mesh.h"
-#include "score/parts.h"
-#include "store/checkpoint.h"
-#include "store/corpus_file.h"
-#include "store/user_block.h"
+#include "run/run_journal_priv.h"
+#include "run/run_lock_priv.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 """SQLite's method on whole jobs: the n-th system call that changes the run folder, or the n-th allocation, kills the job or
-fails, for n = 1, 2, ... until a job comes through (allocations: bagpipe's and jansson's; HDF5 does not live through all of its own). Whatever n, the job dies or says what failed in one line, nothing that was
+fails, for n = 1, 2, ... until a job comes through (allocations: bagpipe's, which jansson's are part of; HDF5 does not live through all of its own). Whatever n, the job dies or says what failed in one line, nothing that was
 announced is lost, and the next start ends as an undisturbed job does.
 
     test_system_calls.py --bin FOLDER --shim libbp_shim.so [--all]   by default a few n of each sweep; --all is every n"""
@@ -125,9 +125,6 @@ class Calls(KindsOfJob):
 
     def test_scoring_without_memory(self):
         self.sweep("score1", "enomem", calls="malloc@bagpipe", statuses=(71,))
-
-    def test_json_without_memory(self):
-        self.sweep("short1", "enomem", calls="malloc@libjansson", statuses=(71,))
 
 
 def open_text(path):

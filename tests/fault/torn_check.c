@@ -5,10 +5,10 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "coordinator/run_journal_priv.h"
-#include "coordinator/run_lock_priv.h"
+#include "io/checkpoint/checkpoint.h"
 #include "mesh/mesh.h"
-#include "store/checkpoint.h"
+#include "run/run_journal_priv.h"
+#include "run/run_lock_priv.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Attention against plain loops in float64, and its gradient against finite differences of those.
  */
 #include "base/err.h"
-#include "math/attention.h"
-#include "math/gemm_priv.h"
-#include "math/loops_priv.h"
+#include "math/attention/attention.h"
+#include "math/gemm/gemm_priv.h"
+#include "math/kernels/loops_priv.h"
 #include "math_test.h"
 
 /* The ways in which products are computed. */

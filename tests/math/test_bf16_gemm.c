@@ -2,11 +2,11 @@
  * emulated, through packing, blocks, threads and edges. */
 #define BP_AMX_EMULATED
 #define bp_bf16_kernel_amx emulated_amx
-#include "../../src/math/bf16_gemm_amx.c"
+#include "math/gemm/bf16_gemm_amx.c"
 #undef bp_bf16_kernel_amx
 
-#include "math/gemm_priv.h"
-#include "math/loops_priv.h"
+#include "math/gemm/gemm_priv.h"
+#include "math/kernels/loops_priv.h"
 #include "math_test.h"
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx;

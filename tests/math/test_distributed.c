@@ -2,7 +2,7 @@
  * not divide, matrices smaller than a block. */
 #include "base/rng.h"
 #include "bp_test_mpi.h"
-#include "math/distributed.h"
+#include "math/scalapack/distributed.h"
 
 #include <math.h>
 

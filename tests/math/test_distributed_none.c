@@ -1,6 +1,6 @@
 /* A build without ScaLAPACK says so, and how to get one. */
 #include "bp_test_mpi.h"
-#include "math/distributed.h"
+#include "math/scalapack/distributed.h"
 
 static void build_without_scalapack_is_refused(void **state)
 {

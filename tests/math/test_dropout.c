@@ -1,5 +1,5 @@
 /* Dropout: which elements are kept is a function of key and place alone. */
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "math_test.h"
 

@@ -1,5 +1,5 @@
 /* Fused passes against plain loops in float64; every backward against finite differences. */
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "math_test.h"
 

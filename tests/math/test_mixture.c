@@ -1,8 +1,8 @@
 /* The mixture of an ensemble's distributions against plain loops in float64, by every instruction
  * set that this CPU has. */
-#include "math/loops_priv.h"
+#include "math/kernels/loops_priv.h"
+#include "math/kernels/mixture.h"
 #include "math/math.h"
-#include "math/mixture.h"
 #include "math_test.h"
 
 enum { ROWS = 3, MOST = 1000 };

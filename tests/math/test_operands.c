@@ -1,6 +1,6 @@
 /* Passes that make operands: what they make in one pass is what plain passes make one after the
  * other, in every form, to the bit; sums against float64. */
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "math_test.h"
 

@@ -1,6 +1,6 @@
 /* Optimizer updates and sums of squares against plain loops in float64; any split gives the same
  * bits. */
-#include "math/kernels.h"
+#include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "math_test.h"
 

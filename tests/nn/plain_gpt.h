@@ -3,7 +3,7 @@
 #ifndef BP_TESTS_PLAIN_GPT_H
 #define BP_TESTS_PLAIN_GPT_H
 
-#include "lm/gpt.h"
+#include "models/gpt/gpt.h"
 
 #define PLAIN_TENSORS_MAX 256
 

@@ -2,7 +2,7 @@
 #include "bp_test_mpi.h"
 
 #include "base/fs.h"
-#include "train/ensemble_priv.h"
+#include "train/ensemble/ensemble_priv.h"
 
 #include <math.h>
 

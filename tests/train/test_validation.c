@@ -2,11 +2,11 @@
 #include "bp_test_mpi.h"
 
 #include "base/signals.h"
-#include "corpus/toy_corpus.h"
-#include "lm/gpt.h"
+#include "data/toy_corpus.h"
 #include "mesh/collective.h"
-#include "train/pretrain.h"
-#include "train/trainer_priv.h"
+#include "models/gpt/gpt.h"
+#include "train/loop/pretrain.h"
+#include "train/loop/trainer_priv.h"
 
 #define WORLD MPI_COMM_WORLD
 

@@ -2,11 +2,11 @@
  * picks: the queue of work, the commit of a checkpoint, jobs that contend for a run folder, the
  * watchdog. */
 #include "base/mem.h"
-#include "coordinator/lease_priv.h"
-#include "coordinator/watch_state.h"
 #include "coordinator/work_desk_priv.h"
 #include "fuzz.h"
-#include "store/commit_steps.h"
+#include "io/checkpoint/commit_steps.h"
+#include "run/lease_priv.h"
+#include "run/watch_state.h"
 
 #include <math.h>
 #include <stdio.h>

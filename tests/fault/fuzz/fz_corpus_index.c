@@ -4,8 +4,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "store/corpus_priv.h"
-#include "store/user_block.h"
+#include "io/corpus/corpus_priv.h"
+#include "io/h5/user_block.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * it breaks, HDF5's code must be where. */
 #include "base/mem.h"
 #include "fuzz.h"
-#include "store/corpus_file.h"
-#include "store/h5.h"
+#include "io/corpus/corpus_file.h"
+#include "io/h5/h5.h"
 
 #include <errno.h>
 #include <fcntl.h>

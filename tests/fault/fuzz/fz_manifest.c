@@ -2,7 +2,7 @@
  * element where it is small), and is written as a text that reads back as itself. */
 #include "base/mem.h"
 #include "fuzz.h"
-#include "store/checkpoint_priv.h"
+#include "io/checkpoint/checkpoint_priv.h"
 
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void check_tensor(const bp_manifest *manifest, const bp_manifest_tensor *
 
     FUZZ_CHECK(bp_manifest_find(manifest, tensor->name) == tensor);
     FUZZ_CHECK(tensor->first >= 0 && tensor->first + tensor->count <= manifest->piece_count);
-    FUZZ_CHECK(bp_box_volume(tensor->dims, tensor->shape, &volume));
+    FUZZ_CHECK(bp_slice_volume(tensor->dims, tensor->shape, &volume));
     for (int64_t k = 0; k < tensor->count; k++) {
         const bp_manifest_piece *piece = &manifest->pieces[tensor->first + k];
 

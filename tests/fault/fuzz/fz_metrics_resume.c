@@ -2,8 +2,8 @@
  * line off, or ends what is none; the cut leaves all up to the last line in order of steps up to
  * that one. */
 #include "base/mem.h"
-#include "coordinator/run_journal_priv.h"
 #include "fuzz.h"
+#include "run/run_journal_priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "store/ensemble_file.h"
-#include "store/hf_config_priv.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "io/huggingface/hf_config_priv.h"
 
 #include <math.h>
 #include <stdio.h>

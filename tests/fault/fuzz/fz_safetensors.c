@@ -3,7 +3,7 @@
  * as they are. */
 #include "base/mem.h"
 #include "fuzz.h"
-#include "store/safetensors.h"
+#include "io/huggingface/safetensors.h"
 
 #include <math.h>
 #include <string.h>

@@ -32,20 +32,20 @@ parsers() {
     case $1 in
     json) echo src/base/json.c ;;
     config) echo src/base/config_read.c src/base/config_value.c src/base/config_text.c src/base/config.c ;;
-    manifest) echo src/store/manifest.c src/store/box.c ;;
-    safetensors) echo src/store/safetensors.c ;;
+    manifest) echo src/io/checkpoint/manifest.c src/tensor/box.c ;;
+    safetensors) echo src/io/huggingface/safetensors.c ;;
     tokenizer_load) echo src/text/tokenizer_load.c src/text/tokenizer_text.c src/text/tokenizer.c ;;
     encode) echo src/text/encoder.c src/text/bpe.c src/text/scan.c src/text/tally.c ;;
     text) echo src/text/source.c src/text/documents.c src/text/jsonl.c ;;
-    corpus_index) echo src/store/corpus_file.c src/store/corpus_columns.c src/store/extents.c src/store/user_block.c ;;
-    record) echo src/score/parts.c src/store/corpus_chunks.c src/store/zstd_filter.c src/store/lzf_filter.c ;;
-    h5_walk) echo src/store/h5_walk.c src/store/h5_read.c ;;
-    reshard) echo src/store/shard.c src/store/box.c ;;
-    coord) echo src/coordinator/work_desk.c src/coordinator/lease.c src/coordinator/watch_state.c src/store/commit_steps.c ;;
-    wire) echo src/coordinator/watchdog_wire.c ;;
+    corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
+    record) echo src/infer/score/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
+    h5_walk) echo src/io/h5/h5_walk.c src/io/h5/h5_read.c ;;
+    reshard) echo src/io/checkpoint/shard.c src/tensor/box.c ;;
+    coord) echo src/coordinator/work_desk.c src/run/lease.c src/run/watch_state.c src/io/checkpoint/commit_steps.c ;;
+    wire) echo src/run/watchdog_wire.c ;;
     cli) echo jobs/bagpipe.c ;;
-    metrics_resume) echo src/coordinator/run_journal.c ;;
-    notes) echo src/store/ensemble_file.c src/store/hf_config.c ;;
+    metrics_resume) echo src/run/run_journal.c ;;
+    notes) echo src/io/checkpoint/ensemble_file.c src/io/huggingface/hf_config.c ;;
     esac
 }
 all=$(sed -n 's/^bp_fuzz(\([a-z0-9_]*\).*/\1/p' $here/CMakeLists.txt)
@@ -97,8 +97,8 @@ lines_of() { # lines_of PROFILE FILE: "covered/all" of the programs in `programs
 
 measure() { # line coverage of all parsers, to cov/lines.txt
     local cov=$build-coverage t name goals=() tests programs=()
-    tests="base_json base_config base_err store_box store_safetensors store_hf_import store_user_block store_corpus_file store_corpus_convert
-           store_checkpoint_folder coordinator_run_lock coordinator_run_folder coordinator_watchdog_state coordinator_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode score_parts"
+    tests="base_json base_config base_err tensor_slice io_safetensors io_hf_import io_user_block io_corpus_file io_corpus_convert
+           io_checkpoint_folder run_run_lock run_run_folder run_watchdog_state run_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode infer_parts"
     for t in $targets; do goals+=("fz_$t"); done
     for t in $tests; do goals+=("test_$t"); done
     compile "$cov" "${goals[@]}" h5zstd -- "-DCMAKE_C_FLAGS=-fprofile-instr-generate -fcoverage-mapping" || return 1

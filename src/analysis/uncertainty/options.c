@@ -1,0 +1,100 @@
+/* uncertainty.*: the keys, and what can be said of them without a file. */
+#include "analysis/uncertainty/uncertainty.h"
+
+#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/study_priv.h"
+#include "infer/score/score.h"
+
+#include <string.h>
+
+const bp_option bp_uncertainty_options[] = {
+    {.key = "uncertainty.models",
+     .type = BP_OPTION_STRING,
+     .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles; FOLDER:dropout, FOLDER:laplace",
+     .required = true},
+    {.key = "uncertainty.in_domain",
+     .type = BP_OPTION_STRING,
+     .help = "corpora, or CORPUS:label=value, that are like the training text",
+     .required = true},
+    {.key = "uncertainty.shifted",
+     .type = BP_OPTION_STRING,
+     .help = "corpora that are not, each to be told apart: CORPUS, CORPUS:label=value, NAME=..."},
+    {.key = "uncertainty.passes",
+     .type = BP_OPTION_INT,
+     .value = "8",
+     .min = 1,
+     .max = 100000,
+     .help = "passes of a model with :dropout; 2 or more tell something"},
+    {.key = "uncertainty.dropout",
+     .type = BP_OPTION_REAL,
+     .value = "0.1",
+     .min = 0,
+     .max = 0.99,
+     .help = "rate of :dropout; not the model's own, which a checkpoint does not record"},
+    {.key = "uncertainty.resamples",
+     .type = BP_OPTION_INT,
+     .value = "1000",
+     .min = 100,
+     .max = 1000000,
+     .help = "resamples of the documents for 95 % intervals"},
+    {.key = "uncertainty.temper_tokens",
+     .type = BP_OPTION_INT,
+     .value = "100000",
+     .min = 1,
+     .max = 1e12,
+     .unit = "tokens",
+     .help = "of corpus.valid, for the temperature; without corpus.valid there is none"},
+    {.key = "corpus.valid",
+     .type = BP_OPTION_STRING,
+     .help = "validation text: the temperature of each method is fitted to it"},
+    {.key = "corpus.train", .type = BP_OPTION_STRING, .help = "the training text: for :laplace"},
+    {.key = NULL}};
+
+static void add_fault(bp_config *config, bp_err err)
+{
+    if (err != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+static bool has_way(const study_methods *methods, study_way way)
+{
+    for (int64_t k = 0; k < methods->count; k++)
+        if (methods->items[k].way == way)
+            return true;
+    return false;
+}
+
+bool study_keeps_bits(const bp_config *config, const char *key, const char *before, const char *now)
+{
+    study_methods methods = {0};
+    bool fits =
+        study_methods_parse(&methods, bp_config_string(config, "uncertainty.models")) == BP_OK &&
+        has_way(&methods, STUDY_LAPLACE);
+
+    study_methods_clear(&methods);
+    return bp_score_keeps_bits(config, key, before, now) &&
+           !(fits && strcmp(key, "mesh.data") == 0);
+}
+
+void bp_uncertainty_check(bp_config *config)
+{
+    const char *shifted = bp_config_string(config, "uncertainty.shifted");
+    study_methods methods = {0};
+    study_groups groups = {0};
+
+    add_fault(config,
+              study_methods_parse(&methods, bp_config_string(config, "uncertainty.models")));
+    if (has_way(&methods, STUDY_LAPLACE) && !bp_config_is_set(config, "corpus.train"))
+        bp_config_fault(config, "a model with :laplace, but no corpus.train: at "
+                                "uncertainty.models; name the corpus that it was trained on");
+    if (has_way(&methods, STUDY_LAPLACE))
+        bp_laplace_check(config);
+    study_methods_clear(&methods);
+    add_fault(config,
+              study_groups_parse(&groups, "uncertainty.in_domain",
+                                 bp_config_string(config, "uncertainty.in_domain"), "in_domain"));
+    study_groups_clear(&groups);
+    if (shifted)
+        add_fault(config, study_groups_parse(&groups, "uncertainty.shifted", shifted, NULL));
+    study_groups_clear(&groups);
+}

@@ -1,0 +1,91 @@
+/* What a study came to, and how it is told: summary.json, tables, plots, a page. Local: no MPI. */
+#ifndef BP_ANALYSIS_UNCERTAINTY_OUTCOME_PRIV_H
+#define BP_ANALYSIS_UNCERTAINTY_OUTCOME_PRIV_H
+
+#include "analysis/uncertainty/analysis_priv.h"
+#include "base/buffer.h"
+#include "base/json.h"
+
+/** What a method costs. NaN: not known. */
+typedef struct study_cost {
+    double train_seconds; /* the sum of `seconds` in the metrics of its models */
+    double fit_seconds;   /* of a Laplace approximation */
+    double score_seconds; /* over all starts that ended by themselves */
+    double memory_mib;    /* peak resident memory of the largest rank while scoring */
+} study_cost;
+
+/** Temperature scaling on validation text. NaN: there is none. */
+typedef struct study_temper {
+    double temperature;
+    double before, after; /* NLL a token on that text at temperature 1 and at this one */
+    bool at_edge;         /* the best may lie beyond the temperatures that were looked at */
+    int64_t tokens;
+} study_temper;
+
+typedef struct study_outcome {
+    char *folder; /* RUN/uncertainty */
+    char *command;
+    study_methods methods;
+    study_peek *peeks; /* [methods] */
+    int64_t *members;  /* [methods]: distributions that are mixed: members, passes or samples */
+    study_groups in_domain, shifted;
+    int64_t *dropped; /* [1 + shifts]: documents without scored tokens */
+    int64_t resamples;
+    uint64_t seed;
+    bool tempered; /* there is validation text */
+
+    study_result *results;    /* [methods] */
+    study_cost *costs;        /* [methods] */
+    study_temper *tempers;    /* [methods] */
+    study_value *differences; /* [pairs][columns]: of method i and each k > i, in order */
+} study_outcome;
+
+/** Room for what is known of each method. Errors: BP_ERR_SYSTEM. */
+bp_err study_outcome_init(study_outcome *outcome);
+void study_outcome_clear(study_outcome *outcome);
+
+/** The pair (i, k), i < k. */
+int64_t study_pair(int64_t i, int64_t k, int64_t methods);
+
+/** Analyse RUN/uncertainty/scores/NAME of all methods: results and differences. `documents` as in
+ * the corpora. Errors: those of study_scores_read; BP_ERR_FORMAT methods that scored other tokens,
+ * a group that has fewer than 2 documents with scored tokens. */
+bp_err study_outcome_analyse(study_outcome *outcome, int64_t documents);
+
+/** summary.json. Owns: *out is a new reference. Errors: BP_ERR_SYSTEM. */
+bp_err study_summary(json_t **out, const study_outcome *outcome);
+/** What each figure is, in a sentence: `definitions` of the summary, and of the page. NULL ends. */
+typedef struct study_definition {
+    const char *key, *title, *text;
+} study_definition;
+extern const study_definition study_definitions[];
+
+/** methods.csv, detection.csv, differences.csv, reliability.csv, risk_coverage.csv, roc.csv,
+ * histogram.csv. Errors: those of bp_file_write; BP_ERR_SYSTEM. */
+bp_err study_tables_write(const study_outcome *outcome);
+/** Add a cell to a row: text in quotes where it must be, a number with all its digits, nothing for
+ * what is not finite. */
+void study_csv_text(bp_buffer *row, const char *text);
+void study_csv_real(bp_buffer *row, double value);
+
+/** plots/NAME.gp, .svg and .png, from the tables. A gnuplot that is missing or fails is a warning.
+ * Errors: those of bp_file_write, bp_dir_make and bp_report_script; BP_ERR_SYSTEM. */
+bp_err study_plots_draw(const study_outcome *outcome);
+/** The plots that there are, in order: file names without suffix and titles. NULL name ends.
+ * Owns: names and titles are the caller's, study_plots_clear(). Errors: BP_ERR_SYSTEM. */
+typedef struct study_plot {
+    char *name, *title;
+    const char *kind; /* of the installed script uncertainty-KIND.gp */
+    int64_t shift;    /* ROC: of which shift */
+    int64_t method;   /* histogram: of which method */
+} study_plot;
+bp_err study_plots_list(study_plot **out, const study_outcome *outcome);
+void study_plots_clear(study_plot **plots);
+
+/** index.html. Errors: those of bp_report_page; BP_ERR_SYSTEM. */
+bp_err study_page_write(const study_outcome *outcome);
+
+/** The table of methods, to the log. */
+void study_outcome_print(const study_outcome *outcome);
+
+#endif

@@ -1,0 +1,261 @@
+/* Reading a score folder: tokens.h5 from front to back, cut into documents by what documents.h5
+ * counts. */
+#include "analysis/uncertainty/analysis_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/h5/h5.h"
+#include "io/h5/user_block.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define BLOCK   65536
+#define VERSION 1 /* of score-tokens and score-documents */
+
+static bp_err out_of_memory(const char *folder)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the scores of a method: at %s", folder);
+}
+
+/* What is read of each token. */
+enum { LOGPROB, CONFIDENCE, CORRECT, BRIER, ENTROPY, INFORMATION, COLUMNS };
+static const char *const NAMES[COLUMNS] = {"logprob", "confidence",    "correct",
+                                           "brier",   "total_entropy", "mutual_information"};
+
+const char *study_score_name(study_score score)
+{
+    static const char *const SCORES[] = {"mutual_information", "entropy", "nll"};
+
+    return SCORES[score];
+}
+
+const char *study_order_name(study_order order)
+{
+    static const char *const ORDERS[] = {"confidence", "entropy", "mutual_information"};
+
+    return ORDERS[order];
+}
+
+/* HDF5 sees no byte that was not hashed. */
+static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
+{
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path);
+
+    *file = NULL;
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, kind, VERSION, path);
+    return err == BP_OK ? bp_h5_open(file, path) : err;
+}
+
+/* ---- documents.h5 ---- */
+
+bp_err study_scores_count(int64_t **tokens, const char *folder, int64_t documents)
+{
+    char *path = bp_path_join(folder, "documents.h5");
+    bp_h5 *file = NULL;
+    bp_h5_shape shape = {0};
+    bp_err err = path ? open_table(&file, path, "score-documents") : out_of_memory(folder);
+
+    *tokens = NULL;
+    if (err == BP_OK)
+        err = bp_h5_shape_of(file, "tokens", &shape);
+    if (err == BP_OK && shape.count != documents)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the table has %" PRId64 " documents, the corpora have %" PRId64
+                      ": at %s; remove its folder, to score again",
+                      shape.count, documents, path);
+    if (err == BP_OK) {
+        *tokens = bp_try_alloc("study.scores", documents, sizeof(**tokens));
+        err = *tokens ? bp_h5_read(file, "tokens", BP_H5_I64, 0, *tokens, documents)
+                      : out_of_memory(folder);
+    }
+    if (err != BP_OK) {
+        bp_free(*tokens);
+        *tokens = NULL;
+    }
+    bp_h5_drop(&file);
+    bp_free(path);
+    return err;
+}
+
+int64_t study_group_filter(study_group *group, const int64_t *tokens)
+{
+    int64_t kept = 0, before = group->document_count;
+
+    for (int64_t k = 0; k < before; k++)
+        if (tokens[group->documents[k]] > 0)
+            group->documents[kept++] = group->documents[k];
+    group->document_count = kept;
+    return before - kept;
+}
+
+/* ---- tokens.h5 ---- */
+
+/* The reader's place: the next scored token is number `taken` of document `document`. */
+typedef struct reader {
+    study_scores *out;
+    const char *folder;
+    const int64_t *tokens;
+    int64_t document, taken;
+    int64_t place; /* of the document in the domain; -1: not in it */
+    const study_group *in_domain;
+    int64_t next; /* the next document of the domain */
+    float *blocks[COLUMNS];
+} reader;
+
+static void enter_document(reader *self)
+{
+    while (self->document < self->out->documents && self->tokens[self->document] == 0)
+        self->document++;
+    self->taken = 0;
+    while (self->next < self->in_domain->document_count &&
+           self->in_domain->documents[self->next] < self->document)
+        self->next++;
+    self->place = self->next < self->in_domain->document_count &&
+                          self->in_domain->documents[self->next] == self->document
+                      ? self->next
+                      : -1;
+}
+
+static void keep_token(const reader *self, int64_t i)
+{
+    study_scores *out = self->out;
+    int64_t at = out->doc_start[self->place] + self->taken;
+
+    out->uncertain[STUDY_BY_CONFIDENCE][at] = -self->blocks[CONFIDENCE][i];
+    out->uncertain[STUDY_BY_ENTROPY][at] = self->blocks[ENTROPY][i];
+    out->uncertain[STUDY_BY_INFORMATION][at] = self->blocks[INFORMATION][i];
+    out->nll[at] = -self->blocks[LOGPROB][i];
+    out->correct[at] = self->blocks[CORRECT][i] != 0;
+    bp_calibration_add(&out->calibration[self->place], self->blocks[CONFIDENCE][i],
+                       out->correct[at], -(double)self->blocks[LOGPROB][i],
+                       (double)self->blocks[BRIER][i]);
+}
+
+/* Means are sums until the document ends. */
+static bp_err take_token(reader *self, int64_t i)
+{
+    study_scores *out = self->out;
+    int64_t d = self->document;
+
+    if (d >= out->documents)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "tokens.h5 has more scored tokens than documents.h5 counts: at %s; remove "
+                       "the folder, to score again",
+                       self->folder);
+    for (int c = 0; c < COLUMNS; c++)
+        if (!isfinite(self->blocks[c][i]))
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "%s of a scored token of document %" PRId64
+                           " is not finite: at %s/tokens.h5; the table is damaged",
+                           NAMES[c], d, self->folder);
+    out->means[STUDY_NLL][d] -= (double)self->blocks[LOGPROB][i];
+    out->means[STUDY_ENTROPY][d] += (double)self->blocks[ENTROPY][i];
+    out->means[STUDY_INFORMATION][d] += (double)self->blocks[INFORMATION][i];
+    if (self->place >= 0)
+        keep_token(self, i);
+    if (++self->taken == self->tokens[d]) {
+        for (int s = 0; s < STUDY_SCORES; s++)
+            out->means[s][d] /= (double)self->tokens[d];
+        self->document++;
+        enter_document(self);
+    }
+    return BP_OK;
+}
+
+static bp_err read_tokens(reader *self, bp_h5 *file)
+{
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(file, NAMES[LOGPROB], &shape);
+
+    enter_document(self);
+    for (int64_t first = 0; err == BP_OK && first < shape.count; first += BLOCK) {
+        int64_t count = shape.count - first < BLOCK ? shape.count - first : BLOCK;
+
+        for (int c = 0; err == BP_OK && c < COLUMNS; c++)
+            err = bp_h5_read(file, NAMES[c], BP_H5_F32, first, self->blocks[c], count);
+        for (int64_t i = 0; err == BP_OK && i < count; i++)
+            if (!isnan(self->blocks[LOGPROB][i]))
+                err = take_token(self, i);
+    }
+    if (err == BP_OK && self->document < self->out->documents)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "tokens.h5 has fewer scored tokens than documents.h5 counts: at %s; remove "
+                      "the folder, to score again",
+                      self->folder);
+    return err;
+}
+
+/* ---- a method ---- */
+
+static bp_err make_room(study_scores *out, const char *folder, const int64_t *tokens,
+                        const study_group *in_domain)
+{
+    bool room = true;
+    int64_t total;
+
+    out->domain = in_domain->document_count;
+    out->doc_start = bp_try_alloc("study.scores", out->domain + 1, sizeof(*out->doc_start));
+    out->calibration = bp_try_alloc("study.scores", out->domain, sizeof(*out->calibration));
+    if (!out->doc_start || !out->calibration)
+        return out_of_memory(folder);
+    for (int64_t k = 0; k < out->domain; k++)
+        out->doc_start[k + 1] = out->doc_start[k] + tokens[in_domain->documents[k]];
+    total = out->doc_start[out->domain];
+    out->nll = bp_try_alloc("study.scores", total, sizeof(*out->nll));
+    out->correct = bp_try_alloc("study.scores", total, sizeof(*out->correct));
+    room = out->nll && out->correct;
+    for (int s = 0; s < STUDY_SCORES; s++) {
+        out->means[s] = bp_try_alloc("study.scores", out->documents, sizeof(double));
+        room = room && out->means[s];
+    }
+    for (int o = 0; o < STUDY_ORDERS; o++) {
+        out->uncertain[o] = bp_try_alloc("study.scores", total, sizeof(float));
+        room = room && out->uncertain[o];
+    }
+    return room ? BP_OK : out_of_memory(folder);
+}
+
+bp_err study_scores_read(study_scores *out, const char *folder, const int64_t *tokens,
+                         int64_t documents, const study_group *in_domain)
+{
+    char *path = bp_path_join(folder, "tokens.h5");
+    reader self = {.out = out, .folder = folder, .tokens = tokens, .in_domain = in_domain};
+    bp_h5 *file = NULL;
+    bp_err err;
+
+    *out = (study_scores){.documents = documents};
+    err = path ? make_room(out, folder, tokens, in_domain) : out_of_memory(folder);
+    for (int c = 0; err == BP_OK && c < COLUMNS; c++) {
+        self.blocks[c] = bp_try_alloc("study.scores", BLOCK, sizeof(float));
+        err = self.blocks[c] ? BP_OK : out_of_memory(folder);
+    }
+    if (err == BP_OK)
+        err = open_table(&file, path, "score-tokens");
+    if (err == BP_OK)
+        err = read_tokens(&self, file);
+    for (int64_t d = 0; err == BP_OK && d < documents; d++)
+        for (int s = 0; tokens[d] == 0 && s < STUDY_SCORES; s++)
+            out->means[s][d] = NAN;
+    bp_h5_drop(&file);
+    for (int c = 0; c < COLUMNS; c++)
+        bp_free(self.blocks[c]);
+    bp_free(path);
+    return err;
+}
+
+void study_scores_clear(study_scores *scores)
+{
+    for (int s = 0; s < STUDY_SCORES; s++)
+        bp_free(scores->means[s]);
+    for (int o = 0; o < STUDY_ORDERS; o++)
+        bp_free(scores->uncertain[o]);
+    bp_free(scores->doc_start);
+    bp_free(scores->nll);
+    bp_free(scores->correct);
+    bp_free(scores->calibration);
+    *scores = (study_scores){0};
+}

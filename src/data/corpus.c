@@ -1,0 +1,271 @@
+/* A corpus: files in order that share one vocabulary. */
+#include "data/corpus.h"
+
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/h5/user_block.h"
+
+#include <ctype.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <string.h>
+
+const bp_option bp_corpus_options[] = {
+    {.key = "corpus.train",
+     .type = BP_OPTION_STRING,
+     .help = "corpora to train on: a file, a list with commas, or a glob",
+     .required = true},
+    {.key = "corpus.weights",
+     .type = BP_OPTION_STRING,
+     .help = "shares of the training windows, a number for each file of corpus.train, with commas; "
+             "without them files share by size"},
+    {.key = "corpus.valid",
+     .type = BP_OPTION_STRING,
+     .help = "corpora for the validation loss: a file, a list with commas, or a glob"},
+    {.key = "corpus.resample",
+     .type = BP_OPTION_CHOICE,
+     .value = "none",
+     .choices = "none|bag",
+     .help = "bag: train on documents drawn with replacement, as many as there are"},
+    {.key = "run.member",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e6,
+     .help = "which bag is drawn (with run.seed); keys nothing else"},
+    {.key = NULL}};
+
+struct bp_corpus {
+    bp_corpus_file **files;
+    int64_t count, capacity;
+    int64_t documents, tokens;
+    char hash[BP_SHA256_HEX];
+};
+
+/* What is done with each file of a list in turn. */
+typedef bp_err (*take_file)(void *context, const char *path);
+
+static bp_err push_file(void *context, const char *path)
+{
+    bp_corpus *corpus = context;
+
+    if (corpus->count == corpus->capacity) {
+        int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 8;
+        bp_corpus_file **files =
+            bp_realloc("corpus.files", corpus->files, capacity, sizeof(*corpus->files));
+
+        corpus->files = files;
+        corpus->capacity = capacity;
+    }
+
+    bp_err err = bp_corpus_file_open(&corpus->files[corpus->count], path);
+    if (err == BP_OK)
+        corpus->count++;
+    return err;
+}
+
+static bp_err take_glob(take_file take, void *context, const char *pattern)
+{
+    glob_t found;
+    int status =
+        glob(pattern, 0, NULL, &found); /* sorts by the locale's order: "C" in our programs */
+    bp_err err = BP_OK;
+
+    if (status == GLOB_NOMATCH)
+        return BP_FAIL(BP_ERR_INPUT, "no corpus matches the pattern: at %s", pattern);
+    if (status != 0)
+        return BP_FAIL(status == GLOB_NOSPACE ? BP_ERR_SYSTEM : BP_ERR_INPUT,
+                       "the pattern can't be read: at %s", pattern);
+    for (size_t i = 0; err == BP_OK && i < found.gl_pathc; i++)
+        err = take(context, found.gl_pathv[i]);
+    globfree(&found);
+    return err;
+}
+
+static bp_err take_item(take_file take, void *context, char *item)
+{
+    while (isspace((unsigned char)*item))
+        item++;
+    size_t length = strlen(item);
+    while (length > 0 && isspace((unsigned char)item[length - 1]))
+        item[--length] = '\0';
+    if (length == 0)
+        return BP_FAIL(BP_ERR_CONFIG, "an empty name in the list of corpora; "
+                                      "give a file, a list with commas, or a glob");
+    if (strpbrk(item, "*?[") && !bp_path_exists(item))
+        return take_glob(take, context, item);
+    return take(context, item);
+}
+
+/* The whole list may be one file whose name has a comma. */
+static bp_err take_list(take_file take, void *context, const char *list)
+{
+    char *text = bp_strdup(list);
+    bp_err err = BP_OK;
+
+    if (bp_path_exists(text)) {
+        err = take(context, text);
+    } else {
+        for (char *item = text, *next; err == BP_OK && item; item = next) {
+            next = strchr(item, ',');
+            if (next)
+                *next++ = '\0';
+            err = take_item(take, context, item);
+        }
+    }
+    bp_free(text);
+    return err;
+}
+
+static bp_err check_same(const bp_corpus *corpus, int64_t k)
+{
+    const bp_corpus_info *a = bp_corpus_file_info(corpus->files[0]);
+    const bp_corpus_info *b = bp_corpus_file_info(corpus->files[k]);
+    const char *a_path = bp_corpus_file_path(corpus->files[0]);
+    const char *b_path = bp_corpus_file_path(corpus->files[k]);
+
+    if (a->vocab_size != b->vocab_size)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "corpora of one job differ in vocab_size, %" PRId64 " and %" PRId64
+                       ": at %s and %s; make them with one tokenizer",
+                       a->vocab_size, b->vocab_size, a_path, b_path);
+    if (a->eod_id != b->eod_id)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "corpora of one job differ in eod_id, %" PRId64 " and %" PRId64
+                       ": at %s and %s; make them with one tokenizer",
+                       a->eod_id, b->eod_id, a_path, b_path);
+    if (strcmp(a->tokenizer_hash, b->tokenizer_hash) != 0)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "corpora of one job differ in tokenizer_hash, '%s' and '%s': at %s and %s; "
+                       "make them with one tokenizer",
+                       a->tokenizer_hash, b->tokenizer_hash, a_path, b_path);
+    return BP_OK;
+}
+
+static bp_err hash_files(bp_corpus *corpus)
+{
+    bp_sha256 *hash = NULL;
+    bp_err err = bp_sha256_new(&hash);
+
+    for (int64_t k = 0; err == BP_OK && k < corpus->count; k++) {
+        const char *content = bp_corpus_file_info(corpus->files[k])->content_hash;
+
+        err = bp_sha256_update(hash, content, strlen(content));
+        if (err == BP_OK)
+            err = bp_sha256_update(hash, "\n", 1);
+    }
+    if (err == BP_OK)
+        err = bp_sha256_finish(hash, corpus->hash);
+    bp_sha256_free(&hash);
+    return err;
+}
+
+bp_err bp_corpus_open(bp_corpus **out, const char *list)
+{
+    bp_corpus *corpus = bp_alloc("corpus", 1, sizeof(*corpus));
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    err = bp_fault("corpus.open") ? bp_fail_errno(BP_ERR_IO, "can't open", list)
+                                  : take_list(push_file, corpus, list);
+    for (int64_t k = 0; err == BP_OK && k < corpus->count; k++) {
+        const bp_corpus_info *info = bp_corpus_file_info(corpus->files[k]);
+
+        err = check_same(corpus, k);
+        corpus->documents += info->documents;
+        corpus->tokens += info->tokens;
+    }
+    if (err == BP_OK)
+        err = hash_files(corpus);
+    if (err != BP_OK)
+        bp_corpus_close(&corpus);
+    *out = corpus;
+    return err;
+}
+
+void bp_corpus_close(bp_corpus **corpus)
+{
+    if (!*corpus)
+        return;
+    for (int64_t k = 0; k < (*corpus)->count; k++)
+        bp_corpus_file_close(&(*corpus)->files[k]);
+    bp_free((*corpus)->files);
+    bp_free(*corpus);
+    *corpus = NULL;
+}
+
+typedef struct peek {
+    bool is_done;
+    int64_t vocab_size;
+} peek;
+
+static bp_err peek_at_first(void *context, const char *path)
+{
+    peek *self = context;
+    bp_corpus_file *file = NULL;
+    bp_user_block block;
+    bp_err err;
+
+    if (self->is_done)
+        return BP_OK;
+    self->is_done = true;
+    err = bp_user_block_read(&block, path);
+    if (err != BP_OK || block.kind[0] == '\0') /* foreign: who opens it says so */
+        return err;
+    err = bp_corpus_file_open(&file, path);
+    if (err == BP_OK)
+        self->vocab_size = bp_corpus_file_info(file)->vocab_size;
+    bp_corpus_file_close(&file);
+    return err;
+}
+
+bp_err bp_corpus_peek_vocab_size(const char *list, int64_t *vocab_size)
+{
+    peek self = {.is_done = false};
+    bp_err err = take_list(peek_at_first, &self, list);
+
+    *vocab_size = self.vocab_size;
+    return err;
+}
+
+int64_t bp_corpus_files(const bp_corpus *corpus)
+{
+    return corpus->count;
+}
+
+bp_corpus_file *bp_corpus_file_at(const bp_corpus *corpus, int64_t k)
+{
+    BP_ASSERT(k >= 0 && k < corpus->count);
+    return corpus->files[k];
+}
+
+int64_t bp_corpus_vocab_size(const bp_corpus *corpus)
+{
+    return bp_corpus_file_info(corpus->files[0])->vocab_size;
+}
+
+int64_t bp_corpus_eod(const bp_corpus *corpus)
+{
+    return bp_corpus_file_info(corpus->files[0])->eod_id;
+}
+
+const char *bp_corpus_tokenizer_hash(const bp_corpus *corpus)
+{
+    return bp_corpus_file_info(corpus->files[0])->tokenizer_hash;
+}
+
+const char *bp_corpus_hash(const bp_corpus *corpus)
+{
+    return corpus->hash;
+}
+
+int64_t bp_corpus_documents(const bp_corpus *corpus)
+{
+    return corpus->documents;
+}
+
+int64_t bp_corpus_tokens(const bp_corpus *corpus)
+{
+    return corpus->tokens;
+}

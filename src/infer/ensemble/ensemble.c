@@ -1,0 +1,355 @@
+/* Scoring with an ensemble: the members' trunks, then chunks of scored rows through all heads. */
+#include "infer/ensemble/ensemble_priv.h"
+
+#include "base/err.h"
+#include "mesh/collective.h"
+#include "nn/block.h"
+#include "nn/layers.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CHUNK_BYTES (12LL << 20) /* of distributions at once, where score.memory allows: caches */
+#define CHUNK_ROWS  1024
+
+bool ensemble_is_last(const ensemble *self)
+{
+    return self->mesh->pipeline_at == self->mesh->pipelines - 1;
+}
+
+/* ---- the memory of a batch ---- */
+
+/* With A members side by side on so many tensor ranks each. */
+static size_t row_bytes(int64_t members, int64_t A, int64_t tensors, int64_t vocab_size)
+{
+    int64_t V = (vocab_size + tensors - 1) / tensors; /* the largest share */
+    int64_t columns = (V + A - 1) / A;
+    int64_t floats = members * columns + (A > 1 ? 2 * V : 0);
+
+    return (size_t)floats * sizeof(float);
+}
+
+size_t ensemble_row_bytes(const ensemble *self)
+{
+    return row_bytes(self->member_count, self->mesh->members, self->mesh->tensors,
+                     self->lm.info.vocab_size);
+}
+
+/* Rows of which distributions are there at once. */
+static int64_t most_rows(int64_t row, int64_t memory_bytes)
+{
+    int64_t most = memory_bytes / row, wish = CHUNK_BYTES / row;
+
+    wish = wish < BP_HEAD_ROW_CLASS ? BP_HEAD_ROW_CLASS : wish > CHUNK_ROWS ? CHUNK_ROWS : wish;
+    most = most < wish ? most : wish;
+    return most > BP_HEAD_ROW_CLASS ? most - most % BP_HEAD_ROW_CLASS : most;
+}
+
+/* Equal on all ranks. */
+static int64_t chunk_rows(const ensemble *self, int64_t scored)
+{
+    int64_t row = (int64_t)ensemble_row_bytes(self);
+
+    return bp_head_filled_rows(scored, most_rows(row, (int64_t)self->memory_bytes));
+}
+
+/* Windows whose hidden states of all rounds stay within the memory, but one at least. */
+static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int64_t memory_bytes)
+{
+    int64_t bytes = (rounds + 1) * widest * length * (int64_t)sizeof(float);
+    int64_t most = memory_bytes / (bytes > 0 ? bytes : 1);
+
+    return most > 0 ? most : 1;
+}
+
+static void *carve(bp_arena *arena, int64_t n, size_t size)
+{
+    return bp_carve(arena, (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
+}
+
+/* What the memory of a batch depends on, besides its rows and their chunk. */
+typedef struct extent {
+    bool last;                     /* of the pipeline's stages */
+    int64_t tokens;                /* windows x length */
+    int64_t members, rounds, side; /* side: members side by side */
+    int64_t widest, widths;        /* of a trunk, and the sum of all trunks' here */
+    int64_t columns, vocab_count;  /* of the vocabulary: where members meet, and of a rank */
+    bool temper;
+} extent;
+
+static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
+{
+    int64_t exchanged = of->side > 1 ? work->chunk * of->vocab_count : 0;
+
+    work->places = carve(arena, work->rows, sizeof *work->places);
+    work->targets = carve(arena, work->rows, sizeof *work->targets);
+    if (!of->last)
+        return;
+    work->states = carve(arena, of->tokens * of->widest, sizeof(float));
+    work->hidden = carve(arena, (work->rows + work->chunk) * of->widths, sizeof(float));
+    work->logits = carve(arena, of->members * work->chunk * of->columns, sizeof(float));
+    work->own = carve(arena, exchanged, sizeof(float));
+    work->outgoing = carve(arena, exchanged, sizeof(float));
+    work->known = carve(arena, of->rounds * of->side * work->chunk, sizeof *work->known);
+    work->max = carve(arena, 2 * work->chunk, sizeof *work->max);
+    work->sums = carve(arena, 2 * work->chunk, sizeof *work->sums);
+    work->mixed = carve(arena, work->chunk, sizeof *work->mixed);
+    work->totals = carve(arena, 3 * work->chunk, sizeof *work->totals);
+    work->tops = carve(arena, work->chunk, sizeof *work->tops);
+    work->powers =
+        carve(arena, of->temper ? work->chunk * BP_TEMPER_POINTS : 0, sizeof *work->powers);
+}
+
+static extent extent_of(const ensemble *self, int64_t tokens, bool temper)
+{
+    extent of = {.last = ensemble_is_last(self),
+                 .tokens = tokens,
+                 .members = self->member_count,
+                 .rounds = self->rounds,
+                 .side = self->mesh->members,
+                 .widest = self->widest,
+                 .columns = self->columns,
+                 .vocab_count = self->lm.info.vocab_count,
+                 .temper = temper};
+
+    for (int64_t t = 0; t < self->trunk_count; t++)
+        of.widths += self->trunks[t].width;
+    return of;
+}
+
+/* The largest part of a batch, all of it scored. */
+int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
+                               int64_t members, int64_t tokens, int64_t memory_bytes)
+{
+    int64_t A = mesh->members, rounds = (members + A - 1) / A;
+    int64_t V = (widest->vocab_size + mesh->tensor - 1) / mesh->tensor;
+    int64_t length = tokens < widest->context ? tokens : widest->context;
+    int64_t part = length * most_windows(rounds, widest->width, length, memory_bytes);
+    int64_t row = (int64_t)row_bytes(members, A, mesh->tensor, widest->vocab_size);
+    extent of = {.last = true,
+                 .tokens = part < tokens ? part : tokens,
+                 .members = members,
+                 .rounds = rounds,
+                 .side = A,
+                 .widest = widest->width,
+                 .widths = rounds * widest->width,
+                 .columns = (V + A - 1) / A,
+                 .vocab_count = V,
+                 .temper = true};
+    ensemble_work work = {.rows = of.tokens,
+                          .chunk = bp_head_filled_rows(of.tokens, most_rows(row, memory_bytes))};
+    bp_arena arena = {0};
+
+    lay_out(&of, &work, &arena);
+    return (int64_t)arena.used_bytes;
+}
+
+static bp_err reserve(ensemble *self, size_t bytes)
+{
+    if (bytes <= self->memory_size_bytes)
+        return BP_OK;
+    bp_free(self->memory);
+    self->memory_size_bytes = 0;
+    self->memory = bp_try_alloc("infer.ensemble", (int64_t)bytes, 1);
+    if (!self->memory)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at a batch of an ensemble, which takes %.1f MiB; use a "
+                       "smaller score.memory, or more members or tensor ranks side by side",
+                       (double)bytes / 1048576);
+    self->memory_size_bytes = bytes;
+    return BP_OK;
+}
+
+bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch, bool temper)
+{
+    int64_t tokens = batch->windows * batch->length, row = 0;
+    extent of = extent_of(self, tokens, temper);
+    bp_arena arena = {0};
+    bp_err err;
+
+    *work = (ensemble_work){0};
+    for (int64_t i = 0; i < tokens; i++)
+        work->rows += batch->targets[i] >= 0;
+    work->chunk = chunk_rows(self, work->rows);
+    lay_out(&of, work, &arena);
+    err = reserve(self, arena.used_bytes);
+    if (bp_comm_size(self->mesh->ensemble) > 1)
+        err = bp_agree(self->mesh->ensemble, err);
+    if (err != BP_OK)
+        return err;
+    arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
+    lay_out(&of, work, &arena);
+    for (int64_t i = 0; i < tokens; i++)
+        if (batch->targets[i] >= 0) {
+            work->places[row] = i;
+            work->targets[row++] = batch->targets[i];
+        }
+    return BP_OK;
+}
+
+/* ---- the trunks ---- */
+
+static void copy_scored(float *to, const ensemble_work *work, int64_t width)
+{
+#pragma omp parallel for schedule(static) if (work->rows * width > 8192)
+    for (int64_t r = 0; r < work->rows; r++)
+        memcpy(to + r * width, work->states + work->places[r] * width,
+               (size_t)width * sizeof(float));
+    memset(to + work->rows * width, 0, (size_t)(work->chunk * width) * sizeof(float));
+}
+
+bp_err ensemble_run_trunks(ensemble *self, ensemble_work *work, const bp_lm_batch *batch)
+{
+    float *hidden = work->hidden;
+    bp_err err = BP_OK;
+
+    for (int64_t t = 0; t < self->trunk_count && err == BP_OK; t++) {
+        const ensemble_trunk *trunk = &self->trunks[t];
+
+        err = trunk->lm->ops->trunk(trunk->lm, batch, trunk->pass, work->states);
+        if (err != BP_OK || !ensemble_is_last(self))
+            continue;
+        copy_scored(hidden, work, trunk->width);
+        hidden += (work->rows + work->chunk) * trunk->width;
+    }
+    return bp_comm_size(self->mesh->ensemble) > 1 ? bp_agree(self->mesh->ensemble, err) : err;
+}
+
+/* ---- values ---- */
+
+double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance)
+{
+    double most = -INFINITY, sum = 0, mean = 0, squares = 0, M = (double)in->members;
+
+    for (int64_t m = 0; m < in->members; m++) {
+        double lp = (double)in->known[m * in->known_stride + r].logprob;
+
+        most = lp > most || isnan(lp) ? lp : most;
+        mean += lp;
+    }
+    mean /= M;
+    for (int64_t m = 0; m < in->members; m++) {
+        double lp = (double)in->known[m * in->known_stride + r].logprob;
+
+        sum += exp(lp - most);
+        squares += (lp - mean) * (lp - mean);
+    }
+    *variance = squares / M;
+    return most + log(sum / M);
+}
+
+/* One scored row: values[channel * stride].
+ *
+ * The total is told as the sum of its parts: as H[p] it would come from another sum over the
+ * vocabulary, and where a token is all but certain float32's rounding of the two would be larger
+ * than what they have in common. */
+static void fill_row(float *values, int64_t stride, const ensemble_work *work, const bp_mixture *in,
+                     int64_t r)
+{
+    double variance, logprob = ensemble_target_logprob(in, r, &variance), wrong = -expm1(logprob);
+    const double *totals = &work->totals[3 * r];
+    double information = totals[1] < 0 ? 0 : totals[1];
+    int32_t top = work->tops[r];
+    int64_t agreeing = 0;
+
+    for (int64_t m = 0; m < in->members; m++) {
+        const bp_member_row *known = &in->known[m * in->known_stride + r];
+
+        agreeing += known->top == top;
+        values[(BP_LM_MEMBER + m) * stride] = known->logprob;
+    }
+    values[BP_LM_LOGPROB * stride] = (float)logprob;
+    values[BP_LM_EXPECTED_ENTROPY * stride] = (float)totals[0];
+    values[BP_LM_MUTUAL_INFORMATION * stride] = (float)information;
+    values[BP_LM_TOTAL_ENTROPY * stride] = (float)(totals[0] + information);
+    values[BP_LM_LOGPROB_VARIANCE * stride] = (float)variance;
+    values[BP_LM_AGREEMENT * stride] = (float)((double)agreeing / (double)in->members);
+    values[BP_LM_CONFIDENCE * stride] = (float)exp((double)work->max[r]);
+    values[BP_LM_CORRECT * stride] = top == in->targets[r] ? 1.0F : 0.0F;
+    values[BP_LM_BRIER * stride] = (float)(totals[2] + wrong * wrong);
+}
+
+/* Some windows of a batch of `stride` tokens, in values[channel * stride]. */
+static bp_err score_part(ensemble *self, const bp_lm_batch *part, float *values, int64_t stride)
+{
+    ensemble_work work;
+    bp_err err = ensemble_prepare(self, &work, part, false);
+
+    if (err == BP_OK)
+        err = ensemble_run_trunks(self, &work, part);
+    if (err != BP_OK)
+        return err;
+    for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk) {
+        int64_t rows = first + work.chunk < work.rows ? work.chunk : work.rows - first;
+
+        ensemble_mix(self, &work, first, rows);
+        bp_mixture in = ensemble_mixture(self, &work, first, rows);
+        for (int64_t r = 0; r < rows; r++)
+            fill_row(values + work.places[first + r], stride, &work, &in, r);
+    }
+    return BP_OK;
+}
+
+void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t first,
+                        bp_lm_batch *part)
+{
+    int64_t most =
+        most_windows(self->rounds, self->widest, batch->length, (int64_t)self->memory_bytes);
+    int64_t left = batch->windows - first, tokens = first * batch->length;
+
+    *part = (bp_lm_batch){.windows = left < most ? left : most,
+                          .length = batch->length,
+                          .inputs = batch->inputs + tokens,
+                          .targets = batch->targets + tokens,
+                          .first_slot = batch->first_slot + first};
+}
+
+static bp_err ensemble_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+{
+    ensemble *self = (ensemble *)lm;
+    int64_t tokens = batch->windows * batch->length, floats = tokens * lm->info.channels;
+    bp_lm_batch part;
+    bp_err err = BP_OK;
+
+    for (int64_t i = 0; i < floats; i++)
+        values[i] = NAN;
+    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
+        ensemble_take_part(self, batch, first, &part);
+        err = score_part(self, &part, values + first * batch->length, tokens);
+    }
+    if (err == BP_OK)
+        bp_bcast_bytes(values, floats * (int64_t)sizeof(float), self->mesh->pipelines - 1,
+                       self->mesh->pipeline);
+    return err;
+}
+
+/* ---- the rest of the face ---- */
+
+const char *bp_ensemble_member_name(const bp_lm *lm, int64_t member)
+{
+    return ((const ensemble *)lm)->members[member].name;
+}
+
+double bp_ensemble_member_oob(const bp_lm *lm, int64_t member)
+{
+    return ((const ensemble *)lm)->members[member].oob;
+}
+
+void ensemble_free(bp_lm *lm)
+{
+    ensemble *self = (ensemble *)lm;
+
+    for (int64_t k = 0; self->members && k < self->member_count; k++)
+        bp_free(self->members[k].name);
+    for (int64_t k = 0; self->models && k < self->model_count; k++)
+        bp_lm_free(&self->models[k]);
+    bp_free(self->members);
+    bp_free(self->models);
+    bp_free(self->trunks);
+    bp_free(self->receiving);
+    bp_free(self->sending);
+    bp_free(self->memory);
+    bp_free(self);
+}
+
+const bp_lm_ops ensemble_ops = {.score = ensemble_score, .free = ensemble_free};

@@ -1,0 +1,68 @@
+/* An ensemble: a language model made of language models. Its members' distributions over the
+ * vocabulary meet row by row, and what they agree and disagree about is told for each token
+ * (bp_lm_channel in models/lm.h).
+ *
+ * Sources: the decomposition of total into expected entropy and mutual information is Depeweg et
+ * al. 2018 (arXiv:1710.07283), eq. 8; dropout at test time Gal and Ghahramani 2016. */
+#ifndef BP_INFER_ENSEMBLE_ENSEMBLE_H
+#define BP_INFER_ENSEMBLE_ENSEMBLE_H
+
+#include "models/lm.h"
+
+#include <stddef.h>
+
+/** What the ensemble is made of. Exactly one way: */
+typedef struct bp_ensemble_spec {
+    const char *path; /* an ensemble (io/checkpoint/ensemble_file.h); or a CHECKPOINT: an ensemble
+                         of one member, or, with one of the next two, of passes or samples of it */
+    int64_t dropout_passes; /* > 0: so many passes of the CHECKPOINT with dropout */
+    float dropout;
+    uint64_t seed;       /* of the masks */
+    const char *samples; /* a file of sampled last-layer matrices (io/checkpoint/head_samples.h);
+                            NULL: none */
+    size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
+} bp_ensemble_spec;
+
+/** Open an ensemble. Member k lives on the ranks of mesh member k mod mesh->members; passes and
+ * samples share one trunk and live on all of them in turn.
+ *
+ * info.digest is of all members' weights, their order and the way (passes, rate, seed, samples);
+ * info.step the largest of theirs; info.context the smallest; names as bp_ensemble_member_name.
+ *
+ * Collective: over mesh->compute.
+ * Owns:       *out is the caller's, bp_lm_free(); mesh is borrowed until then.
+ * Errors:     those of bp_ensemble_list_load and bp_lm_open, a member that is missing named, before
+ * any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer or end-of-document
+ * token (both named); BP_ERR_CONFIG memory_bytes too small for one row of all members, with what
+ * would do: the same on all ranks.
+ */
+bp_err bp_ensemble_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                        const bp_ensemble_spec *spec);
+
+/** What an ensemble of so many members takes on a rank of the last stage for a batch of `tokens`,
+ * besides its models (the widest of them, as bp_lm_estimate has it). Pure. */
+int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
+                               int64_t members, int64_t tokens, int64_t memory_bytes);
+
+/** "m00", as the list has it; "pass-000", "sample-000". Borrowed. */
+const char *bp_ensemble_member_name(const bp_lm *lm, int64_t member);
+/** Of the documents that the member's bag lacks, as the list has it; NaN: not known. */
+double bp_ensemble_member_oob(const bp_lm *lm, int64_t member);
+
+/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as float32.
+ */
+#define BP_TEMPER_POINTS 25
+double bp_temper_beta(int k);
+
+/** Over the scored tokens of batches, at each inverse temperature b: of f(b) = log sum_v p_v^b - b
+ * log p(target) the sum, and the sums of its first two derivatives in b. */
+typedef struct bp_temper_sums {
+    double value[BP_TEMPER_POINTS], first[BP_TEMPER_POINTS], second[BP_TEMPER_POINTS];
+    int64_t tokens;
+} bp_temper_sums;
+
+/** Add a batch's scored tokens. Collective over mesh->ensemble; the sums are valid on all its
+ * ranks. Errors: BP_ERR_SYSTEM. */
+bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_temper_sums *sums);
+
+#endif

@@ -1,0 +1,236 @@
+/* Where the members' distributions meet.
+ *
+ * Members that live on one rank have their logits side by side there. Where they live on several,
+ * the vocabulary is turned: of every member's row each rank gets a slice of the vocabulary, so that
+ * the ranks across members share the mixing as they share the members; what each finds in its slice
+ * is summed over them in rank order, and over tensor ranks after that.
+ */
+#include "infer/ensemble/ensemble_priv.h"
+
+#include "base/err.h"
+#include "mesh/collective.h"
+#include "nn/layers.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TAG_SLICE 102
+
+int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first)
+{
+    *first = count * r / size;
+    return count * (r + 1) / size - *first;
+}
+
+bp_mixture ensemble_mixture(const ensemble *self, const ensemble_work *work, int64_t first,
+                            int64_t rows)
+{
+    int64_t stride = self->mesh->members == 1 ? work->chunk : rows;
+
+    return (bp_mixture){.members = self->member_count,
+                        .rows = rows,
+                        .columns = self->columns,
+                        .logits = work->logits,
+                        .member_stride = stride * self->columns,
+                        .known = work->known,
+                        .known_stride = rows,
+                        .targets = work->targets + first,
+                        .first = self->column_first};
+}
+
+/* The smallest on all ranks: the first entry of those that each has found. */
+static void all_first(int32_t *tops, int64_t rows, MPI_Comm comm)
+{
+    if (bp_comm_size(comm) > 1)
+        BP_MPI_WAIT("all_min", MPI_Allreduce(MPI_IN_PLACE, tops, bp_mpi_count(rows), MPI_INT32_T,
+                                             MPI_MIN, comm));
+}
+
+/* ---- a member ---- */
+
+/* Its row over the whole vocabulary, of the logits of this rank's part. Collective over
+ * mesh->tensor. */
+static void know_member(ensemble *self, ensemble_work *work, bp_member_row *known,
+                        const float *logits, int64_t first, int64_t rows)
+{
+    const bp_lm_info *info = &self->lm.info;
+    bp_logit_rows in = {.logits = logits,
+                        .targets = work->targets + first,
+                        .rows = rows,
+                        .V = info->vocab_count,
+                        .first = info->vocab_first};
+
+    bp_logit_statistics(work->max, work->sums, &in, self->mesh->tensor);
+    for (int64_t r = 0; r < rows; r++)
+        known[r] = (bp_member_row){
+            .max = work->max[r],
+            .log_sum = (float)log(work->sums[r]),
+            .logprob = (float)bp_logit_logprob(work->max, work->sums, rows, r),
+        };
+    bp_member_tops(known, logits, rows, info->vocab_count, info->vocab_first);
+    if (self->mesh->tensors == 1)
+        return;
+    for (int64_t r = 0; r < rows; r++)
+        work->tops[r] = known[r].top;
+    all_first(work->tops, rows, self->mesh->tensor);
+    for (int64_t r = 0; r < rows; r++)
+        known[r].top = work->tops[r];
+}
+
+/* Logits of a member that is here, in `logits`. */
+static void run_head(ensemble *self, const ensemble_work *work, const ensemble_member *member,
+                     float *logits, int64_t first, int64_t rows)
+{
+    const float *hidden = work->hidden;
+    int64_t filled = bp_head_filled_rows(rows, work->chunk);
+
+    for (int64_t t = 0; t < member->trunk; t++)
+        hidden += (work->rows + work->chunk) * self->trunks[t].width;
+    const ensemble_trunk *trunk = &self->trunks[member->trunk];
+    trunk->lm->ops->logits(trunk->lm, member->head, hidden + first * trunk->width, filled, logits);
+}
+
+/* ---- members of several ranks ---- */
+
+/* Rows of this rank's member, packed by receiver: a slice of all rows for each; this rank's own
+ * goes where it belongs. */
+static void pack_slices(const ensemble *self, ensemble_work *work, float *mine, int64_t rows)
+{
+    int64_t V = self->lm.info.vocab_count;
+    int A = self->mesh->members;
+
+    for (int to = 0; to < A; to++) {
+        int64_t first, count = ensemble_columns(V, to, A, &first);
+        float *out = to == self->mesh->member_at ? mine : work->outgoing + rows * first;
+#pragma omp parallel for schedule(static) if (rows * count > 8192)
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(out + r * count, work->own + r * V + first, (size_t)count * sizeof(float));
+    }
+}
+
+/* Where the slices of round `round` come to, in member order; *here: how many members it has. */
+static float *round_logits(const ensemble *self, const ensemble_work *work, int64_t round,
+                           int64_t rows, int64_t *here)
+{
+    int64_t A = self->mesh->members, left = self->member_count - round * A;
+
+    *here = left < A ? left : A;
+    return work->logits + round * A * rows * self->columns;
+}
+
+/* Of all rounds at once: no rank waits for another before it has run all of its heads. */
+static void start_receives(ensemble *self, ensemble_work *work, int64_t rows)
+{
+    const bp_mesh *mesh = self->mesh;
+    int64_t slice = rows * self->columns, bytes = slice * (int64_t)sizeof(float), here;
+
+    for (int64_t round = 0; round < self->rounds; round++) {
+        float *logits = round_logits(self, work, round, rows, &here);
+        bp_transfer *receiving = self->receiving + round * mesh->members;
+
+        for (int from = 0; from < here && bytes > 0; from++)
+            if (from != mesh->member_at)
+                bp_recv_start(&receiving[from], logits + from * slice, bytes, from, TAG_SLICE,
+                              mesh->across);
+    }
+}
+
+static void wait_for(bp_transfer *transfers, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        bp_wait(&transfers[k]);
+}
+
+/* This rank's member of the round: packed once the slices before have left, and on their way while
+ * the next head runs. */
+static void start_sends(ensemble *self, ensemble_work *work, int64_t round, int64_t rows)
+{
+    const bp_mesh *mesh = self->mesh;
+    int A = mesh->members, me = mesh->member_at;
+    int64_t here;
+    float *logits = round_logits(self, work, round, rows, &here);
+
+    wait_for(self->sending, A);
+    pack_slices(self, work, logits + me * rows * self->columns, rows);
+    for (int step = 1; step < A; step++) {
+        int to = (me + step) % A;
+        int64_t first, count = ensemble_columns(self->lm.info.vocab_count, to, A, &first);
+
+        if (count > 0)
+            bp_send_start(&self->sending[to], work->outgoing + rows * first,
+                          rows * count * (int64_t)sizeof(float), to, TAG_SLICE, mesh->across);
+    }
+}
+
+/* What each rank knows of its members, to all. */
+static void share_known(ensemble *self, ensemble_work *work, int64_t rows)
+{
+    int bytes = bp_mpi_count(rows * (int64_t)sizeof *work->known);
+    int64_t A = self->mesh->members;
+
+    for (int64_t round = 0; round < self->rounds; round++)
+        BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL,
+                                                work->known + round * A * rows, bytes, MPI_BYTE,
+                                                self->mesh->across));
+}
+
+/* ---- all members ---- */
+
+static void gather_members(ensemble *self, ensemble_work *work, int64_t first, int64_t rows)
+{
+    const bp_mesh *mesh = self->mesh;
+    int64_t A = mesh->members;
+
+    if (A > 1)
+        start_receives(self, work, rows);
+    for (int64_t k = mesh->member_at; k < self->member_count; k += A) {
+        float *logits = A > 1 ? work->own : work->logits + k * work->chunk * self->columns;
+
+        run_head(self, work, &self->members[k], logits, first, rows);
+        know_member(self, work, work->known + k * rows, logits, first, rows);
+        if (A > 1)
+            start_sends(self, work, k / A, rows);
+    }
+    if (A == 1)
+        return;
+    share_known(self, work, rows);
+    wait_for(self->sending, A);
+    wait_for(self->receiving, self->rounds * A);
+}
+
+/* Over the whole vocabulary, of what each rank has found in its columns: sums in rank order, first
+ * across members, then over tensor ranks. */
+static void combine(ensemble *self, ensemble_work *work, int64_t rows)
+{
+    const MPI_Comm comms[2] = {self->mesh->across, self->mesh->tensor};
+
+    for (int64_t r = 0; r < rows; r++) {
+        const bp_mixture_row *row = &work->mixed[r];
+
+        work->totals[3 * r] = row->entropy;
+        work->totals[3 * r + 1] = row->information;
+        work->totals[3 * r + 2] = row->squares;
+        work->max[r] = row->top_logprob;
+    }
+    for (int k = 0; k < 2; k++) {
+        bp_all_sum_double(work->totals, 3 * rows, comms[k]);
+        bp_all_max(work->max, rows, comms[k]);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        float top = work->mixed[r].top_logprob;
+
+        work->tops[r] = top == work->max[r] || isnan(top) ? work->mixed[r].top : INT32_MAX;
+    }
+    for (int k = 0; k < 2; k++)
+        all_first(work->tops, rows, comms[k]);
+}
+
+void ensemble_mix(ensemble *self, ensemble_work *work, int64_t first, int64_t rows)
+{
+    bp_mixture in;
+
+    gather_members(self, work, first, rows);
+    in = ensemble_mixture(self, work, first, rows);
+    bp_mixture_rows(work->mixed, &in);
+    combine(self, work, rows);
+}

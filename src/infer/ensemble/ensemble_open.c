@@ -1,0 +1,453 @@
+/* Opening an ensemble: what its members are, that they fit together, and only then their weights.
+ */
+#include "infer/ensemble/ensemble_priv.h"
+
+#include "base/err.h"
+#include "base/fs.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "io/checkpoint/head_samples.h"
+#include "mesh/collective.h"
+#include "models/lm_priv.h"
+#include "nn/layers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What is needed until the models are there. */
+typedef struct opening {
+    ensemble *self;
+    const bp_config *config;
+    const bp_ensemble_spec *spec;
+    bool listed; /* by an ensemble.json; else all members are of one CHECKPOINT */
+    bp_ensemble_list list;
+    bp_head_samples *samples;    /* NULL: none */
+    int64_t models;              /* different ones: member_count, or 1 */
+    bp_lm_info *infos;           /* [models] */
+    bp_checkpoint **checkpoints; /* [models] those that live here */
+} opening;
+
+static bp_err out_of_memory(void)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at an ensemble; use more ranks");
+}
+
+/* ---- who the members are ---- */
+
+static char *name_of(const opening *o, int64_t k)
+{
+    if (o->listed)
+        return bp_strdup(o->list.members[k].name);
+    if (o->spec->dropout_passes > 0)
+        return bp_sprintf("pass-%03lld", (long long)k);
+    if (o->samples)
+        return bp_sprintf("sample-%03lld", (long long)k);
+    return bp_strdup("model");
+}
+
+static const char *path_of(const opening *o, int64_t model)
+{
+    return o->listed ? o->list.members[model].path : o->spec->path;
+}
+
+static bp_err read_list(opening *o)
+{
+    BP_ASSERT(o->spec->dropout_passes == 0 || !o->spec->samples);
+    o->listed = bp_ensemble_is(o->spec->path);
+    if (!o->listed)
+        return o->spec->samples ? bp_head_samples_open(&o->samples, o->spec->samples) : BP_OK;
+    if (o->spec->dropout_passes > 0 || o->spec->samples)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "%s are of one model, and this is an ensemble: at %s; give one of its "
+                       "members",
+                       o->spec->samples ? "samples of the last layer" : "passes with dropout",
+                       o->spec->path);
+    return bp_ensemble_list_load(&o->list, o->spec->path);
+}
+
+static int64_t count_members(const opening *o)
+{
+    if (o->listed)
+        return o->list.count;
+    if (o->samples)
+        return bp_head_samples_info_of(o->samples)->samples;
+    return o->spec->dropout_passes > 0 ? o->spec->dropout_passes : 1;
+}
+
+/* Local. */
+static bp_err describe(opening *o)
+{
+    ensemble *self = o->self;
+    int64_t A = self->mesh->members;
+    bp_err err = read_list(o);
+
+    if (err != BP_OK)
+        return err;
+    self->member_count = count_members(o);
+    self->rounds = (self->member_count + A - 1) / A;
+    o->models = o->listed ? o->list.count : 1;
+    self->members = bp_alloc("infer.ensemble", self->member_count, sizeof *self->members);
+    self->models = bp_alloc("infer.ensemble", o->models, sizeof(bp_lm *));
+    self->trunks = bp_alloc("infer.ensemble", self->rounds, sizeof *self->trunks);
+    self->receiving = bp_alloc("infer.ensemble", self->rounds * A, sizeof *self->receiving);
+    self->sending = bp_alloc("infer.ensemble", A, sizeof *self->sending);
+    o->infos = bp_alloc("infer.ensemble", o->models, sizeof *o->infos);
+    o->checkpoints = bp_alloc("infer.ensemble", o->models, sizeof(bp_checkpoint *));
+    if (!self->members || !self->models || !self->trunks || !self->receiving || !self->sending ||
+        !o->infos || !o->checkpoints)
+        return out_of_memory();
+    for (int64_t k = 0; k < self->member_count; k++) {
+        self->members[k].name = name_of(o, k);
+        self->members[k].oob = o->listed ? o->list.members[k].oob_perplexity : NAN;
+        self->members[k].trunk = -1;
+        if (!self->members[k].name)
+            return out_of_memory();
+    }
+    return BP_OK;
+}
+
+/* A member that is missing is known before any other is read. On one rank. */
+static bp_err look_for_members(const opening *o)
+{
+    for (int64_t k = 0; o->listed && k < o->models; k++)
+        if (!bp_path_exists(path_of(o, k)))
+            return BP_FAIL(BP_ERR_INPUT,
+                           "member '%s' of the ensemble is missing: at %s; listed by %s",
+                           o->list.members[k].name, path_of(o, k), o->spec->path);
+    return BP_OK;
+}
+
+/* ---- what their checkpoints tell ---- */
+
+static bool is_here(const opening *o, int64_t model)
+{
+    const bp_mesh *mesh = o->self->mesh;
+
+    if (o->listed)
+        return model % mesh->members == mesh->member_at;
+    return mesh->member_at < o->self->member_count;
+}
+
+/* Collective over mesh->member; the same on all its ranks. */
+static bp_err open_checkpoints(opening *o)
+{
+    const bp_mesh *mesh = o->self->mesh;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < o->models && err == BP_OK; k++) {
+        if (!is_here(o, k))
+            continue;
+        err = bp_checkpoint_open_any(mesh->member, path_of(o, k), &o->checkpoints[k]);
+        if (err == BP_OK)
+            err = bp_agree(mesh->member, bp_lm_read_info(&o->infos[k], o->checkpoints[k]));
+        if (err != BP_OK && o->listed)
+            err = bp_err_prefix(err, "member '%s'", o->list.members[k].name);
+    }
+    return err;
+}
+
+static void share_infos(opening *o)
+{
+    const bp_mesh *mesh = o->self->mesh;
+
+    for (int64_t k = 0; k < o->models; k++)
+        bp_bcast_bytes(&o->infos[k], sizeof o->infos[k], (int)(k % mesh->members), mesh->across);
+}
+
+static bp_err differ(const opening *o, int64_t j, int64_t k, const char *what, const char *first,
+                     const char *other)
+{
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "members '%s' and '%s' have different %s, %s and %s: in %s; an ensemble's "
+                   "members share it",
+                   o->list.members[j].name, o->list.members[k].name, what, first, other,
+                   o->spec->path);
+}
+
+static bp_err differ_in_number(const opening *o, int64_t j, int64_t k, const char *what,
+                               int64_t first, int64_t other)
+{
+    char texts[2][32];
+
+    snprintf(texts[0], sizeof texts[0], "%lld", (long long)first);
+    snprintf(texts[1], sizeof texts[1], "%lld", (long long)other);
+    return differ(o, j, k, what, texts[0], texts[1]);
+}
+
+/* The first model that tells its tokenizer; the first of all if none does. */
+static int64_t first_tokenizer(const opening *o)
+{
+    for (int64_t k = 0; k < o->models; k++)
+        if (o->infos[k].tokenizer_hash[0])
+            return k;
+    return 0;
+}
+
+/* As first_tokenizer, of end-of-document tokens: -1 is one that is not told. */
+static int64_t first_eod(const opening *o)
+{
+    for (int64_t k = 0; k < o->models; k++)
+        if (o->infos[k].eod_id >= 0)
+            return k;
+    return 0;
+}
+
+/* Members fit together; what one does not tell fits all, but those that tell must agree, whichever
+ * of them comes first. */
+static bp_err compare_infos(const opening *o)
+{
+    const bp_lm_info *infos = o->infos;
+    int64_t hashed = first_tokenizer(o), ended = first_eod(o);
+
+    for (int64_t k = 1; k < o->models; k++) {
+        const bp_lm_info *one = &infos[k];
+
+        if (one->vocab_size != infos[0].vocab_size)
+            return differ_in_number(o, 0, k, "vocab_size", infos[0].vocab_size, one->vocab_size);
+        if (one->eod_id >= 0 && one->eod_id != infos[ended].eod_id)
+            return differ_in_number(o, ended, k, "end-of-document tokens", infos[ended].eod_id,
+                                    one->eod_id);
+        if (one->tokenizer_hash[0] &&
+            strcmp(one->tokenizer_hash, infos[hashed].tokenizer_hash) != 0)
+            return differ(o, hashed, k, "tokenizers", infos[hashed].tokenizer_hash,
+                          one->tokenizer_hash);
+    }
+    return BP_OK;
+}
+
+/* Samples are of this model's last layer. */
+static bp_err compare_samples(const opening *o)
+{
+    const bp_lm_info *model = &o->infos[0];
+    const bp_head_samples_info *info = o->samples ? bp_head_samples_info_of(o->samples) : NULL;
+
+    if (info && strcmp(info->model_digest, model->digest) != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "samples of the last layer are of model %s, and this is %s: at %s; draw them "
+            "anew from %s",
+            info->model_digest, model->digest, o->spec->samples, o->spec->path);
+    if (info && (info->vocab_size != model->vocab_size || info->width != model->width))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "samples of the last layer are %lld x %lld, and the model's is %lld x %lld: "
+                       "at %s; draw them anew",
+                       (long long)info->vocab_size, (long long)info->width,
+                       (long long)model->vocab_size, (long long)model->width, o->spec->samples);
+    return BP_OK;
+}
+
+/* ---- what the ensemble tells ---- */
+
+static bp_err add_text(bp_sha256 *hash, const char *text)
+{
+    return bp_sha256_update(hash, text, strlen(text) + 1);
+}
+
+/* Of all members' weights in order, and the way they are made. */
+static bp_err digest(const opening *o, char out[65])
+{
+    char way[96] = "list";
+    bp_sha256 *hash = NULL;
+    bp_err err;
+
+    if (!o->listed && o->spec->dropout_passes == 0 && !o->samples) {
+        memcpy(out, o->infos[0].digest, sizeof o->infos[0].digest);
+        return BP_OK;
+    }
+    if (o->spec->dropout_passes > 0)
+        snprintf(way, sizeof way, "dropout %lld %.9g %llu", (long long)o->spec->dropout_passes,
+                 (double)o->spec->dropout, (unsigned long long)o->spec->seed);
+    if (o->samples)
+        snprintf(way, sizeof way, "samples %s", bp_head_samples_info_of(o->samples)->digest);
+    err = bp_sha256_new(&hash);
+    if (err == BP_OK)
+        err = add_text(hash, way);
+    for (int64_t k = 0; k < o->models && err == BP_OK; k++)
+        err = add_text(hash, o->infos[k].digest);
+    if (err == BP_OK)
+        err = bp_sha256_finish(hash, out);
+    bp_sha256_free(&hash);
+    return err;
+}
+
+static bp_err fill_info(opening *o)
+{
+    ensemble *self = o->self;
+    const bp_mesh *mesh = self->mesh;
+    bp_lm_info *info = &self->lm.info;
+
+    *info = o->infos[0];
+    info->kind = "ensemble";
+    info->members = self->member_count;
+    info->channels = BP_LM_MEMBER + self->member_count;
+    for (int64_t k = 0; k < o->models; k++) {
+        const bp_lm_info *one = &o->infos[k];
+
+        info->context = one->context < info->context ? one->context : info->context;
+        info->step = one->step > info->step ? one->step : info->step;
+        self->widest = one->width > self->widest ? one->width : self->widest;
+    }
+    info->width = self->widest;
+    info->eod_id = o->infos[first_eod(o)].eod_id;
+    memcpy(info->tokenizer_hash, o->infos[first_tokenizer(o)].tokenizer_hash,
+           sizeof info->tokenizer_hash);
+    bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
+                   info->vocab_size, &info->vocab_first, &info->vocab_count);
+    self->columns =
+        ensemble_columns(info->vocab_count, mesh->member_at, mesh->members, &self->column_first);
+    self->column_first += info->vocab_first;
+    return digest(o, info->digest);
+}
+
+static bp_err check_memory(const opening *o)
+{
+    size_t row = ensemble_row_bytes(o->self);
+
+    if (row <= o->spec->memory_bytes)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG,
+                   "score.memory, with the value %zu bytes, is too small for the distributions of "
+                   "%lld members over one token, %zu bytes: at score.memory; use %zuKiB or more, "
+                   "or more tensor or member ranks",
+                   o->spec->memory_bytes, (long long)o->self->member_count, row,
+                   (row + 1023) / 1024);
+}
+
+/* ---- their weights ---- */
+
+/* Collective over mesh->member. */
+static bp_err open_models(opening *o)
+{
+    ensemble *self = o->self;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < o->models && err == BP_OK; k++) {
+        if (!is_here(o, k))
+            continue;
+        err = bp_lm_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
+                                  o->checkpoints[k]);
+        bp_checkpoint_close(&o->checkpoints[k]);
+        if (err == BP_OK)
+            self->model_count++;
+        else if (o->listed)
+            err = bp_err_prefix(err, "member '%s'", o->list.members[k].name);
+    }
+    return err;
+}
+
+/* One trunk for all samples that live here; each is a head of its own. Local. */
+static bp_err place_samples(opening *o)
+{
+    ensemble *self = o->self;
+    const bp_mesh *mesh = self->mesh;
+    const bp_lm_info *info = &self->lm.info;
+    bool last = ensemble_is_last(self);
+    bp_err err = BP_OK;
+
+    if (mesh->member_at >= self->member_count)
+        return BP_OK;
+    bp_lm *lm = self->models[0];
+    float *weights =
+        last ? bp_alloc("infer.ensemble", info->vocab_count * info->width, sizeof *weights) : NULL;
+    if (last && !weights)
+        return out_of_memory();
+    self->trunks[self->trunk_count++] =
+        (ensemble_trunk){.lm = lm, .pass = BP_LM_NO_DROPOUT, .width = info->width};
+    for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
+        self->members[k].trunk = 0;
+        if (last)
+            err =
+                bp_head_samples_read(o->samples, k, info->vocab_first, info->vocab_count, weights);
+        if (err == BP_OK)
+            err = lm->ops->add_head(lm, weights, &self->members[k].head);
+    }
+    bp_free(weights);
+    return err;
+}
+
+/* Local. */
+static bp_err place_members(opening *o)
+{
+    ensemble *self = o->self;
+    const bp_mesh *mesh = self->mesh;
+
+    if (o->samples)
+        return place_samples(o);
+
+    for (int64_t k = mesh->member_at; k < self->member_count; k += mesh->members) {
+        int64_t t = self->trunk_count++;
+        bp_lm *lm = self->models[o->listed ? t : 0];
+        bool drops = o->spec->dropout_passes > 0;
+
+        self->members[k].trunk = t;
+        self->trunks[t] = (ensemble_trunk){
+            .lm = lm, .pass = drops ? k : BP_LM_NO_DROPOUT, .width = lm->info.width};
+        if (drops)
+            lm->ops->set_dropout(lm, o->spec->dropout, o->spec->seed);
+    }
+    return BP_OK;
+}
+
+/* ---- all of it ---- */
+
+/* Up to where weights begin. Collective over mesh->compute. */
+static bp_err open_lists(opening *o)
+{
+    const bp_mesh *mesh = o->self->mesh;
+    bp_err err = bp_agree(mesh->compute, describe(o));
+
+    if (err == BP_OK)
+        err = bp_agree(mesh->compute, bp_comm_is_root(mesh->compute) ? look_for_members(o) : BP_OK);
+    if (err == BP_OK)
+        err = bp_agree(mesh->compute, open_checkpoints(o));
+    if (err != BP_OK)
+        return err;
+    share_infos(o);
+    err = compare_infos(o);
+    if (err == BP_OK)
+        err = compare_samples(o);
+    if (err == BP_OK)
+        err = fill_info(o);
+    if (err == BP_OK)
+        err = check_memory(o);
+    return bp_agree(mesh->compute, err);
+}
+
+static void close_opening(opening *o)
+{
+    for (int64_t k = 0; o->checkpoints && k < o->models; k++)
+        bp_checkpoint_close(&o->checkpoints[k]);
+    bp_free(o->checkpoints);
+    bp_free(o->infos);
+    bp_head_samples_close(&o->samples);
+    bp_ensemble_list_clear(&o->list);
+}
+
+bp_err bp_ensemble_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                        const bp_ensemble_spec *spec)
+{
+    ensemble *self = bp_alloc("infer.ensemble", 1, sizeof *self);
+    opening o = {.self = self, .config = config, .spec = spec};
+    bp_err err = bp_agree(mesh->compute, self ? BP_OK : out_of_memory());
+
+    *out = NULL;
+    if (err != BP_OK) {
+        bp_free(self);
+        return err;
+    }
+    self->lm.ops = &ensemble_ops;
+    self->mesh = mesh;
+    self->memory_bytes = spec->memory_bytes;
+    err = open_lists(&o);
+    if (err == BP_OK)
+        err = bp_agree(mesh->compute, open_models(&o));
+    if (err == BP_OK)
+        err = bp_agree(mesh->compute, place_members(&o));
+    close_opening(&o);
+    if (err != BP_OK) {
+        ensemble_free(&self->lm);
+        return err;
+    }
+    *out = &self->lm;
+    return BP_OK;
+}

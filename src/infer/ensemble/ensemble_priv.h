@@ -1,0 +1,99 @@
+/* The inside of an ensemble: who has which member, and the work of a batch. */
+#ifndef BP_INFER_ENSEMBLE_ENSEMBLE_PRIV_H
+#define BP_INFER_ENSEMBLE_ENSEMBLE_PRIV_H
+
+#include "base/mem.h"
+#include "infer/ensemble/ensemble.h"
+#include "math/kernels/mixture.h"
+#include "mesh/collective.h"
+
+/** One run of a model's trunk; its states serve the members that have it. */
+typedef struct ensemble_trunk {
+    bp_lm *lm; /* borrowed from ensemble.models */
+    int64_t pass, width;
+} ensemble_trunk;
+
+typedef struct ensemble_member {
+    char *name;
+    double oob;
+    int64_t trunk, head; /* where the member is here; trunk -1: on other ranks */
+} ensemble_member;
+
+/** Memory of a batch, carved from one block that grows. On ranks of other stages only `places` and
+ * `targets`. */
+typedef struct ensemble_work {
+    int64_t rows;          /* scored tokens of the batch */
+    int64_t *places;       /* [rows] in the batch */
+    int32_t *targets;      /* [rows] */
+    float *states;         /* [windows * length][largest width] of one trunk */
+    float *hidden;         /* [trunks][rows filled][width], behind one another */
+    int64_t chunk;         /* rows whose distributions are there at once */
+    float *logits;         /* [members][chunk][columns here] */
+    float *own, *outgoing; /* [chunk][vocab_count]; where members meet across ranks */
+    bp_member_row *known;  /* [members, filled up to whole rounds][chunk] */
+    float *max;            /* [chunk] of one member; then of the mixture */
+    double *sums;          /* [2][chunk] */
+    bp_mixture_row *mixed; /* [chunk] */
+    double *totals;        /* [chunk][3] of the mixture, over all ranks */
+    int32_t *tops;         /* [chunk] */
+    bp_temper_row *powers; /* [chunk][BP_TEMPER_POINTS], where they are asked for */
+} ensemble_work;
+
+typedef struct ensemble {
+    bp_lm lm;
+    const bp_mesh *mesh; /* borrowed */
+    size_t memory_bytes; /* of the distributions */
+    ensemble_member *members;
+    int64_t member_count;
+    int64_t rounds; /* of so many members each as the mesh has side by side */
+    bp_lm **models; /* [model_count] those that are here */
+    int64_t model_count;
+    ensemble_trunk *trunks; /* [trunk_count] those that run here */
+    int64_t trunk_count;
+    int64_t widest;                /* width of all members' models */
+    int64_t column_first, columns; /* where members meet, this rank has these of the vocabulary */
+    bp_transfer *receiving, *sending; /* [rounds][mesh->members], [mesh->members] of slices */
+    char *memory;
+    size_t memory_size_bytes;
+} ensemble;
+
+extern const bp_lm_ops ensemble_ops;
+
+/** Bytes that a row of all members' distributions takes: the most of any rank. */
+size_t ensemble_row_bytes(const ensemble *self);
+
+/** Columns of `count` that rank r of `size` has where members meet: [*first, *first + result). */
+int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first);
+
+/** Windows of the batch from `first` on, so many that the members' hidden states stay within
+ * memory_bytes too, but one at least: equal on all ranks. */
+void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t first,
+                        bp_lm_batch *part);
+
+/** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
+ * BP_ERR_SYSTEM, the same on all ranks. */
+bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch, bool temper);
+
+/** hidden of all trunks here. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM, the same on
+ * all ranks. */
+bp_err ensemble_run_trunks(ensemble *self, ensemble_work *work, const bp_lm_batch *batch);
+
+/** Rows [first, first + rows) of all members meet: work->logits, known, mixed, totals, and max and
+ * tops of the mixture, over the whole vocabulary. On the last stage; collective over mesh->tensor
+ * and mesh->across. */
+void ensemble_mix(ensemble *self, ensemble_work *work, int64_t first, int64_t rows);
+
+/** What ensemble_mix works on. */
+bp_mixture ensemble_mixture(const ensemble *self, const ensemble_work *work, int64_t first,
+                            int64_t rows);
+
+/** log of the mean of the members' probabilities of row r's target, by log-sum-exp in member order,
+ * and the variance of their logs. */
+double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance);
+
+/** Of the last pipeline stage, where logits are. */
+bool ensemble_is_last(const ensemble *self);
+
+void ensemble_free(bp_lm *lm);
+
+#endif

@@ -1,0 +1,276 @@
+/* Units in even steps over the corpora, dealt over data ranks by number. */
+#include "infer/score/each.h"
+
+#include "base/beat.h"
+#include "base/mem.h"
+#include "infer/score/scorer_priv.h"
+#include "infer/score/unit.h"
+#include "mesh/collective.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What one rank holds while it goes through its batches. */
+typedef struct sampler {
+    const bp_score_each *each;
+    bp_score_rule rule;
+    bool leads;        /* this rank reads corpora for its mesh->ensemble */
+    bp_corpus *corpus; /* a lead's, and what follows */
+    bp_score_plan plan;
+    bp_score_unit *unit;
+    int64_t count;   /* units chosen; on all ranks */
+    int64_t *scored; /* [count]: targets of each chosen unit that are wanted */
+    int32_t *inputs, *targets;
+    int64_t done; /* tokens */
+} sampler;
+
+/* ---- which units ---- */
+
+/* Chosen unit i of n, out of all. */
+static int64_t unit_at(const sampler *self, int64_t i, int64_t n)
+{
+    return (int64_t)((2 * (__int128)i + 1) * self->plan.units / (2 * n));
+}
+
+/* scored[i] of n units; *sum of them. */
+static bp_err count_scored(sampler *self, int64_t n, int64_t *sum)
+{
+    int64_t *scored = bp_realloc("infer.each", self->scored, n, sizeof(*scored));
+
+    *sum = 0;
+    self->scored = scored;
+    for (int64_t i = 0; i < n; i++) {
+        bp_err err = bp_score_unit_load(self->unit, unit_at(self, i, n));
+
+        if (err != BP_OK)
+            return err;
+        scored[i] = bp_score_unit_scored(self->unit);
+        *sum += scored[i];
+    }
+    return BP_OK;
+}
+
+/* The fewest units that hold the tokens wanted, or all there are; the last is cut to what is
+ * wanted. */
+static bp_err choose_units(sampler *self)
+{
+    int64_t units = self->plan.units, wanted = self->each->tokens, sum = 0;
+    int64_t n = units;
+    bp_err err = BP_OK;
+
+    if (units == 0)
+        return BP_OK;
+    if (wanted > 0 && wanted < self->plan.inputs) /* inputs are as many as scored, or more */
+        n = (int64_t)(((__int128)wanted * units + self->plan.inputs - 1) / self->plan.inputs);
+    for (;; n = n + 1 + n / 16 < units ? n + 1 + n / 16 : units) {
+        err = count_scored(self, n, &sum);
+        if (err != BP_OK || n == units || sum >= wanted)
+            break;
+    }
+    for (int64_t i = n - 1; err == BP_OK && wanted > 0 && sum > wanted; i--) {
+        int64_t cut = sum - wanted < self->scored[i] ? sum - wanted : self->scored[i];
+
+        self->scored[i] -= cut;
+        sum -= cut;
+    }
+    self->count = n;
+    return err;
+}
+
+/* ---- a unit's batches ---- */
+
+/* Targets beyond the first `left` become -1; returns how many stay. */
+static int64_t cut_targets(const bp_lm_batch *batch, int32_t *targets, int64_t left)
+{
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < batch->windows * batch->length; i++) {
+        if (batch->targets[i] >= 0 && kept < left) {
+            targets[i] = batch->targets[i];
+            kept++;
+        } else {
+            targets[i] = -1;
+        }
+    }
+    return kept;
+}
+
+typedef struct header {
+    int64_t windows, length; /* windows 0: the end; -1: the lead failed */
+    int64_t first_slot, unit;
+} header;
+
+static void share_header(const sampler *self, header *head)
+{
+    bp_bcast_bytes(head, sizeof(*head), 0, self->each->mesh->ensemble);
+}
+
+/* The lead has filled inputs and targets; the others get them. */
+static bp_err take_batch(sampler *self, const header *head)
+{
+    MPI_Comm comm = self->each->mesh->ensemble;
+    int64_t bytes = head->windows * head->length * (int64_t)sizeof(int32_t);
+    bp_lm_batch batch = {.windows = head->windows,
+                         .length = head->length,
+                         .inputs = self->inputs,
+                         .targets = self->targets,
+                         .first_slot = head->first_slot};
+
+    bp_beat_progress();
+    bp_bcast_bytes(self->inputs, bytes, 0, comm);
+    bp_bcast_bytes(self->targets, bytes, 0, comm);
+    return self->each->batch(self->each->context, head->unit, &batch);
+}
+
+/* On a lead: fill its buffers with batch b, and say how it is called. */
+static bp_err fill_batch(sampler *self, int64_t b, int64_t *left, header *head)
+{
+    bp_lm_batch batch;
+    bp_err err = bp_score_unit_batch(self->unit, b, &batch);
+
+    if (err != BP_OK)
+        return err;
+    memcpy(self->inputs, batch.inputs,
+           (size_t)(batch.windows * batch.length) * sizeof(*self->inputs));
+    int64_t kept = cut_targets(&batch, self->targets, *left);
+    *left -= kept;
+    self->done += kept;
+    head->windows = batch.windows;
+    head->length = batch.length;
+    head->first_slot = batch.first_slot;
+    return BP_OK;
+}
+
+/* `shared`: an error of the callback, which the whole group has. */
+static bp_err lead_unit(sampler *self, int64_t i, bool *shared)
+{
+    int64_t left = self->scored[i];
+    bp_err err = bp_score_unit_load(self->unit, unit_at(self, i, self->count));
+
+    for (int64_t b = 0; err == BP_OK && left > 0 && b < bp_score_unit_batches(self->unit); b++) {
+        header head = {.unit = i};
+
+        err = fill_batch(self, b, &left, &head);
+        if (err != BP_OK)
+            break;
+        share_header(self, &head);
+        err = take_batch(self, &head);
+        *shared = err != BP_OK;
+    }
+    return err;
+}
+
+static bp_err lead(sampler *self)
+{
+    const bp_score_each *each = self->each;
+    const bp_mesh *mesh = each->mesh;
+    bool shared = false, ends = false;
+    bp_err err = BP_OK;
+
+    for (int64_t first = 0; !ends && first < self->count; first += mesh->datas) {
+        int64_t i = first + mesh->data_at;
+
+        if (i < self->count)
+            err = lead_unit(self, i, &shared);
+        if (err == BP_OK && each->look)
+            err = each->look(each->context);
+        ends = bp_all_max_int(err != BP_OK, mesh->data) != 0;
+    }
+    if (!shared)
+        share_header(self, &(header){.windows = err == BP_OK ? 0 : -1});
+    return err;
+}
+
+static bp_err follow(sampler *self)
+{
+    bp_err err = BP_OK;
+
+    while (err == BP_OK) {
+        header head;
+
+        share_header(self, &head);
+        if (head.windows <= 0) /* what the lead met it tells all ranks afterwards */
+            break;
+        err = take_batch(self, &head);
+    }
+    return err;
+}
+
+/* ---- before and after ---- */
+
+/* The rule, but for what depends on the end-of-document token. A copy of the configuration takes
+ * the resolved values. */
+static bp_err resolve(sampler *self, bp_config **config)
+{
+    static const bp_option *const tables[] = {bp_score_rule_options, NULL};
+    bp_err err = self->each->config ? bp_config_derive(config, self->each->config, tables, tables)
+                                    : bp_config_new(config, tables, tables);
+
+    return err == BP_OK ? scorer_resolve(*config, self->each->model, &self->rule) : err;
+}
+
+static bp_err open_corpus(sampler *self, const bp_config *config)
+{
+    const bp_lm_info *model = self->each->model;
+    bp_err err = bp_corpus_open(&self->corpus, self->each->corpus);
+
+    if (err == BP_OK)
+        err = scorer_check_corpus(self->corpus, model);
+    if (err != BP_OK)
+        return err;
+    int64_t eod = bp_corpus_eod(self->corpus);
+    scorer_resolve_eod(config, eod >= 0 ? eod : model->eod_id, &self->rule);
+    err = bp_score_plan_init(&self->plan, self->corpus, &self->rule);
+    if (err == BP_OK)
+        err = bp_score_unit_new(&self->unit, &self->plan, 1);
+    if (err == BP_OK)
+        err = choose_units(self);
+    return err;
+}
+
+static bp_err open_sampler(sampler *self)
+{
+    bp_config *config = NULL;
+    bp_err err = bp_agree(self->each->mesh->compute, resolve(self, &config));
+
+    if (err == BP_OK && self->leads)
+        err = open_corpus(self, config);
+    bp_config_free(&config);
+    if (err == BP_OK) {
+        int64_t C = self->rule.context;
+        int64_t tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
+
+        self->inputs = bp_alloc("infer.each", tokens, sizeof(*self->inputs));
+        self->targets = bp_alloc("infer.each", tokens, sizeof(*self->targets));
+    }
+    err = bp_agree(self->each->mesh->compute, err);
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->ensemble);
+    if (self->each->begin)
+        err = self->each->begin(self->each->context, self->count);
+    return bp_agree(self->each->mesh->compute, err);
+}
+
+static void close_sampler(sampler *self)
+{
+    bp_free(self->targets);
+    bp_free(self->inputs);
+    bp_free(self->scored);
+    bp_score_unit_free(&self->unit);
+    bp_score_plan_clear(&self->plan);
+    bp_corpus_close(&self->corpus);
+}
+
+bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
+{
+    sampler self = {.each = each, .leads = bp_comm_is_root(each->mesh->ensemble)};
+    bp_err err = open_sampler(&self);
+
+    if (err == BP_OK)
+        err = bp_agree(each->mesh->compute, self.leads ? lead(&self) : follow(&self));
+    if (tokens)
+        *tokens = bp_all_sum_int(self.done, each->mesh->compute);
+    close_sampler(&self);
+    return err;
+}

@@ -1,0 +1,46 @@
+/* The batches of some of the scored tokens of corpora, one after another: for what is fitted on
+ * text (temperatures, factors of a curvature) and not kept token by token. */
+#ifndef BP_INFER_SCORE_EACH_H
+#define BP_INFER_SCORE_EACH_H
+
+#include "models/lm.h"
+
+typedef struct bp_score_each {
+    const bp_mesh *mesh;     /* of the model's ranks */
+    const bp_lm_info *model; /* whose tokens and context these are; equal on all ranks */
+    const char *corpus;      /* corpora: a file, a list with commas, or a glob */
+    /* score.convention, context, stride, prefix and end are read from it (a key that is not set as
+     * `bagpipe score` resolves it); NULL: the default convention, all of the model's context */
+    const bp_config *config;
+    int64_t tokens; /* so many scored tokens at most; 0: all */
+
+    /** Called once on all ranks of mesh->compute before the first batch, with what is to come over
+     * all data ranks. May be NULL. The error may be of this rank alone. */
+    bp_err (*begin)(void *context, int64_t units);
+    /** Called for each batch on all ranks of one mesh->ensemble, with equal arguments; the batch
+     * may be passed to bp_lm_score and the like, and is good until the callback returns. `unit` is
+     * the place in [0, units) of the work unit that it is cut from: what is added up for each unit,
+     * and over units in their order, does not depend on the number of data ranks. Errors: the same
+     * on all ranks of mesh->ensemble, which then end; other data ranks finish the unit at work. */
+    bp_err (*batch)(void *context, int64_t unit, const bp_lm_batch *batch);
+    /** Asked on the ranks that lead a mesh->ensemble after each of their units: an error of one
+     * ends all. May be NULL. */
+    bp_err (*look)(void *context);
+    void *context;
+} bp_score_each;
+
+/** Call each->batch for all batches.
+ *
+ * The batches are those of `bagpipe score`: a function of the corpora, the rule and `tokens`, at
+ * any mesh. Where fewer tokens are wanted than there are, whole work units are taken, spread evenly
+ * over the corpora, and the last one is cut short: later targets are -1. Unit u goes to data rank u
+ * mod mesh->datas; a data rank takes its units in order.
+ *
+ * Collective: over each->mesh->compute; `each` is equal on all ranks, but for `context`.
+ * Shapes:     *tokens: scored over all data ranks; may be NULL.
+ * Errors:     those of bp_score for its keys and corpora, and of the callbacks; the same on all
+ * ranks.
+ */
+bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens);
+
+#endif

@@ -1,0 +1,342 @@
+/* The loop: units from the queue, batches through the model, results to part files. */
+#include "infer/score/scorer_priv.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "coordinator/work_queue.h"
+#include "infer/score/unit.h"
+#include "mesh/collective.h"
+#include "run/drain.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <unistd.h>
+
+#define PROGRESS_SECONDS 5.0
+#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
+
+/* What one rank needs in the loop. */
+typedef struct score_worker {
+    scorer *self;
+    bp_work_queue *queue;
+    bp_score_unit *unit;    /* a lead's */
+    bp_part_writer *writer; /* a lead's */
+    bp_buffer result;
+    int32_t *inputs, *targets; /* a follower's copy of the batch */
+    float *values;             /* [channels][a batch] */
+    bool scoring_failed;       /* all of the group know */
+    int64_t units;             /* scored by this lead */
+    int64_t batches;           /* seen by this rank */
+    int64_t unreported;        /* inputs since the last question */
+} score_worker;
+
+/* The coordinator's view, for progress lines. */
+typedef struct progress {
+    const scorer *self;
+    int64_t done_before; /* units of earlier starts */
+    double began, printed;
+} progress;
+
+/* As many units as the inputs come to: all have about as many. */
+static void tell_units(const progress *view, int64_t inputs)
+{
+    const bp_score_plan *plan = &view->self->plan;
+    int64_t done = view->done_before +
+                   (int64_t)((double)plan->units * (double)inputs / fmax(1, (double)plan->inputs));
+    json_t *members =
+        json_pack("{s:I}", "units_done", (json_int_t)(done < plan->units ? done : plan->units));
+
+    bp_run_progress(view->self->run, members);
+    json_decref(members);
+}
+
+static bool tick(void *context, int64_t inputs)
+{
+    progress *view = context;
+    double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
+
+    tell_units(view, inputs);
+    if (now - view->printed >= interval && inputs > 0) {
+        const bp_score_plan *plan = &view->self->plan;
+        double total = (double)plan->inputs;
+        double before = total * (double)view->done_before / (double)plan->units;
+        double speed = (double)inputs / (now - view->began);
+        double left = total - before - (double)inputs;
+        char time_left[64];
+
+        bp_clock_duration(time_left, sizeof(time_left), left > 0 ? left / speed : 0);
+        bp_log_progress("%.1f %% of %" PRId64 " inputs  %.0f tokens/s  %s left",
+                        100 * (total - (left > 0 ? left : 0)) / total, plan->inputs, speed,
+                        time_left);
+        view->printed = now;
+    }
+    return bp_signals_stop_asked();
+}
+
+/* ---- a batch, from the lead to its group ---- */
+
+/* The group (mesh->ensemble) works in step: a header first, windows 0 is the end. */
+typedef struct batch_header {
+    int64_t windows, length, first_slot;
+} batch_header;
+
+static void share_header(const score_worker *worker, batch_header *header)
+{
+    if (bp_comm_size(worker->self->mesh->ensemble) > 1)
+        bp_bcast_bytes(header, sizeof(*header), 0, worker->self->mesh->ensemble);
+}
+
+static void share_batch(const score_worker *worker, int32_t *inputs, int32_t *targets,
+                        int64_t tokens)
+{
+    MPI_Comm comm = worker->self->mesh->ensemble;
+
+    if (bp_comm_size(comm) == 1)
+        return;
+    bp_bcast_bytes(inputs, tokens * (int64_t)sizeof(*inputs), 0, comm);
+    bp_bcast_bytes(targets, tokens * (int64_t)sizeof(*targets), 0, comm);
+}
+
+static bp_err follow(score_worker *worker)
+{
+    bp_err err = BP_OK;
+
+    while (err == BP_OK) {
+        batch_header header;
+
+        share_header(worker, &header);
+        if (header.windows == 0)
+            break;
+        bp_lm_batch batch = {.windows = header.windows,
+                             .length = header.length,
+                             .inputs = worker->inputs,
+                             .targets = worker->targets,
+                             .first_slot = header.first_slot};
+        bp_beat_step(++worker->batches);
+        share_batch(worker, worker->inputs, worker->targets, header.windows * header.length);
+        err = bp_lm_score(worker->self->lm, &batch, worker->values);
+    }
+    return err;
+}
+
+static bp_err score_batch(score_worker *worker, int64_t b)
+{
+    bp_lm_batch batch;
+    bp_err err = bp_score_unit_batch(worker->unit, b, &batch);
+
+    if (err != BP_OK)
+        return err;
+    bp_beat_step(++worker->batches);
+    share_header(worker, &(batch_header){batch.windows, batch.length, batch.first_slot});
+    /* the lead's buffers are only read by a broadcast from it */
+    share_batch(worker, (int32_t *)batch.inputs, (int32_t *)batch.targets,
+                batch.windows * batch.length);
+    err = bp_lm_score(worker->self->lm, &batch, worker->values);
+    worker->scoring_failed = err != BP_OK;
+    if (err == BP_OK)
+        err = bp_score_unit_take(worker->unit, b, worker->values);
+    return err;
+}
+
+/* ---- a lead's units ---- */
+
+static bp_err keep_result(score_worker *worker, int64_t number)
+{
+    bool tokens = bp_config_bool(worker->self->config, "score.tokens");
+
+    worker->result.bytes = 0;
+    bp_score_unit_pack(worker->unit, tokens, &worker->result);
+    bp_err err =
+        bp_part_writer_add(worker->writer, number, worker->result.data, worker->result.bytes);
+    worker->units += err == BP_OK;
+    worker->unreported += bp_score_unit_inputs(worker->unit);
+    return err;
+}
+
+/* The next unit is asked for before the last batch of this one. */
+static bp_err score_unit(score_worker *worker, int64_t number, bool *stopped)
+{
+    bp_err err = bp_score_unit_load(worker->unit, number);
+    int64_t batches = err == BP_OK ? bp_score_unit_batches(worker->unit) : 0;
+
+    for (int64_t b = 0; err == BP_OK && b < batches; b++) {
+        *stopped = bp_signals_stop_asked();
+        if (*stopped)
+            return BP_OK;
+        if (b == batches - 1) {
+            bp_work_queue_ask(worker->queue, worker->unreported);
+            worker->unreported = 0;
+        }
+        err = score_batch(worker, b);
+        bp_work_queue_serve(worker->queue);
+    }
+    if (err == BP_OK)
+        err = keep_result(worker, number);
+    if (err == BP_OK && batches == 0) {
+        bp_work_queue_ask(worker->queue, worker->unreported);
+        worker->unreported = 0;
+        bp_work_queue_serve(worker->queue);
+    }
+    return err;
+}
+
+static bp_err lead(score_worker *worker)
+{
+    bool stopped = false;
+    bp_err err = BP_OK;
+
+    bp_work_queue_ask(worker->queue, 0);
+    while (err == BP_OK && !stopped) {
+        int64_t number = bp_work_queue_take(worker->queue);
+
+        if (number < 0)
+            break;
+        err = score_unit(worker, number, &stopped);
+    }
+    if (!worker->scoring_failed)
+        share_header(worker, &(batch_header){.windows = 0});
+    bp_work_queue_leave(worker->queue, err != BP_OK || stopped, worker->unreported);
+    return err;
+}
+
+/* ---- before and after ---- */
+
+static bp_err prepare(score_worker *worker, int64_t start)
+{
+    scorer *self = worker->self;
+    int64_t C = self->rule.context;
+    int64_t tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
+    bp_err err = BP_OK;
+
+    if (!self->mesh->computes)
+        return BP_OK;
+    worker->values =
+        bp_try_alloc("score.batch", self->channels.count * tokens, sizeof(*worker->values));
+    worker->inputs = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
+    worker->targets = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
+    if (!worker->values || !worker->inputs || !worker->targets)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
+    if (!self->leads)
+        return BP_OK;
+    err = bp_score_unit_new(&worker->unit, &self->plan, self->channels.count);
+    if (err != BP_OK)
+        return err;
+
+    char *path =
+        bp_sprintf("%s/%06" PRId64 "-%05d.part", self->parts_folder, start, self->mesh->rank);
+    err = path ? bp_part_writer_new(&worker->writer, path, self->key)
+               : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a part file");
+    bp_free(path);
+    return err;
+}
+
+static void clear(score_worker *worker)
+{
+    bp_work_queue_free(&worker->queue);
+    bp_score_unit_free(&worker->unit);
+    bp_buffer_clear(&worker->result);
+    bp_free(worker->targets);
+    bp_free(worker->inputs);
+    bp_free(worker->values);
+}
+
+/* What earlier starts have left, on the coordinator. */
+static bp_err open_parts(scorer *self, bp_parts **parts)
+{
+    bp_err err = bp_dir_make(self->parts_folder);
+
+    bp_dir_sweep(self->folder);
+    if (err == BP_OK)
+        err = bp_parts_open(parts, self->parts_folder, self->key, self->plan.units);
+    if (err != BP_OK)
+        return err;
+    if (bp_parts_foreign(*parts) > 0)
+        bp_warn("%" PRId64 " part files of an earlier start are of no use, they were made with "
+                "another mesh.tensor, mesh.members or precision, or are damaged: at %s; what they "
+                "hold is scored again",
+                bp_parts_foreign(*parts), self->parts_folder);
+    if (bp_parts_damaged(*parts) > 0)
+        bp_warn("%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
+                "behind the damage is scored again",
+                bp_parts_damaged(*parts), self->parts_folder);
+    if (bp_parts_done_count(*parts) > 0)
+        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done",
+               bp_parts_done_count(*parts), self->plan.units);
+    else if (self->run != NULL && bp_run_is_resumed(self->run))
+        bp_log("no work unit is done: scored from the first one on");
+    return BP_OK;
+}
+
+static bp_err work(score_worker *worker)
+{
+    scorer *self = worker->self;
+
+    if (self->leads)
+        return lead(worker);
+    bp_err err = self->mesh->computes ? follow(worker) : BP_OK;
+    bp_work_queue_leave(worker->queue, false, 0);
+    return err;
+}
+
+/* All units there? Else somebody was asked to stop. */
+static bp_err count_units(const scorer *self, int64_t done)
+{
+    int64_t missing = self->mesh->coordinates ? self->plan.units - done : 0;
+
+    if (missing == 0)
+        return BP_OK;
+    return bp_drain_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
+                            self->plan.units, self->folder);
+}
+
+static bp_err run_units(scorer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_parts *parts = NULL;
+    score_worker worker = {.self = self};
+    progress view = {.self = self, .began = bp_clock_now(), .printed = bp_clock_now()};
+    bp_work_spec spec = {.mesh = mesh, .tick = tick, .context = &view};
+    int64_t start = 0, before = 0;
+    bp_err err = mesh->coordinates ? open_parts(self, &parts) : BP_OK;
+
+    if (err == BP_OK && parts) {
+        start = bp_parts_start(parts);
+        before = view.done_before = bp_parts_done_count(parts);
+        spec.units = self->plan.units;
+        spec.done = bp_parts_done(parts);
+        tell_units(&view, 0);
+    }
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK) {
+        bp_bcast_bytes(&start, sizeof(start), 0, mesh->world);
+        err = bp_agree(mesh->world, prepare(&worker, start));
+    }
+    if (err == BP_OK)
+        err = bp_work_queue_new(&worker.queue, &spec);
+    if (err == BP_OK) {
+        err = work(&worker);
+        bp_err closed = bp_part_writer_close(&worker.writer);
+        err = bp_agree(mesh->world, err != BP_OK ? err : closed);
+        int64_t units = bp_all_sum_int(worker.units, mesh->world);
+        if (err == BP_OK)
+            err = bp_agree(mesh->world, count_units(self, before + units));
+    } else {
+        (void)bp_part_writer_close(&worker.writer); /* nothing is in it */
+    }
+    clear(&worker);
+    bp_parts_free(&parts);
+    return err;
+}
+
+bp_err scorer_run_units(scorer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_SCORE);
+    bp_err err = run_units(self);
+
+    (void)bp_beat_phase(before);
+    return err;
+}

@@ -1,0 +1,276 @@
+#include "infer/score/memory.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "infer/score/unit.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "mesh/collective.h"
+#include "mesh/mesh_search.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LIBRARIES_BYTES ((int64_t)20 << 20) /* as in training: src/train/engine/plan.c */
+#define REMEDY_BYTES    256
+
+/* The models, as their manifests have them. */
+typedef struct models {
+    const bp_score_memory_spec *spec;
+    bool ensemble;
+    json_t **states; /* [count] of manifests */
+    int64_t count;
+    int64_t members; /* of the ensemble: the models, or passes or samples of one; else 1 */
+    int64_t samples; /* last layers besides the model's own */
+} models;
+
+/* ---- manifests ---- */
+
+/* False: it does not tell. */
+static bool read_state(json_t **out, const char *path)
+{
+    char *folder = NULL;
+    json_t *manifest = NULL;
+
+    *out = NULL;
+    if (bp_checkpoint_peek(path, &folder, &manifest) == BP_OK)
+        *out = json_incref(json_object_get(manifest, "state"));
+    json_decref(manifest);
+    bp_free(folder);
+    return json_is_object(*out);
+}
+
+static void read_states(models *self, const bp_ensemble_list *list, const char *path, bool *known)
+{
+    self->count = list->count > 0 ? list->count : 1;
+    self->states = bp_alloc("score.memory", self->count, sizeof(json_t *));
+    for (int64_t k = 0; k < self->count && *known; k++)
+        *known = read_state(&self->states[k], list->count > 0 ? list->members[k].path : path);
+}
+
+/* By the size of their file: opening it would hash all of it. */
+static int64_t count_samples(const models *self, const char *path)
+{
+    const json_t *model = json_object_get(self->states[0], "model");
+    int64_t one = (int64_t)sizeof(float) * json_integer_value(json_object_get(model, "width")) *
+                  json_integer_value(json_object_get(model, "vocab_size"));
+
+    return one > 0 ? (bp_file_size(path) + one - 1) / one : 0;
+}
+
+static void open_models(models *self, bool *known)
+{
+    const bp_ensemble_spec *method = self->spec->method;
+    const char *path = method ? method->path : bp_config_string(self->spec->config, "score.model");
+    bp_ensemble_list list = {0};
+
+    if (bp_ensemble_is(path))
+        *known = bp_ensemble_list_load(&list, path) == BP_OK;
+    if (*known)
+        read_states(self, &list, path, known);
+    self->ensemble = method || list.count > 0;
+    self->members = self->count;
+    if (method && method->dropout_passes > 0)
+        self->members = method->dropout_passes;
+    if (*known && method && method->samples && self->samples == 0)
+        self->samples = count_samples(self, method->samples);
+    if (self->samples > 0)
+        self->members = self->samples;
+    bp_ensemble_list_clear(&list);
+}
+
+static void clear_models(models *self)
+{
+    for (int64_t k = 0; self->states && k < self->count; k++)
+        json_decref(self->states[k]);
+    bp_free(self->states);
+}
+
+/* ---- ranks ---- */
+
+static int64_t most_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Inputs of a window: what was asked for, else the least of the models' contexts. */
+static int64_t find_context(const models *self)
+{
+    int64_t least = 0;
+
+    if (bp_config_is_set(self->spec->config, "score.context"))
+        return bp_config_int(self->spec->config, "score.context");
+    for (int64_t k = 0; k < self->count; k++) {
+        const json_t *model = json_object_get(self->states[k], "model");
+        int64_t context = json_integer_value(json_object_get(model, "context"));
+
+        least = least == 0 || context < least ? context : least;
+    }
+    return most_of(least, 1);
+}
+
+/* Members and models of one shape follow one another: they are estimated once. */
+static bool is_like(const models *self, int64_t k)
+{
+    return k > 0 && json_equal(json_object_get(self->states[k], "model"),
+                               json_object_get(self->states[k - 1], "model"));
+}
+
+/* Does the model lie on ranks of this member of the mesh? */
+static bool is_here(const models *self, const bp_mesh_shape *mesh, int64_t model, int member)
+{
+    return self->count > 1 ? model % mesh->members == member : member < self->members;
+}
+
+/* What a rank of one stage and one member of the mesh takes, in *bytes. */
+static bp_err estimate_rank(const models *self, const bp_lm_task *task, int member, int64_t *bytes)
+{
+    const bp_mesh_shape *mesh = task->mesh;
+    int64_t tokens = task->windows * task->length, work = 0;
+    int64_t memory = bp_config_int(self->spec->config, "score.memory");
+    bool last = task->stage == mesh->pipeline - 1;
+    bp_lm_memory one = {0}, widest = {0};
+    bp_err err = BP_OK;
+
+    *bytes = (int64_t)bp_mem_resident_peak_bytes() + LIBRARIES_BYTES + self->spec->more_bytes;
+    for (int64_t k = 0; k < self->count && err == BP_OK; k++) {
+        if (!is_like(self, k))
+            err = bp_lm_estimate(&one, self->states[k], self->spec->config, task);
+        if (is_here(self, mesh, k, member))
+            *bytes += one.weights_bytes;
+        work = most_of(work, one.work_bytes);
+        widest = one.width > widest.width ? one : widest;
+    }
+    if (last && self->samples > 0) /* a matrix and its copy */
+        *bytes += (self->samples + mesh->members - 1) / mesh->members * 2 * widest.width *
+                  (widest.vocab_size / mesh->tensor + 1) * (int64_t)sizeof(float);
+    if (last && self->ensemble)
+        work += bp_ensemble_work_bytes(&widest, mesh, self->members, tokens, memory);
+    *bytes += work;
+    return err;
+}
+
+/* (*out)[ranks] of a job of this mesh. */
+static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh_shape *mesh)
+{
+    int ranks = bp_mesh_shape_ranks(mesh),
+        dedicated = mesh->coordinator == BP_COORDINATOR_DEDICATED;
+    int64_t context = find_context(self), channels = self->ensemble ? 9 + self->members : 1;
+    bp_lm_task task = {.mesh = mesh, .length = context};
+    bp_rank_memory *all = bp_alloc("score.memory", ranks, sizeof *all);
+    bp_err err = all ? BP_OK : bp_fail_memory("the plan of all ranks", ranks, sizeof *all);
+
+    task.windows = context < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / context : 1;
+    if (err == BP_OK && dedicated)
+        all[0].own_bytes = (int64_t)bp_mem_resident_peak_bytes();
+    for (int r = dedicated; r < ranks && err == BP_OK; r++) {
+        int at = (r - dedicated) / mesh->tensor, member = at / mesh->data / mesh->pipeline;
+
+        task.stage = at / mesh->data % mesh->pipeline;
+        if (at % mesh->data == 0 && (r - dedicated) % mesh->tensor == 0)
+            err = estimate_rank(self, &task, member, &all[r].own_bytes);
+        else /* the same as the first of its stage */
+            all[r].own_bytes = all[r - 1].own_bytes;
+    }
+    for (int r = dedicated; r < ranks && err == BP_OK; r++) /* any of them may lead */
+        all[r].own_bytes += (int64_t)bp_score_unit_bytes(context, channels);
+    if (err != BP_OK)
+        bp_free(all);
+    *out = err == BP_OK ? all : NULL;
+    return err;
+}
+
+/* ---- nodes ---- */
+
+typedef struct search {
+    const models *models;
+    int64_t has;
+} search;
+
+static bool mesh_fits(void *context, const bp_mesh_shape *mesh, int nodes)
+{
+    const search *s = context;
+    bp_rank_memory *all = NULL;
+    bool fits = list_ranks(&all, s->models, mesh) == BP_OK &&
+                bp_node_memory_fullest(all, bp_mesh_shape_ranks(mesh), nodes) <= s->has;
+
+    bp_free(all);
+    return fits;
+}
+
+static bp_err judge(const bp_node_memory *node, const models *self, const bp_mesh_shape *shape)
+{
+    search s = {.models = self, .has = node->has_bytes};
+    const bp_mesh_search meshes = {.mesh = *shape,
+                                   .nodes = node->nodes,
+                                   .node_ranks = node->ranks,
+                                   .members_most = self->ensemble ? (int)self->members : 1,
+                                   .config = self->spec->config,
+                                   .fits = mesh_fits,
+                                   .context = &s};
+    bp_buffer text = {0};
+
+    if (self->spec->plan)
+        bp_node_memory_print(node);
+    bool found = bp_node_memory_lacks(node) &&
+                 (bp_mesh_search_near(&text, &meshes) || bp_mesh_search_nodes(&text, &meshes));
+    bp_err err = bp_node_memory_check(node, found ? text.data : "use a smaller model");
+
+    bp_buffer_clear(&text);
+    return err;
+}
+
+/* One rank that holds all of a job to come lacks memory for it. */
+static bool lacks_alone(const models *self)
+{
+    static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_rank_memory *all = NULL;
+    bp_node_memory node;
+    bool lacks = false;
+
+    if (list_ranks(&all, self, &ONE) == BP_OK) {
+        bp_node_memory_plan(&node, self->spec->config, all, 1, 1);
+        lacks = bp_node_memory_lacks(&node);
+    }
+    bp_free(all);
+    return lacks;
+}
+
+/* On the root: *all is NULL, and BP_OK, where that can't be said. */
+static bp_err estimate(bp_rank_memory **all, models *self, const bp_mesh_shape *shape)
+{
+    bool known = true;
+    bp_err err = BP_OK;
+
+    open_models(self, &known);
+    if (known)
+        err = list_ranks(all, self, shape);
+    return err == BP_ERR_SYSTEM ? err : BP_OK;
+}
+
+bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
+                             const bp_score_memory_spec *spec, bool *alone_fits)
+{
+    bool alone = spec->plan && bp_comm_size(world) == 1, root = bp_comm_is_root(world);
+    models self = {.spec = spec, .samples = spec->samples};
+    bp_rank_memory *all = NULL;
+    bp_node_memory node;
+    bp_err err = bp_agree(world, root ? estimate(&all, &self, shape) : BP_OK);
+
+    if (alone_fits)
+        *alone_fits = true;
+    if (err == BP_OK && bp_all_max_int(all != NULL, world) != 0) {
+        if (alone)
+            bp_node_memory_plan(&node, spec->config, all, bp_mesh_shape_ranks(shape),
+                                spec->plan->nodes);
+        else
+            bp_node_memory_find(&node, world, spec->config, all);
+        err = bp_agree(world, root ? judge(&node, &self, shape) : BP_OK);
+        if (err == BP_OK && alone && alone_fits)
+            *alone_fits = !lacks_alone(&self);
+    }
+    bp_free(all);
+    clear_models(&self);
+    return err;
+}

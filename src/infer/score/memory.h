@@ -1,0 +1,28 @@
+/* What the ranks of a scoring take of a node's memory, estimated from manifests before any weight
+ * is read. */
+#ifndef BP_INFER_SCORE_MEMORY_H
+#define BP_INFER_SCORE_MEMORY_H
+
+#include "infer/ensemble/ensemble.h"
+#include "mesh/node_memory.h"
+
+typedef struct bp_score_memory_spec {
+    const bp_config *config;        /* score.*, math.precision settled, run.memory */
+    const bp_ensemble_spec *method; /* as bp_score_as; NULL: score.model tells */
+    int64_t samples;    /* of a method whose samples are not drawn yet; 0: its file tells */
+    int64_t more_bytes; /* that each rank takes besides, for other work with the same models */
+    const bp_planned_world *plan; /* a job to come, which is printed, too; NULL: this one */
+} bp_score_memory_spec;
+
+/** The ranks of each node fit into its memory. What can't be estimated (a manifest that does not
+ * tell, a mesh that the model does not fit) is left to what opens the models.
+ *
+ * *alone_fits (NULL: nobody asks): one rank, which stands for all of a job to come, can hold it
+ * all.
+ *
+ * Collective: over `world`; shape (fitted) and spec are equal on all ranks.
+ * Errors:     BP_ERR_SYSTEM they do not fit, with the mesh that would: the same on all ranks. */
+bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
+                             const bp_score_memory_spec *spec, bool *alone_fits);
+
+#endif

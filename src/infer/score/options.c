@@ -1,0 +1,152 @@
+/* score.*: the keys, and the rule that they resolve to. */
+#include "infer/score/scorer_priv.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const bp_option bp_score_rule_options[] = {
+    {.key = "score.convention",
+     .type = BP_OPTION_CHOICE,
+     .value = "rolling",
+     .choices = "rolling|stride|half",
+     .help = "windows as lm-evaluation-harness, Hugging Face or llama.cpp cut them"},
+    {.key = "score.context",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1e9,
+     .unit = "tokens",
+     .help = "the most inputs of a window; the model's if not given, of several the smallest"},
+    {.key = "score.stride",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1e9,
+     .unit = "tokens",
+     .help = "from window to window; rolling: the context, stride: half of it"},
+    {.key = "score.prefix",
+     .type = BP_OPTION_CHOICE,
+     .value = "eod",
+     .choices = "eod|none",
+     .help = "what precedes a document (rolling): the end-of-document token, or nothing"},
+    {.key = "score.end",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "score and count the end-of-document token after each document too"},
+    {.key = "score.memory",
+     .type = BP_OPTION_BYTES,
+     .value = "1GiB",
+     .min = 1,
+     .max = 1e15,
+     .unit = "bytes",
+     .help = "of a rank, for the vocabulary distributions of an ensemble's members"},
+    {.key = NULL}};
+
+const bp_option bp_score_options[] = {
+    {.key = "score.model",
+     .type = BP_OPTION_STRING,
+     .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best), or an ensemble",
+     .required = true},
+    {.key = "score.corpus",
+     .type = BP_OPTION_STRING,
+     .help = "corpora to score: a file, a list with commas, or a glob",
+     .required = true},
+    {.key = "score.select",
+     .type = BP_OPTION_CHOICE,
+     .value = "all",
+     .choices = "all|out_of_bag",
+     .help = "out_of_bag: only documents that the bag of run.seed and run.member lacks"},
+    {.key = "run.member",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e6,
+     .help = "which bag is drawn (with run.seed); keys nothing else"},
+    {.key = "score.tokens",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "also write score/tokens.h5 with the log-probability of every token"},
+    {.key = NULL}};
+
+static bp_score_convention convention_of(const bp_config *config)
+{
+    const char *name = bp_config_string(config, "score.convention");
+
+    if (strcmp(name, "stride") == 0)
+        return BP_SCORE_STRIDE;
+    return strcmp(name, "half") == 0 ? BP_SCORE_HALF : BP_SCORE_ROLLING;
+}
+
+/* The shortest context with which a convention scores anything. */
+static int64_t shortest(bp_score_convention convention)
+{
+    static const int64_t contexts[] = {1, 2, 3};
+
+    return contexts[convention];
+}
+
+static void check_context(bp_config *config, int64_t context)
+{
+    bp_score_convention convention = convention_of(config);
+
+    if (context < shortest(convention))
+        bp_config_fault(config,
+                        "score.context = %" PRId64 " leaves nothing to score: at "
+                        "score.convention=%s; use %" PRId64 " or more",
+                        context, bp_score_convention_name(convention), shortest(convention));
+}
+
+static void check_stride(bp_config *config, int64_t context, int64_t stride)
+{
+    if (stride > context)
+        bp_config_fault(config,
+                        "score.stride = %" PRId64 " is more than score.context = %" PRId64
+                        ": at score.stride; use %" PRId64 " or less",
+                        stride, context, context);
+    else if (convention_of(config) == BP_SCORE_HALF && stride != context)
+        bp_config_fault(config,
+                        "score.stride = %" PRId64 " is not score.context = %" PRId64
+                        ": at score.convention=half, whose windows are disjoint; leave it out",
+                        stride, context);
+}
+
+void bp_score_check(bp_config *config)
+{
+    if (!bp_config_is_set(config, "score.context"))
+        return;
+    check_context(config, bp_config_int(config, "score.context"));
+    if (bp_config_is_set(config, "score.stride"))
+        check_stride(config, bp_config_int(config, "score.context"),
+                     bp_config_int(config, "score.stride"));
+}
+
+static void resolve(bp_config *config, const char *key, int64_t value)
+{
+    if (!bp_config_is_set(config, key) && bp_config_set_int(config, key, value) != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule *rule)
+{
+    *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
+    resolve(config, "score.context", model->context);
+    rule->context = bp_config_int(config, "score.context");
+    if (rule->context > model->context)
+        bp_config_fault(config,
+                        "score.context = %" PRId64 " is more than the model's %" PRId64
+                        ": at score.context; use %" PRId64 " or less",
+                        rule->context, model->context, model->context);
+    check_context(config, rule->context);
+    resolve(config, "score.stride",
+            rule->convention == BP_SCORE_STRIDE && rule->context > 1 ? rule->context / 2
+                                                                     : rule->context);
+    rule->stride = bp_config_int(config, "score.stride");
+    check_stride(config, rule->context, rule->stride);
+    return bp_config_faults(config);
+}
+
+void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule)
+{
+    rule->eod = eod;
+    rule->end = eod >= 0 && bp_config_bool(config, "score.end");
+    rule->prefix = eod >= 0 && rule->convention == BP_SCORE_ROLLING &&
+                   strcmp(bp_config_string(config, "score.prefix"), "eod") == 0;
+}

@@ -1,0 +1,181 @@
+/* Work units: cuts through the list of all windows. */
+#include "infer/score/plan.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+
+/* Most text tokens that a document can have: what is stored, less the end-of-document token that
+ * each document ends with. Of a file with open ends the last token must be read to know. */
+static int64_t text_bound(const bp_score_plan *plan, int64_t file, int64_t stored)
+{
+    bool open_ends = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->open_ends;
+
+    return plan->strips && !open_ends && stored > 0 ? stored - 1 : stored;
+}
+
+static bp_err list_files(bp_score_plan *plan)
+{
+    for (int64_t k = 0; k < plan->files; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(plan->corpus, k);
+        bp_err err = bp_corpus_file_doc_start(file, &plan->doc_start[k]);
+
+        if (err != BP_OK)
+            return err;
+        plan->first_document[k + 1] =
+            plan->first_document[k] + bp_corpus_file_info(file)->documents;
+        plan->first_token[k + 1] = plan->first_token[k] + bp_corpus_file_info(file)->tokens;
+    }
+    plan->documents = plan->first_document[plan->files];
+    return BP_OK;
+}
+
+typedef struct unit_cutter {
+    bp_score_cut *cuts;
+    int64_t count, capacity;
+    int64_t cost; /* of the unit that is being filled */
+    bool failed;
+} unit_cutter;
+
+/* The unit is full: the next one begins here. */
+static void cut(unit_cutter *cutter, int64_t document, int64_t window)
+{
+    if (cutter->count == cutter->capacity) {
+        int64_t capacity = 2 * cutter->capacity + 64;
+        bp_score_cut *cuts = bp_realloc("score.plan", cutter->cuts, capacity, sizeof(*cuts));
+
+        cutter->failed = cutter->failed || !cuts;
+        if (!cuts)
+            return;
+        cutter->cuts = cuts;
+        cutter->capacity = capacity;
+    }
+    cutter->cuts[cutter->count++] = (bp_score_cut){document, window};
+    cutter->cost = 0;
+}
+
+/* One step on: a window of `cost` inputs, or a document without windows. The next thing is `window`
+ * of `document`. */
+static void advance(unit_cutter *cutter, int64_t cost, int64_t document, int64_t window)
+{
+    cutter->cost += cost > 0 ? cost : 1;
+    if (cutter->cost >= BP_SCORE_UNIT_INPUTS)
+        cut(cutter, document, window);
+}
+
+static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t document, int64_t text)
+{
+    int64_t line = bp_score_line(&plan->rule, text);
+    int64_t count = bp_score_window_count(&plan->rule, line);
+
+    if (count == 0)
+        advance(cutter, 1, document + 1, 0);
+    for (int64_t w = 0; w < count; w++) {
+        int64_t inputs = bp_score_window_at(&plan->rule, line, w).inputs;
+        bool last = w == count - 1;
+
+        advance(cutter, inputs, last ? document + 1 : document, last ? 0 : w + 1);
+        plan->inputs += inputs;
+    }
+    plan->windows += count;
+}
+
+static bp_err cut_units(bp_score_plan *plan)
+{
+    unit_cutter cutter = {0};
+
+    cut(&cutter, 0, 0);
+    for (int64_t file = 0, document = 0; file < plan->files; file++) {
+        const int64_t *start = plan->doc_start[file];
+
+        for (; document < plan->first_document[file + 1]; document++) {
+            int64_t inside = document - plan->first_document[file];
+
+            if (!bp_score_plan_has(plan, document))
+                continue;
+            plan->scored++;
+            cut_document(plan, &cutter, document,
+                         text_bound(plan, file, start[inside + 1] - start[inside]));
+        }
+    }
+    if (cutter.cost > 0)
+        cut(&cutter, plan->documents, 0);
+    plan->cuts = cutter.cuts;
+    plan->units = cutter.count - 1;
+    if (cutter.failed)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the work units of %" PRId64 " documents",
+                       plan->documents);
+    return BP_OK;
+}
+
+bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule)
+{
+    return bp_score_plan_init_without(plan, corpus, rule, NULL);
+}
+
+bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
+                                  const bp_stream_spec *bag)
+{
+    int64_t files = bp_corpus_files(corpus);
+
+    *plan = (bp_score_plan){.corpus = corpus, .rule = *rule, .files = files};
+    plan->strips = bp_corpus_eod(corpus) >= 0;
+    plan->doc_start = bp_alloc("score.plan", files, sizeof(*plan->doc_start));
+    plan->first_document = bp_alloc("score.plan", files + 1, sizeof(int64_t));
+    plan->first_token = bp_alloc("score.plan", files + 1, sizeof(int64_t));
+
+    bp_err err = list_files(plan);
+    if (err == BP_OK && bag)
+        err = bp_stream_new(&plan->bag, bag);
+    if (err == BP_OK)
+        err = cut_units(plan);
+    return err;
+}
+
+bool bp_score_plan_has(const bp_score_plan *plan, int64_t document)
+{
+    return !plan->bag || bp_stream_drawn(plan->bag, document) == 0;
+}
+
+void bp_score_plan_clear(bp_score_plan *plan)
+{
+    bp_stream_free(&plan->bag);
+    bp_free(plan->cuts);
+    bp_free(plan->first_token);
+    bp_free(plan->first_document);
+    bp_free(plan->doc_start);
+    *plan = (bp_score_plan){0};
+}
+
+int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
+{
+    int64_t low = 0, high = plan->files;
+
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+
+        if (plan->first_document[middle] <= document)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out)
+{
+    int64_t k = bp_score_plan_file(plan, document);
+    const int64_t *start = plan->doc_start[k] + (document - plan->first_document[k]);
+    bp_corpus_file *file = bp_corpus_file_at(plan->corpus, k);
+    int32_t last = -1;
+
+    *out = (bp_score_document){.file = k, .start = start[0], .stored = start[1] - start[0]};
+    out->text = text_bound(plan, k, out->stored);
+    if (!plan->strips || out->stored == 0 || !bp_corpus_file_info(file)->open_ends)
+        return BP_OK;
+
+    bp_err err = bp_corpus_file_read(file, start[1] - 1, 1, &last);
+    if (err == BP_OK && last == bp_corpus_eod(plan->corpus))
+        out->text--;
+    return err;
+}

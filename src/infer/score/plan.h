@@ -1,0 +1,60 @@
+/* The windows of corpora cut into work units: a function of the corpora and the rule alone. Local:
+ * no MPI. */
+#ifndef BP_INFER_SCORE_PLAN_H
+#define BP_INFER_SCORE_PLAN_H
+
+#include "data/lanes.h"
+#include "infer/score/windows.h"
+
+/** A unit ends with the window that brings its inputs to this many (a window without inputs, and a
+ *  document without windows, count as one). */
+#define BP_SCORE_UNIT_INPUTS 16384
+
+/** A unit begins at window `window` of document `document`, and ends where the next begins. A
+ * document's first unit tells its length, so each document that is scored is in at least one. */
+typedef struct bp_score_cut {
+    int64_t document, window;
+} bp_score_cut;
+
+typedef struct bp_score_plan {
+    bp_corpus *corpus; /* borrowed */
+    bp_score_rule rule;
+    bp_stream *bag; /* whose documents are left out; NULL: all are scored */
+    bool strips;    /* a document's last token may be its end-of-document token: not text */
+    int64_t files, documents;
+    const int64_t **doc_start; /* [files] */
+    int64_t *first_document;   /* [files + 1] */
+    int64_t *first_token;      /* [files + 1]: entries of /tokens, one corpus after another */
+    int64_t scored;            /* of the documents */
+    int64_t units, inputs, windows;
+    bp_score_cut *cuts; /* [units + 1] */
+} bp_score_plan;
+
+/** Errors: BP_ERR_SYSTEM memory, those of reading doc_start. Clear with bp_score_plan_clear, after
+ * an error too. The rule's eod, prefix and end are settled before. */
+bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule);
+/** The same, but documents that a bag holds are left out (NULL: none are).
+ *
+ * Errors: those of bp_score_plan_init and of bp_stream_new. */
+bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
+                                  const bp_stream_spec *bag);
+void bp_score_plan_clear(bp_score_plan *plan);
+
+/** Is the document scored? One that is not has no window, and counts in no figure. */
+bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
+
+/** Where a document lies, and what of it is text. */
+typedef struct bp_score_document {
+    int64_t file;
+    int64_t start;  /* in the file's /tokens */
+    int64_t stored; /* tokens there */
+    int64_t text;   /* of them text: without the end-of-document token */
+} bp_score_document;
+
+/** The file that holds a document. */
+int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document);
+/** Look a document up. Reads its last token where only that tells whether it is text.
+ *  Errors: those of bp_corpus_file_read. */
+bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out);
+
+#endif

@@ -1,0 +1,311 @@
+/* A scoring job from end to end. */
+#include "infer/score/scorer_priv.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "infer/score/memory.h"
+#include "infer/score/page_priv.h"
+#include "infer/score/tables.h"
+#include "infer/score/unit.h"
+#include "mesh/collective.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
+                         const char *now)
+{
+    static const char *const CHANGE[] = {"mesh.members", "mesh.pipeline", "mesh.tensor",
+                                         "math.threads"};
+
+    (void)config, (void)before, (void)now;
+    for (size_t k = 0; k < sizeof CHANGE / sizeof CHANGE[0]; k++)
+        if (strcmp(key, CHANGE[k]) == 0)
+            return false;
+    return true;
+}
+
+static bp_err open_run(scorer *self)
+{
+    static const char *const may_change[] = {"run.dir", "score.memory", NULL};
+    static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
+    char model[128]; /* an ensemble of one tells more than its model alone */
+    bp_run_identity identities[] = {
+        {"score.corpus", self->corpus_hash}, {"score.model", model}, {NULL, NULL}};
+    bp_run_spec spec = {.job = "score",
+                        .may_change = may_change,
+                        .other_bits = other_bits,
+                        .keeps_bits = bp_score_keeps_bits,
+                        .identities = identities};
+
+    if (self->info.members > 0)
+        snprintf(model, sizeof(model), "%s, an ensemble of %" PRId64, self->info.digest,
+                 self->info.members);
+    else
+        snprintf(model, sizeof(model), "%s", self->info.digest);
+    return bp_run_open(&self->run, self->mesh, self->config, &spec);
+}
+
+static bp_err write_results(scorer *self, bp_parts *parts)
+{
+    bool tokens = bp_config_bool(self->config, "score.tokens");
+    char *tokens_path = bp_path_join(self->folder, "tokens.h5");
+    char *documents_path = bp_path_join(self->folder, "documents.h5");
+    char *summary_path = bp_path_join(self->folder, "summary.json");
+    bp_score_table table = {0};
+    bp_err err = bp_run_check_owner(self->run);
+
+    if (err == BP_OK)
+        err = bp_score_table_init(&table, &self->plan, &self->channels);
+    if (err == BP_OK)
+        err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
+    if (err == BP_OK)
+        err = bp_run_check_owner(self->run);
+    if (err == BP_OK)
+        err = bp_documents_write(&table, documents_path);
+    for (int64_t d = 0; err == BP_OK && d < self->plan.documents; d++)
+        self->unscored += table.rows[d].unscored;
+    if (err == BP_OK)
+        err = bp_score_summarise(&self->summary, &table, &self->info,
+                                 (uint64_t)bp_config_int(self->config, "run.seed"));
+    if (err == BP_OK)
+        err = bp_run_check_owner(self->run);
+    if (err == BP_OK)
+        err = bp_json_save(summary_path, self->summary);
+    if (err == BP_OK && self->page && score_page_write(self, &table) != BP_OK) {
+        bp_warn("the page of the scores was not written: %s", bp_err_message());
+        self->page = false;
+    }
+    bp_score_table_clear(&table);
+    bp_free(summary_path);
+    bp_free(documents_path);
+    bp_free(tokens_path);
+    return err;
+}
+
+bp_err scorer_finish(scorer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_MERGE);
+    bp_parts *parts = NULL;
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        err = bp_parts_open(&parts, self->parts_folder, self->key, self->plan.units);
+        if (err == BP_OK)
+            err = write_results(self, parts);
+        bp_parts_free(&parts);
+    }
+    err = bp_agree(self->mesh->world, err);
+    (void)bp_beat_phase(before);
+    return err;
+}
+
+static void say_what(const scorer *self)
+{
+    if (self->mesh->coordinates)
+        bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
+               " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
+               self->plan.scored, self->plan.windows, self->rule.context,
+               bp_score_convention_name(self->rule.convention), self->plan.inputs,
+               self->plan.units);
+}
+
+static bp_err log_start(const scorer *self)
+{
+    json_t *members = json_pack("{sI sI}", "documents", (json_int_t)self->plan.scored, "units",
+                                (json_int_t)self->plan.units);
+    bp_err err =
+        bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+
+    json_decref(members);
+    return err;
+}
+
+static bp_err run(scorer *self)
+{
+    bp_run_take_changes(self->run);
+    say_what(self);
+    bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? log_start(self) : BP_OK);
+    if (err == BP_OK)
+        err = scorer_run_units(self);
+    if (err == BP_OK)
+        err = scorer_finish(self);
+    if (err == BP_OK && self->mesh->coordinates)
+        scorer_report(self);
+    return err;
+}
+
+/* Parts go when the folder says "finished": not before, or a start in between would find neither.
+ */
+static bp_err remove_parts(const scorer *self)
+{
+    return bp_agree(self->mesh->world,
+                    self->mesh->coordinates ? bp_dir_remove(self->parts_folder) : BP_OK);
+}
+
+/* Of a finished run, which is one no more if they are gone. */
+static bp_err check_results(const scorer *self)
+{
+    const char *names[] = {"summary.json", "documents.h5",
+                           bp_config_bool(self->config, "score.tokens") ? "tokens.h5" : NULL};
+
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        char *path = names[k] ? bp_path_join(self->folder, names[k]) : NULL;
+        struct stat facts;
+        bool is_there = path && lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+
+        bp_free(path);
+        if (names[k] && !is_there)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "the run is finished, but its %s is gone: in %s; put it back from a "
+                           "copy, or give the command again: it scores anew",
+                           names[k], self->folder);
+    }
+    return BP_OK;
+}
+
+static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
+{
+    scorer self;
+    bp_err err = scorer_open(&self, world, config, method);
+    bool finished = false;
+
+    self.page = page;
+    if (err == BP_OK)
+        err = open_run(&self);
+    if (err == BP_OK) {
+        finished = bp_run_is_finished(self.run);
+        if (finished)
+            err = bp_agree(world, self.mesh->coordinates ? check_results(&self) : BP_OK);
+        if (finished && err == BP_OK)
+            bp_log("the run is finished: the scores are in %s", self.folder);
+        else if (!finished)
+            err = run(&self);
+        bp_err closed = bp_run_close(&self.run, err);
+        err = err != BP_OK ? err : closed;
+    }
+    if (err == BP_OK)
+        err = remove_parts(&self);
+    scorer_close(&self);
+    return err;
+}
+
+bp_err bp_score(MPI_Comm world, bp_config *config)
+{
+    return score(world, config, NULL, true);
+}
+
+bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
+{
+    return score(world, config, method, false);
+}
+
+/* Tokens a second through one model group: a batch of zeros, the second time. */
+static bp_err measure(scorer *self, double *speed)
+{
+    int64_t length = self->rule.context;
+    int64_t windows = length < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / length : 1;
+    int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
+    float *values =
+        bp_try_alloc("score.batch", self->channels.count * windows * length, sizeof(*values));
+    bp_lm_batch batch = {.windows = windows, .length = length, .inputs = zeros, .targets = zeros};
+    double began = 0;
+    bp_err err = zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");
+
+    err = bp_agree(self->mesh->compute, err);
+    for (int pass = 0; err == BP_OK && pass < 2; pass++) {
+        began = bp_clock_now();
+        err = bp_lm_score(self->lm, &batch, values);
+    }
+    *speed = (double)(windows * length) / (bp_clock_now() - began);
+    bp_free(values);
+    bp_free(zeros);
+    return err;
+}
+
+/* What a rank holds, as it was measured on this mesh. */
+static void print_memory(const scorer *self, int64_t bytes)
+{
+    const bp_mesh *mesh = self->mesh;
+    int ranks = mesh->members * mesh->pipelines * mesh->tensors;
+
+    if (!self->ensemble) {
+        bp_log("memory: %.1f MiB on a rank, model and batch (measured on %d rank%s a model)",
+               (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s");
+        return;
+    }
+    bp_log("memory: %.1f MiB on a rank, %" PRId64
+           " members and batch (measured with all of them on %d rank%s); of it up to "
+           "score.memory = %.1f MiB for their distributions",
+           (double)bytes / 1048576, self->info.members, ranks, ranks == 1 ? "" : "s",
+           (double)bp_config_int(self->config, "score.memory") / 1048576);
+}
+
+static void print_mesh(const scorer *self)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+    char members[32] = "";
+
+    if (self->ensemble)
+        snprintf(members, sizeof(members), "members %d x ", shape->members);
+    bp_log("mesh: %spipeline %d x data %d x tensor %d%s", members, shape->pipeline, shape->data,
+           shape->tensor,
+           shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
+}
+
+/* Members side by side are that many times as fast, where they were measured one after another. */
+static void print_time(const scorer *self, double speed)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+    char duration[64];
+
+    speed *= (double)shape->members / self->mesh->members;
+    bp_clock_duration(duration, sizeof(duration),
+                      (double)self->plan.inputs / (speed * shape->data));
+    bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
+           shape->data, self->ensemble ? "ensemble" : "model");
+}
+
+/* With the model open: what a batch of it takes, in memory and time. */
+static bp_err foresee_batch(scorer *self)
+{
+    MPI_Comm world = self->mesh->world;
+    double speed = 0;
+    bp_err err = scorer_open_model(self);
+
+    if (err != BP_OK)
+        return err;
+    err = bp_agree(world, self->mesh->computes ? measure(self, &speed) : BP_OK);
+    int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
+    bp_bcast_bytes(&speed, sizeof(speed), bp_comm_size(world) - 1, world);
+    if (err == BP_OK && self->mesh->coordinates) {
+        say_what(self);
+        print_memory(self, bytes);
+        print_time(self, speed);
+    }
+    return err;
+}
+
+bp_err bp_score_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
+{
+    scorer self;
+    const bp_score_memory_spec memory = {.config = config, .plan = asked};
+    bool fits_here = true;
+    bp_err err = scorer_open_mesh(&self, world, config, NULL, asked);
+
+    if (err == BP_OK && self.mesh->coordinates)
+        print_mesh(&self);
+    if (err == BP_OK)
+        err = bp_score_memory_check(world, &self.mesh_shape, &memory, &fits_here);
+    if (err == BP_OK && fits_here)
+        err = foresee_batch(&self);
+    else if (err == BP_OK)
+        bp_log("time: not measured, since the model does not fit into this process alone");
+    scorer_close(&self);
+    return err;
+}

@@ -1,0 +1,68 @@
+/* A scoring job while it runs. */
+#ifndef BP_INFER_SCORE_SCORER_PRIV_H
+#define BP_INFER_SCORE_SCORER_PRIV_H
+
+#include "infer/score/merge.h"
+#include "infer/score/parts.h"
+#include "infer/score/plan.h"
+#include "infer/score/score.h"
+#include "infer/score/summary.h"
+#include "models/lm.h"
+#include "run/run_folder.h"
+
+typedef struct scorer {
+    bp_config *config;              /* borrowed */
+    const bp_ensemble_spec *method; /* borrowed; NULL: score.model tells */
+    bool ensemble;                  /* what is scored with is one; on all ranks */
+    bp_mesh_shape mesh_shape;
+    bp_mesh *mesh;
+    bool leads;      /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
+    bp_lm *lm;       /* NULL on a dedicated coordinator */
+    bp_lm_info info; /* on all ranks (`kind` on the computing ones) */
+    bp_score_channels channels; /* on all ranks; names on the coordinator and computing ranks */
+    bp_corpus *corpus;          /* on leads and the coordinator, as the plan */
+    char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
+    bp_score_rule rule;              /* on all ranks, but prefix, end and eod */
+    bp_score_plan plan;
+    bp_run *run;
+    char *folder; /* RUN/score */
+    char *parts_folder;
+    char key[BP_SHA256_HEX]; /* names the work in part files */
+    int64_t unscored;        /* text tokens, on the coordinator, at the end */
+    json_t *summary;         /* on the coordinator, at the end */
+    bool page;               /* leave one */
+} scorer;
+
+/** Settle score.context and score.stride by the model's context; eod, prefix and end stay open.
+ *  Errors: BP_ERR_CONFIG. */
+bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule *rule);
+/** Settle prefix and end, by whether there is an end-of-document token (eod >= 0). */
+void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule);
+
+/** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
+bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model);
+
+/** Mesh, model (by `method` where it is not NULL), corpora and plan. Collective over `world`. Close
+ * after an error too. Errors: BP_ERR_SYSTEM the ranks of a node do not fit into its memory, before
+ * any weight is read; ... */
+bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method);
+void scorer_close(scorer *self);
+/** Its parts: the mesh (plan: one rank stands for any mesh, of a job to come; NULL: a scoring), and
+ * the rest, without a look at memory. */
+bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
+                        const bp_ensemble_spec *method, const bp_planned_world *plan);
+bp_err scorer_open_model(scorer *self);
+/** What scorer_open does once mesh and model are there (tests bring their own). Collective over
+ * world. */
+bp_err scorer_open_corpora(scorer *self);
+
+/** Score what is missing of the units. Collective over world. Errors: the same on all ranks;
+ *  BP_ERR_STOPPED where some are still missing. */
+bp_err scorer_run_units(scorer *self);
+/** Merge the parts, write the score files. Collective over world; the coordinator works. */
+bp_err scorer_finish(scorer *self);
+
+/** Print the figures and where the files are. */
+void scorer_report(const scorer *self);
+
+#endif

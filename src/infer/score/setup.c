@@ -1,0 +1,319 @@
+/* From a configuration to a model, corpora and work units that are ready. */
+#include "infer/score/scorer_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "infer/score/memory.h"
+#include "infer/score/unit.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what is scored with ---- */
+
+/* Members that can lie side by side; 0: only the ensemble itself will tell. On the root. */
+static bp_err look_at_model(scorer *self, int64_t *members)
+{
+    const char *path = bp_config_string(self->config, "score.model");
+    const bp_ensemble_spec *method = self->method;
+    bool listed = bp_ensemble_is(path);
+    bp_ensemble_list list = {0};
+    bp_err err = BP_OK;
+
+    self->ensemble = listed || method;
+    *members = 1;
+    if (listed) {
+        err = bp_ensemble_list_load(&list, path);
+        *members = list.count;
+        bp_ensemble_list_clear(&list);
+    } else if (method && method->samples) {
+        *members = 0;
+    } else if (method && method->dropout_passes > 0) {
+        *members = method->dropout_passes;
+    }
+    return err;
+}
+
+static bp_err check_members(const scorer *self, int64_t members)
+{
+    int side_by_side = bp_mesh_shape_of(self->config).members;
+
+    if (!self->ensemble && side_by_side != 1)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "mesh.members = %d, but score.model is one model: at mesh.members; leave it "
+                       "at 1, or name an ensemble",
+                       side_by_side);
+    if (members > 0 && side_by_side > members)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "mesh.members = %d, but the ensemble has %" PRId64
+                       " in all: at mesh.members; use %" PRId64 " or less",
+                       side_by_side, members, members);
+    return BP_OK;
+}
+
+/* An ensemble, or one model? Before there is a mesh. Collective over world. */
+static bp_err find_kind(scorer *self, MPI_Comm world)
+{
+    int64_t members = 0;
+    bp_err err = BP_OK;
+
+    if (self->method)
+        err = bp_config_set(self->config, "score.model", self->method->path);
+    if (err == BP_OK && bp_comm_is_root(world)) {
+        err = look_at_model(self, &members);
+        if (err == BP_OK)
+            err = check_members(self, members);
+    }
+    bp_bcast_bytes(&self->ensemble, sizeof(self->ensemble), 0, world);
+    return bp_agree(world, err);
+}
+
+/* ---- mesh and model ---- */
+
+static bp_err open_mesh(scorer *self, MPI_Comm world, const bp_planned_world *plan)
+{
+    static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_mesh_shape *shape = &self->mesh_shape;
+    bool alone = plan && bp_comm_size(world) == 1;
+
+    *shape = bp_mesh_shape_of(self->config);
+    bp_err err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
+                       : bp_mesh_shape_fit(shape, bp_comm_size(world));
+    if (err == BP_OK)
+        err = bp_mesh_new(&self->mesh, world, alone ? &one : shape);
+    if (err == BP_OK && !alone)
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
+    if (err == BP_OK)
+        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    return err;
+}
+
+/* A run keeps the precision that its first start resolved; ranks on unlike CPUs take the least. */
+static bp_err resolve_precision(scorer *self)
+{
+    bp_config *config = self->config;
+    bp_precision precision = BP_F32;
+    char *before = NULL;
+    bp_err err = bp_run_previous(self->mesh->world, bp_config_string(config, "run.dir"),
+                                 "math.precision", &before);
+
+    if (err == BP_OK && before && strcmp(bp_config_string(config, "math.precision"), "auto") == 0)
+        err = bp_config_set(config, "math.precision", before);
+    bp_free(before);
+    if (err == BP_OK)
+        err = bp_math_precision(config, &precision);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bool f32 = bp_all_max_int(precision == BP_F32, self->mesh->world) != 0;
+    return bp_agree(self->mesh->world,
+                    bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
+}
+
+/* On the computing ranks. */
+static bp_err open_lm(scorer *self)
+{
+    const char *path = bp_config_string(self->config, "score.model");
+    bp_ensemble_spec spec = self->method ? *self->method : (bp_ensemble_spec){.path = path};
+    bp_err err;
+
+    if (spec.memory_bytes == 0)
+        spec.memory_bytes = (size_t)bp_config_int(self->config, "score.memory");
+    err = self->ensemble ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
+                         : bp_lm_open(&self->lm, self->mesh, self->config, path);
+    if (err == BP_OK)
+        self->info = self->lm->info;
+    return err;
+}
+
+/* Names of the members, on all computing ranks and on the coordinator. Collective over world. */
+static bp_err name_channels(scorer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = bp_score_channels_init(&self->channels, &self->info);
+
+    for (int64_t m = 0; err == BP_OK && self->lm && m < self->info.members; m++)
+        err = bp_score_channels_name(&self->channels, m, bp_ensemble_member_name(self->lm, m),
+                                     bp_ensemble_member_oob(self->lm, m));
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK)
+        err = bp_score_channels_share(&self->channels, mesh->dedicated ? 1 : 0, mesh->world);
+    return err;
+}
+
+/* All ranks know the model, a dedicated coordinator too. */
+static bp_err open_model(scorer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = mesh->computes ? open_lm(self) : BP_OK;
+
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&self->info, sizeof(self->info), mesh->dedicated ? 1 : 0, mesh->world);
+    self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
+    if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
+        err = check_members(self, self->info.members);
+    err = bp_agree(mesh->world, err);
+    return err == BP_OK ? name_channels(self) : err;
+}
+
+bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model)
+{
+    const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
+    const char *ours = bp_corpus_tokenizer_hash(corpus), *theirs = model->tokenizer_hash;
+    int64_t vocab_size = bp_corpus_vocab_size(corpus), eod = bp_corpus_eod(corpus);
+
+    if (ours[0] && theirs[0] && strcmp(ours, theirs) != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "the tokenizer of the corpus is not that of the model, %s and %s: at %s; make "
+            "the corpus with the model's tokenizer",
+            ours, theirs, path);
+    if (vocab_size > model->vocab_size)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "vocab_size of the corpus is more than the model's, %" PRId64 " and %" PRId64
+                       ": at %s; make the corpus with the model's tokenizer",
+                       vocab_size, model->vocab_size, path);
+    if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "eod_id of the corpus is not that of the model, %" PRId64 " and %" PRId64
+                       ": at %s; make the corpus with the model's tokenizer",
+                       eod, model->eod_id, path);
+    return BP_OK;
+}
+
+/* What was asked for, but has no meaning here. */
+static void warn_of_settings(const scorer *self)
+{
+    const bp_config *config = self->config;
+
+    if (bp_config_is_given(config, "score.prefix") && !self->rule.prefix &&
+        strcmp(bp_config_string(config, "score.prefix"), "eod") == 0)
+        bp_warn("score.prefix = eod is passed over: %s; the summary says \"none\"",
+                self->rule.eod < 0 ? "neither corpus nor model names an end-of-document token"
+                                   : "only score.convention = rolling has a prefix");
+    if (bp_config_bool(config, "score.end") && !self->rule.end)
+        bp_warn("score.end = yes is passed over: neither corpus nor model names an end-of-document "
+                "token; the summary says false");
+}
+
+/* Only documents out of a bag? */
+static bool selects(const scorer *self)
+{
+    return strcmp(bp_config_string(self->config, "score.select"), "all") != 0;
+}
+
+/* A corpus that does not tell its end-of-document token leaves it to the model. */
+static bp_err load_corpus(scorer *self)
+{
+    bp_err err = bp_corpus_open(&self->corpus, bp_config_string(self->config, "score.corpus"));
+    bp_stream_spec bag = {.corpus = self->corpus,
+                          .bag = true,
+                          .seed = (uint64_t)bp_config_int(self->config, "run.seed"),
+                          .member = bp_config_int(self->config, "run.member")};
+
+    if (err == BP_OK)
+        err = scorer_check_corpus(self->corpus, &self->info);
+    if (err == BP_OK)
+        err = bp_score_check_names(self->corpus);
+    if (err != BP_OK)
+        return err;
+    int64_t eod = bp_corpus_eod(self->corpus);
+    scorer_resolve_eod(self->config, eod >= 0 ? eod : self->info.eod_id, &self->rule);
+    warn_of_settings(self);
+    memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
+    return bp_score_plan_init_without(&self->plan, self->corpus, &self->rule,
+                                      selects(self) ? &bag : NULL);
+}
+
+/* The name of the work: whatever a result's bits depend on, but for the machine. */
+static bp_err make_key(scorer *self)
+{
+    const bp_score_rule *rule = &self->rule;
+    char *text = bp_sprintf(
+        "2 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
+        self->corpus_hash, self->info.digest, self->channels.count,
+        bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
+        rule->prefix, rule->end, bp_config_bool(self->config, "score.tokens"),
+        bp_config_string(self->config, "math.precision"), self->mesh->members, self->mesh->tensors,
+        BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
+    if (text && selects(self)) {
+        char *all = text;
+
+        text = bp_sprintf("%s out of bag %" PRId64 " %" PRId64, all,
+                          bp_config_int(self->config, "run.seed"),
+                          bp_config_int(self->config, "run.member"));
+        bp_free(all);
+    }
+    bp_err err = text ? bp_sha256_of(text, strlen(text), self->key)
+                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the work");
+
+    bp_free(text);
+    return err;
+}
+
+bp_err scorer_open_corpora(scorer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    const char *run_dir = bp_config_string(self->config, "run.dir");
+    bp_err err = scorer_resolve(self->config, &self->info, &self->rule);
+
+    if (err == BP_OK && (self->leads || mesh->coordinates))
+        err = load_corpus(self);
+    if (err == BP_OK && (self->leads || mesh->coordinates))
+        err = make_key(self);
+    self->folder = bp_path_join(run_dir, "score");
+    self->parts_folder = bp_path_join(run_dir, "score/parts");
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK)
+        bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
+    return err;
+}
+
+bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
+                        const bp_ensemble_spec *method, const bp_planned_world *plan)
+{
+    *self = (scorer){.config = config, .method = method};
+    bp_math_set_threads(
+        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
+
+    bp_err err = find_kind(self, world);
+    if (err == BP_OK)
+        err = bp_agree(world, open_mesh(self, world, plan));
+    return err == BP_OK ? resolve_precision(self) : err;
+}
+
+bp_err scorer_open_model(scorer *self)
+{
+    bp_err err = open_model(self);
+
+    return err == BP_OK ? scorer_open_corpora(self) : err;
+}
+
+bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
+{
+    const bp_score_memory_spec memory = {.config = config, .method = method};
+    bp_err err = scorer_open_mesh(self, world, config, method, NULL);
+
+    /* where the run is finished, or held by another job, opening it will tell */
+    if (err == BP_OK && bp_run_has_work(world, bp_config_string(config, "run.dir")))
+        err = bp_score_memory_check(world, &self->mesh_shape, &memory, NULL);
+    return err == BP_OK ? scorer_open_model(self) : err;
+}
+
+void scorer_close(scorer *self)
+{
+    json_decref(self->summary);
+    bp_score_channels_clear(&self->channels);
+    bp_free(self->parts_folder);
+    bp_free(self->folder);
+    bp_score_plan_clear(&self->plan);
+    bp_corpus_close(&self->corpus);
+    bp_lm_free(&self->lm);
+    bp_mesh_free(&self->mesh);
+}

@@ -1,0 +1,457 @@
+/* A unit's windows, sorted by length into batches: the same ones whoever scores them. */
+#include "infer/score/unit.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A window of the unit, and where its scored values go. */
+typedef struct unit_row {
+    bp_score_window window;
+    int64_t part;  /* index of its document in `parts` */
+    int64_t value; /* index of its first value */
+} unit_row;
+
+/* A document of the unit, or a piece of one. */
+typedef struct unit_part {
+    int64_t number; /* of the document */
+    bp_score_document document;
+    int64_t line;
+    int64_t first_row, rows;
+    bool opens; /* its first unit */
+} unit_part;
+
+/* Rows order[first .. first + count), padded to `length`. */
+typedef struct unit_batch {
+    int64_t first, count, length;
+} unit_batch;
+
+struct bp_score_unit {
+    const bp_score_plan *plan;
+    int64_t channels;
+    int64_t longest; /* most inputs of a window */
+    int64_t number;  /* of the current unit */
+    int64_t row_count, part_count, order_count, batch_count, value_count;
+    unit_row *rows;            /* [BP_SCORE_UNIT_INPUTS] */
+    unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
+    int64_t *order;            /* [BP_SCORE_UNIT_INPUTS]: rows that score, longest class first */
+    unit_batch *batches;       /* [BP_SCORE_UNIT_INPUTS] */
+    int64_t room;              /* BP_SCORE_UNIT_INPUTS + C: the most values of a channel */
+    float *values;             /* [channels][room] in the order of rows */
+    int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, C)] */
+    int32_t *line;             /* [C + 1] */
+};
+
+size_t bp_score_unit_bytes(int64_t context, int64_t channels)
+{
+    size_t row = sizeof(unit_row) + sizeof(unit_part) + sizeof(unit_batch) + sizeof(int64_t);
+
+    return BP_SCORE_UNIT_INPUTS * row +
+           (size_t)(channels * (BP_SCORE_UNIT_INPUTS + context)) * sizeof(float);
+}
+
+bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t channels)
+{
+    bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));
+    int64_t C = plan->rule.context, most = BP_SCORE_UNIT_INPUTS;
+    int64_t batch_tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
+
+    *out = NULL;
+    unit->plan = plan;
+    unit->channels = channels;
+    unit->room = most + C;
+    unit->longest = plan->rule.convention == BP_SCORE_ROLLING ? C : C - 1;
+    unit->rows = bp_alloc("score.unit", most, sizeof(*unit->rows));
+    unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
+    unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
+    unit->batches = bp_alloc("score.unit", most, sizeof(*unit->batches));
+    unit->values = bp_alloc("score.unit", channels * unit->room, sizeof(*unit->values));
+    unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
+    unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
+    unit->line = bp_alloc("score.unit", C + 1, sizeof(*unit->line));
+    if (!unit->rows || !unit->parts || !unit->order || !unit->batches || !unit->values ||
+        !unit->inputs || !unit->targets || !unit->line) {
+        bp_score_unit_free(&unit);
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a work unit of windows of %" PRId64 " tokens",
+                       C);
+    }
+    *out = unit;
+    return BP_OK;
+}
+
+void bp_score_unit_free(bp_score_unit **unit)
+{
+    if (!*unit)
+        return;
+    bp_free((*unit)->line);
+    bp_free((*unit)->targets);
+    bp_free((*unit)->inputs);
+    bp_free((*unit)->values);
+    bp_free((*unit)->batches);
+    bp_free((*unit)->order);
+    bp_free((*unit)->parts);
+    bp_free((*unit)->rows);
+    bp_free(*unit);
+    *unit = NULL;
+}
+
+/* Lengths are padded to 2^k or 3 * 2^(k-1), at least 16, so that kernels see few shapes. */
+static int64_t length_class(const bp_score_unit *unit, int64_t inputs)
+{
+    int64_t length = 16;
+
+    while (length < inputs)
+        length = (length & (length - 1)) == 0 ? length / 2 * 3 : length / 3 * 4;
+    return length < unit->longest ? length : unit->longest;
+}
+
+/* Rows of a document's windows [first, end), end cut to what there is. */
+static void add_rows(bp_score_unit *unit, const unit_part *owner, int64_t first, int64_t end)
+{
+    const bp_score_rule *rule = &unit->plan->rule;
+    int64_t count = bp_score_window_count(rule, owner->line);
+
+    for (int64_t w = first; w < end && w < count; w++) {
+        unit_row *to = &unit->rows[unit->row_count];
+
+        BP_ASSERT(unit->row_count < BP_SCORE_UNIT_INPUTS);
+        to->window = bp_score_window_at(rule, owner->line, w);
+        to->part = unit->part_count - 1;
+        to->value = unit->value_count;
+        unit->value_count += to->window.scored;
+        if (to->window.scored > 0)
+            unit->order[unit->order_count++] = unit->row_count;
+        unit->row_count++;
+    }
+}
+
+static bp_err add_part(bp_score_unit *unit, int64_t number, int64_t first, int64_t end)
+{
+    unit_part *to = &unit->parts[unit->part_count];
+
+    BP_ASSERT(unit->part_count < BP_SCORE_UNIT_INPUTS);
+    bp_err err = bp_score_plan_document(unit->plan, number, &to->document);
+    if (err != BP_OK)
+        return err;
+    to->number = number;
+    to->line = bp_score_line(&unit->plan->rule, to->document.text);
+    to->opens = first == 0;
+    to->first_row = unit->row_count;
+    unit->part_count++;
+    add_rows(unit, to, first, end);
+    to->rows = unit->row_count - to->first_row;
+    return BP_OK;
+}
+
+static void cut_batches(bp_score_unit *unit)
+{
+    for (int64_t i = 0; i < unit->order_count;) {
+        unit_batch *to = &unit->batches[unit->batch_count++];
+        int64_t most;
+
+        *to = (unit_batch){.first = i};
+        to->length = length_class(unit, unit->rows[unit->order[i]].window.inputs);
+        most = BP_SCORE_BATCH_TOKENS / to->length;
+        for (; i < unit->order_count && (to->count == 0 || to->count < most); i++, to->count++) {
+            if (length_class(unit, unit->rows[unit->order[i]].window.inputs) != to->length)
+                break;
+        }
+    }
+}
+
+/* qsort has no context: an entry holds its class above its row. */
+#define ROW_BITS 20
+
+static int compare_keys(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void sort_rows(bp_score_unit *unit)
+{
+    for (int64_t i = 0; i < unit->order_count; i++) {
+        int64_t length = length_class(unit, unit->rows[unit->order[i]].window.inputs);
+
+        unit->order[i] |= (unit->longest - length) << ROW_BITS;
+    }
+    qsort(unit->order, (size_t)unit->order_count, sizeof(*unit->order), compare_keys);
+    for (int64_t i = 0; i < unit->order_count; i++)
+        unit->order[i] &= (INT64_C(1) << ROW_BITS) - 1;
+}
+
+bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number)
+{
+    bp_score_cut from = unit->plan->cuts[number], to = unit->plan->cuts[number + 1];
+    bp_err err = BP_OK;
+
+    unit->number = number;
+    unit->row_count = unit->part_count = unit->order_count = 0;
+    unit->batch_count = unit->value_count = 0;
+    for (int64_t d = from.document; err == BP_OK && d <= to.document; d++) {
+        if (d == to.document && to.window == 0)
+            break;
+        if (!bp_score_plan_has(unit->plan, d))
+            continue;
+        err = add_part(unit, d, d == from.document ? from.window : 0,
+                       d == to.document ? to.window : INT64_MAX);
+    }
+    if (err != BP_OK)
+        return err;
+    sort_rows(unit);
+    cut_batches(unit);
+    return BP_OK;
+}
+
+int64_t bp_score_unit_batches(const bp_score_unit *unit)
+{
+    return unit->batch_count;
+}
+
+int64_t bp_score_unit_inputs(const bp_score_unit *unit)
+{
+    int64_t inputs = 0;
+
+    for (int64_t r = 0; r < unit->row_count; r++)
+        inputs += unit->rows[r].window.inputs;
+    return inputs;
+}
+
+int64_t bp_score_unit_scored(const bp_score_unit *unit)
+{
+    return unit->value_count;
+}
+
+/* unit->line = z[first .. first + inputs] of the row's document. */
+static bp_err read_line(bp_score_unit *unit, const unit_row *row)
+{
+    const bp_score_rule *rule = &unit->plan->rule;
+    const unit_part *owner = &unit->parts[row->part];
+    int64_t begin = row->window.first - rule->prefix; /* in the text */
+    int64_t end = begin + row->window.inputs + 1;
+    int64_t text_begin = begin < 0 ? 0 : begin;
+    int64_t text_end = end > owner->document.text ? owner->document.text : end;
+
+    if (begin < 0)
+        unit->line[0] = (int32_t)rule->eod;
+    if (end > owner->document.text)
+        unit->line[end - 1 - begin] = (int32_t)rule->eod;
+    if (text_end <= text_begin)
+        return BP_OK;
+    return bp_corpus_file_read(bp_corpus_file_at(unit->plan->corpus, owner->document.file),
+                               owner->document.start + text_begin, text_end - text_begin,
+                               unit->line + (text_begin - begin));
+}
+
+bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *out)
+{
+    const unit_batch *batch = &unit->batches[b];
+
+    *out = (bp_lm_batch){.windows = batch->count,
+                         .length = batch->length,
+                         .inputs = unit->inputs,
+                         .targets = unit->targets,
+                         .first_slot = unit->number * BP_SCORE_UNIT_INPUTS + batch->first};
+    for (int64_t i = 0; i < batch->count; i++) {
+        const unit_row *row = &unit->rows[unit->order[batch->first + i]];
+        int32_t *inputs = unit->inputs + i * batch->length;
+        int32_t *targets = unit->targets + i * batch->length;
+        int64_t n = row->window.inputs;
+        bp_err err = read_line(unit, row);
+
+        if (err != BP_OK)
+            return err;
+        memset(inputs, 0, (size_t)batch->length * sizeof(*inputs));
+        memcpy(inputs, unit->line, (size_t)n * sizeof(*inputs));
+        for (int64_t j = 0; j < batch->length; j++)
+            targets[j] = j < n && j >= n - row->window.scored ? unit->line[j + 1] : -1;
+    }
+    return BP_OK;
+}
+
+static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t channel, int64_t j,
+                         float value)
+{
+    int64_t place = row->window.first + row->window.inputs - row->window.scored + 1 + j;
+    const char *what = channel == 0             ? "log-probability"
+                       : channel < BP_LM_MEMBER ? bp_lm_channel_name(channel)
+                                                : "log-probability by one member";
+
+    return BP_FAIL(BP_ERR_SOFTWARE,
+                   "the model gives a %s of %g: at place %" PRId64 " of document %" PRId64
+                   "; its weights are not sound",
+                   what, (double)value, place, unit->parts[row->part].number);
+}
+
+bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
+{
+    const unit_batch *batch = &unit->batches[b];
+
+    for (int64_t c = 0; c < unit->channels; c++) {
+        for (int64_t i = 0; i < batch->count; i++) {
+            const unit_row *row = &unit->rows[unit->order[batch->first + i]];
+            int64_t skipped = row->window.inputs - row->window.scored;
+            const float *from = values + (c * batch->count + i) * batch->length + skipped;
+            float *to = unit->values + c * unit->room + row->value;
+
+            for (int64_t j = 0; j < row->window.scored; j++) {
+                if (!isfinite(from[j]))
+                    return not_finite(unit, row, c, j, from[j]);
+                to[j] = from[j];
+            }
+        }
+    }
+    return BP_OK;
+}
+
+/* Is the last scored target of the row the end-of-document token after the text? */
+static bool scores_end(const bp_score_unit *unit, const unit_row *row)
+{
+    return unit->plan->rule.end && row->window.scored > 0 &&
+           row->window.first + row->window.inputs == unit->parts[row->part].line - 1;
+}
+
+static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
+{
+    bp_score_piece piece = {.document = part->number,
+                            .text = part->opens ? part->document.text : 0};
+
+    for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
+        const unit_row *row = &unit->rows[r];
+
+        for (int64_t j = 0; j < row->window.scored; j++) {
+            double x = (double)unit->values[row->value + j];
+
+            piece.nll += bp_fixed_of(-x);
+            piece.square += bp_fixed_of(x * x);
+        }
+        piece.tokens += row->window.scored;
+        piece.text_scored += row->window.scored - scores_end(unit, row);
+    }
+    return piece;
+}
+
+/* The entries of /tokens that a row scores; an end-of-document token that no file holds has none.
+ */
+static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
+{
+    const unit_part *part = &unit->parts[row->part];
+    bool held = part->document.stored > part->document.text;
+    int64_t in_text =
+        row->window.first + 1 + row->window.inputs - row->window.scored - unit->plan->rule.prefix;
+
+    return (bp_score_run){.first = unit->plan->first_token[part->document.file] +
+                                   part->document.start + in_text,
+                          .count = row->window.scored - (scores_end(unit, row) && !held)};
+}
+
+/* Sums of the channels behind the log-probability, over a part's values. */
+static void pack_sums(const bp_score_unit *unit, const unit_part *part, bp_buffer *out)
+{
+    for (int64_t c = 1; c < unit->channels; c++) {
+        bp_fixed sum = 0;
+
+        for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
+            const float *from = unit->values + c * unit->room + unit->rows[r].value;
+
+            for (int64_t j = 0; j < unit->rows[r].window.scored; j++)
+                sum += bp_fixed_of((double)from[j]);
+        }
+        bp_buffer_add(out, &sum, sizeof(sum));
+    }
+}
+
+void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
+{
+    int64_t counts[4] = {unit->part_count, tokens ? unit->row_count : 0, 0, unit->channels};
+
+    for (int64_t r = 0; r < counts[1]; r++)
+        counts[2] += run_of(unit, &unit->rows[r]).count;
+    bp_buffer_add(out, counts, sizeof(counts));
+    for (int64_t i = 0; i < unit->part_count; i++) {
+        bp_score_piece piece = sum_part(unit, &unit->parts[i]);
+
+        bp_buffer_add(out, &piece, sizeof(piece));
+        pack_sums(unit, &unit->parts[i], out);
+    }
+    for (int64_t r = 0; r < counts[1]; r++) {
+        bp_score_run run = run_of(unit, &unit->rows[r]);
+
+        bp_buffer_add(out, &run, sizeof(run));
+    }
+    for (int64_t c = 0; c < unit->channels; c++) {
+        for (int64_t r = 0; r < counts[1]; r++)
+            bp_buffer_add(out, unit->values + c * unit->room + unit->rows[r].value,
+                          (size_t)run_of(unit, &unit->rows[r]).count * sizeof(float));
+    }
+}
+
+static size_t piece_bytes(int64_t channels)
+{
+    return sizeof(bp_score_piece) + (size_t)(channels - 1) * sizeof(bp_fixed);
+}
+
+bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes, int64_t channels,
+                            const char *name)
+{
+    const size_t each[3] = {piece_bytes(channels), sizeof(bp_score_run),
+                            (size_t)channels * sizeof(float)};
+    int64_t counts[4];
+    size_t want = sizeof(counts);
+
+    if (bytes < want)
+        return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes: at %s", bytes, name);
+    memcpy(counts, data, sizeof(counts));
+    if (counts[3] != channels)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "a result is damaged, with %" PRId64 " values a token, not %" PRId64
+                       ": at %s",
+                       counts[3], channels, name);
+    for (int i = 0; i < 3; i++) {
+        if (counts[i] < 0 || (uint64_t)counts[i] > (bytes - want) / each[i])
+            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a count of %" PRId64 ": at %s",
+                           counts[i], name);
+        want += (size_t)counts[i] * each[i];
+    }
+    if (want != bytes)
+        return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes, not %zu: at %s", bytes,
+                       want, name);
+    *out = (bp_score_result){
+        .pieces = counts[0], .runs = counts[1], .values = counts[2], .channels = channels};
+    out->piece_data = data + sizeof(counts);
+    out->run_data = out->piece_data + (size_t)counts[0] * each[0];
+    out->value_data = out->run_data + (size_t)counts[1] * each[1];
+    return BP_OK;
+}
+
+bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i)
+{
+    bp_score_piece piece;
+
+    memcpy(&piece, result->piece_data + (size_t)i * piece_bytes(result->channels), sizeof(piece));
+    return piece;
+}
+
+void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums)
+{
+    memcpy(sums,
+           result->piece_data + (size_t)i * piece_bytes(result->channels) + sizeof(bp_score_piece),
+           (size_t)(result->channels - 1) * sizeof(*sums));
+}
+
+const char *bp_score_result_values(const bp_score_result *result, int64_t channel)
+{
+    return result->value_data + (size_t)(channel * result->values) * sizeof(float);
+}
+
+bp_score_run bp_score_result_run(const bp_score_result *result, int64_t i)
+{
+    bp_score_run run;
+
+    memcpy(&run, result->run_data + (size_t)i * sizeof(run), sizeof(run));
+    return run;
+}

@@ -1,0 +1,78 @@
+/* One work unit: its windows, cut into batches, and what comes of them. Local: no MPI. */
+#ifndef BP_INFER_SCORE_UNIT_H
+#define BP_INFER_SCORE_UNIT_H
+
+#include "base/buffer.h"
+#include "infer/score/plan.h"
+#include "infer/score/sums.h"
+#include "models/lm.h"
+
+/** Tokens of a batch, padding counted (one window may be longer). Batches are part of the result's
+ * bits, so this is no key. */
+#define BP_SCORE_BATCH_TOKENS 4096
+
+/** What a unit holds of one document. In a part file the sums of the model's other channels
+ * (bp_lm_channel) stand behind it, a bp_fixed each. */
+typedef struct bp_score_piece {
+    int64_t document;
+    int64_t text;        /* text tokens of the document, in its first unit; else 0 */
+    int64_t text_scored; /* text tokens scored here */
+    int64_t tokens;      /* tokens scored here */
+    bp_fixed nll, square;
+} bp_score_piece;
+
+/** A run of scored tokens: entries of /tokens, all corpora one after another. */
+typedef struct bp_score_run {
+    int64_t first, count;
+} bp_score_run;
+
+typedef struct bp_score_unit bp_score_unit;
+
+/** A unit's memory, used for one unit after the other; `channels` values a token come of a batch.
+ * `plan` is borrowed. Errors: BP_ERR_SYSTEM. */
+bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t channels);
+/** Bytes of it, all but a trifle. */
+size_t bp_score_unit_bytes(int64_t context, int64_t channels);
+void bp_score_unit_free(bp_score_unit **unit);
+
+/** Make `number` the current unit. Errors: those of bp_corpus_file_read. */
+bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number);
+int64_t bp_score_unit_batches(const bp_score_unit *unit);
+/** Fill batch b: windows of one length class, the shorter padded. It stays valid until the next
+ * call. Its first_slot is unit * BP_SCORE_UNIT_INPUTS + the place of its first window among those
+ * of the unit's batches. Errors: those of bp_corpus_file_read. */
+bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *batch);
+/** Take the result of batch b.
+ *
+ * Shapes:     values[channels][windows][length] of that batch, log-probabilities first.
+ * Errors:     BP_ERR_SOFTWARE a value that is not finite.
+ */
+bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values);
+/** Inputs, and scored targets, of all its windows. */
+int64_t bp_score_unit_inputs(const bp_score_unit *unit);
+int64_t bp_score_unit_scored(const bp_score_unit *unit);
+
+/** The result, once all batches are taken, appended to `out`: four int64_t (pieces, runs, values,
+ * channels), the pieces, and if `tokens` the runs and their values[channels][values] (float32), in
+ * the byte order of the host. */
+void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out);
+
+/** A packed result, in place. `values` are those of all runs, one after another, of one channel
+ * after another. */
+typedef struct bp_score_result {
+    int64_t pieces, runs, values, channels;
+    const char *piece_data; /* not aligned: copy with bp_score_result_piece */
+    const char *run_data, *value_data;
+} bp_score_result;
+/** Errors: BP_ERR_FORMAT lengths that contradict each other, another number of channels; `name` is
+ * the file for messages. */
+bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes, int64_t channels,
+                            const char *name);
+bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i);
+/** sums[channels - 1] of piece i: of the channels behind the log-probability. */
+void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums);
+/** The values of one channel; maybe not aligned. */
+const char *bp_score_result_values(const bp_score_result *result, int64_t channel);
+bp_score_run bp_score_result_run(const bp_score_result *result, int64_t i);
+
+#endif

@@ -1,0 +1,88 @@
+/* Windows of the three conventions, each in closed form. */
+#include "infer/score/windows.h"
+
+#include "base/err.h"
+
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+int64_t bp_score_line(const bp_score_rule *rule, int64_t text_tokens)
+{
+    return text_tokens + rule->prefix + rule->end;
+}
+
+int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line)
+{
+    int64_t C = rule->context, S = rule->stride;
+
+    switch (rule->convention) {
+    case BP_SCORE_ROLLING:
+        if (line < 2)
+            return 0;
+        return 1 + divide_up(line - 1 - min(C, line - 1), S);
+    case BP_SCORE_STRIDE:
+        if (line < 1)
+            return 0;
+        return 1 + divide_up(line - min(C, line), S);
+    case BP_SCORE_HALF:
+        return line / C;
+    }
+    BP_ASSERT(false && "a convention");
+    return 0;
+}
+
+/* The first window scores all it can; each later one the next S places, with as much context as
+ * fits. */
+static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t w)
+{
+    int64_t C = rule->context, S = rule->stride, targets = line - 1;
+
+    if (w == 0)
+        return (bp_score_window){.inputs = min(C, targets), .scored = min(C, targets)};
+
+    int64_t before = C + (w - 1) * S; /* scored by earlier windows */
+    int64_t scored = min(S, targets - before);
+    return (bp_score_window){.first = before + scored - C, .inputs = C, .scored = scored};
+}
+
+/* Windows of C tokens begin every S. The last token of a window only serves as a target, and its
+ * first is no target: with S = C the first token of every window stays unscored, as in the recipe.
+ */
+static bp_score_window stride(const bp_score_rule *rule, int64_t line, int64_t w)
+{
+    int64_t first = w * rule->stride;
+    int64_t end = min(first + rule->context, line);
+    int64_t before = w == 0 ? 0 : first - rule->stride + rule->context;
+    int64_t inputs = end - first - 1;
+
+    return (bp_score_window){.first = first, .inputs = inputs, .scored = min(inputs, end - before)};
+}
+
+static bp_score_window half(const bp_score_rule *rule, int64_t w)
+{
+    int64_t C = rule->context;
+
+    return (bp_score_window){.first = w * C, .inputs = C - 1, .scored = C - C / 2 - 1};
+}
+
+bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int64_t w)
+{
+    BP_ASSERT(w >= 0 && w < bp_score_window_count(rule, line));
+    switch (rule->convention) {
+    case BP_SCORE_ROLLING:
+        return rolling(rule, line, w);
+    case BP_SCORE_STRIDE:
+        return stride(rule, line, w);
+    case BP_SCORE_HALF:
+        return half(rule, w);
+    }
+    BP_ASSERT(false && "a convention");
+    return (bp_score_window){0};
+}

@@ -1,0 +1,45 @@
+/* Which tokens of a document are fed together and which are scored: the three conventions of
+ * CONTRACT, section 5. Local: no MPI. */
+#ifndef BP_INFER_SCORE_WINDOWS_H
+#define BP_INFER_SCORE_WINDOWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum bp_score_convention {
+    BP_SCORE_ROLLING, /* lm-evaluation-harness's get_rolling_token_windows */
+    BP_SCORE_STRIDE,  /* Hugging Face's recipe for models of fixed length */
+    BP_SCORE_HALF     /* llama.cpp's perplexity tool */
+} bp_score_convention;
+
+/** A document of n text tokens is the line z: the end-of-document token if `prefix`, its n tokens,
+ * the end-of-document token again if `end`. All places below are places in z; z[0] is never scored.
+ */
+typedef struct bp_score_rule {
+    bp_score_convention convention;
+    int64_t context; /* C: the most inputs a window feeds */
+    int64_t stride;  /* S */
+    bool prefix, end;
+    int64_t eod; /* the end-of-document token; -1: none, then prefix and end are false */
+} bp_score_rule;
+
+/** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets
+ *  z[first+1 .. first+inputs+1). One that scores nothing need not be computed. */
+typedef struct bp_score_window {
+    int64_t first, inputs, scored;
+} bp_score_window;
+
+/** Length of z for a document of n text tokens. */
+int64_t bp_score_line(const bp_score_rule *rule, int64_t text_tokens);
+/** Number of windows over a line; never falls when the line grows. */
+int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line);
+/** Window w of [0, count). Windows score ascending places, each place at most once.
+ *
+ * Source:     rolling: EleutherAI/lm-evaluation-harness, lm_eval/utils.py,
+ * get_rolling_token_windows with max_seq_len = C, context_len = C-S+1 (make_disjoint_window then
+ * cuts the same inputs in two); stride: Hugging Face transformers, docs/source/en/perplexity.md;
+ *             half: ggml-org/llama.cpp, tools/perplexity/perplexity.cpp, first = n_ctx / 2.
+ */
+bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int64_t w);
+
+#endif

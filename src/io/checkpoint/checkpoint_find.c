@@ -1,0 +1,267 @@
+/* Which checkpoint is meant: the newest of a run that verifies, or what a user's path names. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/checkpoint/checkpoint_open_priv.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "mesh/collective.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PEEK_LIMIT ((int64_t)256 << 20)
+
+/* ---- the newest that verifies ---- */
+
+/* On the root: the names of a folder, sorted; those of steps are walked from the end. */
+typedef struct candidates {
+    char **names;
+    int64_t count, at;
+} candidates;
+
+/* The next older step's path; NULL when there is none. */
+static char *next_older(candidates *list, const char *parent)
+{
+    int64_t step;
+
+    while (--list->at >= 0)
+        if (bp_step_of_name(list->names[list->at], &step))
+            return bp_path_join(parent, list->names[list->at]);
+    return NULL;
+}
+
+static bp_err list_candidates(candidates *list, const char *parent)
+{
+    bp_err err = bp_path_exists(parent) ? bp_dir_list(parent, &list->names, &list->count) : BP_OK;
+
+    list->at = list->count;
+    return err;
+}
+
+/* Damaged ones keep their bytes, but not the name: the run will save that step again. */
+static void move_aside(const char *folder, const char *instead)
+{
+    char *to = NULL;
+    int parent_bytes = (int)(bp_path_base(folder) - folder);
+
+    for (int n = 0; n < 1000; n++) {
+        bp_free(to);
+        to = bp_sprintf("%.*s.bad-%s-%d", parent_bytes, folder, bp_path_base(folder), n);
+        if (to == NULL || !bp_path_exists(to))
+            break;
+    }
+    if (to == NULL || bp_rename_new(folder, to) != BP_OK)
+        bp_warn("a damaged checkpoint can't be moved aside: %s", bp_err_message());
+    else
+        bp_warn("the damaged %s was put aside as %s: at %.*s; %s is taken instead",
+                bp_path_base(folder), bp_path_base(to), parent_bytes - 1, folder, instead);
+    bp_free(to);
+}
+
+static bp_err none_is_left(int64_t damaged, const char *parent)
+{
+    if (damaged == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "no checkpoint can be used, all %lld are damaged: at %s; remove them to start "
+                   "anew. The oldest says: %s",
+                   (long long)damaged, parent, bp_err_message());
+}
+
+static bp_err try_one(MPI_Comm comm, const char *folder, bp_checkpoint **out, bool *damaged)
+{
+    bool foreign;
+    bp_err err = bp_checkpoint_open_folder(comm, folder, out, &foreign);
+
+    *damaged = err == BP_ERR_FORMAT && !foreign;
+    if (*damaged)
+        bp_warn("%s", bp_err_message());
+    return *damaged ? BP_OK : err;
+}
+
+/* Every rank walks through the same list, which the root has: *damaged counts, out is NULL where
+ * none is good. */
+static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out,
+                   int64_t *damaged)
+{
+    bool root = bp_comm_is_root(comm), bad = false;
+    bp_err err = BP_OK;
+
+    *damaged = 0;
+    while (err == BP_OK && *out == NULL) {
+        char *folder = root ? next_older(list, parent) : NULL;
+
+        bp_bcast_text(&folder, 0, comm);
+        if (folder == NULL)
+            return none_is_left(*damaged, parent);
+        err = try_one(comm, folder, out, &bad);
+        if (bad)
+            (*damaged)++;
+        else if (err == BP_ERR_INPUT) /* a running job has just removed it */
+            err = BP_OK;
+        bp_free(folder);
+    }
+    return err;
+}
+
+/* On the root: the damaged ones that are newer than the one found. */
+static void move_newer_aside(const candidates *list, const char *parent)
+{
+    for (int64_t k = list->count - 1; k > list->at; k--) {
+        int64_t step;
+        char *folder =
+            bp_step_of_name(list->names[k], &step) ? bp_path_join(parent, list->names[k]) : NULL;
+
+        if (folder != NULL)
+            move_aside(folder, list->names[list->at]);
+        bp_free(folder);
+    }
+}
+
+static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out)
+{
+    int64_t damaged = 0;
+    bp_err err;
+
+    *out = NULL;
+    *list = (candidates){NULL, 0, 0};
+    err = bp_agree(comm, bp_comm_is_root(comm) ? list_candidates(list, parent) : BP_OK);
+    if (err == BP_OK)
+        err = walk(comm, parent, list, out, &damaged);
+    return err;
+}
+
+/* A follower may have made anew, and announced, a step that was found damaged here. What was found
+ * may have been put in place by a job that was killed before it brought the name to disk: nothing
+ * is built on it before that is done. */
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_owner)(void *context),
+                            void *context, bp_checkpoint **out)
+{
+    candidates list;
+    bp_err err = newest(comm, parent, &list, out);
+
+    if (err == BP_OK && bp_comm_is_root(comm) && check_owner != NULL)
+        err = check_owner(context);
+    if (err == BP_OK && *out != NULL && bp_comm_is_root(comm)) {
+        move_newer_aside(&list, parent);
+        err = bp_path_sync(parent);
+    }
+    bp_names_free(&list.names, list.count);
+    err = bp_agree(comm, err);
+    if (err != BP_OK)
+        bp_checkpoint_close(out);
+    return err;
+}
+
+/* ---- what a path names ---- */
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name);
+    bool there = path != NULL && bp_path_exists(path);
+
+    bp_free(path);
+    return there;
+}
+
+/* By the name that the path leads to: "." and a link have others. */
+static bool is_named_as_step(const char *path)
+{
+    char *real = realpath(path, NULL);
+    int64_t step;
+    bool named = bp_step_of_name(bp_path_base(real == NULL ? path : real), &step);
+
+    free(real); /* realpath's */
+    return named;
+}
+
+bool bp_checkpoint_is_folder(const char *path)
+{
+    return bp_path_is_dir(path) && (has(path, "manifest.json") || has(path, "manifest.sha256") ||
+                                    has(path, "shard-00000.h5") || is_named_as_step(path));
+}
+
+int64_t bp_checkpoint_newest_step(const char *parent)
+{
+    char **names = NULL;
+    int64_t count = 0, step, newest = -1;
+
+    if (!bp_path_is_dir(parent) || bp_dir_list(parent, &names, &count) != BP_OK)
+        return -1;
+    for (int64_t k = 0; k < count; k++)
+        if (bp_step_of_name(names[k], &step) && step > newest)
+            newest = step;
+    bp_names_free(&names, count);
+    return newest;
+}
+
+/* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
+static bp_err look_at(const char *path, char **parent)
+{
+    *parent = NULL;
+    if (!bp_path_exists(path))
+        return BP_FAIL(BP_ERR_INPUT, "there is no such checkpoint or run: at %s; check the path",
+                       path);
+    if (bp_checkpoint_is_folder(path))
+        return BP_OK;
+    *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
+    if (bp_checkpoint_newest_step(*parent) < 0 && bp_ensemble_is_unfinished(path))
+        return BP_FAIL(BP_ERR_INPUT,
+                       "there is no checkpoint: in %s, an ensemble without ensemble.json; finish "
+                       "or gather it first, or name one of its members",
+                       path);
+    if (bp_checkpoint_newest_step(*parent) < 0)
+        return BP_FAIL(BP_ERR_INPUT,
+                       "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "
+                       "folder, a run folder or RUN/checkpoints/best",
+                       path);
+    return BP_OK;
+}
+
+bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **out)
+{
+    candidates list = {NULL, 0, 0};
+    char *parent = NULL;
+    bp_err err;
+
+    *out = NULL;
+    err = bp_agree(comm, bp_comm_is_root(comm) ? look_at(path, &parent) : BP_OK);
+    if (err == BP_OK) {
+        bp_bcast_text(&parent, 0, comm);
+        err =
+            parent == NULL ? bp_checkpoint_open(comm, path, out) : newest(comm, parent, &list, out);
+    }
+    bp_names_free(&list.names, list.count);
+    if (err == BP_OK && *out == NULL)
+        err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint left: in %s", path);
+    bp_free(parent);
+    return err;
+}
+
+bp_err bp_checkpoint_peek(const char *path, char **folder, json_t **manifest)
+{
+    char *parent = NULL, *file, name[BP_STEP_NAME];
+    bp_err err = look_at(path, &parent);
+
+    *folder = NULL;
+    *manifest = NULL;
+    if (err != BP_OK) {
+        bp_free(parent);
+        return err;
+    }
+    if (parent != NULL)
+        bp_checkpoint_step_name(name, bp_checkpoint_newest_step(parent));
+    *folder = parent != NULL ? bp_path_join(parent, name) : bp_strdup(path);
+    file = *folder != NULL ? bp_path_join(*folder, "manifest.json") : NULL;
+    if (file == NULL)
+        err = bp_fail_memory("a file name", 1, strlen(path));
+    else if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
+        *manifest = NULL; /* whoever opens it will say why */
+    if (err != BP_OK) {
+        bp_free(*folder);
+        *folder = NULL;
+    }
+    bp_free(file);
+    bp_free(parent);
+    return err;
+}

@@ -1,0 +1,259 @@
+/* The folder of a run's checkpoints: names, leftovers, retention, the link to the best one. */
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/checkpoint/checkpoint_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where the file system has no rename that refuses to replace, one looks first: whoever commits
+ * holds the run's lock, and rename does not replace a folder that has files in it. */
+bp_err bp_rename_new(const char *from, const char *to)
+{
+    struct stat status;
+
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return BP_OK;
+    if (errno == EINVAL || errno == ENOSYS) {
+        if (lstat(to, &status) == 0)
+            errno = EEXIST;
+        else if (rename(from, to) == 0)
+            return BP_OK;
+    }
+    return errno == EEXIST || errno == ENOTEMPTY
+               ? bp_fail_create("can't put a folder in place", to)
+               : bp_fail_errno(BP_ERR_IO, "can't put a folder in place", to);
+}
+
+void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step)
+{
+    (void)snprintf(out, BP_STEP_NAME, "step-%012" PRId64, step);
+}
+
+bool bp_step_of_name(const char *name, int64_t *step)
+{
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) != 17 ||
+        strspn(name + 5, "0123456789") != 12)
+        return false;
+    *step = strtoll(name + 5, NULL, 10);
+    return true;
+}
+
+static bp_err no_memory(const char *parent)
+{
+    return bp_fail_memory("a file name", 1, strlen(parent));
+}
+
+/* ---- leftovers ---- */
+
+static bool is_leftover(const char *name)
+{
+    return strncmp(name, ".tmp-", 5) == 0 || strncmp(name, ".del-", 5) == 0;
+}
+
+/* .tmp-REST to .del-REST: a slow writer that has lost the run must not put in place what is being
+ * removed here. One that was faster has placed a whole one. */
+static bp_err put_aside(const char *parent, const char *name)
+{
+    char *path = bp_path_join(parent, name),
+         *aside = bp_sprintf("%s/.del-%s", parent, name + strlen(".tmp-"));
+    bp_err err = BP_OK;
+
+    if (path == NULL || aside == NULL)
+        err = no_memory(parent);
+    else if (rename(path, aside) != 0 && errno != ENOENT)
+        err = bp_fail_errno(BP_ERR_IO, "can't put aside what a killed job left", path);
+    bp_free(path);
+    bp_free(aside);
+    return err;
+}
+
+static bp_err remove_aside(const char *parent, const char *name)
+{
+    char *path = bp_sprintf("%s/.del-%s", parent, name + strlen(".del-"));
+    bp_err err = path == NULL ? no_memory(parent) : bp_dir_remove(path);
+
+    bp_free(path);
+    return err;
+}
+
+/* What a killed job renamed a step to may be called a step again after a power cut, and must not be
+ * half there then: names to disk first. */
+static bp_err remove_leftovers(const char *parent, char **names, int64_t count)
+{
+    int64_t found = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        found += is_leftover(names[k]);
+        if (strncmp(names[k], ".tmp-", 5) == 0)
+            err = put_aside(parent, names[k]);
+    }
+    if (err == BP_OK && found > 0)
+        err = bp_path_sync(parent);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        if (is_leftover(names[k]))
+            err = remove_aside(parent, names[k]);
+    return err;
+}
+
+bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *context), void *context)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = BP_OK;
+
+    if (bp_path_exists(parent)) {
+        bp_dir_refresh(parent);
+        err = bp_dir_list(parent, &names, &count);
+    }
+    /* asked after the listing: what a follower has made is not in it */
+    if (err == BP_OK && check_owner != NULL)
+        err = check_owner(context);
+    if (err == BP_OK)
+        err = remove_leftovers(parent, names, count);
+    bp_names_free(&names, count);
+    return err;
+}
+
+/* ---- best ---- */
+
+bp_err bp_checkpoints_check_best(const char *parent)
+{
+    char *path = bp_path_join(parent, "best");
+    struct stat status;
+    bp_err err = path == NULL ? no_memory(parent) : BP_OK;
+
+    if (err == BP_OK && lstat(path, &status) == 0 && !S_ISLNK(status.st_mode))
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "no link to the best checkpoint, but something else: at %s; move it away",
+                      path);
+    bp_free(path);
+    return err;
+}
+
+int64_t bp_checkpoints_best(const char *parent)
+{
+    char target[BP_STEP_NAME] = "", *path = bp_path_join(parent, "best");
+    ssize_t bytes = path == NULL ? -1 : readlink(path, target, sizeof target - 1);
+    int64_t step = -1;
+
+    bp_free(path);
+    if (bytes < 0)
+        return -1;
+    target[bytes] = '\0';
+    return bp_step_of_name(target, &step) ? step : -1;
+}
+
+static bp_err link_at(const char *parent, const char *name, const char *hidden, const char *link)
+{
+    bp_err err = bp_checkpoints_check_best(parent);
+
+    if (err != BP_OK)
+        return err;
+    if (symlink(name, hidden) != 0)
+        return bp_fail_create("can't create the link", hidden);
+    if (bp_fault("ckpt.best") || rename(hidden, link) != 0) {
+        err = bp_fail_errno(BP_ERR_IO, "can't put the link in place", link);
+        (void)unlink(hidden);
+        return err;
+    }
+    return bp_path_sync(parent);
+}
+
+bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
+{
+    char name[BP_STEP_NAME], token[17];
+    char *folder, *link = bp_path_join(parent, "best"), *hidden = NULL;
+    bp_err err = bp_token_new(token);
+
+    bp_checkpoint_step_name(name, step);
+    folder = bp_path_join(parent, name);
+    if (err == BP_OK)
+        hidden = bp_sprintf("%s/.tmp-best-%s", parent, token);
+    if (err == BP_OK && (folder == NULL || link == NULL || hidden == NULL))
+        err = no_memory(parent);
+    if (err == BP_OK && !bp_path_is_dir(folder))
+        err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint to call the best: at %s", folder);
+    if (err == BP_OK)
+        err = link_at(parent, name, hidden, link);
+    bp_free(folder);
+    bp_free(link);
+    bp_free(hidden);
+    return err;
+}
+
+/* ---- retention ---- */
+
+/* The name that a step is to be removed under. */
+static bp_err put_step_aside(const char *parent, const char *name, char **to)
+{
+    char token[17], *from = bp_path_join(parent, name);
+    bp_err err = bp_token_new(token);
+
+    *to = err == BP_OK ? bp_sprintf("%s/.del-%s-%s", parent, name, token) : NULL;
+    if (err == BP_OK && (from == NULL || *to == NULL))
+        err = no_memory(parent);
+    if (err == BP_OK)
+        err = bp_fault("ckpt.prune_rename")
+                  ? bp_fail_errno(BP_ERR_IO, "can't put a folder aside", from)
+                  : bp_rename_new(from, *to);
+    bp_free(from);
+    return err;
+}
+
+/* aside[*count]: those that are put aside. */
+static bp_err put_old_aside(const char *parent, int64_t keep, char **names, int64_t found,
+                            char **aside, int64_t *count)
+{
+    int64_t step, kept = 0, best = bp_checkpoints_best(parent);
+    bp_err err = BP_OK;
+
+    for (int64_t k = found - 1; k >= 0 && err == BP_OK; k--) { /* names sort as their steps do */
+        if (!bp_step_of_name(names[k], &step) || step == best)
+            continue;
+        if (kept < (keep > 1 ? keep : 1)) {
+            kept++;
+            continue;
+        }
+        err = put_step_aside(parent, names[k], &aside[*count]);
+        if (err == BP_OK)
+            (*count)++;
+        else
+            bp_free(aside[*count]);
+    }
+    return err;
+}
+
+bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_sweeper *sweeper)
+{
+    bp_sweeper own = {.runs = false};
+    char **names = NULL, **aside;
+    int64_t found = 0, count = 0;
+    bp_err err = bp_dir_list(parent, &names, &found), swept;
+
+    if (err != BP_OK)
+        return err;
+    aside = bp_alloc("checkpoints.aside", found, sizeof *aside);
+    err = aside == NULL ? no_memory(parent)
+                        : put_old_aside(parent, keep, names, found, aside, &count);
+    bp_names_free(&names, found);
+    if (err == BP_OK && count > 0)
+        err = bp_path_sync(
+            parent); /* a crash in the middle must not leave half a checkpoint under its name */
+    if (err == BP_OK)
+        swept = bp_sweeper_start(sweeper != NULL ? sweeper : &own, &aside, &count);
+    else
+        swept = BP_OK;
+    bp_names_free(&aside, count);
+    if (sweeper == NULL && err == BP_OK)
+        swept = bp_sweeper_wait(&own);
+    return err == BP_OK ? swept : err;
+}

@@ -1,0 +1,329 @@
+/* Opening a checkpoint: nothing is believed before its hash was checked, and HDF5 sees no byte
+ * unhashed. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/checkpoint/checkpoint_open_priv.h"
+#include "mesh/collective.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bp_err no_memory(const char *path)
+{
+    return bp_fail_memory("a file name", 1, strlen(path));
+}
+
+/* ---- the manifest, on the root ---- */
+
+/* A file that must be there: when it is not, the checkpoint is damaged. */
+static bp_err read_member(const char *folder, const char *name, int64_t limit, char **text,
+                          size_t *bytes)
+{
+    char *path = bp_path_join(folder, name);
+    bp_err err;
+
+    *text = NULL;
+    if (path == NULL)
+        return no_memory(folder);
+    err = bp_plain_read(path, limit, text, bytes);
+    if (err == BP_ERR_INPUT)
+        err = BP_FAIL(BP_ERR_FORMAT, "%s is missing: in %s", name, folder);
+    bp_free(path);
+    return err;
+}
+
+static bp_err check_manifest_hash(const char *folder, const char *text, size_t bytes)
+{
+    char *line, expected[BP_SHA256_HEX + 20], sha256[BP_SHA256_HEX];
+    size_t line_bytes;
+    bp_err err = read_member(folder, "manifest.sha256", 4096, &line, &line_bytes);
+
+    if (err == BP_OK)
+        err = bp_sha256_of(text, bytes, sha256);
+    if (err == BP_OK) {
+        int length = snprintf(expected, sizeof expected, "%s  manifest.json\n", sha256);
+
+        if (line_bytes != (size_t)length || memcmp(line, expected, line_bytes) != 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "manifest.sha256 is not that of manifest.json: in %s",
+                          folder);
+    }
+    bp_free(line);
+    return err;
+}
+
+static bool is_listed(const bp_manifest *manifest, const char *name)
+{
+    if (strcmp(name, "manifest.json") == 0 || strcmp(name, "manifest.sha256") == 0)
+        return true;
+    for (int64_t k = 0; k < manifest->file_count; k++)
+        if (strcmp(manifest->files[k].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Names that begin with a dot (.nfs0001...) belong to the file system, and are never read. */
+static bp_err check_listing(const bp_manifest *manifest, const char *folder)
+{
+    char **names;
+    int64_t count;
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        if (names[k][0] != '.' && !is_listed(manifest, names[k]))
+            err = BP_FAIL(BP_ERR_FORMAT, "'%.80s' is not listed in the manifest: in %s", names[k],
+                          folder);
+    bp_names_free(&names, count);
+    return err;
+}
+
+/* "step-000000001200" must hold step 1200. */
+static bp_err check_step(const bp_manifest *manifest, const char *folder)
+{
+    const json_t *value = json_object_get(manifest->state, "step");
+    int64_t step;
+
+    if (!json_is_integer(value) || !bp_step_of_name(bp_path_base(folder), &step))
+        return BP_OK;
+    if (json_integer_value(value) != step)
+        return BP_FAIL(BP_ERR_FORMAT, "it holds step %lld: at %s",
+                       (long long)json_integer_value(value), folder);
+    return BP_OK;
+}
+
+static bp_err read_manifest(const char *folder, char **text, bool *foreign)
+{
+    bp_manifest *manifest = NULL;
+    int64_t step;
+    size_t bytes;
+    bp_err err;
+
+    *text = NULL;
+    if (!bp_path_exists(folder))
+        return BP_FAIL(BP_ERR_INPUT, "there is no such checkpoint: at %s", folder);
+    if (!bp_path_is_dir(folder)) /* a step of a run has been tampered with */
+        return BP_FAIL(bp_step_of_name(bp_path_base(folder), &step) ? BP_ERR_FORMAT : BP_ERR_INPUT,
+                       "a checkpoint is a folder, and this is not: at %s", folder);
+    err = read_member(folder, "manifest.json", BP_MANIFEST_LIMIT_BYTES, text, &bytes);
+    if (err == BP_OK)
+        err = check_manifest_hash(folder, *text, bytes);
+    if (err == BP_OK && memchr(*text, '\0', bytes) != NULL)
+        err = BP_FAIL(BP_ERR_FORMAT, "manifest.json has a zero byte: in %s", folder);
+    if (err == BP_OK)
+        err = bp_manifest_parse(&manifest, foreign, *text, bytes, "manifest.json");
+    if (err == BP_OK)
+        err = check_listing(manifest, folder);
+    if (err == BP_OK)
+        err = check_step(manifest, folder);
+    bp_manifest_free(&manifest);
+    return err;
+}
+
+static bp_err call_damaged(bp_err err, const char *folder)
+{
+    return err == BP_ERR_FORMAT
+               ? bp_err_prefix(err, "checkpoint %s is damaged", bp_path_base(folder))
+               : err;
+}
+
+/* ---- the files, shared out over the ranks ---- */
+
+/* A tokenizer, and a shard of version 1 or of another program. */
+static bp_err verify_sha256(const bp_manifest_file *file, const char *path)
+{
+    char sha256[BP_SHA256_HEX];
+    int64_t bytes;
+    bp_err err = bp_sha256_of_file(path, sha256, &bytes);
+
+    if (err == BP_OK && (bytes != file->bytes || strcmp(sha256, file->sha256) != 0))
+        err = BP_FAIL(BP_ERR_FORMAT, "the SHA-256 of %s is not that of the manifest: at %s",
+                      file->name, path);
+    return err;
+}
+
+static bp_err verify_file(const bp_manifest_file *file, const char *path)
+{
+    struct stat status;
+
+    if (lstat(path, &status) != 0)
+        return errno == ENOENT ? BP_FAIL(BP_ERR_FORMAT, "%s is missing: at %s", file->name, path)
+                               : bp_fail_errno(BP_ERR_IO, "can't look at", path);
+    if (!S_ISREG(status.st_mode))
+        return BP_FAIL(BP_ERR_FORMAT, "%s is not a regular file: at %s", file->name, path);
+    if (status.st_size != file->bytes)
+        return BP_FAIL(BP_ERR_FORMAT, "%s has %lld bytes, and the manifest says %lld: at %s",
+                       file->name, (long long)status.st_size, (long long)file->bytes, path);
+    return file->xxh3[0] != '\0' ? bp_shard_verify(path, file->xxh3) : verify_sha256(file, path);
+}
+
+static bp_err verify_share(const bp_checkpoint *checkpoint)
+{
+    int size = bp_comm_size(checkpoint->comm);
+    bp_err err = BP_OK;
+
+    for (int64_t k = bp_comm_rank(checkpoint->comm);
+         k < checkpoint->manifest->file_count && err == BP_OK; k += size) {
+        const bp_manifest_file *file = &checkpoint->manifest->files[k];
+        char *path = bp_path_join(checkpoint->folder, file->name);
+
+        err = path == NULL ? no_memory(checkpoint->folder) : verify_file(file, path);
+        bp_free(path);
+    }
+    return call_damaged(err, checkpoint->folder);
+}
+
+/* ---- the handle ---- */
+
+static bp_err digest_model(bp_checkpoint *checkpoint)
+{
+    const bp_manifest *manifest = checkpoint->manifest;
+    bp_sha256 *hash = NULL;
+    bp_err err = bp_sha256_new(&hash);
+
+    for (int64_t k = 0; k < manifest->tensor_count && err == BP_OK; k++) {
+        const bp_manifest_tensor *tensor = &manifest->tensors[k];
+        char line[BP_TENSOR_NAME + 160], digest[33];
+        int used = snprintf(line, sizeof line, "%s float32", tensor->name);
+
+        if (strchr(tensor->name, '/') != NULL)
+            continue;
+        for (int d = 0; d < tensor->dims; d++)
+            used += snprintf(line + used, sizeof line - (size_t)used, " %lld",
+                             (long long)tensor->shape[d]);
+        bp_digest_text(digest, &tensor->digest);
+        used += snprintf(line + used, sizeof line - (size_t)used, " %s\n", digest);
+        err = bp_sha256_update(hash, line, (size_t)used);
+    }
+    if (err == BP_OK)
+        err = bp_sha256_finish(hash, checkpoint->digest);
+    bp_sha256_free(&hash);
+    return err;
+}
+
+static char *without_slashes(const char *path)
+{
+    size_t length = strlen(path);
+
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return bp_sprintf("%.*s", (int)length, path);
+}
+
+static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder, const char *text)
+{
+    bp_checkpoint *checkpoint = bp_alloc("checkpoint", 1, sizeof *checkpoint);
+    bool foreign;
+    bp_err err;
+
+    *out = checkpoint;
+    checkpoint->comm = comm;
+    checkpoint->folder = bp_strdup(folder);
+    if (checkpoint->folder == NULL)
+        return no_memory(folder);
+    err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
+    if (err == BP_OK && bp_checkpoint_find_file(checkpoint, "tokenizer.json") >= 0) {
+        checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
+        if (checkpoint->tokenizer == NULL)
+            err = no_memory(folder);
+    }
+    return err == BP_OK ? digest_model(checkpoint) : err;
+}
+
+int64_t bp_checkpoint_find_file(const bp_checkpoint *checkpoint, const char *name)
+{
+    for (int64_t k = 0; k < checkpoint->manifest->file_count; k++)
+        if (strcmp(checkpoint->manifest->files[k].name, name) == 0)
+            return k;
+    return -1;
+}
+
+bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *given, bp_checkpoint **out,
+                                 bool *foreign)
+{
+    char *text = NULL, *folder = without_slashes(given);
+    bp_err err = folder == NULL ? no_memory(given) : BP_OK;
+
+    *out = NULL;
+    *foreign = false;
+    if (err == BP_OK && bp_comm_is_root(comm)) {
+        err = read_manifest(folder, &text, foreign);
+        if (!*foreign)
+            err = err == BP_OK ? err : call_damaged(err, folder);
+    }
+    err = bp_agree(comm, err);
+    BP_MPI_WAIT("bcast", MPI_Bcast(foreign, 1, MPI_C_BOOL, 0, comm));
+    if (err == BP_OK) {
+        bp_bcast_text(&text, 0, comm);
+        err = bp_agree(comm, make_handle(out, comm, folder, text));
+    }
+    if (err == BP_OK)
+        err = bp_agree(comm, verify_share(*out));
+    if (err == BP_OK)
+        err = call_damaged(bp_checkpoint_verify_digests(*out), folder);
+    if (err != BP_OK)
+        bp_checkpoint_close(out);
+    bp_free(text);
+    bp_free(folder);
+    return err;
+}
+
+bp_err bp_checkpoint_open(MPI_Comm comm, const char *folder, bp_checkpoint **out)
+{
+    bool foreign;
+
+    return bp_checkpoint_open_folder(comm, folder, out, &foreign);
+}
+
+void bp_checkpoint_close(bp_checkpoint **checkpoint)
+{
+    if (*checkpoint == NULL)
+        return;
+    bp_manifest_free(&(*checkpoint)->manifest);
+    bp_free((*checkpoint)->folder);
+    bp_free((*checkpoint)->tokenizer);
+    bp_free(*checkpoint);
+    *checkpoint = NULL;
+}
+
+const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->manifest->state;
+}
+
+const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->folder;
+}
+
+const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->digest;
+}
+
+bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor)
+{
+    return bp_manifest_find(checkpoint->manifest, tensor) != NULL;
+}
+
+const char *bp_checkpoint_tokenizer(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->tokenizer;
+}
+
+int64_t bp_checkpoint_tensors(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->manifest->tensor_count;
+}
+
+bp_slice bp_checkpoint_tensor(const bp_checkpoint *checkpoint, int64_t k)
+{
+    const bp_manifest_tensor *tensor = &checkpoint->manifest->tensors[k];
+    bp_slice slice = {.dims = tensor->dims};
+
+    BP_ASSERT(k >= 0 && k < checkpoint->manifest->tensor_count);
+    memcpy(slice.name, tensor->name, sizeof slice.name);
+    memcpy(slice.shape, tensor->shape, sizeof slice.shape);
+    memcpy(slice.extent, tensor->shape, sizeof slice.extent);
+    return slice;
+}

@@ -1,0 +1,158 @@
+/* What the files of the checkpoint share: geometry of slices, the manifest, shards, folders.
+ * Private to src/store. */
+#ifndef BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
+#define BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
+
+#include "base/hash.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/h5/user_block.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_MANIFEST_VERSION     2
+#define BP_MANIFEST_LIMIT_BYTES ((int64_t)64 << 20)
+#define BP_MANIFEST_FILE_NAME   24  /* "shard-00000.h5", "tokenizer.json" */
+#define BP_PIECE_DATASET        160 /* "/h.0.attn.q.weight/p0" */
+#define BP_PIECES_MAX           ((int64_t)1 << 20)
+#define BP_FILES_MOST           8                   /* of one writer */
+#define BP_PART_FLOATS          ((int64_t)64 << 10) /* a slice travels in parts that caches hold */
+
+/* ---- manifest.c ---- */
+
+typedef struct bp_manifest_file {
+    char name[BP_MANIFEST_FILE_NAME];
+    int64_t bytes;
+    /* One of them, "" is the other: SHA-256 of the whole file, or, of a shard of ours, XXH3-128 of
+     * all that follows its user block. */
+    char sha256[BP_SHA256_HEX], xxh3[BP_USER_BLOCK_HASH];
+} bp_manifest_file;
+
+typedef struct bp_manifest_piece {
+    int64_t file; /* its place in `files` */
+    char dataset[BP_PIECE_DATASET];
+    int64_t offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
+} bp_manifest_piece;
+
+typedef struct bp_manifest_tensor {
+    char name[BP_TENSOR_NAME];
+    int dims;
+    int64_t shape[BP_TENSOR_DIMS];
+    bp_digest digest;
+    int64_t first, count; /* its run of `pieces` */
+} bp_manifest_tensor;
+
+typedef struct bp_manifest {
+    bp_manifest_file *files; /* sorted by name */
+    int64_t file_count;
+    bp_manifest_tensor *tensors; /* sorted by name */
+    int64_t tensor_count;
+    bp_manifest_piece *pieces; /* by tensor, then by offset */
+    int64_t piece_count;
+    json_t *state;
+} bp_manifest;
+
+/** Parse and check: names, files, pieces that tile every tensor exactly. `path` is for messages.
+ *
+ * Errors: BP_ERR_FORMAT; *foreign says that only the version is unknown; BP_ERR_SYSTEM. *out is
+ *         NULL then. */
+bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, size_t bytes,
+                         const char *path);
+/** The canonical text. Free with bp_free().
+ *
+ * Errors: BP_ERR_SYSTEM; BP_ERR_FORMAT longer than the reader's limit. */
+bp_err bp_manifest_text(const bp_manifest *manifest, char **text);
+void bp_manifest_free(bp_manifest **manifest);
+const bp_manifest_tensor *bp_manifest_find(const bp_manifest *manifest, const char *name);
+
+/** The pieces of one tensor, sorted by offset, tile its shape.
+ *
+ * Errors: BP_ERR_FORMAT hole, overlap. */
+bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manifest_piece *pieces);
+
+void bp_digest_text(char out[33], const bp_digest *digest);
+
+/* --- checkpoint_plan.c: who writes what --------------------------------------------------------
+ */
+
+/** One slice of one rank, as it travels to the root and to the writers. */
+typedef struct bp_plan_slice {
+    char name[BP_TENSOR_NAME];
+    int32_t dims;
+    int32_t writer;     /* rank of its writer in the communicator of the save */
+    int32_t group_rank; /* rank of its holder among the ranks of that writer */
+    int32_t shard;      /* the number of the file; set by the plan */
+    int64_t number;     /* of its dataset, /NAME/pNUMBER; set by the plan */
+    int64_t index;      /* in its holder's list */
+    int64_t place;      /* in its holder's snapshot, if there is one */
+    int64_t tensor;     /* in the manifest; set by the plan */
+    int64_t address;    /* of its values in the file; set by its writer */
+    int64_t shape[BP_TENSOR_DIMS], offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
+    bp_digest digest; /* of what its writer has seen of it, or of all, as its snapshot was taken */
+} bp_plan_slice;
+
+typedef struct bp_plan {
+    MPI_Comm group;        /* the ranks of one writer, which is rank 0 of it */
+    int shard;             /* the first file that this rank writes; -1: none */
+    int files;             /* how many from there on */
+    bp_plan_slice *pieces; /* in them, by file, tensor and offset; of one laid out, by address */
+    int64_t count;
+    /* on the root: tensors without digest, pieces, files without size and hash; NULL elsewhere */
+    bp_manifest *manifest;
+} bp_plan;
+
+/** Share out the writing and check that the slices of all ranks tile every tensor.
+ *
+ * slices[count]: this rank's, with name, dims, index, shape, offset and extent.
+ * Collective:   over `comm`; the spec is equal on all ranks.
+ * Errors:       BP_ERR_SOFTWARE slices that don't tile; BP_ERR_SYSTEM: the same on all ranks, *plan
+ *               is cleared.
+ */
+typedef struct bp_plan_spec {
+    int writers;        /* 0: one a node, else so many groups of neighbouring ranks */
+    int64_t file_bytes; /* as in bp_checkpoint_commit */
+} bp_plan_spec;
+bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, const bp_plan_spec *spec, bp_plan_slice *slices,
+                    int64_t count);
+void bp_plan_clear(bp_plan *plan);
+
+/* --- shard.c: one HDF5 file of pieces -----------------------------------------------------------
+ */
+
+typedef struct bp_shard bp_shard;
+bp_err bp_shard_create(bp_shard **out, const char *path);
+/** Make the dataset of a piece; its address is set. */
+bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *piece);
+/** All pieces are added: the file gets its whole length, and HDF5 is done with it. */
+bp_err bp_shard_lay_out(bp_shard *shard);
+/** Write a part of a piece in its place; by ascending address. */
+bp_err bp_shard_write(bp_shard *shard, const bp_plan_slice *piece, const bp_part *part,
+                      const float *values);
+/** Stamp the user block, bring the file to disk, close it. */
+bp_err bp_shard_seal(bp_shard *shard);
+/** Read the next part of a sealed shard (bp_direct_read_back). */
+bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_HASH],
+                          int64_t *bytes);
+/** A closed shard of ours is whole, and `hash` is that of its user block.
+ *
+ * Errors: BP_ERR_FORMAT; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_INPUT, BP_ERR_SYSTEM. */
+bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH]);
+/** What is not sealed is no file to keep. */
+void bp_shard_free(bp_shard **shard);
+void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number);
+
+/** Read the part of a piece that a slice wants (both relative to their own begin) into the slice's
+ * memory. */
+typedef struct bp_shard_reader bp_shard_reader;
+bp_err bp_shard_open(bp_shard_reader **out, const char *path);
+bp_err bp_shard_read(bp_shard_reader *reader, const bp_manifest_tensor *tensor,
+                     const bp_manifest_piece *piece, const bp_slice *slice);
+void bp_shard_close(bp_shard_reader **reader);
+
+/* ---- checkpoint_folder.c ---- */
+
+/** Rename without replacing: BP_ERR_CREATE where the target exists. */
+bp_err bp_rename_new(const char *from, const char *to);
+/** True for "step-" and 12 digits; *step is the number. */
+bool bp_step_of_name(const char *name, int64_t *step);
+
+#endif

@@ -1,0 +1,387 @@
+/* Writing the files of a checkpoint. At once: the writer of a group asks the others for their
+ * slices, part by part, while all wait. Or behind: a thread of the writer reads the copies that the
+ * ranks of its node have taken, makes no call of MPI, and steps aside for those that compute. */
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/trace.h"
+#include "io/checkpoint/checkpoint_save_priv.h"
+#include "mesh/collective.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG_REQUEST  1
+#define TAG_PART     2
+#define POLL_SECONDS 0.0005
+/* While training goes on: of one core, for all helpers of a rank together (nice 19 promises so much
+ * on a busy one, but slices are longer); what each has before that counts; and how long one sleeps
+ * before it looks again whether somebody waits. */
+#define PACE_SHARE        0.015
+#define PACE_FREE_SECONDS 0.01
+#define PACE_NAP_SECONDS  0.05
+#define PACE_MOST_SECONDS 60.0 /* then it is finished as fast as nice 19 allows */
+
+bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data)
+{
+    const bp_checkpoint_commit *commit = &saving->commit;
+
+    *data = saving->slices[index].data;
+    if (*data != NULL)
+        return BP_OK;
+    return commit->fetch(commit->context, &saving->slices[index], index, data);
+}
+
+/* Something is done; is more wanted? */
+static bp_err go_on(bp_saving *saving)
+{
+    (void)atomic_fetch_add(&saving->moved, 1);
+    bp_beat_progress();
+    return atomic_load(&saving->given_up)
+               ? BP_FAIL(BP_ERR_STOPPED, "a checkpoint is given up: at %s", saving->name)
+               : BP_OK;
+}
+
+/* ---- the parts of a piece ---- */
+
+static bp_err ask_part(bp_saving *saving, const bp_plan_slice *piece, int64_t k,
+                       const bp_part *part, float *room)
+{
+    int64_t request[2] = {piece->index, k};
+    MPI_Status status;
+    int got;
+
+    BP_MPI_WAIT("send", MPI_Send(request, 2, MPI_INT64_T, piece->group_rank, TAG_REQUEST,
+                                 saving->plan.group));
+    BP_MPI_WAIT("recv", MPI_Recv(room, bp_mpi_count(part->count), MPI_FLOAT, piece->group_rank,
+                                 TAG_PART, saving->plan.group, &status));
+    BP_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
+    saving->refused = got != part->count;
+    if (saving->refused)
+        return BP_FAIL(BP_ERR_SYSTEM, "the rank that holds tensor '%s' can't give it", piece->name);
+    return BP_OK;
+}
+
+/* base: the data of a piece that this rank holds itself; NULL: another's. */
+static bp_err get_part(bp_saving *saving, const bp_plan_slice *piece, int64_t k,
+                       const bp_part *part, const float *base, float *room, const float **values)
+{
+    bp_err err = go_on(saving);
+
+    if (err != BP_OK)
+        return err;
+    if (saving->commit.snapshot != NULL)
+        return bp_snapshot_read(saving->commit.snapshot, piece->group_rank,
+                                piece->place + part->first, part->count, room, values);
+    *values = base != NULL ? base + part->first : room;
+    return base != NULL ? BP_OK : ask_part(saving, piece, k, part, room);
+}
+
+/* What was not looked at before goes into the digest of its tensor, and has to be finite. */
+static bp_err count_part(bp_plan_slice *piece, const bp_part *part, const float *values)
+{
+    bp_slice slice = {.dims = piece->dims};
+
+    for (int d = 0; d < piece->dims; d++) {
+        slice.shape[d] = piece->shape[d];
+        slice.offset[d] = piece->offset[d] + part->start[d];
+        slice.extent[d] = part->size[d];
+    }
+    if (!bp_are_finite(values, part->count))
+        return BP_FAIL(BP_ERR_SOFTWARE,
+                       "tensor '%s' holds a value that is not finite: no checkpoint is made of it",
+                       piece->name);
+    bp_slice_digest(&piece->digest, &slice, values);
+    return BP_OK;
+}
+
+/* ---- pace ---- */
+
+static void begin_pace(bp_file_job *job)
+{
+    bp_cores_step_aside();
+    job->began = bp_clock_now();
+    job->used = bp_clock_thread();
+}
+
+/* Where every core computes, the threads of a step wait for the one that a helper pushes aside: a
+ * little in each step rather than much in one, and disks that many jobs share see no burst. */
+static void keep_pace(bp_file_job *job)
+{
+    const bp_saving *saving = job->saving;
+    double share = PACE_SHARE / saving->plan.files;
+
+    while (saving->commit.snapshot != NULL && !atomic_load(&saving->awaited) &&
+           !atomic_load(&saving->given_up)) {
+        double used = bp_clock_thread() - job->used - PACE_FREE_SECONDS;
+        double since = bp_clock_now() - job->began;
+
+        if (used / share < since + PACE_NAP_SECONDS || since > PACE_MOST_SECONDS)
+            return;
+        bp_clock_sleep(PACE_NAP_SECONDS);
+        job->worked -= PACE_NAP_SECONDS;
+    }
+}
+
+static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piece, float *room)
+{
+    bp_saving *saving = job->saving;
+    bp_slice slice = {.dims = piece->dims};
+    const float *base = NULL, *values;
+    bp_part part;
+    bp_err err = BP_OK;
+
+    memcpy(slice.extent, piece->extent, sizeof slice.extent);
+    if (saving->commit.snapshot == NULL && piece->group_rank == 0)
+        err = bp_saving_data(saving, piece->index, &base);
+    for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &slice, BP_PART_FLOATS, k); k++) {
+        err = get_part(saving, piece, k, &part, base, room, &values);
+        if (err == BP_OK && saving->commit.snapshot == NULL)
+            err = count_part(piece, &part, values);
+        if (err == BP_OK)
+            err = bp_shard_write(shard, piece, &part, values);
+        if (err == BP_OK)
+            keep_pace(job);
+    }
+    return err;
+}
+
+/* ---- a file ---- */
+
+static int by_address(const void *a, const void *b)
+{
+    const bp_plan_slice *p = a, *q = b;
+
+    return (p->address > q->address) - (p->address < q->address);
+}
+
+/* HDF5 lays the file out, under its lock, which the reader of the corpus wants too: at full speed.
+ */
+static bp_err lay_out(bp_file_job *job, bp_shard *shard)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < job->count && err == BP_OK; k++)
+        err = bp_shard_add(shard, &job->pieces[k]);
+    if (err == BP_OK)
+        err = bp_shard_lay_out(shard);
+    qsort(job->pieces, (size_t)job->count, sizeof *job->pieces, by_address);
+    if (job->saving->commit.snapshot != NULL)
+        begin_pace(job);
+    return err;
+}
+
+/* What the disk gives back is compared with what was written. */
+static bp_err read_back(bp_file_job *job, bp_shard *shard)
+{
+    bp_receipt *mine = &job->saving->mine;
+    bool more = true;
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && more) {
+        err = go_on(job->saving);
+        if (err == BP_OK)
+            err = bp_shard_read_back(shard, &more, mine->file[job->number].xxh3,
+                                     &mine->file[job->number].bytes);
+        if (err == BP_OK)
+            keep_pace(job);
+    }
+    return err;
+}
+
+static bp_err write_shard(bp_file_job *job, const char *path)
+{
+    bp_shard *shard = NULL;
+    float *room = bp_alloc("save.part", BP_PART_FLOATS, sizeof *room);
+    bp_err err;
+
+    err = bp_shard_create(&shard, path);
+    if (err == BP_OK)
+        err = lay_out(job, shard);
+    for (int64_t k = 0; k < job->count && err == BP_OK; k++)
+        err = write_piece(job, shard, &job->pieces[k], room);
+    if (err == BP_OK)
+        err = bp_shard_seal(shard);
+    if (err == BP_OK)
+        err = read_back(job, shard);
+    bp_shard_free(&shard);
+    bp_free(room);
+    return err;
+}
+
+static bp_err write_file(bp_file_job *job)
+{
+    const bp_saving *saving = job->saving;
+    char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
+    bp_err err = write_shard(job, path);
+
+    bp_free(path);
+    return err;
+}
+
+/* A job for each file, with its run of the pieces. */
+static void list_jobs(bp_saving *saving)
+{
+    const bp_plan *plan = &saving->plan;
+    int64_t k = 0;
+
+    saving->mine = (bp_receipt){.shard = plan->shard, .files = plan->files, .pieces = plan->count};
+    for (int number = 0; number < plan->files; number++) {
+        bp_file_job *job = &saving->jobs[number];
+
+        job->saving = saving;
+        job->number = number;
+        job->pieces = plan->pieces + k;
+        while (k < plan->count && plan->pieces[k].shard == plan->shard + number)
+            k++;
+        job->count = plan->pieces + k - job->pieces;
+    }
+}
+
+/* ---- at once ---- */
+
+static void end_requests(const bp_saving *saving)
+{
+    const int64_t end[2] = {-1, 0};
+
+    for (int rank = 1; rank < bp_comm_size(saving->plan.group); rank++)
+        BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, saving->plan.group));
+}
+
+/* Give parts until the writer has enough. A part that can't be had goes as an empty message. */
+static bp_err serve_requests(const bp_saving *saving)
+{
+    bp_err err = BP_OK;
+
+    for (;;) {
+        int64_t request[2];
+        const float *data = NULL;
+        bp_part part;
+        int count = 0;
+
+        BP_MPI_WAIT("recv", MPI_Recv(request, 2, MPI_INT64_T, 0, TAG_REQUEST, saving->plan.group,
+                                     MPI_STATUS_IGNORE));
+        if (request[0] < 0)
+            return err;
+        if (err == BP_OK)
+            err = bp_saving_data(saving, request[0], &data);
+        if (err == BP_OK) {
+            BP_ASSERT(
+                bp_slice_part(&part, &saving->slices[request[0]], BP_PART_FLOATS, request[1]));
+            count = bp_mpi_count(part.count);
+            data += part.first;
+        }
+        BP_MPI_WAIT("send", MPI_Send(data, count, MPI_FLOAT, 0, TAG_PART, saving->plan.group));
+    }
+}
+
+bp_err bp_saving_write(bp_saving *saving)
+{
+    bp_err err = BP_OK;
+
+    list_jobs(saving);
+    if (bp_comm_rank(saving->plan.group) != 0)
+        return serve_requests(saving);
+    for (int k = 0; k < saving->plan.files && err == BP_OK; k++)
+        err = write_file(&saving->jobs[k]);
+    end_requests(saving);
+    return saving->refused ? BP_OK : err; /* the holder tells why */
+}
+
+/* ---- behind ---- */
+
+/* One that has failed makes the others' work useless. */
+static void ended(bp_file_job *job, bp_err err)
+{
+    bp_saving *saving = job->saving;
+    int writes = BP_SAVING_WRITES;
+
+    job->err = err;
+    if (err != BP_OK) {
+        (void)snprintf(job->message, sizeof job->message, "%s", bp_err_message());
+        atomic_store(&saving->given_up, true);
+        atomic_store(&saving->look, BP_SAVING_FAILED);
+    }
+    if (atomic_fetch_sub(&saving->left, 1) == 1) /* no failure is overwritten */
+        (void)atomic_compare_exchange_strong(&saving->look, &writes, BP_SAVING_DONE);
+}
+
+/* A timeline shows the first file's. */
+static void *run_helper(void *argument)
+{
+    bp_file_job *job = argument;
+
+    bp_beat_beside();
+    if (job->number == 0) {
+        bp_trace_thread(BP_TRACE_WRITER);
+        bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
+    }
+    double began = bp_clock_now();
+    bp_err err = write_file(job);
+    job->worked += bp_clock_now() - began;
+    if (job->number == 0) {
+        bp_trace_end();
+        bp_trace_thread_end();
+    }
+    ended(job, err);
+    return NULL;
+}
+
+/* Signals are the main thread's: helpers start with all of them blocked. */
+void bp_saving_write_behind(bp_saving *saving)
+{
+    sigset_t all, before;
+
+    list_jobs(saving);
+    atomic_store(&saving->left, saving->plan.files);
+    atomic_store(&saving->look, saving->plan.files > 0 ? BP_SAVING_WRITES : BP_SAVING_DONE);
+    BP_CHECK(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    for (int k = 0; k < saving->plan.files; k++) {
+        bp_file_job *job = &saving->jobs[k];
+        int status = pthread_create(&job->helper, NULL, run_helper, job);
+
+        job->helped = status == 0;
+        if (status != 0)
+            ended(job, BP_FAIL(BP_ERR_SYSTEM,
+                               "no thread to write a checkpoint: %s; set checkpoint.behind=no",
+                               strerror(status)));
+    }
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+}
+
+/* What helpers get done counts as this rank's progress while it waits, and only then: a rank whose
+ * step hangs is found whatever its helpers do. */
+bp_err bp_saving_wait(bp_saving *saving)
+{
+    const bp_file_job *worst = NULL;
+    long seen = -1;
+
+    BP_TRACE(BP_TRACE_WRITER_WAIT, 0, 0);
+    atomic_store(&saving->awaited, true);
+    while (atomic_load(&saving->left) > 0) {
+        long moved = atomic_load(&saving->moved);
+
+        if (moved != seen)
+            bp_beat_progress();
+        seen = moved;
+        bp_clock_sleep(POLL_SECONDS);
+    }
+    for (int k = 0; k < saving->plan.files; k++) {
+        bp_file_job *job = &saving->jobs[k];
+
+        if (job->helped)
+            BP_CHECK(pthread_join(job->helper, NULL) == 0);
+        job->helped = false;
+        if (worst == NULL || bp_err_severity(job->err) > bp_err_severity(worst->err))
+            worst = job;
+    }
+    if (worst == NULL || worst->err == BP_OK)
+        return BP_OK;
+    bp_err_set_message(worst->message);
+    return worst->err;
+}

@@ -1,0 +1,48 @@
+/* ensemble.json: which models an ensemble is made of. Written by `bagpipe ensemble`, or by hand;
+ * docs/formats.md has the layout. Local: no MPI. */
+#ifndef BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
+#define BP_IO_CHECKPOINT_ENSEMBLE_FILE_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_ENSEMBLE_MEMBERS_MAX 100000
+
+typedef struct bp_ensemble_member {
+    char *name;            /* "m00" */
+    char *path;            /* CHECKPOINT: as it can be opened from here */
+    double oob_perplexity; /* of the documents that its bag lacks; NaN: not known */
+} bp_ensemble_member;
+
+typedef struct bp_ensemble_list {
+    bp_ensemble_member *members; /* in the file's order */
+    int64_t count;
+} bp_ensemble_list;
+
+/** Does `path` name an ensemble: an ensemble.json, or a folder that holds one? */
+bool bp_ensemble_is(const char *path);
+
+/** Is `path` the run folder of an ensemble that has members, but no ensemble.json (yet)? */
+bool bp_ensemble_is_unfinished(const char *path);
+
+/** Read ensemble.json at `path` (the file, or the folder that holds it). Paths in it are relative
+ * to its folder.
+ *
+ * Owns:       *list is the caller's, bp_ensemble_list_clear(), after an error too.
+ * Errors:     BP_ERR_INPUT no such file; BP_ERR_FORMAT no JSON, no members, a member without a
+ * path, two of one name, an unknown key, format_version beyond 1; BP_ERR_IO, BP_ERR_DENIED,
+ * BP_ERR_SYSTEM.
+ */
+bp_err bp_ensemble_list_load(bp_ensemble_list *list, const char *path);
+void bp_ensemble_list_clear(bp_ensemble_list *list);
+
+/** Write `folder`/ensemble.json, whole and by rename; members' paths stand in it as they are given
+ * (relative to `folder`).
+ *
+ * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM.
+ */
+bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder);
+
+#endif

@@ -1,0 +1,207 @@
+/* Written under a temporary name, sealed, renamed; read only after its hash was compared. */
+#include "io/checkpoint/head_samples.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/h5/h5_draft.h"
+#include "io/h5/user_block.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KIND    "head-samples"
+#define VERSION 1
+#define WEIGHTS "weights"
+
+struct bp_head_samples {
+    bp_h5 *file;       /* being read; NULL else */
+    bp_h5_draft draft; /* being written; zeros else */
+    bp_head_samples_info info;
+    int64_t written; /* floats */
+};
+
+static int64_t floats_of(const bp_head_samples_info *info)
+{
+    return info->samples * info->vocab_size * info->width;
+}
+
+/* Their product, and its bytes, fit 63 bits. */
+static bool is_sane(const bp_head_samples_info *info)
+{
+    int64_t floats;
+
+    return info->samples > 0 && info->vocab_size > 0 && info->width > 0 &&
+           !__builtin_mul_overflow(info->samples, info->vocab_size, &floats) &&
+           !__builtin_mul_overflow(floats, info->width, &floats) &&
+           floats <= INT64_MAX / (int64_t)sizeof(float);
+}
+
+static bp_head_samples *new_file(const char *path)
+{
+    bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
+
+    if (!file)
+        (void)BP_FAIL(BP_ERR_SYSTEM, "no memory for a file of samples: at %s", path);
+    return file;
+}
+
+void bp_head_samples_close(bp_head_samples **file)
+{
+    if (!*file)
+        return;
+    bp_h5_drop(&(*file)->file);
+    bp_h5_draft_end(&(*file)->draft);
+    bp_free(*file);
+    *file = NULL;
+}
+
+/* ---- writing ---- */
+
+static bp_err put_attributes(bp_h5 *out, const bp_head_samples_info *info)
+{
+    bp_err err = bp_h5_put_int(out, "/", "samples", info->samples);
+
+    if (err == BP_OK)
+        err = bp_h5_put_int(out, "/", "vocab_size", info->vocab_size);
+    if (err == BP_OK)
+        err = bp_h5_put_int(out, "/", "width", info->width);
+    if (err == BP_OK)
+        err = bp_h5_put_text(out, "/", "model_digest", info->model_digest);
+    if (err == BP_OK)
+        err = bp_h5_put_text(out, "/", "digest", info->digest);
+    if (err == BP_OK)
+        err = bp_h5_put_text(out, "/", "notes", info->notes);
+    return err;
+}
+
+bp_err bp_head_samples_create(bp_head_samples **out, const char *path,
+                              const bp_head_samples_info *info)
+{
+    bp_head_samples *file = new_file(path);
+    bp_err err = file ? BP_OK : BP_ERR_SYSTEM;
+
+    BP_ASSERT(is_sane(info));
+    *out = NULL;
+    if (err == BP_OK) {
+        file->info = *info;
+        err = bp_h5_draft_begin(&file->draft, path, VERSION);
+    }
+    if (err == BP_OK)
+        err = put_attributes(file->draft.file, info);
+    if (err == BP_OK)
+        err = bp_h5_make(file->draft.file, WEIGHTS, BP_H5_F32, floats_of(info));
+    if (err != BP_OK)
+        bp_head_samples_close(&file);
+    *out = file;
+    return err;
+}
+
+/* Where rows lie in the dataset. */
+static int64_t place_of(const bp_head_samples_info *info, int64_t sample, int64_t first,
+                        int64_t count)
+{
+    BP_ASSERT(sample >= 0 && sample < info->samples);
+    BP_ASSERT(first >= 0 && count >= 0 && count <= info->vocab_size - first);
+    return (sample * info->vocab_size + first) * info->width;
+}
+
+bp_err bp_head_samples_write(bp_head_samples *file, int64_t sample, int64_t first, int64_t count,
+                             const float *weights)
+{
+    int64_t place = place_of(&file->info, sample, first, count);
+
+    file->written += count * file->info.width;
+    return bp_h5_write_slab(file->draft.file, WEIGHTS, BP_H5_F32, place, weights,
+                            count * file->info.width);
+}
+
+bp_err bp_head_samples_commit(bp_head_samples **out)
+{
+    bp_head_samples *file = *out;
+    bp_err err;
+
+    BP_ASSERT(file->draft.file && file->written == floats_of(&file->info));
+    err = bp_h5_draft_commit(&file->draft, KIND, VERSION);
+    bp_head_samples_close(out);
+    return err;
+}
+
+/* ---- reading ---- */
+
+static bp_err get_attributes(bp_h5 *in, bp_head_samples_info *info)
+{
+    bp_err err = bp_h5_get_int(in, "/", "samples", &info->samples);
+
+    if (err == BP_OK)
+        err = bp_h5_get_int(in, "/", "vocab_size", &info->vocab_size);
+    if (err == BP_OK)
+        err = bp_h5_get_int(in, "/", "width", &info->width);
+    if (err == BP_OK)
+        err =
+            bp_h5_get_text(in, "/", "model_digest", info->model_digest, sizeof info->model_digest);
+    if (err == BP_OK)
+        err = bp_h5_get_text(in, "/", "digest", info->digest, sizeof info->digest);
+    if (err == BP_OK)
+        err = bp_h5_get_text(in, "/", "notes", info->notes, sizeof info->notes);
+    return err;
+}
+
+static bp_err check_weights(bp_h5 *in, const bp_head_samples_info *info, const char *path)
+{
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(in, WEIGHTS, &shape);
+
+    if (err == BP_OK && (!is_sane(info) || shape.is_text || !shape.is_real ||
+                         shape.count != floats_of(info) || shape.width != sizeof(float)))
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "damaged: at %s, whose /" WEIGHTS " has not %" PRId64 " x %" PRId64
+                      " x %" PRId64 " values; make it anew",
+                      path, info->samples, info->vocab_size, info->width);
+    return err;
+}
+
+/* What is hashed is what is opened: both by one descriptor. */
+static bp_err open_verified(bp_h5 **out, const char *path)
+{
+    bp_user_block block;
+    int fd;
+    bp_err err = bp_file_open(path, &fd, NULL);
+
+    if (err != BP_OK)
+        return err;
+    err = bp_user_block_verify_fd(&block, fd, path);
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, KIND, VERSION, path);
+    if (err == BP_OK)
+        err = bp_h5_open_fd(out, fd, path);
+    (void)close(fd); /* only read from */
+    return err;
+}
+
+bp_err bp_head_samples_open(bp_head_samples **out, const char *path)
+{
+    bp_head_samples *file = new_file(path);
+    bp_err err = file ? open_verified(&file->file, path) : BP_ERR_SYSTEM;
+
+    if (err == BP_OK)
+        err = get_attributes(file->file, &file->info);
+    if (err == BP_OK)
+        err = check_weights(file->file, &file->info, path);
+    if (err != BP_OK)
+        bp_head_samples_close(&file);
+    *out = file;
+    return err;
+}
+
+const bp_head_samples_info *bp_head_samples_info_of(const bp_head_samples *file)
+{
+    return &file->info;
+}
+
+bp_err bp_head_samples_read(bp_head_samples *file, int64_t sample, int64_t first, int64_t count,
+                            float *weights)
+{
+    return bp_h5_read(file->file, WEIGHTS, BP_H5_F32, place_of(&file->info, sample, first, count),
+                      weights, count * file->info.width);
+}

@@ -1,0 +1,533 @@
+/* The manifest of a checkpoint: its files with their hashes, its tensors and the pieces that tile
+ * them. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "io/checkpoint/checkpoint_priv.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT_NAME "bagpipe checkpoint"
+/* Pieces are compared pair by pair where they begin in the same row: a list made to be slow must
+ * not be. */
+#define PIECES_OF_TENSOR_MAX 16384
+
+void bp_digest_text(char out[33], const bp_digest *digest)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (int k = 0; k < 32; k++)
+        out[k] = digits[digest->lane[k / 16] >> (60 - 4 * (k % 16)) & 15];
+    out[32] = '\0';
+}
+
+static bool is_hex(const char *text, size_t length)
+{
+    return strlen(text) == length && strspn(text, "0123456789abcdef") == length;
+}
+
+static bp_err parse_digest(bp_digest *digest, const char *text, const char *tensor)
+{
+    char half[17] = "";
+
+    if (!is_hex(text, 32))
+        return BP_FAIL(BP_ERR_FORMAT, "the digest of tensor '%s' is not 32 hexadecimal digits",
+                       tensor);
+    for (int lane = 0; lane < 2; lane++) {
+        memcpy(half, text + 16 * lane, 16);
+        digest->lane[lane] = strtoull(half, NULL, 16);
+    }
+    return BP_OK;
+}
+
+/* ---- names --------------------------------------------------------------------------------------
+ */
+
+/* No path can be built of these: a fixed pattern and one fixed name. */
+static bool file_name_is_valid(const char *name)
+{
+    if (strcmp(name, "tokenizer.json") == 0)
+        return true;
+    return strlen(name) == 14 && strncmp(name, "shard-", 6) == 0 &&
+           strspn(name + 6, "0123456789") == 5 && strcmp(name + 11, ".h5") == 0;
+}
+
+static bool dataset_name_is_valid(const char *name)
+{
+    size_t length = strlen(name);
+
+    if (length < 2 || length >= BP_PIECE_DATASET || name[0] != '/' || name[length - 1] == '/')
+        return false;
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_./") == length &&
+           strstr(name, "//") == NULL && strstr(name, "/./") == NULL &&
+           strstr(name, "/../") == NULL;
+}
+
+static int64_t find_file(const bp_manifest *manifest, const char *name)
+{
+    int64_t low = 0, high = manifest->file_count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int order = strcmp(name, manifest->files[middle].name);
+
+        if (order == 0)
+            return middle;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
+const bp_manifest_tensor *bp_manifest_find(const bp_manifest *manifest, const char *name)
+{
+    int64_t low = 0, high = manifest->tensor_count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int order = strcmp(name, manifest->tensors[middle].name);
+
+        if (order == 0)
+            return &manifest->tensors[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* ---- tiles ---- */
+
+static bp_err overlap(const bp_manifest_tensor *tensor, const int64_t *at)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "two pieces of tensor '%s' overlap at (%lld, %lld, %lld, %lld)",
+                   tensor->name, (long long)at[0], (long long)at[1], (long long)at[2],
+                   (long long)at[3]);
+}
+
+/* Pairwise disjoint, and the volumes sum to the tensor's: no hole and no overlap. Pieces are sorted
+ * by offset, so that one is compared only with those that begin before its last row. */
+bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manifest_piece *pieces)
+{
+    int64_t whole, volume, sum = 0;
+
+    if (!bp_slice_volume(tensor->dims, tensor->shape, &whole))
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has more than 2^40 elements", tensor->name);
+    if (tensor->count > PIECES_OF_TENSOR_MAX)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' lies in %lld pieces, %d are the most",
+                       tensor->name, (long long)tensor->count, PIECES_OF_TENSOR_MAX);
+    for (int64_t i = 0; i < tensor->count; i++) {
+        const bp_manifest_piece *a = &pieces[i];
+
+        if (!bp_slice_volume(tensor->dims, a->extent, &volume) ||
+            __builtin_add_overflow(sum, volume, &sum))
+            return BP_FAIL(BP_ERR_FORMAT, "the pieces of tensor '%s' are too large", tensor->name);
+        for (int64_t j = i + 1; j < tensor->count; j++) {
+            int64_t offset[BP_TENSOR_DIMS] = {0}, extent[BP_TENSOR_DIMS];
+
+            if (pieces[j].offset[0] >= a->offset[0] + a->extent[0])
+                break;
+            if (bp_slice_intersect(tensor->dims, a->offset, a->extent, pieces[j].offset,
+                                   pieces[j].extent, offset, extent))
+                return overlap(tensor, offset);
+        }
+    }
+    if (sum != whole)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the pieces of tensor '%s' leave a hole of %lld of its %lld elements",
+                       tensor->name, (long long)(whole - sum), (long long)whole);
+    return BP_OK;
+}
+
+/* ---- parsing ---- */
+
+/* A shard of ours may have the hash of its user block in place of SHA-256, since version 2. */
+static bp_err parse_hash(bp_manifest_file *file, const json_t *entry, const char *path)
+{
+    bool quick = json_object_get(entry, "xxh3_128") != NULL;
+    char *hash = quick ? file->xxh3 : file->sha256;
+    size_t digits = (quick ? sizeof file->xxh3 : sizeof file->sha256) - 1;
+    const char *text;
+
+    file->xxh3[0] = file->sha256[0] = '\0';
+    if (quick && json_object_get(entry, "sha256") != NULL)
+        return BP_FAIL(BP_ERR_FORMAT, "'%.80s' has both 'sha256' and 'xxh3_128': in %s", file->name,
+                       path);
+    bp_err err = bp_json_get_string(entry, quick ? "xxh3_128" : "sha256", &text, path);
+    if (err == BP_OK && !is_hex(text, digits))
+        err = BP_FAIL(BP_ERR_FORMAT, "the hash of %s is not %zu hexadecimal digits: in %s",
+                      file->name, digits, path);
+    if (err == BP_OK)
+        memcpy(hash, text, digits + 1);
+    return err;
+}
+
+static bp_err parse_file(bp_manifest *manifest, const json_t *entry, const char *path)
+{
+    bp_manifest_file *file = &manifest->files[manifest->file_count];
+    const char *name;
+    bp_err err = bp_json_get_string(entry, "name", &name, path);
+
+    if (err == BP_OK)
+        err = bp_json_get_int(entry, "bytes", &file->bytes, path);
+    if (err != BP_OK)
+        return err;
+    if (!file_name_is_valid(name))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "'%.80s' is no name for a file of a checkpoint (shard-NNNNN.h5, "
+                       "tokenizer.json): in %s",
+                       name, path);
+    if (file->bytes < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the size of %s is wrong: in %s", name, path);
+    if (manifest->file_count > 0 && strcmp(file[-1].name, name) >= 0)
+        return BP_FAIL(BP_ERR_FORMAT, "file '%s' is listed twice or out of order: in %s", name,
+                       path);
+    memcpy(file->name, name, strlen(name) + 1);
+    err = parse_hash(file, entry, path);
+    if (err == BP_OK)
+        manifest->file_count++;
+    return err;
+}
+
+static bp_err parse_extents(int64_t out[BP_TENSOR_DIMS], const json_t *entry, const char *key,
+                            int dims, const char *tensor)
+{
+    const json_t *list = json_object_get(entry, key);
+
+    if (!json_is_array(list) || json_array_size(list) != (size_t)dims)
+        return BP_FAIL(BP_ERR_FORMAT, "'%s' of tensor '%s' is not a list of %d integers", key,
+                       tensor, dims);
+    for (int d = 0; d < BP_TENSOR_DIMS; d++)
+        out[d] = 0;
+    for (int d = 0; d < dims; d++) {
+        const json_t *value = json_array_get(list, (size_t)d);
+
+        if (!json_is_integer(value))
+            return BP_FAIL(BP_ERR_FORMAT, "'%s' of tensor '%s' is not a list of integers", key,
+                           tensor);
+        out[d] = json_integer_value(value);
+    }
+    return BP_OK;
+}
+
+static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                          const json_t *entry, const char *path)
+{
+    bp_manifest_piece *piece = &manifest->pieces[manifest->piece_count];
+    const char *file, *dataset;
+    bp_slice slice = {.dims = tensor->dims};
+    bp_err err = bp_json_get_string(entry, "file", &file, path);
+
+    if (err == BP_OK)
+        err = bp_json_get_string(entry, "dataset", &dataset, path);
+    if (err == BP_OK)
+        err = parse_extents(piece->offset, entry, "offset", tensor->dims, tensor->name);
+    if (err == BP_OK)
+        err = parse_extents(piece->extent, entry, "extent", tensor->dims, tensor->name);
+    if (err != BP_OK)
+        return err;
+    memcpy(slice.name, tensor->name, sizeof slice.name);
+    memcpy(slice.shape, tensor->shape, sizeof slice.shape);
+    memcpy(slice.offset, piece->offset, sizeof slice.offset);
+    memcpy(slice.extent, piece->extent, sizeof slice.extent);
+    err = bp_slice_check(&slice);
+    if (err != BP_OK)
+        return err;
+    piece->file = find_file(manifest, file);
+    if (piece->file < 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "tensor '%s' has a piece in '%.80s', which is not listed: in %s",
+                       tensor->name, file, path);
+    if (!dataset_name_is_valid(dataset))
+        return BP_FAIL(BP_ERR_FORMAT, "'%.80s' is no dataset name: tensor '%s' in %s", dataset,
+                       tensor->name, path);
+    memcpy(piece->dataset, dataset, strlen(dataset) + 1);
+    manifest->piece_count++;
+    return BP_OK;
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const bp_manifest_piece *p = a, *q = b;
+
+    for (int d = 0; d < BP_TENSOR_DIMS; d++)
+        if (p->offset[d] != q->offset[d])
+            return p->offset[d] < q->offset[d] ? -1 : 1;
+    return 0;
+}
+
+static bp_err parse_shape(bp_manifest_tensor *tensor, const json_t *entry, const char *path)
+{
+    const json_t *shape = json_object_get(entry, "shape");
+    bp_slice whole = {.dims = 0};
+    bp_err err;
+
+    if (!json_is_array(shape) || json_array_size(shape) < 1 ||
+        json_array_size(shape) > BP_TENSOR_DIMS)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "'shape' of tensor '%s' is not a list of 1 to %d integers: in %s",
+                       tensor->name, BP_TENSOR_DIMS, path);
+    tensor->dims = (int)json_array_size(shape);
+    err = parse_extents(tensor->shape, entry, "shape", tensor->dims, tensor->name);
+    if (err != BP_OK)
+        return err;
+    whole.dims = tensor->dims;
+    memcpy(whole.name, tensor->name, sizeof whole.name);
+    memcpy(whole.shape, tensor->shape, sizeof whole.shape);
+    return bp_slice_check(&whole);
+}
+
+static bp_err parse_head(bp_manifest *manifest, const json_t *entry, const char *path)
+{
+    bp_manifest_tensor *tensor = &manifest->tensors[manifest->tensor_count];
+    const char *name, *dtype, *digest;
+    bp_err err = bp_json_get_string(entry, "name", &name, path);
+
+    if (err == BP_OK)
+        err = bp_json_get_string(entry, "dtype", &dtype, path);
+    if (err == BP_OK)
+        err = bp_json_get_string(entry, "digest", &digest, path);
+    if (err != BP_OK)
+        return err;
+    if (!bp_tensor_name_is_valid(name))
+        return BP_FAIL(BP_ERR_FORMAT, "'%.80s' is no tensor name: in %s", name, path);
+    if (strcmp(dtype, "float32") != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "tensor '%s' has dtype '%.20s', float32 alone is known: in %s", name, dtype,
+                       path);
+    if (manifest->tensor_count > 0 && strcmp(tensor[-1].name, name) >= 0)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' is listed twice or out of order: in %s", name,
+                       path);
+    memcpy(tensor->name, name, strlen(name) + 1);
+    err = parse_digest(&tensor->digest, digest, name);
+    return err == BP_OK ? parse_shape(tensor, entry, path) : err;
+}
+
+static bp_err parse_tensor(bp_manifest *manifest, const json_t *entry, const char *path)
+{
+    bp_manifest_tensor *tensor = &manifest->tensors[manifest->tensor_count];
+    const json_t *pieces = json_object_get(entry, "pieces");
+    bp_err err = parse_head(manifest, entry, path);
+
+    if (err == BP_OK && !json_is_array(pieces))
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has no list of pieces: in %s", tensor->name, path);
+    if (err != BP_OK)
+        return err;
+    tensor->first = manifest->piece_count;
+    tensor->count = (int64_t)json_array_size(pieces);
+    for (int64_t k = 0; k < tensor->count && err == BP_OK; k++)
+        err = parse_piece(manifest, tensor, json_array_get(pieces, (size_t)k), path);
+    if (err != BP_OK)
+        return err;
+    if (tensor->count > 0)
+        qsort(manifest->pieces + tensor->first, (size_t)tensor->count, sizeof *manifest->pieces,
+              compare_offsets);
+    err = bp_manifest_check_tiles(tensor, manifest->pieces + tensor->first);
+    if (err == BP_OK)
+        manifest->tensor_count++;
+    return err == BP_OK ? err : bp_err_prefix(err, "%s", path);
+}
+
+static bp_err count_pieces(const json_t *tensors, int64_t *count, const char *path)
+{
+    const json_t *entry;
+    size_t k;
+
+    *count = 0;
+    json_array_foreach(tensors, k, entry)
+    {
+        *count += (int64_t)json_array_size(json_object_get(entry, "pieces"));
+        if (*count > BP_PIECES_MAX)
+            return BP_FAIL(BP_ERR_FORMAT, "there are more than %lld pieces: in %s",
+                           (long long)BP_PIECES_MAX, path);
+    }
+    return BP_OK;
+}
+
+static bp_err parse_lists(bp_manifest *manifest, const json_t *root, const char *path)
+{
+    const json_t *files = json_object_get(root, "files"),
+                 *tensors = json_object_get(root, "tensors");
+    const json_t *entry;
+    int64_t pieces;
+    size_t k;
+    bp_err err;
+
+    if (!json_is_array(files) || !json_is_array(tensors))
+        return BP_FAIL(BP_ERR_FORMAT, "'files' or 'tensors' is not a list: in %s", path);
+    err = count_pieces(tensors, &pieces, path);
+    if (err != BP_OK)
+        return err;
+    manifest->files =
+        bp_alloc("manifest.files", (int64_t)json_array_size(files), sizeof *manifest->files);
+    manifest->tensors =
+        bp_alloc("manifest.tensors", (int64_t)json_array_size(tensors), sizeof *manifest->tensors);
+    manifest->pieces = bp_alloc("manifest.pieces", pieces, sizeof *manifest->pieces);
+    json_array_foreach(files, k, entry)
+    {
+        if (err == BP_OK)
+            err = parse_file(manifest, entry, path);
+    }
+    json_array_foreach(tensors, k, entry)
+    {
+        if (err == BP_OK)
+            err = parse_tensor(manifest, entry, path);
+    }
+    return err;
+}
+
+static bp_err check_version(bool *foreign, const json_t *root, const char *path)
+{
+    const char *format;
+    int64_t version;
+    bp_err err = bp_json_get_string(root, "format", &format, path);
+
+    if (err == BP_OK && strcmp(format, FORMAT_NAME) != 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "'format' is '%.40s', not '" FORMAT_NAME "': in %s", format,
+                      path);
+    if (err == BP_OK)
+        err = bp_json_get_int(root, "format_version", &version, path);
+    if (err == BP_OK && (version < 1 || version > BP_MANIFEST_VERSION)) {
+        *foreign = true;
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "format_version %lld of the checkpoint is unknown, this program reads "
+                      "1 to %d: at %s; use the bagpipe that wrote it, or a newer one",
+                      (long long)version, BP_MANIFEST_VERSION, path);
+    }
+    return err;
+}
+
+bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, size_t bytes,
+                         const char *path)
+{
+    bp_manifest *manifest = bp_alloc("manifest", 1, sizeof *manifest);
+    json_t *root = NULL;
+    bp_err err;
+
+    *out = NULL;
+    *foreign = false;
+    err = bp_json_parse(&root, text, bytes, path);
+    if (err == BP_OK)
+        err = check_version(foreign, root, path);
+    if (err == BP_OK)
+        err = parse_lists(manifest, root, path);
+    if (err == BP_OK && !json_is_object(json_object_get(root, "state")))
+        err = BP_FAIL(BP_ERR_FORMAT, "'state' is not an object: in %s", path);
+    if (err == BP_OK)
+        manifest->state = json_incref(json_object_get(root, "state"));
+    json_decref(root);
+    if (err != BP_OK)
+        bp_manifest_free(&manifest);
+    *out = manifest;
+    return err;
+}
+
+void bp_manifest_free(bp_manifest **manifest)
+{
+    if (*manifest == NULL)
+        return;
+    bp_free((*manifest)->files);
+    bp_free((*manifest)->tensors);
+    bp_free((*manifest)->pieces);
+    json_decref((*manifest)->state);
+    bp_free(*manifest);
+    *manifest = NULL;
+}
+
+/* ---- writing ---- */
+
+static json_t *extents_json(int dims, const int64_t *values)
+{
+    json_t *list = json_array();
+
+    for (int d = 0; d < dims; d++)
+        if (json_array_append_new(list, json_integer(values[d])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *pieces_json(const bp_manifest *manifest, const bp_manifest_tensor *tensor)
+{
+    json_t *list = json_array();
+
+    for (int64_t k = 0; k < tensor->count; k++) {
+        const bp_manifest_piece *piece = &manifest->pieces[tensor->first + k];
+        json_t *entry =
+            json_pack("{s:s, s:s, s:o, s:o}", "file", manifest->files[piece->file].name, "dataset",
+                      piece->dataset, "offset", extents_json(tensor->dims, piece->offset), "extent",
+                      extents_json(tensor->dims, piece->extent));
+
+        if (json_array_append_new(list, entry) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *tensors_json(const bp_manifest *manifest)
+{
+    json_t *list = json_array();
+
+    for (int64_t k = 0; k < manifest->tensor_count; k++) {
+        const bp_manifest_tensor *tensor = &manifest->tensors[k];
+        char digest[33];
+        json_t *entry;
+
+        bp_digest_text(digest, &tensor->digest);
+        entry = json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", tensor->name, "dtype", "float32",
+                          "shape", extents_json(tensor->dims, tensor->shape), "digest", digest,
+                          "pieces", pieces_json(manifest, tensor));
+        if (json_array_append_new(list, entry) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *files_json(const bp_manifest *manifest)
+{
+    json_t *list = json_array();
+
+    for (int64_t k = 0; k < manifest->file_count; k++) {
+        const bp_manifest_file *file = &manifest->files[k];
+        bool quick = file->xxh3[0] != '\0';
+        json_t *entry =
+            json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes", (json_int_t)file->bytes,
+                      quick ? "xxh3_128" : "sha256", quick ? file->xxh3 : file->sha256);
+
+        if (json_array_append_new(list, entry) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
+{
+    json_t *root = json_pack("{s:s, s:i, s:O, s:o, s:o}", "format", FORMAT_NAME, "format_version",
+                             BP_MANIFEST_VERSION, "state", manifest->state, "files",
+                             files_json(manifest), "tensors", tensors_json(manifest));
+
+    *text = root == NULL ? NULL : bp_json_text(root);
+    json_decref(root);
+    if (*text == NULL)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short for a manifest of %lld pieces",
+                       (long long)manifest->piece_count);
+    if (strlen(*text) > (size_t)BP_MANIFEST_LIMIT_BYTES) {
+        bp_free(*text);
+        *text = NULL;
+        return BP_FAIL(BP_ERR_FORMAT, "a manifest of %lld pieces is longer than %lld bytes",
+                       (long long)manifest->piece_count, (long long)BP_MANIFEST_LIMIT_BYTES);
+    }
+    return BP_OK;
+}

@@ -1,0 +1,495 @@
+/* Building a corpus file: rank 0 joins the shares of all ranks in order, and writes. */
+#include "corpus_build_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "io/corpus/dictionary.h"
+#include "mesh/collective.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNKS_A_RANK 4 /* on their way to be compressed */
+
+/* Batches of one rank that came and are not used up. */
+typedef struct inbox {
+    bp_batch batches[BP_BATCHES_AHEAD];
+    int64_t received, used; /* batches */
+    size_t at;              /* the next record of the batch in use */
+} inbox;
+
+/* A chunk from when it is full until it is written. */
+typedef struct chunk_slot {
+    char *raw; /* its number and its tokens, as sent */
+    MPI_Request sent;
+    bp_packed packed; /* bytes 0: not back yet; data is the slot's own */
+    bool is_back;
+} chunk_slot;
+
+typedef struct label_types { /* of one label's values, as JSON has them */
+    bp_dictionary values;
+    char *types; /* [room]: bp_label_type of each value */
+    int64_t room;
+} label_types;
+
+typedef struct master {
+    MPI_Comm comm;
+    int size;
+    const bp_corpus_build *build;
+    bp_share share; /* rank 0's own */
+    bp_corpus_writer *writer;
+    inbox *inboxes; /* [size]; the own one has one batch at a time */
+    bp_packer *packer;
+    chunk_slot *slots; /* [slot_count]: chunk number modulo slot_count */
+    int64_t slot_count, chunks_sent, chunks_written;
+    size_t chunk_bytes;
+    char *incoming; /* a packed chunk as it comes */
+    int byes;
+    bool dismissed; /* the others are leaving: what still comes counts no more */
+
+    bp_text_tally tally;     /* of the document under way */
+    int64_t document_tokens; /* of its text */
+    int64_t unknown_id;
+    const char **labels;      /* [label_count], of the record at hand */
+    label_types *label_types; /* [label_count] */
+    bp_corpus_built built;
+    double started, told, tell_every;
+} master;
+
+/* ---- messages ---- */
+
+static void receive_batch(master *m, int from)
+{
+    inbox *in = &m->inboxes[from];
+    bp_batch *batch = &in->batches[in->received % BP_BATCHES_AHEAD];
+    int64_t bytes;
+
+    BP_MPI(MPI_Recv(&bytes, 1, MPI_INT64_T, from, BP_TAG_BATCH, m->comm, MPI_STATUS_IGNORE));
+    if ((size_t)bytes > batch->room) {
+        bp_batch_clear(batch);
+        batch->data = bp_alloc("store.batch", bytes, 1);
+        batch->room = (size_t)bytes;
+    }
+    batch->bytes = (size_t)bytes;
+    bp_recv(batch->data, bytes, from, BP_TAG_RECORDS, m->comm);
+    in->received++;
+}
+
+/* All that came back in order is written. */
+static bp_err write_packed(master *m)
+{
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && !m->dismissed && m->chunks_written < m->chunks_sent) {
+        chunk_slot *slot = &m->slots[m->chunks_written % m->slot_count];
+        if (!slot->is_back)
+            break;
+        slot->is_back = false;
+        err = bp_corpus_writer_put(m->writer, m->chunks_written++, &slot->packed);
+    }
+    return err;
+}
+
+static bp_err receive_packed(master *m, int from, int bytes)
+{
+    bp_packed_head head;
+    chunk_slot *slot;
+
+    BP_MPI(MPI_Recv(m->incoming, bytes, MPI_BYTE, from, BP_TAG_PACKED, m->comm, MPI_STATUS_IGNORE));
+    memcpy(&head, m->incoming, sizeof head);
+    slot = &m->slots[head.number % m->slot_count];
+    BP_MPI(MPI_Wait(&slot->sent, MPI_STATUS_IGNORE));
+    if (head.bytes == 0)
+        return BP_FAIL(BP_ERR_SYSTEM, "rank %d could not compress a chunk: at %s", from,
+                       m->build->out);
+    memcpy(slot->packed.data, m->incoming + sizeof head, head.bytes);
+    slot->packed.bytes = head.bytes;
+    slot->packed.xxh3 = head.xxh3;
+    slot->is_back = true;
+    return write_packed(m);
+}
+
+/* One message of any rank, waited for. */
+static bp_err hear(master *m)
+{
+    MPI_Status status;
+    int bytes;
+
+    BP_MPI(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &status));
+    switch (status.MPI_TAG) {
+    case BP_TAG_BATCH:
+        receive_batch(m, status.MPI_SOURCE);
+        return BP_OK;
+    case BP_TAG_PACKED:
+        BP_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
+        return receive_packed(m, status.MPI_SOURCE, bytes);
+    default: /* what follows a head is received with it, so nothing else is ever first in the queue
+              */
+        BP_ASSERT(status.MPI_TAG == BP_TAG_BYE);
+        BP_MPI(
+            MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, BP_TAG_BYE, m->comm, MPI_STATUS_IGNORE));
+        m->byes++;
+        return BP_OK;
+    }
+}
+
+/* ---- chunks ---- */
+
+/* A full chunk goes to the rank whose turn it is (bp_corpus_spec.pack). */
+static bp_err send_chunk(void *context, int64_t number, const void *raw)
+{
+    master *m = context;
+    chunk_slot *slot = &m->slots[number % m->slot_count];
+    int to = (int)(number % m->size);
+    bp_packed packed;
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && number - m->chunks_written >= m->slot_count)
+        err = hear(m);
+    if (err != BP_OK)
+        return err;
+    m->chunks_sent = number + 1;
+    if (to != 0) {
+        memcpy(slot->raw, &number, sizeof number);
+        memcpy(slot->raw + sizeof number, raw, m->chunk_bytes);
+        BP_MPI(MPI_Isend(slot->raw, bp_mpi_count((int64_t)(sizeof number + m->chunk_bytes)),
+                         MPI_BYTE, to, BP_TAG_CHUNK, m->comm, &slot->sent));
+        return BP_OK;
+    }
+    err = bp_packer_pack(m->packer, raw, &packed);
+    if (err != BP_OK)
+        return err;
+    memcpy(slot->packed.data, packed.data, packed.bytes);
+    slot->packed.bytes = packed.bytes;
+    slot->packed.xxh3 = packed.xxh3;
+    slot->is_back = true;
+    return write_packed(m);
+}
+
+/* ---- joining ---- */
+
+/* "1" and 1, or "true" and true, would be one value of the label. */
+static bp_err check_label(master *m, const bp_record *record, int k, char type, const char *text)
+{
+    static const char *const NAMES[] = {"", "a string", "a number", "true or false"};
+    label_types *known = &m->label_types[k];
+    int64_t code = 0;
+    bp_err err = type == BP_LABEL_NONE ? BP_OK : bp_dictionary_code(&known->values, text, &code);
+
+    if (type == BP_LABEL_NONE || err != BP_OK)
+        return err;
+    if (code == known->room) {
+        int64_t room = code == 0 ? 16 : 2 * code;
+        char *types = bp_realloc("store.build", known->types, room, 1);
+
+        memset(types + code, BP_LABEL_NONE, (size_t)(room - code));
+        known->types = types;
+        known->room = room;
+    }
+    if (known->types[code] == BP_LABEL_NONE)
+        known->types[code] = type;
+    if (type == known->types[code])
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "label %s is '%.80s' as %s, and as %s in a line before: at %s, line %" PRId64
+                   "; write its values as one type",
+                   m->build->labels[k], text, NAMES[(int)type], NAMES[(int)known->types[code]],
+                   bp_text_source_shown(m->build->paths[record->file]), record->line);
+}
+
+static bp_err read_labels(master *m, const bp_record *record)
+{
+    const char *text = bp_record_text(record);
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
+        text += strlen(text) + 1;
+        m->labels[k] = text + 1;
+        err = check_label(m, record, k, *text, text + 1);
+        text++;
+    }
+    return err;
+}
+
+static bp_err end_document(master *m, const bp_record *record)
+{
+    const bp_text_counts counts = bp_text_tally_counts(&m->tally);
+    bp_corpus_row row = {.bytes = m->tally.bytes,
+                         .words = counts.words,
+                         .words_split = counts.words_split,
+                         .id = bp_record_text(record),
+                         .labels = m->labels};
+
+    bp_err err = read_labels(m, record);
+    m->built.documents++;
+    m->built.bytes += row.bytes;
+    m->built.words += row.words;
+    m->built.invalid_bytes += counts.invalid_bytes;
+    m->built.empty_documents += m->document_tokens == 0 ? 1 : 0;
+    m->document_tokens = 0;
+    memset(&m->tally, 0, sizeof m->tally);
+    return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
+}
+
+static bp_err join(master *m, const bp_record *record)
+{
+    const uint32_t *ids = bp_record_ids(record);
+    bp_err err = bp_corpus_writer_tokens(m->writer, ids, record->id_count);
+
+    if (m->unknown_id >= 0)
+        for (int64_t k = 0; k < record->id_count; k++)
+            m->built.unknown += ids[k] == (uint32_t)m->unknown_id ? 1 : 0;
+    m->document_tokens += record->id_count;
+    bp_text_tally_join(&m->tally, &record->tally);
+    return err == BP_OK && record->last ? end_document(m, record) : err;
+}
+
+/* The next record of a rank's share; it stays until the next call for that rank. */
+static bp_err next_record(master *m, int rank, const bp_record **record)
+{
+    inbox *in = &m->inboxes[rank];
+    bp_batch *batch = &in->batches[in->used % BP_BATCHES_AHEAD];
+    bp_err err = BP_OK;
+
+    if (in->received > in->used && in->at == batch->bytes) { /* used up */
+        in->used++;
+        in->at = 0;
+        batch->bytes = 0;
+        if (rank != 0)
+            BP_MPI(MPI_Send(NULL, 0, MPI_BYTE, rank, BP_TAG_CREDIT, m->comm));
+        batch = &in->batches[in->used % BP_BATCHES_AHEAD];
+    }
+    if (rank == 0 && in->received == in->used) {
+        err = bp_share_next(&m->share, batch);
+        in->received++;
+    }
+    while (err == BP_OK && in->received == in->used)
+        err = hear(m);
+    if (err != BP_OK)
+        return err;
+    *record = (const bp_record *)(const void *)(batch->data + in->at);
+    in->at += (*record)->bytes;
+    return BP_OK;
+}
+
+static void tell_progress(master *m)
+{
+    double now = bp_clock_now(), seconds = now - m->started;
+    bp_documents_stats stats;
+    char left[32];
+
+    if (now - m->told < m->tell_every)
+        return;
+    m->told = now;
+    stats = bp_documents_stats_of(m->share.documents);
+    if (stats.total_bytes == 0) { /* of standard input nobody knows */
+        bp_log_progress("%.1f MB, %" PRId64 " documents, %.1f MB of text a second",
+                        1e-6 * (double)stats.consumed_bytes, m->built.documents,
+                        1e-6 * (double)(m->built.bytes + m->tally.bytes) / seconds);
+        return;
+    }
+    if (stats.consumed_bytes <= 0)
+        return;
+    bp_clock_duration(left, sizeof left,
+                      seconds * (double)(stats.total_bytes - stats.consumed_bytes) /
+                          (double)stats.consumed_bytes);
+    bp_log_progress("%.1f of %.1f MB, %" PRId64 " documents, %.1f MB of text a second, %s left",
+                    1e-6 * (double)stats.consumed_bytes, 1e-6 * (double)stats.total_bytes,
+                    m->built.documents, 1e-6 * (double)(m->built.bytes + m->tally.bytes) / seconds,
+                    left);
+}
+
+/* Piece by piece, from the rank that has it. */
+static bp_err join_all(master *m)
+{
+    for (int64_t number = 0;; number++) {
+        const bp_record *record;
+        bp_err err = next_record(m, (int)(number % m->size), &record);
+        if (err != BP_OK || record->kind == BP_RECORD_END)
+            return err;
+        if (record->kind == BP_RECORD_FAILURE) {
+            bp_err_set_message(bp_record_text(record));
+            return (bp_err)record->err;
+        }
+        BP_ASSERT(record->number == number);
+        err = join(m, record);
+        if (err == BP_OK && bp_signals_stop_asked())
+            err = bp_fail_stopped("at %s, of which nothing was kept; run the command again",
+                                  m->build->out);
+        if (err != BP_OK)
+            return err;
+        tell_progress(m);
+    }
+}
+
+static bp_err finish(master *m)
+{
+    bp_err err = bp_corpus_writer_finish(m->writer);
+
+    while (err == BP_OK && m->chunks_written < m->chunks_sent)
+        err = hear(m);
+    if (err == BP_OK)
+        err = bp_corpus_writer_commit(m->writer);
+    m->built.tokens = bp_corpus_writer_token_count(m->writer);
+    m->built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
+    return err;
+}
+
+/* ---- rank 0 from beginning to end ---- */
+
+static bp_err create_writer(master *m)
+{
+    const bp_corpus_build *build = m->build;
+    const char *kind = bp_tokenizer_kind(build->tokenizer);
+    char *tokenizer = bp_tokenizer_text(build->tokenizer);
+    const char **names = bp_alloc("store.build", build->path_count, sizeof *names);
+    bp_err err;
+
+    if (tokenizer == NULL || names == NULL) {
+        err = bp_fail_memory("a corpus", build->path_count, sizeof *names);
+    } else {
+        for (int k = 0; k < build->path_count; k++)
+            names[k] = bp_text_source_id(build->paths[k]);
+        const bp_corpus_source sources[] = {{"tool", &build->tool, 1},
+                                            {"tokenizer_kind", &kind, 1},
+                                            {"format", &build->format_name, 1},
+                                            {"files", names, build->path_count},
+                                            {"text_field", &build->text_field, 1}};
+        const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
+                                     .eod_id = bp_tokenizer_eod(build->tokenizer),
+                                     .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
+                                     .tokenizer = tokenizer,
+                                     .labels = build->labels,
+                                     .label_count = build->label_count,
+                                     .has_ids = true,
+                                     .sources = sources,
+                                     .source_count = build->text_field != NULL ? 5 : 4,
+                                     .pack = m->size > 1 ? send_chunk : NULL,
+                                     .context = m};
+        err = bp_corpus_writer_new(&m->writer, build->out, &spec);
+    }
+    bp_free(tokenizer);
+    bp_free(names);
+    return err;
+}
+
+static bp_err make_slots(master *m)
+{
+    size_t packed_room = 2 * m->chunk_bytes; /* more than zstd ever takes */
+
+    m->slot_count = (int64_t)CHUNKS_A_RANK * m->size;
+    m->slots = bp_alloc("store.build", m->slot_count, sizeof *m->slots);
+    m->incoming = bp_alloc("store.build", (int64_t)(sizeof(bp_packed_head) + packed_room), 1);
+    for (int64_t k = 0; k < m->slot_count; k++) {
+        m->slots[k].sent = MPI_REQUEST_NULL;
+        m->slots[k].raw = bp_alloc("store.build", (int64_t)(sizeof(int64_t) + m->chunk_bytes), 1);
+        m->slots[k].packed.data = bp_alloc("store.build", (int64_t)packed_room, 1);
+    }
+    return bp_packer_new(&m->packer, bp_tokenizer_size(m->build->tokenizer));
+}
+
+static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build)
+{
+    bp_err err;
+
+    m->comm = comm;
+    m->size = bp_comm_size(comm);
+    m->build = build;
+    m->unknown_id = bp_tokenizer_unk(build->tokenizer);
+    m->chunk_bytes = bp_corpus_chunk_bytes(bp_tokenizer_size(build->tokenizer));
+    m->started = m->told = bp_clock_now();
+    m->tell_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
+    m->inboxes = bp_alloc("store.build", m->size, sizeof *m->inboxes);
+    m->labels = bp_alloc("store.build", build->label_count, sizeof *m->labels);
+    m->label_types = bp_alloc("store.build", build->label_count, sizeof *m->label_types);
+    err = m->size > 1 ? make_slots(m) : BP_OK;
+    return err == BP_OK ? create_writer(m) : err;
+}
+
+static void master_clear(master *m)
+{
+    bp_corpus_writer_free(&m->writer);
+    for (int rank = 0; m->inboxes != NULL && rank < m->size; rank++)
+        for (int k = 0; k < BP_BATCHES_AHEAD; k++)
+            bp_batch_clear(&m->inboxes[rank].batches[k]);
+    for (int64_t k = 0; m->slots != NULL && k < m->slot_count; k++) {
+        bp_free(m->slots[k].raw);
+        bp_free(m->slots[k].packed.data);
+    }
+    bp_packer_free(&m->packer);
+    bp_free(m->incoming);
+    bp_free(m->slots);
+    bp_free(m->inboxes);
+    bp_free(m->labels);
+    for (int k = 0; m->label_types != NULL && k < m->build->label_count; k++) {
+        bp_dictionary_clear(&m->label_types[k].values);
+        bp_free(m->label_types[k].types);
+    }
+    bp_free(m->label_types);
+}
+
+/* The others leave; what they had still sent is taken in, and counts no more. */
+static void dismiss(master *m)
+{
+    m->dismissed = true;
+    for (int rank = 1; rank < m->size; rank++)
+        BP_MPI(MPI_Send(NULL, 0, MPI_BYTE, rank, BP_TAG_STOP, m->comm));
+    while (m->byes < m->size - 1) {
+        for (int rank = 1; rank < m->size; rank++) /* so that no inbox is full */
+            m->inboxes[rank].used = m->inboxes[rank].received;
+        (void)hear(m); /* the verdict stands already */
+    }
+    for (int64_t k = 0; k < m->slot_count; k++)
+        BP_MPI(MPI_Wait(&m->slots[k].sent, MPI_STATUS_IGNORE));
+}
+
+static bp_err build_all(master *m, bp_corpus_built *built)
+{
+    bp_err err = join_all(m);
+    char *message;
+
+    if (err == BP_OK)
+        err = finish(m);
+    message = err != BP_OK ? bp_strdup(bp_err_message()) : NULL;
+    dismiss(m);
+    if (message != NULL)
+        bp_err_set_message(message);
+    bp_free(message);
+    *built = m->built;
+    return err;
+}
+
+bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corpus_built *built)
+{
+    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
+    master m;
+    bp_share share;
+    MPI_Comm own;
+    bp_err err;
+
+    memset(&m, 0, sizeof m);
+    memset(built, 0, sizeof *built);
+    BP_MPI(MPI_Comm_dup(comm, &own));
+    err = bp_share_open(&share, build, rank, size); /* local phase */
+    if (err == BP_OK && rank == 0)
+        err = master_init(&m, own, build);
+    err = bp_agree(own, err);
+    if (err == BP_OK && rank == 0) {
+        m.share = share;
+        err = build_all(&m, built);
+        share = m.share;
+    } else if (err == BP_OK) {
+        bp_corpus_work(own, &share, bp_tokenizer_size(build->tokenizer));
+    }
+    err = bp_agree(own, err);
+    BP_MPI(MPI_Bcast(built, (int)sizeof *built, MPI_BYTE, 0, own));
+    if (rank == 0)
+        master_clear(&m);
+    bp_share_close(&share);
+    BP_MPI(MPI_Comm_free(&own));
+    return err;
+}

@@ -1,0 +1,46 @@
+/* Text to a corpus file, alone or by many ranks: the same bytes at any number of them.
+ *
+ * Every rank reads the input and encodes the pieces that fall to it (text/text_source.h); rank 0
+ * joins them in order, hands full chunks round to be compressed, and writes. Memory does not grow
+ * with the corpus. */
+#ifndef BP_IO_CORPUS_CORPUS_BUILD_H
+#define BP_IO_CORPUS_CORPUS_BUILD_H
+
+#include "mesh/mesh.h"
+#include "text/text_source.h"
+#include "text/tokenizer.h"
+
+typedef struct bp_corpus_build {
+    const char *const *paths; /* the input [path_count] */
+    int path_count;
+    bp_text_format format;
+    const char *format_name;   /* kept in the file */
+    const char *text_field;    /* of jsonl, kept in the file; NULL: BP_TEXT_FIELD, which is not */
+    const char *const *labels; /* names of label fields (jsonl) [label_count] */
+    int label_count;
+    const bp_tokenizer *tokenizer;
+    const char *tool; /* who makes the file: "bagpipe-data 0.1.0" */
+    const char *out;
+    size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
+} bp_corpus_build;
+
+typedef struct bp_corpus_built {
+    int64_t documents, tokens, bytes, words;
+    int64_t empty_documents; /* without a token of text */
+    int64_t skipped_lines;   /* empty lines, which are no documents */
+    int64_t invalid_bytes;   /* of plain text, kept as they are */
+    int64_t unknown;         /* tokens <unk> */
+} bp_corpus_built;
+
+/** Build the corpus file `build->out`.
+ *
+ * Collective: over `comm`; `build` is equal on all ranks, and all can read the input: BP_TEXT_STDIN
+ * is for one rank.
+ * Errors:     the same on all ranks; nothing of the output is then left. BP_ERR_INPUT,
+ * BP_ERR_DENIED, BP_ERR_FORMAT of the input, the first in its order at any number of ranks;
+ * BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO (disk full) of the output; BP_ERR_USAGE a wrong label
+ * name; BP_ERR_STOPPED a signal asked to stop.
+ */
+bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corpus_built *built);
+
+#endif

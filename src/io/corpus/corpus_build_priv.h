@@ -1,0 +1,81 @@
+/* Inside the building of corpora: what ranks tell each other.
+ *
+ * A rank's share of the input becomes records, one a piece, in batches. Ranks other than 0 send
+ * their batches to rank 0, at most BP_BATCHES_AHEAD before rank 0 has used them up, and compress
+ * the chunks that rank 0 sends. */
+#ifndef BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
+#define BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
+
+#include "io/corpus/corpus_build.h"
+#include "io/corpus/corpus_writer.h"
+
+/* ---- records ---- */
+
+typedef enum bp_record_kind { BP_RECORD_PIECE, BP_RECORD_END, BP_RECORD_FAILURE } bp_record_kind;
+
+typedef struct bp_record {
+    uint64_t bytes;      /* of the record with all that follows it, a multiple of 8 */
+    uint64_t text_bytes; /* of the texts behind it: id and labels, each behind its bp_label_type, or
+                            a failure's message */
+    int64_t number;      /* of the piece */
+    int64_t id_count;    /* of token ids behind the texts */
+    bp_text_tally tally;
+    int32_t kind; /* bp_record_kind */
+    int32_t last; /* the piece ends its document */
+    int32_t err;  /* of a failure */
+    int32_t file; /* of its line ... */
+    int64_t line; /* ... as bp_piece has them */
+} bp_record;
+
+typedef struct bp_batch { /* {0} is an empty one */
+    char *data;
+    size_t bytes, room;
+} bp_batch;
+
+const char *bp_record_text(const bp_record *record);
+const uint32_t *bp_record_ids(const bp_record *record);
+void bp_batch_clear(bp_batch *batch);
+
+/* ---- a rank's share of the input ---- */
+
+typedef struct bp_share {
+    bp_documents *documents;
+    bp_encoder *encoder;
+    bp_ids ids;
+    int label_count;
+    bool ended; /* the end or a failure was told */
+} bp_share;
+
+bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size);
+void bp_share_close(bp_share *share);
+
+/** Append the record of the next piece, of the end, or of a failure. Errors: BP_ERR_SYSTEM, no
+ * memory to tell it. */
+bp_err bp_share_next(bp_share *share, bp_batch *batch);
+
+/* ---- messages ---- */
+
+enum {                   /* tags; to rank 0, and from it */
+       BP_TAG_BATCH = 1, /* int64: bytes of the batch, which follows as BP_TAG_RECORDS */
+       BP_TAG_RECORDS,
+       BP_TAG_PACKED, /* bp_packed_head and the frame */
+       BP_TAG_BYE,    /* the last one of a rank */
+       BP_TAG_CREDIT, /* a batch is used up */
+       BP_TAG_CHUNK,  /* int64: number; and the chunk's tokens */
+       BP_TAG_STOP    /* the last one to a rank */
+};
+
+typedef struct bp_packed_head {
+    int64_t number;
+    uint64_t bytes; /* 0: it failed */
+    uint64_t xxh3;
+} bp_packed_head;
+
+#define BP_BATCHES_AHEAD 3
+#define BP_BATCH_BYTES   ((size_t)512 << 10) /* a batch is sent when it has this many */
+
+/** What ranks other than 0 do, until rank 0 says stop. Its failures are told to rank 0 and end the
+ * program there. */
+void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size);
+
+#endif

@@ -1,0 +1,60 @@
+/* One native corpus file (HDF5). docs/formats.md has the layout. Local: no MPI. */
+#ifndef BP_IO_CORPUS_CORPUS_FILE_H
+#define BP_IO_CORPUS_CORPUS_FILE_H
+
+#include "base/err.h"
+#include "base/hash.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bp_corpus_file bp_corpus_file;
+
+typedef struct bp_corpus_info {
+    int64_t tokens, documents;
+    int64_t vocab_size;
+    int64_t eod_id;                     /* -1: none */
+    char tokenizer_hash[BP_SHA256_HEX]; /* "": the file does not tell */
+    char content_hash[33];              /* XXH3-128 of all that follows the user block */
+    bool open_ends;            /* some document lacks the end-of-document token (converted) */
+    bool has_bytes, has_words; /* doc_bytes, doc_words */
+    bool has_words_split, has_ids;
+    int labels; /* label columns */
+} bp_corpus_info;
+
+/** Open for reading and check. Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT not HDF5, "damaged",
+ * unsorted doc_start, versions..., or a foreign file (corpus_convert.h converts one). The bytes are
+ * hashed before the HDF5 library of this process sees them. */
+bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path);
+void bp_corpus_file_close(bp_corpus_file **file);
+const bp_corpus_info *bp_corpus_file_info(const bp_corpus_file *file);
+const char *bp_corpus_file_path(const bp_corpus_file *file);
+
+/** tokens[count] = /tokens[first .. first+count). Chunks are decoded by helper threads ahead of use
+ * when reading goes on in order. Errors: BP_ERR_FORMAT a chunk is damaged, or a token id is beyond
+ * vocab_size (named with its place); BP_ERR_IO. */
+bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, int32_t *tokens);
+
+/** doc_start[documents + 1]; bytes, words, words_split[documents] (NULL where the file has none).
+ * Borrowed, loaded on first use. */
+bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start);
+bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, const int64_t **words,
+                                 const int64_t **words_split);
+/** doc_id of document d as a string, to `out` (cut to fit, always ended); "" without a column. */
+bp_err bp_corpus_file_doc_id(bp_corpus_file *file, int64_t document, char *out, size_t out_bytes);
+/** Label column k: its name, codes[documents], and names of the codes [values]. Borrowed. */
+typedef struct bp_corpus_label {
+    const char *name;
+    const uint32_t *codes;
+    const char *const *values;
+    int64_t value_count;
+} bp_corpus_label;
+bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out);
+
+/** The text of the tokenizer.json that the corpus was made with, ended by a zero byte; NULL where
+ * the file has none. Free with bp_free(). Errors: BP_ERR_FORMAT damaged; BP_ERR_IO; BP_ERR_SYSTEM.
+ */
+bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes);
+
+/* Writing: see corpus_writer.h, and corpus_build.h for text to a corpus file. */
+
+#endif

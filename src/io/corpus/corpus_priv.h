@@ -1,0 +1,75 @@
+/* Inside a corpus file: corpus_file.c is the face, corpus_native.c checks and opens,
+ * corpus_columns.c reads the columns of native files and, for corpus_convert.c, of foreign ones. */
+#ifndef BP_IO_CORPUS_CORPUS_PRIV_H
+#define BP_IO_CORPUS_CORPUS_PRIV_H
+
+#include "corpus_chunks.h"
+#include "extents.h"
+#include "io/corpus/corpus_file.h"
+#include "io/h5/h5.h"
+
+/* A dataset with one value a document (doc_start: one more), or the names of a label's codes. */
+typedef struct bp_column {
+    char *name; /* NULL: the file has none */
+    bp_h5_shape shape;
+} bp_column;
+
+typedef struct bp_label_column {
+    char *name;
+    bp_column codes, names;
+    uint32_t *loaded_codes; /* NULL until first used */
+    char *text;             /* of the names, each ended by a zero byte */
+    const char **values;
+} bp_label_column;
+
+typedef enum bp_column_kind {
+    BP_COLUMN_START,
+    BP_COLUMN_BYTES,
+    BP_COLUMN_WORDS,
+    BP_COLUMN_WORDS_SPLIT,
+    BP_COLUMN_IDS,       /* the last with a value a document */
+    BP_COLUMN_TOKENIZER, /* bytes of text */
+    BP_COLUMN_KINDS
+} bp_column_kind;
+
+struct bp_corpus_file {
+    char *path;
+    int fd;
+    bp_corpus_info info;
+    bp_column columns[BP_COLUMN_KINDS];
+    int64_t *loaded[BP_COLUMN_IDS]; /* numbers; NULL until first used */
+    bp_label_column *labels;        /* [info.labels] */
+    char *ids;                      /* a run of doc_id as last read ... */
+    int64_t ids_first, ids_count;   /* ... of which documents */
+
+    bp_extents extents;
+    bp_chunks *chunks;
+    bp_h5 *h5; /* of a foreign file while it is converted: columns are read through it; else NULL */
+};
+
+/** Up to this size all of a file is hashed when it is opened; beyond it chunks and columns are, as
+ * they are read. 256 MiB; tests set it. */
+extern int64_t bp_corpus_hash_whole_bytes;
+
+/** Check a native file and find what is in it: fills everything but the loaded columns. */
+bp_err bp_corpus_open_native(bp_corpus_file *file);
+
+/** Find the columns in an open HDF5 file, and check their kinds and lengths; walks them if `walk`.
+ */
+bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk);
+/** doc_start is sorted, from 0 to the number of tokens: values [first, first + count) of it, behind
+ * *before, which becomes the last of them. */
+bp_err bp_corpus_check_starts(const bp_corpus_file *file, int64_t first, int64_t count,
+                              const int64_t *starts, int64_t *before);
+/** vocab_size, eod_id, tokenizer_hash. */
+bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5);
+
+/** Values [first, first + count) of a column: int64 of numbers, zero-padded bytes of text. */
+bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int64_t first,
+                              int64_t count, int64_t *values);
+bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_t first,
+                           int64_t count, char *text);
+/** All of a column of bytes. */
+bp_err bp_column_read_bytes(bp_corpus_file *file, const bp_column *column, char *bytes);
+
+#endif

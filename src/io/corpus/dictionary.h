@@ -1,0 +1,20 @@
+/* A dictionary: texts numbered in the order in which they first come. Local: no MPI. Private to
+ * src/store. */
+#ifndef BP_IO_CORPUS_DICTIONARY_H
+#define BP_IO_CORPUS_DICTIONARY_H
+
+#include "base/err.h"
+#include <stdint.h>
+
+typedef struct bp_dictionary { /* {0} is an empty one */
+    char **texts;              /* [count] */
+    int64_t count, room;
+    int64_t *slots; /* [slot_count]: number + 1, 0 empty; open addressing */
+    int64_t slot_count;
+} bp_dictionary;
+
+/** The number of `text`, which is added if it is new. Errors: BP_ERR_SYSTEM. */
+bp_err bp_dictionary_code(bp_dictionary *dictionary, const char *text, int64_t *code);
+void bp_dictionary_clear(bp_dictionary *dictionary);
+
+#endif

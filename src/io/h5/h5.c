@@ -1,0 +1,320 @@
+/* HDF5 files: the library's state, opening, closing, and its error stack as one message. */
+#include "h5_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/h5/lzf_filter.h"
+#include "io/h5/user_block.h"
+#include "io/h5/zstd_filter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the library ---- */
+
+static pthread_mutex_t library_lock;
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+
+/* ---- the error stack: noted at the moment of the failure, since the next call empties it ---- */
+
+typedef struct stack_summary {
+    int saved_errno;    /* 0: the stack names none */
+    bool of_a_checksum; /* the innermost failure is a wrong checksum */
+    char text[160];     /* its description; "": nothing failed */
+} stack_summary;
+
+#define NOTHING_FAILED ((stack_summary){0, false, ""})
+
+/* Of this thread (a thread-safe build has a stack a thread). */
+static _Thread_local stack_summary noted;
+static _Thread_local bool stack_is_watched;
+
+static herr_t summarise(unsigned n, const H5E_error2_t *error, void *context)
+{
+    stack_summary *summary = context;
+    const char *at = error->desc != NULL ? strstr(error->desc, "errno = ") : NULL;
+
+    if (n == 0 && error->desc != NULL)
+        snprintf(summary->text, sizeof summary->text, "%s", error->desc);
+    if (n == 0)
+        summary->of_a_checksum = error->maj_num == H5E_STORAGE;
+    /* The filters' own words mislead: gzip's may be "invalid deflate aggression level". */
+    if (!summary->of_a_checksum && error->maj_num == H5E_PLINE && error->min_num == H5E_READERROR)
+        snprintf(summary->text, sizeof summary->text, "a chunk can't be decompressed");
+    if (at != NULL && summary->saved_errno == 0)
+        summary->saved_errno = atoi(at + strlen("errno = "));
+    return 0;
+}
+
+/* HDF5 calls this when a call of ours fails. What names an errno is not given up for what does not.
+ */
+static herr_t note_failure(hid_t stack, void *context)
+{
+    stack_summary summary = NOTHING_FAILED;
+
+    (void)context;
+    if (H5Ewalk2(stack, H5E_WALK_UPWARD, summarise, &summary) >= 0 &&
+        (summary.saved_errno != 0 || noted.saved_errno == 0))
+        noted = summary;
+    return 0;
+}
+
+void bp_h5_forget(void)
+{
+    noted = NOTHING_FAILED;
+}
+
+static void init_lock(void)
+{
+    pthread_mutexattr_t attributes;
+
+    BP_CHECK(pthread_mutexattr_init(&attributes) == 0);
+    BP_CHECK(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE) == 0);
+    BP_CHECK(pthread_mutex_init(&library_lock, &attributes) == 0);
+    BP_CHECK(pthread_mutexattr_destroy(&attributes) == 0);
+}
+
+static void start_library(void)
+{
+    init_lock();
+    BP_CHECK(setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0); /* read at the first call */
+    /* A file that could not be closed (disk full) makes the library's own end crash: exit status
+     * 139 instead of 74. */
+    BP_CHECK(H5dont_atexit() >= 0);
+    BP_CHECK(H5open() >= 0);
+    BP_CHECK(H5PLset_loading_state(0) >= 0);
+    BP_CHECK(H5Zregister(bp_zstd_filter) >= 0);
+    BP_CHECK(H5Zregister(bp_lzf_filter) >= 0);
+}
+
+void bp_h5_lock(void)
+{
+    BP_CHECK(pthread_once(&library_once, start_library) == 0);
+    BP_CHECK(pthread_mutex_lock(&library_lock) == 0);
+    if (!stack_is_watched) {
+        BP_CHECK(H5Eset_auto2(H5E_DEFAULT, note_failure, NULL) >= 0);
+        stack_is_watched = true;
+    }
+}
+
+void bp_h5_unlock(void)
+{
+    BP_CHECK(pthread_mutex_unlock(&library_lock) == 0);
+}
+
+/* ---- failures ---- */
+
+bp_err bp_h5_sound(const bp_h5 *file)
+{
+    if (file->failed != BP_OK)
+        bp_err_set_message(file->failure != NULL ? file->failure : "an earlier write failed");
+    return file->failed;
+}
+
+/* The first failure of a written file stays: what HDF5 reports after it means nothing. */
+static bp_err poison(bp_h5 *file, bp_err err)
+{
+    if (file->writing && file->failed == BP_OK) {
+        file->failed = err;
+        file->failure = bp_strdup(bp_err_message());
+    }
+    return err;
+}
+
+bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name)
+{
+    const stack_summary summary = noted;
+    char what[200];
+    bp_err err;
+
+    bp_h5_forget();
+    snprintf(what, sizeof what, "%s%s%s", verb, name != NULL ? " " : "", name != NULL ? name : "");
+    errno = summary.saved_errno;
+    if (summary.saved_errno == ENOENT && file->writing)
+        err = bp_fail_create(what, file->path); /* an output's folder, not a missing input */
+    else if (summary.saved_errno != 0)
+        err = bp_fail_errno(BP_ERR_IO, what, file->path);
+    else
+        err = bp_err_advise(
+            BP_FAIL(file->writing ? BP_ERR_IO : BP_ERR_FORMAT, "%s: HDF5: %s: at %s", what,
+                    summary.text[0] != '\0' ? summary.text : "no reason given", file->path),
+            BP_H5_REMEDY);
+    return poison(file, err);
+}
+
+/* ---- files ---- */
+
+static void free_file(bp_h5 **file)
+{
+    if (*file != NULL) {
+        bp_free((*file)->path);
+        bp_free((*file)->real_path);
+        bp_free((*file)->failure);
+    }
+    bp_free(*file);
+    *file = NULL;
+}
+
+static bp_h5 *new_file(const char *real_path, const char *path, bool writing)
+{
+    bp_h5 *file = bp_alloc("io.h5", 1, sizeof *file);
+
+    if (file == NULL)
+        return NULL;
+    file->id = -1;
+    file->writing = writing;
+    file->path = bp_strdup(path);
+    file->real_path = bp_strdup(real_path);
+    if (file->path == NULL || file->real_path == NULL)
+        free_file(&file);
+    return file;
+}
+
+/* Objects left open are closed with the file, so that closing really closes. What is written is
+ * bound to format 1.8; foreign files may be of any. */
+static hid_t access_list(bool writing)
+{
+    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
+
+    if (list >= 0 &&
+        (H5Pset_fclose_degree(list, H5F_CLOSE_STRONG) < 0 ||
+         (writing && H5Pset_libver_bounds(list, H5F_LIBVER_V18, H5F_LIBVER_V18) < 0))) {
+        H5Pclose(list);
+        return -1;
+    }
+    return list;
+}
+
+static hid_t create_id(const char *path)
+{
+    hid_t access = access_list(true);
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    hid_t id = -1;
+
+    if (access >= 0 && creation >= 0 && H5Pset_userblock(creation, BP_USER_BLOCK_BYTES) >= 0 &&
+        H5Pset_obj_track_times(creation, 0) >= 0)
+        id = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
+    if (creation >= 0)
+        H5Pclose(creation);
+    if (access >= 0)
+        H5Pclose(access);
+    return id;
+}
+
+bp_err bp_h5_create(bp_h5 **out, const char *path)
+{
+    return bp_h5_create_as(out, path, path);
+}
+
+bp_err bp_h5_create_as(bp_h5 **out, const char *real_path, const char *path)
+{
+    bp_h5 *file = new_file(real_path, path, true);
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (file == NULL)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the writing of %s; free some", path);
+    bp_h5_lock();
+    file->id = create_id(real_path);
+    if (file->id < 0)
+        err = bp_h5_fail(file, "can't create", NULL);
+    bp_h5_unlock();
+    if (err == BP_OK)
+        *out = file;
+    else
+        free_file(&file);
+    return err;
+}
+
+static bp_err open_as(bp_h5 **out, const char *real_path, const char *path)
+{
+    bp_h5 *file = new_file(real_path, path, false);
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (file == NULL)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the opening of %s; free some", path);
+    bp_h5_lock();
+    hid_t access = access_list(false);
+    if (access >= 0)
+        file->id = H5Fopen(real_path, H5F_ACC_RDONLY, access);
+    if (file->id < 0)
+        err = bp_h5_fail(file, "can't open", NULL);
+    if (access >= 0)
+        H5Pclose(access);
+    bp_h5_unlock();
+    if (err == BP_OK)
+        *out = file;
+    else
+        free_file(&file);
+    return err;
+}
+
+bp_err bp_h5_open(bp_h5 **out, const char *path)
+{
+    return open_as(out, path, path);
+}
+
+bp_err bp_h5_open_fd(bp_h5 **out, int fd, const char *path)
+{
+    char real_path[48];
+
+    snprintf(real_path, sizeof real_path, "/proc/self/fd/%d", fd);
+    return open_as(out, bp_path_exists(real_path) ? real_path : path, path);
+}
+
+static bp_err sync_file(const bp_h5 *file)
+{
+    int fd = open(file->real_path, O_RDONLY | O_CLOEXEC);
+    bp_err err =
+        fd >= 0 && fsync(fd) == 0 ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't sync", file->path);
+
+    if (fd >= 0)
+        (void)close(fd); /* fsync has told what there is to tell */
+    return err;
+}
+
+bp_err bp_h5_close(bp_h5 **file_at)
+{
+    bp_h5 *file = *file_at;
+    bp_err err;
+
+    if (file == NULL)
+        return BP_OK;
+    bp_h5_lock();
+    if (H5Fclose(file->id) < 0)
+        (void)bp_h5_fail(file, "can't close", NULL);
+    bp_h5_forget();
+    bp_h5_unlock();
+    err = bp_h5_sound(file);
+    if (err == BP_OK && file->writing)
+        err = sync_file(file);
+    free_file(file_at);
+    return err;
+}
+
+void bp_h5_drop(bp_h5 **file)
+{
+    if (*file != NULL) {
+        bp_h5_lock();
+        (void)H5Fclose((*file)->id); /* given up: whether it closes well is of no interest */
+        bp_h5_forget();
+        bp_h5_unlock();
+    }
+    free_file(file);
+}
+
+const char *bp_h5_path(const bp_h5 *file)
+{
+    return file->path;
+}
+
+int64_t bp_h5_id(const bp_h5 *file)
+{
+    return file->id;
+}

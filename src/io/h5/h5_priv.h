@@ -1,0 +1,37 @@
+/* Inside the HDF5 wrappers. */
+#ifndef BP_IO_H5_H5_PRIV_H
+#define BP_IO_H5_H5_PRIV_H
+
+#include "io/h5/h5.h"
+
+#include <hdf5.h>
+
+struct bp_h5 {
+    hid_t id;
+    char *path;      /* as messages show it */
+    char *real_path; /* where it lies while it is written */
+    bool writing;
+    bp_err failed; /* of a written file: its first failure ... */
+    char *failure; /* ... and the message */
+};
+
+/** A failure that was expected is none: bp_h5_fail is not to tell it for a later one. */
+void bp_h5_forget(void);
+
+/** BP_OK, or the first failure of a file being written again. */
+bp_err bp_h5_sound(const bp_h5 *file);
+
+/** Is there `name`, behind hard links alone? BP_ERR_FORMAT says what is wrong. */
+bp_err bp_h5_hard_path(bp_h5 *file, const char *name);
+
+/** Open a dataset for reading; below 0 after an error. */
+bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
+
+/** Select values [first, first + count) of a data space of 1 or 2 dimensions, counted row-major;
+ * false where these are not whole rows. */
+bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
+
+hid_t bp_h5_stored_type(bp_h5_type type); /* as in the file: little-endian; borrowed */
+hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */
+
+#endif

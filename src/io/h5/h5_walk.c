@@ -1,0 +1,159 @@
+/* Checks of a foreign dataset before it is read: what a file that nobody vouches for must not make
+ * the HDF5 library do. */
+#include "h5_priv.h"
+
+#include "io/h5/lzf_filter.h"
+#include "io/h5/zstd_filter.h"
+
+#include <inttypes.h>
+
+#define CHUNK_LIMIT_BYTES ((hsize_t)256 << 20)
+#define COPY_IT           "copy what is in /tokens, /doc_start and vocab_size into a new file"
+
+static bp_err walk_filters(bp_h5 *file, const char *name, hid_t creation)
+{
+    int count = H5Pget_nfilters(creation);
+
+    if (count < 0)
+        return bp_h5_fail(file, "can't read the filters of", name);
+    for (int k = 0; k < count; k++) {
+        unsigned flags = 0, config = 0;
+        size_t values = 0;
+        char filter_name[64] = "";
+        H5Z_filter_t id = H5Pget_filter2(creation, (unsigned)k, &flags, &values, NULL,
+                                         sizeof filter_name, filter_name, &config);
+        bp_h5_forget();
+        if (id != H5Z_FILTER_DEFLATE && id != H5Z_FILTER_SHUFFLE && id != H5Z_FILTER_FLETCHER32 &&
+            id != BP_FILTER_LZF && id != BP_FILTER_ZSTD)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "%s has filter %d (%s): at %s; write it with gzip, lzf, shuffle or zstd",
+                           name, (int)id, filter_name[0] != '\0' ? filter_name : "without a name",
+                           file->path);
+    }
+    return BP_OK;
+}
+
+/* All of a contiguous dataset lies inside the file. */
+static bp_err walk_contiguous(bp_h5 *file, const char *name, hid_t dataset, uint64_t bytes)
+{
+    haddr_t offset = H5Dget_offset(dataset);
+    hsize_t file_bytes = 0;
+
+    bp_h5_forget();
+    if (H5Fget_filesize(file->id, &file_bytes) < 0)
+        return bp_h5_fail(file, "can't read the size of", NULL);
+    if (offset == HADDR_UNDEF || offset > file_bytes || bytes > file_bytes - offset)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "%s claims %" PRIu64
+                       " bytes, more than is stored: at %s; write all its values",
+                       name, bytes, file->path);
+    return BP_OK;
+}
+
+/* Every chunk that the shape asks for is there. */
+static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
+                          const bp_h5_shape *shape)
+{
+    hsize_t extent = 0, there = 0, needed;
+    hid_t space;
+    herr_t counted;
+
+    if (H5Pget_chunk(creation, 1, &extent) < 0 || extent == 0)
+        return bp_h5_fail(file, "can't read the chunks of", name);
+    if (extent > CHUNK_LIMIT_BYTES / shape->width)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "%s has chunks of %llu values: at %s; write it with smaller ones", name,
+                       (unsigned long long)extent, file->path);
+    needed = ((hsize_t)shape->count + extent - 1) / extent;
+    space = H5Dget_space(dataset);
+    counted = space >= 0 ? H5Dget_num_chunks(dataset, space, &there) : -1;
+    if (space >= 0)
+        H5Sclose(space);
+    if (counted < 0)
+        return bp_h5_fail(file, "can't read the chunks of", name);
+    if (there != needed)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "%s claims %" PRId64 " values, more than is stored (%llu of %llu chunks): at "
+            "%s; write all its values",
+            name, shape->count, (unsigned long long)there, (unsigned long long)needed, file->path);
+    return BP_OK;
+}
+
+static bp_err fail_external(const bp_h5 *file, const char *name)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "%s lies in other files (external storage): at %s; " COPY_IT,
+                   name, file->path);
+}
+
+static bp_err fail_virtual(const bp_h5 *file, const char *name)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "%s is a virtual dataset: at %s; " COPY_IT, name, file->path);
+}
+
+static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
+                          const bp_h5_shape *shape)
+{
+    if (H5Pget_external_count(creation) != 0)
+        return fail_external(file, name);
+    switch (H5Pget_layout(creation)) {
+    case H5D_COMPACT:
+        return BP_OK;
+    case H5D_CONTIGUOUS:
+        return shape->count == 0
+                   ? BP_OK
+                   : walk_contiguous(file, name, dataset, (uint64_t)shape->count * shape->width);
+    case H5D_CHUNKED:
+        return walk_chunks(file, name, dataset, creation, shape);
+    default:
+        return fail_virtual(file, name);
+    }
+}
+
+/* What a type that has a name of its own refers to is another object of the file. */
+static bp_err walk_type(bp_h5 *file, const char *name, hid_t dataset)
+{
+    hid_t type = H5Dget_type(dataset);
+    htri_t is_named = type >= 0 ? H5Tcommitted(type) : -1;
+
+    if (type >= 0)
+        H5Tclose(type);
+    if (is_named < 0)
+        return bp_h5_fail(file, "can't read the type of", name);
+    return is_named == 0 ? BP_OK
+                         : BP_FAIL(BP_ERR_FORMAT,
+                                   "%s is of a named type (a committed one): at %s; write it with "
+                                   "a plain one (h5py: a dtype of NumPy)",
+                                   name, file->path);
+}
+
+bp_err bp_h5_walk(bp_h5 *file, const char *name)
+{
+    hid_t dataset, creation;
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(file, name, &shape);
+
+    if (err != BP_OK)
+        return err;
+    if (shape.dims != 1)
+        return BP_FAIL(BP_ERR_FORMAT, "%s has %d dimensions, not 1: at %s; " BP_H5_REMEDY, name,
+                       shape.dims, file->path);
+    err = bp_h5_open_dataset(file, name, &dataset);
+    if (err != BP_OK)
+        return err;
+    bp_h5_lock();
+    creation = H5Dget_create_plist(dataset);
+    if (creation < 0)
+        err = bp_h5_fail(file, "can't read the properties of", name);
+    if (err == BP_OK)
+        err = walk_type(file, name, dataset);
+    if (err == BP_OK)
+        err = walk_layout(file, name, dataset, creation, &shape);
+    if (err == BP_OK)
+        err = walk_filters(file, name, creation);
+    if (creation >= 0)
+        H5Pclose(creation);
+    H5Dclose(dataset);
+    bp_h5_unlock();
+    return bp_err_advise(err, BP_H5_REMEDY);
+}

@@ -1,0 +1,18 @@
+/* HDF5's filter 32000 (LZF, h5py's `compression="lzf"`), decoding alone: foreign corpora may
+ * have it. Source: the LZF format of Marc Lehmann's liblzf; cd_values of h5py's lzf_filter: [2] is
+ * the chunk's bytes. */
+#ifndef BP_IO_H5_LZF_FILTER_H
+#define BP_IO_H5_LZF_FILTER_H
+
+#include <stddef.h>
+
+#define BP_FILTER_LZF 32000
+
+/** Decode `bytes` of LZF to out[room]; the number of bytes written, or 0 when the data is wrong or
+ * longer than `room`. */
+size_t bp_lzf_decode(void *out, size_t room, const void *data, size_t bytes);
+
+/** An H5Z_class2_t without an encoder. */
+extern const void *const bp_lzf_filter;
+
+#endif

@@ -1,0 +1,230 @@
+/* A checkpoint of a GPT as a Hugging Face folder. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/checkpoint/checkpoint_open_priv.h"
+#include "io/checkpoint/hidden_folder.h"
+#include "io/huggingface/hf_config_priv.h"
+#include "io/huggingface/hf_gpt2_priv.h"
+#include "io/huggingface/safetensors.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "transformer."
+
+/* The shape from the checkpoint's state. */
+static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint)
+{
+    const char *where = bp_checkpoint_folder(checkpoint), *kind;
+    const json_t *state = bp_checkpoint_state(checkpoint), *model = json_object_get(state, "model");
+    const json_t *eod = json_object_get(state, "eod_id");
+    const struct {
+        const char *key;
+        int64_t *to;
+    } sizes[] = {{"layers", &out->layers},
+                 {"width", &out->width},
+                 {"heads", &out->heads},
+                 {"context", &out->context},
+                 {"vocab_size", &out->vocab_size}};
+    bp_err err = bp_json_get_string(model, "kind", &kind, where);
+
+    if (err == BP_OK && strcmp(kind, "gpt") != 0)
+        err = BP_FAIL(
+            BP_ERR_FORMAT,
+            "the checkpoint holds a model of kind '%.40s', and only gpt can be exported: at %s",
+            kind, where);
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && err == BP_OK; k++) {
+        err = bp_json_get_int(model, sizes[k].key, sizes[k].to, where);
+        if (err == BP_OK && (*sizes[k].to < 1 || *sizes[k].to > (int64_t)1 << 31))
+            err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is %lld: at %s", sizes[k].key,
+                          (long long)*sizes[k].to, where);
+    }
+    if (err == BP_OK && (out->layers > HF_MAX_LAYERS || out->width % out->heads != 0))
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the checkpoint's model has %lld layers, width %lld and %lld heads, which "
+                      "can't be: at %s",
+                      (long long)out->layers, (long long)out->width, (long long)out->heads, where);
+    out->eos_id = json_is_integer(eod) ? json_integer_value(eod) : -1;
+    return err;
+}
+
+static bp_err write_config(const bp_hf_shape *shape, const char *folder)
+{
+    char *path = bp_path_join(folder, "config.json");
+    json_t *config = hf_config_json(shape);
+    bp_err err = path == NULL || config == NULL ? bp_fail_memory("config.json", 1, 1)
+                                                : bp_json_save(path, config);
+
+    json_decref(config);
+    bp_free(path);
+    return err;
+}
+
+/* ---- tensors ---- */
+
+static int64_t volume_of(int dims, const int64_t *shape)
+{
+    return dims == 2 ? shape[0] * shape[1] : shape[0];
+}
+
+/* Part `part` of one of theirs, as a slice of ours. */
+static bp_slice slice_of(const hf_tensor *theirs, int part, float *data)
+{
+    bp_slice slice = {.dims = theirs->dims, .data = data};
+
+    (void)snprintf(slice.name, sizeof slice.name, "%s", theirs->ours[part]);
+    hf_part_shape(theirs, slice.shape);
+    memcpy(slice.extent, slice.shape, sizeof slice.extent);
+    return slice;
+}
+
+static bp_err load_part(bp_checkpoint *checkpoint, const hf_tensor *theirs, int part, float *ours)
+{
+    bp_slice slice = slice_of(theirs, part, ours);
+    bp_err err = bp_checkpoint_load(checkpoint, &slice, 1);
+
+    return err == BP_OK ? bp_checkpoint_check_digests(checkpoint, &slice, 1) : err;
+}
+
+static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
+                           bp_safetensors_writer *writer)
+{
+    int64_t count = volume_of(theirs->dims, theirs->shape);
+    float *whole = bp_try_alloc("hf.theirs", count, sizeof *whole);
+    float *ours = bp_try_alloc("hf.ours", count / theirs->parts, sizeof *ours);
+    bp_err err =
+        whole == NULL || ours == NULL ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
+
+    for (int p = 0; p < theirs->parts && err == BP_OK; p++) {
+        err = load_part(checkpoint, theirs, p, ours);
+        if (err == BP_OK)
+            hf_put_part(whole, ours, theirs, p);
+    }
+    if (err == BP_OK)
+        err = bp_safetensors_write(writer, whole, count);
+    bp_free(whole);
+    bp_free(ours);
+    return err;
+}
+
+/* Every tensor must be there, in its shape, before anything is written. */
+static bp_err check_tensor(const bp_checkpoint *checkpoint, const hf_tensor *theirs)
+{
+    bp_err err = BP_OK;
+
+    for (int p = 0; p < theirs->parts && err == BP_OK; p++) {
+        const bp_manifest_tensor *tensor;
+        bp_slice slice = slice_of(theirs, p, NULL);
+
+        err = bp_checkpoint_find_tensor(checkpoint, &slice, &tensor);
+    }
+    return err;
+}
+
+static bp_err write_tensors(bp_checkpoint *checkpoint, const bp_hf_shape *shape, const char *path,
+                            bp_safetensor *specs, char (*names)[HF_NAME + sizeof PREFIX])
+{
+    int64_t count = hf_tensor_count(shape);
+    bp_safetensors_writer *writer = NULL;
+    hf_tensor theirs;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        hf_tensor_of(&theirs, shape, k);
+        err = check_tensor(checkpoint, &theirs);
+        (void)snprintf(names[k], sizeof names[k], PREFIX "%s", theirs.name);
+        specs[k] = (bp_safetensor){
+            .name = names[k], .dims = theirs.dims, .shape = {theirs.shape[0], theirs.shape[1]}};
+    }
+    if (err == BP_OK)
+        err = bp_safetensors_create(&writer, path, specs, count, "pt");
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        hf_tensor_of(&theirs, shape, k);
+        err = write_tensor(checkpoint, &theirs, writer);
+    }
+    if (err == BP_OK)
+        err = bp_safetensors_finish(&writer);
+    bp_safetensors_drop(&writer);
+    return err;
+}
+
+static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape, const char *folder)
+{
+    int64_t count = hf_tensor_count(shape);
+    char *path = bp_path_join(folder, "model.safetensors");
+    char(*names)[HF_NAME + sizeof PREFIX] = bp_alloc("hf.names", count, sizeof *names);
+    bp_safetensor *specs = bp_alloc("hf.specs", count, sizeof *specs);
+    bp_err err = BP_OK;
+
+    if (path == NULL || names == NULL || specs == NULL)
+        err = bp_fail_memory("the tensors of a model", count, sizeof *specs);
+    else
+        err = write_tensors(checkpoint, shape, path, specs, names);
+    bp_free(names);
+    bp_free(specs);
+    bp_free(path);
+    return err;
+}
+
+static bp_err write_tokenizer(const char *text, const char *folder)
+{
+    char *path = bp_path_join(folder, "tokenizer.json");
+    bp_err err = bp_file_write(path, text, strlen(text));
+
+    bp_free(path);
+    return err;
+}
+
+/* ---- the folder ---- */
+
+static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
+                           const char *tokenizer, const char *hidden, const char *out)
+{
+    bp_err err = write_model(checkpoint, shape, hidden);
+
+    if (err == BP_OK)
+        err = write_config(shape, hidden);
+    if (err == BP_OK && tokenizer != NULL)
+        err = write_tokenizer(tokenizer, hidden);
+    if (err == BP_OK)
+        err = bp_path_sync(hidden);
+    return err == BP_OK ? bp_rename_new(hidden, out) : err;
+}
+
+static void remove_quietly(const char *folder)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (bp_dir_remove(folder) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_err_set_message(message);
+}
+
+bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *tokenizer)
+{
+    bp_hf_shape shape = {.layers = 0};
+    struct stat status;
+    char *hidden = NULL;
+    int lock = -1;
+    bp_err err = read_shape(&shape, checkpoint);
+
+    BP_ASSERT(bp_comm_size(checkpoint->comm) == 1);
+    if (err == BP_OK && lstat(out, &status) == 0)
+        err = BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away", out);
+    if (err == BP_OK) {
+        bp_hidden_sweep(out);
+        err = bp_hidden_make(out, &hidden, &lock);
+    }
+    if (hidden != NULL) {
+        err = write_folder(checkpoint, &shape, tokenizer, hidden, out);
+        if (err != BP_OK)
+            remove_quietly(hidden);
+    }
+    if (lock >= 0)
+        (void)close(lock);
+    bp_free(hidden);
+    return err;
+}

@@ -1,0 +1,38 @@
+/* Which tensor of Hugging Face's GPT-2 is which of ours. Private to src/store. */
+#ifndef BP_IO_HUGGINGFACE_HF_GPT2_PRIV_H
+#define BP_IO_HUGGINGFACE_HF_GPT2_PRIV_H
+
+#include "io/huggingface/hf_gpt2.h"
+
+#define HF_PARTS 3
+#define HF_NAME  64
+
+/* One of theirs: `parts` of ours lie in it side by side, along its last dimension. */
+typedef struct hf_tensor {
+    char name[HF_NAME]; /* without the prefix */
+    int dims;
+    int64_t shape[2]; /* theirs */
+    bool transposed;  /* a Conv1D weight */
+    int parts;
+    char ours[HF_PARTS][HF_NAME];
+} hf_tensor;
+
+/** Tensors of a model: two embeddings, twelve a layer, two at the end. */
+int64_t hf_tensor_count(const bp_hf_shape *shape);
+/** Tensor k, in the order of their files. */
+void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k);
+
+/** Is `name` (without the prefix) that of a tensor of the model? */
+bool hf_name_is_known(const bp_hf_shape *shape, const char *name);
+/** The layer of "h.12.attn.bias", and what follows it in *rest; -1: another kind of name. */
+int64_t hf_layer_of(const char *name, const char **rest);
+
+/** Shape of part `part`, as ours; dims is theirs. */
+void hf_part_shape(const hf_tensor *tensor, int64_t shape[2]);
+
+/** Copy between theirs, [rows][columns] with columns = parts x width, and ours: part p as
+ * [rows][width], or transposed as [width][rows]. A vector has one row. */
+void hf_take_part(float *ours, const float *theirs, const hf_tensor *tensor, int part);
+void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int part);
+
+#endif

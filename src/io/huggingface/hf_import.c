@@ -1,0 +1,490 @@
+/* Opening a Hugging Face folder of GPT-2, and giving its tensors as ours. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/huggingface/hf_config_priv.h"
+#include "io/huggingface/hf_gpt2_priv.h"
+#include "io/huggingface/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_LIMIT ((int64_t)16 << 20)
+#define INDEX_LIMIT  ((int64_t)100 << 20)
+#define MAX_SHARDS   1000
+#define PREFIX       "transformer."
+#define COMPARE_PART 65536
+
+struct bp_hf_model {
+    char *folder;
+    bp_hf_shape shape;
+    bp_safetensors **files;
+    int64_t file_count;
+    bool prefixed;
+    bp_slice *slices; /* ours ... */
+    int64_t *from;    /* ... and of each, which of theirs it lies in, and as which part */
+    int *part;
+    int64_t slice_count;
+    const char **left; /* names of those that nobody wants */
+    bp_hf_report report;
+    float *theirs, *ours; /* the tensor fetched last */
+    int64_t fetched;      /* which of theirs that is; -1: none */
+};
+
+/* ---- files ---- */
+
+static bp_err no_memory(const char *what)
+{
+    return bp_fail_memory(what, 1, 1);
+}
+
+static bp_err load_json(const char *folder, const char *name, int64_t limit, json_t **out,
+                        char **path)
+{
+    *path = bp_path_join(folder, name);
+    *out = NULL;
+    return *path == NULL ? no_memory("a file name") : bp_json_load(out, *path, limit);
+}
+
+static bp_err read_config(bp_hf_model *model)
+{
+    json_t *config;
+    char *path;
+    bp_err err = load_json(model->folder, "config.json", CONFIG_LIMIT, &config, &path);
+
+    if (err == BP_OK)
+        err = hf_config_read(&model->shape, config, path);
+    json_decref(config);
+    bp_free(path);
+    return err;
+}
+
+static bp_err open_file(bp_hf_model *model, const char *name)
+{
+    char *path = bp_path_join(model->folder, name);
+    bp_err err = path == NULL ? no_memory("a file name")
+                              : bp_safetensors_open(&model->files[model->file_count], path);
+
+    if (err == BP_OK)
+        model->file_count++;
+    bp_free(path);
+    return err;
+}
+
+/* A name in the folder itself: no path, nothing hidden. */
+static bool shard_name_is_valid(const char *name)
+{
+    size_t length = strlen(name);
+
+    return length > 12 && length < 200 && name[0] != '.' &&
+           strcmp(name + length - 12, ".safetensors") == 0 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+               length;
+}
+
+static bool is_open(const bp_hf_model *model, const char *name)
+{
+    for (int64_t k = 0; k < model->file_count; k++)
+        if (strcmp(bp_path_base(bp_safetensors_path(model->files[k])), name) == 0)
+            return true;
+    return false;
+}
+
+static const bp_safetensor *find(const bp_hf_model *model, const char *name, bp_safetensors **file)
+{
+    for (int64_t k = 0; k < model->file_count; k++) {
+        const bp_safetensor *tensor = bp_safetensors_find(model->files[k], name);
+
+        if (tensor != NULL) {
+            *file = model->files[k];
+            return tensor;
+        }
+    }
+    return NULL;
+}
+
+/* Every tensor of the map lies in the file that the map names, and in no other. */
+static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(map, name, value)
+    {
+        bp_safetensors *file;
+        const bp_safetensor *tensor = find(model, name, &file);
+
+        if (tensor == NULL ||
+            strcmp(bp_path_base(bp_safetensors_path(file)), json_string_value(value)) != 0)
+            return BP_FAIL(
+                BP_ERR_FORMAT,
+                "tensor '%.80s' is not (or not only) in '%.80s', where the index has it: at %s",
+                name, json_string_value(value), path);
+    }
+    return BP_OK;
+}
+
+static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *path)
+{
+    json_t *map = json_object_get(index, "weight_map"), *value;
+    const char *key;
+    bp_err err = BP_OK;
+
+    if (!json_is_object(map))
+        return BP_FAIL(BP_ERR_FORMAT, "\"weight_map\" is no object: at %s", path);
+    json_object_foreach(map, key, value)
+    {
+        const char *name = json_string_value(value);
+
+        if (err == BP_OK && (name == NULL || !shard_name_is_valid(name)))
+            err = BP_FAIL(BP_ERR_FORMAT,
+                          "'%.80s' is no name of a safetensors file in the folder: at %s",
+                          name == NULL ? "" : name, path);
+        if (err != BP_OK || is_open(model, name))
+            continue;
+        if (model->file_count == MAX_SHARDS)
+            err = BP_FAIL(BP_ERR_FORMAT, "there are more than %d files: at %s", MAX_SHARDS, path);
+        else
+            err = open_file(model, name);
+    }
+    return err == BP_OK ? check_map(model, map, path) : err;
+}
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name);
+    bool there = path != NULL && bp_path_exists(path);
+
+    bp_free(path);
+    return there;
+}
+
+static bp_err open_files(bp_hf_model *model)
+{
+    json_t *index;
+    char *path;
+    bp_err err;
+
+    model->files = bp_alloc("hf.files", MAX_SHARDS, sizeof *model->files);
+    if (model->files == NULL)
+        return no_memory("safetensors files");
+    if (has(model->folder, "model.safetensors"))
+        return open_file(model, "model.safetensors");
+    if (!has(model->folder, "model.safetensors.index.json"))
+        return BP_FAIL(
+            BP_ERR_INPUT,
+            "there is neither model.safetensors nor model.safetensors.index.json: in %s%s",
+            model->folder,
+            has(model->folder, "pytorch_model.bin")
+                ? "; pytorch_model.bin is not read: save the model with safe_serialization=True"
+                : "");
+    err = load_json(model->folder, "model.safetensors.index.json", INDEX_LIMIT, &index, &path);
+    if (err == BP_OK)
+        err = open_shards(model, index, path);
+    json_decref(index);
+    bp_free(path);
+    return err;
+}
+
+/* ---- which is which ---- */
+
+static const char *without_prefix(const char *name)
+{
+    return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 ? name + sizeof PREFIX - 1 : name;
+}
+
+static const bp_safetensor *find_theirs(const bp_hf_model *model, const char *name,
+                                        bp_safetensors **file)
+{
+    char full[HF_NAME + sizeof PREFIX];
+
+    (void)snprintf(full, sizeof full, "%s%s", model->prefixed ? PREFIX : "", name);
+    return find(model, full, file);
+}
+
+/* With the prefix, or without it: all of them alike. */
+static bp_err find_prefix(bp_hf_model *model)
+{
+    bp_safetensors *file;
+    bool bare = find(model, "wte.weight", &file) != NULL,
+         prefixed = find(model, PREFIX "wte.weight", &file) != NULL;
+
+    if (bare == prefixed)
+        return BP_FAIL(BP_ERR_FORMAT, "%s: in %s",
+                       bare ? "tensor wte.weight is there twice, with and without '" PREFIX "'"
+                            : "there is no tensor wte.weight (nor " PREFIX "wte.weight)",
+                       model->folder);
+    model->prefixed = prefixed;
+    model->report.prefix = prefixed ? PREFIX : "";
+    return BP_OK;
+}
+
+static bool has_shape(const bp_safetensor *tensor, const hf_tensor *expected)
+{
+    if (tensor->dims != expected->dims)
+        return false;
+    for (int d = 0; d < tensor->dims; d++)
+        if (tensor->shape[d] != expected->shape[d])
+            return false;
+    return true;
+}
+
+static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
+{
+    bp_safetensors *file;
+    const bp_safetensor *tensor = find_theirs(model, expected->name, &file);
+    char shape[64] = "";
+
+    if (tensor == NULL)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' is missing: in %s", expected->name,
+                       model->folder);
+    if (has_shape(tensor, expected))
+        return BP_OK;
+    for (int d = 0; d < expected->dims; d++)
+        (void)snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%lld",
+                       d > 0 ? ", " : "", (long long)expected->shape[d]);
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "tensor '%s' has not the shape (%s) that config.json asks for: in %s",
+                   expected->name, shape, bp_safetensors_path(file));
+}
+
+static void add_slices(bp_hf_model *model, const hf_tensor *theirs, int64_t k)
+{
+    for (int p = 0; p < theirs->parts; p++) {
+        bp_slice *slice = &model->slices[model->slice_count];
+
+        *slice = (bp_slice){.dims = theirs->dims};
+        (void)snprintf(slice->name, sizeof slice->name, "%s", theirs->ours[p]);
+        hf_part_shape(theirs, slice->shape);
+        memcpy(slice->extent, slice->shape, sizeof slice->extent);
+        model->from[model->slice_count] = k;
+        model->part[model->slice_count++] = p;
+    }
+    model->report.used++;
+    model->report.transposed += theirs->transposed;
+    model->report.split += theirs->parts > 1;
+}
+
+static bp_err map_tensors(bp_hf_model *model)
+{
+    int64_t count = hf_tensor_count(&model->shape), room = HF_PARTS * count;
+
+    model->slices = bp_alloc("hf.slices", room, sizeof *model->slices);
+    model->from = bp_alloc("hf.from", room, sizeof *model->from);
+    model->part = bp_alloc("hf.part", room, sizeof *model->part);
+    for (int64_t k = 0; k < count; k++) {
+        hf_tensor theirs;
+
+        hf_tensor_of(&theirs, &model->shape, k);
+        if (check_tensor(model, &theirs) != BP_OK)
+            return BP_ERR_FORMAT;
+        add_slices(model, &theirs, k);
+    }
+    model->report.made = model->slice_count;
+    return BP_OK;
+}
+
+/* ---- the rest of the folder's tensors ---- */
+
+static bool is_wanted(const bp_hf_model *model, const char *full)
+{
+    const char *name = without_prefix(full);
+
+    return (name != full) == model->prefixed && hf_name_is_known(&model->shape, name);
+}
+
+/* lm_head.weight must be wte.weight again, bit for bit: this program's GPT ties them. */
+static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
+                           const bp_safetensor *head)
+{
+    bp_safetensors *file;
+    const bp_safetensor *wte = find_theirs(model, "wte.weight", &file);
+    float *a = bp_alloc("hf.compare", COMPARE_PART, sizeof *a),
+          *b = bp_alloc("hf.compare", COMPARE_PART, sizeof *b);
+    bool same = head->count == wte->count;
+    bp_err err = a == NULL || b == NULL ? no_memory("a comparison") : BP_OK;
+
+    for (int64_t done = 0; done < wte->count && same && err == BP_OK;) {
+        int64_t take = wte->count - done < COMPARE_PART ? wte->count - done : COMPARE_PART;
+
+        err = bp_safetensors_read(file, wte, done, take, a);
+        if (err == BP_OK)
+            err = bp_safetensors_read(head_file, head, done, take, b);
+        same = err != BP_OK || memcmp(a, b, (size_t)take * sizeof *a) == 0;
+        done += take;
+    }
+    bp_free(a);
+    bp_free(b);
+    if (err == BP_OK && !same)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "lm_head.weight is not wte.weight: in %s; this program's GPT has a tied head",
+                      bp_safetensors_path(head_file));
+    return err;
+}
+
+static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safetensor *tensor)
+{
+    const char *rest;
+    int64_t layer = hf_layer_of(without_prefix(tensor->name), &rest);
+
+    if (is_wanted(model, tensor->name))
+        return BP_OK;
+    if (strcmp(tensor->name, "lm_head.weight") == 0) {
+        model->report.tied_heads++;
+        return compare_head(model, file, tensor);
+    }
+    if (layer >= model->shape.layers)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "tensor '%.80s' is of a layer that config.json's n_layer = %lld leaves out: in %s",
+            tensor->name, (long long)model->shape.layers, bp_safetensors_path(file));
+    if (layer >= 0 && (strcmp(rest, "attn.bias") == 0 || strcmp(rest, "attn.masked_bias") == 0)) {
+        model->report.buffers++;
+        return BP_OK;
+    }
+    model->left[model->report.left++] = tensor->name;
+    return BP_OK;
+}
+
+static bp_err sort_out_all(bp_hf_model *model)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t f = 0; f < model->file_count; f++)
+        model->report.tensors += bp_safetensors_count(model->files[f]);
+    model->left = bp_alloc("hf.left", model->report.tensors, sizeof *model->left);
+    if (model->left == NULL)
+        return no_memory("names of tensors");
+    for (int64_t f = 0; f < model->file_count; f++)
+        for (int64_t k = 0; k < bp_safetensors_count(model->files[f]) && err == BP_OK; k++)
+            err = sort_out(model, model->files[f], bp_safetensors_at(model->files[f], k));
+    return err;
+}
+
+/* ---- the whole ---- */
+
+bp_err bp_hf_open(bp_hf_model **out, const char *folder)
+{
+    bp_hf_model *model = bp_alloc("hf", 1, sizeof *model);
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (model == NULL)
+        return no_memory("a model");
+    model->fetched = -1;
+    model->folder = bp_strdup(folder);
+    if (model->folder == NULL)
+        err = no_memory("a file name");
+    if (err == BP_OK && !bp_path_is_dir(folder))
+        err = BP_FAIL(BP_ERR_INPUT, "there is no such folder: at %s", folder);
+    if (err == BP_OK)
+        err = read_config(model);
+    if (err == BP_OK)
+        err = open_files(model);
+    if (err == BP_OK)
+        err = find_prefix(model);
+    if (err == BP_OK)
+        err = map_tensors(model);
+    if (err == BP_OK)
+        err = sort_out_all(model);
+    if (err != BP_OK)
+        bp_hf_close(&model);
+    *out = model;
+    return bp_err_advise(err, "export the model again");
+}
+
+void bp_hf_close(bp_hf_model **out)
+{
+    bp_hf_model *model = *out;
+
+    if (model == NULL)
+        return;
+    for (int64_t k = 0; k < model->file_count; k++)
+        bp_safetensors_close(&model->files[k]);
+    bp_free(model->files);
+    bp_free(model->slices);
+    bp_free(model->from);
+    bp_free(model->part);
+    bp_free(model->left);
+    bp_free(model->theirs);
+    bp_free(model->ours);
+    bp_free(model->folder);
+    bp_free(model);
+    *out = NULL;
+}
+
+bp_hf_shape bp_hf_shape_of(const bp_hf_model *model)
+{
+    return model->shape;
+}
+
+const bp_slice *bp_hf_slices(const bp_hf_model *model, int64_t *count)
+{
+    *count = model->slice_count;
+    return model->slices;
+}
+
+bp_hf_report bp_hf_report_of(const bp_hf_model *model)
+{
+    return model->report;
+}
+
+const char *bp_hf_left(const bp_hf_model *model, int64_t k)
+{
+    BP_ASSERT(k >= 0 && k < model->report.left);
+    return model->left[k];
+}
+
+/* q, k and v ask for the same tensor one after the other: it is read once. */
+static bp_err read_theirs(bp_hf_model *model, int64_t k, const hf_tensor *theirs)
+{
+    bp_safetensors *file;
+    const bp_safetensor *tensor;
+    bp_err err;
+
+    if (model->fetched == k)
+        return BP_OK;
+    model->fetched = -1;
+    bp_free(model->theirs);
+    model->theirs = NULL;
+    tensor = find_theirs(model, theirs->name, &file);
+    BP_ASSERT(tensor != NULL);
+    model->theirs = bp_try_alloc("hf.theirs", tensor->count, sizeof *model->theirs);
+    if (model->theirs == NULL)
+        return bp_fail_memory("a tensor", tensor->count, sizeof *model->theirs);
+    err = bp_safetensors_read(file, tensor, 0, tensor->count, model->theirs);
+    if (err == BP_OK)
+        model->fetched = k;
+    return err;
+}
+
+bp_err bp_hf_fetch(void *context, const bp_slice *slice, int64_t index, const float **data)
+{
+    bp_hf_model *model = context;
+    hf_tensor theirs;
+    int64_t count = slice->extent[0] * (slice->dims == 2 ? slice->extent[1] : 1);
+    bp_err err;
+
+    hf_tensor_of(&theirs, &model->shape, model->from[index]);
+    err = read_theirs(model, model->from[index], &theirs);
+    if (err != BP_OK)
+        return err;
+    *data = model->theirs;
+    if (!theirs.transposed && theirs.parts == 1)
+        return BP_OK;
+    bp_free(model->ours);
+    model->ours = bp_try_alloc("hf.ours", count, sizeof *model->ours);
+    if (model->ours == NULL)
+        return bp_fail_memory("a tensor", count, sizeof *model->ours);
+    hf_take_part(model->ours, model->theirs, &theirs, model->part[index]);
+    *data = model->ours;
+    return BP_OK;
+}
+
+json_t *bp_hf_model_json(const bp_hf_shape *shape)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "kind", "gpt", "layers",
+                     (json_int_t)shape->layers, "width", (json_int_t)shape->width, "heads",
+                     (json_int_t)shape->heads, "context", (json_int_t)shape->context, "vocab_size",
+                     (json_int_t)shape->vocab_size);
+}

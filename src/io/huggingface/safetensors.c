@@ -1,0 +1,421 @@
+/* Reading safetensors. */
+#include "io/huggingface/safetensors.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LENGTH_BYTES 8
+#define MAX_TENSORS  100000
+#define MAX_NAME     4096
+#define MAX_VALUES   (16 * MAX_TENSORS) /* in the JSON: a tensor of 8 dimensions has 15 */
+#define PART_BYTES   ((int64_t)1 << 16)
+#define REMEDY       "export it again"
+
+struct bp_safetensors {
+    int fd;
+    char *path;
+    json_t *header; /* holds the names */
+    bp_safetensor *tensors;
+    int64_t count;
+    const bp_safetensor **by_name;
+    int64_t data_place, data_bytes;
+};
+
+/* ---- element types ---- */
+
+static const struct {
+    const char *name;
+    int64_t bytes;
+} TYPES[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2},    {"F64", 8},     {"I64", 8},
+             {"I32", 4}, {"I16", 2}, {"I8", 1},      {"U64", 8},     {"U32", 4},
+             {"U16", 2}, {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"BOOL", 1}};
+
+static int64_t type_bytes(const char *dtype)
+{
+    for (size_t k = 0; k < sizeof TYPES / sizeof TYPES[0]; k++)
+        if (strcmp(TYPES[k].name, dtype) == 0)
+            return TYPES[k].bytes;
+    return 0;
+}
+
+static float float_of_bits(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+float bp_float_of_bf16(uint16_t bits)
+{
+    return float_of_bits((uint32_t)bits << 16);
+}
+
+float bp_float_of_f16(uint16_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u,
+             fraction = bits & 1023u;
+
+    if (exponent == 31)
+        return float_of_bits(sign | 0x7f800000u | fraction << 13);
+    if (exponent == 0) { /* zero and the subnormals: fraction * 2^-24, which float32 has exactly */
+        float value = (float)fraction * 0x1p-24f;
+
+        return sign != 0 ? -value : value;
+    }
+    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+/* ---- the header ---- */
+
+static bp_err refuse(const bp_safetensors *file, const char *tensor, const char *what)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "not a sound safetensors file: tensor '%.80s' %s: at %s", tensor,
+                   what, file->path);
+}
+
+/* Two non-negative integers, first <= last. */
+static bool parse_offsets(const json_t *list, int64_t *first, int64_t *last)
+{
+    const json_t *a = json_array_get(list, 0), *b = json_array_get(list, 1);
+
+    if (!json_is_array(list) || json_array_size(list) != 2 || !json_is_integer(a) ||
+        !json_is_integer(b))
+        return false;
+    *first = json_integer_value(a);
+    *last = json_integer_value(b);
+    return *first >= 0 && *last >= *first;
+}
+
+static bool parse_shape(const json_t *list, bp_safetensor *tensor)
+{
+    tensor->count = 1;
+    if (!json_is_array(list) || json_array_size(list) > BP_SAFETENSORS_DIMS)
+        return false;
+    tensor->dims = (int)json_array_size(list);
+    for (int d = 0; d < tensor->dims; d++) {
+        const json_t *value = json_array_get(list, (size_t)d);
+
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return false;
+        tensor->shape[d] = json_integer_value(value);
+        if (__builtin_mul_overflow(tensor->count, tensor->shape[d], &tensor->count))
+            return false;
+    }
+    return true;
+}
+
+static bp_err parse_tensor(bp_safetensors *file, const char *name, const json_t *value)
+{
+    bp_safetensor *tensor = &file->tensors[file->count];
+    int64_t last, expected;
+
+    tensor->name = name;
+    tensor->dtype = json_string_value(json_object_get(value, "dtype"));
+    if (name[0] == '\0' || strlen(name) > MAX_NAME)
+        return refuse(file, name, "has no name of 1 to 4096 bytes");
+    if (!json_is_object(value) || tensor->dtype == NULL)
+        return refuse(file, name, "has no dtype");
+    if (type_bytes(tensor->dtype) == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor '%.80s' has the unknown dtype '%.20s': at %s", name,
+                       tensor->dtype, file->path);
+    if (!parse_shape(json_object_get(value, "shape"), tensor))
+        return refuse(file, name,
+                      "has a shape that is no list of up to 8 sizes, or is larger than 2^63");
+    if (!parse_offsets(json_object_get(value, "data_offsets"), &tensor->first, &last))
+        return refuse(file, name, "has no sound data_offsets");
+    tensor->bytes = last - tensor->first;
+    if (last > file->data_bytes)
+        return refuse(file, name, "ends beyond the file");
+    if (__builtin_mul_overflow(tensor->count, type_bytes(tensor->dtype), &expected) ||
+        expected != tensor->bytes)
+        return refuse(file, name, "has a shape that is not what its data_offsets hold");
+    file->count++;
+    return BP_OK;
+}
+
+static bp_err check_metadata(const bp_safetensors *file, const json_t *metadata)
+{
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(metadata))
+        return BP_FAIL(BP_ERR_FORMAT, "__metadata__ is not an object: at %s", file->path);
+    json_object_foreach((json_t *)metadata, key, value) /* not changed */
+    {
+        if (!json_is_string(value))
+            return BP_FAIL(BP_ERR_FORMAT, "__metadata__ holds something other than strings: at %s",
+                           file->path);
+    }
+    return BP_OK;
+}
+
+static bp_err parse_tensors(bp_safetensors *file)
+{
+    int64_t members = (int64_t)json_object_size(file->header);
+    const char *key;
+    json_t *value;
+    bp_err err = BP_OK;
+
+    if (members > MAX_TENSORS)
+        return BP_FAIL(BP_ERR_FORMAT, "more than %d tensors: at %s", MAX_TENSORS, file->path);
+    file->tensors = bp_alloc("safetensors.tensors", members, sizeof *file->tensors);
+    file->by_name = bp_alloc("safetensors.by_name", members, sizeof *file->by_name);
+    json_object_foreach(file->header, key, value)
+    {
+        if (err == BP_OK)
+            err = strcmp(key, "__metadata__") == 0 ? check_metadata(file, value)
+                                                   : parse_tensor(file, key, value);
+    }
+    return err;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const bp_safetensor *p = a, *q = b;
+
+    if (p->first != q->first)
+        return p->first < q->first ? -1 : 1;
+    if (p->bytes != q->bytes)
+        return p->bytes < q->bytes ? -1 : 1;
+    return strcmp(p->name, q->name);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const bp_safetensor *const *p = a, *const *q = b;
+
+    return strcmp((*p)->name, (*q)->name);
+}
+
+/* Side by side from the first byte of the data to its last. */
+static bp_err check_places(const bp_safetensors *file)
+{
+    int64_t end = 0;
+
+    for (int64_t k = 0; k < file->count; k++) {
+        const bp_safetensor *tensor = &file->tensors[k];
+
+        if (tensor->first < end)
+            return refuse(file, tensor->name, "overlaps the one before it");
+        if (tensor->first > end)
+            return refuse(file, tensor->name, "leaves a gap before it");
+        end = tensor->first + tensor->bytes;
+    }
+    if (end != file->data_bytes)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "not a sound safetensors file: %lld bytes follow the last tensor: at %s",
+                       (long long)(file->data_bytes - end), file->path);
+    return BP_OK;
+}
+
+static uint64_t little_endian(const unsigned char *bytes)
+{
+    uint64_t value = 0;
+
+    for (int k = LENGTH_BYTES - 1; k >= 0; k--)
+        value = value << 8 | bytes[k];
+    return value;
+}
+
+/* The header's text; *bytes of it. Nothing is allocated before its length was compared with the
+ * file's. */
+static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text, size_t *bytes)
+{
+    unsigned char length[LENGTH_BYTES];
+    uint64_t header;
+
+    if (file_bytes < LENGTH_BYTES + 2)
+        return BP_FAIL(BP_ERR_FORMAT, "%lld bytes are no safetensors file: at %s",
+                       (long long)file_bytes, file->path);
+    if (bp_pread_all(file->fd, length, sizeof length, 0) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
+    header = little_endian(length);
+    if (header > (uint64_t)BP_SAFETENSORS_MAX_HEADER)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "the header of a safetensors file would have %llu bytes, 100 MiB is the limit: at %s",
+            (unsigned long long)header, file->path);
+    if (header < 2 || (int64_t)header > file_bytes - LENGTH_BYTES)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "the header of a safetensors file would have %llu bytes, and the file has %lld: at %s",
+            (unsigned long long)header, (long long)file_bytes, file->path);
+    *bytes = (size_t)header;
+    *text = bp_alloc("safetensors.header", (int64_t)header, 1);
+    if (bp_pread_all(file->fd, *text, *bytes, LENGTH_BYTES) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
+    if (**text != '{')
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the header of a safetensors file does not begin with '{': at %s",
+                       file->path);
+    file->data_place = LENGTH_BYTES + (int64_t)header;
+    file->data_bytes = file_bytes - file->data_place;
+    return BP_OK;
+}
+
+/* A parsed value takes ten times its text: they are counted before. Commas outside strings do. */
+static bp_err check_values(const bp_safetensors *file, const char *text, size_t bytes)
+{
+    int64_t values = 1;
+    bool quoted = false;
+
+    for (size_t k = 0; k < bytes; k++) {
+        if (quoted && text[k] == '\\')
+            k++;
+        else if (text[k] == '"')
+            quoted = !quoted;
+        else if (!quoted && (text[k] == ',' || text[k] == '[' || text[k] == '{'))
+            values++;
+    }
+    return values <= MAX_VALUES ? BP_OK
+                                : BP_FAIL(BP_ERR_FORMAT,
+                                          "the header of a safetensors file holds %lld values, far "
+                                          "more than %d tensors have: at %s",
+                                          (long long)values, MAX_TENSORS, file->path);
+}
+
+static bp_err open_file(bp_safetensors *file, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int64_t file_bytes;
+    bp_err err;
+
+    file->path = bp_strdup(path);
+    err = bp_file_open(path, &file->fd, &file_bytes);
+    if (err == BP_OK)
+        err = read_header(file, file_bytes, &text, &bytes);
+    if (err == BP_OK)
+        err = check_values(file, text, bytes);
+    if (err == BP_OK)
+        err = bp_json_parse(&file->header, text, bytes, path);
+    bp_free(text);
+    if (err == BP_OK)
+        err = parse_tensors(file);
+    if (err != BP_OK)
+        return err;
+    if (file->count > 0)
+        qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, compare_places);
+    for (int64_t k = 0; k < file->count; k++)
+        file->by_name[k] = &file->tensors[k];
+    if (file->count > 0)
+        qsort(file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);
+    return check_places(file);
+}
+
+bp_err bp_safetensors_open(bp_safetensors **out, const char *path)
+{
+    bp_safetensors *file = bp_alloc("safetensors", 1, sizeof *file);
+    bp_err err;
+
+    *out = NULL;
+    file->fd = -1;
+    err = open_file(file, path);
+    if (err != BP_OK)
+        bp_safetensors_close(&file);
+    *out = file;
+    return bp_err_advise(err, REMEDY);
+}
+
+void bp_safetensors_close(bp_safetensors **out)
+{
+    bp_safetensors *file = *out;
+
+    if (file == NULL)
+        return;
+    if (file->fd >= 0)
+        (void)close(file->fd); /* only read from */
+    json_decref(file->header);
+    bp_free(file->tensors);
+    bp_free(file->by_name);
+    bp_free(file->path);
+    bp_free(file);
+    *out = NULL;
+}
+
+int64_t bp_safetensors_count(const bp_safetensors *file)
+{
+    return file->count;
+}
+
+const bp_safetensor *bp_safetensors_at(const bp_safetensors *file, int64_t k)
+{
+    BP_ASSERT(k >= 0 && k < file->count);
+    return &file->tensors[k];
+}
+
+const bp_safetensor *bp_safetensors_find(const bp_safetensors *file, const char *name)
+{
+    bp_safetensor key = {.name = name};
+    const bp_safetensor *wanted = &key, **found;
+
+    if (file->count == 0)
+        return NULL;
+    found =
+        bsearch(&wanted, file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);
+    return found == NULL ? NULL : *found;
+}
+
+const char *bp_safetensors_path(const bp_safetensors *file)
+{
+    return file->path;
+}
+
+/* ---- values ---- */
+
+static float element(const char *dtype, const unsigned char *at)
+{
+    uint16_t half;
+    double wide;
+    float value;
+
+    if (strcmp(dtype, "F64") == 0) {
+        memcpy(&wide, at, sizeof wide);
+        return (float)wide;
+    }
+    if (strcmp(dtype, "F32") == 0) {
+        memcpy(&value, at, sizeof value);
+        return value;
+    }
+    memcpy(&half, at, sizeof half);
+    return strcmp(dtype, "F16") == 0 ? bp_float_of_f16(half) : bp_float_of_bf16(half);
+}
+
+bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, int64_t first,
+                           int64_t count, float *out)
+{
+    unsigned char part[PART_BYTES];
+    int64_t size = type_bytes(tensor->dtype), room = PART_BYTES / size;
+
+    BP_ASSERT(first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first);
+    if (strcmp(tensor->dtype, "F32") != 0 && strcmp(tensor->dtype, "F64") != 0 &&
+        strcmp(tensor->dtype, "F16") != 0 && strcmp(tensor->dtype, "BF16") != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "tensor '%.80s' has dtype %s; F32, F16, BF16 and F64 can be read: at "
+                       "%s; export it as one of those",
+                       tensor->name, tensor->dtype, file->path);
+    for (int64_t done = 0; done < count;) {
+        int64_t take = count - done < room ? count - done : room;
+
+        if (bp_pread_all(file->fd, part, (size_t)(take * size),
+                         file->data_place + tensor->first + (first + done) * size) != 0)
+            return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
+        for (int64_t k = 0; k < take; k++) {
+            out[done + k] = element(tensor->dtype, part + k * size);
+            if (!isfinite(out[done + k]))
+                return BP_FAIL(BP_ERR_FORMAT,
+                               "tensor '%.80s' holds a value that is not finite in float32 "
+                               "(element %lld): at %s; " REMEDY,
+                               tensor->name, (long long)(first + done + k), file->path);
+        }
+        done += take;
+    }
+    return BP_OK;
+}

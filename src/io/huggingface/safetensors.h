@@ -1,0 +1,79 @@
+/* safetensors files: 8 bytes of length, a JSON header, and the tensors' bytes without a gap.
+ *
+ * Read as hostile: a file is either exactly what the format says, or refused before any of its data
+ * is used. Memory is bounded by the header; tensors are read and written in parts. Local: no MPI.
+ * Source: github.com/huggingface/safetensors, "Format"; its limit of 100 MB for the header.
+ */
+#ifndef BP_IO_HUGGINGFACE_SAFETENSORS_H
+#define BP_IO_HUGGINGFACE_SAFETENSORS_H
+
+#include "base/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BP_SAFETENSORS_DIMS       8
+#define BP_SAFETENSORS_MAX_HEADER ((int64_t)100 << 20)
+
+typedef struct bp_safetensor {
+    const char *name;  /* borrowed from the file */
+    const char *dtype; /* "F32" */
+    int dims;          /* 0: one value */
+    int64_t shape[BP_SAFETENSORS_DIMS];
+    int64_t count;        /* elements */
+    int64_t first, bytes; /* its place in the data */
+} bp_safetensor;
+
+typedef struct bp_safetensors bp_safetensors;
+
+/** Open and check the header: at most 100 MiB of it; offsets without gap, overlap or rest; elements
+ * x size == bytes (checked multiplication); names unique.
+ *
+ * Owns:   *out is the caller's, bp_safetensors_close(); NULL on failure.
+ * Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT what is wrong and where; BP_ERR_IO, BP_ERR_DENIED,
+ *         BP_ERR_SYSTEM.
+ */
+bp_err bp_safetensors_open(bp_safetensors **out, const char *path);
+void bp_safetensors_close(bp_safetensors **file);
+
+/** Tensors in the order of their data. */
+int64_t bp_safetensors_count(const bp_safetensors *file);
+const bp_safetensor *bp_safetensors_at(const bp_safetensors *file, int64_t k);
+/** NULL: there is none. */
+const bp_safetensor *bp_safetensors_find(const bp_safetensors *file, const char *name);
+const char *bp_safetensors_path(const bp_safetensors *file);
+
+/** out[count] = elements from `first` on, as float32: F32, F16, BF16 exactly, F64 rounded.
+ *
+ * Errors: BP_ERR_FORMAT a dtype that is no float, or a value that is not finite (named);
+ *         BP_ERR_IO. */
+bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, int64_t first,
+                           int64_t count, float *out);
+
+/* ---- writing: the tensors' places first, then their values in the same order ---- */
+
+typedef struct bp_safetensors_writer bp_safetensors_writer;
+
+/** A new file (refused where there is one) of F32 tensors; name, dims and shape are read.
+ *
+ * metadata: "format" of __metadata__ ("pt" is what readers expect); NULL: none.
+ * Owns:     *out is the caller's, bp_safetensors_finish() or _drop(); NULL on failure.
+ * Errors:   BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM;
+ *           BP_ERR_SOFTWARE names or shapes that can't be.
+ */
+bp_err bp_safetensors_create(bp_safetensors_writer **out, const char *path,
+                             const bp_safetensor *tensors, int64_t count, const char *metadata);
+/** The next `count` values. Errors: BP_ERR_IO; BP_ERR_SOFTWARE more than was announced. */
+bp_err bp_safetensors_write(bp_safetensors_writer *writer, const float *values, int64_t count);
+/** fsync and close; always frees.
+ *
+ * Errors: BP_ERR_IO; BP_ERR_SOFTWARE fewer values than announced. */
+bp_err bp_safetensors_finish(bp_safetensors_writer **writer);
+/** Close without a promise: the file is thrown away. */
+void bp_safetensors_drop(bp_safetensors_writer **writer);
+
+/** The float32 of half-precision and of bfloat16 bits. */
+float bp_float_of_f16(uint16_t bits);
+float bp_float_of_bf16(uint16_t bits);
+
+#endif

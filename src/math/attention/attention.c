@@ -1,0 +1,223 @@
+/* Attention in tiles of BP_TILE_QUERIES queries by BP_TILE_KEYS keys: the work cut over threads.
+ * (In bf16 a run of tiles is computed in larger ones: attention_bf16.c.)
+ *
+ * A tile of scores lies as [key][query]: queries are the vector lanes, so maxima and sums need no
+ * step across lanes. A thread takes a run of query tiles of one (sequence, head) in the forward
+ * pass; in the backward pass one (sequence, head), or, where they are few, a run of its queries or
+ * of its keys. Every output is summed by one thread in the order of tiles, so that the cut does not
+ * change bits.
+ */
+#include "math/attention/attention.h"
+#include "base/err.h"
+#include "base/trace.h"
+#include "math/attention/attention_priv.h"
+#include "math/gemm/gemm_priv.h"
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Floats of one thread's scratch, in whole cache lines. */
+static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *shape)
+{
+    int64_t floats = bp_head_scratch_f32(shape);
+
+    if (precision == BP_BF16)
+        floats = most(floats, bp_head_scratch_bf16(shape));
+    return bp_round_up(floats, 16);
+}
+
+size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_shape *shape)
+{
+    return (size_t)bp_math_threads() * (size_t)scratch_floats(precision, shape) * sizeof(float);
+}
+
+static bp_head head_of(const bp_gemm *gemm, const float *qkv, const bp_attention_shape *shape,
+                       int64_t b, int64_t h)
+{
+    int64_t width = shape->H * shape->D;
+    const float *q = qkv + b * shape->T * 3 * width + h * shape->D;
+    bp_head one = {
+        .shape = shape,
+        .loops = bp_loops_best(),
+        .tiles = bp_gemm_bf16_tiles(gemm),
+        .q = q,
+        .k = q + width,
+        .v = q + 2 * width,
+        .row = 3 * width,
+        .out_row = width,
+        .place_row = bp_round_up(shape->T, 4),
+        .scale = (float)(1.0 / sqrt((double)shape->D)),
+    };
+
+    one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
+                      shape->T * one.place_row;
+    if (shape->dropout > 0.0f)
+        one.mask = bp_mask_of(shape->dropout, shape->key);
+    return one;
+}
+
+void bp_head_mask(const bp_head *one, float *mask, int64_t q, int64_t k, int64_t keys)
+{
+    one->loops->tile_mask(mask, &one->mask, keys, one->first_place + q * one->place_row + k,
+                          one->place_row);
+}
+
+void bp_head_start(float *max, float *sum)
+{
+    for (int i = 0; i < QUERIES; i++) {
+        max[i] = -INFINITY;
+        sum[i] = 0.0f;
+    }
+}
+
+void bp_head_finish(const bp_head *one, const bp_head_results *results, float *sums,
+                    const float *max, float *sum, int64_t q, int64_t rows)
+{
+    for (int64_t i = 0; i < QUERIES; i++) {
+        if (i < rows)
+            results->lse[q + i] = max[i] + logf(sum[i]);
+        sum[i] = 1.0f / sum[i];
+    }
+    one->loops->scale_columns(sums, sum, one->shape->D);
+    one->loops->transpose_out(results->out + q * one->out_row, sums, rows, one->shape->D,
+                              one->out_row);
+}
+
+void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
+                             const bp_head_range *range, float *dkeys, const float *dvalues,
+                             int64_t width)
+{
+    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->shape->T);
+    size_t bytes = (size_t)one->shape->D * sizeof(float);
+
+    one->loops->scale(dkeys + first * width, one->scale, (last - first) * width);
+    for (int64_t t = first; t < last; t++) {
+        memcpy(results->dq + t * one->row + one->out_row, dkeys + t * width, bytes);
+        memcpy(results->dq + t * one->row + 2 * one->out_row, dvalues + t * width, bytes);
+    }
+}
+
+void bp_head_statistics(const bp_head *one, const bp_head_results *results, float *lse,
+                        float *delta, float *room, const float *douts, int64_t q, int64_t rows)
+{
+    int64_t D = one->shape->D;
+
+    memset(delta, 0, QUERIES * sizeof *delta);
+    one->loops->transpose_in(room, results->out + q * one->out_row, rows, D, one->out_row, 1.0f);
+    one->loops->multiply(room, room, douts, D * QUERIES);
+    one->loops->column_sums(delta, room, D, QUERIES, QUERIES);
+    for (int64_t i = 0; i < QUERIES; i++)
+        lse[i] = i < rows ? results->lse[q + i] : 0.0f;
+}
+
+/* Parts that the query tiles of a head are cut into: several, where there are not heads enough to
+ * go round. */
+static int64_t parts_of(int64_t heads, int64_t tiles)
+{
+    int64_t threads = omp_get_max_threads();
+
+    return heads >= 4 * threads || heads % threads == 0 ? 1 : bp_least(tiles, 4 * threads);
+}
+
+/* First tile of a part: causal tiles cost as their number, so parts are cut by the square. */
+static int64_t part_start(int64_t tiles, int64_t parts, int64_t part, bool causal)
+{
+    double share = (double)part / (double)parts;
+
+    return part == parts ? tiles : (int64_t)((double)tiles * (causal ? sqrt(share) : share));
+}
+
+/* Products of a query with a key, by multiply and add of each number of a head. */
+static double attention_pairs(const bp_attention_shape *shape)
+{
+    double T = (double)shape->T, pairs = shape->causal ? T * (T + 1) / 2 : T * T;
+
+    return (double)(shape->B * shape->H * shape->D) * pairs;
+}
+
+void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const float *qkv,
+                          const bp_attention_shape *shape, void *scratch)
+{
+    int64_t heads = shape->B * shape->H, tiles = (shape->T + QUERIES - 1) / QUERIES;
+    int64_t parts = parts_of(heads, tiles), floats = scratch_floats(bp_gemm_precision(gemm), shape);
+
+    BP_TRACE(BP_TRACE_ATTENTION_FORWARD, 4.0 * attention_pairs(shape), 0);
+    BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
+#pragma omp parallel for collapse(2) schedule(dynamic) if (heads * shape->T > 64)
+    for (int64_t part = 0; part < parts; part++) {
+        for (int64_t i = 0; i < heads; i++) {
+            int64_t b = i / shape->H, h = i % shape->H;
+            int64_t first = part_start(tiles, parts, part, shape->causal);
+            int64_t last = part_start(tiles, parts, part + 1, shape->causal);
+            bp_head one = head_of(gemm, qkv, shape, b, h);
+            bp_head_results results = {.out = out + (b * shape->T * shape->H + h) * shape->D,
+                                       .lse = lse + i * shape->T};
+            (one.tiles ? bp_head_forward_bf16 : bp_head_forward_f32)(
+                &one, &results, first, last, (float *)scratch + omp_get_thread_num() * floats);
+        }
+    }
+}
+
+/* A unit of the backward pass: a whole head; or, of several parts, a part of its queries, then a
+ * part of its keys. */
+static bp_head_range range_of(int64_t tiles, int64_t parts, int64_t unit, bool causal)
+{
+    int64_t part = unit / 2;
+    bp_head_range range = {0, tiles, 0, tiles, true, true};
+
+    if (parts == 1)
+        return range;
+    if (unit % 2 == 0) {
+        range.of_keys = false;
+        range.first_query = part_start(tiles, parts, part, causal);
+        range.last_query = part_start(tiles, parts, part + 1, causal);
+        range.last_key = causal ? range.last_query : tiles;
+    } else { /* the first keys are seen by the most queries */
+        range.of_queries = false;
+        range.first_key = tiles - part_start(tiles, parts, parts - part, causal);
+        range.last_key = tiles - part_start(tiles, parts, parts - part - 1, causal);
+    }
+    return range;
+}
+
+/* Parts of a head: a whole one costs 5 products of tiles, parts cost 7 together, because scores are
+ * made twice. */
+static int64_t backward_parts(int64_t heads, int64_t tiles)
+{
+    int64_t threads = omp_get_max_threads(), rounds = (heads + threads - 1) / threads;
+    bool parted = tiles > 1 && 7.5 * (double)heads / (double)threads < 5.0 * (double)rounds;
+
+    return parted ? bp_least(tiles, 2 * (threads + heads - 1) / heads) : 1;
+}
+
+void bp_attention_backward(bp_gemm *gemm, float *dqkv, const float *dout, const float *out,
+                           const float *lse, const float *qkv, const bp_attention_shape *shape,
+                           void *scratch)
+{
+    int64_t heads = shape->B * shape->H, tiles = (shape->T + QUERIES - 1) / QUERIES;
+    int64_t parts = backward_parts(heads, tiles), units = parts == 1 ? 1 : 2 * parts;
+    int64_t floats = scratch_floats(bp_gemm_precision(gemm), shape);
+
+    BP_TRACE(BP_TRACE_ATTENTION_BACKWARD, 10.0 * attention_pairs(shape), 0);
+    BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
+#pragma omp parallel for collapse(2) schedule(dynamic) if (heads * shape->T > 64)
+    for (int64_t i = 0; i < heads; i++) {
+        for (int64_t unit = 0; unit < units; unit++) {
+            int64_t b = i / shape->H, h = i % shape->H,
+                    place = (b * shape->T * shape->H + h) * shape->D;
+            bp_head one = head_of(gemm, qkv, shape, b, h);
+            bp_head_range range = range_of(tiles, parts, unit, shape->causal);
+            bp_head_results results = {.out = (float *)out + place,
+                                       .lse = (float *)lse + i * shape->T,
+                                       .dout = dout + place,
+                                       .dq = dqkv + b * shape->T * one.row + h * shape->D};
+            (one.tiles ? bp_head_backward_bf16 : bp_head_backward_f32)(
+                &one, &results, &range, (float *)scratch + omp_get_thread_num() * floats);
+        }
+    }
+}

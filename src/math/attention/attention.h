@@ -1,0 +1,46 @@
+/* Causal attention in tiles, forward and backward: no T x T matrix is ever stored.
+ * Source: Dao et al. 2022 (FlashAttention), equations of section 3; the statistics kept are the
+ * log-sum-exp of each row.
+ *
+ * Bits: those of a position of a (sequence, head) depend neither on the threads, nor on what else
+ * is in the call, nor, when causal, on later positions.
+ *
+ * Dropout: the weight of (sequence s, head h, query t, key k), numbered in the global batch and
+ * over all heads, is kept iff the word of bp_rng_block at place ((s all_heads + h) T + t) T4 + k is
+ * at least dropout 2^32, and then multiplied by 1 / (1 - dropout); T4 is T rounded up to a multiple
+ * of 4, and the word of a place is word place % 4 of block place / 4.
+ *
+ * In BF16 the products are those of bf16 where that is faster (AMX, or AVX512_BF16 at full speed),
+ * else of float32; scores and sums are float32 always. The weights that go into bf16 products are
+ * rounded, so their exponentials are within a relative 7.5e-5 there, a 52nd of that rounding.
+ */
+#ifndef BP_MATH_ATTENTION_ATTENTION_H
+#define BP_MATH_ATTENTION_ATTENTION_H
+
+#include "base/rng.h"
+#include "math/gemm/linear.h"
+#include <stdint.h>
+
+typedef struct bp_attention_shape {
+    int64_t B, T, H, D; /* H: the heads on this rank */
+    bool causal;
+    float dropout;          /* of the attention weights; 0: none */
+    const bp_rng_key *key;  /* of the dropout masks */
+    int64_t first_sequence; /* of sequence 0 in the global batch, */
+    int64_t first_head;     /* of head 0 among all_heads: the mask is a function of (sequence, head,
+                               query, key position) */
+    int64_t all_heads;
+} bp_attention_shape;
+
+/** Shapes: qkv[B][T][3][H][D] (q, k, v in turn), out[B][T][H][D], lse[B][H][T]. scale is 1/sqrt(D).
+ *  scratch: bp_attention_scratch_bytes, uninitialised, aligned to 64 bytes. */
+void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const float *qkv,
+                          const bp_attention_shape *shape, void *scratch);
+/** dqkv = gradient of qkv given dout; out and lse as forward left them. dqkv is overwritten. */
+void bp_attention_backward(bp_gemm *gemm, float *dqkv, const float *dout, const float *out,
+                           const float *lse, const float *qkv, const bp_attention_shape *shape,
+                           void *scratch);
+/** Bytes for the threads set now (bp_math_set_threads comes first). */
+size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_shape *shape);
+
+#endif

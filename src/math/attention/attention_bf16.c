@@ -1,0 +1,389 @@
+/* Attention of one head with bf16 products: operands are rounded and packed, sums and the softmax
+ * stay float32.
+ *
+ * The left side of a product is bf16 in rows, the right side pairs of rows (bf16_tiles_priv.h).
+ * Keys and values are packed once a head. Queries go in panels of BP_PANEL, and of a block of keys
+ * a panel is multiplied with those that one of its queries sees, in whole blocks of 32.
+ */
+#include "math/attention/attention_priv.h"
+#include "math/gemm/bf16_passes_priv.h"
+#include <math.h>
+#include <string.h>
+
+#define BLOCK  BP_BF16_BLOCK
+#define PANEL  BP_PANEL
+#define LOG2_E 1.4426950408889634
+#define LN_2   0.6931471805599453
+/* Keys of a block of the forward pass, queries that go through the keys together: the longer, the
+ * rarer sums, keys and values are loaded again. */
+#define FAR   128
+#define GROUP 128
+
+/* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is T in whole blocks of FAR. */
+typedef struct workspace {
+    uint16_t *key_rows, *value_rows; /* [Tp][Dp] */
+    uint16_t *turned;                /* values [Tp / FAR][Dp][FAR], or keys [Tp / KEYS][Dp][KEYS] */
+    float *dkeys, *dvalues;          /* [Tp][Dp] */
+    uint32_t *queries, *douts;       /* by panel pairs [Dp / 2][PANEL]; queries scaled */
+    uint32_t *query_rows, *dout_rows;     /* pairs [GROUP / 2][Dp] */
+    float *sums;                          /* by panel [Dp][PANEL] */
+    float *scores, *dweights;             /* [FAR][PANEL] */
+    uint32_t *pairs;                      /* [FAR / 2][PANEL] */
+    uint16_t *left_weights, *left_scores; /* [KEYS][GROUP] */
+    bp_panel_bits *kept;                  /* [FAR] */
+    float *top, *sum, *factor;            /* [GROUP]; lse and delta in the backward pass */
+    int64_t floats;
+} workspace;
+
+/* The next `bytes` of the scratch; at NULL only their number counts. */
+static void *take(float *scratch, int64_t *floats, int64_t bytes)
+{
+    float *here = scratch ? scratch + *floats : NULL;
+
+    *floats += bp_round_up(bytes, 64) / 4;
+    return here;
+}
+
+static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
+{
+    int64_t D = bp_round_up(shape->D, BLOCK), T = bp_round_up(shape->T, FAR), n = 0;
+    workspace space = {0};
+
+    space.key_rows = take(scratch, &n, T * D * 2);
+    space.value_rows = take(scratch, &n, T * D * 2);
+    space.turned = take(scratch, &n, T * D * 2);
+    space.dkeys = take(scratch, &n, T * D * 4);
+    space.dvalues = take(scratch, &n, T * D * 4);
+    space.queries = take(scratch, &n, D * GROUP * 2);
+    space.douts = take(scratch, &n, D * GROUP * 2);
+    space.query_rows = take(scratch, &n, D * GROUP * 2);
+    space.dout_rows = take(scratch, &n, D * GROUP * 2);
+    space.sums = take(scratch, &n, D * GROUP * 4);
+    space.scores = take(scratch, &n, FAR * PANEL * 4);
+    space.dweights = take(scratch, &n, FAR * PANEL * 4);
+    space.pairs = take(scratch, &n, FAR * PANEL * 2);
+    space.left_weights = take(scratch, &n, KEYS * GROUP * 2);
+    space.left_scores = take(scratch, &n, KEYS * GROUP * 2);
+    space.kept = take(scratch, &n, FAR * (int64_t)sizeof(bp_panel_bits));
+    space.top = take(scratch, &n, GROUP * 4);
+    space.sum = take(scratch, &n, GROUP * 4);
+    space.factor = take(scratch, &n, GROUP * 4);
+    space.floats = n;
+    return space;
+}
+
+int64_t bp_head_scratch_bf16(const bp_attention_shape *shape)
+{
+    return workspace_of(NULL, shape).floats;
+}
+
+static int64_t padded(const bp_head *one)
+{
+    return bp_round_up(one->shape->D, BLOCK);
+}
+
+/* Rows [first, first + most) of x, or as many as there are. */
+static bp_bf16_rows rows_of(const bp_head *one, const float *x, int64_t row, int64_t first,
+                            int64_t most)
+{
+    return (bp_bf16_rows){x + first * row, bp_least(most, one->shape->T - first), one->shape->D,
+                          row};
+}
+
+/* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less: none. */
+static int64_t keys_seen(const bp_head *one, int64_t q, int64_t k, int64_t block)
+{
+    int64_t end = one->shape->causal ? bp_least(q + PANEL, one->shape->T) : one->shape->T;
+
+    return bp_least(block, end - k);
+}
+
+/* Keys and values of [first, last) as a pass reads them; first is a multiple of FAR or of KEYS. */
+static void pack_keys(const bp_head *one, const workspace *space, int64_t first, int64_t last,
+                      bool backward)
+{
+    const bp_bf16_passes *passes = one->tiles->passes;
+    int64_t width = padded(one), block = backward ? KEYS : FAR;
+
+    for (int64_t k = first; k < last; k += block) {
+        bp_bf16_rows keys = rows_of(one, one->k, one->row, k, bp_least(block, last - k)),
+                     values = rows_of(one, one->v, one->row, k, bp_least(block, last - k));
+        passes->rows(space->key_rows + k * width, &keys, block);
+        if (backward)
+            passes->rows(space->value_rows + k * width, &values, block);
+        passes->turned_rows(space->turned + k * width, backward ? &keys : &values, block);
+    }
+}
+
+/* c[keys][PANEL] = rows[keys][Dp] pairs[Dp][PANEL] */
+static void multiply_rows(const bp_head *one, float *c, const uint16_t *rows, const uint32_t *pairs,
+                          int64_t keys)
+{
+    one->tiles->product(&(bp_bf16_tile){.c = c,
+                                        .c_row = PANEL,
+                                        .a = rows,
+                                        .a_row = padded(one),
+                                        .b = pairs,
+                                        .b_row = PANEL,
+                                        .M = bp_round_up(keys, BLOCK),
+                                        .N = PANEL,
+                                        .K = padded(one)});
+}
+
+/* sums[Dp][PANEL] += turned[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
+static void add_turned(const bp_head *one, float *sums, const uint16_t *turned, int64_t row,
+                       const uint32_t *pairs, int64_t keys)
+{
+    one->tiles->product(&(bp_bf16_tile){.c = sums,
+                                        .c_row = PANEL,
+                                        .a = turned,
+                                        .a_row = row,
+                                        .b = pairs,
+                                        .b_row = PANEL,
+                                        .M = padded(one),
+                                        .N = PANEL,
+                                        .K = bp_round_up(keys, BLOCK),
+                                        .accumulate = true});
+}
+
+static const bp_panel_bits *mask_of(const bp_head *one, const workspace *space, int64_t q,
+                                    int64_t k, int64_t keys)
+{
+    if (one->shape->dropout == 0.0f)
+        return NULL;
+    one->tiles->passes->mask(space->kept, &one->mask, keys,
+                             one->first_place + q * one->place_row + k, one->place_row);
+    return space->kept;
+}
+
+/* The panel's part of a block of keys; `at` is its first query in the tile. */
+static void forward_panel(const bp_head *one, const workspace *space, int64_t q, int64_t at,
+                          int64_t k)
+{
+    const bp_bf16_passes *passes = one->tiles->passes;
+    int64_t width = padded(one), keys = keys_seen(one, q + at, k, FAR);
+    float *sums = space->sums + at * width;
+
+    if (keys <= 0)
+        return;
+    multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
+                  keys);
+    bp_panel_softmax panel = {.scores = space->scores,
+                              .weights = space->pairs,
+                              .top = space->top + at,
+                              .sum = space->sum + at,
+                              .factor = space->factor + at,
+                              .kept = mask_of(one, space, q + at, k, keys),
+                              .keys = keys,
+                              .visible = bp_visible(one, q + at, k)};
+    if (passes->softmax(&panel))
+        passes->scale_panel(sums, space->factor + at, width);
+    add_turned(one, sums, space->turned + k * width, FAR, space->pairs, keys);
+}
+
+/* Write out and lse of the panel at q. */
+static void finish_panel(const bp_head *one, const bp_head_results *results, const workspace *space,
+                         int64_t q, int64_t at)
+{
+    bp_bf16_rows shape = rows_of(one, one->q, one->row, q + at, PANEL);
+    float *factor = space->factor + at, kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
+
+    for (int64_t i = 0; i < PANEL; i++) {
+        float sum = space->sum[at + i];
+        if (i < shape.rows)
+            results->lse[q + at + i] = space->top[at + i] * (float)LN_2 + logf(sum);
+        factor[i] = kept / sum;
+    }
+    one->tiles->passes->turn_back(results->out + (q + at) * one->out_row, one->out_row,
+                                  space->sums + at * padded(one), factor, &shape, false);
+}
+
+static void forward_tile(const bp_head *one, const bp_head_results *results, const workspace *space,
+                         int64_t q, int64_t rows)
+{
+    int64_t width = padded(one), end = bp_keys_seen(one, q, rows);
+
+    for (int64_t at = 0; at < rows; at += PANEL) {
+        bp_bf16_rows queries = rows_of(one, one->q, one->row, q + at, PANEL);
+        one->tiles->passes->turned_pairs(space->queries + at * width / 2, &queries,
+                                         (float)(LOG2_E * (double)one->scale));
+    }
+    memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
+    for (int64_t i = 0; i < GROUP; i++) {
+        space->top[i] = -INFINITY;
+        space->sum[i] = 0.0f;
+    }
+    for (int64_t k = 0; k < end; k += FAR)
+        for (int64_t at = 0; at < rows; at += PANEL)
+            forward_panel(one, space, q, at, k);
+    for (int64_t at = 0; at < rows; at += PANEL)
+        finish_panel(one, results, space, q, at);
+}
+
+void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, int64_t first,
+                          int64_t last, float *scratch)
+{
+    workspace space = workspace_of(scratch, one->shape);
+    int64_t T = one->shape->T, end = bp_least(last * QUERIES, T);
+
+    if (first == last)
+        return;
+    one->tiles->begin();
+    pack_keys(one, &space, 0, one->shape->causal ? end : T, false);
+    for (int64_t q = first * QUERIES; q < end; q += GROUP)
+        forward_tile(one, results, &space, q, bp_least(GROUP, end - q));
+    one->tiles->end();
+}
+
+/* Everything of the queries of the tile at q. */
+static void load_queries(const bp_head *one, const workspace *space, const bp_head_results *results,
+                         int64_t q, int64_t rows)
+{
+    const bp_bf16_passes *passes = one->tiles->passes;
+    int64_t width = padded(one);
+    bp_bf16_rows queries = rows_of(one, one->q, one->row, q, rows),
+                 douts = rows_of(one, results->dout, one->out_row, q, rows);
+
+    passes->row_pairs(space->query_rows, &queries, GROUP);
+    passes->row_pairs(space->dout_rows, &douts, GROUP);
+    for (int64_t at = 0; at < rows; at += PANEL) {
+        bp_bf16_rows query = rows_of(one, one->q, one->row, q + at, PANEL),
+                     dout = rows_of(one, results->dout, one->out_row, q + at, PANEL);
+        passes->turned_pairs(space->queries + at * width / 2, &query,
+                             (float)(LOG2_E * (double)one->scale));
+        passes->turned_pairs(space->douts + at * width / 2, &dout, 1.0f);
+        passes->row_products(space->sum + at, results->out + (q + at) * one->out_row, &dout);
+    }
+    for (int64_t i = 0; i < GROUP; i++)
+        space->top[i] = i < rows ? results->lse[q + i] * (float)LOG2_E : 0.0f;
+    memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
+}
+
+/* Weights and their gradients of the panel's part of a block of keys, and the queries' gradient. */
+static void backward_panel(const bp_head *one, const workspace *space, const bp_head_range *range,
+                           int64_t q, int64_t at, int64_t k)
+{
+    int64_t width = padded(one), keys = keys_seen(one, q + at, k, KEYS);
+
+    if (keys <= 0)
+        return;
+    multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
+                  keys);
+    multiply_rows(one, space->dweights, space->value_rows + k * width,
+                  space->douts + at * width / 2, keys);
+    bp_panel_gradient panel = {.scores = space->scores,
+                               .dweights = space->dweights,
+                               .lse = space->top + at,
+                               .delta = space->sum + at,
+                               .weights = space->left_weights + at,
+                               .dscores = space->left_scores + at,
+                               .pairs = space->pairs,
+                               .kept = mask_of(one, space, q + at, k, keys),
+                               .kept_factor = one->mask.scale,
+                               .keys = keys,
+                               .visible = bp_visible(one, q + at, k),
+                               .row = GROUP};
+    one->tiles->passes->gradient(&panel);
+    if (range->of_queries)
+        add_turned(one, space->sums + at * width, space->turned + k * width, KEYS, space->pairs,
+                   keys);
+}
+
+/* sums[BLOCK][Dp] += left[BLOCK][queries] pairs[queries][Dp] */
+static void add_rows(const bp_head *one, float *sums, const uint16_t *left, const uint32_t *pairs,
+                     int64_t queries)
+{
+    one->tiles->product(&(bp_bf16_tile){.c = sums,
+                                        .c_row = padded(one),
+                                        .a = left,
+                                        .a_row = GROUP,
+                                        .b = pairs,
+                                        .b_row = padded(one),
+                                        .M = BLOCK,
+                                        .N = padded(one),
+                                        .K = queries,
+                                        .accumulate = true});
+}
+
+/* Gradients of the keys and values of the block at k, of the panels that see them. */
+static void add_key_gradients(const bp_head *one, const workspace *space, int64_t q, int64_t rows,
+                              int64_t k)
+{
+    int64_t width = padded(one);
+
+    for (int64_t at = k; at < bp_least(k + KEYS, one->shape->T); at += BLOCK) {
+        int64_t first = one->shape->causal && at > q ? at - q : 0,
+                queries = bp_round_up(rows, PANEL) - first, left = (at - k) * GROUP + first;
+        if (queries <= 0)
+            break;
+        add_rows(one, space->dvalues + at * width, space->left_weights + left,
+                 space->dout_rows + first / 2 * width, queries);
+        add_rows(one, space->dkeys + at * width, space->left_scores + left,
+                 space->query_rows + first / 2 * width, queries);
+    }
+}
+
+/* Gradients of the queries of the tile at q against the keys [first, end). */
+static void backward_tile(const bp_head *one, const bp_head_results *results,
+                          const workspace *space, const bp_head_range *range, int64_t q,
+                          int64_t rows)
+{
+    int64_t first = bp_range_first(range), end = bp_range_last(one, range, q, rows);
+
+    if (first >= end)
+        return;
+    load_queries(one, space, results, q, rows);
+    for (int64_t k = first; k < end; k += KEYS) {
+        for (int64_t at = 0; at < rows; at += PANEL)
+            backward_panel(one, space, range, q, at, k);
+        if (range->of_keys)
+            add_key_gradients(one, space, q, rows, k);
+    }
+    if (!range->of_queries)
+        return;
+    for (int64_t i = 0; i < PANEL; i++)
+        space->factor[i] = one->scale;
+    for (int64_t at = 0; at < rows; at += PANEL) {
+        bp_bf16_rows shape = rows_of(one, one->q, one->row, q + at, PANEL);
+        one->tiles->passes->turn_back(results->dq + (q + at) * one->row, one->row,
+                                      space->sums + at * padded(one), space->factor, &shape, true);
+    }
+}
+
+/* Write dk and dv of the range. */
+static void store_gradients(const bp_head *one, const bp_head_results *results,
+                            const bp_head_range *range, const workspace *space)
+{
+    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->shape->T),
+            width = padded(one);
+    float kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
+    bp_bf16_rows shape = rows_of(one, one->k, one->row, first, last - first);
+    float *dk = results->dq + first * one->row + one->out_row, *dv = dk + one->out_row;
+
+    one->tiles->passes->scaled_rows(dk, one->row, space->dkeys + first * width, one->scale, &shape);
+    one->tiles->passes->scaled_rows(dv, one->row, space->dvalues + first * width, kept, &shape);
+}
+
+void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
+                           const bp_head_range *range, float *scratch)
+{
+    workspace space = workspace_of(scratch, one->shape);
+    int64_t T = one->shape->T, width = padded(one), first = bp_range_first(range),
+            last = bp_least(range->last_key * KEYS, T),
+            end = bp_least(range->last_query * QUERIES, T);
+    size_t bytes = (size_t)((bp_round_up(last, KEYS) - first) * width) * sizeof(float);
+
+    if (first >= last)
+        return;
+    one->tiles->begin();
+    pack_keys(one, &space, first, last, true);
+    if (range->of_keys) {
+        memset(space.dkeys + first * width, 0, bytes);
+        memset(space.dvalues + first * width, 0, bytes);
+    }
+    for (int64_t q = range->first_query * QUERIES; q < end; q += GROUP)
+        backward_tile(one, results, &space, range, q, bp_least(GROUP, end - q));
+    one->tiles->end();
+    if (range->of_keys)
+        store_gradients(one, results, range, &space);
+}

@@ -1,0 +1,246 @@
+/* Attention of one head in float32; keys and values are read where they lie. */
+#include "math/attention/attention_priv.h"
+#include <math.h>
+#include <string.h>
+
+static int64_t padded(int64_t D)
+{
+    return bp_round_up(D, 16);
+}
+
+/* The forward pass takes less. */
+int64_t bp_head_scratch_f32(const bp_attention_shape *shape)
+{
+    int64_t D = padded(shape->D);
+
+    return 3 * D * QUERIES + 2 * QUERIES * D + 3 * KEYS * QUERIES + 5 * QUERIES + 2 * shape->T * D;
+}
+
+#define PANEL 32
+
+/* Which tile: its first query and key, and how many keys of it there are. */
+typedef struct place {
+    int64_t q, k, keys;
+} place;
+
+/* The product of a tile of QUERIES columns; where they do not all see all keys, which are its rows
+ * or what it sums over, it goes by panels with those that are seen. */
+static void multiply(const bp_head *one, const bp_tile *whole, int64_t visible, bool over_keys)
+{
+    int64_t keys = over_keys ? whole->K : whole->M;
+
+    if (keys <= visible + PANEL) {
+        one->loops->tile_product(whole);
+        return;
+    }
+    for (int64_t n = 0; n < QUERIES; n += PANEL) {
+        bp_tile part = *whole;
+        part.b += n;
+        part.c += n;
+        part.N = PANEL;
+        *(over_keys ? &part.K : &part.M) = bp_least(keys, visible + n + PANEL);
+        one->loops->tile_product(&part);
+    }
+}
+
+/* tile[keys][QUERIES] = rows[keys] turned[D][QUERIES]: of scores the queries are scaled already, of
+ * the gradients of weights the rows are values. */
+static void multiply_rows(const bp_head *one, float *tile, const float *rows, const float *turned,
+                          const place *at)
+{
+    const bp_tile product = {.c = tile,
+                             .c_row = QUERIES,
+                             .a = rows + at->k * one->row,
+                             .a_row = one->row,
+                             .a_column = 1,
+                             .b = turned,
+                             .b_row = QUERIES,
+                             .M = at->keys,
+                             .N = QUERIES,
+                             .K = one->shape->D};
+
+    multiply(one, &product, bp_visible(one, at->q, at->k), false);
+}
+
+/* sums[D][QUERIES] += rows[keys] turned, times tile[keys][QUERIES] */
+static void add_turned(const bp_head *one, float *sums, const float *rows, const float *tile,
+                       const place *at)
+{
+    const bp_tile product = {.c = sums,
+                             .c_row = QUERIES,
+                             .a = rows + at->k * one->row,
+                             .a_row = 1,
+                             .a_column = one->row,
+                             .b = tile,
+                             .b_row = QUERIES,
+                             .M = one->shape->D,
+                             .N = QUERIES,
+                             .K = at->keys,
+                             .accumulate = true};
+
+    multiply(one, &product, bp_visible(one, at->q, at->k), true);
+}
+
+static void forward_tile(const bp_head *one, const bp_head_results *results, int64_t q,
+                         float *scratch)
+{
+    const bp_loops *loops = one->loops;
+    int64_t D = one->shape->D, rows = bp_least(QUERIES, one->shape->T - q),
+            end = bp_keys_seen(one, q, rows);
+    float *queries = scratch, *sums = queries + D * QUERIES, *scores = sums + D * QUERIES;
+    float *mask = scores + KEYS * QUERIES, *max = mask + KEYS * QUERIES, *sum = max + QUERIES,
+          *factor = sum + QUERIES;
+
+    loops->transpose_in(queries, one->q + q * one->row, rows, D, one->row, one->scale);
+    memset(sums, 0, (size_t)(D * QUERIES) * sizeof *sums);
+    bp_head_start(max, sum);
+    for (int64_t k = 0; k < end; k += KEYS) {
+        int64_t keys = bp_least(KEYS, end - k);
+        const place at = {q, k, keys};
+        multiply_rows(one, scores, one->k, queries, &at);
+        loops->tile_softmax(scores, max, sum, factor, keys, bp_visible(one, q, k));
+        loops->scale_columns(sums, factor, D);
+        if (one->shape->dropout > 0.0f) {
+            bp_head_mask(one, mask, q, k, keys);
+            loops->multiply(scores, scores, mask, keys * QUERIES);
+        }
+        add_turned(one, sums, one->v, scores, &at);
+    }
+    bp_head_finish(one, results, sums, max, sum, q, rows);
+}
+
+void bp_head_forward_f32(const bp_head *one, const bp_head_results *results, int64_t first,
+                         int64_t last, float *scratch)
+{
+    for (int64_t tile = first; tile < last; tile++)
+        forward_tile(one, results, tile * QUERIES, scratch);
+}
+
+/* What the backward pass holds for a head: tiles of the queries at hand, and sums for all keys. */
+typedef struct workspace {
+    float *queries, *douts;          /* [D][QUERIES], turned; queries scaled */
+    float *dqueries;                 /* [D][QUERIES] */
+    float *query_rows, *dout_rows;   /* [QUERIES][Dp] */
+    float *weights, *dscores, *mask; /* [KEYS][QUERIES] */
+    float *delta, *lse;              /* [QUERIES] */
+    float *dkeys, *dvalues;          /* [T][Dp] */
+} workspace;
+
+static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
+{
+    int64_t D = padded(shape->D);
+    workspace space = {.queries = scratch};
+
+    space.douts = space.queries + D * QUERIES;
+    space.dqueries = space.douts + D * QUERIES;
+    space.query_rows = space.dqueries + D * QUERIES;
+    space.dout_rows = space.query_rows + QUERIES * D;
+    space.weights = space.dout_rows + QUERIES * D;
+    space.dscores = space.weights + KEYS * QUERIES;
+    space.mask = space.dscores + KEYS * QUERIES;
+    space.delta = space.mask + KEYS * QUERIES;
+    space.lse = space.delta + QUERIES;
+    space.dkeys = space.lse + QUERIES;
+    space.dvalues = space.dkeys + shape->T * D;
+    return space;
+}
+
+/* Rows of D floats into rows padded with zeros; rows up to QUERIES are zero. */
+static void pad_rows(float *y, const float *x, int64_t rows, int64_t D, int64_t x_row)
+{
+    int64_t width = padded(D);
+
+    memset(y, 0, (size_t)(QUERIES * width) * sizeof *y);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(y + r * width, x + r * x_row, (size_t)D * sizeof *y);
+}
+
+static void load_queries(const bp_head *one, const workspace *space, const bp_head_results *results,
+                         int64_t q, int64_t rows)
+{
+    int64_t D = one->shape->D;
+    const float *dout = results->dout + q * one->out_row;
+
+    one->loops->transpose_in(space->queries, one->q + q * one->row, rows, D, one->row, one->scale);
+    one->loops->transpose_in(space->douts, dout, rows, D, one->out_row, 1.0f);
+    pad_rows(space->query_rows, one->q + q * one->row, rows, D, one->row);
+    pad_rows(space->dout_rows, dout, rows, D, one->out_row);
+    bp_head_statistics(one, results, space->lse, space->delta, space->dqueries, space->douts, q,
+                       rows);
+    memset(space->dqueries, 0, (size_t)(D * QUERIES) * sizeof(float));
+}
+
+/* sums[keys][Dp] += tile[keys][QUERIES] rows[QUERIES][Dp]: where not all queries see all keys, it
+ * goes by blocks of keys, each from the first panel on that sees it. */
+static void add_rows(const bp_head *one, float *sums, const float *tile, const float *rows,
+                     const place *at)
+{
+    int64_t width = padded(one->shape->D), visible = bp_visible(one, at->q, at->k);
+    int64_t block = at->keys <= visible + PANEL ? KEYS : PANEL;
+
+    for (int64_t key = 0; key < at->keys; key += block) {
+        int64_t first = key > visible ? key - visible : 0;
+        one->loops->tile_product(&(bp_tile){.c = sums + key * width,
+                                            .c_row = width,
+                                            .a = tile + key * QUERIES + first,
+                                            .a_row = QUERIES,
+                                            .a_column = 1,
+                                            .b = rows + first * width,
+                                            .b_row = width,
+                                            .M = bp_least(block, at->keys - key),
+                                            .N = width,
+                                            .K = QUERIES - first,
+                                            .accumulate = true});
+    }
+}
+
+static void backward_tile(const bp_head *one, const workspace *space, const bp_head_range *range,
+                          int64_t q, int64_t k, int64_t keys)
+{
+    const bp_loops *loops = one->loops;
+    int64_t width = padded(one->shape->D);
+    const float *dropped = space->weights;
+    const place at = {q, k, keys};
+
+    multiply_rows(one, space->weights, one->k, space->queries, &at);
+    loops->tile_weights(space->weights, space->lse, keys, bp_visible(one, q, k));
+    multiply_rows(one, space->dscores, one->v, space->douts, &at);
+    if (one->shape->dropout > 0.0f) {
+        bp_head_mask(one, space->mask, q, k, keys);
+        loops->multiply(space->dscores, space->dscores, space->mask, keys * QUERIES);
+        loops->multiply(space->mask, space->mask, space->weights, keys * QUERIES);
+        dropped = space->mask;
+    }
+    if (range->of_keys)
+        add_rows(one, space->dvalues + k * width, dropped, space->dout_rows, &at);
+    loops->tile_score_gradient(space->dscores, space->weights, space->delta, keys);
+    if (range->of_keys)
+        add_rows(one, space->dkeys + k * width, space->dscores, space->query_rows, &at);
+    if (range->of_queries)
+        add_turned(one, space->dqueries, one->k, space->dscores, &at);
+}
+
+void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
+                          const bp_head_range *range, float *scratch)
+{
+    workspace space = workspace_of(scratch, one->shape);
+    int64_t D = one->shape->D, T = one->shape->T, width = padded(D), first = bp_range_first(range);
+
+    if (range->of_keys)
+        memset(space.dkeys, 0, (size_t)(2 * T * width) * sizeof(float));
+    for (int64_t q = range->first_query * QUERIES; q < bp_least(range->last_query * QUERIES, T);
+         q += QUERIES) {
+        int64_t rows = bp_least(QUERIES, T - q), end = bp_range_last(one, range, q, rows);
+        if (first >= end)
+            continue;
+        load_queries(one, &space, results, q, rows);
+        for (int64_t k = first; k < end; k += KEYS)
+            backward_tile(one, &space, range, q, k, bp_least(KEYS, end - k));
+        if (!range->of_queries)
+            continue;
+        one->loops->scale(space.dqueries, one->scale, D * QUERIES);
+        one->loops->transpose_out(results->dq + q * one->row, space.dqueries, rows, D, one->row);
+    }
+    if (range->of_keys)
+        bp_head_store_gradients(one, results, range, space.dkeys, space.dvalues, width);
+}

@@ -1,0 +1,104 @@
+/* What the two ways of attention share: a head, its tiles, the places of its dropout words. */
+#ifndef BP_MATH_ATTENTION_ATTENTION_PRIV_H
+#define BP_MATH_ATTENTION_ATTENTION_PRIV_H
+
+#include "math/attention/attention.h"
+#include "math/gemm/bf16_tiles_priv.h"
+#include "math/kernels/loops_priv.h"
+
+#define QUERIES BP_TILE_QUERIES
+#define KEYS    BP_TILE_KEYS
+
+/* One head of one sequence. */
+typedef struct bp_head {
+    const bp_attention_shape *shape;
+    const bp_loops *loops;
+    const bp_bf16_tiles *tiles; /* NULL: float32 */
+    const float *q, *k, *v;     /* rows of 3HD */
+    int64_t row, out_row;       /* 3HD, HD */
+    int64_t first_place;        /* of (query 0, key 0) in the stream of dropout words */
+    int64_t place_row;          /* places of a query: T in whole blocks of 4 */
+    float scale;
+    bp_mask mask;
+} bp_head;
+
+/* A head's parts of the results; NULL where a pass does not have them. */
+typedef struct bp_head_results {
+    float *out, *lse;  /* rows of HD; [T] */
+    const float *dout; /* rows of HD */
+    float *dq;         /* rows of 3HD; dk and dv lie beside it */
+} bp_head_results;
+
+/** Tiles [first, last) of queries and keys that a call of the backward pass takes, and which
+ * gradients it makes: those of the queries, which need all keys, or those of keys and values, which
+ * need all queries, or both. */
+typedef struct bp_head_range {
+    int64_t first_query, last_query, first_key, last_key;
+    bool of_queries, of_keys;
+} bp_head_range;
+
+static inline int64_t bp_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t bp_round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/** Keys that some of the `queries` from q on see. */
+static inline int64_t bp_keys_seen(const bp_head *one, int64_t q, int64_t queries)
+{
+    return one->shape->causal ? q + queries : one->shape->T;
+}
+
+/** How many more keys of the tile at k than its own number a query of the tile at q sees. */
+static inline int64_t bp_visible(const bp_head *one, int64_t q, int64_t k)
+{
+    return one->shape->causal ? q - k : one->shape->T;
+}
+
+/** Factors [keys][QUERIES] of the tile's dropout. */
+void bp_head_mask(const bp_head *one, float *mask, int64_t q, int64_t k, int64_t keys);
+/** Maxima and sums of queries that saw no key yet. */
+void bp_head_start(float *max, float *sum);
+/** Write out and lse of the tile's queries: sums[D][QUERIES] over their sum. */
+void bp_head_finish(const bp_head *one, const bp_head_results *results, float *sums,
+                    const float *max, float *sum, int64_t q, int64_t rows);
+/** Read lse and make delta[q] = sum over d of dout out, of the tile's queries: what the
+ * normalisation takes back of a gradient. `room` is for [D][QUERIES]; douts[D][QUERIES] is dout
+ * turned. */
+void bp_head_statistics(const bp_head *one, const bp_head_results *results, float *lse,
+                        float *delta, float *room, const float *douts, int64_t q, int64_t rows);
+/** Write dk, which is scaled here, and dv of the range: rows of `width`, the first is key 0's. */
+void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
+                             const bp_head_range *range, float *dkeys, const float *dvalues,
+                             int64_t width);
+
+/** First of the keys, in whole tiles, of the range; and one past the last that some of the `rows`
+ * queries from q on see. */
+static inline int64_t bp_range_first(const bp_head_range *range)
+{
+    return range->first_key * KEYS;
+}
+
+static inline int64_t bp_range_last(const bp_head *one, const bp_head_range *range, int64_t q,
+                                    int64_t rows)
+{
+    return bp_least(range->last_key * KEYS, bp_keys_seen(one, q, rows));
+}
+
+/** Query tiles [first, last) of one head, and a range of the backward pass; scratch in floats. */
+void bp_head_forward_f32(const bp_head *one, const bp_head_results *results, int64_t first,
+                         int64_t last, float *scratch);
+void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
+                          const bp_head_range *range, float *scratch);
+int64_t bp_head_scratch_f32(const bp_attention_shape *shape);
+void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, int64_t first,
+                          int64_t last, float *scratch);
+void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
+                           const bp_head_range *range, float *scratch);
+int64_t bp_head_scratch_bf16(const bp_attention_shape *shape);
+
+#endif

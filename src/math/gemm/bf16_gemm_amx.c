@@ -1,0 +1,81 @@
+/* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
+ * side. */
+#include "math/gemm/amx_priv.h"
+#include "math/gemm/bf16_gemm_priv.h"
+#include <string.h>
+
+#define AHEAD      2                 /* steps from what is asked for to what is read */
+#define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
+
+/* Asks the first cache for a step of the right side, which lies in the second. */
+static inline void fetch(const uint32_t *b)
+{
+#pragma GCC unroll 32 /* a loop's branches would be as many as there are cycles in half a step */
+    for (int i = 0; i < 2 * TILE; i++)
+        __builtin_prefetch(b + i * TILE);
+}
+
+static void block(const bp_bf16_block *t)
+{
+    const uint32_t *a = t->a, *b = t->b;
+
+    if (t->from)
+        load_sums(t->from, t->from_row);
+    else
+        clear_sums();
+    for (int64_t step = 0; step < t->steps; step++, a += STEP_WORDS, b += STEP_WORDS) {
+        int64_t ahead = step + AHEAD - t->steps;
+        _tile_loadd(4, a, 4 * TILE);
+        _tile_loadd(6, b, 4 * BP_BF16_COLUMNS);
+        _tile_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
+        _tile_loadd(5, a + TILE * TILE, 4 * TILE);
+        fetch(ahead < 0 ? b + AHEAD * STEP_WORDS : t->next_b + ahead * STEP_WORDS);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    store_sums(t->c, t->c_row);
+}
+
+static int64_t multiply_adds(float *out, float factor, int64_t times)
+{
+    float sums[TILE * TILE];
+    uint16_t operand[TILE * 2 * TILE];
+    uint32_t bits;
+
+    memcpy(&bits, &factor, sizeof bits);
+    for (int i = 0; i < TILE * 2 * TILE; i++)
+        operand[i] = (uint16_t)(bits >> 16);
+    begin();
+    clear_sums();
+    _tile_loadd(4, operand, 4 * TILE);
+    _tile_loadd(5, operand, 4 * TILE);
+    _tile_loadd(6, operand, 4 * TILE);
+    _tile_loadd(7, operand, 4 * TILE);
+    for (int64_t t = 0; t < times; t++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sums, 4 * TILE);
+    end();
+    *out += sums[0];
+    return times * 4 * 2 * TILE * TILE * 2 * TILE;
+}
+
+const bp_bf16_kernel bp_bf16_kernel_amx = {
+    .name = "amx",
+    .rows = 2 * TILE,
+    .k_bytes = 4 * (2 * TILE), /* a panel of each side */
+    .k_blocks = 3,
+    .begin = begin,
+    .end = end,
+    .pack = bp_bf16_pack_tiles,
+    .pack_turned = bp_bf16_pack_tiles_turned,
+    .block = block,
+    .pack_right = bp_bf16_pack_rows,
+    .pack_weight = bp_bf16_pack_weight,
+    .multiply_adds = multiply_adds,
+};

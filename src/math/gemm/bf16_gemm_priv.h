@@ -1,0 +1,100 @@
+/* Our own bf16 matrix products with float32 sums, for CPUs with AMX or AVX512_BF16.
+ *
+ * c[M][N] = a[M][K] b[K][N]: the right side is packed once into panels of 32 columns, the left side
+ * lies as it is and is packed panel by panel just before it is read. Every sum begins with what was
+ * there (the bias, or c, or 0) and runs over k in order, by pairs or, with AMX, by whole steps of
+ * 32, where alone k is cut: so its bits depend neither on M and N nor on threads and cache sizes.
+ */
+#ifndef BP_MATH_GEMM_BF16_GEMM_PRIV_H
+#define BP_MATH_GEMM_BF16_GEMM_PRIV_H
+
+#include "math/gemm/operand_priv.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BP_BF16_COLUMNS 32 /* of a panel of the right side */
+#define BP_BF16_STEP    32 /* K is filled up to a multiple of it with zeros */
+#define BP_BF16_ROWS    32 /* of a panel of the left side, at most */
+
+/** One panel of the left side by one of the right, over `steps` steps of k: c = from + a b, `from`
+ * NULL: 0. `from` may be c; from_row 0: one row for all. */
+typedef struct bp_bf16_block {
+    float *c;
+    const float *from;
+    int64_t c_row, from_row; /* floats from row to row */
+    const uint32_t *a, *b;
+    const uint32_t *next_b; /* what will be read after b */
+    int64_t steps;
+} bp_bf16_block;
+
+/** Packs `rows` rows (at most the kernel's) and `k` columns of a left side into a panel of whole
+ * steps, zeros where there is nothing. The element (m, k) is at a[m * a_row + k]; turned, at
+ * a[k * a_row + m]. */
+typedef void bp_bf16_pack_left(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
+                               int64_t k);
+
+/** A right side b[K][N] in panels: word [panel][k / 2][column] is b(k, n) and, in its upper half,
+ * b(k + 1, n); zeros where there is nothing. These pack one with all threads: x[K][N], its rows
+ * x_row elements apart. */
+typedef void bp_bf16_pack_right(uint32_t *panels, const uint16_t *x, int64_t x_row, int64_t K,
+                                int64_t N);
+/** Wt (`forward`) and W (`backward`), either of which may be NULL, in one pass over w[outs][ins]:
+ * in panels of BP_BF16_COLUMNS, or of twice as many (as oneDNN has them), of which the last one may
+ * have a half that is left as it is. */
+typedef void bp_bf16_pack_both(uint32_t *forward, uint32_t *backward, const float *w, int64_t outs,
+                               int64_t ins, int64_t columns);
+size_t bp_bf16_panels_bytes(int64_t K, int64_t N);
+
+/** What differs between the instruction sets. */
+typedef struct bp_bf16_kernel {
+    const char *name;
+    int64_t rows;        /* of a panel of the left side */
+    int64_t k_bytes;     /* of the first cache that a column of k takes */
+    int64_t k_blocks;    /* so many blocks of k are summed up before the next rows are taken */
+    void (*begin)(void); /* in the thread that multiplies, before and after */
+    void (*end)(void);
+    bp_bf16_pack_left *pack, *pack_turned;
+    void (*block)(const bp_bf16_block *block);
+    bp_bf16_pack_right *pack_right;
+    bp_bf16_pack_both *pack_weight;
+    /* Products in registers alone, begin and end included; the number of operations. *out is there
+     * so that they are done. */
+    int64_t (*multiply_adds)(float *out, float factor, int64_t times);
+} bp_bf16_kernel;
+
+extern const bp_bf16_kernel bp_bf16_kernel_amx, bp_bf16_kernel_avx512;
+bp_bf16_pack_left bp_bf16_pack_tiles, bp_bf16_pack_tiles_turned; /* AMX's */
+bp_bf16_pack_right bp_bf16_pack_rows;
+bp_bf16_pack_both bp_bf16_pack_weight;
+
+/** The kernel for this CPU, as far as the library may use it (ONEDNN_MAX_CPU_ISA); NULL: none, or
+ * float32 is as fast. */
+const bp_bf16_kernel *bp_bf16_kernel_here(void);
+
+/** c (+)= a b + bias, by all threads; or, instead of c, its rows to an epilogue: row by row of a
+ * panel of the left side, by the thread that has just summed them. */
+typedef struct bp_bf16_product {
+    float *c;                    /* [M][N] */
+    const uint16_t *a;           /* bf16, (m, k) at a[m * a_row + k]; turned: a[k * a_row + m] */
+    const uint32_t *b;           /* panels */
+    const float *bias;           /* [N], or NULL; not with accumulate */
+    const bp_epilogue *epilogue; /* NULL: none; not with accumulate */
+    float *panel_sums;           /* [panels of the left side][N], for it; NULL: not wanted */
+    int64_t c_row, a_row, M, N, K;
+    bool turned, accumulate;
+} bp_bf16_product;
+/** With an epilogue `scratch` has bp_bf16_epilogue_bytes more. */
+void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch);
+/** Bytes of `scratch`, 64-byte aligned. */
+size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
+                             int threads);
+/** No less than that for any smaller M and K. */
+size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
+                                  int threads);
+
+/** Sums over K that are finished before the next rows are taken: what an epilogue needs. */
+bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K);
+size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads);
+
+#endif

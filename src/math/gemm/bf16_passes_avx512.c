@@ -1,0 +1,416 @@
+/* Attention's passes between bf16 products, in AVX-512 with AVX512_BF16's conversion.
+ * Source: a maximum that grows only where it must is FlashAttention-4's (Zadouri, Hoehnerbach, Shah
+ * et al.).
+ */
+#include "math/gemm/bf16_passes_priv.h"
+#include "math/gemm/bf16_words_priv.h"
+#include <immintrin.h>
+#include <string.h>
+
+#define LINE_BYTES    64
+#define AHEAD         16
+#define ALWAYS        static inline __attribute__((always_inline))
+
+#define GROWTH        8.0f /* weights stay below 2^8 */
+#define FLOOR_EXACTLY (_MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
+
+/* 2^t within a relative 7.5e-5, a 52nd of bf16's half unit 2^-8: the minimax polynomial of 2^f on
+ * [0, 1) by Remez's exchange, f = t - floor(t). Below 2^-149 it is 0; NaN stays NaN. */
+ALWAYS __m512 power_of_2(__m512 t)
+{
+    __m512 f = _mm512_reduce_ps(t, FLOOR_EXACTLY);
+    __m512 p = _mm512_set1_ps(0.0780245226404795f);
+
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.22606715542748315f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.6958335404947528f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.9999252185627154f));
+    return _mm512_scalef_ps(p, t);
+}
+
+/* Two vectors to 32 bf16: `low` in the lower half. */
+ALWAYS __m512i rounded(__m512 low, __m512 high)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/* Word i is of even[i], and of odd[i] in its upper half. */
+ALWAYS __m512i paired(__m512 even, __m512 odd)
+{
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+
+    return _mm512_permutexvar_epi16(order, rounded(even, odd));
+}
+
+/* The lanes below n. */
+ALWAYS __mmask16 lanes_below(int64_t n)
+{
+    return n <= 0 ? 0 : n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1u);
+}
+
+/* 16 floats of row r from column c on, zeros where there are none. */
+ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c)
+{
+    return _mm512_maskz_loadu_ps(r < x->rows ? lanes_below(x->D - c) : 0, x->x + r * x->row + c);
+}
+
+/* Rows of different heads lie between those of one, so each is on a page of its own, where no
+ * hardware looks ahead: ask for the row AHEAD of the r-th, be it there or not. */
+ALWAYS void fetch_ahead(const bp_bf16_rows *x, int64_t r)
+{
+    const char *row = (const char *)(x->x + (r + AHEAD) * x->row);
+
+    for (int64_t at = 0; at < x->D * (int64_t)sizeof(float); at += LINE_BYTES)
+        _mm_prefetch(row + at, _MM_HINT_T0);
+}
+
+static int64_t blocks_of(int64_t D)
+{
+    return (D + 31) / 32 * 32;
+}
+
+static void pack_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
+{
+    int64_t width = blocks_of(x->D);
+
+    for (int64_t r = 0; r < all; r++) {
+        fetch_ahead(x, r);
+        for (int64_t c = 0; c < width; c += 2 * LANES)
+            _mm512_storeu_si512(y + r * width + c,
+                                rounded(part_of_row(x, r, c), part_of_row(x, r, c + LANES)));
+    }
+}
+
+static void pack_row_pairs(uint32_t *y, const bp_bf16_rows *x, int64_t all)
+{
+    int64_t width = blocks_of(x->D);
+
+    for (int64_t r = 0; r < all; r += 2) {
+        fetch_ahead(x, r);
+        fetch_ahead(x, r + 1);
+        for (int64_t c = 0; c < width; c += LANES)
+            _mm512_storeu_si512(y + r / 2 * width + c,
+                                paired(part_of_row(x, r, c), part_of_row(x, r + 1, c)));
+    }
+}
+
+static void pack_turned_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
+{
+    const __m512 factor = _mm512_set1_ps(scale);
+    int64_t width = blocks_of(x->D);
+    __m512i v[LANES];
+
+    for (int64_t r = 0; r < BP_PANEL; r += LANES) {
+        for (int i = 0; i < LANES; i++)
+            fetch_ahead(x, r + i);
+        for (int64_t c = 0; c < width; c += 2 * LANES) {
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                v[i] = rounded(_mm512_mul_ps(part_of_row(x, r + i, c), factor),
+                               _mm512_mul_ps(part_of_row(x, r + i, c + LANES), factor));
+            transpose(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                _mm512_storeu_si512(y + (c / 2 + i) * BP_PANEL + r, v[i]);
+        }
+    }
+}
+
+static void pack_turned_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
+{
+    int64_t width = blocks_of(x->D);
+    __m512i v[LANES];
+
+    for (int64_t r = 0; r < all; r += 2 * LANES) {
+        for (int i = 0; i < 2 * LANES; i++)
+            fetch_ahead(x, r + i);
+        for (int64_t c = 0; c < width; c += LANES) {
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                v[i] = paired(part_of_row(x, r + 2 * i, c), part_of_row(x, r + 2 * i + 1, c));
+            transpose(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                _mm512_storeu_si512(y + (c + i) * all + r, v[i]);
+        }
+    }
+}
+
+/* Lanes of the `half`-th 16 queries that see key k. */
+ALWAYS __mmask16 lanes_that_see(int64_t k, int64_t keys, int64_t visible, int half)
+{
+    return k < keys ? (__mmask16)~lanes_below(k - visible - half * LANES) : 0;
+}
+
+/* Keys, in pairs, that all queries see. */
+ALWAYS int64_t keys_all_see(int64_t keys, int64_t visible)
+{
+    int64_t all = keys <= visible ? keys : visible + 1;
+
+    return all < 0 ? 0 : all / 2 * 2;
+}
+
+static bool raise_tops(const bp_panel_softmax *p, int half)
+{
+    float *top = p->top + half * LANES, *sum = p->sum + half * LANES;
+    const float *scores = p->scores + half * LANES;
+    __m512 old = _mm512_loadu_ps(top), most = old, other = old, factor;
+    int64_t k = 0, all = keys_all_see(p->keys, p->visible);
+
+    for (; k < all; k += 2) {
+        most = _mm512_max_ps(most, _mm512_loadu_ps(scores + k * BP_PANEL));
+        other = _mm512_max_ps(other, _mm512_loadu_ps(scores + (k + 1) * BP_PANEL));
+    }
+    for (; k < p->keys; k++)
+        most = _mm512_mask_max_ps(most, lanes_that_see(k, p->keys, p->visible, half), most,
+                                  _mm512_loadu_ps(scores + k * BP_PANEL));
+    most = _mm512_max_ps(most, other);
+    __mmask16 grows =
+        _mm512_cmp_ps_mask(most, _mm512_add_ps(old, _mm512_set1_ps(GROWTH)), _CMP_GT_OQ);
+    if (!grows) {
+        _mm512_storeu_ps(p->factor + half * LANES, _mm512_set1_ps(1.0f));
+        return false;
+    }
+    factor = _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), grows, power_of_2(_mm512_sub_ps(old, most)));
+    _mm512_storeu_ps(p->factor + half * LANES, factor);
+    _mm512_storeu_ps(top, _mm512_mask_mov_ps(old, grows, most));
+    _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), factor));
+    return true;
+}
+
+/* Weights of keys k and k + 1; `masked` and `dropped` are constants where this is inlined. */
+ALWAYS void weigh_pair(const bp_panel_softmax *p, int64_t k, const __m512 top[2], __m512 sum[2],
+                       bool masked, bool dropped)
+{
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        const float *scores = p->scores + k * BP_PANEL + half * LANES;
+        __m512 even = power_of_2(_mm512_sub_ps(_mm512_loadu_ps(scores), top[half])),
+               odd = power_of_2(_mm512_sub_ps(_mm512_loadu_ps(scores + BP_PANEL), top[half]));
+        if (masked) {
+            even = _mm512_maskz_mov_ps(lanes_that_see(k, p->keys, p->visible, half), even);
+            odd = _mm512_maskz_mov_ps(lanes_that_see(k + 1, p->keys, p->visible, half), odd);
+        }
+        sum[half] = _mm512_add_ps(sum[half], _mm512_add_ps(even, odd));
+        if (dropped) {
+            even = _mm512_maskz_mov_ps(p->kept[k][half], even);
+            odd = _mm512_maskz_mov_ps(p->kept[k + 1][half], odd);
+        }
+        _mm512_storeu_si512(p->weights + k / 2 * BP_PANEL + half * LANES, paired(even, odd));
+    }
+}
+
+ALWAYS void weigh(const bp_panel_softmax *p, bool dropped)
+{
+    int64_t k = 0, all = keys_all_see(p->keys, p->visible), end = blocks_of(p->keys);
+    __m512 top[2] = {_mm512_loadu_ps(p->top), _mm512_loadu_ps(p->top + LANES)};
+    __m512 sum[2] = {_mm512_loadu_ps(p->sum), _mm512_loadu_ps(p->sum + LANES)};
+
+    for (; k < all; k += 2)
+        weigh_pair(p, k, top, sum, false, dropped);
+    for (; k < end; k += 2)
+        weigh_pair(p, k, top, sum, true, dropped);
+    _mm512_storeu_ps(p->sum, sum[0]);
+    _mm512_storeu_ps(p->sum + LANES, sum[1]);
+}
+
+static bool softmax(const bp_panel_softmax *panel)
+{
+    bool grown = raise_tops(panel, 0);
+
+    grown = raise_tops(panel, 1) || grown;
+    if (panel->kept)
+        weigh(panel, true);
+    else
+        weigh(panel, false);
+    return grown;
+}
+
+/* One key of the backward pass: its row of dscores, rounded. */
+ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 lse[2],
+                            const __m512 delta[2], bool masked, bool dropped)
+{
+    const __m512 factor = _mm512_set1_ps(p->kept_factor);
+    __m512 weight[2], dscore[2];
+
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        int64_t at = k * BP_PANEL + half * LANES;
+        __m512 dweight = _mm512_loadu_ps(p->dweights + at);
+        weight[half] = power_of_2(_mm512_sub_ps(_mm512_loadu_ps(p->scores + at), lse[half]));
+        if (masked)
+            weight[half] =
+                _mm512_maskz_mov_ps(lanes_that_see(k, p->keys, p->visible, half), weight[half]);
+        if (dropped)
+            dweight = _mm512_maskz_mul_ps(p->kept[k][half], dweight, factor);
+        dscore[half] = _mm512_mul_ps(weight[half], _mm512_sub_ps(dweight, delta[half]));
+        if (masked) /* where nothing is seen, what stands there may be anything */
+            dscore[half] =
+                _mm512_maskz_mov_ps(lanes_that_see(k, p->keys, p->visible, half), dscore[half]);
+        if (dropped)
+            weight[half] = _mm512_maskz_mov_ps(p->kept[k][half], weight[half]);
+    }
+    __m512i row = rounded(dscore[0], dscore[1]);
+    _mm512_storeu_si512(p->weights + k * p->row, rounded(weight[0], weight[1]));
+    _mm512_storeu_si512(p->dscores + k * p->row, row);
+    return row;
+}
+
+/* Interleaving within 128 bits puts queries 0-3, 8-11, 16-19, 24-27 first: the panel's order. */
+ALWAYS void gradients(const bp_panel_gradient *p, bool dropped)
+{
+    int64_t all = keys_all_see(p->keys, p->visible), end = blocks_of(p->keys);
+    const __m512 lse[2] = {_mm512_loadu_ps(p->lse), _mm512_loadu_ps(p->lse + LANES)};
+    const __m512 delta[2] = {_mm512_loadu_ps(p->delta), _mm512_loadu_ps(p->delta + LANES)};
+
+    for (int64_t k = 0; k < end; k += 2) {
+        __m512i even, odd;
+        if (k < all) {
+            even = key_gradient(p, k, lse, delta, false, dropped);
+            odd = key_gradient(p, k + 1, lse, delta, false, dropped);
+        } else {
+            even = key_gradient(p, k, lse, delta, true, dropped);
+            odd = key_gradient(p, k + 1, lse, delta, true, dropped);
+        }
+        _mm512_storeu_si512(p->pairs + k / 2 * BP_PANEL, _mm512_unpacklo_epi16(even, odd));
+        _mm512_storeu_si512(p->pairs + k / 2 * BP_PANEL + LANES, _mm512_unpackhi_epi16(even, odd));
+    }
+}
+
+static void gradient(const bp_panel_gradient *panel)
+{
+    if (panel->kept)
+        gradients(panel, true);
+    else
+        gradients(panel, false);
+}
+
+static void scale_panel(float *y, const float *factors, int64_t rows)
+{
+    const __m512 low = _mm512_loadu_ps(factors), high = _mm512_loadu_ps(factors + LANES);
+
+    for (int64_t r = 0; r < rows; r++, y += BP_PANEL) {
+        _mm512_storeu_ps(y, _mm512_mul_ps(_mm512_loadu_ps(y), low));
+        _mm512_storeu_ps(y + LANES, _mm512_mul_ps(_mm512_loadu_ps(y + LANES), high));
+    }
+}
+
+/* The query in a column of the panel's order. */
+static int64_t query_of(int64_t column)
+{
+    return column % LANES / 4 * 8 + column / LANES * 4 + column % 4;
+}
+
+static void turn_back(float *y, int64_t y_row, const float *x, const float *factors,
+                      const bp_bf16_rows *shape, bool in_panel_order)
+{
+    __m512i v[LANES];
+
+    for (int64_t d = 0; d < shape->D; d += LANES)
+        for (int64_t q = 0; q < BP_PANEL; q += LANES) {
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                v[i] = _mm512_loadu_si512(x + (d + i) * BP_PANEL + q);
+            transpose(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++) {
+                int64_t r = in_panel_order ? query_of(q + i) : q + i;
+                if (r < shape->rows)
+                    _mm512_mask_storeu_ps(y + r * y_row + d, lanes_below(shape->D - d),
+                                          _mm512_mul_ps((__m512)v[i], _mm512_set1_ps(factors[r])));
+            }
+        }
+}
+
+static void scaled_rows(float *y, int64_t y_row, const float *x, float factor,
+                        const bp_bf16_rows *shape)
+{
+    int64_t width = blocks_of(shape->D);
+
+    for (int64_t r = 0; r < shape->rows; r++)
+        for (int64_t d = 0; d < shape->D; d += LANES)
+            _mm512_mask_storeu_ps(
+                y + r * y_row + d, lanes_below(shape->D - d),
+                _mm512_mul_ps(_mm512_loadu_ps(x + r * width + d), _mm512_set1_ps(factor)));
+}
+
+static void row_products(float *delta, const float *a, const bp_bf16_rows *x)
+{
+    bp_bf16_rows other = {a, x->rows, x->D, x->row};
+
+    for (int64_t r = 0; r < BP_PANEL; r++) {
+        __m512 sum = _mm512_setzero_ps();
+        fetch_ahead(x, r);
+        fetch_ahead(&other, r);
+        for (int64_t d = 0; d < x->D; d += LANES)
+            sum = _mm512_fmadd_ps(part_of_row(x, r, d), part_of_row(&other, r, d), sum);
+        delta[r] = _mm512_reduce_add_ps(sum);
+    }
+}
+
+/* The ten rounds of Philox4x32 on the counters of 32 queries: in word[j][i], at 64-bit lane l, the
+ * low half is word j of query 16 (i / 2) + 2 l + i % 2. */
+ALWAYS void philox(__m512i word[4][4], const bp_rng_key *key)
+{
+    const __m512i multiplier0 = _mm512_set1_epi64(0xD2511F53),
+                  multiplier1 = _mm512_set1_epi64(0xCD9E8D57);
+    uint32_t k0 = key->key[0], k1 = key->key[1];
+
+    for (int round = 0; round < 10; round++) {
+        const __m512i key0 = _mm512_set1_epi64(k0), key1 = _mm512_set1_epi64(k1);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            __m512i p0 = _mm512_mul_epu32(word[0][i], multiplier0),
+                    p1 = _mm512_mul_epu32(word[2][i], multiplier1);
+            word[0][i] =
+                _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), word[1][i], key0, 0x96);
+            word[2][i] =
+                _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), word[3][i], key1, 0x96);
+            word[1][i] = p1;
+            word[3][i] = p0;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+static void mask_panel(bp_panel_bits *kept, const bp_mask *mask, int64_t keys, int64_t first,
+                       int64_t stride)
+{
+    const __m512i threshold = _mm512_set1_epi32((int)mask->threshold);
+    __m512i block[4], word[4][4];
+
+    for (int i = 0; i < 4; i++)
+        for (int l = 0; l < 8; l++)
+            ((long long *)&block[i])[l] = (first + (16 * (i / 2) + 2 * l + i % 2) * stride) / 4;
+    for (int64_t k = 0; k < keys; k += 4) {
+        for (int i = 0; i < 4; i++) {
+            word[0][i] = _mm512_add_epi64(block[i], _mm512_set1_epi64(k / 4));
+            word[1][i] = _mm512_srli_epi64(word[0][i], 32);
+            word[2][i] = _mm512_set1_epi64(mask->key->stream[0]);
+            word[3][i] = _mm512_set1_epi64(mask->key->stream[1]);
+        }
+        philox(word, mask->key);
+        for (int j = 0; j < 4; j++)
+            for (int half = 0; half < 2; half++) {
+                __m512i all = _mm512_mask_shuffle_epi32(word[j][2 * half], 0xaaaa,
+                                                        word[j][2 * half + 1], 0xa0);
+                kept[k + j][half] = _mm512_cmpge_epu32_mask(all, threshold);
+            }
+    }
+}
+
+const bp_bf16_passes bp_bf16_passes_avx512 = {
+    .rows = pack_rows,
+    .row_pairs = pack_row_pairs,
+    .turned_pairs = pack_turned_pairs,
+    .turned_rows = pack_turned_rows,
+    .softmax = softmax,
+    .gradient = gradient,
+    .scale_panel = scale_panel,
+    .turn_back = turn_back,
+    .scaled_rows = scaled_rows,
+    .row_products = row_products,
+    .mask = mask_panel,
+};

@@ -1,0 +1,80 @@
+/* What the files behind linear.h share, and tell the rest of this library. */
+#ifndef BP_MATH_GEMM_GEMM_PRIV_H
+#define BP_MATH_GEMM_GEMM_PRIV_H
+
+#include "math/gemm/bf16_tiles_priv.h"
+#include "math/gemm/linear.h"
+#include "math/gemm/operand_priv.h"
+
+/** "onednn 2.6.3" or "blas"; the instruction set that it uses, or NULL where it does not say. */
+void bp_gemm_library_name(char *out, size_t out_bytes);
+const char *bp_gemm_isa(void);
+/** bf16 products at hardware speed. */
+bool bp_gemm_has_bf16(void);
+
+/** How bf16 products are computed: by the library's bf16 instructions, in float32 on operands
+ * rounded to bf16 (the same sums, but for their order), by our own kernels, or by the library's but
+ * for what ours do faster on the same operands: large weight gradients, and copies of weights. */
+typedef enum bp_bf16_form {
+    BP_BF16_NATIVE,
+    BP_BF16_ROUNDED,
+    BP_BF16_OWN,
+    BP_BF16_MIXED
+} bp_bf16_form;
+bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form);
+size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins);
+size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form form, int64_t rows,
+                                    int64_t outs, int64_t ins);
+/** The best one here; with a library that has bf16. */
+bp_bf16_form bp_gemm_bf16_form(void);
+bp_bf16_form bp_cpu_bf16_form(void);
+/** AMX, which the library may use (ONEDNN_MAX_CPU_ISA) and the kernel lets this process use. */
+bool bp_cpu_has_tiles(void);
+/** In the mixed form our own kernel multiplies for the gradient of a weight [outs][ins]. */
+bool bp_cpu_owns_gradient(int64_t outs, int64_t ins);
+
+int64_t bp_weight_outs(const bp_weight *w);
+int64_t bp_weight_ins(const bp_weight *w);
+
+/** What the products of a bp_gemm read. */
+bp_operand_form bp_gemm_form(const bp_gemm *gemm);
+/** An operand of this gemm in memory that is there. */
+bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t columns);
+/** Products over `inner` products a sum may hand their sums to an epilogue (operand_priv.h),
+ * instead of writing them. */
+bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner);
+void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
+                               const bp_weight *w, const float *bias);
+void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,
+                                      const bp_operand *dy, const bp_weight *w);
+/** The bf16 products of attention's tiles; NULL where float32 is as fast, or is asked for. */
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm);
+
+/** Memory that grows; what it held is lost when it does. All zero at first. */
+typedef struct bp_room {
+    void *data;
+    size_t bytes;
+} bp_room;
+void *bp_room_of(bp_room *room, size_t bytes);
+void bp_room_free(bp_room *room);
+/** Where calls on float32 rows make their operands. */
+enum { BP_ROOM_SOURCE, BP_ROOM_SECOND, BP_ROOMS };
+bp_room *bp_gemm_room(bp_gemm *gemm, int which);
+
+/** sums[c] += x[0][c] + x[1][c] + ... in this order: threads share the columns. */
+void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns);
+
+/** y = f(x) row by row, through a library that picks its kernels by the number of rows: `product`
+ * is called on blocks of BP_ROW_BLOCK rows alone, the last one filled up with zeros, so that a row
+ * is computed the same way however many there are. */
+#define BP_ROW_BLOCK 128
+typedef struct bp_rows {
+    float *y;
+    const float *x;
+    int64_t rows, y_columns, x_columns, x_stride;
+} bp_rows;
+void bp_in_row_blocks(const bp_rows *all, bp_room *room,
+                      void (*product)(const void *context, float *y, const float *x, int64_t rows),
+                      const void *context);
+
+#endif

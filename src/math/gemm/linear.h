@@ -1,0 +1,104 @@
+/* Linear maps y = x Wt + b and their gradients: all the matrix products of a network.
+ *
+ * Two files stand behind this header: linear_onednn.c and linear_blas.c; the first leaves bf16 to
+ * kernels of our own (bf16_linear.c), with AMX all of it, with AVX512_BF16 the copies of weights
+ * and weight gradients too large for the caches. Results are float32, row-major; in BF16 the
+ * operands are rounded to bfloat16 and products are summed in float32, by bf16 instructions, or by
+ * float32 ones where a CPU's bf16 is the slower. An operand is made once, by the pass that makes
+ * its values (the producers in kernels.h), and read by every product that wants it (operand.h).
+ *
+ * Bits: the same inputs and the same threads give the same bits. A row of y or dx does not depend
+ * on how many rows there are (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c:
+ * run it with another library). Weight gradients may differ between numbers of threads, and, but
+ * with AVX-512, rows too. Our own kernels sum over k in order whatever the threads: with them
+ * nothing differs.
+ *
+ * Memory that was not planned for, and shapes that the library refuses, are bugs (BP_ASSERT); a
+ * shape that it multiplies in plain loops is warned of.
+ */
+#ifndef BP_MATH_GEMM_LINEAR_H
+#define BP_MATH_GEMM_LINEAR_H
+
+#include "base/mem.h"
+#include "math/gemm/operand.h"
+#include "math/kernels/kernels.h"
+#include "math/math.h"
+#include <stdint.h>
+
+/** Where products run: precision, primitives cached by shape, scratch. One a thread of control.
+ *
+ * Errors: BP_ERR_CONFIG bf16 on a CPU or in a build without it, BP_ERR_SYSTEM no memory, or the
+ *         library does not start; *out is NULL.
+ */
+bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
+void bp_gemm_free(bp_gemm **gemm);
+bp_precision bp_gemm_precision(const bp_gemm *gemm);
+
+/** A weight matrix [outs][ins], float32, and its copies in the layouts that the products like best.
+ *
+ * Owns:   the copies, made at first use; `value` and `gemm` are borrowed for the weight's life.
+ * Errors: BP_ERR_SYSTEM no memory; *out is NULL.
+ */
+typedef struct bp_weight bp_weight;
+bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins);
+void bp_weight_free(bp_weight **weight);
+/** The values have changed: copies are made anew at their next use. */
+void bp_weight_refresh(bp_weight *weight);
+/** Bytes of the copies, for the plan. */
+size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins);
+
+/** y[rows][outs] = x Wt + bias (NULL: none). */
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias);
+/** dx[rows][ins] = dy W; dx must not be dy's memory. */
+void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
+                                      const bp_weight *w);
+/** dw[outs][ins] = dyt x where it is fresh (what it holds is not read), else added to it. */
+void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
+                                       const bp_operand *x, bool fresh);
+
+/** A product whose sums go through GELU at once, forward or backward, as bp_linear_forward_operand
+ * and bp_gelu_forward do one after the other, bp_linear_backward_input_operand and
+ * bp_gelu_backward: to the bit, but for the order in which the bias's gradient is summed. With our
+ * own kernels, and K of one run, the sums stay in the caches; else they go through `sums`. */
+typedef struct bp_gelu_rows {
+    const bp_operand *y;          /* GELU's output */
+    const bp_operand *kept;       /* its input: forward writes it (NULL: not), backward reads it */
+    const bp_operand *dx;         /* backward: its input's gradient */
+    const bp_bias_gradient *bias; /* backward: the sums of dx; NULL: not wanted */
+    float *sums; /* bp_linear_gelu_floats; may be what kept (forward) or dx (backward) lies over */
+} bp_gelu_rows;
+/** y = gelu(x Wt + bias) */
+void bp_linear_gelu_forward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_operand *x,
+                            const bp_weight *w, const float *bias);
+/** dx = (dy W) gelu'(kept), y = gelu(kept) */
+void bp_linear_gelu_backward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_operand *dy,
+                             const bp_weight *w);
+/** Of `sums`, where GELU is of rows[inner] and the other side of the weight is `width`. */
+int64_t bp_linear_gelu_floats(const bp_gemm *gemm, int64_t rows, int64_t width, int64_t inner);
+
+/* Maps of float32 rows, converted inside.
+ *
+ * y[rows][outs] = x[rows][ins] Wt + bias (NULL: none). */
+void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
+                       const float *bias, int64_t rows);
+/** dx[rows][ins] = dy[rows][outs] W */
+void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
+                              int64_t rows);
+/** dw[outs][ins] += dyt x; dbias[outs] += column sums of dy in row order (NULL: none). */
+void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
+                               const float *x, int64_t rows, int64_t outs, int64_t ins);
+
+/** Both gradients of one map, as bp_linear_backward_weight and then bp_linear_backward_input give
+ * them, to the bit; dy is rounded once. dx must not be dy. */
+typedef struct bp_linear_gradients {
+    float *dx, *dw, *dbias; /* dbias NULL: none */
+} bp_linear_gradients;
+void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
+                        const float *x, const bp_weight *w, int64_t rows);
+
+/** Scratch bytes that these calls take inside for at most `rows` rows with the threads set now, for
+ * the plan (held by the bp_gemm, grown on first use; the largest of its maps counts). */
+size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins);
+
+#endif

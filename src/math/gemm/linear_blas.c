@@ -1,0 +1,246 @@
+/* Linear maps through BLAS, float32 only.
+ *
+ * The Fortran entry sgemm_ is what every BLAS has. It is column-major: a row-major matrix is its
+ * own transpose there, so the operands stand in reverse order.
+ */
+#include "base/err.h"
+#include "base/fault.h"
+#include "base/trace.h"
+#include "math/gemm/gemm_priv.h"
+#include "math/kernels/kernels.h"
+#include "math/kernels/loops_priv.h"
+#include <limits.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, const int *n,
+            const int *k, const float *alpha, const float *a, const int *lda, const float *b,
+            const int *ldb, const float *beta, float *c, const int *ldc);
+
+struct bp_gemm {
+    bp_precision precision;
+    bp_room tail, rooms[BP_ROOMS];
+};
+
+struct bp_weight {
+    const float *value;
+    int64_t outs, ins;
+};
+
+void bp_gemm_library_name(char *out, size_t out_bytes)
+{
+    snprintf(out, out_bytes, "blas");
+}
+
+const char *bp_gemm_isa(void)
+{
+    return NULL;
+}
+
+bool bp_gemm_has_bf16(void)
+{
+    return false;
+}
+
+bp_bf16_form bp_gemm_bf16_form(void)
+{
+    return BP_BF16_ROUNDED;
+}
+
+bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form)
+{
+    (void)form;
+    *out = NULL;
+    if (precision != BP_F32)
+        return BP_FAIL(
+            BP_ERR_CONFIG,
+            "math.precision, with the value bf16: this build multiplies matrices through "
+            "BLAS, in float32 only; use f32, or build with oneDNN");
+    bp_gemm *gemm = bp_fault("math.gemm") ? NULL : bp_alloc("math.gemm", 1, sizeof *gemm);
+    if (!gemm)
+        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for the matrix products");
+    gemm->precision = precision;
+    *out = gemm;
+    return BP_OK;
+}
+
+void bp_gemm_free(bp_gemm **gemm)
+{
+    if (*gemm)
+        bp_room_free(&(*gemm)->tail);
+    bp_free(*gemm);
+    *gemm = NULL;
+}
+
+bp_precision bp_gemm_precision(const bp_gemm *gemm)
+{
+    return gemm->precision;
+}
+
+bp_operand_form bp_gemm_form(const bp_gemm *gemm)
+{
+    (void)gemm;
+    return BP_OPERAND_F32;
+}
+
+bp_room *bp_gemm_room(bp_gemm *gemm, int which)
+{
+    return &gemm->rooms[which]; /* stays empty: float32 rows are read where they lie */
+}
+
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
+{
+    (void)gemm;
+    return NULL;
+}
+
+bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins)
+{
+    (void)gemm;
+    *out = bp_fault("math.weight") ? NULL : bp_alloc("math.weight", 1, sizeof **out);
+    if (!*out)
+        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for a weight of %lld x %lld", (long long)outs,
+                       (long long)ins);
+    **out = (bp_weight){value, outs, ins};
+    return BP_OK;
+}
+
+void bp_weight_free(bp_weight **weight)
+{
+    bp_free(*weight);
+    *weight = NULL;
+}
+
+int64_t bp_weight_outs(const bp_weight *w)
+{
+    return w->outs;
+}
+
+int64_t bp_weight_ins(const bp_weight *w)
+{
+    return w->ins;
+}
+
+void bp_weight_refresh(bp_weight *weight)
+{
+    (void)weight; /* products read the values where they lie */
+}
+
+size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins)
+{
+    (void)precision, (void)form, (void)outs, (void)ins;
+    return 0;
+}
+
+size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form form, int64_t rows,
+                                    int64_t outs, int64_t ins)
+{
+    (void)precision, (void)form;
+    return rows == 0 ? 0 : (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float);
+}
+
+static int checked_int(int64_t n)
+{
+    BP_ASSERT(n >= 0 && n <= INT_MAX);
+    return (int)n;
+}
+
+/* A matrix as it stands in a product; `form` 't': transposed. */
+typedef struct factor {
+    const float *data;
+    char form;
+    int64_t stride;
+} factor;
+
+/* c[rows][columns] = a b + beta c, row-major */
+static void product(float *c, const factor *a, const factor *b, int64_t rows, int64_t columns,
+                    int64_t inner, float beta)
+{
+    int m = checked_int(rows), n = checked_int(columns), k = checked_int(inner);
+    int a_row = checked_int(a->stride), b_row = checked_int(b->stride);
+    float one = 1.0f;
+
+    sgemm_(&b->form, &a->form, &n, &m, &k, &one, b->data, &b_row, a->data, &a_row, &beta, c, &n);
+}
+
+typedef struct call {
+    const bp_weight *w;
+    int64_t stride; /* of the rows that are multiplied */
+} call;
+
+static void forward_rows(const void *context, float *y, const float *x, int64_t rows)
+{
+    const call *c = context;
+    factor a = {x, 'n', c->stride}, b = {c->w->value, 't', c->w->ins};
+
+    product(y, &a, &b, rows, c->w->outs, c->w->ins, 0.0f);
+}
+
+static void backward_rows(const void *context, float *dx, const float *dy, int64_t rows)
+{
+    const call *c = context;
+    factor a = {dy, 'n', c->stride}, b = {c->w->value, 'n', c->w->ins};
+
+    product(dx, &a, &b, rows, c->w->ins, c->w->outs, 0.0f);
+}
+
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias)
+{
+    const bp_loops *loops = bp_loops_best();
+    bp_rows all = {y, x->data, x->rows, w->outs, w->ins, x->stride};
+
+    BP_TRACE(BP_TRACE_PRODUCT_FORWARD, 2.0 * (double)(x->rows * w->outs * w->ins), 0);
+    BP_ASSERT(x->columns == w->ins);
+    bp_in_row_blocks(&all, &gemm->tail, forward_rows, &(call){w, x->stride});
+    if (!bias)
+        return;
+#pragma omp parallel for schedule(static) if (x->rows * w->outs > 8192)
+    for (int64_t r = 0; r < x->rows; r++)
+        loops->add(y + r * w->outs, bias, w->outs);
+}
+
+void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
+                                      const bp_weight *w)
+{
+    bp_rows all = {dx, dy->data, dy->rows, w->ins, w->outs, dy->stride};
+
+    BP_TRACE(BP_TRACE_PRODUCT_INPUT, 2.0 * (double)(dy->rows * w->outs * w->ins), 0);
+    BP_ASSERT(dy->columns == w->outs);
+    bp_in_row_blocks(&all, &gemm->tail, backward_rows, &(call){w, dy->stride});
+}
+
+bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
+{
+    (void)gemm, (void)inner;
+    return false;
+}
+
+void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
+                               const bp_weight *w, const float *bias)
+{
+    (void)gemm, (void)epilogue, (void)x, (void)w, (void)bias;
+    BP_ASSERT(!"BLAS takes no epilogue");
+}
+
+void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,
+                                      const bp_operand *dy, const bp_weight *w)
+{
+    (void)gemm, (void)epilogue, (void)dy, (void)w;
+    BP_ASSERT(!"BLAS takes no epilogue");
+}
+
+void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
+                                       const bp_operand *x, bool fresh)
+{
+    factor a = {dy->data, 't', dy->stride}, b = {x->data, 'n', x->stride};
+
+    (void)gemm;
+    BP_TRACE(BP_TRACE_PRODUCT_WEIGHT, 2.0 * (double)(dy->rows * dy->columns * x->columns), 0);
+    BP_ASSERT(dy->rows == x->rows);
+    if (dy->rows > 0)
+        product(dw, &a, &b, dy->columns, x->columns, dy->rows, fresh ? 0.0f : 1.0f);
+    else if (fresh)
+        bp_zero(dw, dy->columns * x->columns);
+}

@@ -1,0 +1,303 @@
+/* Linear maps through oneDNN's matmul primitive; where our own bf16 kernels are the faster
+ * (bp_cpu_bf16_form, bp_cpu_owns_gradient), they multiply (bf16_linear.c). */
+#include "base/fault.h"
+#include "base/trace.h"
+#include "math/gemm/onednn_product_priv.h"
+#include "math/kernels/kernels.h"
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+void bp_gemm_library_name(char *out, size_t out_bytes)
+{
+    const dnnl_version_t *version = dnnl_version();
+
+    snprintf(out, out_bytes, "onednn %d.%d.%d", version->major, version->minor, version->patch);
+}
+
+static bool isa_has(dnnl_cpu_isa_t isa)
+{
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+const char *bp_gemm_isa(void)
+{
+    return isa_has(dnnl_cpu_isa_avx512_core_amx)    ? "amx"
+           : isa_has(dnnl_cpu_isa_avx512_core_bf16) ? "avx512_bf16"
+           : isa_has(dnnl_cpu_isa_avx512_core)      ? "avx512"
+           : isa_has(dnnl_cpu_isa_avx2)             ? "avx2"
+                                                    : "sse";
+}
+
+bool bp_gemm_has_bf16(void)
+{
+    return isa_has(dnnl_cpu_isa_avx512_core_bf16);
+}
+
+bp_bf16_form bp_gemm_bf16_form(void)
+{
+    return bp_cpu_bf16_form();
+}
+
+bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form)
+{
+    *out = NULL;
+    if (precision == BP_BF16 && !bp_gemm_has_bf16())
+        return BP_FAIL(
+            BP_ERR_CONFIG,
+            "math.precision, with the value bf16: this CPU has neither AMX nor AVX512_BF16; "
+            "use auto or f32");
+    bp_gemm *gemm = bp_fault("math.gemm") ? NULL : bp_alloc("math.gemm", 1, sizeof *gemm);
+    if (!gemm)
+        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for the matrix products");
+    gemm->precision = precision;
+    gemm->form = form;
+    if (precision == BP_BF16 && (form == BP_BF16_OWN || form == BP_BF16_MIXED))
+        gemm->kernel = bp_bf16_kernel_here();
+    /* oneDNN's AVX-512 kernels sum every row alike; its older ones differ in the last rows. */
+    gemm->row_blocks = !isa_has(dnnl_cpu_isa_avx512_core);
+    if (dnnl_engine_create(&gemm->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&gemm->stream, gemm->engine, dnnl_stream_default_flags) !=
+            dnnl_success) {
+        bp_gemm_free(&gemm);
+        return BP_FAIL(BP_ERR_SYSTEM, "oneDNN did not start: no CPU engine");
+    }
+    *out = gemm;
+    return BP_OK;
+}
+
+void bp_gemm_free(bp_gemm **gemm)
+{
+    bp_gemm *old = *gemm;
+
+    *gemm = NULL;
+    if (!old)
+        return;
+    for (int i = 0; i < PRODUCTS; i++)
+        bp_product_clear(&old->products[i]);
+    if (old->stream)
+        CHECK(dnnl_stream_destroy(old->stream));
+    if (old->engine)
+        CHECK(dnnl_engine_destroy(old->engine));
+    bp_room_free(&old->scratchpad);
+    for (int i = 0; i < BP_ROOMS; i++)
+        bp_room_free(&old->rooms[i]);
+    bp_room_free(&old->off_pages);
+    bp_room_free(&old->tail);
+    bp_free(old);
+}
+
+bp_precision bp_gemm_precision(const bp_gemm *gemm)
+{
+    return gemm->precision;
+}
+
+bp_operand_form bp_gemm_form(const bp_gemm *gemm)
+{
+    return gemm->precision == BP_F32       ? BP_OPERAND_F32
+           : gemm->form != BP_BF16_ROUNDED ? BP_OPERAND_BF16
+                                           : BP_OPERAND_ROUNDED;
+}
+
+bp_room *bp_gemm_room(bp_gemm *gemm, int which)
+{
+    return &gemm->rooms[which];
+}
+
+#ifdef BP_LOOPS_X86
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
+{
+    if (bp_gemm_type(gemm) != dnnl_bf16)
+        return NULL;
+    return bp_cpu_has_tiles() ? &bp_bf16_tiles_amx : &bp_bf16_tiles_avx512;
+}
+#else
+const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
+{
+    (void)gemm;
+    return NULL;
+}
+#endif
+
+static bool is_own(const bp_gemm *gemm)
+{
+    return gemm->kernel && gemm->form == BP_BF16_OWN;
+}
+
+/* Our kernel multiplies for the gradient of a weight [outs][ins]. */
+static bool is_own_gradient(const bp_gemm *gemm, int64_t outs, int64_t ins)
+{
+    return is_own(gemm) || (gemm->kernel && bp_cpu_owns_gradient(outs, ins));
+}
+
+typedef struct call {
+    bp_gemm *gemm;
+    const bp_weight *w;
+    const float *bias;
+    kind what;
+    int64_t stride;              /* of the rows that are multiplied */
+    const bp_epilogue *epilogue; /* of our own kernels; NULL: none */
+} call;
+
+/* y[rows] = source[rows] times the weight, in one product. */
+static void multiply_at(const call *c, float *y, const void *source, int64_t rows)
+{
+    shape s = bp_shape_of(c->what, rows, bp_weight_outs(c->w), bp_weight_ins(c->w),
+                          bp_gemm_type(c->gemm));
+    const bp_layout *layout;
+    const void *weights = bp_weight_values(&layout, c->w, &s);
+
+    s.left_stride = c->stride;
+    bp_product_run(c->gemm, bp_product_of(c->gemm, &s, layout), source, weights, c->bias, y);
+}
+
+static void multiply_rows(const void *context, float *y, const float *x, int64_t rows)
+{
+    multiply_at(context, y, x, rows);
+}
+
+static void multiply_own(const call *c, float *y, const bp_operand *x, int64_t y_columns)
+{
+    const uint32_t *panels = bp_weight_panels(c->w, c->what == BACKWARD_INPUT);
+
+    bp_bf16_map(c->gemm->kernel, &c->gemm->scratchpad,
+                &(bp_bf16_rows){y, c->epilogue, c->bias, y_columns}, x, panels);
+}
+
+static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_columns)
+{
+    if (x->rows == 0)
+        return;
+    BP_ASSERT(x->form == bp_gemm_form(c->gemm));
+    if (is_own(c->gemm))
+        multiply_own(c, y, x, y_columns);
+    else if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
+        bp_in_row_blocks(&(bp_rows){y, x->data, x->rows, y_columns, x->columns, x->stride},
+                         &c->gemm->tail, multiply_rows, c);
+    else
+        multiply_at(c, y, x->data, x->rows);
+}
+
+/* y = x Wt + bias, or the epilogue instead of y. */
+static void forward(bp_gemm *gemm, float *y, const bp_epilogue *epilogue, const bp_operand *x,
+                    const bp_weight *w, const float *bias)
+{
+    BP_TRACE(BP_TRACE_PRODUCT_FORWARD,
+             2.0 * (double)(x->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
+    BP_ASSERT(x->columns == bp_weight_ins(w));
+    multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride, epilogue}, y, x,
+             bp_weight_outs(w));
+}
+
+/* dx = dy W, or the epilogue instead of dx. */
+static void backward_input(bp_gemm *gemm, float *dx, const bp_epilogue *epilogue,
+                           const bp_operand *dy, const bp_weight *w)
+{
+    BP_TRACE(BP_TRACE_PRODUCT_INPUT,
+             2.0 * (double)(dy->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
+    BP_ASSERT(dy->columns == bp_weight_outs(w));
+    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride, epilogue}, dx, dy,
+             bp_weight_ins(w));
+}
+
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias)
+{
+    forward(gemm, y, NULL, x, w, bias);
+}
+
+void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
+                                      const bp_weight *w)
+{
+    backward_input(gemm, dx, NULL, dy, w);
+}
+
+bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
+{
+    return is_own(gemm) && bp_bf16_takes_epilogue(gemm->kernel, inner);
+}
+
+void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
+                               const bp_weight *w, const float *bias)
+{
+    BP_ASSERT(bp_gemm_takes_epilogue(gemm, x->columns));
+    forward(gemm, NULL, epilogue, x, w, bias);
+}
+
+void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,
+                                      const bp_operand *dy, const bp_weight *w)
+{
+    BP_ASSERT(bp_gemm_takes_epilogue(gemm, dy->columns));
+    backward_input(gemm, NULL, epilogue, dy, w);
+}
+
+/* The right operand: rows of floats a whole number of pages apart would fall into the same cache
+ * sets (measured: half the speed). */
+static bp_operand off_pages(bp_gemm *gemm, const bp_operand *x)
+{
+    bp_operand out = *x;
+
+    out.stride = bp_row_stride(bp_gemm_type(gemm), x->stride);
+    if (out.stride == x->stride)
+        return out;
+    size_t bytes = (size_t)(x->rows * out.stride) * sizeof(float);
+    out.data = bp_room_of(&gemm->off_pages, bytes);
+#pragma omp parallel for schedule(static) if (x->rows * x->columns > 8192)
+    for (int64_t r = 0; r < x->rows; r++)
+        memcpy((float *)out.data + r * out.stride, (const float *)x->data + r * x->stride,
+               (size_t)x->columns * sizeof(float));
+    return out;
+}
+
+void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
+                                       const bp_operand *x, bool fresh)
+{
+    kind what = fresh ? BACKWARD_WEIGHT : BACKWARD_WEIGHT_ADDED;
+    shape s = bp_shape_of(what, dy->rows, dy->columns, x->columns, bp_gemm_type(gemm));
+
+    BP_TRACE(BP_TRACE_PRODUCT_WEIGHT, 2.0 * (double)(dy->rows * dy->columns * x->columns), 0);
+    BP_ASSERT(dy->rows == x->rows && dy->form == bp_gemm_form(gemm) && x->form == dy->form);
+    if (dy->rows == 0) {
+        if (fresh)
+            bp_zero(dw, dy->columns * x->columns);
+        return;
+    }
+    if (is_own_gradient(gemm, dy->columns, x->columns)) {
+        bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, dy, x, fresh);
+        return;
+    }
+    bp_operand right = off_pages(gemm, x);
+    s.left_stride = dy->stride;
+    s.right_stride = right.stride;
+    bp_product_run(gemm, bp_product_of(gemm, &s, NULL), dy->data, right.data, NULL, dw);
+}
+
+size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form way, int64_t rows,
+                                    int64_t outs, int64_t ins)
+{
+    static const kind kinds[] = {FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT,
+                                 BACKWARD_WEIGHT_ADDED};
+    bp_gemm *gemm;
+    size_t most = 0, bytes;
+
+    if (rows == 0 || bp_gemm_new_form(&gemm, precision, way) != BP_OK)
+        return 0;
+    dnnl_data_type_t type = bp_gemm_type(gemm);
+    bp_operand_form form = bp_gemm_form(gemm);
+    if (is_own_gradient(gemm, outs, ins))
+        most = bp_bf16_room_bytes(gemm->kernel, rows, outs, ins);
+    for (int i = 0; i < 4 && !is_own(gemm); i++) {
+        bool blocks = gemm->row_blocks && i < 2;
+        shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins, type);
+        bp_product_choices(NULL, &bytes, gemm->engine, &s, type);
+        most = bytes > most ? bytes : most;
+    }
+    size_t tail = gemm->row_blocks ? (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float) : 0;
+    if (precision == BP_BF16)
+        most += bp_operand_bytes(form, rows, ins > outs ? ins : outs) +
+                bp_operand_bytes(form, rows, ins);
+    if (bp_row_stride(type, ins) != ins)
+        most += (size_t)(rows * bp_row_stride(type, ins)) * sizeof(float);
+    bp_gemm_free(&gemm);
+    return most + tail;
+}

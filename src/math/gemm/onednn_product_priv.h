@@ -1,0 +1,105 @@
+/* Products of oneDNN's matmul primitive: made once for each (kind, shape, threads) and kept in the
+ * bp_gemm. */
+#ifndef BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
+#define BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
+
+#include "base/err.h"
+#include "math/gemm/bf16_linear_priv.h"
+#include "math/gemm/gemm_priv.h"
+#include "math/gemm/onednn_priv.h"
+#include <stdbool.h>
+
+/* A failure here is ours, for shapes were checked; or the last bytes of memory are gone: what is
+ * planned does not count descriptions. */
+#define CHECK(call) check_dnnl((call), #call, __FILE__, __LINE__)
+
+static inline void check_dnnl(dnnl_status_t status, const char *call, const char *file, int line)
+{
+    if (status == dnnl_out_of_memory)
+        bp_memory_ended(call, 1, 0);
+    if (status != dnnl_success)
+        bp_assert_failed(call, file, line);
+}
+
+#define PRODUCTS 128 /* kept; the least recently used one goes */
+
+/* The second of the weight gradients adds to what is there. */
+typedef enum kind {
+    FORWARD,
+    FORWARD_BIAS,
+    BACKWARD_INPUT,
+    BACKWARD_WEIGHT,
+    BACKWARD_WEIGHT_ADDED
+} kind;
+
+typedef struct shape {
+    kind what;
+    int64_t rows, outs, ins;
+    int threads;
+    int64_t left_stride, right_stride; /* elements from row to row of the operands; the right one of
+                                          weight gradients alone */
+} shape;
+
+typedef enum operand { SOURCE, WEIGHTS, BIAS, DESTINATION, SCRATCHPAD, OPERANDS } operand;
+
+/* A primitive with its memory objects. */
+typedef struct product {
+    shape shape;
+    dnnl_primitive_t primitive; /* NULL: the place is free */
+    dnnl_memory_t memory[OPERANDS];
+    size_t scratch_bytes;
+    int64_t last_use;
+} product;
+
+struct bp_gemm {
+    bp_precision precision;
+    bp_bf16_form form;
+    const bp_bf16_kernel
+        *kernel;     /* our own, where some of the products or copies are its; or NULL */
+    bool row_blocks; /* the library picks kernels by the number of rows */
+    bool warned;     /* of products in plain loops */
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    product products[PRODUCTS];
+    int64_t uses;
+    bp_room scratchpad, rooms[BP_ROOMS], off_pages, tail;
+};
+
+/** Floats from row to row of a matrix of `columns` that is best read row by row. */
+int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns);
+
+/** The type of the operands as oneDNN sees them. */
+dnnl_data_type_t bp_gemm_type(const bp_gemm *gemm);
+
+/** A product of operands that lie as bp_operand_carve lays them. */
+shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins, dnnl_data_type_t type);
+dnnl_primitive_attr_t bp_product_attributes(kind what);
+/** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it lies, or as the
+ * primitive wants it. */
+void bp_weights_plain(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type);
+void bp_weights_any(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type);
+/** Forward and backward products of this shape read the weight in a layout of their own choice, not
+ * as it lies. */
+bool bp_weights_are_reordered(const shape *s, dnnl_data_type_t type);
+/** The layout that products of this shape choose for their weights, and the bytes of their
+ * scratchpad (NULL: not asked). */
+void bp_product_choices(bp_layout **weights, size_t *scratch_bytes, dnnl_engine_t engine,
+                        const shape *s, dnnl_data_type_t type);
+
+/** The memory object of a primitive's scratchpad, and its bytes. */
+size_t bp_scratchpad_of(dnnl_memory_t *out, const_dnnl_primitive_desc_t desc, dnnl_engine_t engine);
+
+/** The product of a shape, made if it is new, in the place of the one not used for longest.
+ * `weights` is NULL for weight gradients; it must be the same for every product of one shape. */
+product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights);
+void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void *weights,
+                    const float *bias, float *destination);
+void bp_product_clear(product *one);
+
+/** The weight as products of this shape read it, and how it lies there: made or refreshed where it
+ * has to be. */
+const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const shape *s);
+/** The same for our own products. */
+const uint32_t *bp_weight_panels(const bp_weight *w, bool backward);
+
+#endif

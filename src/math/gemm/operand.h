@@ -1,0 +1,43 @@
+/* Operands of matrix products: made once, in the form that the products of a bp_gemm (linear.h)
+ * read, by the pass that makes their values (kernels.h). */
+#ifndef BP_MATH_GEMM_OPERAND_H
+#define BP_MATH_GEMM_OPERAND_H
+
+#include "base/mem.h"
+#include <stdint.h>
+
+typedef struct bp_gemm bp_gemm;
+
+/** A matrix as the products of a bp_gemm read it: float32 rows, floats rounded to bf16's precision,
+ * or bf16 (uint16_t). Row r begins `stride` elements after row r - 1. */
+typedef enum bp_operand_form {
+    BP_OPERAND_F32,
+    BP_OPERAND_ROUNDED,
+    BP_OPERAND_BF16
+} bp_operand_form;
+typedef struct bp_operand {
+    bp_operand_form form;
+    int64_t rows, columns, stride;
+    void *data; /* borrowed */
+} bp_operand;
+
+/** Bytes of an operand that has memory of its own, without gaps between rows. */
+size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
+/** Room for an operand; what makes its values comes later. An arena without a base is only
+ * counted. */
+bp_operand bp_operand_carve(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);
+/** Room for the operand of float32 rows: in F32 the rows themselves, which must stay while it is
+ * read; else carved. */
+bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
+                           int64_t columns);
+/** Float32 rows as they are: what a pass writes where no product is to read it. */
+static inline bp_operand bp_operand_floats(float *x, int64_t rows, int64_t columns)
+{
+    return (bp_operand){BP_OPERAND_F32, rows, columns, columns, x};
+}
+/** The values of x[rows][columns], converted; nothing where `to` lies over x. */
+void bp_operand_fill(const bp_operand *to, const float *x);
+/** Rows [first, first + rows) of it. */
+bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows);
+
+#endif

@@ -1,0 +1,42 @@
+/* Products in blocks of a fixed number of rows. */
+#include "base/err.h"
+#include "math/gemm/gemm_priv.h"
+#include <string.h>
+
+void *bp_room_of(bp_room *room, size_t bytes)
+{
+    if (bytes > room->bytes) {
+        bp_free(room->data);
+        room->data = bp_alloc("math.gemm.scratch", (int64_t)bytes, 1);
+        room->bytes = bytes;
+    }
+    return room->data;
+}
+
+void bp_room_free(bp_room *room)
+{
+    bp_free(room->data);
+    room->data = NULL;
+    room->bytes = 0;
+}
+
+void bp_in_row_blocks(const bp_rows *all, bp_room *room,
+                      void (*product)(const void *context, float *y, const float *x, int64_t rows),
+                      const void *context)
+{
+    int64_t y_floats = BP_ROW_BLOCK * all->y_columns, x_floats = BP_ROW_BLOCK * all->x_stride,
+            r = 0;
+
+    for (; r + BP_ROW_BLOCK <= all->rows; r += BP_ROW_BLOCK)
+        product(context, all->y + r * all->y_columns, all->x + r * all->x_stride, BP_ROW_BLOCK);
+    if (r == all->rows)
+        return;
+    int64_t tail = all->rows - r;
+    float *y = bp_room_of(room, (size_t)(y_floats + x_floats) * sizeof *y), *x = y + y_floats;
+    memset(x, 0, (size_t)x_floats * sizeof *x);
+    for (int64_t i = 0; i < tail; i++)
+        memcpy(x + i * all->x_stride, all->x + (r + i) * all->x_stride,
+               (size_t)all->x_columns * sizeof *x);
+    product(context, y, x, BP_ROW_BLOCK);
+    memcpy(all->y + r * all->y_columns, y, (size_t)(tail * all->y_columns) * sizeof *y);
+}

@@ -1,0 +1,147 @@
+/* Fused passes over memory: normalisation, activation, dropout, residual, softmax cross-entropy,
+ * optimizers. All float32 but for the operands of products that they make (operand.h), row-major,
+ * threaded with OpenMP over independent outputs (static
+ * schedule): the bits depend on no schedule, and sums that cross rows are block sums in index
+ * order. They depend neither on alignment nor on where a range is cut, and are the same with every
+ * instruction set. A number that is not finite comes out not finite: nothing swallows it.
+ */
+#ifndef BP_MATH_KERNELS_KERNELS_H
+#define BP_MATH_KERNELS_KERNELS_H
+
+#include "base/rng.h"
+#include "math/gemm/operand.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/** A layer norm by row, y = (x - mean) / sqrt(var + epsilon) * gain + bias; mean[rows] and
+ * rstd[rows] are kept for backward (NULL: not). Source: Ba et al. 2016. */
+typedef struct bp_norm {
+    const float *gain, *bias;
+    float epsilon;
+    float *mean, *rstd;
+} bp_norm;
+
+/** What a branch of a network adds to the rows that it left: base + dropout(branch), as
+ * bp_add_dropout; `branch` is NULL: base alone. */
+typedef struct bp_residual {
+    const float *base, *branch;
+    float dropout;
+    const bp_rng_key *key;
+    int64_t first;
+} bp_residual;
+
+/** y = norm(h), h = the residual, kept in h[rows][C] where it is not NULL; h may be base. y may lie
+ * over base, if h does not. */
+void bp_layer_norm_forward(const bp_operand *y, float *h, const bp_norm *norm,
+                           const bp_residual *x);
+/** dx += the gradient through the norm (the residual's gradient is there already), or = where it is
+ * fresh; dgain, dbias += . y (NULL: not wanted) is the norm's output, made again. scratch:
+ * bp_layer_norm_scratch floats. */
+typedef struct bp_norm_gradients {
+    float *dx, *dgain, *dbias;
+    bool fresh;
+} bp_norm_gradients;
+void bp_layer_norm_backward(const bp_norm_gradients *to, const bp_operand *y, const float *dy,
+                            const float *x, const bp_norm *norm, int64_t rows, int64_t C,
+                            float *scratch);
+int64_t bp_layer_norm_scratch(int64_t rows, int64_t C);
+
+/** A bias's gradient: column sums in blocks of rows, then of the blocks in order, added. NULL
+ * instead of it: not wanted. scratch: bp_bias_scratch floats. */
+typedef struct bp_bias_gradient {
+    float *sums, *scratch;
+} bp_bias_gradient;
+int64_t bp_bias_scratch(int64_t rows, int64_t columns);
+
+/** bp_operand_fill with the sums of x's columns. */
+void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x);
+
+/** GELU with tanh (GPT-2's gelu_new): y = gelu(x), and x kept for backward (NULL: not) as an
+ * operand of its own, which may lie over x, as y may if x is not kept. */
+void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x);
+/** dx = dy * gelu'(x), its bias's gradient, and y = gelu(x) made again, x being as kept. dx may lie
+ * over dy. */
+void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_gradient *bias,
+                      const float *dy, const bp_operand *x);
+
+/** y = a + dropout(x) with keep probability 1-p, kept values scaled by 1/(1-p); p = 0: y = a + x.
+ * `first` is the place of element 0 in the global tensor: the mask is a function of (key, place):
+ * an element is kept iff word place % 4 of bp_rng_block(place / 4) is at least p 2^32. y may be a
+ * or x. a NULL: y = dropout(x). */
+void bp_add_dropout(float *y, const float *a, const float *x, int64_t n, float p,
+                    const bp_rng_key *key, int64_t first);
+/** dx = dropout's gradient: dy masked and scaled by the same function. */
+void bp_dropout_backward(float *dx, const float *dy, int64_t n, float p, const bp_rng_key *key,
+                         int64_t first);
+/** The same as an operand, with its bias's gradient; p = 0 is bp_operand_fill_sums. */
+void bp_dropout_backward_operand(const bp_operand *dx, const bp_bias_gradient *bias,
+                                 const float *dy, float p, const bp_rng_key *key, int64_t first);
+
+void bp_add(float *y, const float *x, int64_t n); /* y += x */
+void bp_scale(float *y, float factor, int64_t n); /* y *= factor */
+void bp_zero(float *y, int64_t n);
+
+/** x[rows][C] = table rows; ids outside [first_row, first_row + rows_here) give zeros (another
+ * tensor rank has them). */
+void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int64_t rows, int64_t C,
+                          int64_t first_row, int64_t rows_here);
+/** dtable[id - first_row] += dx, in the order of rows (threads split the columns). */
+void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, int64_t rows,
+                           int64_t C, int64_t first_row, int64_t rows_here);
+/** Rows [first, first + count) of sequences of length T that lie one after another: row r is of
+ * position (first + r) % T. */
+typedef struct bp_position_rows {
+    int64_t first, count, T;
+} bp_position_rows;
+/** x[count][C] += table's rows, and its gradient: dtable[t] += sum over position t's rows in order.
+ */
+void bp_positions_forward(float *x, const float *table, const bp_position_rows *rows, int64_t C);
+void bp_positions_backward(float *dtable, const float *dx, const bp_position_rows *rows, int64_t C);
+
+/** Softmax over a vocabulary split over tensor ranks, by its parts. logits[rows][V_here],
+ * row-major. row_max[r] = max of the part; row_sum[r] = sum of exp(logit - max) over it, NaN where
+ * a logit is; target_logit[r] = the logit of targets[r] if it is in [first, first + V_here), else
+ * 0.
+ */
+void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
+                           const float *logits, const int32_t *targets, int64_t rows,
+                           int64_t V_here, int64_t first);
+/** The loss's gradient, (softmax - onehot) * weight[r], with maximum and sum of the whole
+ * vocabulary: softmax = exp(logit - max) / sum. The operand may lie over the logits
+ * (bp_operand_over). */
+void bp_softmax_gradient(const bp_operand *gradient, const float *logits, const float *row_max,
+                         const double *row_sum, const int32_t *targets, const float *weight,
+                         int64_t first);
+
+/** Sums of squares over blocks of BP_NORM_BLOCK elements: sums[ceil(n / block)], float64. */
+#define BP_NORM_BLOCK 4096
+void bp_square_sums(double *sums, const float *x, int64_t n);
+
+/** The sum of the elements' 32 bits as a whole number, modulo 2^32: one changed element always
+ * changes it. */
+uint32_t bp_bit_sum(const float *x, int64_t n);
+
+/** The bits' sums of weights and moments, as an update found them and as it left them: taken on the
+ * way, for what the memory between two updates changes must show. */
+enum { BP_SUM_WEIGHT, BP_SUM_MOMENT, BP_SUM_SECOND, BP_SUMS };
+typedef struct bp_update_sums {
+    uint32_t before[BP_SUMS], after[BP_SUMS]; /* 0 for a moment that the rule has not */
+} bp_update_sums;
+
+/** One AdamW update of n parameters (Loshchilov & Hutter 2019, algorithm 2 with a decoupled decay
+ * times the rate): m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  w -= rate
+ * (m/(1-beta1^step) / (sqrt(v/(1-beta2^step)) + epsilon) + decay w). g is read as gradient *
+ * gradient_scale (clipping and averaging). */
+typedef struct bp_adamw {
+    double rate, beta1, beta2, epsilon, decay, gradient_scale;
+    int64_t step; /* from 1 */
+} bp_adamw;
+bp_update_sums bp_adamw_update(float *w, float *m, float *v, const float *g, int64_t n,
+                               const bp_adamw *rule);
+/** SGD with momentum: m = momentum m + g; w -= rate (m + decay w). */
+typedef struct bp_sgd {
+    double rate, momentum, decay, gradient_scale;
+} bp_sgd;
+bp_update_sums bp_sgd_update(float *w, float *m, const float *g, int64_t n, const bp_sgd *rule);
+
+#endif

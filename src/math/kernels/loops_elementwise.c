@@ -1,0 +1,170 @@
+/* Activation, dropout, conversion, sums of columns. */
+#include "math/kernels/loops_math_priv.h"
+#include "math/kernels/loops_names_priv.h"
+#include "math/kernels/loops_philox_priv.h"
+
+#define GELU_SLOPE 0.797884560802865356f /* sqrt(2 / pi) */
+#define GELU_CUBIC 0.044715f
+#define LOG2_E     1.44269504088896341f
+
+/* -2 log2(e) u, u = sqrt(2/pi) (x + 0.044715 x^3) */
+static inline float gelu_exponent(float x)
+{
+    return x * (-2.0f * GELU_SLOPE * LOG2_E + -2.0f * GELU_SLOPE * LOG2_E * GELU_CUBIC * (x * x));
+}
+
+/* exp(-2u) */
+static inline float gelu_power(float x)
+{
+    float exponent = gelu_exponent(x);
+
+    return exp2_of(exponent > 128.0f ? 128.0f : exponent);
+}
+
+/* x / (1 + exp(-2u)) is x/2 (1 + tanh u) without its cancellation. */
+void LOOP(gelu_forward)(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * (1.0f / (1.0f + gelu_power(x[i])));
+}
+
+/* The slope is 0 or 1 to the last bit long before x = 15; the bounds keep all factors finite (and
+ * NaN is NaN). */
+void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float e = gelu_power(x[i]), sigmoid = 1.0f / (1.0f + e);
+        float at = x[i] > 15.0f ? 15.0f : x[i];
+        at = at < -15.0f ? -15.0f : at;
+        float slope = 2.0f * GELU_SLOPE + 2.0f * GELU_SLOPE * 3.0f * GELU_CUBIC * (at * at);
+        float rest = (e > 8e37f ? 8e37f : e) * sigmoid; /* 1 - sigmoid, without its cancellation */
+        y[i] = x[i] * sigmoid;
+        dx[i] = dy[i] * (sigmoid + at * slope * (rest * sigmoid));
+    }
+}
+
+void LOOP(add)(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+void LOOP(sum)(float *y, const float *a, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] + x[i];
+}
+
+void LOOP(multiply)(float *y, const float *a, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] * x[i];
+}
+
+void LOOP(scale)(float *y, float factor, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] *= factor;
+}
+
+static inline float factor_of(uint64_t word, const bp_mask *mask)
+{
+    return (uint32_t)word >= mask->threshold ? mask->scale : 0.0f;
+}
+
+void LOOP(dropout)(float *y, const float *a, const float *x, int64_t n, const bp_mask *mask,
+                   int64_t first)
+{
+    const bp_mask one = *mask;
+    uint64_t words[4][COUNTERS];
+    float factors[4 * COUNTERS];
+
+    for (int64_t i = 0; i < n;) {
+        int64_t skip = (first + i) % 4; /* only before the first element */
+        int64_t count = 4 * COUNTERS - skip < n - i ? 4 * COUNTERS - skip : n - i;
+        philox(words, one.key, (uint64_t)(first + i) / 4, 1);
+        for (int c = 0; c < COUNTERS; c++)
+            for (int w = 0; w < 4; w++)
+                factors[4 * c + w] = factor_of(words[w][c], &one);
+        /* A factor, not a choice: a NaN that is dropped stays NaN. */
+        if (a) {
+            for (int64_t j = 0; j < count; j++)
+                y[i + j] = a[i + j] + x[i + j] * factors[skip + j];
+        } else {
+            for (int64_t j = 0; j < count; j++)
+                y[i + j] = x[i + j] * factors[skip + j];
+        }
+        i += count;
+    }
+}
+
+void LOOP(tile_mask)(float *factors, const bp_mask *mask, int64_t keys, int64_t first,
+                     int64_t stride)
+{
+    const bp_mask one = *mask;
+    uint64_t words[4][COUNTERS];
+
+    for (int64_t k = 0; k < keys; k += 4) {
+        for (int64_t q = 0; q < BP_TILE_QUERIES; q += COUNTERS) {
+            philox(words, one.key, (uint64_t)(first + q * stride + k) / 4, (uint64_t)stride / 4);
+            for (int64_t j = 0; j < 4 && k + j < keys; j++)
+                for (int c = 0; c < COUNTERS; c++)
+                    factors[(k + j) * BP_TILE_QUERIES + q + c] = factor_of(words[j][c], &one);
+        }
+    }
+}
+
+/* The upper half of the bits, rounded to nearest, ties to even; NaN stays NaN. */
+static inline uint32_t bf16_of(float x)
+{
+    uint32_t bits = bits_of_float(x);
+
+    return x != x ? (bits >> 16 | 0x40u) : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+
+void LOOP(to_bf16)(uint16_t *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (uint16_t)bf16_of(x[i]);
+}
+
+void LOOP(round_bf16)(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = float_of_bits(bf16_of(x[i]) << 16);
+}
+
+void LOOP(from_bf16)(float *y, const uint16_t *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = float_of_bits((uint32_t)x[i] << 16);
+}
+
+void LOOP(pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n)
+{
+    if (b) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = bf16_of(a[i]) | bf16_of(b[i]) << 16;
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = bf16_of(a[i]);
+    }
+}
+
+void LOOP(column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
+                       int64_t row_stride)
+{
+    for (int64_t r = 0; r < rows; r++)
+        LOOP(add)(sums, x + r * row_stride, columns);
+}

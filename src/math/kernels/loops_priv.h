@@ -1,0 +1,152 @@
+/* The inner loops of the kernels: single-threaded, over a range, compiled once for each instruction
+ * set.
+ *
+ * They are plain C in fixed order: sums run in LANES accumulators that are added up pairwise, so a
+ * result depends neither on alignment nor on the instruction set (but for tile_product,
+ * tile_softmax, tile_weights, mixture and temper, where products may be fused with sums).
+ */
+#ifndef BP_MATH_KERNELS_LOOPS_PRIV_H
+#define BP_MATH_KERNELS_LOOPS_PRIV_H
+
+#include "base/rng.h"
+#include "math/kernels/kernels.h"
+#include "math/kernels/mixture.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Query positions of an attention tile: the fastest axis of its scores. */
+#define BP_TILE_QUERIES 64
+#define BP_TILE_KEYS    64
+
+/** Dropout as the loops take it: element i is kept iff its word >= threshold, and multiplied by
+ * `scale`. */
+typedef struct bp_mask {
+    const bp_rng_key *key;
+    uint32_t threshold; /* ceil(p * 2^32) */
+    float scale;        /* 1 / (1 - p) */
+} bp_mask;
+bp_mask bp_mask_of(float p, const bp_rng_key *key);
+
+/** An AdamW rule with its bias corrections, rounded to float32. */
+typedef struct bp_adamw_constants {
+    float rate, beta1, rest1, beta2, rest2, correction1, correction2, epsilon, decay,
+        gradient_scale;
+} bp_adamw_constants;
+
+/** C[M][N] (+)= sum over k of A(m, k) B[k][N], A(m, k) at a[m * a_row + k * a_column]; N is a
+ * multiple of 16. */
+typedef struct bp_tile {
+    float *c;
+    const float *a, *b;
+    int64_t c_row, a_row, a_column, b_row;
+    int64_t M, N, K;
+    bool accumulate;
+} bp_tile;
+
+/** Some columns of one row of an ensemble (math/kernels/mixture.h): at most BP_MIXTURE_BLOCK. */
+typedef struct bp_mixture_block {
+    int64_t members, columns;
+    const float *logits; /* of member 0 */
+    int64_t member_stride;
+    const bp_member_row *known; /* of member 0 */
+    int64_t known_stride;
+} bp_mixture_block;
+
+/** What a layer norm's backward pass knows of a row. */
+typedef struct bp_norm_row {
+    float mean, rstd, mean_d, mean_dot;
+} bp_norm_row;
+
+typedef struct bp_loops {
+    const char *name;
+    void (*gelu_forward)(float *y, const float *x, int64_t n);
+    /* dx may be dy */
+    void (*gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+    void (*add)(float *y, const float *x, int64_t n);
+    void (*sum)(float *y, const float *a, const float *x, int64_t n);
+    void (*scale)(float *y, float factor, int64_t n);
+    /* y = a + mask(x), a NULL: mask(x); `first` is the place of element 0 */
+    void (*dropout)(float *y, const float *a, const float *x, int64_t n, const bp_mask *mask,
+                    int64_t first);
+    void (*to_bf16)(uint16_t *y, const float *x, int64_t n);
+    void (*round_bf16)(float *y, const float *x, int64_t n); /* to the precision of bf16 */
+    void (*from_bf16)(float *y, const uint16_t *x, int64_t n);
+    /* y = bf16 of a, and of b (NULL: zeros) in the upper half */
+    void (*pair_bf16)(uint32_t *y, const float *a, const float *b, int64_t n);
+    void (*column_sums)(float *sums, const float *x, int64_t rows, int64_t columns,
+                        int64_t row_stride);
+
+    void (*norm_statistics)(float *mean, float *rstd, const float *x, int64_t C, float epsilon);
+    void (*norm_apply)(float *y, const float *x, const float *gain, const float *bias, float mean,
+                       float rstd, int64_t n);
+    /* means over a row of dy gain and of dy gain xhat */
+    void (*norm_means)(float *mean_d, float *mean_dot, const float *dy, const float *x,
+                       const float *gain, float mean, float rstd, int64_t C);
+    /* dx, dgain and dbias are added to: n columns of a row */
+    void (*norm_gradient)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
+                          const float *gain, const bp_norm_row *row, int64_t n);
+
+    float (*row_max)(const float *x, int64_t n);
+    /* the largest, and the sum of exp(x - max); a NaN is in the sum */
+    void (*softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
+    /* y = exp(x - max) * factor, x at most max */
+    void (*exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
+    double (*square_sum)(const float *x, int64_t n);
+    uint32_t (*bit_sum)(const float *x, int64_t n);
+
+    /* logprob and p of a block's entries, and sums over members and entries: -p_m lp_m, and p_m
+     * (lp_m - log p) */
+    void (*mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);
+    /* index of the first x with (x - max) - log_sum == -log_sum; n: none */
+    int64_t (*first_top)(const float *x, int64_t n, float max, float log_sum);
+    /* sums of exp(b u), u exp(b u) and u^2 exp(b u), u = logprob - shift */
+    void (*temper)(double sums[3], const float *logprob, int64_t n, float shift, float b);
+
+    bp_update_sums (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
+                            const bp_adamw_constants *constants);
+    bp_update_sums (*sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
+                          float decay, float gradient_scale);
+
+    /* As many multiply-adds as the registers hold, `times` times; the number of operations. *out is
+     * there so that they are done. */
+    int64_t (*multiply_adds)(float *out, float factor, int64_t times);
+    void (*tile_product)(const bp_tile *tile);
+    /* Scores [keys][BP_TILE_QUERIES] become weights; max, sum and the factor of what was summed
+     * before, by query. Query lane q sees the keys k <= q + visible. */
+    void (*tile_softmax)(float *scores, float *max, float *sum, float *factor, int64_t keys,
+                         int64_t visible);
+    /* scores become weights exp(score - lse), 0 where not visible. */
+    void (*tile_weights)(float *scores, const float *lse, int64_t keys, int64_t visible);
+    /* ds = weights * (ds - delta) */
+    void (*tile_score_gradient)(float *ds, const float *weights, const float *delta, int64_t keys);
+    /* factors[keys][BP_TILE_QUERIES] of dropout; the word of (query q, key k) is that of place
+     * first + q * stride + k; first and stride are multiples of 4 */
+    void (*tile_mask)(float *factors, const bp_mask *mask, int64_t keys, int64_t first,
+                      int64_t stride);
+    void (*multiply)(float *y, const float *a, const float *x, int64_t n); /* y = a * x */
+    void (*scale_columns)(float *y, const float *factors,
+                          int64_t rows); /* y[rows][BP_TILE_QUERIES] */
+    /* y[columns][BP_TILE_QUERIES] = x[rows][columns] turned and scaled, the rest of the lanes 0 */
+    void (*transpose_in)(float *y, const float *x, int64_t rows, int64_t columns, int64_t x_row,
+                         float factor);
+    void (*transpose_out)(float *y, const float *x, int64_t rows, int64_t columns, int64_t y_row);
+} bp_loops;
+
+/** The loops for this CPU. */
+const bp_loops *bp_loops_best(void);
+/** The index-th set that this CPU can run, from "base" up; NULL beyond the last. */
+const bp_loops *bp_loops_at(int index);
+
+/* Threads take runs of whole grains, so that neighbours do not write into one cache line. */
+static inline void bp_share(int64_t n, int64_t grain, int64_t parts, int64_t part, int64_t *first,
+                            int64_t *last)
+{
+    int64_t grains = (n + grain - 1) / grain;
+    int64_t begin = grains * part / parts * grain, end = grains * (part + 1) / parts * grain;
+
+    *first = begin < n ? begin : n;
+    *last = end < n ? end : n;
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* Rows of an ensemble's distributions, mixed entry by entry: what members agree and disagree about.
+ *
+ * For one entry of the vocabulary, with the members' log-probabilities lp_m in member order: mx =
+ * max_m lp_m, s = sum_m exp(lp_m - mx), a = sum_m exp(lp_m - mx) (lp_m - mx). Then log p = mx +
+ * log(s/M), p = exp(mx) s/M, sum_m p_m (lp_m - log p) = exp(mx) (a - s log(s/M)), and sum_m p_m
+ * lp_m = exp(mx) (a + s mx): one exponential a member, one more and a logarithm an entry. M equal
+ * members give lp_m and 0 exactly. Sums over the vocabulary: float32 within blocks of
+ * BP_MIXTURE_BLOCK entries, float64 over blocks in their order. Threads take rows. Products may be
+ * fused with sums, so that bits may differ between instruction sets.
+ */
+#ifndef BP_MATH_KERNELS_MIXTURE_H
+#define BP_MATH_KERNELS_MIXTURE_H
+
+#include <stdint.h>
+
+#define BP_MIXTURE_BLOCK 512
+
+/** What is known of one member's row over the whole vocabulary; lp = (logit - max) - log_sum. */
+typedef struct bp_member_row {
+    float max, log_sum;
+    float logprob; /* of the target */
+    int32_t top;   /* first entry of the largest lp */
+} bp_member_row;
+
+typedef struct bp_mixture {
+    int64_t members, rows, columns;
+    const float *logits; /* member m's rows [rows][columns] at logits + m * member_stride */
+    int64_t member_stride;
+    const bp_member_row *known; /* of member m and row r at known[m * known_stride + r] */
+    int64_t known_stride;
+    const int32_t *targets; /* [rows] */
+    int64_t first;          /* the entry of the vocabulary that column 0 is */
+} bp_mixture;
+
+/** Of the columns here. */
+typedef struct bp_mixture_row {
+    double entropy;     /* mean_m -sum_v p_m lp_m */
+    double information; /* mean_m sum_v p_m (lp_m - log p) */
+    double squares;     /* sum_v p^2, without the target's */
+    float top_logprob;  /* the largest log p; -infinity where there is no column */
+    int32_t top;        /* the first entry that has it; INT32_MAX where there is none */
+} bp_mixture_row;
+
+void bp_mixture_rows(bp_mixture_row *out, const bp_mixture *in);
+
+/** First entry, counted from `first`, of the largest (logit - max) - log_sum of each row; INT32_MAX
+ * where there is none here. Writes known[r].top; the rest of it is given. */
+void bp_member_tops(bp_member_row *known, const float *logits, int64_t rows, int64_t columns,
+                    int64_t first);
+
+/** Over the columns here, with u_v = log p_v - shift[r]: sums[r][beta] of exp(b u), u exp(b u) and
+ * u^2 exp(b u). */
+typedef struct bp_temper_row {
+    double power, first, second;
+} bp_temper_row;
+void bp_temper_rows(bp_temper_row *sums, const bp_mixture *in, const float *shift,
+                    const float *betas, int count);
+
+#endif

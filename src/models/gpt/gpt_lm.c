@@ -1,0 +1,404 @@
+#include "models/gpt/gpt_lm_priv.h"
+
+#include "base/err.h"
+#include "mesh/collective.h"
+#include "models/gpt/gpt.h"
+#include "nn/layers.h"
+
+#include <string.h>
+
+#define TAG_HIDDEN 101
+
+/* A batch goes through the pipeline in so many pieces per stage, so that stages work side by side.
+ */
+#define PIECES_PER_STAGE 2
+
+/* Another matrix for the logits; empty on other stages, and where a rank has no vocabulary. */
+typedef struct added_head {
+    float *values;
+    bp_weight *map;
+} added_head;
+
+typedef struct gpt_lm {
+    bp_lm lm;
+    const bp_mesh *mesh; /* borrowed */
+    bp_gemm *gemm;
+    bp_network *network;
+    float *values;
+    int64_t C;
+    char *memory; /* of one piece: hidden and scratch */
+    size_t memory_bytes;
+    added_head *heads; /* [head_count] */
+    int64_t head_count;
+} gpt_lm;
+
+/* On the last stage. */
+static const bp_block *head_of(const gpt_lm *self)
+{
+    return self->network->blocks[self->network->block_count - 1];
+}
+
+/* ---- the stages ---- */
+
+static bool is_last(const gpt_lm *self)
+{
+    return self->mesh->pipeline_at == self->mesh->pipelines - 1;
+}
+
+/* Of hidden states and scratch of some windows. */
+static size_t piece_bytes(const bp_network *network, int64_t C, int64_t windows, int64_t length)
+{
+    return bp_arena_bytes(windows * length * C, sizeof(float)) +
+           bp_network_scratch_bytes(network, windows, length, false);
+}
+
+/* Windows of a batch that go through the pipeline at once. */
+static int64_t piece_windows(int64_t windows, int stages)
+{
+    int64_t pieces = stages > 1 ? PIECES_PER_STAGE * stages : 1;
+
+    return (windows + pieces - 1) / pieces;
+}
+
+static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
+{
+    size_t bytes = piece_bytes(self->network, self->C, windows, length);
+
+    if (bytes <= self->memory_bytes)
+        return BP_OK;
+    bp_free(self->memory);
+    self->memory_bytes = 0;
+    self->memory = bp_try_alloc("lm.scoring", (int64_t)bytes, 1);
+    if (!self->memory)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at a batch of %lld windows of %lld tokens, which takes "
+                       "%.1f MiB; use more "
+                       "tensor or pipeline ranks",
+                       (long long)windows, (long long)length, (double)bytes / 1048576);
+    self->memory_bytes = bytes;
+    return BP_OK;
+}
+
+/* Some windows through this rank's stage, in `hidden` [B * T][C] (NULL: memory of our own); the
+ * head is left out where its input is asked for. */
+static void run_piece(gpt_lm *self, bp_pass *pass, float *hidden, bool head)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes};
+    int64_t floats = pass->B * pass->T * self->C;
+    int64_t bytes = floats * (int64_t)sizeof(float);
+    int blocks = self->network->block_count - (is_last(self) && !head ? 1 : 0);
+
+    if (!hidden)
+        hidden = bp_arena_take(&arena, floats, sizeof(float));
+    bp_packet packet = {.count = 1,
+                        .item = {{.name = "hidden", .columns = self->C, .data = hidden}}};
+    pass->scratch = &arena;
+    if (mesh->pipeline_at > 0)
+        bp_recv(hidden, bytes, mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
+    for (int k = 0; k < blocks; k++) {
+        bp_block *block = self->network->blocks[k];
+        block->ops->forward(block, pass, &packet, NULL);
+    }
+    if (!is_last(self))
+        bp_send(hidden, bytes, mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
+    pass->scratch = NULL; /* it was this function's */
+}
+
+/* What is asked of a batch: on the last stage one of both. */
+typedef struct question {
+    float *logprob; /* [windows][length] */
+    float *hidden;  /* [windows * length][C] */
+    int64_t pass;   /* of dropout; BP_LM_NO_DROPOUT */
+} question;
+
+/* A batch through the pipeline, piece by piece. */
+static bp_err run_batch(gpt_lm *self, const bp_lm_batch *batch, const question *asked)
+{
+    const bp_mesh *mesh = self->mesh;
+    int64_t each = piece_windows(batch->windows, mesh->pipelines);
+    bool last = is_last(self);
+    bp_err err;
+
+    BP_ASSERT(batch->length <= self->lm.info.context);
+    if (batch->windows == 0 || batch->length == 0)
+        return BP_OK;
+    err = reserve(self, each, batch->length);
+    if (mesh->pipelines * mesh->tensors > 1)
+        err = bp_agree(mesh->model, err);
+    if (err != BP_OK)
+        return err;
+    for (int64_t first = 0; first < batch->windows; first += each) {
+        int64_t tokens = first * batch->length;
+        bp_pass pass = {.B = first + each < batch->windows ? each : batch->windows - first,
+                        .T = batch->length,
+                        .inputs = batch->inputs + tokens,
+                        .targets = batch->targets + tokens,
+                        .dropout = asked->pass != BP_LM_NO_DROPOUT,
+                        .step = asked->pass,
+                        .first_slot = batch->first_slot + first,
+                        .logprob = last && asked->logprob ? asked->logprob + tokens : NULL};
+        float *hidden = last && asked->hidden ? asked->hidden + tokens * self->C : NULL;
+
+        run_piece(self, &pass, hidden, asked->logprob != NULL);
+        if (hidden)
+            bp_lm_head_norm(head_of(self), hidden, hidden, pass.B * pass.T);
+    }
+    return BP_OK;
+}
+
+/* ---- what is asked of it ---- */
+
+static bp_err gpt_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = run_batch(self, batch, &(question){.logprob = values, .pass = BP_LM_NO_DROPOUT});
+
+    if (err == BP_OK)
+        bp_bcast_bytes(values, batch->windows * batch->length * (int64_t)sizeof(float),
+                       mesh->pipelines - 1, mesh->pipeline);
+    return err;
+}
+
+static bp_err gpt_trunk(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden)
+{
+    return run_batch((gpt_lm *)lm, batch, &(question){.hidden = hidden, .pass = pass});
+}
+
+static void gpt_set_dropout(bp_lm *lm, float rate, uint64_t seed)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+
+    self->network->nn.dropout = rate; /* blocks look here */
+    self->network->nn.seed = seed;
+}
+
+static void gpt_logits(bp_lm *lm, int64_t head, const float *hidden, int64_t rows, float *logits)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+    const bp_weight *map = head == 0 ? bp_lm_head_map(head_of(self)) : self->heads[head - 1].map;
+
+    if (map)
+        bp_linear_forward(self->gemm, logits, hidden, map, NULL, rows);
+}
+
+static const float *gpt_head_weights(const bp_lm *lm)
+{
+    const gpt_lm *self = (const gpt_lm *)lm;
+
+    return is_last(self) ? bp_lm_head_values(head_of(self)) : NULL;
+}
+
+static bp_err gpt_add_head(bp_lm *lm, const float *weights, int64_t *head)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+    int64_t rows = self->lm.info.vocab_count, floats = rows * self->C;
+    added_head *heads =
+        bp_try_realloc("lm.heads", self->heads, self->head_count + 1, sizeof *self->heads);
+    bp_err err = BP_OK;
+
+    if (!heads)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at another head; use more tensor ranks");
+    self->heads = heads;
+    added_head *one = &heads[self->head_count];
+    *one = (added_head){0};
+    *head = self->head_count + 1;
+    if (is_last(self) && rows > 0) {
+        one->values = bp_try_alloc("lm.heads", floats, sizeof(float));
+        if (!one->values)
+            return BP_FAIL(BP_ERR_SYSTEM,
+                           "memory is short: at another head of %lld x %lld; use more tensor ranks",
+                           (long long)rows, (long long)self->C);
+        memcpy(one->values, weights, (size_t)floats * sizeof(float));
+        err = bp_weight_new(&one->map, self->gemm, one->values, rows, self->C);
+        if (err != BP_OK) {
+            bp_free(one->values);
+            return err;
+        }
+    }
+    self->head_count++;
+    return err;
+}
+
+static void gpt_free(bp_lm *lm)
+{
+    gpt_lm *self = (gpt_lm *)lm;
+
+    for (int64_t k = 0; k < self->head_count; k++) {
+        bp_weight_free(&self->heads[k].map);
+        bp_free(self->heads[k].values);
+    }
+    bp_free(self->heads);
+    bp_network_free(&self->network);
+    bp_gemm_free(&self->gemm);
+    bp_free(self->values);
+    bp_free(self->memory);
+    bp_free(self);
+}
+
+static const bp_lm_ops OPS = {.score = gpt_score,
+                              .trunk = gpt_trunk,
+                              .set_dropout = gpt_set_dropout,
+                              .logits = gpt_logits,
+                              .add_head = gpt_add_head,
+                              .head_weights = gpt_head_weights,
+                              .free = gpt_free};
+
+/* What one rank can do alone: the network and room for its values. */
+static bp_err build(gpt_lm *self, const bp_mesh *mesh, const bp_config *config,
+                    const bp_gpt_shape *shape)
+{
+    bp_nn nn = {.tensor = mesh->tensor, .tensor_at = mesh->tensor_at, .tensors = mesh->tensors};
+    bp_precision precision;
+    bp_err err = bp_math_precision(config, &precision);
+
+    if (err == BP_OK)
+        err = bp_gemm_new(&self->gemm, precision);
+    nn.gemm = self->gemm;
+    if (err == BP_OK)
+        err = bp_gpt_network_new(&self->network, &nn, shape, mesh->pipeline_at, mesh->pipelines);
+    if (err != BP_OK)
+        return err;
+    bp_network_lay_out(self->network, 1);
+    self->values = bp_try_alloc("lm.parameters", self->network->floats, sizeof(float));
+    if (!self->values)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at %lld parameters; use more tensor or pipeline ranks",
+                       (long long)self->network->floats);
+    return bp_network_bind_values(self->network, self->values);
+}
+
+static bp_err load_values(gpt_lm *self, bp_checkpoint *checkpoint, const bp_mesh *mesh)
+{
+    int64_t capacity = bp_network_slice_capacity(self->network), used = 0;
+    bp_slice *slices = bp_alloc("lm.slices", capacity, sizeof *slices);
+    bp_err err = slices ? BP_OK
+                        : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %lld slices; use more ranks",
+                                  (long long)capacity);
+
+    err = bp_agree(mesh->member, err);
+    for (int g = 0; g < self->network->group_count && err == BP_OK; g++) {
+        const bp_group *group = &self->network->groups[g];
+        bp_network_slices(self->network, g, "", self->values + group->place, 0, group->floats,
+                          slices, &used, capacity);
+    }
+    if (err == BP_OK)
+        err = bp_checkpoint_load(checkpoint, slices, used);
+    bp_free(slices);
+    if (err == BP_OK)
+        bp_network_refresh(self->network);
+    return err;
+}
+
+/* Heads and layers that this mesh does not divide, as one error. */
+static bp_err check_shape(const bp_gpt_shape *shape, int tensors, int stages)
+{
+    static const bp_option *const NO_TABLES[] = {NULL};
+    bp_config *faults = NULL;
+    bp_err err = bp_config_new(&faults, NO_TABLES, NO_TABLES);
+
+    if (err == BP_OK) {
+        bp_gpt_shape_check(shape, tensors, stages, faults);
+        err = bp_config_faults(faults);
+    }
+    bp_config_free(&faults);
+    return err;
+}
+
+/* A model of this shape whose values are not set yet: what one rank can do alone. *out is NULL
+ * where there is no memory for it. */
+static bp_err new_model(gpt_lm **out, const bp_mesh *mesh, const bp_config *config,
+                        const bp_gpt_shape *shape)
+{
+    gpt_lm *self = bp_alloc("lm.gpt", 1, sizeof *self);
+    bp_err err;
+
+    *out = self;
+    err = check_shape(shape, mesh->tensors, mesh->pipelines);
+    if (err != BP_OK)
+        return err;
+    self->lm.ops = &OPS;
+    self->lm.info = (bp_lm_info){.kind = "gpt",
+                                 .channels = 1,
+                                 .width = shape->width,
+                                 .context = shape->context,
+                                 .vocab_size = shape->vocab_size};
+    bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
+                   shape->vocab_size, &self->lm.info.vocab_first, &self->lm.info.vocab_count);
+    self->mesh = mesh;
+    self->C = shape->width;
+    return build(self, mesh, config, shape);
+}
+
+static void hand_over(bp_lm **out, gpt_lm *self, bp_err err)
+{
+    if (err == BP_OK)
+        *out = &self->lm;
+    else if (self)
+        gpt_free(&self->lm);
+}
+
+bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                      bp_checkpoint *checkpoint)
+{
+    gpt_lm *self = NULL;
+    bp_gpt_shape shape;
+    bp_err err = bp_gpt_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                                   bp_checkpoint_folder(checkpoint));
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = new_model(&self, mesh, config, &shape);
+    err = bp_agree(mesh->member, err);
+    if (err == BP_OK)
+        err = load_values(self, checkpoint, mesh);
+    hand_over(out, self, err);
+    return err;
+}
+
+bp_err bp_gpt_lm_new(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+                     const bp_gpt_shape *shape, uint64_t seed)
+{
+    gpt_lm *self = NULL;
+    bp_err err = bp_agree(mesh->member, new_model(&self, mesh, config, shape));
+
+    *out = NULL;
+    if (err == BP_OK)
+        bp_network_initialise(self->network, seed);
+    hand_over(out, self, err);
+    return err;
+}
+
+bp_err bp_gpt_lm_estimate(bp_lm_memory *out, const bp_gpt_shape *shape, const bp_config *config,
+                          const bp_lm_task *task)
+{
+    int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
+    int64_t windows = piece_windows(task->windows, stages);
+    bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
+    bp_network *network = NULL;
+    bp_precision precision;
+    bp_err err = check_shape(shape, tensors, stages);
+
+    if (err == BP_OK)
+        err = bp_math_precision(config, &precision);
+    if (err == BP_OK)
+        err = bp_gemm_new(&nn.gemm, precision);
+    if (err == BP_OK)
+        err = bp_gpt_network_new(&network, &nn, shape, task->stage, stages);
+    if (err == BP_OK) {
+        bp_network_lay_out(network, 1);
+        bp_product_bytes products = bp_network_product_bytes(network, windows, task->length);
+        *out = (bp_lm_memory){
+            .weights_bytes = network->floats * (int64_t)sizeof(float) +
+                             (int64_t)products.copies / 2, /* of the two, for forward products */
+            .work_bytes = (int64_t)(products.scratch +
+                                    piece_bytes(network, shape->width, windows, task->length)),
+            .vocab_size = shape->vocab_size,
+            .width = shape->width,
+            .context = shape->context};
+    }
+    bp_network_free(&network);
+    bp_gemm_free(&nn.gemm);
+    return err;
+}

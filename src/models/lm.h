@@ -1,0 +1,132 @@
+/* One face for all language models. Scoring, uncertainty and reports never ask which kind it is. */
+#ifndef BP_MODELS_LM_H
+#define BP_MODELS_LM_H
+
+#include "base/config.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "mesh/mesh.h"
+#include <stdint.h>
+
+typedef struct bp_lm bp_lm;
+
+/** What a model tells of each token, in nats. A plain model tells BP_LM_LOGPROB alone; an ensemble
+ * (infer/ensemble/ensemble.h) all of these and, from BP_LM_MEMBER on, each member's
+ * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
+ * vocabulary. */
+typedef enum bp_lm_channel {
+    BP_LM_LOGPROB = 0,        /* log p(target) */
+    BP_LM_TOTAL_ENTROPY,      /* H[p], as expected entropy + mutual information */
+    BP_LM_EXPECTED_ENTROPY,   /* mean_m H[p_m] */
+    BP_LM_MUTUAL_INFORMATION, /* mean_m KL(p_m || p) */
+    BP_LM_LOGPROB_VARIANCE,   /* of log p_m(target) over members, divided by M */
+    BP_LM_AGREEMENT,          /* share of members whose top token is the mixture's */
+    BP_LM_CONFIDENCE,         /* max p */
+    BP_LM_CORRECT,            /* 1 where the mixture's top token is the target, else 0 */
+    BP_LM_BRIER,              /* sum_v (p_v - [v = target])^2 */
+    BP_LM_MEMBER              /* log p_0(target), and so on */
+} bp_lm_channel;
+/** The name of a channel before BP_LM_MEMBER in files: "logprob", "total_entropy"... */
+const char *bp_lm_channel_name(int64_t channel);
+
+typedef struct bp_lm_info {
+    const char *kind;                 /* "gpt", "ensemble" */
+    int64_t members;                  /* of an ensemble; 0: a plain model */
+    int64_t channels;                 /* 1, or BP_LM_MEMBER + members */
+    int64_t width;                    /* of the state before the vocabulary (bp_lm_ops.trunk) */
+    int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_lm_ops.logits) */
+    int64_t context;                  /* most inputs a window may have */
+    int64_t vocab_size;
+    int64_t eod_id;                     /* end-of-document token; -1: none */
+    int64_t step;                       /* of the checkpoint */
+    char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
+    char digest[65];                    /* of the weights, whatever their split */
+} bp_lm_info;
+
+/** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
+ * there. */
+typedef struct bp_lm_batch {
+    int64_t windows, length;
+    const int32_t *inputs;  /* [windows][length] */
+    const int32_t *targets; /* [windows][length]; -1: not scored */
+    int64_t first_slot;     /* of window 0 in all that is scored: keys dropout at test time */
+} bp_lm_batch;
+
+/** No dropout in bp_lm_ops.trunk. */
+#define BP_LM_NO_DROPOUT (-1)
+
+typedef struct bp_lm_ops {
+    /** values[channels][windows][length]: BP_LM_LOGPROB is the natural log of each target's
+     * probability given the inputs up to its place; NaN in all channels where the target is -1.
+     * Collective over mesh->ensemble (mesh->model where there is one member), with equal arguments
+     * on all its ranks; the result is valid on all. Errors: BP_ERR_SYSTEM memory. */
+    bp_err (*score)(bp_lm *lm, const bp_lm_batch *batch, float *values);
+
+    /* The parts that an ensemble, the Laplace approximation and explanations put together
+     * themselves; NULL for a model that can't. Collective over mesh->model. */
+
+    /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
+     * of the last pipeline stage. pass: BP_LM_NO_DROPOUT, or the number of a pass with dropout at
+     * the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place). */
+    bp_err (*trunk)(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden);
+    void (*set_dropout)(bp_lm *lm, float rate, uint64_t seed);
+    /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
+     * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
+     * MPI. */
+    void (*logits)(bp_lm *lm, int64_t head, const float *hidden, int64_t rows, float *logits);
+    /** Another matrix [vocab_count][width] for `logits`, copied; *head is its number, 1, 2... On
+     * ranks of other stages weights is NULL. Errors: BP_ERR_SYSTEM. Local. */
+    bp_err (*add_head)(bp_lm *lm, const float *weights, int64_t *head);
+    /** The model's own matrix [vocab_count][width]; borrowed; NULL on ranks of other stages. */
+    const float *(*head_weights)(const bp_lm *lm);
+    void (*free)(bp_lm *lm);
+} bp_lm_ops;
+
+/** The head of every language model; a model's own struct begins with it. */
+struct bp_lm {
+    const bp_lm_ops *ops;
+    bp_lm_info info;
+};
+
+/** What a rank is to do in scoring, of a job that may not have begun. */
+typedef struct bp_lm_task {
+    const bp_mesh_shape *mesh;
+    int stage;
+    int64_t windows, length; /* of a batch */
+} bp_lm_task;
+
+/** What it takes for that, in bytes: weights with their copies, and work on a batch. */
+typedef struct bp_lm_memory {
+    int64_t weights_bytes, work_bytes;
+    int64_t vocab_size, width, context; /* of the model */
+} bp_lm_memory;
+
+/** Estimate what bp_lm_open and bp_lm_score of a checkpoint will take, from the "state" of its
+ * manifest alone (bp_checkpoint_peek). `config`: math.precision is settled. Local.
+ *
+ * Errors: BP_ERR_FORMAT it tells no model of a known kind; BP_ERR_CONFIG heads or layers that the
+ *         mesh does not divide; BP_ERR_SYSTEM. */
+bp_err bp_lm_estimate(bp_lm_memory *out, const json_t *state, const bp_config *config,
+                      const bp_lm_task *task);
+
+/** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,
+ * split over its ranks.
+ *
+ * Collective: over mesh->member; `path` is equal on all its ranks (members may open different
+ * ones). Owns:       *out is the caller's, bp_lm_free(); mesh is borrowed until then. Errors: those
+ * of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not know; BP_ERR_CONFIG
+ * heads or layers that the mesh does not divide: the same on all ranks of mesh->member.
+ */
+bp_err bp_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config, const char *path);
+void bp_lm_free(bp_lm **lm);
+
+/** What the model tells of a batch, as bp_lm_ops.score says. Rows do not depend on each other, and
+ * so not on what else is in the batch.
+ *
+ * Collective: over mesh->ensemble; the batch is equal on all its ranks.
+ * Shapes:     values[info.channels][windows][length], valid on all ranks.
+ * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble.
+ */
+bp_err bp_lm_score(bp_lm *lm, const bp_lm_batch *batch, float *values);
+
+#endif

@@ -1,0 +1,280 @@
+#include "models/network.h"
+
+#include "base/err.h"
+#include "base/trace.h"
+#include "math/kernels/kernels.h"
+#include "mesh/collective.h"
+
+#include <stdio.h>
+#include <string.h>
+
+float *bp_carve(bp_arena *arena, int64_t floats)
+{
+    if (arena->base)
+        return bp_arena_take(arena, floats, sizeof(float));
+    arena->used_bytes += bp_arena_bytes(floats, sizeof(float));
+    return NULL;
+}
+
+void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
+                          int64_t ins)
+{
+    bp_precision precision = bp_gemm_precision(nn->gemm);
+    size_t scratch = bp_linear_scratch_bytes(precision, rows, outs, ins);
+
+    bytes->copies += bp_weight_copy_bytes(precision, outs, ins);
+    bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
+}
+
+bp_err bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
+{
+    bp_network *network = bp_alloc("nn.network", 1, sizeof *network);
+
+    *out = NULL;
+    if (network) {
+        network->nn = *nn;
+        network->block_capacity = blocks;
+        network->group_capacity = groups;
+        network->blocks = bp_alloc("nn.network", blocks, sizeof(bp_block *));
+        network->groups = bp_alloc("nn.network", groups, sizeof(bp_group));
+    }
+    if (!network || !network->blocks || !network->groups) {
+        bp_network_free(&network);
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at a network of %d blocks; use more ranks",
+                       blocks);
+    }
+    *out = network;
+    return BP_OK;
+}
+
+void bp_network_free(bp_network **network)
+{
+    bp_network *self = *network;
+
+    if (!self)
+        return;
+    for (int k = 0; k < self->block_count; k++)
+        self->blocks[k]->ops->free(self->blocks[k]);
+    bp_free(self->blocks);
+    bp_free(self->groups);
+    bp_free(self);
+    *network = NULL;
+}
+
+bp_group *bp_network_add_group(bp_network *network, bool replicated)
+{
+    BP_ASSERT(network->group_count < network->group_capacity);
+    bp_group *group = &network->groups[network->group_count++];
+
+    group->block = network->block_count;
+    group->replicated = replicated;
+    group->published = !replicated || network->nn.tensor_at == 0;
+    return group;
+}
+
+void bp_network_add_block(bp_network *network, bp_block *block)
+{
+    BP_ASSERT(network->block_count < network->block_capacity);
+    network->blocks[network->block_count++] = block;
+}
+
+void bp_network_end_chunk(bp_network *network)
+{
+    BP_ASSERT(network->chunk_count < BP_NETWORK_CHUNKS);
+    network->chunk_end[network->chunk_count++] = network->block_count;
+}
+
+int bp_network_chunk_first(const bp_network *network, int chunk)
+{
+    return chunk == 0 ? 0 : network->chunk_end[chunk - 1];
+}
+
+void bp_network_lay_out(bp_network *network, int64_t multiple)
+{
+    network->floats = 0;
+    for (int g = 0; g < network->group_count; g++) {
+        bp_group *group = &network->groups[g];
+
+        group->place = network->floats;
+        group->padded = (group->floats + multiple - 1) / multiple * multiple;
+        network->floats += group->padded;
+    }
+}
+
+bp_err bp_network_bind_values(bp_network *network, float *values)
+{
+    bp_err err = BP_OK;
+
+    for (int g = 0; g < network->group_count; g++) {
+        bp_group *group = &network->groups[g];
+        for (int k = 0; k < group->count; k++)
+            group->params[k].value = values + group->place + group->params[k].place;
+    }
+    for (int k = 0; k < network->block_count && err == BP_OK; k++)
+        err = network->blocks[k]->ops->bind(network->blocks[k]);
+    return err;
+}
+
+void bp_network_bind_gradients(bp_network *network, float *gradients)
+{
+    for (int g = 0; g < network->group_count; g++)
+        bp_group_bind_gradients(&network->groups[g], gradients);
+}
+
+void bp_group_bind_gradients(bp_group *group, float *gradients)
+{
+    for (int k = 0; k < group->count; k++)
+        group->params[k].gradient = gradients + group->place + group->params[k].place;
+}
+
+void bp_group_open_gradients(bp_group *group, float *gradients)
+{
+    for (int k = 0; k < group->count; k++) {
+        bp_param *param = &group->params[k];
+
+        param->fresh = param->product_first;
+        if (!param->fresh)
+            bp_zero(param->gradient, bp_param_floats(param));
+    }
+    bp_zero(gradients + group->place + group->floats, group->padded - group->floats);
+}
+
+bool bp_group_is_written(const bp_group *group)
+{
+    for (int k = 0; k < group->count; k++)
+        if (group->params[k].fresh)
+            return false;
+    return true;
+}
+
+void bp_network_initialise(bp_network *network, uint64_t seed)
+{
+    for (int g = 0; g < network->group_count; g++)
+        for (int k = 0; k < network->groups[g].count; k++)
+            bp_param_initialise(&network->groups[g].params[k], seed);
+    bp_network_refresh(network);
+}
+
+void bp_network_refresh(bp_network *network)
+{
+    BP_TRACE(BP_TRACE_COPIES, 0, 0);
+
+    for (int k = 0; k < network->block_count; k++)
+        bp_network_refresh_block(network, k);
+}
+
+void bp_network_refresh_block(bp_network *network, int block)
+{
+    network->blocks[block]->ops->refresh(network->blocks[block]);
+}
+
+size_t bp_network_saved_bytes(const bp_network *network, int64_t B, int64_t T)
+{
+    size_t bytes = 0;
+
+    for (int k = 0; k < network->block_count; k++)
+        bytes += bp_arena_bytes(
+            (int64_t)network->blocks[k]->ops->saved_bytes(network->blocks[k], B, T), 1);
+    return bytes;
+}
+
+size_t bp_network_scratch_bytes(const bp_network *network, int64_t B, int64_t T, bool training)
+{
+    size_t most = 0;
+
+    for (int k = 0; k < network->block_count; k++) {
+        size_t bytes = network->blocks[k]->ops->scratch_bytes(network->blocks[k], B, T, training);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+bp_product_bytes bp_network_product_bytes(const bp_network *network, int64_t B, int64_t T)
+{
+    bp_product_bytes bytes = {0};
+
+    for (int k = 0; k < network->block_count; k++) {
+        const bp_block *block = network->blocks[k];
+        bp_product_bytes one = block->ops->product_bytes(block, B, T);
+
+        bytes.copies += one.copies;
+        bytes.scratch = one.scratch > bytes.scratch ? one.scratch : bytes.scratch;
+    }
+    return bytes;
+}
+
+static void add_slice(const bp_param *param, const char *prefix, float *data,
+                      const int64_t offset[2], const int64_t extent[2], bp_slice *slices,
+                      int64_t *used, int64_t capacity)
+{
+    const int dims = param->dims;
+
+    BP_ASSERT(*used < capacity && (dims == 1 || dims == 2));
+    bp_slice *slice = &slices[(*used)++];
+
+    memset(slice, 0, sizeof *slice);
+    snprintf(slice->name, sizeof slice->name, "%s%s", prefix, param->name);
+    slice->dims = dims;
+    for (int d = 0; d < dims; d++) {
+        slice->shape[d] = param->shape[d];
+        slice->offset[d] = param->offset[d] + offset[d];
+        slice->extent[d] = extent[d];
+    }
+    slice->data = data;
+}
+
+/* A run [first, first + count) of a slab of rows: the end of a row, whole rows, the beginning of a
+ * row. */
+static void add_run(const bp_param *param, const char *prefix, float *data, int64_t first,
+                    int64_t count, bp_slice *slices, int64_t *used, int64_t capacity)
+{
+    int64_t columns = param->extent[param->dims - 1];
+
+    if (param->dims == 1) {
+        add_slice(param, prefix, data, (int64_t[2]){first, 0}, (int64_t[2]){count, 0}, slices, used,
+                  capacity);
+        return;
+    }
+    BP_ASSERT(columns > 0);
+    while (count > 0) {
+        int64_t row = first / columns, column = first % columns;
+        int64_t rows = column == 0 && count >= columns ? count / columns : 1;
+        int64_t width = rows > 1 || (column == 0 && count >= columns) ? columns : columns - column;
+
+        if (width > count)
+            width = count;
+        add_slice(param, prefix, data, (int64_t[2]){row, column}, (int64_t[2]){rows, width}, slices,
+                  used, capacity);
+        data += rows * width;
+        first += rows * width;
+        count -= rows * width;
+    }
+}
+
+void bp_network_slices(const bp_network *network, int g, const char *prefix, float *base,
+                       int64_t first, int64_t count, bp_slice *slices, int64_t *used,
+                       int64_t capacity)
+{
+    const bp_group *group = &network->groups[g];
+
+    for (int k = 0; k < group->count; k++) {
+        const bp_param *param = &group->params[k];
+        int64_t begin = param->place > first ? param->place : first;
+        int64_t end = param->place + bp_param_floats(param);
+
+        if (end > first + count)
+            end = first + count;
+        if (begin < end)
+            add_run(param, prefix, base + (begin - first), begin - param->place, end - begin,
+                    slices, used, capacity);
+    }
+}
+
+int64_t bp_network_slice_capacity(const bp_network *network)
+{
+    int64_t slices = 0;
+
+    for (int g = 0; g < network->group_count; g++)
+        slices += 3 * network->groups[g].count;
+    return slices;
+}

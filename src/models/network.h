@@ -1,0 +1,70 @@
+/* A run of blocks with its parameters laid out in flat memory: what one pipeline stage holds. */
+#ifndef BP_MODELS_NETWORK_H
+#define BP_MODELS_NETWORK_H
+
+#include "io/checkpoint/checkpoint.h"
+#include "nn/block.h"
+
+#define BP_NETWORK_CHUNKS 64
+
+typedef struct bp_network {
+    bp_nn nn;
+    bp_block **blocks;
+    int block_count, block_capacity;
+    bp_group *groups;
+    int group_count, group_capacity;
+    int chunk_end[BP_NETWORK_CHUNKS]; /* blocks end there: a chunk's follow one another in the
+                                         model, and a pipeline stage may have several */
+    int chunk_count;
+    int64_t floats; /* of the flat memory: all groups with their padding */
+    int64_t C;      /* width of the activation that passes between stages */
+} bp_network;
+
+/** An empty network with room for so many blocks and groups (fixed: pointers to params stay valid).
+ * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. Errors:
+ * BP_ERR_SYSTEM, *out is NULL. */
+bp_err bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
+void bp_network_free(bp_network **network);
+
+/** A group that the next block to be added is the first to read. */
+bp_group *bp_network_add_group(bp_network *network, bool replicated);
+void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
+/** The blocks added since the last one are a chunk. */
+void bp_network_end_chunk(bp_network *network);
+/** Chunk c is blocks [this, network->chunk_end[c]). */
+int bp_network_chunk_first(const bp_network *network, int chunk);
+
+/** Give each group its place: padded to a multiple of `multiple` floats. */
+void bp_network_lay_out(bp_network *network, int64_t multiple);
+/** Point the params into flat memory of network->floats floats (borrowed), and tell the blocks.
+ * Errors: BP_ERR_SYSTEM no memory for the products' copies. */
+bp_err bp_network_bind_values(bp_network *network, float *values);
+void bp_network_bind_gradients(bp_network *network, float *gradients);
+void bp_group_bind_gradients(bp_group *group, float *gradients);
+/** Bound gradients begin anew, whatever they hold: those that a product writes first are fresh, the
+ * others, and the padding, zero. */
+void bp_group_open_gradients(bp_group *group, float *gradients);
+/** Backward has written all gradients that were fresh. */
+bool bp_group_is_written(const bp_group *group);
+/** Initial values of all params; padding is zero. */
+void bp_network_initialise(bp_network *network, uint64_t seed);
+/** The values have changed: copies are made anew, of all blocks or of one. */
+void bp_network_refresh(bp_network *network);
+void bp_network_refresh_block(bp_network *network, int block);
+
+/** Memory of a micro-batch: bytes that all blocks keep, and the largest scratch of one. */
+size_t bp_network_saved_bytes(const bp_network *network, int64_t B, int64_t T);
+size_t bp_network_scratch_bytes(const bp_network *network, int64_t B, int64_t T, bool training);
+/** What the products of all blocks take: copies together, scratch of the largest. */
+bp_product_bytes bp_network_product_bytes(const bp_network *network, int64_t B, int64_t T);
+
+/** Slices of [first, first + count) of group `g`'s flat memory, at most three a param; `base` is
+ * the address of element `first`. `prefix` comes before each name ("adamw.m/"). Appends to slices[]
+ * from *used on; capacity is asserted. */
+void bp_network_slices(const bp_network *network, int g, const char *prefix, float *base,
+                       int64_t first, int64_t count, bp_slice *slices, int64_t *used,
+                       int64_t capacity);
+/** Room that bp_network_slices needs for all groups. */
+int64_t bp_network_slice_capacity(const bp_network *network);
+
+#endif

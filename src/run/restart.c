@@ -1,0 +1,332 @@
+#include "run/restart.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "run/drain.h"
+#include "run/run_lock_priv.h"
+#include "run/run_progress_priv.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define STARTS_KEPT    8
+#define STUCK_STARTS   3 /* in a row without a commit: then it is not the machine */
+#define DEPTH_MAX      5 /* RUN/members/m00/oob/score */
+#define PART_HEAD      128
+#define RECORD_LIMIT   ((int64_t)16 << 20)
+#define RESTARTS_LIMIT 1000000
+#define ASK_SECONDS    5.0
+#define LOST_NODE      205          /* mpirun (Open MPI 4): a daemon of its own has gone */
+#define PREEMPTED      "preemption" /* as slurm/launch.sh says it */
+#define BY_ITSELF      "Slurm queued its job again by itself: a node failed, or scontrol requeue"
+
+int64_t bp_restart_count(void)
+{
+    static bool warned;
+    const char *text = getenv("SLURM_RESTART_COUNT");
+    char *end;
+    long long count;
+
+    if (text == NULL || text[0] == '\0')
+        return 0;
+    errno = 0;
+    count = strtoll(text, &end, 10);
+    if (errno == 0 && *end == '\0' && count >= 0 && count < RESTARTS_LIMIT)
+        return count;
+    if (!warned)
+        bp_warn("SLURM_RESTART_COUNT = %.40s is no count: in the environment; 0 is taken", text);
+    warned = true;
+    return 0;
+}
+
+/* ---- progress ---- */
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t bytes = strlen(name), end_bytes = strlen(end);
+
+    return bytes > end_bytes && strcmp(name + bytes - end_bytes, end) == 0;
+}
+
+/* The bytes of a file of results. Each start begins a part file: its head tells nothing. */
+static int64_t result_bytes(const char *name, int64_t bytes)
+{
+    if (ends_with(name, ".part"))
+        return bytes > PART_HEAD ? bytes : 0;
+    return ends_with(name, ".h5") || strcmp(name, "summary.json") == 0 ? bytes : 0;
+}
+
+static int64_t progress_below(const char *folder, int depth)
+{
+    char **names;
+    int64_t count, sum = 0, newest = 0;
+
+    if (bp_dir_list(folder, &names, &count) != BP_OK)
+        return 0;
+    for (int64_t k = 0; k < count; k++) {
+        char *path = names[k][0] == '.' ? NULL : bp_path_join(folder, names[k]);
+        struct stat status;
+
+        if (path != NULL && lstat(path, &status) == 0) {
+            if (S_ISDIR(status.st_mode) && strncmp(names[k], "step-", 5) == 0)
+                newest = strtoll(names[k] + 5, NULL, 10); /* sorted: the last is the highest */
+            else if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX)
+                sum += progress_below(path, depth + 1);
+            else if (S_ISREG(status.st_mode))
+                sum += result_bytes(names[k], status.st_size);
+        }
+        bp_free(path);
+    }
+    bp_names_free(&names, count);
+    return sum + newest;
+}
+
+int64_t bp_restart_progress(const char *folder)
+{
+    return progress_below(folder, 0);
+}
+
+/* ---- what ended the start before ---- */
+
+/* A job that is preempted may have had no time to commit anything: its start does not speak against
+ * the next. */
+static bool is_preemption(const char *cause)
+{
+    return cause != NULL && strncmp(cause, PREEMPTED, strlen(PREEMPTED)) == 0;
+}
+
+/* Has Slurm started the job of start `last` again? */
+static bool is_restart_of(const json_t *last)
+{
+    const char *job = getenv("SLURM_JOB_ID"),
+               *its_job = json_string_value(json_object_get(last, "slurm_job"));
+
+    return bp_restart_count() > 0 && job != NULL && its_job != NULL && strcmp(its_job, job) == 0;
+}
+
+/* Where Slurm has started the job again and the batch script's question was never asked, it did so
+ * by itself, with the node of the batch script, or for scontrol requeue: excused, too. */
+static void add_end(json_t *one, const json_t *before, const char *folder, bool again,
+                    bool *excused)
+{
+    json_t *told = run_progress_read(folder), *end = run_words_of_end(folder, before, told);
+    const char *cause = json_string_value(json_object_get(end, "cause"));
+    char text[BP_ERR_LINE_BYTES];
+
+    *excused = is_preemption(cause) || (again && cause == NULL);
+    if (end == NULL)
+        end = run_words_ask_slurm(before);
+    if (again && cause == NULL && json_object_get(end, "message") == NULL)
+        (void)json_object_set_new(end, "cause", json_string(BY_ITSELF));
+    run_words_text(text, sizeof text, end);
+    (void)json_object_set_new(one, "after", json_string(text));
+    json_decref(end);
+    json_decref(told);
+}
+
+static json_int_t integer_in(const json_t *start, const char *key)
+{
+    return json_integer_value(json_object_get(start, key));
+}
+
+/* Starts before this one that have committed nothing: in a row, and of this Slurm job. */
+static void count_starts(json_t *one, const json_t *before, const json_t *last, const char *folder)
+{
+    bool again = is_restart_of(last), excused, same;
+
+    add_end(one, before, folder, again, &excused);
+    same = json_is_integer(json_object_get(last, "progress")) &&
+           integer_in(last, "progress") == integer_in(one, "progress");
+    if (same)
+        (void)json_object_set_new(one, "stuck", json_integer(integer_in(last, "stuck") + !excused));
+    if (again)
+        (void)json_object_set_new(one, "fruitless",
+                                  json_integer(integer_in(last, "fruitless") + (same && !excused)));
+}
+
+static const json_t *last_start(const json_t *record)
+{
+    const json_t *starts = json_object_get(record, "recent_starts");
+
+    return json_array_get(starts, json_array_size(starts) - 1);
+}
+
+bp_err bp_restart_check(const json_t *before, const char *folder)
+{
+    const char *own = getenv("SLURM_JOB_ID"),
+               *job = json_string_value(json_object_get(last_start(before), "slurm_job"));
+    run_queue_state queue;
+
+    if (job == NULL || (own != NULL && strcmp(own, job) == 0) ||
+        run_slurm_ask(&queue, job, ASK_SECONDS) != RUN_QUEUE_LISTED ||
+        strcmp(queue.state, "PENDING") != 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_BUSY,
+                   "Slurm job %s is queued again, PENDING (%s), and goes on with this run: at %s; "
+                   "'scancel %s' before you start it otherwise",
+                   job, queue.reason, folder, job);
+}
+
+json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
+{
+    const json_t *known = json_object_get(before, "recent_starts");
+    const char *job = getenv("SLURM_JOB_ID");
+    json_t *list = json_array(), *one;
+    char now[32];
+
+    for (size_t k = 0; k < json_array_size(known); k++)
+        if (k + STARTS_KEPT > json_array_size(known))
+            (void)json_array_append(list, json_array_get(known, k));
+    bp_clock_stamp(now, sizeof now);
+    one = json_pack("{s:I, s:s, s:I}", "start", (json_int_t)start, "time", now, "progress",
+                    (json_int_t)bp_restart_progress(folder));
+    if (job != NULL && one != NULL) {
+        (void)json_object_set_new(one, "slurm_job", json_string(job));
+        (void)json_object_set_new(one, "slurm_restart", json_integer(bp_restart_count()));
+    }
+    if (before != NULL && one != NULL)
+        count_starts(one, before, last_start(before), folder);
+    if (json_array_append_new(list, one) != 0) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+/* ---- the verdict ---- */
+
+/* What a launcher ends with when a rank was killed, by the kernel or a bug and not by a person, or
+ * when a node was lost. */
+static bool is_death(int status)
+{
+    static const int DEATHS[] = {
+        SIGKILL, SIGABRT, SIGSEGV, SIGBUS,
+        SIGFPE,  SIGILL,  SIGUSR1}; /* a warning that came before the launcher heard it */
+
+    for (size_t k = 0; k < sizeof DEATHS / sizeof DEATHS[0]; k++)
+        if (status == 128 + DEATHS[k])
+            return true;
+    return status == LOST_NODE;
+}
+
+/* Has the last start committed nothing? */
+static bool is_fruitless(const json_t *last, const char *folder)
+{
+    return json_is_integer(json_object_get(last, "progress")) &&
+           integer_in(last, "progress") == bp_restart_progress(folder);
+}
+
+int64_t bp_restart_stuck(const json_t *record, const char *folder)
+{
+    const json_t *last = last_start(record);
+    int64_t stuck = is_fruitless(last, folder) ? integer_in(last, "stuck") + 1 : 0;
+
+    return stuck >= STUCK_STARTS ? stuck : 0;
+}
+
+static bool is_finished(const json_t *record)
+{
+    const char *state =
+        json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
+
+    return state != NULL && strcmp(state, "finished") == 0;
+}
+
+/* The starts of this Slurm job that have committed nothing, for which that is held against it. */
+static int64_t count_fruitless(const json_t *record, const char *folder)
+{
+    const json_t *last = last_start(record);
+
+    if (record == NULL) /* none has got as far as the folder */
+        return bp_restart_count() + 1;
+    return integer_in(last, "fruitless") + is_fruitless(last, folder);
+}
+
+/* Why not, into `why`; false: nothing speaks against it. */
+static bool speaks_against(const bp_restart_case *what, const json_t *record, const char *cause,
+                           char *why, size_t why_bytes)
+{
+    bool excused = is_preemption(cause);
+    int64_t stuck = excused ? 0 : bp_restart_stuck(record, what->folder);
+    int64_t fruitless = excused ? 0 : count_fruitless(record, what->folder);
+
+    if (bp_drain_check(what->folder) != BP_OK ||
+        (what->halt != NULL && bp_drain_check(what->halt) != BP_OK))
+        (void)snprintf(why, why_bytes, "%s", bp_err_message());
+    else if (is_finished(record))
+        (void)snprintf(why, why_bytes, "the run is finished: %s", what->folder);
+    else if (what->most == 0 || fruitless > what->most)
+        (void)snprintf(why, why_bytes,
+                       "%lld starts of this job have committed nothing, and at most %lld such "
+                       "restarts are wanted: submit it again to go on (BAGPIPE_REQUEUES in "
+                       "slurm/site.env)",
+                       (long long)fruitless, (long long)what->most);
+    else if (record == NULL && bp_restart_count() + 1 >= STUCK_STARTS)
+        (void)snprintf(why, why_bytes,
+                       "no progress, %lld starts have not got as far as the run folder: at %s; "
+                       "see the job's output",
+                       (long long)bp_restart_count() + 1, what->folder);
+    else if (stuck > 0)
+        (void)snprintf(why, why_bytes,
+                       "no progress, %lld starts in a row have committed nothing: in %s; see "
+                       "%s/log.txt",
+                       (long long)stuck, what->folder, what->folder);
+    else
+        return false;
+    return true;
+}
+
+static bp_err load_record(const char *folder, json_t **record)
+{
+    char *path = bp_path_join(folder, "run.json");
+    bp_err err = BP_OK;
+
+    *record = NULL; /* a job that died before it made the folder has none */
+    if (bp_path_exists(path))
+        err = bp_json_load_plain(record, path, RECORD_LIMIT);
+    bp_free(path);
+    return err;
+}
+
+bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, size_t why_bytes)
+{
+    const char *cause = what->cause != NULL ? what->cause : "";
+    json_t *record = NULL, *end;
+    char text[BP_ERR_LINE_BYTES];
+    bp_err err;
+
+    *again = false;
+    if (what->status == 0) {
+        (void)snprintf(why, why_bytes, "the job is done");
+        return BP_OK;
+    }
+    if (what->status != BP_ERR_STOPPED && !is_death(what->status)) {
+        (void)snprintf(why, why_bytes, "exit status %d does not go away by starting again",
+                       what->status);
+        if (what->status == 128 + SIGTERM)
+            (void)snprintf(why, why_bytes, "it was ended by TERM, as scancel does");
+        return BP_OK;
+    }
+    err = load_record(what->folder, &record);
+    if (err != BP_OK)
+        return err;
+    if (cause[0] == '\0' && what->status == LOST_NODE)
+        cause = "the launcher lost a node";
+    if (record != NULL)
+        run_words_add(what->folder, integer_in(record, "starts"), what->status, cause);
+    *again = !speaks_against(what, record, cause, why, why_bytes);
+    if (*again) {
+        end = run_words_of(what->status, cause);
+        run_words_text(text, sizeof text, end);
+        (void)snprintf(why, why_bytes, "it %s: restart %lld", text,
+                       (long long)bp_restart_count() + 1);
+        json_decref(end);
+    }
+    json_decref(record);
+    return BP_OK;
+}

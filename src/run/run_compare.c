@@ -1,0 +1,302 @@
+#include "run/run_compare_priv.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_LIMIT ((int64_t)1 << 20)
+#define FAULTS_SHOWN 20
+
+/* ---- config.ini as bp_config_text writes it ---- */
+
+static bp_err add_text(run_pairs *pairs, int64_t at, char *text)
+{
+    if (text == NULL)
+        return bp_fail_memory("a configuration", 1, 1);
+    if (at % 32 == 0) {
+        char **texts = bp_realloc("run.pairs", pairs->texts, at + 32, sizeof *texts);
+
+        if (texts == NULL) {
+            bp_free(text);
+            return bp_fail_memory("a configuration", at + 32, sizeof *texts);
+        }
+        pairs->texts = texts;
+    }
+    pairs->texts[at] = text;
+    return BP_OK;
+}
+
+/* The value from `*text` on, joined over lines that end with a backslash; *text is moved behind it.
+ */
+static char *take_value(const char **text)
+{
+    bp_buffer value = {0};
+    bool more = true;
+
+    while (more) {
+        size_t bytes = strcspn(*text, "\n");
+        const char *line = *text + strspn(*text, " \t");
+        size_t used = line - *text > (ptrdiff_t)bytes ? 0 : bytes - (size_t)(line - *text);
+
+        while (used > 0 && strchr(" \t\r", line[used - 1]) != NULL)
+            used--;
+        more = used > 0 && line[used - 1] == '\\';
+        bp_buffer_add(&value, line, used - more);
+        *text += bytes;
+        if (**text == '\n')
+            (*text)++;
+        more = more && **text != '\0';
+    }
+    return bp_buffer_take(&value);
+}
+
+static bp_err take_pair(run_pairs *pairs, const char *section, size_t section_bytes,
+                        const char **text)
+{
+    size_t name_bytes = strcspn(*text, "=\n");
+    const char *name = *text;
+    bp_err err;
+
+    *text += name_bytes;
+    if (**text != '=')
+        return BP_OK; /* no pair: an empty line, a comment */
+    (*text)++;
+    while (name_bytes > 0 && strchr(" \t", name[name_bytes - 1]) != NULL)
+        name_bytes--;
+    err = add_text(pairs, 2 * pairs->count,
+                   bp_sprintf("%.*s.%.*s", (int)section_bytes, section, (int)name_bytes, name));
+    if (err != BP_OK)
+        return err;
+    err = add_text(pairs, 2 * pairs->count + 1, take_value(text));
+    if (err != BP_OK)
+        bp_free(pairs->texts[2 * pairs->count]);
+    else
+        pairs->count++;
+    return err;
+}
+
+static bp_err parse_pairs(run_pairs *pairs, const char *text)
+{
+    const char *section = "";
+    size_t section_bytes = 0;
+    bp_err err = BP_OK;
+
+    while (*text != '\0' && err == BP_OK) {
+        text += strspn(text, " \t\r\n");
+        if (*text == '[') {
+            section = text + 1;
+            section_bytes = strcspn(section, "]\n");
+            text += strcspn(text, "\n");
+        } else if (*text == ';' || *text == '#') {
+            text += strcspn(text, "\n");
+        } else if (*text != '\0') {
+            err = take_pair(pairs, section, section_bytes, &text);
+        }
+    }
+    return err;
+}
+
+bp_err run_pairs_read(run_pairs *out, const char *run_dir)
+{
+    char *path = bp_path_join(run_dir, "config.ini"), *text = NULL;
+    size_t bytes;
+    bp_err err;
+
+    *out = (run_pairs){0};
+    err = bp_plain_read(path, CONFIG_LIMIT, &text, &bytes);
+    if (err == BP_OK)
+        err = bp_sha256_of(text, bytes, out->sha256);
+    if (err == BP_OK)
+        err = parse_pairs(out, text);
+    if (err == BP_ERR_INPUT) /* there is none */
+        err = BP_OK;
+    if (err != BP_OK)
+        run_pairs_clear(out);
+    bp_free(text);
+    bp_free(path);
+    return err;
+}
+
+void run_pairs_clear(run_pairs *pairs)
+{
+    for (int64_t k = 0; k < 2 * pairs->count; k++)
+        bp_free(pairs->texts[k]);
+    bp_free(pairs->texts);
+    *pairs = (run_pairs){0};
+}
+
+bp_err run_pairs_check(const run_pairs *pairs, const json_t *record, const char *run_dir)
+{
+    const json_t *hash, *hashes = json_object_get(record, "config_sha256");
+    size_t k;
+
+    json_array_foreach((json_t *)hashes, k, hash) /* not changed */
+    {
+        if (json_is_string(hash) && strcmp(json_string_value(hash), pairs->sha256) == 0)
+            return BP_OK;
+    }
+    if (json_array_size(hashes) == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "config.ini is %s, so that the run's keys can't be compared with these: in %s; "
+                   "put it back from a copy, or use another run.dir",
+                   pairs->sha256[0] == '\0' ? "missing" : "not what the run wrote", run_dir);
+}
+
+const char *run_pairs_find(const run_pairs *pairs, const char *key)
+{
+    for (int64_t k = 0; k < pairs->count; k++)
+        if (strcmp(pairs->texts[2 * k], key) == 0)
+            return pairs->texts[2 * k + 1];
+    return NULL;
+}
+
+int64_t run_steps(const json_t *record, const run_pairs *pairs)
+{
+    const json_t *steps = json_object_get(record, "steps");
+    const char *text = run_pairs_find(pairs, "train.steps");
+
+    return steps != NULL ? json_integer_value(steps) : text != NULL ? strtoll(text, NULL, 10) : 0;
+}
+
+/* ---- comparing ---- */
+
+struct comparison {
+    const run_pairs *pairs;
+    const bp_config *config;
+    const bp_run_spec *spec;
+    const char *run_dir;
+    bp_buffer faults, changes;
+    int64_t fault_count;
+    bool same;
+};
+
+/* Is the key in the list, by itself or through "section.*"? */
+static bool is_listed(const char *const *list, const char *key)
+{
+    for (; list != NULL && *list != NULL; list++) {
+        size_t bytes = strlen(*list);
+
+        if (strcmp(*list, key) == 0)
+            return true;
+        if (bytes > 0 && (*list)[bytes - 1] == '*' && strncmp(*list, key, bytes - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* `name` is that of the key or identity, `what` how the message calls it. */
+static void add_fault(struct comparison *c, const char *name, const char *what, const char *now,
+                      const char *before, const char *keep)
+{
+    if (c->fault_count++ >= FAULTS_SHOWN)
+        return;
+    bp_buffer_printf(&c->faults, "%s%s is %s, but the run began with %s: at %s; %s, or ",
+                     c->fault_count > 1 ? "\n" : "", what, now, before, c->run_dir, keep);
+    if (is_listed(c->spec->new_run_may, name))
+        bp_buffer_printf(&c->faults,
+                         "train on from its weights in another folder: model.init=%s run.dir=NEW",
+                         c->run_dir);
+    else
+        bp_buffer_printf(&c->faults, "use another run.dir");
+}
+
+/* What no result depends on may change in any job. */
+static const char *const ALWAYS_FREE[] = {
+    "run.dir", "run.memory", "slurm.*", "watchdog.*", "mesh.coordinator", "mesh.overlap", NULL};
+
+static bool is_identity(const bp_run_spec *spec, const char *key)
+{
+    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
+        if (strcmp(one->name, key) == 0)
+            return true;
+    return false;
+}
+
+static bool changes_bits(const struct comparison *c, const char *key, const char *before,
+                         const char *now)
+{
+    const bp_run_spec *spec = c->spec;
+
+    return !spec->keeps_bits || !spec->keeps_bits(c->config, key, before, now);
+}
+
+static void compare_key(void *context, const bp_option *option, const char *value)
+{
+    struct comparison *c = context;
+    const char *before = run_pairs_find(c->pairs, option->key);
+    const char *now = value == NULL ? "" : value;
+
+    if (before == NULL) /* not set then, or not known yet */
+        before = option->value == NULL ? "" : option->value;
+    if (is_listed(ALWAYS_FREE, option->key) || is_identity(c->spec, option->key) ||
+        strcmp(before, now) == 0)
+        return;
+    if (is_listed(c->spec->may_change, option->key)) {
+        c->same = false;
+    } else if (is_listed(c->spec->other_bits, option->key)) {
+        if (changes_bits(c, option->key, before, now))
+            bp_buffer_printf(&c->changes, "%s%s is %s and was %s", c->changes.bytes > 0 ? ", " : "",
+                             option->key, value == NULL ? "not set" : now,
+                             before[0] == '\0' ? "not set" : before);
+    } else {
+        add_fault(c, option->key, option->key, value == NULL ? "not set" : now,
+                  before[0] == '\0' ? "none" : before, "keep it");
+    }
+}
+
+static void compare_identities(struct comparison *c, const json_t *before)
+{
+    const json_t *known = json_object_get(before, "identities");
+
+    for (const bp_run_identity *one = c->spec->identities; one != NULL && one->name != NULL;
+         one++) {
+        const char *value = json_string_value(json_object_get(known, one->name));
+        const bp_run_words *words = c->spec->words;
+        char what[160], keep[160] = "keep it";
+
+        if (value == NULL || value[0] == '\0' || one->value == NULL || one->value[0] == '\0' ||
+            strcmp(value, one->value) == 0)
+            continue;
+        if (words != NULL && strcmp(words->name, one->name) != 0)
+            words = NULL;
+        (void)snprintf(what, sizeof what, "the content of %s (its hash)",
+                       words != NULL ? words->keys : one->name);
+        if (words != NULL)
+            (void)snprintf(keep, sizeof keep, "keep it (only %s may change)", words->may_change);
+        add_fault(c, one->name, what, one->value, value, keep);
+    }
+}
+
+bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
+                   const bp_run_spec *spec, const char *run_dir, bool *finished, char **changes)
+{
+    struct comparison c = {
+        .pairs = pairs, .config = config, .spec = spec, .run_dir = run_dir, .same = true};
+    const char *job = json_string_value(json_object_get(before, "job"));
+    const char *state =
+        json_string_value(json_object_get(json_object_get(before, "exit"), "state"));
+    bp_err err = BP_OK;
+
+    *changes = NULL;
+    if (job != NULL && strcmp(job, spec->job) != 0)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "the run folder is one of job '%s', not of '%s': at %s; use another run.dir",
+                       job, spec->job, run_dir);
+    compare_identities(&c, before);
+    if (pairs->count > 0)
+        bp_config_each(config, compare_key, &c);
+    *finished = c.same && c.fault_count == 0 && state != NULL && strcmp(state, "finished") == 0;
+    if (c.fault_count > FAULTS_SHOWN)
+        bp_buffer_printf(&c.faults, "\nand %lld more", (long long)(c.fault_count - FAULTS_SHOWN));
+    if (c.fault_count > 0)
+        err = BP_FAIL(BP_ERR_CONFIG, "%s", c.faults.data);
+    if (err == BP_OK && c.changes.bytes > 0)
+        *changes = bp_buffer_take(&c.changes);
+    bp_buffer_clear(&c.faults);
+    bp_buffer_clear(&c.changes);
+    return err;
+}

@@ -1,0 +1,540 @@
+#include "run/run_priv.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "mesh/collective.h"
+#include "run/drain.h"
+#include "run/restart.h"
+#include "run/run_compare_priv.h"
+#include "run/run_journal_priv.h"
+#include "run/run_lock_priv.h"
+#include "run/run_progress_priv.h"
+#include "run/run_record_priv.h"
+#include "run/run_shared_priv.h"
+#include "run/run_tensorboard_priv.h"
+#include "run/watchdog.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOKS        3
+#define LOOK_SECONDS 0.5
+
+/* ---- opening ---- */
+
+static const char *state_word(bp_err state)
+{
+    return state == BP_OK ? "finished" : state == BP_ERR_STOPPED ? "stopped" : "failed";
+}
+
+static bp_err write_text(const bp_run *run, const char *text)
+{
+    char *path = bp_path_join(run->folder, "config.ini");
+    bp_err err = bp_file_write(path, text, strlen(text));
+
+    bp_free(path);
+    return err;
+}
+
+/* run.json knows the hash of what config.ini is to be, and of what it was: one is written after the
+ * other, and a job may be killed in between. Of a finished run it stays as it is. */
+static bp_err note_config(bp_run *run, const run_pairs *pairs)
+{
+    char now[BP_SHA256_HEX];
+    const char *text = run->config_text;
+    bp_err err = run->finished ? BP_OK : bp_sha256_of(text, strlen(text), now);
+    json_t *hashes = json_array();
+
+    if (err == BP_OK && !run->finished)
+        (void)json_array_append_new(hashes, json_string(now));
+    if (pairs->sha256[0] != '\0')
+        (void)json_array_append_new(hashes, json_string(pairs->sha256));
+    if (err == BP_OK && json_object_set_new(run->record, "config_sha256", hashes) != 0)
+        err = bp_fail_memory("run.json", 1, 1);
+    return err;
+}
+
+static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                           const json_t *before, const char *hosts, const run_pairs *pairs)
+{
+    bp_err err;
+
+    run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
+    run->config_text = bp_config_text(config);
+    if (run->record == NULL || run->config_text == NULL)
+        return bp_fail_memory("run.json", 1, 1);
+    err = note_config(run, pairs);
+    if (err == BP_OK && before == NULL) /* there is a run from run.json on */
+        err = write_text(run, run->config_text);
+    if (err == BP_OK)
+        err = run_record_write(run->folder, run->record);
+    /* config.ini says what results were computed with: keys that give them other bits come to it
+     * once there is something to compute (bp_run_take_changes) */
+    if (err == BP_OK && before != NULL && !run->finished && run->changes == NULL)
+        err = write_text(run, run->config_text);
+    return err;
+}
+
+/* A line of an owner that was fenced off would stand between those of the one that follows it, and
+ * a cut of its would take that one's away. A disk that can't be read for a moment says nothing of
+ * an owner. */
+bp_err bp_run_check_owner(void *context)
+{
+    const bp_run *run = context;
+    bp_err err = BP_OK;
+
+    for (int look = 0; run != NULL && run->lock != NULL && look < LOOKS; look++) {
+        err = run_lock_check(run->lock);
+        if (err == BP_OK || err == BP_ERR_FORMAT || run_lock_is_lost(run->lock))
+            return err;
+        bp_clock_sleep(LOOK_SECONDS);
+    }
+    return err;
+}
+
+bool bp_run_still_owner(void *run)
+{
+    return ((const bp_run *)run)->lock != NULL && bp_run_check_owner(run) == BP_OK;
+}
+
+/* A disk that can't be read stops nobody who does not write. */
+static bp_err look_in_passing(void *context)
+{
+    const bp_run *run = context;
+    bp_err err = run_lock_check(run->lock);
+
+    return err == BP_ERR_FORMAT || run_lock_is_lost(run->lock) ? err : BP_OK;
+}
+
+static void warn_if_empty(const bp_run *run, const char *path)
+{
+    if (run->resumed && bp_file_size(path) == 0)
+        bp_warn("missing or empty, though the run has started before: at %s; what it told is lost, "
+                "and the run goes on",
+                path);
+}
+
+static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
+{
+    char *log = bp_path_join(run->folder, "log.txt");
+    bp_err err;
+
+    err = bp_log_open(log);
+    if (err == BP_OK)
+        warn_if_empty(run, log);
+    bp_free(log);
+    if (err == BP_OK && spec->trains)
+        err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
+    if (err == BP_OK)
+        err = run_journal_open(&run->events, run->folder, "events.jsonl");
+    if (err == BP_OK)
+        warn_if_empty(run, run->events.path);
+    return err;
+}
+
+/* Each start leaves a line, and each end that is one: the gaps between are what restarts cost. */
+static bp_err note_opened(bp_run *run)
+{
+    const json_t *mesh = json_object_get(run->record, "mesh");
+    json_t *members =
+        json_pack("{s:O, s:O, s:O}", "start", json_object_get(run->record, "starts"), "ranks",
+                  json_object_get(mesh, "ranks"), "hosts", json_object_get(run->record, "hosts"));
+    const json_t *starts = json_object_get(run->record, "recent_starts");
+    const char *job = getenv("SLURM_JOB_ID"),
+               *after = json_string_value(
+                   json_object_get(json_array_get(starts, json_array_size(starts) - 1), "after"));
+    bp_err err;
+
+    if (members != NULL && job != NULL) {
+        (void)json_object_set_new(members, "slurm_job", json_string(job));
+        (void)json_object_set_new(members, "slurm_restart", json_integer(bp_restart_count()));
+        bp_log_file_only("start %lld of this run: Slurm job %s, restart %lld",
+                         (long long)json_integer_value(json_object_get(run->record, "starts")), job,
+                         (long long)bp_restart_count());
+    }
+    if (members != NULL && after != NULL) {
+        (void)json_object_set_new(members, "after", json_string(after));
+        bp_log("the start before this one %s", after);
+    }
+    err = bp_run_event(run, "opened", members);
+    json_decref(members);
+    return err;
+}
+
+/* Why it was stopped: "USR1", "halt" and so on; or why it is finished. */
+static void add_reason(const bp_run *run, json_t *members, bp_err state)
+{
+    const char *reason = state == BP_ERR_STOPPED ? bp_stop_name(bp_signals_stop_reason())
+                         : state == BP_OK        ? run->end_reason
+                                                 : NULL;
+
+    if (members != NULL && reason != NULL)
+        (void)json_object_set_new(members, "reason", json_string(reason));
+}
+
+static void note_closed(bp_run *run, bp_err state)
+{
+    json_t *members = json_pack("{s:s, s:i}", "state", state_word(state), "code", (int)state);
+
+    if (members != NULL && state != BP_OK && state != BP_ERR_STOPPED)
+        (void)json_object_set_new(members, "message", json_string(bp_err_message()));
+    add_reason(run, members, state);
+    if (bp_run_event(run, "closed", members) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    json_decref(members);
+}
+
+/* Results that a start began with may not be fewer when the next one begins: somebody has taken
+ * some away. */
+static void warn_of_loss(const bp_run *run, const json_t *before)
+{
+    const json_t *starts = json_object_get(before, "recent_starts");
+    const json_t *last = json_array_get(starts, json_array_size(starts) - 1);
+    int64_t had = json_integer_value(json_object_get(last, "progress")), missing = 0;
+
+    if (run_journal_missing(&run->events, run->folder, &missing) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    if (json_array_size(starts) > 0 && (missing > 0 || bp_restart_progress(run->folder) < had))
+        bp_warn("there is less in the run folder than when the last start began: at %s; what is "
+                "missing is computed again",
+                run->folder);
+}
+
+static bp_err check_record(const bp_run *run, const json_t *before, const run_pairs *pairs)
+{
+    char *events = bp_path_join(run->folder, "events.jsonl");
+    bp_err err = BP_OK;
+
+    if (before == NULL && events != NULL && bp_file_size(events) > 0)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "run.json is missing, and with it what the run was made with: in %s; put it "
+                      "back from a copy, or use another run.dir",
+                      run->folder);
+    bp_free(events);
+    return err == BP_OK ? run_pairs_check(pairs, before, run->folder) : err;
+}
+
+/* The coordinator's part. What was before is compared before anything is written. */
+static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                          const char *hosts)
+{
+    run_pairs pairs = {0};
+    json_t *before = NULL;
+    bp_err err;
+
+    run->folder = bp_strdup(bp_config_string(config, "run.dir"));
+    err = bp_dir_make(run->folder);
+    if (err == BP_OK)
+        err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
+    if (err == BP_OK)
+        err = run_record_read(run->folder, &before);
+    if (err == BP_OK)
+        err = run_pairs_read(&pairs, run->folder);
+    if (err == BP_OK)
+        err = check_record(run, before, &pairs);
+    if (err == BP_OK)
+        err = run_compare(before, &pairs, config, spec, run->folder, &run->finished, &run->changes);
+    if (err == BP_OK && !run->finished)
+        err = bp_restart_check(before, run->folder);
+    run->resumed = before != NULL;
+    run->steps_before = run_steps(before, &pairs);
+    run->log_every = run_pairs_find(&pairs, "train.log_every") == NULL
+                         ? 0
+                         : strtoll(run_pairs_find(&pairs, "train.log_every"), NULL, 10);
+    if (err == BP_OK && !run->finished)
+        err = bp_drain_check(run->folder);
+    if (err == BP_OK)
+        err = bp_run_check_owner(run);
+    if (err == BP_OK)
+        err = open_journals(run, spec);
+    if (err == BP_OK && !run->finished)
+        warn_of_loss(run, before);
+    if (err == BP_OK)
+        err = begin_record(run, config, spec, before, hosts, &pairs);
+    if (err == BP_OK && !run->finished)
+        err = run_progress_open(&run->progress, run->folder, run->lock, run->record, before);
+    if (err == BP_OK && !run->finished)
+        err = note_opened(run);
+    if (err == BP_OK && !run->finished)
+        err = bp_drain_new(&run->drain, run->folder, config);
+    if (err == BP_OK && !run->finished)
+        bp_drain_owner(run->drain, look_in_passing, run);
+    run_pairs_clear(&pairs);
+    json_decref(before);
+    return err;
+}
+
+static void run_free(bp_run **out)
+{
+    bp_run *run = *out;
+
+    bp_drain_free(&run->drain);
+    run_journal_close(&run->metrics);
+    run_journal_close(&run->events);
+    run_journal_close(&run->tensorboard);
+    json_decref(run->record);
+    bp_free(run->changes);
+    bp_free(run->config_text);
+    bp_free(run->folder);
+    bp_free(run);
+    *out = NULL;
+}
+
+/* All ranks' host names on the coordinator, RUN_HOST_BYTES bytes each. */
+static void gather_hosts(const bp_mesh *mesh, char **hosts)
+{
+    char name[RUN_HOST_BYTES] = "";
+
+    *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, RUN_HOST_BYTES) : NULL;
+    bp_host_name(name, sizeof name);
+    BP_MPI_WAIT("gather", MPI_Gather(name, RUN_HOST_BYTES, MPI_CHAR, *hosts, RUN_HOST_BYTES,
+                                     MPI_CHAR, 0, mesh->world));
+}
+
+static void own(bp_run *run, const bp_config *config, int64_t lock_number)
+{
+    bp_watchdog_own(run->mesh, &(bp_watchdog_spec){.run_dir = bp_config_string(config, "run.dir"),
+                                                   .lock_number = lock_number,
+                                                   .still_owner = bp_run_still_owner,
+                                                   .context = run});
+    run->watched = true;
+}
+
+static void let_go(bp_run *run)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    bp_log_close();
+    if (run_lock_release(&run->lock) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_err_set_message(message);
+}
+
+static bp_err write_exit(bp_run *run, bp_err state)
+{
+    char now[32];
+    json_t *value;
+    bp_err err;
+
+    bp_clock_stamp(now, sizeof now);
+    value =
+        json_pack("{s:s, s:i, s:s}", "state", state_word(state), "code", (int)state, "time", now);
+    if (value != NULL && state != BP_OK && state != BP_ERR_STOPPED)
+        (void)json_object_set_new(value, "message", json_string(bp_err_message()));
+    add_reason(run, value, state);
+    if (json_object_set_new(run->record, "exit", value) != 0)
+        return bp_fail_memory("run.json", 1, 1);
+    err = run_record_write(run->folder, run->record);
+    run_progress_end(run->progress, value);
+    return err;
+}
+
+/* What rank 0 alone knows. */
+typedef struct run_facts {
+    int resumed, finished, start;
+    int64_t lock_number;
+    char token[BP_TOKEN_BYTES]; /* of the file that all ranks look for */
+} run_facts;
+
+static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                            const char *hosts, run_facts *facts)
+{
+    bp_err err = open_folder(run, config, spec, hosts);
+
+    facts->resumed = run->resumed;
+    facts->finished = run->finished;
+    facts->start = (int)bp_run_start_number(run);
+    if (err != BP_OK)
+        return err;
+    facts->lock_number = bp_watchdog_lock_number(bp_config_string(config, "run.dir"));
+    own(run, config, facts->lock_number); /* what stands still from now on is told in the folder */
+    return run_shared_mark(run->folder, facts->token);
+}
+
+/* A folder that a node does not see would be found at the first commit, hundreds of steps later. */
+static bp_err share_facts(bp_run *run, const bp_config *config, run_facts *facts)
+{
+    const bp_mesh *mesh = run->mesh;
+    bp_err err;
+
+    BP_MPI_WAIT("bcast", MPI_Bcast(facts, (int)sizeof *facts, MPI_BYTE, 0, mesh->world));
+    run->resumed = facts->resumed != 0;
+    run->finished = facts->finished != 0;
+    if (!mesh->coordinates)
+        own(run, config, facts->lock_number);
+    err = run_shared_check(mesh->world, bp_config_string(config, "run.dir"), facts->token);
+    if (err != BP_OK && mesh->coordinates && !run->finished) {
+        note_closed(run, err);
+        (void)write_exit(run, err);
+    }
+    return err;
+}
+
+bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
+                   const bp_run_spec *spec)
+{
+    bp_run *run = bp_alloc("run", 1, sizeof *run);
+    char *hosts = NULL;
+    run_facts facts = {0};
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    bp_watchdog_start(mesh->world, bp_watchdog_seconds(config));
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK) {
+        bp_free(run);
+        return err;
+    }
+    run->mesh = mesh;
+    run->metrics.fd = run->events.fd = run->tensorboard.fd = -1;
+    run->for_tensorboard = spec->tensorboard;
+    gather_hosts(mesh, &hosts);
+    if (err == BP_OK)
+        err = bp_agree(mesh->world,
+                       mesh->coordinates ? open_and_mark(run, config, spec, hosts, &facts) : BP_OK);
+    bp_free(hosts);
+    if (err == BP_OK)
+        err = share_facts(run, config, &facts);
+    if (err != BP_OK) {
+        run_progress_free(&run->progress);
+        bp_watchdog_end(run->watched);
+        if (mesh->coordinates)
+            let_go(run);
+        run_free(&run);
+        return err;
+    }
+    run->witnesses = run_words_begin(bp_config_string(config, "run.dir"), facts.start);
+    run_start_opened();
+    *out = run;
+    return BP_OK;
+}
+
+/* ---- closing ---- */
+
+/* A run that is this job's no more is not written to. What was written before comes to disk first:
+ * "finished" means that all is there. */
+static bp_err write_end(bp_run *run, bp_err state)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err = bp_run_check_owner(run), synced;
+
+    if (err != BP_OK)
+        return err;
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    run_lock_give_room(run->lock);
+    if (!run->finished)
+        note_closed(run, state);
+    synced = bp_run_sync(run);
+    if (synced == BP_OK)
+        bp_err_set_message(message);
+    err = write_exit(run, synced == BP_OK ? state : synced);
+    return synced == BP_OK ? err : synced;
+}
+
+/* The failure that ended the job is the one to tell: what can't be written any more because of it
+ * is a warning. */
+static bp_err close_folder(bp_run *run, bp_err state)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err, released;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    bp_fault_point("exit.agree");
+    err = write_end(run, state);
+    if (err != BP_OK && state != BP_OK && !run_lock_is_lost(run->lock))
+        bp_warn("the end of the job is not in its run folder: %s", bp_err_message());
+    if (err != BP_OK && state == BP_OK)
+        (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    run_progress_free(&run->progress); /* it looks at the lock */
+    bp_log_close();
+    bp_watchdog_disown();
+    released = run_lock_release(&run->lock);
+    if (err == BP_OK && released != BP_OK && state == BP_OK)
+        return released;
+    bp_err_set_message(message);
+    return state == BP_OK ? err : BP_OK;
+}
+
+bp_err bp_run_close(bp_run **run, bp_err exit_state)
+{
+    const bp_mesh *mesh;
+    bp_phase phase;
+    bp_err err;
+
+    if (*run == NULL)
+        return BP_OK;
+    mesh = (*run)->mesh;
+    phase = bp_beat_phase(BP_PHASE_END);
+    err = bp_agree(mesh->world, mesh->coordinates ? close_folder(*run, exit_state) : BP_OK);
+    bp_watchdog_end(true);
+    if ((*run)->witnesses)
+        run_words_end();
+    (void)bp_beat_phase(phase);
+    run_free(run);
+    return err;
+}
+
+/* ---- questions and lines ---- */
+
+void bp_run_end_reason(bp_run *run, const char *reason)
+{
+    run->end_reason = reason;
+}
+
+void bp_run_take_changes(const bp_run *run)
+{
+    if (run->changes != NULL)
+        bp_warn("the results have other bits from here on: %s", run->changes);
+    if (run->changes != NULL && write_text(run, run->config_text) != BP_OK)
+        bp_warn("%s", bp_err_message());
+}
+
+bool bp_run_is_finished(const bp_run *run)
+{
+    return run->finished;
+}
+
+int64_t bp_run_start_number(const bp_run *run)
+{
+    return json_integer_value(json_object_get(run->record, "starts"));
+}
+
+int64_t bp_run_steps_before(const bp_run *run)
+{
+    return run->steps_before;
+}
+
+bool bp_run_is_resumed(const bp_run *run)
+{
+    return run->resumed;
+}
+
+bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value)
+{
+    run_pairs pairs = {0};
+    bp_err err = BP_OK;
+
+    *value = NULL;
+    if (bp_comm_is_root(comm)) {
+        const char *found;
+
+        err = run_pairs_read(&pairs, run_dir);
+        found = run_pairs_find(&pairs, key);
+        if (found != NULL && (*value = bp_strdup(found)) == NULL)
+            err = bp_fail_memory("a value", 1, strlen(found));
+        run_pairs_clear(&pairs);
+    }
+    err = bp_agree(comm, err);
+    if (err == BP_OK)
+        bp_bcast_text(value, 0, comm);
+    return err;
+}

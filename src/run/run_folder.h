@@ -1,0 +1,181 @@
+/* The run folder: who holds it, what it is a run of, and its journals. The coordinator alone
+ * touches its files.
+ *
+ *     config.ini      every key as resolved            metrics.jsonl   step lines
+ *     run.json        job, versions, mesh, exit state   events.jsonl    everything else
+ *     log.txt         plain lines                       status.json     how far it is
+ *     lock/           who holds it
+ *
+ * Nothing in it names its own place: it may be copied or moved.
+ */
+#ifndef BP_RUN_RUN_FOLDER_H
+#define BP_RUN_RUN_FOLDER_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "mesh/mesh.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bp_run bp_run;
+
+/** What a run is of, compared by content: {"corpus.train", "9f86..."}.
+ *
+ * When `name` is a key of the configuration, that key's text (a path) is not compared. An empty
+ * value is one that is not known: it equals everything. */
+typedef struct bp_run_identity {
+    const char *name, *value;
+} bp_run_identity;
+
+/** How messages call an identity whose name is no key, and what of it may change. */
+typedef struct bp_run_words {
+    const char *name, *keys, *may_change;
+} bp_run_words;
+
+typedef struct bp_run_spec {
+    const char *job;  /* "pretrain" */
+    bool trains;      /* it writes metrics.jsonl */
+    bool tensorboard; /* and, from bp_run_cut_metrics on, its figures for TensorBoard */
+    /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
+    const char *const *may_change;
+    /* Keys and identities that a new run which starts from this one's weights (model.init) may have
+     * otherwise: their refusal says so; NULL: none. */
+    const char *const *new_run_may;
+    /* Others that may, but results have other bits from now on: bp_run_take_changes; NULL: none. */
+    const char *const *other_bits;
+    /* Does this change of such a key change no bit after all? NULL: it always does. */
+    bool (*keeps_bits)(const bp_config *config, const char *key, const char *before,
+                       const char *now);
+    const bp_run_identity *identities; /* ended by a NULL name; NULL: none */
+    const bp_run_words *words;         /* of one of them; NULL: they are called by their names */
+    const json_t *extra;  /* on the coordinator: members added to run.json; NULL: none */
+    double watch_seconds; /* how long a holder that can't be asked is watched; 0: 60 */
+} bp_run_spec;
+
+/** Make or re-open the folder `run.dir` of the configuration, take its lock, compare, and write
+ * config.ini and run.json. From then on a file RUN/halt and the end of the Slurm job's time ask to
+ * stop (run/drain.h).
+ *
+ * From now on bp_log() also writes log.txt. A key that both runs have and that may not change must
+ * be equal; one that only one of them has is compared with its default. A finished run keeps its
+ * config.ini.
+ *
+ * Collective: over mesh->world; config, and spec but `extra`, are equal on all ranks.
+ * Owns:       *out is the caller's, bp_run_close(); NULL on failure (nothing is held then). mesh
+ *             is borrowed until then.
+ * Errors:     BP_ERR_CREATE, BP_ERR_DENIED the folder can't be made or written;
+ *             BP_ERR_BUSY another job holds it (named with host, process and Slurm job);
+ *             BP_ERR_CONFIG another kind of job, other identities or keys (each with both values);
+ *             BP_ERR_FORMAT a run.json or lock that is damaged or of an unknown version, a
+ *             config.ini that is not what the run wrote, a file that is none (bp_plain_open);
+ *             BP_ERR_STOPPED there is a file RUN/halt, and the run is not finished;
+ *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
+ */
+bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
+                   const bp_run_spec *spec);
+
+/** Why the run is finished, where it is not that all steps are done: `reason` of the exit state, if
+ * that is "finished". Borrowed until bp_run_close. On the coordinator; elsewhere nothing. */
+void bp_run_end_reason(bp_run *run, const char *reason);
+
+/** Write the exit state and let the lock go.
+ *
+ * exit_state: BP_OK "finished" (bp_run_end_reason), BP_ERR_STOPPED "stopped" with the reason
+ * (bp_stop_name), else "failed" with the message of the last failure, which is the last one after
+ * this call too: what closing fails with is then a warning.
+ *
+ * Collective: over mesh->world.
+ * Errors:     of an exit_state BP_OK alone: BP_ERR_BUSY and others of bp_run_check_owner, the run
+ *             was not this job's any more; BP_ERR_IO, BP_ERR_DENIED. The lock is let go all the
+ *             same.
+ */
+bp_err bp_run_close(bp_run **run, bp_err exit_state);
+
+/** A job of the run `run_dir` has failed with `code` before it opened the folder, or while it did:
+ * leave a line start_failed in events.jsonl, for `bagpipe status`. Nothing is written where there
+ * is no run yet, where another job holds it, or might, or where this process has opened a run,
+ * which has written its end itself. What can't be written is left out; the last failure's message
+ * stays. Local; for one rank alone. */
+void bp_run_start_failed(const char *run_dir, bp_err code);
+
+/** The last job here ended with "finished", and no key differs from its but those of `other_bits`.
+ * Equal on all ranks. */
+bool bp_run_is_finished(const bp_run *run);
+/** Warn of keys of `other_bits` by which results have other bits from here on, if there are any,
+ * and let config.ini have them: of a job that has found that it has something left to do. On the
+ * coordinator; elsewhere nothing. */
+void bp_run_take_changes(const bp_run *run);
+/** The steps that the training had at the start before; 0: there was none, or it is not known. On
+ * the coordinator; elsewhere 0. */
+int64_t bp_run_steps_before(const bp_run *run);
+/** There was a run here before this one. Equal on all ranks. */
+bool bp_run_is_resumed(const bp_run *run);
+
+/** What `key` was resolved to when a run in `run_dir` began last; *value is NULL where there was no
+ * run or no such value.
+ *
+ * For keys that are resolved once and kept (math.precision). The lock is not needed.
+ *
+ * Collective: over `comm`; run_dir and key are equal on all ranks.
+ * Owns:       *value is the caller's, bp_free().
+ * Errors:     BP_ERR_INPUT config.ini is no file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
+ */
+bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value);
+
+/** Would a start of this run find work, as far as can be told without the lock? No where it is
+ * finished, or another job may hold it: then opening it tells. Collective over `comm`. */
+bool bp_run_has_work(MPI_Comm comm, const char *run_dir);
+
+/* ---- on the coordinator. Local; what writes does nothing on other ranks ---- */
+
+/** Which start of the run this is: 1, 2 ... 0 on other ranks. */
+int64_t bp_run_start_number(const bp_run *run);
+
+/** Does this job still hold the folder? Whoever writes results asks before. `run` is a bp_run; a
+ * disk that can't be read is given a second. (bp_checkpoint_commit.check_owner.)
+ *
+ * Errors: BP_ERR_BUSY another job has taken the run over, or its lock was removed; BP_ERR_IO the
+ *         folder was removed or renamed, or the lock can't be read; BP_ERR_FORMAT the lock is
+ *         damaged. On other ranks than the coordinator BP_OK, always. */
+bp_err bp_run_check_owner(void *run);
+/** The same in a word: false on other ranks. */
+bool bp_run_still_owner(void *run);
+
+/** A fault of the configuration where run.dir is a folder that is obviously no run's: the root, a
+ * folder of the system, the user's home, a checkpoint. Local. */
+void bp_run_check_place(bp_config *config);
+
+/** Bring metrics and events to disk: before a commit, so that no checkpoint outlives the lines that
+ * lead to it.
+ *
+ * Errors: BP_ERR_IO. */
+bp_err bp_run_sync(bp_run *run);
+
+/** One line for metrics.jsonl, and its figures for TensorBoard; `line` is borrowed.
+ *
+ * Errors: BP_ERR_IO (disk full), and the file ends where it did before; BP_ERR_BUSY another job has
+ *         taken the run over; BP_ERR_SYSTEM. */
+bp_err bp_run_metric(bp_run *run, const json_t *line);
+
+/** One line for events.jsonl: {"time", "event": name, ...members of `members`} (NULL: none;
+ * borrowed). Errors: as bp_run_metric. */
+bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
+
+/** How far the job is, for `bagpipe status`: members of status.json ("units_done": 7), which stand
+ * there until they are told anew; borrowed. What can't be written is warned of once. run: NULL,
+ * nobody is told. */
+void bp_run_progress(bp_run *run, const json_t *members);
+
+/** How long a stop takes, as far as is known: bp_drain_needs. */
+void bp_run_needs(bp_run *run, double seconds);
+
+/** Cut metrics.jsonl back to what led to `step` (-1: nothing): what comes behind the last line with
+ * a `step` <= it goes. Lines before that can't be read stay, and are warned of, as are lines and
+ * commits that are missing. TensorBoard is told to drop what was cut off.
+ *
+ * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over; BP_ERR_CREATE, BP_ERR_DENIED,
+ *         BP_ERR_SYSTEM TensorBoard's file. */
+bp_err bp_run_cut_metrics(bp_run *run, int64_t step);
+
+#endif

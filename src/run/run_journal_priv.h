@@ -1,0 +1,39 @@
+/* Files of JSON lines that only grow, but for the cut at a resume. Private to src/coordinator;
+ * local. */
+#ifndef BP_RUN_RUN_JOURNAL_PRIV_H
+#define BP_RUN_RUN_JOURNAL_PRIV_H
+
+#include "base/err.h"
+#include "base/json.h"
+#include <stdint.h>
+
+typedef struct run_journal {
+    int fd; /* -1: not open */
+    char *path;
+} run_journal;
+
+/** Open or create; half a line at the end (of a job that was killed) is taken off.
+ *  Errors: BP_ERR_FORMAT it is no plain file; BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO,
+ *  BP_ERR_SYSTEM. */
+bp_err run_journal_open(run_journal *out, const char *folder, const char *name);
+void run_journal_close(run_journal *journal);
+/** Bytes at the end, all or none. Errors: BP_ERR_IO. */
+bp_err run_journal_append(const run_journal *journal, const void *data, size_t bytes);
+/** One line, whole or not at all. Errors: BP_ERR_IO, BP_ERR_SYSTEM. */
+bp_err run_journal_add(const run_journal *journal, const json_t *line);
+bp_err run_journal_sync(const run_journal *journal);
+/** Cut off what comes behind the last line with a `step` <= step (-1: all). A line that can't be
+ * read stays where it is, unless it comes behind; a warning counts such lines, and says where lines
+ * are missing that should come every `every` steps (0: not known). Errors: BP_ERR_IO. */
+bp_err run_journal_cut(run_journal *journal, int64_t step, int64_t every);
+/** The step of the newest checkpoint as events tell it: 0, none yet. Errors: BP_ERR_IO. */
+bp_err run_journal_committed(const run_journal *journal, int64_t *step);
+
+/** How often a member of an ensemble began, as events tell it, that has no folder in RUN/members
+ * any more. Errors: BP_ERR_IO. */
+bp_err run_journal_missing(const run_journal *journal, const char *folder, int64_t *missing);
+
+/** A start of this process holds, or held, a run folder: what it fails with is written there. */
+void run_start_opened(void);
+
+#endif

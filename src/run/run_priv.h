@@ -1,0 +1,31 @@
+/* A run that is open. Private to src/coordinator. */
+#ifndef BP_RUN_RUN_PRIV_H
+#define BP_RUN_RUN_PRIV_H
+
+#include "run/drain.h"
+#include "run/run_folder.h"
+#include "run/run_journal_priv.h"
+#include "run/run_lock_priv.h"
+#include "run/run_progress_priv.h"
+
+struct bp_run {
+    const bp_mesh *mesh;
+    bool resumed, finished, witnesses;
+    bool watched; /* the watchdog knows of it */
+    /* on the coordinator: */
+    char *folder;
+    run_lock *lock;
+    json_t *record;         /* run.json */
+    char *changes;          /* keys by which bits change from here on; NULL: none */
+    char *config_text;      /* what config.ini is to be */
+    int64_t steps_before;   /* bp_run_steps_before */
+    int64_t log_every;      /* train.log_every of the start before; 0: not known */
+    const char *end_reason; /* of a finished run; NULL: all is done */
+    bp_drain *drain;
+    run_progress *progress; /* status.json */
+    run_journal metrics, events;
+    bool for_tensorboard;
+    run_journal tensorboard; /* open once training begins */
+};
+
+#endif

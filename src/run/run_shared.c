@@ -1,0 +1,71 @@
+/* Does every rank see the run folder that rank 0 has made? A folder on a disk of a node's own is
+ * there on each node, too, perhaps with files of an earlier run; so ranks look for a file that only
+ * this start has made. */
+#include "run/run_shared_priv.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "mesh/collective.h"
+#include "mesh/mesh.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SEEN_SECONDS 10.0 /* a host may show a folder as it was some seconds ago (NFS) */
+#define SEEN_PAUSE   0.1
+
+static char *mark_path(const char *folder, const char *token)
+{
+    char name[BP_TOKEN_BYTES + 16];
+
+    (void)snprintf(name, sizeof name, ".bp-%s.tmp", token); /* litter, if this job is killed */
+    return bp_path_join(folder, name);
+}
+
+bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES])
+{
+    bp_err err = bp_token_new(token);
+    char *path = err == BP_OK ? mark_path(folder, token) : NULL;
+    int fd;
+
+    if (err == BP_OK && path == NULL)
+        err = bp_fail_memory("a file name", 1, strlen(folder));
+    if (err == BP_OK) {
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0)
+            err = BP_FAIL(BP_ERR_IO, "no file can be made: in %s (%s)", folder, strerror(errno));
+        else
+            (void)close(fd);
+    }
+    bp_free(path);
+    return err;
+}
+
+bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token)
+{
+    char *path = mark_path(folder, token), host[256];
+    double end = bp_clock_now() + SEEN_SECONDS;
+    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(folder)) : BP_OK;
+
+    while (err == BP_OK && !bp_path_exists(path) && bp_clock_now() < end) {
+        bp_dir_refresh(folder);
+        bp_clock_sleep(SEEN_PAUSE);
+    }
+    if (err == BP_OK && !bp_path_exists(path)) {
+        bp_host_name(host, sizeof host);
+        err = BP_FAIL(BP_ERR_IO,
+                      "the nodes do not share the run folder: %s does not see what rank 0 has made "
+                      "in %s; set run.dir to a file system that all nodes see",
+                      host, folder);
+    }
+    err = bp_agree(world, err);
+    if (bp_comm_is_root(world) && path != NULL)
+        (void)unlink(path);
+    bp_free(path);
+    return err;
+}

@@ -1,0 +1,217 @@
+/* TensorBoard's event files: records of protocol buffers, written by hand.
+ *
+ * A record is its length (8 bytes), a checksum of those, the data, and a checksum of the data; all
+ * numbers with the lowest byte first. The data is an Event (TensorBoard's event.proto,
+ * summary.proto). */
+#include "run/run_tensorboard_priv.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "mesh/mesh.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PREFIX "events.out.tfevents."
+
+/* What follows a field's number in its key. */
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+/* Fields of Event, of its SessionLog and Summary, and of a Summary's Value. */
+enum { EVENT_TIME = 1, EVENT_STEP, EVENT_VERSION, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
+enum { SESSION_STATUS = 1, SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE };
+#define SESSION_START 1
+
+static const char *const TAGS[] = {"loss", "valid_loss", "lr", "grad_norm", "tokens_per_second",
+                                   "mfu",  NULL};
+
+/* ---- protocol buffers ---- */
+
+static void add_fixed(bp_buffer *out, uint64_t value, int bytes)
+{
+    for (int k = 0; k < bytes; k++) {
+        uint8_t byte = (uint8_t)(value >> 8 * k);
+        bp_buffer_add(out, &byte, 1);
+    }
+}
+
+static void add_varint(bp_buffer *out, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        add_fixed(out, (value & 0x7f) | 0x80, 1);
+    add_fixed(out, value, 1);
+}
+
+static void add_key(bp_buffer *out, int field, int kind)
+{
+    add_varint(out, (uint64_t)(field << 3 | kind));
+}
+
+static void add_integer(bp_buffer *out, int field, int64_t value)
+{
+    add_key(out, field, VARINT);
+    add_varint(out, (uint64_t)value);
+}
+
+static void add_double(bp_buffer *out, int field, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    add_key(out, field, FIXED64);
+    add_fixed(out, bits, 8);
+}
+
+static void add_float(bp_buffer *out, int field, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    add_key(out, field, FIXED32);
+    add_fixed(out, bits, 4);
+}
+
+static void add_text(bp_buffer *out, int field, const char *text)
+{
+    add_key(out, field, BYTES);
+    add_varint(out, strlen(text));
+    bp_buffer_add(out, text, strlen(text));
+}
+
+/* A message within a message; it is emptied. */
+static void add_message(bp_buffer *out, int field, bp_buffer *message)
+{
+    add_key(out, field, BYTES);
+    add_varint(out, message->bytes);
+    if (message->bytes > 0)
+        bp_buffer_add(out, message->data, message->bytes);
+    bp_buffer_clear(message);
+}
+
+/* ---- records ---- */
+
+/* As TensorFlow's record files have it: rotated and shifted, so that a checksum of data that holds
+ * checksums is none of them. */
+static uint32_t masked_crc(const void *data, size_t bytes)
+{
+    uint32_t crc = bp_crc32c(data, bytes);
+
+    return (crc >> 15 | crc << 17) + UINT32_C(0xa282ead8);
+}
+
+static void add_record(bp_buffer *out, bp_buffer *event)
+{
+    size_t begin = out->bytes;
+
+    add_fixed(out, event->bytes, 8);
+    add_fixed(out, masked_crc(out->data + begin, 8), 4);
+    if (event->bytes > 0) {
+        bp_buffer_add(out, event->data, event->bytes);
+        add_fixed(out, masked_crc(event->data, event->bytes), 4);
+    }
+    bp_buffer_clear(event);
+}
+
+static double wall_time(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bp_err write_records(run_journal *file, bp_buffer *records)
+{
+    bp_err err = run_journal_append(file, records->data, records->bytes);
+
+    bp_buffer_clear(records);
+    return err;
+}
+
+/* ---- files ---- */
+
+/* TensorBoard reads a folder's files in the order of their names: seconds since 1970, and more than
+ * any file there has, whatever clocks say. */
+static bp_err next_seconds(const char *folder, long long *seconds)
+{
+    char **names;
+    int64_t count;
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    *seconds = (long long)time(NULL);
+    if (err != BP_OK)
+        return err;
+    for (int64_t k = 0; k < count; k++) {
+        long long other = strncmp(names[k], PREFIX, sizeof PREFIX - 1) == 0
+                              ? strtoll(names[k] + sizeof PREFIX - 1, NULL, 10)
+                              : 0;
+        *seconds = other >= *seconds ? other + 1 : *seconds;
+    }
+    bp_names_free(&names, count);
+    return BP_OK;
+}
+
+static bp_err open_file(run_journal *out, const char *folder)
+{
+    char host[64] = "";
+    long long seconds;
+    bp_err err = bp_dir_make(folder);
+
+    if (err == BP_OK)
+        err = next_seconds(folder, &seconds);
+    if (err != BP_OK)
+        return err;
+    bp_host_name(host, sizeof host);
+    out->path = bp_sprintf("%s/" PREFIX "%010lld.%s", folder, seconds, host);
+    out->fd = open(out->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    return out->fd < 0 ? bp_fail_create("can't open", out->path) : BP_OK;
+}
+
+bp_err run_tensorboard_open(run_journal *out, const char *run_dir, int64_t step)
+{
+    char *folder = bp_path_join(run_dir, "tensorboard");
+    bp_buffer records = {0}, event = {0}, session = {0};
+    bp_err err;
+
+    *out = (run_journal){.fd = -1};
+    err = open_file(out, folder);
+    bp_free(folder);
+    if (err != BP_OK)
+        return err;
+    add_double(&event, EVENT_TIME, wall_time());
+    add_text(&event, EVENT_VERSION, "brain.Event:2");
+    add_record(&records, &event);
+    add_double(&event, EVENT_TIME, wall_time());
+    add_integer(&event, EVENT_STEP, step);
+    add_integer(&session, SESSION_STATUS, SESSION_START);
+    add_message(&event, EVENT_SESSION, &session);
+    add_record(&records, &event);
+    return write_records(out, &records);
+}
+
+bp_err run_tensorboard_add(run_journal *file, const json_t *line)
+{
+    bp_buffer records = {0}, event = {0}, summary = {0}, value = {0};
+
+    for (int k = 0; TAGS[k] != NULL; k++) {
+        const json_t *number = json_object_get(line, TAGS[k]);
+
+        if (!json_is_number(number)) /* null: it was not finite, or is not known */
+            continue;
+        add_text(&value, VALUE_TAG, TAGS[k]);
+        add_float(&value, VALUE_SIMPLE, (float)json_number_value(number));
+        add_message(&summary, SUMMARY_VALUE, &value);
+    }
+    add_double(&event, EVENT_TIME, wall_time());
+    add_integer(&event, EVENT_STEP, json_integer_value(json_object_get(line, "step")));
+    add_message(&event, EVENT_SUMMARY, &summary);
+    add_record(&records, &event);
+    return write_records(file, &records);
+}

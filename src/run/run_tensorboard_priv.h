@@ -1,0 +1,19 @@
+/* The figures of metrics.jsonl for TensorBoard, in RUN/tensorboard. Private to src/coordinator;
+ * local. */
+#ifndef BP_RUN_RUN_TENSORBOARD_PRIV_H
+#define BP_RUN_RUN_TENSORBOARD_PRIV_H
+
+#include "run/run_journal_priv.h"
+
+/** A new event file, behind all that are there; it begins by saying that training starts at `step`:
+ * TensorBoard drops what earlier files tell of that step and later ones. Close with
+ * run_journal_close(), after an error too.
+ *
+ * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM.
+ * Source: the format of TensorFlow's record files and TensorBoard's event.proto. */
+bp_err run_tensorboard_open(run_journal *out, const char *run_dir, int64_t step);
+/** The figures of a line of metrics.jsonl, whole or not at all; those that are null are left out.
+ * Errors: BP_ERR_IO, BP_ERR_SYSTEM. */
+bp_err run_tensorboard_add(run_journal *file, const json_t *line);
+
+#endif

@@ -1,0 +1,114 @@
+#include "tensor/param.h"
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/rng.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int64_t bp_param_floats(const bp_param *param)
+{
+    return param->dims == 1 ? param->extent[0] : param->extent[0] * param->extent[1];
+}
+
+static bp_param *append(bp_group *group, const char *name)
+{
+    BP_ASSERT(group->count < BP_GROUP_PARAMS);
+    bp_param *param = &group->params[group->count++];
+    int length = snprintf(param->name, sizeof param->name, "%s", name);
+
+    BP_ASSERT(length > 0 && (size_t)length < sizeof param->name);
+    return param;
+}
+
+static bp_param *place_in_group(bp_group *group, bp_param *param)
+{
+    param->place = group->floats;
+    group->floats += bp_param_floats(param);
+    return param;
+}
+
+static bp_param *add_vector(bp_group *group, const char *name, int64_t n, int64_t first,
+                            int64_t count, bp_init init)
+{
+    bp_param *param = append(group, name);
+
+    param->dims = 1;
+    param->shape[0] = n;
+    param->offset[0] = first;
+    param->extent[0] = count;
+    param->init = init;
+    return place_in_group(group, param);
+}
+
+bp_param *bp_group_add_vector(bp_group *group, const char *name, int64_t n, bp_init init)
+{
+    return add_vector(group, name, n, 0, n, init);
+}
+
+bp_param *bp_group_add_vector_part(bp_group *group, const char *name, int64_t n, int64_t first,
+                                   int64_t count)
+{
+    return add_vector(group, name, n, first, count, BP_INIT_ZERO);
+}
+
+bp_param *bp_group_add_matrix_part(bp_group *group, const char *name, int64_t rows, int64_t columns,
+                                   float init_std, int axis, int64_t first, int64_t count)
+{
+    bp_param *param = append(group, name);
+
+    param->dims = 2;
+    param->shape[0] = param->extent[0] = rows;
+    param->shape[1] = param->extent[1] = columns;
+    param->offset[axis] = first;
+    param->extent[axis] = count;
+    param->decays = true;
+    param->init = BP_INIT_NORMAL;
+    param->init_std = init_std;
+    return place_in_group(group, param);
+}
+
+bp_param *bp_group_add_matrix(bp_group *group, const char *name, int64_t rows, int64_t columns,
+                              float init_std)
+{
+    return bp_group_add_matrix_part(group, name, rows, columns, init_std, 0, 0, rows);
+}
+
+bool bp_params_take_fresh(bp_param *params, int count)
+{
+    bool fresh = params[0].fresh;
+
+    for (int k = 0; k < count; k++) {
+        BP_ASSERT(params[k].fresh == fresh);
+        params[k].fresh = false;
+    }
+    return fresh;
+}
+
+static void initialise_normal(bp_param *param, uint64_t seed)
+{
+    int64_t stream = (int64_t)bp_xxh3(param->name, strlen(param->name));
+    bp_rng_key key = bp_rng_key_of(seed, BP_RNG_INIT, 0, 0, stream);
+    int64_t rows = param->extent[0], columns = param->extent[1];
+
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t first = (param->offset[0] + r) * param->shape[1] + param->offset[1];
+        for (int64_t c = 0; c < columns; c++)
+            param->value[r * columns + c] =
+                (float)(param->init_std * bp_rng_normal(&key, (uint64_t)(first + c)));
+    }
+}
+
+void bp_param_initialise(bp_param *param, uint64_t seed)
+{
+    int64_t n = bp_param_floats(param);
+
+    if (param->init == BP_INIT_NORMAL) {
+        initialise_normal(param, seed);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        param->value[i] = param->init == BP_INIT_ONE ? 1.0F : 0.0F;
+}

@@ -1,0 +1,73 @@
+/* Parameters: named slabs of logical tensors, in groups that are reduced and updated together. */
+#ifndef BP_TENSOR_PARAM_H
+#define BP_TENSOR_PARAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_PARAM_NAME   96
+#define BP_PARAM_DIMS   2
+#define BP_GROUP_PARAMS 16
+
+typedef enum bp_init { BP_INIT_ZERO, BP_INIT_ONE, BP_INIT_NORMAL } bp_init;
+
+/** This rank's slab of one logical tensor: rows (and columns) offset .. offset + extent of shape.
+ */
+typedef struct bp_param {
+    char name[BP_PARAM_NAME]; /* of the logical tensor, layers by global number: "h.3.attn.q.weight"
+                               */
+    int dims;
+    int64_t shape[BP_PARAM_DIMS], offset[BP_PARAM_DIMS], extent[BP_PARAM_DIMS];
+    bool decays;        /* matrices and embeddings: weight decay applies */
+    bool product_first; /* backward's first contribution to the gradient is a matrix product, which
+                           can write it: no zeros are needed before */
+    bool fresh; /* what the gradient holds counts for nothing: the next product writes it, instead
+                   of adding to it (bp_params_take_fresh) */
+    bp_init init;
+    float init_std;  /* of BP_INIT_NORMAL */
+    int64_t place;   /* of its first element in the group */
+    float *value;    /* [extent], set by bp_network_bind_values */
+    float *gradient; /* [extent], set by bp_network_bind_gradients; NULL where nothing trains */
+} bp_param;
+
+/** Parameters that lie one after another in memory, without gaps: fused products rely on it. */
+typedef struct bp_group {
+    bp_param params[BP_GROUP_PARAMS];
+    int count;
+    bool replicated; /* equal on all tensor ranks: layer norms, biases after a row split, positions.
+                        Their gradients are of this rank's rows alone (bp_nn_rows): where rows are
+                        shared out, the engine sums them over tensor ranks */
+    bool
+        tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
+    bool published; /* of all ranks that hold these values (one data rank's view), this one counts
+                       and saves them */
+    int block;      /* of the network's blocks the first that reads it: the last that adds to its
+                       gradient */
+    int64_t floats; /* of all params */
+    int64_t place;  /* in the network's flat memory */
+    int64_t padded; /* floats it takes there */
+} bp_group;
+
+/** Elements of the slab. */
+int64_t bp_param_floats(const bp_param *param);
+
+/** Append a vector, or a matrix, whole. The pointer stays valid. */
+bp_param *bp_group_add_vector(bp_group *group, const char *name, int64_t n, bp_init init);
+bp_param *bp_group_add_matrix(bp_group *group, const char *name, int64_t rows, int64_t columns,
+                              float init_std);
+
+/** As these, but with only [first, first + count) along `axis`: what this tensor rank holds. */
+bp_param *bp_group_add_vector_part(bp_group *group, const char *name, int64_t n, int64_t first,
+                                   int64_t count);
+bp_param *bp_group_add_matrix_part(bp_group *group, const char *name, int64_t rows, int64_t columns,
+                                   float init_std, int axis, int64_t first, int64_t count);
+
+/** Whether the next product writes the gradients of `count` params, which lie one after another;
+ * only once. */
+bool bp_params_take_fresh(bp_param *params, int count);
+
+/** Initial values, a function of (seed, tensor name, place in the whole tensor): the same for every
+ * split. */
+void bp_param_initialise(bp_param *param, uint64_t seed);
+
+#endif

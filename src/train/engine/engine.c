@@ -1,0 +1,400 @@
+#include "train/engine/engine.h"
+
+#include "base/fault.h"
+
+#include "math/kernels/kernels.h"
+#include "mesh/collective.h"
+#include "train/engine/gradient.h"
+#include "train/engine/inject_priv.h"
+#include "train/engine/stage.h"
+#include "train/engine/stage_spec_priv.h"
+#include "train/engine/tree.h"
+
+#include <math.h>
+#include <string.h>
+
+struct bp_engine {
+    bp_engine_spec spec;
+    bp_gpt_shape shape;
+    const bp_mesh *mesh;
+    bp_gemm *gemm;
+    bp_network *network;
+    float *values;
+    bp_stage *stage;
+    bp_optimizer optimizer;
+    bp_courier *courier; /* of mesh->data */
+    bp_reduction reduction;
+    int ready;                 /* blocks from the first on whose parameters are there, copies too */
+    float *scratch;            /* of the reduction */
+    int64_t slots;             /* of the batch, on this data rank */
+    int32_t *inputs, *targets; /* [slots][T] */
+    double *losses;            /* [batch / micro_batch] by micro-batch in slot order */
+    bp_damage damage;          /* the first that was found */
+};
+
+static bp_err short_of_memory(const bp_engine *engine)
+{
+    return BP_FAIL(BP_ERR_SYSTEM,
+                   "memory is short: at %lld parameters on this rank; use more tensor or pipeline "
+                   "ranks, see --plan",
+                   (long long)(engine->network ? engine->network->floats : 0));
+}
+
+static bp_err allocate(bp_engine *engine)
+{
+    const bp_mesh *mesh = engine->mesh;
+    int64_t T = engine->shape.context;
+
+    engine->slots = engine->spec.batch / mesh->datas;
+    engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
+    engine->scratch =
+        bp_try_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
+    engine->inputs = bp_try_alloc("input", engine->slots * T, sizeof(int32_t));
+    engine->targets = bp_try_alloc("input", engine->slots * T, sizeof(int32_t));
+    engine->losses =
+        bp_try_alloc("input", engine->spec.batch / engine->spec.micro_batch, sizeof(double));
+    if (!engine->values || !engine->scratch || !engine->inputs || !engine->targets ||
+        !engine->losses)
+        return short_of_memory(engine);
+    bp_zero(engine->values,
+            engine->network->floats); /* first touched by the threads that read them */
+    return bp_optimizer_init(&engine->optimizer, mesh, engine->courier, engine->network,
+                             &engine->spec.optimizer);
+}
+
+static bp_err build(bp_engine *engine)
+{
+    const bp_mesh *mesh = engine->mesh;
+    bp_nn nn = {.tensor = mesh->tensor,
+                .tensor_at = mesh->tensor_at,
+                .tensors = mesh->tensors,
+                .shares_rows = bp_engine_shares_rows(&engine->spec, &engine->shape, mesh->tensors),
+                .seed = engine->spec.seed,
+                .dropout = engine->spec.dropout};
+    bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->datas,
+                                            mesh->pipeline_at, mesh->pipelines);
+    bp_err err = bp_gemm_new(&engine->gemm, engine->spec.precision);
+
+    nn.gemm = engine->gemm;
+    if (err == BP_OK)
+        err = bp_gpt_network_new_chunks(&engine->network, &nn, &engine->shape, mesh->pipeline_at,
+                                        mesh->pipelines,
+                                        bp_engine_chunks(&engine->spec, mesh->pipelines));
+    if (err != BP_OK)
+        return err;
+    bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
+    err = allocate(engine);
+    if (err == BP_OK)
+        err = bp_network_bind_values(engine->network, engine->values);
+    if (err == BP_OK)
+        err = bp_stage_new(&engine->stage, mesh, engine->network, &stage);
+    if (err != BP_OK)
+        return err;
+    engine->reduction = (bp_reduction){.mesh = mesh,
+                                       .network = engine->network,
+                                       .courier = engine->courier,
+                                       .gradients = engine->stage->gradient,
+                                       .scratch = engine->scratch};
+    return BP_OK;
+}
+
+bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,
+                     const bp_gpt_shape *shape)
+{
+    bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
+    int jobs = 2 * (2 * (bp_gpt_blocks(shape) + 1)); /* sums and gathers of all groups */
+    bp_err err =
+        engine ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the engine; use more ranks");
+
+    *out = NULL;
+    err = bp_agree(mesh->compute, err);
+    if (err != BP_OK) {
+        bp_free(engine);
+        return err;
+    }
+    engine->spec = *spec;
+    engine->shape = *shape;
+    engine->mesh = mesh;
+    err = bp_courier_new(&engine->courier, mesh->data, jobs, spec->overlap);
+    if (err == BP_OK)
+        err = build(engine);
+    err = bp_agree(mesh->compute, err);
+    if (err != BP_OK) {
+        bp_engine_free(&engine);
+        return err;
+    }
+    *out = engine;
+    return BP_OK;
+}
+
+/* Block k runs only when its parameters have come from all data ranks; its copies are made anew
+ * then.
+ */
+static void make_ready(void *context, int k)
+{
+    bp_engine *engine = context;
+    bp_network *network = engine->network;
+
+    for (; engine->ready <= k; engine->ready++) {
+        for (int g = 0; g < network->group_count; g++)
+            if (network->groups[g].block == engine->ready)
+                bp_optimizer_gathered(&engine->optimizer, g);
+        bp_network_refresh_block(network, engine->ready);
+    }
+}
+
+/* All parameters are there: for who looks at them otherwise than block by block. */
+static void settle(bp_engine *engine)
+{
+    make_ready(engine, engine->network->block_count - 1);
+}
+
+/* Nothing is on its way into the parameters: for who overwrites them all. */
+static void end_gathers(bp_engine *engine)
+{
+    for (int g = 0; g < engine->network->group_count; g++)
+        bp_optimizer_gathered(&engine->optimizer, g);
+}
+
+static void start_sum(void *context, int g)
+{
+    bp_engine *engine = context;
+
+    if (g == 0)
+        bp_inject_gradient(&engine->optimizer, engine->stage->gradient);
+    bp_gradient_start(&engine->reduction, g);
+}
+
+/* All values are new, and the same on all ranks that hold them. */
+static void begin_with_values(bp_engine *engine)
+{
+    engine->ready = engine->network->block_count;
+    if (engine->spec.digest_every > 0)
+        bp_optimizer_guard(&engine->optimizer, engine->values);
+}
+
+void bp_engine_initialise(bp_engine *engine)
+{
+    end_gathers(engine);
+    bp_network_initialise(engine->network, engine->spec.seed);
+    begin_with_values(engine);
+}
+
+void bp_engine_free(bp_engine **engine)
+{
+    bp_engine *self = *engine;
+
+    if (!self)
+        return;
+    bp_courier_free(&self->courier); /* what it works at is freed after it */
+    bp_stage_free(&self->stage);
+    bp_optimizer_clear(&self->optimizer);
+    bp_network_free(&self->network);
+    bp_gemm_free(&self->gemm);
+    bp_free(self->values);
+    bp_free(self->scratch);
+    bp_free(self->inputs);
+    bp_free(self->targets);
+    bp_free(self->losses);
+    bp_free(self);
+    *engine = NULL;
+}
+
+void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count)
+{
+    *count = engine->slots;
+    *first = engine->slots * engine->mesh->data_at;
+}
+
+/* A window of T+1 tokens is T inputs and, one to the right, T targets. */
+static void part_windows(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T)
+{
+    for (int64_t b = 0; b < count; b++) {
+        memcpy(engine->inputs + b * T, windows + b * (T + 1), (size_t)T * sizeof(int32_t));
+        memcpy(engine->targets + b * T, windows + b * (T + 1) + 1, (size_t)T * sizeof(int32_t));
+    }
+}
+
+/* The batch's mean loss: the last stage has the sums of its micro-batches; all are summed by the
+ * tree, in slot order. */
+static double mean_loss(bp_engine *engine)
+{
+    const bp_mesh *mesh = engine->mesh;
+    int64_t each = engine->stage->spec.micro_batches;
+    double loss;
+
+    BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses,
+                                            bp_mpi_count(each), MPI_DOUBLE, mesh->data));
+    loss = bp_tree_sum(engine->losses, each * mesh->datas) /
+           (double)(engine->spec.batch * engine->shape.context);
+    bp_bcast_bytes(&loss, sizeof loss, mesh->pipelines - 1, mesh->pipeline);
+    return loss;
+}
+
+/* What the guard of this rank's shards has seen, if anything. */
+static void note_own_damage(bp_engine *engine, int64_t step)
+{
+    const bp_optimizer *optimizer = &engine->optimizer;
+    bp_damage *damage = &engine->damage;
+
+    if (optimizer->changed < 0 || damage->found)
+        return;
+    *damage = (bp_damage){.found = true, .step = step};
+    snprintf(damage->tensor, sizeof damage->tensor, "%s%s",
+             optimizer->changed_part == BP_SUM_WEIGHT
+                 ? ""
+                 : bp_optimizer_prefix(optimizer, optimizer->changed_part - BP_SUM_MOMENT),
+             optimizer->runs[optimizer->changed].param->name);
+    bp_damage_own(damage, engine->mesh);
+}
+
+static void compare(bp_engine *engine, int64_t step)
+{
+    if (!engine->damage.found)
+        engine->damage.step = step;
+    bp_damage_compare(&engine->damage, engine->mesh, engine->network);
+}
+
+const bp_damage *bp_engine_damage(const bp_engine *engine)
+{
+    return &engine->damage;
+}
+
+void bp_engine_check(bp_engine *engine, int64_t step)
+{
+    if (engine->spec.digest_every == 0)
+        return;
+    settle(engine);
+    (void)bp_optimizer_check(&engine->optimizer, engine->values);
+    note_own_damage(engine, step);
+    compare(engine, step);
+}
+
+void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32_t *windows,
+                    bp_step_result *result)
+{
+    const bp_mesh *mesh = engine->mesh;
+    int64_t T = engine->shape.context;
+    double clip = engine->spec.optimizer.clip, scale = 1;
+    bp_stage_step work = {.inputs = engine->inputs,
+                          .targets = engine->targets,
+                          .step = step,
+                          .first_slot = engine->slots * mesh->data_at,
+                          .loss_weight = (float)(1.0 / (double)(engine->spec.batch * T)),
+                          .needs = make_ready,
+                          .is_whole = start_sum,
+                          .context = engine};
+
+    part_windows(engine, windows, engine->slots, T);
+    bp_stage_accumulate(engine->stage, &work,
+                        engine->losses + mesh->data_at * engine->stage->spec.micro_batches);
+    result->loss = mean_loss(engine);
+    bp_fault_point("allreduce.before");
+    bp_gradient_finish(&engine->reduction);
+    bp_fault_point("allreduce.after");
+    result->grad_norm =
+        bp_gradient_norm(mesh, engine->network, engine->stage->gradient, engine->scratch);
+    bp_inject_sum(&engine->optimizer, engine->stage->gradient);
+    result->rate = bp_rate_at(&engine->spec.rate, step);
+    if (engine->spec.digest_every > 0 && step % engine->spec.digest_every == 0)
+        compare(engine, step);
+    result->skipped = !isfinite(result->grad_norm);
+    if (result->skipped)
+        return;
+    if (clip > 0 && result->grad_norm > clip)
+        scale = clip / result->grad_norm;
+    bp_fault_point("opt.before");
+    bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
+                        scale, update);
+    bp_fault_point("opt.after");
+    note_own_damage(engine, step);
+    engine->ready = 0;
+    if (bp_fault_is_armed())
+        settle(engine);
+    bp_inject_flips(&engine->optimizer, engine->values);
+}
+
+void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T,
+                        double *loss_sum, int64_t *loss_count)
+{
+    settle(engine);
+    part_windows(engine, windows, count, T);
+    bp_stage_evaluate(engine->stage, engine->inputs, engine->targets, count, T, loss_sum,
+                      loss_count);
+}
+
+static bp_err new_slices(bp_engine *engine, bp_slice **slices, int64_t *capacity)
+{
+    *capacity = 3 * bp_network_slice_capacity(engine->network);
+    *slices = bp_alloc("engine.slices", *capacity, sizeof **slices);
+    return *slices ? BP_OK : short_of_memory(engine);
+}
+
+/* This rank's shards of the moments; those of values that another rank publishes are left out when
+ * saving. */
+static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slices, int64_t *used,
+                          int64_t capacity)
+{
+    const bp_optimizer *optimizer = &engine->optimizer;
+    int64_t at = 0;
+
+    for (int g = 0; g < engine->network->group_count; g++) {
+        const bp_group *group = &engine->network->groups[g];
+        int64_t first, count;
+
+        bp_optimizer_shard(engine->mesh, group, &first, &count);
+        for (int k = 0; k < optimizer->moments && (group->published || !published_only); k++)
+            bp_network_slices(engine->network, g, bp_optimizer_prefix(optimizer, k),
+                              optimizer->moment[k] + at, first, count, slices, used, capacity);
+        at += count;
+    }
+}
+
+bp_err bp_engine_slices_to_save(bp_engine *engine, bp_slice **slices, int64_t *count)
+{
+    int64_t capacity;
+    bp_err err = new_slices(engine, slices, &capacity);
+
+    settle(engine);
+    *count = 0;
+    if (err != BP_OK)
+        return err;
+    for (int g = 0; g < engine->network->group_count; g++) {
+        const bp_group *group = &engine->network->groups[g];
+        int64_t first, shard;
+
+        bp_optimizer_shard(engine->mesh, group, &first, &shard);
+        if (group->published)
+            bp_network_slices(engine->network, g, "", engine->values + group->place + first, first,
+                              shard, *slices, count, capacity);
+    }
+    moment_slices(engine, true, *slices, count, capacity);
+    return BP_OK;
+}
+
+bp_err bp_engine_slices_to_load(bp_engine *engine, bool model_only, bp_slice **slices,
+                                int64_t *count)
+{
+    int64_t capacity;
+    bp_err err = new_slices(engine, slices, &capacity);
+
+    end_gathers(engine);
+    *count = 0;
+    if (err != BP_OK)
+        return err;
+    for (int g = 0; g < engine->network->group_count; g++) {
+        const bp_group *group = &engine->network->groups[g];
+        bp_network_slices(engine->network, g, "", engine->values + group->place, 0, group->floats,
+                          *slices, count, capacity);
+    }
+    if (!model_only)
+        moment_slices(engine, false, *slices, count, capacity);
+    return BP_OK;
+}
+
+void bp_engine_loaded(bp_engine *engine)
+{
+    bp_inject_loaded(engine->network, engine->values);
+    bp_network_refresh(engine->network);
+    begin_with_values(engine);
+}

@@ -1,0 +1,110 @@
+#include "train/engine/gradient.h"
+
+#include "math/kernels/kernels.h"
+#include "mesh/collective.h"
+#include "train/engine/optimizer.h"
+
+#include <math.h>
+
+#define TAG_TIED 201
+
+int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network)
+{
+    int64_t most = 0;
+
+    for (int g = 0; g < network->group_count; g++) {
+        int64_t padded = network->groups[g].padded;
+        int64_t reduce = bp_reduce_scatter_scratch(padded, mesh->datas),
+                shard = padded / mesh->datas;
+        int64_t sums = 2 * 2 * (padded / BP_NORM_BLOCK + 1); /* two lists of float64 */
+
+        most = reduce > most ? reduce : most;
+        most = shard > most ? shard : most;
+        most = sums > most ? sums : most;
+    }
+    return most;
+}
+
+/* The first and the last stage exchange their shards of the tied group and add: a + b has the same
+ * bits on both. */
+static void sum_tied(const bp_mesh *mesh, float *shard, int64_t n, float *scratch)
+{
+    int partner = mesh->pipeline_at == 0 ? mesh->pipelines - 1 : 0;
+    int64_t bytes = n * (int64_t)sizeof(float);
+    bp_transfer receive = {0}, send = {0};
+
+    bp_recv_start(&receive, scratch, bytes, partner, TAG_TIED, mesh->pipeline);
+    bp_send_start(&send, shard, bytes, partner, TAG_TIED, mesh->pipeline);
+    bp_wait(&receive);
+    bp_wait(&send);
+    bp_add(shard, scratch, n);
+}
+
+void bp_gradient_start(bp_reduction *reduction, int g)
+{
+    const bp_group *group = &reduction->network->groups[g];
+
+    reduction->job = bp_courier_reduce_scatter(
+        reduction->courier, reduction->gradients + group->place, group->padded, reduction->scratch);
+    reduction->started++;
+}
+
+void bp_gradient_finish(bp_reduction *reduction)
+{
+    const bp_mesh *mesh = reduction->mesh;
+    const bp_network *network = reduction->network;
+
+    BP_ASSERT(reduction->started == network->group_count);
+    bp_courier_wait(reduction->courier, reduction->job);
+    reduction->started = 0;
+    for (int g = 0; g < network->group_count; g++) {
+        const bp_group *group = &network->groups[g];
+        int64_t first, count;
+
+        bp_optimizer_shard(mesh, group, &first, &count);
+        float *shard = reduction->gradients + group->place + first;
+        /* each tensor rank has seen its share of the rows alone */
+        if (group->replicated && network->nn.shares_rows)
+            bp_all_sum(shard, count, reduction->scratch, mesh->tensor);
+        if (group->tied)
+            sum_tied(mesh, shard, count, reduction->scratch);
+    }
+}
+
+/* Sum of squares of one group over all data ranks, block by block in index order. */
+static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const float *gradients,
+                               double *sums)
+{
+    int64_t first, count, blocks;
+    double *all = sums + group->padded / BP_NORM_BLOCK + 1;
+    double total = 0;
+
+    bp_optimizer_shard(mesh, group, &first, &count);
+    blocks = count / BP_NORM_BLOCK;
+    bp_square_sums(sums, gradients + group->place + first, count);
+    BP_MPI_WAIT("all_gather", MPI_Allgather(sums, bp_mpi_count(blocks), MPI_DOUBLE, all,
+                                            bp_mpi_count(blocks), MPI_DOUBLE, mesh->data));
+    for (int64_t b = 0; b < blocks * mesh->datas; b++)
+        sums[b] = 0;
+    for (int rank = 0; rank < mesh->datas; rank++) {
+        int64_t to = bp_shard_first(group->padded, rank, mesh->datas) / BP_NORM_BLOCK;
+        for (int64_t b = 0; b < blocks; b++)
+            sums[to + b] = all[rank * blocks + b];
+    }
+    for (int64_t b = 0; b < blocks * mesh->datas; b++)
+        total += sums[b];
+    return total;
+}
+
+double bp_gradient_norm(const bp_mesh *mesh, const bp_network *network, const float *gradients,
+                        float *scratch)
+{
+    double total = 0;
+
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].published)
+            total +=
+                group_square_sum(mesh, &network->groups[g], gradients, (double *)(void *)scratch);
+    bp_all_sum_double(&total, 1, mesh->model);
+    return sqrt(total);
+}

@@ -1,0 +1,39 @@
+/* Gradients over ranks: summed over data ranks, over tensor ranks that share out rows and over the
+ * two holders of the tied embedding; and their norm. */
+#ifndef BP_TRAIN_ENGINE_GRADIENT_H
+#define BP_TRAIN_ENGINE_GRADIENT_H
+
+#include "mesh/courier.h"
+#include "mesh/mesh.h"
+#include "models/network.h"
+
+/** Floats of scratch that the sums and the norm need, in turn. */
+int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network);
+
+/** The sums of one step, each started as soon as its group's gradient is whole, while backward goes
+ * on with other blocks. All is borrowed. */
+typedef struct bp_reduction {
+    const bp_mesh *mesh;
+    const bp_network *network;
+    bp_courier *courier; /* of mesh->data */
+    float *gradients, *scratch;
+    int64_t job; /* the last one */
+    int started; /* groups */
+} bp_reduction;
+
+/** Group `g` of this rank is whole: start its sum over data ranks, which leaves each of them with
+ * its shard (bp_optimizer_shard). All ranks start groups in the same order. Collective over
+ * mesh->data. */
+void bp_gradient_start(bp_reduction *reduction, int g);
+/** All groups were started: wait for their sums, and sum the tied group over the first and last
+ * stage too, and what all tensor ranks hold over them if they share out rows. Collective over
+ * mesh->data, mesh->pipeline and mesh->tensor. */
+void bp_gradient_finish(bp_reduction *reduction);
+
+/** The norm of the whole gradient from its shards: sums of squares over blocks of 4,096 floats,
+ * added in index order, so that the bits are the same at any number of data ranks. Collective over
+ * mesh->member; equal on all its ranks. */
+double bp_gradient_norm(const bp_mesh *mesh, const bp_network *network, const float *gradients,
+                        float *scratch);
+
+#endif

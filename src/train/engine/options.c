@@ -1,0 +1,277 @@
+#include "train/engine/engine.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHUNKS_BY_DEFAULT 2 /* mesh.chunks */
+
+#define END                                                                                        \
+    {                                                                                              \
+        NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false                                \
+    }
+
+const bp_option bp_train_options[] = {
+    {"train.steps", BP_OPTION_INT, NULL, 1, BP_STEPS_MAX, NULL, "steps",
+     "optimizer steps of the whole run", BP_REQUIRED_ONE},
+    {"train.epochs", BP_OPTION_REAL, NULL, 0, BP_STEPS_MAX, NULL, "epochs",
+     "passes over corpus.train instead of train.steps, of a bag as many steps; 0.5 is half a pass",
+     BP_REQUIRED_ONE},
+    {"train.batch", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "sequences",
+     "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch", true},
+    {"train.log_every", BP_OPTION_INT, "10", 1, 1e12, NULL, "steps",
+     "a line in metrics.jsonl (its mfu is of the speed of one large product, measured at the "
+     "start) and in the log",
+     false},
+    {"train.valid_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
+     "validation loss; 0: at the end, if corpus.valid is given", false},
+    {"train.patience", BP_OPTION_INT, "0", 0, 1e12, NULL, "validations",
+     "end the run after so many validations without a new best; 0: never", false},
+    {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",
+     "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
+     false},
+    {"train.reduction", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL,
+     "sum of gradients: tree (same bits at 1, 2, 4... data ranks) or running (less memory)", false},
+    {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "keep only each block's input and compute the rest again", false},
+    {"train.profile", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "a table of where time goes, from the third step of each start on; kept in profile.json",
+     false},
+    {"train.tensorboard", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "write the figures of metrics.jsonl into run.dir/tensorboard too: tensorboard --logdir RUN",
+     false},
+    {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
+     "it and adds .start-N to the name",
+     false},
+    END,
+};
+
+const bp_option bp_optimizer_options[] = {
+    {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, "adamw|sgd", NULL,
+     "AdamW, or SGD with momentum", false},
+    {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false},
+    {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
+     false},
+    {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant", NULL,
+     "the rate after warmup", false},
+    {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
+     "where the rate's decay ends", false},
+    {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
+     "AdamW: decay of the first moment", false},
+    {"optimizer.beta2", BP_OPTION_REAL, "0.95", 0, 0.999999999, NULL, NULL,
+     "AdamW: decay of the second moment", false},
+    {"optimizer.epsilon", BP_OPTION_REAL, "1e-8", 0, 1, NULL, NULL,
+     "AdamW: added to the root of the second moment", false},
+    {"optimizer.weight_decay", BP_OPTION_REAL, "0.1", 0, 100, NULL, NULL,
+     "times the rate; matrices and embeddings only", false},
+    {"optimizer.clip", BP_OPTION_REAL, "1.0", 0, 1e12, NULL, NULL,
+     "largest norm of the whole gradient; 0: no clipping", false},
+    {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL, "SGD: momentum", false},
+    END,
+};
+
+static bool is(const bp_config *config, const char *key, const char *value)
+{
+    return strcmp(bp_config_string(config, key), value) == 0;
+}
+
+void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
+{
+    spec->micro_batch = bp_config_int(config, "mesh.micro_batch");
+    spec->schedule = is(config, "mesh.schedule", "gpipe")         ? BP_GPIPE
+                     : is(config, "mesh.schedule", "interleaved") ? BP_INTERLEAVED
+                                                                  : BP_1F1B;
+    spec->chunks = (int)bp_config_int(config, "mesh.chunks");
+    spec->overlap = bp_config_bool(config, "mesh.overlap");
+    spec->row_sharing = is(config, "mesh.sequence_parallel", "yes")  ? BP_ROW_SHARING_YES
+                        : is(config, "mesh.sequence_parallel", "no") ? BP_ROW_SHARING_NO
+                                                                     : BP_ROW_SHARING_AUTO;
+}
+
+bp_engine_spec bp_engine_spec_of(const bp_config *config)
+{
+    bp_engine_spec spec = {
+        .seed = (uint64_t)bp_config_int(config, "run.seed"),
+        .dropout = (float)bp_config_real(config, "model.dropout"),
+        .batch = bp_config_int(config, "train.batch"),
+        .tree = is(config, "train.reduction", "tree"),
+        .recompute = bp_config_bool(config, "train.recompute"),
+        .digest_every = bp_config_int(config, "train.digest_every"),
+        .optimizer = {.kind = is(config, "optimizer.kind", "sgd") ? BP_SGD : BP_ADAMW,
+                      .beta1 = bp_config_real(config, "optimizer.beta1"),
+                      .beta2 = bp_config_real(config, "optimizer.beta2"),
+                      .epsilon = bp_config_real(config, "optimizer.epsilon"),
+                      .weight_decay = bp_config_real(config, "optimizer.weight_decay"),
+                      .clip = bp_config_real(config, "optimizer.clip"),
+                      .momentum = bp_config_real(config, "optimizer.momentum")},
+        .rate = {.peak = bp_config_real(config, "optimizer.lr"),
+                 .warmup = bp_config_int(config, "optimizer.warmup"),
+                 .steps = bp_config_is_set(config, "train.steps")
+                              ? bp_config_int(config, "train.steps")
+                              : 0,
+                 .least = bp_config_real(config, "optimizer.min_lr"),
+                 .decay = is(config, "optimizer.decay", "cosine")   ? BP_DECAY_COSINE
+                          : is(config, "optimizer.decay", "linear") ? BP_DECAY_LINEAR
+                                                                    : BP_DECAY_CONSTANT},
+    };
+
+    bp_engine_spec_read_mesh(&spec, config);
+    return spec;
+}
+
+int64_t bp_epoch_steps(double epochs, int64_t windows, int64_t batch)
+{
+    int64_t each = windows / batch;
+    double steps = round(epochs * (double)(each > 1 ? each : 1));
+
+    return steps < 1 ? 1 : steps > BP_STEPS_MAX ? (int64_t)BP_STEPS_MAX : (int64_t)steps;
+}
+
+/* "32, 64 or 96": the multiples of `unit` around `near`. */
+static void say_multiples(char *out, size_t bytes, int64_t unit, int64_t near)
+{
+    int64_t k = near / unit;
+
+    if (k == 0)
+        snprintf(out, bytes, "%lld or %lld", (long long)unit, (long long)(2 * unit));
+    else
+        snprintf(out, bytes, "%lld or %lld", (long long)(k * unit), (long long)((k + 1) * unit));
+}
+
+int bp_engine_chunks(const bp_engine_spec *spec, int stages)
+{
+    return spec->schedule == BP_INTERLEAVED && stages > 1 ? spec->chunks : 1;
+}
+
+static void check_chunks(const bp_engine_spec *spec, const bp_gpt_shape *shape, int stages,
+                         bp_config *config)
+{
+    int blocks = bp_gpt_blocks(shape), chunks = bp_engine_chunks(spec, stages);
+
+    if (shape->layers == 0 || chunks == 1 || (int64_t)chunks * stages <= blocks || stages > blocks)
+        return; /* more stages than blocks are a fault already */
+    if (2 * stages > blocks)
+        bp_config_fault(config,
+                        "mesh.schedule = interleaved gives each of %d stages 2 runs of blocks or "
+                        "more, but the model has %d blocks (embedding, layers, head): at "
+                        "mesh.schedule; use 1f1b, or mesh.pipeline=%d",
+                        stages, blocks, blocks / 2);
+    else
+        bp_config_fault(config,
+                        "mesh.pipeline = %d x mesh.chunks = %d is more than the model's %d blocks "
+                        "(embedding, layers, head): at mesh.chunks; use %s%d",
+                        stages, chunks, blocks, blocks / stages > 2 ? "2 to " : "",
+                        blocks / stages);
+}
+
+/* Whole rounds of micro-batches on each data rank; where mesh.data is open (0), on any number of
+ * them. */
+static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, bp_config *config)
+{
+    int stages = mesh->pipeline;
+    int64_t ranks = mesh->data > 0 ? mesh->data : 1, unit = ranks * spec->micro_batch * stages;
+    char fits[96], data[48] = "";
+
+    if (bp_engine_chunks(spec, stages) == 1 || spec->batch % unit == 0)
+        return;
+    say_multiples(fits, sizeof fits, unit, spec->batch);
+    if (ranks > 1)
+        snprintf(data, sizeof data, "%lld data ranks x ", (long long)ranks);
+    bp_config_fault(
+        config,
+        "mesh.schedule = interleaved needs train.batch to be a multiple of %lld (%s"
+        "mesh.pipeline = %d x mesh.micro_batch = %lld), but it is %lld: at train.batch; "
+        "use %s%s, or mesh.schedule=1f1b",
+        (long long)unit, data, stages, (long long)spec->micro_batch, (long long)spec->batch, fits,
+        mesh->data == 0 ? ", times the data ranks" : "");
+}
+
+bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors)
+{
+    return spec->row_sharing != BP_ROW_SHARING_NO &&
+           bp_rows_divide(spec->micro_batch * shape->context, tensors);
+}
+
+/* Whose rows tensor ranks divide. */
+static int64_t least_micro_batch(int64_t context, int tensors)
+{
+    int64_t batch = 1;
+
+    while (!bp_rows_divide(batch * context, tensors))
+        batch++;
+    return batch;
+}
+
+static void check_row_sharing(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors,
+                              bp_config *config)
+{
+    if (spec->row_sharing != BP_ROW_SHARING_YES || tensors == 1 || shape->context == 0 ||
+        bp_engine_shares_rows(spec, shape, tensors))
+        return;
+    bp_config_fault(config,
+                    "mesh.sequence_parallel = yes needs mesh.micro_batch x model.context to be a "
+                    "multiple of mesh.tensor = %d, but %lld x %lld is not: at "
+                    "mesh.sequence_parallel; use auto, or mesh.micro_batch=%lld",
+                    tensors, (long long)spec->micro_batch, (long long)shape->context,
+                    (long long)least_micro_batch(shape->context, tensors));
+}
+
+void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                          const bp_mesh_shape *mesh, bp_config *config)
+{
+    int datas = mesh->data > 0 ? mesh->data : 1;
+    int64_t unit = datas * spec->micro_batch;
+    char fits[96];
+
+    check_chunks(spec, shape, mesh->pipeline, config);
+    check_row_sharing(spec, shape, mesh->tensor, config);
+    if (spec->batch % unit == 0) {
+        check_rounds(spec, mesh, config);
+        return;
+    }
+    say_multiples(fits, sizeof fits, unit, spec->batch);
+    if (mesh->data == 0)
+        bp_config_fault(config,
+                        "train.batch = %lld is not a multiple of mesh.micro_batch = %lld: at "
+                        "train.batch; use %s, times the data ranks",
+                        (long long)spec->batch, (long long)unit, fits);
+    else
+        bp_config_fault(config,
+                        "train.batch = %lld is not a multiple of %lld (%d data rank%s x "
+                        "mesh.micro_batch = %lld): at train.batch; use %s",
+                        (long long)spec->batch, (long long)unit, datas, datas == 1 ? "" : "s",
+                        (long long)spec->micro_batch, fits);
+}
+
+/* The default's value is not warned of: config.ini names every key, and is a configuration too. */
+void bp_engine_spec_warn(const bp_config *config)
+{
+    bool interleaved = is(config, "mesh.schedule", "interleaved");
+    bool stages = bp_config_int(config, "mesh.pipeline") > 1;
+
+    if (!interleaved && bp_config_int(config, "mesh.chunks") != CHUNKS_BY_DEFAULT)
+        bp_warn("mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",
+                (long long)bp_config_int(config, "mesh.chunks"));
+    if (interleaved && !stages)
+        bp_warn("mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to "
+                "interleave");
+    if (is(config, "mesh.sequence_parallel", "yes") && bp_config_int(config, "mesh.tensor") == 1)
+        bp_warn("mesh.sequence_parallel = yes is passed over: with mesh.tensor = 1 no ranks share "
+                "rows");
+}
+
+double bp_rate_at(const bp_rate *rate, int64_t step)
+{
+    double u, left;
+
+    if (step <= rate->warmup)
+        return rate->peak * (double)step / (double)rate->warmup;
+    if (rate->decay == BP_DECAY_CONSTANT)
+        return rate->peak;
+    u = (double)(step - 1 - rate->warmup) / (double)(rate->steps - rate->warmup);
+    left = rate->decay == BP_DECAY_LINEAR ? 1 - u : (1 + cos(M_PI * u)) / 2;
+    return rate->peak * (rate->least + (1 - rate->least) * left);
+}

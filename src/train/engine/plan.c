@@ -1,0 +1,92 @@
+#include "math/kernels/kernels.h"
+#include "train/engine/engine.h"
+#include "train/engine/gradient.h"
+#include "train/engine/stage.h"
+#include "train/engine/stage_spec_priv.h"
+
+#include <string.h>
+
+size_t bp_plan_total(const bp_plan *plan)
+{
+    return plan->program + plan->parameters + plan->copies + plan->gradients + plan->optimizer +
+           plan->activations + plan->scratch + plan->input + plan->snapshot + plan->writer +
+           plan->trace;
+}
+
+bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_gpt_shape *shape, int datas,
+                                int stage, int stages)
+{
+    return (bp_stage_spec){.B = spec->micro_batch,
+                           .T = shape->context,
+                           .micro_batches = spec->batch / datas / spec->micro_batch,
+                           .stage = stage,
+                           .stages = stages,
+                           .schedule = spec->schedule,
+                           .tree = spec->tree,
+                           .recompute = spec->recompute};
+}
+
+/* What libraries take only once they work: MPI's buffers, generated kernels, threads' stacks,
+ * HDF5's files. Measured: 10 to 22 MiB. */
+#define LIBRARIES_BYTES ((size_t)20 << 20)
+
+/* What this rank publishes: weights and moments of its shards. */
+static size_t snapshot_bytes(const bp_mesh *mesh, const bp_network *network, int moments)
+{
+    int64_t floats = 0;
+
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].published)
+            floats += network->groups[g].padded / mesh->datas * (1 + moments);
+    return (size_t)floats * sizeof(float);
+}
+
+static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
+                 const bp_gpt_shape *shape, const bp_network *network)
+{
+    bp_stage_spec stage =
+        bp_stage_spec_for(spec, shape, mesh->datas, mesh->pipeline_at, mesh->pipelines);
+    bp_stage_bytes bytes = bp_stage_plan(&stage, network);
+    bp_product_bytes products = bp_network_product_bytes(network, stage.B, stage.T);
+    int moments = spec->optimizer.kind == BP_ADAMW ? 2 : 1;
+    int64_t slots = spec->batch / mesh->datas;
+
+    memset(plan, 0, sizeof *plan);
+    plan->program = bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
+    plan->parameters = (size_t)network->floats * sizeof(float);
+    plan->copies = products.copies;
+    plan->gradients = bytes.gradients;
+    plan->optimizer = (size_t)(network->floats / mesh->datas * moments) * sizeof(float);
+    plan->activations = bytes.activations;
+    plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
+                    products.scratch;
+    plan->snapshot = snapshot_bytes(mesh, network, moments);
+    plan->input = (size_t)(slots * (3 * shape->context + 1)) * sizeof(int32_t);
+}
+
+bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_engine_spec *spec,
+                      const bp_gpt_shape *shape, int stage)
+{
+    bp_mesh mesh = {.tensor = MPI_COMM_NULL,
+                    .pipelines = mesh_shape->pipeline,
+                    .datas = mesh_shape->data,
+                    .tensors = mesh_shape->tensor,
+                    .pipeline_at = stage};
+    bp_nn nn = {.tensor = MPI_COMM_NULL,
+                .tensors = mesh.tensors,
+                .shares_rows = bp_engine_shares_rows(spec, shape, mesh.tensors),
+                .dropout = spec->dropout};
+    bp_network *network = NULL;
+    bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
+
+    if (err == BP_OK)
+        err = bp_gpt_network_new_chunks(&network, &nn, shape, stage, mesh.pipelines,
+                                        bp_engine_chunks(spec, mesh.pipelines));
+    if (err == BP_OK) {
+        bp_network_lay_out(network, (int64_t)BP_NORM_BLOCK * mesh.datas);
+        fill(plan, &mesh, spec, shape, network);
+    }
+    bp_network_free(&network);
+    bp_gemm_free(&nn.gemm);
+    return err;
+}

@@ -1,0 +1,418 @@
+#include "train/engine/stage.h"
+
+#include "base/beat.h"
+#include "base/fault.h"
+#include "base/trace.h"
+
+#include "math/kernels/kernels.h"
+#include "train/engine/tree.h"
+
+#include <string.h>
+
+#define TAG_EVALUATE 303
+
+/* Ranks that hold several chunks have a network of several runs of blocks. */
+static bp_pipeline pipeline_of(const bp_stage_spec *spec, const bp_network *network)
+{
+    return (bp_pipeline){.schedule = spec->schedule,
+                         .stages = spec->stages,
+                         .chunks = network->chunk_count,
+                         .micro_batches = spec->micro_batches};
+}
+
+/* What this rank has of a micro-batch's hidden state in training, and all of it. */
+static int64_t hidden_floats(const bp_stage_spec *spec, const bp_network *network)
+{
+    bp_pass pass = {.B = spec->B, .T = spec->T, .training = true};
+
+    return bp_nn_rows(&network->nn, &pass).count * network->C;
+}
+
+static int64_t whole_hidden_floats(const bp_stage_spec *spec, const bp_network *network)
+{
+    return spec->B * spec->T * network->C;
+}
+
+/* An evaluation needs room of its own for the hidden state where training has but a share of it. */
+static int64_t evaluation_floats(const bp_stage_spec *spec, const bp_network *network)
+{
+    int64_t floats = whole_hidden_floats(spec, network);
+
+    return hidden_floats(spec, network) < floats ? floats : 0;
+}
+
+static size_t block_saved_bytes(const bp_stage_spec *spec, const bp_network *network, int k)
+{
+    const bp_block *block = network->blocks[k];
+
+    return bp_arena_bytes((int64_t)block->ops->saved_bytes(block, spec->B, spec->T), 1);
+}
+
+static size_t largest_saved_bytes(const bp_stage_spec *spec, const bp_network *network)
+{
+    size_t most = 0;
+
+    for (int k = 0; k < network->block_count; k++) {
+        size_t bytes = block_saved_bytes(spec, network, k);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Recompute: a block that keeps something keeps its input instead, and runs forward again before
+ * backward. */
+static size_t block_kept_bytes(const bp_stage_spec *spec, const bp_network *network, int k)
+{
+    size_t saved = block_saved_bytes(spec, network, k);
+
+    if (!spec->recompute || saved == 0)
+        return saved;
+    return bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
+}
+
+static size_t kept_bytes(const bp_stage_spec *spec, const bp_network *network, int chunk)
+{
+    size_t bytes = 0;
+
+    for (int k = bp_network_chunk_first(network, chunk); k < network->chunk_end[chunk]; k++)
+        bytes += block_kept_bytes(spec, network, k);
+    return bytes;
+}
+
+static int gradient_count(const bp_stage_spec *spec)
+{
+    return spec->tree ? bp_tree_depth(spec->micro_batches) : 1;
+}
+
+bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network)
+{
+    bp_pipeline pipeline = pipeline_of(spec, network);
+    bp_stage_bytes bytes;
+
+    bytes.gradients = (size_t)gradient_count(spec) * (size_t)network->floats * sizeof(float);
+    bytes.activations = 2 * (size_t)bp_traffic_buffers(&pipeline) *
+                        bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
+    for (int c = 0; c < pipeline.chunks; c++)
+        bytes.activations +=
+            (size_t)bp_schedule_slots(&pipeline, spec->stage, c) * kept_bytes(spec, network, c);
+    if (spec->recompute)
+        bytes.activations += largest_saved_bytes(spec, network);
+    bytes.scratch = bp_network_scratch_bytes(network, spec->B, spec->T, true);
+    size_t evaluation = bp_network_scratch_bytes(network, spec->B, spec->T, false) +
+                        bp_arena_bytes(evaluation_floats(spec, network), sizeof(float));
+    bytes.scratch = bytes.scratch > evaluation ? bytes.scratch : evaluation;
+    return bytes;
+}
+
+static bp_err allocate(bp_stage *stage)
+{
+    const bp_stage_spec *spec = &stage->spec;
+    bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
+    const bp_pipeline *pipeline = &stage->route.pipeline;
+
+    stage->depth = gradient_count(spec);
+    stage->stack = bp_try_alloc("stage", stage->depth, sizeof *stage->stack);
+    stage->actions = bp_try_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
+    stage->chunks = bp_try_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
+    stage->memory = bp_try_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
+    bool short_of = !stage->stack || !stage->actions || !stage->chunks || !stage->memory;
+    for (int k = 0; !short_of && k < stage->depth; k++) {
+        stage->stack[k] = bp_try_alloc("gradients", stage->network->floats, sizeof(float));
+        short_of = !stage->stack[k];
+    }
+    if (short_of)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at %.1f MiB of activations and %.1f MiB of gradients; use "
+                       "--plan to see what takes it, "
+                       "then train.recompute=yes, train.reduction=running, a smaller "
+                       "mesh.micro_batch or more ranks",
+                       (double)(bytes.activations + bytes.scratch) / 1048576,
+                       (double)bytes.gradients / 1048576);
+    return BP_OK;
+}
+
+static void carve(bp_stage *stage)
+{
+    const bp_stage_spec *spec = &stage->spec;
+    bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
+    bp_arena arena = {.base = stage->memory, .size_bytes = bytes.activations + bytes.scratch};
+
+    bp_traffic_init(&stage->forward, &stage->route, false, &arena);
+    bp_traffic_init(&stage->backward, &stage->route, true, &arena);
+    for (int c = 0; c < stage->route.pipeline.chunks; c++) {
+        bp_stage_chunk *chunk = &stage->chunks[c];
+
+        chunk->first = bp_network_chunk_first(stage->network, c);
+        chunk->end = stage->network->chunk_end[c];
+        chunk->slots = bp_schedule_slots(&stage->route.pipeline, spec->stage, c);
+        chunk->slot_bytes = kept_bytes(spec, stage->network, c);
+        chunk->kept = bp_arena_take(&arena, chunk->slots * (int64_t)chunk->slot_bytes, 1);
+    }
+    if (spec->recompute)
+        stage->again = bp_arena_take(&arena, (int64_t)largest_saved_bytes(spec, stage->network), 1);
+    stage->scratch = (bp_arena){.base = arena.base + arena.used_bytes,
+                                .size_bytes = arena.size_bytes - arena.used_bytes};
+    stage->gradient = stage->stack[0];
+}
+
+bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
+                    const bp_stage_spec *spec)
+{
+    bp_stage *stage = bp_alloc("stage", 1, sizeof *stage);
+    bp_err err;
+
+    *out = NULL;
+    stage->spec = *spec;
+    stage->mesh = mesh;
+    stage->network = network;
+    stage->route = (bp_route){.pipeline = pipeline_of(spec, network),
+                              .stage = spec->stage,
+                              .comm = mesh->pipeline,
+                              .floats = hidden_floats(spec, network)};
+    err = allocate(stage);
+    if (err != BP_OK) {
+        bp_stage_free(&stage);
+        return err;
+    }
+    carve(stage);
+    bp_schedule_fill(stage->actions, &stage->route.pipeline, spec->stage);
+    stage->route.actions = stage->actions;
+    *out = stage;
+    return BP_OK;
+}
+
+void bp_stage_free(bp_stage **stage)
+{
+    bp_stage *self = *stage;
+
+    if (!self)
+        return;
+    for (int k = 0; self->stack && k < self->depth; k++)
+        bp_free(self->stack[k]);
+    bp_free(self->stack);
+    bp_free(self->actions);
+    bp_free(self->chunks);
+    bp_free(self->memory);
+    bp_free(self);
+    *stage = NULL;
+}
+
+/* Between blocks MPI gets to move messages: not all networks do without. */
+static void move_messages(const bp_stage *stage)
+{
+    if (stage->route.pipeline.stages > 1)
+        bp_transfers_move(stage->route.comm);
+}
+
+static bp_packet packet_of(const bp_stage *stage, float *data)
+{
+    return (bp_packet){.count = 1,
+                       .item = {{.name = "hidden", .columns = stage->network->C, .data = data}}};
+}
+
+static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch)
+{
+    int64_t B = stage->spec.B, T = stage->spec.T;
+
+    return (bp_pass){.B = B,
+                     .T = T,
+                     .inputs = step->inputs + micro_batch * B * T,
+                     .targets = step->targets + micro_batch * B * T,
+                     .training = true,
+                     .dropout = true,
+                     .step = step->step,
+                     .first_slot = step->first_slot + micro_batch * B,
+                     .loss_weight = step->loss_weight,
+                     .scratch = &stage->scratch};
+}
+
+/* Where block k's part lies in what is kept of a micro-batch. */
+static char *kept_of_block(bp_stage *stage, const bp_action *action, int k)
+{
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    char *at = chunk->kept + (size_t)(action->micro_batch % chunk->slots) * chunk->slot_bytes;
+
+    for (int j = chunk->first; j < k; j++)
+        at += block_kept_bytes(&stage->spec, stage->network, j);
+    return at;
+}
+
+static bool runs_again(const bp_stage *stage, int k)
+{
+    return stage->spec.recompute && block_saved_bytes(&stage->spec, stage->network, k) > 0;
+}
+
+/* For a timeline. */
+static void name_pass(const bp_stage *stage, const bp_action *action)
+{
+    bp_trace_number(action->micro_batch);
+    if (stage->route.pipeline.chunks > 1)
+        bp_trace_chunk(action->chunk);
+}
+
+static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
+{
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    size_t bytes = (size_t)stage->route.floats * sizeof(float);
+    bp_pass pass = pass_of(stage, step, action->micro_batch);
+
+    BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
+    name_pass(stage, action);
+    bp_beat_progress();
+    bp_traffic_take(&stage->forward, action);
+    bp_packet packet = packet_of(stage, stage->forward.work);
+    for (int k = chunk->first; k < chunk->end; k++) {
+        if (k == (chunk->first + chunk->end) / 2)
+            bp_fault_point("fwd.mid");
+        bp_block *block = stage->network->blocks[k];
+        char *kept = kept_of_block(stage, action, k);
+
+        if (step->needs)
+            step->needs(step->context, k);
+        if (runs_again(stage, k)) {
+            memcpy(kept, stage->forward.work, bytes);
+            kept = stage->again;
+        }
+        block->ops->forward(block, &pass, &packet, kept);
+        move_messages(stage);
+    }
+    bp_traffic_send(&stage->forward, action);
+}
+
+static void block_backward(bp_stage *stage, bp_pass *pass, bp_packet *gradients,
+                           const bp_action *action, int k)
+{
+    bp_block *block = stage->network->blocks[k];
+    char *kept = kept_of_block(stage, action, k);
+
+    if (runs_again(stage, k)) {
+        bp_packet packet = packet_of(stage, stage->forward.work); /* free until the next forward */
+        memcpy(stage->forward.work, kept, (size_t)stage->route.floats * sizeof(float));
+        block->ops->forward(block, pass, &packet, stage->again);
+        kept = stage->again;
+    }
+    block->ops->backward(block, pass, gradients, kept);
+}
+
+/* A new leaf on a chunk's stack of partial sums; in a running sum all leaves are one. */
+static void open_leaf(bp_stage *stage, const bp_action *action)
+{
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    float *leaf = stage->stack[stage->spec.tree ? chunk->top : 0];
+
+    for (int g = 0; g < stage->network->group_count; g++) {
+        bp_group *group = &stage->network->groups[g];
+
+        if (group->block < chunk->first || group->block >= chunk->end)
+            continue;
+        bp_group_bind_gradients(group, leaf);
+        if (stage->spec.tree || action->micro_batch == 0)
+            bp_group_open_gradients(group, leaf);
+    }
+}
+
+/* Backward of block k is over: adds up, for the groups that no other block adds to, the partial
+ * sums that this leaf of the tree completes. */
+static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_action *action, int k)
+{
+    bool is_last_leaf = action->micro_batch == stage->spec.micro_batches - 1;
+    int top = stage->chunks[action->chunk].top, merges = 0;
+
+    if (stage->spec.tree)
+        merges = bp_tree_merges(action->micro_batch, stage->spec.micro_batches);
+    for (int g = stage->network->group_count - 1; g >= 0; g--) {
+        const bp_group *group = &stage->network->groups[g];
+
+        if (group->block != k)
+            continue;
+        BP_ASSERT(bp_group_is_written(group));
+        for (int m = 0; m < merges; m++)
+            bp_add(stage->stack[top - 1 - m] + group->place, stage->stack[top - m] + group->place,
+                   group->padded);
+        if (is_last_leaf && step->is_whole)
+            step->is_whole(step->context, g);
+    }
+}
+
+static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
+{
+    bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    bp_pass pass = pass_of(stage, step, action->micro_batch);
+
+    BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
+    name_pass(stage, action);
+    bp_beat_progress();
+    open_leaf(stage, action);
+    bp_traffic_take(&stage->backward, action);
+    bp_packet gradients = packet_of(stage, stage->backward.work);
+    for (int k = chunk->end - 1; k >= chunk->first; k--) {
+        block_backward(stage, &pass, &gradients, action, k);
+        move_messages(stage);
+        if (k == (chunk->first + chunk->end) / 2)
+            bp_fault_point("bwd.mid");
+        close_leaf(stage, step, action, k);
+    }
+    bp_traffic_send(&stage->backward, action);
+    if (stage->spec.tree)
+        chunk->top += 1 - bp_tree_merges(action->micro_batch, stage->spec.micro_batches);
+    return pass.loss_sum;
+}
+
+void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums)
+{
+    int chunks = stage->route.pipeline.chunks;
+
+    for (int c = 0; c < chunks; c++)
+        stage->chunks[c].top = 0;
+    bp_traffic_begin(&stage->forward);
+    bp_traffic_begin(&stage->backward);
+    for (int64_t k = 0; k < bp_schedule_actions(&stage->route.pipeline); k++) {
+        const bp_action *action = &stage->actions[k];
+
+        if (!action->backward) {
+            run_forward(stage, step, action);
+            continue;
+        }
+        double loss = run_backward(stage, step, action);
+        if (action->chunk == chunks - 1) /* the head is in the last one */
+            loss_sums[action->micro_batch] = loss;
+    }
+    bp_traffic_end(&stage->forward);
+    bp_traffic_end(&stage->backward);
+}
+
+/* One chunk; its input is waited for, and its result sent, at once. */
+static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *hidden, const bp_action *action)
+{
+    const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
+    const bp_pipeline *pipeline = &stage->route.pipeline;
+    int at = stage->spec.stage, stages = pipeline->stages;
+    int64_t bytes = pass->B * pass->T * stage->network->C * (int64_t)sizeof(float);
+    bp_packet packet = packet_of(stage, hidden);
+
+    if (bp_action_receives(pipeline, at, action))
+        bp_recv(hidden, bytes, (at + stages - 1) % stages, TAG_EVALUATE, stage->route.comm);
+    for (int k = chunk->first; k < chunk->end; k++) {
+        bp_block *block = stage->network->blocks[k];
+        block->ops->forward(block, pass, &packet, NULL);
+    }
+    if (bp_action_sends(pipeline, at, action))
+        bp_send(hidden, bytes, (at + 1) % stages, TAG_EVALUATE, stage->route.comm);
+}
+
+void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
+                       int64_t T, double *loss_sum, int64_t *loss_count)
+{
+    bp_pass pass = {
+        .B = B, .T = T, .inputs = inputs, .targets = targets, .scratch = &stage->scratch};
+    int64_t floats = evaluation_floats(&stage->spec, stage->network);
+    size_t mark = stage->scratch.used_bytes;
+    float *hidden =
+        floats > 0 ? bp_arena_take(&stage->scratch, floats, sizeof(float)) : stage->forward.work;
+
+    for (int c = 0; c < stage->route.pipeline.chunks; c++)
+        evaluate_chunk(stage, &pass, hidden, &(bp_action){.chunk = c});
+    stage->scratch.used_bytes = mark;
+    *loss_sum = pass.loss_sum;
+    *loss_count = pass.loss_count;
+}

@@ -1,0 +1,78 @@
+/* A pipeline stage at work: its memory, planned once, and one step's micro-batches forward and
+ * backward through it. */
+#ifndef BP_TRAIN_ENGINE_STAGE_H
+#define BP_TRAIN_ENGINE_STAGE_H
+
+#include "mesh/mesh.h"
+#include "models/network.h"
+#include "train/engine/traffic.h"
+
+typedef struct bp_stage_spec {
+    int64_t B, T;          /* of a micro-batch */
+    int64_t micro_batches; /* of a step on this data rank */
+    int stage, stages;
+    bp_schedule schedule;
+    bool tree;      /* gradients by the fixed tree, else one running sum */
+    bool recompute; /* keep only the blocks' inputs */
+} bp_stage_spec;
+
+/** Bytes by kind, from the blocks' own answers. */
+typedef struct bp_stage_bytes {
+    size_t gradients, activations, scratch;
+} bp_stage_bytes;
+
+/** A run of blocks, and what it keeps. */
+typedef struct bp_stage_chunk {
+    int first, end;    /* of the network's blocks */
+    int top;           /* of its stack of partial sums */
+    int64_t slots;     /* micro-batches kept at once */
+    size_t slot_bytes; /* what its blocks keep of one */
+    char *kept;        /* [slots][slot_bytes] */
+} bp_stage_chunk;
+
+typedef struct bp_stage {
+    bp_stage_spec spec;
+    const bp_mesh *mesh; /* borrowed */
+    bp_network *network; /* borrowed */
+    float *gradient; /* [network->floats] the step's sum, after bp_stage_accumulate; the bottom of
+                        the tree's stack */
+    float **stack;   /* [depth] partial sums */
+    int depth;
+    bp_action *actions; /* of a step */
+    bp_route route;
+    bp_stage_chunk *chunks;       /* [route.pipeline.chunks] */
+    char *memory;                 /* all of the activations and scratch */
+    char *again;                  /* recompute: what one block keeps */
+    bp_traffic forward, backward; /* this rank's rows of hidden, and of its
+                                     gradients */
+    bp_arena scratch;
+} bp_stage;
+
+bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network);
+/** Errors: BP_ERR_SYSTEM. Local. */
+bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
+                    const bp_stage_spec *spec);
+void bp_stage_free(bp_stage **stage);
+
+typedef struct bp_stage_step {
+    const int32_t *inputs, *targets; /* [micro_batches * B][T] */
+    int64_t step, first_slot;
+    float loss_weight;
+    /* what is told on the way, with `context`; NULL: nothing */
+    void (*needs)(void *context, int block);    /* a block is about to run forward */
+    void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */
+    void *context;
+} bp_stage_step;
+
+/** One step's micro-batches: stage->gradient holds the sum of their gradients;
+ * loss_sums[micro_batches] is filled on the last stage (elsewhere zero). Collective over
+ * mesh->pipeline and mesh->tensor. */
+void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums);
+
+/** Forward only, without dropout, of B <= spec.B sequences of T <= spec.T tokens: sum and count of
+ * the scored targets' losses, on the last stage (elsewhere zero). Collective over mesh->pipeline
+ * and mesh->tensor. */
+void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
+                       int64_t T, double *loss_sum, int64_t *loss_count);
+
+#endif

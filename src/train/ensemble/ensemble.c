@@ -1,0 +1,601 @@
+/* An ensemble from end to end. */
+#include "train/ensemble/ensemble_priv.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "infer/score/summary.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+#include "report/training.h"
+#include "run/drain.h"
+#include "train/loop/memory_priv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const bp_option bp_ensemble_options[] = {
+    {.key = "ensemble.members",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .unit = "members",
+     .help = "how many models to train",
+     .required = true},
+    {.key = "ensemble.kind",
+     .type = BP_OPTION_CHOICE,
+     .value = "both",
+     .choices = "bag|seed|both",
+     .help = "bag: documents drawn with replacement; seed: another initialisation and order"},
+    {.key = "ensemble.parallel",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .unit = "members",
+     .help = "members that train side by side: another name of mesh.members"},
+    {.key = "ensemble.only",
+     .type = BP_OPTION_INT,
+     .min = 0,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .help = "train this member alone, from 0, with all ranks: for job arrays"},
+    {.key = NULL}};
+
+/* ---- the configuration ---- */
+
+static bool bags_of(const bp_config *config)
+{
+    return strcmp(bp_config_string(config, "ensemble.kind"), "seed") != 0;
+}
+
+/* Two names of one thing: mesh.members has the value. */
+static void resolve_parallel(bp_config *config)
+{
+    int64_t members = bp_config_int(config, "mesh.members"), parallel;
+
+    if (!bp_config_is_set(config, "ensemble.parallel"))
+        return;
+    parallel = bp_config_int(config, "ensemble.parallel");
+    if (bp_config_is_given(config, "mesh.members") && members != parallel)
+        bp_config_fault(config,
+                        "ensemble.parallel = %" PRId64 " is another name of mesh.members, which is "
+                        "%" PRId64 ": at ensemble.parallel; give one of them",
+                        parallel, members);
+    else if (bp_config_set_int(config, "mesh.members", parallel) != BP_OK ||
+             bp_config_set(config, "ensemble.parallel", "") != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+static void resolve_resample(bp_config *config)
+{
+    bool bags = bags_of(config),
+         asked = strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
+
+    if (asked && !bags)
+        bp_config_fault(config,
+                        "corpus.resample = bag, but ensemble.kind = seed gives all members the "
+                        "same documents: at ensemble.kind; use bag or both");
+    else if (bp_config_set(config, "corpus.resample", bags ? "bag" : "none") != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+    if (bp_config_int(config, "run.member") != 0)
+        bp_config_fault(config,
+                        "run.member = %" PRId64 ", but an ensemble has all of them: at "
+                        "run.member; leave it out (ensemble.only picks one)",
+                        bp_config_int(config, "run.member"));
+}
+
+void bp_ensemble_check(bp_config *config)
+{
+    int64_t members = bp_config_int(config, "ensemble.members");
+
+    resolve_parallel(config);
+    resolve_resample(config);
+    if (bp_config_is_set(config, "ensemble.only")) {
+        if (bp_config_int(config, "ensemble.only") >= members)
+            bp_config_fault(config,
+                            "ensemble.only = %" PRId64 " is no member of %" PRId64
+                            ": at ensemble.only; members are 0 to %" PRId64,
+                            bp_config_int(config, "ensemble.only"), members, members - 1);
+        if (bp_config_set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */
+            bp_config_fault(config, "%s", bp_err_message());
+    } else if (bp_config_int(config, "mesh.members") > members) {
+        bp_config_fault(config,
+                        "mesh.members = %" PRId64 " is more than ensemble.members = %" PRId64
+                        ": at mesh.members; use %" PRId64 " or fewer",
+                        bp_config_int(config, "mesh.members"), members, members);
+    }
+    bp_pretrain_check_model(config);
+}
+
+static bool is_auto(const bp_config *config)
+{
+    return strcmp(bp_config_string(config, "math.precision"), "auto") == 0;
+}
+
+static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
+{
+    const char *kind = bp_config_string(config, "ensemble.kind");
+
+    *self = (ensemble){.config = config,
+                       .jobs = jobs,
+                       .shape = bp_mesh_shape_of(config),
+                       .members = bp_config_int(config, "ensemble.members"),
+                       .bags = bags_of(config),
+                       .reseeds = strcmp(kind, "bag") != 0,
+                       .auto_precision = is_auto(config)};
+}
+
+/* What a member's bits depend on is settled once for all of them, over all ranks: wherever a member
+ * trains, and whatever beside it, it trains alike. */
+static bp_err resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
+{
+    int threads = bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan);
+    bp_precision precision;
+    bp_err err;
+
+    threads = (int)-bp_all_max_int(-threads, world); /* the least of all ranks */
+    bp_math_set_threads(threads);
+    err = bp_agree(world, bp_config_set_int(config, "math.threads", threads));
+    return err == BP_OK ? trainer_precision(world, config, &precision) : err;
+}
+
+/* ---- the plan ---- */
+
+/* A member's trainer, that nothing is trained with, stands for all groups of ranks. */
+static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memory_case *one,
+                           const bp_planned_world *asked)
+{
+    bp_plan plan;
+    int stage, ranks = self->shape.pipeline * self->shape.data * self->shape.tensor;
+    bp_err err = BP_OK;
+
+    if (bp_comm_is_root(world)) {
+        err = trainer_plan(member, &plan, &stage);
+        *one = memory_case_of(member);
+        one->mesh = self->shape;
+    }
+    err = bp_agree(world, err);
+    if (err == BP_OK)
+        err = bp_comm_size(world) > 1
+                  ? memory_find(&member->node, world, self->config, member, one)
+                  : memory_find_planned(&member->node, member, one, asked->nodes);
+    if (err == BP_OK && bp_comm_is_root(world)) {
+        trainer_measure_peak(member, 0.5);
+        member->gemm_peak *= ranks;
+        plan_print(member, &plan, stage);
+        bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64
+               " after another",
+               self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
+               (self->members + self->shape.members - 1) / self->shape.members);
+        trainer_warn_of_rows(member, one);
+        err = memory_judge(&member->node, member, one);
+    }
+    return bp_agree(world, err);
+}
+
+/* One rank opens what a member's training is made of, for a mesh of a group's ranks. */
+static bp_err open_member(ensemble *self, trainer *member, bp_config **config, int nodes)
+{
+    const bp_mesh_shape *shape = &self->shape;
+    bp_planned_world group = {.ranks = shape->pipeline * shape->data * shape->tensor,
+                              .nodes = nodes};
+    bp_err err = ensemble_member_config(self, 0, config);
+
+    if (err == BP_OK)
+        err = bp_config_set(*config, "mesh.coordinator", "shared");
+    if (err == BP_OK)
+        err = trainer_open(member, MPI_COMM_SELF, *config, &group);
+    return err;
+}
+
+bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
+                        const bp_planned_world *asked)
+{
+    bool alone = bp_comm_size(world) == 1, root = bp_comm_is_root(world);
+    bp_config *of_member = NULL;
+    trainer member = {0};
+    memory_case one;
+    ensemble self;
+    bp_err err;
+
+    fill(&self, config, jobs);
+    err = resolve_machine(world, config, asked);
+    if (err == BP_OK)
+        err = bp_agree(world, alone ? bp_mesh_shape_plan(&self.shape, asked->ranks)
+                                    : bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
+    if (err == BP_OK && !alone)
+        bp_math_warn_of_threads(world, true);
+    if (err == BP_OK)
+        err = bp_config_set_int(config, "mesh.data", self.shape.data);
+    if (err == BP_OK) /* one rank plans for any mesh */
+        err = bp_agree(world, root ? open_member(&self, &member, &of_member, asked->nodes) : BP_OK);
+    if (err == BP_OK)
+        err = plan_members(&self, world, &member, &one, asked);
+    trainer_close(&member);
+    bp_config_free(&of_member);
+    return err;
+}
+
+/* ---- the corpus ---- */
+
+/* What one rank finds in the corpus, before any compute. */
+static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
+{
+    bp_corpus *corpus = NULL;
+    bp_err err = bp_corpus_open(&corpus, bp_config_string(self->config, "corpus.train"));
+
+    if (err == BP_OK) {
+        snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(corpus));
+        facts->vocab_size = bp_corpus_vocab_size(corpus);
+        facts->tokens = bp_corpus_tokens(corpus);
+        facts->mixed_files =
+            bp_config_is_set(self->config, "corpus.weights") ? bp_corpus_files(corpus) : 0;
+    }
+    if (err == BP_OK && self->bags)
+        err = trainer_check_bag(corpus);
+    if (err == BP_OK)
+        err = ensemble_check_bags(self, corpus);
+    if (err == BP_OK && self->bags) { /* and not when a member is trained */
+        err = bp_score_check_names(corpus);
+        err = err == BP_OK ? err : bp_err_prefix(err, "out-of-bag scores");
+    }
+    bp_corpus_close(&corpus);
+    return err;
+}
+
+/* On the coordinator alone: each group of ranks opens them again. */
+static bp_err look_at_corpora(const ensemble *self, corpus_facts *facts)
+{
+    const char *valid = bp_config_string(self->config, "corpus.valid");
+    bp_corpus *corpus = NULL;
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        err = look_at_corpus(self, facts);
+        if (err == BP_OK && valid)
+            err = bp_corpus_open(&corpus, valid);
+        bp_corpus_close(&corpus);
+    }
+    return bp_agree(self->mesh->world, err);
+}
+
+/* Of a member: all bags have the epochs of the corpus without a bag. */
+static bp_err count_steps(ensemble *self)
+{
+    bp_config *config = NULL;
+    trainer member = {0};
+    bp_err err = open_member(self, &member, &config, 1);
+
+    self->steps = member.spec.rate.steps;
+    trainer_close(&member);
+    bp_config_free(&config);
+    return err;
+}
+
+static bp_err find_steps(ensemble *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = BP_OK;
+
+    if (bp_config_is_set(self->config, "train.steps"))
+        self->steps = bp_config_int(self->config, "train.steps");
+    else
+        err = bp_agree(mesh->world, mesh->coordinates ? count_steps(self) : BP_OK);
+    if (err == BP_OK)
+        bp_bcast_bytes(&self->steps, sizeof self->steps, 0, mesh->world);
+    return err;
+}
+
+/* ---- memory ---- */
+
+/* The shape of the members' model, from the manifest of model.init or from the configuration. */
+static bool find_shape(trainer *member)
+{
+    const char *init = bp_config_string(member->config, "model.init");
+    bp_gpt_shape known = {0};
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    bool found = !init;
+
+    if (init && bp_checkpoint_peek(init, &folder, &manifest) == BP_OK)
+        found = bp_gpt_shape_read(&known, json_object_get(manifest, "state"), init) == BP_OK;
+    if (found)
+        member->shape = bp_gpt_shape_of(member->config, init ? &known : NULL);
+    if (member->shape.vocab_size == 0)
+        member->shape.vocab_size = member->facts.vocab_size;
+    json_decref(manifest);
+    bp_free(folder);
+    return found && bp_config_faults(member->config) == BP_OK;
+}
+
+/* What memory depends on of a member's training, without opening what it is made of. False: the
+ * members themselves will say what is wrong. */
+static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_config **config,
+                          trainer *out)
+{
+    memory_case one;
+
+    if (ensemble_member_config(self, 0, config) != BP_OK)
+        return false;
+    *out = (trainer){.config = *config, .facts = *facts, .mesh_shape = self->shape};
+    out->spec = bp_engine_spec_of(*config);
+    out->spec.rate.steps = self->steps;
+    out->spec.precision =
+        strcmp(bp_config_string(*config, "math.precision"), "bf16") == 0 ? BP_BF16 : BP_F32;
+    if (!find_shape(out))
+        return false;
+    one = memory_case_of(out);
+    return memory_case_is_valid(out, &one);
+}
+
+/* Has some member steps already? */
+static bool is_begun(const ensemble *self)
+{
+    for (int64_t k = 0; k < self->members; k++)
+        if (ensemble_member_step(self, k) >= 0)
+            return true;
+    return false;
+}
+
+/* The ranks of all groups together fit into the nodes' memory. */
+static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_config *config = NULL;
+    trainer member = {0};
+    memory_case one = {0};
+    bp_node_memory node = {0};
+    bool known = mesh->coordinates && sketch_member(self, facts, &config, &member);
+    bp_err err = BP_OK;
+
+    if (known)
+        one = memory_case_of(&member);
+    if (bp_all_max_int(known, mesh->world) != 0 &&
+        bp_run_has_work(mesh->world, bp_config_string(self->config, "run.dir")))
+        err = memory_find(&node, mesh->world, self->config, &member, &one);
+    else
+        known = false;
+    member.node = node;
+    if (err == BP_OK)
+        err = bp_agree(mesh->world, known ? memory_judge(&node, &member, &one) : BP_OK);
+    if (err == BP_OK && known && !is_begun(self))
+        trainer_warn_of_rows(&member, &one);
+    bp_config_free(&config);
+    return err;
+}
+
+/* ---- one member alone ---- */
+
+static bp_err alone_started(void *context, int64_t step)
+{
+    const ensemble *self = context;
+    bp_err err = ensemble_forget_list(self);
+
+    (void)step;
+    if (err == BP_OK)
+        err = ensemble_member_forget_scores(self, bp_config_int(self->config, "ensemble.only"));
+    return err;
+}
+
+static void alone_metric(void *context, const json_t *line)
+{
+    (void)context;
+    (void)line;
+}
+
+static bp_err run_one(ensemble *self, MPI_Comm world)
+{
+    bp_pretrain_hooks hooks = {.context = self, .started = alone_started, .metric = alone_metric};
+    int64_t member = bp_config_int(self->config, "ensemble.only");
+    corpus_facts facts;
+    double oob;
+    bp_drain *drain = NULL; /* the member's own run looks at its folder */
+    bp_err err = bp_comm_is_root(world) ? look_at_corpus(self, &facts) : BP_OK;
+
+    if (err == BP_OK && bp_comm_is_root(world)) {
+        err = bp_drain_check(bp_config_string(self->config, "run.dir"));
+        if (err == BP_OK)
+            err = bp_drain_new(&drain, bp_config_string(self->config, "run.dir"), self->config);
+    }
+    err = bp_agree(world, err);
+    if (err == BP_OK)
+        err = ensemble_member_run(self, world, member, &hooks, &oob);
+    bp_drain_free(&drain);
+    if (err == BP_OK)
+        bp_log("the member is trained; the same command without ensemble.only gathers all");
+    return err;
+}
+
+/* ---- all of them ---- */
+
+/* Groups of ranks along the data axis: the queue of work then serves the first rank of each. */
+static bp_err open_mesh(ensemble *self, MPI_Comm world)
+{
+    bp_mesh_shape *shape = &self->shape, groups;
+    bp_err err = bp_mesh_shape_fit(shape, bp_comm_size(world));
+    bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
+
+    if (err == BP_OK)
+        err = bp_config_set_int(self->config, "mesh.data", shape->data);
+    if (err == BP_OK)
+        err = bp_config_set(self->config, "mesh.coordinator", dedicated ? "dedicated" : "shared");
+    err = bp_agree(world, err);
+    if (err != BP_OK)
+        return err;
+    groups = (bp_mesh_shape){.members = 1,
+                             .pipeline = 1,
+                             .data = shape->members,
+                             .tensor = shape->pipeline * shape->data * shape->tensor,
+                             .coordinator =
+                                 dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
+    err = bp_mesh_new(&self->mesh, world, &groups);
+    if (err == BP_OK)
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
+    return err;
+}
+
+/* Members' folders are named by how many there are: "m00", or "m000" where there are over 100. */
+static bp_err check_names(const ensemble *self)
+{
+    char *before = NULL, now[ENSEMBLE_NAME_BYTES], then[ENSEMBLE_NAME_BYTES];
+    ensemble known = *self;
+    bp_err err = bp_run_previous(self->mesh->world, bp_config_string(self->config, "run.dir"),
+                                 "ensemble.members", &before);
+
+    if (err != BP_OK || !before)
+        return err;
+    if (sscanf(before, "%" SCNd64, &known.members) == 1) {
+        ensemble_name(self, 0, now);
+        ensemble_name(&known, 0, then);
+        if (strcmp(now, then) != 0)
+            err = BP_FAIL(BP_ERR_CONFIG,
+                          "ensemble.members is %" PRId64 ", but the run began with %s, and its "
+                          "members have names like %s, not %s: at %s; use another run.dir",
+                          self->members, before, then, now,
+                          bp_config_string(self->config, "run.dir"));
+    }
+    bp_free(before);
+    return err;
+}
+
+static bp_err open_run(ensemble *self)
+{
+    static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+    const bp_mesh_shape *shape = &self->shape;
+    corpus_facts facts = {0};
+    bp_run_identity identities[] = {{"corpus.train", facts.hash},
+                                    {"tokenizer.path", ""}, /* the members compare them */
+                                    {"model.init", ""},
+                                    {NULL, NULL}};
+    bp_run_spec spec = {.job = "ensemble",
+                        .trains = true,
+                        .may_change = trainer_may_change,
+                        .other_bits = OTHER_BITS,
+                        .keeps_bits = trainer_keeps_bits,
+                        .identities = identities};
+    bp_err err = check_names(self);
+    json_t *extra;
+
+    if (err == BP_OK)
+        err = look_at_corpora(self, &facts);
+    if (err == BP_OK)
+        err = find_steps(self);
+    if (err == BP_OK)
+        err = check_memory(self, &facts);
+    if (err != BP_OK)
+        return err;
+    extra = json_pack("{s:{s:i, s:i, s:i, s:i}, s:I}", "mesh", "members", shape->members,
+                      "pipeline", shape->pipeline, "data", shape->data, "tensor", shape->tensor,
+                      "steps", (json_int_t)self->steps);
+    spec.extra = extra;
+    err = bp_run_open(&self->run, self->mesh, self->config, &spec);
+    json_decref(extra);
+    return err;
+}
+
+/* Of the member that is farthest. */
+static void say_stretch(const ensemble *self)
+{
+    bp_rate rate = bp_engine_spec_of(self->config).rate;
+    int64_t step = 0;
+
+    rate.steps = self->steps;
+    for (int64_t k = 0; k < self->members; k++) {
+        int64_t one = ensemble_member_step(self, k);
+        step = one > step ? one : step;
+    }
+    trainer_say_stretch(&rate, step, bp_run_steps_before(self->run));
+}
+
+static bp_err say_start(const ensemble *self)
+{
+    json_t *members = json_pack("{s:I}", "members", (json_int_t)self->members);
+    bp_err err =
+        bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+
+    json_decref(members);
+    bp_log("an ensemble of %" PRId64 " members (%s), %d at a time on %d rank%s each", self->members,
+           bp_config_string(self->config, "ensemble.kind"), self->shape.members,
+           self->mesh->tensors, self->mesh->tensors == 1 ? "" : "s");
+    say_stretch(self);
+    return err;
+}
+
+static bool is_trained(const ensemble *self)
+{
+    for (int64_t k = 0; k < self->members; k++)
+        if (!ensemble_member_is_whole(self, k))
+            return false;
+    return true;
+}
+
+static bp_err train_members(ensemble *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    ensemble_desk *desk = NULL;
+    bp_err err = bp_agree(mesh->world, mesh->coordinates ? say_start(self) : BP_OK);
+
+    if (mesh->coordinates && !is_trained(self))
+        bp_run_take_changes(self->run);
+    if (err == BP_OK)
+        err = ensemble_desk_new(&desk, self);
+    if (err == BP_OK) {
+        err = ensemble_desk_run(desk);
+        err = bp_agree(mesh->world, mesh->coordinates ? ensemble_desk_conclude(desk, err) : err);
+    }
+    ensemble_desk_free(&desk);
+    return err;
+}
+
+static bool is_whole(const ensemble *self)
+{
+    bool whole = self->mesh->coordinates &&
+                 bp_ensemble_is(bp_config_string(self->config, "run.dir")) && is_trained(self);
+
+    return bp_run_is_finished(self->run) && bp_all_max_int(whole, self->mesh->world) != 0;
+}
+
+static bp_err run_all(ensemble *self, MPI_Comm world)
+{
+    bp_err err = open_mesh(self, world);
+
+    if (err == BP_OK)
+        err = open_run(self);
+    if (err == BP_OK) {
+        bool whole = is_whole(self);
+
+        if (whole)
+            bp_log("the ensemble is finished: %s", bp_config_string(self->config, "run.dir"));
+        else
+            err = train_members(self);
+        bp_err closed = bp_run_close(&self->run, err);
+        err = err != BP_OK ? err : closed;
+        if (err == BP_OK && !whole && self->mesh->coordinates)
+            bp_training_leave_page(bp_config_string(self->config, "run.dir"));
+    }
+    bp_mesh_free(&self->mesh);
+    return err;
+}
+
+char *bp_ensemble_folder(const bp_config *config)
+{
+    ensemble self = {.config = (bp_config *)config, /* only read */
+                     .members = bp_config_int(config, "ensemble.members")};
+
+    if (!bp_config_is_set(config, "ensemble.only"))
+        return bp_strdup(bp_config_string(config, "run.dir"));
+    return ensemble_member_path(&self, bp_config_int(config, "ensemble.only"), "");
+}
+
+bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs)
+{
+    ensemble self;
+    bp_err err = BP_OK;
+
+    fill(&self, config, jobs);
+    if (bp_config_is_set(config, "ensemble.only"))
+        return run_one(&self, world);
+    err = resolve_machine(world, config, NULL);
+    return err == BP_OK ? run_all(&self, world) : err;
+}

@@ -1,0 +1,93 @@
+/* An ensemble at work, as the files of this folder share it. */
+#ifndef BP_TRAIN_ENSEMBLE_ENSEMBLE_PRIV_H
+#define BP_TRAIN_ENSEMBLE_ENSEMBLE_PRIV_H
+
+#include "data/corpus.h"
+#include "run/run_folder.h"
+#include "train/ensemble/ensemble.h"
+#include "train/loop/pretrain.h"
+
+#define ENSEMBLE_NAME_BYTES 16
+
+typedef struct ensemble {
+    bp_config *config; /* borrowed */
+    const bp_ensemble_jobs *jobs;
+    bp_mesh_shape shape; /* fitted: shape.members groups of ranks, each trains one member */
+    bp_mesh *mesh;       /* the groups along its data axis, a group's ranks along its tensor axis */
+    int64_t members;     /* M */
+    int64_t steps;       /* of a member; known once the ensemble's own run is opened */
+    bool bags;           /* members draw documents */
+    bool reseeds;        /* members have seeds of their own */
+    bool auto_precision; /* math.precision was left to the machine */
+    bp_run *run;         /* the ensemble's own folder; on every rank */
+} ensemble;
+
+/* ensemble_member.c */
+/** "m03": two digits, more where there are more than 100 members. */
+void ensemble_name(const ensemble *self, int64_t member, char out[ENSEMBLE_NAME_BYTES]);
+/** RUN/members/m03, or what lies in it ("": itself). Free with bp_free(); NULL: memory is short. */
+char *ensemble_member_path(const ensemble *self, int64_t member, const char *inside);
+/** A member's configuration, derived from the ensemble's. Local. Errors: BP_ERR_CONFIG a seed
+ *  beyond its range; BP_ERR_SYSTEM. Free with bp_config_free(). */
+bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out);
+/** With corpus.weights: the bag of every member has a window of each file that has a weight, so
+ * that none fails for lack of it when others have trained for hours. Local. Errors: BP_ERR_FORMAT,
+ * with the member's name; BP_ERR_CONFIG; BP_ERR_SYSTEM. */
+bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus);
+/** The newest step that it has committed, by name; -1: none. Local. */
+int64_t ensemble_member_step(const ensemble *self, int64_t member);
+/** Has its run finished before its last step, for train.patience? Local. */
+bool ensemble_member_ended_early(const ensemble *self, int64_t member);
+/** Is there nothing left to do for it: trained, and if it is bagged, scored as it is now? Local. */
+bool ensemble_member_is_whole(const ensemble *self, int64_t member);
+/** Train one member to its last step, and score its out-of-bag documents, going on from where an
+ *  earlier start ended. *oob on the group's root: their perplexity; NaN: no bag, or none is out of
+ *  it. Collective over `group`. Errors: those of bp_pretrain and bp_score. */
+bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
+                           const bp_pretrain_hooks *hooks, double *oob);
+/** Out-of-bag scores are those of the weights: they go when training goes on. Local, on the group's
+ *  root. Errors: those of bp_dir_remove. */
+bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
+/** What was made of the members' weights, ensemble.json, does not outlive them. Local, on one rank.
+ *  Errors: BP_ERR_IO, BP_ERR_DENIED it can't be removed; BP_ERR_SYSTEM. */
+bp_err ensemble_forget_list(const ensemble *self);
+
+/* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
+ * coordinator.
+ *
+ * A line stands there for each step that all members have a line for, those that diverged aside,
+ * and those that ended early (train.patience) from then on. What a member has is read from its own
+ * file, as far as that is certain: to its newest checkpoint while it waits, further once it has
+ * begun. So the file is a function of the members' files. */
+typedef struct ensemble_metrics ensemble_metrics;
+bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self);
+void ensemble_metrics_free(ensemble_metrics **metrics);
+/** A member goes on from `step`: its lines from there on are new. */
+bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64_t step);
+/** A member has all its lines. */
+typedef enum ensemble_end {
+    ENSEMBLE_TRAINED,
+    ENSEMBLE_ENDED_EARLY,
+    ENSEMBLE_DIVERGED
+} ensemble_end;
+void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_end how);
+/** Write the lines that are complete by now. Errors: BP_ERR_IO, BP_ERR_SYSTEM, BP_ERR_BUSY;
+ *  BP_ERR_FORMAT a member's file holds what is no line of metrics. */
+bp_err ensemble_metrics_flush(ensemble_metrics *metrics);
+
+/* ensemble_desk.c: members are handed out to groups, and news of them come back */
+typedef struct ensemble_desk ensemble_desk;
+/** Collective over self->mesh->world. Errors: BP_ERR_SYSTEM; those of a run's journal. */
+bp_err ensemble_desk_new(ensemble_desk **out, ensemble *self);
+/** Collective over self->mesh->world. */
+void ensemble_desk_free(ensemble_desk **desk);
+/** Train members for as long as there are any. Collective over self->mesh->world. Errors: all but
+ *  BP_ERR_SOFTWARE of ensemble_member_run; the same on all ranks. */
+bp_err ensemble_desk_run(ensemble_desk *desk);
+/** After ensemble_desk_run, which gave `err`: complete metrics.jsonl, and if all went well write
+ *  ensemble.json and say what became of the members. Local, on the coordinator. Errors: `err`, with
+ *  its message; BP_ERR_SOFTWARE members diverged; BP_ERR_STOPPED
+ *  some were not trained; BP_ERR_IO... of the files. */
+bp_err ensemble_desk_conclude(ensemble_desk *desk, bp_err err);
+
+#endif

@@ -1,0 +1,230 @@
+/* Checkpoints of a training: what they hold, and which is kept as the best.
+ * All of it over the whole world, since a dedicated coordinator commits what the others write. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/trace.h"
+
+#include <stdio.h>
+
+static json_t *state_of(const trainer *self)
+{
+    const progress *p = &self->progress;
+    json_t *state = json_object();
+
+    json_object_set_new(state, "step", json_integer(p->step));
+    json_object_set_new(state, "model", bp_gpt_shape_json(&self->shape));
+    json_object_set_new(state, "eod_id", json_integer(self->facts.eod_id));
+    json_object_set_new(state, "tokenizer_hash", json_string(self->facts.tokenizer_hash));
+    json_object_set_new(state, "corpus_hash", json_string(self->facts.hash));
+    json_object_set_new(state, "seed", json_integer((json_int_t)self->spec.seed));
+    json_object_set_new(state, "tokens",
+                        json_integer(p->step * self->spec.batch * self->shape.context));
+    json_object_set_new(state, "updates", json_integer(p->updates));
+    json_object_set_new(state, "skipped", json_integer(p->skipped));
+    json_object_set_new(state, "skipped_in_row", json_integer(p->skipped_in_row));
+    json_object_set_new(state, "best_valid_loss", bp_json_real(p->best_valid_loss));
+    json_object_set_new(state, "best_step", json_integer(p->best_step));
+    json_object_set_new(state, "validations_since_best", json_integer(p->stale));
+    json_object_set_new(state, "valid_hash", json_string(self->facts.valid_hash));
+    if (trainer_bags(self->config))
+        json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
+    return state;
+}
+
+char *trainer_checkpoints_folder(const trainer *self)
+{
+    char *folder = bp_path_join(bp_config_string(self->config, "run.dir"), "checkpoints");
+    return folder;
+}
+
+static bp_err own_slices(trainer *self, bp_slice **slices, int64_t *count)
+{
+    *slices = NULL;
+    *count = 0;
+    return self->engine ? bp_engine_slices_to_save(self->engine, slices, count) : BP_OK;
+}
+
+bp_err trainer_slices_to_save(trainer *self, bp_slice **slices, int64_t *count)
+{
+    return bp_agree(self->mesh->world, own_slices(self, slices, count));
+}
+
+/* After a commit, on the coordinator: the link to the best, and old ones removed. Neither undoes
+ * the commit. */
+static void tidy(trainer *self, int64_t step, bool best)
+{
+    bool ours =
+        bp_run_still_owner(self->run); /* else others decide what is best, and what is old */
+    json_t *event = json_pack("{s:I, s:b}", "step", (json_int_t)step, "best", (int)best);
+    char *folder = trainer_checkpoints_folder(self);
+
+    if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    if (ours && bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep"),
+                                     &self->sweeper) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_free(folder);
+    json_decref(event);
+    bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
+    self->untold_commit = step; /* on the screen the next line of a step tells */
+    self->untold_best = best ? step : self->untold_best;
+}
+
+void trainer_tell_commit(trainer *self)
+{
+    if (self->untold_commit > 0)
+        bp_log_screen_only("committed step %lld%s", (long long)self->untold_commit,
+                           self->untold_best == self->untold_commit ? " (the best so far)" : "");
+    self->untold_commit = self->untold_best = 0;
+}
+
+void trainer_sweep_end(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (bp_sweeper_wait(&self->sweeper) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_err_set_message(message);
+    (void)bp_beat_phase(before);
+}
+
+static void committed(trainer *self, int64_t step, bool best)
+{
+    self->progress.committed = step;
+    if (self->mesh->coordinates)
+        tidy(self, step, best);
+}
+
+/* What this rank saves. */
+typedef struct own_state {
+    bp_slice *slices;
+    int64_t count;
+    bp_digest *digests; /* of the slices, where they are copied */
+} own_state;
+
+/* A state that is not finite is worth nothing, and would push a good one out. behind: it is copied
+ * and counted in the same breath. */
+static bp_err look_at(const trainer *self, bool behind, own_state *own)
+{
+    bp_slice *slices = own->slices;
+    int64_t count = own->count, bad;
+    BP_TRACE(BP_TRACE_SNAPSHOT, 0, (behind ? 8.0 : 4.0) * (double)bp_slices_floats(slices, count));
+
+    if (behind) {
+        own->digests = bp_alloc("commit.digests", count, sizeof *own->digests);
+        bad = bp_snapshot_take(self->snapshot, slices, count, own->digests);
+    } else {
+        bad = bp_slices_not_finite(slices, count);
+    }
+    return bad < 0
+               ? BP_OK
+               : BP_FAIL(BP_ERR_SOFTWARE,
+                         "the training diverged, %s is not finite: at step %lld; start again from "
+                         "an older checkpoint with a smaller optimizer.lr or a longer "
+                         "optimizer.warmup",
+                         slices[bad].name, (long long)self->progress.step);
+}
+
+/* Lines of the journals come to disk first: no checkpoint may outlive a lost one. */
+static bp_err prepare(trainer *self, bool behind, own_state *own)
+{
+    bp_err err = own_slices(self, &own->slices, &own->count);
+
+    if (err == BP_OK)
+        err = look_at(self, behind, own);
+    if (err == BP_OK && bp_fault("ckpt.snapshot"))
+        err = bp_fail_errno(BP_ERR_IO, "can't take the state to save",
+                            bp_config_string(self->config, "run.dir"));
+    if (err == BP_OK)
+        err = bp_run_sync(self->run);
+    if (err == BP_OK)
+        err = report_lost(self);
+    return bp_agree(self->mesh->world, err);
+}
+
+static bp_err save(trainer *self, bool behind)
+{
+    char name[BP_STEP_NAME], *folder = trainer_checkpoints_folder(self);
+    bp_checkpoint_commit commit = {.parent = folder,
+                                   .name = name,
+                                   .check_owner = bp_run_check_owner,
+                                   .context = self->run,
+                                   .tokenizer = self->tokenizer,
+                                   .snapshot = behind ? self->snapshot : NULL,
+                                   .worked = behind ? &self->behind.worked : NULL};
+    json_t *state = state_of(self);
+    own_state own = {0};
+    bp_err err = prepare(self, behind, &own);
+
+    commit.digests = own.digests;
+    bp_checkpoint_step_name(name, self->progress.step);
+    if (err == BP_OK && behind)
+        err = bp_checkpoint_begin(&self->behind.saving, self->mesh->world, &commit, own.slices,
+                                  own.count, state);
+    else if (err == BP_OK)
+        err = bp_checkpoint_save(self->mesh->world, &commit, own.slices, own.count, state);
+    bp_free(own.digests);
+    bp_free(own.slices);
+    json_decref(state);
+    bp_free(folder);
+    return err;
+}
+
+bp_err trainer_commit(trainer *self, bool best)
+{
+    double began = bp_clock_now();
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_err err = BP_OK;
+
+    BP_ASSERT(!self->behind.saving);
+    if (self->progress.committed != self->progress.step) {
+        err = save(self, false);
+        if (err == BP_OK)
+            committed(self, self->progress.step, best);
+    }
+    (void)bp_beat_phase(before);
+    self->commit_seconds = bp_clock_now() - began;
+    return err;
+}
+
+bp_err trainer_commit_begin(trainer *self, bool best)
+{
+    double began = bp_clock_now();
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_err err;
+
+    BP_ASSERT(!self->behind.saving && self->progress.committed != self->progress.step);
+    self->behind =
+        (commit_behind){.step = self->progress.step, .best = best, .coordinator = BP_SAVING_WRITES};
+    err = save(self, true);
+    self->behind.stood = bp_clock_now() - began;
+    (void)bp_beat_phase(before);
+    bp_beat_commit(self->commit_seconds); /* of the one before: this was the least of it */
+    return err;
+}
+
+bp_err trainer_commit_finish(trainer *self, bool give_up)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    double began = bp_clock_now();
+
+    if (give_up)
+        bp_saving_give_up(self->behind.saving);
+    bp_err err = bp_checkpoint_finish(&self->behind.saving);
+    if (err == BP_OK)
+        committed(self, self->behind.step, self->behind.best);
+    (void)bp_beat_phase(before);
+    self->commit_seconds = self->behind.stood + self->behind.worked + bp_clock_now() - began;
+    bp_beat_commit(self->commit_seconds);
+    return err;
+}

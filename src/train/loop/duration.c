@@ -1,0 +1,127 @@
+/* How many steps a training has, and when it ends before. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/collective.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define WEIGHTS_SHOWN 20
+
+static int64_t steps_of_epochs(const trainer *self, double epochs)
+{
+    return bp_epoch_steps(epochs, self->epoch_windows, self->spec.batch);
+}
+
+void trainer_find_steps(trainer *self)
+{
+    if (self->mesh->coordinates)
+        self->epoch_windows = bp_stream_corpus_windows(self->stream, self->shape.context);
+    bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
+    if (bp_config_is_set(self->config, "train.epochs"))
+        self->spec.rate.steps = steps_of_epochs(self, bp_config_real(self->config, "train.epochs"));
+}
+
+/* How often the run goes through each corpus. */
+static void say_weights(const trainer *self)
+{
+    const double *weights = bp_stream_weights(self->stream);
+    double sum = 0, entries = (double)self->spec.rate.steps * (double)self->spec.batch;
+    int64_t files = bp_stream_files(self->stream);
+
+    for (int64_t k = 0; k < files; k++)
+        sum += weights[k];
+    for (int64_t k = 0; k < files && k < WEIGHTS_SHOWN; k++) {
+        int64_t first, tokens, windows;
+
+        bp_stream_file(self->stream, k, &first, &tokens);
+        windows = (tokens - 1) / self->shape.context;
+        bp_log("corpus.weights: %5.1f %% of the windows are of %s, in %" PRId64
+               " steps %.3g times all of it",
+               100 * weights[k] / sum, bp_stream_path(self->stream, k), self->spec.rate.steps,
+               weights[k] / sum * entries / (double)(windows > 0 ? windows : 1));
+    }
+    if (files > WEIGHTS_SHOWN)
+        bp_log("corpus.weights: and %" PRId64 " more corpora", files - WEIGHTS_SHOWN);
+}
+
+void trainer_say_steps(const trainer *self)
+{
+    const bp_config *config = self->config;
+
+    if (bp_config_is_set(config, "train.epochs"))
+        bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
+               " windows in batches of %" PRId64,
+               bp_config_real(config, "train.epochs"), self->spec.rate.steps, self->epoch_windows,
+               self->spec.batch);
+    if (self->mesh->coordinates && bp_stream_weights(self->stream))
+        say_weights(self);
+}
+
+void trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before)
+{
+    bp_rate before = *rate;
+    int64_t next = step + 1;
+
+    if (step == 0 || steps_before == 0 || rate->steps <= steps_before ||
+        rate->decay == BP_DECAY_CONSTANT)
+        return;
+    before.steps = steps_before;
+    bp_log("the schedule of the learning rate is stretched from %" PRId64 " to %" PRId64
+           " steps: the rate of step %" PRId64 " is %.3g and was %.3g%s",
+           steps_before, rate->steps, next, bp_rate_at(rate, next),
+           bp_rate_at(&before, next < steps_before ? next : steps_before),
+           next > steps_before ? " in the last step" : "");
+}
+
+static bool has_lost_patience(const trainer *self)
+{
+    int64_t patience = bp_config_int(self->config, "train.patience");
+
+    return patience > 0 && self->progress.stale >= patience;
+}
+
+bool trainer_is_done(const trainer *self)
+{
+    return self->progress.step >= self->spec.rate.steps || has_lost_patience(self);
+}
+
+bool trainer_take_validation(trainer *self, double loss)
+{
+    progress *p = &self->progress;
+
+    if (!(loss < p->best_valid_loss)) {
+        p->stale++;
+        return false;
+    }
+    p->best_valid_loss = loss;
+    p->best_step = p->step;
+    p->stale = 0;
+    return true;
+}
+
+bp_err trainer_end(trainer *self)
+{
+    const progress *p = &self->progress;
+    bp_err err = BP_OK;
+
+    if (p->step >= self->spec.rate.steps || !has_lost_patience(self))
+        return BP_OK;
+    bp_run_end_reason(self->run, "patience");
+    bp_log("the training ended at step %" PRId64 " of %" PRId64 ", after %" PRId64
+           " validation%s without a new best (train.patience): the best loss is %.4f, at step "
+           "%" PRId64,
+           p->step, self->spec.rate.steps, p->stale, p->stale == 1 ? "" : "s", p->best_valid_loss,
+           p->best_step);
+    if (!bp_run_is_finished(self->run)) {
+        json_t *event =
+            json_pack("{s:I, s:I, s:o, s:I}", "step", (json_int_t)p->step, "validations",
+                      (json_int_t)p->stale, "best_valid_loss", bp_json_real(p->best_valid_loss),
+                      "best_step", (json_int_t)p->best_step);
+        err = bp_run_event(self->run, "patience", event);
+        json_decref(event);
+    }
+    return bp_agree(self->mesh->world, err);
+}

@@ -1,0 +1,184 @@
+/* What the ranks of a training take of a node's memory, foreseen before any of it is taken. */
+#include "train/loop/memory_priv.h"
+
+#include "base/mem.h"
+#include "base/trace.h"
+#include "io/checkpoint/checkpoint.h"
+#include "mesh/collective.h"
+#include "mesh/mesh_search.h"
+
+memory_case memory_case_of(const trainer *self)
+{
+    return (memory_case){.mesh = self->mesh_shape,
+                         .spec = self->spec,
+                         .async = bp_config_bool(self->config, "checkpoint.behind")};
+}
+
+bool memory_case_is_valid(const trainer *self, const memory_case *one)
+{
+    static const bp_option *const NO_TABLES[] = {NULL};
+    const bp_mesh_shape *mesh = &one->mesh;
+    bp_config *faults = NULL;
+    bool valid = bp_config_new(&faults, NO_TABLES, NO_TABLES) == BP_OK;
+
+    if (valid) {
+        bp_gpt_shape_check(&self->shape, mesh->tensor, mesh->pipeline, faults);
+        bp_engine_spec_check(&one->spec, &self->shape, mesh, faults);
+        valid = bp_config_faults(faults) == BP_OK;
+    }
+    bp_config_free(&faults);
+    return valid;
+}
+
+/* Of the ranks that read the corpus for their copy of the model. */
+static size_t loader_bytes(const trainer *self, const memory_case *one)
+{
+    return bp_lanes_bytes(&(bp_lanes_size){.tokens = self->facts.tokens,
+                                           .mixed_files = self->facts.mixed_files,
+                                           .slots = one->spec.batch / one->mesh.data,
+                                           .context = self->shape.context,
+                                           .vocab_size = self->facts.vocab_size});
+}
+
+/* A rank of the stage that does not read the corpus. */
+static bp_err plan_stage(const trainer *self, const memory_case *one, int stage, bp_plan *plan)
+{
+    const bp_mesh_shape *mesh = &one->mesh;
+    int64_t ranks = (int64_t)mesh->pipeline * mesh->data * mesh->tensor; /* at most, of a node */
+    bp_err err = bp_engine_plan(plan, mesh, &one->spec, &self->shape, stage);
+
+    plan->trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
+    plan->writer = bp_checkpoint_writer_bytes((int64_t)plan->snapshot * ranks);
+    if (!one->async)
+        plan->snapshot = 0;
+    return err;
+}
+
+bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
+{
+    memory_case one = memory_case_of(self);
+    bp_err err = BP_OK;
+
+    *stage = 0;
+    for (int s = 0; s < one.mesh.pipeline && err == BP_OK; s++) {
+        bp_plan now = {0};
+
+        err = plan_stage(self, &one, s, &now);
+        if (s == 0) /* its ranks read the corpus */
+            now.input += loader_bytes(self, &one);
+        if (err == BP_OK && (s == 0 || bp_plan_total(&now) > bp_plan_total(plan))) {
+            *plan = now;
+            *stage = s;
+        }
+    }
+    return err;
+}
+
+/* ---- ranks ---- */
+
+/* One rank of a node writes the checkpoint for all of it. */
+static bp_rank_memory of_plan(const bp_plan *plan)
+{
+    return (bp_rank_memory){.own_bytes = (int64_t)(bp_plan_total(plan) - plan->writer),
+                            .node_bytes = (int64_t)plan->writer};
+}
+
+/* Rank `at` of the computing ranks is of this stage; a dedicated coordinator is before the first.
+ */
+static int stage_of(const bp_mesh_shape *mesh, int at)
+{
+    return at / mesh->tensor / mesh->data % mesh->pipeline;
+}
+
+/* The ranks of a case: `loader` bytes more on those that read the corpus. */
+static void fill_ranks(bp_rank_memory *all, const memory_case *one, const bp_rank_memory *stages,
+                       int64_t loader)
+{
+    const bp_mesh_shape *mesh = &one->mesh;
+    int ranks = bp_mesh_shape_ranks(&one->mesh),
+        dedicated = mesh->coordinator == BP_COORDINATOR_DEDICATED;
+
+    if (dedicated)
+        all[0] = (bp_rank_memory){.own_bytes = (int64_t)bp_mem_resident_peak_bytes()};
+    for (int r = dedicated; r < ranks; r++) {
+        int at = r - dedicated, stage = stage_of(mesh, at);
+
+        all[r] = stages[stage];
+        if (stage == 0 && at % mesh->tensor == 0)
+            all[r].own_bytes += loader;
+    }
+}
+
+bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_case *one)
+{
+    int stages = one->mesh.pipeline, ranks = bp_mesh_shape_ranks(&one->mesh);
+    bp_rank_memory *of_stages = bp_alloc("train.memory", stages, sizeof *of_stages);
+    bp_rank_memory *all = bp_alloc("train.memory", ranks, sizeof *all);
+    bp_err err =
+        of_stages && all ? BP_OK : bp_fail_memory("the plan of all ranks", ranks, sizeof *all);
+
+    for (int s = 0; s < stages && err == BP_OK; s++) {
+        bp_plan plan = {0};
+
+        err = plan_stage(self, one, s, &plan);
+        of_stages[s] = of_plan(&plan);
+    }
+    if (err == BP_OK)
+        fill_ranks(all, one, of_stages, (int64_t)loader_bytes(self, one));
+    else
+        bp_free(all);
+    *out = err == BP_OK ? all : NULL;
+    bp_free(of_stages);
+    return err;
+}
+
+/* ---- nodes ---- */
+
+bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
+                   const trainer *self, const memory_case *one)
+{
+    bp_rank_memory *all = NULL;
+    bp_err err = BP_OK;
+
+    if (bp_comm_is_root(world)) {
+        BP_ASSERT(bp_mesh_shape_ranks(&one->mesh) == bp_comm_size(world));
+        err = memory_case_list(&all, self, one);
+    }
+    err = bp_agree(world, err);
+    if (err == BP_OK)
+        bp_node_memory_find(out, world, config, all);
+    bp_free(all);
+    return err;
+}
+
+bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memory_case *one,
+                           int nodes)
+{
+    bp_rank_memory *all;
+    bp_err err = memory_case_list(&all, self, one);
+
+    if (err == BP_OK)
+        bp_node_memory_plan(out, self->config, all, bp_mesh_shape_ranks(&one->mesh), nodes);
+    bp_free(all);
+    return err;
+}
+
+bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one)
+{
+    char remedy[MEMORY_REMEDY_BYTES] = "";
+
+    if (bp_node_memory_lacks(node))
+        memory_remedy(remedy, self, one, node);
+    return bp_node_memory_check(node, remedy);
+}
+
+bp_err trainer_check_memory(trainer *self)
+{
+    MPI_Comm world = self->mesh->world;
+    memory_case one = memory_case_of(self);
+    bp_err err = memory_find(&self->node, world, self->config, self, &one);
+
+    if (err != BP_OK)
+        return err;
+    return bp_agree(world, bp_comm_is_root(world) ? memory_judge(&self->node, self, &one) : BP_OK);
+}

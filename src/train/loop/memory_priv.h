@@ -1,0 +1,43 @@
+/* What the ranks of a training take together, and which mesh would take less. */
+#ifndef BP_TRAIN_LOOP_MEMORY_PRIV_H
+#define BP_TRAIN_LOOP_MEMORY_PRIV_H
+
+#include "train/loop/trainer_priv.h"
+
+/** What memory depends on, of a training as it is or as it could be. */
+typedef struct memory_case {
+    bp_mesh_shape mesh; /* fitted */
+    bp_engine_spec spec;
+    bool async; /* checkpoints are written from a copy */
+} memory_case;
+
+/** The training as its configuration has it. */
+memory_case memory_case_of(const trainer *self);
+/** Would the configuration be taken with it? Local; the message of the last failure may change. */
+bool memory_case_is_valid(const trainer *self, const memory_case *one);
+/** What each of its ranks takes: (*out)[bp_mesh_shape_ranks], the caller's (bp_free). Local.
+ * Errors: BP_ERR_SYSTEM, *out is NULL. */
+bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_case *one);
+
+/** The node of the job that lacks most memory, on all ranks. Collective over `world`; self and
+ * `one` on its root alone. Errors: BP_ERR_SYSTEM: the same on all ranks. */
+bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
+                   const trainer *self, const memory_case *one);
+/** The same of a job to come, on `nodes` nodes like this one. Local. */
+bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memory_case *one,
+                           int nodes);
+/** Errors: BP_ERR_SYSTEM it lacks memory, with what would fit. Local. */
+bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one);
+
+/** "use checkpoint.behind=no, or mesh.pipeline=2": keys that make the case fit a node that lacks
+ *  memory; or how many nodes would do. Local. */
+#define MEMORY_REMEDY_BYTES 256
+void memory_remedy(char out[MEMORY_REMEDY_BYTES], const trainer *self, const memory_case *one,
+                   const bp_node_memory *node);
+
+/** rows.c: a warning where the micro-batches of a training have so few rows that matrix products
+ * are slow, and train.batch and memory allow larger ones. Not for a run that goes on: it would get
+ * other bits. Local, on the coordinator. */
+void trainer_warn_of_rows(const trainer *self, const memory_case *one);
+
+#endif

@@ -1,0 +1,118 @@
+#include "train/loop/trainer_priv.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "mesh/collective.h"
+
+#define MIB          1048576.0
+#define CORES_SHARED 0.8 /* with less of its cores a rank was beside other work */
+
+static void print_row(const char *kind, size_t bytes, const char *remark)
+{
+    bp_log("  %-14s %10.1f MiB  %s", kind, (double)bytes / MIB, remark);
+}
+
+static bp_pipeline pipeline_of(const trainer *self)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+
+    return (bp_pipeline){.schedule = self->spec.schedule,
+                         .stages = mesh->pipeline,
+                         .chunks = bp_engine_chunks(&self->spec, mesh->pipeline),
+                         .micro_batches = self->spec.batch / mesh->data / self->spec.micro_batch};
+}
+
+/* " (interleaved, 2 chunks, busy 94 % at most)"; nothing where there is one stage. */
+static void schedule_text(char *out, size_t bytes, const trainer *self)
+{
+    bp_pipeline pipeline = pipeline_of(self);
+    char chunks[32] = "";
+
+    out[0] = '\0';
+    if (pipeline.stages == 1)
+        return;
+    if (pipeline.schedule == BP_INTERLEAVED)
+        snprintf(chunks, sizeof chunks, ", %d chunks", pipeline.chunks);
+    snprintf(out, bytes, " (%s%s, busy %.0f %% at most with %lld micro-batches)",
+             bp_config_string(self->config, "mesh.schedule"), chunks,
+             100 * bp_schedule_busy(&pipeline), (long long)pipeline.micro_batches);
+}
+
+/* Of the steps that are left. */
+static void print_time(const trainer *self)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+    bp_pipeline pipeline = pipeline_of(self);
+    int ranks = mesh->pipeline * mesh->data * mesh->tensor;
+    int64_t steps = self->spec.rate.steps - self->progress.step;
+    double tokens = (double)(steps * self->spec.batch * self->shape.context);
+    double seconds =
+        tokens * bp_gpt_train_flops(&self->shape) / (self->gemm_peak * bp_schedule_busy(&pipeline));
+    char fast[64], slow[64];
+
+    bp_clock_duration(fast, sizeof fast, 2 * seconds);
+    bp_clock_duration(slow, sizeof slow, 5 * seconds);
+    bp_log("time foreseen: %s to %s for the %.3g M tokens of %lld steps (50 %% to 20 %% of what "
+           "matrix products reach: %d rank%s of %.1f GFLOP/s)",
+           fast, slow, tokens / 1e6, (long long)steps, ranks, ranks == 1 ? "" : "s",
+           self->gemm_peak / ranks / 1e9);
+    if (self->gemm_cores < CORES_SHARED)
+        bp_log("other work had %.0f %% of these cores while that was measured: the time foreseen, "
+               "and mfu in metrics.jsonl, are guesses",
+               100 * (1 - self->gemm_cores));
+}
+
+void plan_print(const trainer *self, const bp_plan *plan, int stage)
+{
+    const bp_gpt_shape *shape = &self->shape;
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+    char remark[128];
+
+    bp_log("model: gpt, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %.2f M "
+           "parameters, %s",
+           (long long)shape->layers, (long long)shape->width, (long long)shape->heads,
+           (long long)shape->context, (long long)shape->vocab_size,
+           (double)bp_gpt_parameters(shape) / 1e6,
+           self->spec.precision == BP_BF16 ? "bf16" : "f32");
+    schedule_text(remark, sizeof remark, self);
+    bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",
+           mesh->pipeline, remark, mesh->data, mesh->tensor,
+           mesh->tensor == 1                                         ? ""
+           : bp_engine_shares_rows(&self->spec, shape, mesh->tensor) ? " (rows shared out)"
+                                                                     : " (all rows on each)",
+           mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
+           bp_math_threads(), bp_math_threads() == 1 ? "" : "s");
+    trainer_say_steps(self);
+    bp_log("memory foreseen of a rank of stage %d (the largest):", stage);
+    print_row("program", plan->program, "the program and its libraries");
+    print_row("parameters", plan->parameters, "float32");
+    print_row("copies", plan->copies, "of the weights, as the products want them");
+    snprintf(remark, sizeof remark, "%s",
+             self->spec.tree ? "train.reduction=running keeps fewer" : "one running sum");
+    print_row("gradients", plan->gradients, remark);
+    print_row("optimizer", plan->optimizer, "moments, shared out over data ranks");
+    print_row("activations", plan->activations,
+              self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");
+    print_row("scratch", plan->scratch, "of a block at work and of matrix products");
+    print_row("input", plan->input, "tokens");
+    if (plan->snapshot > 0)
+        print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.behind=no has none");
+    print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
+    if (plan->trace > 0)
+        print_row("trace", plan->trace, "events of the timeline");
+    print_row("total", bp_plan_total(plan), "of this rank");
+    if (self->node.ranks > 0)
+        bp_node_memory_print(&self->node);
+    if (self->gemm_peak > 0)
+        print_time(self);
+}
+
+void plan_print_peak(const trainer *self)
+{
+    bool counts = self->mesh->computes;
+    int64_t peak =
+        bp_all_max_int(counts ? (int64_t)bp_mem_resident_peak_bytes() : 0, self->mesh->world);
+
+    bp_log("memory: %.1f MiB foreseen, %.1f MiB seen at the peak of a rank",
+           (double)bp_plan_total(&self->plan) / MIB, (double)peak / MIB);
+}

@@ -1,0 +1,294 @@
+#include "train/loop/pretrain.h"
+
+#include "base/beat.h"
+#include "base/log.h"
+#include "report/training.h"
+#include "train/loop/memory_priv.h"
+#include "train/loop/trainer_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const bp_option bp_checkpoint_options[] = {
+    {"checkpoint.every", BP_OPTION_INT, "500", 1, 1e12, NULL, "steps",
+     "a checkpoint; one is always committed after the last step", false},
+    {"checkpoint.keep", BP_OPTION_INT, "3", 1, 1e6, NULL, NULL,
+     "newest checkpoints to keep, the best one besides", false},
+    {"checkpoint.behind", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
+     "write from a copy while training goes on; no: training waits, and needs no memory for a copy",
+     false},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+void bp_pretrain_check(bp_config *config)
+{
+    int64_t members = bp_config_int(config, "mesh.members");
+
+    if (members != 1)
+        bp_config_fault(
+            config,
+            "mesh.members = %lld, but pretrain trains one model: at mesh.members; leave it at 1",
+            (long long)members);
+    bp_pretrain_check_model(config);
+}
+
+static void check_patience(bp_config *config)
+{
+    bool has_valid = bp_config_is_set(config, "corpus.valid");
+    int64_t patience = bp_config_int(config, "train.patience");
+
+    if (patience > 0 && (!has_valid || bp_config_int(config, "train.valid_every") == 0))
+        bp_config_fault(config,
+                        "train.patience = %lld counts validations, but %s: at train.patience; give "
+                        "corpus.valid and train.valid_every, or leave train.patience out",
+                        (long long)patience,
+                        has_valid ? "train.valid_every is 0" : "there is no corpus.valid");
+}
+
+/* One form of each list: a resume compares texts. */
+static void check_weights(bp_config *config)
+{
+    double *weights = NULL;
+    int64_t count;
+    char *text = NULL;
+
+    if (!bp_config_is_set(config, "corpus.weights"))
+        return;
+    if (bp_corpus_weights(&weights, &count, bp_config_string(config, "corpus.weights")) == BP_OK) {
+        text = bp_corpus_weights_text(weights, count);
+        if (!text || bp_config_set(config, "corpus.weights", text) != BP_OK)
+            bp_config_fault(config, "no memory for corpus.weights: at corpus.weights");
+    } else {
+        bp_config_fault(config, "%s", bp_err_message());
+    }
+    bp_free(text);
+    bp_free(weights);
+}
+
+void bp_pretrain_check_model(bp_config *config)
+{
+    bool has_init = bp_config_is_set(config, "model.init");
+    bp_mesh_shape mesh = bp_mesh_shape_of(config);
+    bp_engine_spec spec = bp_engine_spec_of(config);
+    bp_gpt_shape shape = {0};
+
+    if (!has_init) {
+        shape = bp_gpt_shape_of(config, NULL);
+        bp_gpt_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
+    }
+    bp_engine_spec_check(&spec, &shape, &mesh, config);
+    check_patience(config);
+    if (bp_config_is_set(config, "train.epochs") && bp_config_real(config, "train.epochs") <= 0)
+        bp_config_fault(config, "train.epochs = 0: at train.epochs; give a number above 0");
+    check_weights(config);
+}
+
+bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
+{
+    bool root = bp_comm_is_root(world);
+    trainer self;
+    bp_plan plan;
+    int stage;
+    bp_err err = trainer_open(&self, world, config, asked);
+    memory_case one = memory_case_of(&self);
+
+    if (err == BP_OK)
+        err = bp_agree(world, trainer_plan(&self, &plan, &stage));
+    if (err == BP_OK)
+        err = bp_comm_size(world) > 1 ? memory_find(&self.node, world, config, &self, &one)
+                                      : memory_find_planned(&self.node, &self, &one, asked->nodes);
+    if (err == BP_OK) {
+        trainer_measure_peak(&self, 0.5);
+        self.gemm_peak *= self.mesh_shape.pipeline * self.mesh_shape.data * self.mesh_shape.tensor;
+        plan_print(&self, &plan, stage);
+        if (root)
+            trainer_warn_of_rows(&self, &one);
+        err = bp_agree(world, root ? memory_judge(&self.node, &self, &one) : BP_OK);
+    }
+    trainer_close(&self);
+    return err;
+}
+
+static bool is_power_of_two(const char *text)
+{
+    long long n = strtoll(text, NULL, 10);
+
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. */
+bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
+                        const char *now)
+{
+    bool chunks = strcmp(bp_config_string(config, "mesh.schedule"), "interleaved") == 0;
+    bool tree = strcmp(bp_config_string(config, "train.reduction"), "tree") == 0;
+
+    if (strcmp(key, "mesh.schedule") == 0)
+        return !chunks && strcmp(before, "interleaved") != 0;
+    if (strcmp(key, "mesh.chunks") == 0)
+        return !chunks;
+    if (strcmp(key, "mesh.sequence_parallel") == 0)
+        return bp_config_int(config, "mesh.tensor") == 1 ||
+               (strcmp(before, "no") == 0) == (strcmp(now, "no") == 0);
+    return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
+}
+
+const char *const trainer_may_change[] = {"run.dir",
+                                          "mesh.members",
+                                          "ensemble.members",
+                                          "ensemble.only",
+                                          "ensemble.parallel",
+                                          "train.steps",
+                                          "train.epochs",
+                                          "train.patience",
+                                          "train.log_every",
+                                          "train.valid_every",
+                                          "train.digest_every",
+                                          "checkpoint.every",
+                                          "checkpoint.keep",
+                                          "checkpoint.behind",
+                                          "corpus.valid",
+                                          "train.tensorboard",
+                                          "train.trace",
+                                          "train.profile",
+                                          NULL};
+
+/* What makes two runs the same run. */
+static bp_err open_run(trainer *self)
+{
+    static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+    static const char *const NEW_RUN[] = {"optimizer.*", "train.*",       "corpus.*", "run.seed",
+                                          "run.member",  "model.dropout", NULL};
+    bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
+                                    {"tokenizer.path", self->facts.tokenizer_hash},
+                                    {"model.init", self->init_digest},
+                                    {NULL, NULL}};
+    json_t *extra = json_pack("{s:s, s:s, s:i, s:I, s:I}", "math_library", bp_math_library(), "cpu",
+                              bp_math_cpu(), "threads", bp_math_threads(), "parameters",
+                              (json_int_t)bp_gpt_parameters(&self->shape), "steps",
+                              (json_int_t)self->spec.rate.steps);
+    bp_run_spec spec = {.job = "pretrain",
+                        .trains = true,
+                        .tensorboard = bp_config_bool(self->config, "train.tensorboard"),
+                        .may_change = trainer_may_change,
+                        .new_run_may = NEW_RUN,
+                        .other_bits = OTHER_BITS,
+                        .keeps_bits = trainer_keeps_bits,
+                        .identities = identities,
+                        .extra = extra};
+    bp_err err = bp_run_open(&self->run, self->mesh, self->config, &spec);
+
+    json_decref(extra);
+    return err;
+}
+
+/* What was traced is told however training ended; the first failure is the one to tell. */
+static bp_err finish_trace(trainer *self, bp_err err)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err traced;
+
+    snprintf(message, sizeof message, "%s", bp_err_message());
+    traced = trainer_trace_close(self);
+    if (err == BP_OK)
+        return traced;
+    bp_err_set_message(message);
+    return err;
+}
+
+static bp_err run(trainer *self)
+{
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        json_t *members = json_pack("{s:I}", "step", (json_int_t)self->progress.step);
+        err = bp_run_event(self->run, self->progress.step > 0 ? "resumed" : "started", members);
+        json_decref(members);
+        if (self->progress.step > 0)
+            bp_log("going on from step %lld", (long long)self->progress.step);
+    }
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    if (self->mesh->computes) {
+        report_begin(self);
+        err = trainer_run(self);
+        report_end(self);
+    } else {
+        bp_phase before = bp_beat_phase(BP_PHASE_STEP);
+        err = report_serve(self);
+        (void)bp_beat_phase(before);
+    }
+    err = bp_agree(self->mesh->world, err);
+    trainer_sweep_end(self);
+    bp_log_keep_progress();
+    trainer_tell_commit(self);
+    err = finish_trace(self, err);
+    plan_print_peak(self);
+    return err == BP_OK ? trainer_end(self) : err;
+}
+
+/* With the run folder held: find where to start, build, train. *began: the step it starts behind.
+ */
+static bp_err go_on(trainer *self, int64_t *began)
+{
+    bp_err err = trainer_find_source(self);
+
+    *began = self->progress.step;
+    if (err != BP_OK)
+        return err;
+    if (trainer_is_done(self)) {
+        bool more = self->progress.step > self->spec.rate.steps;
+        bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
+               more ? ", more than the configuration asks for" : "");
+        return trainer_end(self);
+    }
+    err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
+    if (err == BP_OK && self->node.ranks == 0) /* its folder seemed finished, or held */
+        err = trainer_check_memory(self);
+    if (err != BP_OK)
+        return err;
+    if (self->mesh->coordinates && !self->hooks && !bp_run_is_resumed(self->run)) {
+        memory_case one = memory_case_of(self);
+        trainer_warn_of_rows(self, &one);
+    }
+    bp_run_take_changes(self->run);
+    trainer_say_stretch(&self->spec.rate, self->progress.step, bp_run_steps_before(self->run));
+    err = trainer_trace_open(self);
+    if (err == BP_OK)
+        err = trainer_build(self);
+    if (err == BP_OK)
+        err = trainer_load(self);
+    if (err == BP_OK && self->mesh->coordinates)
+        err = bp_run_cut_metrics(self->run, self->progress.step);
+    if (err == BP_OK && self->mesh->coordinates && self->hooks)
+        err = self->hooks->started(self->hooks->context, self->progress.step);
+    err = bp_agree(self->mesh->world, err);
+    return err == BP_OK ? run(self) : err;
+}
+
+bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *hooks)
+{
+    trainer self;
+    int64_t began = 0;
+    bp_err err = trainer_open(&self, world, config, NULL);
+    const char *run_dir = bp_config_string(config, "run.dir");
+
+    self.hooks = hooks;
+    if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))
+        (void)trainer_check_bag(self.corpus); /* its warning: fewer than 2 were refused before */
+    if (err == BP_OK && bp_run_has_work(world, run_dir))
+        err = trainer_check_memory(&self);
+    if (err == BP_OK)
+        err = open_run(&self);
+    if (err == BP_OK) {
+        err = go_on(&self, &began);
+        bp_err closed = bp_run_close(&self.run, err);
+        err = err != BP_OK ? err : closed;
+    }
+    if (err == BP_OK && self.mesh->coordinates && !hooks && began < self.spec.rate.steps)
+        bp_training_leave_page(run_dir);
+    trainer_close(&self);
+    return err;
+}

@@ -1,0 +1,319 @@
+/* What compute's root tells the coordinator: metrics, events, lines for people. A shared
+ * coordinator is the same rank; a dedicated one hears it as messages. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "mesh/collective.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG_REPORT   401
+#define TAG_STOP     402 /* to compute's root: a bp_stop, and BP_STOP_NONE after the last */
+#define TAG_WRITTEN  403 /* to compute's root: the coordinator's bp_saving_state */
+#define POLL_SECONDS 0.001
+
+/* A member that is null was not finite. */
+static double number_of(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* "  committed 400": the last one since the line before. */
+static void take_commit(char *out, size_t bytes, trainer *self)
+{
+    out[0] = '\0';
+    if (self->untold_commit > 0)
+        snprintf(out, bytes, "  committed %lld%s", (long long)self->untold_commit,
+                 self->untold_best == self->untold_commit ? " (best)" : "");
+    self->untold_commit = self->untold_best = 0;
+}
+
+static void log_metric(trainer *self, const json_t *line)
+{
+    int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
+    double speed = number_of(line, "tokens_per_second");
+    double left =
+        (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
+    char time_left[64], validated[64] = "", committed[64];
+
+    bp_clock_duration(time_left, sizeof time_left, left);
+    if (json_object_get(line, "valid_loss"))
+        snprintf(validated, sizeof validated, "  valid %.4f", number_of(line, "valid_loss"));
+    take_commit(committed, sizeof committed, self);
+    bp_log_progress("step %lld/%lld  loss %.4f%s%s  %.0f tokens/s  %s left  lr %.2e",
+                    (long long)step, (long long)steps, number_of(line, "loss"), validated,
+                    committed, speed, time_left, number_of(line, "lr"));
+}
+
+/* A stop takes the step at work, one more at most, and a checkpoint. */
+static void tell_needs(trainer *self, const json_t *line)
+{
+    double speed = number_of(line, "tokens_per_second");
+    double tokens = 2.0 * (double)(self->spec.batch * self->shape.context);
+
+    if (speed > 0)
+        bp_run_needs(self->run, tokens / speed + self->commit_seconds);
+}
+
+static bool hears_coordinator(const trainer *self)
+{
+    return self->mesh->dedicated && bp_comm_is_root(self->mesh->compute);
+}
+
+/* ---- how far a dedicated coordinator's own writing is: it writes for the ranks of its host ----
+ */
+
+/* Once for each checkpoint that was begun. now: whatever the state. */
+static void tell_written(trainer *self, bool now)
+{
+    commit_behind *behind = &self->behind;
+    int state = behind->saving ? (int)bp_saving_look(behind->saving) : BP_SAVING_DONE;
+
+    if (!behind->saving || behind->told || (state == BP_SAVING_WRITES && !now))
+        return;
+    behind->told = true;
+    BP_MPI_WAIT("send", MPI_Send(&state, 1, MPI_INT, 1, TAG_WRITTEN, self->mesh->world));
+}
+
+static void hear_written(trainer *self)
+{
+    int state;
+
+    BP_MPI_WAIT("recv",
+                MPI_Recv(&state, 1, MPI_INT, 0, TAG_WRITTEN, self->mesh->world, MPI_STATUS_IGNORE));
+    self->behind.coordinator = (bp_saving_state)state;
+    self->behind.told = true;
+}
+
+bp_saving_state report_written(trainer *self)
+{
+    bp_saving_state own;
+    int there;
+
+    if (!self->behind.saving)
+        return BP_SAVING_DONE;
+    own = bp_saving_look(self->behind.saving);
+    if (!hears_coordinator(self))
+        return own;
+    if (!self->behind.told) {
+        BP_MPI(MPI_Iprobe(0, TAG_WRITTEN, self->mesh->world, &there, MPI_STATUS_IGNORE));
+        if (there)
+            hear_written(self);
+    }
+    return own > self->behind.coordinator ? own : self->behind.coordinator;
+}
+
+bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
+{
+    switch (kind) {
+    case REPORT_METRIC:
+        log_metric(self, value);
+        tell_needs(self, value);
+        if (self->hooks)
+            self->hooks->metric(self->hooks->context, value);
+        return bp_run_metric(self->run, value);
+    case REPORT_EVENT:
+        return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
+    case REPORT_COMMIT: {
+        double best = json_number_value(json_object_get(value, "best_valid_loss"));
+        self->progress = (progress){
+            .committed = self->progress.committed,
+            .step = json_integer_value(json_object_get(value, "step")),
+            .updates = json_integer_value(json_object_get(value, "updates")),
+            .skipped = json_integer_value(json_object_get(value, "skipped")),
+            .skipped_in_row = json_integer_value(json_object_get(value, "skipped_in_row")),
+            .best_valid_loss =
+                json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best,
+            .best_step = json_integer_value(json_object_get(value, "best_step")),
+            .stale = json_integer_value(json_object_get(value, "stale"))};
+        bool is_best = json_is_true(json_object_get(value, "best"));
+        return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, is_best)
+                                                              : trainer_commit(self, is_best);
+    }
+    case REPORT_FINISH:
+        tell_written(self, true);
+        return trainer_commit_finish(self, json_is_true(json_object_get(value, "give_up")));
+    case REPORT_END:
+        break;
+    }
+    return BP_OK;
+}
+
+/* A lost metrics line ends the job before its next commit; a lost event is worth a warning. */
+static void note_failure(trainer *self, report_kind kind, bp_err err)
+{
+    if (err == BP_OK)
+        return;
+    if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it at a commit alone */
+        bp_warn("%s", bp_err_message());
+    if (kind == REPORT_METRIC && self->report_err == BP_OK) {
+        self->report_err = err;
+        snprintf(self->report_message, sizeof self->report_message, "%s", bp_err_message());
+    }
+}
+
+bp_err report_lost(const trainer *self)
+{
+    return self->report_err == BP_OK
+               ? BP_OK
+               : BP_FAIL(self->report_err,
+                         "a line of metrics could not be written: %s; then the same command "
+                         "goes on",
+                         self->report_message);
+}
+
+void report_send(trainer *self, report_kind kind, json_t *value)
+{
+    if (self->mesh->coordinates && kind < REPORT_COMMIT) {
+        note_failure(self, kind, report_handle(self, kind, value));
+    } else if (hears_coordinator(self)) {
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
+        int64_t head[2] = {kind, bytes};
+        bp_send(head, sizeof head, 0, TAG_REPORT, self->mesh->world);
+        bp_send(text, bytes, 0, TAG_REPORT, self->mesh->world);
+        free(text);
+        if (kind == REPORT_FINISH && !self->behind.told)
+            hear_written(self);
+    }
+    json_decref(value);
+}
+
+/* ---- what a dedicated coordinator alone is asked ---- */
+
+static void send_stop(const trainer *self, bp_stop reason)
+{
+    int word = (int)reason;
+
+    BP_MPI_WAIT("send", MPI_Send(&word, 1, MPI_INT, 1, TAG_STOP, self->mesh->world));
+}
+
+static bp_stop receive_stop(const trainer *self)
+{
+    int word;
+
+    BP_MPI_WAIT("recv",
+                MPI_Recv(&word, 1, MPI_INT, 0, TAG_STOP, self->mesh->world, MPI_STATUS_IGNORE));
+    return (bp_stop)word;
+}
+
+static void hear_stop(void *context)
+{
+    trainer *self = context;
+    int there;
+
+    BP_MPI(MPI_Iprobe(0, TAG_STOP, self->mesh->world, &there, MPI_STATUS_IGNORE));
+    if (there)
+        bp_signals_ask_stop(receive_stop(self));
+}
+
+void report_begin(trainer *self)
+{
+    if (hears_coordinator(self))
+        bp_signals_watch(hear_stop, self);
+}
+
+void report_end(trainer *self)
+{
+    report_send(self, REPORT_END, json_null());
+    if (!hears_coordinator(self))
+        return;
+    bp_signals_unwatch(hear_stop, self);
+    while (receive_stop(self) != BP_STOP_NONE)
+        ; /* too late for it */
+}
+
+/* One message from compute's root, which is world rank 1 beside a dedicated coordinator. */
+static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
+{
+    int64_t head[2];
+    char *text;
+    int there = 0;
+
+    bp_beat_enter("report");
+    for (;;) { /* a rank that only waits leaves its core to those that compute */
+        BP_MPI(MPI_Iprobe(1, TAG_REPORT, self->mesh->world, &there, MPI_STATUS_IGNORE));
+        if (there)
+            break;
+        if (!*stop_sent && bp_signals_stop_asked()) {
+            send_stop(self, bp_signals_terminating()                   ? BP_STOP_TERM
+                            : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT
+                                                                       : BP_STOP_RANK);
+            *stop_sent = true;
+        }
+        tell_written(self, false);
+        bp_clock_sleep(POLL_SECONDS);
+    }
+    bp_beat_leave();
+    bp_recv(head, sizeof head, 1, TAG_REPORT, self->mesh->world);
+    text = bp_alloc("report", head[1], 1);
+    bp_recv(text, head[1], 1, TAG_REPORT, self->mesh->world);
+    *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    bp_free(text);
+    return (report_kind)head[0];
+}
+
+bp_err report_serve(trainer *self)
+{
+    bp_err err = BP_OK;
+    bool stop_sent = false;
+
+    for (;;) {
+        json_t *value = NULL;
+        report_kind kind = receive(self, &value, &stop_sent);
+        bp_err one = report_handle(self, kind, value);
+        bool ends = (kind == REPORT_COMMIT || kind == REPORT_FINISH) &&
+                    !json_is_true(json_object_get(value, "leftover"));
+
+        json_decref(value);
+        if (ends && one != BP_OK)
+            err = one; /* the others have it too, and will send the end */
+        else
+            note_failure(self, kind, one);
+        if (kind == REPORT_END) {
+            send_stop(self, BP_STOP_NONE);
+            return err;
+        }
+    }
+}
+
+/* Where products are slower than the model made of them, something else had the cores while they
+ * were measured: there is no share to tell. */
+static double mfu_of(const trainer *self, double speed)
+{
+    double flops = bp_gpt_train_flops(&self->shape) * speed;
+
+    return self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
+}
+
+void report_step(trainer *self, const bp_step_result *result, const double *valid_loss)
+{
+    int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
+    double seconds = bp_clock_now() - self->clock;
+    double speed =
+        (double)((step - self->clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
+    double mfu = mfu_of(self, speed);
+    json_t *line = json_object();
+
+    json_object_set_new(line, "step", json_integer(step));
+    json_object_set_new(line, "tokens", json_integer(step * batch * T));
+    json_object_set_new(line, "loss", bp_json_real(result->loss));
+    json_object_set_new(line, "lr", bp_json_real(result->rate));
+    json_object_set_new(line, "grad_norm", bp_json_real(result->grad_norm));
+    json_object_set_new(line, "seconds", bp_json_real(seconds));
+    json_object_set_new(line, "tokens_per_second", bp_json_real(speed));
+    json_object_set_new(line, "mfu", bp_json_real(mfu));
+    if (valid_loss)
+        json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
+    report_send(self, REPORT_METRIC, line);
+    self->clock = bp_clock_now();
+    self->clock_step = step;
+}

@@ -1,0 +1,230 @@
+/* Where a training starts: from the run's newest checkpoint, from another's weights, or from drawn
+ * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/beat.h"
+#include "base/fs.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The checkpoint that model.init names. A run that has begun may outlive it: its own newest one has
+ * the same shape. */
+static bp_err open_init(trainer *self, const char *init)
+{
+    const char *run_dir = bp_config_string(self->config, "run.dir");
+    char *begun = NULL;
+    bp_err err = bp_checkpoint_open_any(self->mesh->world, init, &self->source);
+
+    if (err == BP_OK)
+        snprintf(self->init_digest, sizeof self->init_digest, "%s",
+                 bp_checkpoint_digest(self->source));
+    if (err != BP_ERR_INPUT)
+        return err;
+    char *message = bp_strdup(bp_err_message());
+    bp_err previous = bp_run_previous(self->mesh->world, run_dir, "model.init", &begun);
+    if (previous == BP_OK && begun)
+        err = bp_checkpoint_open_any(self->mesh->world, run_dir, &self->source);
+    if (err != BP_OK && message)
+        bp_err_set_message(message);
+    bp_free(message);
+    bp_free(begun);
+    return bp_agree(self->mesh->world, err);
+}
+
+static bp_err check_init(trainer *self, const char *init)
+{
+    const json_t *state = bp_checkpoint_state(self->source);
+    const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
+    bp_gpt_shape known = {0};
+    bp_err err = bp_gpt_shape_read(&known, state, init);
+
+    if (err != BP_OK)
+        return err;
+    self->shape = bp_gpt_shape_of(self->config, &known);
+    if (hash && hash[0] && self->facts.tokenizer_hash[0] &&
+        strcmp(hash, self->facts.tokenizer_hash) != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the checkpoint was made with tokenizer %.12s..., the corpus with "
+                       "%.12s...: at %s; make the corpus with the checkpoint's tokenizer",
+                       hash, self->facts.tokenizer_hash, init);
+    return BP_OK;
+}
+
+bp_err trainer_find_shape(trainer *self)
+{
+    const char *init = bp_config_string(self->config, "model.init");
+    bp_err err;
+
+    if (!init) {
+        self->shape = bp_gpt_shape_of(self->config, NULL);
+        return BP_OK;
+    }
+    err = open_init(self, init);
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, check_init(self, init));
+    return err;
+}
+
+static bp_err read_progress(trainer *self, const bp_checkpoint *checkpoint)
+{
+    const json_t *state = bp_checkpoint_state(checkpoint);
+    const char *where = bp_checkpoint_folder(checkpoint), *valid_hash = NULL;
+    const json_t *best = json_object_get(state, "best_valid_loss");
+    progress *p = &self->progress;
+    const struct {
+        const char *key;
+        int64_t *value;
+    } counts[] = {{"step", &p->step},
+                  {"updates", &p->updates},
+                  {"skipped", &p->skipped},
+                  {"skipped_in_row", &p->skipped_in_row},
+                  {"best_step", &p->best_step}};
+    bp_err err = bp_json_get_string(state, "valid_hash", &valid_hash, where);
+
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0] && err == BP_OK; k++)
+        err = bp_json_get_int(state, counts[k].key, counts[k].value, where);
+    if (err != BP_OK)
+        return err;
+    p->stale = json_integer_value(json_object_get(state, "validations_since_best"));
+    p->committed = p->step;
+    p->best_valid_loss = json_is_number(best) ? json_number_value(best) : INFINITY;
+    if (strcmp(valid_hash, self->facts.valid_hash) != 0 && self->facts.has_valid) {
+        p->best_valid_loss = INFINITY; /* losses of two corpora can't be compared */
+        p->best_step = p->stale = 0;
+    }
+    return BP_OK;
+}
+
+bp_err trainer_check_bag_version(const trainer *self)
+{
+    const json_t *version;
+
+    if (!self->resumes || !trainer_bags(self->config))
+        return BP_OK;
+    version = json_object_get(bp_checkpoint_state(self->source), "bag_version");
+    int64_t known = version ? json_integer_value(version) : 1; /* the first one was not named */
+    return known == BP_BAG_VERSION
+               ? BP_OK
+               : BP_FAIL(BP_ERR_CONFIG,
+                         "the run's bag has version %" PRId64 ", but this program makes version %d "
+                         "(documents in another order), so the training can't go on: at %s; "
+                         "train anew with another run.dir",
+                         known, BP_BAG_VERSION, bp_checkpoint_folder(self->source));
+}
+
+/* The folder of checkpoints is there, without what a killed job left half-done. */
+static bp_err prepare_folder(const trainer *self, const char *folder)
+{
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        err = bp_dir_make(folder);
+        if (err == BP_OK)
+            err = bp_checkpoints_check_best(folder);
+        if (err == BP_OK)
+            err = bp_checkpoints_clean(folder, bp_run_check_owner, self->run);
+    }
+    return bp_agree(self->mesh->world, err);
+}
+
+/* A job may have been killed between a commit and its link. */
+static void mend_best(const trainer *self, const char *folder)
+{
+    int64_t best = self->progress.best_step;
+
+    if (best > 0 && bp_checkpoints_best(folder) != best &&
+        bp_checkpoints_link_best(folder, best) != BP_OK)
+        bp_warn("%s", bp_err_message());
+}
+
+static bp_err find_source(trainer *self)
+{
+    bp_checkpoint *newest = NULL;
+    char *folder = trainer_checkpoints_folder(self);
+    bp_err err = prepare_folder(self, folder);
+
+    self->progress.best_valid_loss = INFINITY;
+    if (err == BP_OK)
+        err =
+            bp_checkpoint_newest(self->mesh->world, folder, bp_run_check_owner, self->run, &newest);
+    if (err == BP_OK && newest) {
+        bp_checkpoint_close(&self->source);
+        self->source = newest;
+        self->resumes = true;
+        err = bp_agree(self->mesh->world, read_progress(self, newest));
+        if (err == BP_OK && self->mesh->coordinates)
+            mend_best(self, folder);
+    }
+    bp_free(folder);
+    return err;
+}
+
+bp_err trainer_find_source(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_LOAD);
+    bp_err err = find_source(self);
+
+    (void)bp_beat_phase(before);
+    return err;
+}
+
+/* Fill the slices that this rank needs: weights, and the moments too unless only the model is
+ * wanted. */
+static bp_err load_slices(trainer *self)
+{
+    bp_slice *slices = NULL;
+    int64_t count = 0;
+    bp_err err = BP_OK;
+
+    if (self->engine)
+        err = bp_engine_slices_to_load(self->engine, !self->resumes, &slices, &count);
+    err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK)
+        err = bp_checkpoint_load(self->source, slices, count);
+    bp_free(slices);
+    return err;
+}
+
+/* What is in memory now is what was saved, however it is split. */
+static bp_err check_loaded(trainer *self)
+{
+    bp_slice *slices;
+    int64_t count;
+    bp_err err = trainer_slices_to_save(self, &slices, &count);
+
+    if (err == BP_OK)
+        err = bp_checkpoint_check_digests(self->source, slices, count);
+    bp_free(slices);
+    return err;
+}
+
+static bp_err load(trainer *self)
+{
+    bp_err err;
+
+    if (!self->source) {
+        if (self->engine)
+            bp_engine_initialise(self->engine);
+        return BP_OK;
+    }
+    err = load_slices(self);
+    if (err == BP_OK && self->resumes)
+        err = check_loaded(self);
+    if (err == BP_OK && self->engine)
+        bp_engine_loaded(self->engine);
+    bp_checkpoint_close(&self->source);
+    return err;
+}
+
+bp_err trainer_load(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_LOAD);
+    bp_err err = load(self);
+
+    (void)bp_beat_phase(before);
+    return err;
+}

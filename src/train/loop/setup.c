@@ -1,0 +1,427 @@
+/* From a configuration to a training that is ready to run. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/trace.h"
+#include "mesh/collective.h"
+#include "text/tokenizer.h"
+#include "train/loop/pretrain.h"
+
+#include <string.h>
+
+#define PEAK_SECONDS  0.2
+#define BAG_DOCUMENTS 100 /* fewer are worth a warning */
+
+static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *plan)
+{
+    static const bp_mesh_shape ALONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_mesh_shape *shape = &self->mesh_shape;
+    bool alone = plan && bp_comm_size(world) == 1;
+    bp_err err;
+
+    *shape = bp_mesh_shape_of(self->config);
+    if (shape->members != 1)
+        return BP_FAIL(
+            BP_ERR_CONFIG,
+            "mesh.members = %d, but pretrain trains one model: at mesh.members; leave it at 1",
+            shape->members);
+    err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
+                : bp_mesh_shape_fit(shape, bp_comm_size(world));
+    if (err == BP_OK)
+        err = bp_mesh_new(&self->mesh, world, alone ? &ALONE : shape);
+    if (err == BP_OK && !alone)
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
+    return err;
+}
+
+/* The tokenizer of the run: the corpus's, or, where the corpus does not tell, tokenizer.path's. */
+static bp_err find_tokenizer(trainer *self)
+{
+    const char *path = bp_config_string(self->config, "tokenizer.path");
+    corpus_facts *facts = &self->facts;
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err;
+
+    snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
+             bp_corpus_tokenizer_hash(self->corpus));
+    if (bp_fault("tok.load"))
+        return bp_fail_errno(BP_ERR_IO, "can't read the tokenizer", path ? path : "the corpus");
+    if (!path) {
+        size_t bytes;
+        return bp_corpus_file_tokenizer(bp_corpus_file_at(self->corpus, 0), &self->tokenizer,
+                                        &bytes);
+    }
+    err = bp_tokenizer_load(&tokenizer, path);
+    if (err == BP_OK && facts->tokenizer_hash[0] &&
+        strcmp(facts->tokenizer_hash, bp_tokenizer_hash(tokenizer)) != 0)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the tokenizer (%.12s...) is not the one that made the corpus (%.12s...): at "
+                      "%s; give the corpus's tokenizer, or none",
+                      bp_tokenizer_hash(tokenizer), facts->tokenizer_hash, path);
+    if (err == BP_OK && bp_tokenizer_size(tokenizer) < facts->vocab_size)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the tokenizer has %lld tokens, fewer than vocab_size = %lld of the corpus: "
+                      "at %s; give the "
+                      "corpus's tokenizer, or none",
+                      (long long)bp_tokenizer_size(tokenizer), (long long)facts->vocab_size, path);
+    if (err == BP_OK)
+        snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
+                 bp_tokenizer_hash(tokenizer));
+    if (err == BP_OK) {
+        self->tokenizer = bp_tokenizer_text(tokenizer);
+        if (!self->tokenizer)
+            err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %s; use fewer ranks a node", path);
+    }
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+bool trainer_bags(const bp_config *config)
+{
+    return strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
+}
+
+bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus)
+{
+    const char *list = bp_config_string(config, "corpus.weights");
+    int64_t count, files = bp_corpus_files(corpus);
+    bp_err err;
+
+    *weights = NULL;
+    if (!list)
+        return BP_OK;
+    err = bp_corpus_weights(weights, &count, list);
+    if (err != BP_OK || count == files)
+        return err;
+    bp_free(*weights);
+    *weights = NULL;
+    return BP_FAIL(BP_ERR_CONFIG,
+                   "corpus.weights has %lld number%s, but corpus.train has %lld file%s: at "
+                   "corpus.weights; give one for each file, in their order (of a glob, by name)",
+                   (long long)count, count == 1 ? "" : "s", (long long)files,
+                   files == 1 ? "" : "s");
+}
+
+static bp_err open_streams(trainer *self)
+{
+    bp_config *config = self->config;
+    const char *valid = bp_config_string(config, "corpus.valid");
+    bp_stream_spec spec = {.bag = trainer_bags(config),
+                           .seed = (uint64_t)bp_config_int(config, "run.seed"),
+                           .member = bp_config_int(config, "run.member")};
+    double *weights = NULL;
+    bp_err err = bp_corpus_open(&self->corpus, bp_config_string(config, "corpus.train"));
+
+    spec.corpus = self->corpus;
+    if (err == BP_OK)
+        err = trainer_weights(&weights, config, self->corpus);
+    spec.weights = weights;
+    if (err == BP_OK)
+        err = bp_stream_new(&self->stream, &spec);
+    bp_free(weights);
+    if (err == BP_OK && valid)
+        err = bp_corpus_open(&self->valid_corpus, valid);
+    if (err == BP_OK && valid)
+        err = bp_stream_new(&self->valid_stream, &(bp_stream_spec){.corpus = self->valid_corpus});
+    return err;
+}
+
+static bp_err check_valid_corpus(const trainer *self)
+{
+    const char *path = bp_config_string(self->config, "corpus.valid");
+    const char *train = bp_corpus_tokenizer_hash(self->corpus),
+               *valid = bp_corpus_tokenizer_hash(self->valid_corpus);
+
+    if (bp_corpus_vocab_size(self->valid_corpus) != bp_corpus_vocab_size(self->corpus))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "vocab_size is %lld, but that of corpus.train is %lld: at %s; make both "
+                       "with one tokenizer",
+                       (long long)bp_corpus_vocab_size(self->valid_corpus),
+                       (long long)bp_corpus_vocab_size(self->corpus), path);
+    if (train[0] && valid[0] && strcmp(train, valid) != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the tokenizer is %.12s..., but that of corpus.train is %.12s...: at %s; "
+                       "make both with one tokenizer",
+                       valid, train, path);
+    return BP_OK;
+}
+
+/* What the coordinator finds in the corpora, for all ranks. */
+static bp_err find_facts(trainer *self)
+{
+    corpus_facts *facts = &self->facts;
+    bp_err err = BP_OK;
+
+    facts->vocab_size = bp_corpus_vocab_size(self->corpus);
+    facts->eod_id = bp_corpus_eod(self->corpus);
+    facts->tokens = bp_stream_tokens(self->stream);
+    facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
+    snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
+    facts->has_valid = self->valid_corpus != NULL;
+    if (facts->has_valid) {
+        facts->valid_tokens = bp_stream_tokens(self->valid_stream);
+        snprintf(facts->valid_hash, sizeof facts->valid_hash, "%s",
+                 bp_corpus_hash(self->valid_corpus));
+        err = check_valid_corpus(self);
+    }
+    return err == BP_OK ? find_tokenizer(self) : err;
+}
+
+static bp_err open_corpora(trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = BP_OK;
+
+    self->leads = mesh->computes && bp_comm_is_root(mesh->model);
+    if (self->leads || mesh->coordinates)
+        err = open_streams(self);
+    if (err == BP_OK && mesh->coordinates)
+        err = find_facts(self);
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK)
+        bp_bcast_bytes(&self->facts, sizeof self->facts, 0, mesh->world);
+    return err;
+}
+
+static void set_resolved(bp_config *config, const char *key, int64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    if (bp_config_set(config, key, text) != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+/* config.ini has every key as resolved: what a 0 or "auto" stood for. */
+static void resolve_keys(trainer *self)
+{
+    bp_config *config = self->config;
+    const bp_gpt_shape *shape = &self->shape;
+    bool dedicated = self->mesh_shape.coordinator == BP_COORDINATOR_DEDICATED;
+
+    set_resolved(config, "model.layers", shape->layers);
+    set_resolved(config, "model.width", shape->width);
+    set_resolved(config, "model.heads", shape->heads);
+    set_resolved(config, "model.context", shape->context);
+    set_resolved(config, "mesh.data", self->mesh_shape.data);
+    set_resolved(config, "math.threads", bp_math_threads());
+    if (bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared") != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+}
+
+/* A run keeps the precision that its first start resolved; whether this CPU has it matters only
+ * once there is something to compute (trainer_build). */
+bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out)
+{
+    char *before = NULL;
+    bp_err err =
+        bp_run_previous(comm, bp_config_string(config, "run.dir"), "math.precision", &before);
+
+    bool keeps = before && strcmp(bp_config_string(config, "math.precision"), "auto") == 0 &&
+                 strcmp(before, "auto") != 0;
+
+    if (err == BP_OK && keeps)
+        *out = strcmp(before, "bf16") == 0 ? BP_BF16 : BP_F32;
+    else if (err == BP_OK)
+        err = bp_math_precision(config, out);
+    bp_free(before);
+    err = bp_agree(comm, err);
+    if (err == BP_OK) /* ranks on other CPUs would compute with another precision: the least of all
+                         counts */
+        *out = bp_all_max_int(*out == BP_F32, comm) ? BP_F32 : BP_BF16;
+    if (err == BP_OK)
+        err = bp_config_set(config, "math.precision", *out == BP_BF16 ? "bf16" : "f32");
+    return bp_agree(comm, err);
+}
+
+/* Everything that must fit together, as faults said at once. */
+static bp_err check_shape(trainer *self)
+{
+    bp_config *config = self->config;
+    bp_gpt_shape *shape = &self->shape;
+
+    if (shape->vocab_size == 0)
+        shape->vocab_size = self->facts.vocab_size;
+    else if (shape->vocab_size < self->facts.vocab_size)
+        bp_config_fault(config,
+                        "vocab_size of the corpus is %lld, more than the checkpoint's %lld: at "
+                        "model.init; use its tokenizer",
+                        (long long)self->facts.vocab_size, (long long)shape->vocab_size);
+    bp_gpt_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
+    bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
+    if (shape->layers > 0 && shape->width > 0 && shape->heads > 0 && shape->context > 0)
+        resolve_keys(self);
+    return bp_config_faults(config);
+}
+
+static bp_err check_length(const trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+
+    return bp_agree(mesh->world,
+                    mesh->coordinates ? bp_stream_check(self->stream, self->shape.context) : BP_OK);
+}
+
+bp_err trainer_check_bag(const bp_corpus *corpus)
+{
+    int64_t documents = bp_corpus_documents(corpus);
+    const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
+
+    if (documents < 2)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "a bag needs at least 2 documents to draw from, but there are %lld: at %s; "
+                       "cut the corpus into documents, or train without bags",
+                       (long long)documents, path);
+    if (documents < BAG_DOCUMENTS)
+        bp_warn("bags are drawn from %lld documents: at %s; with fewer than %d they differ by "
+                "chance more than by what they hold",
+                (long long)documents, path, BAG_DOCUMENTS);
+    return BP_OK;
+}
+
+bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_planned_world *plan)
+{
+    bp_err err;
+
+    memset(self, 0, sizeof *self);
+    self->config = config;
+    bp_math_set_threads(
+        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
+    err = bp_agree(world, open_mesh(self, world, plan));
+    if (err == BP_OK)
+        err = open_corpora(self);
+    if (err == BP_OK)
+        err = trainer_find_shape(self);
+    if (err == BP_OK) {
+        self->spec = bp_engine_spec_of(config);
+        err = trainer_precision(world, config, &self->spec.precision);
+    }
+    if (err == BP_OK)
+        err = bp_agree(world, check_shape(self));
+    if (err == BP_OK)
+        err = check_length(self);
+    if (err == BP_OK)
+        trainer_find_steps(self);
+    return err;
+}
+
+static bp_err open_lanes(trainer *self)
+{
+    bp_lanes_spec spec = {.stream = self->stream,
+                          .context = self->shape.context,
+                          .batch = self->spec.batch,
+                          .seed = self->spec.seed};
+    int64_t slots = self->spec.batch / self->mesh->datas;
+
+    self->windows = bp_try_alloc("input", slots * (self->shape.context + 1), sizeof *self->windows);
+    if (!self->windows)
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at the batch's windows; use a smaller train.batch");
+    if (!self->leads)
+        return BP_OK;
+    bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
+    return bp_lanes_new(&self->lanes, &spec);
+}
+
+/* Room for a copy of what this rank saves. */
+static bp_err make_snapshot(trainer *self)
+{
+    bp_slice *slices;
+    int64_t count;
+    bp_err err = trainer_slices_to_save(self, &slices, &count);
+
+    if (err == BP_OK)
+        err = bp_snapshot_new(&self->snapshot, self->mesh->world, bp_slices_floats(slices, count));
+    bp_free(slices);
+    return err;
+}
+
+void trainer_measure_peak(trainer *self, double seconds)
+{
+    double wall = bp_clock_now(), worked = bp_clock_process();
+
+    self->gemm_peak = bp_math_gemm_peak(self->spec.precision, seconds);
+    wall = bp_clock_now() - wall;
+    self->gemm_cores = (bp_clock_process() - worked) / (wall * bp_math_threads());
+}
+
+/* Of all ranks; a dedicated coordinator is told. */
+static void measure_peaks(trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    double both[2];
+
+    if (mesh->computes) {
+        float lacks;
+
+        trainer_measure_peak(self, PEAK_SECONDS);
+        lacks = 1 - (float)self->gemm_cores;
+        bp_all_max(&lacks, 1, mesh->compute);
+        self->gemm_cores = 1 - lacks;
+        bp_all_sum_double(&self->gemm_peak, 1, mesh->compute);
+    }
+    both[0] = self->gemm_peak;
+    both[1] = self->gemm_cores;
+    bp_bcast_bytes(both, sizeof both, bp_comm_size(mesh->world) - 1, mesh->world);
+    self->gemm_peak = both[0];
+    self->gemm_cores = both[1];
+}
+
+static void warn_of_repeats(const trainer *self)
+{
+    int64_t windows = bp_lanes_windows(self->lanes);
+
+    if (bp_stream_weights(self->stream))
+        bp_warn("a step takes more windows of a corpus than it has, by corpus.weights: windows "
+                "repeat within a step; use a smaller batch or a shorter context");
+    else
+        bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
+                "a step; use a smaller batch or a shorter context",
+                (long long)windows, (long long)self->spec.batch);
+}
+
+bp_err trainer_build(trainer *self)
+{
+    bp_precision precision;
+    int stage = 0;
+    bp_err err = bp_math_precision(self->config, &precision); /* a kept one: has this CPU it? */
+
+    if (err == BP_OK)
+        err = trainer_plan(self, &self->plan, &stage);
+    err = bp_agree(self->mesh->world, err);
+
+    if (err != BP_OK)
+        return err;
+    measure_peaks(self);
+    plan_print(self, &self->plan, stage);
+    if (self->mesh->computes) {
+        err = bp_engine_new(&self->engine, self->mesh, &self->spec, &self->shape);
+        if (err == BP_OK)
+            err = open_lanes(self);
+    }
+    err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK && bp_config_bool(self->config, "checkpoint.behind"))
+        err = make_snapshot(self);
+    if (err == BP_OK && self->lanes && bp_lanes_repeat(self->lanes) && self->mesh->data_at == 0)
+        warn_of_repeats(self);
+    return err;
+}
+
+void trainer_close(trainer *self)
+{
+    bp_lanes_free(&self->lanes);
+    bp_engine_free(&self->engine);
+    bp_trace_stop(); /* with their helpers gone */
+    bp_stream_free(&self->stream);
+    bp_stream_free(&self->valid_stream);
+    bp_corpus_close(&self->corpus);
+    bp_corpus_close(&self->valid_corpus);
+    bp_checkpoint_close(&self->source);
+    bp_snapshot_free(&self->snapshot);
+    bp_free(self->windows);
+    bp_free(self->tokenizer);
+    bp_free(self->trace_path);
+    bp_mesh_free(&self->mesh);
+}

@@ -1,0 +1,208 @@
+/* train.trace and train.profile: what is recorded, of which steps, and gathered at the end. */
+#include "train/loop/tracing_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TAG_CLOCK       501
+#define CLOCK_ROUNDS    16
+#define CEILING_REPEATS 5
+#define CEILING_SECONDS 0.08 /* of a repeat */
+
+int64_t trainer_trace_events(const trainer *self)
+{
+    int64_t ranks =
+        (int64_t)self->mesh_shape.pipeline * self->mesh_shape.data * self->mesh_shape.tensor;
+    int64_t each = TRACE_ALL_EVENTS / ranks;
+
+    if (!bp_config_is_set(self->config, "train.trace"))
+        return 0;
+    return each > TRACE_RANK_EVENTS    ? TRACE_RANK_EVENTS
+           : each < TRACE_LEAST_EVENTS ? TRACE_LEAST_EVENTS
+                                       : each;
+}
+
+/* train.trace; a later start leaves a timeline that is there: trace.start-2.json. */
+static char *find_path(const trainer *self)
+{
+    const char *path = bp_config_string(self->config, "train.trace");
+    int64_t start = bp_run_start_number(self->run);
+    char word[32];
+
+    if (start == 1 || !bp_path_exists(path) || bp_path_is_dir(path)) /* a folder is refused */
+        return bp_strdup(path);
+    snprintf(word, sizeof word, "start-%lld", (long long)start);
+    return bp_path_insert(path, word);
+}
+
+/* Can the file be made? Told now, not after hours. */
+static bp_err try_path(trainer *self)
+{
+    bp_draft draft;
+
+    if (!bp_config_is_set(self->config, "train.trace") || !self->mesh->coordinates)
+        return BP_OK;
+    self->trace_path = find_path(self);
+    if (!self->trace_path)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the timeline");
+    bp_err err = bp_draft_open(&draft, self->trace_path);
+    if (err == BP_OK)
+        bp_draft_drop(&draft);
+    return err == BP_OK ? err : bp_err_prefix(err, "train.trace");
+}
+
+/* The offset of rank 0's clock, as the quickest of some round trips tells it; 0 where it is not
+ * larger than that trip could make it, as on one host, whose ranks share a clock. */
+static int64_t ask_clock(MPI_Comm world)
+{
+    int64_t best = INT64_MAX, offset = 0;
+
+    for (int k = 0; k < CLOCK_ROUNDS; k++) {
+        int64_t theirs = 0, before = bp_trace_clock();
+
+        bp_send(&before, sizeof before, 0, TAG_CLOCK, world);
+        bp_recv(&theirs, sizeof theirs, 0, TAG_CLOCK, world);
+        int64_t after = bp_trace_clock(), trip = after - before;
+        if (trip >= best)
+            continue;
+        best = trip;
+        offset = theirs - (before + trip / 2);
+    }
+    return offset > best / 2 || offset < -best / 2 ? offset : 0;
+}
+
+/* Collective over world: rank 0 answers one rank after another. */
+static int64_t align_clock(MPI_Comm world)
+{
+    int rank = bp_comm_rank(world), size = bp_comm_size(world);
+
+    if (rank > 0)
+        return ask_clock(world);
+    for (int from = 1; from < size; from++)
+        for (int k = 0; k < CLOCK_ROUNDS; k++) {
+            int64_t word;
+
+            bp_recv(&word, sizeof word, from, TAG_CLOCK, world);
+            word = bp_trace_clock();
+            bp_send(&word, sizeof word, from, TAG_CLOCK, world);
+        }
+    return 0;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* By turns: a moment in which others are busy spoils some repeats, not all of one kind. */
+static void find_ceilings(trainer *self)
+{
+    for (int k = 0; k < CEILING_REPEATS; k++) {
+        self->silicon =
+            larger(self->silicon, bp_math_silicon_peak(self->spec.precision, CEILING_SECONDS));
+        self->bandwidth = larger(self->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
+    }
+    bp_mem_resident_peak_reset(); /* what that took is given back */
+}
+
+bp_err trainer_trace_open(trainer *self)
+{
+    bool profiles = bp_config_bool(self->config, "train.profile");
+    bool traces = bp_config_is_set(self->config, "train.trace");
+    bp_err err = bp_agree(self->mesh->world, try_path(self));
+
+    if (err != BP_OK || (!profiles && !traces))
+        return err;
+    self->trace_begin = self->progress.step;
+    self->trace_origin = bp_trace_clock();
+    if (traces)
+        self->clock_offset = align_clock(self->mesh->world);
+    if (profiles && self->mesh->computes) {
+        find_ceilings(self);
+    }
+    if (self->mesh->computes)
+        err = bp_trace_start(trainer_trace_events(self));
+    return bp_agree(self->mesh->world, err);
+}
+
+void trainer_trace_step(trainer *self)
+{
+    int64_t steps = self->spec.rate.steps - self->trace_begin;
+    int64_t warm = steps > TRACE_WARM_STEPS ? TRACE_WARM_STEPS : 0;
+    int64_t done = self->progress.step - self->trace_begin;
+
+    if (!bp_trace_is_on())
+        return;
+    if (done == warm) {
+        bp_trace_reset();
+        bp_trace_record(true);
+        self->trace_first = self->progress.step + 1;
+    } else if (done == warm + TRACE_STEPS) {
+        bp_trace_record(false);
+    }
+}
+
+static double seconds_of(bp_trace_track track, bp_trace_kind kind)
+{
+    bp_trace_count counts[BP_TRACE_KINDS];
+    int64_t nanoseconds;
+
+    bp_trace_counts(track, counts, &nanoseconds);
+    return 1e-9 * (double)counts[kind].nanoseconds;
+}
+
+static void describe(const trainer *self, rank_trace *mine)
+{
+    const bp_mesh *mesh = self->mesh;
+
+    memset(mine, 0, sizeof *mine);
+    bp_host_name(mine->host, sizeof mine->host);
+    mine->computes = mesh->computes;
+    mine->pipeline_at = mesh->pipeline_at;
+    mine->data_at = mesh->data_at;
+    mine->tensor_at = mesh->tensor_at;
+    mine->clock_offset = self->clock_offset;
+    mine->silicon = self->silicon;
+    mine->bandwidth = self->bandwidth;
+    if (!bp_trace_is_on() || self->trace_first == 0)
+        return;
+    bp_trace_record(false);
+    bp_trace_counts(BP_TRACE_COMPUTE, mine->work, &mine->nanoseconds);
+    mine->first_step = self->trace_first;
+    mine->steps = self->progress.step - self->trace_first + 1;
+    mine->reader_seconds = seconds_of(BP_TRACE_READER, BP_TRACE_INPUT);
+    mine->writer_seconds = seconds_of(BP_TRACE_WRITER, BP_TRACE_CHECKPOINT);
+    (void)bp_trace_events(&mine->events, &mine->dropped);
+}
+
+bp_err trainer_trace_close(trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bool traces = bp_config_is_set(self->config, "train.trace");
+    rank_trace mine, *ranks = NULL;
+    bp_err err = BP_OK;
+
+    if (!traces && !bp_config_bool(self->config, "train.profile"))
+        return BP_OK;
+    describe(self, &mine);
+    if (mesh->coordinates) {
+        ranks = bp_alloc("trace.ranks", mesh->size, sizeof *ranks);
+    }
+    BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, ranks, (int)sizeof mine,
+                                     MPI_BYTE, 0, mesh->world));
+    if (mesh->coordinates && bp_config_bool(self->config, "train.profile"))
+        err = profile_report(self, ranks);
+    if (traces) {
+        bp_err wrote = timeline_write(self, &mine, ranks);
+        err = err == BP_OK ? wrote : err;
+    }
+    bp_free(ranks);
+    return bp_agree(mesh->world, err);
+}

@@ -1,0 +1,37 @@
+/* train.trace and train.profile, as the files of this folder share them. */
+#ifndef BP_TRAIN_LOOP_TRACING_PRIV_H
+#define BP_TRAIN_LOOP_TRACING_PRIV_H
+
+#include "base/trace.h"
+#include "train/loop/trainer_priv.h"
+
+#define TRACE_WARM_STEPS   2       /* of a start: caches and buffers fill, kernels are generated */
+#define TRACE_STEPS        10      /* whose events are kept */
+#define TRACE_RANK_EVENTS  65536   /* room for events of a rank at most, */
+#define TRACE_LEAST_EVENTS 1024    /* at least, */
+#define TRACE_ALL_EVENTS   2097152 /* and of all ranks together: 300 MB as text */
+
+/* What a rank tells of itself at the end. Plain data: it travels as bytes. */
+typedef struct rank_trace {
+    char host[64];
+    bool computes;
+    int pipeline_at, data_at, tensor_at;
+    int64_t first_step, steps, nanoseconds; /* of the profile */
+    double silicon, bandwidth;              /* FLOP/s, bytes/s; 0: not measured */
+    bp_trace_count work[BP_TRACE_KINDS];    /* of the thread of control */
+    double reader_seconds, writer_seconds;  /* of its helpers */
+    int64_t clock_offset;                   /* nanoseconds to add, to have rank 0's clock */
+    int64_t events, dropped;
+} rank_trace;
+
+/* profile.c: on the coordinator; ranks[mesh->size] */
+/** The table, and RUN/profile.json. Errors: BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
+bp_err profile_report(const trainer *self, const rank_trace *ranks);
+
+/* timeline.c */
+/** Events of all ranks go to train.trace, in rank order. Collective over world; ranks[] is the
+ *  coordinator's. Errors: BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_SYSTEM: the same on all
+ *  ranks. */
+bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_trace *ranks);
+
+#endif

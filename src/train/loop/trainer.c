@@ -1,0 +1,238 @@
+/* The training loop. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/beat.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/trace.h"
+#include "mesh/collective.h"
+#include "run/drain.h"
+
+#include <stdio.h>
+
+#define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
+
+/* What one rank may say before a step; the worst of all ranks counts. */
+enum { GO_ON, WRITES, WRITE_FAILED, STOP_ASKED, STOP_AT_ONCE, READ_FAILED, BITS_CHANGED };
+
+static int64_t own_word(trainer *self)
+{
+    static const int64_t WRITTEN[] = {
+        [BP_SAVING_DONE] = GO_ON, [BP_SAVING_WRITES] = WRITES, [BP_SAVING_FAILED] = WRITE_FAILED};
+
+    if (!bp_signals_stop_asked())
+        return WRITTEN[report_written(self)];
+    return bp_signals_terminating() ? STOP_AT_ONCE : STOP_ASKED;
+}
+
+/* The checkpoint on its way, if there is one: waited for, and put in place. */
+static bp_err finish_commit(trainer *self, bool give_up)
+{
+    if (!self->behind.saving)
+        return BP_OK;
+    BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
+    report_send(self, REPORT_FINISH,
+                json_pack("{s:b, s:b}", "give_up", (int)give_up, "leftover", (int)self->leaves));
+    return trainer_commit_finish(self, give_up);
+}
+
+/* Reads the step's windows, and learns whether any rank failed, was asked to stop, or found bits
+ * changed in the step before; and puts a checkpoint in place that all have written. */
+static bp_err next_windows(trainer *self, int64_t *word)
+{
+    const bp_mesh *mesh = self->mesh;
+    int64_t slots = self->spec.batch / mesh->datas;
+    bp_err err = BP_OK;
+    double began;
+
+    if (self->leads)
+        err = bp_lanes_read(self->lanes, self->progress.step + 1, self->windows);
+    if (err == BP_OK && bp_fault("step.begin"))
+        err = BP_FAIL(BP_ERR_IO, "a fault was injected: at step %lld",
+                      (long long)self->progress.step);
+    if (bp_fault("train.diverge"))
+        err = BP_FAIL(BP_ERR_SOFTWARE, "the training diverged, as a test asked for: at step %lld",
+                      (long long)self->progress.step);
+    if (err == BP_OK)
+        err = report_lost(self);
+    int64_t worst = bp_all_max_int(bp_engine_damage(self->engine)->found ? BITS_CHANGED
+                                   : err != BP_OK                        ? READ_FAILED
+                                                                         : own_word(self),
+                                   mesh->compute);
+    *word = worst;
+    if (worst == BITS_CHANGED)
+        return trainer_say_damage(self);
+    if (worst == READ_FAILED)
+        return bp_agree(mesh->compute, err);
+    began = bp_clock_now();
+    if (worst == GO_ON || worst == WRITE_FAILED)
+        err =
+            finish_commit(self, worst == WRITE_FAILED); /* what others still write is for nothing */
+    self->clock += bp_clock_now() - began;              /* that was no training */
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(self->windows, slots * (self->shape.context + 1) * (int64_t)sizeof(int32_t), 0,
+                   mesh->model);
+    return BP_OK;
+}
+
+/* wait: nothing is trained meanwhile, so that no copy is needed. */
+static bp_err commit(trainer *self, bool best, bool wait)
+{
+    const progress *p = &self->progress;
+    bool behind = self->snapshot && !wait;
+
+    BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
+    bp_err err =
+        trainer_check_bits(self); /* no checkpoint holds what memory or a processor spoilt */
+
+    if (err == BP_OK)
+        err = finish_commit(self, false);
+    if (err != BP_OK)
+        return err;
+    report_send(self, REPORT_COMMIT,
+                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:b, s:b}", "step",
+                          (json_int_t)p->step, "updates", (json_int_t)p->updates, "skipped",
+                          (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row,
+                          "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
+                          (json_int_t)p->best_step, "stale", (json_int_t)p->stale, "best",
+                          (int)best, "behind", (int)behind));
+    return behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
+}
+
+static bp_err count_step(trainer *self, const bp_step_result *result)
+{
+    progress *p = &self->progress;
+
+    p->step++;
+    if (!result->skipped) {
+        p->updates++;
+        p->skipped_in_row = 0;
+        return BP_OK;
+    }
+    p->skipped++;
+    p->skipped_in_row++;
+    report_send(self, REPORT_EVENT,
+                json_pack("{s:s, s:I, s:I}", "event", "skipped", "step", (json_int_t)p->step,
+                          "in_row", (json_int_t)p->skipped_in_row));
+    if (p->skipped_in_row < SKIPPED_IN_ROW_MAX)
+        return BP_OK;
+    bp_err err = trainer_check_bits(self); /* steps that are skipped check nothing themselves */
+    if (err != BP_OK)
+        return err;
+    return BP_FAIL(BP_ERR_SOFTWARE,
+                   "the training diverged, %d steps in a row had a gradient that is not finite: at "
+                   "step %lld; start again from an older "
+                   "checkpoint with a smaller optimizer.lr or a longer optimizer.warmup",
+                   SKIPPED_IN_ROW_MAX, (long long)p->step);
+}
+
+/* What follows a step: validation, the metrics line, a checkpoint. Their time does not count as
+ * training. */
+static bp_err after_step(trainer *self, const bp_step_result *result)
+{
+    progress *p = &self->progress;
+    bp_config *config = self->config;
+    int64_t valid_every = bp_config_int(config, "train.valid_every");
+    bool last = p->step == self->spec.rate.steps, best = false, ends;
+    bool validated =
+        self->facts.has_valid && (last || (valid_every > 0 && p->step % valid_every == 0));
+    double valid_loss = 0, begin = bp_clock_now();
+    bp_err err = BP_OK;
+
+    if (validated)
+        err = trainer_validate(self, &valid_loss);
+    if (err != BP_OK)
+        return err;
+    if (validated)
+        best = trainer_take_validation(self, valid_loss);
+    ends = trainer_is_done(self);
+    self->clock += bp_clock_now() - begin;
+    if (validated || last || p->step % bp_config_int(config, "train.log_every") == 0)
+        report_step(self, result, validated ? &valid_loss : NULL);
+    begin = bp_clock_now();
+    if (best || ends || p->step % bp_config_int(config, "checkpoint.every") == 0)
+        err = commit(self, best, ends);
+    self->clock += bp_clock_now() - begin;
+    return err;
+}
+
+/* at_once: mpirun has sent TERM, and kills before a commit could end. */
+static bp_err stop(trainer *self, bool at_once)
+{
+    bp_err err = BP_OK;
+
+    bp_fault_point("drain.flag");
+    self->gives_up = at_once;
+    if (!at_once)
+        err = finish_commit(self, false);
+    if (err != BP_OK)
+        return err;
+    if (at_once && self->progress.step > self->progress.committed)
+        return bp_fail_stopped("by mpirun, which leaves no time for a checkpoint: at step %lld of "
+                               "%lld; the same command goes on from step %lld",
+                               (long long)self->progress.step, (long long)self->spec.rate.steps,
+                               (long long)self->progress.committed);
+    if (self->progress.step > self->progress.committed)
+        err = commit(self, false, true);
+    if (err == BP_OK)
+        err = bp_drain_stopped("at step %lld of %lld", (long long)self->progress.step,
+                               (long long)self->spec.rate.steps);
+    return err;
+}
+
+static bp_err run_steps(trainer *self)
+{
+    self->clock = bp_clock_now();
+    self->clock_step = self->progress.step;
+    while (!trainer_is_done(self)) {
+        bp_step_result result;
+        int64_t word;
+
+        trainer_trace_step(self);
+        BP_TRACE(BP_TRACE_STEP, 0, 0);
+        bp_trace_number(self->progress.step + 1);
+        bp_beat_step(self->progress.step + 1);
+        bp_err err = next_windows(self, &word);
+
+        if (err != BP_OK)
+            return err;
+        if (word == STOP_ASKED || word == STOP_AT_ONCE)
+            return stop(self, word == STOP_AT_ONCE);
+        bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
+                       self->windows, &result);
+        err = count_step(self, &result);
+        if (err == BP_OK)
+            err = after_step(self, &result);
+        bp_fault_point("step.end");
+        if (err != BP_OK)
+            return err;
+    }
+    return BP_OK;
+}
+
+/* A training that ends by an error still has a good state on its way to disk. What becomes of it
+ * does not change how the training ends. */
+static void save_what_is_left(trainer *self)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    self->leaves = true;
+    if (finish_commit(self, self->gives_up) != BP_OK && !self->gives_up)
+        bp_warn("%s", bp_err_message());
+    bp_err_set_message(message);
+}
+
+bp_err trainer_run(trainer *self)
+{
+    bp_phase before = bp_beat_phase(BP_PHASE_STEP);
+    bp_err err = run_steps(self);
+
+    if (err != BP_OK)
+        save_what_is_left(self);
+    (void)bp_beat_phase(before);
+    return err;
+}

@@ -1,0 +1,244 @@
+/* A training at work, as the files of this folder share it. */
+#ifndef BP_TRAIN_LOOP_TRAINER_PRIV_H
+#define BP_TRAIN_LOOP_TRAINER_PRIV_H
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "data/lanes.h"
+#include "io/checkpoint/snapshot.h"
+#include "mesh/node_memory.h"
+#include "run/run_folder.h"
+#include "train/engine/engine.h"
+#include "train/loop/pretrain.h"
+
+/* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
+typedef struct corpus_facts {
+    int64_t vocab_size, eod_id, tokens, valid_tokens;
+    int64_t mixed_files; /* of training corpora with weights; 0: corpora without */
+    char tokenizer_hash[BP_SHA256_HEX];
+    char hash[BP_SHA256_HEX];       /* of the training corpora */
+    char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
+    bool has_valid;
+} corpus_facts;
+
+/* What a checkpoint keeps beside tensors. */
+typedef struct progress {
+    int64_t step;    /* steps done */
+    int64_t updates; /* of them, those that updated */
+    int64_t skipped; /* those with a gradient that was not finite */
+    int64_t skipped_in_row;
+    double best_valid_loss; /* infinity before the first validation */
+    int64_t best_step;      /* where it was; 0: nowhere yet */
+    int64_t stale;          /* validations since then */
+    int64_t committed;      /* the newest checkpoint's step; not kept */
+} progress;
+
+/* A checkpoint that is written while training goes on. */
+typedef struct commit_behind {
+    bp_saving *saving; /* NULL: there is none */
+    int64_t step;
+    bool best;
+    double stood;  /* seconds that the ranks stood still for its begin */
+    double worked; /* and that its helpers worked */
+    /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is. Told
+     * once, when it has ended. */
+    bool told;
+    bp_saving_state coordinator;
+} commit_behind;
+
+typedef struct trainer {
+    bp_config *config;              /* borrowed */
+    const bp_pretrain_hooks *hooks; /* borrowed; NULL: nobody listens */
+    bp_mesh *mesh;
+    bp_mesh_shape mesh_shape;
+    bp_engine_spec spec;
+    bp_gpt_shape shape;
+    corpus_facts facts;
+    int64_t epoch_windows; /* W, without a bag */
+    bp_run *run;           /* on every rank; only the coordinator touches files */
+    char *tokenizer;       /* on the coordinator: its text, kept in checkpoints; NULL: not known */
+    bool leads;            /* reads the corpus for its model group */
+    bp_corpus *corpus, *valid_corpus;
+    bp_stream *stream, *valid_stream;
+    bp_lanes *lanes;
+    bp_engine *engine;     /* NULL on a dedicated coordinator */
+    bp_checkpoint *source; /* what to start from: the run's newest, or model.init; NULL: nothing */
+    bool resumes;          /* it is the run's */
+    char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
+    bp_err report_err; /* on the coordinator: a metrics line that could not be written */
+    char report_message[BP_ERR_LINE_BYTES]; /* why */
+    int32_t *windows;                       /* [slots][T+1] */
+    progress progress;
+    bp_plan plan;
+    bp_node_memory node;   /* the one that lacks most memory; ranks 0: it was not looked for */
+    double gemm_peak;      /* FLOP/s of all ranks together; 0: not known */
+    double gemm_cores;     /* while it was measured: the share of its cores that a rank had, the
+                              least of all; 0: not known */
+    bp_snapshot *snapshot; /* NULL: checkpoints are written while training waits */
+    commit_behind behind;
+    bp_sweeper sweeper;    /* of the coordinator: old checkpoints that are being removed */
+    bool leaves;           /* the training has ended by an error, */
+    bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
+    int64_t untold_commit; /* of the coordinator: the last step whose commit the screen does not
+                              show yet; 0: none */
+    int64_t untold_best;   /* the last of them that was the best so far; 0: none */
+    double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
+    double clock;          /* of the last metrics line, moved on by validation and checkpoints */
+    int64_t clock_step;
+    /* tracing.c */
+    char *trace_path;          /* of this start's timeline; on the coordinator; NULL: none */
+    int64_t trace_begin;       /* the step that this start goes on from */
+    int64_t trace_first;       /* the first step that is profiled; 0: none yet */
+    int64_t trace_origin;      /* nanoseconds of this rank's clock, when tracing began */
+    int64_t clock_offset;      /* to be added, to have rank 0's */
+    double silicon, bandwidth; /* FLOP/s and bytes/s of this rank; 0: not measured */
+} trainer;
+
+/* setup.c */
+/** Mesh, corpora, shape, settings, all checked. Collective over world. plan: nothing is to be
+ * trained, and one rank plans for the mesh that is asked for; NULL: a training. */
+bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_planned_world *plan);
+/** math.precision: what the run began with, else what all ranks' CPUs can. Sets the key. Collective
+ * over `comm`. Errors: BP_ERR_CONFIG bf16, asked for by the user, on a CPU without it (one that is
+ * kept is refused by trainer_build: a finished run needs no CPU for it); those of bp_run_previous.
+ */
+bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
+/** Engine, lanes, GEMM peak. Collective over world. */
+bp_err trainer_build(trainer *self);
+void trainer_close(trainer *self);
+/** Measures gemm_peak and gemm_cores of this process, for so many seconds. Local. */
+void trainer_measure_peak(trainer *self, double seconds);
+/** corpus.weights, one for each file of the corpus; NULL: it is not given. Free with bp_free().
+ *  Local. Errors: BP_ERR_CONFIG there are not as many as files. */
+bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
+/** Does the training draw its documents? Local. */
+bool trainer_bags(const bp_config *config);
+/** A bag is drawn from at least 2 documents; of few it tells little, which is warned of. Local.
+ *  Errors: BP_ERR_FORMAT. */
+bp_err trainer_check_bag(const bp_corpus *corpus);
+/** bp_run_spec.keeps_bits of a training: no sum gets another order (docs/architecture.md, "What a
+ *  resume may change"). */
+bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
+                        const char *now);
+/** bp_run_spec.may_change of a training, and of an ensemble: pretrain lacks the keys that it alone
+ *  has. */
+extern const char *const trainer_may_change[];
+
+/* memory.c */
+/** The ranks of each node fit into its memory; what is found stays in `node`. Collective over
+ * world. Errors: BP_ERR_SYSTEM they do not, with the keys that would: the same on all ranks. */
+bp_err trainer_check_memory(trainer *self);
+/** The stage that takes most memory, and what it takes. */
+bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+
+/* duration.c */
+/** What depends on the stream and the shape: the windows of an epoch, where train.epochs is given
+ * the steps, the memory of lanes. Collective over world. */
+void trainer_find_steps(trainer *self);
+/** Lines for people where train.epochs or corpus.weights is given. On the coordinator. */
+void trainer_say_steps(const trainer *self);
+/** A line for people where a training that has done `step` steps of so many before has more of them
+ *  now, and its rate decays: over all of them. Local. */
+void trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before);
+/** Is nothing left to do: all steps are done, or validations found no new best for train.patience
+ * of them? */
+bool trainer_is_done(const trainer *self);
+/** Count a validation; true: its loss is the least so far. */
+bool trainer_take_validation(trainer *self, double loss);
+/** Before the run is closed, with nothing left to do: why it ended, where it did not do all steps.
+ *  Collective over world; with an event unless the run was told to be finished before. Errors:
+ * those of bp_run_event: the same on all ranks. */
+bp_err trainer_end(trainer *self);
+
+/* trainer.c */
+/** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).
+ *  Errors: those of bp_pretrain; the same on all ranks. */
+bp_err trainer_run(trainer *self);
+
+/* digest.c */
+/** Check the bits of weights and moments now, on all ranks (bp_engine_check). Collective over
+ *  compute. Errors: those of trainer_say_damage. */
+bp_err trainer_check_bits(trainer *self);
+/** Some rank has found damage (bp_engine_damage): an event, and the error that names tensor, step,
+ *  rank and host. Collective over compute.
+ *  Errors: BP_ERR_STOPPED, always: the last checkpoint is good. */
+bp_err trainer_say_damage(trainer *self);
+
+/* commit.c */
+/** What this rank saves: none where it does not compute. Collective over world.
+ *  Owns: *slices is the caller's, bp_free(), also after a failure. Errors: those of
+ *  bp_engine_slices_to_save: the same on all ranks. */
+bp_err trainer_slices_to_save(trainer *self, bp_slice **slices, int64_t *count);
+/** Commit the state of progress.step, if that is not done yet; best: let the link point at it. None
+ *  is on its way. Collective over world. Errors: those of bp_checkpoint_save; BP_ERR_SOFTWARE the
+ *  state is not finite; a metrics line before could not be written: the same on all ranks. */
+bp_err trainer_commit(trainer *self, bool best);
+/** The same, but it is written while training goes on: `behind` is on its way then. */
+bp_err trainer_commit_begin(trainer *self, bool best);
+/** Wait for the one on its way, and put it in place; give_up: it is not to be waited for.
+ *  Collective over world. Errors: those of bp_checkpoint_finish. */
+bp_err trainer_commit_finish(trainer *self, bool give_up);
+/** A commit that no line on the screen has told yet. On the coordinator. */
+void trainer_tell_commit(trainer *self);
+/** Old checkpoints that were being removed are gone, or a warning says why not. Local. */
+void trainer_sweep_end(trainer *self);
+/** RUN/checkpoints. Free with bp_free(). */
+char *trainer_checkpoints_folder(const trainer *self);
+
+/* resume.c */
+/** The model's shape: from the configuration, and from model.init, which is left open in `source`.
+ *  Collective over world. Errors: those of bp_checkpoint_open_any. */
+bp_err trainer_find_shape(trainer *self);
+/** The run's newest checkpoint, if there is one, takes the place of model.init in `source`; fills
+ *  progress. Collective over world. Errors: those of bp_checkpoint_newest. */
+bp_err trainer_find_source(trainer *self);
+/** The run goes on with the stream that it began with: the state's bag has this program's version.
+ *  Local. Errors: BP_ERR_CONFIG. */
+bp_err trainer_check_bag_version(const trainer *self);
+/** Load `source`, or draw initial values. Collective over world. */
+bp_err trainer_load(trainer *self);
+
+/* validation.c: collective over compute */
+bp_err trainer_validate(trainer *self, double *loss);
+
+/* report.c */
+typedef enum report_kind {
+    REPORT_METRIC = 1,
+    REPORT_EVENT,
+    REPORT_COMMIT,
+    REPORT_FINISH, /* of the checkpoint on its way */
+    REPORT_END
+} report_kind;
+void report_send(trainer *self, report_kind kind,
+                 json_t *value);    /* from compute's root; steals the reference */
+bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
+/** How far the checkpoint on its way is, as far as this rank knows: its own part, and on compute's
+ * root that of a dedicated coordinator. */
+bp_saving_state report_written(trainer *self);
+/** Let compute's root hear what a dedicated coordinator alone was asked: to stop. Between them all
+ * reports are sent; the end waits for report_serve's end. */
+void report_begin(trainer *self);
+void report_end(trainer *self);
+bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
+/** A metrics line that could not be written: its failure, told again. On the coordinator. */
+bp_err report_lost(const trainer *self);
+void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
+
+/* tracing.c */
+/** Room for events of the timeline that train.trace takes on each rank; 0 without it. Local. */
+int64_t trainer_trace_events(const trainer *self);
+/** Begin what train.trace and train.profile ask for, before trainer_build. Collective over world.
+ *  Errors: BP_ERR_CREATE, BP_ERR_DENIED the file of train.trace; BP_ERR_SYSTEM. */
+bp_err trainer_trace_open(trainer *self);
+/** A step begins. Local. */
+void trainer_trace_step(trainer *self);
+/** Gather, print, write. Collective over world. Errors: BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED,
+ *  BP_ERR_SYSTEM: the same on all ranks. */
+bp_err trainer_trace_close(trainer *self);
+
+/* plan_text.c */
+void plan_print(const trainer *self, const bp_plan *plan, int stage);
+/** The highest peak of all ranks beside the plan. Collective over world. */
+void plan_print_peak(const trainer *self);
+
+#endif

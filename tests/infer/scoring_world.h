@@ -1,0 +1,205 @@
+/* What tests of the scoring loop share: a language model that is a hash of all it was fed, a
+ * configuration, and scoring over any mesh without a checkpoint. For one program: include
+ * bp_test_mpi.h first. */
+#ifndef BP_TESTS_INFER_SCORING_WORLD_H
+#define BP_TESTS_INFER_SCORING_WORLD_H
+
+#include "data/toy_corpus.h"
+#include "infer/score/score.h"
+#include "infer/score/scorer_priv.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+#include <math.h>
+#include <signal.h>
+
+/* ---- the model ---- */
+
+typedef struct hash_lm {
+    bp_lm lm;
+    MPI_Comm group;
+    int64_t windows;   /* scored so far */
+    int64_t signal_at; /* raise SIGUSR1 after so many; 0: never */
+    int64_t nan_at;    /* a NaN after so many; 0: never */
+} hash_lm;
+
+/* The log-probability of a target after a history: every token of the history counts. */
+static inline uint64_t hash_step(uint64_t history, int32_t token)
+{
+    history = (history ^ (uint64_t)(uint32_t)(token + 1)) * UINT64_C(0x9e3779b97f4a7c15);
+    return history ^ history >> 29;
+}
+
+static inline float hash_logprob(uint64_t history, int32_t target)
+{
+    uint64_t x = hash_step(history, target + 77777);
+
+    return -(float)(x >> 40) * 0x1p-21F; /* 0 to -8 in steps of 2^-21 */
+}
+
+/* A channel behind the log-probability: of the same kind, and told apart by its number. */
+static inline float hash_value(uint64_t history, int32_t target, int64_t channel)
+{
+    return hash_logprob(hash_step(history, (int32_t)channel), target);
+}
+
+static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+{
+    hash_lm *self = (hash_lm *)lm;
+    int64_t sum = 0, count = batch->windows * batch->length;
+
+    assert_true(batch->length <= lm->info.context);
+    for (int64_t i = 0; i < count; i++)
+        sum += (i + 1) * (batch->inputs[i] + 3 * (int64_t)batch->targets[i]);
+    sum += 7 * batch->first_slot;
+    /* equal arguments on all ranks of the group */
+    assert_int_equal(bp_all_max_int(sum, self->group), sum);
+    assert_int_equal(bp_all_max_int(-sum, self->group), -sum);
+    for (int64_t w = 0; w < batch->windows; w++) {
+        uint64_t history = 0;
+
+        for (int64_t j = 0; j < batch->length; j++) {
+            int64_t at = w * batch->length + j;
+
+            history = hash_step(history, batch->inputs[at]);
+            values[at] = batch->targets[at] < 0 ? NAN : hash_logprob(history, batch->targets[at]);
+            for (int64_t c = 1; c < lm->info.channels; c++)
+                values[c * count + at] =
+                    batch->targets[at] < 0 ? NAN : hash_value(history, batch->targets[at], c);
+        }
+    }
+    self->windows += batch->windows;
+    if (self->signal_at > 0 && self->windows >= self->signal_at)
+        assert_int_equal(raise(SIGUSR1), 0);
+    if (self->nan_at > 0 && self->windows >= self->nan_at)
+        values[(lm->info.channels - 1) * count + batch->length - 1] =
+            values[(lm->info.channels - 1) * count] = NAN;
+    return BP_OK;
+}
+
+static inline void hash_free(bp_lm *lm)
+{
+    bp_free(lm);
+}
+
+static inline bp_lm *hash_lm_new(const bp_mesh *mesh, const bp_lm_info *info)
+{
+    static const bp_lm_ops ops = {.score = hash_score, .free = hash_free};
+    hash_lm *self = bp_alloc("test", 1, sizeof(*self));
+
+    assert_non_null(self);
+    self->lm = (bp_lm){.ops = &ops, .info = *info};
+    self->group = mesh->ensemble;
+    return &self->lm;
+}
+
+/* ---- a configuration ---- */
+
+static const bp_option world_options[] = {{.key = "run.dir", .type = BP_OPTION_STRING},
+                                          {.key = "run.seed", .type = BP_OPTION_INT, .value = "1"},
+                                          {.key = NULL}};
+
+/* "key=value" pairs parted by blanks. */
+static inline bp_config *make_config(const char *run_dir, const char *corpus, const char *pairs)
+{
+    static const bp_option *const tables[] = {world_options,         bp_score_options,
+                                              bp_score_rule_options, bp_mesh_options,
+                                              bp_math_options,       NULL};
+    bp_config *config;
+    char copy[512], *rest = copy;
+
+    bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
+    bp_test_expect(bp_config_set(config, "run.dir", run_dir), BP_OK);
+    bp_test_expect(bp_config_set(config, "score.model", "none"), BP_OK);
+    bp_test_expect(bp_config_set(config, "score.corpus", corpus), BP_OK);
+    bp_test_expect(bp_config_set(config, "math.precision", "f32"), BP_OK);
+    snprintf(copy, sizeof(copy), "%s", pairs);
+    for (char *pair = strtok_r(rest, " ", &rest); pair; pair = strtok_r(rest, " ", &rest)) {
+        char *value = strchr(pair, '=');
+
+        assert_non_null(value);
+        *value++ = '\0';
+        bp_test_expect(bp_config_set(config, pair, value), BP_OK);
+    }
+    return config;
+}
+
+/* ---- a job ---- */
+
+static const bp_lm_info world_model = {.kind = "hash",
+                                       .channels = 1,
+                                       .context = 64,
+                                       .vocab_size = 500,
+                                       .eod_id = -1,
+                                       .step = 12,
+                                       .digest = "d1",
+                                       .tokenizer_hash = TOY_HASH_A};
+
+/* The same as an ensemble of three. */
+static inline bp_lm_info hash_ensemble(void)
+{
+    bp_lm_info info = world_model;
+
+    info.members = 3;
+    info.channels = BP_LM_MEMBER + info.members;
+    return info;
+}
+
+typedef struct hash_job {
+    scorer self;
+    bp_config *config;
+    hash_lm *model; /* NULL on a dedicated coordinator */
+} hash_job;
+
+/* A scorer with the hash model over `comm`, up to its corpora and plan. Collective over `comm`. */
+static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape *shape,
+                              const bp_lm_info *model, const char *run_dir, const char *corpus,
+                              const char *pairs)
+{
+    scorer *self = &job->self;
+
+    memset(job, 0, sizeof(*job));
+    job->config = self->config = make_config(run_dir, corpus, pairs);
+    self->mesh_shape = *shape;
+    bp_test_expect(bp_mesh_shape_fit(&self->mesh_shape, bp_comm_size(comm)), BP_OK);
+    bp_test_expect(bp_mesh_new(&self->mesh, comm, &self->mesh_shape), BP_OK);
+    self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    self->info = *model;
+    bp_test_expect(bp_score_channels_init(&self->channels, model), BP_OK);
+    for (int64_t m = 0; m < model->members; m++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "m%02d", (int)m);
+        bp_test_expect(bp_score_channels_name(&self->channels, m, name, m == 1 ? 12.5 : NAN),
+                       BP_OK);
+    }
+    if (self->mesh->computes) {
+        self->lm = hash_lm_new(self->mesh, model);
+        job->model = (hash_lm *)self->lm;
+    }
+    return scorer_open_corpora(self);
+}
+
+static inline void job_close(hash_job *job)
+{
+    scorer_close(&job->self);
+    bp_config_free(&job->config);
+}
+
+/* The whole of it: open, units, files. Collective over `comm`. */
+static inline bp_err job_run(MPI_Comm comm, const bp_mesh_shape *shape, const bp_lm_info *model,
+                             const char *run_dir, const char *corpus, const char *pairs)
+{
+    hash_job job;
+    bp_err err = job_open(&job, comm, shape, model, run_dir, corpus, pairs);
+
+    if (err == BP_OK)
+        err = scorer_run_units(&job.self);
+    if (err == BP_OK)
+        err = scorer_finish(&job.self);
+    job_close(&job);
+    return err;
+}
+
+static const bp_mesh_shape one_rank = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+
+#endif

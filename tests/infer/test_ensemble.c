@@ -1,0 +1,591 @@
+/* Ensembles: every number against float64 loops over all logits, on meshes of 1, 2 and 4 ranks; the
+ * identities; passes with dropout; chunks; temperatures; what is refused. */
+#include "bp_test_mpi.h"
+
+#include "ensemble_world.h"
+#include "io/checkpoint/head_samples.h"
+
+#define WORLD MPI_COMM_WORLD
+
+static void the_world_is_made(void **state)
+{
+    (void)state;
+    make_world();
+}
+
+static bp_ensemble_spec spec_of(const char *name)
+{
+    return (bp_ensemble_spec){.path = bp_test_path(name), .memory_bytes = 1 << 20};
+}
+
+/* The largest |values - twin| over scored tokens; infinite where one is scored and the other not.
+ */
+static double distance_from_twin(const float *values, const double *twin, int channels)
+{
+    double worst = 0;
+
+    for (int c = 0; c < channels; c++)
+        for (int i = 0; i < TOKENS; i++) {
+            float x = values[c * TOKENS + i];
+            double d = fabs((double)x - twin[c * TOKENS + i]);
+
+            if (isnan(x) != (world_targets[i] < 0))
+                return INFINITY;
+            if (world_targets[i] >= 0 && !(d <= worst)) {
+                worst = d;
+                if (d > 1e-5 || isnan(d))
+                    print_error("channel %d token %d: %.9g is not %.9g\n", c, i, (double)x,
+                                twin[c * TOKENS + i]);
+            }
+        }
+    return worst;
+}
+
+/* Every channel of these members' logits. */
+static void make_twin(double *twin, float (*logits)[TOKENS * V], int M)
+{
+    for (int i = 0; i < TOKENS; i++) {
+        double lp[8][V], out[BP_LM_MEMBER + 8];
+
+        if (world_targets[i] < 0)
+            continue;
+        for (int m = 0; m < M; m++)
+            plain_logprob(lp[m], logits[m] + i * V);
+        plain_values(out, (const double(*)[V])lp, M, world_targets[i]);
+        for (int c = 0; c < BP_LM_MEMBER + M; c++)
+            twin[c * TOKENS + i] = out[c];
+    }
+}
+
+/* float32 logits of 16 products, sums over 23 entries: 1e-5 is a hundred times their rounding. */
+static void every_channel_is_the_plain_twin_s_on_every_mesh(void **state)
+{
+    static float logits[MEMBERS][TOKENS * V], values[(BP_LM_MEMBER + MEMBERS) * TOKENS];
+    static double twin[(BP_LM_MEMBER + MEMBERS) * TOKENS];
+    bp_lm_batch batch = world_batch();
+    bp_ensemble_spec spec = spec_of("three");
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+
+    (void)state;
+    for (int m = 0; m < MEMBERS; m++)
+        whole_logits(logits[m], world_models[m].name, &batch, BP_LM_NO_DROPOUT, 0, 0);
+    make_twin(twin, logits, MEMBERS);
+    for (int k = 0; k < count; k++) {
+        world_ensemble e;
+
+        bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
+        bp_test_check(WORLD, e.lm->info.members == MEMBERS && e.lm->info.step == 30 &&
+                                 e.lm->info.channels == BP_LM_MEMBER + MEMBERS &&
+                                 strcmp(e.lm->info.tokenizer_hash, HASH_A) == 0);
+        bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
+        bp_test_check(WORLD, distance_from_twin(values, twin, BP_LM_MEMBER + MEMBERS) < 1e-5);
+        close_ensemble(&e);
+    }
+}
+
+/* Values of an ensemble on a mesh over `comm`. */
+static void score_on(float *values, MPI_Comm comm, const bp_mesh_shape *shape,
+                     const bp_ensemble_spec *spec, const bp_lm_batch *batch)
+{
+    world_ensemble e;
+
+    bp_test_check_err(comm, open_ensemble(&e, comm, shape, spec), BP_OK);
+    bp_test_check_err(comm, bp_lm_score(e.lm, batch, values), BP_OK);
+    close_ensemble(&e);
+}
+
+static bool near(double a, double b, double tolerance)
+{
+    return fabs(a - b) <= tolerance * fmax(fabs(a), fabs(b));
+}
+
+static void the_identities_hold_on_every_token(void **state)
+{
+    static float values[(BP_LM_MEMBER + MEMBERS) * TOKENS];
+    bp_lm_batch batch = world_batch();
+    bp_ensemble_spec spec = spec_of("three");
+    int count, disagreements = 0;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+    double largest = 0;
+    bool hold = true;
+
+    (void)state;
+    for (int k = 0; k < count; k++) {
+        score_on(values, WORLD, &meshes[k], &spec, &batch);
+        for (int i = 0; i < TOKENS; i++) {
+            double mean = 0, information = (double)values[BP_LM_MUTUAL_INFORMATION * TOKENS + i];
+
+            if (world_targets[i] < 0)
+                continue;
+            for (int m = 0; m < MEMBERS; m++)
+                mean += (double)values[(BP_LM_MEMBER + m) * TOKENS + i] / MEMBERS;
+            hold = hold &&
+                   near((double)values[BP_LM_TOTAL_ENTROPY * TOKENS + i],
+                        (double)values[BP_LM_EXPECTED_ENTROPY * TOKENS + i] + information, 1e-6);
+            hold = hold && information >= 0 && (double)values[i] >= mean * (1 + 1e-6);
+            largest = fmax(largest, information);
+            disagreements += values[BP_LM_AGREEMENT * TOKENS + i] < 1;
+        }
+    }
+    bp_test_check(WORLD, hold);
+    bp_test_check(WORLD, largest > 0.1 && disagreements > 0); /* else nothing was tried */
+}
+
+static void copies_of_one_member_agree_exactly(void **state)
+{
+    enum { COPIES = 5 };
+    static float values[(BP_LM_MEMBER + COPIES) * TOKENS], one[(BP_LM_MEMBER + 1) * TOKENS];
+    bp_lm_batch batch = world_batch();
+    bp_ensemble_spec spec = spec_of("copies"), single = spec_of("b");
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+    bool hold = true;
+
+    (void)state;
+    for (int k = 0; k < count; k++) {
+        score_on(values, WORLD, &meshes[k], &spec, &batch);
+        score_on(one, WORLD, &meshes[k], &single, &batch);
+        for (int i = 0; i < TOKENS; i++) {
+            if (world_targets[i] < 0)
+                continue;
+            for (int m = 0; m < COPIES; m++)
+                hold = hold && values[(BP_LM_MEMBER + m) * TOKENS + i] == one[i];
+            hold = hold && values[i] == one[i];
+            hold = hold && values[BP_LM_MUTUAL_INFORMATION * TOKENS + i] == 0;
+            hold = hold && values[BP_LM_LOGPROB_VARIANCE * TOKENS + i] == 0;
+            hold = hold && values[BP_LM_AGREEMENT * TOKENS + i] == 1;
+            hold = hold && values[BP_LM_CORRECT * TOKENS + i] == one[BP_LM_CORRECT * TOKENS + i];
+            hold = hold && near((double)values[BP_LM_TOTAL_ENTROPY * TOKENS + i],
+                                (double)one[BP_LM_TOTAL_ENTROPY * TOKENS + i], 1e-6);
+        }
+    }
+    bp_test_check(WORLD, hold);
+}
+
+/* The same bits as bp_lm_score of the model itself; a list of one has them too. */
+static void one_member_is_plain_scoring_to_the_bit(void **state)
+{
+    static float plain[TOKENS], values[(BP_LM_MEMBER + 1) * TOKENS];
+    bp_lm_batch batch = world_batch();
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+
+    (void)state;
+    for (int k = 0; k < count; k++)
+        for (int listed = 0; listed < 2; listed++) {
+            bp_ensemble_spec spec = spec_of(listed ? "one" : "a");
+            world_ensemble e;
+            bp_lm *lm;
+
+            bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
+            bp_test_check_err(WORLD, bp_lm_open(&lm, e.mesh, e.config, bp_test_path("a")), BP_OK);
+            bp_test_check_err(WORLD, bp_lm_score(lm, &batch, plain), BP_OK);
+            bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
+            bp_test_check(WORLD, memcmp(plain, values, sizeof plain) == 0);
+            bp_test_check(WORLD, memcmp(plain, values + BP_LM_MEMBER * TOKENS, sizeof plain) == 0);
+            bp_test_check(WORLD,
+                          (strcmp(lm->info.digest, e.lm->info.digest) == 0) == (listed == 0));
+            bp_test_check(WORLD,
+                          strcmp(bp_ensemble_member_name(e.lm, 0), listed ? "m00" : "model") == 0);
+            bp_lm_free(&lm);
+            close_ensemble(&e);
+        }
+}
+
+/* A row at a time, a few, or all: and so the windows, a few at a time. */
+static void chunks_of_any_size_have_the_same_bits(void **state)
+{
+    enum { FLOATS = (BP_LM_MEMBER + MEMBERS) * TOKENS };
+    static const size_t sizes[] = {900, 3000, 20000};
+    static float all[FLOATS], some[FLOATS];
+    bp_lm_batch batch = world_batch();
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+
+    (void)state;
+    for (int k = 0; k < count; k++) {
+        bp_ensemble_spec spec = spec_of("three");
+
+        score_on(all, WORLD, &meshes[k], &spec, &batch);
+        for (int j = 0; j < 3; j++) {
+            spec.memory_bytes = sizes[j];
+            score_on(some, WORLD, &meshes[k], &spec, &batch);
+            bp_test_check(WORLD, memcmp(all, some, sizeof all) == 0);
+        }
+    }
+}
+
+static void a_batch_without_targets_has_no_values(void **state)
+{
+    static float values[(BP_LM_MEMBER + MEMBERS) * TOKENS];
+    bp_lm_batch batch = world_batch();
+    bp_ensemble_spec spec = spec_of("three");
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+    bool none = true;
+
+    (void)state;
+    for (int i = 0; i < TOKENS; i++)
+        world_targets[i] = -1;
+    score_on(values, WORLD, &meshes[0], &spec, &batch);
+    for (int i = 0; i < (BP_LM_MEMBER + MEMBERS) * TOKENS; i++)
+        none = none && isnan(values[i]);
+    batch.windows = 0;
+    score_on(values, WORLD, &meshes[0], &spec, &batch);
+    bp_test_check(WORLD, none);
+}
+
+/* ---- passes with dropout ---- */
+
+enum { PASSES = 3, PASS_FLOATS = (BP_LM_MEMBER + PASSES) * TOKENS };
+
+static bp_ensemble_spec passes_of(float rate, uint64_t seed)
+{
+    return (bp_ensemble_spec){.path = bp_test_path("a"),
+                              .memory_bytes = 1 << 20,
+                              .dropout_passes = PASSES,
+                              .dropout = rate,
+                              .seed = seed};
+}
+
+static void passes_are_a_function_of_seed_and_place_on_every_mesh(void **state)
+{
+    static float logits[PASSES][TOKENS * V], values[PASS_FLOATS];
+    static double twin[PASS_FLOATS];
+    bp_lm_batch batch = world_batch();
+    bp_ensemble_spec spec = passes_of(0.2F, 9);
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+
+    (void)state;
+    for (int m = 0; m < PASSES; m++)
+        whole_logits(logits[m], "a", &batch, m, 0.2F, 9);
+    make_twin(twin, logits, PASSES);
+    for (int m = 1; m < PASSES; m++)
+        bp_test_check(WORLD, fabs(twin[(BP_LM_MEMBER + m) * TOKENS] -
+                                  twin[(BP_LM_MEMBER + m - 1) * TOKENS]) > 1e-3);
+    for (int k = 0; k < count; k++) {
+        score_on(values, WORLD, &meshes[k], &spec, &batch);
+        bp_test_check(WORLD, distance_from_twin(values, twin, BP_LM_MEMBER + PASSES) < 1e-5);
+    }
+}
+
+static void passes_differ_by_seed_and_slot_alone(void **state)
+{
+    static float all[PASS_FLOATS], again[PASS_FLOATS], plain[TOKENS];
+    bp_lm_batch batch = world_batch(), one = batch;
+    bp_ensemble_spec spec = passes_of(0.2F, 9), other = passes_of(0.2F, 10), none = passes_of(0, 9),
+                     alone_spec = spec_of("a");
+    bool same = true;
+
+    (void)state;
+    score_on(all, MPI_COMM_SELF, &alone, &spec, &batch);
+    score_on(again, MPI_COMM_SELF, &alone, &spec, &batch);
+    assert_memory_equal(all, again, sizeof all);
+    score_on(again, MPI_COMM_SELF, &alone, &other, &batch);
+    assert_true(fabsf(all[0] - again[0]) > 1e-4F);
+    score_on(again, MPI_COMM_SELF, &alone, &none, &batch);
+    memcpy(plain, again, sizeof plain);
+    score_on(again, MPI_COMM_SELF, &alone, &alone_spec, &batch);
+    assert_memory_equal(plain, again, sizeof plain);
+    /* Window 2 alone, and then in another slot. */
+    one.windows = 1;
+    one.inputs += 2 * LENGTH;
+    one.targets += 2 * LENGTH;
+    one.first_slot += 2;
+    score_on(again, MPI_COMM_SELF, &alone, &spec, &one);
+    assert_memory_equal(again, all + 2 * LENGTH, LENGTH * sizeof *all);
+    one.first_slot++;
+    score_on(again, MPI_COMM_SELF, &alone, &spec, &one);
+    for (int i = 0; i < LENGTH; i++)
+        same = same && (again[i] == all[2 * LENGTH + i] || isnan(again[i]));
+    assert_false(same);
+}
+
+/* ---- samples of the last layer ---- */
+
+enum { SAMPLES = 3, WIDTH = 16 };
+
+static float sample_entry(int s, int64_t i)
+{
+    bp_rng_key key = bp_rng_key_of(5, BP_RNG_TEST, s, 0, 0);
+
+    return (float)bp_rng_normal(&key, (uint64_t)i) / 2;
+}
+
+static void save_samples(const char *name, const char *model_digest, int64_t width)
+{
+    static float weights[V * WIDTH];
+    bp_head_samples_info info = {
+        .samples = SAMPLES, .vocab_size = V, .width = width, .digest = "d"};
+    bp_head_samples *file;
+
+    snprintf(info.model_digest, sizeof info.model_digest, "%s", model_digest);
+    bp_test_expect(bp_head_samples_create(&file, bp_test_path(name), &info), BP_OK);
+    for (int s = 0; s < SAMPLES; s++) {
+        for (int64_t i = 0; i < V * width; i++)
+            weights[i] = sample_entry(s, i);
+        bp_test_expect(bp_head_samples_write(file, s, 0, V, weights), BP_OK);
+    }
+    bp_test_expect(bp_head_samples_commit(&file), BP_OK);
+}
+
+/* logits[TOKENS][V] of the samples: hidden states of the model, and plain products. */
+static void sample_logits(float (*logits)[TOKENS * V], bp_lm *lm, const bp_lm_batch *batch)
+{
+    static float hidden[TOKENS * WIDTH];
+
+    bp_test_expect(lm->ops->trunk(lm, batch, BP_LM_NO_DROPOUT, hidden), BP_OK);
+    for (int s = 0; s < SAMPLES; s++)
+        for (int i = 0; i < TOKENS; i++)
+            for (int v = 0; v < V; v++) {
+                double sum = 0;
+
+                for (int c = 0; c < WIDTH; c++)
+                    sum += (double)hidden[i * WIDTH + c] *
+                           (double)sample_entry(s, (int64_t)v * WIDTH + c);
+                logits[s][i * V + v] = (float)sum;
+            }
+}
+
+static void samples_are_heads_on_one_trunk(void **state)
+{
+    static float logits[SAMPLES][TOKENS * V], values[(BP_LM_MEMBER + SAMPLES) * TOKENS];
+    static double twin[(BP_LM_MEMBER + SAMPLES) * TOKENS];
+    bp_lm_batch batch = world_batch();
+    bp_ensemble_spec spec = spec_of("a");
+    world_ensemble e;
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+    bp_lm *lm;
+
+    (void)state;
+    assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
+    bp_test_expect(bp_lm_open(&lm, e.mesh, e.config, spec.path), BP_OK);
+    sample_logits(logits, lm, &batch);
+    make_twin(twin, logits, SAMPLES);
+    if (bp_comm_is_root(WORLD)) {
+        save_samples("samples", lm->info.digest, WIDTH);
+        save_samples("of_another", "0123", WIDTH);
+        save_samples("narrow", lm->info.digest, WIDTH - 1);
+    }
+    bp_lm_free(&lm);
+    close_ensemble(&e);
+    BP_MPI(MPI_Barrier(WORLD));
+    spec.samples = bp_test_path("samples");
+    for (int k = 0; k < count; k++) {
+        bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
+        bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
+        bp_test_check(WORLD, distance_from_twin(values, twin, BP_LM_MEMBER + SAMPLES) < 1e-5);
+        bp_test_check(WORLD, strcmp(bp_ensemble_member_name(e.lm, 2), "sample-002") == 0);
+        close_ensemble(&e);
+    }
+}
+
+/* ---- temperatures ---- */
+
+/* f(b) over the batch, from all logits. */
+static double plain_temper(float (*logits)[TOKENS * V], double b)
+{
+    double sum = 0;
+
+    for (int i = 0; i < TOKENS; i++) {
+        double lp[MEMBERS][V], p[V] = {0}, powers = 0;
+
+        if (world_targets[i] < 0)
+            continue;
+        for (int m = 0; m < MEMBERS; m++) {
+            plain_logprob(lp[m], logits[m] + i * V);
+            for (int v = 0; v < V; v++)
+                p[v] += exp(lp[m][v]) / MEMBERS;
+        }
+        for (int v = 0; v < V; v++)
+            powers += pow(p[v], b);
+        sum += log(powers) - b * log(p[world_targets[i]]);
+    }
+    return sum;
+}
+
+/* Central differences with a step of 1e-3 are within 1e-5 of the derivatives here. */
+static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
+{
+    static float logits[MEMBERS][TOKENS * V];
+    bp_lm_batch batch = world_batch();
+    bp_ensemble_spec spec = spec_of("three");
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+    bool near_all = true;
+
+    (void)state;
+    for (int m = 0; m < MEMBERS; m++)
+        whole_logits(logits[m], world_models[m].name, &batch, BP_LM_NO_DROPOUT, 0, 0);
+    assert_true(bp_temper_beta(12) == 1 && bp_temper_beta(20) == 2);
+    for (int k = 0; k < count; k++) {
+        world_ensemble e;
+        bp_temper_sums sums = {.tokens = 7};
+
+        bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
+        bp_test_check_err(WORLD, bp_ensemble_temper(e.lm, &batch, &sums), BP_OK);
+        close_ensemble(&e);
+        for (int j = 0; j < BP_TEMPER_POINTS; j++) {
+            double b = bp_temper_beta(j), h = 1e-3, at = plain_temper(logits, b),
+                   up = plain_temper(logits, b + h), down = plain_temper(logits, b - h);
+
+            near_all = near_all && near(sums.value[j], at, 1e-5);
+            near_all = near_all && fabs(sums.first[j] - (up - down) / (2 * h)) < 1e-3;
+            near_all = near_all && fabs(sums.second[j] - (up - 2 * at + down) / (h * h)) < 1e-2;
+        }
+        bp_test_check(WORLD, near_all);
+        int64_t scored = 7;
+        for (int i = 0; i < TOKENS; i++)
+            scored += world_targets[i] >= 0;
+        bp_test_check(WORLD, sums.tokens == scored);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void check_refused(const bp_ensemble_spec *spec, bp_err code, const char *const *texts)
+{
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+
+    for (int k = 0; k < count; k++) {
+        world_ensemble e;
+        bp_err err = open_ensemble(&e, WORLD, &meshes[k], spec);
+
+        bp_test_check_err(WORLD, err, code);
+        bp_test_check(WORLD, e.lm == NULL);
+        for (int t = 0; texts[t]; t++)
+            bp_test_check(WORLD, strstr(bp_err_message(), texts[t]) != NULL);
+        close_ensemble(&e);
+    }
+}
+
+static void members_that_do_not_fit_are_named(void **state)
+{
+    static const small_model models[] = {{"vocabulary", 1, 1, V + 1, 22, 1, HASH_A},
+                                         {"tokenizer", 1, 1, V, 22, 1, HASH_B},
+                                         {"eod", 1, 1, V, 21, 1, HASH_A}};
+    static const char *const lists[][3] = {
+        {"a", "b", "vocabulary"}, {"a", "b", "tokenizer"}, {"a", "b", "eod"}, {"a", "b", "none"}};
+    static const char *const folders[] = {"list0", "list1", "list2", "list3"};
+    static const char *const texts[][4] = {{"m00", "m02", "vocab_size, 23 and 24", NULL},
+                                           {"m02", HASH_A, HASH_B, NULL},
+                                           {"m02", "22 and 21", NULL},
+                                           {"m02", "missing", "none", NULL}};
+
+    (void)state;
+    if (bp_comm_is_root(WORLD)) {
+        for (int k = 0; k < 3; k++)
+            save_small_model(&models[k]);
+        for (int k = 0; k < 4; k++)
+            save_list(folders[k], lists[k], 3);
+    }
+    BP_MPI(MPI_Barrier(WORLD));
+    for (int k = 0; k < 4; k++) {
+        bp_ensemble_spec spec = spec_of(folders[k]);
+
+        check_refused(&spec, k < 3 ? BP_ERR_FORMAT : BP_ERR_INPUT, texts[k]);
+    }
+}
+
+/* Only those that tell are compared, wherever in the list they stand. */
+static void what_a_member_does_not_tell_hides_no_difference_of_others(void **state)
+{
+    static const small_model untold = {"untold", 1, 1, V, -1, 1, ""};
+    static const char *const refused[][3] = {{"untold", "a", "tokenizer"},
+                                             {"tokenizer", "a", "untold"},
+                                             {"untold", "a", "eod"},
+                                             {"eod", "a", "untold"}};
+    static const char *const texts[][5] = {{"'m01' and 'm02'", "tokenizers", HASH_A, HASH_B, NULL},
+                                           {"'m00' and 'm01'", "tokenizers", HASH_A, HASH_B, NULL},
+                                           {"'m01' and 'm02'", "22 and 21", NULL},
+                                           {"'m00' and 'm01'", "21 and 22", NULL}};
+    static const char *const fit[][3] = {{"untold", "b", "a"}, {"a", "b", "untold"}};
+    static const char *const folders[] = {"told0", "told1", "told2", "told3", "fit0", "fit1"};
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+
+    (void)state;
+    if (bp_comm_is_root(WORLD)) {
+        save_small_model(&untold);
+        for (int k = 0; k < 6; k++)
+            save_list(folders[k], k < 4 ? refused[k] : fit[k - 4], 3);
+    }
+    BP_MPI(MPI_Barrier(WORLD));
+    for (int k = 0; k < 4; k++) {
+        bp_ensemble_spec spec = spec_of(folders[k]);
+
+        check_refused(&spec, BP_ERR_FORMAT, texts[k]);
+    }
+    for (int k = 4; k < 6; k++) {
+        bp_ensemble_spec spec = spec_of(folders[k]);
+        world_ensemble e;
+
+        bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[0], &spec), BP_OK);
+        bp_test_check(WORLD, e.lm->info.eod_id == 22);
+        bp_test_check(WORLD, strcmp(e.lm->info.tokenizer_hash, HASH_A) == 0);
+        close_ensemble(&e);
+    }
+}
+
+static void what_can_not_be_is_refused(void **state)
+{
+    static const char *const memory[] = {"score.memory", "value 60 bytes", "KiB", NULL},
+                             *const passes[] = {"passes with dropout", NULL},
+                             *const samples[] = {"samples", NULL},
+                             *const another[] = {"0123", NULL}, *const narrow[] = {"23 x 15", NULL};
+    bp_ensemble_spec spec = spec_of("three");
+
+    (void)state;
+    spec.memory_bytes = 60;
+    check_refused(&spec, BP_ERR_CONFIG, memory);
+    spec = passes_of(0.1F, 1);
+    spec.path = bp_test_path("three");
+    check_refused(&spec, BP_ERR_CONFIG, passes);
+    spec = spec_of("three");
+    spec.samples = bp_test_path("samples");
+    check_refused(&spec, BP_ERR_CONFIG, samples);
+    spec = spec_of("a");
+    spec.samples = bp_test_path("of_another");
+    check_refused(&spec, BP_ERR_FORMAT, another);
+    spec.samples = bp_test_path("narrow");
+    check_refused(&spec, BP_ERR_FORMAT, narrow);
+}
+
+static void a_list_tells_names_and_out_of_bag_perplexities(void **state)
+{
+    bp_ensemble_spec spec = spec_of("three");
+    world_ensemble e;
+
+    (void)state;
+    assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
+    assert_string_equal(bp_ensemble_member_name(e.lm, 2), "m02");
+    assert_true(bp_ensemble_member_oob(e.lm, 1) == 12.5 && isnan(bp_ensemble_member_oob(e.lm, 0)));
+    assert_string_equal(bp_lm_channel_name(BP_LM_BRIER), "brier");
+    close_ensemble(&e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_world_is_made),
+        cmocka_unit_test(every_channel_is_the_plain_twin_s_on_every_mesh),
+        cmocka_unit_test(the_identities_hold_on_every_token),
+        cmocka_unit_test(copies_of_one_member_agree_exactly),
+        cmocka_unit_test(one_member_is_plain_scoring_to_the_bit),
+        cmocka_unit_test(chunks_of_any_size_have_the_same_bits),
+        cmocka_unit_test(a_batch_without_targets_has_no_values),
+        cmocka_unit_test(passes_are_a_function_of_seed_and_place_on_every_mesh),
+        cmocka_unit_test(passes_differ_by_seed_and_slot_alone),
+        cmocka_unit_test(samples_are_heads_on_one_trunk),
+        cmocka_unit_test(temper_sums_are_the_plain_ones_and_their_differences),
+        cmocka_unit_test(members_that_do_not_fit_are_named),
+        cmocka_unit_test(what_a_member_does_not_tell_hides_no_difference_of_others),
+        cmocka_unit_test(what_can_not_be_is_refused),
+        cmocka_unit_test(a_list_tells_names_and_out_of_bag_perplexities),
+    };
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}

@@ -1,0 +1,242 @@
+/* Part files: what is whole is found again, what is not is missing. */
+#include "bp_test.h"
+
+#include "base/fault.h"
+#include "infer/score/parts.h"
+#include "infer/score/unit.h"
+#include <unistd.h>
+
+#define KEY_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define KEY_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+/* A file of units first, first + 1, ..., each of unit + 1 bytes. */
+static void write_part(const char *path, const char *key, int64_t first, int64_t count)
+{
+    bp_part_writer *writer;
+    char result[256];
+
+    bp_test_expect(bp_part_writer_new(&writer, path, key), BP_OK);
+    for (int64_t unit = first; unit < first + count; unit++) {
+        memset(result, 'a' + (int)unit % 26, sizeof(result));
+        bp_test_expect(bp_part_writer_add(writer, unit, result, (size_t)unit + 1), BP_OK);
+    }
+    bp_test_expect(bp_part_writer_close(&writer), BP_OK);
+    assert_null(writer);
+}
+
+static const char *fresh_folder(const char *name)
+{
+    const char *folder = bp_test_path(name);
+
+    bp_test_expect(bp_dir_make(folder), BP_OK);
+    return folder;
+}
+
+static const char *inside(const char *folder, const char *name)
+{
+    char *path = bp_test_path_place();
+
+    snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    return path;
+}
+
+static int64_t units_found(const char *folder, const char *key)
+{
+    bp_parts *parts;
+
+    bp_test_expect(bp_parts_open(&parts, folder, key, 10), BP_OK);
+    int64_t count = bp_parts_done_count(parts), marked = 0;
+    for (int64_t unit = 0; unit < 10; unit++) {
+        const char *result, *path;
+        size_t bytes;
+
+        marked += bp_parts_done(parts)[unit];
+        if (!bp_parts_done(parts)[unit]) {
+            bp_test_expect(bp_parts_read(parts, unit, &result, &bytes, &path), BP_ERR_FORMAT);
+            continue;
+        }
+        bp_test_expect(bp_parts_read(parts, unit, &result, &bytes, &path), BP_OK);
+        assert_int_equal(bytes, unit + 1);
+        assert_int_equal(result[0], 'a' + (int)unit);
+        assert_int_equal(result[unit], 'a' + (int)unit);
+    }
+    bp_parts_free(&parts);
+    assert_null(parts);
+    assert_int_equal(marked, count);
+    return count;
+}
+
+static void units_of_all_files_are_found(void **state)
+{
+    (void)state;
+    const char *folder = fresh_folder("all");
+
+    assert_int_equal(units_found(bp_test_path("no-such-folder"), KEY_A), 0);
+    assert_int_equal(units_found(folder, KEY_A), 0);
+    write_part(inside(folder, "000001-00000.part"), KEY_A, 0, 3);
+    write_part(inside(folder, "000001-00001.part"), KEY_A, 5, 2);
+    write_part(inside(folder, "000002-00000.part"), KEY_A, 6, 2); /* 6 again */
+    assert_int_equal(units_found(folder, KEY_A), 6);
+}
+
+static void files_of_other_work_are_counted_and_left_out(void **state)
+{
+    (void)state;
+    const char *folder = fresh_folder("other");
+    bp_parts *parts;
+
+    write_part(inside(folder, "000001-00000.part"), KEY_A, 0, 3);
+    write_part(inside(folder, "000007-00000.part"), KEY_B, 2, 3);
+    bp_test_expect(bp_file_write(inside(folder, "note.txt"), "x", 1), BP_OK);
+    bp_test_expect(bp_parts_open(&parts, folder, KEY_A, 10), BP_OK);
+    assert_int_equal(bp_parts_done_count(parts), 3);
+    assert_int_equal(bp_parts_foreign(parts), 1);
+    assert_int_equal(bp_parts_start(parts), 8);
+    bp_parts_free(&parts);
+}
+
+/* Cut at every length: whole records before the cut are found, nothing else. */
+static void cut_at_any_byte_the_tail_is_missing(void **state)
+{
+    (void)state;
+    const char *folder = fresh_folder("cut"), *path = inside(folder, "000001-00000.part");
+    int64_t ends[4], bytes, previous = -1;
+
+    write_part(path, KEY_A, 0, 3);
+    bytes = bp_file_size(path);
+    ends[3] = bytes;
+    ends[2] = ends[3] - 40 - 3; /* a header of 40 bytes, and unit + 1 of result */
+    ends[1] = ends[2] - 40 - 2;
+    ends[0] = ends[1] - 40 - 1;
+    assert_int_equal(ends[0], 128);
+    for (int64_t length = bytes; length >= 0; length--) {
+        int64_t whole = (length >= ends[1]) + (length >= ends[2]) + (length >= ends[3]);
+
+        assert_int_equal(truncate(path, length), 0);
+        int64_t found = units_found(folder, KEY_A);
+        assert_int_equal(found, whole);
+        assert_true(previous < 0 || found <= previous);
+        previous = found;
+    }
+}
+
+/* Any flipped byte: its record and those after it are missing, or the file belongs to other work.
+ */
+static void flipped_at_any_byte_the_record_is_missing(void **state)
+{
+    (void)state;
+    const char *folder = fresh_folder("flip"), *path = inside(folder, "000001-00000.part");
+    char *data;
+    size_t bytes;
+
+    write_part(path, KEY_A, 0, 3);
+    bp_test_expect(bp_file_read(path, 1 << 20, &data, &bytes), BP_OK);
+    for (size_t i = 0; i < bytes; i++) {
+        int64_t before = (int64_t)i < 128 + 41 ? 0 : (int64_t)i < 128 + 41 + 42 ? 1 : 2;
+
+        data[i] ^= 0x10;
+        bp_test_expect(bp_file_write(path, data, bytes), BP_OK);
+        assert_int_equal(units_found(folder, KEY_A), before);
+        data[i] ^= 0x10;
+    }
+    bp_free(data);
+}
+
+static void full_disk_is_74(void **state)
+{
+    (void)state;
+    const char *folder = fresh_folder("full");
+    bp_part_writer *writer;
+
+    bp_test_expect(bp_part_writer_new(&writer, inside(folder, "000001-00000.part"), KEY_A), BP_OK);
+    bp_test_expect(bp_part_writer_add(writer, 0, "a", 1), BP_OK);
+    bp_fault_arm("score.part");
+    bp_test_expect(bp_part_writer_add(writer, 1, "bb", 2), BP_ERR_IO);
+    bp_test_message_has("000001-00000.part");
+    bp_fault_arm(NULL);
+    bp_test_expect(bp_part_writer_close(&writer), BP_OK); /* what is there, is there */
+    assert_int_equal(units_found(folder, KEY_A), 1);
+}
+
+static void part_that_cannot_be_made_says_why(void **state)
+{
+    (void)state;
+    const char *folder = fresh_folder("made"), *path = inside(folder, "000001-00000.part");
+    bp_part_writer *writer = (bp_part_writer *)1;
+
+    write_part(path, KEY_A, 0, 1);
+    bp_test_expect(bp_part_writer_new(&writer, path, KEY_A),
+                   BP_ERR_CREATE); /* never over another */
+    assert_null(writer);
+    bp_test_expect(bp_part_writer_new(&writer, bp_test_path("nowhere/x.part"), KEY_A),
+                   BP_ERR_INPUT);
+}
+
+/* One piece with the sums of its further channels, no runs. Free with bp_free(). */
+static char *make_result(int64_t channels, size_t *bytes)
+{
+    int64_t counts[4] = {1, 0, 0, channels};
+    bp_score_piece piece = {.document = 4, .tokens = 2};
+    bp_buffer out = {0};
+
+    bp_buffer_add(&out, counts, sizeof(counts));
+    bp_buffer_add(&out, &piece, sizeof(piece));
+    for (int64_t c = 1; c < channels; c++) {
+        bp_fixed sum = 10 * c;
+
+        bp_buffer_add(&out, &sum, sizeof(sum));
+    }
+    *bytes = out.bytes;
+    return bp_buffer_take(&out);
+}
+
+static void results_that_contradict_themselves_are_65(void **state)
+{
+    (void)state;
+    for (int64_t channels = 1; channels <= 12; channels += 11) {
+        size_t bytes;
+        char *data = make_result(channels, &bytes);
+        bp_score_result result;
+        bp_fixed sums[11];
+
+        bp_test_expect(bp_score_result_read(&result, data, bytes, channels, "p"), BP_OK);
+        assert_int_equal(bp_score_result_piece(&result, 0).document, 4);
+        bp_score_result_sums(&result, 0, sums);
+        for (int64_t c = 1; c < channels; c++)
+            assert_true(sums[c - 1] == 10 * c);
+        bp_test_expect(bp_score_result_read(&result, data, bytes - 1, channels, "p"),
+                       BP_ERR_FORMAT);
+        bp_test_expect(bp_score_result_read(&result, data, 20, channels, "p"), BP_ERR_FORMAT);
+        bp_test_expect(bp_score_result_read(&result, data, bytes, channels + 1, "p"),
+                       BP_ERR_FORMAT);
+        bp_test_message_has("values a token");
+        for (int i = 0; i < 3; i++) {
+            static const int64_t wrong[] = {-1, 2, INT64_MAX};
+
+            for (int k = 0; k < 3; k++) {
+                int64_t counts[4] = {1, 0, 0, channels};
+
+                counts[i] = wrong[k];
+                memcpy(data, counts, sizeof(counts));
+                bp_test_expect(bp_score_result_read(&result, data, bytes, channels, "p"),
+                               BP_ERR_FORMAT);
+                bp_test_message_has("damaged");
+            }
+        }
+        bp_free(data);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_of_all_files_are_found),
+        cmocka_unit_test(files_of_other_work_are_counted_and_left_out),
+        cmocka_unit_test(cut_at_any_byte_the_tail_is_missing),
+        cmocka_unit_test(flipped_at_any_byte_the_record_is_missing),
+        cmocka_unit_test(full_disk_is_74),
+        cmocka_unit_test(part_that_cannot_be_made_says_why),
+        cmocka_unit_test(results_that_contradict_themselves_are_65),
+    };
+    return BP_TEST_RUN(tests);
+}

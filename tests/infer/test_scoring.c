@@ -1,0 +1,593 @@
+/* The scoring loop: what it writes is what plain loops give, on any mesh, in one go or several. */
+#include "bp_test_mpi.h"
+
+#include "base/fault.h"
+#include "base/signals.h"
+#include "io/h5/h5.h"
+#include "io/h5/user_block.h"
+#include "scoring_world.h"
+
+#define WORLD MPI_COMM_WORLD
+
+/* Documents of all kinds: empty, one token, shorter and longer than a window, longer than a work
+ * unit. */
+enum { DOCUMENTS = 900 };
+static int64_t lengths[DOCUMENTS];
+static const toy_corpus toy = {
+    .documents = DOCUMENTS, .lengths = lengths, .vocab_size = 500, .eod_id = 499};
+static const toy_corpus small = {
+    .documents = 7, .length = 63, .vocab_size = 500, .eod_id = 499, .salt = 1};
+static char corpora[2 * PATH_MAX];
+
+static void corpora_are_made(void **state)
+{
+    (void)state;
+    for (int64_t d = 0; d < DOCUMENTS; d++)
+        lengths[d] = d * d * 31 % 140;
+    lengths[3] = 0;
+    lengths[4] = 1;
+    lengths[5] = 64;
+    lengths[6] = 65;
+    lengths[7] = 128;
+    lengths[100] = 40000;
+    if (bp_comm_is_root(WORLD)) {
+        (void)toy_write(&toy, "toy.h5");
+        (void)toy_write(&small, "small.h5");
+    }
+    snprintf(corpora, sizeof(corpora), "%s,%s", bp_test_path("toy.h5"), bp_test_path("small.h5"));
+    BP_MPI(MPI_Barrier(WORLD));
+}
+
+/* A fresh name for a run folder, equal on all ranks. */
+static const char *run_dir(void)
+{
+    static int count;
+    char name[32];
+
+    snprintf(name, sizeof(name), "run%d", count++);
+    return bp_test_path(name);
+}
+
+static char *score_path(const char *dir, const char *name)
+{
+    char *path = bp_test_path_place();
+
+    snprintf(path, PATH_MAX, "%s/score/%s", dir, name);
+    return path;
+}
+
+/* ---- plain loops ---- */
+
+#define ROOM 50000 /* for the tokens of a document */
+
+/* One document: values[c][k] = channel c of stored token k, NaN where not scored; sums[c] of them.
+ */
+static void plain_document(const bp_score_rule *rule, const toy_corpus *corpus, int64_t d,
+                           int64_t channels, float *values, double *sums, int64_t *tokens)
+{
+    int64_t n = toy_length(corpus, d), line = bp_score_line(rule, n);
+
+    *tokens = 0;
+    for (int64_t c = 0; c < channels; c++) {
+        sums[c] = 0;
+        for (int64_t k = 0; k <= n; k++)
+            values[c * ROOM + k] = NAN;
+    }
+    for (int64_t w = 0; w < bp_score_window_count(rule, line); w++) {
+        bp_score_window window = bp_score_window_at(rule, line, w);
+        uint64_t history = 0;
+
+        for (int64_t j = 0; j < window.inputs; j++) {
+            int64_t place = window.first + j - rule->prefix; /* of the input in the text */
+            int32_t target = toy_token(corpus, d, place + 1);
+
+            history =
+                hash_step(history, place < 0 ? (int32_t)rule->eod : toy_token(corpus, d, place));
+            if (j < window.inputs - window.scored)
+                continue;
+            for (int64_t c = 0; c < channels; c++) {
+                float value =
+                    c == 0 ? hash_logprob(history, target) : hash_value(history, target, c);
+
+                values[c * ROOM + place + 1] = value;
+                sums[c] += (double)value;
+            }
+            (*tokens)++;
+        }
+    }
+}
+
+static bool same_value(double a, double b)
+{
+    return isnan(a) ? isnan(b) : a == b;
+}
+
+/* Row `row` of a channel in a file: a dataset, or a column of the members' grid. */
+static void read_channel(bp_h5 *file, int64_t channel, int64_t members, int64_t row, double *out,
+                         int64_t count)
+{
+    double *grid;
+
+    if (channel < BP_LM_MEMBER) {
+        bp_test_expect(bp_h5_read(file, bp_lm_channel_name(channel), BP_H5_F64, row, out, count),
+                       BP_OK);
+        return;
+    }
+    grid = bp_alloc("test", count * members, sizeof(*grid));
+    assert_non_null(grid);
+    bp_test_expect(
+        bp_h5_read(file, "member_logprob", BP_H5_F64, row * members, grid, count * members), BP_OK);
+    for (int64_t k = 0; k < count; k++)
+        out[k] = grid[k * members + channel - BP_LM_MEMBER];
+    bp_free(grid);
+}
+
+static void check_document(bp_h5 *file, int64_t row, const bp_lm_info *model, const double *sums,
+                           int64_t tokens, const bp_corpus_row *text, int64_t kind)
+{
+    int64_t got_tokens, got_bytes;
+    double got_nll;
+    uint32_t got_kind;
+
+    bp_test_expect(bp_h5_read(file, "nll", BP_H5_F64, row, &got_nll, 1), BP_OK);
+    bp_test_expect(bp_h5_read(file, "tokens", BP_H5_I64, row, &got_tokens, 1), BP_OK);
+    bp_test_expect(bp_h5_read(file, "bytes", BP_H5_I64, row, &got_bytes, 1), BP_OK);
+    bp_test_expect(bp_h5_read(file, "labels/kind", BP_H5_U32, row, &got_kind, 1), BP_OK);
+    assert_true(-sums[0] == got_nll); /* steps of 2^-21: both sums are exact */
+    assert_int_equal(tokens, got_tokens);
+    assert_int_equal(got_bytes, text->bytes);
+    assert_int_equal(got_kind, kind);
+    assert_int_equal(bp_h5_has(file, "logprob"), model->members > 0);
+    for (int64_t c = 0; model->members > 0 && c < model->channels; c++) {
+        double mean;
+
+        read_channel(file, c, model->members, row, &mean, 1);
+        assert_true(same_value(sums[c] / (double)tokens, mean));
+    }
+}
+
+static void check_names(bp_h5 *file, const bp_lm_info *model)
+{
+    char names[9];
+
+    assert_int_equal(bp_h5_has(file, "member_names"), model->members > 0);
+    assert_int_equal(bp_h5_has(file, "member_logprob"), model->members > 0);
+    if (model->members == 0)
+        return;
+    bp_test_expect(bp_h5_read_text(file, "member_names", 3, 0, names, 3), BP_OK);
+    assert_memory_equal(names, "m00m01m02", 9);
+}
+
+/* Compare the files of a run with plain loops over both corpora. On one rank. */
+static void check_files(const char *dir, const bp_score_rule *rule, const bp_lm_info *model)
+{
+    const toy_corpus *both[2] = {&toy, &small};
+    bp_h5 *tokens_file, *documents_file;
+    bp_user_block block;
+    int64_t token_at = 0, document_at = 0, channels = model->channels;
+    uint64_t hash;
+    float *want = bp_alloc("test", channels * ROOM, sizeof(*want));
+    double *got = bp_alloc("test", ROOM, sizeof(*got)), sums[BP_LM_MEMBER + 3];
+
+    assert_true(want && got);
+    bp_test_expect(bp_user_block_verify(&block, score_path(dir, "tokens.h5")), BP_OK);
+    bp_test_expect(bp_user_block_expect(&block, "score-tokens", 1, dir), BP_OK);
+    bp_test_expect(bp_user_block_verify(&block, score_path(dir, "documents.h5")), BP_OK);
+    bp_test_expect(bp_user_block_expect(&block, "score-documents", 1, dir), BP_OK);
+    bp_test_expect(bp_h5_open(&tokens_file, score_path(dir, "tokens.h5")), BP_OK);
+    bp_test_expect(bp_h5_open(&documents_file, score_path(dir, "documents.h5")), BP_OK);
+    check_names(tokens_file, model);
+    check_names(documents_file, model);
+    for (int k = 0; k < 2; k++) {
+        for (int64_t d = 0; d < both[k]->documents; d++, document_at++) {
+            int64_t n = toy_length(both[k], d), tokens;
+            bp_corpus_row text = toy_row(both[k], d);
+
+            plain_document(rule, both[k], d, channels, want, sums, &tokens);
+            for (int64_t c = 0; c < channels; c++) {
+                read_channel(tokens_file, c, model->members, token_at, got, n + 1);
+                for (int64_t i = 0; i <= n; i++)
+                    assert_true(same_value((double)want[c * ROOM + i], got[i]));
+            }
+            check_document(documents_file, document_at, model, sums, tokens, &text, d % 3);
+            bp_test_expect(
+                bp_h5_read(documents_file, "token_hash", BP_H5_U64, document_at, &hash, 1), BP_OK);
+            assert_true(hash == toy_hash(both[k], d));
+            token_at += n + 1;
+        }
+    }
+    bp_h5_drop(&documents_file);
+    bp_h5_drop(&tokens_file);
+    bp_free(got);
+    bp_free(want);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    char *x = NULL, *y = NULL;
+    size_t nx = 0, ny = 0;
+    bool same = bp_file_read(a, 1 << 28, &x, &nx) == BP_OK &&
+                bp_file_read(b, 1 << 28, &y, &ny) == BP_OK && nx == ny && memcmp(x, y, nx) == 0;
+
+    bp_free(x);
+    bp_free(y);
+    return same;
+}
+
+static void check_same_files(const char *a, const char *b)
+{
+    static const char *const names[] = {"summary.json", "documents.h5", "tokens.h5"};
+    bool root = bp_comm_is_root(WORLD);
+
+    for (int i = 0; i < 3; i++)
+        bp_test_check(WORLD, !root || same_file(score_path(a, names[i]), score_path(b, names[i])));
+}
+
+/* ---- what is written ---- */
+
+typedef struct setting {
+    const char *pairs;
+    bp_score_rule rule;
+} setting;
+
+static const setting settings[] = {
+    {"score.tokens=yes", {BP_SCORE_ROLLING, 64, 64, true, false, 499}},
+    {"score.tokens=yes score.stride=17 score.end=yes", {BP_SCORE_ROLLING, 64, 17, true, true, 499}},
+    {"score.tokens=yes score.prefix=none", {BP_SCORE_ROLLING, 64, 64, false, false, 499}},
+    {"score.tokens=yes score.prefix=none score.end=yes score.context=40",
+     {BP_SCORE_ROLLING, 40, 40, false, true, 499}},
+    {"score.tokens=yes score.context=1", {BP_SCORE_ROLLING, 1, 1, true, false, 499}},
+    {"score.tokens=yes score.convention=stride", {BP_SCORE_STRIDE, 64, 32, false, false, 499}},
+    {"score.tokens=yes score.convention=stride score.stride=64 score.end=yes",
+     {BP_SCORE_STRIDE, 64, 64, false, true, 499}},
+    {"score.tokens=yes score.convention=half", {BP_SCORE_HALF, 64, 64, false, false, 499}},
+    {"score.tokens=yes score.convention=half score.context=5",
+     {BP_SCORE_HALF, 5, 5, false, false, 499}},
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static void files_are_the_plain_loops_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const char *dir = run_dir();
+        bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+
+        bp_test_check_err(
+            WORLD, job_run(WORLD, &shape, &world_model, dir, corpora, settings[i].pairs), BP_OK);
+        if (bp_comm_is_root(WORLD))
+            check_files(dir, &settings[i].rule, &world_model);
+        BP_MPI(MPI_Barrier(WORLD));
+    }
+}
+
+static void files_of_an_ensemble_have_all_channels(void **state)
+{
+    (void)state;
+    bp_lm_info model = hash_ensemble();
+
+    for (size_t i = 1; i < SETTINGS; i += 5) {
+        const char *dir = run_dir();
+        bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+
+        bp_test_check_err(WORLD, job_run(WORLD, &shape, &model, dir, corpora, settings[i].pairs),
+                          BP_OK);
+        if (bp_comm_is_root(WORLD))
+            check_files(dir, &settings[i].rule, &model);
+        BP_MPI(MPI_Barrier(WORLD));
+    }
+}
+
+/* Side by side (mesh.members), split over tensor ranks, data ranks, a dedicated coordinator. */
+static void bytes_of_an_ensemble_are_those_of_one_rank_on_any_mesh(void **state)
+{
+    (void)state;
+    bp_lm_info model = hash_ensemble();
+    const char *alone = run_dir(), *pairs = settings[1].pairs;
+
+    if (bp_comm_is_root(WORLD))
+        bp_test_expect(job_run(MPI_COMM_SELF, &one_rank, &model, alone, corpora, pairs), BP_OK);
+    for (int kind = 0; kind < 4; kind++) {
+        bp_mesh_shape shape = {1 + (kind > 0), 1, 0, 1 + (kind == 2),
+                               kind == 3 ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
+        bp_mesh_shape fitted = shape;
+        const char *dir = run_dir();
+
+        if (bp_mesh_shape_fit(&fitted, bp_comm_size(WORLD)) != BP_OK)
+            continue;
+        bp_test_check_err(WORLD, job_run(WORLD, &shape, &model, dir, corpora, pairs), BP_OK);
+        check_same_files(alone, dir);
+    }
+}
+
+static void bytes_are_those_of_one_rank_on_any_mesh(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SETTINGS; i += 4) {
+        const char *alone = run_dir();
+
+        if (bp_comm_is_root(WORLD))
+            bp_test_expect(
+                job_run(MPI_COMM_SELF, &one_rank, &world_model, alone, corpora, settings[i].pairs),
+                BP_OK);
+        for (int tensor = 1; tensor <= 2; tensor++) {
+            for (int dedicated = 0; dedicated < 2; dedicated++) {
+                bp_mesh_shape shape = {
+                    1, 1, 0, tensor, dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
+                bp_mesh_shape fitted = shape;
+                const char *dir = run_dir();
+
+                if (bp_mesh_shape_fit(&fitted, bp_comm_size(WORLD)) != BP_OK)
+                    continue;
+                bp_test_check_err(
+                    WORLD, job_run(WORLD, &shape, &world_model, dir, corpora, settings[i].pairs),
+                    BP_OK);
+                check_same_files(alone, dir);
+            }
+        }
+    }
+}
+
+/* ---- stopping and going on ---- */
+
+static int64_t count_windows(const hash_job *job)
+{
+    return bp_all_sum_int(job->model->windows, WORLD);
+}
+
+/* The second unit of some rank (there are more units than ranks) meets a full disk; all ranks say
+ * so, and what is done is not done again. */
+static void full_disk_during(const bp_lm_info *model)
+{
+    bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+    const char *whole = run_dir(), *broken = run_dir(), *pairs = settings[0].pairs;
+    int64_t windows;
+    hash_job job;
+
+    bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, whole, corpora, pairs), BP_OK);
+    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
+    bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+    windows = count_windows(&job);
+    job_close(&job);
+
+    bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, broken, corpora, pairs), BP_OK);
+    bp_fault_arm("score.part:2");
+    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_IO);
+    bp_fault_arm(NULL);
+    bp_test_message_has(".part");
+    job_close(&job);
+
+    bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, broken, corpora, pairs), BP_OK);
+    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
+    bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+    int64_t again = count_windows(&job);
+    bp_test_check(WORLD, again > 0 && again < windows);
+    job_close(&job);
+    check_same_files(whole, broken);
+}
+
+static void full_disk_is_74_and_the_rest_is_done_later(void **state)
+{
+    (void)state;
+    bp_lm_info ensemble = hash_ensemble();
+
+    full_disk_during(&world_model);
+    full_disk_during(&ensemble);
+}
+
+/* A disk that fills up while the tables are written: nothing half-written is left, and the same
+ * again succeeds. */
+static void full_disk_at_the_end_is_74_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"store.write:1", "store.write:15", "base.write:1"};
+    bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+    const char *whole = run_dir(), *broken = run_dir(), *pairs = settings[0].pairs;
+    hash_job job;
+
+    bp_test_check_err(WORLD, job_run(WORLD, &shape, &world_model, whole, corpora, pairs), BP_OK);
+    bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, &world_model, broken, corpora, pairs),
+                      BP_OK);
+    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
+    for (int i = 0; i < 3; i++) {
+        bp_fault_arm(faults[i]);
+        bp_test_check_err(WORLD, scorer_finish(&job.self), BP_ERR_IO);
+        bp_fault_arm(NULL);
+        bp_test_check(WORLD, !bp_path_exists(score_path(broken, "tokens.h5.tmp")));
+        bp_test_check(WORLD, !bp_path_exists(score_path(broken, "summary.json")));
+    }
+    bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+    job_close(&job);
+    check_same_files(whole, broken);
+}
+
+/* A record that only half reached the disk, and a file that has no more than its name. */
+static void torn_tail_of(const bp_lm_info *model)
+{
+    bool root = bp_comm_is_root(WORLD);
+    const char *whole = run_dir(), *torn = run_dir(), *pairs = settings[0].pairs;
+    const char *part = score_path(torn, "parts/000001-00000.part");
+    hash_job job;
+
+    if (root) {
+        bp_test_expect(job_run(MPI_COMM_SELF, &one_rank, model, whole, corpora, pairs), BP_OK);
+        bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, model, torn, corpora, pairs),
+                       BP_OK);
+        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        int64_t windows = job.model->windows;
+        job_close(&job);
+        assert_int_equal(truncate(part, bp_file_size(part) - 1), 0);
+        (void)bp_file_write(score_path(torn, "parts/000001-00001.part"), "bag", 3);
+        bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, model, torn, corpora, pairs),
+                       BP_OK);
+        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        assert_in_range(job.model->windows, 1, windows / 2); /* one unit of several */
+        bp_test_expect(scorer_finish(&job.self), BP_OK);
+        job_close(&job);
+    }
+    check_same_files(whole, torn);
+}
+
+static void torn_tail_is_scored_again(void **state)
+{
+    (void)state;
+    bp_lm_info ensemble = hash_ensemble();
+
+    torn_tail_of(&world_model);
+    torn_tail_of(&ensemble);
+}
+
+/* A byte of a part file is flipped between two starts: its unit and those after it in the file are
+ * scored again. */
+static void damaged_part_of_an_ensemble_is_scored_again(void **state)
+{
+    (void)state;
+    bool root = bp_comm_is_root(WORLD);
+    bp_lm_info model = hash_ensemble();
+    const char *whole = run_dir(), *hurt = run_dir(), *pairs = settings[0].pairs;
+    const char *part = score_path(hurt, "parts/000001-00000.part");
+    hash_job job;
+
+    if (root) {
+        char *data;
+        size_t bytes;
+
+        bp_test_expect(job_run(MPI_COMM_SELF, &one_rank, &model, whole, corpora, pairs), BP_OK);
+        bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, &model, hurt, corpora, pairs),
+                       BP_OK);
+        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        int64_t windows = job.model->windows;
+        job_close(&job);
+        bp_test_expect(bp_file_read(part, 1 << 30, &data, &bytes), BP_OK);
+        data[bytes / 2] ^= 4;
+        bp_test_expect(bp_file_write(part, data, bytes), BP_OK);
+        bp_free(data);
+        bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, &model, hurt, corpora, pairs),
+                       BP_OK);
+        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        assert_in_range(job.model->windows, 1, windows - 1);
+        bp_test_expect(scorer_finish(&job.self), BP_OK);
+        job_close(&job);
+    }
+    check_same_files(whole, hurt);
+}
+
+static void parts_of_other_work_are_left_out(void **state)
+{
+    (void)state;
+    bool root = bp_comm_is_root(WORLD);
+    const char *whole = run_dir(), *mixed = run_dir(), *pairs = settings[0].pairs;
+    bp_lm_info other = world_model;
+    hash_job job;
+
+    if (root) {
+        snprintf(other.digest, sizeof(other.digest), "d2");
+        bp_test_expect(job_run(MPI_COMM_SELF, &one_rank, &world_model, whole, corpora, pairs),
+                       BP_OK);
+        bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, &other, mixed, corpora, pairs),
+                       BP_OK);
+        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        int64_t windows = job.model->windows;
+        job_close(&job);
+        bp_test_expect(
+            job_open(&job, MPI_COMM_SELF, &one_rank, &world_model, mixed, corpora, pairs), BP_OK);
+        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        assert_int_equal(job.model->windows, windows);
+        bp_test_expect(scorer_finish(&job.self), BP_OK);
+        job_close(&job);
+    }
+    check_same_files(whole, mixed);
+}
+
+static void weights_that_are_not_sound_are_70(void **state)
+{
+    (void)state;
+    bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+    hash_job job;
+
+    bp_test_check_err(
+        WORLD, job_open(&job, WORLD, &shape, &world_model, run_dir(), corpora, settings[0].pairs),
+        BP_OK);
+    job.model->nan_at = 1;
+    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_SOFTWARE);
+    bp_test_message_has("log-probability of nan");
+    job_close(&job);
+    bp_lm_info ensemble = hash_ensemble();
+    bp_test_check_err(
+        WORLD, job_open(&job, WORLD, &shape, &ensemble, run_dir(), corpora, settings[0].pairs),
+        BP_OK);
+    job.model->nan_at = 1;
+    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_SOFTWARE);
+    bp_test_message_has("by one member of nan");
+    job_close(&job);
+}
+
+/* One planned block after the other is refused, on the last rank: all say 71, nobody hangs, and
+ * nothing is kept that is wrong. */
+static void short_memory_is_71_on_all_ranks(void **state)
+{
+    (void)state;
+    bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+    const char *whole = run_dir(), *poor = run_dir(), *pairs = settings[0].pairs;
+    bp_lm_info model = hash_ensemble(); /* it allocates all that a plain model does, and more */
+    bool last = bp_comm_rank(WORLD) == bp_comm_size(WORLD) - 1;
+    bp_err err = BP_ERR_SYSTEM;
+    int n = 1;
+
+    bp_test_check_err(WORLD, job_run(WORLD, &shape, &model, whole, corpora, pairs), BP_OK);
+    for (; err != BP_OK && n < 2000; n += 1 + n / 16) {
+        char fault[32];
+        hash_job job;
+
+        bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, &model, poor, corpora, pairs),
+                          BP_OK);
+        snprintf(fault, sizeof(fault), "base.alloc:%d", n);
+        bp_fault_arm(last ? fault : NULL);
+        err = scorer_run_units(&job.self);
+        if (err == BP_OK)
+            err = scorer_finish(&job.self);
+        bp_fault_arm(NULL);
+        bp_test_check(WORLD, err == BP_OK || err == BP_ERR_SYSTEM);
+        job_close(&job);
+    }
+    bp_test_check(WORLD, err == BP_OK && n > 1);
+    check_same_files(whole, poor);
+}
+
+/* The last test: the signal's flag stays set. tests/score/test_score.py goes on after a stop. */
+static void signal_on_some_rank_is_75_on_all(void **state)
+{
+    (void)state;
+    bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+    hash_job job;
+
+    bp_signals_init();
+    bp_test_check_err(
+        WORLD, job_open(&job, WORLD, &shape, &world_model, run_dir(), corpora, settings[0].pairs),
+        BP_OK);
+    job.model->signal_at = 100; /* of 2,100 windows: each rank that comes so far signals itself */
+    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_STOPPED);
+    bp_test_message_has("the same command goes on");
+    bp_test_check(WORLD, count_windows(&job) < 2000);
+    job_close(&job);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(corpora_are_made),
+        cmocka_unit_test(files_are_the_plain_loops_files),
+        cmocka_unit_test(bytes_are_those_of_one_rank_on_any_mesh),
+        cmocka_unit_test(files_of_an_ensemble_have_all_channels),
+        cmocka_unit_test(bytes_of_an_ensemble_are_those_of_one_rank_on_any_mesh),
+        cmocka_unit_test(full_disk_is_74_and_the_rest_is_done_later),
+        cmocka_unit_test(full_disk_at_the_end_is_74_and_nothing_is_lost),
+        cmocka_unit_test(torn_tail_is_scored_again),
+        cmocka_unit_test(damaged_part_of_an_ensemble_is_scored_again),
+        cmocka_unit_test(parts_of_other_work_are_left_out),
+        cmocka_unit_test(weights_that_are_not_sound_are_70),
+        cmocka_unit_test(short_memory_is_71_on_all_ranks),
+        cmocka_unit_test(signal_on_some_rank_is_75_on_all),
+    };
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}

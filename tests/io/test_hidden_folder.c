@@ -1,0 +1,75 @@
+/* Folders that are written before they have their name: what a killed run left goes, what is at
+ * work stays. */
+#include "bp_test.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/checkpoint/hidden_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void what_is_at_work_stays_and_what_was_left_goes(void **state)
+{
+    const char *out = bp_test_path("model");
+    char *first, *second, *file;
+    int one, two;
+
+    (void)state;
+    bp_test_expect(bp_hidden_make(out, &first, &one), BP_OK);
+    bp_test_expect(bp_hidden_make(out, &second, &two), BP_OK);
+    assert_string_not_equal(first, second);
+    file = bp_path_join(second, "model.safetensors");
+    bp_test_expect(bp_file_write(file, "x", 1), BP_OK);
+    bp_hidden_sweep(out);
+    assert_true(bp_path_is_dir(first));
+    assert_true(bp_path_exists(file));
+    (void)close(two); /* as a kill does */
+    bp_hidden_sweep(out);
+    assert_true(bp_path_is_dir(first));
+    assert_false(bp_path_exists(second));
+    (void)close(one);
+    bp_hidden_sweep(out);
+    assert_false(bp_path_exists(first));
+    bp_free(file);
+    bp_free(first);
+    bp_free(second);
+}
+
+static void other_names_stay(void **state)
+{
+    static const char *const names[] = {".tmp-model-more-0123456789abcdef", ".tmp-model-1",
+                                        ".tmp-mode-0123456789abcdef", ".tmp-model-0123456789abcdeg",
+                                        "model-0123456789abcdef"};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+        bp_test_expect(bp_dir_make(bp_test_path(names[k])), BP_OK);
+    bp_hidden_sweep(bp_test_path("model"));
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        assert_true(bp_path_is_dir(bp_test_path(names[k])));
+        bp_test_expect(bp_dir_remove(bp_test_path(names[k])), BP_OK);
+    }
+}
+
+static void no_folder_to_lie_in_is_an_error(void **state)
+{
+    char *hidden;
+    int lock;
+
+    (void)state;
+    bp_hidden_sweep(bp_test_path("none/model"));
+    bp_test_expect(bp_hidden_make(bp_test_path("none/model"), &hidden, &lock), BP_ERR_CREATE);
+    assert_null(hidden);
+    assert_int_equal(lock, -1);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_at_work_stays_and_what_was_left_goes),
+        cmocka_unit_test(other_names_stay),
+        cmocka_unit_test(no_folder_to_lie_in_is_an_error),
+    };
+    return BP_TEST_RUN(tests);
+}

@@ -1,0 +1,140 @@
+/* Memory is planned for the largest piece of work, so less work must need no more: of every
+ * network, and of batches of all sizes that one model scores in turn, on random shapes,
+ * vocabularies and meshes. A plan that is too small ends the program (bp_arena_take). */
+#include "bp_test_mpi.h"
+
+#include "base/rng.h"
+#include "math/math.h"
+#include "models/gpt/gpt.h"
+
+#include <math.h>
+
+#define WORLD MPI_COMM_WORLD
+
+enum { CONTEXT = 48, SHAPES = 12, PLANS = 400, BATCHES = 6, WINDOWS_MAX = 64 };
+
+static uint64_t drawn; /* how often */
+
+/* A number from least to most, the same on all ranks. */
+static int64_t draw(int64_t least, int64_t most)
+{
+    bp_rng_key key = bp_rng_key_of(20261123, BP_RNG_TEST, 0, 0, 0);
+
+    return least + bp_rng_below(&key, drawn++, most - least + 1);
+}
+
+static bp_gpt_shape random_shape(int tensors, int stages)
+{
+    static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
+    int64_t heads = tensors * draw(1, 2);
+
+    return (bp_gpt_shape){.layers = stages * draw(1, 2),
+                          .width = heads * 8,
+                          .heads = heads,
+                          .context = CONTEXT,
+                          .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
+}
+
+static bp_config *config_of(const char *precision)
+{
+    static const bp_option *const tables[] = {bp_math_options, NULL};
+    bp_config *config;
+
+    bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
+    bp_test_expect(bp_config_set(config, "math.precision", precision), BP_OK);
+    return config;
+}
+
+/* One rank's network of a random mesh, of any of its stages; memory of less work and of more. */
+static void less_work_needs_no_more_memory(void **state)
+{
+    bp_precision precisions[] = {BP_F32, BP_F32};
+    bp_config *config = config_of("auto"); /* bf16, where the CPU has it */
+
+    (void)state;
+    bp_test_expect(bp_math_precision(config, &precisions[1]), BP_OK);
+    bp_config_free(&config);
+    for (int k = 0; k < PLANS; k++) {
+        int tensors = (int)draw(1, 4), stages = (int)draw(1, 3);
+        bp_gpt_shape shape = random_shape(tensors, stages);
+        bp_nn nn = {
+            .tensor = MPI_COMM_NULL, .tensor_at = (int)draw(0, tensors - 1), .tensors = tensors};
+        bp_network *network;
+
+        bp_test_expect(bp_gemm_new(&nn.gemm, precisions[k % 2]), BP_OK);
+        bp_test_expect(bp_gpt_network_new(&network, &nn, &shape, (int)draw(0, stages - 1), stages),
+                       BP_OK);
+        bp_network_lay_out(network, 1);
+        for (int training = 0; training < 2; training++) {
+            int64_t B = draw(1, WINDOWS_MAX), T = tensors * draw(1, CONTEXT / tensors);
+            int64_t b = draw(1, B), t = draw(0, 1) ? T : tensors * draw(1, T / tensors);
+            size_t more = bp_network_scratch_bytes(network, B, T, training);
+            size_t less = bp_network_scratch_bytes(network, b, t, training);
+            size_t more_kept = bp_network_saved_bytes(network, B, T),
+                   less_kept = bp_network_saved_bytes(network, b, t);
+
+            if (less > more || less_kept > more_kept)
+                print_error("%lld x %lld takes %zu, %lld x %lld %zu bytes: vocabulary %lld, tensor "
+                            "%d of %d\n",
+                            (long long)B, (long long)T, more, (long long)b, (long long)t, less,
+                            (long long)shape.vocab_size, nn.tensor_at, tensors);
+            bp_test_check(WORLD, less <= more && less_kept <= more_kept);
+        }
+        bp_network_free(&network);
+        bp_gemm_free(&nn.gemm);
+    }
+}
+
+static void score_random_batch(bp_lm *lm, int64_t vocab_size)
+{
+    static int32_t inputs[WINDOWS_MAX * CONTEXT], targets[WINDOWS_MAX * CONTEXT];
+    static float values[WINDOWS_MAX * CONTEXT];
+    bp_lm_batch batch = {.windows = draw(1, WINDOWS_MAX),
+                         .length = draw(1, CONTEXT),
+                         .inputs = inputs,
+                         .targets = targets};
+    int64_t unscored = draw(0, 3);
+    bool right = true;
+
+    for (int64_t i = 0; i < batch.windows * batch.length; i++) {
+        inputs[i] = (int32_t)draw(0, vocab_size - 1);
+        targets[i] =
+            unscored > 0 && i % (unscored + 1) == 0 ? -1 : (int32_t)draw(0, vocab_size - 1);
+    }
+    bp_test_check_err(WORLD, bp_lm_score(lm, &batch, values), BP_OK);
+    for (int64_t i = 0; i < batch.windows * batch.length; i++)
+        right = right && (targets[i] < 0 ? isnan(values[i]) : isfinite(values[i]));
+    bp_test_check(WORLD, right);
+}
+
+static void batches_of_all_sizes_are_scored_in_turn(void **state)
+{
+    int size = bp_comm_size(WORLD);
+
+    (void)state;
+    for (int k = 0; k < SHAPES; k++) {
+        int stages = k % 3 > 0 ? size : size > 2 ? size / 2 : 1;
+        bp_mesh_shape on = {1, stages, 1, size / stages, BP_COORDINATOR_SHARED};
+        bp_gpt_shape shape = random_shape(on.tensor, stages);
+        bp_config *config = config_of(k % 2 > 0 ? "f32" : "auto");
+        bp_mesh *mesh;
+        bp_lm *lm;
+
+        bp_test_expect(bp_mesh_new(&mesh, WORLD, &on), BP_OK);
+        bp_test_check_err(WORLD, bp_gpt_lm_new(&lm, mesh, config, &shape, 1), BP_OK);
+        for (int n = 0; n < BATCHES; n++)
+            score_random_batch(lm, shape.vocab_size);
+        bp_lm_free(&lm);
+        bp_mesh_free(&mesh);
+        bp_config_free(&config);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(less_work_needs_no_more_memory),
+        cmocka_unit_test(batches_of_all_sizes_are_scored_in_turn),
+    };
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}

@@ -1,0 +1,609 @@
+/* A run's status: journals that are being written, who holds the lock, and what it is told as. */
+#include "bp_test.h"
+
+#include "base/beat.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "run/run_lock_priv.h"
+#include "run/run_progress_priv.h"
+#include "run/run_status.h"
+#include "run/run_status_priv.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void put(const char *run, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof path, "%s/%s", run, name);
+    bp_test_expect(bp_file_write(path, text, strlen(text)), BP_OK);
+}
+
+static const char *fresh(const char *name)
+{
+    const char *path = bp_test_path(name);
+
+    bp_test_expect(bp_dir_make(path), BP_OK);
+    return path;
+}
+
+/* ---- what the job writes of itself ---- */
+
+typedef struct progress_of {
+    const char *run;
+    run_lock *lock;
+    run_progress *progress;
+} progress_of;
+
+/* A start of a run; `ended`: how the one before did, NULL: it left no word. */
+static void begin(progress_of *self, const char *run, int start, const char *ended)
+{
+    json_t *record = json_pack("{s:i}", "starts", start);
+    json_t *before = json_pack("{s:i, s:{s:s}}", "starts", start - 1, "exit", "state",
+                               ended == NULL ? "running" : ended);
+
+    self->run = run;
+    bp_test_expect(run_lock_take(&self->lock, run, 0), BP_OK);
+    bp_test_expect(
+        run_progress_open(&self->progress, run, self->lock, record, start == 1 ? NULL : before),
+        BP_OK);
+    json_decref(record);
+    json_decref(before);
+}
+
+static void end(progress_of *self)
+{
+    run_progress_free(&self->progress);
+    bp_test_expect(run_lock_release(&self->lock), BP_OK);
+}
+
+static void event(const progress_of *self, const char *text)
+{
+    json_t *line = json_loads(text, 0, NULL);
+
+    assert_non_null(line);
+    run_progress_event(self->progress, line);
+    json_decref(line);
+}
+
+static void metric(const progress_of *self, const char *text)
+{
+    json_t *line = json_loads(text, 0, NULL);
+
+    assert_non_null(line);
+    run_progress_metric(self->progress, line);
+    json_decref(line);
+}
+
+static json_t *told(const progress_of *self)
+{
+    json_t *file = run_progress_read(self->run);
+
+    assert_non_null(file);
+    return file;
+}
+
+#define STAMP "\"time\": \"2026-01-01T00:00:00Z\", "
+
+static void lines_are_told_as_they_come(void **state)
+{
+    progress_of p;
+    json_t *file;
+
+    (void)state;
+    begin(&p, fresh("lines"), 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"step\": 0}");
+    metric(&p, "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0, "
+               "\"tokens_per_second\": 50.0, \"valid_loss\": 4.0}");
+    metric(&p, "{\"step\": 20, \"tokens\": 200, \"loss\": null, \"seconds\": 1.0, "
+               "\"tokens_per_second\": 100.0, \"valid_loss\": 4.5}");
+    metric(&p, "{\"step\": 20, \"loss_mean\": 3.5}"); /* of an ensemble: its members tell */
+    (void)bp_beat_phase(BP_PHASE_VALIDATE);
+    file = told(&p);
+    assert_int_equal(integer_of(file, "step"), 20);
+    assert_null(json_object_get(file, "loss"));
+    assert_true(real_of(file, "best_valid_loss") == 4.0 && integer_of(file, "best_step") == 10);
+    assert_true(real_of(file, "valid_loss") == 4.5 && real_of(file, "kept_seconds") == 3.0);
+    assert_true(real_of(file, "tokens_per_second_median") == 100.0);
+    assert_string_equal(json_string_value(json_object_get(file, "phase")),
+                        bp_phase_name(BP_PHASE_VALIDATE));
+    json_decref(file);
+    end(&p);
+    (void)bp_beat_phase(BP_PHASE_STEP);
+    file = told(&p);
+    assert_string_equal(json_string_value(json_object_get(file, "phase")),
+                        bp_phase_name(BP_PHASE_VALIDATE)); /* it is over */
+    json_decref(file);
+}
+
+/* What was kept is in proportion to the steps, however many starts go on from one commit. */
+static void restarts_go_back_to_their_commit(void **state)
+{
+    const char *run = fresh("lost");
+    progress_of p;
+    json_t *file;
+
+    (void)state;
+    begin(&p, run, 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"step\": 0}");
+    metric(&p, "{\"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"seconds\": 2.0}");
+    event(&p, "{" STAMP "\"event\": \"checkpoint\", \"step\": 20}");
+    metric(&p,
+           "{\"step\": 30, \"tokens\": 300, \"loss\": 3.0, \"seconds\": 4.0, \"valid_loss\": 1}");
+    end(&p);
+    for (int start = 2; start < 4; start++) {
+        begin(&p, run, start, NULL);
+        event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 20}");
+        file = told(&p);
+        assert_int_equal(integer_of(file, "step"), 20);
+        assert_int_equal(integer_of(file, "tokens"), 200);
+        assert_float_equal(real_of(file, "kept_seconds"), 4.0, 1e-9);
+        assert_null(json_object_get(file, "best_step"));
+        assert_int_equal(integer_of(file, "starts"), start);
+        json_decref(file);
+        end(&p);
+    }
+}
+
+/* What is scored stays scored. */
+static void jobs_of_units_keep_them(void **state)
+{
+    const char *run = fresh("units");
+    progress_of p;
+    json_t *file, *members = json_pack("{s:i}", "units_done", 3);
+
+    (void)state;
+    begin(&p, run, 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"units\": 9}");
+    run_progress_take(p.progress, members);
+    end(&p);
+    begin(&p, run, 2, "stopped");
+    event(&p, "{" STAMP "\"event\": \"resumed\", \"units\": 9}");
+    file = told(&p);
+    assert_int_equal(integer_of(file, "units_done"), 3);
+    json_decref(file);
+    json_decref(members);
+    end(&p);
+}
+
+/* A file of the future, as a clock that was set back since then leaves it. */
+static void clock_that_was_set_back_makes_nothing_negative(void **state)
+{
+    const char *run = fresh("set-back");
+    progress_of p;
+    json_t *file;
+
+    (void)state;
+    put(run, "status.json",
+        "{\"format\": \"bagpipe status\", \"format_version\": 1, \"time\": "
+        "\"2099-01-01T00:00:00Z\", "
+        "\"start\": 1, \"starts\": 1, \"wall_seconds\": 100.0}");
+    begin(&p, run, 2, "stopped");
+    event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 10}");
+    file = told(&p);
+    assert_true(real_of(file, "wall_seconds") >= 100 && real_of(file, "wall_seconds") < 160);
+    json_decref(file);
+    end(&p);
+}
+
+static void status_json_that_makes_no_sense_is_begun_anew(void **state)
+{
+    static const char *const texts[] = {"", "[]", "{\"format_version\": 2}", "\x01", "{\"step\":"};
+    const char *run = fresh("garbage");
+
+    (void)state;
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
+        progress_of p;
+        json_t *file;
+
+        put(run, "status.json", texts[k]);
+        assert_null(run_progress_read(run));
+        begin(&p, run, (int)k + 2, "stopped");
+        file = told(&p);
+        assert_int_equal(integer_of(file, "start"), (int)k + 2);
+        json_decref(file);
+        end(&p);
+    }
+}
+
+/* A job goes on where it can't be written: its place is taken by a folder. */
+static void what_can_not_be_written_ends_no_job(void **state)
+{
+    const char *run = fresh("unwritable");
+    char path[PATH_MAX];
+    progress_of p;
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/status.json", run);
+    bp_test_expect(bp_dir_make(path), BP_OK);
+    begin(&p, run, 1, NULL);
+    metric(&p, "{\"step\": 10, \"tokens\": 100}");
+    bp_err_set_message("the first failure");
+    (void)bp_beat_phase(BP_PHASE_STEP);
+    (void)bp_beat_phase(BP_PHASE_END);
+    assert_string_equal(bp_err_message(), "the first failure");
+    end(&p);
+    assert_int_equal(rmdir(path), 0);
+}
+
+#define STAMP_TEXT "2026-11-22T06:13:36Z"
+
+static void last_words_are_of_their_start(void **state)
+{
+    const char *run = fresh("words");
+    json_t *record = json_pack("{s:i, s:{s:s}}", "starts", 2, "exit", "state", "running"), *end_of;
+    char text[256];
+
+    (void)state;
+    run_words_add(run, 1, 137, "an old one");
+    assert_null(run_words_of_end(run, record, NULL));
+    run_words_add(run, 2, 137, "node n2 failed");
+    run_words_add(run, 2, 75, "a later one");
+    end_of = run_words_of_end(run, record, NULL);
+    assert_string_equal(json_string_value(json_object_get(end_of, "state")), "dead");
+    run_words_text(text, sizeof text, end_of);
+    assert_string_equal(text, "died: node n2 failed");
+    json_decref(end_of);
+    put(run, "last_words.txt",
+        "\n\nnonsense\n" STAMP_TEXT " start 2 launcher 70: no rank\n" STAMP_TEXT
+        " start 2 status 70: a bug\n" STAMP_TEXT " start 2 status 71: a later one\n");
+    end_of = run_words_of_end(run, record, NULL);
+    run_words_text(text, sizeof text, end_of);
+    assert_string_equal(text, "failed with status 70: a bug; no rank");
+    json_decref(end_of);
+    (void)json_object_set_new(record, "exit",
+                              json_pack("{s:s, s:s}", "state", "stopped", "reason", "USR1"));
+    put(run, "last_words.txt", STAMP_TEXT " start 2 launcher 75: time limit\n");
+    end_of = run_words_of_end(run, record, NULL);
+    run_words_text(text, sizeof text, end_of);
+    assert_string_equal(text, "was stopped (USR1): time limit");
+    json_decref(end_of);
+    json_decref(record);
+}
+
+/* ---- state ---- */
+
+static void state_follows_from_what_is_written_and_who_holds(void **state)
+{
+    (void)state;
+    assert_string_equal(status_state("running", HOLD_ALIVE), "running");
+    assert_string_equal(status_state("stopped", HOLD_ALIVE), "running"); /* it begins again */
+    assert_string_equal(status_state("running", HOLD_DEAD), "dead");
+    assert_string_equal(status_state("running", HOLD_NONE), "dead");
+    assert_string_equal(status_state("running", HOLD_SILENT), "silent");
+    assert_string_equal(status_state("finished", HOLD_SILENT), "finished");
+    assert_string_equal(status_state("failed", HOLD_DEAD), "failed");
+    assert_string_equal(status_state(NULL, HOLD_DEAD), "dead");
+}
+
+/* A run that says it runs, under a lock that is held by this process, another host, or nobody. */
+static const char *running(const char *name, const char *host, const char *boot)
+{
+    const char *run = fresh(name);
+    run_holder holder;
+    json_t *value;
+    char *text, path[PATH_MAX];
+
+    (void)snprintf(path, sizeof path, "%s/lock", run);
+    bp_test_expect(bp_dir_make(path), BP_OK);
+    put(run, "run.json", "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}}");
+    put(run, "config.ini", "[train]\nsteps = 40\nbatch = 2\n[model]\ncontext = 5\n");
+    run_holder_self(&holder);
+    holder.epoch = 1;
+    (void)snprintf(holder.host, sizeof holder.host, "%s", host);
+    if (boot != NULL)
+        (void)snprintf(holder.boot_id, sizeof holder.boot_id, "%s", boot);
+    value = run_holder_json(&holder);
+    text = bp_json_text(value);
+    put(run, "lock/owner-000001", text);
+    put(run, "lock/beat-000001", "00000000000000000007\n");
+    bp_free(text);
+    json_decref(value);
+    return run;
+}
+
+static void age(const char *run, const char *name)
+{
+    struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof path, "%s/%s", run, name);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static json_t *status_of(const char *run, double watch)
+{
+    json_t *status;
+
+    bp_test_expect(bp_run_status_read(&status, run, watch), BP_OK);
+    return status;
+}
+
+static void expect_state(const char *run, double watch, const char *expected)
+{
+    json_t *status = status_of(run, watch);
+
+    assert_string_equal(json_string_value(json_object_get(status, "state")), expected);
+    json_decref(status);
+}
+
+static void holder_that_lives_runs_and_another_hosts_is_watched(void **state)
+{
+    const char *run;
+
+    (void)state;
+    expect_state(running("mine", "here", NULL), 0, "running");
+    run = running("elsewhere", "far", "another-boot");
+    expect_state(run, 0, "running"); /* its counter was raised a moment ago */
+    age(run, "lock/beat-000001");
+    expect_state(run, 0.2, "silent");
+}
+
+/* The clock says that the counter stands still for years; it moves all the same. */
+static void counter_that_moves_is_alive_whatever_the_clock_says(void **state)
+{
+    const char *run = running("moves", "far", "another-boot");
+    char path[PATH_MAX];
+    json_t *status;
+    pid_t child;
+
+    (void)state;
+    age(run, "lock/beat-000001");
+    (void)snprintf(path, sizeof path, "%s/lock/beat-000001", run);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        for (int k = 8;; k++) {
+            char text[32];
+            int fd = open(path, O_WRONLY), bytes = snprintf(text, sizeof text, "%020d\n", k);
+
+            if (fd < 0 || pwrite(fd, text, (size_t)bytes, 0) != bytes)
+                _exit(1);
+            (void)close(fd);
+            age(run, "lock/beat-000001");
+            (void)usleep(20000);
+        }
+    }
+    status = status_of(run, 60);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_true(waitpid(child, NULL, 0) == child);
+    assert_string_equal(json_string_value(json_object_get(status, "state")), "running");
+    json_decref(status);
+}
+
+/* What was noted for all at first is compared later: no member is waited for anew. */
+static void members_are_watched_at_the_same_time(void **state)
+{
+    status_watch watch = {.seconds = 0};
+    const char *names[] = {"m00", "m01", "m02"};
+    json_t *out = json_object();
+    char runs[3][256];
+
+    (void)state;
+    for (int m = 0; m < 3; m++) {
+        (void)snprintf(runs[m], sizeof runs[m], "%s", running(names[m], "far", "another-boot"));
+        age(runs[m], "lock/beat-000001");
+        if (m < 2)
+            status_watch_begin(&watch, runs[m]);
+    }
+    put(runs[1], "lock/beat-000001", "00000000000000000008\n");
+    put(runs[2], "lock/beat-000001", "00000000000000000008\n");
+    for (int m = 0; m < 3; m++)
+        age(runs[m], "lock/beat-000001");
+    assert_int_equal(status_holder(out, runs[0], &watch), HOLD_SILENT);
+    assert_int_equal(status_holder(out, runs[1], &watch), HOLD_ALIVE);
+    assert_int_equal(status_holder(out, runs[2], &watch), HOLD_SILENT); /* it was not noted */
+    status_watch_clear(&watch);
+    json_decref(out);
+}
+
+static void lock_without_a_run_is_starting(void **state)
+{
+    const char *run = running("begins", "here", NULL);
+    char path[PATH_MAX];
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/run.json", run);
+    assert_int_equal(unlink(path), 0);
+    expect_state(run, 0, "starting");
+}
+
+/* ---- refusals ---- */
+
+static void folders_without_a_run_are_missing_input(void **state)
+{
+    json_t *status;
+
+    (void)state;
+    bp_test_expect(bp_run_status_read(&status, fresh("nothing"), 0), BP_ERR_INPUT);
+    bp_test_message_has("no run.json");
+    assert_null(status);
+    bp_test_expect(bp_run_status_read(&status, "/nowhere", 0), BP_ERR_INPUT);
+    bp_test_expect(bp_run_status_read(&status, "/dev/null", 0), BP_ERR_INPUT);
+    bp_test_message_has("no folder");
+}
+
+static void damaged_run_json_is_said_to_be(void **state)
+{
+    static const char *const texts[] = {"{\"job\": ", "[]", "{\"job\": \"pretrain\"}",
+                                        "{\"job\": 3, \"exit\": {}}", ""};
+    const char *run = fresh("damaged");
+    json_t *status;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
+        put(run, "run.json", texts[k]);
+        bp_test_expect(bp_run_status_read(&status, run, 0), BP_ERR_FORMAT);
+        bp_test_message_has("run.json is damaged");
+    }
+}
+
+/* ---- for people ---- */
+
+static void expect_text(const char *run, ...)
+{
+    json_t *status = status_of(run, 0);
+    bp_buffer text = {0};
+    va_list words;
+
+    bp_run_status_text(&text, status);
+    va_start(words, run);
+    for (const char *one; (one = va_arg(words, const char *)) != NULL;)
+        if (strstr(text.data, one) == NULL) {
+            print_error("no '%s' in\n%s\n", one, text.data);
+            fail();
+        }
+    va_end(words);
+    bp_buffer_clear(&text);
+    json_decref(status);
+}
+
+static void expect_no_text(const char *run, const char *word)
+{
+    json_t *status = status_of(run, 0);
+    bp_buffer text = {0};
+
+    bp_run_status_text(&text, status);
+    if (strstr(text.data, word) != NULL) {
+        print_error("'%s' in\n%s\n", word, text.data);
+        fail();
+    }
+    bp_buffer_clear(&text);
+    json_decref(status);
+}
+
+static void lines_tell_what_was_read(void **state)
+{
+    const char *run = running("told", "node7", NULL);
+
+    (void)state;
+    put(run, "status.json",
+        "{\"format_version\": 1, \"step\": 10, \"tokens\": 100, \"loss\": 3.5, \"valid_loss\": "
+        "4.0, "
+        "\"best_valid_loss\": 4.0, \"best_step\": 10, \"tokens_per_second\": 50.0, "
+        "\"tokens_per_second_median\": 50.0, \"phase\": \"validating\", \"phase_time\": "
+        "\"2099-01-01T00:00:00Z\"}");
+    expect_text(run, "pretrain, running on node7", "step 10 of 40 (25.0 %), 6.0 s left",
+                "50 tokens/s (median), 50 last", "3.5000, valid 4.0000, the best 4.0000 at step 10",
+                "committed  nothing yet", "phase      validating, for 0.0 s", "nothing: it runs",
+                NULL);
+    expect_no_text(run, "older program");
+    put(run, "status.json", "");
+    expect_text(run, "note       there is no status.json", NULL);
+    put(run, "run.json", "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}}");
+    put(run, "lock/owner-000001", "{}"); /* no sense can be made of it: nobody holds it */
+    expect_text(run, "dead: its job is gone", "begins anew: nothing was committed yet", NULL);
+    put(run, "run.json",
+        "{\"job\": \"pretrain\", \"exit\": {\"state\": \"failed\", \"code\": 74, "
+        "\"message\": \"the disk is full\"}}");
+    expect_text(run, "failed", "with status 74", "the disk is full", "do what the message says",
+                NULL);
+}
+
+static void what_a_watchdog_noted_is_told(void **state)
+{
+    const char *run = running("noted", "here", NULL);
+    json_t *status;
+
+    (void)state;
+    put(run, "status.json",
+        "{\"format_version\": 1, \"events\": {\"slow_rank\": 1, \"skipped\": 2}, \"notes\": "
+        "[{\"time\": \"2026-01-01T00:00:09Z\", \"event\": \"slow_rank\", \"rank\": 3, \"host\": "
+        "\"n2\", \"ratio\": 1.8, \"step\": 7}]}");
+    status = status_of(run, 0);
+    assert_int_equal(integer_of(json_object_get(status, "events"), "slow_rank"), 1);
+    assert_true(real_of(status, "free_bytes") > 0);
+    json_decref(status);
+    expect_text(run,
+                "events     slow rank: rank 3 on n2 at step 7, "
+                "2026-01-01T00:00:09Z (+2 older)\n",
+                NULL);
+}
+
+/* Counts are of all starts, notes of the last one. */
+static void events_are_counted_and_the_newest_kept(void **state)
+{
+    const char *run = fresh("events");
+    json_t *file;
+    progress_of p;
+
+    (void)state;
+    begin(&p, run, 1, NULL);
+    event(&p, "{" STAMP "\"event\": \"started\", \"step\": 0}");
+    event(&p, "{" STAMP "\"event\": \"slow_rank\", \"rank\": 3}");
+    for (int k = 0; k < 6; k++)
+        event(&p, "{" STAMP "\"event\": \"skipped\", \"step\": 3}");
+    file = told(&p);
+    assert_int_equal(integer_of(json_object_get(file, "events"), "slow_rank"), 1);
+    assert_int_equal(integer_of(json_object_get(file, "events"), "skipped"), 6);
+    assert_int_equal(json_object_size(json_object_get(file, "events")), 2);
+    assert_int_equal(json_array_size(json_object_get(file, "notes")), 5);
+    json_decref(file);
+    end(&p);
+    begin(&p, run, 2, "stopped");
+    event(&p, "{" STAMP "\"event\": \"skipped\", \"step\": 4}");
+    file = told(&p);
+    assert_int_equal(integer_of(json_object_get(file, "events"), "skipped"), 7);
+    assert_int_equal(json_array_size(json_object_get(file, "notes")), 1);
+    json_decref(file);
+    end(&p);
+}
+
+/* Told until a start has come further, and not while the run runs. */
+static void start_that_failed_is_told(void **state)
+{
+    static const char failed[] =
+        "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}\n"
+        "{\"time\": \"2026-01-01T00:00:05Z\", \"event\": \"closed\", \"state\": \"stopped\"}\n"
+        "{\"time\": \"2026-01-01T01:00:00Z\", \"event\": \"start_failed\", \"code\": 65, "
+        "\"message\": \"the corpus is damaged\"}\n";
+    const char *run = running("refused", "here", NULL);
+    char text[1024];
+
+    (void)state;
+    put(run, "events.jsonl", failed);
+    expect_no_text(run, "the last start");
+    put(run, "lock/owner-000001", "{}");
+    put(run, "run.json",
+        "{\"job\": \"pretrain\", \"exit\": {\"state\": \"stopped\", \"code\": 75, \"reason\": "
+        "\"USR1\"}}");
+    expect_text(run, "pretrain, stopped (USR1)", "the last start failed with status 65, ",
+                " ago: the corpus is damaged\n", "put right what the last start failed with", NULL);
+    (void)snprintf(text, sizeof text, "%s%s", failed,
+                   "{\"time\": \"2026-01-01T02:00:00Z\", \"event\": \"opened\"}\n");
+    put(run, "events.jsonl", text);
+    expect_no_text(run, "the last start");
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_told_as_they_come),
+        cmocka_unit_test(restarts_go_back_to_their_commit),
+        cmocka_unit_test(jobs_of_units_keep_them),
+        cmocka_unit_test(clock_that_was_set_back_makes_nothing_negative),
+        cmocka_unit_test(status_json_that_makes_no_sense_is_begun_anew),
+        cmocka_unit_test(what_can_not_be_written_ends_no_job),
+        cmocka_unit_test(last_words_are_of_their_start),
+        cmocka_unit_test(events_are_counted_and_the_newest_kept),
+        cmocka_unit_test(state_follows_from_what_is_written_and_who_holds),
+        cmocka_unit_test(holder_that_lives_runs_and_another_hosts_is_watched),
+        cmocka_unit_test(counter_that_moves_is_alive_whatever_the_clock_says),
+        cmocka_unit_test(lock_without_a_run_is_starting),
+        cmocka_unit_test(folders_without_a_run_are_missing_input),
+        cmocka_unit_test(damaged_run_json_is_said_to_be),
+        cmocka_unit_test(lines_tell_what_was_read),
+        cmocka_unit_test(what_a_watchdog_noted_is_told),
+        cmocka_unit_test(start_that_failed_is_told),
+        cmocka_unit_test(members_are_watched_at_the_same_time),
+    };
+
+    return BP_TEST_RUN(tests);
+}
