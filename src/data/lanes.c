@@ -233,8 +233,8 @@ static bp_err plan_lanes(bp_lanes *lanes)
     bp_err err;
 
     lanes->sources = bp_try_alloc("data.lanes", count, sizeof(*lanes->sources));
-    lanes->ring = bp_try_alloc("data.lanes", DEPTH * spec->slots * (spec->context + 1),
-                               sizeof(*lanes->ring));
+    lanes->ring =
+        bp_try_alloc("data.lanes", DEPTH * spec->slots * (spec->context + 1), sizeof(*lanes->ring));
     if (!lanes->sources || !lanes->ring)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " lanes", spec->slots);
     lanes->source_count = count;

@@ -293,8 +293,8 @@ static bp_err fit_anew(fit *self)
     laplace_text text = {.corpus = self->corpus, .tokens = self->spec->tokens, .ends = self->ends};
     laplace_factors factors = {0};
     double start = bp_clock_now();
-    float *weights = self->roots ? bp_try_alloc("analysis.laplace",
-                                                info->vocab_size * info->width, sizeof *weights)
+    float *weights = self->roots ? bp_try_alloc("analysis.laplace", info->vocab_size * info->width,
+                                                sizeof *weights)
                                  : NULL;
     bp_err err = BP_OK;
 
