@@ -4,7 +4,7 @@
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 #include "run/watchdog.h"
 
 static const bp_option *const OPTIONS[] = {
@@ -18,7 +18,7 @@ static const bp_option *const PLAN_OPTIONS[] = {bp_bench_options, bp_mesh_option
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_bench_foresee(call->world, call->config, &call->planned);
+        return bp_bench_estimate(call->world, call->config, &call->planned);
     return bp_bench(call->world, call->config);
 }
 

@@ -268,7 +268,7 @@ static bp_err judge_bits(const doctor *self)
 
 /* Parameters and moments in float32, which is all but a thousandth of a checkpoint. 0: not known.
  */
-static int64_t foreseen_bytes(const doctor *self)
+static int64_t estimated_bytes(const doctor *self)
 {
     bp_config *config = self->config;
     const char *train = bp_config_string(config, "corpus.train");
@@ -277,7 +277,7 @@ static int64_t foreseen_bytes(const doctor *self)
 
     if (!train || !bp_config_is_set(config, "model.layers") ||
         !bp_config_is_set(config, "model.width") || !bp_config_is_set(config, "model.context") ||
-        bp_corpus_peek_vocab_size(train, &known.vocab_size) != BP_OK)
+        bp_corpus_read_vocab_size(train, &known.vocab_size) != BP_OK)
         return 0;
     if (known.vocab_size == 0) {
         bp_probe_add(self->rows, BP_PROBE_NOTE, "checkpoints", NULL,
@@ -299,7 +299,7 @@ static int64_t checkpoint_bytes(const doctor *self, const char *folder)
     if (bp_path_is_dir(folder) && bp_run_status_read(&status, folder, 0) == BP_OK)
         bytes = json_integer_value(json_object_get(json_object_get(status, "commit"), "bytes"));
     json_decref(status);
-    return bytes == 0 && self->config ? foreseen_bytes(self) : bytes;
+    return bytes == 0 && self->config ? estimated_bytes(self) : bytes;
 }
 
 /* Rows are added up to what failed; *ground is left for others to look at. Whether anything can be

@@ -13,7 +13,7 @@ typedef struct bp_job_call {
     const char *name;         /* of the job */
     MPI_Comm world;           /* all ranks of this program */
     bp_config *config;        /* read and checked against the tables, equal on all ranks */
-    bool plan;                /* --plan: print memory and time foreseen, do nothing else */
+    bool plan;                /* --plan: print memory and time estimated, do nothing else */
     bp_planned_world planned; /* --ranks and --nodes, of --plan */
 } bp_job_call;
 

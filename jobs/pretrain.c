@@ -6,7 +6,7 @@
 #include "math/math.h"
 #include "mesh/node_memory.h"
 #include "models/gpt/gpt.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 #include "run/watchdog.h"
 #include "train/engine/engine.h"
 

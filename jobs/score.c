@@ -4,7 +4,7 @@
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 #include "run/watchdog.h"
 
 static const bp_option *const OPTIONS[] = {
@@ -15,7 +15,7 @@ static const bp_option *const OPTIONS[] = {
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_score_foresee(call->world, call->config, &call->planned);
+        return bp_score_estimate(call->world, call->config, &call->planned);
     return bp_score(call->world, call->config);
 }
 

@@ -6,7 +6,7 @@
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 #include "run/watchdog.h"
 
 static const bp_option *const OPTIONS[] = {bp_run_options,        bp_uncertainty_options,
@@ -18,8 +18,8 @@ static const bp_option *const OPTIONS[] = {bp_run_options,        bp_uncertainty
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_uncertainty_foresee(call->world, call->config, bp_job_score.options,
-                                      &call->planned);
+        return bp_uncertainty_estimate(call->world, call->config, bp_job_score.options,
+                                       &call->planned);
     return bp_uncertainty(call->world, call->config, bp_job_score.options);
 }
 

@@ -1,6 +1,6 @@
 #include "base/hash.h"
-#include "base/beat.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/xxh.h"
 #include <errno.h>
@@ -38,7 +38,7 @@ bp_err bp_sha256_new(bp_sha256 **out)
 
 bp_err bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes)
 {
-    bp_beat_progress(); /* long files take long */
+    bp_heartbeat_progress(); /* long files take long */
     return EVP_DigestUpdate(hash->context, data, bytes) == 1 ? BP_OK : fail_crypto();
 }
 

@@ -26,9 +26,9 @@ void bp_bench_check(bp_config *config);
 bp_err bp_bench(MPI_Comm world, bp_config *config);
 
 /** Print what would be measured, and the memory that it takes. Collective over `world`; one rank
- * foresees for any mesh, of the job `asked`. Errors: those of bp_bench before its first
+ * estimates for any mesh, of the job `asked`. Errors: those of bp_bench before its first
  * measurement.
  */
-bp_err bp_bench_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
+bp_err bp_bench_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 
 #endif

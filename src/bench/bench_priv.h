@@ -29,7 +29,7 @@ typedef struct bench {
                                            not known */
     double plan_bytes[BP_BENCH_MODELS]; /* of a training on the largest rank; 0: not named, or it
                                            does not fit the mesh */
-    double speed[BENCH_PRECISIONS];     /* FLOP/s of a rank, from which time is foreseen */
+    double speed[BENCH_PRECISIONS];     /* FLOP/s of a rank, from which time is estimated */
     double silicon[BENCH_PRECISIONS];   /* FLOP/s of all ranks, the ceiling; 0: not measured */
     json_t *result;                     /* on the coordinator; NULL elsewhere */
 } bench;
@@ -124,15 +124,16 @@ bp_err bench_models(bench *self);
 void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
                      double bytes, char *why, size_t room);
 
-/* ---- the measurements foreseen: each adds the seconds that it will take; local, no errors ---- */
+/* ---- the measurements estimated: each adds the seconds that it will take; local, no errors ----
+ */
 
-void bench_foresee_products(const bench *self, double *seconds);
-void bench_foresee_memory(const bench *self, double *seconds);
-void bench_foresee_reading(const bench *self, double *seconds);
-void bench_foresee_tokenizing(const bench *self, double *seconds);
-void bench_foresee_exchange(const bench *self, double *seconds);
+void bench_estimate_products(const bench *self, double *seconds);
+void bench_estimate_memory(const bench *self, double *seconds);
+void bench_estimate_reading(const bench *self, double *seconds);
+void bench_estimate_tokenizing(const bench *self, double *seconds);
+void bench_estimate_exchange(const bench *self, double *seconds);
 /** Also says, a line a model, the memory that its training takes on the largest rank. */
-void bench_foresee_models(const bench *self, double *seconds);
+void bench_estimate_models(const bench *self, double *seconds);
 
 /* ---- doubt.c, report.c, table.c: pure ---- */
 

@@ -187,7 +187,7 @@ static void measure_all(const bench *self, exchange *e, json_t *into)
     }
 }
 
-void bench_foresee_exchange(const bench *self, double *seconds)
+void bench_estimate_exchange(const bench *self, double *seconds)
 {
     int64_t most = bp_config_int(self->config, "bench.message");
 

@@ -1,9 +1,9 @@
 /* A bench from end to end. */
 #include "bench/bench_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
@@ -15,7 +15,7 @@
 #define RESULT_VERSION 1
 #define RESULT_MOST    (64 << 20) /* bytes of a bench.json that is read */
 #define SPEED_SECONDS  0.1        /* the plan's look at matrix products */
-#define START_SECONDS  1.0        /* foreseen: starting, kernels are generated, arrays filled */
+#define START_SECONDS  1.0        /* estimated: starting, kernels are generated, arrays filled */
 
 /* ---- opening ---- */
 
@@ -113,13 +113,13 @@ static json_t *new_result(const bench *self)
 static const struct {
     const char *name;
     bp_err (*measure)(bench *self);
-    void (*foresee)(const bench *self, double *seconds);
-} PARTS[] = {{"matrix products", bench_products, bench_foresee_products},
-             {"the bandwidth of memory", bench_memory, bench_foresee_memory},
-             {"reading a corpus", bench_reading, bench_foresee_reading},
-             {"tokenizing", bench_tokenizing, bench_foresee_tokenizing},
-             {"messages between ranks", bench_exchange, bench_foresee_exchange},
-             {"models", bench_models, bench_foresee_models}};
+    void (*estimate)(const bench *self, double *seconds);
+} PARTS[] = {{"matrix products", bench_products, bench_estimate_products},
+             {"the bandwidth of memory", bench_memory, bench_estimate_memory},
+             {"reading a corpus", bench_reading, bench_estimate_reading},
+             {"tokenizing", bench_tokenizing, bench_estimate_tokenizing},
+             {"messages between ranks", bench_exchange, bench_estimate_exchange},
+             {"models", bench_models, bench_estimate_models}};
 
 int64_t bench_ranks(const bench *self)
 {
@@ -189,10 +189,10 @@ static bp_err report(bench *self)
 
 static bp_err run(bench *self)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_BENCH);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_BENCH);
     bp_err err = measure(self);
 
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->coordinates ? report(self) : BP_OK);
     return err;
@@ -250,7 +250,7 @@ static void find_speed(bench *self)
         self->speed[p] = bp_math_gemm_peak((bp_precision)p, SPEED_SECONDS);
 }
 
-bp_err bp_bench_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
+bp_err bp_bench_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
     bench self;
     double seconds = START_SECONDS;
@@ -262,7 +262,7 @@ bp_err bp_bench_foresee(MPI_Comm world, bp_config *config, const bp_planned_worl
         find_speed(&self);
     }
     for (size_t k = 0; k < sizeof PARTS / sizeof *PARTS && err == BP_OK; k++)
-        PARTS[k].foresee(&self, &seconds);
+        PARTS[k].estimate(&self, &seconds);
     bp_clock_duration(time, sizeof time, seconds);
     if (err == BP_OK)
         bp_log("time: about %s at bench.seconds = %g, if ranks are as fast as this one is now",

@@ -1,13 +1,13 @@
 /* Repeating, timing, and putting the ranks' figures together. */
 #include "bench/bench_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 
 #include <math.h>
 
@@ -21,7 +21,7 @@ bp_err bench_next(bench *self, const char *what)
     const bp_mesh *mesh = self->mesh;
 
     if (bp_all_max_int(bp_signals_stop_asked(), mesh->world) != 0)
-        return bp_drain_stopped("before %s was measured", what);
+        return bp_stop_request_stopped("before %s was measured", what);
     if (mesh->coordinates)
         bp_log_progress("measuring %s", what);
     return BP_OK;
@@ -32,7 +32,7 @@ static double time_once(const bench_task *task)
     double start = bp_clock_now();
 
     task->run(task->context);
-    bp_beat_progress();
+    bp_heartbeat_progress();
     return bp_clock_now() - start;
 }
 

@@ -59,7 +59,7 @@ static int64_t array_length(const bench *self)
     return bp_all_max_int((int64_t)(bytes / sizeof(double)), self->mesh->world);
 }
 
-void bench_foresee_memory(const bench *self, double *seconds)
+void bench_estimate_memory(const bench *self, double *seconds)
 {
     *seconds += 2 * bench_everywhere_span(self);
 }

@@ -2,7 +2,7 @@
  * that the jobs use. */
 #include "bench/bench_priv.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -15,7 +15,7 @@
 #define MICRO_BATCH_TOKENS 1024 /* where mesh.micro_batch does not say */
 #define PIPELINE_BATCHES   4    /* micro-batches for each stage */
 #define DIGEST_EVERY       100  /* as train.digest_every */
-/* For the time foreseen, measured: */
+/* For the time estimated, measured: */
 #define PRODUCTS_SHARE      0.5  /* of the products' speed, that a step reaches */
 #define PARAMETERS_A_SECOND 20e6 /* made by a rank */
 
@@ -70,7 +70,7 @@ static void run_step(void *context)
     bp_step_result result;
 
     t->step++;
-    bp_beat_step(t->step);
+    bp_heartbeat_step(t->step);
     bp_engine_step(t->engine, t->step, t->step, t->windows, &result);
 }
 
@@ -123,7 +123,7 @@ static void run_batch(void *context)
     scoring *s = context;
     bp_err err;
 
-    bp_beat_step(++s->batches);
+    bp_heartbeat_step(++s->batches);
     err = bp_lm_score(s->lm, &s->batch, s->values);
     s->err = s->err != BP_OK ? s->err : err;
 }
@@ -199,8 +199,8 @@ void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt
     if (shape->heads % mesh->tensor != 0)
         (void)snprintf(why, room, "%lld heads do not divide among mesh.tensor = %d",
                        (long long)shape->heads, mesh->tensor);
-    else if (spec->row_sharing == BP_ROW_SHARING_YES && mesh->tensor > 1 &&
-             !bp_engine_shares_rows(spec, shape, mesh->tensor))
+    else if (spec->sequence_parallel == BP_SEQUENCE_PARALLEL_YES && mesh->tensor > 1 &&
+             !bp_engine_is_sequence_parallel(spec, shape, mesh->tensor))
         (void)snprintf(why, room,
                        "%lld x %lld rows do not divide among mesh.tensor = %d, which "
                        "mesh.sequence_parallel = yes needs",
@@ -349,7 +349,7 @@ static double model_seconds(const bench *self, const bp_engine_spec *spec,
            bench_span(step, self->seconds) + bench_span(batch, self->seconds);
 }
 
-static void foresee_model(const bench *self, int number, double *seconds)
+static void estimate_model(const bench *self, int number, double *seconds)
 {
     const bp_bench_model *model = &bp_bench_models[number];
     bp_engine_spec spec = engine_spec(self, &model->shape);
@@ -367,9 +367,9 @@ static void foresee_model(const bench *self, int number, double *seconds)
         *seconds += model_seconds(self, &spec, &model->shape);
 }
 
-void bench_foresee_models(const bench *self, double *seconds)
+void bench_estimate_models(const bench *self, double *seconds)
 {
     for (int k = 0; k < BP_BENCH_MODELS; k++)
         if (self->named[k])
-            foresee_model(self, k, seconds);
+            estimate_model(self, k, seconds);
 }

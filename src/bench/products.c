@@ -30,7 +30,7 @@ static bp_spread peak_meter(void *context, double seconds)
 
     for (int k = 0; k < PEAK_REPEATS; k++) {
         rates[k] = p->measure(p->precision, seconds / PEAK_REPEATS);
-        bp_beat_progress();
+        bp_heartbeat_progress();
     }
     bp_spread spread = bp_spread_of(rates, PEAK_REPEATS);
     return spread.median > 0 ? spread : (bp_spread){0};
@@ -40,11 +40,11 @@ static bp_spread peak_meter(void *context, double seconds)
  * bound its threads, has not always all of its cores in the first tenth of a second. */
 static void measure_peaks(bench *self, bp_precision precision, json_t *silicon, json_t *gemm)
 {
-    peak registers = {bp_math_silicon_peak, precision}, product = {bp_math_gemm_peak, precision};
+    peak registers = {bp_math_peak, precision}, product = {bp_math_gemm_peak, precision};
     const char *name = name_of(precision);
     bp_spread total;
 
-    (void)bp_math_silicon_peak(precision, SETTLE_SECONDS);
+    (void)bp_math_peak(precision, SETTLE_SECONDS);
     bench_put(silicon, name, bench_everywhere(self, peak_meter, &registers, "FLOP/s", &total));
     self->silicon[precision] = total.high; /* a ceiling: what lowers it is noise */
     bench_put(gemm, name, bench_everywhere(self, peak_meter, &product, "FLOP/s", NULL));
@@ -245,7 +245,7 @@ static const bp_bench_model *model_of(const bench *self)
     return model;
 }
 
-void bench_foresee_products(const bench *self, double *seconds)
+void bench_estimate_products(const bench *self, double *seconds)
 {
     bp_bench_matrix matrices[BP_BENCH_MATRICES];
 

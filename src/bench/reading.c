@@ -15,7 +15,7 @@
 #define VOCABULARY    50257
 #define TOKEN_BYTES   2    /* as stored */
 #define DOCUMENT      1024 /* tokens */
-#define WRITING_BYTES 30e6 /* a second, foreseen: most of it is drawing tokens */
+#define WRITING_BYTES 30e6 /* a second, estimated: most of it is drawing tokens */
 #define BLOCK         8192 /* tokens a call: they stay in the first cache */
 #define RUN_TOKENS    ((int64_t)16 * BP_CORPUS_CHUNK_TOKENS) /* timed at once: helpers read ahead */
 
@@ -34,7 +34,7 @@ static bp_err write_documents(bp_corpus_writer *writer, int64_t tokens)
         err = bp_corpus_writer_tokens(writer, ids, DOCUMENT);
         if (err == BP_OK)
             err = bp_corpus_writer_end(writer, &ROW);
-        bp_beat_progress();
+        bp_heartbeat_progress();
     }
     return err;
 }
@@ -113,7 +113,7 @@ static bp_err measure(bench *self, const char *path, json_t *into)
     return err;
 }
 
-void bench_foresee_reading(const bench *self, double *seconds)
+void bench_estimate_reading(const bench *self, double *seconds)
 {
     *seconds += (double)bp_config_int(self->config, "bench.corpus") / WRITING_BYTES;
     *seconds += bench_everywhere_span(self);

@@ -14,7 +14,7 @@
 #define WORDS            20000 /* different ones */
 #define TEXT_BYTES       ((int64_t)1 << 20)
 #define BPE_SIZE         4000
-#define TRAINING_SECONDS 0.5 /* foreseen, of a BPE of that size on that text */
+#define TRAINING_SECONDS 0.5 /* estimated, of a BPE of that size on that text */
 #define LETTERS          12  /* of the longest word */
 #define PIECE_BYTES      4096
 
@@ -142,7 +142,7 @@ static bp_err measure(bench *self, const bp_tokenizer *tokenizer, const char *te
     return err;
 }
 
-void bench_foresee_tokenizing(const bench *self, double *seconds)
+void bench_estimate_tokenizing(const bench *self, double *seconds)
 {
     *seconds += TRAINING_SECONDS + bench_everywhere_span(self);
 }

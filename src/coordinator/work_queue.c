@@ -1,10 +1,10 @@
 /* Questions and answers are small messages on a communicator of their own. */
 #include "coordinator/work_queue.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
-#include "coordinator/work_desk_priv.h"
+#include "coordinator/work_scheduler_priv.h"
 
 #define TAG_QUESTION 1
 #define TAG_ANSWER   2
@@ -24,7 +24,7 @@ struct bp_work_queue {
     int64_t answer; /* this lead's, while it comes */
     MPI_Request requests[2];
 
-    work_desk desk; /* the coordinator's */
+    work_scheduler scheduler; /* the coordinator's */
     double ticked;
 };
 
@@ -42,12 +42,12 @@ bp_err bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
         return err;
     }
     queue->spec = *spec;
-    queue->desk = (work_desk){.units = spec->units, .done = spec->done};
+    queue->scheduler = (work_scheduler){.units = spec->units, .done = spec->done};
     queue->leads = mesh->computes && bp_comm_is_root(mesh->ensemble);
     leads = queue->leads;
     BP_MPI(MPI_Comm_dup(mesh->world, &queue->comm));
     BP_MPI_WAIT("all_sum",
-                MPI_Allreduce(&leads, &queue->desk.here, 1, MPI_INT, MPI_SUM, queue->comm));
+                MPI_Allreduce(&leads, &queue->scheduler.here, 1, MPI_INT, MPI_SUM, queue->comm));
     queue->ticked = bp_clock_now();
     *out = queue;
     return BP_OK;
@@ -68,8 +68,8 @@ static void put_question(bp_work_queue *queue, int64_t kind, int64_t amount)
     queue->out = (question){.kind = kind, .amount = amount};
     queue->asked = true;
     if (queue->spec.mesh->coordinates) {
-        queue->answer =
-            work_desk_answer(&queue->desk, (work_question)queue->out.kind, queue->out.amount);
+        queue->answer = work_scheduler_answer(&queue->scheduler, (work_question)queue->out.kind,
+                                              queue->out.amount);
         return;
     }
     BP_MPI(
@@ -103,7 +103,7 @@ static bool answer_one(bp_work_queue *queue)
         return false;
     BP_MPI_WAIT("recv", MPI_Recv(&in, 2, MPI_INT64_T, status.MPI_SOURCE, TAG_QUESTION, queue->comm,
                                  MPI_STATUS_IGNORE));
-    int64_t answer = work_desk_answer(&queue->desk, (work_question)in.kind, in.amount);
+    int64_t answer = work_scheduler_answer(&queue->scheduler, (work_question)in.kind, in.amount);
     BP_MPI_WAIT("send",
                 MPI_Send(&answer, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_ANSWER, queue->comm));
     return true;
@@ -116,8 +116,8 @@ static void tick(bp_work_queue *queue)
     if (!queue->spec.tick || now - queue->ticked < TICK_SECONDS)
         return;
     queue->ticked = now;
-    if (queue->spec.tick(queue->spec.context, queue->desk.amount))
-        queue->desk.closed = true;
+    if (queue->spec.tick(queue->spec.context, queue->scheduler.amount))
+        queue->scheduler.closed = true;
 }
 
 void bp_work_queue_serve(bp_work_queue *queue)
@@ -139,11 +139,11 @@ void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount)
         put_question(queue, early ? WORK_LEAVE_EARLY : WORK_LEAVE, amount);
         (void)bp_work_queue_take(queue);
     }
-    bp_beat_enter("work_queue");
-    while (queue->spec.mesh->coordinates && queue->desk.here > 0) {
+    bp_heartbeat_enter("work_queue");
+    while (queue->spec.mesh->coordinates && queue->scheduler.here > 0) {
         if (!answer_one(queue))
             bp_clock_sleep(IDLE_SECONDS);
         tick(queue);
     }
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }

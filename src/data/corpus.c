@@ -220,7 +220,7 @@ static bp_err peek_at_first(void *context, const char *path)
     return err;
 }
 
-bp_err bp_corpus_peek_vocab_size(const char *list, int64_t *vocab_size)
+bp_err bp_corpus_read_vocab_size(const char *list, int64_t *vocab_size)
 {
     peek self = {.is_done = false};
     bp_err err = take_list(peek_at_first, &self, list);

@@ -28,7 +28,7 @@ void bp_corpus_close(bp_corpus **corpus);
  *
  * Errors:     those of bp_corpus_open for that file, and of `list`.
  */
-bp_err bp_corpus_peek_vocab_size(const char *list, int64_t *vocab_size);
+bp_err bp_corpus_read_vocab_size(const char *list, int64_t *vocab_size);
 
 #define BP_CORPUS_WEIGHTS_MAX 65536 /* corpora with a weight above 0 */
 

@@ -1,4 +1,4 @@
-/* The order of an epoch, entry by entry: nothing is stored but where the pools begin. */
+/* The order of an epoch, entry by entry: nothing is stored but where the buffers begin. */
 #include "order_priv.h"
 
 #include "base/mem.h"
@@ -8,35 +8,35 @@
 void bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t seed, int64_t member)
 {
     int64_t last_token = (windows - 1) * context;
-    int64_t spans = last_token / BP_SPAN_TOKENS + 1;
-    int64_t pools = (spans + BP_POOL_SPANS - 1) / BP_POOL_SPANS;
+    int64_t blocks = last_token / BP_SHUFFLE_BLOCK_TOKENS + 1;
+    int64_t buffers = (blocks + BP_BUFFER_BLOCKS - 1) / BP_BUFFER_BLOCKS;
 
     *order = (bp_order){.windows = windows,
                         .context = context,
-                        .spans = spans,
-                        .pools = pools,
+                        .blocks = blocks,
+                        .buffers = buffers,
                         .seed = seed,
                         .member = member,
                         .epoch = -1};
-    order->pool_first = bp_alloc("corpus.order", pools + 1, sizeof(*order->pool_first));
+    order->buffer_first = bp_alloc("corpus.order", buffers + 1, sizeof(*order->buffer_first));
 }
 
 void bp_order_clear(bp_order *order)
 {
-    bp_free(order->pool_first);
-    order->pool_first = NULL;
+    bp_free(order->buffer_first);
+    order->buffer_first = NULL;
 }
 
-int64_t bp_order_span_first(const bp_order *order, int64_t span)
+int64_t bp_order_block_first(const bp_order *order, int64_t block)
 {
-    int64_t first = (span * BP_SPAN_TOKENS + order->context - 1) / order->context;
+    int64_t first = (block * BP_SHUFFLE_BLOCK_TOKENS + order->context - 1) / order->context;
 
     return first < order->windows ? first : order->windows;
 }
 
-static int64_t span_windows(const bp_order *order, int64_t span)
+static int64_t block_windows(const bp_order *order, int64_t block)
 {
-    return bp_order_span_first(order, span + 1) - bp_order_span_first(order, span);
+    return bp_order_block_first(order, block + 1) - bp_order_block_first(order, block);
 }
 
 static void enter_epoch(bp_order *order, int64_t epoch)
@@ -44,56 +44,56 @@ static void enter_epoch(bp_order *order, int64_t epoch)
     bp_rng_key key = bp_rng_key_of(order->seed, BP_RNG_SHUFFLE, order->member, epoch, 0);
     int64_t at = 0;
 
-    for (int64_t i = 0; i < order->spans; i++) {
-        if (i % BP_POOL_SPANS == 0)
-            order->pool_first[i / BP_POOL_SPANS] = at;
-        at += span_windows(order, bp_rng_permute(&key, i, order->spans));
+    for (int64_t i = 0; i < order->blocks; i++) {
+        if (i % BP_BUFFER_BLOCKS == 0)
+            order->buffer_first[i / BP_BUFFER_BLOCKS] = at;
+        at += block_windows(order, bp_rng_permute(&key, i, order->blocks));
     }
-    order->pool_first[order->pools] = at;
+    order->buffer_first[order->buffers] = at;
     BP_ASSERT(at == order->windows);
     order->epoch = epoch;
 }
 
-void bp_order_find(bp_order *order, int64_t epoch, int64_t entry, bp_order_pool *pool)
+void bp_order_find(bp_order *order, int64_t epoch, int64_t entry, bp_order_buffer *buffer)
 {
     if (order->epoch != epoch)
         enter_epoch(order, epoch);
 
-    int64_t low = 0, high = order->pools;
+    int64_t low = 0, high = order->buffers;
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
 
-        if (order->pool_first[middle] <= entry)
+        if (order->buffer_first[middle] <= entry)
             low = middle;
         else
             high = middle;
     }
 
     bp_rng_key key = bp_rng_key_of(order->seed, BP_RNG_SHUFFLE, order->member, epoch, 0);
-    int64_t first_span = low * BP_POOL_SPANS;
-    int64_t left = order->spans - first_span;
+    int64_t first_block = low * BP_BUFFER_BLOCKS;
+    int64_t left = order->blocks - first_block;
 
-    pool->epoch = epoch;
-    pool->number = low;
-    pool->first = order->pool_first[low];
-    pool->windows = order->pool_first[low + 1] - pool->first;
-    pool->spans = left < BP_POOL_SPANS ? (int)left : BP_POOL_SPANS;
-    for (int i = 0; i < pool->spans; i++)
-        pool->span[i] = bp_rng_permute(&key, first_span + i, order->spans);
-    pool->key = bp_rng_key_of(order->seed, BP_RNG_SHUFFLE, order->member, epoch, 1 + low);
+    buffer->epoch = epoch;
+    buffer->number = low;
+    buffer->first = order->buffer_first[low];
+    buffer->windows = order->buffer_first[low + 1] - buffer->first;
+    buffer->blocks = left < BP_BUFFER_BLOCKS ? (int)left : BP_BUFFER_BLOCKS;
+    for (int i = 0; i < buffer->blocks; i++)
+        buffer->block[i] = bp_rng_permute(&key, first_block + i, order->blocks);
+    buffer->key = bp_rng_key_of(order->seed, BP_RNG_SHUFFLE, order->member, epoch, 1 + low);
 }
 
-int64_t bp_order_window(const bp_order *order, const bp_order_pool *pool, int64_t entry,
-                        int64_t *span)
+int64_t bp_order_window(const bp_order *order, const bp_order_buffer *buffer, int64_t entry,
+                        int64_t *block)
 {
-    int64_t place = bp_rng_permute(&pool->key, entry - pool->first, pool->windows);
+    int64_t place = bp_rng_permute(&buffer->key, entry - buffer->first, buffer->windows);
 
-    for (int i = 0; i < pool->spans; i++) {
-        int64_t windows = span_windows(order, pool->span[i]);
+    for (int i = 0; i < buffer->blocks; i++) {
+        int64_t windows = block_windows(order, buffer->block[i]);
 
         if (place < windows) {
-            *span = pool->span[i];
-            return bp_order_span_first(order, *span) + place;
+            *block = buffer->block[i];
+            return bp_order_block_first(order, *block) + place;
         }
         place -= windows;
     }

@@ -1,5 +1,5 @@
 /* The stream: documents in order, or a bag of them kept as counts, pass after pass. */
-#include "data/lanes.h"
+#include "data/loader.h"
 
 #include "base/mem.h"
 #include "base/rng.h"

@@ -88,7 +88,7 @@ int bp_math_cores(void)
     return cores > 0 ? cores : 1;
 }
 
-/* Sums that come from memory and go back there: oneDNN 2.6.3 has 0.58 to 0.76 of the silicon on Zen
+/* Sums that come from memory and go back there: oneDNN 2.6.3 has 0.58 to 0.76 of the peak on Zen
  * 4, ours 0.76 to 0.87, which is 1.15 to 1.4 times as much for GPT-2's vocabulary and a tensor
  * rank's share of it, and 1.05 to 1.15 where the outputs are whole blocks of 64. Smaller sums: 0.95
  * to 1.15, too little to leave the library (bench_gemm prints all of these). Neither rows nor

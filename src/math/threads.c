@@ -79,7 +79,7 @@ static int list_cores(int *out, const bp_cores *mask, int threads)
 int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
 {
     const bp_core_claim *mine = &all[rank];
-    int total = 0, before = 0, cores[BP_CORES_MOST], room = bp_cores_count(&mine->mask);
+    int total = 0, before = 0, cores[BP_CORES_MOST], workspace = bp_cores_count(&mine->mask);
 
     for (int r = 0; r < ranks; r++) {
         bool same = memcmp(&all[r].mask, &mine->mask, sizeof mine->mask) == 0;
@@ -90,7 +90,7 @@ int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
         total += all[r].threads;
         before += r < rank ? all[r].threads : 0;
     }
-    if (!mine->may_bind || total > room || (mine->whole && total < room))
+    if (!mine->may_bind || total > workspace || (mine->whole && total < workspace))
         return 0;
     int count = list_cores(cores, &mine->mask, total);
     BP_ASSERT(before + mine->threads <= count);

@@ -200,9 +200,9 @@ void bp_reduce_scatter_so(float *x, int64_t n, float *scratch, MPI_Comm comm,
 
 void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
-    bp_beat_enter("reduce_scatter");
+    bp_heartbeat_enter("reduce_scatter");
     bp_reduce_scatter_so(x, n, scratch, comm, &SPINNING);
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 static void gather(char *x, int64_t bytes, MPI_Comm comm, const bp_waiting *waiting)
@@ -242,9 +242,9 @@ void bp_all_gather_bytes_so(void *x, int64_t bytes, MPI_Comm comm, const bp_wait
 
 void bp_all_gather_bytes(void *x, int64_t bytes, MPI_Comm comm)
 {
-    bp_beat_enter("all_gather");
+    bp_heartbeat_enter("all_gather");
     bp_all_gather_bytes_so(x, bytes, comm, &SPINNING);
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
@@ -298,9 +298,9 @@ void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm)
     BP_ASSERT(n >= 0);
     if (bp_comm_size(comm) == 1 || n == 0)
         return;
-    bp_beat_enter("all_sum");
+    bp_heartbeat_enter("all_sum");
     sum_floats(x, n, scratch, comm);
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 static void add_doubles(double *x, const double *other, int n, bool other_is_left)
@@ -334,11 +334,11 @@ static void all_sum_few_doubles(double *x, int n, MPI_Comm comm)
 
 void bp_all_sum_double(double *x, int64_t n, MPI_Comm comm)
 {
-    bp_beat_enter("all_sum");
+    bp_heartbeat_enter("all_sum");
     for (int64_t first = 0; first < n; first += STACK_PIECE)
         all_sum_few_doubles(x + first, (int)(n - first < STACK_PIECE ? n - first : STACK_PIECE),
                             comm);
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 /* MPI_MAX leaves open what becomes of a NaN, and ranks could end up with different maxima. Here NaN

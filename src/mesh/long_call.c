@@ -1,8 +1,8 @@
 #include "mesh/long_call.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/cores.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
 
@@ -30,7 +30,7 @@ static void *run(void *argument)
     helper *self = argument;
     bool runs;
 
-    bp_beat_beside();
+    bp_heartbeat_beside();
     bp_cores_widen();
     (void)pthread_mutex_lock(&self->lock);
     while (self->state == CALL_WAITS)
@@ -79,14 +79,14 @@ static void all_most(int values[2], MPI_Comm comm)
     MPI_Request request;
     int mine[2] = {values[0], values[1]}, there = 0;
 
-    bp_beat_enter("agree");
+    bp_heartbeat_enter("agree");
     BP_MPI(MPI_Iallreduce(mine, values, 2, MPI_INT, MPI_MAX, comm, &request));
     while (!there) {
         BP_MPI(MPI_Test(&request, &there, MPI_STATUS_IGNORE));
         if (!there)
             bp_clock_sleep(LOOK_SECONDS);
     }
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 static helper *helper_new(const bp_long_call *call)

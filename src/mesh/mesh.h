@@ -2,9 +2,9 @@
 #ifndef BP_MESH_MESH_H
 #define BP_MESH_MESH_H
 
-#include "base/beat.h"
 #include "base/config.h"
 #include "base/err.h"
+#include "base/heartbeat.h"
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,12 +88,13 @@ void bp_mpi_abandon(int status);
 #define BP_MPI(call) bp_mpi_check((call), #call, __FILE__, __LINE__)
 void bp_mpi_check(int status, const char *call, const char *file, int line);
 
-/** The same for a call that waits for other ranks: told to the watchdog as `what` (base/beat.h). */
+/** The same for a call that waits for other ranks: told to the watchdog as `what`
+ * (base/heartbeat.h). */
 #define BP_MPI_WAIT(what, call)                                                                    \
     do {                                                                                           \
-        bp_beat_enter(what);                                                                       \
+        bp_heartbeat_enter(what);                                                                  \
         BP_MPI(call);                                                                              \
-        bp_beat_leave();                                                                           \
+        bp_heartbeat_leave();                                                                      \
     } while (0)
 
 /** A count for MPI: BP_ASSERTs that it fits an int. */

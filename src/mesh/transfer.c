@@ -1,5 +1,5 @@
-#include "base/beat.h"
 #include "base/clock.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
@@ -51,14 +51,14 @@ void bp_barrier_asleep(const char *what, MPI_Comm comm)
     MPI_Request request;
     int done = 0;
 
-    bp_beat_enter(what);
+    bp_heartbeat_enter(what);
     BP_MPI(MPI_Ibarrier(comm, &request));
     while (!done) {
         BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         if (!done)
             bp_clock_sleep(LOOK_SECONDS);
     }
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 void bp_bcast_bytes(void *data, int64_t bytes, int root, MPI_Comm comm)

@@ -71,7 +71,7 @@ bp_err bp_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config, con
     return err;
 }
 
-const char *bp_lm_channel_name(int64_t channel)
+const char *bp_lm_statistic_name(int64_t statistic)
 {
     static const char *const NAMES[] = {"logprob",
                                         "total_entropy",
@@ -83,8 +83,8 @@ const char *bp_lm_channel_name(int64_t channel)
                                         "correct",
                                         "brier"};
 
-    BP_ASSERT(channel >= 0 && channel < BP_LM_MEMBER);
-    return NAMES[channel];
+    BP_ASSERT(statistic >= 0 && statistic < BP_LM_MEMBER);
+    return NAMES[statistic];
 }
 
 void bp_lm_free(bp_lm **lm)

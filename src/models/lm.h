@@ -14,7 +14,7 @@ typedef struct bp_lm bp_lm;
  * (infer/ensemble/ensemble.h) all of these and, from BP_LM_MEMBER on, each member's
  * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
  * vocabulary. */
-typedef enum bp_lm_channel {
+typedef enum bp_lm_statistic {
     BP_LM_LOGPROB = 0,        /* log p(target) */
     BP_LM_TOTAL_ENTROPY,      /* H[p], as expected entropy + mutual information */
     BP_LM_EXPECTED_ENTROPY,   /* mean_m H[p_m] */
@@ -25,15 +25,15 @@ typedef enum bp_lm_channel {
     BP_LM_CORRECT,            /* 1 where the mixture's top token is the target, else 0 */
     BP_LM_BRIER,              /* sum_v (p_v - [v = target])^2 */
     BP_LM_MEMBER              /* log p_0(target), and so on */
-} bp_lm_channel;
-/** The name of a channel before BP_LM_MEMBER in files: "logprob", "total_entropy"... */
-const char *bp_lm_channel_name(int64_t channel);
+} bp_lm_statistic;
+/** The name of a statistic before BP_LM_MEMBER in files: "logprob", "total_entropy"... */
+const char *bp_lm_statistic_name(int64_t statistic);
 
 typedef struct bp_lm_info {
     const char *kind;                 /* "gpt", "ensemble" */
     int64_t members;                  /* of an ensemble; 0: a plain model */
-    int64_t channels;                 /* 1, or BP_LM_MEMBER + members */
-    int64_t width;                    /* of the state before the vocabulary (bp_lm_ops.trunk) */
+    int64_t statistics;               /* 1, or BP_LM_MEMBER + members */
+    int64_t width;                    /* of the state before the vocabulary (bp_lm_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_lm_ops.logits) */
     int64_t context;                  /* most inputs a window may have */
     int64_t vocab_size;
@@ -52,12 +52,12 @@ typedef struct bp_lm_batch {
     int64_t first_slot;     /* of window 0 in all that is scored: keys dropout at test time */
 } bp_lm_batch;
 
-/** No dropout in bp_lm_ops.trunk. */
+/** No dropout in bp_lm_ops.backbone. */
 #define BP_LM_NO_DROPOUT (-1)
 
 typedef struct bp_lm_ops {
-    /** values[channels][windows][length]: BP_LM_LOGPROB is the natural log of each target's
-     * probability given the inputs up to its place; NaN in all channels where the target is -1.
+    /** values[statistics][windows][length]: BP_LM_LOGPROB is the natural log of each target's
+     * probability given the inputs up to its place; NaN in all statistics where the target is -1.
      * Collective over mesh->ensemble (mesh->model where there is one member), with equal arguments
      * on all its ranks; the result is valid on all. Errors: BP_ERR_SYSTEM memory. */
     bp_err (*score)(bp_lm *lm, const bp_lm_batch *batch, float *values);
@@ -68,7 +68,7 @@ typedef struct bp_lm_ops {
     /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
      * of the last pipeline stage. pass: BP_LM_NO_DROPOUT, or the number of a pass with dropout at
      * the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place). */
-    bp_err (*trunk)(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden);
+    bp_err (*backbone)(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden);
     void (*set_dropout)(bp_lm *lm, float rate, uint64_t seed);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
@@ -102,7 +102,7 @@ typedef struct bp_lm_memory {
 } bp_lm_memory;
 
 /** Estimate what bp_lm_open and bp_lm_score of a checkpoint will take, from the "state" of its
- * manifest alone (bp_checkpoint_peek). `config`: math.precision is settled. Local.
+ * manifest alone (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
  *
  * Errors: BP_ERR_FORMAT it tells no model of a known kind; BP_ERR_CONFIG heads or layers that the
  *         mesh does not divide; BP_ERR_SYSTEM. */
@@ -124,7 +124,7 @@ void bp_lm_free(bp_lm **lm);
  * so not on what else is in the batch.
  *
  * Collective: over mesh->ensemble; the batch is equal on all its ranks.
- * Shapes:     values[info.channels][windows][length], valid on all ranks.
+ * Shapes:     values[info.statistics][windows][length], valid on all ranks.
  * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble.
  */
 bp_err bp_lm_score(bp_lm *lm, const bp_lm_batch *batch, float *values);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-float *bp_carve(bp_arena *arena, int64_t floats)
+float *bp_arena_floats(bp_arena *arena, int64_t floats)
 {
     if (arena->base)
         return bp_arena_take(arena, floats, sizeof(float));

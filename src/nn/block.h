@@ -2,8 +2,8 @@
  *
  * A block knows its parameters and how each is split over tensor ranks, says how much memory it
  * keeps from forward to backward, and runs both ways. What passes from block to block, and from
- * stage to stage, is a packet of named activations. A new layer is a new file with one bp_block_ops
- * (docs/CONTRIBUTING.md has the recipe).
+ * stage to stage, is a activations of named activations. A new layer is a new file with one
+ * bp_block_ops (docs/CONTRIBUTING.md has the recipe).
  */
 #ifndef BP_NN_BLOCK_H
 #define BP_NN_BLOCK_H
@@ -21,23 +21,23 @@ typedef struct bp_nn {
     bp_gemm *gemm;   /* borrowed */
     MPI_Comm tensor; /* ranks that split each layer */
     int tensor_at, tensors;
-    bool shares_rows; /* sequence parallelism: in training a tensor rank has the residual stream of
-                         its share of the rows alone (bp_nn_rows) */
-    uint64_t seed;    /* of dropout masks */
+    bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
+                         stream of its share of the rows alone (bp_nn_rows) */
+    uint64_t seed;          /* of dropout masks */
     float dropout;
 } bp_nn;
 
 /** Activations (forward) or their gradients (backward) between blocks. Each is [rows][columns],
  * rows being bp_nn_rows: B * T, or in training this tensor rank's share of them. */
-#define BP_PACKET_ITEMS 4
-typedef struct bp_packet {
+#define BP_ACTIVATIONS_ITEMS 4
+typedef struct bp_activations {
     int count;
     struct {
         const char *name; /* "hidden" */
         int64_t columns;
         float *data; /* blocks write their result over what they read */
-    } item[BP_PACKET_ITEMS];
-} bp_packet;
+    } item[BP_ACTIVATIONS_ITEMS];
+} bp_activations;
 
 /** One micro-batch on its way. */
 typedef struct bp_pass {
@@ -80,11 +80,11 @@ typedef struct bp_block_ops {
     /** The values have changed. */
     void (*refresh)(bp_block *block);
     /** Collective over nn->tensor. `saved` is NULL unless pass->training. */
-    void (*forward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
-    /** Collective over nn->tensor. The packet holds gradients of the outputs and leaves with those
-     * of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
+    void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+    /** Collective over nn->tensor. The activations holds gradients of the outputs and leaves with
+     * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
      * this rank's rows alone in replicated groups, by all rows in the others. */
-    void (*backward)(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved);
+    void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
     void (*free)(bp_block *block);
 } bp_block_ops;
 
@@ -96,7 +96,7 @@ struct bp_block {
 
 /** A place in an arena, or (arena->base NULL) only its size counted: one function lays memory out
  * and measures it. */
-float *bp_carve(bp_arena *arena, int64_t floats);
+float *bp_arena_floats(bp_arena *arena, int64_t floats);
 
 /** Count a weight [outs][ins] that multiplies `rows` rows. */
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,

@@ -19,13 +19,13 @@ static size_t embedding_saved(const bp_block *block, int64_t B, int64_t T)
 }
 
 /* All rows where this rank has but some of the hidden state's: else the hidden state itself. */
-static float *carve_all(const embedding *self, bp_arena *arena, const bp_pass *pass, float *hidden)
+static float *alloc_all(const embedding *self, bp_arena *arena, const bp_pass *pass, float *hidden)
 {
     int64_t rows = pass->B * pass->T;
 
     if (bp_nn_rows(self->block.nn, pass).count == rows)
         return hidden;
-    return bp_carve(arena, rows * self->wpe->shape[1]);
+    return bp_arena_floats(arena, rows * self->wpe->shape[1]);
 }
 
 static size_t embedding_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
@@ -35,8 +35,8 @@ static size_t embedding_scratch(const bp_block *block, int64_t B, int64_t T, boo
     bp_arena count = {0};
     int64_t C = self->wpe->shape[1];
 
-    carve_all(self, &count, &pass, NULL);
-    bp_carve(&count, bp_nn_sum_floats(block->nn, &pass, C));
+    alloc_all(self, &count, &pass, NULL);
+    bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &pass, C));
     return count.used_bytes;
 }
 
@@ -62,14 +62,15 @@ static bp_rng_key mask_key(const embedding *self, const bp_pass *pass)
     return bp_mask_key(self->block.nn, pass, DROPOUT_STREAM);
 }
 
-static void embedding_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
+static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *activations,
+                              void *saved)
 {
     embedding *self = (embedding *)block;
     const bp_param *wte = self->wte;
     int64_t C = self->wpe->shape[1];
     bp_row_range own = bp_nn_rows(block->nn, pass);
     size_t mark = pass->scratch->used_bytes;
-    float *hidden = packet->item[0].data, *all = carve_all(self, pass->scratch, pass, hidden);
+    float *hidden = activations->item[0].data, *all = alloc_all(self, pass->scratch, pass, hidden);
 
     (void)saved;
     bp_embedding_forward(all, wte->value, pass->inputs, pass->B * pass->T, C, wte->offset[0],
@@ -87,14 +88,16 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_packet *packet,
     pass->scratch->used_bytes = mark;
 }
 
-static void embedding_backward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
+static void embedding_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
+                               void *saved)
 {
     embedding *self = (embedding *)block;
     const bp_param *wte = self->wte;
     int64_t C = self->wpe->shape[1], rows = pass->B * pass->T;
     bp_row_range own = bp_nn_rows(block->nn, pass);
     size_t mark = pass->scratch->used_bytes;
-    float *dhidden = packet->item[0].data, *all = carve_all(self, pass->scratch, pass, dhidden);
+    float *dhidden = activations->item[0].data,
+          *all = alloc_all(self, pass->scratch, pass, dhidden);
 
     (void)saved;
     if (pass->dropout && block->nn->dropout > 0) {

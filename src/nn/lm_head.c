@@ -47,16 +47,16 @@ static int64_t chunk_rows(const head *self, int64_t rows)
     return chunks > 1 ? ((rows + chunks - 1) / chunks + 15) / 16 * 16 : most;
 }
 
-static chunk carve_chunk(const head *self, bp_arena *arena, int64_t rows)
+static chunk alloc_chunk(const head *self, bp_arena *arena, int64_t rows)
 {
     chunk c = {.rows = rows};
 
-    c.logits = bp_carve(arena, c.rows * self->wte->extent[0]);
-    c.max = bp_carve(arena, 2 * c.rows);
-    c.sums = (double *)(void *)bp_carve(arena, 2 * 2 * c.rows);
-    c.weight = bp_carve(arena, c.rows);
-    c.targets = (int32_t *)(void *)bp_carve(arena, c.rows);
-    c.places = (int32_t *)(void *)bp_carve(arena, c.rows);
+    c.logits = bp_arena_floats(arena, c.rows * self->wte->extent[0]);
+    c.max = bp_arena_floats(arena, 2 * c.rows);
+    c.sums = (double *)(void *)bp_arena_floats(arena, 2 * 2 * c.rows);
+    c.weight = bp_arena_floats(arena, c.rows);
+    c.targets = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
+    c.places = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     return c;
 }
 
@@ -75,13 +75,13 @@ typedef struct evaluation_work {
     bp_operand normed;
 } evaluation_work;
 
-static evaluation_work carve_evaluation(const head *self, bp_arena *arena, int64_t chunk_rows)
+static evaluation_work alloc_evaluation(const head *self, bp_arena *arena, int64_t chunk_rows)
 {
     int64_t C = self->wte->shape[1];
-    evaluation_work work = {.c = carve_chunk(self, arena, chunk_rows)};
+    evaluation_work work = {.c = alloc_chunk(self, arena, chunk_rows)};
 
-    work.hidden = bp_carve(arena, work.c.rows * C);
-    work.normed = bp_operand_carve(arena, self->block.nn->gemm, work.c.rows, C);
+    work.hidden = bp_arena_floats(arena, work.c.rows * C);
+    work.normed = bp_operand_alloc(arena, self->block.nn->gemm, work.c.rows, C);
     return work;
 }
 
@@ -96,20 +96,20 @@ typedef struct backward_work {
     float *sums;
 } backward_work;
 
-static backward_work carve_backward(const head *self, bp_arena *arena, const bp_pass *pass,
+static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_pass *pass,
                                     int64_t chunk_rows)
 {
     int64_t C = self->wte->shape[1], rows = pass->B * pass->T;
     int64_t own = bp_nn_rows(self->block.nn, pass).count;
-    backward_work work = {.c = carve_chunk(self, arena, chunk_rows)};
+    backward_work work = {.c = alloc_chunk(self, arena, chunk_rows)};
 
-    work.normed = bp_operand_carve(arena, self->block.nn->gemm, rows, C);
+    work.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C);
     work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits, work.c.rows,
                                    self->wte->extent[0]);
-    work.dnormed = bp_carve(arena, rows * C);
-    work.mean = bp_carve(arena, own);
-    work.rstd = bp_carve(arena, own);
-    work.sums = bp_carve(arena, bp_layer_norm_scratch(own, C));
+    work.dnormed = bp_arena_floats(arena, rows * C);
+    work.mean = bp_arena_floats(arena, own);
+    work.rstd = bp_arena_floats(arena, own);
+    work.sums = bp_arena_floats(arena, bp_layer_norm_scratch(own, C));
     return work;
 }
 
@@ -121,11 +121,11 @@ static size_t head_scratch(const bp_block *block, int64_t B, int64_t T, bool tra
     bp_arena count = {0};
 
     if (!training) {
-        carve_evaluation(self, &count, rows);
+        alloc_evaluation(self, &count, rows);
         return count.used_bytes;
     }
-    carve_backward(self, &count, &pass, rows);
-    bp_carve(&count, bp_nn_sum_floats(block->nn, &pass, self->wte->shape[1]));
+    alloc_backward(self, &count, &pass, rows);
+    bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &pass, self->wte->shape[1]));
     return count.used_bytes;
 }
 
@@ -229,7 +229,7 @@ static int64_t gather_scored(const head *self, const bp_pass *pass, chunk *c, fl
 static void evaluate(head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n;
-    evaluation_work work = carve_evaluation(self, pass->scratch, chunk_rows(self, rows));
+    evaluation_work work = alloc_evaluation(self, pass->scratch, chunk_rows(self, rows));
     chunk *c = &work.c;
     bp_norm norm = norm_of(self, NULL, NULL);
 
@@ -249,16 +249,16 @@ static void evaluate(head *self, bp_pass *pass, const float *hidden)
     }
 }
 
-static void head_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
+static void head_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     head *self = (head *)block;
     size_t mark = pass->scratch->used_bytes;
 
     if (pass->training)
-        memcpy(saved, packet->item[0].data,
+        memcpy(saved, activations->item[0].data,
                (size_t)(bp_nn_rows(block->nn, pass).count * self->wte->shape[1]) * sizeof(float));
     else
-        evaluate(self, pass, packet->item[0].data);
+        evaluate(self, pass, activations->item[0].data);
     pass->scratch->used_bytes = mark;
 }
 
@@ -286,16 +286,17 @@ static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
     bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
 }
 
-static void head_backward(bp_block *block, bp_pass *pass, bp_packet *packet, void *saved)
+static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     head *self = (head *)block;
     size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
     bp_row_range own = bp_nn_rows(block->nn, pass);
-    backward_work work = carve_backward(self, pass->scratch, pass, chunk_rows(self, rows));
+    backward_work work = alloc_backward(self, pass->scratch, pass, chunk_rows(self, rows));
     bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
     bp_norm norm = norm_of(self, work.mean, work.rstd);
-    bp_norm_gradients to = {packet->item[0].data, self->gain->gradient, self->bias->gradient, true};
+    bp_norm_gradients to = {activations->item[0].data, self->gain->gradient, self->bias->gradient,
+                            true};
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
     bp_layer_norm_forward(&own_normed, NULL, &norm, &(bp_residual){.base = saved});

@@ -5,7 +5,7 @@
 
 static bool is_shared(const bp_nn *nn, const bp_pass *pass)
 {
-    return nn->shares_rows && nn->tensors > 1 && pass->training;
+    return nn->sequence_parallel && nn->tensors > 1 && pass->training;
 }
 
 bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass)
@@ -35,7 +35,7 @@ void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t C)
 
     if (nn->tensors == 1)
         return;
-    scratch = bp_carve(pass->scratch, bp_nn_sum_floats(nn, pass, C));
+    scratch = bp_arena_floats(pass->scratch, bp_nn_sum_floats(nn, pass, C));
     if (is_shared(nn, pass))
         bp_reduce_scatter(x, n, scratch, nn->tensor);
     else

@@ -33,23 +33,23 @@ typedef struct saved {
     bp_operand up;                        /* [rows][Fl] before GELU */
 } saved;
 
-static saved carve_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
+static saved alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
     saved kept = {0};
 
-    kept.qkv = bp_carve(arena, rows * 3 * self->Cl);
-    kept.attended = bp_carve(arena, rows * self->Cl);
-    kept.lse = bp_carve(arena, rows * self->Hl);
+    kept.qkv = bp_arena_floats(arena, rows * 3 * self->Cl);
+    kept.attended = bp_arena_floats(arena, rows * self->Cl);
+    kept.lse = bp_arena_floats(arena, rows * self->Hl);
     if (!pass->training)
         return kept;
-    kept.x = bp_carve(arena, own * self->shape.C);
-    kept.mean1 = bp_carve(arena, own);
-    kept.rstd1 = bp_carve(arena, own);
-    kept.mean2 = bp_carve(arena, own);
-    kept.rstd2 = bp_carve(arena, own);
-    kept.middle = bp_carve(arena, own * self->shape.C);
-    kept.up = bp_operand_carve(arena, self->block.nn->gemm, rows, self->Fl);
+    kept.x = bp_arena_floats(arena, own * self->shape.C);
+    kept.mean1 = bp_arena_floats(arena, own);
+    kept.rstd1 = bp_arena_floats(arena, own);
+    kept.mean2 = bp_arena_floats(arena, own);
+    kept.rstd2 = bp_arena_floats(arena, own);
+    kept.middle = bp_arena_floats(arena, own * self->shape.C);
+    kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, self->Fl);
     return kept;
 }
 
@@ -58,7 +58,7 @@ static size_t layer_saved(const bp_block *block, int64_t B, int64_t T)
     bp_pass pass = {.B = B, .T = T, .training = true};
     bp_arena count = {0};
 
-    carve_saved((const layer *)block, &count, &pass);
+    alloc_saved((const layer *)block, &count, &pass);
     return count.used_bytes;
 }
 
@@ -93,12 +93,12 @@ static float dropout_of(const layer *self, const bp_pass *pass)
     return pass->dropout ? self->block.nn->dropout : 0;
 }
 
-static void *carve_attention(const layer *self, bp_arena *arena, const bp_pass *pass)
+static void *alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
     bp_attention_shape shape = attention_shape(self, pass, NULL);
     size_t bytes = bp_attention_scratch_bytes(bp_gemm_precision(self->block.nn->gemm), &shape);
 
-    return bp_carve(arena, (int64_t)(bytes / sizeof(float)));
+    return bp_arena_floats(arena, (int64_t)(bytes / sizeof(float)));
 }
 
 /* Scratch of the forward pass. */
@@ -110,23 +110,24 @@ typedef struct forward_work {
     void *attention; /* lies over what the MLP needs */
 } forward_work;
 
-static forward_work carve_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+static forward_work alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
                                   const saved *kept)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    forward_work work = {.normed = bp_operand_carve(arena, gemm, rows, self->shape.C),
-                         .branch = bp_carve(arena, rows * self->shape.C)};
+    forward_work work = {.normed = bp_operand_alloc(arena, gemm, rows, self->shape.C),
+                         .branch = bp_arena_floats(arena, rows * self->shape.C)};
     size_t mark = arena->used_bytes, used;
 
     work.attended = bp_operand_over(arena, gemm, kept->attended, rows, self->Cl);
-    work.attention = carve_attention(self, arena, pass);
+    work.attention = alloc_attention(self, arena, pass);
     used = arena->used_bytes;
     arena->used_bytes = mark;
-    work.active = bp_operand_carve(arena, gemm, rows, self->Fl);
-    work.up = kept->up.data && kept->up.form != BP_OPERAND_BF16
-                  ? kept->up.data
-                  : bp_carve(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
+    work.active = bp_operand_alloc(arena, gemm, rows, self->Fl);
+    work.up =
+        kept->up.data && kept->up.form != BP_OPERAND_BF16
+            ? kept->up.data
+            : bp_arena_floats(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
     arena->used_bytes = used > arena->used_bytes ? used : arena->used_bytes;
     return work;
 }
@@ -146,19 +147,19 @@ typedef struct mlp_work {
 } mlp_work;
 
 /* `columns`: of the widest bias besides those of C. */
-static norm_work carve_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
+static norm_work alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
 {
     int64_t C = self->shape.C, norm = bp_layer_norm_scratch(rows, C),
             bias = bp_bias_scratch(rows, columns > C ? columns : C);
 
-    return (norm_work){.normed = bp_operand_carve(arena, self->block.nn->gemm, rows, C),
-                       .dnormed = bp_carve(arena, rows * C),
-                       .sums = bp_carve(arena, norm > bias ? norm : bias)};
+    return (norm_work){.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C),
+                       .dnormed = bp_arena_floats(arena, rows * C),
+                       .sums = bp_arena_floats(arena, norm > bias ? norm : bias)};
 }
 
 /* The operand of a branch's gradient: dh itself where it is of all rows and nothing is dropped or
  * rounded. */
-static bp_operand carve_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
+static bp_operand alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                 const float *dh)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
@@ -166,19 +167,20 @@ static bp_operand carve_dbranch(const layer *self, bp_arena *arena, const bp_pas
     bool over = dropout_of(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
 
     return over ? bp_operand_over(arena, gemm, dh, rows, self->shape.C)
-                : bp_operand_carve(arena, gemm, rows, self->shape.C);
+                : bp_operand_alloc(arena, gemm, rows, self->shape.C);
 }
 
-static mlp_work carve_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh)
+static mlp_work alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    mlp_work work = {.dbranch = carve_dbranch(self, arena, pass, dh)};
+    mlp_work work = {.dbranch = alloc_dbranch(self, arena, pass, dh)};
 
-    work.dactive = bp_carve(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
+    work.dactive =
+        bp_arena_floats(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
     work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
-    work.active = bp_operand_carve(arena, gemm, rows, self->Fl);
-    work.norm = carve_norm(self, arena, rows, self->Fl);
+    work.active = bp_operand_alloc(arena, gemm, rows, self->Fl);
+    work.norm = alloc_norm(self, arena, rows, self->Fl);
     return work;
 }
 
@@ -191,20 +193,20 @@ typedef struct attention_work {
     void *scratch;
 } attention_work;
 
-static attention_work carve_attention_backward(const layer *self, bp_arena *arena,
+static attention_work alloc_attention_backward(const layer *self, bp_arena *arena,
                                                const bp_pass *pass, const float *dh,
                                                const float *attended)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T, Cl = self->Cl;
-    attention_work work = {.dbranch = carve_dbranch(self, arena, pass, dh)};
+    attention_work work = {.dbranch = alloc_dbranch(self, arena, pass, dh)};
 
     work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
-    work.dattended = bp_carve(arena, rows * Cl);
-    work.dqkv = bp_carve(arena, rows * 3 * Cl);
+    work.dattended = bp_arena_floats(arena, rows * Cl);
+    work.dqkv = bp_arena_floats(arena, rows * 3 * Cl);
     work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, 3 * Cl);
-    work.norm = carve_norm(self, arena, rows, 3 * Cl);
-    work.scratch = carve_attention(self, arena, pass);
+    work.norm = alloc_norm(self, arena, rows, 3 * Cl);
+    work.scratch = alloc_attention(self, arena, pass);
     return work;
 }
 
@@ -218,12 +220,12 @@ static size_t layer_scratch(const bp_block *block, int64_t B, int64_t T, bool tr
         sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
 
     if (!training)
-        carve_saved(self, &count, &pass);
-    carve_forward(self, &count, &pass, &kept);
+        alloc_saved(self, &count, &pass);
+    alloc_forward(self, &count, &pass, &kept);
     most = count.used_bytes;
     if (training) {
-        carve_mlp(self, &mlp, &pass, NULL);
-        carve_attention_backward(self, &attention, &pass, NULL, NULL);
+        alloc_mlp(self, &mlp, &pass, NULL);
+        alloc_attention_backward(self, &attention, &pass, NULL, NULL);
         most = mlp.used_bytes > most ? mlp.used_bytes : most;
         most = attention.used_bytes > most ? attention.used_bytes : most;
     }
@@ -335,14 +337,14 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
                    sum.dropout, &key, sum.first);
 }
 
-static void layer_forward(bp_block *block, bp_pass *pass, bp_packet *packet, void *memory)
+static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory)
 {
     layer *self = (layer *)block;
     bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
     size_t mark = pass->scratch->used_bytes;
-    float *h = packet->item[0].data;
-    saved kept = carve_saved(self, memory ? &keep : pass->scratch, pass);
-    forward_work work = carve_forward(self, pass->scratch, pass, &kept);
+    float *h = activations->item[0].data;
+    saved kept = alloc_saved(self, memory ? &keep : pass->scratch, pass);
+    forward_work work = alloc_forward(self, pass->scratch, pass, &kept);
     float *middle = pass->training ? kept.middle : h;
 
     forward_attention(self, pass, &kept, &work, h, middle);
@@ -382,7 +384,7 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *d
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
-    mlp_work work = carve_mlp(self, pass->scratch, pass, dh);
+    mlp_work work = alloc_mlp(self, pass->scratch, pass, dh);
     bp_norm norm = norm_of(self->ln2_gain, self->ln2_bias, kept->mean2, kept->rstd2);
     bp_norm_gradients to = {dh, self->ln2_gain->gradient, self->ln2_bias->gradient, false};
     bp_bias_gradient down = {self->down_bias->gradient, work.norm.sums},
@@ -404,7 +406,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
-    attention_work work = carve_attention_backward(self, pass->scratch, pass, dh, kept->attended);
+    attention_work work = alloc_attention_backward(self, pass->scratch, pass, dh, kept->attended);
     bp_rng_key key = mask_key(self, pass, 0);
     bp_attention_shape shape = attention_shape(self, pass, &key);
     bp_norm norm = norm_of(self->ln1_gain, self->ln1_bias, kept->mean1, kept->rstd1);
@@ -427,14 +429,15 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     pass->scratch->used_bytes = mark;
 }
 
-static void layer_backward(bp_block *block, bp_pass *pass, bp_packet *packet, void *memory)
+static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
+                           void *memory)
 {
     layer *self = (layer *)block;
     bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
-    saved kept = carve_saved(self, &keep, pass);
+    saved kept = alloc_saved(self, &keep, pass);
 
-    backward_mlp(self, pass, &kept, packet->item[0].data);
-    backward_attention(self, pass, &kept, packet->item[0].data);
+    backward_mlp(self, pass, &kept, activations->item[0].data);
+    backward_attention(self, pass, &kept, activations->item[0].data);
 }
 
 static void layer_free(bp_block *block)

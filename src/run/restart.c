@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "run/drain.h"
 #include "run/run_lock_priv.h"
 #include "run/run_progress_priv.h"
+#include "run/stop_request.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -198,7 +198,7 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
     return list;
 }
 
-/* ---- the verdict ---- */
+/* ---- the diagnosis ---- */
 
 /* What a launcher ends with when a rank was killed, by the kernel or a bug and not by a person, or
  * when a node was lost. */
@@ -255,8 +255,8 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, co
     int64_t stuck = excused ? 0 : bp_restart_stuck(record, what->folder);
     int64_t fruitless = excused ? 0 : count_fruitless(record, what->folder);
 
-    if (bp_drain_check(what->folder) != BP_OK ||
-        (what->halt != NULL && bp_drain_check(what->halt) != BP_OK))
+    if (bp_stop_request_check(what->folder) != BP_OK ||
+        (what->halt != NULL && bp_stop_request_check(what->halt) != BP_OK))
         (void)snprintf(why, why_bytes, "%s", bp_err_message());
     else if (is_finished(record))
         (void)snprintf(why, why_bytes, "the run is finished: %s", what->folder);

@@ -35,9 +35,9 @@ static bp_err link_new(const char *from, const char *path, bool *won)
 }
 
 /* By its own name from the start, so that an owner that sweeps knows whether it is litter. */
-static bp_err write_draft(const char *path, const run_holder *self)
+static bp_err write_draft(const char *path, const run_owner *self)
 {
-    json_t *value = run_holder_json(self);
+    json_t *value = run_owner_json(self);
     char *text = value == NULL ? NULL : bp_json_text(value);
     int fd = -1;
     bp_err err = BP_OK;
@@ -57,7 +57,7 @@ static bp_err write_draft(const char *path, const run_holder *self)
     return err;
 }
 
-bp_err run_claim(const char *folder, const run_holder *self, bool *won)
+bp_err run_claim(const char *folder, const run_owner *self, bool *won)
 {
     long long number = (long long)self->epoch;
     char *path = bp_sprintf("%s/owner-%06lld", folder, number);

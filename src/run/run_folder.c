@@ -1,15 +1,14 @@
 #include "run/run_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
-#include "run/drain.h"
 #include "run/restart.h"
 #include "run/run_compare_priv.h"
 #include "run/run_journal_priv.h"
@@ -18,6 +17,7 @@
 #include "run/run_record_priv.h"
 #include "run/run_shared_priv.h"
 #include "run/run_tensorboard_priv.h"
+#include "run/stop_request.h"
 #include "run/watchdog.h"
 
 #include <stdio.h>
@@ -250,7 +250,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
                          ? 0
                          : strtoll(run_pairs_find(&pairs, "train.log_every"), NULL, 10);
     if (err == BP_OK && !run->finished)
-        err = bp_drain_check(run->folder);
+        err = bp_stop_request_check(run->folder);
     if (err == BP_OK)
         err = bp_run_check_owner(run);
     if (err == BP_OK)
@@ -264,9 +264,9 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK && !run->finished)
         err = note_opened(run);
     if (err == BP_OK && !run->finished)
-        err = bp_drain_new(&run->drain, run->folder, config);
+        err = bp_stop_request_new(&run->stop_request, run->folder, config);
     if (err == BP_OK && !run->finished)
-        bp_drain_owner(run->drain, look_in_passing, run);
+        bp_stop_request_owner(run->stop_request, look_in_passing, run);
     run_pairs_clear(&pairs);
     json_decref(before);
     return err;
@@ -276,7 +276,7 @@ static void run_free(bp_run **out)
 {
     bp_run *run = *out;
 
-    bp_drain_free(&run->drain);
+    bp_stop_request_free(&run->stop_request);
     run_journal_close(&run->metrics);
     run_journal_close(&run->events);
     run_journal_close(&run->tensorboard);
@@ -473,12 +473,12 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state)
     if (*run == NULL)
         return BP_OK;
     mesh = (*run)->mesh;
-    phase = bp_beat_phase(BP_PHASE_END);
+    phase = bp_heartbeat_phase(BP_PHASE_END);
     err = bp_agree(mesh->world, mesh->coordinates ? close_folder(*run, exit_state) : BP_OK);
     bp_watchdog_end(true);
     if ((*run)->witnesses)
         run_words_end();
-    (void)bp_beat_phase(phase);
+    (void)bp_heartbeat_phase(phase);
     run_free(run);
     return err;
 }

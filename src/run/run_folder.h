@@ -50,12 +50,12 @@ typedef struct bp_run_spec {
     const bp_run_identity *identities; /* ended by a NULL name; NULL: none */
     const bp_run_words *words;         /* of one of them; NULL: they are called by their names */
     const json_t *extra;  /* on the coordinator: members added to run.json; NULL: none */
-    double watch_seconds; /* how long a holder that can't be asked is watched; 0: 60 */
+    double watch_seconds; /* how long a owner that can't be asked is watched; 0: 60 */
 } bp_run_spec;
 
 /** Make or re-open the folder `run.dir` of the configuration, take its lock, compare, and write
  * config.ini and run.json. From then on a file RUN/halt and the end of the Slurm job's time ask to
- * stop (run/drain.h).
+ * stop (run/stop_request.h).
  *
  * From now on bp_log() also writes log.txt. A key that both runs have and that may not change must
  * be equal; one that only one of them has is compared with its default. A finished run keeps its
@@ -167,7 +167,7 @@ bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
  * nobody is told. */
 void bp_run_progress(bp_run *run, const json_t *members);
 
-/** How long a stop takes, as far as is known: bp_drain_needs. */
+/** How long a stop takes, as far as is known: bp_stop_request_needs. */
 void bp_run_needs(bp_run *run, double seconds);
 
 /** Cut metrics.jsonl back to what led to `step` (-1: nothing): what comes behind the last line with

@@ -24,7 +24,7 @@ static bp_err add_line(bp_run *run, const run_journal *journal, const json_t *li
     return err == BP_OK ? run_journal_add(journal, line) : err;
 }
 
-/* What the watchdog has noted: its thread touches no file that may hang before a verdict. */
+/* What the watchdog has noted: its thread touches no file that may hang before a diagnosis. */
 static bp_err add_noted(bp_run *run)
 {
     json_t *line = run_progress_noted();
@@ -56,7 +56,7 @@ bp_err bp_run_metric(bp_run *run, const json_t *line)
 
 void bp_run_progress(bp_run *run, const json_t *members)
 {
-    if (run == NULL || run->progress == NULL || !run_lock_is_ours(run->lock))
+    if (run == NULL || run->progress == NULL || !run_lock_is_own(run->lock))
         return;
     (void)add_noted(run); /* what hinders it meets the job's own lines, too */
     run_progress_take(run->progress, members);
@@ -85,8 +85,8 @@ bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)
 
 void bp_run_needs(bp_run *run, double seconds)
 {
-    if (run->drain != NULL)
-        bp_drain_needs(run->drain, seconds);
+    if (run->stop_request != NULL)
+        bp_stop_request_needs(run->stop_request, seconds);
 }
 
 /* A checkpoint that was committed and is not there any more. */

@@ -1,13 +1,14 @@
 /* The lock of a run folder: RUN/lock/owner-NNNNNN, numbered from 1. The highest number is the
- * owner, and says whether it let go. What is done next, lease.c decides; here it is done, on files.
+ * owner, and says whether it let go. What is done next, run_lock_record.c decides; here it is done,
+ * on files.
  *
  * To take the lock is to create the next number, which link(2) does for one process alone, on NFS
  * and Lustre too; so nobody ever removes a lock that another has just taken. The highest file stays
  * when its owner leaves, so that numbers only grow; and as a challenger may be slow, who has
  * created a number looks whether it is the highest. An owner whose number is no longer the highest
  * has lost the run: it looks before every commit, before every line of a journal, and its thread at
- * every beat. beat-NNNNNN is a counter that this thread raises, for those who can't ask the owner's
- * host. */
+ * every heartbeat. heartbeat-NNNNNN is a counter that this thread raises, for those who can't ask
+ * the owner's host. */
 #include "run/run_lock_priv.h"
 
 #include "base/clock.h"
@@ -16,7 +17,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/lease_priv.h"
+#include "run/run_lock_record_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,16 +33,16 @@
 
 #define WATCH_SECONDS   60.0
 #define BEATS_PER_WATCH 6
-#define HOLDER_LIMIT    65536
+#define OWNER_LIMIT     65536
 
 struct run_lock {
     char *folder; /* RUN/lock */
-    run_holder self;
-    lease lease;
-    double beat_seconds;
+    run_owner self;
+    lock_record lock_record;
+    double heartbeat_seconds;
     atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
     pthread_t beater;
-    bool beats;
+    bool heartbeats;
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t wake;
     bool ends;
@@ -67,9 +68,9 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
 
     *epoch = 0;
     for (int64_t k = 0; k < count; k++)
-        if (lease_number_of(names[k]) > *epoch)
-            *epoch = lease_number_of(names[k]);
-    if (*epoch > LEASE_NUMBER_MAX)
+        if (lock_record_number_of(names[k]) > *epoch)
+            *epoch = lock_record_number_of(names[k]);
+    if (*epoch > LOCK_RECORD_NUMBER_MAX)
         err = BP_FAIL(BP_ERR_FORMAT,
                       "the lock of the run folder is damaged, it has a number that no job takes: "
                       "in %s; " REMOVE_LOCK,
@@ -82,7 +83,7 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
 
 /* Written in place, so that a full disk does not stop it, and closed, so that other hosts see it.
  */
-static bp_err beat(const char *path, int64_t count)
+static bp_err heartbeat(const char *path, int64_t count)
 {
     char text[24];
     int fd, bytes = snprintf(text, sizeof text, "%020lld\n", (long long)count);
@@ -93,7 +94,7 @@ static bp_err beat(const char *path, int64_t count)
     if (bp_pwrite_all(fd, text, (size_t)bytes, 0) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't write", path);
     else
-        (void)fsync(fd); /* a beat that fails is followed by another */
+        (void)fsync(fd); /* a heartbeat that fails is followed by another */
     (void)close(fd);
     return err;
 }
@@ -106,7 +107,7 @@ static void add_seconds(struct timespec *time, double seconds)
     time->tv_nsec = (long)(nanoseconds % 1000000000);
 }
 
-static void *beat_on(void *argument)
+static void *heartbeat_on(void *argument)
 {
     run_lock *lock = argument;
     char *path = member_path(lock->folder, "beat", lock->self.epoch);
@@ -118,14 +119,14 @@ static void *beat_on(void *argument)
         struct timespec until;
 
         (void)pthread_mutex_unlock(&lock->mutex);
-        if (run_lock_is_ours(lock) && beat(path, count) != BP_OK && !warned) {
+        if (run_lock_is_own(lock) && heartbeat(path, count) != BP_OK && !warned) {
             bp_warn("hosts that can't ask this one will take the run folder over, as the lock does "
                     "not beat: %s",
                     bp_err_message());
             warned = true;
         }
         BP_CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
-        add_seconds(&until, lock->beat_seconds);
+        add_seconds(&until, lock->heartbeat_seconds);
         (void)pthread_mutex_lock(&lock->mutex);
         while (!lock->ends &&
                pthread_cond_timedwait(&lock->wake, &lock->mutex, &until) != ETIMEDOUT)
@@ -149,35 +150,36 @@ static bp_err start_beating(run_lock *lock)
     (void)pthread_condattr_destroy(&attributes);
     (void)sigfillset(&all); /* signals are the main thread's */
     BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-    status = pthread_create(&lock->beater, NULL, beat_on, lock);
+    status = pthread_create(&lock->beater, NULL, heartbeat_on, lock);
     BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    lock->beats = status == 0;
-    return lock->beats ? BP_OK
-                       : BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s", strerror(status));
+    lock->heartbeats = status == 0;
+    return lock->heartbeats
+               ? BP_OK
+               : BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s", strerror(status));
 }
 
 static void stop_beating(run_lock *lock)
 {
-    if (!lock->beats)
+    if (!lock->heartbeats)
         return;
     (void)pthread_mutex_lock(&lock->mutex);
     lock->ends = true;
     (void)pthread_cond_signal(&lock->wake);
     (void)pthread_mutex_unlock(&lock->mutex);
     BP_CHECK(pthread_join(lock->beater, NULL) == 0);
-    lock->beats = false;
+    lock->heartbeats = false;
 }
 
-/* ---- the holder there is ---- */
+/* ---- the owner there is ---- */
 
-static bp_err read_holder(const char *folder, int64_t epoch, run_holder *out)
+static bp_err read_owner(const char *folder, int64_t epoch, run_owner *out)
 {
     char *path = member_path(folder, "owner", epoch);
     json_t *value = NULL;
-    bp_err err = path == NULL ? no_memory(folder) : bp_json_load_plain(&value, path, HOLDER_LIMIT);
+    bp_err err = path == NULL ? no_memory(folder) : bp_json_load_plain(&value, path, OWNER_LIMIT);
 
     if (err == BP_OK)
-        err = run_holder_parse(out, value, path);
+        err = run_owner_parse(out, value, path);
     if (err == BP_ERR_FORMAT)
         err =
             bp_err_advise(bp_err_prefix(err, "the lock of the run folder is damaged"), REMOVE_LOCK);
@@ -186,63 +188,64 @@ static bp_err read_holder(const char *folder, int64_t epoch, run_holder *out)
     return err;
 }
 
-static void read_beat(const char *folder, int64_t epoch, char out[LEASE_BEAT_BYTES])
+static void read_heartbeat(const char *folder, int64_t epoch, char out[LOCK_RECORD_HEARTBEAT_BYTES])
 {
     char *path = member_path(folder, "beat", epoch), *text = NULL;
     size_t bytes;
 
     out[0] = '\0';
-    if (path != NULL && bp_plain_read(path, LEASE_BEAT_BYTES - 1, &text, &bytes) == BP_OK)
-        (void)snprintf(out, LEASE_BEAT_BYTES, "%s", text);
+    if (path != NULL &&
+        bp_plain_read(path, LOCK_RECORD_HEARTBEAT_BYTES - 1, &text, &bytes) == BP_OK)
+        (void)snprintf(out, LOCK_RECORD_HEARTBEAT_BYTES, "%s", text);
     bp_free(text);
     bp_free(path);
 }
 
-bp_err run_lock_look(const char *run_dir, run_holder *out, char **beat)
+bp_err run_lock_look(const char *run_dir, run_owner *out, char **heartbeat)
 {
     char *folder = bp_path_join(run_dir, "lock");
     int64_t epoch = 0;
     bp_err err = folder == NULL ? no_memory(run_dir) : highest_epoch(folder, &epoch);
 
-    *beat = NULL;
+    *heartbeat = NULL;
     if (err == BP_OK && epoch == 0)
         err = BP_FAIL(BP_ERR_INPUT, "nobody has ever held the run folder: at %s", run_dir);
     if (err == BP_OK)
-        err = read_holder(folder, epoch, out);
-    if (err == BP_OK && (*beat = member_path(folder, "beat", epoch)) == NULL)
+        err = read_owner(folder, epoch, out);
+    if (err == BP_OK && (*heartbeat = member_path(folder, "beat", epoch)) == NULL)
         err = no_memory(run_dir);
     bp_free(folder);
     return err;
 }
 
-/* One look at the counter of a holder that can't be asked, by this machine's clock alone. */
-static void watch(run_lock *lock, const run_holder *holder)
+/* One look at the counter of a owner that can't be asked, by this machine's clock alone. */
+static void watch(run_lock *lock, const run_owner *owner)
 {
-    lease *self = &lock->lease;
-    char beat[LEASE_BEAT_BYTES], who[512];
+    lock_record *self = &lock->lock_record;
+    char heartbeat[LOCK_RECORD_HEARTBEAT_BYTES], who[512];
     int64_t highest;
     double now;
 
     if (self->watching) {
         bp_clock_sleep(self->watch_seconds < 1.0 ? self->watch_seconds / 10 : 1.0);
     } else {
-        run_holder_text(who, sizeof who, holder);
+        run_owner_text(who, sizeof who, owner);
         bp_warn("the run folder is locked by %s, which can't be asked from here: at %s; watching "
                 "it for %.0f s",
                 who, lock->folder, self->watch_seconds);
     }
     now = bp_clock_now();
-    read_beat(lock->folder, self->holder, beat);
+    read_heartbeat(lock->folder, self->owner, heartbeat);
     if (highest_epoch(lock->folder, &highest) != BP_OK)
         highest = 0;
-    lease_watched(self, now, beat, highest);
+    lock_record_watched(self, now, heartbeat, highest);
 }
 
-static bp_err refuse(const char *folder, const run_holder *holder)
+static bp_err refuse(const char *folder, const run_owner *owner)
 {
     char who[512];
 
-    run_holder_text(who, sizeof who, holder);
+    run_owner_text(who, sizeof who, owner);
     return BP_FAIL(
         BP_ERR_BUSY,
         "the run folder is held by another running job (%s): at %.*s; wait for it, or use another "
@@ -257,10 +260,10 @@ static bp_err make_number(run_lock *lock)
     bool won = false;
     bp_err err;
 
-    lock->self.epoch = lock->lease.number;
+    lock->self.epoch = lock->lock_record.number;
     err = run_claim(lock->folder, &lock->self, &won);
     if (err == BP_OK)
-        lease_linked(&lock->lease, won);
+        lock_record_linked(&lock->lock_record, won);
     return err;
 }
 
@@ -278,7 +281,7 @@ static void remove_number(const run_lock *lock)
  */
 static bp_err list_numbers(run_lock *lock)
 {
-    bool confirms = lock->lease.step == LEASE_CONFIRM;
+    bool confirms = lock->lock_record.step == LOCK_RECORD_CONFIRM;
     int64_t highest;
     bp_err err;
 
@@ -286,22 +289,23 @@ static bp_err list_numbers(run_lock *lock)
         bp_dir_refresh(lock->folder);
     err = highest_epoch(lock->folder, &highest);
     if (err == BP_OK)
-        lease_listed(&lock->lease, highest);
+        lock_record_listed(&lock->lock_record, highest);
     else if (confirms)
         remove_number(lock);
     return err;
 }
 
-static bp_err judge(run_lock *lock, run_holder *holder)
+static bp_err judge(run_lock *lock, run_owner *owner)
 {
-    static const lease_answer ANSWERS[] = {
-        [HOLDER_ALIVE] = LEASE_ALIVE, [HOLDER_DEAD] = LEASE_DEAD, [HOLDER_UNKNOWN] = LEASE_UNKNOWN};
-    bp_err err = read_holder(lock->folder, lock->lease.holder, holder);
+    static const lock_record_answer ANSWERS[] = {[OWNER_ALIVE] = LOCK_RECORD_ALIVE,
+                                                 [OWNER_DEAD] = LOCK_RECORD_DEAD,
+                                                 [OWNER_UNKNOWN] = LOCK_RECORD_UNKNOWN};
+    bp_err err = read_owner(lock->folder, lock->lock_record.owner, owner);
 
     if (err == BP_OK)
-        lease_judged(&lock->lease, ANSWERS[run_holder_judge(holder, &lock->self)]);
+        lock_record_judged(&lock->lock_record, ANSWERS[run_owner_judge(owner, &lock->self)]);
     if (err == BP_ERR_INPUT) { /* its follower has just removed it */
-        lease_judged(&lock->lease, LEASE_GONE);
+        lock_record_judged(&lock->lock_record, LOCK_RECORD_GONE);
         err = BP_OK;
     }
     return err;
@@ -309,32 +313,32 @@ static bp_err judge(run_lock *lock, run_holder *holder)
 
 static bp_err contend(run_lock *lock)
 {
-    run_holder holder = {.epoch = 0};
+    run_owner owner = {.epoch = 0};
     bp_err err = BP_OK;
 
-    while (err == BP_OK && !lease_is_over(&lock->lease)) {
-        switch (lock->lease.step) {
-        case LEASE_LIST:
-        case LEASE_CONFIRM:
+    while (err == BP_OK && !lock_record_is_over(&lock->lock_record)) {
+        switch (lock->lock_record.step) {
+        case LOCK_RECORD_LIST:
+        case LOCK_RECORD_CONFIRM:
             err = list_numbers(lock);
             break;
-        case LEASE_ASK:
-            err = judge(lock, &holder);
+        case LOCK_RECORD_ASK:
+            err = judge(lock, &owner);
             break;
-        case LEASE_WATCH:
-            watch(lock, &holder);
+        case LOCK_RECORD_WATCH:
+            watch(lock, &owner);
             break;
-        case LEASE_LINK:
+        case LOCK_RECORD_LINK:
             err = make_number(lock);
             break;
         default:
             remove_number(lock);
-            lease_yielded(&lock->lease);
+            lock_record_yielded(&lock->lock_record);
         }
     }
-    if (err == BP_OK && lock->lease.step == LEASE_HELD)
-        err = refuse(lock->folder, &holder);
-    if (err == BP_OK && lock->lease.step == LEASE_CROWDED)
+    if (err == BP_OK && lock->lock_record.step == LOCK_RECORD_HELD)
+        err = refuse(lock->folder, &owner);
+    if (err == BP_OK && lock->lock_record.step == LOCK_RECORD_CROWDED)
         err = BP_FAIL(BP_ERR_BUSY,
                       "other jobs take the lock of the run folder again and again: at %s",
                       lock->folder);
@@ -345,7 +349,7 @@ static bp_err contend(run_lock *lock)
 
 static bool is_lock_litter(const run_lock *lock, const char *name)
 {
-    return lease_is_litter(name, lock->self.epoch);
+    return lock_record_is_litter(name, lock->self.epoch);
 }
 
 static bool is_cut_write(const run_lock *lock, const char *name)
@@ -365,7 +369,7 @@ static void sweep(run_lock *lock, const char *folder,
 
     if (bp_dir_list(folder, &names, &count) != BP_OK)
         return;
-    ours = run_lock_is_ours(lock);
+    ours = run_lock_is_own(lock);
     for (int64_t k = 0; ours && k < count; k++) {
         char *path = is_litter(lock, names[k]) ? bp_path_join(folder, names[k]) : NULL;
 
@@ -391,14 +395,14 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     *out = NULL;
     if (watch_seconds <= 0)
         watch_seconds = WATCH_SECONDS;
-    lock->beat_seconds = watch_seconds / BEATS_PER_WATCH;
+    lock->heartbeat_seconds = watch_seconds / BEATS_PER_WATCH;
     lock->folder = bp_path_join(run_dir, "lock");
     if (lock->folder == NULL)
         err = no_memory(run_dir);
-    run_holder_self(&lock->self);
+    run_owner_self(&lock->self);
     if (err == BP_OK)
         err = bp_dir_make(lock->folder);
-    lease_begin(&lock->lease, watch_seconds);
+    lock_record_begin(&lock->lock_record, watch_seconds);
     if (err == BP_OK)
         err = contend(lock);
     if (err == BP_OK) {
@@ -416,9 +420,11 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     return err;
 }
 
-static lease_sight sight_of(bp_err err)
+static lock_record_sight sight_of(bp_err err)
 {
-    return err == BP_OK ? LEASE_SEEN : err == BP_ERR_INPUT ? LEASE_MISSING : LEASE_UNREADABLE;
+    return err == BP_OK          ? LOCK_RECORD_SEEN
+           : err == BP_ERR_INPUT ? LOCK_RECORD_MISSING
+                                 : LOCK_RECORD_UNREADABLE;
 }
 
 /* Lost for good: why? A folder that its user has moved away is no other job. */
@@ -451,10 +457,10 @@ static bp_err say_lost(const run_lock *lock)
 
 bp_err run_lock_check(run_lock *lock)
 {
-    run_holder holder;
+    run_owner owner;
     int64_t highest = 0;
-    lease_sight listing, file = LEASE_UNREADABLE;
-    lease_claim claim;
+    lock_record_sight listing, file = LOCK_RECORD_UNREADABLE;
+    lock_record_claim claim;
     bp_err err;
 
     if (run_lock_is_lost(lock))
@@ -462,21 +468,21 @@ bp_err run_lock_check(run_lock *lock)
     bp_dir_refresh(lock->folder);
     err = highest_epoch(lock->folder, &highest);
     listing = sight_of(err);
-    if (listing == LEASE_SEEN && highest == lock->self.epoch) {
-        err = read_holder(lock->folder, highest, &holder);
+    if (listing == LOCK_RECORD_SEEN && highest == lock->self.epoch) {
+        err = read_owner(lock->folder, highest, &owner);
         file = sight_of(err);
     }
-    if (file == LEASE_SEEN && strcmp(holder.token, lock->self.token) != 0)
-        file = LEASE_ANOTHERS;
-    claim = lease_still_ours(lock->self.epoch, listing, highest, file);
-    if (claim == LEASE_LOST) {
+    if (file == LOCK_RECORD_SEEN && strcmp(owner.token, lock->self.token) != 0)
+        file = LOCK_RECORD_ANOTHERS;
+    claim = lock_record_is_own(lock->self.epoch, listing, highest, file);
+    if (claim == LOCK_RECORD_LOST) {
         atomic_store(&lock->lost, true);
         err = say_lost(lock);
     }
     return err;
 }
 
-bool run_lock_is_ours(run_lock *lock)
+bool run_lock_is_own(run_lock *lock)
 {
     return run_lock_check(lock) == BP_OK;
 }
@@ -501,14 +507,14 @@ bp_err run_lock_release(run_lock **out)
     if (lock == NULL)
         return BP_OK;
     stop_beating(lock);
-    if (run_lock_is_ours(lock))
+    if (run_lock_is_own(lock))
         run_room_give(lock->folder);
     lock->self.released = true;
     path = member_path(lock->folder, "owner", lock->self.epoch);
-    value = run_holder_json(&lock->self);
+    value = run_owner_json(&lock->self);
     if (path == NULL || value == NULL)
         err = no_memory(lock->folder);
-    else if (run_lock_is_ours(lock))
+    else if (run_lock_is_own(lock))
         err = bp_json_save(path, value);
     json_decref(value);
     bp_free(path);

@@ -10,7 +10,7 @@
 #define RUN_TOKEN_BYTES 33 /* 32 hexadecimal digits and the end */
 
 /* Who holds, or held, a run folder. Strings are "" where a thing is not known. */
-typedef struct run_holder {
+typedef struct run_owner {
     int64_t epoch;
     char token[RUN_TOKEN_BYTES];
     char host[256];
@@ -21,18 +21,18 @@ typedef struct run_holder {
     char slurm_job[64], slurm_cluster[128];
     int64_t slurm_restart;
     bool released;
-} run_holder;
+} run_owner;
 
-typedef enum run_verdict { HOLDER_ALIVE, HOLDER_DEAD, HOLDER_UNKNOWN } run_verdict;
+typedef enum run_diagnosis { OWNER_ALIVE, OWNER_DEAD, OWNER_UNKNOWN } run_diagnosis;
 
-/* run_holder.c */
-void run_holder_self(run_holder *out);
-json_t *run_holder_json(const run_holder *holder); /* NULL when memory is short */
-bp_err run_holder_parse(run_holder *out, const json_t *value, const char *path);
-/* Certain answers alone; all else is HOLDER_UNKNOWN. */
-run_verdict run_holder_judge(const run_holder *holder, const run_holder *self);
+/* run_owner.c */
+void run_owner_self(run_owner *out);
+json_t *run_owner_json(const run_owner *owner); /* NULL when memory is short */
+bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path);
+/* Certain answers alone; all else is OWNER_UNKNOWN. */
+run_diagnosis run_owner_judge(const run_owner *owner, const run_owner *self);
 /* "host n1, process 17, Slurm job 4" */
-void run_holder_text(char *out, size_t out_bytes, const run_holder *holder);
+void run_owner_text(char *out, size_t out_bytes, const run_owner *owner);
 
 /* What a command prints (both streams), up to out_bytes - 1. False when it can't be run or takes
  * too long. */
@@ -48,7 +48,7 @@ run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds);
 /* run_claim.c: within RUN/lock. */
 /** Create the number self->epoch for `self`, if nobody else does: *won.
  * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
-bp_err run_claim(const char *folder, const run_holder *self, bool *won);
+bp_err run_claim(const char *folder, const run_owner *self, bool *won);
 /** Take 64 KiB of the disk, and give them back: what is written when the job ends takes their place
  * on a disk that is full by then. Errors: as run_claim. */
 bp_err run_room_keep(const char *folder);
@@ -57,26 +57,26 @@ void run_room_give(const char *folder);
 /* run_lock.c */
 typedef struct run_lock run_lock;
 
-/** Take the lock of the folder `run_dir`, which is there, and beat for it from a thread of its own,
- * six times in `watch_seconds` (0: 60). What killed processes left unfinished in the folder and in
- * its lock/ is removed.
+/** Take the lock of the folder `run_dir`, which is there, and heartbeat for it from a thread of its
+ * own, six times in `watch_seconds` (0: 60). What killed processes left unfinished in the folder
+ * and in its lock/ is removed.
  *
  * Errors: BP_ERR_BUSY it is held; BP_ERR_FORMAT no sense can be made of it; BP_ERR_CREATE,
  * BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. *out is NULL then. */
 bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds);
 /** Who holds the folder or held it last, for those who only look; nothing is changed.
  *
- * Owns:   *beat, the path of its counter's file, is the caller's, bp_free().
+ * Owns:   *heartbeat, the path of its counter's file, is the caller's, bp_free().
  * Errors: BP_ERR_INPUT nobody ever did; BP_ERR_FORMAT no sense can be made of it; BP_ERR_DENIED,
  *         BP_ERR_IO, BP_ERR_SYSTEM. */
-bp_err run_lock_look(const char *run_dir, run_holder *out, char **beat);
+bp_err run_lock_look(const char *run_dir, run_owner *out, char **heartbeat);
 /** Looks at the disk: is it still this job's?
  *
  * Errors: BP_ERR_BUSY another job has taken it, or the lock was removed, so that one may; BP_ERR_IO
  *         the run folder was removed or renamed: both for good (run_lock_is_lost). BP_ERR_FORMAT,
  *         BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM it can't be told, perhaps only for a moment. */
 bp_err run_lock_check(run_lock *lock);
-bool run_lock_is_ours(run_lock *lock);
+bool run_lock_is_own(run_lock *lock);
 /** Has it been found to be lost, by the beating thread or by run_lock_check? Costs one load. */
 bool run_lock_is_lost(const run_lock *lock);
 /** Let go of the room that the lock keeps on the disk since it was taken, so that the exit state

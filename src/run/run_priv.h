@@ -2,11 +2,11 @@
 #ifndef BP_RUN_RUN_PRIV_H
 #define BP_RUN_RUN_PRIV_H
 
-#include "run/drain.h"
 #include "run/run_folder.h"
 #include "run/run_journal_priv.h"
 #include "run/run_lock_priv.h"
 #include "run/run_progress_priv.h"
+#include "run/stop_request.h"
 
 struct bp_run {
     const bp_mesh *mesh;
@@ -21,7 +21,7 @@ struct bp_run {
     int64_t steps_before;   /* bp_run_steps_before */
     int64_t log_every;      /* train.log_every of the start before; 0: not known */
     const char *end_reason; /* of a finished run; NULL: all is done */
-    bp_drain *drain;
+    bp_stop_request *stop_request;
     run_progress *progress; /* status.json */
     run_journal metrics, events;
     bool for_tensorboard;

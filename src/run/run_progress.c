@@ -2,9 +2,9 @@
  * and nowhere else without reading all that the run has ever written. */
 #include "run/run_progress_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/run_status_priv.h"
@@ -84,7 +84,7 @@ static void write_now(run_progress *self)
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (!self->ended && run_lock_is_ours(self->lock)) {
+    if (!self->ended && run_lock_is_own(self->lock)) {
         set_stamp(self->file, "time");
         set_real(self->file, "wall_seconds", wall(self));
         if (save(self) != BP_OK && !self->warned) {
@@ -182,7 +182,7 @@ bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
                          const json_t *record, const json_t *before)
 {
     run_progress *self = bp_alloc("run.status", 1, sizeof *self);
-    bp_beat beat;
+    bp_heartbeat heartbeat;
 
     *out = self;
     bp_dir_sweep(folder); /* a job that was killed as it wrote leaves half a file */
@@ -196,9 +196,9 @@ bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
     run_words_clear(folder);
     self->outer = innermost;
     innermost = self;
-    bp_beat_listen(on_phase);
-    bp_beat_read(&beat);
-    on_phase(beat.phase);
+    bp_heartbeat_listen(on_phase);
+    bp_heartbeat_read(&heartbeat);
+    on_phase(heartbeat.phase);
     return BP_OK;
 }
 
@@ -211,7 +211,7 @@ void run_progress_free(run_progress **out)
     if (innermost == self)
         innermost = self->outer;
     if (innermost == NULL) {
-        bp_beat_listen(NULL);
+        bp_heartbeat_listen(NULL);
         json_decref(atomic_exchange(&noted, NULL));
     }
     json_decref(self->file);

@@ -3,9 +3,9 @@
  * this start has made. */
 #include "run/run_shared_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"

@@ -57,25 +57,25 @@ static bool is_finished(const json_t *record)
 }
 
 /* Asked without the lock: a start that is about to fail must not stand in the way of one that goes
- * on, nor take the place of the holder that died, which `bagpipe status` tells of. */
+ * on, nor take the place of the owner that died, which `bagpipe status` tells of. */
 static bool is_free(const char *run_dir)
 {
-    char *folder = bp_path_join(run_dir, "lock"), *beat = NULL;
-    run_holder holder, self;
+    char *folder = bp_path_join(run_dir, "lock"), *heartbeat = NULL;
+    run_owner owner, self;
     bool is = false;
 
     if (folder != NULL)
         bp_dir_refresh(folder);
-    if (run_lock_look(run_dir, &holder, &beat) == BP_OK) {
-        run_holder_self(&self);
-        is = run_holder_judge(&holder, &self) == HOLDER_DEAD; /* released ones, too */
+    if (run_lock_look(run_dir, &owner, &heartbeat) == BP_OK) {
+        run_owner_self(&self);
+        is = run_owner_judge(&owner, &self) == OWNER_DEAD; /* released ones, too */
     }
-    bp_free(beat);
+    bp_free(heartbeat);
     bp_free(folder);
     return is;
 }
 
-/* The next holder takes half a line off; until then nothing can follow it. */
+/* The next owner takes half a line off; until then nothing can follow it. */
 static bool ends_whole(int fd)
 {
     off_t end = lseek(fd, 0, SEEK_END);

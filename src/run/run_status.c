@@ -124,7 +124,7 @@ static void put_queue(const reading *self)
 
 static void put_state(const reading *self, const status_watch *watch)
 {
-    status_hold hold = status_holder(self->out, self->folder, watch);
+    status_hold hold = status_owner(self->out, self->folder, watch);
     json_t *end = run_words_of_end(self->folder, self->record, self->told);
 
     set(self->out, "state",
@@ -438,7 +438,7 @@ static bp_err fill(reading *self, const char *path, const status_watch *watch)
  * job takes the lock before it writes what it is. */
 static bp_err without_record(const reading *self, const status_watch *watch)
 {
-    status_hold hold = status_holder(self->out, self->folder, watch);
+    status_hold hold = status_owner(self->out, self->folder, watch);
     char *members = bp_path_join(self->folder, "members");
     bool has_members = members != NULL && bp_path_is_dir(members) && !self->is_member;
 

@@ -63,7 +63,7 @@ typedef enum status_hold {
 /* Who can't be asked is watched: how long, until when, and what was seen first. */
 typedef struct status_watch {
     double seconds, end;
-    json_t *beats;
+    json_t *heartbeats;
 } status_watch;
 
 /* Note the counter of the run in `folder`, so that by the time it is asked for it has been watched
@@ -71,9 +71,9 @@ typedef struct status_watch {
 void status_watch_begin(status_watch *watch, const char *folder);
 void status_watch_clear(status_watch *watch);
 
-/* Fills "host", "pid", "slurm_job", "seen_seconds" of `out` and tells the verdict. A lock that no
+/* Fills "host", "pid", "slurm_job", "seen_seconds" of `out` and tells the diagnosis. A lock that no
  * sense can be made of is HOLD_NONE; a counter that was not noted does not move. */
-status_hold status_holder(json_t *out, const char *folder, const status_watch *watch);
+status_hold status_owner(json_t *out, const char *folder, const status_watch *watch);
 /* {"state", "reason"} by squeue of a Slurm job (a number) that is not the asking one, "gone" where
  * it lists none; NULL: it can't be asked. A new reference. */
 json_t *status_queue(const char *job);

@@ -29,24 +29,24 @@ static char *read_counter(const char *path)
 /* What is not noted, where memory is short, does not move. */
 void status_watch_begin(status_watch *watch, const char *folder)
 {
-    run_holder holder;
-    char *beat = NULL, *first = NULL;
+    run_owner owner;
+    char *heartbeat = NULL, *first = NULL;
 
-    if (watch->beats == NULL) {
-        watch->beats = json_object();
+    if (watch->heartbeats == NULL) {
+        watch->heartbeats = json_object();
         watch->end = bp_clock_now() + watch->seconds;
     }
-    if (run_lock_look(folder, &holder, &beat) == BP_OK && !holder.released)
-        first = read_counter(beat);
+    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && !owner.released)
+        first = read_counter(heartbeat);
     if (first != NULL)
-        (void)json_object_set_new(watch->beats, beat, json_string(first));
+        (void)json_object_set_new(watch->heartbeats, heartbeat, json_string(first));
     bp_free(first);
-    bp_free(beat);
+    bp_free(heartbeat);
 }
 
 void status_watch_clear(status_watch *watch)
 {
-    json_decref(watch->beats);
+    json_decref(watch->heartbeats);
     *watch = (status_watch){.seconds = 0};
 }
 
@@ -61,7 +61,7 @@ static double age_of(const char *path)
 /* Has the counter moved since it was noted, or does it by the end of the watch? */
 static bool moves(const status_watch *watch, const char *path)
 {
-    const char *first = json_string_value(json_object_get(watch->beats, path));
+    const char *first = json_string_value(json_object_get(watch->heartbeats, path));
     bool moved = false;
 
     while (first != NULL && !moved) {
@@ -78,41 +78,41 @@ static bool moves(const status_watch *watch, const char *path)
     return moved;
 }
 
-/* ---- verdicts ---- */
+/* ---- diagnoses ---- */
 
-static void put_holder(json_t *out, const run_holder *holder, double age)
+static void put_owner(json_t *out, const run_owner *owner, double age)
 {
-    if (holder->slurm_job[0] != '\0')
-        (void)json_object_set_new(out, "slurm_job", json_string(holder->slurm_job));
-    if (holder->released)
+    if (owner->slurm_job[0] != '\0')
+        (void)json_object_set_new(out, "slurm_job", json_string(owner->slurm_job));
+    if (owner->released)
         return;
-    (void)json_object_set_new(out, "host", json_string(holder->host));
-    (void)json_object_set_new(out, "pid", json_integer(holder->pid));
+    (void)json_object_set_new(out, "host", json_string(owner->host));
+    (void)json_object_set_new(out, "pid", json_integer(owner->pid));
     if (age > -1e8)
         (void)json_object_set_new(out, "seen_seconds", json_real(age > 0 ? age : 0));
 }
 
-status_hold status_holder(json_t *out, const char *folder, const status_watch *watch)
+status_hold status_owner(json_t *out, const char *folder, const status_watch *watch)
 {
-    run_holder holder, self;
-    char *beat = NULL;
+    run_owner owner, self;
+    char *heartbeat = NULL;
     status_hold hold = HOLD_NONE;
 
-    if (run_lock_look(folder, &holder, &beat) == BP_OK) {
-        double age = age_of(beat);
+    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK) {
+        double age = age_of(heartbeat);
 
-        put_holder(out, &holder, age);
-        run_holder_self(&self);
-        run_verdict verdict = holder.released ? HOLDER_DEAD : run_holder_judge(&holder, &self);
+        put_owner(out, &owner, age);
+        run_owner_self(&self);
+        run_diagnosis diagnosis = owner.released ? OWNER_DEAD : run_owner_judge(&owner, &self);
 
-        if (!holder.released && verdict == HOLDER_DEAD)
+        if (!owner.released && diagnosis == OWNER_DEAD)
             hold = HOLD_DEAD;
-        else if (verdict == HOLDER_ALIVE || (age >= 0 && age < FRESH_SECONDS && !holder.released))
+        else if (diagnosis == OWNER_ALIVE || (age >= 0 && age < FRESH_SECONDS && !owner.released))
             hold = HOLD_ALIVE;
-        else if (!holder.released)
-            hold = moves(watch, beat) ? HOLD_ALIVE : HOLD_SILENT;
+        else if (!owner.released)
+            hold = moves(watch, heartbeat) ? HOLD_ALIVE : HOLD_SILENT;
     }
-    bp_free(beat);
+    bp_free(heartbeat);
     return hold;
 }
 

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "run/backtraces.h"
 #include "run/run_lock_priv.h"
 #include "run/run_progress_priv.h"
 #include "run/run_status_priv.h"
-#include "run/stacks.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -82,13 +82,14 @@ void run_words_add(const char *folder, int64_t start, int status, const char *ca
     bp_free(path);
 }
 
-/* The names of what lies in `stacks`; none: 0. */
-static int64_t list_stacks(const char *stacks, char ***names)
+/* The names of what lies in `backtraces`; none: 0. */
+static int64_t list_backtraces(const char *backtraces, char ***names)
 {
     int64_t count = 0;
 
     *names = NULL;
-    return stacks != NULL && bp_path_is_dir(stacks) && bp_dir_list(stacks, names, &count) == BP_OK
+    return backtraces != NULL && bp_path_is_dir(backtraces) &&
+                   bp_dir_list(backtraces, names, &count) == BP_OK
                ? count
                : 0;
 }
@@ -96,13 +97,13 @@ static int64_t list_stacks(const char *stacks, char ***names)
 /* The stack of a fatal signal stays, under the name of any other. */
 static void pass_over_signals(const char *folder)
 {
-    char *stacks = bp_path_join(folder, BP_STACKS_FOLDER), **names;
-    int64_t count = list_stacks(stacks, &names);
+    char *backtraces = bp_path_join(folder, BP_BACKTRACES_FOLDER), **names;
+    int64_t count = list_backtraces(backtraces, &names);
 
     for (int64_t k = 0; k < count; k++) {
-        bool is = bp_stacks_is_signal_file(names[k]);
-        char *from = is ? bp_path_join(stacks, names[k]) : NULL;
-        char *to = is ? bp_path_join(stacks, names[k] + strlen("signal-")) : NULL;
+        bool is = bp_backtraces_is_signal_file(names[k]);
+        char *from = is ? bp_path_join(backtraces, names[k]) : NULL;
+        char *to = is ? bp_path_join(backtraces, names[k] + strlen("signal-")) : NULL;
 
         if (from != NULL && to != NULL)
             (void)rename(from, to);
@@ -110,7 +111,7 @@ static void pass_over_signals(const char *folder)
         bp_free(from);
     }
     bp_names_free(&names, count);
-    bp_free(stacks);
+    bp_free(backtraces);
 }
 
 void run_words_clear(const char *folder)
@@ -185,18 +186,19 @@ static char *read_text(const char *folder, const char *name)
 
 static json_t *read_signal(const char *folder)
 {
-    char *stacks = bp_path_join(folder, BP_STACKS_FOLDER), **names;
-    int64_t count = list_stacks(stacks, &names);
+    char *backtraces = bp_path_join(folder, BP_BACKTRACES_FOLDER), **names;
+    int64_t count = list_backtraces(backtraces, &names);
     json_t *out = NULL;
 
     for (int64_t k = 0; k < count && out == NULL; k++) {
-        char *text = bp_stacks_is_signal_file(names[k]) ? read_text(stacks, names[k]) : NULL;
+        char *text =
+            bp_backtraces_is_signal_file(names[k]) ? read_text(backtraces, names[k]) : NULL;
 
         out = text == NULL ? NULL : parse_signal(text);
         bp_free(text);
     }
     bp_names_free(&names, count);
-    bp_free(stacks);
+    bp_free(backtraces);
     return out;
 }
 

@@ -15,7 +15,7 @@
 #define SLOW_RATIO    1.5
 
 typedef struct rank_state {
-    bp_watch_beat beat;
+    bp_watch_heartbeat heartbeat;
     bool known, left;
     double heard_at, moved_at;
     double stepped_at;             /* when its step changed last */
@@ -56,7 +56,7 @@ bp_err bp_watch_new(bp_watch **out, const bp_watch_spec *spec)
 
     *out = watch;
     watch->spec = *spec;
-    watch->clock.leap = LEAP_BEATS * spec->beat_seconds;
+    watch->clock.leap = LEAP_BEATS * spec->heartbeat_seconds;
     watch->ranks = bp_alloc("watchdog", spec->size, sizeof *watch->ranks);
     watch->sorted = bp_alloc("watchdog", spec->size, sizeof *watch->sorted);
     if (watch->ranks != NULL && watch->sorted != NULL)
@@ -75,7 +75,7 @@ void bp_watch_free(bp_watch **watch)
     *watch = NULL;
 }
 
-/* ---- beats ---- */
+/* ---- heartbeats ---- */
 
 static step_times *times_of(bp_watch *watch, bp_phase phase)
 {
@@ -88,27 +88,29 @@ static void add_time(step_times *times, double seconds, int64_t steps)
         times->seconds[times->count++ % SAMPLES] = seconds / (double)steps;
 }
 
-/* What the steps took that were done since the last beat. Those of a phase that has just begun are
- * counted by themselves. */
-static void note_step(bp_watch *watch, rank_state *rank, const bp_watch_beat *beat, double now)
+/* What the steps took that were done since the last heartbeat. Those of a phase that has just begun
+ * are counted by themselves. */
+static void note_step(bp_watch *watch, rank_state *rank, const bp_watch_heartbeat *heartbeat,
+                      double now)
 {
-    const bp_watch_beat *before = &rank->beat;
-    step_times *times = times_of(watch, beat->phase);
+    const bp_watch_heartbeat *before = &rank->heartbeat;
+    step_times *times = times_of(watch, heartbeat->phase);
 
-    if (beat->phase != BP_PHASE_STEP && beat->phase != BP_PHASE_SCORE)
+    if (heartbeat->phase != BP_PHASE_STEP && heartbeat->phase != BP_PHASE_SCORE)
         return;
-    if (beat->phase != before->phase) {
-        int64_t begun = beat->phase == BP_PHASE_STEP ? beat->steps - before->steps : beat->step;
+    if (heartbeat->phase != before->phase) {
+        int64_t begun =
+            heartbeat->phase == BP_PHASE_STEP ? heartbeat->steps - before->steps : heartbeat->step;
 
         add_time(times, now - rank->heard_at, begun - 1);
         rank->stepped_at = now;
-    } else if (beat->step != before->step) {
-        add_time(times, now - rank->stepped_at, beat->step - before->step);
+    } else if (heartbeat->step != before->step) {
+        add_time(times, now - rank->stepped_at, heartbeat->step - before->step);
         rank->stepped_at = now;
     }
 }
 
-void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_beat *beat, double now)
+void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_heartbeat *heartbeat, double now)
 {
     rank_state *at = &watch->ranks[rank];
 
@@ -117,17 +119,17 @@ void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_beat *beat, double 
     if (!at->known) {
         at->known = true;
         at->moved_at = at->stepped_at = now;
-        at->base_steps = beat->steps;
-        at->base_busy = beat->busy_ns;
+        at->base_steps = heartbeat->steps;
+        at->base_busy = heartbeat->busy_ns;
     } else {
-        if (beat->progress != at->beat.progress)
+        if (heartbeat->progress != at->heartbeat.progress)
             at->moved_at = now;
-        note_step(watch, at, beat, now);
+        note_step(watch, at, heartbeat, now);
     }
-    if ((double)beat->commit_ns * 1e-9 > watch->longest_commit)
-        watch->longest_commit = (double)beat->commit_ns * 1e-9;
+    if ((double)heartbeat->commit_ns * 1e-9 > watch->longest_commit)
+        watch->longest_commit = (double)heartbeat->commit_ns * 1e-9;
     at->heard_at = now;
-    at->beat = *beat;
+    at->heartbeat = *heartbeat;
 }
 
 void bp_watch_leave(bp_watch *watch, int rank)
@@ -140,9 +142,9 @@ bool bp_watch_is_known(const bp_watch *watch, int rank)
     return watch->ranks[rank].known;
 }
 
-const bp_watch_beat *bp_watch_last(const bp_watch *watch, int rank)
+const bp_watch_heartbeat *bp_watch_last(const bp_watch *watch, int rank)
 {
-    return &watch->ranks[rank].beat;
+    return &watch->ranks[rank].heartbeat;
 }
 
 static int by_value(const void *a, const void *b)
@@ -163,7 +165,7 @@ static double median(double *values, int count)
 
 static bool is_peer(const rank_state *rank, int peers)
 {
-    return rank->known && !rank->left && rank->beat.peers == peers;
+    return rank->known && !rank->left && rank->heartbeat.peers == peers;
 }
 
 /* The mean times of peers that have all gone far enough, into `sorted`; 0: they have not. */
@@ -173,13 +175,13 @@ static int measure_peers(bp_watch *watch, int peers)
 
     for (int r = 0; r < watch->spec.size; r++) {
         rank_state *rank = &watch->ranks[r];
-        int64_t steps = rank->beat.steps - rank->base_steps;
+        int64_t steps = rank->heartbeat.steps - rank->base_steps;
 
         if (!is_peer(rank, peers))
             continue;
         if (steps < SLOW_STEPS)
             return 0;
-        rank->mean = (double)(rank->beat.busy_ns - rank->base_busy) * 1e-9 / (double)steps;
+        rank->mean = (double)(rank->heartbeat.busy_ns - rank->base_busy) * 1e-9 / (double)steps;
         watch->sorted[count++] = rank->mean;
     }
     return count;
@@ -202,8 +204,8 @@ static void compare_peers(bp_watch *watch, int peers)
         if (!slow || !rank->slow) /* else it was told when the stretch began */
             rank->told = false;
         rank->slow = slow;
-        rank->base_steps = rank->beat.steps;
-        rank->base_busy = rank->beat.busy_ns;
+        rank->base_steps = rank->heartbeat.steps;
+        rank->base_busy = rank->heartbeat.busy_ns;
     }
 }
 
@@ -212,8 +214,8 @@ static void measure_slow(bp_watch *watch)
     int most = -1;
 
     for (int r = 0; r < watch->spec.size; r++)
-        if (watch->ranks[r].known && watch->ranks[r].beat.peers > most)
-            most = watch->ranks[r].beat.peers;
+        if (watch->ranks[r].known && watch->ranks[r].heartbeat.peers > most)
+            most = watch->ranks[r].heartbeat.peers;
     for (int peers = 0; peers <= most; peers++)
         compare_peers(watch, peers);
 }
@@ -278,23 +280,23 @@ static bool is_silent(const bp_watch *watch, const rank_state *rank)
 
 static bool is_fresh(const bp_watch *watch, const rank_state *rank)
 {
-    return watch->clock.now - rank->heard_at < FRESH_BEATS * watch->spec.beat_seconds;
+    return watch->clock.now - rank->heard_at < FRESH_BEATS * watch->spec.heartbeat_seconds;
 }
 
 /* Of ranks with the same reason, the one that stopped first. */
-static void accuse(bp_watch_verdict *out, bool *found, int rank, bp_watch_reason reason,
+static void accuse(bp_watch_diagnosis *out, bool *found, int rank, bp_watch_reason reason,
                    double seconds)
 {
     if (*found && (out->reason < reason || (out->reason == reason && out->seconds >= seconds)))
         return;
-    *out = (bp_watch_verdict){.rank = rank, .reason = reason, .seconds = seconds};
+    *out = (bp_watch_diagnosis){.rank = rank, .reason = reason, .seconds = seconds};
     *found = true;
 }
 
 /* All that are heard wait: does it last, and who has come least far? A rank of which nothing was
  * ever heard may compute behind a firewall, and then others go on now and then; where none does, it
  * is the one that they wait for. */
-static bool judge_waiting(bp_watch *watch, bp_watch_verdict *out)
+static bool judge_waiting(bp_watch *watch, bp_watch_diagnosis *out)
 {
     double now = watch->clock.now, limit = 0, least = -1;
     int at = -1, unheard = -1;
@@ -308,23 +310,23 @@ static bool judge_waiting(bp_watch *watch, bp_watch_verdict *out)
             unheard = unheard < 0 ? r : unheard;
             continue;
         }
-        if (!rank->beat.waits || !is_fresh(watch, rank))
+        if (!rank->heartbeat.waits || !is_fresh(watch, rank))
             return false; /* it may well compute */
-        limit = larger(limit, limit_of(watch, rank->beat.phase));
+        limit = larger(limit, limit_of(watch, rank->heartbeat.phase));
         if (least < 0 || now - rank->moved_at < least)
             least = now - rank->moved_at;
-        if (at < 0 || rank->beat.collectives < watch->ranks[at].beat.collectives)
+        if (at < 0 || rank->heartbeat.collectives < watch->ranks[at].heartbeat.collectives)
             at = r;
     }
     if (at < 0 || least <= limit)
         return false;
-    *out = (bp_watch_verdict){.rank = at, .reason = BP_WATCH_WAITS, .seconds = least};
+    *out = (bp_watch_diagnosis){.rank = at, .reason = BP_WATCH_WAITS, .seconds = least};
     if (unheard >= 0)
-        *out = (bp_watch_verdict){.rank = unheard, .reason = BP_WATCH_SILENT, .seconds = least};
+        *out = (bp_watch_diagnosis){.rank = unheard, .reason = BP_WATCH_SILENT, .seconds = least};
     return true;
 }
 
-bool bp_watch_judge(bp_watch *watch, double now, bp_watch_verdict *out)
+bool bp_watch_judge(bp_watch *watch, double now, bp_watch_diagnosis *out)
 {
     bool found = false;
 
@@ -338,8 +340,8 @@ bool bp_watch_judge(bp_watch *watch, double now, bp_watch_verdict *out)
             continue;
         if (is_silent(watch, rank))
             accuse(out, &found, r, BP_WATCH_SILENT, now - rank->heard_at);
-        else if (!watch->spec.silence_alone && !rank->beat.waits && is_fresh(watch, rank) &&
-                 now - rank->moved_at > limit_of(watch, rank->beat.phase))
+        else if (!watch->spec.silence_alone && !rank->heartbeat.waits && is_fresh(watch, rank) &&
+                 now - rank->moved_at > limit_of(watch, rank->heartbeat.phase))
             accuse(out, &found, r, BP_WATCH_COMPUTES, now - rank->moved_at);
     }
     return found || (!watch->spec.silence_alone && judge_waiting(watch, out));

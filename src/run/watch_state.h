@@ -1,9 +1,9 @@
-/* What the watchdog decides, without threads, sockets or clocks: beats of ranks come in with the
- * time at which they came, and a verdict comes out. A pure state machine, so that thousands of
- * histories can be played through it.
+/* What the watchdog decides, without threads, sockets or clocks: heartbeats of ranks come in with
+ * the time at which they came, and a diagnosis comes out. A pure state machine, so that thousands
+ * of histories can be played through it.
  *
  * A rank that stands in a collective is a victim: whoever it waits for is to be named. So named is
- *   - a rank that no beat comes from any more: stopped, or its host cut off or dead;
+ *   - a rank that no heartbeat comes from any more: stopped, or its host cut off or dead;
  *   - else a rank that computes, and has not moved on for as long as its phase allows;
  *   - else, where all that are heard wait, a rank of which nothing was ever heard;
  *   - else, where all wait for each other, the rank that has entered the fewest collectives.
@@ -13,8 +13,8 @@
 #ifndef BP_RUN_WATCH_STATE_H
 #define BP_RUN_WATCH_STATE_H
 
-#include "base/beat.h"
 #include "base/err.h"
+#include "base/heartbeat.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,19 +29,19 @@ typedef struct bp_watch_clock {
 double bp_watch_clock_look(bp_watch_clock *clock, double now);
 
 typedef struct bp_watch_spec {
-    int size;            /* ranks */
-    double seconds;      /* silence, or a step, that lasts longer is a fault */
-    double beat_seconds; /* between two beats of a rank */
-    bool silence_alone;  /* no other fault is looked for: the watch of rank 0 by the others */
+    int size;                 /* ranks */
+    double seconds;           /* silence, or a step, that lasts longer is a fault */
+    double heartbeat_seconds; /* between two heartbeats of a rank */
+    bool silence_alone;       /* no other fault is looked for: the watch of rank 0 by the others */
 } bp_watch_spec;
 
 /** What a rank says of itself. */
-typedef struct bp_watch_beat {
+typedef struct bp_watch_heartbeat {
     bp_phase phase;
     int64_t step, steps, progress, collectives, busy_ns, commit_ns;
     int peers;  /* ranks with the same number do the same work; -1: this one computes nothing */
     bool waits; /* for other ranks */
-} bp_watch_beat;
+} bp_watch_heartbeat;
 
 typedef enum bp_watch_reason {
     BP_WATCH_SILENT,   /* nothing comes from it */
@@ -49,11 +49,11 @@ typedef enum bp_watch_reason {
     BP_WATCH_WAITS     /* all wait, and it has come least far */
 } bp_watch_reason;
 
-typedef struct bp_watch_verdict {
+typedef struct bp_watch_diagnosis {
     int rank;
     bp_watch_reason reason;
     double seconds; /* without progress */
-} bp_watch_verdict;
+} bp_watch_diagnosis;
 
 typedef struct bp_watch_slow {
     int rank;
@@ -67,17 +67,17 @@ typedef struct bp_watch bp_watch;
 bp_err bp_watch_new(bp_watch **out, const bp_watch_spec *spec);
 void bp_watch_free(bp_watch **watch);
 
-/** A beat has come. A rank is missed from its first one on; before, where all others wait. */
-void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_beat *beat, double now);
+/** A heartbeat has come. A rank is missed from its first one on; before, where all others wait. */
+void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_heartbeat *heartbeat, double now);
 /** This rank has said that it leaves: it is not watched any more. */
 void bp_watch_leave(bp_watch *watch, int rank);
-/** Has a beat of it come? */
+/** Has a heartbeat of it come? */
 bool bp_watch_is_known(const bp_watch *watch, int rank);
-/** The last beat of a known rank. */
-const bp_watch_beat *bp_watch_last(const bp_watch *watch, int rank);
+/** The last heartbeat of a known rank. */
+const bp_watch_heartbeat *bp_watch_last(const bp_watch *watch, int rank);
 
-/** Does nobody move on? To be asked once a beat or more often. */
-bool bp_watch_judge(bp_watch *watch, double now, bp_watch_verdict *out);
+/** Does nobody move on? To be asked once a heartbeat or more often. */
+bool bp_watch_judge(bp_watch *watch, double now, bp_watch_diagnosis *out);
 /** The next rank found slow since the last call, once for each stretch of being slow. A stretch
  * begins and ends with 20 steps whose mean is, or is no longer, beyond 1.5 of the median. */
 bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out);

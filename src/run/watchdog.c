@@ -4,7 +4,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/stacks.h"
+#include "run/backtraces.h"
 #include "run/watchdog_priv.h"
 
 #include <signal.h>
@@ -14,8 +14,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define BEATS_PER_LIMIT 10
-#define BEAT_SECONDS    1.0
+#define BEATS_PER_LIMIT   10
+#define HEARTBEAT_SECONDS 1.0
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
@@ -75,7 +75,8 @@ static watchdog *watchdog_new(MPI_Comm world, double seconds)
         (void)close(self->fd);
         self->fd = -1;
     }
-    self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* without it a beat passes at the end */
+    self->wake =
+        eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* without it a heartbeat passes at the end */
     return self;
 }
 
@@ -96,25 +97,26 @@ static void start_thread(watchdog *self)
 void watchdog_begin(watchdog *self)
 {
     const wire_place *mine = &self->places[self->rank];
-    double beat = self->seconds / BEATS_PER_LIMIT;
+    double heartbeat = self->seconds / BEATS_PER_LIMIT;
     bp_watch_spec watch = {.size = self->size, .seconds = self->seconds};
 
     if (self->seconds <= 0)
         return;
     self->began = bp_clock_now();
-    self->beat_seconds = watch.beat_seconds = beat < BEAT_SECONDS ? beat : BEAT_SECONDS;
-    self->ear.leap = 2 * self->beat_seconds;
+    self->heartbeat_seconds = watch.heartbeat_seconds =
+        heartbeat < HEARTBEAT_SECONDS ? heartbeat : HEARTBEAT_SECONDS;
+    self->ear.leap = 2 * self->heartbeat_seconds;
     if (self->rank > 0) { /* it hears rank 0 alone */
         watch.size = 1;
         watch.silence_alone = true;
-        watch.seconds += self->rank > 1 ? LATER_BEATS * self->beat_seconds : 0;
+        watch.seconds += self->rank > 1 ? LATER_BEATS * self->heartbeat_seconds : 0;
     }
     BP_CHECK(bp_watch_new(&self->watch, &watch) == BP_OK);
     self->first_of_host = true;
     for (int rank = 0; rank < self->rank; rank++)
         if (wire_is_beside(&self->places[rank], mine))
             self->first_of_host = false;
-    watchdog_beat(self);
+    watchdog_heartbeat(self);
     start_thread(self);
 }
 
@@ -123,7 +125,7 @@ static void stop_thread(watchdog *self)
     const uint64_t one = 1;
 
     atomic_store(&self->ends, true);
-    (void)!write(self->wake, &one, sizeof one); /* else it looks within a beat */
+    (void)!write(self->wake, &one, sizeof one); /* else it looks within a heartbeat */
     BP_CHECK(pthread_join(self->thread, NULL) == 0);
 }
 
@@ -134,7 +136,7 @@ static void stop(void)
         stop_thread(current);
     free_all(&current);
     waits_for_run = false;
-    bp_stacks_end();
+    bp_backtraces_end();
 }
 
 /* A job without the key is not watched. */
@@ -175,7 +177,7 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
     if (depth++ > 0)
         return;
     bp_host_name(host, sizeof host);
-    bp_stacks_start(spec->run_dir, host, mesh->rank);
+    bp_backtraces_start(spec->run_dir, host, mesh->rank);
     if (current == NULL || strlen(spec->run_dir) >= sizeof current->run_dir)
         return;
     BP_CHECK(pthread_mutex_lock(&current->owner) == 0);

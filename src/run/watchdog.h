@@ -1,16 +1,17 @@
 /* The watchdog: a thread of every rank tells rank 0 once a second where its main thread stands
- * (base/beat.h), and rank 1 watches rank 0. When a rank makes no progress for too long, it is named
- * on standard error, every rank writes its stack to RUN/stacks, and all leave with status 75. Ranks
- * whose launcher has died, or that hear nothing from rank 0 any more, leave by themselves.
+ * (base/heartbeat.h), and rank 1 watches rank 0. When a rank makes no progress for too long, it is
+ * named on standard error, every rank writes its stack to RUN/backtraces, and all leave with
+ * status 75. Ranks whose launcher has died, or that hear nothing from rank 0 any more, leave by
+ * themselves.
  *
  * It begins as soon as the job knows its ranks, before anything that they wait for, and has a run
- * folder once rank 0 holds one; a verdict before that is on standard error alone.
+ * folder once rank 0 holds one; a diagnosis before that is on standard error alone.
  *
  * What counts as too long is decided in watch_state.h. The threads speak by UDP, and call no MPI; a
  * rank that no datagram comes from (a firewall) is not watched, and one warning says so.
  *
  * Files: events no_progress and slow_rank in RUN/events.jsonl, the exit state in RUN/run.json,
- * RUN/stacks/rank-N.txt.
+ * RUN/backtraces/rank-N.txt.
  *
  * Besides base and an abandoned bp_mpi_finish() (mesh/mesh.h) this is the one place in src that
  * ends the process: its main thread can't be asked.
@@ -43,7 +44,8 @@ double bp_watchdog_seconds(const bp_config *config);
  *
  * Collective: over `world`, whose ranks are those of the runs to come; rank 0's `seconds` count.
  * Errors:     none come back: without memory or a thread the job ends with BP_ERR_SYSTEM.
- * If a verdict has fallen, what stops the thread does not come back: the process is about to leave.
+ * If a diagnosis has fallen, what stops the thread does not come back: the process is about to
+ * leave.
  */
 void bp_watchdog_start(MPI_Comm world, double seconds);
 

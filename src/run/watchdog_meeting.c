@@ -45,9 +45,9 @@ static bool await(meeting *at, MPI_Request *request)
 static void leave(watchdog *self, watchdog_cause cause, int rank, double seconds)
 {
     (void)snprintf(self->places[rank].host, WIRE_HOST_BYTES, "unknown");
-    self->verdict.cause = cause;
-    self->verdict.is =
-        (bp_watch_verdict){.rank = rank, .reason = BP_WATCH_SILENT, .seconds = seconds};
+    self->diagnosis.cause = cause;
+    self->diagnosis.is =
+        (bp_watch_diagnosis){.rank = rank, .reason = BP_WATCH_SILENT, .seconds = seconds};
     watchdog_leave_now(self);
 }
 
@@ -103,7 +103,7 @@ void watchdog_meet(watchdog *self, MPI_Comm world)
 {
     meeting watched = {.clock.leap = 1, .end = INFINITY};
 
-    bp_beat_enter("meet");
+    bp_heartbeat_enter("meet");
     if (self->rank != 0)
         come(self, world);
     else
@@ -111,7 +111,7 @@ void watchdog_meet(watchdog *self, MPI_Comm world)
     watchdog_begin(self); /* rank 0 watches before it goes on */
     if (self->rank == 0)
         (void)share(self, &watched, world);
-    bp_beat_leave();
+    bp_heartbeat_leave();
     /* all have beaten, and are missed, when the first goes on */
     BP_MPI_WAIT("meet", MPI_Barrier(world));
 }

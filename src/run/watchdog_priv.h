@@ -30,17 +30,17 @@ typedef enum watchdog_cause {
 } watchdog_cause;
 
 /* Why this rank leaves, and who is to blame for it. */
-typedef struct watchdog_verdict {
+typedef struct watchdog_diagnosis {
     watchdog_cause cause;
-    bp_watch_verdict is;
-    bp_watch_beat beat;
+    bp_watch_diagnosis is;
+    bp_watch_heartbeat heartbeat;
     char collective[WIRE_NAME_BYTES];
-} watchdog_verdict;
+} watchdog_diagnosis;
 
 typedef struct watchdog {
     char run_dir[WATCHDOG_PATH_BYTES]; /* written before has_run */
     atomic_bool has_run;
-    double seconds, beat_seconds;
+    double seconds, heartbeat_seconds;
     pthread_mutex_t owner; /* of the next three */
     bool disowned;
     bool (*still_owner)(void *context);
@@ -68,7 +68,7 @@ typedef struct watchdog {
     pthread_t thread;
     atomic_bool ends, leaves, reported;
     bool speaks; /* this rank found it out, and tells */
-    watchdog_verdict verdict;
+    watchdog_diagnosis diagnosis;
     double leaves_at;
     int64_t sequence;
 } watchdog;
@@ -86,8 +86,8 @@ void watchdog_meet(watchdog *self, MPI_Comm world);
 void *watchdog_run(void *self); /* the thread */
 /** Tell rank 0 where this rank stands. Of the thread, and of its creator before it begins.
  */
-void watchdog_beat(watchdog *self);
-/** Leave at once, before there is a thread; this rank has the verdict, and does not come back. */
+void watchdog_heartbeat(watchdog *self);
+/** Leave at once, before there is a thread; this rank has the diagnosis, and does not come back. */
 void watchdog_leave_now(watchdog *self);
 
 /* watchdog_report.c */

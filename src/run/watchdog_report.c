@@ -1,4 +1,4 @@
-/* What a verdict leaves behind. By a thread beside a main thread that stands still: files are
+/* What a diagnosis leaves behind. By a thread beside a main thread that stands still: files are
  * opened anew, and lines are appended in one write. */
 #include "run/watchdog_priv.h"
 
@@ -7,9 +7,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "run/backtraces.h"
 #include "run/run_lock_priv.h"
 #include "run/run_progress_priv.h"
-#include "run/stacks.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -25,16 +25,16 @@ static const char *const REASONS[] = {"silent", "computes", "waits"};
 /* "no progress for 61 s: rank 3 on host n2 (phase step, step 118, last collective all_sum)" */
 static void describe(const watchdog *self, char out[TEXT_BYTES])
 {
-    const watchdog_verdict *verdict = &self->verdict;
-    const char *name = verdict->collective[0] == '\0' ? "none" : verdict->collective;
+    const watchdog_diagnosis *diagnosis = &self->diagnosis;
+    const char *name = diagnosis->collective[0] == '\0' ? "none" : diagnosis->collective;
 
-    if (verdict->cause == NO_WORD) {
+    if (diagnosis->cause == NO_WORD) {
         (void)snprintf(
             out, TEXT_BYTES, "no word from rank 0 on host %s for %.0f s: rank %d on host %s leaves",
-            self->places[0].host, verdict->is.seconds, self->rank, self->places[self->rank].host);
+            self->places[0].host, diagnosis->is.seconds, self->rank, self->places[self->rank].host);
         return;
     }
-    if (verdict->cause == NO_LAUNCHER) {
+    if (diagnosis->cause == NO_LAUNCHER) {
         (void)snprintf(out, TEXT_BYTES,
                        "%s (process %d) is gone: rank %d on host %s and those beside it leave",
                        self->launcher.name, (int)self->launcher.pid, self->rank,
@@ -44,10 +44,10 @@ static void describe(const watchdog *self, char out[TEXT_BYTES])
     (void)snprintf(out, TEXT_BYTES,
                    "no progress for %.0f s: rank %d on host %s (%sphase %s, step %lld, %s "
                    "collective %s)",
-                   verdict->is.seconds, verdict->is.rank, self->places[verdict->is.rank].host,
-                   verdict->is.reason == BP_WATCH_SILENT ? "silent, " : "",
-                   bp_phase_name(verdict->beat.phase), (long long)verdict->beat.step,
-                   verdict->beat.waits ? "in" : "last", name);
+                   diagnosis->is.seconds, diagnosis->is.rank, self->places[diagnosis->is.rank].host,
+                   diagnosis->is.reason == BP_WATCH_SILENT ? "silent, " : "",
+                   bp_phase_name(diagnosis->heartbeat.phase), (long long)diagnosis->heartbeat.step,
+                   diagnosis->heartbeat.waits ? "in" : "last", name);
 }
 
 static void say(const watchdog *self, const char *text)
@@ -55,7 +55,7 @@ static void say(const watchdog *self, const char *text)
     const char *place = atomic_load(&self->has_run) ? self->run_dir : "the start";
 
     /* one write, and not through stderr: the main thread may hold its lock */
-    if (self->verdict.cause == NO_LAUNCHER)
+    if (self->diagnosis.cause == NO_LAUNCHER)
         (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; the same command goes on\n",
                       (int)BP_ERR_STOPPED, text, place);
     else if (!atomic_load(&self->has_run))
@@ -63,7 +63,7 @@ static void say(const watchdog *self, const char *text)
                       (int)BP_ERR_STOPPED, text, place);
     else
         (void)dprintf(STDERR_FILENO,
-                      "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_STACKS_FOLDER
+                      "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_BACKTRACES_FOLDER
                       "; the same command goes on\n",
                       (int)BP_ERR_STOPPED, text, self->run_dir, self->run_dir);
 }
@@ -107,16 +107,16 @@ static void append(const watchdog *self, json_t *line)
 
 int64_t bp_watchdog_lock_number(const char *run_dir)
 {
-    char *folder = bp_path_join(run_dir, "lock"), *beat = NULL;
-    run_holder holder = {.epoch = 0};
+    char *folder = bp_path_join(run_dir, "lock"), *heartbeat = NULL;
+    run_owner owner = {.epoch = 0};
 
     if (folder != NULL)
         bp_dir_refresh(folder);
-    if (run_lock_look(run_dir, &holder, &beat) != BP_OK)
-        holder.epoch = 0;
-    bp_free(beat);
+    if (run_lock_look(run_dir, &owner, &heartbeat) != BP_OK)
+        owner.epoch = 0;
+    bp_free(heartbeat);
     bp_free(folder);
-    return holder.epoch;
+    return owner.epoch;
 }
 
 /* Rank 0 asks its lock. Others speak where rank 0 stands still, perhaps for so long that another
@@ -135,22 +135,23 @@ static bool may_write(watchdog *self)
 
 static void add_event(const watchdog *self)
 {
-    const watchdog_verdict *verdict = &self->verdict;
+    const watchdog_diagnosis *diagnosis = &self->diagnosis;
     char now[32];
 
     bp_clock_stamp(now, sizeof now);
-    if (verdict->cause == NO_LAUNCHER) {
+    if (diagnosis->cause == NO_LAUNCHER) {
         append(self, json_pack("{s:s, s:s, s:s}", "time", now, "event", "no_launcher", "launcher",
                                self->launcher.name));
         return;
     }
     append(self,
            json_pack("{s:s, s:s, s:i, s:s, s:s, s:f, s:s, s:I, s:s, s:b, s:i}", "time", now,
-                     "event", "no_progress", "rank", verdict->is.rank, "host",
-                     self->places[verdict->is.rank].host, "reason", REASONS[verdict->is.reason],
-                     "seconds", verdict->is.seconds, "phase", bp_phase_name(verdict->beat.phase),
-                     "step", (json_int_t)verdict->beat.step, "collective", verdict->collective,
-                     "waits", (int)verdict->beat.waits, "by", self->rank));
+                     "event", "no_progress", "rank", diagnosis->is.rank, "host",
+                     self->places[diagnosis->is.rank].host, "reason", REASONS[diagnosis->is.reason],
+                     "seconds", diagnosis->is.seconds, "phase",
+                     bp_phase_name(diagnosis->heartbeat.phase), "step",
+                     (json_int_t)diagnosis->heartbeat.step, "collective", diagnosis->collective,
+                     "waits", (int)diagnosis->heartbeat.waits, "by", self->rank));
 }
 
 /* The main thread may have woken and write it too: each replaces the whole file, and the later one
@@ -174,16 +175,16 @@ static void write_exit(const watchdog *self, const char *text)
 /* By the lowest rank beside it: the kernel knows what a process that was stopped does. */
 static void write_stack_of_silent(const watchdog *self)
 {
-    int culprit = self->verdict.is.rank;
+    int culprit = self->diagnosis.is.rank;
     const wire_place *place = &self->places[culprit];
 
-    if (self->verdict.is.reason != BP_WATCH_SILENT || culprit == self->rank)
+    if (self->diagnosis.is.reason != BP_WATCH_SILENT || culprit == self->rank)
         return;
     for (int rank = 0; rank <= self->rank; rank++) {
         if (rank == culprit || !wire_is_beside(&self->places[rank], place))
             continue;
         if (rank == self->rank)
-            bp_stacks_write_of(culprit, place->host, place->pid);
+            bp_backtraces_write_of(culprit, place->host, place->pid);
         return;
     }
 }
@@ -192,7 +193,7 @@ static void write_stack_of_silent(const watchdog *self)
  * have been woken to be killed. */
 void watchdog_report(watchdog *self)
 {
-    watchdog_cause cause = self->verdict.cause;
+    watchdog_cause cause = self->diagnosis.cause;
     bool owns, tells, said = watchdog_report_line(self); /* before anything that may hang */
     char text[TEXT_BYTES];
 
@@ -206,8 +207,8 @@ void watchdog_report(watchdog *self)
     if (cause == NO_PROGRESS)
         write_stack_of_silent(self);
     if (cause != NO_LAUNCHER)
-        bp_stacks_write(cause == NO_PROGRESS && self->verdict.is.reason == BP_WATCH_SILENT &&
-                        self->verdict.is.rank == self->rank);
+        bp_backtraces_write(cause == NO_PROGRESS && self->diagnosis.is.reason == BP_WATCH_SILENT &&
+                            self->diagnosis.is.rank == self->rank);
     if (owns && self->rank == 0)
         write_exit(self, text);
     if (tells)

@@ -1,4 +1,5 @@
-/* The watchdog's thread: sends beats, hears those of others where it is an observer, and leaves. */
+/* The watchdog's thread: sends heartbeats, hears those of others where it is an observer, and
+ * leaves. */
 #include "run/watchdog_priv.h"
 
 #include "base/clock.h"
@@ -12,10 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_BEATS     5 /* of many ranks rank 0 answers one beat in so many */
+#define ANSWER_BEATS     5 /* of many ranks rank 0 answers one heartbeat in so many */
 #define MANY_RANKS       64
 #define GREETING_SECONDS 30.0 /* within which a first datagram comes, or a warning */
-#define SPEAKER_SECONDS  2.0  /* for others to write their stacks */
+#define SPEAKER_SECONDS  2.0  /* for others to write their backtraces */
 #define OTHERS_SECONDS   4.0
 #define MOST_SECONDS     7.0 /* whatever a file system does */
 
@@ -31,53 +32,53 @@ static void send_to(const watchdog *self, int rank, wire_packet *packet)
         wire_send_all(self->fd, &self->places[self->rank], &self->places[rank], packet);
 }
 
-/* Where this rank stands; of rank 0 the answer to others' beats, too. */
-static wire_packet beat_packet(watchdog *self, wire_kind kind)
+/* Where this rank stands; of rank 0 the answer to others' heartbeats, too. */
+static wire_packet heartbeat_packet(watchdog *self, wire_kind kind)
 {
     wire_packet packet = wire_packet_of(self->token, kind, self->rank);
-    bp_beat beat;
+    bp_heartbeat heartbeat;
 
-    bp_beat_read(&beat);
+    bp_heartbeat_read(&heartbeat);
     packet.sequence = ++self->sequence;
-    packet.phase = (int32_t)beat.phase;
-    packet.step = beat.step;
-    packet.steps = beat.steps;
-    packet.progress = beat.progress;
-    packet.collectives = beat.collectives;
-    packet.busy_ns = beat.busy_ns;
-    packet.commit_ns = beat.commit_ns;
-    packet.waits = beat.waits;
+    packet.phase = (int32_t)heartbeat.phase;
+    packet.step = heartbeat.step;
+    packet.steps = heartbeat.steps;
+    packet.progress = heartbeat.progress;
+    packet.collectives = heartbeat.collectives;
+    packet.busy_ns = heartbeat.busy_ns;
+    packet.commit_ns = heartbeat.commit_ns;
+    packet.waits = heartbeat.waits;
     packet.peers = atomic_load(&self->peers);
-    (void)snprintf(packet.name, sizeof packet.name, "%s", beat.collective);
+    (void)snprintf(packet.name, sizeof packet.name, "%s", heartbeat.collective);
     return packet;
 }
 
 /* One that was overtaken by a later one, or came by two ways, is dropped. */
-static void note_beat(watchdog *self, const wire_packet *packet)
+static void note_heartbeat(watchdog *self, const wire_packet *packet)
 {
-    bp_watch_beat beat = {.phase = (bp_phase)packet->phase,
-                          .step = packet->step,
-                          .steps = packet->steps,
-                          .progress = packet->progress,
-                          .collectives = packet->collectives,
-                          .busy_ns = packet->busy_ns,
-                          .commit_ns = packet->commit_ns,
-                          .peers = packet->peers,
-                          .waits = packet->waits != 0};
+    bp_watch_heartbeat heartbeat = {.phase = (bp_phase)packet->phase,
+                                    .step = packet->step,
+                                    .steps = packet->steps,
+                                    .progress = packet->progress,
+                                    .collectives = packet->collectives,
+                                    .busy_ns = packet->busy_ns,
+                                    .commit_ns = packet->commit_ns,
+                                    .peers = packet->peers,
+                                    .waits = packet->waits != 0};
 
     if (packet->sequence <= self->sequences[packet->from])
         return;
     self->sequences[packet->from] = packet->sequence;
     (void)snprintf(self->collectives[packet->from], WIRE_NAME_BYTES, "%s", packet->name);
-    bp_watch_hear(self->watch, packet->from, &beat, bp_clock_now());
+    bp_watch_hear(self->watch, packet->from, &heartbeat, bp_clock_now());
 }
 
-void watchdog_beat(watchdog *self)
+void watchdog_heartbeat(watchdog *self)
 {
-    wire_packet packet = beat_packet(self, WIRE_BEAT);
+    wire_packet packet = heartbeat_packet(self, WIRE_HEARTBEAT);
 
     if (self->rank == 0)
-        note_beat(self, &packet);
+        note_heartbeat(self, &packet);
     else
         send_to(self, 0, &packet);
 }
@@ -99,7 +100,7 @@ static void begin_to_leave(watchdog *self)
     pthread_t thread; /* signals are blocked in it as they are here */
 
     self->leaves_at = bp_clock_now();
-    if (self->verdict.cause != NO_LAUNCHER)
+    if (self->diagnosis.cause != NO_LAUNCHER)
         self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
     if (pthread_create(&thread, NULL, report, self) == 0) {
         (void)pthread_detach(thread);
@@ -132,13 +133,13 @@ static void order_all(watchdog *self)
 {
     wire_packet packet = wire_packet_of(self->token, WIRE_ORDER, self->rank);
 
-    packet.culprit = self->verdict.is.rank;
-    packet.reason = (int32_t)self->verdict.is.reason;
-    packet.seconds = (float)self->verdict.is.seconds;
-    packet.phase = (int32_t)self->verdict.beat.phase;
-    packet.step = self->verdict.beat.step;
-    packet.waits = self->verdict.beat.waits;
-    memcpy(packet.name, self->verdict.collective, sizeof packet.name);
+    packet.culprit = self->diagnosis.is.rank;
+    packet.reason = (int32_t)self->diagnosis.is.reason;
+    packet.seconds = (float)self->diagnosis.is.seconds;
+    packet.phase = (int32_t)self->diagnosis.heartbeat.phase;
+    packet.step = self->diagnosis.heartbeat.step;
+    packet.waits = self->diagnosis.heartbeat.waits;
+    memcpy(packet.name, self->diagnosis.collective, sizeof packet.name);
     for (int rank = 0; rank < self->size; rank++)
         if (rank != self->rank)
             send_to(self, rank, &packet);
@@ -148,22 +149,22 @@ static void obey(watchdog *self, const wire_packet *packet)
 {
     if (atomic_exchange(&self->leaves, true))
         return;
-    self->verdict.is = (bp_watch_verdict){.rank = packet->culprit,
-                                          .reason = (bp_watch_reason)packet->reason,
-                                          .seconds = (double)packet->seconds};
-    self->verdict.beat = (bp_watch_beat){
+    self->diagnosis.is = (bp_watch_diagnosis){.rank = packet->culprit,
+                                              .reason = (bp_watch_reason)packet->reason,
+                                              .seconds = (double)packet->seconds};
+    self->diagnosis.heartbeat = (bp_watch_heartbeat){
         .phase = (bp_phase)packet->phase, .step = packet->step, .waits = packet->waits != 0};
-    memcpy(self->verdict.collective, packet->name, sizeof packet->name);
+    memcpy(self->diagnosis.collective, packet->name, sizeof packet->name);
     begin_to_leave(self);
 }
 
-static void pass_verdict(watchdog *self, const bp_watch_verdict *verdict)
+static void pass_diagnosis(watchdog *self, const bp_watch_diagnosis *diagnosis)
 {
     atomic_store(&self->leaves, true);
     self->speaks = true;
-    self->verdict.is = *verdict;
-    self->verdict.beat = *bp_watch_last(self->watch, verdict->rank);
-    memcpy(self->verdict.collective, self->collectives[verdict->rank], WIRE_NAME_BYTES);
+    self->diagnosis.is = *diagnosis;
+    self->diagnosis.heartbeat = *bp_watch_last(self->watch, diagnosis->rank);
+    memcpy(self->diagnosis.collective, self->collectives[diagnosis->rank], WIRE_NAME_BYTES);
     order_all(self);
     begin_to_leave(self);
 }
@@ -178,17 +179,18 @@ static bool needs_answer(const watchdog *self, const wire_packet *packet)
     return !packet->confirmed || (packet->sequence + packet->from) % each == 0;
 }
 
-static void hear_beat(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
+static void hear_heartbeat(watchdog *self, const wire_packet *packet,
+                           const struct sockaddr_in *from)
 {
     if (self->rank != 0)
         return;
     if (needs_answer(self, packet)) {
-        wire_packet answer = beat_packet(self, WIRE_ANSWER);
+        wire_packet answer = heartbeat_packet(self, WIRE_ANSWER);
 
         answer.to = packet->from;
         wire_send(self->fd, from, &answer);
     }
-    note_beat(self, packet);
+    note_heartbeat(self, packet);
 }
 
 static void hear_all(watchdog *self)
@@ -200,12 +202,12 @@ static void hear_all(watchdog *self)
            wire_receive(self->fd, self->token, self->rank, self->size, &packet, &from)) {
         self->confirmed[packet.from] = from;
         switch (packet.kind) {
-        case WIRE_BEAT:
-            hear_beat(self, &packet, &from);
+        case WIRE_HEARTBEAT:
+            hear_heartbeat(self, &packet, &from);
             break;
         case WIRE_ANSWER:
             if (packet.from == 0)
-                note_beat(self, &packet);
+                note_heartbeat(self, &packet);
             break;
         case WIRE_LEAVE:
             if (self->rank == 0 || packet.from == 0)
@@ -264,23 +266,24 @@ static void warn_of_unknown(watchdog *self)
  * be that a firewall keeps rank 0's words away: then others go on, and so does this one. */
 static double waited_unanswered(watchdog *self, double now)
 {
-    bp_beat beat;
+    bp_heartbeat heartbeat;
 
-    bp_beat_read(&beat);
-    if (!beat.waits || beat.phase != BP_PHASE_START || beat.progress != self->progress)
+    bp_heartbeat_read(&heartbeat);
+    if (!heartbeat.waits || heartbeat.phase != BP_PHASE_START ||
+        heartbeat.progress != self->progress)
         self->moved_at = now;
-    self->progress = beat.progress;
+    self->progress = heartbeat.progress;
     return now - self->moved_at;
 }
 
 /* Rank 1 tells the others at once; one that it does not reach leaves by itself a little later. */
 static void look_at_rank_0(watchdog *self, double now)
 {
-    double limit = WATCHDOG_LONG * self->seconds + LATER_BEATS * self->beat_seconds, seconds;
-    bp_watch_verdict verdict;
+    double limit = WATCHDOG_LONG * self->seconds + LATER_BEATS * self->heartbeat_seconds, seconds;
+    bp_watch_diagnosis diagnosis;
 
-    if (bp_watch_judge(self->watch, now, &verdict)) {
-        pass_verdict(self, &verdict);
+    if (bp_watch_judge(self->watch, now, &diagnosis)) {
+        pass_diagnosis(self, &diagnosis);
         return;
     }
     now = bp_watch_clock_look(&self->ear, now);
@@ -288,17 +291,17 @@ static void look_at_rank_0(watchdog *self, double now)
         return;
     atomic_store(&self->leaves, true);
     self->speaks = true;
-    self->verdict.cause = NO_WORD;
-    self->verdict.is = (bp_watch_verdict){.reason = BP_WATCH_SILENT, .seconds = seconds};
+    self->diagnosis.cause = NO_WORD;
+    self->diagnosis.is = (bp_watch_diagnosis){.reason = BP_WATCH_SILENT, .seconds = seconds};
     begin_to_leave(self);
 }
 
 static void look_at_all(watchdog *self, double now)
 {
-    bp_watch_verdict verdict;
+    bp_watch_diagnosis diagnosis;
 
-    if (bp_watch_judge(self->watch, now, &verdict))
-        pass_verdict(self, &verdict);
+    if (bp_watch_judge(self->watch, now, &diagnosis))
+        pass_diagnosis(self, &diagnosis);
     else if (!self->warned && now - self->began > GREETING_SECONDS)
         warn_of_unknown(self);
     else
@@ -309,13 +312,13 @@ static void leave_without_launcher(watchdog *self)
 {
     atomic_store(&self->leaves, true);
     self->speaks = self->first_of_host;
-    self->verdict.cause = NO_LAUNCHER;
+    self->diagnosis.cause = NO_LAUNCHER;
     begin_to_leave(self);
 }
 
 static void tick(watchdog *self, double now)
 {
-    watchdog_beat(self);
+    watchdog_heartbeat(self);
     if (watchdog_launcher_is_gone(&self->launcher))
         leave_without_launcher(self);
     else if (self->rank == 0)
@@ -347,17 +350,17 @@ static void say_goodbye(watchdog *self)
 void *watchdog_run(void *argument)
 {
     watchdog *self = argument;
-    /* ranks beat in turn, not all at once */
-    double next = bp_clock_now() + self->beat_seconds * self->rank / self->size, now;
+    /* ranks heartbeat in turn, not all at once */
+    double next = bp_clock_now() + self->heartbeat_seconds * self->rank / self->size, now;
 
     bp_cores_widen();
     while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
         now = bp_clock_now();
         if (now >= next) {
-            next = now + self->beat_seconds;
+            next = now + self->heartbeat_seconds;
             if (!atomic_load(&self->leaves))
                 tick(self, now);
-            else if (self->speaks && self->verdict.cause == NO_PROGRESS)
+            else if (self->speaks && self->diagnosis.cause == NO_PROGRESS)
                 order_all(self); /* again: datagrams get lost */
         }
         if (atomic_load(&self->leaves))

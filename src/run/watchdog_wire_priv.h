@@ -1,5 +1,6 @@
 /* The datagrams between the watchdog's threads: UDP, since a thread may not call MPI beside the
- * main one, and since a lost beat is followed by another. Private to src/coordinator; local. */
+ * main one, and since a lost heartbeat is followed by another. Private to src/coordinator; local.
+ */
 #ifndef BP_RUN_WATCHDOG_WIRE_PRIV_H
 #define BP_RUN_WATCHDOG_WIRE_PRIV_H
 
@@ -26,10 +27,10 @@ typedef struct wire_place {
 } wire_place;
 
 typedef enum wire_kind {
-    WIRE_BEAT,   /* from any rank to ranks 0 and 1 */
-    WIRE_ANSWER, /* to it */
-    WIRE_LEAVE,  /* from a rank whose run is over; from rank 0, to all: no answers any more */
-    WIRE_ORDER   /* to all: write your stack and leave */
+    WIRE_HEARTBEAT, /* from any rank to ranks 0 and 1 */
+    WIRE_ANSWER,    /* to it */
+    WIRE_LEAVE,     /* from a rank whose run is over; from rank 0, to all: no answers any more */
+    WIRE_ORDER      /* to all: write your stack and leave */
 } wire_kind;
 
 typedef struct wire_packet {
@@ -39,8 +40,8 @@ typedef struct wire_packet {
     uint32_t kind;
     int32_t from, to;  /* ranks */
     int32_t confirmed; /* the sender has heard from `to`, and knows where it is */
-    int64_t sequence;  /* of a beat */
-    /* of a beat, or of the culprit's last one */
+    int64_t sequence;  /* of a heartbeat */
+    /* of a heartbeat, or of the culprit's last one */
     int64_t step, steps, progress, collectives, busy_ns, commit_ns;
     int32_t phase, peers, waits;
     /* of an order */
@@ -49,7 +50,7 @@ typedef struct wire_packet {
     char name[WIRE_NAME_BYTES]; /* of the collective */
 } wire_packet;
 
-/** A socket on a free port, with room for the beats of thousands of ranks, and where it is; no
+/** A socket on a free port, with room for the heartbeats of thousands of ranks, and where it is; no
  * socket (-1, and port 0) where there can be none. */
 int wire_open(wire_place *place, const char *host);
 /** Are both on one host? */

@@ -1,7 +1,7 @@
 /* Draws, resamples over threads, percentile intervals. */
 #include "statistics/resample.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -115,8 +115,8 @@ bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic s
 
             draw_resample(place, spec, r);
             statistic(values + r * spec->width, place->groups, data);
-            if (omp_get_thread_num() == 0) /* the main thread: no other may beat */
-                bp_beat_progress();
+            if (omp_get_thread_num() == 0) /* the main thread: no other may heartbeat */
+                bp_heartbeat_progress();
         }
     }
     places_free(places, threads);

@@ -1,4 +1,4 @@
-/* Temperature scaling from sums at some inverse temperatures (bp_temper_sums in
+/* Temperature scaling from sums at some inverse temperatures (bp_scaled_sums in
  * infer/ensemble/ensemble.h, of which these are the arrays). Local: no MPI. */
 #ifndef BP_STATISTICS_TEMPERATURE_H
 #define BP_STATISTICS_TEMPERATURE_H

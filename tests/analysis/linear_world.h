@@ -62,7 +62,8 @@ typedef struct linear_lm {
     int64_t batches;
 } linear_lm;
 
-static inline bp_err linear_trunk(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden)
+static inline bp_err linear_backbone(bp_lm *lm, const bp_lm_batch *batch, int64_t pass,
+                                     float *hidden)
 {
     linear_lm *self = (linear_lm *)lm;
     bool last = self->mesh->pipeline_at == self->mesh->pipelines - 1;
@@ -110,7 +111,7 @@ static inline void linear_free(bp_lm *lm)
 
 static inline linear_lm *linear_lm_new(const bp_mesh *mesh)
 {
-    static const bp_lm_ops ops = {.trunk = linear_trunk,
+    static const bp_lm_ops ops = {.backbone = linear_backbone,
                                   .logits = linear_logits,
                                   .head_weights = linear_weights,
                                   .free = linear_free};
@@ -121,7 +122,7 @@ static inline linear_lm *linear_lm_new(const bp_mesh *mesh)
     first = first < V ? first : V;
     self->lm = (bp_lm){.ops = &ops,
                        .info = {.kind = "linear",
-                                .channels = 1,
+                                .statistics = 1,
                                 .width = C,
                                 .vocab_first = first,
                                 .vocab_count = V - first < part ? V - first : part,

@@ -1,34 +1,34 @@
 /* What a process tells of itself, as a watchdog's thread reads it. */
 #include "bp_test.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-static bp_beat now(void)
+static bp_heartbeat now(void)
 {
-    bp_beat beat;
+    bp_heartbeat heartbeat;
 
-    bp_beat_read(&beat);
-    return beat;
+    bp_heartbeat_read(&heartbeat);
+    return heartbeat;
 }
 
 static void phase_step_and_progress_are_told(void **state)
 {
     int64_t before = now().progress;
-    bp_phase outer = bp_beat_phase(BP_PHASE_STEP);
+    bp_phase outer = bp_heartbeat_phase(BP_PHASE_STEP);
 
     (void)state;
-    bp_beat_step(41);
+    bp_heartbeat_step(41);
     assert_int_equal(now().phase, BP_PHASE_STEP);
     assert_int_equal(now().step, 41);
     assert_int_equal(now().progress, before + 2);
-    bp_beat_progress();
+    bp_heartbeat_progress();
     assert_int_equal(now().progress, before + 3);
-    assert_int_equal(bp_beat_phase(BP_PHASE_CHECKPOINT), BP_PHASE_STEP);
-    assert_int_equal(bp_beat_phase(outer), BP_PHASE_CHECKPOINT);
+    assert_int_equal(bp_heartbeat_phase(BP_PHASE_CHECKPOINT), BP_PHASE_STEP);
+    assert_int_equal(bp_heartbeat_phase(outer), BP_PHASE_CHECKPOINT);
 }
 
 static void every_phase_has_a_name_of_its_own(void **state)
@@ -45,13 +45,13 @@ static void outer_collective_counts(void **state)
 
     (void)state;
     assert_false(now().waits);
-    bp_beat_enter("agree");
-    bp_beat_enter("all_reduce");
+    bp_heartbeat_enter("agree");
+    bp_heartbeat_enter("all_reduce");
     assert_true(now().waits);
     assert_string_equal(now().collective, "agree");
-    bp_beat_leave();
+    bp_heartbeat_leave();
     assert_true(now().waits);
-    bp_beat_leave();
+    bp_heartbeat_leave();
     assert_false(now().waits);
     assert_string_equal(now().collective, "agree"); /* the last one */
     assert_int_equal(now().collectives, before + 1);
@@ -68,12 +68,12 @@ static void *read_on(void *unused)
 
     (void)unused;
     while (!atomic_load(&ended)) {
-        bp_beat beat = now();
+        bp_heartbeat heartbeat = now();
 
-        if (beat.progress < last ||
-            (strcmp(beat.collective, "agree") != 0 && strcmp(beat.collective, "bcast") != 0))
+        if (heartbeat.progress < last || (strcmp(heartbeat.collective, "agree") != 0 &&
+                                          strcmp(heartbeat.collective, "bcast") != 0))
             atomic_fetch_add(&nonsense, 1);
-        last = beat.progress;
+        last = heartbeat.progress;
     }
     return NULL;
 }
@@ -85,9 +85,9 @@ static void reader_beside_a_writer_sees_whole_values(void **state)
     (void)state;
     assert_int_equal(pthread_create(&reader, NULL, read_on, NULL), 0);
     for (int k = 0; k < 200000; k++) {
-        bp_beat_step(k);
-        bp_beat_enter(k % 2 == 0 ? "agree" : "bcast");
-        bp_beat_leave();
+        bp_heartbeat_step(k);
+        bp_heartbeat_enter(k % 2 == 0 ? "agree" : "bcast");
+        bp_heartbeat_leave();
     }
     atomic_store(&ended, true);
     assert_int_equal(pthread_join(reader, NULL), 0);

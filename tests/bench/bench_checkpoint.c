@@ -77,7 +77,7 @@ static void save(bp_snapshot *snapshot, const char *folder, const bp_slice *slic
         .parent = folder, .name = "bench", .snapshot = snapshot, .digests = digests};
     char *final = bp_path_join(folder, "bench");
     json_t *state = json_object();
-    bp_saving *saving = NULL;
+    bp_async_checkpoint *saving = NULL;
     moment at = now();
 
     if (!copies || !digests || !final)

@@ -129,7 +129,7 @@ int main(int count, char **arguments)
         check(bp_lm_open(&plain[m], self, config, model));
     bp_ensemble_spec spec = {.path = folder, .memory_bytes = (size_t)1 << 30};
     check(bp_ensemble_open(&ensemble, whole, config, &spec));
-    float *values = room(ensemble->info.channels * TOKENS, sizeof *values);
+    float *values = room(ensemble->info.statistics * TOKENS, sizeof *values);
     for (int i = 0; i < TOKENS; i++) {
         inputs[i] = (int32_t)(i * 977LL % n[4]);
         targets[i] = (int32_t)((i * 977LL + 977) % n[4]);

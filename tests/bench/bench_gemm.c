@@ -271,7 +271,7 @@ int main(int count, char **arguments)
         printf("no bf16 here\n");
         return 0;
     }
-    silicon = bp_math_silicon_peak(BP_BF16, 0.3);
+    silicon = bp_math_peak(BP_BF16, 0.3);
     printf("%s, %s against %s, %d threads, %lld rows, silicon %.1f GFLOP/s\n\n", bp_math_cpu(),
            bp_math_library(), kernel->name, bp_math_threads(), (long long)rows, silicon / 1e9);
     printf("GFLOP/s (medians)  forward: onednn, ours, of silicon, ratio | input gradient | weight "

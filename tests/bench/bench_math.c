@@ -92,7 +92,7 @@ static void line(const char *name, double bytes, double best)
 
 static bp_operand operand(bp_arena *arena, const bp_gemm *gemm, int64_t columns)
 {
-    return bp_operand_carve(arena, gemm, ROWS, columns);
+    return bp_operand_alloc(arena, gemm, ROWS, columns);
 }
 
 /* Passes that make operands; bytes are those of float32 rows and of the operands. */
@@ -213,7 +213,7 @@ int main(int count, char **arguments)
     printf("%s, %s, %d threads\n", bp_math_cpu(), bp_math_library(), bp_math_threads());
     for (int precision = BP_F32; precision <= (int)last; precision++)
         printf("silicon, %s: %.1f GFLOP/s\n", precision == BP_BF16 ? "bf16" : "f32",
-               bp_math_silicon_peak((bp_precision)precision, seconds_a_line) / 1e9);
+               bp_math_peak((bp_precision)precision, seconds_a_line) / 1e9);
     printf("\nGFLOP/s                forward     input    weight   refresh ms\n");
     for (int precision = BP_F32; precision <= (int)last; precision++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)

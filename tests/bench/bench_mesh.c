@@ -1,8 +1,8 @@
 /* Tokens a second of a mesh: the engine alone, on random tokens, so that two ranks of one thread
  * can be held against one rank of two. Median and fastest step; the wait in collectives besides.
  * Arguments: NAME=NUMBER, of those in `names` below; enumerations by their numbers. */
-#include "base/beat.h"
 #include "base/clock.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -66,9 +66,9 @@ static void read_arguments(int64_t *n, int argc, char **argv)
     }
 }
 
-/* Under chrt -r 1, which keeps others off these cores, the courier has to get in between as it does
+/* Under chrt -r 1, which keeps others off these cores, the async has to get in between as it does
  * among ordinary threads. */
-static void raise_courier(void)
+static void raise_async(void)
 {
     DIR *tasks = opendir("/proc/self/task");
     struct dirent *task;
@@ -102,20 +102,20 @@ static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
     int64_t slots = n[BATCH] / mesh->datas, tokens = slots * (n[CONTEXT] + 1);
     int32_t *windows = bp_alloc("bench", tokens, sizeof *windows);
     double *seconds = bp_alloc("bench", n[STEPS], sizeof *seconds);
-    bp_beat before, after;
+    bp_heartbeat before, after;
     bp_step_result result;
 
     BP_ASSERT(windows && seconds);
     for (int64_t k = 0; k < tokens; k++)
         windows[k] = (int32_t)((k + 17 * mesh->data_at) * 7919 % n[VOCABULARY]);
     bp_engine_step(engine, 1, 1, windows, &result);
-    bp_beat_read(&before);
+    bp_heartbeat_read(&before);
     for (int64_t k = 0; k < n[STEPS]; k++) {
         double begin = bp_clock_now();
         bp_engine_step(engine, k + 2, k + 2, windows, &result);
         seconds[k] = bp_clock_now() - begin;
     }
-    bp_beat_read(&after);
+    bp_heartbeat_read(&after);
     qsort(seconds, (size_t)n[STEPS], sizeof *seconds, by_size);
     double median = seconds[n[STEPS] / 2], all = (double)(n[BATCH] * n[CONTEXT]);
     for (int rank = 0; rank < mesh->size; rank++) {
@@ -133,8 +133,8 @@ static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
 
 int main(int argc, char **argv)
 {
-    int64_t n[NAMES] = {6, 512, 8, 512, 8192, 8, 1, 1, 1, BP_1F1B, 2, 1, 1, BP_ROW_SHARING_AUTO,
-                        1, 5};
+    int64_t n[NAMES] = {
+        6, 512, 8, 512, 8192, 8, 1, 1, 1, BP_1F1B, 2, 1, 1, BP_SEQUENCE_PARALLEL_AUTO, 1, 5};
     bp_mesh_shape mesh_shape = {.members = 1};
     bp_engine *engine;
     bp_mesh *mesh;
@@ -158,13 +158,13 @@ int main(int argc, char **argv)
                            .chunks = (int)n[CHUNKS],
                            .tree = n[TREE] != 0,
                            .overlap = n[OVERLAP] != 0,
-                           .row_sharing = (bp_row_sharing)n[SHARING],
+                           .sequence_parallel = (bp_sequence_parallel)n[SHARING],
                            .precision = bp_math_has_bf16() ? BP_BF16 : BP_F32};
 
     bp_test_adamw(&spec, 1e-4, 1000);
     check(bp_engine_new(&engine, mesh, &spec, &shape));
     bp_engine_initialise(engine);
-    raise_courier();
+    raise_async();
     run(engine, mesh, n);
     bp_engine_free(&engine);
     bp_mesh_free(&mesh);

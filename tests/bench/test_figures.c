@@ -99,7 +99,7 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     self.mesh_shape.tensor = 3;
     bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_string_equal(why, "");
-    spec.row_sharing = BP_ROW_SHARING_YES;
+    spec.sequence_parallel = BP_SEQUENCE_PARALLEL_YES;
     bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "1 x 1024 rows do not divide among mesh.tensor = 3"));
     self.mesh_shape = (bp_mesh_shape){.pipeline = 15, .data = 1, .tensor = 1};
@@ -119,7 +119,7 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     assert_string_equal(why, "");
 }
 
-static void time_is_foreseen_as_it_is_spent(void **state)
+static void time_is_estimated_as_it_is_spent(void **state)
 {
     (void)state;
     /* once to warm up, then for the seconds asked for */
@@ -239,7 +239,7 @@ int main(void)
         cmocka_unit_test(models_are_named_by_a_list),
         cmocka_unit_test(made_up_tokens_stay_in_the_vocabulary),
         cmocka_unit_test(model_that_does_not_fit_is_left_out_with_the_reason),
-        cmocka_unit_test(time_is_foreseen_as_it_is_spent),
+        cmocka_unit_test(time_is_estimated_as_it_is_spent),
         cmocka_unit_test(advice_is_of_what_is_far_off_alone),
         cmocka_unit_test(figures_far_apart_are_doubted),
     };

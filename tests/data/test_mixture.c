@@ -1,7 +1,7 @@
 /* Corpora with weights against plain loops. */
 #include "bp_test.h"
 
-#include "data/lanes.h"
+#include "data/loader.h"
 #include "data/mixture_priv.h"
 #include "plain_epoch.h"
 #include "toy_corpus.h"
@@ -115,7 +115,7 @@ static void largest_remainders_and_one_for_the_smallest(void **state)
     bp_mixture_clear(&mixture);
 }
 
-/* ---- lanes ---- */
+/* ---- loader ---- */
 
 typedef struct world {
     toy_corpus toys[FILES];
@@ -174,7 +174,7 @@ static world make_world(const char *name, const double *weights, bool bag)
         char file[64];
 
         w.toys[k] = (toy_corpus){.documents = documents[k],
-                                 .length = k == 0 ? 800 : 30, /* 7 spans: more than a pool */
+                                 .length = k == 0 ? 800 : 30, /* 7 blocks: more than a buffer */
                                  .vocab_size = 60000,
                                  .eod_id = 59999,
                                  .salt = k};
@@ -231,18 +231,18 @@ static int32_t *plain_steps(const world *w, int64_t steps)
     return out;
 }
 
-static bp_lanes *make_lanes(const world *w, int64_t first_slot, int64_t slots)
+static bp_loader *make_lanes(const world *w, int64_t first_slot, int64_t slots)
 {
-    bp_lanes_spec spec = {.stream = w->stream,
-                          .context = w->context,
-                          .batch = w->batch,
-                          .first_slot = first_slot,
-                          .slots = slots,
-                          .seed = 3};
-    bp_lanes *lanes;
+    bp_loader_spec spec = {.stream = w->stream,
+                           .context = w->context,
+                           .batch = w->batch,
+                           .first_slot = first_slot,
+                           .slots = slots,
+                           .seed = 3};
+    bp_loader *loader;
 
-    bp_test_expect(bp_lanes_new(&lanes, &spec), BP_OK);
-    return lanes;
+    bp_test_expect(bp_loader_new(&loader, &spec), BP_OK);
+    return loader;
 }
 
 /* On so many ranks, each with its slots. */
@@ -252,14 +252,14 @@ static void check_ranks(const world *w, int ranks, int64_t steps, const int32_t 
     int32_t *got = bp_alloc("test", slots * window, sizeof(*got));
 
     for (int rank = 0; rank < ranks; rank++) {
-        bp_lanes *lanes = make_lanes(w, rank * slots, slots);
+        bp_loader *loader = make_lanes(w, rank * slots, slots);
 
         for (int64_t s = 0; s < steps; s++) {
-            bp_test_expect(bp_lanes_read(lanes, s + 1, got), BP_OK);
+            bp_test_expect(bp_loader_read(loader, s + 1, got), BP_OK);
             assert_memory_equal(got, want + (s * w->batch + rank * slots) * window,
                                 (size_t)(slots * window) * sizeof(*got));
         }
-        bp_lanes_free(&lanes);
+        bp_loader_free(&loader);
     }
     bp_free(got);
 }
@@ -289,14 +289,14 @@ static void any_step_at_any_time(void **state)
     static const int64_t steps[] = {300, 1, 2, 299, 300, 17, 16, 17, 250};
     world w = make_world("any", weights, false);
     int32_t *want = plain_steps(&w, 300), *got = bp_alloc("test", 8 * 101, sizeof(*got));
-    bp_lanes *lanes = make_lanes(&w, 0, 8);
+    bp_loader *loader = make_lanes(&w, 0, 8);
 
     (void)state;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        bp_test_expect(bp_lanes_read(lanes, steps[i], got), BP_OK);
+        bp_test_expect(bp_loader_read(loader, steps[i], got), BP_OK);
         assert_memory_equal(got, want + (steps[i] - 1) * 8 * 101, 8 * 101 * sizeof(*got));
     }
-    bp_lanes_free(&lanes);
+    bp_loader_free(&loader);
     bp_free(got);
     bp_free(want);
     end_world(&w);
@@ -306,30 +306,30 @@ static void windows_and_memory_are_those_of_the_files_with_weights(void **state)
 {
     static const double weights[FILES] = {2, 0, 1}, small[FILES] = {0, 1, 1};
     world w = make_world("count", weights, false);
-    bp_lanes *lanes = make_lanes(&w, 0, 8);
-    size_t foreseen, taken;
+    bp_loader *loader = make_lanes(&w, 0, 8);
+    size_t estimated, taken;
 
     (void)state;
-    assert_int_equal(bp_lanes_windows(lanes), w.windows[0] + w.windows[2]);
+    assert_int_equal(bp_loader_windows(loader), w.windows[0] + w.windows[2]);
     assert_int_equal(bp_stream_corpus_windows(w.stream, w.context), w.windows[0] + w.windows[2]);
-    assert_true(fabs(bp_lanes_share(lanes, 0) - 8 * 2.0 / 3) < 1e-3);
-    assert_false(bp_lanes_repeat(lanes));
-    foreseen = bp_lanes_bytes(&(bp_lanes_size){.tokens = bp_stream_tokens(w.stream),
-                                               .mixed_files = FILES,
-                                               .slots = 8,
-                                               .context = w.context,
-                                               .vocab_size = 509});
-    /* four spans of 7, and two of 2; for each file one as it is read; the rings, and the cycle */
+    assert_true(fabs(bp_loader_share(loader, 0) - 8 * 2.0 / 3) < 1e-3);
+    assert_false(bp_loader_repeat(loader));
+    estimated = bp_loader_bytes(&(bp_loader_size){.tokens = bp_stream_tokens(w.stream),
+                                                  .mixed_files = FILES,
+                                                  .slots = 8,
+                                                  .context = w.context,
+                                                  .vocab_size = 509});
+    /* four blocks of 7, and two of 2; for each file one as it is read; the rings, and the cycle */
     taken = (2 * (4 + 2) + 4 * 2) * (SPAN + 101) + 4 * 3 * 8 * 101 + 8 * 65536;
-    assert_in_range(foreseen, taken, 2 * taken);
-    bp_lanes_free(&lanes);
+    assert_in_range(estimated, taken, 2 * taken);
+    bp_loader_free(&loader);
     end_world(&w);
 
     w = make_world("small", small, false); /* 12 windows of the second file */
     w.batch = 100;                         /* half of them a step */
-    lanes = make_lanes(&w, 0, 8);
-    assert_true(bp_lanes_repeat(lanes));
-    bp_lanes_free(&lanes);
+    loader = make_lanes(&w, 0, 8);
+    assert_true(bp_loader_repeat(loader));
+    bp_loader_free(&loader);
     end_world(&w);
 }
 
@@ -337,21 +337,22 @@ static void a_file_of_fewer_tokens_than_a_window_is_65_by_name(void **state)
 {
     static const double all[FILES] = {1, 1, 1}, without[FILES] = {1, 0, 1};
     world w = make_world("short", all, false);
-    bp_lanes_spec spec = {.stream = w.stream, .context = 1240, .batch = 8, .slots = 8};
-    bp_lanes *lanes;
+    bp_loader_spec spec = {.stream = w.stream, .context = 1240, .batch = 8, .slots = 8};
+    bp_loader *loader;
 
     (void)state;
-    bp_test_expect(bp_lanes_new(&lanes, &spec), BP_ERR_FORMAT); /* the second has 40 x 31 tokens */
+    bp_test_expect(bp_loader_new(&loader, &spec),
+                   BP_ERR_FORMAT); /* the second has 40 x 31 tokens */
     bp_test_message_has("1240 tokens");
     bp_test_message_has("short1.h5");
     spec.context = 1239;
-    bp_test_expect(bp_lanes_new(&lanes, &spec), BP_OK);
-    bp_lanes_free(&lanes);
+    bp_test_expect(bp_loader_new(&loader, &spec), BP_OK);
+    bp_loader_free(&loader);
     end_world(&w);
     w = make_world("other", without, false);
-    spec = (bp_lanes_spec){.stream = w.stream, .context = 1240, .batch = 8, .slots = 8};
-    bp_test_expect(bp_lanes_new(&lanes, &spec), BP_OK); /* nothing is read of it */
-    bp_lanes_free(&lanes);
+    spec = (bp_loader_spec){.stream = w.stream, .context = 1240, .batch = 8, .slots = 8};
+    bp_test_expect(bp_loader_new(&loader, &spec), BP_OK); /* nothing is read of it */
+    bp_loader_free(&loader);
     end_world(&w);
 }
 

@@ -2,7 +2,7 @@
 #include "bp_test.h"
 
 #include "base/rng.h"
-#include "data/lanes.h"
+#include "data/loader.h"
 #include "toy_corpus.h"
 
 #include <math.h>
@@ -262,7 +262,7 @@ static void look_for_copies(const plain_bag *bag, int32_t eod, int64_t first, in
     }
 }
 
-/* Every window of a bag's epoch as the lanes give it, found in the plain loops' bag. */
+/* Every window of a bag's epoch as the loader give it, found in the plain loops' bag. */
 static void no_window_of_a_bag_holds_a_document_twice(void **state)
 {
     enum { T = 64, BATCH = 4, DOCUMENTS = 5000 };
@@ -271,19 +271,19 @@ static void no_window_of_a_bag_holds_a_document_twice(void **state)
     bp_corpus *corpus = open_corpus(toy_write(&toy, "apart.h5"));
     plain_bag want = make_plain_bag(&toy, 8, 1);
     bp_stream_spec stream_spec = {.corpus = corpus, .bag = true, .seed = 8, .member = 1};
-    bp_lanes_spec spec = {.context = T, .batch = BATCH, .slots = BATCH, .seed = 3};
+    bp_loader_spec spec = {.context = T, .batch = BATCH, .slots = BATCH, .seed = 3};
     static int32_t got[BATCH][T + 1];
     int64_t windows = (want.count - 1) / T, borders = 0;
     int *seen = bp_alloc("test", windows, sizeof(*seen));
     bp_stream *stream;
-    bp_lanes *lanes;
+    bp_loader *loader;
 
     bp_test_expect(bp_stream_new(&stream, &stream_spec), BP_OK);
     spec.stream = stream;
-    bp_test_expect(bp_lanes_new(&lanes, &spec), BP_OK);
-    assert_int_equal(bp_lanes_windows(lanes), windows);
+    bp_test_expect(bp_loader_new(&loader, &spec), BP_OK);
+    assert_int_equal(bp_loader_windows(loader), windows);
     for (int64_t step = 1; step <= windows / BATCH; step++) {
-        bp_test_expect(bp_lanes_read(lanes, step, got[0]), BP_OK);
+        bp_test_expect(bp_loader_read(loader, step, got[0]), BP_OK);
         for (int b = 0; b < BATCH; b++) {
             int64_t k = 0;
             bool copies, border;
@@ -298,7 +298,7 @@ static void no_window_of_a_bag_holds_a_document_twice(void **state)
         }
     }
     assert_in_range(borders, 1, 10); /* a document is drawn 7 times or so at most */
-    bp_lanes_free(&lanes);
+    bp_loader_free(&loader);
     bp_stream_free(&stream);
     bp_corpus_close(&corpus);
     end_plain_bag(&want);

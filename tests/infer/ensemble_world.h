@@ -184,7 +184,7 @@ static inline const bp_mesh_shape *world_meshes(int *count)
 
 /* ---- the plain twin: float64 over all logits of all members ---- */
 
-/* logits[TOKENS][V] of one checkpoint, on one rank alone. pass: as bp_lm_ops.trunk has it. */
+/* logits[TOKENS][V] of one checkpoint, on one rank alone. pass: as bp_lm_ops.backbone has it. */
 static inline void whole_logits(float *logits, const char *name, const bp_lm_batch *batch,
                                 int64_t pass, float rate, uint64_t seed)
 {
@@ -196,7 +196,7 @@ static inline void whole_logits(float *logits, const char *name, const bp_lm_bat
     bp_test_expect(bp_mesh_new(&mesh, MPI_COMM_SELF, &alone), BP_OK);
     bp_test_expect(bp_lm_open(&lm, mesh, config, bp_test_path(name)), BP_OK);
     lm->ops->set_dropout(lm, rate, seed);
-    bp_test_expect(lm->ops->trunk(lm, batch, pass, hidden), BP_OK);
+    bp_test_expect(lm->ops->backbone(lm, batch, pass, hidden), BP_OK);
     lm->ops->logits(lm, 0, hidden, TOKENS, logits);
     bp_lm_free(&lm);
     bp_mesh_free(&mesh);

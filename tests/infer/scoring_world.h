@@ -36,10 +36,10 @@ static inline float hash_logprob(uint64_t history, int32_t target)
     return -(float)(x >> 40) * 0x1p-21F; /* 0 to -8 in steps of 2^-21 */
 }
 
-/* A channel behind the log-probability: of the same kind, and told apart by its number. */
-static inline float hash_value(uint64_t history, int32_t target, int64_t channel)
+/* A statistic behind the log-probability: of the same kind, and told apart by its number. */
+static inline float hash_value(uint64_t history, int32_t target, int64_t statistic)
 {
-    return hash_logprob(hash_step(history, (int32_t)channel), target);
+    return hash_logprob(hash_step(history, (int32_t)statistic), target);
 }
 
 static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
@@ -62,7 +62,7 @@ static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *valu
 
             history = hash_step(history, batch->inputs[at]);
             values[at] = batch->targets[at] < 0 ? NAN : hash_logprob(history, batch->targets[at]);
-            for (int64_t c = 1; c < lm->info.channels; c++)
+            for (int64_t c = 1; c < lm->info.statistics; c++)
                 values[c * count + at] =
                     batch->targets[at] < 0 ? NAN : hash_value(history, batch->targets[at], c);
         }
@@ -71,8 +71,8 @@ static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *valu
     if (self->signal_at > 0 && self->windows >= self->signal_at)
         assert_int_equal(raise(SIGUSR1), 0);
     if (self->nan_at > 0 && self->windows >= self->nan_at)
-        values[(lm->info.channels - 1) * count + batch->length - 1] =
-            values[(lm->info.channels - 1) * count] = NAN;
+        values[(lm->info.statistics - 1) * count + batch->length - 1] =
+            values[(lm->info.statistics - 1) * count] = NAN;
     return BP_OK;
 }
 
@@ -126,7 +126,7 @@ static inline bp_config *make_config(const char *run_dir, const char *corpus, co
 /* ---- a job ---- */
 
 static const bp_lm_info world_model = {.kind = "hash",
-                                       .channels = 1,
+                                       .statistics = 1,
                                        .context = 64,
                                        .vocab_size = 500,
                                        .eod_id = -1,
@@ -140,7 +140,7 @@ static inline bp_lm_info hash_ensemble(void)
     bp_lm_info info = world_model;
 
     info.members = 3;
-    info.channels = BP_LM_MEMBER + info.members;
+    info.statistics = BP_LM_MEMBER + info.members;
     return info;
 }
 
@@ -164,12 +164,12 @@ static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape 
     bp_test_expect(bp_mesh_new(&self->mesh, comm, &self->mesh_shape), BP_OK);
     self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
     self->info = *model;
-    bp_test_expect(bp_score_channels_init(&self->channels, model), BP_OK);
+    bp_test_expect(bp_token_statistics_init(&self->statistics, model), BP_OK);
     for (int64_t m = 0; m < model->members; m++) {
         char name[16];
 
         snprintf(name, sizeof(name), "m%02d", (int)m);
-        bp_test_expect(bp_score_channels_name(&self->channels, m, name, m == 1 ? 12.5 : NAN),
+        bp_test_expect(bp_token_statistics_name(&self->statistics, m, name, m == 1 ? 12.5 : NAN),
                        BP_OK);
     }
     if (self->mesh->computes) {

@@ -20,11 +20,11 @@ static bp_ensemble_spec spec_of(const char *name)
 
 /* The largest |values - twin| over scored tokens; infinite where one is scored and the other not.
  */
-static double distance_from_twin(const float *values, const double *twin, int channels)
+static double distance_from_twin(const float *values, const double *twin, int statistics)
 {
     double worst = 0;
 
-    for (int c = 0; c < channels; c++)
+    for (int c = 0; c < statistics; c++)
         for (int i = 0; i < TOKENS; i++) {
             float x = values[c * TOKENS + i];
             double d = fabs((double)x - twin[c * TOKENS + i]);
@@ -41,7 +41,7 @@ static double distance_from_twin(const float *values, const double *twin, int ch
     return worst;
 }
 
-/* Every channel of these members' logits. */
+/* Every statistic of these members' logits. */
 static void make_twin(double *twin, float (*logits)[TOKENS * V], int M)
 {
     for (int i = 0; i < TOKENS; i++) {
@@ -76,7 +76,7 @@ static void every_channel_is_the_plain_twin_s_on_every_mesh(void **state)
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
         bp_test_check(WORLD, e.lm->info.members == MEMBERS && e.lm->info.step == 30 &&
-                                 e.lm->info.channels == BP_LM_MEMBER + MEMBERS &&
+                                 e.lm->info.statistics == BP_LM_MEMBER + MEMBERS &&
                                  strcmp(e.lm->info.tokenizer_hash, HASH_A) == 0);
         bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
         bp_test_check(WORLD, distance_from_twin(values, twin, BP_LM_MEMBER + MEMBERS) < 1e-5);
@@ -336,7 +336,7 @@ static void sample_logits(float (*logits)[TOKENS * V], bp_lm *lm, const bp_lm_ba
 {
     static float hidden[TOKENS * WIDTH];
 
-    bp_test_expect(lm->ops->trunk(lm, batch, BP_LM_NO_DROPOUT, hidden), BP_OK);
+    bp_test_expect(lm->ops->backbone(lm, batch, BP_LM_NO_DROPOUT, hidden), BP_OK);
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < TOKENS; i++)
             for (int v = 0; v < V; v++) {
@@ -349,7 +349,7 @@ static void sample_logits(float (*logits)[TOKENS * V], bp_lm *lm, const bp_lm_ba
             }
 }
 
-static void samples_are_heads_on_one_trunk(void **state)
+static void samples_are_heads_on_one_backbone(void **state)
 {
     static float logits[SAMPLES][TOKENS * V], values[(BP_LM_MEMBER + SAMPLES) * TOKENS];
     static double twin[(BP_LM_MEMBER + SAMPLES) * TOKENS];
@@ -420,16 +420,16 @@ static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
     (void)state;
     for (int m = 0; m < MEMBERS; m++)
         whole_logits(logits[m], world_models[m].name, &batch, BP_LM_NO_DROPOUT, 0, 0);
-    assert_true(bp_temper_beta(12) == 1 && bp_temper_beta(20) == 2);
+    assert_true(bp_scaled_beta(12) == 1 && bp_scaled_beta(20) == 2);
     for (int k = 0; k < count; k++) {
         world_ensemble e;
-        bp_temper_sums sums = {.tokens = 7};
+        bp_scaled_sums sums = {.tokens = 7};
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
         bp_test_check_err(WORLD, bp_ensemble_temper(e.lm, &batch, &sums), BP_OK);
         close_ensemble(&e);
-        for (int j = 0; j < BP_TEMPER_POINTS; j++) {
-            double b = bp_temper_beta(j), h = 1e-3, at = plain_temper(logits, b),
+        for (int j = 0; j < BP_TEMPERATURE_POINTS; j++) {
+            double b = bp_scaled_beta(j), h = 1e-3, at = plain_temper(logits, b),
                    up = plain_temper(logits, b + h), down = plain_temper(logits, b - h);
 
             near_all = near_all && near(sums.value[j], at, 1e-5);
@@ -564,7 +564,7 @@ static void a_list_tells_names_and_out_of_bag_perplexities(void **state)
     assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
     assert_string_equal(bp_ensemble_member_name(e.lm, 2), "m02");
     assert_true(bp_ensemble_member_oob(e.lm, 1) == 12.5 && isnan(bp_ensemble_member_oob(e.lm, 0)));
-    assert_string_equal(bp_lm_channel_name(BP_LM_BRIER), "brier");
+    assert_string_equal(bp_lm_statistic_name(BP_LM_BRIER), "brier");
     close_ensemble(&e);
 }
 
@@ -580,7 +580,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_batch_without_targets_has_no_values),
         cmocka_unit_test(passes_are_a_function_of_seed_and_place_on_every_mesh),
         cmocka_unit_test(passes_differ_by_seed_and_slot_alone),
-        cmocka_unit_test(samples_are_heads_on_one_trunk),
+        cmocka_unit_test(samples_are_heads_on_one_backbone),
         cmocka_unit_test(temper_sums_are_the_plain_ones_and_their_differences),
         cmocka_unit_test(members_that_do_not_fit_are_named),
         cmocka_unit_test(what_a_member_does_not_tell_hides_no_difference_of_others),

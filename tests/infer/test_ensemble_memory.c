@@ -30,8 +30,8 @@ static void take(bp_lm *lm, int64_t windows, int64_t length, bool all)
     static int32_t inputs[WINDOWS_MAX * CONTEXT], targets[WINDOWS_MAX * CONTEXT];
     bp_lm_batch batch = {
         .windows = windows, .length = length, .inputs = inputs, .targets = targets};
-    float *values = bp_alloc("test", windows * length * lm->info.channels, sizeof *values);
-    bp_temper_sums sums = {0};
+    float *values = bp_alloc("test", windows * length * lm->info.statistics, sizeof *values);
+    bp_scaled_sums sums = {0};
 
     for (int64_t i = 0; i < windows * length; i++) {
         inputs[i] = (int32_t)draw(0, V - 1);
@@ -56,7 +56,7 @@ static void hold(const bp_ensemble_spec *spec, const bp_mesh_shape *on)
         take(e.lm, draw(1, windows), draw(1, length), false);
     take(e.lm, windows, length, true);
 
-    /* another rank may have more columns and one trunk more */
+    /* another rank may have more columns and one backbone more */
     int64_t taken = (int64_t)inside->memory_size_bytes;
     bool right = taken <= planned && (!ensemble_is_last(inside) || planned <= 2 * taken + 65536);
     if (!right)

@@ -1,5 +1,5 @@
 /* All that an ensemble tells, against numpy and scipy on the members' whole distributions: they are
- * written to files, and check_channels.py makes every number of them again. */
+ * written to files, and check_statistics.py makes every number of them again. */
 #include "bp_test_mpi.h"
 
 #define WORLD_VOCABULARY 1201 /* of more than two blocks of the mixture's sums, and odd */
@@ -47,18 +47,18 @@ static void draw_targets(float (*logits)[TOKENS * V])
 }
 
 /* Of the temperature: that of least NLL, the NLL there, whether at an edge; that at 1.3. */
-static void dump_temperature(int mesh, const bp_temper_sums *sums)
+static void dump_temperature(int mesh, const bp_scaled_sums *sums)
 {
-    double beta[BP_TEMPER_POINTS], fit[4];
-    bp_temperature_sums fitted = {.points = BP_TEMPER_POINTS,
+    double beta[BP_TEMPERATURE_POINTS], fit[4];
+    bp_temperature_sums fitted = {.points = BP_TEMPERATURE_POINTS,
                                   .tokens = sums->tokens,
                                   .beta = beta,
                                   .value = sums->value,
                                   .first = sums->first,
                                   .second = sums->second};
 
-    for (int k = 0; k < BP_TEMPER_POINTS; k++)
-        beta[k] = bp_temper_beta(k);
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++)
+        beta[k] = bp_scaled_beta(k);
     bp_temperature best = bp_temperature_fit(&fitted);
     fit[0] = best.temperature;
     fit[1] = best.nll;
@@ -88,7 +88,7 @@ static void every_number_is_numpy_s_on_every_mesh(void **state)
     draw_targets(logits);
     for (int k = 0; k < count; k++) {
         world_ensemble e;
-        bp_temper_sums sums = {.tokens = 0};
+        bp_scaled_sums sums = {.tokens = 0};
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
         bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);

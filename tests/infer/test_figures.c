@@ -1,7 +1,7 @@
 /* Figures of a summary: hand-made sums, null rules, the bootstrap, labels over several corpora. */
 #include "bp_test_mpi.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/rng.h"
 #include "scoring_world.h"
 
@@ -143,15 +143,15 @@ static void bootstrap_agrees_with_the_delta_method(void **state)
     assert_true(bp_score_bootstrap(draws, N, 2) != got);
 }
 
-static void bootstrap_beats_while_it_lasts(void **state)
+static void bootstrap_heartbeats_while_it_lasts(void **state)
 {
     (void)state;
     bp_score_draw draws[2] = {{.nll = 1, .tokens = 2}, {.nll = 2, .tokens = 2}};
-    bp_beat before, after;
+    bp_heartbeat before, after;
 
-    bp_beat_read(&before);
+    bp_heartbeat_read(&before);
     (void)bp_score_bootstrap(draws, 2, 1);
-    bp_beat_read(&after);
+    bp_heartbeat_read(&after);
     assert_true(after.progress > before.progress);
 }
 
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(nothing_scored_has_no_perplexity),
         cmocka_unit_test(sums_have_no_order),
         cmocka_unit_test(bootstrap_agrees_with_the_delta_method),
-        cmocka_unit_test(bootstrap_beats_while_it_lasts),
+        cmocka_unit_test(bootstrap_heartbeats_while_it_lasts),
         cmocka_unit_test(bootstrap_of_one_document_is_not_defined),
         cmocka_unit_test(groups_add_up_to_the_whole),
         cmocka_unit_test(keys_stand_in_the_order_of_the_contract),

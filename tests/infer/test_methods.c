@@ -63,22 +63,22 @@ static bool same_scores(const char *a, const char *b)
            same_file(a, b, "tokens.h5");
 }
 
-/* One channel of all tokens; free with bp_free(). On one rank. */
-static float *read_tokens(const char *run, const char *channel, int64_t *count)
+/* One statistic of all tokens; free with bp_free(). On one rank. */
+static float *read_tokens(const char *run, const char *statistic, int64_t *count)
 {
     bp_h5 *file;
     bp_h5_shape shape;
 
     bp_test_expect(bp_h5_open(&file, score_file(run, "tokens.h5")), BP_OK);
-    bp_test_expect(bp_h5_shape_of(file, channel, &shape), BP_OK);
+    bp_test_expect(bp_h5_shape_of(file, statistic, &shape), BP_OK);
     float *out = bp_alloc("test", shape.count, sizeof(*out));
-    bp_test_expect(bp_h5_read(file, channel, BP_H5_F32, 0, out, shape.count), BP_OK);
+    bp_test_expect(bp_h5_read(file, statistic, BP_H5_F32, 0, out, shape.count), BP_OK);
     bp_h5_drop(&file);
     *count = shape.count;
     return out;
 }
 
-static void checkpoint_as_an_ensemble_of_one_tells_all_channels(void **state)
+static void checkpoint_as_an_ensemble_of_one_tells_all_statistics(void **state)
 {
     (void)state;
     bp_ensemble_spec one = {.path = bp_test_path("a")};
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(world_is_made),
-        cmocka_unit_test(checkpoint_as_an_ensemble_of_one_tells_all_channels),
+        cmocka_unit_test(checkpoint_as_an_ensemble_of_one_tells_all_statistics),
         cmocka_unit_test(passes_have_the_same_bytes_on_any_ranks_and_after_a_stop),
         cmocka_unit_test(another_method_in_the_folder_is_78),
         cmocka_unit_test(score_memory_may_change),

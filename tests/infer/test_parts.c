@@ -172,16 +172,16 @@ static void part_that_cannot_be_made_says_why(void **state)
                    BP_ERR_INPUT);
 }
 
-/* One piece with the sums of its further channels, no runs. Free with bp_free(). */
-static char *make_result(int64_t channels, size_t *bytes)
+/* One piece with the sums of its further statistics, no runs. Free with bp_free(). */
+static char *make_result(int64_t statistics, size_t *bytes)
 {
-    int64_t counts[4] = {1, 0, 0, channels};
+    int64_t counts[4] = {1, 0, 0, statistics};
     bp_score_piece piece = {.document = 4, .tokens = 2};
     bp_buffer out = {0};
 
     bp_buffer_add(&out, counts, sizeof(counts));
     bp_buffer_add(&out, &piece, sizeof(piece));
-    for (int64_t c = 1; c < channels; c++) {
+    for (int64_t c = 1; c < statistics; c++) {
         bp_fixed sum = 10 * c;
 
         bp_buffer_add(&out, &sum, sizeof(sum));
@@ -193,32 +193,32 @@ static char *make_result(int64_t channels, size_t *bytes)
 static void results_that_contradict_themselves_are_65(void **state)
 {
     (void)state;
-    for (int64_t channels = 1; channels <= 12; channels += 11) {
+    for (int64_t statistics = 1; statistics <= 12; statistics += 11) {
         size_t bytes;
-        char *data = make_result(channels, &bytes);
+        char *data = make_result(statistics, &bytes);
         bp_score_result result;
         bp_fixed sums[11];
 
-        bp_test_expect(bp_score_result_read(&result, data, bytes, channels, "p"), BP_OK);
+        bp_test_expect(bp_score_result_read(&result, data, bytes, statistics, "p"), BP_OK);
         assert_int_equal(bp_score_result_piece(&result, 0).document, 4);
         bp_score_result_sums(&result, 0, sums);
-        for (int64_t c = 1; c < channels; c++)
+        for (int64_t c = 1; c < statistics; c++)
             assert_true(sums[c - 1] == 10 * c);
-        bp_test_expect(bp_score_result_read(&result, data, bytes - 1, channels, "p"),
+        bp_test_expect(bp_score_result_read(&result, data, bytes - 1, statistics, "p"),
                        BP_ERR_FORMAT);
-        bp_test_expect(bp_score_result_read(&result, data, 20, channels, "p"), BP_ERR_FORMAT);
-        bp_test_expect(bp_score_result_read(&result, data, bytes, channels + 1, "p"),
+        bp_test_expect(bp_score_result_read(&result, data, 20, statistics, "p"), BP_ERR_FORMAT);
+        bp_test_expect(bp_score_result_read(&result, data, bytes, statistics + 1, "p"),
                        BP_ERR_FORMAT);
         bp_test_message_has("values a token");
         for (int i = 0; i < 3; i++) {
             static const int64_t wrong[] = {-1, 2, INT64_MAX};
 
             for (int k = 0; k < 3; k++) {
-                int64_t counts[4] = {1, 0, 0, channels};
+                int64_t counts[4] = {1, 0, 0, statistics};
 
                 counts[i] = wrong[k];
                 memcpy(data, counts, sizeof(counts));
-                bp_test_expect(bp_score_result_read(&result, data, bytes, channels, "p"),
+                bp_test_expect(bp_score_result_read(&result, data, bytes, statistics, "p"),
                                BP_ERR_FORMAT);
                 bp_test_message_has("damaged");
             }

@@ -60,15 +60,16 @@ static char *score_path(const char *dir, const char *name)
 
 #define ROOM 50000 /* for the tokens of a document */
 
-/* One document: values[c][k] = channel c of stored token k, NaN where not scored; sums[c] of them.
+/* One document: values[c][k] = statistic c of stored token k, NaN where not scored; sums[c] of
+ * them.
  */
 static void plain_document(const bp_score_rule *rule, const toy_corpus *corpus, int64_t d,
-                           int64_t channels, float *values, double *sums, int64_t *tokens)
+                           int64_t statistics, float *values, double *sums, int64_t *tokens)
 {
     int64_t n = toy_length(corpus, d), line = bp_score_line(rule, n);
 
     *tokens = 0;
-    for (int64_t c = 0; c < channels; c++) {
+    for (int64_t c = 0; c < statistics; c++) {
         sums[c] = 0;
         for (int64_t k = 0; k <= n; k++)
             values[c * ROOM + k] = NAN;
@@ -85,7 +86,7 @@ static void plain_document(const bp_score_rule *rule, const toy_corpus *corpus, 
                 hash_step(history, place < 0 ? (int32_t)rule->eod : toy_token(corpus, d, place));
             if (j < window.inputs - window.scored)
                 continue;
-            for (int64_t c = 0; c < channels; c++) {
+            for (int64_t c = 0; c < statistics; c++) {
                 float value =
                     c == 0 ? hash_logprob(history, target) : hash_value(history, target, c);
 
@@ -102,15 +103,15 @@ static bool same_value(double a, double b)
     return isnan(a) ? isnan(b) : a == b;
 }
 
-/* Row `row` of a channel in a file: a dataset, or a column of the members' grid. */
-static void read_channel(bp_h5 *file, int64_t channel, int64_t members, int64_t row, double *out,
-                         int64_t count)
+/* Row `row` of a statistic in a file: a dataset, or a column of the members' grid. */
+static void read_statistic(bp_h5 *file, int64_t statistic, int64_t members, int64_t row,
+                           double *out, int64_t count)
 {
     double *grid;
 
-    if (channel < BP_LM_MEMBER) {
-        bp_test_expect(bp_h5_read(file, bp_lm_channel_name(channel), BP_H5_F64, row, out, count),
-                       BP_OK);
+    if (statistic < BP_LM_MEMBER) {
+        bp_test_expect(
+            bp_h5_read(file, bp_lm_statistic_name(statistic), BP_H5_F64, row, out, count), BP_OK);
         return;
     }
     grid = bp_alloc("test", count * members, sizeof(*grid));
@@ -118,7 +119,7 @@ static void read_channel(bp_h5 *file, int64_t channel, int64_t members, int64_t 
     bp_test_expect(
         bp_h5_read(file, "member_logprob", BP_H5_F64, row * members, grid, count * members), BP_OK);
     for (int64_t k = 0; k < count; k++)
-        out[k] = grid[k * members + channel - BP_LM_MEMBER];
+        out[k] = grid[k * members + statistic - BP_LM_MEMBER];
     bp_free(grid);
 }
 
@@ -138,10 +139,10 @@ static void check_document(bp_h5 *file, int64_t row, const bp_lm_info *model, co
     assert_int_equal(got_bytes, text->bytes);
     assert_int_equal(got_kind, kind);
     assert_int_equal(bp_h5_has(file, "logprob"), model->members > 0);
-    for (int64_t c = 0; model->members > 0 && c < model->channels; c++) {
+    for (int64_t c = 0; model->members > 0 && c < model->statistics; c++) {
         double mean;
 
-        read_channel(file, c, model->members, row, &mean, 1);
+        read_statistic(file, c, model->members, row, &mean, 1);
         assert_true(same_value(sums[c] / (double)tokens, mean));
     }
 }
@@ -164,9 +165,9 @@ static void check_files(const char *dir, const bp_score_rule *rule, const bp_lm_
     const toy_corpus *both[2] = {&toy, &small};
     bp_h5 *tokens_file, *documents_file;
     bp_user_block block;
-    int64_t token_at = 0, document_at = 0, channels = model->channels;
+    int64_t token_at = 0, document_at = 0, statistics = model->statistics;
     uint64_t hash;
-    float *want = bp_alloc("test", channels * ROOM, sizeof(*want));
+    float *want = bp_alloc("test", statistics * ROOM, sizeof(*want));
     double *got = bp_alloc("test", ROOM, sizeof(*got)), sums[BP_LM_MEMBER + 3];
 
     assert_true(want && got);
@@ -183,9 +184,9 @@ static void check_files(const char *dir, const bp_score_rule *rule, const bp_lm_
             int64_t n = toy_length(both[k], d), tokens;
             bp_corpus_row text = toy_row(both[k], d);
 
-            plain_document(rule, both[k], d, channels, want, sums, &tokens);
-            for (int64_t c = 0; c < channels; c++) {
-                read_channel(tokens_file, c, model->members, token_at, got, n + 1);
+            plain_document(rule, both[k], d, statistics, want, sums, &tokens);
+            for (int64_t c = 0; c < statistics; c++) {
+                read_statistic(tokens_file, c, model->members, token_at, got, n + 1);
                 for (int64_t i = 0; i <= n; i++)
                     assert_true(same_value((double)want[c * ROOM + i], got[i]));
             }
@@ -261,7 +262,7 @@ static void files_are_the_plain_loops_files(void **state)
     }
 }
 
-static void files_of_an_ensemble_have_all_channels(void **state)
+static void files_of_an_ensemble_have_all_statistics(void **state)
 {
     (void)state;
     bp_lm_info model = hash_ensemble();
@@ -578,7 +579,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(corpora_are_made),
         cmocka_unit_test(files_are_the_plain_loops_files),
         cmocka_unit_test(bytes_are_those_of_one_rank_on_any_mesh),
-        cmocka_unit_test(files_of_an_ensemble_have_all_channels),
+        cmocka_unit_test(files_of_an_ensemble_have_all_statistics),
         cmocka_unit_test(bytes_of_an_ensemble_are_those_of_one_rank_on_any_mesh),
         cmocka_unit_test(full_disk_is_74_and_the_rest_is_done_later),
         cmocka_unit_test(full_disk_at_the_end_is_74_and_nothing_is_lost),

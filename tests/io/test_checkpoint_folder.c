@@ -114,22 +114,22 @@ static void newest_are_kept(void **state)
 static void old_ones_are_removed_while_the_caller_goes_on(void **state)
 {
     const char *parent = fresh();
-    bp_sweeper sweeper = {.runs = false};
+    bp_remover remover = {.runs = false};
 
     (void)state;
-    bp_test_expect(bp_sweeper_wait(&sweeper), BP_OK); /* there are none */
+    bp_test_expect(bp_remover_wait(&remover), BP_OK); /* there are none */
     for (int64_t step = 100; step <= 600; step += 100)
         make_step(step);
-    bp_test_expect(bp_checkpoints_prune(parent, 3, &sweeper), BP_OK);
-    bp_test_expect(bp_checkpoints_prune(parent, 2, &sweeper), BP_OK);
-    bp_test_expect(bp_sweeper_wait(&sweeper), BP_OK);
+    bp_test_expect(bp_checkpoints_prune(parent, 3, &remover), BP_OK);
+    bp_test_expect(bp_checkpoints_prune(parent, 2, &remover), BP_OK);
+    bp_test_expect(bp_remover_wait(&remover), BP_OK);
     expect_names("step-000000000500 step-000000000600");
     bp_fault_arm("ckpt.prune_unlink");
-    bp_test_expect(bp_checkpoints_prune(parent, 1, &sweeper), BP_OK);
-    bp_test_expect(bp_sweeper_wait(&sweeper), BP_ERR_IO);
+    bp_test_expect(bp_checkpoints_prune(parent, 1, &remover), BP_OK);
+    bp_test_expect(bp_remover_wait(&remover), BP_ERR_IO);
     bp_fault_arm(NULL);
     bp_test_message_has(".del-step-000000000500");
-    bp_test_expect(bp_sweeper_wait(&sweeper), BP_OK); /* it is told once */
+    bp_test_expect(bp_remover_wait(&remover), BP_OK); /* it is told once */
 }
 
 static void newest_step_is_told_by_the_names(void **state)

@@ -471,7 +471,7 @@ static void full_disk_leaves_nothing(void **state)
     assert_int_equal(on_small_disk(SMALL_DISK_TMPFS, 64 << 20, write_large), BP_OK);
 }
 
-/* 400,000 documents go through the spools' files: 3.2 MB a column, 256 KiB of it in memory. */
+/* 400,000 documents go through the spills' files: 3.2 MB a column, 256 KiB of it in memory. */
 static void many_documents_do_not_stay_in_memory(void **state)
 {
     const bp_corpus_spec spec = {

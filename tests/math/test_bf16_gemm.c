@@ -59,7 +59,7 @@ static float *integers(int64_t n)
 }
 
 typedef struct form {
-    bool turned, bias, accumulate;
+    bool transposed, bias, accumulate;
 } product_form;
 
 /* The forms in use: forward, with a bias and without, input gradient (as the second), weight
@@ -77,14 +77,14 @@ typedef struct problem {
 
 static problem problem_of(int64_t M, int64_t N, int64_t K, product_form form)
 {
-    int64_t a_row = (form.turned ? M : K) + 3, c_row = N + 5;
+    int64_t a_row = (form.transposed ? M : K) + 3, c_row = N + 5;
     problem p = {
         .M = M,
         .N = N,
         .K = K,
         .a_row = a_row,
         .c_row = c_row,
-        .a = halves((form.turned ? K : M) * a_row, 1),
+        .a = halves((form.transposed ? K : M) * a_row, 1),
         .b = halves(K * N, 3),
         .panels = bp_alloc("test", (int64_t)bp_bf16_panels_bytes(K, N), 1),
         .bias = integers(N),
@@ -123,7 +123,7 @@ static void multiply(const problem *p, const bp_bf16_kernel *kernel, float *c, i
                                         .M = M,
                                         .N = p->N,
                                         .K = p->K,
-                                        .turned = p->form.turned,
+                                        .transposed = p->form.transposed,
                                         .accumulate = p->form.accumulate},
                      scratch);
     bp_free(scratch);
@@ -136,8 +136,9 @@ static void twin(const problem *p, float *c)
             float *to = c + m * p->c_row + n;
             float sum = p->form.accumulate ? *to : p->form.bias ? p->bias[n] : 0;
             for (int64_t k = 0; k < p->K; k++)
-                sum += value_of(p->form.turned ? p->a[k * p->a_row + m] : p->a[m * p->a_row + k]) *
-                       value_of(p->b[k * p->N + n]);
+                sum +=
+                    value_of(p->form.transposed ? p->a[k * p->a_row + m] : p->a[m * p->a_row + k]) *
+                    value_of(p->b[k * p->N + n]);
             *to = sum;
         }
 }
@@ -213,7 +214,7 @@ static void multiply_through(const problem *p, const bp_bf16_kernel *kernel, con
                                         .M = p->M,
                                         .N = p->N,
                                         .K = p->K,
-                                        .turned = p->form.turned},
+                                        .transposed = p->form.transposed},
                      scratch);
     bp_free(scratch);
     bp_free(operand);
@@ -295,7 +296,7 @@ static void check_bits(const bp_bf16_kernel *kernel, int64_t K)
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
         problem p = problem_of(150, 100, K, forms[f]);
         float *random = randoms((K + 3) * 153, 1), *start = randoms(150 * p.c_row, 2);
-        for (int64_t i = 0; i < (p.form.turned ? p.K : p.M) * p.a_row; i++)
+        for (int64_t i = 0; i < (p.form.transposed ? p.K : p.M) * p.a_row; i++)
             p.a[i] = upper_half(random[i]);
         float *all = copied(start, 150 * p.c_row);
         bp_math_set_threads(1);

@@ -46,7 +46,7 @@ static void check_packing(int64_t rows, int64_t D)
     for (int64_t r = 0; r < all; r++)
         for (int64_t d = 0; d < width; d++)
             assert_int_equal(halves[r * width + d], element(&source, r, d, 1));
-    passes->turned_rows(halves, &source, all);
+    passes->transposed_rows(halves, &source, all);
     for (int64_t r = 0; r < all; r++)
         for (int64_t d = 0; d < width; d++)
             assert_int_equal(halves[d * all + r], element(&source, r, d, 1));
@@ -55,7 +55,7 @@ static void check_packing(int64_t rows, int64_t D)
         for (int64_t d = 0; d < width; d++)
             assert_int_equal(y[r / 2 * width + d],
                              pair_of(element(&source, r, d, 1), element(&source, r + 1, d, 1)));
-    passes->turned_pairs(y, &panel, 0.3f);
+    passes->transposed_pairs(y, &panel, 0.3f);
     for (int64_t r = 0; r < BP_PANEL; r++)
         for (int64_t d = 0; d < width; d += 2)
             assert_int_equal(y[d / 2 * BP_PANEL + r],

@@ -348,7 +348,7 @@ static void check_eigen(bp_grid *grid, const double *a, int64_t n, int64_t block
     lapack_values(copy, n, expected);
     for (int64_t i = 0; i < n; i++)
         scale = fmax(scale, fabs(expected[i]));
-    /* backward stable: n eps |a|, with room */
+    /* backward stable: n eps |a|, with workspace */
     bp_test_check(WORLD, largest_difference(values, expected, n) < 1e-13 * (double)n * scale);
     bp_test_check(WORLD, residual(a, values, whole, n) < 1e-13 * (double)n * scale);
     bp_free(whole);

@@ -375,10 +375,10 @@ static void operands_give_what_rows_give(void **state)
         bp_weight *weight;
         bp_arena arena = {0};
         assert_int_equal(bp_weight_new(&weight, gemm, p.w, outs, ins), BP_OK);
-        bp_operand_carve(&arena, gemm, rows, ins); /* counted */
+        bp_operand_alloc(&arena, gemm, rows, ins); /* counted */
         bp_operand_over(&arena, gemm, NULL, rows, outs);
         arena = (bp_arena){bp_alloc("test", (int64_t)arena.used_bytes, 1), arena.used_bytes, 0};
-        bp_operand x = bp_operand_carve(&arena, gemm, rows, ins),
+        bp_operand x = bp_operand_alloc(&arena, gemm, rows, ins),
                    dy = bp_operand_over(&arena, gemm, p.dy, rows, outs);
         assert_true(arena.used_bytes == arena.size_bytes);
         assert_true((dy.data == p.dy) == (way == F32));

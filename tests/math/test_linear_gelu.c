@@ -207,7 +207,7 @@ static void nothing(const void *context, const float *x, int64_t r, int64_t c, i
 }
 
 /* To the byte, which what a plan adds for other products would hide. */
-static void room_of_an_epilogue_is_foreseen(void **state)
+static void room_of_an_epilogue_is_estimated(void **state)
 {
     const bp_bf16_kernel *kernel = bp_bf16_kernel_here();
 
@@ -224,12 +224,13 @@ static void room_of_an_epilogue_is_foreseen(void **state)
     bp_bf16_rows to = {.epilogue = &epilogue, .columns = m.inner};
 
     for (int threads = 1; threads <= 5; threads++) {
-        bp_room room = {0};
+        bp_workspace workspace = {0};
 
         bp_math_set_threads(threads);
-        bp_bf16_map(kernel, &room, &to, &m.x, panels);
-        assert_in_range(room.bytes, 1, bp_bf16_room_bytes(kernel, ROWS, m.inner, m.width));
-        bp_room_free(&room);
+        bp_bf16_map(kernel, &workspace, &to, &m.x, panels);
+        assert_in_range(workspace.bytes, 1,
+                        bp_bf16_workspace_bytes(kernel, ROWS, m.inner, m.width));
+        bp_workspace_free(&workspace);
     }
     bp_math_set_threads(0);
     bp_bf16_copies_clear(&copies);
@@ -243,7 +244,7 @@ int main(void)
         cmocka_unit_test(gelu_at_once_is_product_and_pass),
         cmocka_unit_test(gelu_at_once_has_the_same_bits_with_any_threads),
         cmocka_unit_test(gelu_at_once_keeps_to_its_plan),
-        cmocka_unit_test(room_of_an_epilogue_is_foreseen),
+        cmocka_unit_test(room_of_an_epilogue_is_estimated),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);

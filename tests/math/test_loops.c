@@ -121,7 +121,7 @@ static void bf16_is_rounded_to_nearest_even(void **state)
     }
 }
 
-static void check_tile(const bp_loops *loops, int64_t M, int64_t N, int64_t K, bool turned,
+static void check_tile(const bp_loops *loops, int64_t M, int64_t N, int64_t K, bool transposed,
                        bool accumulate)
 {
     float *a = randoms(M * K, 1), *b = randoms(K * (N + 3), 2), *c = randoms(M * (N + 5), 3);
@@ -130,8 +130,8 @@ static void check_tile(const bp_loops *loops, int64_t M, int64_t N, int64_t K, b
                     .a = a,
                     .b = b,
                     .c_row = N + 5,
-                    .a_row = turned ? 1 : K,
-                    .a_column = turned ? M : 1,
+                    .a_row = transposed ? 1 : K,
+                    .a_column = transposed ? M : 1,
                     .b_row = N + 3,
                     .M = M,
                     .N = N,

@@ -216,14 +216,14 @@ static void tops_are_the_first_of_the_largest(void **state)
 static void powers_are_those_of_plain_loops(void **state)
 {
     static const float betas[] = {0.35F, 1, 2.83F};
-    bp_temper_row sums[ROWS * 3];
+    bp_scaled_row sums[ROWS * 3];
     float shift[ROWS] = {0, -1, -2};
     double lp[MOST];
     fixture f;
 
     (void)state;
     open_fixture(&f, 3, 1100, 3.0F);
-    bp_temper_rows(sums, &f.in, shift, betas, 3);
+    bp_scaled_rows(sums, &f.in, shift, betas, 3);
     for (int r = 0; r < ROWS; r++)
         for (int k = 0; k < 3; k++) {
             double power = 0, first = 0, second = 0, b = (double)betas[k];
@@ -261,7 +261,7 @@ static void instruction_sets_agree_and_threads_give_the_same_bits(void **state)
 
         for (int k = 0; k < 2; k++) {
             sets[k]->mixture(logprob[k], p[k], ends[k], &block);
-            sets[k]->temper(sums[k], logprob[k], 491, -0.5F, 1.3F);
+            sets[k]->temperature(sums[k], logprob[k], 491, -0.5F, 1.3F);
         }
         for (int i = 0; i < 491; i++) {
             assert_true(fabsf(logprob[0][i] - logprob[1][i]) < 3e-6F);

@@ -45,7 +45,7 @@ static void ranks_with_masks_of_their_own_stay_in_them(void **state)
     (void)state;
     assert_int_equal(bp_core_choose(cores, all, 2, 0), 4);
     assert_int_equal(cores[3], FAR + 3);
-    assert_int_equal(bp_core_choose(cores, all, 2, 1), 3); /* room is left: it is ours alone */
+    assert_int_equal(bp_core_choose(cores, all, 2, 1), 3); /* workspace is left: it is ours alone */
     assert_int_equal(cores[0], FAR + 4);
 }
 

@@ -93,7 +93,7 @@ static inline char hear(const contender *one)
 }
 
 /* A process that has the lock. */
-static inline contender start_holder(const char *run, int *hold)
+static inline contender start_owner(const char *run, int *hold)
 {
     contender one;
     int start;
@@ -104,7 +104,7 @@ static inline contender start_holder(const char *run, int *hold)
     return one;
 }
 
-static inline void end_holder(const contender *one, int hold)
+static inline void end_owner(const contender *one, int hold)
 {
     assert_int_equal(close(hold), 0);
     assert_int_equal(waitpid(one->pid, NULL, 0), one->pid);
@@ -118,37 +118,37 @@ static inline void take_soon(const char *run)
 
     bp_test_expect(run_lock_take(&lock, run, 60.0), BP_OK);
     assert_true(bp_clock_now() - start < 60.0);
-    assert_true(run_lock_is_ours(lock));
+    assert_true(run_lock_is_own(lock));
     bp_test_expect(run_lock_release(&lock), BP_OK);
 }
 
-/* ---- holders made up ---- */
+/* ---- owners made up ---- */
 
 /* An owner file that says what `edit` leaves of this process. */
-static inline void write_owner(const char *run, int epoch, void (*edit)(run_holder *holder))
+static inline void write_owner(const char *run, int epoch, void (*edit)(run_owner *owner))
 {
-    run_holder holder;
+    run_owner owner;
     char folder[PATH_MAX];
     json_t *value;
 
-    run_holder_self(&holder);
-    holder.epoch = epoch;
-    edit(&holder);
-    value = run_holder_json(&holder);
+    run_owner_self(&owner);
+    owner.epoch = epoch;
+    edit(&owner);
+    value = run_owner_json(&owner);
     (void)snprintf(folder, sizeof folder, "%s/lock", run);
     bp_test_expect(bp_dir_make(folder), BP_OK);
     bp_test_expect(bp_json_save(owner_path(run, epoch), value), BP_OK);
     json_decref(value);
 }
 
-static inline void began_at_another_time(run_holder *holder)
+static inline void began_at_another_time(run_owner *owner)
 {
-    holder->start_ticks -= 1;
+    owner->start_ticks -= 1;
 }
 
-static inline void as_it_is(run_holder *holder)
+static inline void as_it_is(run_owner *owner)
 {
-    (void)holder;
+    (void)owner;
 }
 
 #endif

@@ -300,16 +300,16 @@ static void folder_of_a_running_job_is_refused(void **state)
 {
     const opening with = {.run = bp_test_path("held"), .hash = "c0"};
     int told[2];
-    pid_t holder = -1;
+    pid_t owner = -1;
     char byte = 0;
 
     (void)state;
     if (mesh->coordinates) {
         bp_test_expect(bp_dir_make(with.run), BP_OK);
         assert_int_equal(pipe(told), 0);
-        holder = fork();
-        assert_true(holder >= 0);
-        if (holder == 0) {
+        owner = fork();
+        assert_true(owner >= 0);
+        if (owner == 0) {
             run_lock *lock;
 
             byte = run_lock_take(&lock, with.run, 0) == BP_OK ? 'w' : 'e';
@@ -322,8 +322,8 @@ static void folder_of_a_running_job_is_refused(void **state)
     }
     check_refused(&with, BP_ERR_BUSY, "held by another running job (host ");
     if (mesh->coordinates) {
-        assert_int_equal(kill(holder, SIGKILL), 0);
-        assert_int_equal(waitpid(holder, NULL, 0), holder);
+        assert_int_equal(kill(owner, SIGKILL), 0);
+        assert_int_equal(waitpid(owner, NULL, 0), owner);
     }
     BP_MPI(MPI_Barrier(COMM));
     run_once(&with, BP_OK);

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-/* ---- living and dead holders on this machine ---- */
+/* ---- living and dead owners on this machine ---- */
 
 static void lock_is_taken_once_and_again_after_its_release(void **state)
 {
@@ -13,13 +13,13 @@ static void lock_is_taken_once_and_again_after_its_release(void **state)
 
     (void)state;
     bp_test_expect(run_lock_take(&first, run, 0), BP_OK);
-    assert_true(run_lock_is_ours(first));
+    assert_true(run_lock_is_own(first));
     bp_test_expect(run_lock_take(&second, run, 0), BP_ERR_BUSY);
     assert_null(second);
     bp_test_expect(run_lock_release(&first), BP_OK);
     assert_null(first);
     bp_test_expect(run_lock_take(&second, run, 0), BP_OK);
-    assert_true(run_lock_is_ours(second));
+    assert_true(run_lock_is_own(second));
     bp_test_expect(run_lock_release(&second), BP_OK);
 }
 
@@ -29,65 +29,65 @@ static void second_process_is_refused_and_told_who_holds(void **state)
     char process[64], host[256] = "";
     run_lock *lock;
     int hold;
-    contender holder;
+    contender owner;
     double start;
 
     (void)state;
     assert_int_equal(setenv("SLURM_JOB_ID", "4711", 1), 0);
-    holder = start_holder(run, &hold);
+    owner = start_owner(run, &hold);
     assert_int_equal(unsetenv("SLURM_JOB_ID"), 0);
     start = bp_clock_now();
     bp_test_expect(run_lock_take(&lock, run, 0), BP_ERR_BUSY);
     assert_true(bp_clock_now() - start < 60.0); /* it is not watched */
-    (void)snprintf(process, sizeof process, "process %d", (int)holder.pid);
+    (void)snprintf(process, sizeof process, "process %d", (int)owner.pid);
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
     bp_test_message_has(process);
     bp_test_message_has(host);
     bp_test_message_has("Slurm job 4711");
     bp_test_message_has(run);
-    end_holder(&holder, hold);
+    end_owner(&owner, hold);
 }
 
-/* A holder that was killed is a zombie until its parent looks: it holds nothing either way. */
-static void killed_holder_is_followed_at_once(void **state)
+/* A owner that was killed is a zombie until its parent looks: it holds nothing either way. */
+static void killed_owner_is_followed_at_once(void **state)
 {
     const char *run = fresh("killed");
 
     (void)state;
     for (int reaped = 0; reaped < 2; reaped++) {
         int hold;
-        contender holder = start_holder(run, &hold);
+        contender owner = start_owner(run, &hold);
 
-        assert_int_equal(kill(holder.pid, SIGKILL), 0);
+        assert_int_equal(kill(owner.pid, SIGKILL), 0);
         if (reaped) {
-            assert_int_equal(waitpid(holder.pid, NULL, 0), holder.pid);
+            assert_int_equal(waitpid(owner.pid, NULL, 0), owner.pid);
         } else {
             siginfo_t info;
-            assert_int_equal(waitid(P_PID, (id_t)holder.pid, &info, WEXITED | WNOWAIT), 0);
+            assert_int_equal(waitid(P_PID, (id_t)owner.pid, &info, WEXITED | WNOWAIT), 0);
         }
         take_soon(run);
         if (!reaped)
-            assert_int_equal(waitpid(holder.pid, NULL, 0), holder.pid);
+            assert_int_equal(waitpid(owner.pid, NULL, 0), owner.pid);
         assert_int_equal(close(hold), 0);
     }
 }
 
-static void stopped_holder_still_holds(void **state)
+static void stopped_owner_still_holds(void **state)
 {
     const char *run = fresh("stopped");
     run_lock *lock;
     int hold, status;
-    contender holder = start_holder(run, &hold);
+    contender owner = start_owner(run, &hold);
 
     (void)state;
-    assert_int_equal(kill(holder.pid, SIGSTOP), 0);
-    assert_int_equal(waitpid(holder.pid, &status, WUNTRACED), holder.pid);
+    assert_int_equal(kill(owner.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(owner.pid, &status, WUNTRACED), owner.pid);
     bp_test_expect(run_lock_take(&lock, run, 0.2), BP_ERR_BUSY);
-    assert_int_equal(kill(holder.pid, SIGCONT), 0);
-    end_holder(&holder, hold);
+    assert_int_equal(kill(owner.pid, SIGCONT), 0);
+    end_owner(&owner, hold);
 }
 
-/* ---- holders made up ---- */
+/* ---- owners made up ---- */
 
 static void process_number_used_again_holds_nothing(void **state)
 {
@@ -98,22 +98,22 @@ static void process_number_used_again_holds_nothing(void **state)
     take_soon(run);
 }
 
-static void other_boot(run_holder *holder)
+static void other_boot(run_owner *owner)
 {
-    (void)snprintf(holder->boot_id, sizeof holder->boot_id, "another");
+    (void)snprintf(owner->boot_id, sizeof owner->boot_id, "another");
 }
 
-static void other_namespace(run_holder *holder)
+static void other_namespace(run_owner *owner)
 {
-    holder->pid_namespace += 1;
-    began_at_another_time(holder);
+    owner->pid_namespace += 1;
+    began_at_another_time(owner);
 }
 
 /* Nobody can say whether a process of another machine, or of another container, lives: its counter
  * is watched. */
-static void holder_that_can_not_be_asked_is_watched(void **state)
+static void owner_that_can_not_be_asked_is_watched(void **state)
 {
-    static void (*const edits[])(run_holder *) = {other_boot, other_namespace};
+    static void (*const edits[])(run_owner *) = {other_boot, other_namespace};
 
     (void)state;
     for (int k = 0; k < 2; k++) {
@@ -129,7 +129,7 @@ static void holder_that_can_not_be_asked_is_watched(void **state)
     }
 }
 
-static void holder_whose_counter_moves_is_alive(void **state)
+static void owner_whose_counter_moves_is_alive(void **state)
 {
     const char *run = fresh("beating");
     char path[PATH_MAX];
@@ -150,7 +150,7 @@ static void holder_whose_counter_moves_is_alive(void **state)
     assert_int_equal(waitpid(beater, NULL, 0), beater);
 }
 
-static void owner_beats_its_counter(void **state)
+static void owner_heartbeats_its_counter(void **state)
 {
     const char *run = fresh("counter");
     char path[PATH_MAX], *text;
@@ -170,10 +170,10 @@ static void owner_beats_its_counter(void **state)
 
 /* ---- Slurm ---- */
 
-static void of_slurm_job_5(run_holder *holder)
+static void of_slurm_job_5(run_owner *owner)
 {
-    other_boot(holder);
-    (void)snprintf(holder->slurm_job, sizeof holder->slurm_job, "5");
+    other_boot(owner);
+    (void)snprintf(owner->slurm_job, sizeof owner->slurm_job, "5");
 }
 
 static void requeued_job_follows_itself_at_once(void **state)
@@ -251,7 +251,7 @@ static void owner_that_was_followed_has_lost_the_run(void **state)
     (void)state;
     bp_test_expect(run_lock_take(&lock, run, 0), BP_OK);
     write_owner(run, 2, as_it_is); /* another that thought this one dead */
-    assert_false(run_lock_is_ours(lock));
+    assert_false(run_lock_is_own(lock));
     bp_test_expect(run_lock_release(&lock), BP_OK);
     bp_test_expect(bp_file_read(owner_path(run, 2), 10000, &text, &bytes), BP_OK);
     assert_non_null(strstr(text, "\"released\": false")); /* the other's lock stands */
@@ -269,10 +269,10 @@ static void owner_whose_lock_was_removed_has_lost_the_run(void **state)
     bp_test_expect(run_lock_take(&lock, run, 0), BP_OK);
     (void)snprintf(path, sizeof path, "%s/lock", run);
     (void)snprintf(gone, sizeof gone, "%s/gone", run);
-    // a rename takes it away whole; file by file, the owner's beat could write into the folder
+    // a rename takes it away whole; file by file, the owner's heartbeat could write into the folder
     // between two of them
     assert_int_equal(rename(path, gone), 0);
-    assert_false(run_lock_is_ours(lock));
+    assert_false(run_lock_is_own(lock));
     bp_test_expect(run_lock_release(&lock), BP_OK);
     bp_test_expect(bp_dir_remove(gone), BP_OK);
 }
@@ -328,7 +328,7 @@ static void beating_owner_notices_that_it_was_followed(void **state)
     while (!run_lock_is_lost(lock))
         bp_clock_sleep(0.01);
     assert_int_equal(unlink(owner_path(run, 2)), 0);
-    assert_false(run_lock_is_ours(lock)); /* lost is lost */
+    assert_false(run_lock_is_own(lock)); /* lost is lost */
     bp_test_expect(run_lock_release(&lock), BP_OK);
 }
 
@@ -376,12 +376,12 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock_is_taken_once_and_again_after_its_release),
         cmocka_unit_test(second_process_is_refused_and_told_who_holds),
-        cmocka_unit_test(killed_holder_is_followed_at_once),
-        cmocka_unit_test(stopped_holder_still_holds),
+        cmocka_unit_test(killed_owner_is_followed_at_once),
+        cmocka_unit_test(stopped_owner_still_holds),
         cmocka_unit_test(process_number_used_again_holds_nothing),
-        cmocka_unit_test(holder_that_can_not_be_asked_is_watched),
-        cmocka_unit_test(holder_whose_counter_moves_is_alive),
-        cmocka_unit_test(owner_beats_its_counter),
+        cmocka_unit_test(owner_that_can_not_be_asked_is_watched),
+        cmocka_unit_test(owner_whose_counter_moves_is_alive),
+        cmocka_unit_test(owner_heartbeats_its_counter),
         cmocka_unit_test(requeued_job_follows_itself_at_once),
         cmocka_unit_test(slurm_knows_jobs_that_ended),
         cmocka_unit_test(owner_that_was_followed_has_lost_the_run),

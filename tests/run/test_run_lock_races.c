@@ -100,7 +100,7 @@ static void of_starts_at_once_exactly_one_wins(void **state)
 
     (void)state;
     for (int k = 0; k < 20; k++)
-        race(run); /* a free lock first, then one of a dead holder each time */
+        race(run); /* a free lock first, then one of a dead owner each time */
     for (int k = 0; k < 20; k++) {
         take_soon(run); /* a released one */
         race(run);

@@ -1,9 +1,9 @@
 /* A run's status: journals that are being written, who holds the lock, and what it is told as. */
 #include "bp_test.h"
 
-#include "base/beat.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/heartbeat.h"
 #include "base/json.h"
 #include "run/run_lock_priv.h"
 #include "run/run_progress_priv.h"
@@ -105,7 +105,7 @@ static void lines_are_told_as_they_come(void **state)
     metric(&p, "{\"step\": 20, \"tokens\": 200, \"loss\": null, \"seconds\": 1.0, "
                "\"tokens_per_second\": 100.0, \"valid_loss\": 4.5}");
     metric(&p, "{\"step\": 20, \"loss_mean\": 3.5}"); /* of an ensemble: its members tell */
-    (void)bp_beat_phase(BP_PHASE_VALIDATE);
+    (void)bp_heartbeat_phase(BP_PHASE_VALIDATE);
     file = told(&p);
     assert_int_equal(integer_of(file, "step"), 20);
     assert_null(json_object_get(file, "loss"));
@@ -116,7 +116,7 @@ static void lines_are_told_as_they_come(void **state)
                         bp_phase_name(BP_PHASE_VALIDATE));
     json_decref(file);
     end(&p);
-    (void)bp_beat_phase(BP_PHASE_STEP);
+    (void)bp_heartbeat_phase(BP_PHASE_STEP);
     file = told(&p);
     assert_string_equal(json_string_value(json_object_get(file, "phase")),
                         bp_phase_name(BP_PHASE_VALIDATE)); /* it is over */
@@ -226,8 +226,8 @@ static void what_can_not_be_written_ends_no_job(void **state)
     begin(&p, run, 1, NULL);
     metric(&p, "{\"step\": 10, \"tokens\": 100}");
     bp_err_set_message("the first failure");
-    (void)bp_beat_phase(BP_PHASE_STEP);
-    (void)bp_beat_phase(BP_PHASE_END);
+    (void)bp_heartbeat_phase(BP_PHASE_STEP);
+    (void)bp_heartbeat_phase(BP_PHASE_END);
     assert_string_equal(bp_err_message(), "the first failure");
     end(&p);
     assert_int_equal(rmdir(path), 0);
@@ -287,7 +287,7 @@ static void state_follows_from_what_is_written_and_who_holds(void **state)
 static const char *running(const char *name, const char *host, const char *boot)
 {
     const char *run = fresh(name);
-    run_holder holder;
+    run_owner owner;
     json_t *value;
     char *text, path[PATH_MAX];
 
@@ -295,12 +295,12 @@ static const char *running(const char *name, const char *host, const char *boot)
     bp_test_expect(bp_dir_make(path), BP_OK);
     put(run, "run.json", "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}}");
     put(run, "config.ini", "[train]\nsteps = 40\nbatch = 2\n[model]\ncontext = 5\n");
-    run_holder_self(&holder);
-    holder.epoch = 1;
-    (void)snprintf(holder.host, sizeof holder.host, "%s", host);
+    run_owner_self(&owner);
+    owner.epoch = 1;
+    (void)snprintf(owner.host, sizeof owner.host, "%s", host);
     if (boot != NULL)
-        (void)snprintf(holder.boot_id, sizeof holder.boot_id, "%s", boot);
-    value = run_holder_json(&holder);
+        (void)snprintf(owner.boot_id, sizeof owner.boot_id, "%s", boot);
+    value = run_owner_json(&owner);
     text = bp_json_text(value);
     put(run, "lock/owner-000001", text);
     put(run, "lock/beat-000001", "00000000000000000007\n");
@@ -334,7 +334,7 @@ static void expect_state(const char *run, double watch, const char *expected)
     json_decref(status);
 }
 
-static void holder_that_lives_runs_and_another_hosts_is_watched(void **state)
+static void owner_that_lives_runs_and_another_hosts_is_watched(void **state)
 {
     const char *run;
 
@@ -397,9 +397,9 @@ static void members_are_watched_at_the_same_time(void **state)
     put(runs[2], "lock/beat-000001", "00000000000000000008\n");
     for (int m = 0; m < 3; m++)
         age(runs[m], "lock/beat-000001");
-    assert_int_equal(status_holder(out, runs[0], &watch), HOLD_SILENT);
-    assert_int_equal(status_holder(out, runs[1], &watch), HOLD_ALIVE);
-    assert_int_equal(status_holder(out, runs[2], &watch), HOLD_SILENT); /* it was not noted */
+    assert_int_equal(status_owner(out, runs[0], &watch), HOLD_SILENT);
+    assert_int_equal(status_owner(out, runs[1], &watch), HOLD_ALIVE);
+    assert_int_equal(status_owner(out, runs[2], &watch), HOLD_SILENT); /* it was not noted */
     status_watch_clear(&watch);
     json_decref(out);
 }
@@ -594,7 +594,7 @@ int main(void)
         cmocka_unit_test(last_words_are_of_their_start),
         cmocka_unit_test(events_are_counted_and_the_newest_kept),
         cmocka_unit_test(state_follows_from_what_is_written_and_who_holds),
-        cmocka_unit_test(holder_that_lives_runs_and_another_hosts_is_watched),
+        cmocka_unit_test(owner_that_lives_runs_and_another_hosts_is_watched),
         cmocka_unit_test(counter_that_moves_is_alive_whatever_the_clock_says),
         cmocka_unit_test(lock_without_a_run_is_starting),
         cmocka_unit_test(folders_without_a_run_are_missing_input),

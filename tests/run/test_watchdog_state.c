@@ -1,11 +1,11 @@
 /* The watchdog's judgement, played through thousands of histories of a small imaginary job: steps,
- * checkpoints, lost and late beats, jobs that are suspended as a whole, and one fault. */
+ * checkpoints, lost and late heartbeats, jobs that are suspended as a whole, and one fault. */
 #include "bp_test.h"
 
 #include "run/watch_state.h"
 
 #define SECONDS   20.0
-#define BEAT      1.0
+#define HEARTBEAT 1.0
 #define TICK      0.25 /* of the imaginary time */
 #define RANKS_MAX 8
 #define HISTORIES 1000
@@ -39,10 +39,11 @@ static int chance_below(int n)
 typedef enum fault_kind { NO_FAULT, STOPPED, SPINNING, DEADLOCK, FAULTS } fault_kind;
 
 typedef struct one_rank {
-    bp_watch_beat now, under_way; /* as it is; as it was when the beat that travels left */
-    double work;                  /* seconds until it reaches the collective */
-    double next_beat, arrives;    /* arrives < 0: no beat travels */
-    double progress_at;           /* when it moved on last */
+    bp_watch_heartbeat now,
+        under_way;                  /* as it is; as it was when the heartbeat that travels left */
+    double work;                    /* seconds until it reaches the collective */
+    double next_heartbeat, arrives; /* arrives < 0: no heartbeat travels */
+    double progress_at;             /* when it moved on last */
 } one_rank;
 
 typedef struct job {
@@ -96,12 +97,12 @@ static void job_init(job *j, uint64_t seed)
                .fault = (fault_kind)chance_below(FAULTS),
                .fault_at = chance_between(10, 200), /* all have been heard */
                .faulted_at = -1};
-    bp_watch_spec spec = {.size = j->size, .seconds = SECONDS, .beat_seconds = BEAT};
+    bp_watch_spec spec = {.size = j->size, .seconds = SECONDS, .heartbeat_seconds = HEARTBEAT};
 
     j->culprit = chance_below(j->size);
     j->suspended = chance_below(3) == 0 ? chance_between(0, 100) : -1;
     for (int r = 0; r < j->size; r++)
-        j->ranks[r] = (one_rank){.next_beat = chance_between(0, BEAT), .arrives = -1};
+        j->ranks[r] = (one_rank){.next_heartbeat = chance_between(0, HEARTBEAT), .arrives = -1};
     bp_test_expect(bp_watch_new(&j->coordinator, &spec), BP_OK);
     spec.size = 1;
     spec.silence_alone = true;
@@ -167,13 +168,13 @@ static void run_job(job *j)
 }
 
 /* Beats of all to rank 0, and its answers to rank 1, some lost, some late. */
-static void send_beats(job *j)
+static void send_heartbeats(job *j)
 {
     for (int r = 0; r < j->size; r++) {
         one_rank *rank = &j->ranks[r];
 
-        if (!is_out(j, r, STOPPED) && j->time >= rank->next_beat) {
-            rank->next_beat += BEAT;
+        if (!is_out(j, r, STOPPED) && j->time >= rank->next_heartbeat) {
+            rank->next_heartbeat += HEARTBEAT;
             if (chance_between(0, 1) >= j->loss && rank->arrives < 0) {
                 rank->under_way = rank->now;
                 rank->arrives = r == 0 ? j->time : j->time + chance_between(0, j->delay);
@@ -198,36 +199,36 @@ static void suspend_all(job *j)
     if (j->faulted_at >= 0)
         j->faulted_at += 5000;
     for (int r = 0; r < j->size; r++) {
-        j->ranks[r].next_beat += 5000;
+        j->ranks[r].next_heartbeat += 5000;
         j->ranks[r].progress_at += 5000;
         if (j->ranks[r].arrives >= 0)
             j->ranks[r].arrives += 5000;
     }
 }
 
-/* What the job may take at most until the fault is seen: a limit of its phase, and two beats, and
- * what beats may be lost or late, and a commit under way. */
+/* What the job may take at most until the fault is seen: a limit of its phase, and two heartbeats,
+ * and what heartbeats may be lost or late, and a commit under way. */
 static double patience(const job *j)
 {
-    double step = 10 * (2 * j->slowest + 4 * BEAT);
+    double step = 10 * (2 * j->slowest + 4 * HEARTBEAT);
     double limit =
         step > 10 * SECONDS ? step : 10 * SECONDS; /* of a first step, or a first commit */
 
-    return j->fault == STOPPED ? SECONDS + 2 * BEAT + 1 : limit + 10 * BEAT;
+    return j->fault == STOPPED ? SECONDS + 2 * HEARTBEAT + 1 : limit + 10 * HEARTBEAT;
 }
 
-/* One history; true: a verdict fell. */
-static bool play(job *j, bp_watch_verdict *verdict, double *took)
+/* One history; true: a diagnosis fell. */
+static bool play(job *j, bp_watch_diagnosis *diagnosis, double *took)
 {
     for (;;) {
         bool watcher_stopped = is_out(j, 0, STOPPED);
 
         suspend_all(j);
         run_job(j);
-        send_beats(j);
-        if (!watcher_stopped && bp_watch_judge(j->coordinator, j->time, verdict))
+        send_heartbeats(j);
+        if (!watcher_stopped && bp_watch_judge(j->coordinator, j->time, diagnosis))
             break;
-        if (j->size > 1 && !is_out(j, 1, STOPPED) && bp_watch_judge(j->other, j->time, verdict))
+        if (j->size > 1 && !is_out(j, 1, STOPPED) && bp_watch_judge(j->other, j->time, diagnosis))
             break;
         *took = j->time - j->faulted_at;
         if (j->faulted_at < 0 ? j->time > PEACE + 5000 : *took > patience(j))
@@ -242,25 +243,25 @@ static void check_history(uint64_t seed)
 {
     static const bp_watch_reason REASONS[FAULTS] = {
         [STOPPED] = BP_WATCH_SILENT, [SPINNING] = BP_WATCH_COMPUTES, [DEADLOCK] = BP_WATCH_WAITS};
-    bp_watch_verdict verdict = {.rank = -1};
+    bp_watch_diagnosis diagnosis = {.rank = -1};
     double took = 0;
     job j;
     bool fell, right;
 
     job_init(&j, seed);
-    fell = play(&j, &verdict, &took);
+    fell = play(&j, &diagnosis, &took);
     if (j.faulted_at < 0 || (j.fault == STOPPED && j.size == 1))
         right = !fell; /* nobody is left to say so */
     else if (!fell)
         right = false;
     else
-        right = verdict.rank == j.culprit && verdict.reason == REASONS[j.fault];
+        right = diagnosis.rank == j.culprit && diagnosis.reason == REASONS[j.fault];
     if (!right)
         print_error("history %llu: %d ranks, fault %d of rank %d after %.2f s (a step of %.2f s): "
                     "%s rank %d, reason %d, after %.2f s\n",
                     (unsigned long long)seed, j.size, (int)j.fault, j.culprit, j.faulted_at,
-                    j.step_seconds, fell ? "named" : "nobody, not", verdict.rank,
-                    (int)verdict.reason, took);
+                    j.step_seconds, fell ? "named" : "nobody, not", diagnosis.rank,
+                    (int)diagnosis.reason, took);
     job_clear(&j);
     assert_true(right);
 }
@@ -279,7 +280,7 @@ static void culprits_are_named_and_nobody_else(void **state)
 
 static bp_watch *watch_of(int size)
 {
-    bp_watch_spec spec = {.size = size, .seconds = SECONDS, .beat_seconds = BEAT};
+    bp_watch_spec spec = {.size = size, .seconds = SECONDS, .heartbeat_seconds = HEARTBEAT};
     bp_watch *watch;
 
     bp_test_expect(bp_watch_new(&watch, &spec), BP_OK);
@@ -297,33 +298,33 @@ static void time_that_nobody_saw_does_not_count(void **state)
     assert_true(bp_watch_clock_look(&clock, 4000) == 3); /* nor does it run backwards */
 }
 
-/* It may be that a firewall keeps its beats: then the others go on. */
+/* It may be that a firewall keeps its heartbeats: then the others go on. */
 static void rank_that_was_never_heard_is_named_once_nobody_goes_on(void **state)
 {
     (void)state;
     bp_watch *watch = watch_of(3);
-    bp_watch_beat waits = {.phase = BP_PHASE_START, .waits = true};
-    bp_watch_verdict verdict;
+    bp_watch_heartbeat waits = {.phase = BP_PHASE_START, .waits = true};
+    bp_watch_diagnosis diagnosis;
     double now = 0, moved = 0;
     bool stuck = false;
 
-    for (; now < 100 * SECONDS; now += BEAT) {
+    for (; now < 100 * SECONDS; now += HEARTBEAT) {
         if ((int)now % (int)SECONDS == 0) {
             waits.progress++;
             moved = now;
         }
         bp_watch_hear(watch, 0, &waits, now);
         bp_watch_hear(watch, 2, &waits, now);
-        assert_false(bp_watch_judge(watch, now, &verdict));
+        assert_false(bp_watch_judge(watch, now, &diagnosis));
     }
-    for (; !stuck && now < 200 * SECONDS; now += BEAT) {
+    for (; !stuck && now < 200 * SECONDS; now += HEARTBEAT) {
         bp_watch_hear(watch, 0, &waits, now);
         bp_watch_hear(watch, 2, &waits, now);
-        stuck = bp_watch_judge(watch, now, &verdict);
+        stuck = bp_watch_judge(watch, now, &diagnosis);
     }
     assert_true(stuck);
-    assert_int_equal(verdict.rank, 1);
-    assert_int_equal(verdict.reason, BP_WATCH_SILENT);
+    assert_int_equal(diagnosis.rank, 1);
+    assert_int_equal(diagnosis.reason, BP_WATCH_SILENT);
     assert_true(now - moved < 11 * SECONDS);
     assert_false(bp_watch_is_known(watch, 1));
     bp_watch_free(&watch);
@@ -333,15 +334,15 @@ static void rank_that_left_is_not_missed(void **state)
 {
     (void)state;
     bp_watch *watch = watch_of(2);
-    bp_watch_beat beat = {.phase = BP_PHASE_END};
-    bp_watch_verdict verdict;
+    bp_watch_heartbeat heartbeat = {.phase = BP_PHASE_END};
+    bp_watch_diagnosis diagnosis;
 
-    bp_watch_hear(watch, 1, &beat, 0);
+    bp_watch_hear(watch, 1, &heartbeat, 0);
     bp_watch_leave(watch, 1);
-    for (double now = 0; now < 10 * SECONDS; now += BEAT) {
-        beat.progress++;
-        bp_watch_hear(watch, 0, &beat, now);
-        assert_false(bp_watch_judge(watch, now, &verdict));
+    for (double now = 0; now < 10 * SECONDS; now += HEARTBEAT) {
+        heartbeat.progress++;
+        bp_watch_hear(watch, 0, &heartbeat, now);
+        assert_false(bp_watch_judge(watch, now, &diagnosis));
     }
     bp_watch_free(&watch);
 }
@@ -351,24 +352,24 @@ static void silence_alone_is_looked_for(void **state)
 {
     (void)state;
     bp_watch_spec spec = {
-        .size = 1, .seconds = SECONDS, .beat_seconds = BEAT, .silence_alone = true};
+        .size = 1, .seconds = SECONDS, .heartbeat_seconds = HEARTBEAT, .silence_alone = true};
     bp_watch *watch;
-    bp_watch_beat beat = {.phase = BP_PHASE_STEP};
-    bp_watch_verdict verdict;
+    bp_watch_heartbeat heartbeat = {.phase = BP_PHASE_STEP};
+    bp_watch_diagnosis diagnosis;
     double now = 0;
     bool silent = false;
 
     bp_test_expect(bp_watch_new(&watch, &spec), BP_OK);
-    for (; now < 50 * SECONDS; now += BEAT) {
-        beat.waits = now > 20 * SECONDS;
-        bp_watch_hear(watch, 0, &beat, now);
-        assert_false(bp_watch_judge(watch, now, &verdict));
+    for (; now < 50 * SECONDS; now += HEARTBEAT) {
+        heartbeat.waits = now > 20 * SECONDS;
+        bp_watch_hear(watch, 0, &heartbeat, now);
+        assert_false(bp_watch_judge(watch, now, &diagnosis));
     }
-    for (; !silent && now < 60 * SECONDS; now += BEAT)
-        silent = bp_watch_judge(watch, now, &verdict);
+    for (; !silent && now < 60 * SECONDS; now += HEARTBEAT)
+        silent = bp_watch_judge(watch, now, &diagnosis);
     assert_true(silent && now < 51.1 * SECONDS);
-    assert_int_equal(verdict.rank, 0);
-    assert_int_equal(verdict.reason, BP_WATCH_SILENT);
+    assert_int_equal(diagnosis.rank, 0);
+    assert_int_equal(diagnosis.reason, BP_WATCH_SILENT);
     bp_watch_free(&watch);
 }
 
@@ -377,66 +378,66 @@ static void long_steps_are_waited_for(void **state)
 {
     (void)state;
     bp_watch *watch = watch_of(1);
-    bp_watch_beat beat = {.phase = BP_PHASE_STEP};
-    bp_watch_verdict verdict;
+    bp_watch_heartbeat heartbeat = {.phase = BP_PHASE_STEP};
+    bp_watch_diagnosis diagnosis;
     double now = 0, moved = 0;
     bool stuck = false;
 
-    for (; now < 600 && !stuck; now += BEAT) {
+    for (; now < 600 && !stuck; now += HEARTBEAT) {
         if ((int)now % 100 == 0) {
-            beat.step = ++beat.steps;
-            beat.progress++;
+            heartbeat.step = ++heartbeat.steps;
+            heartbeat.progress++;
             moved = now;
         }
-        bp_watch_hear(watch, 0, &beat, now);
-        stuck = bp_watch_judge(watch, now, &verdict);
+        bp_watch_hear(watch, 0, &heartbeat, now);
+        stuck = bp_watch_judge(watch, now, &diagnosis);
     }
     assert_false(stuck);
-    for (; !stuck; now += BEAT) {
-        bp_watch_hear(watch, 0, &beat, now);
-        stuck = bp_watch_judge(watch, now, &verdict);
+    for (; !stuck; now += HEARTBEAT) {
+        bp_watch_hear(watch, 0, &heartbeat, now);
+        stuck = bp_watch_judge(watch, now, &diagnosis);
     }
     assert_true(now - moved > 900 && now - moved < 1100);
     bp_watch_free(&watch);
 }
 
 /* 25 steps of all ranks; rank `slow` takes `factor` times as long as the others' 10 ms. */
-static void walk(bp_watch *watch, bp_watch_beat beats[], int size, int slow, double factor,
-                 double *now)
+static void walk(bp_watch *watch, bp_watch_heartbeat heartbeats[], int size, int slow,
+                 double factor, double *now)
 {
-    bp_watch_verdict verdict;
+    bp_watch_diagnosis diagnosis;
 
     for (int r = 0; r < size; r++) {
-        beats[r].phase = BP_PHASE_STEP;
-        beats[r].step = beats[r].steps += 25;
-        beats[r].progress += 25;
-        beats[r].busy_ns += (int64_t)(25 * 1e7 * (r == slow ? factor : 1));
-        bp_watch_hear(watch, r, &beats[r], *now);
+        heartbeats[r].phase = BP_PHASE_STEP;
+        heartbeats[r].step = heartbeats[r].steps += 25;
+        heartbeats[r].progress += 25;
+        heartbeats[r].busy_ns += (int64_t)(25 * 1e7 * (r == slow ? factor : 1));
+        bp_watch_hear(watch, r, &heartbeats[r], *now);
     }
-    assert_false(bp_watch_judge(watch, *now, &verdict));
-    *now += BEAT;
+    assert_false(bp_watch_judge(watch, *now, &diagnosis));
+    *now += HEARTBEAT;
 }
 
 static void slow_rank_is_told_once_a_stretch(void **state)
 {
     (void)state;
     bp_watch *watch = watch_of(4);
-    bp_watch_beat beats[4] = {{.peers = 0}};
+    bp_watch_heartbeat heartbeats[4] = {{.peers = 0}};
     bp_watch_slow slow;
     double now = 0;
 
-    walk(watch, beats, 4, -1, 1, &now);
-    walk(watch, beats, 4, 2, 1.4, &now);
+    walk(watch, heartbeats, 4, -1, 1, &now);
+    walk(watch, heartbeats, 4, 2, 1.4, &now);
     assert_false(bp_watch_next_slow(watch, &slow));
     for (int stretch = 0; stretch < 2; stretch++) {
-        walk(watch, beats, 4, 2, 2, &now);
+        walk(watch, heartbeats, 4, 2, 2, &now);
         assert_true(bp_watch_next_slow(watch, &slow));
         assert_int_equal(slow.rank, 2);
         assert_true(slow.ratio > 1.99 && slow.ratio < 2.01);
         assert_true(slow.seconds > 0.0199 && slow.seconds < 0.0201);
-        walk(watch, beats, 4, 2, 3, &now);
+        walk(watch, heartbeats, 4, 2, 3, &now);
         assert_false(bp_watch_next_slow(watch, &slow));
-        walk(watch, beats, 4, -1, 1, &now);
+        walk(watch, heartbeats, 4, -1, 1, &now);
         assert_false(bp_watch_next_slow(watch, &slow));
     }
     bp_watch_free(&watch);
@@ -447,15 +448,15 @@ static void only_peers_are_compared(void **state)
 {
     (void)state;
     bp_watch *watch = watch_of(4);
-    bp_watch_beat beats[4] = {{.peers = -1}, {.peers = 0}, {.peers = 0}, {.peers = 1}};
+    bp_watch_heartbeat heartbeats[4] = {{.peers = -1}, {.peers = 0}, {.peers = 0}, {.peers = 1}};
     bp_watch_slow slow;
     double now = 0;
 
     for (int k = 0; k < 4; k++)
-        walk(watch, beats, 4, 3, 5, &now);
+        walk(watch, heartbeats, 4, 3, 5, &now);
     assert_false(bp_watch_next_slow(watch, &slow));
     for (int k = 0; k < 2; k++)
-        walk(watch, beats, 4, 2, 5, &now);
+        walk(watch, heartbeats, 4, 2, 5, &now);
     assert_true(bp_watch_next_slow(watch, &slow));
     assert_int_equal(slow.rank, 2);
     bp_watch_free(&watch);
@@ -468,44 +469,44 @@ static void only_peers_are_compared(void **state)
 static void thousand_ranks_may_say_anything(void **state)
 {
     enum { MANY = 1000, TICKS = 200, SILENT = 700 };
-    bp_watch_spec spec = {.size = MANY, .seconds = SECONDS, .beat_seconds = BEAT};
-    bp_watch_verdict verdict = {.rank = 0};
+    bp_watch_spec spec = {.size = MANY, .seconds = SECONDS, .heartbeat_seconds = HEARTBEAT};
+    bp_watch_diagnosis diagnosis = {.rank = 0};
     bp_watch *watch;
-    int verdicts = 0;
+    int diagnoses = 0;
 
     (void)state;
     chance_state = 1000;
     bp_test_expect(bp_watch_new(&watch, &spec), BP_OK);
     for (int tick = 0; tick < TICKS; tick++) {
-        double now = tick * BEAT;
+        double now = tick * HEARTBEAT;
         bp_watch_slow slow;
 
         for (int r = 0; r < MANY; r++) {
-            bp_watch_beat beat = {.phase = (bp_phase)chance_below(BP_PHASES),
-                                  .step = chance_below(1000),
-                                  .steps = chance_below(1000),
-                                  .progress = chance_below(3),
-                                  .collectives = chance_below(100),
-                                  .busy_ns = (int64_t)(chance() >> 2),
-                                  .commit_ns = chance_below(1000000000),
-                                  .peers = chance_below(6) - 1,
-                                  .waits = chance_below(2) == 1};
+            bp_watch_heartbeat heartbeat = {.phase = (bp_phase)chance_below(BP_PHASES),
+                                            .step = chance_below(1000),
+                                            .steps = chance_below(1000),
+                                            .progress = chance_below(3),
+                                            .collectives = chance_below(100),
+                                            .busy_ns = (int64_t)(chance() >> 2),
+                                            .commit_ns = chance_below(1000000000),
+                                            .peers = chance_below(6) - 1,
+                                            .waits = chance_below(2) == 1};
 
             if (chance_below(10) > 0 && (r != SILENT || tick < 10))
-                bp_watch_hear(watch, r, &beat, now);
+                bp_watch_hear(watch, r, &heartbeat, now);
         }
         if (tick == 20)
             bp_watch_leave(watch, 999);
-        if (bp_watch_judge(watch, now, &verdict)) {
-            assert_in_range(verdict.rank, 0, MANY - 2);
-            verdicts++;
+        if (bp_watch_judge(watch, now, &diagnosis)) {
+            assert_in_range(diagnosis.rank, 0, MANY - 2);
+            diagnoses++;
         }
         while (bp_watch_next_slow(watch, &slow))
             assert_in_range(slow.rank, 0, MANY - 1);
     }
-    assert_true(verdicts > 0);
-    assert_int_equal(verdict.rank, SILENT);
-    assert_int_equal(verdict.reason, BP_WATCH_SILENT);
+    assert_true(diagnoses > 0);
+    assert_int_equal(diagnosis.rank, SILENT);
+    assert_int_equal(diagnosis.reason, BP_WATCH_SILENT);
     bp_watch_free(&watch);
 }
 

@@ -1,7 +1,7 @@
 /* Resamples: what is drawn, pairs, threads, percentile intervals. */
 #include "bp_test.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "statistics/resample.h"
 
 #include <math.h>
@@ -120,15 +120,15 @@ static double *run(const documents *all, int threads)
     return values;
 }
 
-static void one_thread_beats_for_each_of_its_resamples(void **state)
+static void one_thread_heartbeats_for_each_of_its_resamples(void **state)
 {
     documents *all = make_documents();
-    bp_beat before, after;
+    bp_heartbeat before, after;
 
     (void)state;
-    bp_beat_read(&before);
+    bp_heartbeat_read(&before);
     bp_free(run(all, 2));
-    bp_beat_read(&after);
+    bp_heartbeat_read(&after);
     assert_int_equal(after.progress - before.progress, BP_RESAMPLES / 2);
     bp_free(all);
 }
@@ -217,7 +217,7 @@ int main(void)
         cmocka_unit_test(counts_are_those_of_the_draws),
         cmocka_unit_test(documents_are_drawn_equally_often),
         cmocka_unit_test(streams_and_seeds_draw_otherwise),
-        cmocka_unit_test(one_thread_beats_for_each_of_its_resamples),
+        cmocka_unit_test(one_thread_heartbeats_for_each_of_its_resamples),
         cmocka_unit_test(threads_make_no_difference),
         cmocka_unit_test(pairs_see_what_methods_differ_in),
         cmocka_unit_test(an_interval_is_of_percentiles),

@@ -24,7 +24,7 @@ typedef struct fixture {
     bp_gemm *gemm;
     bp_network *network;
     bp_stage *stage;
-    bp_courier *courier;
+    bp_async *async;
     bp_reduction reduction;
     float *values, *scratch;
     plain_gpt plain;
@@ -53,7 +53,7 @@ typedef struct variant {
     int pipelines, tensors, chunks;
     int64_t micro_batches;
     bp_schedule schedule;
-    bool tree, recompute, shares_rows;
+    bool tree, recompute, sequence_parallel;
     float dropout;
     bp_precision precision;
 } variant;
@@ -74,7 +74,7 @@ static void open_fixture(fixture *f, const variant *v)
     nn = (bp_nn){.tensor = f->mesh->tensor,
                  .tensor_at = f->mesh->tensor_at,
                  .tensors = v->tensors,
-                 .shares_rows = v->shares_rows,
+                 .sequence_parallel = v->sequence_parallel,
                  .dropout = v->dropout};
     bp_test_expect(bp_gemm_new(&f->gemm, v->precision), BP_OK);
     nn.gemm = f->gemm;
@@ -88,11 +88,10 @@ static void open_fixture(fixture *f, const variant *v)
     spec.stage = f->mesh->pipeline_at;
     spec.stages = v->pipelines;
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
-    bp_test_expect(bp_courier_new(&f->courier, f->mesh->data, f->network->group_count, true),
-                   BP_OK);
+    bp_test_expect(bp_async_new(&f->async, f->mesh->data, f->network->group_count, true), BP_OK);
     f->reduction = (bp_reduction){.mesh = f->mesh,
                                   .network = f->network,
-                                  .courier = f->courier,
+                                  .async = f->async,
                                   .gradients = f->stage->gradient,
                                   .scratch = f->scratch};
     plain_gpt_init(&f->plain, &SHAPE);
@@ -105,7 +104,7 @@ static void open_fixture(fixture *f, const variant *v)
 
 static void close_fixture(fixture *f)
 {
-    bp_courier_free(&f->courier);
+    bp_async_free(&f->async);
     bp_stage_free(&f->stage);
     bp_network_free(&f->network);
     bp_gemm_free(&f->gemm);
@@ -220,7 +219,7 @@ static void check_all(bool recompute, bool tree, bp_schedule schedule)
                                    .schedule = schedule,
                                    .tree = tree,
                                    .recompute = recompute,
-                                   .shares_rows = shared == 1});
+                                   .sequence_parallel = shared == 1});
 }
 
 static void gradients_are_finite_differences(void **state)
@@ -260,7 +259,7 @@ static void norm_counts_every_parameter_once(void **state)
                                     .micro_batches = MICRO_BATCHES,
                                     .schedule = BP_1F1B,
                                     .tree = true,
-                                    .shares_rows = true});
+                                    .sequence_parallel = true});
         run_step(&f, sums);
         norm = bp_gradient_norm(f.mesh, f.network, f.stage->gradient, f.scratch);
         for (int g = 0; g < f.network->group_count; g++)
@@ -301,15 +300,18 @@ static void evaluation_is_the_plain_loss_of_shorter_windows_too(void **state)
 
     (void)state;
     check_evaluation(&(variant){.pipelines = size, .tensors = 1, .chunks = 1, .micro_batches = 1});
-    check_evaluation(&(variant){
-        .pipelines = 1, .tensors = size, .chunks = 1, .micro_batches = 1, .shares_rows = true});
+    check_evaluation(&(variant){.pipelines = 1,
+                                .tensors = size,
+                                .chunks = 1,
+                                .micro_batches = 1,
+                                .sequence_parallel = true});
     if (size % 2 == 0)
         check_evaluation(&(variant){.pipelines = 2,
                                     .tensors = size / 2,
                                     .chunks = 2,
                                     .micro_batches = 2,
                                     .schedule = BP_INTERLEAVED,
-                                    .shares_rows = true});
+                                    .sequence_parallel = true});
 }
 
 /* Names and bits of all gradients, or of those that are split over tensor ranks, over all ranks. */
@@ -351,7 +353,7 @@ static void interleaved_has_the_bits_of_1f1b(void **state)
                      .schedule = BP_1F1B,
                      .tree = recompute == 0,
                      .recompute = recompute == 1,
-                     .shares_rows = true};
+                     .sequence_parallel = true};
         int64_t expected = digest_of(&v, NAN, false);
 
         v.schedule = BP_INTERLEAVED;
@@ -381,7 +383,7 @@ static void gradients_begin_anew_whatever_their_memory_holds(void **state)
                                              .micro_batches = 2,
                                              .schedule = pipelines == 2 ? BP_INTERLEAVED : BP_1F1B,
                                              .tree = tree == 1,
-                                             .shares_rows = tree == 1,
+                                             .sequence_parallel = tree == 1,
                                              .recompute = tree == 0,
                                              .precision = (bp_precision)precision});
 }
@@ -407,7 +409,7 @@ static void shared_rows_have_the_bits_of_all_rows(void **state)
             if (size % pipelines != 0)
                 continue;
             int64_t expected = digest_of(&v, NAN, true);
-            v.shares_rows = true;
+            v.sequence_parallel = true;
             bp_test_check(MPI_COMM_WORLD, digest_of(&v, NAN, true) == expected);
         }
 }
@@ -455,7 +457,7 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
                 .tensor = f.mesh->tensor,
                 .tensor_at = f.mesh->tensor_at,
                 .tensors = tensors,
-                .shares_rows = bp_rows_divide(1024, tensors)};
+                .sequence_parallel = bp_rows_divide(1024, tensors)};
     bp_test_expect(bp_gpt_network_new(&f.network, &nn, &shape, 0, 1), BP_OK);
     bp_network_lay_out(f.network, BP_NORM_BLOCK);
     f.values = bp_alloc("test", f.network->floats, sizeof(float));

@@ -72,7 +72,7 @@ static training random_training(int size, bp_precision precision)
                               .rate = {.peak = 1e-3, .steps = STEPS},
                               .precision = precision,
                               .digest_every = draw(0, 1)};
-    t.spec.row_sharing = draw(0, 1) ? BP_ROW_SHARING_AUTO : BP_ROW_SHARING_NO;
+    t.spec.sequence_parallel = draw(0, 1) ? BP_SEQUENCE_PARALLEL_AUTO : BP_SEQUENCE_PARALLEL_NO;
     return t;
 }
 
@@ -124,7 +124,7 @@ static void say(const training *t, size_t planned, size_t needed)
                 (long long)t->shape.layers, (long long)t->shape.width, (long long)t->shape.heads,
                 (long long)t->shape.context, (long long)t->shape.vocab_size, (long long)spec->batch,
                 (long long)spec->micro_batch, (int)spec->schedule, spec->chunks, spec->tree,
-                spec->recompute, (int)spec->row_sharing, (int)spec->precision,
+                spec->recompute, (int)spec->sequence_parallel, (int)spec->precision,
                 (int)spec->optimizer.kind);
 }
 

@@ -272,15 +272,15 @@ static void every_gradient_is_the_reference_s(void **state)
 {
     fixture f;
     double sums[SEQUENCES] = {0};
-    bp_courier *courier;
+    bp_async *async;
     bool agrees = true;
 
     (void)state;
     open_fixture(&f);
-    bp_test_expect(bp_courier_new(&courier, f.mesh->data, f.network->group_count, true), BP_OK);
+    bp_test_expect(bp_async_new(&async, f.mesh->data, f.network->group_count, true), BP_OK);
     bp_reduction reduction = {.mesh = f.mesh,
                               .network = f.network,
-                              .courier = courier,
+                              .async = async,
                               .gradients = f.stage->gradient,
                               .scratch = f.scratch};
     bp_stage_step step = {.inputs = f.inputs,
@@ -291,7 +291,7 @@ static void every_gradient_is_the_reference_s(void **state)
                           .context = &reduction};
     bp_stage_accumulate(f.stage, &step, sums);
     bp_gradient_finish(&reduction);
-    bp_courier_free(&courier);
+    bp_async_free(&async);
     bp_network_bind_gradients(f.network, f.stage->gradient);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count; k++) {

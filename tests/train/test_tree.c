@@ -106,7 +106,7 @@ static bool send(const bp_pipeline *pipeline, int stage, const bp_action *action
     simulated *self = &world[stage];
     int d = action->backward, to_stage = neighbour(pipeline, stage, action->backward);
     const simulated *to = &world[to_stage];
-    int64_t j = self->sent[d], before = j - BP_SENDS_BEHIND;
+    int64_t j = self->sent[d], before = j - BP_SENDS_IN_FLIGHT;
 
     if (!bp_action_sends(pipeline, stage, action))
         return true;

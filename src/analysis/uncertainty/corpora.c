@@ -1,5 +1,5 @@
-/* Which files a study scores, and which of their documents belong to which group. */
-#include "analysis/uncertainty/study_priv.h"
+/* Which files a comparison scores, and which of their documents belong to which group. */
+#include "analysis/uncertainty/comparison_priv.h"
 
 #include "base/buffer.h"
 #include "base/fs.h"
@@ -29,7 +29,7 @@ static bool is_same_file(const char *a, const char *b)
     return same;
 }
 
-static int64_t find_file(const study_corpora *corpora, const char *path)
+static int64_t find_file(const comparison_corpora *corpora, const char *path)
 {
     for (int64_t k = 0; k < corpora->files; k++)
         if (is_same_file(corpora->paths[k], path))
@@ -37,7 +37,7 @@ static int64_t find_file(const study_corpora *corpora, const char *path)
     return -1;
 }
 
-static bp_err add_file(study_corpora *corpora, const char *path)
+static bp_err add_file(comparison_corpora *corpora, const char *path)
 {
     char **paths;
 
@@ -62,7 +62,7 @@ static bp_err each_file(const char *corpus, bp_err (*visit)(void *context, const
     bp_err err = BP_OK;
     int status;
 
-    if (!study_is_glob(corpus))
+    if (!comparison_is_glob(corpus))
         return visit(context, corpus);
     status = glob(corpus, 0, NULL, &found);
     if (status == GLOB_NOMATCH)
@@ -81,7 +81,7 @@ static bp_err visit_file(void *context, const char *path)
     return add_file(context, path);
 }
 
-static bp_err list_files(study_corpora *corpora, const study_groups *groups)
+static bp_err list_files(comparison_corpora *corpora, const comparison_groups *groups)
 {
     bp_err err = BP_OK;
 
@@ -92,7 +92,7 @@ static bp_err list_files(study_corpora *corpora, const study_groups *groups)
 }
 
 /* "a.h5,b.h5" */
-static bp_err join_paths(study_corpora *corpora)
+static bp_err join_paths(comparison_corpora *corpora)
 {
     bp_buffer text = {0};
 
@@ -116,19 +116,19 @@ static bp_err visit_item(void *context, const char *path)
     return BP_OK;
 }
 
-static bp_err unfold(study_groups *groups)
+static bp_err unfold(comparison_groups *groups)
 {
     unfolding self = {0};
-    study_groups fresh = {0};
+    comparison_groups fresh = {0};
     bool any = false;
     char *text;
     bp_err err = BP_OK;
 
     for (int64_t g = 0; err == BP_OK && g < groups->count; g++) {
-        const study_group *group = &groups->items[g];
-        const study_part *part = &group->parts[0];
+        const comparison_group *group = &groups->items[g];
+        const comparison_part *part = &group->parts[0];
 
-        if (!group->named && !part->label && study_is_glob(part->corpus)) {
+        if (!group->named && !part->label && comparison_is_glob(part->corpus)) {
             any = true;
             err = each_file(part->corpus, visit_item, &self);
             continue;
@@ -145,8 +145,8 @@ static bp_err unfold(study_groups *groups)
     if (err == BP_OK && !text)
         err = out_of_memory();
     if (err == BP_OK && any) {
-        err = study_groups_parse(&fresh, "uncertainty.shifted", text, NULL);
-        study_groups_clear(groups);
+        err = comparison_groups_parse(&fresh, "uncertainty.shifted", text, NULL);
+        comparison_groups_clear(groups);
         *groups = fresh;
     }
     bp_free(text);
@@ -158,10 +158,10 @@ static bp_err unfold(study_groups *groups)
 /* What the documents are marked in. */
 typedef struct marking {
     bp_corpus *corpus;
-    const study_corpora *corpora;
+    const comparison_corpora *corpora;
     int64_t *first_document; /* [files + 1] */
     unsigned char *marks;    /* [documents] */
-    const study_part *part;
+    const comparison_part *part;
     bool label_found, value_found;
     bp_buffer known; /* labels or values that there are, for a message */
 } marking;
@@ -226,7 +226,7 @@ static bp_err visit_known(void *context, const char *path)
 
 static bp_err refuse_label(marking *self)
 {
-    const study_part *part = self->part;
+    const comparison_part *part = self->part;
     bp_err err = each_file(part->corpus, visit_known, self);
     char *known = bp_buffer_take(&self->known);
 
@@ -240,7 +240,7 @@ static bp_err refuse_label(marking *self)
     return err;
 }
 
-static bp_err list_marked(study_group *group, const unsigned char *marks, int64_t documents)
+static bp_err list_marked(comparison_group *group, const unsigned char *marks, int64_t documents)
 {
     int64_t count = 0;
 
@@ -257,7 +257,7 @@ static bp_err list_marked(study_group *group, const unsigned char *marks, int64_
     return BP_OK;
 }
 
-static bp_err find_documents(study_group *group, marking *self)
+static bp_err find_documents(comparison_group *group, marking *self)
 {
     bp_err err = BP_OK;
 
@@ -280,7 +280,8 @@ static bp_err find_documents(study_group *group, marking *self)
 }
 
 /* How many documents are in both groups; *first: the first of them. Both lists ascend. */
-static int64_t count_common(const study_group *one, const study_group *other, int64_t *first)
+static int64_t count_common(const comparison_group *one, const comparison_group *other,
+                            int64_t *first)
 {
     int64_t i = 0, k = 0, common = 0;
 
@@ -295,8 +296,8 @@ static int64_t count_common(const study_group *one, const study_group *other, in
     return common;
 }
 
-static bp_err check_apart(const marking *self, const study_group *in_domain,
-                          const study_group *shifted)
+static bp_err check_apart(const marking *self, const comparison_group *in_domain,
+                          const comparison_group *shifted)
 {
     int64_t first = 0, file = 0, common = count_common(in_domain, shifted, &first);
 
@@ -311,8 +312,8 @@ static bp_err check_apart(const marking *self, const study_group *in_domain,
                    self->corpora->paths[file]);
 }
 
-static bp_err find_all(study_corpora *corpora, bp_corpus *corpus, study_groups *in_domain,
-                       study_groups *shifted)
+static bp_err find_all(comparison_corpora *corpora, bp_corpus *corpus, comparison_groups *in_domain,
+                       comparison_groups *shifted)
 {
     marking self = {.corpus = corpus, .corpora = corpora};
     bp_err err = BP_OK;
@@ -337,12 +338,13 @@ static bp_err find_all(study_corpora *corpora, bp_corpus *corpus, study_groups *
     return err;
 }
 
-bp_err study_corpora_open(study_corpora *corpora, study_groups *in_domain, study_groups *shifted)
+bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *in_domain,
+                               comparison_groups *shifted)
 {
     bp_corpus *corpus = NULL;
     bp_err err = unfold(shifted);
 
-    *corpora = (study_corpora){0};
+    *corpora = (comparison_corpora){0};
     if (err == BP_OK)
         err = list_files(corpora, in_domain);
     if (err == BP_OK)
@@ -364,11 +366,11 @@ bp_err study_corpora_open(study_corpora *corpora, study_groups *in_domain, study
     return err;
 }
 
-void study_corpora_clear(study_corpora *corpora)
+void comparison_corpora_clear(comparison_corpora *corpora)
 {
     for (int64_t k = 0; k < corpora->files; k++)
         bp_free(corpora->paths[k]);
     bp_free(corpora->paths);
     bp_free(corpora->list);
-    *corpora = (study_corpora){0};
+    *corpora = (comparison_corpora){0};
 }

@@ -1,5 +1,5 @@
-/* The fit of a Laplace approximation within a study: what the coordinator tells of it, and how a
- * stop that it hears of reaches the ranks that compute. */
+/* The fit of a Laplace approximation within a comparison: what the coordinator tells of it, and how
+ * a stop that it hears of reaches the ranks that compute. */
 #include "analysis/uncertainty/job_priv.h"
 
 #include "analysis/uncertainty/laplace.h"
@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,7 +24,7 @@
 
 /* On rank 0 of mesh->compute and on the coordinator: often the same rank. */
 typedef struct fit_course {
-    const study_job *self;
+    const comparison_job *self;
     const char *method;
     double logged, asked;
     int step; /* of the last line */
@@ -103,7 +103,7 @@ static bp_err serve(fit_course *course)
     MPI_Comm world = course->self->mesh->world;
     fit_message message = {.ends = false};
 
-    bp_beat_enter("recv");
+    bp_heartbeat_enter("recv");
     while (!message.ends) {
         int there;
 
@@ -120,39 +120,40 @@ static bp_err serve(fit_course *course)
         course->stopped = bp_signals_stop_asked();
         bp_send(&course->stopped, sizeof course->stopped, 1, TAG_STOP, world);
     }
-    bp_beat_leave();
-    return course->stopped ? bp_drain_stopped("while a Laplace approximation was fitted") : BP_OK;
+    bp_heartbeat_leave();
+    return course->stopped ? bp_stop_request_stopped("while a Laplace approximation was fitted")
+                           : BP_OK;
 }
 
 /* ---- the fit ---- */
 
 /* A file that an earlier start left tells what it took, should that start not have said so. */
-static bp_err keep_fit(const study_job *self, int64_t m, const bp_laplace_report *found,
+static bp_err keep_fit(const comparison_job *self, int64_t m, const bp_laplace_report *found,
                        double seconds)
 {
-    json_t *entry = study_record_of(self, m);
+    json_t *entry = comparison_record_of(self, m);
 
-    if (found->reused && !isnan(study_record_real(entry, "fit_seconds")))
+    if (found->reused && !isnan(comparison_record_real(entry, "fit_seconds")))
         return BP_OK;
     if (found->reused)
         seconds = found->factor_seconds + found->eigen_seconds + found->prior_seconds;
     bp_log("%s: prior precision %.4g, %.0f effective parameters, log evidence %.6g, from %" PRId64
            " tokens",
-           self->outcome.methods.items[m].name, found->tau, found->effective_parameters,
+           self->results.methods.items[m].name, found->tau, found->effective_parameters,
            found->log_evidence, found->tokens);
     (void)json_object_set_new(entry, "prior_precision", bp_json_real(found->tau));
     (void)json_object_set_new(entry, "effective_parameters",
                               bp_json_real(found->effective_parameters));
     (void)json_object_set_new(entry, "log_evidence", bp_json_real(found->log_evidence));
-    return study_record_add(self, m, "fit_seconds", seconds);
+    return comparison_record_add(self, m, "fit_seconds", seconds);
 }
 
 /* Of one rank. */
-static bp_err run(study_job *self, int64_t m, const bp_config *config, const char *path,
+static bp_err run(comparison_job *self, int64_t m, const bp_config *config, const char *path,
                   bp_laplace_report *found)
 {
     const bp_mesh *mesh = self->mesh;
-    const study_method *method = &self->outcome.methods.items[m];
+    const comparison_method *method = &self->results.methods.items[m];
     bp_laplace_spec spec = bp_laplace_spec_of(self->config);
     fit_course course = {.self = self, .method = method->name, .asked = -ASK_SECONDS};
     bp_laplace_listener listener = {.hear = mesh->dedicated ? report : hear, .context = &course};
@@ -167,10 +168,10 @@ static bp_err run(study_job *self, int64_t m, const bp_config *config, const cha
     return err;
 }
 
-bp_err study_job_fit(study_job *self, int64_t method, const bp_config *config)
+bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config)
 {
     bp_laplace_report found = {0};
-    char *path = study_samples_path(self, method);
+    char *path = comparison_samples_path(self, method);
     double began = bp_clock_now();
     bp_err err = bp_agree(self->world,
                           path ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the file of a fit"));

@@ -2,65 +2,68 @@
 #ifndef BP_ANALYSIS_UNCERTAINTY_JOB_PRIV_H
 #define BP_ANALYSIS_UNCERTAINTY_JOB_PRIV_H
 
-#include "analysis/uncertainty/outcome_priv.h"
+#include "analysis/uncertainty/results_priv.h"
 #include "analysis/uncertainty/uncertainty.h"
 #include "infer/ensemble/ensemble.h"
 #include "run/run_folder.h"
 
-typedef struct study_job {
+typedef struct comparison_job {
     MPI_Comm world;
     bp_config *config;                    /* borrowed */
     const bp_option *const *score_tables; /* borrowed */
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;
     bp_run *run;
-    study_outcome outcome; /* lists, peeks and members on all ranks; the rest on the coordinator */
-    study_corpora corpora; /* on the coordinator, but the list on all ranks */
+    comparison_results
+        results; /* lists, metadata and members on all ranks; the rest on the coordinator */
+    comparison_corpora corpora; /* on the coordinator, but the list on all ranks */
     char corpora_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX], train_hash[BP_SHA256_HEX];
     int64_t train_tokens;            /* of corpus.train; on the coordinator */
     char models_hash[BP_SHA256_HEX]; /* of the methods' manifests; on the coordinator */
     char *record_path;               /* RUN/uncertainty/record.json */
     json_t *record;                  /* on the coordinator: what is done, and what it took */
-} study_job;
+} comparison_job;
 
 /** Mesh, lists, and all that can be refused before any compute. `alone`: one rank that stands for
  * any mesh. Collective over `world`. Close after an error too. */
-bp_err study_job_open(study_job *self, MPI_Comm world, bp_config *config,
-                      const bp_option *const *score_tables, bool alone);
-void study_job_close(study_job *self);
+bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *config,
+                           const bp_option *const *score_tables, bool alone);
+void comparison_job_close(comparison_job *self);
 
 /** Do what is missing of each method: fit, score, temperature. Collective over world. Errors: the
  * same on all ranks. */
-bp_err study_job_compute(study_job *self);
+bp_err comparison_job_compute(comparison_job *self);
 /** Fit a method's Laplace approximation, unless it was done before. Lines of progress go to the
  * log. Collective over world; `config` is that of the method's score run. Errors: those of
  * bp_laplace_fit; the same on all ranks. */
-bp_err study_job_fit(study_job *self, int64_t method, const bp_config *config);
+bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config);
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
-bp_err study_job_derive(const study_job *self, int64_t method, bp_config **out);
+bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out);
 /** The mesh of a model of so many members in its configuration: one that can't be spread over the
  * ranks of mesh.members has them as data ranks. */
-bp_err study_job_set_mesh(const study_job *self, int64_t members, bp_config *config);
+bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config);
 /** RUN/uncertainty/laplace/NAME.h5. Free with bp_free(); NULL when memory is short. */
-char *study_samples_path(const study_job *self, int64_t method);
+char *comparison_samples_path(const comparison_job *self, int64_t method);
 
 /* ---- record.json, on the coordinator ---- */
 
 /** Read it, or begin one. Errors: BP_ERR_FORMAT an unknown version; BP_ERR_IO; BP_ERR_SYSTEM. */
-bp_err study_record_open(study_job *self);
-bp_err study_record_save(const study_job *self);
+bp_err comparison_record_open(comparison_job *self);
+bp_err comparison_record_save(const comparison_job *self);
 /** The entry of a method, made where there is none. Borrowed; NULL when memory is short. */
-json_t *study_record_of(const study_job *self, int64_t method);
+json_t *comparison_record_of(const comparison_job *self, int64_t method);
 /** A number of it; NaN where there is none. */
-double study_record_real(const json_t *entry, const char *key);
+double comparison_record_real(const json_t *entry, const char *key);
 /** So many seconds more than earlier starts took; saved. Errors: BP_ERR_SYSTEM; those of
- * study_record_save. */
-bp_err study_record_add(const study_job *self, int64_t method, const char *key, double seconds);
+ * comparison_record_save. */
+bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
+                             double seconds);
 
 /** memory.c: what is computed for method m fits into the memory of each node; plan: of a job to
  * come (NULL: of this one). Collective over world. Errors: BP_ERR_SYSTEM it does not, with the mesh
  * that would: the same on all ranks. */
-bp_err study_job_check_memory(const study_job *self, int64_t m, const bp_planned_world *plan);
+bp_err comparison_job_check_memory(const comparison_job *self, int64_t m,
+                                   const bp_planned_world *plan);
 
 #endif

@@ -34,7 +34,7 @@ typedef struct fit {
 
 static bp_err check_model(const bp_lm *model)
 {
-    if (!model->ops->trunk || !model->ops->logits || !model->ops->head_weights)
+    if (!model->ops->backbone || !model->ops->logits || !model->ops->head_weights)
         return BP_FAIL(BP_ERR_CONFIG,
                        "a model of kind %s has no last linear map for the Laplace approximation: "
                        "give a checkpoint of one network",

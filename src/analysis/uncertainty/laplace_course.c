@@ -4,14 +4,14 @@
 
 #include "base/clock.h"
 #include "base/signals.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 
 #include <math.h>
 
 /* The eigenvectors' textbook count runs at this share of the speed of sums of products (0.7 to 1.1
  * of it on one and two cores, 1,024 to 4,096 entries). */
 #define EIGEN_SPEED 0.8
-#define OVERRUN     1.1 /* what takes longer than foreseen takes so much of its time in all */
+#define OVERRUN     1.1 /* what takes longer than estimated takes so much of its time in all */
 
 static double square(double x)
 {
@@ -51,14 +51,14 @@ static bp_laplace_progress progress_of(const laplace_course *course, double shar
 {
     static const char *const NAMES[] = {"states of the tokens", "output factor", "eigenvectors",
                                         "samples"};
-    double passed = bp_clock_now() - course->began, foreseen = eigen_seconds(course), left;
+    double passed = bp_clock_now() - course->began, estimated = eigen_seconds(course), left;
 
     if (course->step == LAPLACE_EIGEN)
-        share = passed / fmax(foreseen, OVERRUN * passed);
+        share = passed / fmax(estimated, OVERRUN * passed);
     share = share > 1 ? 1 : share;
     left = share > 0 ? passed * (1 - share) / share : NAN;
     if (course->step == LAPLACE_FACTORS)
-        left += foreseen;
+        left += estimated;
     if (course->step == LAPLACE_FACTORS || course->step == LAPLACE_EIGEN)
         left += sample_seconds(course);
     if (course->step == LAPLACE_SAMPLES && !(share > 0))
@@ -83,7 +83,7 @@ static void look(laplace_course *course, double share)
 
 bp_err laplace_course_stopped(void)
 {
-    return bp_drain_stopped("while a Laplace approximation was fitted");
+    return bp_stop_request_stopped("while a Laplace approximation was fitted");
 }
 
 bp_err laplace_course_look(laplace_course *course, double share)

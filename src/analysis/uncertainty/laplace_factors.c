@@ -134,7 +134,7 @@ static bp_err collect_batch(void *context, int64_t unit, const bp_lm_batch *whol
         err = reserve_batch(self, batch.windows * batch.length);
     err = bp_agree(self->mesh->ensemble, err);
     if (err == BP_OK && batch.windows > 0)
-        err = self->model->ops->trunk(self->model, &batch, BP_LM_NO_DROPOUT, self->batch);
+        err = self->model->ops->backbone(self->model, &batch, BP_LM_NO_DROPOUT, self->batch);
     err = bp_agree(self->mesh->ensemble, err);
     if (err == BP_OK && self->holds)
         keep_scored(self, &batch);

@@ -1,10 +1,11 @@
-/* Does each method of a study fit into the memory of its nodes? Asked before anything is made. */
+/* Does each method of a comparison fit into the memory of its nodes? Asked before anything is made.
+ */
 #include "analysis/uncertainty/job_priv.h"
 
 #include "analysis/uncertainty/laplace.h"
 #include "infer/score/memory.h"
 
-static bp_err check(const study_job *self, const bp_score_memory_spec *spec)
+static bp_err check(const comparison_job *self, const bp_score_memory_spec *spec)
 {
     bp_mesh_shape shape = bp_mesh_shape_of(spec->config);
     bool alone = spec->plan && bp_comm_size(self->world) == 1;
@@ -14,31 +15,32 @@ static bp_err check(const study_job *self, const bp_score_memory_spec *spec)
     return err == BP_OK ? bp_score_memory_check(self->world, &shape, spec, NULL) : err;
 }
 
-static int64_t fit_bytes(const study_job *self, int64_t m)
+static int64_t fit_bytes(const comparison_job *self, int64_t m)
 {
-    const study_peek *peek = &self->outcome.peeks[m];
+    const comparison_metadata *metadata = &self->results.metadata[m];
     bp_laplace_spec spec = bp_laplace_spec_of(self->config);
     bp_mesh_shape shape = self->mesh_shape;
 
     shape.data = shape.data > 0 ? shape.data : 1; /* of one rank that stands for any mesh */
-    return bp_laplace_bytes(&spec, &shape, peek->vocab_size, peek->width);
+    return bp_laplace_bytes(&spec, &shape, metadata->vocab_size, metadata->width);
 }
 
-bp_err study_job_check_memory(const study_job *self, int64_t m, const bp_planned_world *plan)
+bp_err comparison_job_check_memory(const comparison_job *self, int64_t m,
+                                   const bp_planned_world *plan)
 {
-    const study_method *method = &self->outcome.methods.items[m];
+    const comparison_method *method = &self->results.methods.items[m];
     bp_ensemble_spec way = {.path = method->path};
     bp_config *config = NULL;
-    bp_err err = bp_agree(self->world, study_job_derive(self, m, &config));
+    bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
     bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
 
-    if (method->way == STUDY_DROPOUT)
-        way.dropout_passes = self->outcome.members[m];
-    if (err == BP_OK && method->way == STUDY_LAPLACE) { /* the fit, and then its samples */
+    if (method->way == COMPARISON_DROPOUT)
+        way.dropout_passes = self->results.members[m];
+    if (err == BP_OK && method->way == COMPARISON_LAPLACE) { /* the fit, and then its samples */
         spec.more_bytes = fit_bytes(self, m);
         err = check(self, &spec);
         spec.more_bytes = 0;
-        spec.samples = self->outcome.members[m];
+        spec.samples = self->results.members[m];
     }
     if (err == BP_OK)
         err = check(self, &spec);

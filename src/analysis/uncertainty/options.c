@@ -1,8 +1,8 @@
 /* uncertainty.*: the keys, and what can be said of them without a file. */
 #include "analysis/uncertainty/uncertainty.h"
 
+#include "analysis/uncertainty/comparison_priv.h"
 #include "analysis/uncertainty/laplace.h"
-#include "analysis/uncertainty/study_priv.h"
 #include "infer/score/score.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ static void add_fault(bp_config *config, bp_err err)
         bp_config_fault(config, "%s", bp_err_message());
 }
 
-static bool has_way(const study_methods *methods, study_way way)
+static bool has_way(const comparison_methods *methods, comparison_way way)
 {
     for (int64_t k = 0; k < methods->count; k++)
         if (methods->items[k].way == way)
@@ -64,14 +64,15 @@ static bool has_way(const study_methods *methods, study_way way)
     return false;
 }
 
-bool study_keeps_bits(const bp_config *config, const char *key, const char *before, const char *now)
+bool comparison_keeps_bits(const bp_config *config, const char *key, const char *before,
+                           const char *now)
 {
-    study_methods methods = {0};
-    bool fits =
-        study_methods_parse(&methods, bp_config_string(config, "uncertainty.models")) == BP_OK &&
-        has_way(&methods, STUDY_LAPLACE);
+    comparison_methods methods = {0};
+    bool fits = comparison_methods_parse(&methods,
+                                         bp_config_string(config, "uncertainty.models")) == BP_OK &&
+                has_way(&methods, COMPARISON_LAPLACE);
 
-    study_methods_clear(&methods);
+    comparison_methods_clear(&methods);
     return bp_score_keeps_bits(config, key, before, now) &&
            !(fits && strcmp(key, "mesh.data") == 0);
 }
@@ -79,22 +80,22 @@ bool study_keeps_bits(const bp_config *config, const char *key, const char *befo
 void bp_uncertainty_check(bp_config *config)
 {
     const char *shifted = bp_config_string(config, "uncertainty.shifted");
-    study_methods methods = {0};
-    study_groups groups = {0};
+    comparison_methods methods = {0};
+    comparison_groups groups = {0};
 
     add_fault(config,
-              study_methods_parse(&methods, bp_config_string(config, "uncertainty.models")));
-    if (has_way(&methods, STUDY_LAPLACE) && !bp_config_is_set(config, "corpus.train"))
+              comparison_methods_parse(&methods, bp_config_string(config, "uncertainty.models")));
+    if (has_way(&methods, COMPARISON_LAPLACE) && !bp_config_is_set(config, "corpus.train"))
         bp_config_fault(config, "a model with :laplace, but no corpus.train: at "
                                 "uncertainty.models; name the corpus that it was trained on");
-    if (has_way(&methods, STUDY_LAPLACE))
+    if (has_way(&methods, COMPARISON_LAPLACE))
         bp_laplace_check(config);
-    study_methods_clear(&methods);
-    add_fault(config,
-              study_groups_parse(&groups, "uncertainty.in_domain",
-                                 bp_config_string(config, "uncertainty.in_domain"), "in_domain"));
-    study_groups_clear(&groups);
+    comparison_methods_clear(&methods);
+    add_fault(config, comparison_groups_parse(&groups, "uncertainty.in_domain",
+                                              bp_config_string(config, "uncertainty.in_domain"),
+                                              "in_domain"));
+    comparison_groups_clear(&groups);
     if (shifted)
-        add_fault(config, study_groups_parse(&groups, "uncertainty.shifted", shifted, NULL));
-    study_groups_clear(&groups);
+        add_fault(config, comparison_groups_parse(&groups, "uncertainty.shifted", shifted, NULL));
+    comparison_groups_clear(&groups);
 }

@@ -1,5 +1,5 @@
 /* index.html: what the template uncertainty.html is filled with. */
-#include "analysis/uncertainty/outcome_priv.h"
+#include "analysis/uncertainty/results_priv.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
@@ -24,7 +24,7 @@ static json_t *real_text(double value, int digits, bool difference)
     return out;
 }
 
-static json_t *cell(const study_value *value, int digits, bool difference)
+static json_t *cell(const comparison_value *value, int digits, bool difference)
 {
     bool interval = isfinite(value->low) && isfinite(value->high);
     bool certain = difference && (value->low > 0 || value->high < 0);
@@ -44,7 +44,7 @@ static void add(json_t *array, json_t *value)
 
 static const char *title_of(const char *key)
 {
-    for (const study_definition *one = study_definitions; one->key; one++)
+    for (const comparison_definition *one = comparison_definitions; one->key; one++)
         if (strcmp(one->key, key) == 0)
             return one->title;
     return key;
@@ -56,88 +56,91 @@ static json_t *figures_json(bool difference)
 {
     json_t *figures = json_array();
 
-    for (int f = 0; f < STUDY_FIGURES; f++)
-        add(figures,
-            json_string(title_of(f == STUDY_FIGURE_SQUARED && !difference ? "rms_calibration_error"
-                                                                          : study_figure_name(f))));
+    for (int f = 0; f < COMPARISON_FIGURES; f++)
+        add(figures, json_string(title_of(f == COMPARISON_FIGURE_SQUARED && !difference
+                                              ? "rms_calibration_error"
+                                              : comparison_figure_name(f))));
     return figures;
 }
 
-static json_t *methods_json(const study_outcome *outcome)
+static json_t *methods_json(const comparison_results *results)
 {
     json_t *methods = json_array();
 
-    for (int64_t m = 0; m < outcome->methods.count; m++) {
-        const study_cost *cost = &outcome->costs[m];
-        const study_value rms = study_rms(&outcome->results[m]);
+    for (int64_t m = 0; m < results->methods.count; m++) {
+        const comparison_cost *cost = &results->costs[m];
+        const comparison_value rms = comparison_rms(&results->results[m]);
         const double seconds[] = {cost->train_seconds, cost->fit_seconds, cost->score_seconds,
                                   cost->memory_mib};
         json_t *values = json_array(), *costs = json_array();
 
-        for (int f = 0; f < STUDY_FIGURES; f++)
-            add(values, cell(f == STUDY_FIGURE_SQUARED ? &rms : &outcome->results[m].values[f],
+        for (int f = 0; f < COMPARISON_FIGURES; f++)
+            add(values, cell(f == COMPARISON_FIGURE_SQUARED ? &rms : &results->results[m].values[f],
                              DIGITS, false));
-        add(costs,
-            json_pack("{s:o}", "value", real_text(outcome->tempers[m].temperature, DIGITS, false)));
+        add(costs, json_pack("{s:o}", "value",
+                             real_text(results->temperatures[m].temperature, DIGITS, false)));
         for (int k = 0; k < 4; k++)
             add(costs, json_pack("{s:o}", "value", real_text(seconds[k], 1, false)));
-        add(methods, json_pack("{s:s, s:s, s:I, s:o, s:o}", "name", outcome->methods.items[m].name,
-                               "way", study_way_name(outcome->methods.items[m].way), "members",
-                               (json_int_t)outcome->members[m], "values", values, "costs", costs));
+        add(methods, json_pack("{s:s, s:s, s:I, s:o, s:o}", "name", results->methods.items[m].name,
+                               "way", comparison_way_name(results->methods.items[m].way), "members",
+                               (json_int_t)results->members[m], "values", values, "costs", costs));
     }
     return methods;
 }
 
-static json_t *detection_json(const study_outcome *outcome)
+static json_t *detection_json(const comparison_results *results)
 {
     json_t *rows = json_array();
 
-    for (int64_t s = 0; s < outcome->shifted.count; s++)
-        for (int64_t m = 0; m < outcome->methods.count; m++)
-            for (int c = 0; c < STUDY_SCORES; c++) {
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        for (int64_t m = 0; m < results->methods.count; m++)
+            for (int c = 0; c < COMPARISON_SCORES; c++) {
                 json_t *values = json_array();
 
-                for (int d = 0; d < STUDY_DETECTIONS; d++)
-                    add(values,
-                        cell(&outcome->results[m].values[study_column(s, (study_score)c, d)],
-                             DIGITS, false));
-                add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", outcome->shifted.items[s].name,
-                                    "method", outcome->methods.items[m].name, "score",
-                                    study_score_name((study_score)c), "values", values));
+                for (int d = 0; d < COMPARISON_DETECTIONS; d++)
+                    add(values, cell(&results->results[m]
+                                          .values[comparison_column(s, (comparison_score)c, d)],
+                                     DIGITS, false));
+                add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", results->shifted.items[s].name,
+                                    "method", results->methods.items[m].name, "score",
+                                    comparison_score_name((comparison_score)c), "values", values));
             }
     return rows;
 }
 
 /* The columns behind the figures of a difference. */
-static json_t *aurocs_json(const study_outcome *outcome)
+static json_t *aurocs_json(const comparison_results *results)
 {
     json_t *columns = json_array();
 
-    for (int64_t s = 0; s < outcome->shifted.count; s++)
-        for (int c = 0; c < STUDY_SCORES; c++)
-            add(columns, json_pack("{s:s, s:s}", "shift", outcome->shifted.items[s].name, "score",
-                                   study_score_name((study_score)c)));
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        for (int c = 0; c < COMPARISON_SCORES; c++)
+            add(columns, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
+                                   comparison_score_name((comparison_score)c)));
     return columns;
 }
 
-static json_t *differences_json(const study_outcome *outcome)
+static json_t *differences_json(const comparison_results *results)
 {
-    int64_t methods = outcome->methods.count, columns = study_columns(outcome->shifted.count);
+    int64_t methods = results->methods.count, columns = comparison_columns(results->shifted.count);
     json_t *rows = json_array();
 
     for (int64_t i = 0; i < methods; i++)
         for (int64_t k = i + 1; k < methods; k++) {
-            const study_value *all = outcome->differences + study_pair(i, k, methods) * columns;
+            const comparison_value *all =
+                results->differences + comparison_pair(i, k, methods) * columns;
             json_t *values = json_array();
 
-            for (int f = 0; f < STUDY_FIGURES; f++)
-                add(values, cell(&all[f], f == STUDY_FIGURE_SQUARED ? MORE_DIGITS : DIGITS, true));
-            for (int64_t s = 0; s < outcome->shifted.count; s++)
-                for (int c = 0; c < STUDY_SCORES; c++)
+            for (int f = 0; f < COMPARISON_FIGURES; f++)
+                add(values,
+                    cell(&all[f], f == COMPARISON_FIGURE_SQUARED ? MORE_DIGITS : DIGITS, true));
+            for (int64_t s = 0; s < results->shifted.count; s++)
+                for (int c = 0; c < COMPARISON_SCORES; c++)
                     add(values,
-                        cell(&all[study_column(s, (study_score)c, STUDY_AUROC)], DIGITS, true));
-            add(rows, json_pack("{s:s, s:s, s:o}", "method", outcome->methods.items[i].name,
-                                "other", outcome->methods.items[k].name, "values", values));
+                        cell(&all[comparison_column(s, (comparison_score)c, COMPARISON_AUROC)],
+                             DIGITS, true));
+            add(rows, json_pack("{s:s, s:s, s:o}", "method", results->methods.items[i].name,
+                                "other", results->methods.items[k].name, "values", values));
         }
     return rows;
 }
@@ -146,31 +149,31 @@ static json_t *definitions_json(void)
 {
     json_t *definitions = json_array();
 
-    for (const study_definition *one = study_definitions; one->key; one++)
+    for (const comparison_definition *one = comparison_definitions; one->key; one++)
         add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text", one->text));
     return definitions;
 }
 
 /* Null: nothing is shifted. */
-static json_t *shifted_json(const study_outcome *outcome)
+static json_t *shifted_json(const comparison_results *results)
 {
     json_t *groups = json_array();
 
-    for (int64_t s = 0; s < outcome->shifted.count; s++)
+    for (int64_t s = 0; s < results->shifted.count; s++)
         add(groups, json_pack("{s:s, s:s, s:I}", "comma", s > 0 ? ", " : "", "name",
-                              outcome->shifted.items[s].name, "documents",
-                              (json_int_t)outcome->shifted.items[s].document_count));
-    if (outcome->shifted.count > 0)
-        return json_pack("{s:o, s:o}", "groups", groups, "detection", detection_json(outcome));
+                              results->shifted.items[s].name, "documents",
+                              (json_int_t)results->shifted.items[s].document_count));
+    if (results->shifted.count > 0)
+        return json_pack("{s:o, s:o}", "groups", groups, "detection", detection_json(results));
     json_decref(groups);
     return json_null();
 }
 
 /* ---- plots ---- */
 
-static json_t *plot_json(const study_outcome *outcome, const study_plot *plot)
+static json_t *plot_json(const comparison_results *results, const comparison_plot *plot)
 {
-    char *path = bp_sprintf("%s/plots/%s.svg", outcome->folder, plot->name), *text = NULL, *svg;
+    char *path = bp_sprintf("%s/plots/%s.svg", results->folder, plot->name), *text = NULL, *svg;
     size_t bytes;
     json_t *out;
 
@@ -185,31 +188,31 @@ static json_t *plot_json(const study_outcome *outcome, const study_plot *plot)
     return out;
 }
 
-static bp_err add_plots(json_t *page, const study_outcome *outcome)
+static bp_err add_plots(json_t *page, const comparison_results *results)
 {
-    study_plot *plots = NULL;
-    bp_err err = study_plots_list(&plots, outcome);
+    comparison_plot *plots = NULL;
+    bp_err err = comparison_plots_list(&plots, results);
 
-    for (const study_plot *plot = plots; err == BP_OK && plot->name; plot++)
-        add(json_object_get(page, "plots"), plot_json(outcome, plot));
-    study_plots_clear(&plots);
+    for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
+        add(json_object_get(page, "plots"), plot_json(results, plot));
+    comparison_plots_clear(&plots);
     return err;
 }
 
-bp_err study_page_write(const study_outcome *outcome)
+bp_err comparison_page_write(const comparison_results *results)
 {
-    int64_t methods = outcome->methods.count;
-    char *path = bp_path_join(outcome->folder, "index.html");
+    int64_t methods = results->methods.count;
+    char *path = bp_path_join(results->folder, "index.html");
     json_t *page =
         json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}",
-                  "command", outcome->command, "method_count", (json_int_t)methods,
-                  "several_methods", methods > 1, "tokens", (json_int_t)outcome->results[0].tokens,
-                  "documents", (json_int_t)outcome->in_domain.items[0].document_count, "resamples",
-                  (json_int_t)outcome->resamples, "figures", figures_json(false), "compared",
-                  figures_json(true), "methods", methods_json(outcome), "shifted",
-                  shifted_json(outcome), "aurocs", aurocs_json(outcome), "differences",
-                  differences_json(outcome), "definitions", definitions_json(), "plots");
-    bp_err err = path && page ? add_plots(page, outcome)
+                  "command", results->command, "method_count", (json_int_t)methods,
+                  "several_methods", methods > 1, "tokens", (json_int_t)results->results[0].tokens,
+                  "documents", (json_int_t)results->in_domain.items[0].document_count, "resamples",
+                  (json_int_t)results->resamples, "figures", figures_json(false), "compared",
+                  figures_json(true), "methods", methods_json(results), "shifted",
+                  shifted_json(results), "aurocs", aurocs_json(results), "differences",
+                  differences_json(results), "definitions", definitions_json(), "plots");
+    bp_err err = path && page ? add_plots(page, results)
                               : BP_FAIL(BP_ERR_SYSTEM, "no memory for the page of a study");
 
     if (err == BP_OK)

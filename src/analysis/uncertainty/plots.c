@@ -1,6 +1,6 @@
 /* Plots: gnuplot scripts that draw from the tables beside them, so that they can be changed and
  * drawn again (from RUN/uncertainty: gnuplot plots/NAME.gp). */
-#include "analysis/uncertainty/outcome_priv.h"
+#include "analysis/uncertainty/results_priv.h"
 
 #include "base/fs.h"
 #include "base/log.h"
@@ -15,68 +15,69 @@
 
 /* ---- which plots ---- */
 
-static const char *method_name(const study_outcome *outcome, int64_t m)
+static const char *method_name(const comparison_results *results, int64_t m)
 {
-    return outcome->methods.items[m].name;
+    return results->methods.items[m].name;
 }
 
-static bool add_plot(study_plot *plots, int64_t *count, const study_plot *plot)
+static bool add_plot(comparison_plot *plots, int64_t *count, const comparison_plot *plot)
 {
     plots[(*count)++] = *plot;
     return plot->name && plot->title;
 }
 
-static bool add_roc(study_plot *plots, int64_t *count, const study_outcome *outcome, int64_t s)
+static bool add_roc(comparison_plot *plots, int64_t *count, const comparison_results *results,
+                    int64_t s)
 {
-    const char *shift = outcome->shifted.items[s].name;
-    char *safe = study_safe_name(shift);
-    study_plot plot = {.name = safe ? bp_sprintf("roc-%02" PRId64 "-%s", s + 1, safe) : NULL,
-                       .title = bp_sprintf("In the domain or %s?", shift),
-                       .kind = "roc",
-                       .shift = s};
+    const char *shift = results->shifted.items[s].name;
+    char *safe = comparison_safe_name(shift);
+    comparison_plot plot = {.name = safe ? bp_sprintf("roc-%02" PRId64 "-%s", s + 1, safe) : NULL,
+                            .title = bp_sprintf("In the domain or %s?", shift),
+                            .kind = "roc",
+                            .shift = s};
 
     bp_free(safe);
     return add_plot(plots, count, &plot);
 }
 
-static bool add_histogram(study_plot *plots, int64_t *count, const study_outcome *outcome,
+static bool add_histogram(comparison_plot *plots, int64_t *count, const comparison_results *results,
                           int64_t m)
 {
-    const char *method = method_name(outcome, m);
-    study_plot plot = {.name = bp_sprintf("histogram-%s", method),
-                       .title = bp_sprintf("Mutual information of %s", method),
-                       .kind = "histogram",
-                       .method = m};
+    const char *method = method_name(results, m);
+    comparison_plot plot = {.name = bp_sprintf("histogram-%s", method),
+                            .title = bp_sprintf("Mutual information of %s", method),
+                            .kind = "histogram",
+                            .method = m};
 
     return add_plot(plots, count, &plot);
 }
 
-bp_err study_plots_list(study_plot **out, const study_outcome *outcome)
+bp_err comparison_plots_list(comparison_plot **out, const comparison_results *results)
 {
     static const char *const KINDS[] = {"nll", "reliability", "risk_coverage"};
     static const char *const TITLES[] = {"Negative log-likelihood in the domain",
                                          "Reliability of the top prediction", "Risk and coverage"};
-    int64_t shifts = outcome->shifted.count, methods = outcome->methods.count, count = 0;
-    study_plot *plots = bp_alloc("study.plots", 4 + shifts + methods, sizeof(*plots));
+    int64_t shifts = results->shifted.count, methods = results->methods.count, count = 0;
+    comparison_plot *plots = bp_alloc("study.plots", 4 + shifts + methods, sizeof(*plots));
     bool added = plots != NULL;
 
     for (int k = 0; added && k < 3; k++)
         added = add_plot(plots, &count,
-                         &(study_plot){.name = bp_strdup(KINDS[k]),
-                                       .title = bp_strdup(TITLES[k]),
-                                       .kind = KINDS[k]});
+                         &(comparison_plot){.name = bp_strdup(KINDS[k]),
+                                            .title = bp_strdup(TITLES[k]),
+                                            .kind = KINDS[k]});
     for (int64_t s = 0; added && s < shifts; s++)
-        added = add_roc(plots, &count, outcome, s);
+        added = add_roc(plots, &count, results, s);
     for (int64_t m = 0; added && m < methods; m++)
-        if (outcome->members[m] > 1) /* one distribution has no mutual information */
-            added = add_histogram(plots, &count, outcome, m);
+        if (results->members[m] > 1) /* one distribution has no mutual information */
+            added = add_histogram(plots, &count, results, m);
     *out = plots;
     return added ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the plots of a study");
 }
 
-void study_plots_clear(study_plot **plots)
+void comparison_plots_clear(comparison_plot **plots)
 {
-    for (study_plot *plot = *plots; plot && (plot->name || plot->title); plot++) {
+    for (comparison_plot *plot = *plots; plot && (plot->name || plot->title); plot++) {
         bp_free(plot->name);
         bp_free(plot->title);
     }
@@ -89,7 +90,7 @@ void study_plots_clear(study_plot **plots)
 /* A handful of tokens says nothing of how often they are right. */
 #define FEW_TOKENS 10
 
-static bool has_bars(const study_result *result)
+static bool has_bars(const comparison_result *result)
 {
     for (int b = 0; b < BP_CALIBRATION_BINS; b++)
         if (result->bars[b].tokens >= FEW_TOKENS)
@@ -99,11 +100,11 @@ static bool has_bars(const study_result *result)
 
 /* Names of shifts may hold what gnuplot can't read in a table: their rows come with numbers.
  * method,score,fpr,tpr */
-static void put_curves(bp_buffer *out, const study_outcome *outcome, int64_t s)
+static void put_curves(bp_buffer *out, const comparison_results *results, int64_t s)
 {
-    for (int64_t m = 0; m < outcome->methods.count; m++)
-        for (int c = 0; c < STUDY_SCORES; c++) {
-            const study_curve *curve = &outcome->results[m].curves[s * STUDY_SCORES + c];
+    for (int64_t m = 0; m < results->methods.count; m++)
+        for (int c = 0; c < COMPARISON_SCORES; c++) {
+            const comparison_curve *curve = &results->results[m].curves[s * COMPARISON_SCORES + c];
 
             for (int64_t p = 0; p < curve->count; p++)
                 bp_buffer_printf(out, "%" PRId64 ",%d,%.9g,%.9g\n", m + 1, c + 1,
@@ -112,40 +113,40 @@ static void put_curves(bp_buffer *out, const study_outcome *outcome, int64_t s)
 }
 
 /* group,middle of the bin,share of the group's documents */
-static void put_bins(bp_buffer *out, const study_outcome *outcome, int64_t m)
+static void put_bins(bp_buffer *out, const comparison_results *results, int64_t m)
 {
-    const study_histogram *histogram = &outcome->results[m].histogram;
+    const comparison_histogram *histogram = &results->results[m].histogram;
 
-    for (int64_t g = 0; g <= outcome->shifted.count; g++) {
-        const study_group *group =
-            g == 0 ? &outcome->in_domain.items[0] : &outcome->shifted.items[g - 1];
+    for (int64_t g = 0; g <= results->shifted.count; g++) {
+        const comparison_group *group =
+            g == 0 ? &results->in_domain.items[0] : &results->shifted.items[g - 1];
 
-        for (int b = 0; b < STUDY_HISTOGRAM_BINS; b++)
+        for (int b = 0; b < COMPARISON_HISTOGRAM_BINS; b++)
             bp_buffer_printf(out, "%" PRId64 ",%.9g,%.9g\n", g + 1,
-                             study_histogram_edge(histogram, b + 0.5),
-                             (double)histogram->counts[g * STUDY_HISTOGRAM_BINS + b] /
+                             comparison_histogram_edge(histogram, b + 0.5),
+                             (double)histogram->counts[g * COMPARISON_HISTOGRAM_BINS + b] /
                                  (double)group->document_count);
     }
 }
 
-static json_t *variables_of(const study_outcome *outcome, const study_plot *plot)
+static json_t *variables_of(const comparison_results *results, const comparison_plot *plot)
 {
     json_t *methods = json_array(), *drawn = json_array(), *groups = json_array();
     char *output = bp_sprintf("plots/%s", plot->name), *text;
     bp_buffer rows = {0};
     json_t *variables;
 
-    for (int64_t m = 0; m < outcome->methods.count; m++) {
-        (void)json_array_append_new(methods, json_string(method_name(outcome, m)));
-        (void)json_array_append_new(drawn, json_integer(has_bars(&outcome->results[m])));
+    for (int64_t m = 0; m < results->methods.count; m++) {
+        (void)json_array_append_new(methods, json_string(method_name(results, m)));
+        (void)json_array_append_new(drawn, json_integer(has_bars(&results->results[m])));
     }
     (void)json_array_append_new(groups, json_string("in the domain"));
-    for (int64_t s = 0; s < outcome->shifted.count; s++)
-        (void)json_array_append_new(groups, json_string(outcome->shifted.items[s].name));
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        (void)json_array_append_new(groups, json_string(results->shifted.items[s].name));
     if (strcmp(plot->kind, "roc") == 0)
-        put_curves(&rows, outcome, plot->shift);
+        put_curves(&rows, results, plot->shift);
     if (strcmp(plot->kind, "histogram") == 0)
-        put_bins(&rows, outcome, plot->method);
+        put_bins(&rows, results, plot->method);
     text = bp_buffer_take(&rows);
     variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:s?}", "formats", "svg png", "output",
                           output, "title", plot->title, "methods", methods, "drawn", drawn,
@@ -216,11 +217,11 @@ static bp_err remove_drawn(const char *folder)
 
 /* ---- drawing ---- */
 
-static bp_err write_script(const study_outcome *outcome, const study_plot *plot)
+static bp_err write_script(const comparison_results *results, const comparison_plot *plot)
 {
-    char *path = bp_sprintf("%s/plots/%s.gp", outcome->folder, plot->name);
+    char *path = bp_sprintf("%s/plots/%s.gp", results->folder, plot->name);
     char *kind = bp_sprintf("uncertainty-%s", plot->kind), *script = NULL, *text;
-    json_t *variables = variables_of(outcome, plot);
+    json_t *variables = variables_of(results, plot);
     bp_err err = bp_report_script(&script, kind, variables);
 
     if (err == BP_OK) {
@@ -237,39 +238,39 @@ static bp_err write_script(const study_outcome *outcome, const study_plot *plot)
 }
 
 /* false: there is no use in drawing the others. */
-static bool draw_plot(const study_outcome *outcome, const study_plot *plot)
+static bool draw_plot(const comparison_results *results, const comparison_plot *plot)
 {
     char *script = bp_sprintf("load 'plots/%s.gp'\n", plot->name), *nothing = NULL;
     size_t bytes;
-    bp_err err = script ? bp_gnuplot(&nothing, &bytes, outcome->folder, script) : BP_ERR_SYSTEM;
+    bp_err err = script ? bp_gnuplot(&nothing, &bytes, results->folder, script) : BP_ERR_SYSTEM;
 
     if (err == BP_ERR_FORMAT)
         bp_warn("%s is not drawn: %s", plot->name, bp_err_message());
     else if (err != BP_OK)
         bp_warn("no plots: %s; everything else is there, and 'gnuplot plots/NAME.gp' in %s draws "
                 "them later",
-                bp_err_message(), outcome->folder);
+                bp_err_message(), results->folder);
     bp_free(nothing);
     bp_free(script);
     return err == BP_OK || err == BP_ERR_FORMAT;
 }
 
-bp_err study_plots_draw(const study_outcome *outcome)
+bp_err comparison_plots_draw(const comparison_results *results)
 {
-    char *folder = bp_path_join(outcome->folder, "plots");
-    study_plot *plots = NULL;
+    char *folder = bp_path_join(results->folder, "plots");
+    comparison_plot *plots = NULL;
     bp_err err = folder ? bp_dir_make(folder) : BP_FAIL(BP_ERR_SYSTEM, "no memory for the plots");
 
     if (err == BP_OK)
         err = remove_drawn(folder);
     if (err == BP_OK)
-        err = study_plots_list(&plots, outcome);
-    for (const study_plot *plot = plots; err == BP_OK && plot->name; plot++)
-        err = write_script(outcome, plot);
-    for (const study_plot *plot = plots; err == BP_OK && plot->name; plot++)
-        if (!draw_plot(outcome, plot))
+        err = comparison_plots_list(&plots, results);
+    for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
+        err = write_script(results, plot);
+    for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
+        if (!draw_plot(results, plot))
             break;
-    study_plots_clear(&plots);
+    comparison_plots_clear(&plots);
     bp_free(folder);
     return err;
 }

@@ -14,7 +14,7 @@
 #define RECORD_LIMIT ((int64_t)64 << 20)
 
 /* Of what is kept for the methods, as hexadecimal digits. */
-static void hash_methods(const study_job *self, char out[17])
+static void hash_methods(const comparison_job *self, char out[17])
 {
     char *text = bp_json_text(json_object_get(self->record, "methods"));
 
@@ -23,7 +23,7 @@ static void hash_methods(const study_job *self, char out[17])
 }
 
 /* One that an older program wrote has no hash. */
-static bp_err check_hash(const study_job *self)
+static bp_err check_hash(const comparison_job *self)
 {
     const char *kept = json_string_value(json_object_get(self->record, "hash"));
     char hash[17] = "";
@@ -35,7 +35,7 @@ static bp_err check_hash(const study_job *self)
     return err;
 }
 
-static bp_err read_record(study_job *self)
+static bp_err read_record(comparison_job *self)
 {
     int64_t version = VERSION;
     bp_err err = bp_json_load_plain(&self->record, self->record_path, RECORD_LIMIT);
@@ -54,7 +54,7 @@ static bp_err read_record(study_job *self)
     return bp_err_advise(err, "put it back from a copy, or remove it: what it kept is fitted anew");
 }
 
-bp_err study_record_open(study_job *self)
+bp_err comparison_record_open(comparison_job *self)
 {
     if (bp_path_exists(self->record_path))
         return read_record(self);
@@ -62,7 +62,7 @@ bp_err study_record_open(study_job *self)
     return self->record ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a record");
 }
 
-bp_err study_record_save(const study_job *self)
+bp_err comparison_record_save(const comparison_job *self)
 {
     char hash[17];
     bp_err err = bp_run_check_owner(self->run);
@@ -74,10 +74,10 @@ bp_err study_record_save(const study_job *self)
     return err == BP_OK ? bp_json_save(self->record_path, self->record) : err;
 }
 
-json_t *study_record_of(const study_job *self, int64_t method)
+json_t *comparison_record_of(const comparison_job *self, int64_t method)
 {
     json_t *methods = json_object_get(self->record, "methods");
-    const char *name = self->outcome.methods.items[method].name;
+    const char *name = self->results.methods.items[method].name;
     json_t *entry = json_object_get(methods, name);
 
     if (!json_is_object(entry)) {
@@ -88,19 +88,20 @@ json_t *study_record_of(const study_job *self, int64_t method)
     return entry;
 }
 
-double study_record_real(const json_t *entry, const char *key)
+double comparison_record_real(const json_t *entry, const char *key)
 {
     const json_t *value = json_object_get(entry, key);
 
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-bp_err study_record_add(const study_job *self, int64_t method, const char *key, double seconds)
+bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
+                             double seconds)
 {
-    json_t *entry = study_record_of(self, method);
-    double before = study_record_real(entry, key);
+    json_t *entry = comparison_record_of(self, method);
+    double before = comparison_record_real(entry, key);
 
     if (json_object_set_new(entry, key, json_real(isnan(before) ? seconds : before + seconds)) != 0)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a record");
-    return study_record_save(self);
+    return comparison_record_save(self);
 }

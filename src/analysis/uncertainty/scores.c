@@ -24,14 +24,14 @@ enum { LOGPROB, CONFIDENCE, CORRECT, BRIER, ENTROPY, INFORMATION, COLUMNS };
 static const char *const NAMES[COLUMNS] = {"logprob", "confidence",    "correct",
                                            "brier",   "total_entropy", "mutual_information"};
 
-const char *study_score_name(study_score score)
+const char *comparison_score_name(comparison_score score)
 {
     static const char *const SCORES[] = {"mutual_information", "entropy", "nll"};
 
     return SCORES[score];
 }
 
-const char *study_order_name(study_order order)
+const char *comparison_order_name(comparison_order order)
 {
     static const char *const ORDERS[] = {"confidence", "entropy", "mutual_information"};
 
@@ -52,7 +52,7 @@ static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
 
 /* ---- documents.h5 ---- */
 
-bp_err study_scores_count(int64_t **tokens, const char *folder, int64_t documents)
+bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents)
 {
     char *path = bp_path_join(folder, "documents.h5");
     bp_h5 *file = NULL;
@@ -81,7 +81,7 @@ bp_err study_scores_count(int64_t **tokens, const char *folder, int64_t document
     return err;
 }
 
-int64_t study_group_filter(study_group *group, const int64_t *tokens)
+int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens)
 {
     int64_t kept = 0, before = group->document_count;
 
@@ -96,12 +96,12 @@ int64_t study_group_filter(study_group *group, const int64_t *tokens)
 
 /* The reader's place: the next scored token is number `taken` of document `document`. */
 typedef struct reader {
-    study_scores *out;
+    comparison_scores *out;
     const char *folder;
     const int64_t *tokens;
     int64_t document, taken;
     int64_t place; /* of the document in the domain; -1: not in it */
-    const study_group *in_domain;
+    const comparison_group *in_domain;
     int64_t next; /* the next document of the domain */
     float *blocks[COLUMNS];
 } reader;
@@ -122,12 +122,12 @@ static void enter_document(reader *self)
 
 static void keep_token(const reader *self, int64_t i)
 {
-    study_scores *out = self->out;
+    comparison_scores *out = self->out;
     int64_t at = out->doc_start[self->place] + self->taken;
 
-    out->uncertain[STUDY_BY_CONFIDENCE][at] = -self->blocks[CONFIDENCE][i];
-    out->uncertain[STUDY_BY_ENTROPY][at] = self->blocks[ENTROPY][i];
-    out->uncertain[STUDY_BY_INFORMATION][at] = self->blocks[INFORMATION][i];
+    out->uncertain[COMPARISON_BY_CONFIDENCE][at] = -self->blocks[CONFIDENCE][i];
+    out->uncertain[COMPARISON_BY_ENTROPY][at] = self->blocks[ENTROPY][i];
+    out->uncertain[COMPARISON_BY_INFORMATION][at] = self->blocks[INFORMATION][i];
     out->nll[at] = -self->blocks[LOGPROB][i];
     out->correct[at] = self->blocks[CORRECT][i] != 0;
     bp_calibration_add(&out->calibration[self->place], self->blocks[CONFIDENCE][i],
@@ -138,7 +138,7 @@ static void keep_token(const reader *self, int64_t i)
 /* Means are sums until the document ends. */
 static bp_err take_token(reader *self, int64_t i)
 {
-    study_scores *out = self->out;
+    comparison_scores *out = self->out;
     int64_t d = self->document;
 
     if (d >= out->documents)
@@ -152,13 +152,13 @@ static bp_err take_token(reader *self, int64_t i)
                            "%s of a scored token of document %" PRId64
                            " is not finite: at %s/tokens.h5; the table is damaged",
                            NAMES[c], d, self->folder);
-    out->means[STUDY_NLL][d] -= (double)self->blocks[LOGPROB][i];
-    out->means[STUDY_ENTROPY][d] += (double)self->blocks[ENTROPY][i];
-    out->means[STUDY_INFORMATION][d] += (double)self->blocks[INFORMATION][i];
+    out->means[COMPARISON_NLL][d] -= (double)self->blocks[LOGPROB][i];
+    out->means[COMPARISON_ENTROPY][d] += (double)self->blocks[ENTROPY][i];
+    out->means[COMPARISON_INFORMATION][d] += (double)self->blocks[INFORMATION][i];
     if (self->place >= 0)
         keep_token(self, i);
     if (++self->taken == self->tokens[d]) {
-        for (int s = 0; s < STUDY_SCORES; s++)
+        for (int s = 0; s < COMPARISON_SCORES; s++)
             out->means[s][d] /= (double)self->tokens[d];
         self->document++;
         enter_document(self);
@@ -191,8 +191,8 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
 
 /* ---- a method ---- */
 
-static bp_err make_room(study_scores *out, const char *folder, const int64_t *tokens,
-                        const study_group *in_domain)
+static bp_err make_room(comparison_scores *out, const char *folder, const int64_t *tokens,
+                        const comparison_group *in_domain)
 {
     bool room = true;
     int64_t total;
@@ -208,26 +208,26 @@ static bp_err make_room(study_scores *out, const char *folder, const int64_t *to
     out->nll = bp_try_alloc("study.scores", total, sizeof(*out->nll));
     out->correct = bp_try_alloc("study.scores", total, sizeof(*out->correct));
     room = out->nll && out->correct;
-    for (int s = 0; s < STUDY_SCORES; s++) {
+    for (int s = 0; s < COMPARISON_SCORES; s++) {
         out->means[s] = bp_try_alloc("study.scores", out->documents, sizeof(double));
         room = room && out->means[s];
     }
-    for (int o = 0; o < STUDY_ORDERS; o++) {
+    for (int o = 0; o < COMPARISON_ORDERS; o++) {
         out->uncertain[o] = bp_try_alloc("study.scores", total, sizeof(float));
         room = room && out->uncertain[o];
     }
     return room ? BP_OK : out_of_memory(folder);
 }
 
-bp_err study_scores_read(study_scores *out, const char *folder, const int64_t *tokens,
-                         int64_t documents, const study_group *in_domain)
+bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,
+                              int64_t documents, const comparison_group *in_domain)
 {
     char *path = bp_path_join(folder, "tokens.h5");
     reader self = {.out = out, .folder = folder, .tokens = tokens, .in_domain = in_domain};
     bp_h5 *file = NULL;
     bp_err err;
 
-    *out = (study_scores){.documents = documents};
+    *out = (comparison_scores){.documents = documents};
     err = path ? make_room(out, folder, tokens, in_domain) : out_of_memory(folder);
     for (int c = 0; err == BP_OK && c < COLUMNS; c++) {
         self.blocks[c] = bp_try_alloc("study.scores", BLOCK, sizeof(float));
@@ -238,7 +238,7 @@ bp_err study_scores_read(study_scores *out, const char *folder, const int64_t *t
     if (err == BP_OK)
         err = read_tokens(&self, file);
     for (int64_t d = 0; err == BP_OK && d < documents; d++)
-        for (int s = 0; tokens[d] == 0 && s < STUDY_SCORES; s++)
+        for (int s = 0; tokens[d] == 0 && s < COMPARISON_SCORES; s++)
             out->means[s][d] = NAN;
     bp_h5_drop(&file);
     for (int c = 0; c < COLUMNS; c++)
@@ -247,15 +247,15 @@ bp_err study_scores_read(study_scores *out, const char *folder, const int64_t *t
     return err;
 }
 
-void study_scores_clear(study_scores *scores)
+void comparison_scores_clear(comparison_scores *scores)
 {
-    for (int s = 0; s < STUDY_SCORES; s++)
+    for (int s = 0; s < COMPARISON_SCORES; s++)
         bp_free(scores->means[s]);
-    for (int o = 0; o < STUDY_ORDERS; o++)
+    for (int o = 0; o < COMPARISON_ORDERS; o++)
         bp_free(scores->uncertain[o]);
     bp_free(scores->doc_start);
     bp_free(scores->nll);
     bp_free(scores->correct);
     bp_free(scores->calibration);
-    *scores = (study_scores){0};
+    *scores = (comparison_scores){0};
 }

@@ -1,5 +1,5 @@
-/* From a configuration to a study whose models and corpora fit together: what can be refused before
- * any compute is refused here. */
+/* From a configuration to a comparison whose models and corpora fit together: what can be refused
+ * before any compute is refused here. */
 #include "analysis/uncertainty/job_priv.h"
 
 #include "analysis/uncertainty/laplace.h"
@@ -19,7 +19,7 @@ static bp_err out_of_memory(void)
     return BP_FAIL(BP_ERR_SYSTEM, "no memory for a study");
 }
 
-static bp_err open_mesh(study_job *self, bool alone)
+static bp_err open_mesh(comparison_job *self, bool alone)
 {
     static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
     bp_mesh_shape *shape = &self->mesh_shape;
@@ -60,26 +60,27 @@ static char *read_command(int ranks)
     return command;
 }
 
-static bp_err parse_lists(study_job *self)
+static bp_err parse_lists(comparison_job *self)
 {
-    study_outcome *outcome = &self->outcome;
+    comparison_results *results = &self->results;
     const bp_config *config = self->config;
     const char *shifted = bp_config_string(config, "uncertainty.shifted");
     bp_err err =
-        study_methods_parse(&outcome->methods, bp_config_string(config, "uncertainty.models"));
+        comparison_methods_parse(&results->methods, bp_config_string(config, "uncertainty.models"));
 
     if (err == BP_OK)
-        err = study_groups_parse(&outcome->in_domain, "uncertainty.in_domain",
-                                 bp_config_string(config, "uncertainty.in_domain"), "in_domain");
+        err =
+            comparison_groups_parse(&results->in_domain, "uncertainty.in_domain",
+                                    bp_config_string(config, "uncertainty.in_domain"), "in_domain");
     if (err == BP_OK && shifted)
-        err = study_groups_parse(&outcome->shifted, "uncertainty.shifted", shifted, NULL);
-    outcome->seed = (uint64_t)bp_config_int(config, "run.seed");
-    outcome->resamples = bp_config_int(config, "uncertainty.resamples");
-    outcome->tempered = bp_config_string(config, "corpus.valid") != NULL;
-    outcome->folder = bp_path_join(bp_config_string(config, "run.dir"), "uncertainty");
-    outcome->command = read_command(bp_comm_size(self->world));
-    self->record_path = outcome->folder ? bp_path_join(outcome->folder, "record.json") : NULL;
-    if (err == BP_OK && (!self->record_path || !outcome->command))
+        err = comparison_groups_parse(&results->shifted, "uncertainty.shifted", shifted, NULL);
+    results->seed = (uint64_t)bp_config_int(config, "run.seed");
+    results->resamples = bp_config_int(config, "uncertainty.resamples");
+    results->scaled = bp_config_string(config, "corpus.valid") != NULL;
+    results->folder = bp_path_join(bp_config_string(config, "run.dir"), "uncertainty");
+    results->command = read_command(bp_comm_size(self->world));
+    self->record_path = results->folder ? bp_path_join(results->folder, "record.json") : NULL;
+    if (err == BP_OK && (!self->record_path || !results->command))
         err = out_of_memory();
     return err;
 }
@@ -87,7 +88,7 @@ static bp_err parse_lists(study_job *self)
 /* ---- on the coordinator: files ---- */
 
 static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], int64_t *tokens,
-                          const study_corpora *others)
+                          const comparison_corpora *others)
 {
     bp_corpus *corpus = NULL;
     const char *theirs;
@@ -111,80 +112,83 @@ static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], int64_t *t
 }
 
 /* Do the corpora's tokens mean what the method's mean? */
-static bp_err check_tokenizer(const study_job *self, int64_t m)
+static bp_err check_tokenizer(const comparison_job *self, int64_t m)
 {
-    const study_method *method = &self->outcome.methods.items[m];
-    const study_peek *peek = &self->outcome.peeks[m];
-    const study_corpora *corpora = &self->corpora;
+    const comparison_method *method = &self->results.methods.items[m];
+    const comparison_metadata *metadata = &self->results.metadata[m];
+    const comparison_corpora *corpora = &self->corpora;
 
-    if (peek->tokenizer_hash[0] && corpora->tokenizer_hash[0] &&
-        strcmp(peek->tokenizer_hash, corpora->tokenizer_hash) != 0)
+    if (metadata->tokenizer_hash[0] && corpora->tokenizer_hash[0] &&
+        strcmp(metadata->tokenizer_hash, corpora->tokenizer_hash) != 0)
         return BP_FAIL(BP_ERR_FORMAT,
                        "the tokenizer of method %s (%.12s...) is not that of the corpora "
                        "(%.12s...): at %s and %s",
-                       method->name, peek->tokenizer_hash, corpora->tokenizer_hash, method->path,
-                       corpora->paths[0]);
-    if (peek->vocab_size > 0 && peek->vocab_size < corpora->vocab_size)
+                       method->name, metadata->tokenizer_hash, corpora->tokenizer_hash,
+                       method->path, corpora->paths[0]);
+    if (metadata->vocab_size > 0 && metadata->vocab_size < corpora->vocab_size)
         return BP_FAIL(BP_ERR_FORMAT,
                        "method %s has vocab_size %" PRId64 ", the corpora %" PRId64
                        ": at %s and %s; make the corpora with the model's tokenizer",
-                       method->name, peek->vocab_size, corpora->vocab_size, method->path,
+                       method->name, metadata->vocab_size, corpora->vocab_size, method->path,
                        corpora->paths[0]);
     return BP_OK;
 }
 
-static bp_err check_same_vocabulary(const study_job *self, int64_t m)
+static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
 {
-    const study_method *methods = self->outcome.methods.items;
-    const study_peek *first = &self->outcome.peeks[0], *peek = &self->outcome.peeks[m];
+    const comparison_method *methods = self->results.methods.items;
+    const comparison_metadata *first = &self->results.metadata[0],
+                              *metadata = &self->results.metadata[m];
 
-    if (first->vocab_size > 0 && peek->vocab_size > 0 && first->vocab_size != peek->vocab_size)
+    if (first->vocab_size > 0 && metadata->vocab_size > 0 &&
+        first->vocab_size != metadata->vocab_size)
         return BP_FAIL(BP_ERR_FORMAT,
                        "methods %s and %s have vocab_size %" PRId64 " and %" PRId64
                        ": at %s and %s; only models of one tokenizer can be compared",
-                       methods[0].name, methods[m].name, first->vocab_size, peek->vocab_size,
+                       methods[0].name, methods[m].name, first->vocab_size, metadata->vocab_size,
                        methods[0].path, methods[m].path);
-    if (methods[m].way == STUDY_LAPLACE && peek->vocab_size > BP_LAPLACE_VOCAB_MAX)
+    if (methods[m].way == COMPARISON_LAPLACE && metadata->vocab_size > BP_LAPLACE_VOCAB_MAX)
         return BP_FAIL(BP_ERR_CONFIG,
                        "method %s has a vocabulary of %" PRId64
                        ", but :laplace takes %d at most: at %s; leave it out",
-                       methods[m].name, peek->vocab_size, BP_LAPLACE_VOCAB_MAX, methods[m].path);
+                       methods[m].name, metadata->vocab_size, BP_LAPLACE_VOCAB_MAX,
+                       methods[m].path);
     return BP_OK;
 }
 
 /* Two weights have two manifests. */
-static bp_err hash_models(study_job *self)
+static bp_err hash_models(comparison_job *self)
 {
     bp_buffer text = {0};
     char *all;
     bp_err err;
 
-    for (int64_t m = 0; m < self->outcome.methods.count; m++)
-        bp_buffer_printf(&text, "%s %s %s\n", self->outcome.methods.items[m].name,
-                         study_way_name(self->outcome.methods.items[m].way),
-                         self->outcome.peeks[m].digest);
+    for (int64_t m = 0; m < self->results.methods.count; m++)
+        bp_buffer_printf(&text, "%s %s %s\n", self->results.methods.items[m].name,
+                         comparison_way_name(self->results.methods.items[m].way),
+                         self->results.metadata[m].digest);
     all = bp_buffer_take(&text);
     err = all ? bp_sha256_of(all, strlen(all), self->models_hash) : out_of_memory();
     bp_free(all);
     return err;
 }
 
-static bp_err look_at_files(study_job *self)
+static bp_err look_at_files(comparison_job *self)
 {
-    study_outcome *outcome = &self->outcome;
+    comparison_results *results = &self->results;
     const bp_config *config = self->config;
     int64_t tokens;
     bp_err err = BP_OK;
 
-    for (int64_t m = 0; err == BP_OK && m < outcome->methods.count; m++)
-        err = study_peek_at(&outcome->peeks[m], &outcome->methods.items[m]);
-    for (int64_t m = 1; err == BP_OK && m < outcome->methods.count; m++)
+    for (int64_t m = 0; err == BP_OK && m < results->methods.count; m++)
+        err = comparison_read_metadata(&results->metadata[m], &results->methods.items[m]);
+    for (int64_t m = 1; err == BP_OK && m < results->methods.count; m++)
         err = check_same_vocabulary(self, m);
     if (err == BP_OK)
         err = check_same_vocabulary(self, 0);
     if (err == BP_OK)
-        err = study_corpora_open(&self->corpora, &outcome->in_domain, &outcome->shifted);
-    for (int64_t m = 0; err == BP_OK && m < outcome->methods.count; m++)
+        err = comparison_corpora_open(&self->corpora, &results->in_domain, &results->shifted);
+    for (int64_t m = 0; err == BP_OK && m < results->methods.count; m++)
         err = check_tokenizer(self, m);
     if (err == BP_OK) {
         memcpy(self->corpora_hash, self->corpora.hash, BP_SHA256_HEX);
@@ -201,10 +205,10 @@ static bp_err look_at_files(study_job *self)
 
 #define LITTLE_TEXT 10000 /* tokens, of a Laplace approximation */
 
-static void warn_of_laplace(const study_job *self, int64_t m)
+static void warn_of_laplace(const comparison_job *self, int64_t m)
 {
-    const study_method *method = &self->outcome.methods.items[m];
-    const char *trained_on = self->outcome.peeks[m].corpus_hash;
+    const comparison_method *method = &self->results.methods.items[m];
+    const char *trained_on = self->results.metadata[m].corpus_hash;
     const char *corpus = bp_config_string(self->config, "corpus.train");
     int64_t tokens = bp_config_int(self->config, "laplace.tokens");
     bool less = self->train_tokens < tokens;
@@ -220,9 +224,9 @@ static void warn_of_laplace(const study_job *self, int64_t m)
                 less ? corpus : "laplace.tokens", less ? "take more text" : "raise it");
 }
 
-static void warn_of_dropout(const study_job *self, int64_t m)
+static void warn_of_dropout(const comparison_job *self, int64_t m)
 {
-    const char *name = self->outcome.methods.items[m].name;
+    const char *name = self->results.methods.items[m].name;
 
     if (!(bp_config_real(self->config, "uncertainty.dropout") > 0))
         bp_warn("all passes of method %s are the same without dropout: at uncertainty.dropout; "
@@ -234,52 +238,52 @@ static void warn_of_dropout(const study_job *self, int64_t m)
                 name);
 }
 
-static void warn_of_methods(const study_job *self)
+static void warn_of_methods(const comparison_job *self)
 {
-    for (int64_t m = 0; m < self->outcome.methods.count; m++) {
-        if (self->outcome.methods.items[m].way == STUDY_LAPLACE)
+    for (int64_t m = 0; m < self->results.methods.count; m++) {
+        if (self->results.methods.items[m].way == COMPARISON_LAPLACE)
             warn_of_laplace(self, m);
-        if (self->outcome.methods.items[m].way == STUDY_DROPOUT)
+        if (self->results.methods.items[m].way == COMPARISON_DROPOUT)
             warn_of_dropout(self, m);
     }
 }
 
 /* ---- what all ranks know ---- */
 
-static int64_t count_members(const study_job *self, int64_t m)
+static int64_t count_members(const comparison_job *self, int64_t m)
 {
-    switch (self->outcome.methods.items[m].way) {
-    case STUDY_DROPOUT:
+    switch (self->results.methods.items[m].way) {
+    case COMPARISON_DROPOUT:
         return bp_config_int(self->config, "uncertainty.passes");
-    case STUDY_LAPLACE:
+    case COMPARISON_LAPLACE:
         return bp_config_int(self->config, "laplace.samples");
     default:
-        return self->outcome.peeks[m].members;
+        return self->results.metadata[m].members;
     }
 }
 
-static void share(study_job *self)
+static void share(comparison_job *self)
 {
-    study_outcome *outcome = &self->outcome;
+    comparison_results *results = &self->results;
 
     bp_bcast_text(&self->corpora.list, 0, self->world);
-    bp_bcast_bytes(outcome->peeks, outcome->methods.count * (int64_t)sizeof(*outcome->peeks), 0,
-                   self->world);
+    bp_bcast_bytes(results->metadata, results->methods.count * (int64_t)sizeof(*results->metadata),
+                   0, self->world);
     bp_bcast_bytes(self->corpora_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->valid_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->train_hash, BP_SHA256_HEX, 0, self->world);
-    for (int64_t m = 0; m < outcome->methods.count; m++)
-        outcome->members[m] = count_members(self, m);
+    for (int64_t m = 0; m < results->methods.count; m++)
+        results->members[m] = count_members(self, m);
 }
 
 /* All methods see the same windows: of the smallest context, if none was asked for. */
-static bp_err resolve_context(study_job *self)
+static bp_err resolve_context(comparison_job *self)
 {
     int64_t context = 0;
     char text[32];
 
-    for (int64_t m = 0; m < self->outcome.methods.count; m++) {
-        int64_t one = self->outcome.peeks[m].context;
+    for (int64_t m = 0; m < self->results.methods.count; m++) {
+        int64_t one = self->results.metadata[m].context;
 
         if (one > 0 && (context == 0 || one < context))
             context = one;
@@ -290,18 +294,18 @@ static bp_err resolve_context(study_job *self)
     return bp_config_set(self->config, "score.context", text);
 }
 
-bp_err study_job_open(study_job *self, MPI_Comm world, bp_config *config,
-                      const bp_option *const *score_tables, bool alone)
+bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *config,
+                           const bp_option *const *score_tables, bool alone)
 {
     bp_err err;
 
-    *self = (study_job){.world = world, .config = config, .score_tables = score_tables};
+    *self = (comparison_job){.world = world, .config = config, .score_tables = score_tables};
     bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
     err = bp_agree(world, open_mesh(self, alone));
     if (err == BP_OK) {
         err = parse_lists(self);
         if (err == BP_OK) /* shifts are not all known yet: room for them comes below */
-            err = study_outcome_init(&self->outcome);
+            err = comparison_results_init(&self->results);
         err = bp_agree(world, err);
     }
     if (err == BP_OK)
@@ -315,11 +319,11 @@ bp_err study_job_open(study_job *self, MPI_Comm world, bp_config *config,
     return err;
 }
 
-void study_job_close(study_job *self)
+void comparison_job_close(comparison_job *self)
 {
     json_decref(self->record);
     bp_free(self->record_path);
-    study_corpora_clear(&self->corpora);
-    study_outcome_clear(&self->outcome);
+    comparison_corpora_clear(&self->corpora);
+    comparison_results_clear(&self->results);
     bp_mesh_free(&self->mesh);
 }

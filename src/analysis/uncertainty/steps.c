@@ -11,7 +11,7 @@
 #include "infer/score/each.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 #include "statistics/temperature.h"
 
 #include <inttypes.h>
@@ -24,15 +24,15 @@ static bp_err out_of_memory(void)
     return BP_FAIL(BP_ERR_SYSTEM, "no memory for the steps of a study");
 }
 
-char *study_samples_path(const study_job *self, int64_t method)
+char *comparison_samples_path(const comparison_job *self, int64_t method)
 {
-    return bp_sprintf("%s/laplace/%s.h5", self->outcome.folder,
-                      self->outcome.methods.items[method].name);
+    return bp_sprintf("%s/laplace/%s.h5", self->results.folder,
+                      self->results.methods.items[method].name);
 }
 
 /* ---- a score run within this one ---- */
 
-bp_err study_job_set_mesh(const study_job *self, int64_t members, bp_config *config)
+bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config)
 {
     const bp_mesh_shape *shape = &self->mesh_shape;
     bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
@@ -47,10 +47,10 @@ bp_err study_job_set_mesh(const study_job *self, int64_t members, bp_config *con
     return err;
 }
 
-bp_err study_job_derive(const study_job *self, int64_t method, bp_config **out)
+bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out)
 {
-    const study_method *item = &self->outcome.methods.items[method];
-    char *folder = bp_sprintf("%s/scores/%s", self->outcome.folder, item->name);
+    const comparison_method *item = &self->results.methods.items[method];
+    char *folder = bp_sprintf("%s/scores/%s", self->results.folder, item->name);
     bp_err err = folder
                      ? bp_config_derive(out, self->config, self->score_tables, self->score_tables)
                      : out_of_memory();
@@ -64,41 +64,41 @@ bp_err study_job_derive(const study_job *self, int64_t method, bp_config **out)
     if (err == BP_OK)
         err = bp_config_set(*out, "score.tokens", "yes");
     if (err == BP_OK)
-        err = study_job_set_mesh(self, self->outcome.members[method], *out);
+        err = comparison_job_set_mesh(self, self->results.members[method], *out);
     bp_free(folder);
     return err;
 }
 
-static bp_err spec_of(const study_job *self, int64_t m, bp_ensemble_spec *spec, char **samples)
+static bp_err spec_of(const comparison_job *self, int64_t m, bp_ensemble_spec *spec, char **samples)
 {
-    const study_method *method = &self->outcome.methods.items[m];
+    const comparison_method *method = &self->results.methods.items[m];
     const bp_config *config = self->config;
 
     *spec = (bp_ensemble_spec){.path = method->path,
                                .seed = (uint64_t)bp_config_int(config, "run.seed"),
                                .memory_bytes = (size_t)bp_config_int(config, "score.memory")};
-    if (method->way == STUDY_DROPOUT) {
+    if (method->way == COMPARISON_DROPOUT) {
         spec->dropout_passes = bp_config_int(config, "uncertainty.passes");
         spec->dropout = (float)bp_config_real(config, "uncertainty.dropout");
-    } else if (method->way == STUDY_LAPLACE) {
-        spec->samples = *samples = study_samples_path(self, m);
+    } else if (method->way == COMPARISON_LAPLACE) {
+        spec->samples = *samples = comparison_samples_path(self, m);
         return *samples ? BP_OK : out_of_memory();
     }
     return BP_OK;
 }
 
 /* Its lines go to its own log. */
-static bp_log_channel enter_method(const study_job *self, int64_t m)
+static bp_log_channel enter_method(const comparison_job *self, int64_t m)
 {
-    bp_log_set_member(self->outcome.methods.items[m].name, self->mesh->coordinates);
+    bp_log_set_member(self->results.methods.items[m].name, self->mesh->coordinates);
     return bp_log_use(BP_LOG_MEMBER);
 }
 
 /* Was the score run of a method finished by an earlier start? Of the coordinator. */
-static bool is_scored(const study_job *self, int64_t m)
+static bool is_scored(const comparison_job *self, int64_t m)
 {
-    char *path = bp_sprintf("%s/scores/%s/run.json", self->outcome.folder,
-                            self->outcome.methods.items[m].name);
+    char *path = bp_sprintf("%s/scores/%s/run.json", self->results.folder,
+                            self->results.methods.items[m].name);
     json_t *record = NULL;
     const char *state = NULL;
     bool scored;
@@ -114,10 +114,10 @@ static bool is_scored(const study_job *self, int64_t m)
 
 /* ---- what it took, on the coordinator ---- */
 
-static bp_err add_memory(const study_job *self, int64_t m, int64_t bytes)
+static bp_err add_memory(const comparison_job *self, int64_t m, int64_t bytes)
 {
-    json_t *entry = study_record_of(self, m);
-    double before = study_record_real(entry, "memory_mib"), now = (double)bytes / 1048576;
+    json_t *entry = comparison_record_of(self, m);
+    double before = comparison_record_real(entry, "memory_mib"), now = (double)bytes / 1048576;
 
     if (json_object_set_new(entry, "memory_mib",
                             json_real(isnan(before) ? now : fmax(before, now))) != 0)
@@ -126,7 +126,7 @@ static bp_err add_memory(const study_job *self, int64_t m, int64_t bytes)
 }
 
 /* Keep the failure that is under way while something else is written. */
-static bp_err keep(const study_job *self, bp_err err, int64_t m, double seconds, int64_t bytes)
+static bp_err keep(const comparison_job *self, bp_err err, int64_t m, double seconds, int64_t bytes)
 {
     char message[BP_ERR_MESSAGE_BYTES];
     bp_err kept;
@@ -134,7 +134,7 @@ static bp_err keep(const study_job *self, bp_err err, int64_t m, double seconds,
     (void)snprintf(message, sizeof(message), "%s", bp_err_message());
     kept = add_memory(self, m, bytes);
     if (kept == BP_OK)
-        kept = study_record_add(self, m, "score_seconds", seconds);
+        kept = comparison_record_add(self, m, "score_seconds", seconds);
     if (err != BP_OK)
         bp_err_set_message(message);
     return err != BP_OK ? err : kept;
@@ -142,31 +142,32 @@ static bp_err keep(const study_job *self, bp_err err, int64_t m, double seconds,
 
 /* ---- steps ---- */
 
-/* How far the study is, for `bagpipe status`. */
-static void tell_scored(const study_job *self)
+/* How far the comparison is, for `bagpipe status`. */
+static void tell_scored(const comparison_job *self)
 {
     int64_t scored = 0;
     json_t *members;
 
-    for (int64_t m = 0; m < self->outcome.methods.count; m++)
+    for (int64_t m = 0; m < self->results.methods.count; m++)
         scored += is_scored(self, m);
     members = json_pack("{s:I}", "methods_scored", (json_int_t)scored);
     bp_run_progress(self->run, members);
     json_decref(members);
 }
 
-static bp_err score(study_job *self, int64_t m, bp_config *config, const bp_ensemble_spec *spec)
+static bp_err score(comparison_job *self, int64_t m, bp_config *config,
+                    const bp_ensemble_spec *spec)
 {
     bool before = self->mesh->coordinates && is_scored(self, m);
     double began = bp_clock_now();
-    bp_log_channel channel;
+    bp_log_channel statistic;
     int64_t bytes;
     bp_err err;
 
     bp_mem_resident_peak_reset();
-    channel = enter_method(self, m);
+    statistic = enter_method(self, m);
     err = bp_score_as(self->world, config, spec);
-    (void)bp_log_use(channel);
+    (void)bp_log_use(statistic);
     bytes = bp_all_max_int((int64_t)bp_mem_resident_peak_bytes(), self->world);
     if (self->mesh->coordinates && !before && (err == BP_OK || err == BP_ERR_STOPPED))
         err = keep(self, err, m, bp_clock_now() - began, bytes);
@@ -177,16 +178,16 @@ static bp_err score(study_job *self, int64_t m, bp_config *config, const bp_ense
 
 /* ---- temperature ---- */
 
-typedef struct tempering {
+typedef struct temperature_scaling {
     const bp_mesh *mesh;
     bp_lm *lm;
-    bp_temper_sums *units; /* [count]: added up in their order, whoever has them */
+    bp_scaled_sums *units; /* [count]: added up in their order, whoever has them */
     int64_t count;
-} tempering;
+} temperature_scaling;
 
 static bp_err begin_units(void *context, int64_t units)
 {
-    tempering *self = context;
+    temperature_scaling *self = context;
 
     self->units = bp_alloc("study.temper", units, sizeof(*self->units));
     self->count = units;
@@ -196,12 +197,13 @@ static bp_err begin_units(void *context, int64_t units)
 static bp_err look_around(void *context)
 {
     (void)context;
-    return bp_signals_stop_asked() ? bp_drain_stopped("while a temperature was fitted") : BP_OK;
+    return bp_signals_stop_asked() ? bp_stop_request_stopped("while a temperature was fitted")
+                                   : BP_OK;
 }
 
 static bp_err add_batch(void *context, int64_t unit, const bp_lm_batch *batch)
 {
-    tempering *self = context;
+    temperature_scaling *self = context;
     bp_err err = bp_agree(self->mesh->ensemble, look_around(self));
 
     if (err != BP_OK)
@@ -209,44 +211,45 @@ static bp_err add_batch(void *context, int64_t unit, const bp_lm_batch *batch)
     return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
 }
 
-#define TEMPER_DOUBLES (3 * BP_TEMPER_POINTS + 1)
+#define TEMPERATURE_DOUBLES (3 * BP_TEMPERATURE_POINTS + 1)
 
 /* A unit is one data rank's: the others add zeros, so that the sum over ranks is exact. */
-static bp_err add_units(const tempering *self, bp_temper_sums *sums)
+static bp_err add_units(const temperature_scaling *self, bp_scaled_sums *sums)
 {
-    double *all = bp_alloc("study.temper", self->count * TEMPER_DOUBLES, sizeof(*all));
+    double *all = bp_alloc("study.temper", self->count * TEMPERATURE_DOUBLES, sizeof(*all));
     bp_err err = bp_agree(self->mesh->compute, all ? BP_OK : out_of_memory());
 
     for (int64_t u = 0; err == BP_OK && u < self->count; u++) {
-        double *row = all + u * TEMPER_DOUBLES;
+        double *row = all + u * TEMPERATURE_DOUBLES;
 
         memcpy(row, self->units[u].value, sizeof(self->units[u].value));
-        memcpy(row + BP_TEMPER_POINTS, self->units[u].first, sizeof(self->units[u].first));
-        memcpy(row + 2 * BP_TEMPER_POINTS, self->units[u].second, sizeof(self->units[u].second));
-        row[3 * BP_TEMPER_POINTS] = (double)self->units[u].tokens;
+        memcpy(row + BP_TEMPERATURE_POINTS, self->units[u].first, sizeof(self->units[u].first));
+        memcpy(row + 2 * BP_TEMPERATURE_POINTS, self->units[u].second,
+               sizeof(self->units[u].second));
+        row[3 * BP_TEMPERATURE_POINTS] = (double)self->units[u].tokens;
     }
     if (err == BP_OK)
-        bp_all_sum_double(all, self->count * TEMPER_DOUBLES, self->mesh->data);
-    *sums = (bp_temper_sums){0};
+        bp_all_sum_double(all, self->count * TEMPERATURE_DOUBLES, self->mesh->data);
+    *sums = (bp_scaled_sums){0};
     for (int64_t u = 0; err == BP_OK && u < self->count; u++) {
-        const double *row = all + u * TEMPER_DOUBLES;
+        const double *row = all + u * TEMPERATURE_DOUBLES;
 
-        for (int p = 0; p < BP_TEMPER_POINTS; p++) {
+        for (int p = 0; p < BP_TEMPERATURE_POINTS; p++) {
             sums->value[p] += row[p];
-            sums->first[p] += row[BP_TEMPER_POINTS + p];
-            sums->second[p] += row[2 * BP_TEMPER_POINTS + p];
+            sums->first[p] += row[BP_TEMPERATURE_POINTS + p];
+            sums->second[p] += row[2 * BP_TEMPERATURE_POINTS + p];
         }
-        sums->tokens += (int64_t)row[3 * BP_TEMPER_POINTS];
+        sums->tokens += (int64_t)row[3 * BP_TEMPERATURE_POINTS];
     }
     bp_free(all);
     return err;
 }
 
 /* On the computing ranks. */
-static bp_err sum_temper(const study_job *self, const bp_mesh *mesh, const bp_config *config,
-                         const bp_ensemble_spec *spec, bp_temper_sums *sums)
+static bp_err sum_temper(const comparison_job *self, const bp_mesh *mesh, const bp_config *config,
+                         const bp_ensemble_spec *spec, bp_scaled_sums *sums)
 {
-    tempering work = {.mesh = mesh};
+    temperature_scaling work = {.mesh = mesh};
     bp_score_each each = {.mesh = mesh,
                           .corpus = bp_config_string(self->config, "corpus.valid"),
                           .config = config,
@@ -268,40 +271,41 @@ static bp_err sum_temper(const study_job *self, const bp_mesh *mesh, const bp_co
     return err;
 }
 
-static bp_err keep_temper(const study_job *self, int64_t m, const bp_temper_sums *sums)
+static bp_err keep_temper(const comparison_job *self, int64_t m, const bp_scaled_sums *sums)
 {
-    double beta[BP_TEMPER_POINTS];
-    bp_temperature_sums fitted = {.points = BP_TEMPER_POINTS,
+    double beta[BP_TEMPERATURE_POINTS];
+    bp_temperature_sums fitted = {.points = BP_TEMPERATURE_POINTS,
                                   .tokens = sums->tokens,
                                   .beta = beta,
                                   .value = sums->value,
                                   .first = sums->first,
                                   .second = sums->second};
-    json_t *entry = study_record_of(self, m), *temper;
+    json_t *entry = comparison_record_of(self, m), *temperature;
     bp_temperature best;
 
-    for (int k = 0; k < BP_TEMPER_POINTS; k++)
-        beta[k] = bp_temper_beta(k);
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++)
+        beta[k] = bp_scaled_beta(k);
     best = bp_temperature_fit(&fitted);
     if (best.at_edge)
         bp_warn(
             "the best temperature of %s may lie beyond %.3g: at corpus.valid; the method is far "
             "from calibrated, or the text too short",
-            self->outcome.methods.items[m].name, best.temperature);
-    temper = json_pack("{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature),
-                       "before", bp_json_real(bp_temperature_nll(&fitted, 1)), "after",
-                       bp_json_real(best.nll), "at_edge", (int)best.at_edge, "tokens",
-                       (json_int_t)sums->tokens);
-    if (json_object_set_new(entry, "temper", temper) != 0)
+            self->results.methods.items[m].name, best.temperature);
+    temperature = json_pack(
+        "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
+        bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
+        (int)best.at_edge, "tokens", (json_int_t)sums->tokens);
+    if (json_object_set_new(entry, "temper", temperature) != 0)
         return out_of_memory();
-    return study_record_save(self);
+    return comparison_record_save(self);
 }
 
-static bp_err temper(study_job *self, int64_t m, bp_config *config, const bp_ensemble_spec *spec)
+static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
+                          const bp_ensemble_spec *spec)
 {
     bp_mesh_shape shape = bp_mesh_shape_of(config);
     bp_mesh *mesh = NULL;
-    bp_temper_sums sums = {0};
+    bp_scaled_sums sums = {0};
     bp_err err = bp_agree(self->world, bp_mesh_shape_fit(&shape, bp_comm_size(self->world)));
 
     if (err == BP_OK)
@@ -318,37 +322,37 @@ static bp_err temper(study_job *self, int64_t m, bp_config *config, const bp_ens
 }
 
 /* All ranks know whether it was done before. */
-static bool has_temper(const study_job *self, int64_t m)
+static bool has_temper(const comparison_job *self, int64_t m)
 {
     bool there =
-        self->mesh->coordinates && json_object_get(study_record_of(self, m), "temper") != NULL;
+        self->mesh->coordinates && json_object_get(comparison_record_of(self, m), "temper") != NULL;
 
     return bp_all_max_int(there, self->world) != 0;
 }
 
 /* ---- a method ---- */
 
-static bp_err compute_method(study_job *self, int64_t m)
+static bp_err compute_method(comparison_job *self, int64_t m)
 {
-    const study_method *method = &self->outcome.methods.items[m];
+    const comparison_method *method = &self->results.methods.items[m];
     bp_ensemble_spec spec;
     bp_config *config = NULL;
     char *samples = NULL, duration[64];
     double began = bp_clock_now();
-    bp_err err = study_job_derive(self, m, &config);
+    bp_err err = comparison_job_derive(self, m, &config);
 
     if (err == BP_OK)
         err = spec_of(self, m, &spec, &samples);
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates)
         bp_log("%s (%" PRId64 " of %" PRId64 "): %s of %s", method->name, m + 1,
-               self->outcome.methods.count, study_way_name(method->way), method->path);
-    if (err == BP_OK && method->way == STUDY_LAPLACE)
-        err = study_job_fit(self, m, config);
+               self->results.methods.count, comparison_way_name(method->way), method->path);
+    if (err == BP_OK && method->way == COMPARISON_LAPLACE)
+        err = comparison_job_fit(self, m, config);
     if (err == BP_OK)
         err = score(self, m, config, &spec);
-    if (err == BP_OK && self->outcome.tempered && !has_temper(self, m))
-        err = temper(self, m, config, &spec);
+    if (err == BP_OK && self->results.scaled && !has_temper(self, m))
+        err = temperature(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_clock_duration(duration, sizeof(duration), bp_clock_now() - began);
         bp_log("%s: done in %s", method->name, duration);
@@ -360,15 +364,15 @@ static bp_err compute_method(study_job *self, int64_t m)
     return err;
 }
 
-static bp_err make_folders(const study_job *self)
+static bp_err make_folders(const comparison_job *self)
 {
-    char *laplace = bp_path_join(self->outcome.folder, "laplace");
-    char *scores = bp_path_join(self->outcome.folder, "scores");
+    char *laplace = bp_path_join(self->results.folder, "laplace");
+    char *scores = bp_path_join(self->results.folder, "scores");
     bool fits = false;
     bp_err err = laplace && scores ? bp_dir_make(scores) : out_of_memory();
 
-    for (int64_t m = 0; m < self->outcome.methods.count; m++)
-        fits = fits || self->outcome.methods.items[m].way == STUDY_LAPLACE;
+    for (int64_t m = 0; m < self->results.methods.count; m++)
+        fits = fits || self->results.methods.items[m].way == COMPARISON_LAPLACE;
     if (err == BP_OK && fits)
         err = bp_dir_make(laplace);
     bp_free(scores);
@@ -376,17 +380,17 @@ static bp_err make_folders(const study_job *self)
     return err;
 }
 
-bp_err study_job_compute(study_job *self)
+bp_err comparison_job_compute(comparison_job *self)
 {
     bp_err err = BP_OK;
 
     if (self->mesh->coordinates) {
         err = make_folders(self);
         if (err == BP_OK)
-            err = study_record_open(self);
+            err = comparison_record_open(self);
     }
     err = bp_agree(self->world, err);
-    for (int64_t m = 0; err == BP_OK && m < self->outcome.methods.count; m++)
+    for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
         err = compute_method(self, m);
     return err;
 }

@@ -1,10 +1,10 @@
 /* summary.json: all figures, with what they mean. */
-#include "analysis/uncertainty/outcome_priv.h"
+#include "analysis/uncertainty/results_priv.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const study_definition study_definitions[] = {
+const comparison_definition comparison_definitions[] = {
     {"nll", "NLL",
      "mean negative log-likelihood of a token, in nats; of a method with several members the "
      "probability is the mean of theirs (the mixture)"},
@@ -75,7 +75,7 @@ static void put_real(json_t *object, const char *key, double value)
     (void)json_object_set_new(object, key, bp_json_real(value));
 }
 
-static void put_value(json_t *object, const char *name, const study_value *value)
+static void put_value(json_t *object, const char *name, const comparison_value *value)
 {
     char key[64];
 
@@ -87,7 +87,7 @@ static void put_value(json_t *object, const char *name, const study_value *value
 }
 
 /* {"auroc": {"mutual_information": ...}, "auroc_low": ...} of one shift. */
-static json_t *detection_json(const study_value *values, int64_t shift, int last)
+static json_t *detection_json(const comparison_value *values, int64_t shift, int last)
 {
     static const char *const ENDS[] = {"", "_low", "_high"};
     json_t *object = json_object();
@@ -97,52 +97,54 @@ static json_t *detection_json(const study_value *values, int64_t shift, int last
             json_t *scores = json_object();
             char key[32];
 
-            for (int c = 0; c < STUDY_SCORES; c++) {
-                const study_value *v = &values[study_column(shift, (study_score)c, d)];
+            for (int c = 0; c < COMPARISON_SCORES; c++) {
+                const comparison_value *v =
+                    &values[comparison_column(shift, (comparison_score)c, d)];
 
-                put_real(scores, study_score_name((study_score)c),
+                put_real(scores, comparison_score_name((comparison_score)c),
                          e == 0 ? v->value : (e == 1 ? v->low : v->high));
             }
-            snprintf(key, sizeof(key), "%s%s", study_detection_name(d), ENDS[e]);
+            snprintf(key, sizeof(key), "%s%s", comparison_detection_name(d), ENDS[e]);
             (void)json_object_set_new(object, key, scores);
         }
     return object;
 }
 
-static json_t *all_detection_json(const study_outcome *outcome, const study_value *values, int last)
+static json_t *all_detection_json(const comparison_results *results, const comparison_value *values,
+                                  int last)
 {
     json_t *object = json_object();
 
-    for (int64_t s = 0; s < outcome->shifted.count; s++)
-        (void)json_object_set_new(object, outcome->shifted.items[s].name,
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        (void)json_object_set_new(object, results->shifted.items[s].name,
                                   detection_json(values, s, last));
     return object;
 }
 
-static void put_temper(json_t *object, const study_temper *temper)
+static void put_temper(json_t *object, const comparison_temperature *temperature)
 {
-    put_real(object, "temperature", temper->temperature);
-    put_real(object, "temperature_nll_before", temper->before);
-    put_real(object, "temperature_nll", temper->after);
-    (void)json_object_set_new(object, "temperature_tokens", json_integer(temper->tokens));
-    (void)json_object_set_new(object, "temperature_at_edge", json_boolean(temper->at_edge));
+    put_real(object, "temperature", temperature->temperature);
+    put_real(object, "temperature_nll_before", temperature->before);
+    put_real(object, "temperature_nll", temperature->after);
+    (void)json_object_set_new(object, "temperature_tokens", json_integer(temperature->tokens));
+    (void)json_object_set_new(object, "temperature_at_edge", json_boolean(temperature->at_edge));
 }
 
-static json_t *risk_json(const study_result *result)
+static json_t *risk_json(const comparison_result *result)
 {
     json_t *object = json_object();
 
-    for (int o = 0; o < STUDY_ORDERS; o++) {
+    for (int o = 0; o < COMPARISON_ORDERS; o++) {
         json_t *risk = json_object();
 
         put_real(risk, "area_error", result->risk[o].area_error);
         put_real(risk, "area_nll", result->risk[o].area_nll);
-        (void)json_object_set_new(object, study_order_name((study_order)o), risk);
+        (void)json_object_set_new(object, comparison_order_name((comparison_order)o), risk);
     }
     return object;
 }
 
-static json_t *reliability_json(const study_result *result)
+static json_t *reliability_json(const comparison_result *result)
 {
     json_t *bars = json_array();
 
@@ -160,46 +162,46 @@ static json_t *reliability_json(const study_result *result)
     return bars;
 }
 
-static json_t *method_json(const study_outcome *outcome, int64_t m)
+static json_t *method_json(const comparison_results *results, int64_t m)
 {
-    const study_method *method = &outcome->methods.items[m];
-    const study_result *result = &outcome->results[m];
-    const study_value perplexity = study_perplexity(result), rms = study_rms(result);
+    const comparison_method *method = &results->methods.items[m];
+    const comparison_result *result = &results->results[m];
+    const comparison_value perplexity = comparison_perplexity(result), rms = comparison_rms(result);
     json_t *object = json_object();
 
-    (void)json_object_set_new(object, "way", json_string(study_way_name(method->way)));
-    (void)json_object_set_new(object, "ensemble", json_boolean(outcome->peeks[m].ensemble));
-    (void)json_object_set_new(object, "members", json_integer(outcome->members[m]));
-    put_value(object, "nll", &result->values[STUDY_FIGURE_NLL]);
+    (void)json_object_set_new(object, "way", json_string(comparison_way_name(method->way)));
+    (void)json_object_set_new(object, "ensemble", json_boolean(results->metadata[m].ensemble));
+    (void)json_object_set_new(object, "members", json_integer(results->members[m]));
+    put_value(object, "nll", &result->values[COMPARISON_FIGURE_NLL]);
     put_value(object, "perplexity", &perplexity);
-    for (int f = STUDY_FIGURE_ACCURACY; f < STUDY_FIGURES; f++)
-        put_value(object, study_figure_name(f), &result->values[f]);
+    for (int f = COMPARISON_FIGURE_ACCURACY; f < COMPARISON_FIGURES; f++)
+        put_value(object, comparison_figure_name(f), &result->values[f]);
     put_value(object, "rms_calibration_error", &rms);
-    put_temper(object, &outcome->tempers[m]);
-    put_real(object, "train_seconds", outcome->costs[m].train_seconds);
-    put_real(object, "fit_seconds", outcome->costs[m].fit_seconds);
-    put_real(object, "score_seconds", outcome->costs[m].score_seconds);
-    put_real(object, "memory_mib", outcome->costs[m].memory_mib);
+    put_temper(object, &results->temperatures[m]);
+    put_real(object, "train_seconds", results->costs[m].train_seconds);
+    put_real(object, "fit_seconds", results->costs[m].fit_seconds);
+    put_real(object, "score_seconds", results->costs[m].score_seconds);
+    put_real(object, "memory_mib", results->costs[m].memory_mib);
     (void)json_object_set_new(object, "ood",
-                              all_detection_json(outcome, result->values, STUDY_FPR95));
+                              all_detection_json(results, result->values, COMPARISON_FPR95));
     (void)json_object_set_new(object, "risk_coverage", risk_json(result));
     (void)json_object_set_new(object, "reliability", reliability_json(result));
     return object;
 }
 
-static json_t *difference_json(const study_outcome *outcome, const study_value *values)
+static json_t *difference_json(const comparison_results *results, const comparison_value *values)
 {
     json_t *object = json_object();
 
-    for (int f = 0; f < STUDY_FIGURES; f++)
-        put_value(object, study_figure_name(f), &values[f]);
-    (void)json_object_set_new(object, "ood", all_detection_json(outcome, values, STUDY_AUROC));
+    for (int f = 0; f < COMPARISON_FIGURES; f++)
+        put_value(object, comparison_figure_name(f), &values[f]);
+    (void)json_object_set_new(object, "ood", all_detection_json(results, values, COMPARISON_AUROC));
     return object;
 }
 
-static json_t *differences_json(const study_outcome *outcome)
+static json_t *differences_json(const comparison_results *results)
 {
-    int64_t methods = outcome->methods.count, columns = study_columns(outcome->shifted.count);
+    int64_t methods = results->methods.count, columns = comparison_columns(results->shifted.count);
     json_t *object = json_object();
 
     for (int64_t i = 0; i + 1 < methods; i++) {
@@ -207,15 +209,15 @@ static json_t *differences_json(const study_outcome *outcome)
 
         for (int64_t k = i + 1; k < methods; k++)
             (void)json_object_set_new(
-                row, outcome->methods.items[k].name,
-                difference_json(outcome,
-                                outcome->differences + study_pair(i, k, methods) * columns));
-        (void)json_object_set_new(object, outcome->methods.items[i].name, row);
+                row, results->methods.items[k].name,
+                difference_json(results,
+                                results->differences + comparison_pair(i, k, methods) * columns));
+        (void)json_object_set_new(object, results->methods.items[i].name, row);
     }
     return object;
 }
 
-static json_t *group_json(const study_group *group, int64_t dropped)
+static json_t *group_json(const comparison_group *group, int64_t dropped)
 {
     json_t *object = json_object();
 
@@ -224,43 +226,43 @@ static json_t *group_json(const study_group *group, int64_t dropped)
     return object;
 }
 
-static json_t *groups_json(const study_outcome *outcome)
+static json_t *groups_json(const comparison_results *results)
 {
     json_t *object = json_object(), *shifted = json_object();
-    json_t *in_domain = group_json(&outcome->in_domain.items[0], outcome->dropped[0]);
+    json_t *in_domain = group_json(&results->in_domain.items[0], results->dropped[0]);
 
-    (void)json_object_set_new(in_domain, "tokens", json_integer(outcome->results[0].tokens));
+    (void)json_object_set_new(in_domain, "tokens", json_integer(results->results[0].tokens));
     (void)json_object_set_new(object, "in_domain", in_domain);
-    for (int64_t s = 0; s < outcome->shifted.count; s++)
-        (void)json_object_set_new(shifted, outcome->shifted.items[s].name,
-                                  group_json(&outcome->shifted.items[s], outcome->dropped[1 + s]));
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        (void)json_object_set_new(shifted, results->shifted.items[s].name,
+                                  group_json(&results->shifted.items[s], results->dropped[1 + s]));
     (void)json_object_set_new(object, "shifted", shifted);
     return object;
 }
 
-static json_t *definitions_json(const study_outcome *outcome)
+static json_t *definitions_json(const comparison_results *results)
 {
     json_t *object = json_object();
 
-    for (const study_definition *one = study_definitions; one->key; one++)
+    for (const comparison_definition *one = comparison_definitions; one->key; one++)
         (void)json_object_set_new(object, one->key, json_string(one->text));
     (void)json_object_set_new(object, "bins", json_integer(BP_CALIBRATION_BINS));
     (void)json_object_set_new(object, "norm", json_string("L1"));
     (void)json_object_set_new(object, "positive_class", json_string("shifted"));
     (void)json_object_set_new(object, "logarithm", json_string("natural (nats)"));
-    (void)json_object_set_new(object, "resamples", json_integer(outcome->resamples));
+    (void)json_object_set_new(object, "resamples", json_integer(results->resamples));
     (void)json_object_set_new(object, "confidence_level", json_real(0.95));
     return object;
 }
 
-bp_err study_summary(json_t **out, const study_outcome *outcome)
+bp_err comparison_summary(json_t **out, const comparison_results *results)
 {
     json_t *methods = json_object();
 
-    for (int64_t m = 0; m < outcome->methods.count; m++)
-        (void)json_object_set_new(methods, outcome->methods.items[m].name, method_json(outcome, m));
+    for (int64_t m = 0; m < results->methods.count; m++)
+        (void)json_object_set_new(methods, results->methods.items[m].name, method_json(results, m));
     *out = json_pack("{s:i, s:o, s:o, s:o, s:o}", "format_version", 1, "methods", methods,
-                     "differences", differences_json(outcome), "groups", groups_json(outcome),
-                     "definitions", definitions_json(outcome));
+                     "differences", differences_json(results), "groups", groups_json(results),
+                     "definitions", definitions_json(results));
     return *out ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the summary of a study");
 }

@@ -28,11 +28,11 @@ void bp_uncertainty_check(bp_config *config);
  */
 bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const *score_tables);
 
-/** Print what would be done, and the memory and time foreseen of each method, by the job `asked`.
+/** Print what would be done, and the memory and time estimated of each method, by the job `asked`.
  *
  * Collective: over `world`. Errors: those of bp_uncertainty before its first window.
  */
-bp_err bp_uncertainty_foresee(MPI_Comm world, bp_config *config,
-                              const bp_option *const *score_tables, const bp_planned_world *asked);
+bp_err bp_uncertainty_estimate(MPI_Comm world, bp_config *config,
+                               const bp_option *const *score_tables, const bp_planned_world *asked);
 
 #endif

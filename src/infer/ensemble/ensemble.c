@@ -1,4 +1,5 @@
-/* Scoring with an ensemble: the members' trunks, then chunks of scored rows through all heads. */
+/* Scoring with an ensemble: the members' backbones, then chunks of scored rows through all heads.
+ */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -62,9 +63,10 @@ static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int6
     return most > 0 ? most : 1;
 }
 
-static void *carve(bp_arena *arena, int64_t n, size_t size)
+static void *alloc(bp_arena *arena, int64_t n, size_t size)
 {
-    return bp_carve(arena, (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
+    return bp_arena_floats(arena,
+                           (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
 }
 
 /* What the memory of a batch depends on, besides its rows and their chunk. */
@@ -72,35 +74,35 @@ typedef struct extent {
     bool last;                     /* of the pipeline's stages */
     int64_t tokens;                /* windows x length */
     int64_t members, rounds, side; /* side: members side by side */
-    int64_t widest, widths;        /* of a trunk, and the sum of all trunks' here */
+    int64_t widest, widths;        /* of a backbone, and the sum of all backbones' here */
     int64_t columns, vocab_count;  /* of the vocabulary: where members meet, and of a rank */
-    bool temper;
+    bool temperature;
 } extent;
 
 static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
 {
     int64_t exchanged = of->side > 1 ? work->chunk * of->vocab_count : 0;
 
-    work->places = carve(arena, work->rows, sizeof *work->places);
-    work->targets = carve(arena, work->rows, sizeof *work->targets);
+    work->places = alloc(arena, work->rows, sizeof *work->places);
+    work->targets = alloc(arena, work->rows, sizeof *work->targets);
     if (!of->last)
         return;
-    work->states = carve(arena, of->tokens * of->widest, sizeof(float));
-    work->hidden = carve(arena, (work->rows + work->chunk) * of->widths, sizeof(float));
-    work->logits = carve(arena, of->members * work->chunk * of->columns, sizeof(float));
-    work->own = carve(arena, exchanged, sizeof(float));
-    work->outgoing = carve(arena, exchanged, sizeof(float));
-    work->known = carve(arena, of->rounds * of->side * work->chunk, sizeof *work->known);
-    work->max = carve(arena, 2 * work->chunk, sizeof *work->max);
-    work->sums = carve(arena, 2 * work->chunk, sizeof *work->sums);
-    work->mixed = carve(arena, work->chunk, sizeof *work->mixed);
-    work->totals = carve(arena, 3 * work->chunk, sizeof *work->totals);
-    work->tops = carve(arena, work->chunk, sizeof *work->tops);
-    work->powers =
-        carve(arena, of->temper ? work->chunk * BP_TEMPER_POINTS : 0, sizeof *work->powers);
+    work->states = alloc(arena, of->tokens * of->widest, sizeof(float));
+    work->hidden = alloc(arena, (work->rows + work->chunk) * of->widths, sizeof(float));
+    work->logits = alloc(arena, of->members * work->chunk * of->columns, sizeof(float));
+    work->own = alloc(arena, exchanged, sizeof(float));
+    work->outgoing = alloc(arena, exchanged, sizeof(float));
+    work->known = alloc(arena, of->rounds * of->side * work->chunk, sizeof *work->known);
+    work->max = alloc(arena, 2 * work->chunk, sizeof *work->max);
+    work->sums = alloc(arena, 2 * work->chunk, sizeof *work->sums);
+    work->mixed = alloc(arena, work->chunk, sizeof *work->mixed);
+    work->totals = alloc(arena, 3 * work->chunk, sizeof *work->totals);
+    work->tops = alloc(arena, work->chunk, sizeof *work->tops);
+    work->powers = alloc(arena, of->temperature ? work->chunk * BP_TEMPERATURE_POINTS : 0,
+                         sizeof *work->powers);
 }
 
-static extent extent_of(const ensemble *self, int64_t tokens, bool temper)
+static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
 {
     extent of = {.last = ensemble_is_last(self),
                  .tokens = tokens,
@@ -110,10 +112,10 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temper)
                  .widest = self->widest,
                  .columns = self->columns,
                  .vocab_count = self->lm.info.vocab_count,
-                 .temper = temper};
+                 .temperature = temperature};
 
-    for (int64_t t = 0; t < self->trunk_count; t++)
-        of.widths += self->trunks[t].width;
+    for (int64_t t = 0; t < self->backbone_count; t++)
+        of.widths += self->backbones[t].width;
     return of;
 }
 
@@ -135,7 +137,7 @@ int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *
                  .widths = rounds * widest->width,
                  .columns = (V + A - 1) / A,
                  .vocab_count = V,
-                 .temper = true};
+                 .temperature = true};
     ensemble_work work = {.rows = of.tokens,
                           .chunk = bp_head_filled_rows(of.tokens, most_rows(row, memory_bytes))};
     bp_arena arena = {0};
@@ -160,10 +162,11 @@ static bp_err reserve(ensemble *self, size_t bytes)
     return BP_OK;
 }
 
-bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch, bool temper)
+bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch,
+                        bool temperature)
 {
     int64_t tokens = batch->windows * batch->length, row = 0;
-    extent of = extent_of(self, tokens, temper);
+    extent of = extent_of(self, tokens, temperature);
     bp_arena arena = {0};
     bp_err err;
 
@@ -187,7 +190,7 @@ bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *
     return BP_OK;
 }
 
-/* ---- the trunks ---- */
+/* ---- the backbones ---- */
 
 static void copy_scored(float *to, const ensemble_work *work, int64_t width)
 {
@@ -198,19 +201,19 @@ static void copy_scored(float *to, const ensemble_work *work, int64_t width)
     memset(to + work->rows * width, 0, (size_t)(work->chunk * width) * sizeof(float));
 }
 
-bp_err ensemble_run_trunks(ensemble *self, ensemble_work *work, const bp_lm_batch *batch)
+bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_lm_batch *batch)
 {
     float *hidden = work->hidden;
     bp_err err = BP_OK;
 
-    for (int64_t t = 0; t < self->trunk_count && err == BP_OK; t++) {
-        const ensemble_trunk *trunk = &self->trunks[t];
+    for (int64_t t = 0; t < self->backbone_count && err == BP_OK; t++) {
+        const ensemble_backbone *backbone = &self->backbones[t];
 
-        err = trunk->lm->ops->trunk(trunk->lm, batch, trunk->pass, work->states);
+        err = backbone->lm->ops->backbone(backbone->lm, batch, backbone->pass, work->states);
         if (err != BP_OK || !ensemble_is_last(self))
             continue;
-        copy_scored(hidden, work, trunk->width);
-        hidden += (work->rows + work->chunk) * trunk->width;
+        copy_scored(hidden, work, backbone->width);
+        hidden += (work->rows + work->chunk) * backbone->width;
     }
     return bp_comm_size(self->mesh->ensemble) > 1 ? bp_agree(self->mesh->ensemble, err) : err;
 }
@@ -238,7 +241,7 @@ double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance
     return most + log(sum / M);
 }
 
-/* One scored row: values[channel * stride].
+/* One scored row: values[statistic * stride].
  *
  * The total is told as the sum of its parts: as H[p] it would come from another sum over the
  * vocabulary, and where a token is all but certain float32's rounding of the two would be larger
@@ -269,14 +272,14 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
     values[BP_LM_BRIER * stride] = (float)(totals[2] + wrong * wrong);
 }
 
-/* Some windows of a batch of `stride` tokens, in values[channel * stride]. */
+/* Some windows of a batch of `stride` tokens, in values[statistic * stride]. */
 static bp_err score_part(ensemble *self, const bp_lm_batch *part, float *values, int64_t stride)
 {
     ensemble_work work;
     bp_err err = ensemble_prepare(self, &work, part, false);
 
     if (err == BP_OK)
-        err = ensemble_run_trunks(self, &work, part);
+        err = ensemble_run_backbones(self, &work, part);
     if (err != BP_OK)
         return err;
     for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk) {
@@ -307,7 +310,7 @@ void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t 
 static bp_err ensemble_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
 {
     ensemble *self = (ensemble *)lm;
-    int64_t tokens = batch->windows * batch->length, floats = tokens * lm->info.channels;
+    int64_t tokens = batch->windows * batch->length, floats = tokens * lm->info.statistics;
     bp_lm_batch part;
     bp_err err = BP_OK;
 
@@ -345,7 +348,7 @@ void ensemble_free(bp_lm *lm)
         bp_lm_free(&self->models[k]);
     bp_free(self->members);
     bp_free(self->models);
-    bp_free(self->trunks);
+    bp_free(self->backbones);
     bp_free(self->receiving);
     bp_free(self->sending);
     bp_free(self->memory);

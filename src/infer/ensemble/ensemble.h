@@ -1,6 +1,6 @@
 /* An ensemble: a language model made of language models. Its members' distributions over the
  * vocabulary meet row by row, and what they agree and disagree about is told for each token
- * (bp_lm_channel in models/lm.h).
+ * (bp_lm_statistic in models/lm.h).
  *
  * Sources: the decomposition of total into expected entropy and mutual information is Depeweg et
  * al. 2018 (arXiv:1710.07283), eq. 8; dropout at test time Gal and Ghahramani 2016. */
@@ -24,7 +24,7 @@ typedef struct bp_ensemble_spec {
 } bp_ensemble_spec;
 
 /** Open an ensemble. Member k lives on the ranks of mesh member k mod mesh->members; passes and
- * samples share one trunk and live on all of them in turn.
+ * samples share one backbone and live on all of them in turn.
  *
  * info.digest is of all members' weights, their order and the way (passes, rate, seed, samples);
  * info.step the largest of theirs; info.context the smallest; names as bp_ensemble_member_name.
@@ -51,18 +51,19 @@ double bp_ensemble_member_oob(const bp_lm *lm, int64_t member);
 
 /** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as float32.
  */
-#define BP_TEMPER_POINTS 25
-double bp_temper_beta(int k);
+#define BP_TEMPERATURE_POINTS 25
+double bp_scaled_beta(int k);
 
 /** Over the scored tokens of batches, at each inverse temperature b: of f(b) = log sum_v p_v^b - b
  * log p(target) the sum, and the sums of its first two derivatives in b. */
-typedef struct bp_temper_sums {
-    double value[BP_TEMPER_POINTS], first[BP_TEMPER_POINTS], second[BP_TEMPER_POINTS];
+typedef struct bp_scaled_sums {
+    double value[BP_TEMPERATURE_POINTS], first[BP_TEMPERATURE_POINTS],
+        second[BP_TEMPERATURE_POINTS];
     int64_t tokens;
-} bp_temper_sums;
+} bp_scaled_sums;
 
 /** Add a batch's scored tokens. Collective over mesh->ensemble; the sums are valid on all its
  * ranks. Errors: BP_ERR_SYSTEM. */
-bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_temper_sums *sums);
+bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_scaled_sums *sums);
 
 #endif

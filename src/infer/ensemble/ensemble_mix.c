@@ -84,10 +84,11 @@ static void run_head(ensemble *self, const ensemble_work *work, const ensemble_m
     const float *hidden = work->hidden;
     int64_t filled = bp_head_filled_rows(rows, work->chunk);
 
-    for (int64_t t = 0; t < member->trunk; t++)
-        hidden += (work->rows + work->chunk) * self->trunks[t].width;
-    const ensemble_trunk *trunk = &self->trunks[member->trunk];
-    trunk->lm->ops->logits(trunk->lm, member->head, hidden + first * trunk->width, filled, logits);
+    for (int64_t t = 0; t < member->backbone; t++)
+        hidden += (work->rows + work->chunk) * self->backbones[t].width;
+    const ensemble_backbone *backbone = &self->backbones[member->backbone];
+    backbone->lm->ops->logits(backbone->lm, member->head, hidden + first * backbone->width, filled,
+                              logits);
 }
 
 /* ---- members of several ranks ---- */

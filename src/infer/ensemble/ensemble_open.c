@@ -88,18 +88,18 @@ static bp_err describe(opening *o)
     o->models = o->listed ? o->list.count : 1;
     self->members = bp_alloc("infer.ensemble", self->member_count, sizeof *self->members);
     self->models = bp_alloc("infer.ensemble", o->models, sizeof(bp_lm *));
-    self->trunks = bp_alloc("infer.ensemble", self->rounds, sizeof *self->trunks);
+    self->backbones = bp_alloc("infer.ensemble", self->rounds, sizeof *self->backbones);
     self->receiving = bp_alloc("infer.ensemble", self->rounds * A, sizeof *self->receiving);
     self->sending = bp_alloc("infer.ensemble", A, sizeof *self->sending);
     o->infos = bp_alloc("infer.ensemble", o->models, sizeof *o->infos);
     o->checkpoints = bp_alloc("infer.ensemble", o->models, sizeof(bp_checkpoint *));
-    if (!self->members || !self->models || !self->trunks || !self->receiving || !self->sending ||
+    if (!self->members || !self->models || !self->backbones || !self->receiving || !self->sending ||
         !o->infos || !o->checkpoints)
         return out_of_memory();
     for (int64_t k = 0; k < self->member_count; k++) {
         self->members[k].name = name_of(o, k);
         self->members[k].oob = o->listed ? o->list.members[k].oob_perplexity : NAN;
-        self->members[k].trunk = -1;
+        self->members[k].backbone = -1;
         if (!self->members[k].name)
             return out_of_memory();
     }
@@ -279,7 +279,7 @@ static bp_err fill_info(opening *o)
     *info = o->infos[0];
     info->kind = "ensemble";
     info->members = self->member_count;
-    info->channels = BP_LM_MEMBER + self->member_count;
+    info->statistics = BP_LM_MEMBER + self->member_count;
     for (int64_t k = 0; k < o->models; k++) {
         const bp_lm_info *one = &o->infos[k];
 
@@ -335,7 +335,7 @@ static bp_err open_models(opening *o)
     return err;
 }
 
-/* One trunk for all samples that live here; each is a head of its own. Local. */
+/* One backbone for all samples that live here; each is a head of its own. Local. */
 static bp_err place_samples(opening *o)
 {
     ensemble *self = o->self;
@@ -351,10 +351,10 @@ static bp_err place_samples(opening *o)
         last ? bp_alloc("infer.ensemble", info->vocab_count * info->width, sizeof *weights) : NULL;
     if (last && !weights)
         return out_of_memory();
-    self->trunks[self->trunk_count++] =
-        (ensemble_trunk){.lm = lm, .pass = BP_LM_NO_DROPOUT, .width = info->width};
+    self->backbones[self->backbone_count++] =
+        (ensemble_backbone){.lm = lm, .pass = BP_LM_NO_DROPOUT, .width = info->width};
     for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
-        self->members[k].trunk = 0;
+        self->members[k].backbone = 0;
         if (last)
             err =
                 bp_head_samples_read(o->samples, k, info->vocab_first, info->vocab_count, weights);
@@ -375,12 +375,12 @@ static bp_err place_members(opening *o)
         return place_samples(o);
 
     for (int64_t k = mesh->member_at; k < self->member_count; k += mesh->members) {
-        int64_t t = self->trunk_count++;
+        int64_t t = self->backbone_count++;
         bp_lm *lm = self->models[o->listed ? t : 0];
         bool drops = o->spec->dropout_passes > 0;
 
-        self->members[k].trunk = t;
-        self->trunks[t] = (ensemble_trunk){
+        self->members[k].backbone = t;
+        self->backbones[t] = (ensemble_backbone){
             .lm = lm, .pass = drops ? k : BP_LM_NO_DROPOUT, .width = lm->info.width};
         if (drops)
             lm->ops->set_dropout(lm, o->spec->dropout, o->spec->seed);

@@ -7,16 +7,16 @@
 #include "math/kernels/mixture.h"
 #include "mesh/collective.h"
 
-/** One run of a model's trunk; its states serve the members that have it. */
-typedef struct ensemble_trunk {
+/** One run of a model's backbone; its states serve the members that have it. */
+typedef struct ensemble_backbone {
     bp_lm *lm; /* borrowed from ensemble.models */
     int64_t pass, width;
-} ensemble_trunk;
+} ensemble_backbone;
 
 typedef struct ensemble_member {
     char *name;
     double oob;
-    int64_t trunk, head; /* where the member is here; trunk -1: on other ranks */
+    int64_t backbone, head; /* where the member is here; backbone -1: on other ranks */
 } ensemble_member;
 
 /** Memory of a batch, carved from one block that grows. On ranks of other stages only `places` and
@@ -25,8 +25,8 @@ typedef struct ensemble_work {
     int64_t rows;          /* scored tokens of the batch */
     int64_t *places;       /* [rows] in the batch */
     int32_t *targets;      /* [rows] */
-    float *states;         /* [windows * length][largest width] of one trunk */
-    float *hidden;         /* [trunks][rows filled][width], behind one another */
+    float *states;         /* [windows * length][largest width] of one backbone */
+    float *hidden;         /* [backbones][rows filled][width], behind one another */
     int64_t chunk;         /* rows whose distributions are there at once */
     float *logits;         /* [members][chunk][columns here] */
     float *own, *outgoing; /* [chunk][vocab_count]; where members meet across ranks */
@@ -36,7 +36,7 @@ typedef struct ensemble_work {
     bp_mixture_row *mixed; /* [chunk] */
     double *totals;        /* [chunk][3] of the mixture, over all ranks */
     int32_t *tops;         /* [chunk] */
-    bp_temper_row *powers; /* [chunk][BP_TEMPER_POINTS], where they are asked for */
+    bp_scaled_row *powers; /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
 } ensemble_work;
 
 typedef struct ensemble {
@@ -48,8 +48,8 @@ typedef struct ensemble {
     int64_t rounds; /* of so many members each as the mesh has side by side */
     bp_lm **models; /* [model_count] those that are here */
     int64_t model_count;
-    ensemble_trunk *trunks; /* [trunk_count] those that run here */
-    int64_t trunk_count;
+    ensemble_backbone *backbones; /* [backbone_count] those that run here */
+    int64_t backbone_count;
     int64_t widest;                /* width of all members' models */
     int64_t column_first, columns; /* where members meet, this rank has these of the vocabulary */
     bp_transfer *receiving, *sending; /* [rounds][mesh->members], [mesh->members] of slices */
@@ -72,11 +72,12 @@ void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t 
 
 /** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */
-bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch, bool temper);
+bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch,
+                        bool temperature);
 
-/** hidden of all trunks here. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM, the same on
+/** hidden of all backbones here. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM, the same on
  * all ranks. */
-bp_err ensemble_run_trunks(ensemble *self, ensemble_work *work, const bp_lm_batch *batch);
+bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_lm_batch *batch);
 
 /** Rows [first, first + rows) of all members meet: work->logits, known, mixed, totals, and max and
  * tops of the mixture, over the whole vocabulary. On the last stage; collective over mesh->tensor

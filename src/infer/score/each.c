@@ -1,7 +1,7 @@
 /* Units in even steps over the corpora, dealt over data ranks by number. */
 #include "infer/score/each.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "infer/score/scorer_priv.h"
 #include "infer/score/unit.h"
@@ -116,7 +116,7 @@ static bp_err take_batch(sampler *self, const header *head)
                          .targets = self->targets,
                          .first_slot = head->first_slot};
 
-    bp_beat_progress();
+    bp_heartbeat_progress();
     bp_bcast_bytes(self->inputs, bytes, 0, comm);
     bp_bcast_bytes(self->targets, bytes, 0, comm);
     return self->each->batch(self->each->context, head->unit, &batch);

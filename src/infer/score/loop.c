@@ -1,16 +1,16 @@
 /* The loop: units from the queue, batches through the model, results to part files. */
 #include "infer/score/scorer_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
 #include "coordinator/work_queue.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +27,7 @@ typedef struct score_worker {
     bp_part_writer *writer; /* a lead's */
     bp_buffer result;
     int32_t *inputs, *targets; /* a follower's copy of the batch */
-    float *values;             /* [channels][a batch] */
+    float *values;             /* [statistics][a batch] */
     bool scoring_failed;       /* all of the group know */
     int64_t units;             /* scored by this lead */
     int64_t batches;           /* seen by this rank */
@@ -116,7 +116,7 @@ static bp_err follow(score_worker *worker)
                              .inputs = worker->inputs,
                              .targets = worker->targets,
                              .first_slot = header.first_slot};
-        bp_beat_step(++worker->batches);
+        bp_heartbeat_step(++worker->batches);
         share_batch(worker, worker->inputs, worker->targets, header.windows * header.length);
         err = bp_lm_score(worker->self->lm, &batch, worker->values);
     }
@@ -130,7 +130,7 @@ static bp_err score_batch(score_worker *worker, int64_t b)
 
     if (err != BP_OK)
         return err;
-    bp_beat_step(++worker->batches);
+    bp_heartbeat_step(++worker->batches);
     share_header(worker, &(batch_header){batch.windows, batch.length, batch.first_slot});
     /* the lead's buffers are only read by a broadcast from it */
     share_batch(worker, (int32_t *)batch.inputs, (int32_t *)batch.targets,
@@ -215,14 +215,14 @@ static bp_err prepare(score_worker *worker, int64_t start)
     if (!self->mesh->computes)
         return BP_OK;
     worker->values =
-        bp_try_alloc("score.batch", self->channels.count * tokens, sizeof(*worker->values));
+        bp_try_alloc("score.batch", self->statistics.count * tokens, sizeof(*worker->values));
     worker->inputs = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
     worker->targets = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
     if (!worker->values || !worker->inputs || !worker->targets)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
     if (!self->leads)
         return BP_OK;
-    err = bp_score_unit_new(&worker->unit, &self->plan, self->channels.count);
+    err = bp_score_unit_new(&worker->unit, &self->plan, self->statistics.count);
     if (err != BP_OK)
         return err;
 
@@ -289,8 +289,8 @@ static bp_err count_units(const scorer *self, int64_t done)
 
     if (missing == 0)
         return BP_OK;
-    return bp_drain_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
-                            self->plan.units, self->folder);
+    return bp_stop_request_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
+                                   self->plan.units, self->folder);
 }
 
 static bp_err run_units(scorer *self)
@@ -334,9 +334,9 @@ static bp_err run_units(scorer *self)
 
 bp_err scorer_run_units(scorer *self)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_SCORE);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_SCORE);
     bp_err err = run_units(self);
 
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     return err;
 }

@@ -34,7 +34,7 @@ static bool read_state(json_t **out, const char *path)
     json_t *manifest = NULL;
 
     *out = NULL;
-    if (bp_checkpoint_peek(path, &folder, &manifest) == BP_OK)
+    if (bp_checkpoint_read_metadata(path, &folder, &manifest) == BP_OK)
         *out = json_incref(json_object_get(manifest, "state"));
     json_decref(manifest);
     bp_free(folder);
@@ -156,7 +156,7 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
 {
     int ranks = bp_mesh_shape_ranks(mesh),
         dedicated = mesh->coordinator == BP_COORDINATOR_DEDICATED;
-    int64_t context = find_context(self), channels = self->ensemble ? 9 + self->members : 1;
+    int64_t context = find_context(self), statistics = self->ensemble ? 9 + self->members : 1;
     bp_lm_task task = {.mesh = mesh, .length = context};
     bp_rank_memory *all = bp_alloc("score.memory", ranks, sizeof *all);
     bp_err err = all ? BP_OK : bp_fail_memory("the plan of all ranks", ranks, sizeof *all);
@@ -174,7 +174,7 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
             all[r].own_bytes = all[r - 1].own_bytes;
     }
     for (int r = dedicated; r < ranks && err == BP_OK; r++) /* any of them may lead */
-        all[r].own_bytes += (int64_t)bp_score_unit_bytes(context, channels);
+        all[r].own_bytes += (int64_t)bp_score_unit_bytes(context, statistics);
     if (err != BP_OK)
         bp_free(all);
     *out = err == BP_OK ? all : NULL;

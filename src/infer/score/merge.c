@@ -1,9 +1,9 @@
 /* Adding up the parts, document by document. */
 #include "infer/score/merge.h"
 
-#include "base/beat.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "infer/score/columns_priv.h"
 #include "infer/score/tables.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 
 bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
-                           const bp_score_channels *channels)
+                           const bp_token_statistics *statistics)
 {
-    *table = (bp_score_table){.plan = plan, .channels = channels};
+    *table = (bp_score_table){.plan = plan, .statistics = statistics};
     table->rows = bp_try_alloc("score.rows", plan->documents, sizeof(*table->rows));
     table->sums =
-        bp_try_alloc("score.rows", plan->documents * (channels->count - 1), sizeof(*table->sums));
+        bp_try_alloc("score.rows", plan->documents * (statistics->count - 1), sizeof(*table->sums));
     if (!table->rows || !table->sums)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of %" PRId64 " documents",
                        plan->documents);
@@ -37,7 +37,7 @@ void bp_score_table_clear(bp_score_table *table)
 static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, bp_fixed *sums,
                          const char *path)
 {
-    int64_t more = table->channels->count - 1;
+    int64_t more = table->statistics->count - 1;
 
     for (int64_t i = 0; i < result->pieces; i++) {
         bp_score_piece piece = bp_score_result_piece(result, i);
@@ -78,7 +78,7 @@ static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result
 
 static bp_err merge_units(bp_score_table *table, bp_parts *parts, bp_tokens_writer *writer)
 {
-    bp_fixed *sums = bp_try_alloc("score.rows", table->channels->count - 1, sizeof(*sums));
+    bp_fixed *sums = bp_try_alloc("score.rows", table->statistics->count - 1, sizeof(*sums));
     bp_err err = sums ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of a document");
 
     for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {
@@ -86,10 +86,10 @@ static bp_err merge_units(bp_score_table *table, bp_parts *parts, bp_tokens_writ
         size_t bytes;
         bp_score_result result;
 
-        bp_beat_progress();
+        bp_heartbeat_progress();
         err = bp_parts_read(parts, unit, &data, &bytes, &path);
         if (err == BP_OK)
-            err = bp_score_result_read(&result, data, bytes, table->channels->count, path);
+            err = bp_score_result_read(&result, data, bytes, table->statistics->count, path);
         if (err == BP_OK)
             err = add_pieces(table, &result, sums, path);
         if (err == BP_OK && writer)
@@ -107,7 +107,7 @@ bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *
     if (bp_fault("score.merge"))
         return BP_FAIL(BP_ERR_IO, "the parts can't be merged (fault injected)");
     if (tokens_path)
-        err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->channels);
+        err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->statistics);
     if (err == BP_OK)
         err = merge_units(table, parts, writer);
     if (err == BP_OK && writer)
@@ -122,9 +122,9 @@ bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_coun
                                      &out->words, &out->words_split);
 }
 
-const bp_fixed *bp_score_document_channels(const bp_score_table *table, int64_t document)
+const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document)
 {
-    return table->sums + document * (table->channels->count - 1);
+    return table->sums + document * (table->statistics->count - 1);
 }
 
 bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,

@@ -2,10 +2,10 @@
 #ifndef BP_INFER_SCORE_MERGE_H
 #define BP_INFER_SCORE_MERGE_H
 
-#include "infer/score/channels.h"
 #include "infer/score/parts.h"
 #include "infer/score/plan.h"
 #include "infer/score/sums.h"
+#include "infer/score/token_statistics.h"
 
 /** What one document came to. */
 typedef struct bp_score_row {
@@ -25,10 +25,10 @@ typedef struct bp_score_column {
 } bp_score_column;
 
 typedef struct bp_score_table {
-    const bp_score_plan *plan;         /* borrowed */
-    const bp_score_channels *channels; /* borrowed */
-    bp_score_row *rows;                /* [documents] */
-    bp_fixed *sums; /* [documents][channels - 1]: of the channels behind the log-probability */
+    const bp_score_plan *plan;             /* borrowed */
+    const bp_token_statistics *statistics; /* borrowed */
+    bp_score_row *rows;                    /* [documents] */
+    bp_fixed *sums; /* [documents][statistics - 1]: of the statistics behind the log-probability */
     bp_score_column *columns;
     int64_t column_count;
 } bp_score_table;
@@ -36,7 +36,7 @@ typedef struct bp_score_table {
 /** Read the corpora's labels, and room for all documents. Clear after an error too.
  *  Errors: BP_ERR_SYSTEM; those of bp_corpus_file_label. */
 bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
-                           const bp_score_channels *channels);
+                           const bp_token_statistics *statistics);
 void bp_score_table_clear(bp_score_table *table);
 
 /** Add the results of all units; if `tokens_path` is not NULL, also write tokens.h5 there.
@@ -50,8 +50,8 @@ typedef struct bp_score_counts {
     const int64_t *bytes, *words, *words_split; /* of a file's documents; NULL: not told */
 } bp_score_counts;
 bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out);
-/** sums[channels - 1] of a document; borrowed. */
-const bp_fixed *bp_score_document_channels(const bp_score_table *table, int64_t document);
+/** sums[statistics - 1] of a document; borrowed. */
+const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document);
 bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,
                                      int64_t file, int64_t document);
 

@@ -314,7 +314,7 @@ bp_err score_page_write(const scorer *self, const bp_score_table *table)
                   figures_of(self->summary), "convention", json_object_get(convention, "name"),
                   "context", json_object_get(convention, "context"), "step",
                   json_object_get(json_object_get(self->summary, "model"), "step"), "members",
-                  (json_int_t)self->channels.members, "ensemble", self->channels.members > 0,
+                  (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
                   "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
     bp_err err = path && page ? BP_OK : out_of_memory();
 

@@ -188,9 +188,9 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
     if (err != BP_OK)
         return err;
     add_value(*out, "perplexity", "%.4f", one->perplexity);
-    if (self->table->channels->members > 0)
+    if (self->table->statistics->members > 0)
         add_value(*out, "information", "%.4f",
-                  bp_fixed_real(bp_score_document_channels(
+                  bp_fixed_real(bp_score_document_statistics(
                       self->table, one->document)[BP_LM_MUTUAL_INFORMATION - 1]) /
                       (double)one->tokens);
     return self->tokenizer ? add_beginning(self, *out, one->document) : BP_OK;
@@ -198,13 +198,14 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
 
 /* ---- samples ---- */
 
-/* Values of a channel of a document's tokens. */
-static bp_err read_channel(const texts *self, const bp_score_document *place, int64_t channel,
-                           double *values, int64_t count)
+/* Values of a statistic of a document's tokens. */
+static bp_err read_statistic(const texts *self, const bp_score_document *place, int64_t statistic,
+                             double *values, int64_t count)
 {
     int64_t first = self->table->plan->first_token[place->file] + place->start;
 
-    return bp_h5_read(self->tokens, bp_lm_channel_name(channel), BP_H5_F64, first, values, count);
+    return bp_h5_read(self->tokens, bp_lm_statistic_name(statistic), BP_H5_F64, first, values,
+                      count);
 }
 
 /* How dark: 0 to 1. */
@@ -249,7 +250,7 @@ static bp_err add_token(const texts *self, json_t *list, int32_t id, double logp
 static bp_err add_sample(const texts *self, json_t *samples, const char *which,
                          const candidate *one)
 {
-    bool ensemble = self->table->channels->members > 0;
+    bool ensemble = self->table->statistics->members > 0;
     int32_t ids[SAMPLE_TOKENS];
     double logprob[SAMPLE_TOKENS], information[SAMPLE_TOKENS], darkest = 0;
     bp_score_document place;
@@ -260,9 +261,9 @@ static bp_err add_sample(const texts *self, json_t *samples, const char *which,
     if (err == BP_OK)
         err = read_ids(self, one->document, ids, SAMPLE_TOKENS, &place, &count);
     if (err == BP_OK)
-        err = read_channel(self, &place, BP_LM_LOGPROB, logprob, count);
+        err = read_statistic(self, &place, BP_LM_LOGPROB, logprob, count);
     if (err == BP_OK && ensemble)
-        err = read_channel(self, &place, BP_LM_MUTUAL_INFORMATION, information, count);
+        err = read_statistic(self, &place, BP_LM_MUTUAL_INFORMATION, information, count);
     for (int64_t k = 0; err == BP_OK && k < count; k++) {
         information[k] = ensemble ? information[k] : NAN;
         darkest = fmax(darkest, information[k]);

@@ -3,7 +3,7 @@
 #ifndef BP_INFER_SCORE_PLAN_H
 #define BP_INFER_SCORE_PLAN_H
 
-#include "data/lanes.h"
+#include "data/loader.h"
 #include "infer/score/windows.h"
 
 /** A unit ends with the window that brings its inputs to this many (a window without inputs, and a

@@ -180,7 +180,7 @@ void scorer_report(const scorer *self)
                                       {"accuracy", "accuracy", 8, 4, figure}};
 
     print_table(PLAIN, COUNT(PLAIN), self->summary);
-    if (self->channels.members > 0)
+    if (self->statistics.members > 0)
         print_table(ENSEMBLE, COUNT(ENSEMBLE), self->summary);
     if (self->unscored > 0)
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",

@@ -1,9 +1,9 @@
 /* A scoring job from end to end. */
 #include "infer/score/scorer_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/memory.h"
@@ -61,7 +61,7 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     bp_err err = bp_run_check_owner(self->run);
 
     if (err == BP_OK)
-        err = bp_score_table_init(&table, &self->plan, &self->channels);
+        err = bp_score_table_init(&table, &self->plan, &self->statistics);
     if (err == BP_OK)
         err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
     if (err == BP_OK)
@@ -90,7 +90,7 @@ static bp_err write_results(scorer *self, bp_parts *parts)
 
 bp_err scorer_finish(scorer *self)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_MERGE);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_MERGE);
     bp_parts *parts = NULL;
     bp_err err = BP_OK;
 
@@ -101,7 +101,7 @@ bp_err scorer_finish(scorer *self)
         bp_parts_free(&parts);
     }
     err = bp_agree(self->mesh->world, err);
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     return err;
 }
 
@@ -212,7 +212,7 @@ static bp_err measure(scorer *self, double *speed)
     int64_t windows = length < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / length : 1;
     int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
     float *values =
-        bp_try_alloc("score.batch", self->channels.count * windows * length, sizeof(*values));
+        bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
     bp_lm_batch batch = {.windows = windows, .length = length, .inputs = zeros, .targets = zeros};
     double began = 0;
     bp_err err = zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");
@@ -272,7 +272,7 @@ static void print_time(const scorer *self, double speed)
 }
 
 /* With the model open: what a batch of it takes, in memory and time. */
-static bp_err foresee_batch(scorer *self)
+static bp_err estimate_batch(scorer *self)
 {
     MPI_Comm world = self->mesh->world;
     double speed = 0;
@@ -291,7 +291,7 @@ static bp_err foresee_batch(scorer *self)
     return err;
 }
 
-bp_err bp_score_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
+bp_err bp_score_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
     scorer self;
     const bp_score_memory_spec memory = {.config = config, .plan = asked};
@@ -303,7 +303,7 @@ bp_err bp_score_foresee(MPI_Comm world, bp_config *config, const bp_planned_worl
     if (err == BP_OK)
         err = bp_score_memory_check(world, &self.mesh_shape, &memory, &fits_here);
     if (err == BP_OK && fits_here)
-        err = foresee_batch(&self);
+        err = estimate_batch(&self);
     else if (err == BP_OK)
         bp_log("time: not measured, since the model does not fit into this process alone");
     scorer_close(&self);

@@ -29,7 +29,7 @@ bp_err bp_score(MPI_Comm world, bp_config *config);
 
 /** The same without the page, under a method: an ensemble that is made otherwise than by a list (a
  * CHECKPOINT as an ensemble of one, passes with dropout, sampled last layers), or a list too. All
- * channels of an ensemble are told. The run folder is one of this method: another one in it is
+ * statistics of an ensemble are told. The run folder is one of this method: another one in it is
  * BP_ERR_CONFIG.
  *
  * method: borrowed for the call, equal on all ranks; its memory_bytes 0: score.memory. NULL: by
@@ -44,12 +44,12 @@ bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *me
 bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
                          const char *now);
 
-/** Print memory and time foreseen, measured with one batch. One rank foresees for any mesh, of the
- * job `asked`.
+/** Print memory and time estimated, measured with one batch. One rank estimates for any mesh, of
+ * the job `asked`.
  *
  * Collective: over `world`. Errors: those of bp_score before its first window; BP_ERR_SYSTEM the
  * ranks of a node do not fit into its memory.
  */
-bp_err bp_score_foresee(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
+bp_err bp_score_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 
 #endif

@@ -19,8 +19,8 @@ typedef struct scorer {
     bool leads;      /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
     bp_lm *lm;       /* NULL on a dedicated coordinator */
     bp_lm_info info; /* on all ranks (`kind` on the computing ones) */
-    bp_score_channels channels; /* on all ranks; names on the coordinator and computing ranks */
-    bp_corpus *corpus;          /* on leads and the coordinator, as the plan */
+    bp_token_statistics statistics; /* on all ranks; names on the coordinator and computing ranks */
+    bp_corpus *corpus;              /* on leads and the coordinator, as the plan */
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_score_rule rule;              /* on all ranks, but prefix, end and eod */
     bp_score_plan plan;

@@ -131,17 +131,17 @@ static bp_err open_lm(scorer *self)
 }
 
 /* Names of the members, on all computing ranks and on the coordinator. Collective over world. */
-static bp_err name_channels(scorer *self)
+static bp_err name_statistics(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
-    bp_err err = bp_score_channels_init(&self->channels, &self->info);
+    bp_err err = bp_token_statistics_init(&self->statistics, &self->info);
 
     for (int64_t m = 0; err == BP_OK && self->lm && m < self->info.members; m++)
-        err = bp_score_channels_name(&self->channels, m, bp_ensemble_member_name(self->lm, m),
-                                     bp_ensemble_member_oob(self->lm, m));
+        err = bp_token_statistics_name(&self->statistics, m, bp_ensemble_member_name(self->lm, m),
+                                       bp_ensemble_member_oob(self->lm, m));
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
-        err = bp_score_channels_share(&self->channels, mesh->dedicated ? 1 : 0, mesh->world);
+        err = bp_token_statistics_share(&self->statistics, mesh->dedicated ? 1 : 0, mesh->world);
     return err;
 }
 
@@ -159,7 +159,7 @@ static bp_err open_model(scorer *self)
     if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
         err = check_members(self, self->info.members);
     err = bp_agree(mesh->world, err);
-    return err == BP_OK ? name_channels(self) : err;
+    return err == BP_OK ? name_statistics(self) : err;
 }
 
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model)
@@ -237,7 +237,7 @@ static bp_err make_key(scorer *self)
     const bp_score_rule *rule = &self->rule;
     char *text = bp_sprintf(
         "2 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
-        self->corpus_hash, self->info.digest, self->channels.count,
+        self->corpus_hash, self->info.digest, self->statistics.count,
         bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
         rule->prefix, rule->end, bp_config_bool(self->config, "score.tokens"),
         bp_config_string(self->config, "math.precision"), self->mesh->members, self->mesh->tensors,
@@ -309,7 +309,7 @@ bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ens
 void scorer_close(scorer *self)
 {
     json_decref(self->summary);
-    bp_score_channels_clear(&self->channels);
+    bp_token_statistics_clear(&self->statistics);
     bp_free(self->parts_folder);
     bp_free(self->folder);
     bp_score_plan_clear(&self->plan);

@@ -73,16 +73,16 @@ static int64_t group_of(const grouping *split, int64_t file, int64_t document)
 
 /* What a split comes to, group by group. */
 typedef struct group_sums {
-    bp_score_sums *sums; /* [groups] */
-    bp_fixed *channels;  /* [groups][channels - 1] */
-    int64_t *begins;     /* [groups + 1]: documents that have a smaller group */
+    bp_score_sums *sums;  /* [groups] */
+    bp_fixed *statistics; /* [groups][statistics - 1] */
+    int64_t *begins;      /* [groups + 1]: documents that have a smaller group */
 } group_sums;
 
 /* begins[g] is where a group's draws begin. */
 static bp_err sum_groups(const grouping *split, group_sums *out)
 {
     const bp_score_plan *plan = split->table->plan;
-    int64_t more = split->table->channels->count - 1;
+    int64_t more = split->table->statistics->count - 1;
 
     for (int64_t file = 0; file < plan->files; file++) {
         bp_score_counts counts;
@@ -98,7 +98,8 @@ static bp_err sum_groups(const grouping *split, group_sums *out)
                 continue;
             bp_score_sums_add(&out->sums[group], &one);
             for (int64_t c = 0; c < more; c++)
-                out->channels[group * more + c] += bp_score_document_channels(split->table, d)[c];
+                out->statistics[group * more + c] +=
+                    bp_score_document_statistics(split->table, d)[c];
         }
     }
     for (int64_t g = 0; g < split->groups; g++)
@@ -138,12 +139,12 @@ static double deviation_of(const grouping *split, const bp_score_draw *draws, in
 static json_t *figures_of(const grouping *split, const group_sums *all, int64_t g, double deviation,
                           bp_err *err)
 {
-    const bp_score_channels *channels = split->table->channels;
+    const bp_token_statistics *statistics = split->table->statistics;
     json_t *figures = bp_score_figures(&all->sums[g], deviation);
 
-    *err = figures ? bp_score_channels_figure(figures, channels,
-                                              all->channels + g * (channels->count - 1),
-                                              all->sums[g].tokens, !split->whole)
+    *err = figures ? bp_token_statistics_figure(figures, statistics,
+                                                all->statistics + g * (statistics->count - 1),
+                                                all->sums[g].tokens, !split->whole)
                    : out_of_memory();
     return figures;
 }
@@ -152,15 +153,15 @@ static json_t *figures_of(const grouping *split, const group_sums *all, int64_t 
 static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figures)
 {
     int64_t groups = split->groups, documents = split->table->plan->documents;
-    int64_t more = split->table->channels->count - 1;
+    int64_t more = split->table->statistics->count - 1;
     group_sums all = {
         .sums = bp_alloc("score.summary", groups, sizeof(*all.sums)),
-        .channels = bp_alloc("score.summary", groups * more, sizeof(*all.channels)),
+        .statistics = bp_alloc("score.summary", groups * more, sizeof(*all.statistics)),
         .begins = bp_alloc("score.summary", groups + 1, sizeof(*all.begins)),
     };
     int64_t *at = bp_alloc("score.summary", groups + 1, sizeof(*at));
     bp_score_draw *draws = bp_alloc("score.summary", documents, sizeof(*draws));
-    bp_err err = all.sums && all.channels && all.begins && at && draws ? BP_OK : out_of_memory();
+    bp_err err = all.sums && all.statistics && all.begins && at && draws ? BP_OK : out_of_memory();
 
     if (err == BP_OK)
         err = sum_groups(split, &all);
@@ -176,7 +177,7 @@ static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figur
     bp_free(draws);
     bp_free(at);
     bp_free(all.begins);
-    bp_free(all.channels);
+    bp_free(all.statistics);
     bp_free(all.sums);
     return err;
 }

@@ -1,7 +1,7 @@
 /* Fixed-point sums, the bootstrap over documents, and figures. */
 #include "infer/score/sums.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "statistics/resample.h"
 
 #include <math.h>
@@ -65,8 +65,8 @@ double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
         bp_rng_key key = bp_resample_key(seed, r, 0);
 
         values[r] = resample(draws, n, &key);
-        if (omp_get_thread_num() == 0) /* the main thread: no other may beat */
-            bp_beat_progress();
+        if (omp_get_thread_num() == 0) /* the main thread: no other may heartbeat */
+            bp_heartbeat_progress();
     }
     for (int r = 0; r < BP_RESAMPLES; r++) {
         if (isfinite(values[r])) {

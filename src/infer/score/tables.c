@@ -19,9 +19,9 @@
 
 struct bp_tokens_writer {
     bp_h5_draft draft;
-    const bp_score_channels *channels;
+    const bp_token_statistics *statistics;
     int64_t total;
-    int64_t plain;   /* channels that are datasets of their own: all but the members' */
+    int64_t plain;   /* statistics that are datasets of their own: all but the members' */
     int64_t rows;    /* of a block */
     int64_t base;    /* entry of a block's first row */
     float *block;    /* [plain][rows] */
@@ -29,9 +29,9 @@ struct bp_tokens_writer {
     float *unbiased; /* [rows]: of an ensemble */
 };
 
-static int64_t plain_channels(const bp_score_channels *channels)
+static int64_t plain_statistics(const bp_token_statistics *statistics)
 {
-    return channels->count - channels->members;
+    return statistics->count - statistics->members;
 }
 
 /* Rows of a block of some columns. */
@@ -44,26 +44,26 @@ static void clear_block(bp_tokens_writer *writer)
 {
     for (int64_t i = 0; i < writer->rows * writer->plain; i++)
         writer->block[i] = NAN;
-    for (int64_t i = 0; i < writer->rows * writer->channels->members; i++)
+    for (int64_t i = 0; i < writer->rows * writer->statistics->members; i++)
         writer->grid[i] = NAN;
 }
 
-/* Datasets of `rows` values for each channel from `first` on, and of the members' names. */
-static bp_err make_channels(bp_h5 *file, const bp_score_channels *channels, bp_h5_type type,
-                            int64_t rows)
+/* Datasets of `rows` values for each statistic from `first` on, and of the members' names. */
+static bp_err make_statistics(bp_h5 *file, const bp_token_statistics *statistics, bp_h5_type type,
+                              int64_t rows)
 {
     bp_err err = BP_OK;
 
-    for (int64_t c = 0; err == BP_OK && c < plain_channels(channels); c++)
-        err = bp_h5_make(file, bp_lm_channel_name(c), type, rows);
-    if (err != BP_OK || channels->members == 0)
+    for (int64_t c = 0; err == BP_OK && c < plain_statistics(statistics); c++)
+        err = bp_h5_make(file, bp_lm_statistic_name(c), type, rows);
+    if (err != BP_OK || statistics->members == 0)
         return err;
     err = bp_h5_make(file, BP_SCORE_UNBIASED, type, rows);
     if (err == BP_OK)
-        err = bp_h5_make_grid(file, MEMBER_GRID, type, rows, channels->members);
+        err = bp_h5_make_grid(file, MEMBER_GRID, type, rows, statistics->members);
     if (err == BP_OK)
-        err = bp_h5_write_texts(file, "member_names", (const char *const *)channels->names,
-                                channels->members);
+        err = bp_h5_write_texts(file, "member_names", (const char *const *)statistics->names,
+                                statistics->members);
     return err;
 }
 
@@ -75,26 +75,26 @@ static bp_err start_tokens(bp_tokens_writer *writer, const char *path, const bp_
         err = bp_h5_write(writer->draft.file, "corpus_start", BP_H5_I64, plan->first_token,
                           plan->files + 1);
     if (err == BP_OK)
-        err = make_channels(writer->draft.file, writer->channels, BP_H5_F32, writer->total);
+        err = make_statistics(writer->draft.file, writer->statistics, BP_H5_F32, writer->total);
     if (err == BP_OK)
         err = bp_score_text_write(writer->draft.file, plan);
     return err;
 }
 
 bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan,
-                            const bp_score_channels *channels)
+                            const bp_token_statistics *statistics)
 {
     bp_tokens_writer *writer = bp_alloc("score.tables", 1, sizeof(*writer));
     bp_err err = BP_OK;
 
     *out = NULL;
-    writer->channels = channels;
+    writer->statistics = statistics;
     writer->total = plan->first_token[plan->files];
-    writer->plain = plain_channels(channels);
-    writer->rows = block_rows(channels->count);
+    writer->plain = plain_statistics(statistics);
+    writer->rows = block_rows(statistics->count);
     writer->block = bp_alloc("score.tables", writer->rows * writer->plain, sizeof(*writer->block));
     writer->grid =
-        bp_alloc("score.tables", writer->rows * channels->members, sizeof(*writer->grid));
+        bp_alloc("score.tables", writer->rows * statistics->members, sizeof(*writer->grid));
     writer->unbiased = bp_alloc("score.tables", writer->rows, sizeof(*writer->unbiased));
     clear_block(writer);
     err = start_tokens(writer, path, plan);
@@ -107,7 +107,7 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
 static bp_err write_unbiased(bp_tokens_writer *writer, int64_t count)
 {
     const float *variance = writer->block + BP_LM_LOGPROB_VARIANCE * writer->rows;
-    double factor = bp_score_unbiased_factor(writer->channels->members);
+    double factor = bp_score_unbiased_factor(writer->statistics->members);
 
     for (int64_t i = 0; i < count; i++)
         writer->unbiased[i] = (float)((double)variance[i] * factor);
@@ -117,12 +117,12 @@ static bp_err write_unbiased(bp_tokens_writer *writer, int64_t count)
 
 static bp_err flush_block(bp_tokens_writer *writer)
 {
-    int64_t left = writer->total - writer->base, members = writer->channels->members;
+    int64_t left = writer->total - writer->base, members = writer->statistics->members;
     int64_t count = left < writer->rows ? left : writer->rows;
     bp_err err = BP_OK;
 
     for (int64_t c = 0; err == BP_OK && count > 0 && c < writer->plain; c++)
-        err = bp_h5_write_slab(writer->draft.file, bp_lm_channel_name(c), BP_H5_F32, writer->base,
+        err = bp_h5_write_slab(writer->draft.file, bp_lm_statistic_name(c), BP_H5_F32, writer->base,
                                writer->block + c * writer->rows, count);
     if (err == BP_OK && count > 0 && members > 0)
         err = write_unbiased(writer, count);
@@ -134,11 +134,11 @@ static bp_err flush_block(bp_tokens_writer *writer)
     return err;
 }
 
-/* All channels of `count` entries, the first at `place` of the block. */
+/* All statistics of `count` entries, the first at `place` of the block. */
 static void fill_block(bp_tokens_writer *writer, int64_t place, int64_t count, const char *values,
                        int64_t stride)
 {
-    int64_t members = writer->channels->members;
+    int64_t members = writer->statistics->members;
 
     for (int64_t c = 0; c < writer->plain; c++)
         memcpy(writer->block + c * writer->rows + place,
@@ -276,15 +276,15 @@ static bp_err write_rows(bp_h5 *out, const bp_score_table *table)
     return err;
 }
 
-/* An ensemble's columns: the means of its channels over the scored tokens of each document. */
+/* An ensemble's columns: the means of its statistics over the scored tokens of each document. */
 static bp_err write_means(bp_h5 *out, const bp_score_table *table)
 {
-    const bp_score_channels *channels = table->channels;
-    int64_t documents = table->plan->documents, plain = plain_channels(channels);
-    int64_t rows = block_rows(channels->count), members = channels->members;
+    const bp_token_statistics *statistics = table->statistics;
+    int64_t documents = table->plan->documents, plain = plain_statistics(statistics);
+    int64_t rows = block_rows(statistics->count), members = statistics->members;
     double factor = bp_score_unbiased_factor(members);
-    double *block = bp_alloc("score.tables", rows * channels->count, sizeof(*block));
-    bp_err err = block ? make_channels(out, channels, BP_H5_F64, documents)
+    double *block = bp_alloc("score.tables", rows * statistics->count, sizeof(*block));
+    bp_err err = block ? make_statistics(out, statistics, BP_H5_F64, documents)
                        : BP_FAIL(BP_ERR_SYSTEM, "no memory for a table: at %s", bp_h5_path(out));
 
     for (int64_t first = 0; err == BP_OK && first < documents; first += rows) {
@@ -292,16 +292,16 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
 
         for (int64_t i = 0; i < count; i++) {
             const bp_score_row *row = &table->rows[first + i];
-            const bp_fixed *sums = bp_score_document_channels(table, first + i);
+            const bp_fixed *sums = bp_score_document_statistics(table, first + i);
 
-            for (int64_t c = 0; c < channels->count; c++) {
+            for (int64_t c = 0; c < statistics->count; c++) {
                 double mean = bp_fixed_real(c == 0 ? -row->nll : sums[c - 1]) / (double)row->tokens;
 
                 block[c < plain ? c * rows + i : plain * rows + i * members + c - plain] = mean;
             }
         }
         for (int64_t c = 0; err == BP_OK && c < plain; c++)
-            err = bp_h5_write_slab(out, bp_lm_channel_name(c), BP_H5_F64, first, block + c * rows,
+            err = bp_h5_write_slab(out, bp_lm_statistic_name(c), BP_H5_F64, first, block + c * rows,
                                    count);
         if (err == BP_OK)
             err = bp_h5_write_slab(out, MEMBER_GRID, BP_H5_F64, first * members,
@@ -367,7 +367,7 @@ bp_err bp_documents_write(const bp_score_table *table, const char *path)
 
     if (err == BP_OK)
         err = write_rows(draft.file, table);
-    if (err == BP_OK && table->channels->members > 0)
+    if (err == BP_OK && table->statistics->members > 0)
         err = write_means(draft.file, table);
     if (err == BP_OK)
         err = bp_score_ids_write(draft.file, table->plan);

@@ -7,15 +7,15 @@
 
 /** tokens.h5, written front to back. */
 typedef struct bp_tokens_writer bp_tokens_writer;
-/** Errors: those of bp_h5_create. `plan` and `channels` are borrowed. */
+/** Errors: those of bp_h5_create. `plan` and `statistics` are borrowed. */
 bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan,
-                            const bp_score_channels *channels);
+                            const bp_token_statistics *statistics);
 /** Values of entries [first, first + count) of /tokens; `first` never falls; what is left out is
  * NaN.
  *
- * Shapes:     values[count] of float, maybe not aligned, in each channel; that of the next channel
- * begins `stride` values later.
- * Errors:     BP_ERR_IO; BP_ERR_FORMAT a run that is out of order or beyond the end. */
+ * Shapes:     values[count] of float, maybe not aligned, in each statistic; that of the next
+ * statistic begins `stride` values later. Errors:     BP_ERR_IO; BP_ERR_FORMAT a run that is out of
+ * order or beyond the end. */
 bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t count,
                             const char *values, int64_t stride);
 /** The file appears under its name, whole and fsynced. Errors: BP_ERR_IO. */

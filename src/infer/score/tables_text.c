@@ -1,7 +1,7 @@
 /* What the score files hold of the corpora themselves. */
 #include "infer/score/tables_priv.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -84,7 +84,7 @@ static bp_err write_file_tokens(bp_h5 *out, const bp_score_plan *plan, int64_t f
     for (int64_t first = 0; err == BP_OK && first < total; first += BLOCK_ROWS) {
         int64_t count = total - first < BLOCK_ROWS ? total - first : BLOCK_ROWS;
 
-        bp_beat_progress();
+        bp_heartbeat_progress();
         err = bp_corpus_file_read(bp_corpus_file_at(plan->corpus, file), first, count, block);
         for (int64_t i = 0; narrow && i < count; i++)
             narrow[i] = (uint16_t)block[i];

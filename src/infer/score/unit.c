@@ -31,7 +31,7 @@ typedef struct unit_batch {
 
 struct bp_score_unit {
     const bp_score_plan *plan;
-    int64_t channels;
+    int64_t statistics;
     int64_t longest; /* most inputs of a window */
     int64_t number;  /* of the current unit */
     int64_t row_count, part_count, order_count, batch_count, value_count;
@@ -39,21 +39,21 @@ struct bp_score_unit {
     unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
     int64_t *order;            /* [BP_SCORE_UNIT_INPUTS]: rows that score, longest class first */
     unit_batch *batches;       /* [BP_SCORE_UNIT_INPUTS] */
-    int64_t room;              /* BP_SCORE_UNIT_INPUTS + C: the most values of a channel */
-    float *values;             /* [channels][room] in the order of rows */
+    int64_t room;              /* BP_SCORE_UNIT_INPUTS + C: the most values of a statistic */
+    float *values;             /* [statistics][room] in the order of rows */
     int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, C)] */
     int32_t *line;             /* [C + 1] */
 };
 
-size_t bp_score_unit_bytes(int64_t context, int64_t channels)
+size_t bp_score_unit_bytes(int64_t context, int64_t statistics)
 {
     size_t row = sizeof(unit_row) + sizeof(unit_part) + sizeof(unit_batch) + sizeof(int64_t);
 
     return BP_SCORE_UNIT_INPUTS * row +
-           (size_t)(channels * (BP_SCORE_UNIT_INPUTS + context)) * sizeof(float);
+           (size_t)(statistics * (BP_SCORE_UNIT_INPUTS + context)) * sizeof(float);
 }
 
-bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t channels)
+bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics)
 {
     bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));
     int64_t C = plan->rule.context, most = BP_SCORE_UNIT_INPUTS;
@@ -61,14 +61,14 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
 
     *out = NULL;
     unit->plan = plan;
-    unit->channels = channels;
+    unit->statistics = statistics;
     unit->room = most + C;
     unit->longest = plan->rule.convention == BP_SCORE_ROLLING ? C : C - 1;
     unit->rows = bp_alloc("score.unit", most, sizeof(*unit->rows));
     unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
     unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
     unit->batches = bp_alloc("score.unit", most, sizeof(*unit->batches));
-    unit->values = bp_alloc("score.unit", channels * unit->room, sizeof(*unit->values));
+    unit->values = bp_alloc("score.unit", statistics * unit->room, sizeof(*unit->values));
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
     unit->line = bp_alloc("score.unit", C + 1, sizeof(*unit->line));
@@ -273,13 +273,13 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *out)
     return BP_OK;
 }
 
-static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t channel, int64_t j,
-                         float value)
+static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t statistic,
+                         int64_t j, float value)
 {
     int64_t place = row->window.first + row->window.inputs - row->window.scored + 1 + j;
-    const char *what = channel == 0             ? "log-probability"
-                       : channel < BP_LM_MEMBER ? bp_lm_channel_name(channel)
-                                                : "log-probability by one member";
+    const char *what = statistic == 0             ? "log-probability"
+                       : statistic < BP_LM_MEMBER ? bp_lm_statistic_name(statistic)
+                                                  : "log-probability by one member";
 
     return BP_FAIL(BP_ERR_SOFTWARE,
                    "the model gives a %s of %g: at place %" PRId64 " of document %" PRId64
@@ -291,7 +291,7 @@ bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
 {
     const unit_batch *batch = &unit->batches[b];
 
-    for (int64_t c = 0; c < unit->channels; c++) {
+    for (int64_t c = 0; c < unit->statistics; c++) {
         for (int64_t i = 0; i < batch->count; i++) {
             const unit_row *row = &unit->rows[unit->order[batch->first + i]];
             int64_t skipped = row->window.inputs - row->window.scored;
@@ -349,10 +349,10 @@ static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
                           .count = row->window.scored - (scores_end(unit, row) && !held)};
 }
 
-/* Sums of the channels behind the log-probability, over a part's values. */
+/* Sums of the statistics behind the log-probability, over a part's values. */
 static void pack_sums(const bp_score_unit *unit, const unit_part *part, bp_buffer *out)
 {
-    for (int64_t c = 1; c < unit->channels; c++) {
+    for (int64_t c = 1; c < unit->statistics; c++) {
         bp_fixed sum = 0;
 
         for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
@@ -367,7 +367,7 @@ static void pack_sums(const bp_score_unit *unit, const unit_part *part, bp_buffe
 
 void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
 {
-    int64_t counts[4] = {unit->part_count, tokens ? unit->row_count : 0, 0, unit->channels};
+    int64_t counts[4] = {unit->part_count, tokens ? unit->row_count : 0, 0, unit->statistics};
 
     for (int64_t r = 0; r < counts[1]; r++)
         counts[2] += run_of(unit, &unit->rows[r]).count;
@@ -383,34 +383,34 @@ void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
 
         bp_buffer_add(out, &run, sizeof(run));
     }
-    for (int64_t c = 0; c < unit->channels; c++) {
+    for (int64_t c = 0; c < unit->statistics; c++) {
         for (int64_t r = 0; r < counts[1]; r++)
             bp_buffer_add(out, unit->values + c * unit->room + unit->rows[r].value,
                           (size_t)run_of(unit, &unit->rows[r]).count * sizeof(float));
     }
 }
 
-static size_t piece_bytes(int64_t channels)
+static size_t piece_bytes(int64_t statistics)
 {
-    return sizeof(bp_score_piece) + (size_t)(channels - 1) * sizeof(bp_fixed);
+    return sizeof(bp_score_piece) + (size_t)(statistics - 1) * sizeof(bp_fixed);
 }
 
-bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes, int64_t channels,
-                            const char *name)
+bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes,
+                            int64_t statistics, const char *name)
 {
-    const size_t each[3] = {piece_bytes(channels), sizeof(bp_score_run),
-                            (size_t)channels * sizeof(float)};
+    const size_t each[3] = {piece_bytes(statistics), sizeof(bp_score_run),
+                            (size_t)statistics * sizeof(float)};
     int64_t counts[4];
     size_t want = sizeof(counts);
 
     if (bytes < want)
         return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes: at %s", bytes, name);
     memcpy(counts, data, sizeof(counts));
-    if (counts[3] != channels)
+    if (counts[3] != statistics)
         return BP_FAIL(BP_ERR_FORMAT,
                        "a result is damaged, with %" PRId64 " values a token, not %" PRId64
                        ": at %s",
-                       counts[3], channels, name);
+                       counts[3], statistics, name);
     for (int i = 0; i < 3; i++) {
         if (counts[i] < 0 || (uint64_t)counts[i] > (bytes - want) / each[i])
             return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a count of %" PRId64 ": at %s",
@@ -421,7 +421,7 @@ bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes
         return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes, not %zu: at %s", bytes,
                        want, name);
     *out = (bp_score_result){
-        .pieces = counts[0], .runs = counts[1], .values = counts[2], .channels = channels};
+        .pieces = counts[0], .runs = counts[1], .values = counts[2], .statistics = statistics};
     out->piece_data = data + sizeof(counts);
     out->run_data = out->piece_data + (size_t)counts[0] * each[0];
     out->value_data = out->run_data + (size_t)counts[1] * each[1];
@@ -432,20 +432,21 @@ bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i)
 {
     bp_score_piece piece;
 
-    memcpy(&piece, result->piece_data + (size_t)i * piece_bytes(result->channels), sizeof(piece));
+    memcpy(&piece, result->piece_data + (size_t)i * piece_bytes(result->statistics), sizeof(piece));
     return piece;
 }
 
 void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums)
 {
     memcpy(sums,
-           result->piece_data + (size_t)i * piece_bytes(result->channels) + sizeof(bp_score_piece),
-           (size_t)(result->channels - 1) * sizeof(*sums));
+           result->piece_data + (size_t)i * piece_bytes(result->statistics) +
+               sizeof(bp_score_piece),
+           (size_t)(result->statistics - 1) * sizeof(*sums));
 }
 
-const char *bp_score_result_values(const bp_score_result *result, int64_t channel)
+const char *bp_score_result_values(const bp_score_result *result, int64_t statistic)
 {
-    return result->value_data + (size_t)(channel * result->values) * sizeof(float);
+    return result->value_data + (size_t)(statistic * result->values) * sizeof(float);
 }
 
 bp_score_run bp_score_result_run(const bp_score_result *result, int64_t i)

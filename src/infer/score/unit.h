@@ -11,8 +11,8 @@
  * bits, so this is no key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
-/** What a unit holds of one document. In a part file the sums of the model's other channels
- * (bp_lm_channel) stand behind it, a bp_fixed each. */
+/** What a unit holds of one document. In a part file the sums of the model's other statistics
+ * (bp_lm_statistic) stand behind it, a bp_fixed each. */
 typedef struct bp_score_piece {
     int64_t document;
     int64_t text;        /* text tokens of the document, in its first unit; else 0 */
@@ -28,11 +28,11 @@ typedef struct bp_score_run {
 
 typedef struct bp_score_unit bp_score_unit;
 
-/** A unit's memory, used for one unit after the other; `channels` values a token come of a batch.
+/** A unit's memory, used for one unit after the other; `statistics` values a token come of a batch.
  * `plan` is borrowed. Errors: BP_ERR_SYSTEM. */
-bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t channels);
+bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
 /** Bytes of it, all but a trifle. */
-size_t bp_score_unit_bytes(int64_t context, int64_t channels);
+size_t bp_score_unit_bytes(int64_t context, int64_t statistics);
 void bp_score_unit_free(bp_score_unit **unit);
 
 /** Make `number` the current unit. Errors: those of bp_corpus_file_read. */
@@ -44,7 +44,7 @@ int64_t bp_score_unit_batches(const bp_score_unit *unit);
 bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *batch);
 /** Take the result of batch b.
  *
- * Shapes:     values[channels][windows][length] of that batch, log-probabilities first.
+ * Shapes:     values[statistics][windows][length] of that batch, log-probabilities first.
  * Errors:     BP_ERR_SOFTWARE a value that is not finite.
  */
 bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values);
@@ -53,26 +53,26 @@ int64_t bp_score_unit_inputs(const bp_score_unit *unit);
 int64_t bp_score_unit_scored(const bp_score_unit *unit);
 
 /** The result, once all batches are taken, appended to `out`: four int64_t (pieces, runs, values,
- * channels), the pieces, and if `tokens` the runs and their values[channels][values] (float32), in
- * the byte order of the host. */
+ * statistics), the pieces, and if `tokens` the runs and their values[statistics][values] (float32),
+ * in the byte order of the host. */
 void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out);
 
-/** A packed result, in place. `values` are those of all runs, one after another, of one channel
+/** A packed result, in place. `values` are those of all runs, one after another, of one statistic
  * after another. */
 typedef struct bp_score_result {
-    int64_t pieces, runs, values, channels;
+    int64_t pieces, runs, values, statistics;
     const char *piece_data; /* not aligned: copy with bp_score_result_piece */
     const char *run_data, *value_data;
 } bp_score_result;
-/** Errors: BP_ERR_FORMAT lengths that contradict each other, another number of channels; `name` is
- * the file for messages. */
-bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes, int64_t channels,
-                            const char *name);
+/** Errors: BP_ERR_FORMAT lengths that contradict each other, another number of statistics; `name`
+ * is the file for messages. */
+bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes,
+                            int64_t statistics, const char *name);
 bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i);
-/** sums[channels - 1] of piece i: of the channels behind the log-probability. */
+/** sums[statistics - 1] of piece i: of the statistics behind the log-probability. */
 void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums);
-/** The values of one channel; maybe not aligned. */
-const char *bp_score_result_values(const bp_score_result *result, int64_t channel);
+/** The values of one statistic; maybe not aligned. */
+const char *bp_score_result_values(const bp_score_result *result, int64_t statistic);
 bp_score_run bp_score_result_run(const bp_score_result *result, int64_t i);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "io/checkpoint/sweeper.h"
+#include "io/checkpoint/remover.h"
 #include "mesh/mesh.h"
 #include "tensor/slice.h"
 #include <stdbool.h>
@@ -60,7 +60,7 @@ bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, con
 size_t bp_checkpoint_writer_bytes(int64_t bytes);
 
 /** A checkpoint that is written while the caller goes on. */
-typedef struct bp_saving bp_saving;
+typedef struct bp_async_checkpoint bp_async_checkpoint;
 
 /** The same in two halves: between them helper threads write, from a snapshot, without MPI and at
  * low priority. Nothing is in place before the second half is over.
@@ -72,21 +72,26 @@ typedef struct bp_saving bp_saving;
  * Errors:     those of bp_checkpoint_save; what fails in a helper is found by
  *             bp_checkpoint_finish.
  */
-bp_err bp_checkpoint_begin(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commit *commit,
-                           const bp_slice *slices, int64_t count, const json_t *state);
+bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
+                           const bp_checkpoint_commit *commit, const bp_slice *slices,
+                           int64_t count, const json_t *state);
 
 /** How far this rank's helper is. Ordered: of several ranks' the highest counts. Local. */
-typedef enum bp_saving_state { BP_SAVING_DONE, BP_SAVING_WRITES, BP_SAVING_FAILED } bp_saving_state;
-bp_saving_state bp_saving_look(const bp_saving *saving);
+typedef enum bp_async_checkpoint_state {
+    BP_ASYNC_CHECKPOINT_DONE,
+    BP_ASYNC_CHECKPOINT_WRITES,
+    BP_ASYNC_CHECKPOINT_FAILED
+} bp_async_checkpoint_state;
+bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *saving);
 
 /** Have this rank's helper stop as soon as it can: bp_checkpoint_finish will be BP_ERR_STOPPED, if
  * it was not done. Local. */
-void bp_saving_give_up(bp_saving *saving);
+void bp_checkpoint_cancel(bp_async_checkpoint *saving);
 
 /** Wait for the helpers, then put the checkpoint in place. Collective: over the communicator of
  * begin. Errors: those of bp_checkpoint_save; BP_ERR_STOPPED given up. *saving is NULL then, too.
  */
-bp_err bp_checkpoint_finish(bp_saving **saving);
+bp_err bp_checkpoint_finish(bp_async_checkpoint **saving);
 
 /** "step-000000001200". */
 void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step);
@@ -129,7 +134,7 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
  * it can't be read. Errors: BP_ERR_INPUT no such folder, or no checkpoint in it; BP_ERR_SYSTEM.
  * Both are NULL then.
  */
-bp_err bp_checkpoint_peek(const char *path, char **folder, json_t **manifest);
+bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **manifest);
 
 /** For resume: the newest in `parent` (RUN/checkpoints) that verifies; *out is NULL, and BP_OK,
  * where there is none at all.
@@ -196,11 +201,11 @@ bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *cont
                             void *context);
 
 /** Keep the newest `keep` (at least 1), and besides the one that `best` points at. The others are
- * renamed to .del-, and then removed: by `sweeper`, while the caller goes on; NULL: now.
+ * renamed to .del-, and then removed: by `remover`, while the caller goes on; NULL: now.
  *
- * Errors: BP_ERR_INPUT no parent; BP_ERR_IO, BP_ERR_DENIED: some may be left. With a sweeper, what
- *         removing meets is told by bp_sweeper_wait, or by the next call. */
-bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_sweeper *sweeper);
+ * Errors: BP_ERR_INPUT no parent; BP_ERR_IO, BP_ERR_DENIED: some may be left. With a remover, what
+ *         removing meets is told by bp_remover_wait, or by the next call. */
+bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_remover *remover);
 
 /** Let `parent`/best point at a step (a relative symbolic link, replaced in one go).
  *

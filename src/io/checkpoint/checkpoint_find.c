@@ -238,7 +238,7 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     return err;
 }
 
-bp_err bp_checkpoint_peek(const char *path, char **folder, json_t **manifest)
+bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **manifest)
 {
     char *parent = NULL, *file, name[BP_STEP_NAME];
     bp_err err = look_at(path, &parent);

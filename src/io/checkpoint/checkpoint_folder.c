@@ -232,9 +232,9 @@ static bp_err put_old_aside(const char *parent, int64_t keep, char **names, int6
     return err;
 }
 
-bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_sweeper *sweeper)
+bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_remover *remover)
 {
-    bp_sweeper own = {.runs = false};
+    bp_remover own = {.runs = false};
     char **names = NULL, **aside;
     int64_t found = 0, count = 0;
     bp_err err = bp_dir_list(parent, &names, &found), swept;
@@ -249,11 +249,11 @@ bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_sweeper *sweepe
         err = bp_path_sync(
             parent); /* a crash in the middle must not leave half a checkpoint under its name */
     if (err == BP_OK)
-        swept = bp_sweeper_start(sweeper != NULL ? sweeper : &own, &aside, &count);
+        swept = bp_remover_start(remover != NULL ? remover : &own, &aside, &count);
     else
         swept = BP_OK;
     bp_names_free(&aside, count);
-    if (sweeper == NULL && err == BP_OK)
-        swept = bp_sweeper_wait(&own);
+    if (remover == NULL && err == BP_OK)
+        swept = bp_remover_wait(&own);
     return err == BP_OK ? swept : err;
 }

@@ -3,7 +3,7 @@
  */
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/checkpoint/direct.h"
+#include "io/checkpoint/direct_writer.h"
 #include "mesh/collective.h"
 
 #include <stdio.h>
@@ -36,17 +36,17 @@ static void split_groups(MPI_Comm comm, int writers, MPI_Comm *group, bp_plan_sl
 
 /* All ranks' slices on the root, and the tables that gathering and scattering need (one entry a
  * rank). */
-struct desk {
+struct planner {
     bp_plan_slice *slices;
     int64_t count;
     int *counts, *places;
 };
 
-static void desk_clear(struct desk *desk)
+static void planner_clear(struct planner *planner)
 {
-    bp_free(desk->slices);
-    bp_free(desk->counts);
-    bp_free(desk->places);
+    bp_free(planner->slices);
+    bp_free(planner->counts);
+    bp_free(planner->places);
 }
 
 static int compare_slices(const void *a, const void *b)
@@ -98,26 +98,26 @@ static int64_t next_file(writer_load *load, const bp_plan_slice *slice, int64_t 
 
 /* Files are numbered in the order of their writers' ranks, and within a writer's by tensor; a
  * writer without a slice has none. */
-static void number_shards(struct desk *desk, int size, int64_t file_floats, int64_t *files)
+static void number_shards(struct planner *planner, int size, int64_t file_floats, int64_t *files)
 {
     writer_load *loads = bp_alloc("plan.loads", size, sizeof *loads);
 
     *files = 0;
     for (int rank = 0; rank < size; rank++)
-        desk->counts[rank] = 0;
-    for (int64_t k = 0; k < desk->count; k++) {
-        desk->counts[desk->slices[k].writer]++;
-        loads[desk->slices[k].writer].floats += volume_of(&desk->slices[k]);
+        planner->counts[rank] = 0;
+    for (int64_t k = 0; k < planner->count; k++) {
+        planner->counts[planner->slices[k].writer]++;
+        loads[planner->slices[k].writer].floats += volume_of(&planner->slices[k]);
     }
-    for (int64_t k = 0; k < desk->count; k++)
-        desk->slices[k].shard =
-            (int32_t)next_file(&loads[desk->slices[k].writer], &desk->slices[k], file_floats);
+    for (int64_t k = 0; k < planner->count; k++)
+        planner->slices[k].shard =
+            (int32_t)next_file(&loads[planner->slices[k].writer], &planner->slices[k], file_floats);
     for (int rank = 0; rank < size; rank++) {
         loads[rank].first = *files;
         *files += loads[rank].files;
     }
-    for (int64_t k = 0; k < desk->count; k++)
-        desk->slices[k].shard += (int32_t)loads[desk->slices[k].writer].first;
+    for (int64_t k = 0; k < planner->count; k++)
+        planner->slices[k].shard += (int32_t)loads[planner->slices[k].writer].first;
     bp_free(loads);
 }
 
@@ -163,10 +163,10 @@ static bp_err add_piece(bp_manifest *manifest, bp_plan_slice *slice)
     return BP_OK;
 }
 
-static bp_err fill_manifest(bp_manifest *manifest, struct desk *desk)
+static bp_err fill_manifest(bp_manifest *manifest, struct planner *planner)
 {
-    for (int64_t k = 0; k < desk->count; k++) {
-        bp_plan_slice *slice = &desk->slices[k];
+    for (int64_t k = 0; k < planner->count; k++) {
+        bp_plan_slice *slice = &planner->slices[k];
 
         if (k == 0 || strcmp(slice->name, slice[-1].name) != 0)
             start_tensor(manifest, slice);
@@ -184,37 +184,37 @@ static bp_err fill_manifest(bp_manifest *manifest, struct desk *desk)
 
 /* Sort the slices by writer, each writer's by tensor and offset as they were; counts and places for
  * MPI_Scatterv. */
-static void order_by_writer(struct desk *desk, int size)
+static void order_by_writer(struct planner *planner, int size)
 {
-    bp_plan_slice *sorted = bp_alloc("plan.slices", desk->count, sizeof *sorted);
+    bp_plan_slice *sorted = bp_alloc("plan.slices", planner->count, sizeof *sorted);
     int64_t place = 0;
 
     for (int rank = 0; rank < size; rank++) {
-        desk->places[rank] = (int)place;
-        place += desk->counts[rank];
-        desk->counts[rank] = 0;
+        planner->places[rank] = (int)place;
+        place += planner->counts[rank];
+        planner->counts[rank] = 0;
     }
-    for (int64_t k = 0; k < desk->count; k++) {
-        int writer = desk->slices[k].writer;
+    for (int64_t k = 0; k < planner->count; k++) {
+        int writer = planner->slices[k].writer;
 
-        sorted[desk->places[writer] + desk->counts[writer]++] = desk->slices[k];
+        sorted[planner->places[writer] + planner->counts[writer]++] = planner->slices[k];
     }
-    bp_free(desk->slices);
-    desk->slices = sorted;
+    bp_free(planner->slices);
+    planner->slices = sorted;
 }
 
-static bp_err plan_on_root(bp_plan *plan, struct desk *desk, int size, int64_t file_floats)
+static bp_err plan_on_root(bp_plan *plan, struct planner *planner, int size, int64_t file_floats)
 {
     int64_t files;
     bp_err err;
 
-    if (desk->count > 0)
-        qsort(desk->slices, (size_t)desk->count, sizeof *desk->slices, compare_slices);
-    number_shards(desk, size, file_floats, &files);
-    make_manifest(&plan->manifest, files, desk->count);
-    err = fill_manifest(plan->manifest, desk);
+    if (planner->count > 0)
+        qsort(planner->slices, (size_t)planner->count, sizeof *planner->slices, compare_slices);
+    number_shards(planner, size, file_floats, &files);
+    make_manifest(&plan->manifest, files, planner->count);
+    err = fill_manifest(plan->manifest, planner);
     if (err == BP_OK)
-        order_by_writer(desk, size);
+        order_by_writer(planner, size);
     return err;
 }
 
@@ -229,26 +229,26 @@ static MPI_Datatype slice_type(void)
     return type;
 }
 
-static void room_for_counts(struct desk *desk, int size)
+static void room_for_counts(struct planner *planner, int size)
 {
-    desk->counts = bp_alloc("plan.counts", size, sizeof *desk->counts);
-    desk->places = bp_alloc("plan.places", size, sizeof *desk->places);
+    planner->counts = bp_alloc("plan.counts", size, sizeof *planner->counts);
+    planner->places = bp_alloc("plan.places", size, sizeof *planner->places);
 }
 
-static bp_err room_for_slices(struct desk *desk, int size)
+static bp_err room_for_slices(struct planner *planner, int size)
 {
     for (int rank = 0; rank < size; rank++) {
-        desk->places[rank] = (int)desk->count;
-        desk->count += desk->counts[rank];
-        if (desk->count > BP_PIECES_MAX)
+        planner->places[rank] = (int)planner->count;
+        planner->count += planner->counts[rank];
+        if (planner->count > BP_PIECES_MAX)
             return BP_FAIL(BP_ERR_SOFTWARE, "the ranks publish more than %lld slices",
                            (long long)BP_PIECES_MAX);
     }
-    desk->slices = bp_alloc("plan.slices", desk->count, sizeof *desk->slices);
+    planner->slices = bp_alloc("plan.slices", planner->count, sizeof *planner->slices);
     return BP_OK;
 }
 
-static bp_err gather_slices(struct desk *desk, MPI_Comm comm, const bp_plan_slice *slices,
+static bp_err gather_slices(struct planner *planner, MPI_Comm comm, const bp_plan_slice *slices,
                             int64_t count)
 {
     int size = bp_comm_size(comm), mine = bp_mpi_count(count);
@@ -257,29 +257,29 @@ static bp_err gather_slices(struct desk *desk, MPI_Comm comm, const bp_plan_slic
     bp_err err = BP_OK;
 
     if (root)
-        room_for_counts(desk, size);
+        room_for_counts(planner, size);
 
-    BP_MPI_WAIT("gather", MPI_Gather(&mine, 1, MPI_INT, desk->counts, 1, MPI_INT, 0, comm));
-    err = bp_agree(comm, root ? room_for_slices(desk, size) : BP_OK);
+    BP_MPI_WAIT("gather", MPI_Gather(&mine, 1, MPI_INT, planner->counts, 1, MPI_INT, 0, comm));
+    err = bp_agree(comm, root ? room_for_slices(planner, size) : BP_OK);
     if (err != BP_OK)
         return err;
     type = slice_type();
-    BP_MPI_WAIT("gather", MPI_Gatherv(slices, mine, type, desk->slices, desk->counts, desk->places,
-                                      type, 0, comm));
+    BP_MPI_WAIT("gather", MPI_Gatherv(slices, mine, type, planner->slices, planner->counts,
+                                      planner->places, type, 0, comm));
     BP_MPI(MPI_Type_free(&type));
     return BP_OK;
 }
 
-static void scatter_pieces(bp_plan *plan, const struct desk *desk, MPI_Comm comm)
+static void scatter_pieces(bp_plan *plan, const struct planner *planner, MPI_Comm comm)
 {
     MPI_Datatype type;
     int mine = 0;
 
-    BP_MPI_WAIT("scatter", MPI_Scatter(desk->counts, 1, MPI_INT, &mine, 1, MPI_INT, 0, comm));
+    BP_MPI_WAIT("scatter", MPI_Scatter(planner->counts, 1, MPI_INT, &mine, 1, MPI_INT, 0, comm));
     plan->count = mine;
     plan->pieces = bp_alloc("plan.pieces", mine, sizeof *plan->pieces);
     type = slice_type();
-    BP_MPI_WAIT("scatter", MPI_Scatterv(desk->slices, desk->counts, desk->places, type,
+    BP_MPI_WAIT("scatter", MPI_Scatterv(planner->slices, planner->counts, planner->places, type,
                                         plan->pieces, mine, type, 0, comm));
     BP_MPI(MPI_Type_free(&type));
     plan->shard = mine > 0 ? plan->pieces[0].shard : -1;
@@ -299,19 +299,19 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, const bp_plan_spec *spec, bp_p
 {
     int64_t file_floats =
         (spec->file_bytes > 0 ? spec->file_bytes : FILE_BYTES) / (int64_t)sizeof(float);
-    struct desk desk = {NULL, 0, NULL, NULL};
+    struct planner planner = {NULL, 0, NULL, NULL};
     bp_err err;
 
     *plan = (bp_plan){.group = MPI_COMM_NULL, .shard = -1};
     split_groups(comm, spec->writers, &plan->group, slices, count);
-    err = gather_slices(&desk, comm, slices, count);
+    err = gather_slices(&planner, comm, slices, count);
     if (err == BP_OK)
         err = bp_agree(comm, bp_comm_is_root(comm)
-                                 ? plan_on_root(plan, &desk, bp_comm_size(comm), file_floats)
+                                 ? plan_on_root(plan, &planner, bp_comm_size(comm), file_floats)
                                  : BP_OK);
     if (err == BP_OK)
-        scatter_pieces(plan, &desk, comm);
-    desk_clear(&desk);
+        scatter_pieces(plan, &planner, comm);
+    planner_clear(&planner);
     if (err != BP_OK)
         bp_plan_clear(plan);
     return err;

@@ -129,7 +129,7 @@ bp_err bp_shard_write(bp_shard *shard, const bp_plan_slice *piece, const bp_part
                       const float *values);
 /** Stamp the user block, bring the file to disk, close it. */
 bp_err bp_shard_seal(bp_shard *shard);
-/** Read the next part of a sealed shard (bp_direct_read_back). */
+/** Read the next part of a sealed shard (bp_direct_writer_read_back). */
 bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_HASH],
                           int64_t *bytes);
 /** A closed shard of ours is whole, and `hash` is that of its user block.

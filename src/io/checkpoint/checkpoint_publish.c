@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 /* The root sees what the writers wrote, from its own node: every shard, whole, a plain file. */
-bp_err bp_saving_recheck(const bp_saving *saving)
+bp_err bp_async_checkpoint_recheck(const bp_async_checkpoint *saving)
 {
     const bp_manifest *manifest = saving->plan.manifest;
 
@@ -34,7 +34,7 @@ bp_err bp_saving_recheck(const bp_saving *saving)
     return BP_OK;
 }
 
-static bp_err write_beside(const bp_saving *saving, const char *name, const char *text,
+static bp_err write_beside(const bp_async_checkpoint *saving, const char *name, const char *text,
                            char sha256[BP_SHA256_HEX])
 {
     char *path = bp_path_join(saving->hidden, name);
@@ -47,7 +47,7 @@ static bp_err write_beside(const bp_saving *saving, const char *name, const char
     return err;
 }
 
-static bp_err write_tokenizer(const bp_saving *saving)
+static bp_err write_tokenizer(const bp_async_checkpoint *saving)
 {
     bp_manifest *manifest = saving->plan.manifest;
     bp_manifest_file *file =
@@ -62,7 +62,7 @@ static bp_err write_tokenizer(const bp_saving *saving)
     return write_beside(saving, file->name, text, file->sha256);
 }
 
-static bp_err write_manifest(const bp_saving *saving)
+static bp_err write_manifest(const bp_async_checkpoint *saving)
 {
     char *text = NULL, sha256[BP_SHA256_HEX], line[BP_SHA256_HEX + 20], ignored[BP_SHA256_HEX];
     bp_err err;
@@ -83,34 +83,34 @@ static bp_err write_manifest(const bp_saving *saving)
     return err == BP_OK ? bp_path_sync(saving->hidden) : err;
 }
 
-bp_err bp_saving_list(const bp_saving *saving)
+bp_err bp_async_checkpoint_list(const bp_async_checkpoint *saving)
 {
     bp_err err = write_tokenizer(saving);
 
     return err == BP_OK ? write_manifest(saving) : err;
 }
 
-static bp_err ask_owner(const bp_saving *saving)
+static bp_err ask_owner(const bp_async_checkpoint *saving)
 {
     const bp_checkpoint_commit *commit = &saving->commit;
 
     return commit->check_owner == NULL ? BP_OK : commit->check_owner(commit->context);
 }
 
-bp_err bp_saving_check_owner(const bp_saving *saving)
+bp_err bp_async_checkpoint_check_owner(const bp_async_checkpoint *saving)
 {
     if (bp_fault("ckpt.fence_check"))
         return bp_fail_errno(BP_ERR_IO, "can't look at the lock", saving->parent);
     return ask_owner(saving);
 }
 
-bp_err bp_saving_place(const bp_saving *saving)
+bp_err bp_async_checkpoint_place(const bp_async_checkpoint *saving)
 {
     return bp_fault("ckpt.rename") ? BP_FAIL(BP_ERR_IO, "can't rename (fault injected)")
                                    : bp_rename_new(saving->hidden, saving->final);
 }
 
-bp_err bp_saving_sync_placed(const bp_saving *saving)
+bp_err bp_async_checkpoint_sync_placed(const bp_async_checkpoint *saving)
 {
     return bp_fault("ckpt.fsync_dir")
                ? BP_FAIL(BP_ERR_IO, "can't bring the folder to disk (fault injected)")
@@ -119,7 +119,7 @@ bp_err bp_saving_sync_placed(const bp_saving *saving)
 
 /* ---- after a failure ---- */
 
-bp_err bp_saving_remove(const bp_saving *saving)
+bp_err bp_async_checkpoint_remove(const bp_async_checkpoint *saving)
 {
     char message[BP_ERR_MESSAGE_BYTES];
     bp_err err;
@@ -132,9 +132,9 @@ bp_err bp_saving_remove(const bp_saving *saving)
     return err;
 }
 
-bp_err bp_saving_explain(const bp_saving *saving, bp_err err)
+bp_err bp_async_checkpoint_explain(const bp_async_checkpoint *saving, bp_err err)
 {
-    bool at_files = saving->steps.step > BP_COMMIT_MAKE && saving->steps.step != BP_COMMIT_FENCE;
+    bool at_files = saving->steps.step > BP_COMMIT_MAKE && saving->steps.step != BP_COMMIT_OWNER;
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());

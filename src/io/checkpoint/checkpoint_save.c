@@ -1,9 +1,9 @@
 /* Saving a checkpoint: into a hidden folder, flushed, hashed, listed, and only then renamed into
  * place. Which operation comes next, commit_steps.c decides; here they are done, and all ranks
  * agree on how each went. */
-#include "base/beat.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_save_priv.h"
 #include "io/checkpoint/hidden_folder.h"
@@ -20,7 +20,7 @@
 
 /* ---- describing this rank's slices ---- */
 
-static bp_plan_slice describe(const bp_saving *saving, int64_t index)
+static bp_plan_slice describe(const bp_async_checkpoint *saving, int64_t index)
 {
     const bp_slice *slice = &saving->slices[index];
     bp_plan_slice out = {.dims = slice->dims, .index = index};
@@ -39,7 +39,7 @@ static bp_plan_slice describe(const bp_saving *saving, int64_t index)
 }
 
 /* Empty slices are left out. */
-static bp_err describe_all(const bp_saving *saving, bp_plan_slice **out, int64_t *count)
+static bp_err describe_all(const bp_async_checkpoint *saving, bp_plan_slice **out, int64_t *count)
 {
     bp_err err = BP_OK;
 
@@ -60,7 +60,7 @@ static bp_err describe_all(const bp_saving *saving, bp_plan_slice **out, int64_t
 }
 
 /* From copies that nobody else can read each rank writes itself. */
-static int writers_of(const bp_saving *saving)
+static int writers_of(const bp_async_checkpoint *saving)
 {
     const bp_checkpoint_commit *commit = &saving->commit;
 
@@ -70,7 +70,7 @@ static int writers_of(const bp_saving *saving)
     return bp_snapshot_is_shared(commit->snapshot) ? 0 : bp_comm_size(saving->comm);
 }
 
-static bp_err plan(bp_saving *saving)
+static bp_err plan(bp_async_checkpoint *saving)
 {
     bp_plan_slice *slices = NULL;
     int64_t count;
@@ -89,7 +89,7 @@ static bp_err plan(bp_saving *saving)
 
 /* ---- the hidden folder ---- */
 
-static bp_err make_hidden(bp_saving *saving)
+static bp_err make_hidden(bp_async_checkpoint *saving)
 {
     if (bp_path_exists(saving->final))
         return BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away",
@@ -100,7 +100,7 @@ static bp_err make_hidden(bp_saving *saving)
     return bp_hidden_make(saving->final, &saving->hidden, &saving->lock);
 }
 
-static bp_err make_and_share_hidden(bp_saving *saving)
+static bp_err make_and_share_hidden(bp_async_checkpoint *saving)
 {
     bp_err err;
 
@@ -120,7 +120,7 @@ typedef struct tally {
     bp_digest digest;
 } tally;
 
-static void take_receipt(bp_saving *saving, const bp_receipt *receipt)
+static void take_receipt(bp_async_checkpoint *saving, const bp_receipt *receipt)
 {
     for (int64_t k = 0; k < receipt->files; k++) {
         bp_manifest_file *file = &saving->plan.manifest->files[receipt->shard + k];
@@ -132,7 +132,7 @@ static void take_receipt(bp_saving *saving, const bp_receipt *receipt)
 }
 
 /* One writer after the other: there is one a node. */
-static bp_err collect_tallies(bp_saving *saving, const bp_receipt *all)
+static bp_err collect_tallies(bp_async_checkpoint *saving, const bp_receipt *all)
 {
     bp_manifest *manifest = saving->plan.manifest;
     int64_t pieces = saving->plan.count;
@@ -157,7 +157,7 @@ static bp_err collect_tallies(bp_saving *saving, const bp_receipt *all)
     return err;
 }
 
-static bp_err collect_receipts(bp_saving *saving)
+static bp_err collect_receipts(bp_async_checkpoint *saving)
 {
     int size = bp_comm_size(saving->comm);
     bp_receipt *all = saving->root ? bp_alloc("save.receipts", size, sizeof *all) : NULL;
@@ -180,16 +180,16 @@ static bp_err collect_receipts(bp_saving *saving)
 
 /* ---- all of it ---- */
 
-static bp_err end_writing(bp_saving *saving)
+static bp_err end_writing(bp_async_checkpoint *saving)
 {
     if (saving->commit.snapshot == NULL)
-        return bp_saving_write(saving);
-    bp_err err = bp_saving_wait(saving);
+        return bp_async_checkpoint_write(saving);
+    bp_err err = bp_async_checkpoint_wait(saving);
     bp_barrier_asleep("barrier", saving->comm); /* helpers of low priority need cores */
     return err;
 }
 
-static bp_err take_step(bp_saving *saving)
+static bp_err take_step(bp_async_checkpoint *saving)
 {
     bool root = saving->root;
 
@@ -205,22 +205,22 @@ static bp_err take_step(bp_saving *saving)
     case BP_COMMIT_REPORTS:
         return collect_receipts(saving);
     case BP_COMMIT_RECHECK:
-        return root ? bp_saving_recheck(saving) : BP_OK;
+        return root ? bp_async_checkpoint_recheck(saving) : BP_OK;
     case BP_COMMIT_LIST:
-        return root ? bp_saving_list(saving) : BP_OK;
-    case BP_COMMIT_FENCE:
-        return root ? bp_saving_check_owner(saving) : BP_OK;
+        return root ? bp_async_checkpoint_list(saving) : BP_OK;
+    case BP_COMMIT_OWNER:
+        return root ? bp_async_checkpoint_check_owner(saving) : BP_OK;
     case BP_COMMIT_PLACE:
-        return root ? bp_saving_place(saving) : BP_OK;
+        return root ? bp_async_checkpoint_place(saving) : BP_OK;
     case BP_COMMIT_SYNC_PLACED:
-        return root ? bp_saving_sync_placed(saving) : BP_OK;
+        return root ? bp_async_checkpoint_sync_placed(saving) : BP_OK;
     default:
-        return root ? bp_saving_remove(saving) : BP_OK;
+        return root ? bp_async_checkpoint_remove(saving) : BP_OK;
     }
 }
 
 /* Step after step up to `until`, or to the end. */
-static bp_err advance(bp_saving *saving, bp_commit_step until)
+static bp_err advance(bp_async_checkpoint *saving, bp_commit_step until)
 {
     bp_err first = BP_OK;
 
@@ -228,15 +228,16 @@ static bp_err advance(bp_saving *saving, bp_commit_step until)
         bp_err err = bp_agree(saving->comm, take_step(saving));
 
         if (err != BP_OK && first == BP_OK)
-            first = bp_agree(saving->comm, saving->root ? bp_saving_explain(saving, err) : BP_OK);
+            first = bp_agree(saving->comm,
+                             saving->root ? bp_async_checkpoint_explain(saving, err) : BP_OK);
         bp_commit_next(&saving->steps, err == BP_OK);
     }
     return first;
 }
 
-static void free_saving(bp_saving **at)
+static void free_saving(bp_async_checkpoint **at)
 {
-    bp_saving *saving = *at;
+    bp_async_checkpoint *saving = *at;
 
     *at = NULL;
     if (saving == NULL)
@@ -253,9 +254,9 @@ static void free_saving(bp_saving **at)
     bp_free(saving);
 }
 
-static void new_saving(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commit *commit)
+static void new_saving(bp_async_checkpoint **out, MPI_Comm comm, const bp_checkpoint_commit *commit)
 {
-    bp_saving *saving = bp_alloc("save", 1, sizeof *saving);
+    bp_async_checkpoint *saving = bp_alloc("save", 1, sizeof *saving);
 
     *out = saving;
     saving->comm = comm;
@@ -268,10 +269,11 @@ static void new_saving(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commi
     bp_commit_begin(&saving->steps);
 }
 
-bp_err bp_checkpoint_begin(bp_saving **out, MPI_Comm comm, const bp_checkpoint_commit *commit,
-                           const bp_slice *slices, int64_t count, const json_t *state)
+bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
+                           const bp_checkpoint_commit *commit, const bp_slice *slices,
+                           int64_t count, const json_t *state)
 {
-    bp_saving *saving = NULL;
+    bp_async_checkpoint *saving = NULL;
     bp_err err = BP_OK;
 
     BP_ASSERT(commit->snapshot == NULL || commit->digests != NULL || count == 0);
@@ -283,23 +285,23 @@ bp_err bp_checkpoint_begin(bp_saving **out, MPI_Comm comm, const bp_checkpoint_c
     if (err != BP_OK)
         free_saving(&saving);
     else if (commit->snapshot != NULL)
-        bp_saving_write_behind(saving);
+        bp_async_checkpoint_start(saving);
     *out = saving;
     return err;
 }
 
-bp_saving_state bp_saving_look(const bp_saving *saving)
+bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *saving)
 {
-    return (bp_saving_state)atomic_load(&saving->look);
+    return (bp_async_checkpoint_state)atomic_load(&saving->look);
 }
 
-void bp_saving_give_up(bp_saving *saving)
+void bp_checkpoint_cancel(bp_async_checkpoint *saving)
 {
     atomic_store(&saving->given_up, true);
 }
 
 /* Whoever counts on what a checkpoint takes can't count on naps, which end when somebody waits. */
-static void tell_worked(const bp_saving *saving)
+static void tell_worked(const bp_async_checkpoint *saving)
 {
     float worked = 0;
 
@@ -309,7 +311,7 @@ static void tell_worked(const bp_saving *saving)
     *saving->commit.worked = (double)worked;
 }
 
-bp_err bp_checkpoint_finish(bp_saving **saving)
+bp_err bp_checkpoint_finish(bp_async_checkpoint **saving)
 {
     bp_err err = advance(*saving, BP_COMMIT_DONE);
 
@@ -322,7 +324,7 @@ bp_err bp_checkpoint_finish(bp_saving **saving)
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_slice *slices,
                           int64_t count, const json_t *state)
 {
-    bp_saving *saving;
+    bp_async_checkpoint *saving;
     bp_checkpoint_commit at_once = *commit;
 
     at_once.snapshot = NULL;

@@ -21,7 +21,7 @@ typedef struct bp_receipt {
 
 /* One file on its way to disk, of this rank. */
 typedef struct bp_file_job {
-    struct bp_saving *saving;
+    struct bp_async_checkpoint *saving;
     int number; /* among the rank's */
     bp_plan_slice *pieces;
     int64_t count;
@@ -34,7 +34,7 @@ typedef struct bp_file_job {
 } bp_file_job;
 
 /* One checkpoint on its way to disk. */
-struct bp_saving {
+struct bp_async_checkpoint {
     MPI_Comm comm;
     bool root;
     bp_checkpoint_commit commit; /* its names are copies */
@@ -55,7 +55,7 @@ struct bp_saving {
 
     /* ---- of the helper threads, one a file ---- */
     atomic_int left;      /* how many are at work */
-    atomic_int look;      /* bp_saving_look */
+    atomic_int look;      /* bp_checkpoint_poll */
     atomic_bool given_up; /* they are to stop */
     atomic_bool awaited;  /* they are to keep no pace any more */
     atomic_long moved;    /* how often one has moved on */
@@ -64,28 +64,29 @@ struct bp_saving {
 /* ---- checkpoint_write.c: every writer its files, closed, to disk, hashed ---- */
 
 /** Data of slice `index`, from memory or by commit.fetch. */
-bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data);
+bp_err bp_async_checkpoint_data(const bp_async_checkpoint *saving, int64_t index,
+                                const float **data);
 /** Write this rank's files, and serve its group's writer, all at once. Collective over plan.group.
  */
-bp_err bp_saving_write(bp_saving *saving);
+bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving);
 /** Begin to write from the snapshot, in a helper thread for each file that this rank has to write;
- * what fails is found by bp_saving_wait. Local. */
-void bp_saving_write_behind(bp_saving *saving);
+ * what fails is found by bp_async_checkpoint_wait. Local. */
+void bp_async_checkpoint_start(bp_async_checkpoint *saving);
 /** All helpers have ended; the worst of their errors, with its message. Local. */
-bp_err bp_saving_wait(bp_saving *saving);
+bp_err bp_async_checkpoint_wait(bp_async_checkpoint *saving);
 
 /* ---- checkpoint_publish.c: the root, once all files are there ---- */
 
-bp_err bp_saving_recheck(const bp_saving *saving);
-bp_err bp_saving_list(const bp_saving *saving);
-bp_err bp_saving_check_owner(const bp_saving *saving);
-bp_err bp_saving_place(const bp_saving *saving);
-bp_err bp_saving_sync_placed(const bp_saving *saving);
+bp_err bp_async_checkpoint_recheck(const bp_async_checkpoint *saving);
+bp_err bp_async_checkpoint_list(const bp_async_checkpoint *saving);
+bp_err bp_async_checkpoint_check_owner(const bp_async_checkpoint *saving);
+bp_err bp_async_checkpoint_place(const bp_async_checkpoint *saving);
+bp_err bp_async_checkpoint_sync_placed(const bp_async_checkpoint *saving);
 /** After a failure: nothing hidden is left. What can't be removed now goes at the next start
  * (bp_checkpoints_clean). The first failure is the one to tell. */
-bp_err bp_saving_remove(const bp_saving *saving);
+bp_err bp_async_checkpoint_remove(const bp_async_checkpoint *saving);
 /** Of a job that has lost the run the next owner sweeps the files away: that is what to tell of
  * `err`. */
-bp_err bp_saving_explain(const bp_saving *saving, bp_err err);
+bp_err bp_async_checkpoint_explain(const bp_async_checkpoint *saving, bp_err err);
 
 #endif

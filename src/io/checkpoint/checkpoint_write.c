@@ -1,11 +1,11 @@
 /* Writing the files of a checkpoint. At once: the writer of a group asks the others for their
  * slices, part by part, while all wait. Or behind: a thread of the writer reads the copies that the
  * ranks of its node have taken, makes no call of MPI, and steps aside for those that compute. */
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/trace.h"
 #include "io/checkpoint/checkpoint_save_priv.h"
@@ -27,7 +27,8 @@
 #define PACE_NAP_SECONDS  0.05
 #define PACE_MOST_SECONDS 60.0 /* then it is finished as fast as nice 19 allows */
 
-bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data)
+bp_err bp_async_checkpoint_data(const bp_async_checkpoint *saving, int64_t index,
+                                const float **data)
 {
     const bp_checkpoint_commit *commit = &saving->commit;
 
@@ -38,10 +39,10 @@ bp_err bp_saving_data(const bp_saving *saving, int64_t index, const float **data
 }
 
 /* Something is done; is more wanted? */
-static bp_err go_on(bp_saving *saving)
+static bp_err go_on(bp_async_checkpoint *saving)
 {
     (void)atomic_fetch_add(&saving->moved, 1);
-    bp_beat_progress();
+    bp_heartbeat_progress();
     return atomic_load(&saving->given_up)
                ? BP_FAIL(BP_ERR_STOPPED, "a checkpoint is given up: at %s", saving->name)
                : BP_OK;
@@ -49,7 +50,7 @@ static bp_err go_on(bp_saving *saving)
 
 /* ---- the parts of a piece ---- */
 
-static bp_err ask_part(bp_saving *saving, const bp_plan_slice *piece, int64_t k,
+static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, int64_t k,
                        const bp_part *part, float *room)
 {
     int64_t request[2] = {piece->index, k};
@@ -68,7 +69,7 @@ static bp_err ask_part(bp_saving *saving, const bp_plan_slice *piece, int64_t k,
 }
 
 /* base: the data of a piece that this rank holds itself; NULL: another's. */
-static bp_err get_part(bp_saving *saving, const bp_plan_slice *piece, int64_t k,
+static bp_err get_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, int64_t k,
                        const bp_part *part, const float *base, float *room, const float **values)
 {
     bp_err err = go_on(saving);
@@ -113,7 +114,7 @@ static void begin_pace(bp_file_job *job)
  * little in each step rather than much in one, and disks that many jobs share see no burst. */
 static void keep_pace(bp_file_job *job)
 {
-    const bp_saving *saving = job->saving;
+    const bp_async_checkpoint *saving = job->saving;
     double share = PACE_SHARE / saving->plan.files;
 
     while (saving->commit.snapshot != NULL && !atomic_load(&saving->awaited) &&
@@ -130,7 +131,7 @@ static void keep_pace(bp_file_job *job)
 
 static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piece, float *room)
 {
-    bp_saving *saving = job->saving;
+    bp_async_checkpoint *saving = job->saving;
     bp_slice slice = {.dims = piece->dims};
     const float *base = NULL, *values;
     bp_part part;
@@ -138,7 +139,7 @@ static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piec
 
     memcpy(slice.extent, piece->extent, sizeof slice.extent);
     if (saving->commit.snapshot == NULL && piece->group_rank == 0)
-        err = bp_saving_data(saving, piece->index, &base);
+        err = bp_async_checkpoint_data(saving, piece->index, &base);
     for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &slice, BP_PART_FLOATS, k); k++) {
         err = get_part(saving, piece, k, &part, base, room, &values);
         if (err == BP_OK && saving->commit.snapshot == NULL)
@@ -216,7 +217,7 @@ static bp_err write_shard(bp_file_job *job, const char *path)
 
 static bp_err write_file(bp_file_job *job)
 {
-    const bp_saving *saving = job->saving;
+    const bp_async_checkpoint *saving = job->saving;
     char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
     bp_err err = write_shard(job, path);
 
@@ -225,7 +226,7 @@ static bp_err write_file(bp_file_job *job)
 }
 
 /* A job for each file, with its run of the pieces. */
-static void list_jobs(bp_saving *saving)
+static void list_jobs(bp_async_checkpoint *saving)
 {
     const bp_plan *plan = &saving->plan;
     int64_t k = 0;
@@ -245,7 +246,7 @@ static void list_jobs(bp_saving *saving)
 
 /* ---- at once ---- */
 
-static void end_requests(const bp_saving *saving)
+static void end_requests(const bp_async_checkpoint *saving)
 {
     const int64_t end[2] = {-1, 0};
 
@@ -254,7 +255,7 @@ static void end_requests(const bp_saving *saving)
 }
 
 /* Give parts until the writer has enough. A part that can't be had goes as an empty message. */
-static bp_err serve_requests(const bp_saving *saving)
+static bp_err serve_requests(const bp_async_checkpoint *saving)
 {
     bp_err err = BP_OK;
 
@@ -269,7 +270,7 @@ static bp_err serve_requests(const bp_saving *saving)
         if (request[0] < 0)
             return err;
         if (err == BP_OK)
-            err = bp_saving_data(saving, request[0], &data);
+            err = bp_async_checkpoint_data(saving, request[0], &data);
         if (err == BP_OK) {
             BP_ASSERT(
                 bp_slice_part(&part, &saving->slices[request[0]], BP_PART_FLOATS, request[1]));
@@ -280,7 +281,7 @@ static bp_err serve_requests(const bp_saving *saving)
     }
 }
 
-bp_err bp_saving_write(bp_saving *saving)
+bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving)
 {
     bp_err err = BP_OK;
 
@@ -298,17 +299,17 @@ bp_err bp_saving_write(bp_saving *saving)
 /* One that has failed makes the others' work useless. */
 static void ended(bp_file_job *job, bp_err err)
 {
-    bp_saving *saving = job->saving;
-    int writes = BP_SAVING_WRITES;
+    bp_async_checkpoint *saving = job->saving;
+    int writes = BP_ASYNC_CHECKPOINT_WRITES;
 
     job->err = err;
     if (err != BP_OK) {
         (void)snprintf(job->message, sizeof job->message, "%s", bp_err_message());
         atomic_store(&saving->given_up, true);
-        atomic_store(&saving->look, BP_SAVING_FAILED);
+        atomic_store(&saving->look, BP_ASYNC_CHECKPOINT_FAILED);
     }
     if (atomic_fetch_sub(&saving->left, 1) == 1) /* no failure is overwritten */
-        (void)atomic_compare_exchange_strong(&saving->look, &writes, BP_SAVING_DONE);
+        (void)atomic_compare_exchange_strong(&saving->look, &writes, BP_ASYNC_CHECKPOINT_DONE);
 }
 
 /* A timeline shows the first file's. */
@@ -316,7 +317,7 @@ static void *run_helper(void *argument)
 {
     bp_file_job *job = argument;
 
-    bp_beat_beside();
+    bp_heartbeat_beside();
     if (job->number == 0) {
         bp_trace_thread(BP_TRACE_WRITER);
         bp_trace_begin(BP_TRACE_CHECKPOINT, 0, 0);
@@ -333,13 +334,14 @@ static void *run_helper(void *argument)
 }
 
 /* Signals are the main thread's: helpers start with all of them blocked. */
-void bp_saving_write_behind(bp_saving *saving)
+void bp_async_checkpoint_start(bp_async_checkpoint *saving)
 {
     sigset_t all, before;
 
     list_jobs(saving);
     atomic_store(&saving->left, saving->plan.files);
-    atomic_store(&saving->look, saving->plan.files > 0 ? BP_SAVING_WRITES : BP_SAVING_DONE);
+    atomic_store(&saving->look,
+                 saving->plan.files > 0 ? BP_ASYNC_CHECKPOINT_WRITES : BP_ASYNC_CHECKPOINT_DONE);
     BP_CHECK(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     for (int k = 0; k < saving->plan.files; k++) {
         bp_file_job *job = &saving->jobs[k];
@@ -356,7 +358,7 @@ void bp_saving_write_behind(bp_saving *saving)
 
 /* What helpers get done counts as this rank's progress while it waits, and only then: a rank whose
  * step hangs is found whatever its helpers do. */
-bp_err bp_saving_wait(bp_saving *saving)
+bp_err bp_async_checkpoint_wait(bp_async_checkpoint *saving)
 {
     const bp_file_job *worst = NULL;
     long seen = -1;
@@ -367,7 +369,7 @@ bp_err bp_saving_wait(bp_saving *saving)
         long moved = atomic_load(&saving->moved);
 
         if (moved != seen)
-            bp_beat_progress();
+            bp_heartbeat_progress();
         seen = moved;
         bp_clock_sleep(POLL_SECONDS);
     }

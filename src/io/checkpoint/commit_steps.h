@@ -22,7 +22,7 @@ typedef enum bp_commit_step {
     BP_COMMIT_REPORTS,     /* every writer's size and hash, to the root: bp_commit_report() each */
     BP_COMMIT_RECHECK,     /* the root sees every file as it was reported */
     BP_COMMIT_LIST,        /* the manifest and its hash, to disk, and the hidden folder's names */
-    BP_COMMIT_FENCE,       /* is the run still ours? */
+    BP_COMMIT_OWNER,       /* is the run still ours? */
     BP_COMMIT_PLACE,       /* rename, never over another */
     BP_COMMIT_SYNC_PLACED, /* the new name, to disk */
     BP_COMMIT_REMOVE,      /* the hidden folder and all in it; none is fine */

@@ -1,11 +1,11 @@
 /* One file of a checkpoint: an HDF5 file with a dataset a piece, written by one rank and read by
  * any. */
-#include "base/beat.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/checkpoint/direct.h"
+#include "io/checkpoint/direct_writer.h"
 #include "io/h5/h5.h"
 
 #include <hdf5.h>
@@ -24,7 +24,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 struct bp_shard {
     bp_h5 *file; /* until it is laid out */
     char *path;
-    bp_direct *content; /* from then on */
+    bp_direct_writer *content; /* from then on */
 };
 
 void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number)
@@ -132,7 +132,7 @@ bp_err bp_shard_lay_out(bp_shard *shard)
 {
     bp_err err = bp_h5_close(&shard->file);
 
-    return err == BP_OK ? bp_direct_open(&shard->content, shard->path) : err;
+    return err == BP_OK ? bp_direct_writer_open(&shard->content, shard->path) : err;
 }
 
 bp_err bp_shard_write(bp_shard *shard, const bp_plan_slice *piece, const bp_part *part,
@@ -142,7 +142,7 @@ bp_err bp_shard_write(bp_shard *shard, const bp_plan_slice *piece, const bp_part
 
     if (bp_fault("ckpt.shard_half"))
         return bp_fail_errno(BP_ERR_IO, "can't write", shard->path);
-    return bp_direct_put(shard->content, at, values, (size_t)part->count * sizeof *values);
+    return bp_direct_writer_put(shard->content, at, values, (size_t)part->count * sizeof *values);
 }
 
 bp_err bp_shard_seal(bp_shard *shard)
@@ -151,13 +151,13 @@ bp_err bp_shard_seal(bp_shard *shard)
 
     if (bp_fault("ckpt.shard_close"))
         return BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", shard->path);
-    return bp_direct_seal(shard->content, &block);
+    return bp_direct_writer_seal(shard->content, &block);
 }
 
 bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_HASH],
                           int64_t *bytes)
 {
-    return bp_direct_read_back(shard->content, more, hash, bytes);
+    return bp_direct_writer_read_back(shard->content, more, hash, bytes);
 }
 
 bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH])
@@ -178,7 +178,7 @@ void bp_shard_free(bp_shard **shard)
     if (*shard == NULL)
         return;
     bp_h5_drop(&(*shard)->file);
-    bp_direct_free(&(*shard)->content);
+    bp_direct_writer_free(&(*shard)->content);
     bp_free((*shard)->path);
     bp_free(*shard);
     *shard = NULL;
@@ -277,7 +277,7 @@ static herr_t read_common(hid_t dataset, const bp_manifest_piece *piece, const b
         begin[d] = (hsize_t)(offset[d] - slice->offset[d]);
         count[d] = (hsize_t)size[d];
     }
-    bp_beat_progress();
+    bp_heartbeat_progress();
     rows = select_rows(dataset, slice->dims, in_piece, size);
     memory = H5Screate_simple(slice->dims, whole, NULL);
     if (rows >= 0 && memory >= 0 &&

@@ -1,4 +1,4 @@
-/* From spools to the finished file: columns, attributes, checksums, the user block, the rename. */
+/* From spills to the finished file: columns, attributes, checksums, the user block, the rename. */
 #include "corpus_writer_priv.h"
 
 #include "base/fs.h"
@@ -21,8 +21,8 @@ typedef struct column {
     bp_h5_type type; /* of numbers */
     /* values [first, first + count) to `out` */
     bp_err (*produce)(struct column *column, int64_t first, int64_t count, char *out);
-    bp_spool *spool;             /* where they come from ... */
-    int64_t spool_at;            /* ... of ids: where the next one stands */
+    bp_spill *spill;             /* where they come from ... */
+    int64_t spill_at;            /* ... of ids: where the next one stands */
     const bp_dictionary *values; /* ... or from here */
 } column;
 
@@ -68,21 +68,21 @@ static bp_err write_column(column *c)
     return err;
 }
 
-static bp_err from_spool(column *c, int64_t first, int64_t count, char *out)
+static bp_err from_spill(column *c, int64_t first, int64_t count, char *out)
 {
-    return bp_spool_read(c->spool, first * (int64_t)c->width, out, (size_t)count * c->width);
+    return bp_spill_read(c->spill, first * (int64_t)c->width, out, (size_t)count * c->width);
 }
 
 /* doc_start has one value more than there are documents: the end of the last. */
 static bp_err from_starts(column *c, int64_t first, int64_t count, char *out)
 {
-    int64_t spooled = c->count - 1;
-    int64_t now = first + count <= spooled ? count : spooled - first;
+    int64_t spilled = c->count - 1;
+    int64_t now = first + count <= spilled ? count : spilled - first;
     uint64_t end = (uint64_t)c->writer->token_count;
 
     if (now < count)
         memcpy(out + (size_t)now * c->width, &end, sizeof end);
-    return from_spool(c, first, now, out);
+    return from_spill(c, first, now, out);
 }
 
 static bp_err from_ids(column *c, int64_t first, int64_t count, char *out)
@@ -93,11 +93,11 @@ static bp_err from_ids(column *c, int64_t first, int64_t count, char *out)
     memset(out, 0, (size_t)count * c->width);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         uint16_t length = 0;
-        err = bp_spool_read(c->spool, c->spool_at, &length, sizeof length);
-        c->spool_at += (int64_t)sizeof length;
+        err = bp_spill_read(c->spill, c->spill_at, &length, sizeof length);
+        c->spill_at += (int64_t)sizeof length;
         if (err == BP_OK)
-            err = bp_spool_read(c->spool, c->spool_at, out + (size_t)k * c->width, length);
-        c->spool_at += length;
+            err = bp_spill_read(c->spill, c->spill_at, out + (size_t)k * c->width, length);
+        c->spill_at += length;
     }
     return err;
 }
@@ -122,7 +122,7 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
 {
     const struct {
         const char *name;
-        bp_spool *spool;
+        bp_spill *spill;
         bool is_known;
     } counts[] = {{"doc_bytes", writer->bytes, !writer->without_bytes},
                   {"doc_words", writer->words, !writer->without_words},
@@ -133,14 +133,14 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
                 .width = sizeof(uint64_t),
                 .type = BP_H5_U64,
                 .produce = from_starts,
-                .spool = writer->starts};
+                .spill = writer->starts};
     bp_err err = write_column(&c);
 
     c.count = writer->document_count;
-    c.produce = from_spool;
+    c.produce = from_spill;
     for (size_t k = 0; k < sizeof counts / sizeof counts[0] && err == BP_OK; k++) {
         c.name = counts[k].name;
-        c.spool = counts[k].spool;
+        c.spill = counts[k].spill;
         if (counts[k].is_known)
             err = write_column(&c);
     }
@@ -151,7 +151,7 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
                       .width = writer->id_width,
                       .is_text = true,
                       .produce = from_ids,
-                      .spool = writer->ids};
+                      .spill = writer->ids};
         err = write_column(&ids);
     }
     return err;
@@ -165,8 +165,8 @@ static bp_err write_label(bp_corpus_writer *writer, label_column *label)
                     .count = writer->document_count,
                     .width = sizeof(uint32_t),
                     .type = BP_H5_U32,
-                    .produce = from_spool,
-                    .spool = label->codes};
+                    .produce = from_spill,
+                    .spill = label->codes};
     column values = {.writer = writer,
                      .name = name,
                      .count = label->values.count,

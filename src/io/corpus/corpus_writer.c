@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SPOOL_BYTES ((size_t)256 << 10)
+#define SPILL_BYTES ((size_t)256 << 10)
 
 /* ---- beginning ---- */
 
@@ -55,7 +55,7 @@ static bp_err copy_labels(bp_corpus_writer *writer, const bp_corpus_spec *spec)
             break;
         writer->label_count = k + 1;
         writer->labels[k].name = bp_strdup(spec->labels[k]);
-        err = bp_spool_new(&writer->labels[k].codes, writer->folder, SPOOL_BYTES);
+        err = bp_spill_new(&writer->labels[k].codes, writer->folder, SPILL_BYTES);
     }
     return err;
 }
@@ -99,14 +99,14 @@ static bp_err copy_spec(bp_corpus_writer *writer, const bp_corpus_spec *spec)
     return err;
 }
 
-static bp_err open_spools(bp_corpus_writer *writer)
+static bp_err open_spills(bp_corpus_writer *writer)
 {
-    bp_spool **const spools[] = {&writer->starts, &writer->bytes, &writer->words,
+    bp_spill **const spills[] = {&writer->starts, &writer->bytes, &writer->words,
                                  &writer->words_split, &writer->ids};
     bp_err err = BP_OK;
 
-    for (size_t k = 0; k < sizeof spools / sizeof spools[0] && err == BP_OK; k++)
-        err = bp_spool_new(spools[k], writer->folder, SPOOL_BYTES);
+    for (size_t k = 0; k < sizeof spills / sizeof spills[0] && err == BP_OK; k++)
+        err = bp_spill_new(spills[k], writer->folder, SPILL_BYTES);
     return err;
 }
 
@@ -165,7 +165,7 @@ bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_c
     if (err == BP_OK)
         err = copy_spec(writer, spec);
     if (err == BP_OK)
-        err = open_spools(writer);
+        err = open_spills(writer);
     if (err == BP_OK && spec->pack == NULL)
         err = bp_packer_new(&writer->packer, spec->vocab_size);
     if (err == BP_OK)
@@ -181,7 +181,7 @@ static void free_lists(bp_corpus_writer *writer)
     for (int k = 0; k < writer->label_count; k++) {
         bp_free(writer->labels[k].name);
         bp_dictionary_clear(&writer->labels[k].values);
-        bp_spool_free(&writer->labels[k].codes);
+        bp_spill_free(&writer->labels[k].codes);
     }
     bp_free(writer->labels);
     for (int k = 0; k < writer->source_count; k++) {
@@ -205,11 +205,11 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
     if (writer->lock >= 0)
         (void)close(writer->lock); /* nothing was written through it */
     free_lists(writer);
-    bp_spool_free(&writer->starts);
-    bp_spool_free(&writer->bytes);
-    bp_spool_free(&writer->words);
-    bp_spool_free(&writer->words_split);
-    bp_spool_free(&writer->ids);
+    bp_spill_free(&writer->starts);
+    bp_spill_free(&writer->bytes);
+    bp_spill_free(&writer->words);
+    bp_spill_free(&writer->words_split);
+    bp_spill_free(&writer->ids);
     bp_packer_free(&writer->packer);
     bp_free(writer->raw);
     bp_free(writer->extents);
@@ -346,7 +346,7 @@ static bp_err add_label(label_column *column, const char *value, int64_t documen
                        column->name, BP_CORPUS_LABEL_VALUES, document);
     column->seen = column->seen || bytes > 0;
     stored = (uint32_t)code;
-    return bp_spool_add(column->codes, &stored, sizeof stored);
+    return bp_spill_add(column->codes, &stored, sizeof stored);
 }
 
 static bp_err add_id(bp_corpus_writer *writer, const char *id)
@@ -361,17 +361,17 @@ static bp_err add_id(bp_corpus_writer *writer, const char *id)
                        " has %zu bytes, more than %d: at the input; shorten it",
                        writer->document_count, bytes, BP_CORPUS_ID_BYTES);
     writer->id_width = bytes > writer->id_width ? bytes : writer->id_width;
-    err = bp_spool_add(writer->ids, &length, sizeof length);
+    err = bp_spill_add(writer->ids, &length, sizeof length);
     if (err == BP_OK)
-        err = bp_spool_add(writer->ids, id, bytes);
+        err = bp_spill_add(writer->ids, id, bytes);
     return err;
 }
 
-static bp_err add_number(bp_spool *spool, int64_t value)
+static bp_err add_number(bp_spill *spill, int64_t value)
 {
     uint64_t stored = (uint64_t)value;
 
-    return bp_spool_add(spool, &stored, sizeof stored);
+    return bp_spill_add(spill, &stored, sizeof stored);
 }
 
 bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row)

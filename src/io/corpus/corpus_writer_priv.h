@@ -6,13 +6,13 @@
 #include "dictionary.h"
 #include "extents.h"
 #include "io/corpus/corpus_writer.h"
-#include "io/corpus/spool.h"
+#include "io/corpus/spill.h"
 #include "io/h5/h5_priv.h"
 
 typedef struct label_column {
     char *name;
     bp_dictionary values;
-    bp_spool *codes; /* uint32 a document */
+    bp_spill *codes; /* uint32 a document */
     bool seen;       /* a value that is not "" */
 } label_column;
 
@@ -48,8 +48,8 @@ struct bp_corpus_writer {
     int64_t chunks_out, chunks_in; /* handed to be packed; written */
     bp_packer *packer;             /* where spec.pack is NULL */
 
-    bp_spool *starts, *bytes, *words, *words_split; /* uint64 a document */
-    bp_spool *ids;                                  /* uint16 length and the bytes, a document */
+    bp_spill *starts, *bytes, *words, *words_split; /* uint64 a document */
+    bp_spill *ids;                                  /* uint16 length and the bytes, a document */
     size_t id_width;
 
     bp_extent *extents; /* [extent_count]: hashes of the chunks, then rows of the columns */

@@ -1,9 +1,9 @@
 /* The user block of our HDF5 files: rendering, reading, hashing. */
 #include "io/h5/user_block.h"
 
-#include "base/beat.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/xxh.h"
 
@@ -52,7 +52,7 @@ static bp_err hash_rest(char hash[BP_USER_BLOCK_HASH], int fd, int64_t file_byte
         int64_t left = file_bytes - at;
         size_t now = left < (int64_t)READ_BYTES ? (size_t)left : READ_BYTES;
 
-        bp_beat_progress(); /* long files take long */
+        bp_heartbeat_progress(); /* long files take long */
         if (bp_pread_all(fd, buffer, now, at) != 0)
             err = bp_fail_errno(BP_ERR_IO, "can't read", path);
         else if (XXH3_128bits_update(state, buffer, now) != XXH_OK)

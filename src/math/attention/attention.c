@@ -103,14 +103,15 @@ void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
 }
 
 void bp_head_statistics(const bp_head *one, const bp_head_results *results, float *lse,
-                        float *delta, float *room, const float *douts, int64_t q, int64_t rows)
+                        float *delta, float *workspace, const float *douts, int64_t q, int64_t rows)
 {
     int64_t D = one->shape->D;
 
     memset(delta, 0, QUERIES * sizeof *delta);
-    one->loops->transpose_in(room, results->out + q * one->out_row, rows, D, one->out_row, 1.0f);
-    one->loops->multiply(room, room, douts, D * QUERIES);
-    one->loops->column_sums(delta, room, D, QUERIES, QUERIES);
+    one->loops->transpose_in(workspace, results->out + q * one->out_row, rows, D, one->out_row,
+                             1.0f);
+    one->loops->multiply(workspace, workspace, douts, D * QUERIES);
+    one->loops->column_sums(delta, workspace, D, QUERIES, QUERIES);
     for (int64_t i = 0; i < QUERIES; i++)
         lse[i] = i < rows ? results->lse[q + i] : 0.0f;
 }

@@ -22,7 +22,7 @@
 /* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is T in whole blocks of FAR. */
 typedef struct workspace {
     uint16_t *key_rows, *value_rows; /* [Tp][Dp] */
-    uint16_t *turned;                /* values [Tp / FAR][Dp][FAR], or keys [Tp / KEYS][Dp][KEYS] */
+    uint16_t *transposed;            /* values [Tp / FAR][Dp][FAR], or keys [Tp / KEYS][Dp][KEYS] */
     float *dkeys, *dvalues;          /* [Tp][Dp] */
     uint32_t *queries, *douts;       /* by panel pairs [Dp / 2][PANEL]; queries scaled */
     uint32_t *query_rows, *dout_rows;     /* pairs [GROUP / 2][Dp] */
@@ -51,7 +51,7 @@ static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
 
     space.key_rows = take(scratch, &n, T * D * 2);
     space.value_rows = take(scratch, &n, T * D * 2);
-    space.turned = take(scratch, &n, T * D * 2);
+    space.transposed = take(scratch, &n, T * D * 2);
     space.dkeys = take(scratch, &n, T * D * 4);
     space.dvalues = take(scratch, &n, T * D * 4);
     space.queries = take(scratch, &n, D * GROUP * 2);
@@ -111,7 +111,7 @@ static void pack_keys(const bp_head *one, const workspace *space, int64_t first,
         passes->rows(space->key_rows + k * width, &keys, block);
         if (backward)
             passes->rows(space->value_rows + k * width, &values, block);
-        passes->turned_rows(space->turned + k * width, backward ? &keys : &values, block);
+        passes->transposed_rows(space->transposed + k * width, backward ? &keys : &values, block);
     }
 }
 
@@ -130,13 +130,13 @@ static void multiply_rows(const bp_head *one, float *c, const uint16_t *rows, co
                                         .K = padded(one)});
 }
 
-/* sums[Dp][PANEL] += turned[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
-static void add_turned(const bp_head *one, float *sums, const uint16_t *turned, int64_t row,
-                       const uint32_t *pairs, int64_t keys)
+/* sums[Dp][PANEL] += transposed[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
+static void add_transposed(const bp_head *one, float *sums, const uint16_t *transposed, int64_t row,
+                           const uint32_t *pairs, int64_t keys)
 {
     one->tiles->product(&(bp_bf16_tile){.c = sums,
                                         .c_row = PANEL,
-                                        .a = turned,
+                                        .a = transposed,
                                         .a_row = row,
                                         .b = pairs,
                                         .b_row = PANEL,
@@ -178,7 +178,7 @@ static void forward_panel(const bp_head *one, const workspace *space, int64_t q,
                               .visible = bp_visible(one, q + at, k)};
     if (passes->softmax(&panel))
         passes->scale_panel(sums, space->factor + at, width);
-    add_turned(one, sums, space->turned + k * width, FAR, space->pairs, keys);
+    add_transposed(one, sums, space->transposed + k * width, FAR, space->pairs, keys);
 }
 
 /* Write out and lse of the panel at q. */
@@ -205,8 +205,8 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
 
     for (int64_t at = 0; at < rows; at += PANEL) {
         bp_bf16_rows queries = rows_of(one, one->q, one->row, q + at, PANEL);
-        one->tiles->passes->turned_pairs(space->queries + at * width / 2, &queries,
-                                         (float)(LOG2_E * (double)one->scale));
+        one->tiles->passes->transposed_pairs(space->queries + at * width / 2, &queries,
+                                             (float)(LOG2_E * (double)one->scale));
     }
     memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
     for (int64_t i = 0; i < GROUP; i++) {
@@ -249,9 +249,9 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
     for (int64_t at = 0; at < rows; at += PANEL) {
         bp_bf16_rows query = rows_of(one, one->q, one->row, q + at, PANEL),
                      dout = rows_of(one, results->dout, one->out_row, q + at, PANEL);
-        passes->turned_pairs(space->queries + at * width / 2, &query,
-                             (float)(LOG2_E * (double)one->scale));
-        passes->turned_pairs(space->douts + at * width / 2, &dout, 1.0f);
+        passes->transposed_pairs(space->queries + at * width / 2, &query,
+                                 (float)(LOG2_E * (double)one->scale));
+        passes->transposed_pairs(space->douts + at * width / 2, &dout, 1.0f);
         passes->row_products(space->sum + at, results->out + (q + at) * one->out_row, &dout);
     }
     for (int64_t i = 0; i < GROUP; i++)
@@ -285,8 +285,8 @@ static void backward_panel(const bp_head *one, const workspace *space, const bp_
                                .row = GROUP};
     one->tiles->passes->gradient(&panel);
     if (range->of_queries)
-        add_turned(one, space->sums + at * width, space->turned + k * width, KEYS, space->pairs,
-                   keys);
+        add_transposed(one, space->sums + at * width, space->transposed + k * width, KEYS,
+                       space->pairs, keys);
 }
 
 /* sums[BLOCK][Dp] += left[BLOCK][queries] pairs[queries][Dp] */

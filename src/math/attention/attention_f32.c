@@ -43,17 +43,17 @@ static void multiply(const bp_head *one, const bp_tile *whole, int64_t visible, 
     }
 }
 
-/* tile[keys][QUERIES] = rows[keys] turned[D][QUERIES]: of scores the queries are scaled already, of
- * the gradients of weights the rows are values. */
-static void multiply_rows(const bp_head *one, float *tile, const float *rows, const float *turned,
-                          const place *at)
+/* tile[keys][QUERIES] = rows[keys] transposed[D][QUERIES]: of scores the queries are scaled
+ * already, of the gradients of weights the rows are values. */
+static void multiply_rows(const bp_head *one, float *tile, const float *rows,
+                          const float *transposed, const place *at)
 {
     const bp_tile product = {.c = tile,
                              .c_row = QUERIES,
                              .a = rows + at->k * one->row,
                              .a_row = one->row,
                              .a_column = 1,
-                             .b = turned,
+                             .b = transposed,
                              .b_row = QUERIES,
                              .M = at->keys,
                              .N = QUERIES,
@@ -62,9 +62,9 @@ static void multiply_rows(const bp_head *one, float *tile, const float *rows, co
     multiply(one, &product, bp_visible(one, at->q, at->k), false);
 }
 
-/* sums[D][QUERIES] += rows[keys] turned, times tile[keys][QUERIES] */
-static void add_turned(const bp_head *one, float *sums, const float *rows, const float *tile,
-                       const place *at)
+/* sums[D][QUERIES] += rows[keys] transposed, times tile[keys][QUERIES] */
+static void add_transposed(const bp_head *one, float *sums, const float *rows, const float *tile,
+                           const place *at)
 {
     const bp_tile product = {.c = sums,
                              .c_row = QUERIES,
@@ -104,7 +104,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
             bp_head_mask(one, mask, q, k, keys);
             loops->multiply(scores, scores, mask, keys * QUERIES);
         }
-        add_turned(one, sums, one->v, scores, &at);
+        add_transposed(one, sums, one->v, scores, &at);
     }
     bp_head_finish(one, results, sums, max, sum, q, rows);
 }
@@ -118,7 +118,7 @@ void bp_head_forward_f32(const bp_head *one, const bp_head_results *results, int
 
 /* What the backward pass holds for a head: tiles of the queries at hand, and sums for all keys. */
 typedef struct workspace {
-    float *queries, *douts;          /* [D][QUERIES], turned; queries scaled */
+    float *queries, *douts;          /* [D][QUERIES], transposed; queries scaled */
     float *dqueries;                 /* [D][QUERIES] */
     float *query_rows, *dout_rows;   /* [QUERIES][Dp] */
     float *weights, *dscores, *mask; /* [KEYS][QUERIES] */
@@ -217,7 +217,7 @@ static void backward_tile(const bp_head *one, const workspace *space, const bp_h
     if (range->of_keys)
         add_rows(one, space->dkeys + k * width, space->dscores, space->query_rows, &at);
     if (range->of_queries)
-        add_turned(one, space->dqueries, one->k, space->dscores, &at);
+        add_transposed(one, space->dqueries, one->k, space->dscores, &at);
 }
 
 void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,

@@ -67,10 +67,11 @@ void bp_head_start(float *max, float *sum);
 void bp_head_finish(const bp_head *one, const bp_head_results *results, float *sums,
                     const float *max, float *sum, int64_t q, int64_t rows);
 /** Read lse and make delta[q] = sum over d of dout out, of the tile's queries: what the
- * normalisation takes back of a gradient. `room` is for [D][QUERIES]; douts[D][QUERIES] is dout
- * turned. */
+ * normalisation takes back of a gradient. `workspace` is for [D][QUERIES]; douts[D][QUERIES] is
+ * dout transposed. */
 void bp_head_statistics(const bp_head *one, const bp_head_results *results, float *lse,
-                        float *delta, float *room, const float *douts, int64_t q, int64_t rows);
+                        float *delta, float *workspace, const float *douts, int64_t q,
+                        int64_t rows);
 /** Write dk, which is scaled here, and dv of the range: rows of `width`, the first is key 0's. */
 void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
                              const bp_head_range *range, float *dkeys, const float *dvalues,

@@ -2,10 +2,10 @@
  *
  * A thread owns a rectangle of c. Of it, it takes as many columns as the right side has in half of
  * the second cache; of these, k in blocks for which a panel of the left side stays in the first.
- * With an epilogue the sums of a few panels of the left side lie in room of the thread's own, which
- * the second cache holds, and go on from there.
- * Source: the loops around the micro-kernel are Goto and van de Geijn 2008; the left side's panel
- *         is packed in the innermost of them, since it is read from the first cache at once.
+ * With an epilogue the sums of a few panels of the left side lie in workspace of the thread's own,
+ * which the second cache holds, and go on from there. Source: the loops around the micro-kernel are
+ * Goto and van de Geijn 2008; the left side's panel is packed in the innermost of them, since it is
+ * read from the first cache at once.
  */
 #include "math/gemm/bf16_gemm_priv.h"
 #include <omp.h>
@@ -115,7 +115,7 @@ static int64_t left_words(const bp_bf16_kernel *kernel, int64_t steps)
 }
 
 /* The left side is packed once: panel by panel where each is read by all columns at once, else all
- * of it (a store may write a vector too many, for which each panel has room). */
+ * of it (a store may write a vector too many, for which each panel has workspace). */
 static sizes sizes_of(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K, int threads)
 {
     sizes s = {.m_panels = up(M, kernel->rows),
@@ -174,7 +174,8 @@ static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int
 
     *rows = product->M - m < p->kernel->rows ? product->M - m : p->kernel->rows;
     *k = (v->last < p->sizes->steps ? v->last * BP_BF16_STEP : product->K) - begin;
-    return product->a + (product->turned ? begin * product->a_row + m : m * product->a_row + begin);
+    return product->a +
+           (product->transposed ? begin * product->a_row + m : m * product->a_row + begin);
 }
 
 /* In functions that only ask for lines, which GCC 12 otherwise takes for functions without effect,
@@ -186,7 +187,7 @@ static void fetch_left(const plan *p, const visit *v, int64_t part, int64_t part
 {
     int64_t rows, k, row = p->product->a_row;
     const uint16_t *a = left_at(p, v, &rows, &k);
-    int64_t runs = p->product->turned ? k : rows, run = p->product->turned ? rows : k;
+    int64_t runs = p->product->transposed ? k : rows, run = p->product->transposed ? rows : k;
 
     HAS_AN_EFFECT;
     if (v->packed) { /* as if it were rows of a line each */
@@ -267,8 +268,8 @@ static void pack_left(const plan *p, const visit *v)
     int64_t rows, k;
     const uint16_t *a = left_at(p, v, &rows, &k);
 
-    if (p->product->turned)
-        p->kernel->pack_turned(v->left, a, p->product->a_row, rows, k);
+    if (p->product->transposed)
+        p->kernel->pack_transposed(v->left, a, p->product->a_row, rows, k);
     else
         p->kernel->pack(v->left, a, p->product->a_row, rows, k);
 }

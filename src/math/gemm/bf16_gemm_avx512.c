@@ -28,7 +28,8 @@ static void pack(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows
     }
 }
 
-static void pack_turned(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows, int64_t k)
+static void pack_transposed(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
+                            int64_t k)
 {
     __mmask16 some = (__mmask16)first_halves(rows);
     int64_t padded = (k + BP_BF16_STEP - 1) / BP_BF16_STEP * BP_BF16_STEP;
@@ -91,7 +92,7 @@ const bp_bf16_kernel bp_bf16_kernel_avx512 = {
     .begin = nothing,
     .end = nothing,
     .pack = pack,
-    .pack_turned = pack_turned,
+    .pack_transposed = pack_transposed,
     .block = block,
     .pack_right = bp_bf16_pack_rows,
     .pack_weight = bp_bf16_pack_weight,

@@ -29,7 +29,7 @@ typedef struct bp_bf16_block {
 } bp_bf16_block;
 
 /** Packs `rows` rows (at most the kernel's) and `k` columns of a left side into a panel of whole
- * steps, zeros where there is nothing. The element (m, k) is at a[m * a_row + k]; turned, at
+ * steps, zeros where there is nothing. The element (m, k) is at a[m * a_row + k]; transposed, at
  * a[k * a_row + m]. */
 typedef void bp_bf16_pack_left(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
                                int64_t k);
@@ -54,7 +54,7 @@ typedef struct bp_bf16_kernel {
     int64_t k_blocks;    /* so many blocks of k are summed up before the next rows are taken */
     void (*begin)(void); /* in the thread that multiplies, before and after */
     void (*end)(void);
-    bp_bf16_pack_left *pack, *pack_turned;
+    bp_bf16_pack_left *pack, *pack_transposed;
     void (*block)(const bp_bf16_block *block);
     bp_bf16_pack_right *pack_right;
     bp_bf16_pack_both *pack_weight;
@@ -64,7 +64,7 @@ typedef struct bp_bf16_kernel {
 } bp_bf16_kernel;
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx, bp_bf16_kernel_avx512;
-bp_bf16_pack_left bp_bf16_pack_tiles, bp_bf16_pack_tiles_turned; /* AMX's */
+bp_bf16_pack_left bp_bf16_pack_tiles, bp_bf16_pack_tiles_transposed; /* AMX's */
 bp_bf16_pack_right bp_bf16_pack_rows;
 bp_bf16_pack_both bp_bf16_pack_weight;
 
@@ -75,14 +75,14 @@ const bp_bf16_kernel *bp_bf16_kernel_here(void);
 /** c (+)= a b + bias, by all threads; or, instead of c, its rows to an epilogue: row by row of a
  * panel of the left side, by the thread that has just summed them. */
 typedef struct bp_bf16_product {
-    float *c;                    /* [M][N] */
-    const uint16_t *a;           /* bf16, (m, k) at a[m * a_row + k]; turned: a[k * a_row + m] */
-    const uint32_t *b;           /* panels */
-    const float *bias;           /* [N], or NULL; not with accumulate */
+    float *c;          /* [M][N] */
+    const uint16_t *a; /* bf16, (m, k) at a[m * a_row + k]; transposed: a[k * a_row + m] */
+    const uint32_t *b; /* panels */
+    const float *bias; /* [N], or NULL; not with accumulate */
     const bp_epilogue *epilogue; /* NULL: none; not with accumulate */
     float *panel_sums;           /* [panels of the left side][N], for it; NULL: not wanted */
     int64_t c_row, a_row, M, N, K;
-    bool turned, accumulate;
+    bool transposed, accumulate;
 } bp_bf16_product;
 /** With an epilogue `scratch` has bp_bf16_epilogue_bytes more. */
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch);

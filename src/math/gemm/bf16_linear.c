@@ -45,7 +45,7 @@ static size_t panel_sums_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64
     return (size_t)((rows + kernel->rows - 1) / kernel->rows * columns) * sizeof(float);
 }
 
-void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, const bp_bf16_rows *to,
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_rows *to,
                  const bp_operand *x, const uint32_t *panels)
 {
     const bp_bias_gradient *sums = to->epilogue ? to->epilogue->bias : NULL;
@@ -54,7 +54,7 @@ void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, const bp_bf16_rows
     size_t sums_bytes = sums ? (panel_sums_bytes(kernel, M, N) + 63) / 64 * 64 : 0,
            bytes = bp_bf16_scratch_bytes(kernel, M, N, K, threads) +
                    (to->epilogue ? bp_bf16_epilogue_bytes(kernel, N, K, threads) : 0);
-    char *scratch = bp_room_of(room, sums_bytes + bytes);
+    char *scratch = bp_workspace_of(workspace, sums_bytes + bytes);
     bp_bf16_product product = {.c = to->y,
                                .a = x->data,
                                .b = panels,
@@ -72,13 +72,13 @@ void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, const bp_bf16_rows
         bp_column_sums(sums->sums, product.panel_sums, (M + kernel->rows - 1) / kernel->rows, N);
 }
 
-void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
+void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspace, float *dw,
                              const bp_operand *dy, const bp_operand *x, bool fresh)
 {
     size_t panels_bytes = bp_bf16_panels_bytes(x->rows, x->columns);
     size_t bytes =
         bp_bf16_scratch_bytes(kernel, dy->columns, x->columns, x->rows, omp_get_max_threads());
-    uint32_t *panels = bp_room_of(room, panels_bytes + bytes);
+    uint32_t *panels = bp_workspace_of(workspace, panels_bytes + bytes);
     bp_bf16_product product = {.c = dw,
                                .a = dy->data,
                                .b = panels,
@@ -87,7 +87,7 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float 
                                .M = dy->columns,
                                .N = x->columns,
                                .K = x->rows,
-                               .turned = true,
+                               .transposed = true,
                                .accumulate = !fresh};
 
     kernel->pack_right(panels, x->data, x->stride, x->rows, x->columns);
@@ -106,7 +106,8 @@ static size_t map_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t N, i
            bp_bf16_epilogue_bytes(kernel, N, K, threads);
 }
 
-size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs, int64_t ins)
+size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,
+                               int64_t ins)
 {
     size_t sides[] = {map_bytes(kernel, rows, outs, ins), map_bytes(kernel, rows, ins, outs),
                       bp_bf16_most_scratch_bytes(kernel, outs, ins, rows, omp_get_max_threads()) +

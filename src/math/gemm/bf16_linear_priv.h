@@ -27,13 +27,14 @@ typedef struct bp_bf16_rows {
     const float *bias;
     int64_t columns;
 } bp_bf16_rows;
-void bp_bf16_map(const bp_bf16_kernel *kernel, bp_room *room, const bp_bf16_rows *to,
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_rows *to,
                  const bp_operand *x, const uint32_t *panels);
 /** dw = dyt x where it is fresh, else added to it. */
-void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_room *room, float *dw,
+void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspace, float *dw,
                              const bp_operand *dy, const bp_operand *x, bool fresh);
-/** What the products of one weight take of the room for at most `rows` rows, with the threads set
- * now. */
-size_t bp_bf16_room_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs, int64_t ins);
+/** What the products of one weight take of the workspace for at most `rows` rows, with the threads
+ * set now. */
+size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,
+                               int64_t ins);
 
 #endif

@@ -28,8 +28,8 @@ void bp_bf16_pack_tiles(uint32_t *panel, const uint16_t *a, int64_t a_row, int64
     }
 }
 
-void bp_bf16_pack_tiles_turned(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
-                               int64_t k)
+void bp_bf16_pack_tiles_transposed(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
+                                   int64_t k)
 {
     for (int64_t at = 0; at < k; at += BP_BF16_STEP)
         for (int64_t m = 0; m < BP_BF16_ROWS; m += LANES, panel += TILE_WORDS) {
@@ -87,8 +87,8 @@ static inline void put(uint32_t *to, __m512i words, bool past)
         _mm512_store_si512(to, words);
 }
 
-static inline void store_turned(uint32_t *to, int64_t row, const __m512i halves[BP_BF16_STEP],
-                                bool past)
+static inline void store_transposed(uint32_t *to, int64_t row, const __m512i halves[BP_BF16_STEP],
+                                    bool past)
 {
     for (int side = 0; side < 2; side++) {
         __m512i words[LANES];
@@ -135,7 +135,8 @@ void bp_bf16_pack_weight(uint32_t *forward, uint32_t *backward, const float *w, 
             load_square(halves, w + o * BP_BF16_STEP * ins + i * BP_BF16_STEP, ins,
                         outs - o * BP_BF16_STEP, ins - i * BP_BF16_STEP);
             if (forward)
-                store_turned(square_at(forward, o, i, in_steps, columns), columns, halves, past);
+                store_transposed(square_at(forward, o, i, in_steps, columns), columns, halves,
+                                 past);
             if (backward)
                 store_pairs(square_at(backward, i, o, out_steps, columns), columns, halves, past);
         }

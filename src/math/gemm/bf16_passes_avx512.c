@@ -95,7 +95,7 @@ static void pack_row_pairs(uint32_t *y, const bp_bf16_rows *x, int64_t all)
     }
 }
 
-static void pack_turned_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
+static void pack_transposed_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
 {
     const __m512 factor = _mm512_set1_ps(scale);
     int64_t width = blocks_of(x->D);
@@ -117,7 +117,7 @@ static void pack_turned_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
     }
 }
 
-static void pack_turned_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
+static void pack_transposed_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
 {
     int64_t width = blocks_of(x->D);
     __m512i v[LANES];
@@ -404,8 +404,8 @@ static void mask_panel(bp_panel_bits *kept, const bp_mask *mask, int64_t keys, i
 const bp_bf16_passes bp_bf16_passes_avx512 = {
     .rows = pack_rows,
     .row_pairs = pack_row_pairs,
-    .turned_pairs = pack_turned_pairs,
-    .turned_rows = pack_turned_rows,
+    .transposed_pairs = pack_transposed_pairs,
+    .transposed_rows = pack_transposed_rows,
     .softmax = softmax,
     .gradient = gradient,
     .scale_panel = scale_panel,

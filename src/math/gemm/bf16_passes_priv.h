@@ -52,10 +52,10 @@ typedef struct bp_bf16_passes {
     void (*rows)(uint16_t *y, const bp_bf16_rows *x, int64_t all);
     /* pairs y[all / 2][Dp] of rows of x */
     void (*row_pairs)(uint32_t *y, const bp_bf16_rows *x, int64_t all);
-    /* pairs y[Dp / 2][BP_PANEL] of columns of x times scale, turned; at most a panel's rows */
-    void (*turned_pairs)(uint32_t *y, const bp_bf16_rows *x, float scale);
-    /* y[Dp][all] = x turned; `all` is in whole blocks of 32 */
-    void (*turned_rows)(uint16_t *y, const bp_bf16_rows *x, int64_t all);
+    /* pairs y[Dp / 2][BP_PANEL] of columns of x times scale, transposed; at most a panel's rows */
+    void (*transposed_pairs)(uint32_t *y, const bp_bf16_rows *x, float scale);
+    /* y[Dp][all] = x transposed; `all` is in whole blocks of 32 */
+    void (*transposed_rows)(uint16_t *y, const bp_bf16_rows *x, int64_t all);
 
     /* `top` of a query grows only where a score exceeds it by more than 2^8, so that factors, of
      * what was summed before, are rare: true where one is not 1. */
@@ -63,8 +63,8 @@ typedef struct bp_bf16_passes {
     void (*gradient)(const bp_panel_gradient *panel);
     /* y[rows][BP_PANEL] *= factors */
     void (*scale_panel)(float *y, const float *factors, int64_t rows);
-    /* y[r][0..D) = x[Dp][BP_PANEL], turned back, times factors[r]; in_panel_order: the queries of x
-     * are those of bp_panel_gradient's pairs */
+    /* y[r][0..D) = x[Dp][BP_PANEL], transposed back, times factors[r]; in_panel_order: the queries
+     * of x are those of bp_panel_gradient's pairs */
     void (*turn_back)(float *y, int64_t y_row, const float *x, const float *factors,
                       const bp_bf16_rows *shape, bool in_panel_order);
     /* y[rows][D], y_row apart, = factor x[rows][Dp] */

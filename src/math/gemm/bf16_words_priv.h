@@ -14,7 +14,7 @@ static inline __mmask32 first_halves(int64_t n)
     return n >= 32 ? 0xffffffffu : n <= 0 ? 0 : ((__mmask32)1 << n) - 1;
 }
 
-/* Words [16][16] turned: in registers, so always inlined. */
+/* Words [16][16] transposed: in registers, so always inlined. */
 static inline __attribute__((always_inline)) void transpose(__m512i words[LANES])
 {
     __m512i other[LANES];

@@ -51,15 +51,15 @@ void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue
 const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm);
 
 /** Memory that grows; what it held is lost when it does. All zero at first. */
-typedef struct bp_room {
+typedef struct bp_workspace {
     void *data;
     size_t bytes;
-} bp_room;
-void *bp_room_of(bp_room *room, size_t bytes);
-void bp_room_free(bp_room *room);
+} bp_workspace;
+void *bp_workspace_of(bp_workspace *workspace, size_t bytes);
+void bp_workspace_free(bp_workspace *workspace);
 /** Where calls on float32 rows make their operands. */
-enum { BP_ROOM_SOURCE, BP_ROOM_SECOND, BP_ROOMS };
-bp_room *bp_gemm_room(bp_gemm *gemm, int which);
+enum { BP_WORKSPACE_SOURCE, BP_ROOM_SECOND, BP_ROOMS };
+bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which);
 
 /** sums[c] += x[0][c] + x[1][c] + ... in this order: threads share the columns. */
 void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns);
@@ -73,7 +73,7 @@ typedef struct bp_rows {
     const float *x;
     int64_t rows, y_columns, x_columns, x_stride;
 } bp_rows;
-void bp_in_row_blocks(const bp_rows *all, bp_room *room,
+void bp_in_row_blocks(const bp_rows *all, bp_workspace *workspace,
                       void (*product)(const void *context, float *y, const float *x, int64_t rows),
                       const void *context);
 

@@ -16,13 +16,15 @@ size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t out
     return bp_linear_form_scratch_bytes(precision, bp_gemm_bf16_form(), rows, outs, ins);
 }
 
-static bp_operand operand_of(bp_gemm *gemm, int room, const float *x, int64_t rows, int64_t columns)
+static bp_operand operand_of(bp_gemm *gemm, int workspace, const float *x, int64_t rows,
+                             int64_t columns)
 {
     bp_operand_form form = bp_gemm_form(gemm);
 
     if (form == BP_OPERAND_F32)
         return (bp_operand){form, rows, columns, columns, (void *)x};
-    void *data = bp_room_of(bp_gemm_room(gemm, room), bp_operand_bytes(form, rows, columns));
+    void *data =
+        bp_workspace_of(bp_gemm_workspace(gemm, workspace), bp_operand_bytes(form, rows, columns));
     bp_operand out = bp_operand_at(gemm, data, rows, columns);
     bp_operand_fill(&out, x);
     return out;
@@ -31,7 +33,7 @@ static bp_operand operand_of(bp_gemm *gemm, int room, const float *x, int64_t ro
 void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight *w,
                        const float *bias, int64_t rows)
 {
-    bp_operand source = operand_of(gemm, BP_ROOM_SOURCE, x, rows, bp_weight_ins(w));
+    bp_operand source = operand_of(gemm, BP_WORKSPACE_SOURCE, x, rows, bp_weight_ins(w));
 
     bp_linear_forward_operand(gemm, y, &source, w, bias);
 }
@@ -39,7 +41,7 @@ void bp_linear_forward(bp_gemm *gemm, float *y, const float *x, const bp_weight 
 void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const bp_weight *w,
                               int64_t rows)
 {
-    bp_operand source = operand_of(gemm, BP_ROOM_SOURCE, dy, rows, bp_weight_outs(w));
+    bp_operand source = operand_of(gemm, BP_WORKSPACE_SOURCE, dy, rows, bp_weight_outs(w));
 
     bp_linear_backward_input_operand(gemm, dx, &source, w);
 }
@@ -58,7 +60,7 @@ static void add_gradients(bp_gemm *gemm, float *dw, float *dbias, const bp_opera
 void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const float *dy,
                                const float *x, int64_t rows, int64_t outs, int64_t ins)
 {
-    bp_operand left = operand_of(gemm, BP_ROOM_SOURCE, dy, rows, outs);
+    bp_operand left = operand_of(gemm, BP_WORKSPACE_SOURCE, dy, rows, outs);
 
     add_gradients(gemm, dw, dbias, &left, dy, x, ins);
 }
@@ -66,7 +68,7 @@ void bp_linear_backward_weight(bp_gemm *gemm, float *dw, float *dbias, const flo
 void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
                         const float *x, const bp_weight *w, int64_t rows)
 {
-    bp_operand left = operand_of(gemm, BP_ROOM_SOURCE, dy, rows, bp_weight_outs(w));
+    bp_operand left = operand_of(gemm, BP_WORKSPACE_SOURCE, dy, rows, bp_weight_outs(w));
 
     add_gradients(gemm, to->dw, to->dbias, &left, dy, x, bp_weight_ins(w));
     bp_linear_backward_input_operand(gemm, to->dx, &left, w);

@@ -20,7 +20,7 @@ void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, cons
 
 struct bp_gemm {
     bp_precision precision;
-    bp_room tail, rooms[BP_ROOMS];
+    bp_workspace tail, rooms[BP_ROOMS];
 };
 
 struct bp_weight {
@@ -68,7 +68,7 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
 void bp_gemm_free(bp_gemm **gemm)
 {
     if (*gemm)
-        bp_room_free(&(*gemm)->tail);
+        bp_workspace_free(&(*gemm)->tail);
     bp_free(*gemm);
     *gemm = NULL;
 }
@@ -84,7 +84,7 @@ bp_operand_form bp_gemm_form(const bp_gemm *gemm)
     return BP_OPERAND_F32;
 }
 
-bp_room *bp_gemm_room(bp_gemm *gemm, int which)
+bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which)
 {
     return &gemm->rooms[which]; /* stays empty: float32 rows are read where they lie */
 }

@@ -79,11 +79,11 @@ void bp_gemm_free(bp_gemm **gemm)
         CHECK(dnnl_stream_destroy(old->stream));
     if (old->engine)
         CHECK(dnnl_engine_destroy(old->engine));
-    bp_room_free(&old->scratchpad);
+    bp_workspace_free(&old->scratchpad);
     for (int i = 0; i < BP_ROOMS; i++)
-        bp_room_free(&old->rooms[i]);
-    bp_room_free(&old->off_pages);
-    bp_room_free(&old->tail);
+        bp_workspace_free(&old->rooms[i]);
+    bp_workspace_free(&old->off_pages);
+    bp_workspace_free(&old->tail);
     bp_free(old);
 }
 
@@ -99,7 +99,7 @@ bp_operand_form bp_gemm_form(const bp_gemm *gemm)
                                            : BP_OPERAND_ROUNDED;
 }
 
-bp_room *bp_gemm_room(bp_gemm *gemm, int which)
+bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which)
 {
     return &gemm->rooms[which];
 }
@@ -241,7 +241,7 @@ static bp_operand off_pages(bp_gemm *gemm, const bp_operand *x)
     if (out.stride == x->stride)
         return out;
     size_t bytes = (size_t)(x->rows * out.stride) * sizeof(float);
-    out.data = bp_room_of(&gemm->off_pages, bytes);
+    out.data = bp_workspace_of(&gemm->off_pages, bytes);
 #pragma omp parallel for schedule(static) if (x->rows * x->columns > 8192)
     for (int64_t r = 0; r < x->rows; r++)
         memcpy((float *)out.data + r * out.stride, (const float *)x->data + r * x->stride,
@@ -285,7 +285,7 @@ size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form way, in
     dnnl_data_type_t type = bp_gemm_type(gemm);
     bp_operand_form form = bp_gemm_form(gemm);
     if (is_own_gradient(gemm, outs, ins))
-        most = bp_bf16_room_bytes(gemm->kernel, rows, outs, ins);
+        most = bp_bf16_workspace_bytes(gemm->kernel, rows, outs, ins);
     for (int i = 0; i < 4 && !is_own(gemm); i++) {
         bool blocks = gemm->row_blocks && i < 2;
         shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins, type);

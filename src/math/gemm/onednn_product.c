@@ -218,7 +218,7 @@ void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void 
     static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
                                         DNNL_ARG_SCRATCHPAD};
     void *data[OPERANDS] = {(void *)source, (void *)weights, (void *)bias, destination,
-                            bp_room_of(&gemm->scratchpad, one->scratch_bytes)};
+                            bp_workspace_of(&gemm->scratchpad, one->scratch_bytes)};
     dnnl_exec_arg_t arguments[OPERANDS];
     int count = 0;
 

@@ -62,7 +62,7 @@ struct bp_gemm {
     dnnl_stream_t stream;
     product products[PRODUCTS];
     int64_t uses;
-    bp_room scratchpad, rooms[BP_ROOMS], off_pages, tail;
+    bp_workspace scratchpad, rooms[BP_ROOMS], off_pages, tail;
 };
 
 /** Floats from row to row of a matrix of `columns` that is best read row by row. */
@@ -71,7 +71,7 @@ int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns);
 /** The type of the operands as oneDNN sees them. */
 dnnl_data_type_t bp_gemm_type(const bp_gemm *gemm);
 
-/** A product of operands that lie as bp_operand_carve lays them. */
+/** A product of operands that lie as bp_operand_alloc lays them. */
 shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins, dnnl_data_type_t type);
 dnnl_primitive_attr_t bp_product_attributes(kind what);
 /** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it lies, or as the

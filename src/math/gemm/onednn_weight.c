@@ -88,7 +88,7 @@ static void copy_refresh(copy *one, bp_gemm *gemm, const void *value)
     BP_TRACE(BP_TRACE_COPIES, 0, 0);
     CHECK(dnnl_memory_set_data_handle(one->from, (void *)value));
     CHECK(dnnl_memory_set_data_handle(one->scratchpad,
-                                      bp_room_of(&gemm->scratchpad, one->scratch_bytes)));
+                                      bp_workspace_of(&gemm->scratchpad, one->scratch_bytes)));
     dnnl_exec_arg_t arguments[] = {
         {DNNL_ARG_FROM, one->from}, {DNNL_ARG_TO, one->to}, {DNNL_ARG_SCRATCHPAD, one->scratchpad}};
     CHECK(dnnl_primitive_execute(one->reorder, gemm->stream, 3, arguments));
@@ -185,12 +185,12 @@ static const void *plain_values(const bp_weight *w)
 {
     copy *one = &w->copies->library[PLAIN];
     size_t bytes = (size_t)(w->outs * w->ins) * sizeof(float);
-    bp_room room = {one->data, one->data ? bytes : 0};
+    bp_workspace workspace = {one->data, one->data ? bytes : 0};
 
     if (w->gemm->precision == BP_F32)
         return w->value;
     if (!one->fresh) {
-        one->data = bp_room_of(&room, bytes);
+        one->data = bp_workspace_of(&workspace, bytes);
         bp_operand_fill(&(bp_operand){BP_OPERAND_ROUNDED, w->outs, w->ins, w->ins, one->data},
                         w->value);
     }

@@ -23,7 +23,7 @@ bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t 
     return (bp_operand){form, rows, columns, columns, data};
 }
 
-bp_operand bp_operand_carve(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns)
+bp_operand bp_operand_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns)
 {
     size_t bytes = bp_operand_bytes(bp_gemm_form(gemm), rows, columns);
     void *data = NULL;
@@ -39,7 +39,7 @@ bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x,
                            int64_t columns)
 {
     if (bp_gemm_form(gemm) != BP_OPERAND_F32)
-        return bp_operand_carve(arena, gemm, rows, columns);
+        return bp_operand_alloc(arena, gemm, rows, columns);
     return (bp_operand){BP_OPERAND_F32, rows, columns, columns, (void *)x};
 }
 

@@ -20,13 +20,14 @@ static inline int64_t bp_smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Where a pass makes the values of row r from column c on: in place, or in `room`. */
-static inline float *bp_operand_room(const bp_operand *to, int64_t r, int64_t c, float *room)
+/* Where a pass makes the values of row r from column c on: in place, or in `workspace`. */
+static inline float *bp_operand_workspace(const bp_operand *to, int64_t r, int64_t c,
+                                          float *workspace)
 {
-    return to->form == BP_OPERAND_BF16 ? room : (float *)to->data + r * to->stride + c;
+    return to->form == BP_OPERAND_BF16 ? workspace : (float *)to->data + r * to->stride + c;
 }
 
-/* n values, converted: x, the first of them, may be where bp_operand_room said. */
+/* n values, converted: x, the first of them, may be where bp_operand_workspace said. */
 static inline void bp_operand_store(const bp_loops *loops, const bp_operand *to, int64_t r,
                                     int64_t c, const float *x, int64_t n)
 {
@@ -41,16 +42,16 @@ static inline void bp_operand_store(const bp_loops *loops, const bp_operand *to,
         memcpy(y, x, (size_t)n * sizeof *x);
 }
 
-/* n values as floats: in place, or widened into `room`. */
+/* n values as floats: in place, or widened into `workspace`. */
 static inline const float *bp_operand_load(const bp_loops *loops, const bp_operand *from, int64_t r,
-                                           int64_t c, float *room, int64_t n)
+                                           int64_t c, float *workspace, int64_t n)
 {
     int64_t at = r * from->stride + c;
 
     if (from->form != BP_OPERAND_BF16)
         return (const float *)from->data + at;
-    loops->from_bf16(room, (const uint16_t *)from->data + at, n);
-    return room;
+    loops->from_bf16(workspace, (const uint16_t *)from->data + at, n);
+    return workspace;
 }
 
 /* Bytes that a pass moves, for the trace: an operand's values, and `times` as many floats. */

@@ -3,24 +3,24 @@
 #include "math/gemm/gemm_priv.h"
 #include <string.h>
 
-void *bp_room_of(bp_room *room, size_t bytes)
+void *bp_workspace_of(bp_workspace *workspace, size_t bytes)
 {
-    if (bytes > room->bytes) {
-        bp_free(room->data);
-        room->data = bp_alloc("math.gemm.scratch", (int64_t)bytes, 1);
-        room->bytes = bytes;
+    if (bytes > workspace->bytes) {
+        bp_free(workspace->data);
+        workspace->data = bp_alloc("math.gemm.scratch", (int64_t)bytes, 1);
+        workspace->bytes = bytes;
     }
-    return room->data;
+    return workspace->data;
 }
 
-void bp_room_free(bp_room *room)
+void bp_workspace_free(bp_workspace *workspace)
 {
-    bp_free(room->data);
-    room->data = NULL;
-    room->bytes = 0;
+    bp_free(workspace->data);
+    workspace->data = NULL;
+    workspace->bytes = 0;
 }
 
-void bp_in_row_blocks(const bp_rows *all, bp_room *room,
+void bp_in_row_blocks(const bp_rows *all, bp_workspace *workspace,
                       void (*product)(const void *context, float *y, const float *x, int64_t rows),
                       const void *context)
 {
@@ -32,7 +32,8 @@ void bp_in_row_blocks(const bp_rows *all, bp_room *room,
     if (r == all->rows)
         return;
     int64_t tail = all->rows - r;
-    float *y = bp_room_of(room, (size_t)(y_floats + x_floats) * sizeof *y), *x = y + y_floats;
+    float *y = bp_workspace_of(workspace, (size_t)(y_floats + x_floats) * sizeof *y),
+          *x = y + y_floats;
     memset(x, 0, (size_t)x_floats * sizeof *x);
     for (int64_t i = 0; i < tail; i++)
         memcpy(x + i * all->x_stride, all->x + (r + i) * all->x_stride,

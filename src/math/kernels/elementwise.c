@@ -61,7 +61,7 @@ static void dropout_backward_row(const void *context, const float *dy, int64_t r
                                  int64_t n, float *sums)
 {
     const dropped *in = context;
-    float room[BP_PASS_COLUMNS], *dx = bp_operand_room(in->dx, r, c, room);
+    float workspace[BP_PASS_COLUMNS], *dx = bp_operand_workspace(in->dx, r, c, workspace);
 
     in->loops->dropout(dx, NULL, dy, n, &in->mask, in->first + r * in->dx->columns + c);
     if (sums)

@@ -14,7 +14,7 @@ static void forward_row(const void *context, const float *x, int64_t r, int64_t 
                         float *sums)
 {
     const gelu *in = context;
-    float room[BP_PASS_COLUMNS], *y = bp_operand_room(in->y, r, c, room);
+    float workspace[BP_PASS_COLUMNS], *y = bp_operand_workspace(in->y, r, c, workspace);
 
     (void)sums;
     in->loops->gelu_forward(y, x, n);
@@ -38,7 +38,8 @@ static void backward_row(const void *context, const float *dy, int64_t r, int64_
     const gelu *in = context;
     float x_room[BP_PASS_COLUMNS], y_room[BP_PASS_COLUMNS], dx_room[BP_PASS_COLUMNS];
     const float *x = bp_operand_load(in->loops, in->kept, r, c, x_room, n);
-    float *y = bp_operand_room(in->y, r, c, y_room), *dx = bp_operand_room(in->dx, r, c, dx_room);
+    float *y = bp_operand_workspace(in->y, r, c, y_room),
+          *dx = bp_operand_workspace(in->dx, r, c, dx_room);
 
     in->loops->gelu_backward(y, dx, dy, x, n);
     if (sums)

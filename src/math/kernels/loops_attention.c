@@ -73,7 +73,7 @@ void LOOP(scale_columns)(float *y, const float *factors, int64_t rows)
 typedef float four __attribute__((vector_size(16)));
 typedef float loose_four __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));
 
-/* y[4][4], rows y_row apart, = x[4][4] turned, times factor */
+/* y[4][4], rows y_row apart, = x[4][4] transposed, times factor */
 static inline void turn(float *y, int64_t y_row, const float *x, int64_t x_row, float factor)
 {
     four a = *(const loose_four *)x, b = *(const loose_four *)(x + x_row),

@@ -177,7 +177,7 @@ int64_t LOOP(first_top)(const float *x, int64_t n, float max, float log_sum)
 }
 
 /* sums of exp(b u), u exp(b u), u^2 exp(b u), u = logprob - shift */
-void LOOP(temper)(double sums[3], const float *logprob, int64_t n, float shift, float b)
+void LOOP(temperature)(double sums[3], const float *logprob, int64_t n, float shift, float b)
 {
     float power[LANES] = {0}, first[LANES] = {0}, second[LANES] = {0};
     int64_t i = 0;

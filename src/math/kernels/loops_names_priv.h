@@ -50,7 +50,7 @@ double LOOP(square_sum)(const float *x, int64_t n);
 uint32_t LOOP(bit_sum)(const float *x, int64_t n);
 void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);
 int64_t LOOP(first_top)(const float *x, int64_t n, float max, float log_sum);
-void LOOP(temper)(double sums[3], const float *logprob, int64_t n, float shift, float b);
+void LOOP(temperature)(double sums[3], const float *logprob, int64_t n, float shift, float b);
 bp_update_sums LOOP(adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                            const bp_adamw_constants *constants);
 bp_update_sums LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,

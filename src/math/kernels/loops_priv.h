@@ -3,7 +3,7 @@
  *
  * They are plain C in fixed order: sums run in LANES accumulators that are added up pairwise, so a
  * result depends neither on alignment nor on the instruction set (but for tile_product,
- * tile_softmax, tile_weights, mixture and temper, where products may be fused with sums).
+ * tile_softmax, tile_weights, mixture and temperature, where products may be fused with sums).
  */
 #ifndef BP_MATH_KERNELS_LOOPS_PRIV_H
 #define BP_MATH_KERNELS_LOOPS_PRIV_H
@@ -101,7 +101,7 @@ typedef struct bp_loops {
     /* index of the first x with (x - max) - log_sum == -log_sum; n: none */
     int64_t (*first_top)(const float *x, int64_t n, float max, float log_sum);
     /* sums of exp(b u), u exp(b u) and u^2 exp(b u), u = logprob - shift */
-    void (*temper)(double sums[3], const float *logprob, int64_t n, float shift, float b);
+    void (*temperature)(double sums[3], const float *logprob, int64_t n, float shift, float b);
 
     bp_update_sums (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                             const bp_adamw_constants *constants);
@@ -127,7 +127,8 @@ typedef struct bp_loops {
     void (*multiply)(float *y, const float *a, const float *x, int64_t n); /* y = a * x */
     void (*scale_columns)(float *y, const float *factors,
                           int64_t rows); /* y[rows][BP_TILE_QUERIES] */
-    /* y[columns][BP_TILE_QUERIES] = x[rows][columns] turned and scaled, the rest of the lanes 0 */
+    /* y[columns][BP_TILE_QUERIES] = x[rows][columns] transposed and scaled, the rest of the lanes 0
+     */
     void (*transpose_in)(float *y, const float *x, int64_t rows, int64_t columns, int64_t x_row,
                          float factor);
     void (*transpose_out)(float *y, const float *x, int64_t rows, int64_t columns, int64_t y_row);

@@ -78,20 +78,20 @@ void bp_member_tops(bp_member_row *known, const float *logits, int64_t rows, int
     }
 }
 
-static void temper_row(bp_temper_row *sums, const bp_loops *loops, const bp_mixture *in, int64_t r,
+static void temper_row(bp_scaled_row *sums, const bp_loops *loops, const bp_mixture *in, int64_t r,
                        float shift, const float *betas, int count)
 {
     float logprob[BP_MIXTURE_BLOCK], p[BP_MIXTURE_BLOCK];
 
     for (int k = 0; k < count; k++)
-        sums[k] = (bp_temper_row){0, 0, 0};
+        sums[k] = (bp_scaled_row){0, 0, 0};
     for (int64_t c = 0; c < in->columns; c += BP_MIXTURE_BLOCK) {
         bp_mixture_block block = block_of(in, r, c);
         double ends[2], some[3];
 
         loops->mixture(logprob, p, ends, &block);
         for (int k = 0; k < count; k++) {
-            loops->temper(some, logprob, block.columns, shift, betas[k]);
+            loops->temperature(some, logprob, block.columns, shift, betas[k]);
             sums[k].power += some[0];
             sums[k].first += some[1];
             sums[k].second += some[2];
@@ -99,7 +99,7 @@ static void temper_row(bp_temper_row *sums, const bp_loops *loops, const bp_mixt
     }
 }
 
-void bp_temper_rows(bp_temper_row *sums, const bp_mixture *in, const float *shift,
+void bp_scaled_rows(bp_scaled_row *sums, const bp_mixture *in, const float *shift,
                     const float *betas, int count)
 {
     const bp_loops *loops = bp_loops_best();

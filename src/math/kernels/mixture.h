@@ -50,10 +50,10 @@ void bp_member_tops(bp_member_row *known, const float *logits, int64_t rows, int
 
 /** Over the columns here, with u_v = log p_v - shift[r]: sums[r][beta] of exp(b u), u exp(b u) and
  * u^2 exp(b u). */
-typedef struct bp_temper_row {
+typedef struct bp_scaled_row {
     double power, first, second;
-} bp_temper_row;
-void bp_temper_rows(bp_temper_row *sums, const bp_mixture *in, const float *shift,
+} bp_scaled_row;
+void bp_scaled_rows(bp_scaled_row *sums, const bp_mixture *in, const float *shift,
                     const float *betas, int count);
 
 #endif

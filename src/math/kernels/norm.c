@@ -33,13 +33,13 @@ static void forward_row(const forward *in, int64_t r)
 {
     const bp_norm *norm = in->norm;
     int64_t C = in->y->columns;
-    float mean, rstd, room[BP_PASS_COLUMNS];
+    float mean, rstd, workspace[BP_PASS_COLUMNS];
     const float *row = residual_panel(in->loops, in->h, in->x, &in->mask, r * C, C);
 
     in->loops->norm_statistics(&mean, &rstd, row, C, norm->epsilon);
     for (int64_t c = 0; c < C; c += BP_PASS_COLUMNS) {
         int64_t n = bp_smaller(BP_PASS_COLUMNS, C - c);
-        float *y = bp_operand_room(in->y, r, c, room);
+        float *y = bp_operand_workspace(in->y, r, c, workspace);
         in->loops->norm_apply(y, row + c, norm->gain + c, norm->bias + c, mean, rstd, n);
         bp_operand_store(in->loops, in->y, r, c, y, n);
     }
@@ -83,7 +83,7 @@ static void backward_row(const backward *in, int64_t r, float *sums)
     const bp_norm *norm = in->norm;
     int64_t C = in->C;
     const float *x = in->x + r * C, *dy = in->dy + r * C;
-    float *dx = in->to->dx + r * C, room[BP_PASS_COLUMNS];
+    float *dx = in->to->dx + r * C, workspace[BP_PASS_COLUMNS];
     bp_norm_row row = {.mean = norm->mean[r], .rstd = norm->rstd[r]};
 
     in->loops->norm_means(&row.mean_d, &row.mean_dot, dy, x, norm->gain, row.mean, row.rstd, C);
@@ -95,7 +95,7 @@ static void backward_row(const backward *in, int64_t r, float *sums)
                                  &row, n);
         if (!in->y)
             continue;
-        float *y = bp_operand_room(in->y, r, c, room);
+        float *y = bp_operand_workspace(in->y, r, c, workspace);
         in->loops->norm_apply(y, x + c, norm->gain + c, norm->bias + c, row.mean, row.rstd, n);
         bp_operand_store(in->loops, in->y, r, c, y, n);
     }

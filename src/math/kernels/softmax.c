@@ -28,11 +28,11 @@ typedef struct gradient_row {
 static void write_row(const bp_loops *loops, const bp_operand *to, int64_t r,
                       const gradient_row *row)
 {
-    float room[BP_PASS_COLUMNS];
+    float workspace[BP_PASS_COLUMNS];
 
     for (int64_t c = 0; c < to->columns; c += BP_PASS_COLUMNS) {
         int64_t n = bp_smaller(BP_PASS_COLUMNS, to->columns - c);
-        float *y = bp_operand_room(to, r, c, room);
+        float *y = bp_operand_workspace(to, r, c, workspace);
         loops->exp_scale(y, row->logits + c, n, row->max, row->factor);
         if (row->target >= c && row->target < c + n)
             y[row->target - c] -= row->weight;

@@ -2,7 +2,7 @@
  * times `rows` elements that ScaLAPACK sees: m is our columns here, n our rows. */
 #include "math/scalapack/distributed.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "math/scalapack/scalapack_priv.h"
 #include "mesh/collective.h"
@@ -303,10 +303,10 @@ void bp_distributed_add_gram(bp_distributed *c, double alpha, const bp_distribut
     double keep = 1;
 
     BP_ASSERT(c->rows == x->columns && c->columns == x->columns);
-    bp_beat_enter("pdsyrk");
+    bp_heartbeat_enter("pdsyrk");
     pdsyrk_("L", "N", &n, &k, &alpha, x->values, &ONE, &ONE, x->desc, &keep, c->values, &ONE, &ONE,
             c->desc);
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 static void add_to_diagonal(void *context, int64_t row, int64_t first, int64_t count,
@@ -333,11 +333,11 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
     BP_ASSERT(k == (product->transpose_b ? b->columns : b->rows));
     BP_ASSERT(n == (product->transpose_a ? a->columns : a->rows));
     BP_ASSERT(m == (product->transpose_b ? b->rows : b->columns));
-    bp_beat_enter("pdgemm");
+    bp_heartbeat_enter("pdgemm");
     pdgemm_(product->transpose_b ? "T" : "N", product->transpose_a ? "T" : "N", &m, &n, &k,
             &product->alpha, b->values, &ONE, &ONE, b->desc, a->values, &ONE, &ONE, a->desc,
             &product->beta, c->values, &ONE, &ONE, c->desc);
-    bp_beat_leave();
+    bp_heartbeat_leave();
 }
 
 /* ---- eigenvectors ---- */
@@ -479,13 +479,13 @@ static bp_err run_eigen(bp_distributed *a, double *values, bp_distributed *vecto
     bp_err err = bp_agree(grid->comm, eigen_call_new(&call, a, vectors));
 
     if (err == BP_OK) {
-        bp_beat_enter("pdsyevd");
+        bp_heartbeat_enter("pdsyevd");
         grid->abandoned =
             !bp_long_call_run(grid->comm, &(bp_long_call){.work = call_pdsyevd,
                                                           .context = call,
                                                           .stop = asked->stop,
                                                           .stop_context = asked->stop_context});
-        bp_beat_leave();
+        bp_heartbeat_leave();
         if (grid->abandoned)
             return bp_fail_stopped("at the eigenvectors of %lld x %lld", (long long)a->rows,
                                    (long long)a->rows);

@@ -91,14 +91,14 @@ static void run_piece(gpt_lm *self, bp_pass *pass, float *hidden, bool head)
 
     if (!hidden)
         hidden = bp_arena_take(&arena, floats, sizeof(float));
-    bp_packet packet = {.count = 1,
-                        .item = {{.name = "hidden", .columns = self->C, .data = hidden}}};
+    bp_activations activations = {.count = 1,
+                                  .item = {{.name = "hidden", .columns = self->C, .data = hidden}}};
     pass->scratch = &arena;
     if (mesh->pipeline_at > 0)
         bp_recv(hidden, bytes, mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
     for (int k = 0; k < blocks; k++) {
         bp_block *block = self->network->blocks[k];
-        block->ops->forward(block, pass, &packet, NULL);
+        block->ops->forward(block, pass, &activations, NULL);
     }
     if (!is_last(self))
         bp_send(hidden, bytes, mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
@@ -161,7 +161,7 @@ static bp_err gpt_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
     return err;
 }
 
-static bp_err gpt_trunk(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden)
+static bp_err gpt_backbone(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden)
 {
     return run_batch((gpt_lm *)lm, batch, &(question){.hidden = hidden, .pass = pass});
 }
@@ -238,7 +238,7 @@ static void gpt_free(bp_lm *lm)
 }
 
 static const bp_lm_ops OPS = {.score = gpt_score,
-                              .trunk = gpt_trunk,
+                              .backbone = gpt_backbone,
                               .set_dropout = gpt_set_dropout,
                               .logits = gpt_logits,
                               .add_head = gpt_add_head,
@@ -320,7 +320,7 @@ static bp_err new_model(gpt_lm **out, const bp_mesh *mesh, const bp_config *conf
         return err;
     self->lm.ops = &OPS;
     self->lm.info = (bp_lm_info){.kind = "gpt",
-                                 .channels = 1,
+                                 .statistics = 1,
                                  .width = shape->width,
                                  .context = shape->context,
                                  .vocab_size = shape->vocab_size};

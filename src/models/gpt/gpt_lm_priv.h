@@ -6,7 +6,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "models/gpt/gpt.h"
 
-/** Collective over mesh->member. info: kind, channels, width, context and the vocabulary are
+/** Collective over mesh->member. info: kind, statistics, width, context and the vocabulary are
  * filled.
  */
 bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,

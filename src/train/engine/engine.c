@@ -22,14 +22,14 @@ struct bp_engine {
     float *values;
     bp_stage *stage;
     bp_optimizer optimizer;
-    bp_courier *courier; /* of mesh->data */
+    bp_async *async; /* of mesh->data */
     bp_reduction reduction;
     int ready;                 /* blocks from the first on whose parameters are there, copies too */
     float *scratch;            /* of the reduction */
     int64_t slots;             /* of the batch, on this data rank */
     int32_t *inputs, *targets; /* [slots][T] */
     double *losses;            /* [batch / micro_batch] by micro-batch in slot order */
-    bp_damage damage;          /* the first that was found */
+    bp_corruption corruption;  /* the first that was found */
 };
 
 static bp_err short_of_memory(const bp_engine *engine)
@@ -58,7 +58,7 @@ static bp_err allocate(bp_engine *engine)
         return short_of_memory(engine);
     bp_zero(engine->values,
             engine->network->floats); /* first touched by the threads that read them */
-    return bp_optimizer_init(&engine->optimizer, mesh, engine->courier, engine->network,
+    return bp_optimizer_init(&engine->optimizer, mesh, engine->async, engine->network,
                              &engine->spec.optimizer);
 }
 
@@ -68,7 +68,8 @@ static bp_err build(bp_engine *engine)
     bp_nn nn = {.tensor = mesh->tensor,
                 .tensor_at = mesh->tensor_at,
                 .tensors = mesh->tensors,
-                .shares_rows = bp_engine_shares_rows(&engine->spec, &engine->shape, mesh->tensors),
+                .sequence_parallel =
+                    bp_engine_is_sequence_parallel(&engine->spec, &engine->shape, mesh->tensors),
                 .seed = engine->spec.seed,
                 .dropout = engine->spec.dropout};
     bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->datas,
@@ -92,7 +93,7 @@ static bp_err build(bp_engine *engine)
         return err;
     engine->reduction = (bp_reduction){.mesh = mesh,
                                        .network = engine->network,
-                                       .courier = engine->courier,
+                                       .async = engine->async,
                                        .gradients = engine->stage->gradient,
                                        .scratch = engine->scratch};
     return BP_OK;
@@ -115,7 +116,7 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
     engine->spec = *spec;
     engine->shape = *shape;
     engine->mesh = mesh;
-    err = bp_courier_new(&engine->courier, mesh->data, jobs, spec->overlap);
+    err = bp_async_new(&engine->async, mesh->data, jobs, spec->overlap);
     if (err == BP_OK)
         err = build(engine);
     err = bp_agree(mesh->compute, err);
@@ -170,7 +171,7 @@ static void begin_with_values(bp_engine *engine)
 {
     engine->ready = engine->network->block_count;
     if (engine->spec.digest_every > 0)
-        bp_optimizer_guard(&engine->optimizer, engine->values);
+        bp_optimizer_checksum(&engine->optimizer, engine->values);
 }
 
 void bp_engine_initialise(bp_engine *engine)
@@ -186,7 +187,7 @@ void bp_engine_free(bp_engine **engine)
 
     if (!self)
         return;
-    bp_courier_free(&self->courier); /* what it works at is freed after it */
+    bp_async_free(&self->async); /* what it works at is freed after it */
     bp_stage_free(&self->stage);
     bp_optimizer_clear(&self->optimizer);
     bp_network_free(&self->network);
@@ -232,32 +233,32 @@ static double mean_loss(bp_engine *engine)
 }
 
 /* What the guard of this rank's shards has seen, if anything. */
-static void note_own_damage(bp_engine *engine, int64_t step)
+static void note_own_corruption(bp_engine *engine, int64_t step)
 {
     const bp_optimizer *optimizer = &engine->optimizer;
-    bp_damage *damage = &engine->damage;
+    bp_corruption *corruption = &engine->corruption;
 
-    if (optimizer->changed < 0 || damage->found)
+    if (optimizer->changed < 0 || corruption->found)
         return;
-    *damage = (bp_damage){.found = true, .step = step};
-    snprintf(damage->tensor, sizeof damage->tensor, "%s%s",
+    *corruption = (bp_corruption){.found = true, .step = step};
+    snprintf(corruption->tensor, sizeof corruption->tensor, "%s%s",
              optimizer->changed_part == BP_SUM_WEIGHT
                  ? ""
                  : bp_optimizer_prefix(optimizer, optimizer->changed_part - BP_SUM_MOMENT),
              optimizer->runs[optimizer->changed].param->name);
-    bp_damage_own(damage, engine->mesh);
+    bp_corruption_own(corruption, engine->mesh);
 }
 
 static void compare(bp_engine *engine, int64_t step)
 {
-    if (!engine->damage.found)
-        engine->damage.step = step;
-    bp_damage_compare(&engine->damage, engine->mesh, engine->network);
+    if (!engine->corruption.found)
+        engine->corruption.step = step;
+    bp_corruption_compare(&engine->corruption, engine->mesh, engine->network);
 }
 
-const bp_damage *bp_engine_damage(const bp_engine *engine)
+const bp_corruption *bp_engine_corruption(const bp_engine *engine)
 {
-    return &engine->damage;
+    return &engine->corruption;
 }
 
 void bp_engine_check(bp_engine *engine, int64_t step)
@@ -266,7 +267,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
         return;
     settle(engine);
     (void)bp_optimizer_check(&engine->optimizer, engine->values);
-    note_own_damage(engine, step);
+    note_own_corruption(engine, step);
     compare(engine, step);
 }
 
@@ -307,7 +308,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
     bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
                         scale, update);
     bp_fault_point("opt.after");
-    note_own_damage(engine, step);
+    note_own_corruption(engine, step);
     engine->ready = 0;
     if (bp_fault_is_armed())
         settle(engine);

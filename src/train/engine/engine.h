@@ -5,7 +5,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/mesh.h"
 #include "models/gpt/gpt.h"
-#include "train/engine/damage.h"
+#include "train/engine/corruption.h"
 #include "train/engine/optimizer.h"
 #include "train/engine/schedule.h"
 
@@ -27,11 +27,11 @@ typedef struct bp_rate {
 double bp_rate_at(const bp_rate *rate, int64_t step);
 
 /** mesh.sequence_parallel */
-typedef enum bp_row_sharing {
-    BP_ROW_SHARING_AUTO,
-    BP_ROW_SHARING_YES,
-    BP_ROW_SHARING_NO
-} bp_row_sharing;
+typedef enum bp_sequence_parallel {
+    BP_SEQUENCE_PARALLEL_AUTO,
+    BP_SEQUENCE_PARALLEL_YES,
+    BP_SEQUENCE_PARALLEL_NO
+} bp_sequence_parallel;
 
 typedef struct bp_engine_spec {
     uint64_t seed;
@@ -40,8 +40,8 @@ typedef struct bp_engine_spec {
     bp_schedule schedule;
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
-    bool overlap;               /* messages travel beside compute: mesh.overlap */
-    bp_row_sharing row_sharing; /* bp_engine_shares_rows */
+    bool overlap;                           /* messages travel beside compute: mesh.overlap */
+    bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
     bp_optimizer_rule optimizer;
     bp_rate rate;
     bp_precision precision; /* the caller sets it: bp_math_precision */
@@ -61,8 +61,9 @@ void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config);
 /** Runs of blocks that each of so many stages has: 1, but if interleaved. */
 int bp_engine_chunks(const bp_engine_spec *spec, int stages);
 
-/** Do so many tensor ranks share out a micro-batch's rows (bp_nn.shares_rows)? */
-bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors);
+/** Do so many tensor ranks share out a micro-batch's rows (bp_nn.sequence_parallel)? */
+bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                                    int tensors);
 
 /** batch is a multiple of data x micro_batch; if interleaved, there are blocks for all chunks
  * (where shape->layers is known), and micro-batches for all stages; rows can be shared out if they
@@ -126,7 +127,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
 /** What this rank knows of bits that changed: its own weights and moments are checked in every
  * update, copies on other ranks every spec.digest_every steps (just before the update: a copy of
  * another's shard lasts until then). Once found it stays. Borrowed. Local. */
-const bp_damage *bp_engine_damage(const bp_engine *engine);
+const bp_corruption *bp_engine_corruption(const bp_engine *engine);
 /** Check both now, after `step`, unless spec.digest_every is 0. Collective over mesh->member. */
 void bp_engine_check(bp_engine *engine, int64_t step);
 

@@ -44,8 +44,8 @@ void bp_gradient_start(bp_reduction *reduction, int g)
 {
     const bp_group *group = &reduction->network->groups[g];
 
-    reduction->job = bp_courier_reduce_scatter(
-        reduction->courier, reduction->gradients + group->place, group->padded, reduction->scratch);
+    reduction->job = bp_async_reduce_scatter(reduction->async, reduction->gradients + group->place,
+                                             group->padded, reduction->scratch);
     reduction->started++;
 }
 
@@ -55,7 +55,7 @@ void bp_gradient_finish(bp_reduction *reduction)
     const bp_network *network = reduction->network;
 
     BP_ASSERT(reduction->started == network->group_count);
-    bp_courier_wait(reduction->courier, reduction->job);
+    bp_async_wait(reduction->async, reduction->job);
     reduction->started = 0;
     for (int g = 0; g < network->group_count; g++) {
         const bp_group *group = &network->groups[g];
@@ -64,7 +64,7 @@ void bp_gradient_finish(bp_reduction *reduction)
         bp_optimizer_shard(mesh, group, &first, &count);
         float *shard = reduction->gradients + group->place + first;
         /* each tensor rank has seen its share of the rows alone */
-        if (group->replicated && network->nn.shares_rows)
+        if (group->replicated && network->nn.sequence_parallel)
             bp_all_sum(shard, count, reduction->scratch, mesh->tensor);
         if (group->tied)
             sum_tied(mesh, shard, count, reduction->scratch);

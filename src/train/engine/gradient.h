@@ -3,7 +3,7 @@
 #ifndef BP_TRAIN_ENGINE_GRADIENT_H
 #define BP_TRAIN_ENGINE_GRADIENT_H
 
-#include "mesh/courier.h"
+#include "mesh/async.h"
 #include "mesh/mesh.h"
 #include "models/network.h"
 
@@ -15,7 +15,7 @@ int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network);
 typedef struct bp_reduction {
     const bp_mesh *mesh;
     const bp_network *network;
-    bp_courier *courier; /* of mesh->data */
+    bp_async *async; /* of mesh->data */
     float *gradients, *scratch;
     int64_t job; /* the last one */
     int started; /* groups */

@@ -99,5 +99,5 @@ void bp_inject_update(bp_optimizer *optimizer, float *values, int g)
     else
         return;
     if (optimizer->guarded)
-        bp_optimizer_guard(optimizer, values);
+        bp_optimizer_checksum(optimizer, values);
 }

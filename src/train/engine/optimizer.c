@@ -49,7 +49,7 @@ static void list_runs(bp_optimizer *optimizer)
     optimizer->first_run[network->group_count] = optimizer->run_count;
 }
 
-bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_courier *courier,
+bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async *async,
                          bp_network *network, const bp_optimizer_rule *rule)
 {
     int64_t most = (int64_t)network->group_count * BP_GROUP_PARAMS;
@@ -57,7 +57,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_courie
     memset(optimizer, 0, sizeof *optimizer);
     optimizer->rule = *rule;
     optimizer->mesh = mesh;
-    optimizer->courier = courier;
+    optimizer->async = async;
     optimizer->network = network;
     optimizer->moments = rule->kind == BP_ADAMW ? 2 : 1;
     optimizer->floats = network->floats / mesh->datas;
@@ -118,7 +118,7 @@ static void sum_run(const bp_optimizer *optimizer, int run, const float *values,
         sums[BP_SUM_MOMENT + k] = bp_bit_sum(optimizer->moment[k] + at->moment, at->count);
 }
 
-void bp_optimizer_guard(bp_optimizer *optimizer, float *values)
+void bp_optimizer_checksum(bp_optimizer *optimizer, float *values)
 {
     optimizer->guarded = true;
     for (int k = 0; k < optimizer->run_count; k++)
@@ -195,13 +195,13 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
                 update_run(optimizer, k, values, gradients, &with);
             bp_inject_update(optimizer, values, g);
             optimizer->gathering[g] =
-                bp_courier_all_gather(optimizer->courier, values + group->place, group->padded);
+                bp_async_all_gather(optimizer->async, values + group->place, group->padded);
         }
 }
 
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g)
 {
     if (optimizer->gathering[g] >= 0)
-        bp_courier_wait(optimizer->courier, optimizer->gathering[g]);
+        bp_async_wait(optimizer->async, optimizer->gathering[g]);
     optimizer->gathering[g] = -1;
 }

@@ -4,7 +4,7 @@
 #define BP_TRAIN_ENGINE_OPTIMIZER_H
 
 #include "math/kernels/kernels.h"
-#include "mesh/courier.h"
+#include "mesh/async.h"
 #include "mesh/mesh.h"
 #include "models/network.h"
 
@@ -28,23 +28,23 @@ typedef struct bp_own_run {
 typedef struct bp_optimizer {
     bp_optimizer_rule rule;
     const bp_mesh *mesh; /* borrowed */
-    bp_courier *courier; /* of mesh->data, borrowed */
+    bp_async *async;     /* of mesh->data, borrowed */
     bp_network *network; /* borrowed */
     int moments;         /* 2 for AdamW (m, v), 1 for SGD (m) */
     int64_t floats;      /* of one moment's shards */
     float *moment[2];
-    bool guarded;              /* sums are kept and checked: bp_optimizer_guard was called */
+    bool guarded;              /* sums are kept and checked: bp_optimizer_checksum was called */
     uint32_t (*sums)[BP_SUMS]; /* [runs], as the last update left the bits */
     bp_own_run *runs;          /* [run_count] in memory's order */
     int run_count;
     int *first_run;     /* [groups + 1] of each group */
-    int64_t *gathering; /* [groups] the courier's job that brings the others' shards; -1: none */
+    int64_t *gathering; /* [groups] the async's job that brings the others' shards; -1: none */
     int changed;        /* the run whose bits had changed before an update or a check; -1: none */
     int changed_part;   /* BP_SUM_ */
 } bp_optimizer;
 
 /** Errors: BP_ERR_SYSTEM. Local. */
-bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_courier *courier,
+bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async *async,
                          bp_network *network, const bp_optimizer_rule *rule);
 void bp_optimizer_clear(bp_optimizer *optimizer);
 
@@ -55,7 +55,7 @@ void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *fir
 /** From now on every update checks that the bits of weights and moments are still those that the
  * update before left, or that are there now: what a memory fault changes in between is noted in
  * `changed` (the first one stays). Local. */
-void bp_optimizer_guard(bp_optimizer *optimizer, float *values);
+void bp_optimizer_checksum(bp_optimizer *optimizer, float *values);
 /** The same check without an update; true where nothing has changed so far, or where nobody
  * guards. Local. */
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values);

@@ -86,9 +86,10 @@ void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
                                                                   : BP_1F1B;
     spec->chunks = (int)bp_config_int(config, "mesh.chunks");
     spec->overlap = bp_config_bool(config, "mesh.overlap");
-    spec->row_sharing = is(config, "mesh.sequence_parallel", "yes")  ? BP_ROW_SHARING_YES
-                        : is(config, "mesh.sequence_parallel", "no") ? BP_ROW_SHARING_NO
-                                                                     : BP_ROW_SHARING_AUTO;
+    spec->sequence_parallel = is(config, "mesh.sequence_parallel", "yes") ? BP_SEQUENCE_PARALLEL_YES
+                              : is(config, "mesh.sequence_parallel", "no")
+                                  ? BP_SEQUENCE_PARALLEL_NO
+                                  : BP_SEQUENCE_PARALLEL_AUTO;
 }
 
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
@@ -189,9 +190,10 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
         mesh->data == 0 ? ", times the data ranks" : "");
 }
 
-bool bp_engine_shares_rows(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors)
+bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                                    int tensors)
 {
-    return spec->row_sharing != BP_ROW_SHARING_NO &&
+    return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO &&
            bp_rows_divide(spec->micro_batch * shape->context, tensors);
 }
 
@@ -205,11 +207,11 @@ static int64_t least_micro_batch(int64_t context, int tensors)
     return batch;
 }
 
-static void check_row_sharing(const bp_engine_spec *spec, const bp_gpt_shape *shape, int tensors,
-                              bp_config *config)
+static void check_sequence_parallel(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+                                    int tensors, bp_config *config)
 {
-    if (spec->row_sharing != BP_ROW_SHARING_YES || tensors == 1 || shape->context == 0 ||
-        bp_engine_shares_rows(spec, shape, tensors))
+    if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensors == 1 ||
+        shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensors))
         return;
     bp_config_fault(config,
                     "mesh.sequence_parallel = yes needs mesh.micro_batch x model.context to be a "
@@ -227,7 +229,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
     char fits[96];
 
     check_chunks(spec, shape, mesh->pipeline, config);
-    check_row_sharing(spec, shape, mesh->tensor, config);
+    check_sequence_parallel(spec, shape, mesh->tensor, config);
     if (spec->batch % unit == 0) {
         check_rounds(spec, mesh, config);
         return;

@@ -43,7 +43,7 @@ bool bp_action_sends(const bp_pipeline *pipeline, int stage, const bp_action *ac
 /** Messages of one direction that a stage has room for: receives posted ahead of their action, and
  * sends that nobody has taken yet. Enough for every schedule to end when a send ends only with its
  * receive. */
-#define BP_RECEIVES_AHEAD 1
-#define BP_SENDS_BEHIND   2
+#define BP_RECEIVES_AHEAD  1
+#define BP_SENDS_IN_FLIGHT 2
 
 #endif

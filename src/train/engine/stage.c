@@ -1,7 +1,7 @@
 #include "train/engine/stage.h"
 
-#include "base/beat.h"
 #include "base/fault.h"
+#include "base/heartbeat.h"
 #include "base/trace.h"
 
 #include "math/kernels/kernels.h"
@@ -90,7 +90,7 @@ bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *networ
     bp_stage_bytes bytes;
 
     bytes.gradients = (size_t)gradient_count(spec) * (size_t)network->floats * sizeof(float);
-    bytes.activations = 2 * (size_t)bp_traffic_buffers(&pipeline) *
+    bytes.activations = 2 * (size_t)bp_pipeline_comm_buffers(&pipeline) *
                         bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
     for (int c = 0; c < pipeline.chunks; c++)
         bytes.activations +=
@@ -108,7 +108,7 @@ static bp_err allocate(bp_stage *stage)
 {
     const bp_stage_spec *spec = &stage->spec;
     bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
-    const bp_pipeline *pipeline = &stage->route.pipeline;
+    const bp_pipeline *pipeline = &stage->schedule.pipeline;
 
     stage->depth = gradient_count(spec);
     stage->stack = bp_try_alloc("stage", stage->depth, sizeof *stage->stack);
@@ -131,20 +131,20 @@ static bp_err allocate(bp_stage *stage)
     return BP_OK;
 }
 
-static void carve(bp_stage *stage)
+static void alloc(bp_stage *stage)
 {
     const bp_stage_spec *spec = &stage->spec;
     bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
     bp_arena arena = {.base = stage->memory, .size_bytes = bytes.activations + bytes.scratch};
 
-    bp_traffic_init(&stage->forward, &stage->route, false, &arena);
-    bp_traffic_init(&stage->backward, &stage->route, true, &arena);
-    for (int c = 0; c < stage->route.pipeline.chunks; c++) {
+    bp_pipeline_comm_init(&stage->forward, &stage->schedule, false, &arena);
+    bp_pipeline_comm_init(&stage->backward, &stage->schedule, true, &arena);
+    for (int c = 0; c < stage->schedule.pipeline.chunks; c++) {
         bp_stage_chunk *chunk = &stage->chunks[c];
 
         chunk->first = bp_network_chunk_first(stage->network, c);
         chunk->end = stage->network->chunk_end[c];
-        chunk->slots = bp_schedule_slots(&stage->route.pipeline, spec->stage, c);
+        chunk->slots = bp_schedule_slots(&stage->schedule.pipeline, spec->stage, c);
         chunk->slot_bytes = kept_bytes(spec, stage->network, c);
         chunk->kept = bp_arena_take(&arena, chunk->slots * (int64_t)chunk->slot_bytes, 1);
     }
@@ -165,18 +165,18 @@ bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
     stage->spec = *spec;
     stage->mesh = mesh;
     stage->network = network;
-    stage->route = (bp_route){.pipeline = pipeline_of(spec, network),
-                              .stage = spec->stage,
-                              .comm = mesh->pipeline,
-                              .floats = hidden_floats(spec, network)};
+    stage->schedule = (bp_stage_schedule){.pipeline = pipeline_of(spec, network),
+                                          .stage = spec->stage,
+                                          .comm = mesh->pipeline,
+                                          .floats = hidden_floats(spec, network)};
     err = allocate(stage);
     if (err != BP_OK) {
         bp_stage_free(&stage);
         return err;
     }
-    carve(stage);
-    bp_schedule_fill(stage->actions, &stage->route.pipeline, spec->stage);
-    stage->route.actions = stage->actions;
+    alloc(stage);
+    bp_schedule_fill(stage->actions, &stage->schedule.pipeline, spec->stage);
+    stage->schedule.actions = stage->actions;
     *out = stage;
     return BP_OK;
 }
@@ -200,14 +200,14 @@ void bp_stage_free(bp_stage **stage)
 /* Between blocks MPI gets to move messages: not all networks do without. */
 static void move_messages(const bp_stage *stage)
 {
-    if (stage->route.pipeline.stages > 1)
-        bp_transfers_move(stage->route.comm);
+    if (stage->schedule.pipeline.stages > 1)
+        bp_transfers_move(stage->schedule.comm);
 }
 
-static bp_packet packet_of(const bp_stage *stage, float *data)
+static bp_activations activations_of(const bp_stage *stage, float *data)
 {
-    return (bp_packet){.count = 1,
-                       .item = {{.name = "hidden", .columns = stage->network->C, .data = data}}};
+    return (bp_activations){
+        .count = 1, .item = {{.name = "hidden", .columns = stage->network->C, .data = data}}};
 }
 
 static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch)
@@ -246,21 +246,21 @@ static bool runs_again(const bp_stage *stage, int k)
 static void name_pass(const bp_stage *stage, const bp_action *action)
 {
     bp_trace_number(action->micro_batch);
-    if (stage->route.pipeline.chunks > 1)
+    if (stage->schedule.pipeline.chunks > 1)
         bp_trace_chunk(action->chunk);
 }
 
 static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
-    size_t bytes = (size_t)stage->route.floats * sizeof(float);
+    size_t bytes = (size_t)stage->schedule.floats * sizeof(float);
     bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
     name_pass(stage, action);
-    bp_beat_progress();
-    bp_traffic_take(&stage->forward, action);
-    bp_packet packet = packet_of(stage, stage->forward.work);
+    bp_heartbeat_progress();
+    bp_pipeline_comm_take(&stage->forward, action);
+    bp_activations activations = activations_of(stage, stage->forward.work);
     for (int k = chunk->first; k < chunk->end; k++) {
         if (k == (chunk->first + chunk->end) / 2)
             bp_fault_point("fwd.mid");
@@ -273,22 +273,23 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_act
             memcpy(kept, stage->forward.work, bytes);
             kept = stage->again;
         }
-        block->ops->forward(block, &pass, &packet, kept);
+        block->ops->forward(block, &pass, &activations, kept);
         move_messages(stage);
     }
-    bp_traffic_send(&stage->forward, action);
+    bp_pipeline_comm_send(&stage->forward, action);
 }
 
-static void block_backward(bp_stage *stage, bp_pass *pass, bp_packet *gradients,
+static void block_backward(bp_stage *stage, bp_pass *pass, bp_activations *gradients,
                            const bp_action *action, int k)
 {
     bp_block *block = stage->network->blocks[k];
     char *kept = kept_of_block(stage, action, k);
 
     if (runs_again(stage, k)) {
-        bp_packet packet = packet_of(stage, stage->forward.work); /* free until the next forward */
-        memcpy(stage->forward.work, kept, (size_t)stage->route.floats * sizeof(float));
-        block->ops->forward(block, pass, &packet, stage->again);
+        bp_activations activations =
+            activations_of(stage, stage->forward.work); /* free until the next forward */
+        memcpy(stage->forward.work, kept, (size_t)stage->schedule.floats * sizeof(float));
+        block->ops->forward(block, pass, &activations, stage->again);
         kept = stage->again;
     }
     block->ops->backward(block, pass, gradients, kept);
@@ -341,10 +342,10 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_
 
     BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
     name_pass(stage, action);
-    bp_beat_progress();
+    bp_heartbeat_progress();
     open_leaf(stage, action);
-    bp_traffic_take(&stage->backward, action);
-    bp_packet gradients = packet_of(stage, stage->backward.work);
+    bp_pipeline_comm_take(&stage->backward, action);
+    bp_activations gradients = activations_of(stage, stage->backward.work);
     for (int k = chunk->end - 1; k >= chunk->first; k--) {
         block_backward(stage, &pass, &gradients, action, k);
         move_messages(stage);
@@ -352,7 +353,7 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_
             bp_fault_point("bwd.mid");
         close_leaf(stage, step, action, k);
     }
-    bp_traffic_send(&stage->backward, action);
+    bp_pipeline_comm_send(&stage->backward, action);
     if (stage->spec.tree)
         chunk->top += 1 - bp_tree_merges(action->micro_batch, stage->spec.micro_batches);
     return pass.loss_sum;
@@ -360,13 +361,13 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_
 
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums)
 {
-    int chunks = stage->route.pipeline.chunks;
+    int chunks = stage->schedule.pipeline.chunks;
 
     for (int c = 0; c < chunks; c++)
         stage->chunks[c].top = 0;
-    bp_traffic_begin(&stage->forward);
-    bp_traffic_begin(&stage->backward);
-    for (int64_t k = 0; k < bp_schedule_actions(&stage->route.pipeline); k++) {
+    bp_pipeline_comm_begin(&stage->forward);
+    bp_pipeline_comm_begin(&stage->backward);
+    for (int64_t k = 0; k < bp_schedule_actions(&stage->schedule.pipeline); k++) {
         const bp_action *action = &stage->actions[k];
 
         if (!action->backward) {
@@ -377,27 +378,27 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
         if (action->chunk == chunks - 1) /* the head is in the last one */
             loss_sums[action->micro_batch] = loss;
     }
-    bp_traffic_end(&stage->forward);
-    bp_traffic_end(&stage->backward);
+    bp_pipeline_comm_end(&stage->forward);
+    bp_pipeline_comm_end(&stage->backward);
 }
 
 /* One chunk; its input is waited for, and its result sent, at once. */
 static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *hidden, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
-    const bp_pipeline *pipeline = &stage->route.pipeline;
+    const bp_pipeline *pipeline = &stage->schedule.pipeline;
     int at = stage->spec.stage, stages = pipeline->stages;
     int64_t bytes = pass->B * pass->T * stage->network->C * (int64_t)sizeof(float);
-    bp_packet packet = packet_of(stage, hidden);
+    bp_activations activations = activations_of(stage, hidden);
 
     if (bp_action_receives(pipeline, at, action))
-        bp_recv(hidden, bytes, (at + stages - 1) % stages, TAG_EVALUATE, stage->route.comm);
+        bp_recv(hidden, bytes, (at + stages - 1) % stages, TAG_EVALUATE, stage->schedule.comm);
     for (int k = chunk->first; k < chunk->end; k++) {
         bp_block *block = stage->network->blocks[k];
-        block->ops->forward(block, pass, &packet, NULL);
+        block->ops->forward(block, pass, &activations, NULL);
     }
     if (bp_action_sends(pipeline, at, action))
-        bp_send(hidden, bytes, (at + 1) % stages, TAG_EVALUATE, stage->route.comm);
+        bp_send(hidden, bytes, (at + 1) % stages, TAG_EVALUATE, stage->schedule.comm);
 }
 
 void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
@@ -410,7 +411,7 @@ void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *ta
     float *hidden =
         floats > 0 ? bp_arena_take(&stage->scratch, floats, sizeof(float)) : stage->forward.work;
 
-    for (int c = 0; c < stage->route.pipeline.chunks; c++)
+    for (int c = 0; c < stage->schedule.pipeline.chunks; c++)
         evaluate_chunk(stage, &pass, hidden, &(bp_action){.chunk = c});
     stage->scratch.used_bytes = mark;
     *loss_sum = pass.loss_sum;

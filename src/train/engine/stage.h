@@ -5,7 +5,7 @@
 
 #include "mesh/mesh.h"
 #include "models/network.h"
-#include "train/engine/traffic.h"
+#include "train/engine/pipeline_comm.h"
 
 typedef struct bp_stage_spec {
     int64_t B, T;          /* of a micro-batch */
@@ -39,11 +39,11 @@ typedef struct bp_stage {
     float **stack;   /* [depth] partial sums */
     int depth;
     bp_action *actions; /* of a step */
-    bp_route route;
-    bp_stage_chunk *chunks;       /* [route.pipeline.chunks] */
-    char *memory;                 /* all of the activations and scratch */
-    char *again;                  /* recompute: what one block keeps */
-    bp_traffic forward, backward; /* this rank's rows of hidden, and of its
+    bp_stage_schedule schedule;
+    bp_stage_chunk *chunks;             /* [schedule.pipeline.chunks] */
+    char *memory;                       /* all of the activations and scratch */
+    char *again;                        /* recompute: what one block keeps */
+    bp_pipeline_comm forward, backward; /* this rank's rows of hidden, and of its
                                      gradients */
     bp_arena scratch;
 } bp_stage;

@@ -9,7 +9,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "report/training.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 #include "train/loop/memory_priv.h"
 
 #include <inttypes.h>
@@ -298,7 +298,7 @@ static bool find_shape(trainer *member)
     json_t *manifest = NULL;
     bool found = !init;
 
-    if (init && bp_checkpoint_peek(init, &folder, &manifest) == BP_OK)
+    if (init && bp_checkpoint_read_metadata(init, &folder, &manifest) == BP_OK)
         found = bp_gpt_shape_read(&known, json_object_get(manifest, "state"), init) == BP_OK;
     if (found)
         member->shape = bp_gpt_shape_of(member->config, init ? &known : NULL);
@@ -390,18 +390,19 @@ static bp_err run_one(ensemble *self, MPI_Comm world)
     int64_t member = bp_config_int(self->config, "ensemble.only");
     corpus_facts facts;
     double oob;
-    bp_drain *drain = NULL; /* the member's own run looks at its folder */
+    bp_stop_request *stop_request = NULL; /* the member's own run looks at its folder */
     bp_err err = bp_comm_is_root(world) ? look_at_corpus(self, &facts) : BP_OK;
 
     if (err == BP_OK && bp_comm_is_root(world)) {
-        err = bp_drain_check(bp_config_string(self->config, "run.dir"));
+        err = bp_stop_request_check(bp_config_string(self->config, "run.dir"));
         if (err == BP_OK)
-            err = bp_drain_new(&drain, bp_config_string(self->config, "run.dir"), self->config);
+            err = bp_stop_request_new(&stop_request, bp_config_string(self->config, "run.dir"),
+                                      self->config);
     }
     err = bp_agree(world, err);
     if (err == BP_OK)
         err = ensemble_member_run(self, world, member, &hooks, &oob);
-    bp_drain_free(&drain);
+    bp_stop_request_free(&stop_request);
     if (err == BP_OK)
         bp_log("the member is trained; the same command without ensemble.only gathers all");
     return err;
@@ -533,18 +534,19 @@ static bool is_trained(const ensemble *self)
 static bp_err train_members(ensemble *self)
 {
     const bp_mesh *mesh = self->mesh;
-    ensemble_desk *desk = NULL;
+    ensemble_scheduler *scheduler = NULL;
     bp_err err = bp_agree(mesh->world, mesh->coordinates ? say_start(self) : BP_OK);
 
     if (mesh->coordinates && !is_trained(self))
         bp_run_take_changes(self->run);
     if (err == BP_OK)
-        err = ensemble_desk_new(&desk, self);
+        err = ensemble_scheduler_new(&scheduler, self);
     if (err == BP_OK) {
-        err = ensemble_desk_run(desk);
-        err = bp_agree(mesh->world, mesh->coordinates ? ensemble_desk_conclude(desk, err) : err);
+        err = ensemble_scheduler_run(scheduler);
+        err = bp_agree(mesh->world,
+                       mesh->coordinates ? ensemble_scheduler_conclude(scheduler, err) : err);
     }
-    ensemble_desk_free(&desk);
+    ensemble_scheduler_free(&scheduler);
     return err;
 }
 

@@ -16,9 +16,9 @@ typedef struct bp_ensemble_jobs {
  * Also resolves ensemble.parallel and corpus.resample. Local. */
 void bp_ensemble_check(bp_config *config);
 
-/** Print memory and time foreseen of a member, how many train at a time, and the memory of all that
- * do. Collective over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of
- * bp_pretrain_plan. */
+/** Print memory and time estimated of a member, how many train at a time, and the memory of all
+ * that do. Collective over `world`; one rank plans for any mesh, of the job `asked`. Errors: those
+ * of bp_pretrain_plan. */
 bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
                         const bp_planned_world *asked);
 

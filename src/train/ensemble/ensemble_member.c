@@ -5,7 +5,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "data/lanes.h"
+#include "data/loader.h"
 #include "infer/score/score.h"
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"

@@ -75,19 +75,19 @@ void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_
  *  BP_ERR_FORMAT a member's file holds what is no line of metrics. */
 bp_err ensemble_metrics_flush(ensemble_metrics *metrics);
 
-/* ensemble_desk.c: members are handed out to groups, and news of them come back */
-typedef struct ensemble_desk ensemble_desk;
+/* ensemble_scheduler.c: members are handed out to groups, and message of them come back */
+typedef struct ensemble_scheduler ensemble_scheduler;
 /** Collective over self->mesh->world. Errors: BP_ERR_SYSTEM; those of a run's journal. */
-bp_err ensemble_desk_new(ensemble_desk **out, ensemble *self);
+bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self);
 /** Collective over self->mesh->world. */
-void ensemble_desk_free(ensemble_desk **desk);
+void ensemble_scheduler_free(ensemble_scheduler **scheduler);
 /** Train members for as long as there are any. Collective over self->mesh->world. Errors: all but
  *  BP_ERR_SOFTWARE of ensemble_member_run; the same on all ranks. */
-bp_err ensemble_desk_run(ensemble_desk *desk);
-/** After ensemble_desk_run, which gave `err`: complete metrics.jsonl, and if all went well write
- *  ensemble.json and say what became of the members. Local, on the coordinator. Errors: `err`, with
- *  its message; BP_ERR_SOFTWARE members diverged; BP_ERR_STOPPED
- *  some were not trained; BP_ERR_IO... of the files. */
-bp_err ensemble_desk_conclude(ensemble_desk *desk, bp_err err);
+bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler);
+/** After ensemble_scheduler_run, which gave `err`: complete metrics.jsonl, and if all went well
+ * write ensemble.json and say what became of the members. Local, on the coordinator. Errors: `err`,
+ * with its message; BP_ERR_SOFTWARE members diverged; BP_ERR_STOPPED some were not trained;
+ * BP_ERR_IO... of the files. */
+bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err);
 
 #endif

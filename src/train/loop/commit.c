@@ -2,10 +2,10 @@
  * All of it over the whole world, since a dedicated coordinator commits what the others write. */
 #include "train/loop/trainer_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/trace.h"
@@ -67,7 +67,7 @@ static void tidy(trainer *self, int64_t step, bool best)
     if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
         bp_warn("%s", bp_err_message());
     if (ours && bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep"),
-                                     &self->sweeper) != BP_OK)
+                                     &self->remover) != BP_OK)
         bp_warn("%s", bp_err_message());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
         bp_warn("%s", bp_err_message());
@@ -88,14 +88,14 @@ void trainer_tell_commit(trainer *self)
 
 void trainer_sweep_end(trainer *self)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (bp_sweeper_wait(&self->sweeper) != BP_OK)
+    if (bp_remover_wait(&self->remover) != BP_OK)
         bp_warn("%s", bp_err_message());
     bp_err_set_message(message);
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
 }
 
 static void committed(trainer *self, int64_t step, bool best)
@@ -183,7 +183,7 @@ static bp_err save(trainer *self, bool behind)
 bp_err trainer_commit(trainer *self, bool best)
 {
     double began = bp_clock_now();
-    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     bp_err err = BP_OK;
 
     BP_ASSERT(!self->behind.saving);
@@ -192,7 +192,7 @@ bp_err trainer_commit(trainer *self, bool best)
         if (err == BP_OK)
             committed(self, self->progress.step, best);
     }
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     self->commit_seconds = bp_clock_now() - began;
     return err;
 }
@@ -200,31 +200,31 @@ bp_err trainer_commit(trainer *self, bool best)
 bp_err trainer_commit_begin(trainer *self, bool best)
 {
     double began = bp_clock_now();
-    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     bp_err err;
 
     BP_ASSERT(!self->behind.saving && self->progress.committed != self->progress.step);
-    self->behind =
-        (commit_behind){.step = self->progress.step, .best = best, .coordinator = BP_SAVING_WRITES};
+    self->behind = (commit_async){
+        .step = self->progress.step, .best = best, .coordinator = BP_ASYNC_CHECKPOINT_WRITES};
     err = save(self, true);
     self->behind.stood = bp_clock_now() - began;
-    (void)bp_beat_phase(before);
-    bp_beat_commit(self->commit_seconds); /* of the one before: this was the least of it */
+    (void)bp_heartbeat_phase(before);
+    bp_heartbeat_commit(self->commit_seconds); /* of the one before: this was the least of it */
     return err;
 }
 
 bp_err trainer_commit_finish(trainer *self, bool give_up)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_CHECKPOINT);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     double began = bp_clock_now();
 
     if (give_up)
-        bp_saving_give_up(self->behind.saving);
+        bp_checkpoint_cancel(self->behind.saving);
     bp_err err = bp_checkpoint_finish(&self->behind.saving);
     if (err == BP_OK)
         committed(self, self->behind.step, self->behind.best);
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     self->commit_seconds = self->behind.stood + self->behind.worked + bp_clock_now() - began;
-    bp_beat_commit(self->commit_seconds);
+    bp_heartbeat_commit(self->commit_seconds);
     return err;
 }

@@ -1,4 +1,4 @@
-/* What the ranks of a training take of a node's memory, foreseen before any of it is taken. */
+/* What the ranks of a training take of a node's memory, estimated before any of it is taken. */
 #include "train/loop/memory_priv.h"
 
 #include "base/mem.h"
@@ -33,11 +33,11 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one)
 /* Of the ranks that read the corpus for their copy of the model. */
 static size_t loader_bytes(const trainer *self, const memory_case *one)
 {
-    return bp_lanes_bytes(&(bp_lanes_size){.tokens = self->facts.tokens,
-                                           .mixed_files = self->facts.mixed_files,
-                                           .slots = one->spec.batch / one->mesh.data,
-                                           .context = self->shape.context,
-                                           .vocab_size = self->facts.vocab_size});
+    return bp_loader_bytes(&(bp_loader_size){.tokens = self->facts.tokens,
+                                             .mixed_files = self->facts.mixed_files,
+                                             .slots = one->spec.batch / one->mesh.data,
+                                             .context = self->shape.context,
+                                             .vocab_size = self->facts.vocab_size});
 }
 
 /* A rank of the stage that does not read the corpus. */

@@ -77,9 +77,10 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     schedule_text(remark, sizeof remark, self);
     bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",
            mesh->pipeline, remark, mesh->data, mesh->tensor,
-           mesh->tensor == 1                                         ? ""
-           : bp_engine_shares_rows(&self->spec, shape, mesh->tensor) ? " (rows shared out)"
-                                                                     : " (all rows on each)",
+           mesh->tensor == 1 ? ""
+           : bp_engine_is_sequence_parallel(&self->spec, shape, mesh->tensor)
+               ? " (rows shared out)"
+               : " (all rows on each)",
            mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
            bp_math_threads(), bp_math_threads() == 1 ? "" : "s");
     trainer_say_steps(self);

@@ -1,6 +1,6 @@
 #include "train/loop/pretrain.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "report/training.h"
 #include "train/loop/memory_priv.h"
@@ -216,9 +216,9 @@ static bp_err run(trainer *self)
         err = trainer_run(self);
         report_end(self);
     } else {
-        bp_phase before = bp_beat_phase(BP_PHASE_STEP);
+        bp_phase before = bp_heartbeat_phase(BP_PHASE_STEP);
         err = report_serve(self);
-        (void)bp_beat_phase(before);
+        (void)bp_heartbeat_phase(before);
     }
     err = bp_agree(self->mesh->world, err);
     trainer_sweep_end(self);

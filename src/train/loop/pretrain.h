@@ -14,7 +14,7 @@ void bp_pretrain_check(bp_config *config);
 /** The same but for mesh.members, of which an ensemble has more. */
 void bp_pretrain_check_model(bp_config *config);
 
-/** Print memory by kind and time foreseen of the mesh that the configuration asks for. Collective
+/** Print memory by kind and time estimated of the mesh that the configuration asks for. Collective
  * over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of bp_pretrain
  * before its first step; BP_ERR_SYSTEM the ranks of a node do not fit into its memory, with what
  * would. */

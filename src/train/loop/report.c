@@ -2,8 +2,8 @@
  * coordinator is the same rank; a dedicated one hears it as messages. */
 #include "train/loop/trainer_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
@@ -15,7 +15,7 @@
 
 #define TAG_REPORT   401
 #define TAG_STOP     402 /* to compute's root: a bp_stop, and BP_STOP_NONE after the last */
-#define TAG_WRITTEN  403 /* to compute's root: the coordinator's bp_saving_state */
+#define TAG_WRITTEN  403 /* to compute's root: the coordinator's bp_async_checkpoint_state */
 #define POLL_SECONDS 0.001
 
 /* A member that is null was not finite. */
@@ -74,10 +74,10 @@ static bool hears_coordinator(const trainer *self)
 /* Once for each checkpoint that was begun. now: whatever the state. */
 static void tell_written(trainer *self, bool now)
 {
-    commit_behind *behind = &self->behind;
-    int state = behind->saving ? (int)bp_saving_look(behind->saving) : BP_SAVING_DONE;
+    commit_async *behind = &self->behind;
+    int state = behind->saving ? (int)bp_checkpoint_poll(behind->saving) : BP_ASYNC_CHECKPOINT_DONE;
 
-    if (!behind->saving || behind->told || (state == BP_SAVING_WRITES && !now))
+    if (!behind->saving || behind->told || (state == BP_ASYNC_CHECKPOINT_WRITES && !now))
         return;
     behind->told = true;
     BP_MPI_WAIT("send", MPI_Send(&state, 1, MPI_INT, 1, TAG_WRITTEN, self->mesh->world));
@@ -89,18 +89,18 @@ static void hear_written(trainer *self)
 
     BP_MPI_WAIT("recv",
                 MPI_Recv(&state, 1, MPI_INT, 0, TAG_WRITTEN, self->mesh->world, MPI_STATUS_IGNORE));
-    self->behind.coordinator = (bp_saving_state)state;
+    self->behind.coordinator = (bp_async_checkpoint_state)state;
     self->behind.told = true;
 }
 
-bp_saving_state report_written(trainer *self)
+bp_async_checkpoint_state report_written(trainer *self)
 {
-    bp_saving_state own;
+    bp_async_checkpoint_state own;
     int there;
 
     if (!self->behind.saving)
-        return BP_SAVING_DONE;
-    own = bp_saving_look(self->behind.saving);
+        return BP_ASYNC_CHECKPOINT_DONE;
+    own = bp_checkpoint_poll(self->behind.saving);
     if (!hears_coordinator(self))
         return own;
     if (!self->behind.told) {
@@ -238,7 +238,7 @@ static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
     char *text;
     int there = 0;
 
-    bp_beat_enter("report");
+    bp_heartbeat_enter("report");
     for (;;) { /* a rank that only waits leaves its core to those that compute */
         BP_MPI(MPI_Iprobe(1, TAG_REPORT, self->mesh->world, &there, MPI_STATUS_IGNORE));
         if (there)
@@ -252,7 +252,7 @@ static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
         tell_written(self, false);
         bp_clock_sleep(POLL_SECONDS);
     }
-    bp_beat_leave();
+    bp_heartbeat_leave();
     bp_recv(head, sizeof head, 1, TAG_REPORT, self->mesh->world);
     text = bp_alloc("report", head[1], 1);
     bp_recv(text, head[1], 1, TAG_REPORT, self->mesh->world);

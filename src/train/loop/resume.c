@@ -2,8 +2,8 @@
  * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. */
 #include "train/loop/trainer_priv.h"
 
-#include "base/beat.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -165,10 +165,10 @@ static bp_err find_source(trainer *self)
 
 bp_err trainer_find_source(trainer *self)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_LOAD);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
     bp_err err = find_source(self);
 
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     return err;
 }
 
@@ -222,9 +222,9 @@ static bp_err load(trainer *self)
 
 bp_err trainer_load(trainer *self)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_LOAD);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
     bp_err err = load(self);
 
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     return err;
 }

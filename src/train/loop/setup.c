@@ -309,10 +309,10 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
 
 static bp_err open_lanes(trainer *self)
 {
-    bp_lanes_spec spec = {.stream = self->stream,
-                          .context = self->shape.context,
-                          .batch = self->spec.batch,
-                          .seed = self->spec.seed};
+    bp_loader_spec spec = {.stream = self->stream,
+                           .context = self->shape.context,
+                           .batch = self->spec.batch,
+                           .seed = self->spec.seed};
     int64_t slots = self->spec.batch / self->mesh->datas;
 
     self->windows = bp_try_alloc("input", slots * (self->shape.context + 1), sizeof *self->windows);
@@ -322,7 +322,7 @@ static bp_err open_lanes(trainer *self)
     if (!self->leads)
         return BP_OK;
     bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
-    return bp_lanes_new(&self->lanes, &spec);
+    return bp_loader_new(&self->loader, &spec);
 }
 
 /* Room for a copy of what this rank saves. */
@@ -371,7 +371,7 @@ static void measure_peaks(trainer *self)
 
 static void warn_of_repeats(const trainer *self)
 {
-    int64_t windows = bp_lanes_windows(self->lanes);
+    int64_t windows = bp_loader_windows(self->loader);
 
     if (bp_stream_weights(self->stream))
         bp_warn("a step takes more windows of a corpus than it has, by corpus.weights: windows "
@@ -404,14 +404,14 @@ bp_err trainer_build(trainer *self)
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK && bp_config_bool(self->config, "checkpoint.behind"))
         err = make_snapshot(self);
-    if (err == BP_OK && self->lanes && bp_lanes_repeat(self->lanes) && self->mesh->data_at == 0)
+    if (err == BP_OK && self->loader && bp_loader_repeat(self->loader) && self->mesh->data_at == 0)
         warn_of_repeats(self);
     return err;
 }
 
 void trainer_close(trainer *self)
 {
-    bp_lanes_free(&self->lanes);
+    bp_loader_free(&self->loader);
     bp_engine_free(&self->engine);
     bp_trace_stop(); /* with their helpers gone */
     bp_stream_free(&self->stream);

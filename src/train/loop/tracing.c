@@ -105,8 +105,7 @@ static double larger(double a, double b)
 static void find_ceilings(trainer *self)
 {
     for (int k = 0; k < CEILING_REPEATS; k++) {
-        self->silicon =
-            larger(self->silicon, bp_math_silicon_peak(self->spec.precision, CEILING_SECONDS));
+        self->silicon = larger(self->silicon, bp_math_peak(self->spec.precision, CEILING_SECONDS));
         self->bandwidth = larger(self->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
     }
     bp_mem_resident_peak_reset(); /* what that took is given back */

@@ -1,14 +1,14 @@
 /* The training loop. */
 #include "train/loop/trainer_priv.h"
 
-#include "base/beat.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
-#include "run/drain.h"
+#include "run/stop_request.h"
 
 #include <stdio.h>
 
@@ -19,8 +19,9 @@ enum { GO_ON, WRITES, WRITE_FAILED, STOP_ASKED, STOP_AT_ONCE, READ_FAILED, BITS_
 
 static int64_t own_word(trainer *self)
 {
-    static const int64_t WRITTEN[] = {
-        [BP_SAVING_DONE] = GO_ON, [BP_SAVING_WRITES] = WRITES, [BP_SAVING_FAILED] = WRITE_FAILED};
+    static const int64_t WRITTEN[] = {[BP_ASYNC_CHECKPOINT_DONE] = GO_ON,
+                                      [BP_ASYNC_CHECKPOINT_WRITES] = WRITES,
+                                      [BP_ASYNC_CHECKPOINT_FAILED] = WRITE_FAILED};
 
     if (!bp_signals_stop_asked())
         return WRITTEN[report_written(self)];
@@ -48,7 +49,7 @@ static bp_err next_windows(trainer *self, int64_t *word)
     double began;
 
     if (self->leads)
-        err = bp_lanes_read(self->lanes, self->progress.step + 1, self->windows);
+        err = bp_loader_read(self->loader, self->progress.step + 1, self->windows);
     if (err == BP_OK && bp_fault("step.begin"))
         err = BP_FAIL(BP_ERR_IO, "a fault was injected: at step %lld",
                       (long long)self->progress.step);
@@ -57,13 +58,13 @@ static bp_err next_windows(trainer *self, int64_t *word)
                       (long long)self->progress.step);
     if (err == BP_OK)
         err = report_lost(self);
-    int64_t worst = bp_all_max_int(bp_engine_damage(self->engine)->found ? BITS_CHANGED
-                                   : err != BP_OK                        ? READ_FAILED
-                                                                         : own_word(self),
+    int64_t worst = bp_all_max_int(bp_engine_corruption(self->engine)->found ? BITS_CHANGED
+                                   : err != BP_OK                            ? READ_FAILED
+                                                                             : own_word(self),
                                    mesh->compute);
     *word = worst;
     if (worst == BITS_CHANGED)
-        return trainer_say_damage(self);
+        return trainer_say_corruption(self);
     if (worst == READ_FAILED)
         return bp_agree(mesh->compute, err);
     began = bp_clock_now();
@@ -178,8 +179,8 @@ static bp_err stop(trainer *self, bool at_once)
     if (self->progress.step > self->progress.committed)
         err = commit(self, false, true);
     if (err == BP_OK)
-        err = bp_drain_stopped("at step %lld of %lld", (long long)self->progress.step,
-                               (long long)self->spec.rate.steps);
+        err = bp_stop_request_stopped("at step %lld of %lld", (long long)self->progress.step,
+                                      (long long)self->spec.rate.steps);
     return err;
 }
 
@@ -194,7 +195,7 @@ static bp_err run_steps(trainer *self)
         trainer_trace_step(self);
         BP_TRACE(BP_TRACE_STEP, 0, 0);
         bp_trace_number(self->progress.step + 1);
-        bp_beat_step(self->progress.step + 1);
+        bp_heartbeat_step(self->progress.step + 1);
         bp_err err = next_windows(self, &word);
 
         if (err != BP_OK)
@@ -228,11 +229,11 @@ static void save_what_is_left(trainer *self)
 
 bp_err trainer_run(trainer *self)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_STEP);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_STEP);
     bp_err err = run_steps(self);
 
     if (err != BP_OK)
         save_what_is_left(self);
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     return err;
 }

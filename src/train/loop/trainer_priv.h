@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "data/lanes.h"
+#include "data/loader.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/node_memory.h"
 #include "run/run_folder.h"
@@ -34,8 +34,8 @@ typedef struct progress {
 } progress;
 
 /* A checkpoint that is written while training goes on. */
-typedef struct commit_behind {
-    bp_saving *saving; /* NULL: there is none */
+typedef struct commit_async {
+    bp_async_checkpoint *saving; /* NULL: there is none */
     int64_t step;
     bool best;
     double stood;  /* seconds that the ranks stood still for its begin */
@@ -43,8 +43,8 @@ typedef struct commit_behind {
     /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is. Told
      * once, when it has ended. */
     bool told;
-    bp_saving_state coordinator;
-} commit_behind;
+    bp_async_checkpoint_state coordinator;
+} commit_async;
 
 typedef struct trainer {
     bp_config *config;              /* borrowed */
@@ -60,7 +60,7 @@ typedef struct trainer {
     bool leads;            /* reads the corpus for its model group */
     bp_corpus *corpus, *valid_corpus;
     bp_stream *stream, *valid_stream;
-    bp_lanes *lanes;
+    bp_loader *loader;
     bp_engine *engine;     /* NULL on a dedicated coordinator */
     bp_checkpoint *source; /* what to start from: the run's newest, or model.init; NULL: nothing */
     bool resumes;          /* it is the run's */
@@ -75,8 +75,8 @@ typedef struct trainer {
     double gemm_cores;     /* while it was measured: the share of its cores that a rank had, the
                               least of all; 0: not known */
     bp_snapshot *snapshot; /* NULL: checkpoints are written while training waits */
-    commit_behind behind;
-    bp_sweeper sweeper;    /* of the coordinator: old checkpoints that are being removed */
+    commit_async behind;
+    bp_remover remover;    /* of the coordinator: old checkpoints that are being removed */
     bool leaves;           /* the training has ended by an error, */
     bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
     int64_t untold_commit; /* of the coordinator: the last step whose commit the screen does not
@@ -103,7 +103,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
  * kept is refused by trainer_build: a finished run needs no CPU for it); those of bp_run_previous.
  */
 bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
-/** Engine, lanes, GEMM peak. Collective over world. */
+/** Engine, loader, GEMM peak. Collective over world. */
 bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);
 /** Measures gemm_peak and gemm_cores of this process, for so many seconds. Local. */
@@ -133,7 +133,7 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 
 /* duration.c */
 /** What depends on the stream and the shape: the windows of an epoch, where train.epochs is given
- * the steps, the memory of lanes. Collective over world. */
+ * the steps, the memory of loader. Collective over world. */
 void trainer_find_steps(trainer *self);
 /** Lines for people where train.epochs or corpus.weights is given. On the coordinator. */
 void trainer_say_steps(const trainer *self);
@@ -157,12 +157,12 @@ bp_err trainer_run(trainer *self);
 
 /* digest.c */
 /** Check the bits of weights and moments now, on all ranks (bp_engine_check). Collective over
- *  compute. Errors: those of trainer_say_damage. */
+ *  compute. Errors: those of trainer_say_corruption. */
 bp_err trainer_check_bits(trainer *self);
-/** Some rank has found damage (bp_engine_damage): an event, and the error that names tensor, step,
- *  rank and host. Collective over compute.
- *  Errors: BP_ERR_STOPPED, always: the last checkpoint is good. */
-bp_err trainer_say_damage(trainer *self);
+/** Some rank has found corruption (bp_engine_corruption): an event, and the error that names
+ * tensor, step, rank and host. Collective over compute. Errors: BP_ERR_STOPPED, always: the last
+ * checkpoint is good. */
+bp_err trainer_say_corruption(trainer *self);
 
 /* commit.c */
 /** What this rank saves: none where it does not compute. Collective over world.
@@ -214,7 +214,7 @@ void report_send(trainer *self, report_kind kind,
 bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
 /** How far the checkpoint on its way is, as far as this rank knows: its own part, and on compute's
  * root that of a dedicated coordinator. */
-bp_saving_state report_written(trainer *self);
+bp_async_checkpoint_state report_written(trainer *self);
 /** Let compute's root hear what a dedicated coordinator alone was asked: to stop. Between them all
  * reports are sent; the end waits for report_serve's end. */
 void report_begin(trainer *self);

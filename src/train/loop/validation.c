@@ -3,7 +3,7 @@
  * has the same bits at any number of data ranks. */
 #include "train/loop/trainer_priv.h"
 
-#include "base/beat.h"
+#include "base/heartbeat.h"
 #include "base/signals.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
@@ -61,10 +61,10 @@ static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *s
         piece p = piece_at(self, k, whole);
         int64_t count = 0;
 
-        /* A coordinator of more than this training looks at its desk here: those that ask for work
-         * do not wait for a whole validation. To stop is left to the step's end. */
+        /* A coordinator of more than this training looks at its scheduler here: those that ask for
+         * work do not wait for a whole validation. To stop is left to the step's end. */
         (void)bp_signals_stop_asked();
-        bp_beat_progress();
+        bp_heartbeat_progress();
         if (self->leads)
             err = read_piece(self, &p, self->windows);
         if (err != BP_OK)
@@ -108,10 +108,10 @@ static bp_err validate(trainer *self, double *loss)
 
 bp_err trainer_validate(trainer *self, double *loss)
 {
-    bp_phase before = bp_beat_phase(BP_PHASE_VALIDATE);
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
 
     BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
     bp_err err = validate(self, loss);
-    (void)bp_beat_phase(before);
+    (void)bp_heartbeat_phase(before);
     return err;
 }

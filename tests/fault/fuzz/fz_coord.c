@@ -2,10 +2,10 @@
  * picks: the queue of work, the commit of a checkpoint, jobs that contend for a run folder, the
  * watchdog. */
 #include "base/mem.h"
-#include "coordinator/work_desk_priv.h"
+#include "coordinator/work_scheduler_priv.h"
 #include "fuzz.h"
 #include "io/checkpoint/commit_steps.h"
-#include "run/lease_priv.h"
+#include "run/run_lock_record_priv.h"
 #include "run/watch_state.h"
 
 #include <math.h>
@@ -19,29 +19,29 @@ static void try_desk(fuzz_bytes *in)
 {
     uint8_t done[64] = {0}, given[64] = {0};
     bool early = false;
-    work_desk desk = {.done = done};
+    work_scheduler scheduler = {.done = done};
     int64_t amount = 0;
     int left;
 
-    left = desk.here = 1 + fuzz_below(in, 8);
-    desk.units = fuzz_below(in, 65);
-    for (int64_t u = 0; u < desk.units; u++)
+    left = scheduler.here = 1 + fuzz_below(in, 8);
+    scheduler.units = fuzz_below(in, 65);
+    for (int64_t u = 0; u < scheduler.units; u++)
         done[u] = fuzz_below(in, 3) == 0;
-    while (in->left > 0 && desk.here > 0) {
+    while (in->left > 0 && scheduler.here > 0) {
         int what = fuzz_below(in, 8), done_now = fuzz_u8(in);
         work_question asked = what < 6 ? WORK_ASK : what == 6 ? WORK_LEAVE : WORK_LEAVE_EARLY;
-        int64_t unit = work_desk_answer(&desk, asked, done_now);
+        int64_t unit = work_scheduler_answer(&scheduler, asked, done_now);
 
         amount += done_now;
         left -= asked != WORK_ASK;
         early = early || asked == WORK_LEAVE_EARLY;
-        FUZZ_CHECK(desk.amount == amount && desk.here == left);
-        FUZZ_CHECK(unit >= -1 && unit < desk.units);
+        FUZZ_CHECK(scheduler.amount == amount && scheduler.here == left);
+        FUZZ_CHECK(unit >= -1 && unit < scheduler.units);
         if (unit >= 0) {
             FUZZ_CHECK(asked == WORK_ASK && !early && !done[unit] && !given[unit]);
             given[unit] = 1;
         } else if (asked == WORK_ASK && !early) { /* nothing is left that nobody has */
-            for (int64_t u = 0; u < desk.units; u++)
+            for (int64_t u = 0; u < scheduler.units; u++)
                 FUZZ_CHECK(done[u] || given[u]);
         }
     }
@@ -73,7 +73,7 @@ static void try_commit(fuzz_bytes *in)
                 reports++;
             }
         if (step == BP_COMMIT_PLACE)
-            FUZZ_CHECK(passed[BP_COMMIT_FENCE] && passed[BP_COMMIT_LIST] &&
+            FUZZ_CHECK(passed[BP_COMMIT_OWNER] && passed[BP_COMMIT_LIST] &&
                        passed[BP_COMMIT_RECHECK] && reports == writers);
         if (step == BP_COMMIT_REMOVE)
             FUZZ_CHECK(passed[BP_COMMIT_MAKE] && !placed); /* never what has its name */
@@ -95,9 +95,9 @@ static void try_commit(fuzz_bytes *in)
 typedef struct world {
     int made_by[NUMBERS]; /* 1 + the job that made the number; 0: it is not there */
     int highest_ever;
-    lease jobs[JOBS];
+    lock_record jobs[JOBS];
     bool begun[JOBS], dead[JOBS];
-    int beats[JOBS];
+    int heartbeats[JOBS];
     double now;
 } world;
 
@@ -109,59 +109,59 @@ static int64_t highest(const world *w)
     return 0;
 }
 
-static lease_answer judge(const world *w, int64_t number, fuzz_bytes *in)
+static lock_record_answer judge(const world *w, int64_t number, fuzz_bytes *in)
 {
     int maker = w->made_by[number] - 1;
 
     if (maker < 0)
-        return LEASE_GONE;
+        return LOCK_RECORD_GONE;
     if (fuzz_below(in, 2) == 0)
-        return LEASE_UNKNOWN; /* its host can't be asked */
-    return w->dead[maker] ? LEASE_DEAD : LEASE_ALIVE;
+        return LOCK_RECORD_UNKNOWN; /* its host can't be asked */
+    return w->dead[maker] ? LOCK_RECORD_DEAD : LOCK_RECORD_ALIVE;
 }
 
 static void move(world *w, int j, fuzz_bytes *in)
 {
-    lease *job = &w->jobs[j];
-    char beat[LEASE_BEAT_BYTES] = "";
+    lock_record *job = &w->jobs[j];
+    char heartbeat[LOCK_RECORD_HEARTBEAT_BYTES] = "";
     int maker;
 
     switch (job->step) {
-    case LEASE_LIST:
-    case LEASE_CONFIRM:
-        lease_listed(job, highest(w));
+    case LOCK_RECORD_LIST:
+    case LOCK_RECORD_CONFIRM:
+        lock_record_listed(job, highest(w));
         break;
-    case LEASE_ASK:
-        lease_judged(job, judge(w, job->holder, in));
+    case LOCK_RECORD_ASK:
+        lock_record_judged(job, judge(w, job->owner, in));
         break;
-    case LEASE_WATCH:
-        maker = w->made_by[job->holder] - 1;
+    case LOCK_RECORD_WATCH:
+        maker = w->made_by[job->owner] - 1;
         if (maker >= 0)
-            (void)snprintf(beat, sizeof beat, "%d", w->beats[maker]);
-        lease_watched(job, w->now, beat, highest(w));
+            (void)snprintf(heartbeat, sizeof heartbeat, "%d", w->heartbeats[maker]);
+        lock_record_watched(job, w->now, heartbeat, highest(w));
         break;
-    case LEASE_LINK:
+    case LOCK_RECORD_LINK:
         FUZZ_CHECK(job->number > 0);
         if (job->number >= NUMBERS)
-            lease_linked(job, false);
+            lock_record_linked(job, false);
         else {
             bool free_place = w->made_by[job->number] == 0;
 
             if (free_place)
                 w->made_by[job->number] = j + 1;
-            lease_linked(job, free_place);
+            lock_record_linked(job, free_place);
         }
         break;
-    case LEASE_YIELD:
+    case LOCK_RECORD_YIELD:
         FUZZ_CHECK(w->made_by[job->number] == j + 1);
         w->made_by[job->number] = 0;
-        lease_yielded(job);
+        lock_record_yielded(job);
         break;
-    case LEASE_WON:
-        w->beats[j]++;
+    case LOCK_RECORD_WON:
+        w->heartbeats[j]++;
         break;
-    case LEASE_HELD:
-    case LEASE_CROWDED:
+    case LOCK_RECORD_HELD:
+    case LOCK_RECORD_CROWDED:
         break;
     }
 }
@@ -172,21 +172,23 @@ static void check_owner(const world *w)
     int owners = 0;
 
     for (int j = 0; j < JOBS; j++) {
-        const lease *job = &w->jobs[j];
-        lease_sight file;
+        const lock_record *job = &w->jobs[j];
+        lock_record_sight file;
 
-        if (!w->begun[j] || job->step != LEASE_WON)
+        if (!w->begun[j] || job->step != LOCK_RECORD_WON)
             continue;
-        file = w->made_by[job->number] == 0       ? LEASE_MISSING
-               : w->made_by[job->number] == j + 1 ? LEASE_SEEN
-                                                  : LEASE_ANOTHERS;
-        owners += lease_still_ours(job->number, LEASE_SEEN, highest(w), file) == LEASE_OURS;
-        FUZZ_CHECK(lease_still_ours(job->number, LEASE_UNREADABLE, 0, file) == LEASE_UNSURE);
+        file = w->made_by[job->number] == 0       ? LOCK_RECORD_MISSING
+               : w->made_by[job->number] == j + 1 ? LOCK_RECORD_SEEN
+                                                  : LOCK_RECORD_ANOTHERS;
+        owners +=
+            lock_record_is_own(job->number, LOCK_RECORD_SEEN, highest(w), file) == LOCK_RECORD_OURS;
+        FUZZ_CHECK(lock_record_is_own(job->number, LOCK_RECORD_UNREADABLE, 0, file) ==
+                   LOCK_RECORD_UNSURE);
     }
     FUZZ_CHECK(owners <= 1);
 }
 
-static void try_lease(fuzz_bytes *in)
+static void try_lock_record(fuzz_bytes *in)
 {
     world w = {.now = 0};
 
@@ -198,7 +200,7 @@ static void try_lease(fuzz_bytes *in)
         } else if (what == 1) {
             w.now += fuzz_below(in, 100);
         } else if (!w.begun[j]) {
-            lease_begin(&w.jobs[j], 60);
+            lock_record_begin(&w.jobs[j], 60);
             w.begun[j] = true;
         } else if (!w.dead[j]) {
             move(&w, j, in);
@@ -216,59 +218,60 @@ static void try_names(fuzz_bytes *in)
     int64_t number = 1 + fuzz_u16(in), found;
 
     (void)snprintf(name, sizeof name, "owner-%06lld", (long long)number);
-    FUZZ_CHECK(lease_number_of(name) == number && !lease_is_litter(name, number));
+    FUZZ_CHECK(lock_record_number_of(name) == number && !lock_record_is_litter(name, number));
     memset(name, 0, sizeof name);
     bytes = bytes > in->left ? in->left : bytes;
     memcpy(name, in->data, bytes);
-    found = lease_number_of(name);
+    found = lock_record_number_of(name);
     FUZZ_CHECK(found >= 0);
     if (found > 0)
-        FUZZ_CHECK(strncmp(name, "owner-", 6) == 0 && !lease_is_litter(name, found));
+        FUZZ_CHECK(strncmp(name, "owner-", 6) == 0 && !lock_record_is_litter(name, found));
 }
 
 /* ---- the watchdog ---- */
 
-/* A verdict names a rank that is watched, and one that has something against it. */
+/* A diagnosis names a rank that is watched, and one that has something against it. */
 static void try_watch(fuzz_bytes *in)
 {
     bp_watch_spec spec = {.size = 1 + fuzz_below(in, 6),
                           .seconds = 60,
-                          .beat_seconds = 1,
+                          .heartbeat_seconds = 1,
                           .silence_alone = fuzz_below(in, 4) == 3};
     bool left[8] = {false};
-    bp_watch_verdict verdict;
+    bp_watch_diagnosis diagnosis;
     bp_watch_slow slow;
-    bp_watch_beat beats[8] = {{.steps = 0}};
+    bp_watch_heartbeat heartbeats[8] = {{.steps = 0}};
     bp_watch *watch;
     double now = 1000;
 
     FUZZ_CHECK(bp_watch_new(&watch, &spec) == BP_OK);
     while (in->left > 0) {
         int rank = fuzz_below(in, spec.size), what = fuzz_below(in, 16);
-        bp_watch_beat *beat = &beats[rank];
+        bp_watch_heartbeat *heartbeat = &heartbeats[rank];
 
         now += fuzz_below(in, 8) == 7 ? fuzz_below(in, 200) : 0.5;
-        beat->phase = what == 1 ? (bp_phase)fuzz_below(in, BP_PHASES) : beat->phase;
-        beat->step += what == 2 ? (int8_t)fuzz_u8(in) : 0;
-        beat->steps += what == 2;
-        beat->collectives += what == 3;
-        beat->progress += what <= 4;
-        beat->busy_ns = what == 5 ? fuzz_u16(in) * INT64_C(100000000) : beat->busy_ns + 1000000;
-        beat->peers = what == 6 ? fuzz_below(in, 3) - 1 : beat->peers;
-        beat->waits = what == 7 ? !beat->waits : beat->waits;
+        heartbeat->phase = what == 1 ? (bp_phase)fuzz_below(in, BP_PHASES) : heartbeat->phase;
+        heartbeat->step += what == 2 ? (int8_t)fuzz_u8(in) : 0;
+        heartbeat->steps += what == 2;
+        heartbeat->collectives += what == 3;
+        heartbeat->progress += what <= 4;
+        heartbeat->busy_ns =
+            what == 5 ? fuzz_u16(in) * INT64_C(100000000) : heartbeat->busy_ns + 1000000;
+        heartbeat->peers = what == 6 ? fuzz_below(in, 3) - 1 : heartbeat->peers;
+        heartbeat->waits = what == 7 ? !heartbeat->waits : heartbeat->waits;
         if (what == 8 && fuzz_below(in, 16) == 0) {
             left[rank] = true;
             bp_watch_leave(watch, rank);
         } else {
-            bp_watch_hear(watch, rank, beat, now);
+            bp_watch_hear(watch, rank, heartbeat, now);
             FUZZ_CHECK(bp_watch_is_known(watch, rank));
-            FUZZ_CHECK(bp_watch_last(watch, rank)->progress == beat->progress);
+            FUZZ_CHECK(bp_watch_last(watch, rank)->progress == heartbeat->progress);
         }
-        if (bp_watch_judge(watch, now, &verdict)) {
-            FUZZ_CHECK(verdict.rank >= 0 && verdict.rank < spec.size);
-            FUZZ_CHECK(bp_watch_is_known(watch, verdict.rank) && !left[verdict.rank]);
-            FUZZ_CHECK(isfinite(verdict.seconds) && verdict.seconds >= 0);
-            FUZZ_CHECK(!spec.silence_alone || verdict.reason == BP_WATCH_SILENT);
+        if (bp_watch_judge(watch, now, &diagnosis)) {
+            FUZZ_CHECK(diagnosis.rank >= 0 && diagnosis.rank < spec.size);
+            FUZZ_CHECK(bp_watch_is_known(watch, diagnosis.rank) && !left[diagnosis.rank]);
+            FUZZ_CHECK(isfinite(diagnosis.seconds) && diagnosis.seconds >= 0);
+            FUZZ_CHECK(!spec.silence_alone || diagnosis.reason == BP_WATCH_SILENT);
         }
         for (int k = 0; bp_watch_next_slow(watch, &slow); k++) {
             FUZZ_CHECK(k < spec.size && slow.rank >= 0 && slow.rank < spec.size);
@@ -280,8 +283,8 @@ static void try_watch(fuzz_bytes *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static void (*const tries[])(fuzz_bytes * in) = {try_desk, try_commit, try_lease, try_names,
-                                                     try_watch};
+    static void (*const tries[])(fuzz_bytes * in) = {try_desk, try_commit, try_lock_record,
+                                                     try_names, try_watch};
     fuzz_bytes in = {data, bytes};
     int which = fuzz_below(&in, 5);
 

@@ -190,7 +190,7 @@ static void try_parts(fuzz_bytes *in)
 
 static void try_result(fuzz_bytes *in)
 {
-    int64_t channels = 1 + fuzz_below(in, 4);
+    int64_t statistics = 1 + fuzz_below(in, 4);
     char *data = bp_alloc("fuzz.result", (int64_t)in->left, 1); /* so that its end is seen */
     bp_score_result result;
     bp_fixed sums[4];
@@ -198,21 +198,21 @@ static void try_result(fuzz_bytes *in)
 
     FUZZ_CHECK(data != NULL);
     memcpy(data, in->data, in->left);
-    err = bp_score_result_read(&result, data, in->left, channels, "fuzz.part");
+    err = bp_score_result_read(&result, data, in->left, statistics, "fuzz.part");
     fuzz_check_error(err);
     FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);
     if (err == BP_OK) {
-        FUZZ_CHECK(result.channels == channels);
+        FUZZ_CHECK(result.statistics == statistics);
         for (int64_t i = 0; i < result.pieces; i++) {
             (void)bp_score_result_piece(&result, i);
             bp_score_result_sums(&result, i, sums);
         }
         for (int64_t i = 0; i < result.runs; i++)
             (void)bp_score_result_run(&result, i);
-        for (int64_t c = 0; c < channels; c++)
+        for (int64_t c = 0; c < statistics; c++)
             use((const uint8_t *)bp_score_result_values(&result, c),
                 (size_t)result.values * sizeof(float));
-        FUZZ_CHECK(bp_score_result_values(&result, channels) == data + in->left);
+        FUZZ_CHECK(bp_score_result_values(&result, statistics) == data + in->left);
     }
     bp_free(data);
 }

@@ -41,7 +41,7 @@ parsers() {
     record) echo src/infer/score/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
     h5_walk) echo src/io/h5/h5_walk.c src/io/h5/h5_read.c ;;
     reshard) echo src/io/checkpoint/shard.c src/tensor/box.c ;;
-    coord) echo src/coordinator/work_desk.c src/run/lease.c src/run/watch_state.c src/io/checkpoint/commit_steps.c ;;
+    coord) echo src/coordinator/work_scheduler.c src/run/run_lock_record.c src/run/watch_state.c src/io/checkpoint/commit_steps.c ;;
     wire) echo src/run/watchdog_wire.c ;;
     cli) echo jobs/bagpipe.c ;;
     metrics_resume) echo src/run/run_journal.c ;;

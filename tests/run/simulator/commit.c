@@ -157,9 +157,9 @@ static bool place(sim_world *world, sim_job *job)
     for (int k = 0; k < job->writers; k++)
         if (!job->writer[k].good)
             sim_fail(world, job, "a step was placed without a good report of writer %d", k);
-    if (job->lease.number < world->last_cleaned)
+    if (job->lock_record.number < world->last_cleaned)
         sim_fail(world, job, "number %lld places a step after %lld has looked for leftovers",
-                 (long long)job->lease.number, (long long)world->last_cleaned);
+                 (long long)job->lock_record.number, (long long)world->last_cleaned);
     if (world->broken == BREAK_ANNOUNCE_EARLY)
         announce(world, job);
     return world->faults && sim_chance(&world->random, 0.01) ? !(job->hurt = true) : true;
@@ -199,7 +199,7 @@ static bool act(sim_world *world, sim_job *job, bool *ok)
         return true;
     case BP_COMMIT_LIST:
         return list_files(world, job, ok);
-    case BP_COMMIT_FENCE:
+    case BP_COMMIT_OWNER:
         *ok = world->broken == BREAK_FENCE || sim_is_ours(world, job);
         return true;
     case BP_COMMIT_PLACE:

@@ -24,7 +24,7 @@ bool sim_chance(sim_random *random, double probability);
 /* "KIND-NUMBER-TOKEN" */
 typedef enum name_kind {
     NAME_OWNER = 1,
-    NAME_BEAT,
+    NAME_HEARTBEAT,
     NAME_CLAIM,
     NAME_STEP,
     NAME_TMP,

@@ -18,8 +18,8 @@ void sim_job_start(sim_world *world, int host)
                      .writers = 1 + (int)sim_below(&world->random, SIM_WRITERS)};
     for (int k = 0; k < SIM_WRITERS; k++)
         job->writer[k].ready = SIM_NEVER;
-    world->beat_moved[job->id] = -SIM_NEVER;
-    lease_begin(&job->lease, SIM_WATCH);
+    world->heartbeat_moved[job->id] = -SIM_NEVER;
+    lock_record_begin(&job->lock_record, SIM_WATCH);
     sim_note(world, job, "starts on host %d with %d writers", host, job->writers);
 }
 
@@ -138,8 +138,8 @@ static void clean(sim_world *world, sim_job *job)
     default:
         if (!each_leftover(world, job, true))
             return;
-        if (job->lease.number > world->last_cleaned)
-            world->last_cleaned = job->lease.number;
+        if (job->lock_record.number > world->last_cleaned)
+            world->last_cleaned = job->lock_record.number;
         sim_next_phase(job, JOB_DISCOVER);
     }
 }
@@ -217,9 +217,9 @@ static void write_line(sim_world *world, sim_job *job)
         leave(job, true);
         return;
     }
-    if (job->lease.number < world->last_won)
+    if (job->lock_record.number < world->last_won)
         sim_fail(world, job, "a line of number %lld comes after %lld was won",
-                 (long long)job->lease.number, (long long)world->last_won);
+                 (long long)job->lock_record.number, (long long)world->last_won);
     BP_ASSERT(world->line_count < SIM_LINES);
     world->lines[world->line_count].step = job->step;
     world->lines[world->line_count++].job = job->id;

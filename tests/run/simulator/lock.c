@@ -1,4 +1,4 @@
-/* A job takes the lock, sweeps, beats and lets go: one operation at a time. */
+/* A job takes the lock, sweeps, heartbeats and lets go: one operation at a time. */
 #include "simulator.h"
 
 #include "base/err.h"
@@ -29,40 +29,41 @@ static int64_t owner_content(const sim_job *job, bool released)
 
 bool sim_is_ours(sim_world *world, sim_job *job)
 {
-    int64_t number = job->lease.number, highest;
-    lease_sight file = LEASE_MISSING;
-    lease_claim claim;
+    int64_t number = job->lock_record.number, highest;
+    lock_record_sight file = LOCK_RECORD_MISSING;
+    lock_record_claim claim;
     int inode;
 
     if (job->lost)
         return false;
     if (sim_hit(world, job))
-        return lease_still_ours(number, LEASE_UNREADABLE, 0, file) == LEASE_OURS;
+        return lock_record_is_own(number, LOCK_RECORD_UNREADABLE, 0, file) == LOCK_RECORD_OURS;
     highest = highest_number(world, job, world->broken != BREAK_REFRESH);
     inode = disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, number, 0));
     if (inode >= 0)
-        file = world->disk.inodes[inode].content >> 1 == job->id ? LEASE_SEEN : LEASE_ANOTHERS;
-    claim = lease_still_ours(number, LEASE_SEEN, highest, file);
-    if (claim == LEASE_LOST)
+        file = world->disk.inodes[inode].content >> 1 == job->id ? LOCK_RECORD_SEEN
+                                                                 : LOCK_RECORD_ANOTHERS;
+    claim = lock_record_is_own(number, LOCK_RECORD_SEEN, highest, file);
+    if (claim == LOCK_RECORD_LOST)
         job->lost = true;
-    return claim == LEASE_OURS;
+    return claim == LOCK_RECORD_OURS;
 }
 
-void sim_job_beat(sim_world *world, sim_job *job)
+void sim_job_heartbeat(sim_world *world, sim_job *job)
 {
-    sim_name name = name_of(NAME_BEAT, job->lease.number, 0);
+    sim_name name = name_of(NAME_HEARTBEAT, job->lock_record.number, 0);
     int inode;
 
-    job->beat_ready = world->now + SIM_BEAT;
+    job->heartbeat_ready = world->now + SIM_HEARTBEAT;
     if (!sim_is_ours(world, job) || sim_hit(world, job))
         return;
     inode = disk_find(&world->disk, FOLDER_LOCK, name);
-    job->beat_count++;
-    world->beat_moved[job->id] = world->now;
+    job->heartbeat_count++;
+    world->heartbeat_moved[job->id] = world->now;
     if (inode >= 0) {
-        disk_write(&world->disk, inode, job->beat_count, job->host);
+        disk_write(&world->disk, inode, job->heartbeat_count, job->host);
     } else {
-        inode = disk_new(&world->disk, job->beat_count, job->host);
+        inode = disk_new(&world->disk, job->heartbeat_count, job->host);
         disk_add(&world->disk, FOLDER_LOCK, name, inode);
         sim_changed(world, job->host, FOLDER_LOCK);
     }
@@ -72,62 +73,67 @@ void sim_job_beat(sim_world *world, sim_job *job)
 /* ---- taking ---- */
 
 /* What the kernel or Slurm can say; a job on another host often can't be asked. */
-static lease_answer answer_of(sim_world *world, const sim_job *job, int64_t content)
+static lock_record_answer answer_of(sim_world *world, const sim_job *job, int64_t content)
 {
-    const sim_job *holder = &world->jobs[content >> 1];
+    const sim_job *owner = &world->jobs[content >> 1];
 
     if (content & 1)
-        return LEASE_DEAD;
-    if (holder->host == job->host)
-        return holder->phase == JOB_GONE ? LEASE_DEAD : LEASE_ALIVE;
-    if (holder->phase == JOB_GONE && sim_chance(&world->random, 0.5))
-        return LEASE_DEAD;
-    return LEASE_UNKNOWN;
+        return LOCK_RECORD_DEAD;
+    if (owner->host == job->host)
+        return owner->phase == JOB_GONE ? LOCK_RECORD_DEAD : LOCK_RECORD_ALIVE;
+    if (owner->phase == JOB_GONE && sim_chance(&world->random, 0.5))
+        return LOCK_RECORD_DEAD;
+    return LOCK_RECORD_UNKNOWN;
 }
 
 static void ask(sim_world *world, sim_job *job)
 {
-    int inode = disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, job->lease.holder, 0));
+    int inode =
+        disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, job->lock_record.owner, 0));
 
     if (inode < 0)
-        lease_judged(&job->lease, LEASE_GONE);
+        lock_record_judged(&job->lock_record, LOCK_RECORD_GONE);
     else if (world->disk.inodes[inode].content == DISK_TORN)
-        sim_fail(world, job, "the lock is damaged: number %lld", (long long)job->lease.holder);
+        sim_fail(world, job, "the lock is damaged: number %lld", (long long)job->lock_record.owner);
     else
-        lease_judged(&job->lease, answer_of(world, job, world->disk.inodes[inode].content));
+        lock_record_judged(&job->lock_record,
+                           answer_of(world, job, world->disk.inodes[inode].content));
 }
 
 static void check_watched(sim_world *world, const sim_job *job)
 {
-    int inode = disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, job->lease.holder, 0));
-    const sim_job *holder;
+    int inode =
+        disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, job->lock_record.owner, 0));
+    const sim_job *owner;
 
-    if (inode < 0 || job->lease.step != LEASE_LINK)
+    if (inode < 0 || job->lock_record.step != LOCK_RECORD_LINK)
         return;
-    holder = &world->jobs[world->disk.inodes[inode].content >> 1];
-    if (holder->phase != JOB_GONE && holder->lease.number == job->lease.holder &&
-        world->now - world->beat_moved[holder->id] < 0.9 * SIM_WATCH)
-        sim_fail(world, job, "job %d was found dead %.1f s after its beat", holder->id,
-                 world->now - world->beat_moved[holder->id]);
+    owner = &world->jobs[world->disk.inodes[inode].content >> 1];
+    if (owner->phase != JOB_GONE && owner->lock_record.number == job->lock_record.owner &&
+        world->now - world->heartbeat_moved[owner->id] < 0.9 * SIM_WATCH)
+        sim_fail(world, job, "job %d was found dead %.1f s after its beat", owner->id,
+                 world->now - world->heartbeat_moved[owner->id]);
 }
 
 static void watch(sim_world *world, sim_job *job)
 {
     double now =
         world->clock_offset[job->host] + world->clock_rate[job->host] * world->now; /* its own */
-    int inode = disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_BEAT, job->lease.holder, 0));
-    int64_t beat = inode < 0 ? 0 : world->disk.inodes[inode].content;
-    char text[LEASE_BEAT_BYTES];
+    int inode =
+        disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_HEARTBEAT, job->lock_record.owner, 0));
+    int64_t heartbeat = inode < 0 ? 0 : world->disk.inodes[inode].content;
+    char text[LOCK_RECORD_HEARTBEAT_BYTES];
 
-    if (world->broken == BREAK_WATCH && job->lease.watching && now >= job->lease.watch_end) {
-        job->lease.step = LEASE_LINK; /* what was seen last is taken for what is */
-        job->lease.number = job->lease.holder + 1;
+    if (world->broken == BREAK_WATCH && job->lock_record.watching &&
+        now >= job->lock_record.watch_end) {
+        job->lock_record.step = LOCK_RECORD_LINK; /* what was seen last is taken for what is */
+        job->lock_record.number = job->lock_record.owner + 1;
     } else {
-        (void)snprintf(text, sizeof text, "%lld", (long long)beat);
-        lease_watched(&job->lease, now, text, highest_number(world, job, false));
+        (void)snprintf(text, sizeof text, "%lld", (long long)heartbeat);
+        lock_record_watched(&job->lock_record, now, text, highest_number(world, job, false));
     }
     check_watched(world, job);
-    if (job->lease.step == LEASE_WATCH)
+    if (job->lock_record.step == LOCK_RECORD_WATCH)
         job->ready = world->now + 1.0;
 }
 
@@ -135,8 +141,8 @@ static void watch(sim_world *world, sim_job *job)
 static void make_number(sim_world *world, sim_job *job)
 {
     sim_disk *disk = &world->disk;
-    sim_name draft = name_of(NAME_CLAIM, job->lease.number, job->id),
-             name = name_of(NAME_OWNER, job->lease.number, 0);
+    sim_name draft = name_of(NAME_CLAIM, job->lock_record.number, job->id),
+             name = name_of(NAME_OWNER, job->lock_record.number, 0);
     int inode = disk_find(disk, FOLDER_LOCK, draft);
     bool made = false;
 
@@ -157,71 +163,74 @@ static void make_number(sim_world *world, sim_job *job)
             (void)disk_remove(disk, FOLDER_LOCK, name);
         made = inode >= 0 && disk_add(disk, FOLDER_LOCK, name, inode);
         if (inode < 0 && disk_find(disk, FOLDER_LOCK, name) < 0 &&
-            highest_number(world, job, true) < job->lease.number)
+            highest_number(world, job, true) < job->lock_record.number)
             sim_fail(world, job, "a draft for number %lld was swept, and nobody has that number",
-                     (long long)job->lease.number);
+                     (long long)job->lock_record.number);
         if (!made)
             job->sub = 4; /* no number of ours to bring to disk */
         return;
     case 3:
         (void)disk_remove(disk, FOLDER_LOCK, draft);
         disk_sync_folder(disk, FOLDER_LOCK);
-        lease_linked(&job->lease, true);
+        lock_record_linked(&job->lock_record, true);
         return;
     default:
         (void)disk_remove(disk, FOLDER_LOCK, draft);
-        lease_linked(&job->lease, false);
+        lock_record_linked(&job->lock_record, false);
     }
 }
 
 static void win(sim_world *world, sim_job *job)
 {
-    sim_note(world, job, "has the lock, number %lld", (long long)job->lease.number);
-    if (job->lease.number <= world->last_won)
-        sim_fail(world, job, "number %lld was won after %lld", (long long)job->lease.number,
+    sim_note(world, job, "has the lock, number %lld", (long long)job->lock_record.number);
+    if (job->lock_record.number <= world->last_won)
+        sim_fail(world, job, "number %lld was won after %lld", (long long)job->lock_record.number,
                  (long long)world->last_won);
-    world->last_won = job->lease.number;
+    world->last_won = job->lock_record.number;
     sim_next_phase(job, JOB_SWEEP);
 }
 
 void sim_take(sim_world *world, sim_job *job)
 {
-    lease_step before = job->lease.step;
+    lock_record_step before = job->lock_record.step;
 
-    if (before != LEASE_WATCH && sim_hit(world, job)) {
-        if (before == LEASE_CONFIRM)
-            (void)disk_remove(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, job->lease.number, 0));
+    if (before != LOCK_RECORD_WATCH && sim_hit(world, job)) {
+        if (before == LOCK_RECORD_CONFIRM)
+            (void)disk_remove(&world->disk, FOLDER_LOCK,
+                              name_of(NAME_OWNER, job->lock_record.number, 0));
         sim_job_end(world, job, true, "an operation on the lock failed");
         return;
     }
     switch (before) {
-    case LEASE_LIST:
-        lease_listed(&job->lease, highest_number(world, job, false));
+    case LOCK_RECORD_LIST:
+        lock_record_listed(&job->lock_record, highest_number(world, job, false));
         break;
-    case LEASE_CONFIRM:
-        lease_listed(&job->lease, world->broken == BREAK_CONFIRM
-                                      ? job->lease.number
-                                      : highest_number(world, job, world->broken != BREAK_REFRESH));
+    case LOCK_RECORD_CONFIRM:
+        lock_record_listed(&job->lock_record,
+                           world->broken == BREAK_CONFIRM
+                               ? job->lock_record.number
+                               : highest_number(world, job, world->broken != BREAK_REFRESH));
         break;
-    case LEASE_ASK:
+    case LOCK_RECORD_ASK:
         ask(world, job);
         break;
-    case LEASE_WATCH:
+    case LOCK_RECORD_WATCH:
         watch(world, job);
         break;
-    case LEASE_LINK:
+    case LOCK_RECORD_LINK:
         make_number(world, job);
         break;
     default:
-        (void)disk_remove(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, job->lease.number, 0));
+        (void)disk_remove(&world->disk, FOLDER_LOCK,
+                          name_of(NAME_OWNER, job->lock_record.number, 0));
         sim_changed(world, job->host, FOLDER_LOCK);
-        lease_yielded(&job->lease);
+        lock_record_yielded(&job->lock_record);
     }
-    if (job->lease.step != before)
+    if (job->lock_record.step != before)
         job->sub = 0;
-    if (job->lease.step == LEASE_WON)
+    if (job->lock_record.step == LOCK_RECORD_WON)
         win(world, job);
-    else if (lease_is_over(&job->lease))
+    else if (lock_record_is_over(&job->lock_record))
         sim_job_end(world, job, false, "refused: another holds the run");
 }
 
@@ -230,14 +239,14 @@ void sim_take(sim_world *world, sim_job *job)
 static bool is_litter(const sim_world *world, sim_name name, int64_t number)
 {
     static const char *const PREFIX[] = {
-        [NAME_OWNER] = "owner", [NAME_BEAT] = "beat", [NAME_CLAIM] = "claim"};
+        [NAME_OWNER] = "owner", [NAME_HEARTBEAT] = "beat", [NAME_CLAIM] = "claim"};
     char text[40];
 
     if (world->broken == BREAK_SWEEP && name_kind_of(name) == NAME_CLAIM)
         return true;
     (void)snprintf(text, sizeof text, "%s-%06lld%s", PREFIX[name_kind_of(name)],
                    (long long)name_number(name), name_kind_of(name) == NAME_CLAIM ? "-0" : "");
-    return lease_is_litter(text, number);
+    return lock_record_is_litter(text, number);
 }
 
 /* First the names, then whether it is ours, then one at a time. */
@@ -259,14 +268,14 @@ void sim_sweep(sim_world *world, sim_job *job)
         while (job->name_at < job->name_count) {
             sim_name name = job->names[job->name_at++];
 
-            if (!is_litter(world, name, job->lease.number))
+            if (!is_litter(world, name, job->lock_record.number))
                 continue;
             (void)disk_remove(&world->disk, FOLDER_LOCK, name);
             sim_changed(world, job->host, FOLDER_LOCK);
             return;
         }
-        job->beats = true;
-        job->beat_ready = world->now;
+        job->heartbeats = true;
+        job->heartbeat_ready = world->now;
         sim_next_phase(job, JOB_CLEAN);
     }
 }
@@ -275,9 +284,9 @@ void sim_sweep(sim_world *world, sim_job *job)
 
 void sim_release(sim_world *world, sim_job *job)
 {
-    sim_name name = name_of(NAME_OWNER, job->lease.number, 0);
+    sim_name name = name_of(NAME_OWNER, job->lock_record.number, 0);
 
-    job->beats = false;
+    job->heartbeats = false;
     if (job->sub++ == 0) {
         if (!sim_is_ours(world, job))
             sim_job_end(world, job, job->failed || job->lost, "leaves");

@@ -1,7 +1,8 @@
 /* Histories of jobs on one run folder, drawn from a seed: they contend for the lock, train, commit,
  * are stopped, killed, cut off from power, and go on, until the run is done. What is decided is
- * decided by the code that jobs run (lease.c, commit_steps.c, work_desk.c); disk, messages and
- * clocks are simulated. One thread, no real clock and no file: the same seed is the same history.
+ * decided by the code that jobs run (run_lock_record.c, commit_steps.c, work_scheduler.c); disk,
+ * messages and clocks are simulated. One thread, no real clock and no file: the same seed is the
+ * same history.
  *
  * After every event the promises are checked:
  *   - a folder with a step's name is whole, now and after a power cut, always;
@@ -10,7 +11,7 @@
  *     finds it, whole);
  *   - no step is announced twice, and what was announced is there, or a newer one;
  *   - a start goes on from the newest whole step, and finds none damaged;
- *   - numbers of the lock are won in order, each by one job; nobody whose beat moves loses it;
+ *   - numbers of the lock are won in order, each by one job; nobody whose heartbeat moves loses it;
  *   - no line of a journal comes from a job that another has followed, and a checkpoint's lines are
  *     all there, once, in order;
  *   - no job fails that nothing was done to; and every history ends.
@@ -20,7 +21,7 @@
 
 #include "disk.h"
 #include "io/checkpoint/commit_steps.h"
-#include "run/lease_priv.h"
+#include "run/run_lock_record_priv.h"
 
 #include <stdio.h>
 
@@ -44,7 +45,7 @@ typedef enum sim_break {
     BREAK_DISCOVERY,      /* the oldest step is taken */
     BREAK_CONFIRM,        /* the highest number is not looked at again */
     BREAK_LINK,           /* a number can be taken twice */
-    BREAK_WATCH,          /* the last look at a beat may be an old one */
+    BREAK_WATCH,          /* the last look at a heartbeat may be an old one */
     BREAK_SWEEP,          /* drafts of challengers are swept, whatever their number */
     BREAK_REFRESH,        /* listings are as old as the host's cache */
     BREAK_LINES,          /* lines are written without a look at the lock */
@@ -55,17 +56,17 @@ typedef enum sim_break {
 } sim_break;
 extern const char *const SIM_BREAK_NAMES[BREAKS];
 
-#define SIM_HOSTS   3
-#define SIM_JOBS    64
-#define SIM_WRITERS 3
-#define SIM_STEPS   8 /* of training; every second one is committed */
-#define SIM_LINES   512
-#define SIM_LISTS   1024
-#define SIM_NAMES   128
-#define SIM_KINDS   4
-#define SIM_NEVER   1e18
-#define SIM_WATCH   60.0
-#define SIM_BEAT    10.0
+#define SIM_HOSTS     3
+#define SIM_JOBS      64
+#define SIM_WRITERS   3
+#define SIM_STEPS     8 /* of training; every second one is committed */
+#define SIM_LINES     512
+#define SIM_LISTS     1024
+#define SIM_NAMES     128
+#define SIM_KINDS     4
+#define SIM_NEVER     1e18
+#define SIM_WATCH     60.0
+#define SIM_HEARTBEAT 10.0
 
 typedef enum job_phase {
     JOB_TAKE,
@@ -99,11 +100,11 @@ typedef struct sim_job {
     int id, host;
     job_phase phase;
     int sub; /* within a phase or step */
-    double ready, paused_until, beat_ready, dies_at;
-    lease lease;
-    bool beats, lost, stops, failed;
+    double ready, paused_until, heartbeat_ready, dies_at;
+    lock_record lock_record;
+    bool heartbeats, lost, stops, failed;
     bool hurt; /* something was done to it: it may fail */
-    int64_t beat_count;
+    int64_t heartbeat_count;
     int64_t step, resumed;
     sim_name names[SIM_NAMES]; /* of a listing, worked off one after the other */
     int name_count, name_at;
@@ -167,10 +168,10 @@ typedef struct sim_world {
     } lines[SIM_LINES];
     int line_count, lines_synced;
     /* what was promised */
-    int64_t last_won, last_cleaned; /* numbers of the lock */
-    int64_t announced;              /* the newest step */
-    unsigned announced_steps;       /* a bit each */
-    double beat_moved[SIM_JOBS];    /* when a job's beat last changed */
+    int64_t last_won, last_cleaned;   /* numbers of the lock */
+    int64_t announced;                /* the newest step */
+    unsigned announced_steps;         /* a bit each */
+    double heartbeat_moved[SIM_JOBS]; /* when a job's heartbeat last changed */
     bool finished;
 } sim_world;
 
@@ -201,7 +202,7 @@ void sim_check_disk(sim_world *world);
 void sim_job_start(sim_world *world, int host);
 /** The main thread's next operation. */
 void sim_job_act(sim_world *world, sim_job *job);
-void sim_job_beat(sim_world *world, sim_job *job);
+void sim_job_heartbeat(sim_world *world, sim_job *job);
 void sim_writer_act(sim_world *world, sim_job *job, int writer);
 void sim_job_end(sim_world *world, sim_job *job, bool failed, const char *why);
 void sim_next_phase(sim_job *job, job_phase phase);

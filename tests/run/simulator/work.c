@@ -1,9 +1,9 @@
-/* The queue of scoring: leads ask, work, write parts and die; work_desk.c says who gets what. Units
- * that are in part files are not done again, and every unit is done in the end, by the next job if
- * not by this one. */
+/* The queue of scoring: leads ask, work, write parts and die; work_scheduler.c says who gets what.
+ * Units that are in part files are not done again, and every unit is done in the end, by the next
+ * job if not by this one. */
 #include "simulator.h"
 
-#include "coordinator/work_desk_priv.h"
+#include "coordinator/work_scheduler_priv.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ typedef struct sim_queue {
     FILE *trace;
     char *why;
     uint8_t done[UNITS], known[UNITS], handed[UNITS]; /* in parts; at this start; in this job */
-    work_desk desk;
+    work_scheduler scheduler;
     sim_lead leads[LEADS];
     bool failed; /* a lead of this job has left early */
 } sim_queue;
@@ -38,8 +38,8 @@ static int64_t ask(sim_queue *queue)
     int64_t unit;
 
     if (queue->broken == BREAK_CLOSE)
-        queue->desk.closed = false;
-    unit = work_desk_answer(&queue->desk, WORK_ASK, 1);
+        queue->scheduler.closed = false;
+    unit = work_scheduler_answer(&queue->scheduler, WORK_ASK, 1);
     if (queue->broken == BREAK_HAND_OUT && unit > 0 && sim_chance(&queue->random, 0.1))
         unit--;
     if (unit < 0)
@@ -56,7 +56,7 @@ static int64_t ask(sim_queue *queue)
 
 static void leave(sim_queue *queue, sim_lead *lead, bool early)
 {
-    (void)work_desk_answer(&queue->desk, early ? WORK_LEAVE_EARLY : WORK_LEAVE, 0);
+    (void)work_scheduler_answer(&queue->scheduler, early ? WORK_LEAVE_EARLY : WORK_LEAVE, 0);
     queue->failed = queue->failed || early;
     lead->left = true;
 }
@@ -80,11 +80,11 @@ static bool run_job(sim_queue *queue, int leads)
 {
     memcpy(queue->known, queue->done, sizeof queue->known);
     memset(queue->handed, 0, sizeof queue->handed);
-    queue->desk = (work_desk){.units = UNITS, .done = queue->known, .here = leads};
+    queue->scheduler = (work_scheduler){.units = UNITS, .done = queue->known, .here = leads};
     queue->failed = false;
     for (int k = 0; k < leads; k++)
         queue->leads[k] = (sim_lead){.unit = -1};
-    while (queue->desk.here > 0 && queue->why[0] == '\0') {
+    while (queue->scheduler.here > 0 && queue->why[0] == '\0') {
         sim_lead *lead = &queue->leads[sim_below(&queue->random, leads)];
 
         if (sim_chance(&queue->random, 0.01))

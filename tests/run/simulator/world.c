@@ -45,7 +45,8 @@ void sim_note(sim_world *world, const sim_job *job, const char *format, ...)
         return;
     (void)fprintf(world->trace, "%10.3f ", world->now);
     if (job != NULL)
-        (void)fprintf(world->trace, "job %d (number %lld) ", job->id, (long long)job->lease.number);
+        (void)fprintf(world->trace, "job %d (number %lld) ", job->id,
+                      (long long)job->lock_record.number);
     va_start(arguments, format);
     (void)vfprintf(world->trace, format, arguments);
     va_end(arguments);
@@ -218,7 +219,8 @@ static void stop_job(sim_world *world, sim_job *job)
 
 static void wake_others(sim_world *world, const sim_job *busy)
 {
-    if (busy->phase == JOB_TRAIN || (busy->phase == JOB_TAKE && busy->lease.step < LEASE_LINK))
+    if (busy->phase == JOB_TRAIN ||
+        (busy->phase == JOB_TAKE && busy->lock_record.step < LOCK_RECORD_LINK))
         return;
     for (int k = 0; k < world->job_count; k++) {
         sim_job *job = &world->jobs[k];
@@ -269,7 +271,7 @@ static void trouble(sim_world *world, sim_job *job)
 typedef struct due {
     double at;
     sim_job *job;
-    int actor; /* -3: its end, -2: its main thread, -1: its beat, else a writer */
+    int actor; /* -3: its end, -2: its main thread, -1: its heartbeat, else a writer */
 } due;
 
 static void consider(due *next, double at, sim_job *job, int actor)
@@ -294,8 +296,8 @@ static due next_due(sim_world *world)
             continue;
         consider(&next, job->dies_at, job, -3);
         consider(&next, later(job->ready, job->paused_until), job, -2);
-        if (job->beats)
-            consider(&next, later(job->beat_ready, job->paused_until), job, -1);
+        if (job->heartbeats)
+            consider(&next, later(job->heartbeat_ready, job->paused_until), job, -1);
         for (int n = 0; n < job->writers && job->phase == JOB_COMMIT; n++)
             if (job->writer[n].stage != WRITER_IDLE && job->writer[n].stage != WRITER_DONE)
                 consider(&next, job->writer[n].ready, job, n);
@@ -311,7 +313,7 @@ static void act(sim_world *world, const due *next)
     else if (next->actor == -2)
         sim_job_act(world, next->job);
     else if (next->actor == -1)
-        sim_job_beat(world, next->job);
+        sim_job_heartbeat(world, next->job);
     else
         sim_writer_act(world, next->job, next->actor);
 }

@@ -1,0 +1,365 @@
+/* The lists of a configuration, taken apart. */
+#include "analysis/uncertainty/comparison_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "infer/score/summary.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static bp_err out_of_memory(void)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the lists of a study");
+}
+
+/* A new string of text[0 .. bytes), blanks at both ends cut. */
+static char *cut(const char *text, size_t bytes)
+{
+    while (bytes > 0 && isspace((unsigned char)text[0])) {
+        text++;
+        bytes--;
+    }
+    while (bytes > 0 && isspace((unsigned char)text[bytes - 1]))
+        bytes--;
+    return bp_sprintf("%.*s", (int)bytes, text);
+}
+
+bool comparison_next_item(const char **text, char **item)
+{
+    size_t bytes;
+
+    *item = NULL;
+    if (*text == NULL)
+        return false;
+    bytes = strcspn(*text, ",");
+    *item = cut(*text, bytes);
+    *text = (*text)[bytes] == ',' ? *text + bytes + 1 : NULL;
+    return true;
+}
+
+static bool is_safe(const char *name)
+{
+    size_t bytes = strlen(name);
+
+    if (bytes == 0 || bytes >= COMPARISON_NAME_BYTES || name[0] == '.')
+        return false;
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+            return false;
+    return true;
+}
+
+char *comparison_safe_name(const char *name)
+{
+    char *safe = bp_sprintf("%.*s", COMPARISON_NAME_BYTES - 1, name[0] ? name : "_");
+
+    if (!safe)
+        return NULL;
+    for (char *c = safe; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+            *c = '_';
+    if (safe[0] == '.')
+        safe[0] = '_';
+    return safe;
+}
+
+/* ---- methods ---- */
+
+const char *comparison_way_name(comparison_way way)
+{
+    static const char *const NAMES[] = {"plain", "dropout", "laplace"};
+
+    return NAMES[way];
+}
+
+/* FOLDER, FOLDER:dropout or FOLDER:laplace. What stands behind the last ':' is a word if there is
+ * no '/' in it. */
+static bp_err take_folder(comparison_method *method, const char *text, const char *item)
+{
+    const char *colon = strrchr(text, ':');
+
+    if (colon && strchr(colon, '/'))
+        colon = NULL;
+    if (colon && strcmp(colon, ":dropout") == 0)
+        method->way = COMPARISON_DROPOUT;
+    else if (colon && strcmp(colon, ":laplace") == 0)
+        method->way = COMPARISON_LAPLACE;
+    else if (colon)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "there is no method '%s' of '%s': at uncertainty.models; use :dropout or "
+                       ":laplace (a folder with a ':' in its name is given with a '/' at its end)",
+                       colon, item);
+    method->path = cut(text, colon ? (size_t)(colon - text) : strlen(text));
+    if (!method->path)
+        return out_of_memory();
+    if (method->path[0] == '\0')
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "'%s' names no folder: at uncertainty.models; write NAME=FOLDER", item);
+    return BP_OK;
+}
+
+static bp_err take_method(comparison_methods *methods, const char *item)
+{
+    comparison_method *method = &methods->items[methods->count++];
+    const char *equal = strchr(item, '=');
+
+    *method = (comparison_method){0};
+    if (!equal)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "'%s' has no name: at uncertainty.models; write NAME=FOLDER, NAME=FOLDER",
+                       item);
+    method->name = cut(item, (size_t)(equal - item));
+    if (!method->name)
+        return out_of_memory();
+    if (!is_safe(method->name))
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "'%s' can't be the name of a method: at uncertainty.models; use up to %d "
+                       "letters, digits and . _ - (no . at the start)",
+                       method->name, COMPARISON_NAME_BYTES - 1);
+    for (int64_t k = 0; k + 1 < methods->count; k++)
+        if (strcmp(methods->items[k].name, method->name) == 0)
+            return BP_FAIL(BP_ERR_CONFIG,
+                           "two methods have the name '%s': at uncertainty.models; rename one",
+                           method->name);
+    return take_folder(method, equal + 1, item);
+}
+
+bp_err comparison_methods_parse(comparison_methods *methods, const char *text)
+{
+    bp_err err = BP_OK;
+    char *item;
+
+    *methods = (comparison_methods){0};
+    while (err == BP_OK && comparison_next_item(&text, &item)) {
+        comparison_method *items =
+            bp_realloc("study.methods", methods->items, methods->count + 1, sizeof(*items));
+
+        if (items)
+            methods->items = items;
+        err = items && item ? take_method(methods, item) : out_of_memory();
+        bp_free(item);
+    }
+    return err;
+}
+
+void comparison_methods_clear(comparison_methods *methods)
+{
+    for (int64_t k = 0; k < methods->count; k++) {
+        bp_free(methods->items[k].name);
+        bp_free(methods->items[k].path);
+    }
+    bp_free(methods->items);
+    *methods = (comparison_methods){0};
+}
+
+/* ---- groups of documents ---- */
+
+/* An item in pieces: name, corpus, label, value; NULL where it has none. */
+typedef struct pieces {
+    char *name, *corpus, *label, *value;
+} pieces;
+
+static void clear_pieces(pieces *p)
+{
+    bp_free(p->name);
+    bp_free(p->corpus);
+    bp_free(p->label);
+    bp_free(p->value);
+    *p = (pieces){0};
+}
+
+/* The ':' before label=value: the last one before the first '=', with no '/' between them. */
+static const char *find_label(const char *text)
+{
+    const char *equal = strchr(text, '=');
+    const char *colon = NULL;
+
+    if (!equal)
+        return NULL;
+    for (const char *c = text; c < equal; c++) {
+        if (*c == ':')
+            colon = c;
+        else if (*c == '/')
+            colon = NULL;
+    }
+    return colon;
+}
+
+/* NAME= at the start, where what stands before the '=' is a name. */
+static const char *find_name(const char *text)
+{
+    const char *equal = strchr(text, '=');
+
+    for (const char *c = text; equal && c < equal; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._- ", *c))
+            return NULL;
+    return equal;
+}
+
+/* CORPUS:label, without the value: behind the last ':' of a name that is no file, where what stands
+ * before it is one. */
+static bool lacks_value(const char *corpus)
+{
+    const char *colon = strrchr(corpus, ':');
+    char *file;
+    bool lacks;
+
+    if (!colon || strchr(colon, '/') || bp_path_exists(corpus))
+        return false;
+    file = cut(corpus, (size_t)(colon - corpus));
+    lacks = file && bp_path_exists(file);
+    bp_free(file);
+    return lacks;
+}
+
+static bp_err split(pieces *out, const char *key, const char *item)
+{
+    const char *text = item, *name, *label;
+
+    *out = (pieces){0};
+    if (bp_path_exists(item)) {
+        out->corpus = bp_strdup(item);
+        return out->corpus ? BP_OK : out_of_memory();
+    }
+    name = find_name(item);
+    if (name) {
+        out->name = cut(item, (size_t)(name - item));
+        text = name + 1;
+    }
+    label = bp_path_exists(text) ? NULL : find_label(text);
+    out->corpus = cut(text, label ? (size_t)(label - text) : strlen(text));
+    if (label) {
+        const char *equal = strchr(label, '=');
+
+        out->label = cut(label + 1, (size_t)(equal - label - 1));
+        out->value = cut(equal + 1, strlen(equal + 1));
+    }
+    if (!out->corpus || (name && !out->name) || (label && (!out->label || !out->value)))
+        return out_of_memory();
+    if (out->corpus[0] == '\0' || (label && out->label[0] == '\0'))
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "'%s' names no %s: at %s; write CORPUS, CORPUS:label=value or NAME=CORPUS",
+                       item, out->corpus[0] == '\0' ? "corpus" : "label", key);
+    if (!label && lacks_value(out->corpus))
+        return BP_FAIL(BP_ERR_CONFIG, "'%s' has a label without a value: at %s; write %s=VALUE",
+                       item, key, item);
+    if (name && !is_safe(out->name))
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "'%s' can't be a name: at %s; use up to %d letters, digits and . _ -",
+                       out->name, key, COMPARISON_NAME_BYTES - 1);
+    return BP_OK;
+}
+
+bool comparison_is_glob(const char *corpus)
+{
+    return strpbrk(corpus, "*?[") != NULL && !bp_path_exists(corpus);
+}
+
+/* A group without a name: a glob gets its names when it is known which files it means. */
+static char *name_of(const pieces *p)
+{
+    if (p->name)
+        return bp_strdup(p->name);
+    if (p->value)
+        return bp_strdup(p->value);
+    return comparison_is_glob(p->corpus) ? bp_strdup(p->corpus) : bp_score_corpus_name(p->corpus);
+}
+
+static comparison_group *find_group(comparison_groups *groups, const char *name)
+{
+    for (int64_t k = 0; k < groups->count; k++)
+        if (strcmp(groups->items[k].name, name) == 0)
+            return &groups->items[k];
+    return NULL;
+}
+
+static bp_err add_group(comparison_groups *groups, const char *name, bool named,
+                        comparison_group **out)
+{
+    comparison_group *items =
+        bp_realloc("study.groups", groups->items, groups->count + 1, sizeof(*items));
+
+    if (!items)
+        return out_of_memory();
+    groups->items = items;
+    *out = &items[groups->count++];
+    **out = (comparison_group){.name = bp_strdup(name), .named = named};
+    return (*out)->name ? BP_OK : out_of_memory();
+}
+
+/* Takes the strings of p. */
+static bp_err add_part(comparison_group *group, pieces *p)
+{
+    comparison_part *parts =
+        bp_realloc("study.groups", group->parts, group->part_count + 1, sizeof(*parts));
+
+    if (!parts)
+        return out_of_memory();
+    group->parts = parts;
+    parts[group->part_count++] =
+        (comparison_part){.corpus = p->corpus, .label = p->label, .value = p->value};
+    p->corpus = p->label = p->value = NULL;
+    return BP_OK;
+}
+
+static bp_err take_group(comparison_groups *groups, const char *key, const char *item,
+                         const char *whole)
+{
+    pieces p;
+    comparison_group *group = NULL;
+    char *name = NULL;
+    bp_err err = split(&p, key, item);
+
+    if (err == BP_OK) {
+        name = whole ? bp_strdup(whole) : name_of(&p);
+        err = name ? BP_OK : out_of_memory();
+    }
+    if (err == BP_OK) {
+        group = find_group(groups, name);
+        if (group && !whole && !(group->named && p.name))
+            err = BP_FAIL(BP_ERR_CONFIG,
+                          "two groups have the name '%s': at %s; give one another name, NAME=%s",
+                          name, key, item);
+        else if (!group)
+            err = add_group(groups, name, p.name != NULL, &group);
+    }
+    if (err == BP_OK)
+        err = add_part(group, &p);
+    bp_free(name);
+    clear_pieces(&p);
+    return err;
+}
+
+bp_err comparison_groups_parse(comparison_groups *groups, const char *key, const char *text,
+                               const char *whole)
+{
+    bp_err err = BP_OK;
+    char *item;
+
+    *groups = (comparison_groups){0};
+    while (err == BP_OK && comparison_next_item(&text, &item)) {
+        err = item ? take_group(groups, key, item, whole) : out_of_memory();
+        bp_free(item);
+    }
+    return err;
+}
+
+void comparison_groups_clear(comparison_groups *groups)
+{
+    for (int64_t k = 0; k < groups->count; k++) {
+        comparison_group *group = &groups->items[k];
+
+        for (int64_t i = 0; i < group->part_count; i++) {
+            bp_free(group->parts[i].corpus);
+            bp_free(group->parts[i].label);
+            bp_free(group->parts[i].value);
+        }
+        bp_free(group->parts);
+        bp_free(group->documents);
+        bp_free(group->name);
+    }
+    bp_free(groups->items);
+    *groups = (comparison_groups){0};
+}

@@ -1,0 +1,397 @@
+/* Lanes: the windows of each step, made ahead of use by a helper thread. */
+#include "data/loader.h"
+#include "base/trace.h"
+
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/mem.h"
+#include "block_cache_priv.h"
+#include "mixture_priv.h"
+#include "order_priv.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#define DEPTH 3 /* steps of windows made ahead */
+
+/* Windows that have an order of their own: the stream's, or with weights a file's. */
+typedef struct source {
+    int64_t windows; /* W; 0: its weight is 0 */
+    bp_order order;
+    bp_block_cache cache;
+    bp_order_buffer
+        *buffers; /* those that are read from: of each batch slot, or with weights one for all,
+                 since they go through an epoch side by side; the helper's alone */
+} source;
+
+struct bp_loader {
+    bp_loader_spec spec;
+    int64_t length; /* of a batch slot: floor(W / B); 0 where windows repeat. Without weights */
+    int64_t source_count;
+    source *sources;    /* 1, or with weights one a file */
+    bp_mixture mixture; /* with weights */
+    int32_t *ring;      /* [DEPTH][slots][T+1]; step s lies at s mod DEPTH */
+    double waited;
+
+    pthread_t helper;
+    bool running;
+    bool has_mutex, has_changed;
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t changed;
+    bool quit;
+    int64_t wanted; /* the step that is read next, 0: none yet; steps [wanted, made) are ready */
+    int64_t made;
+    int64_t seeks; /* counts jumps, so that work begun before one is dropped */
+    int64_t reads; /* blocks decoded */
+    bp_err err;    /* of step `made` */
+    char message[BP_ERR_MESSAGE_BYTES];
+};
+
+/* Which entry of which epoch slot b of step s takes, without weights. */
+static void find_entry(const bp_loader *loader, int64_t step, int64_t slot, int64_t *epoch,
+                       int64_t *entry)
+{
+    if (loader->length > 0) {
+        *epoch = (step - 1) / loader->length;
+        *entry = slot * loader->length + (step - 1) % loader->length;
+    } else {
+        int64_t index = (step - 1) * loader->spec.batch + slot;
+
+        *epoch = index / loader->sources->windows;
+        *entry = index % loader->sources->windows;
+    }
+}
+
+/* ... and with weights, of which file. */
+static source *find_weighted(const bp_loader *loader, int64_t step, int64_t slot, int64_t *epoch,
+                             int64_t *entry)
+{
+    int64_t file, use;
+
+    bp_mixture_find(&loader->mixture, (step - 1) * loader->spec.batch + slot, &file, &use);
+    *epoch = use / loader->sources[file].windows;
+    *entry = use % loader->sources[file].windows;
+    return &loader->sources[file];
+}
+
+static bool is_weighted(const bp_loader *loader)
+{
+    return bp_stream_weights(loader->spec.stream) != NULL;
+}
+
+static bool buffer_has(const bp_order_buffer *buffer, int64_t epoch, int64_t entry)
+{
+    return buffer->epoch == epoch && entry >= buffer->first &&
+           entry < buffer->first + buffer->windows;
+}
+
+static bp_err make_window(bp_loader *loader, int64_t step, int64_t slot, int32_t *tokens)
+{
+    int64_t epoch, entry, block, global = loader->spec.first_slot + slot;
+    source *from = loader->sources;
+    bp_order_buffer *buffer;
+
+    if (is_weighted(loader))
+        from = find_weighted(loader, step, global, &epoch, &entry);
+    else
+        find_entry(loader, step, global, &epoch, &entry);
+    buffer = &from->buffers[is_weighted(loader) ? 0 : slot];
+    if (!buffer_has(buffer, epoch, entry)) {
+        if (buffer->epoch >= 0)
+            bp_block_cache_leave(&from->cache, buffer);
+        bp_order_find(&from->order, epoch, entry, buffer);
+        bp_block_cache_hold(&from->cache, buffer);
+    }
+    int64_t window = bp_order_window(&from->order, buffer, entry, &block);
+    return bp_block_cache_window(&from->cache, block, window, tokens);
+}
+
+static int64_t blocks_read(const bp_loader *loader)
+{
+    int64_t reads = 0;
+
+    for (int64_t k = 0; k < loader->source_count; k++)
+        reads += loader->sources[k].cache.reads;
+    return reads;
+}
+
+static int32_t *ring_at(const bp_loader *loader, int64_t step)
+{
+    return loader->ring + (step % DEPTH) * loader->spec.slots * (loader->spec.context + 1);
+}
+
+static bp_err make_step(bp_loader *loader, int64_t step)
+{
+    int64_t count = loader->spec.slots * (loader->spec.context + 1);
+    int32_t *to = ring_at(loader, step);
+    bp_err err = BP_OK;
+
+    BP_TRACE(BP_TRACE_INPUT, 0, 4.0 * (double)count);
+    bp_trace_number(step);
+    for (int64_t slot = 0; err == BP_OK && slot < loader->spec.slots; slot++)
+        err = make_window(loader, step, slot, to + slot * (loader->spec.context + 1));
+    return err;
+}
+
+static void *run_helper(void *argument)
+{
+    bp_loader *loader = argument;
+
+    bp_cores_widen();
+    bp_trace_thread(BP_TRACE_READER);
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->quit) {
+        if (loader->wanted == 0 || loader->made >= loader->wanted + DEPTH || loader->err != BP_OK) {
+            pthread_cond_wait(&loader->changed, &loader->mutex);
+            continue;
+        }
+        int64_t step = loader->made, seeks = loader->seeks;
+
+        pthread_mutex_unlock(&loader->mutex);
+        bp_err err = make_step(loader, step);
+        pthread_mutex_lock(&loader->mutex);
+        loader->reads = blocks_read(loader);
+        if (seeks != loader->seeks)
+            continue;
+        if (err == BP_OK) {
+            loader->made++;
+        } else {
+            loader->err = err;
+            strncpy(loader->message, bp_err_message(), sizeof(loader->message) - 1);
+        }
+        pthread_cond_broadcast(&loader->changed);
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    bp_trace_thread_end();
+    return NULL;
+}
+
+/* Signals are the main thread's: the helper starts with all of them blocked. */
+static bp_err start_helper(bp_loader *loader)
+{
+    sigset_t all, before;
+    int status;
+
+    loader->has_mutex = pthread_mutex_init(&loader->mutex, NULL) == 0;
+    loader->has_changed = pthread_cond_init(&loader->changed, NULL) == 0;
+    if (!loader->has_mutex || !loader->has_changed)
+        return BP_FAIL(BP_ERR_SYSTEM, "no mutex for the reader of the corpus");
+    sigfillset(&all);
+    status = pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (status == 0) {
+        status = pthread_create(&loader->helper, NULL, run_helper, loader);
+        loader->running = status == 0;
+        BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    }
+    if (status != 0)
+        return BP_FAIL(BP_ERR_SYSTEM, "no thread for the reader of the corpus: %s",
+                       strerror(status));
+    return BP_OK;
+}
+
+/* Source k: `tokens` of the stream from `first` on, of which so many buffers are read at a time. */
+static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t tokens,
+                          int64_t buffers)
+{
+    const bp_loader_spec *spec = &loader->spec;
+    source *out = &loader->sources[k];
+    bp_err err;
+
+    out->windows = (tokens - 1) / spec->context;
+    bp_order_init(&out->order, out->windows, spec->context, spec->seed, spec->member + k);
+    err = bp_block_cache_init(&out->cache, spec->stream, first, &out->order, buffers);
+    if (err != BP_OK)
+        return err;
+    out->buffers = bp_try_alloc("data.lanes", buffers, sizeof(*out->buffers));
+    if (!out->buffers)
+        return bp_fail_memory("the pools of lanes", buffers, sizeof(*out->buffers));
+    for (int64_t i = 0; i < buffers; i++)
+        out->buffers[i].epoch = -1;
+    return BP_OK;
+}
+
+static bp_err open_files(bp_loader *loader, int64_t files)
+{
+    bp_stream *stream = loader->spec.stream;
+    const double *weights = bp_stream_weights(stream);
+    bp_err err = BP_OK;
+
+    bp_mixture_init(&loader->mixture, weights, files);
+    for (int64_t k = 0; k < files && err == BP_OK; k++) {
+        int64_t first, tokens;
+
+        bp_stream_file(stream, k, &first, &tokens);
+        if (weights[k] > 0)
+            err = open_source(loader, k, first, tokens, 1);
+    }
+    return err;
+}
+
+static bp_err plan_lanes(bp_loader *loader)
+{
+    const bp_loader_spec *spec = &loader->spec;
+    int64_t count = is_weighted(loader) ? bp_stream_files(spec->stream) : 1;
+    bp_err err;
+
+    loader->sources = bp_try_alloc("data.lanes", count, sizeof(*loader->sources));
+    loader->ring = bp_try_alloc("data.lanes", DEPTH * spec->slots * (spec->context + 1),
+                                sizeof(*loader->ring));
+    if (!loader->sources || !loader->ring)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " lanes", spec->slots);
+    loader->source_count = count;
+    if (is_weighted(loader))
+        return open_files(loader, count);
+    err = open_source(loader, 0, 0, bp_stream_tokens(spec->stream), spec->slots);
+    if (err == BP_OK)
+        loader->length = loader->sources->windows / spec->batch;
+    return err;
+}
+
+bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec)
+{
+    bp_err err = bp_stream_check(spec->stream, spec->context);
+
+    BP_ASSERT(spec->context > 0 && spec->slots > 0 && spec->first_slot >= 0);
+    BP_ASSERT(spec->first_slot + spec->slots <= spec->batch);
+    *out = NULL;
+    if (err != BP_OK)
+        return err;
+
+    bp_loader *loader = bp_alloc("data.lanes", 1, sizeof(*loader));
+    loader->spec = *spec;
+    err = plan_lanes(loader);
+    if (err == BP_OK)
+        err = start_helper(loader);
+    if (err != BP_OK)
+        bp_loader_free(&loader);
+    *out = loader;
+    return err;
+}
+
+size_t bp_loader_bytes(const bp_loader_size *size)
+{
+    int64_t files = size->mixed_files > 0 ? size->mixed_files : 1;
+    int64_t holders = size->mixed_files > 0 ? 1 : size->slots;
+    int64_t of_file = size->tokens;
+    size_t ring = (size_t)(DEPTH * size->slots * (size->context + 1)) * sizeof(int32_t);
+    size_t cycle = size->mixed_files > 0 ? 2 * BP_MIXTURE_CYCLE * sizeof(int32_t) : 0;
+
+    if (files > 1) /* files of equal size take most */
+        of_file = size->tokens / files + 1;
+    return ring + cycle +
+           (size_t)files *
+               bp_block_cache_bytes(of_file, holders, size->context, size->vocab_size > 65536);
+}
+
+void bp_loader_free(bp_loader **loader)
+{
+    bp_loader *old = *loader;
+
+    if (!old)
+        return;
+    if (old->running) {
+        pthread_mutex_lock(&old->mutex);
+        old->quit = true;
+        pthread_cond_broadcast(&old->changed);
+        pthread_mutex_unlock(&old->mutex);
+        pthread_join(old->helper, NULL);
+    }
+    if (old->has_changed)
+        pthread_cond_destroy(&old->changed);
+    if (old->has_mutex)
+        pthread_mutex_destroy(&old->mutex);
+    bp_free(old->ring);
+    for (int64_t k = 0; k < old->source_count; k++) {
+        bp_free(old->sources[k].buffers);
+        bp_block_cache_clear(&old->sources[k].cache);
+        bp_order_clear(&old->sources[k].order);
+    }
+    bp_free(old->sources);
+    bp_mixture_clear(&old->mixture);
+    bp_free(old);
+    *loader = NULL;
+}
+
+int64_t bp_loader_windows(const bp_loader *loader)
+{
+    int64_t windows = 0;
+
+    for (int64_t k = 0; k < loader->source_count; k++)
+        windows += loader->sources[k].windows;
+    return windows;
+}
+
+double bp_loader_share(const bp_loader *loader, int64_t k)
+{
+    return (double)loader->mixture.count[k] / BP_MIXTURE_CYCLE * (double)loader->spec.batch;
+}
+
+bool bp_loader_repeat(const bp_loader *loader)
+{
+    bool repeat = false;
+
+    if (!is_weighted(loader))
+        return loader->length == 0;
+    for (int64_t k = 0; k < loader->source_count; k++)
+        repeat = repeat || bp_loader_share(loader, k) > (double)loader->sources[k].windows;
+    return repeat;
+}
+
+double bp_loader_waited(const bp_loader *loader)
+{
+    return loader->waited;
+}
+
+int64_t bp_loader_blocks_read(bp_loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    int64_t reads = loader->reads;
+    pthread_mutex_unlock(&loader->mutex);
+    return reads;
+}
+
+/* Called with the mutex held. */
+static void wait_for(bp_loader *loader, int64_t step)
+{
+    if (step != loader->wanted) {
+        loader->wanted = loader->made = step;
+        loader->seeks++;
+        loader->err = BP_OK;
+        pthread_cond_broadcast(&loader->changed);
+    }
+    if (loader->made > step)
+        return;
+
+    double start = bp_clock_now();
+    while (loader->made <= step && loader->err == BP_OK)
+        pthread_cond_wait(&loader->changed, &loader->mutex);
+    loader->waited += bp_clock_now() - start;
+}
+
+bp_err bp_loader_read(bp_loader *loader, int64_t step, int32_t *windows)
+{
+    int64_t count = loader->spec.slots * (loader->spec.context + 1);
+
+    BP_TRACE(BP_TRACE_INPUT, 0, 4.0 * (double)count);
+    BP_ASSERT(step >= 1);
+    pthread_mutex_lock(&loader->mutex);
+    wait_for(loader, step);
+    if (loader->made <= step) {
+        bp_err_set_message(loader->message);
+        bp_err err = loader->err;
+        pthread_mutex_unlock(&loader->mutex);
+        return err;
+    }
+    pthread_mutex_unlock(&loader->mutex);
+
+    /* The helper writes no further than step + DEPTH - 1 until `wanted` moves on: this one is ours.
+     */
+    memcpy(windows, ring_at(loader, step), (size_t)count * sizeof(*windows));
+    pthread_mutex_lock(&loader->mutex);
+    loader->wanted = step + 1;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->mutex);
+    return BP_OK;
+}

@@ -1,0 +1,99 @@
+/* Sums for the temperature: what the mixture's negative log-likelihood is at other temperatures. */
+#include "infer/ensemble/ensemble_priv.h"
+
+#include "mesh/collective.h"
+
+#include <math.h>
+
+double bp_scaled_beta(int k)
+{
+    int from_middle = k - BP_TEMPERATURE_POINTS / 2;
+
+    return (double)exp2f((float)from_middle / 8); /* as kernels take it */
+}
+
+/* Sums over the vocabulary, of u = log p - shift: no log p is above the largest of the members',
+ * and the mixture's largest is at most log M below it, so that exponentials neither overflow nor
+ * all vanish, and no rank has to be asked first. */
+static void sum_powers(ensemble *self, ensemble_work *work, const bp_mixture *in,
+                       const float *betas)
+{
+    int64_t doubles = in->rows * BP_TEMPERATURE_POINTS * 3;
+    double *powers = &work->powers->power;
+
+    for (int64_t r = 0; r < in->rows; r++) {
+        work->max[r] = -INFINITY;
+        for (int64_t m = 0; m < in->members; m++)
+            work->max[r] = fmaxf(work->max[r], -in->known[m * in->known_stride + r].log_sum);
+    }
+    bp_scaled_rows(work->powers, in, work->max, betas, BP_TEMPERATURE_POINTS);
+    bp_all_sum_double(powers, doubles, self->mesh->across);
+    bp_all_sum_double(powers, doubles, self->mesh->tensor);
+}
+
+/* f(b) = log sum_v p_v^b - b log p(target) of one row, and its derivatives, at every b. */
+static void add_row(bp_scaled_sums *sums, const bp_scaled_row *powers, double shift, double logprob)
+{
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++) {
+        double b = bp_scaled_beta(k), mean = powers[k].first / powers[k].power;
+
+        sums->value[k] += b * shift + log(powers[k].power) - b * logprob;
+        sums->first[k] += shift + mean - logprob;
+        sums->second[k] += powers[k].second / powers[k].power - mean * mean;
+    }
+    sums->tokens++;
+}
+
+static void temper_chunk(ensemble *self, ensemble_work *work, int64_t first, int64_t rows,
+                         bp_scaled_sums *sums)
+{
+    float betas[BP_TEMPERATURE_POINTS];
+    double variance;
+
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++)
+        betas[k] = (float)bp_scaled_beta(k);
+    ensemble_mix(self, work, first, rows);
+    bp_mixture in = ensemble_mixture(self, work, first, rows);
+    sum_powers(self, work, &in, betas);
+    for (int64_t r = 0; r < rows; r++)
+        add_row(sums, work->powers + r * BP_TEMPERATURE_POINTS, (double)work->max[r],
+                ensemble_target_logprob(&in, r, &variance));
+}
+
+static bp_err temper_part(ensemble *self, const bp_lm_batch *part, bp_scaled_sums *sums)
+{
+    ensemble_work work;
+    bp_err err = ensemble_prepare(self, &work, part, true);
+
+    if (err == BP_OK)
+        err = ensemble_run_backbones(self, &work, part);
+    if (err != BP_OK)
+        return err;
+    for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk)
+        temper_chunk(self, &work, first,
+                     first + work.chunk < work.rows ? work.chunk : work.rows - first, sums);
+    return BP_OK;
+}
+
+bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_scaled_sums *sums)
+{
+    ensemble *self = (ensemble *)lm;
+    bp_scaled_sums here = {.tokens = 0};
+    bp_lm_batch part;
+    bp_err err = BP_OK;
+
+    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
+        ensemble_take_part(self, batch, first, &part);
+        err = temper_part(self, &part, &here);
+    }
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&here, sizeof here, self->mesh->pipelines - 1, self->mesh->pipeline);
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++) {
+        sums->value[k] += here.value[k];
+        sums->first[k] += here.first[k];
+        sums->second[k] += here.second[k];
+    }
+    sums->tokens += here.tokens;
+    return BP_OK;
+}

@@ -1,0 +1,121 @@
+/* Bytes in memory, then in an unlinked file. */
+#include "io/corpus/spill.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct bp_spill {
+    char *folder;
+    char *tail; /* the last bytes, not in the file yet */
+    size_t tail_bytes, room_bytes;
+    int64_t file_bytes;
+    int fd; /* -1: none yet */
+};
+
+bp_err bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes)
+{
+    bp_spill *spill = bp_alloc("store.spool", 1, sizeof *spill);
+
+    *out = NULL;
+    spill->fd = -1;
+    spill->room_bytes = memory_bytes;
+    spill->folder = bp_strdup(folder);
+    spill->tail = bp_alloc("store.spool", (int64_t)memory_bytes, 1);
+    if (spill->folder == NULL || spill->tail == NULL) {
+        bp_spill_free(&spill);
+        return bp_fail_memory("a spool", (int64_t)memory_bytes, 1);
+    }
+    *out = spill;
+    return BP_OK;
+}
+
+void bp_spill_free(bp_spill **spill)
+{
+    if (*spill != NULL) {
+        if ((*spill)->fd >= 0)
+            (void)close((*spill)->fd); /* unlinked: nothing of it is wanted any more */
+        bp_free((*spill)->tail);
+        bp_free((*spill)->folder);
+    }
+    bp_free(*spill);
+    *spill = NULL;
+}
+
+/* O_TMPFILE where the file system has it (most; not all networked ones), else a name that is
+ * removed at once. */
+static bp_err open_file(bp_spill *spill)
+{
+    bp_err err = BP_OK;
+    char *name;
+
+    spill->fd = open(spill->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (spill->fd >= 0)
+        return BP_OK;
+    name = bp_sprintf("%s/.bp-spool-XXXXXX", spill->folder);
+    spill->fd = mkostemp(name, O_CLOEXEC);
+    if (spill->fd < 0 || unlink(name) != 0)
+        err = bp_fail_create("can't create a temporary file", name);
+    bp_free(name);
+    return err;
+}
+
+static bp_err flush(bp_spill *spill)
+{
+    bp_err err = spill->fd < 0 ? open_file(spill) : BP_OK;
+
+    if (err != BP_OK)
+        return err;
+    if (bp_write_all(spill->fd, spill->tail, spill->tail_bytes) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't write a temporary file in", spill->folder);
+    spill->file_bytes += (int64_t)spill->tail_bytes;
+    spill->tail_bytes = 0;
+    return BP_OK;
+}
+
+bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes)
+{
+    const char *from = data;
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && bytes > 0) {
+        size_t room = spill->room_bytes - spill->tail_bytes;
+        size_t now = bytes < room ? bytes : room;
+        memcpy(spill->tail + spill->tail_bytes, from, now);
+        spill->tail_bytes += now;
+        from += now;
+        bytes -= now;
+        if (spill->tail_bytes == spill->room_bytes && bytes > 0)
+            err = flush(spill);
+    }
+    return err;
+}
+
+bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes)
+{
+    char *to = data;
+
+    BP_ASSERT(offset >= 0 && offset + (int64_t)bytes <= bp_spill_bytes(spill));
+    if (bytes > 0 && offset < spill->file_bytes) {
+        int64_t left = spill->file_bytes - offset;
+        size_t now = (int64_t)bytes < left ? bytes : (size_t)left;
+        if (bp_pread_all(spill->fd, to, now, offset) != 0)
+            return bp_fail_errno(BP_ERR_IO, "can't read a temporary file in", spill->folder);
+        to += now;
+        offset += (int64_t)now;
+        bytes -= now;
+    }
+    if (bytes > 0)
+        memcpy(to, spill->tail + (offset - spill->file_bytes), bytes);
+    return BP_OK;
+}
+
+int64_t bp_spill_bytes(const bp_spill *spill)
+{
+    return spill->file_bytes + (int64_t)spill->tail_bytes;
+}

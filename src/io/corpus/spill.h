@@ -1,0 +1,24 @@
+/* A spill: bytes added at the end and read back later, in memory while they are few, then in an
+ * unlinked file. What grows with the number of documents goes through one. Local: no MPI. */
+#ifndef BP_IO_CORPUS_SPILL_H
+#define BP_IO_CORPUS_SPILL_H
+
+#include "base/err.h"
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct bp_spill bp_spill;
+
+/** `folder` is where its file is made once `memory_bytes` are exceeded: beside the output, which
+ * has the room. Copied. */
+bp_err bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes);
+void bp_spill_free(bp_spill **spill);
+
+/** Errors: BP_ERR_IO disk full, BP_ERR_DENIED, BP_ERR_CREATE, BP_ERR_SYSTEM. */
+bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes);
+
+/** data[bytes] from `offset` on; reading past the end is a bug. Errors: BP_ERR_IO. */
+bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes);
+int64_t bp_spill_bytes(const bp_spill *spill);
+
+#endif

@@ -1,0 +1,188 @@
+#include "mesh/async.h"
+#include "base/cores.h"
+#include "base/mem.h"
+#include "base/trace.h"
+#include "mesh/collective_priv.h"
+#include "mesh/mesh.h"
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+/* A look costs 5 to 30 microseconds of a core that computes. Naps grow while nothing has come, and
+ * shrink when something has: they follow the time between messages. */
+#define NAP_LEAST_NS 50000
+#define NAP_MOST_NS  2000000
+
+typedef struct job {
+    bool gathers;
+    float *x, *scratch;
+    int64_t n;
+} job;
+
+struct bp_async {
+    MPI_Comm comm;
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t given_more, done_more;
+    job *jobs; /* [capacity] a ring */
+    int64_t capacity, given, done;
+    bool ends;
+    long nap_ns;         /* the last one */
+    atomic_bool hurried; /* the main thread waits for a job: its core is free */
+};
+
+static void nap(void *context, bool again)
+{
+    bp_async *self = context;
+
+    if (atomic_load_explicit(&self->hurried, memory_order_relaxed)) {
+        (void)sched_yield();
+        return;
+    }
+    self->nap_ns = again ? 2 * self->nap_ns : self->nap_ns / 2;
+    if (self->nap_ns < NAP_LEAST_NS)
+        self->nap_ns = NAP_LEAST_NS;
+    if (self->nap_ns > NAP_MOST_NS)
+        self->nap_ns = NAP_MOST_NS;
+    (void)nanosleep(&(struct timespec){.tv_nsec = self->nap_ns}, NULL);
+}
+
+static void carry_out(const bp_async *self, const job *at, const bp_waiting *waiting)
+{
+    if (at->gathers)
+        bp_all_gather_bytes_so(at->x, at->n * (int64_t)sizeof(float), self->comm, waiting);
+    else
+        bp_reduce_scatter_so(at->x, at->n, at->scratch, self->comm, waiting);
+}
+
+static void *work(void *context)
+{
+    bp_async *self = context;
+    bp_waiting waiting = {nap, self};
+
+    bp_cores_widen();
+    (void)pthread_mutex_lock(&self->lock);
+    while (!self->ends || self->done < self->given) {
+        if (self->done == self->given) {
+            (void)pthread_cond_wait(&self->given_more, &self->lock);
+            continue;
+        }
+        job next = self->jobs[self->done % self->capacity];
+        (void)pthread_mutex_unlock(&self->lock);
+        if (bp_trace_is_on() && !bp_trace_here)
+            bp_trace_thread(BP_TRACE_COMMUNICATION);
+        carry_out(self, &next, &waiting);
+        (void)pthread_mutex_lock(&self->lock);
+        self->done++;
+        (void)pthread_cond_signal(&self->done_more);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+static bp_err start_thread(bp_async *self)
+{
+    sigset_t all, before;
+    int status;
+
+    (void)sigfillset(&all); /* signals are the main thread's */
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    status = pthread_create(&self->thread, NULL, work, self);
+    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    if (status != 0)
+        return BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s: at messages beside compute",
+                       strerror(status));
+    (void)pthread_setname_np(self->thread, "courier"); /* for top and debuggers */
+    self->has_thread = true;
+    return BP_OK;
+}
+
+bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside)
+{
+    bp_async *self = bp_alloc("courier", 1, sizeof *self);
+    int threads;
+    *out = self;
+    BP_MPI(MPI_Comm_dup(comm, &self->comm));
+    BP_MPI(MPI_Query_thread(&threads));
+    BP_CHECK(pthread_mutex_init(&self->lock, NULL) == 0 &&
+             pthread_cond_init(&self->given_more, NULL) == 0 &&
+             pthread_cond_init(&self->done_more, NULL) == 0);
+    self->capacity = jobs;
+    self->jobs = bp_alloc("courier", jobs, sizeof *self->jobs);
+    beside = beside && threads == MPI_THREAD_MULTIPLE && bp_comm_size(comm) > 1;
+    return beside ? start_thread(self) : BP_OK;
+}
+
+void bp_async_free(bp_async **async)
+{
+    bp_async *self = *async;
+
+    if (self == NULL)
+        return;
+    if (self->has_thread) {
+        (void)pthread_mutex_lock(&self->lock);
+        self->ends = true;
+        (void)pthread_cond_signal(&self->given_more);
+        (void)pthread_mutex_unlock(&self->lock);
+        BP_CHECK(pthread_join(self->thread, NULL) == 0);
+    }
+    (void)pthread_cond_destroy(&self->given_more);
+    (void)pthread_cond_destroy(&self->done_more);
+    (void)pthread_mutex_destroy(&self->lock);
+    BP_MPI(MPI_Comm_free(&self->comm));
+    bp_free(self->jobs);
+    bp_free(self);
+    *async = NULL;
+}
+
+static int64_t give(bp_async *self, const job *one)
+{
+    static const bp_waiting SPINNING = {NULL, NULL};
+
+    if (!self->has_thread) {
+        bp_heartbeat_enter(one->gathers ? "all_gather" : "reduce_scatter");
+        carry_out(self, one, &SPINNING);
+        bp_heartbeat_leave();
+        return self->given++;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    BP_ASSERT(self->given - self->done < self->capacity);
+    self->jobs[self->given % self->capacity] = *one;
+    self->given++;
+    (void)pthread_cond_signal(&self->given_more);
+    (void)pthread_mutex_unlock(&self->lock);
+    return self->given - 1;
+}
+
+int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t n, float *scratch)
+{
+    return give(async, &(job){.x = x, .n = n, .scratch = scratch});
+}
+
+int64_t bp_async_all_gather(bp_async *async, float *x, int64_t n)
+{
+    return give(async, &(job){.gathers = true, .x = x, .n = n});
+}
+
+void bp_async_wait(bp_async *async, int64_t at)
+{
+    bool gathers;
+
+    if (!async->has_thread)
+        return;
+    (void)pthread_mutex_lock(&async->lock);
+    if (async->done <= at) {
+        gathers = async->jobs[at % async->capacity].gathers;
+        bp_heartbeat_enter(gathers ? "all_gather" : "reduce_scatter");
+        atomic_store_explicit(&async->hurried, true, memory_order_relaxed);
+        while (async->done <= at)
+            (void)pthread_cond_wait(&async->done_more, &async->lock);
+        atomic_store_explicit(&async->hurried, false, memory_order_relaxed);
+        bp_heartbeat_leave();
+    }
+    (void)pthread_mutex_unlock(&async->lock);
+}

@@ -1,0 +1,41 @@
+/* Sums and gathers beside compute: a thread works through a list of them, on a communicator of its
+ * own, while the main thread goes on. Between looks at its messages it naps, so that it takes
+ * little from the cores that compute; once the main thread waits, it doesn't. */
+#ifndef BP_MESH_ASYNC_H
+#define BP_MESH_ASYNC_H
+
+#include "base/err.h"
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bp_async bp_async;
+
+/** A async for the ranks of `comm`, with room for `jobs` that are not waited for.
+ *
+ * beside: do them beside the caller; else, and with an MPI that allows no two threads at a time,
+ * each is done at once where it is given.
+ *
+ * Collective: over `comm`, which is duplicated. Ranks may differ in `beside`.
+ * Owns:       *out is the caller's, bp_async_free().
+ * Errors:     BP_ERR_SYSTEM no memory or no thread: this rank's own, *out can be freed.
+ */
+bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside);
+/** Waits for all that was given. Collective over the async's ranks. */
+void bp_async_free(bp_async **async);
+
+/** bp_reduce_scatter and bp_all_gather_shards as jobs, done in the order in which they are given:
+ * the same on all ranks. x and scratch are the async's until the job was waited for; jobs may
+ * share scratch. The job's number is returned, for bp_async_wait.
+ *
+ * Collective: over the async's ranks, in the same order; neither waits for the others but where
+ *             there is no thread.
+ * Shapes:     x[n], n a multiple of the ranks; scratch[bp_reduce_scatter_scratch(n, ranks)].
+ */
+int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t n, float *scratch);
+int64_t bp_async_all_gather(bp_async *async, float *x, int64_t n);
+/** Until job `job` and all before it are done here. Told to the watchdog (base/heartbeat.h). Local,
+ * but they are done only when the other ranks have given them too. */
+void bp_async_wait(bp_async *async, int64_t job);
+
+#endif

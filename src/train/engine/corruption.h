@@ -1,0 +1,40 @@
+/* Bits that nothing in a training explains: changed in memory, or other than those of a rank that
+ * holds the same values. */
+#ifndef BP_TRAIN_ENGINE_CORRUPTION_H
+#define BP_TRAIN_ENGINE_CORRUPTION_H
+
+#include "mesh/mesh.h"
+#include "models/network.h"
+
+#include <stdbool.h>
+
+#define BP_CORRUPTION_RANKS 4
+#define BP_CORRUPTION_HOST  64
+
+/** Plain data: it travels as bytes. */
+typedef struct bp_corruption {
+    bool found;
+    bool differs;                    /* between ranks; else changed in one rank's memory */
+    char tensor[BP_PARAM_NAME + 16]; /* "h.3.attn.q.weight", "adamw.v/h.3.attn.q.weight" */
+    int64_t step;                    /* at work, or done last */
+    int holders, suspects; /* ranks that hold these values; those with other bits than most,
+                              or all where no majority says who is right */
+    int ranks[BP_CORRUPTION_RANKS]; /* the first suspects, by their place in mesh->world */
+    char hosts[BP_CORRUPTION_RANKS][BP_CORRUPTION_HOST];
+} bp_corruption;
+
+/** Compare what ranks hold in common: all parameters between data ranks, the replicated ones
+ * between tensor ranks, the tied embedding between the first and the last stage. Fills *out where
+ * it is not found yet and this rank's copies differ from another's.
+ *
+ * Collective: over mesh->data, mesh->tensor and mesh->pipeline; the network's values are bound.
+ */
+void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network);
+
+/** This rank alone is to blame: fills suspects, ranks and hosts. Local. */
+void bp_corruption_own(bp_corruption *corruption, const bp_mesh *mesh);
+
+/** Digest of n floats, the same at any number of threads. Local. */
+uint64_t bp_corruption_digest(const float *values, int64_t n);
+
+#endif

@@ -1,0 +1,600 @@
+/* The scheduler that hands members out: the lead of each group of ranks asks the coordinator for a
+ * member, trains it with its group, and sends message of it. A coordinator that trains itself looks
+ * at its scheduler whenever its own loops ask whether to stop (bp_signals_watch), that is once a
+ * step. */
+#include "train/ensemble/ensemble_priv.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/heartbeat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "coordinator/work_queue.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "mesh/collective.h"
+#include "run/stop_request.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TAG_MESSAGE      1
+#define TAG_ORDER        2
+#define PROGRESS_SECONDS 5.0
+#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
+#define WAIT_SECONDS     0.002
+#define SHOWN            6 /* members by name in a progress line */
+
+/* What a lead tells the coordinator. Plain data: it travels as bytes. */
+typedef enum message_kind {
+    MESSAGE_STARTED, /* from `step` on */
+    MESSAGE_STEP,    /* with its loss */
+    MESSAGE_TRAINED, /* value: the out-of-bag perplexity */
+    MESSAGE_DIVERGED,
+    MESSAGE_STOPPED, /* its group was asked to stop */
+    MESSAGE_LEFT     /* the last one of a group */
+} message_kind;
+
+typedef struct message {
+    int64_t kind, member, step;
+    double value;
+    char text[BP_ERR_LINE_BYTES + 1]; /* why it diverged */
+} ensemble_message;
+
+/* What the coordinator tells a lead. */
+enum { ORDER_STOP, ORDER_LEAVE };
+
+typedef enum member_phase { WAITS, TRAINS, TRAINED, DIVERGED } member_phase;
+
+/* The coordinator's view of a member. */
+typedef struct member_state {
+    member_phase phase;
+    int64_t first_step, step; /* where it went on from, and is */
+    double loss, oob_perplexity;
+    char *text; /* why it diverged */
+} member_state;
+
+struct ensemble_scheduler {
+    ensemble *self;
+    MPI_Comm comm;
+    bp_work_queue *queue;
+    bool leads;     /* this rank leads a group */
+    int64_t member; /* a lead's: at work */
+    /* the coordinator's: */
+    member_state *states;
+    uint8_t *done; /* [members], zero: a member that is whole says so itself */
+    ensemble_metrics *metrics;
+    bool *left; /* [groups] */
+    int groups_left;
+    bool stop_ordered;
+    double began, printed;
+    bp_err err; /* of the ensemble's own files */
+    char *err_text;
+};
+
+static bp_err out_of_memory(void)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the ensemble's desk");
+}
+
+static bp_err prepare(ensemble_scheduler *scheduler)
+{
+    ensemble *self = scheduler->self;
+
+    scheduler->states = bp_alloc("ensemble.desk", self->members, sizeof *scheduler->states);
+    scheduler->done = bp_alloc("ensemble.desk", self->members, sizeof *scheduler->done);
+    scheduler->left = bp_alloc("ensemble.desk", self->shape.members, sizeof *scheduler->left);
+    if (!scheduler->states || !scheduler->done || !scheduler->left)
+        return out_of_memory();
+    for (int64_t k = 0; k < self->members; k++)
+        scheduler->states[k].oob_perplexity = NAN;
+    return ensemble_metrics_new(&scheduler->metrics, self);
+}
+
+static bool tick(void *context, int64_t amount);
+
+bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    ensemble_scheduler *scheduler = bp_alloc("ensemble.desk", 1, sizeof *scheduler);
+    bp_work_spec spec = {.mesh = mesh, .units = self->members, .tick = tick, .context = scheduler};
+    bp_err err = bp_agree(mesh->world, scheduler ? BP_OK : out_of_memory());
+
+    *out = NULL;
+    if (err != BP_OK) {
+        bp_free(scheduler);
+        return err;
+    }
+    scheduler->self = self;
+    scheduler->comm = MPI_COMM_NULL;
+    scheduler->leads = mesh->computes && bp_comm_is_root(mesh->tensor);
+    err = bp_agree(mesh->world, mesh->coordinates ? prepare(scheduler) : BP_OK);
+    spec.done = scheduler->done;
+    if (err == BP_OK)
+        err = bp_work_queue_new(&scheduler->queue, &spec);
+    if (err == BP_OK)
+        BP_MPI(MPI_Comm_dup(mesh->world, &scheduler->comm));
+    else
+        ensemble_scheduler_free(&scheduler);
+    if (scheduler)
+        scheduler->began = scheduler->printed = bp_clock_now();
+    *out = scheduler;
+    return err;
+}
+
+void ensemble_scheduler_free(ensemble_scheduler **out)
+{
+    ensemble_scheduler *scheduler = *out;
+
+    if (!scheduler)
+        return;
+    for (int64_t k = 0; scheduler->states && k < scheduler->self->members; k++)
+        bp_free(scheduler->states[k].text);
+    if (scheduler->comm != MPI_COMM_NULL)
+        BP_MPI(MPI_Comm_free(&scheduler->comm));
+    bp_work_queue_free(&scheduler->queue);
+    ensemble_metrics_free(&scheduler->metrics);
+    bp_free(scheduler->err_text);
+    bp_free(scheduler->left);
+    bp_free(scheduler->done);
+    bp_free(scheduler->states);
+    bp_free(scheduler);
+    *out = NULL;
+}
+
+/* ---- the coordinator ---- */
+
+static int lead_of(const ensemble_scheduler *scheduler, int group)
+{
+    const bp_mesh *mesh = scheduler->self->mesh;
+
+    return mesh->dedicated + group * mesh->tensors;
+}
+
+static void order(const ensemble_scheduler *scheduler, int group, int what)
+{
+    BP_MPI_WAIT("send",
+                MPI_Send(&what, 1, MPI_INT, lead_of(scheduler, group), TAG_ORDER, scheduler->comm));
+}
+
+static void note_failure(ensemble_scheduler *scheduler, bp_err err)
+{
+    if (err == BP_OK || scheduler->err != BP_OK)
+        return;
+    scheduler->err = err; /* nothing more is handed out */
+    scheduler->err_text = bp_strdup(bp_err_message());
+}
+
+static void add_event(ensemble_scheduler *scheduler, const char *name,
+                      const ensemble_message *message, const char *key, json_t *value)
+{
+    char member[ENSEMBLE_NAME_BYTES];
+    json_t *members = json_object();
+
+    ensemble_name(scheduler->self, message->member, member);
+    json_object_set_new(members, "member", json_string(member));
+    json_object_set_new(members, key, value);
+    if (bp_run_event(scheduler->self->run, name, members) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    json_decref(members);
+}
+
+static int64_t count(const ensemble_scheduler *scheduler, member_phase phase)
+{
+    int64_t n = 0;
+
+    for (int64_t k = 0; k < scheduler->self->members; k++)
+        n += scheduler->states[k].phase == phase;
+    return n;
+}
+
+static void on_started(ensemble_scheduler *scheduler, const ensemble_message *message)
+{
+    member_state *state = &scheduler->states[message->member];
+
+    note_failure(scheduler, ensemble_forget_list(scheduler->self));
+    state->phase = TRAINS;
+    state->first_step = state->step = message->step;
+    state->loss = NAN;
+    note_failure(scheduler,
+                 ensemble_metrics_started(scheduler->metrics, message->member, message->step));
+    add_event(scheduler, "member_started", message, "step", json_integer(message->step));
+}
+
+static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *message)
+{
+    member_state *state = &scheduler->states[message->member];
+    char name[ENSEMBLE_NAME_BYTES], oob[64] = "";
+
+    bool early = ensemble_member_ended_early(scheduler->self, message->member);
+
+    state->phase = TRAINED;
+    state->step =
+        early ? ensemble_member_step(scheduler->self, message->member) : scheduler->self->steps;
+    state->oob_perplexity = message->value;
+    ensemble_metrics_ended(scheduler->metrics, message->member,
+                           early ? ENSEMBLE_ENDED_EARLY : ENSEMBLE_TRAINED);
+    add_event(scheduler, "member_trained", message, "oob_perplexity", bp_json_real(message->value));
+    ensemble_name(scheduler->self, message->member, name);
+    if (isfinite(message->value))
+        snprintf(oob, sizeof oob, ", out-of-bag perplexity %.4f", message->value);
+    bp_log("%s is trained%s (%" PRId64 " of %" PRId64 ")", name, oob, count(scheduler, TRAINED),
+           scheduler->self->members);
+}
+
+static void on_diverged(ensemble_scheduler *scheduler, const ensemble_message *message)
+{
+    member_state *state = &scheduler->states[message->member];
+    char name[ENSEMBLE_NAME_BYTES];
+
+    state->phase = DIVERGED;
+    bp_free(state->text);
+    state->text = bp_strdup(message->text);
+    ensemble_metrics_ended(scheduler->metrics, message->member, ENSEMBLE_DIVERGED);
+    add_event(scheduler, "member_diverged", message, "message", json_string(message->text));
+    ensemble_name(scheduler->self, message->member, name);
+    bp_warn("%s: %s; the other members go on", name, message->text);
+}
+
+static void on_left(ensemble_scheduler *scheduler, int from)
+{
+    int group = (from - scheduler->self->mesh->dedicated) / scheduler->self->mesh->tensors;
+
+    scheduler->left[group] = true;
+    scheduler->groups_left++;
+    if (from != 0 || scheduler->self->mesh->dedicated)
+        order(scheduler, group, ORDER_LEAVE);
+}
+
+/* On the coordinator, which may be in the midst of training a member itself. */
+static void hear(ensemble_scheduler *scheduler, const ensemble_message *message, int from)
+{
+    bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
+
+    switch ((message_kind)message->kind) {
+    case MESSAGE_STARTED:
+        on_started(scheduler, message);
+        break;
+    case MESSAGE_STEP:
+        scheduler->states[message->member].step = message->step;
+        scheduler->states[message->member].loss = message->value;
+        break;
+    case MESSAGE_TRAINED:
+        on_trained(scheduler, message);
+        break;
+    case MESSAGE_DIVERGED:
+        on_diverged(scheduler, message);
+        break;
+    case MESSAGE_STOPPED:
+        bp_signals_ask_stop(BP_STOP_RANK);
+        break;
+    case MESSAGE_LEFT:
+        on_left(scheduler, from);
+        break;
+    }
+    (void)bp_log_use(statistic);
+}
+
+/* Whoever was asked to stop, all groups stop. */
+static void pass_stop_on(ensemble_scheduler *scheduler)
+{
+    if (scheduler->stop_ordered || !bp_signals_stop_asked())
+        return;
+    scheduler->stop_ordered = true;
+    for (int g = 0; g < scheduler->self->shape.members; g++)
+        if (!scheduler->left[g] && lead_of(scheduler, g) != 0)
+            order(scheduler, g, ORDER_STOP);
+}
+
+static void hear_all(ensemble_scheduler *scheduler)
+{
+    for (;;) {
+        MPI_Status status;
+        ensemble_message message;
+        int there;
+
+        BP_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_MESSAGE, scheduler->comm, &there, &status));
+        if (!there)
+            break;
+        bp_recv(&message, sizeof message, status.MPI_SOURCE, TAG_MESSAGE, scheduler->comm);
+        hear(scheduler, &message, status.MPI_SOURCE);
+    }
+    pass_stop_on(scheduler);
+}
+
+static void add_count(bp_buffer *line, const ensemble_scheduler *scheduler, member_phase phase,
+                      const char *what)
+{
+    int64_t members = count(scheduler, phase);
+
+    if (members > 0)
+        bp_buffer_printf(line, ", %" PRId64 " %s", members, what);
+}
+
+/* "3 of 8 members trained, 2 at work, 3 waiting; m03 120/400 3.4210, m04 118/400 3.5121; 2 min 10 s
+ * left" */
+static void show_progress(ensemble_scheduler *scheduler, double now)
+{
+    const ensemble *self = scheduler->self;
+    int64_t steps = self->steps, done = 0, left = 0;
+    char name[ENSEMBLE_NAME_BYTES], time_left[64];
+    bp_buffer line = {0};
+    int shown = 0;
+
+    bp_buffer_printf(&line, "%" PRId64 " of %" PRId64 " members trained", count(scheduler, TRAINED),
+                     self->members);
+    add_count(&line, scheduler, TRAINS, "at work");
+    add_count(&line, scheduler, WAITS, "waiting");
+    add_count(&line, scheduler, DIVERGED, "diverged");
+    for (int64_t k = 0; k < self->members; k++) {
+        const member_state *state = &scheduler->states[k];
+
+        done += state->step - state->first_step;
+        left += state->phase == TRAINS || state->phase == WAITS ? steps - state->step : 0;
+        if (state->phase != TRAINS || ++shown > SHOWN)
+            continue;
+        ensemble_name(self, k, name);
+        bp_buffer_printf(&line, "%s %s %" PRId64 "/%" PRId64, shown > 1 ? "," : ";", name,
+                         state->step, steps);
+        if (isfinite(state->loss)) /* it has one when its first line is there */
+            bp_buffer_printf(&line, " %.4f", state->loss);
+    }
+    bp_clock_duration(time_left, sizeof time_left,
+                      done > 0 ? (double)left * (now - scheduler->began) / (double)done : NAN);
+    bp_buffer_printf(&line, "%s; %s left", shown > SHOWN ? ", ..." : "", time_left);
+    bp_log_progress("%s", line.data);
+    bp_buffer_clear(&line);
+}
+
+/* About once a second, on the coordinator. */
+static bool tick(void *context, int64_t amount)
+{
+    ensemble_scheduler *scheduler = context;
+    bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
+    double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
+
+    (void)amount; /* message tell more */
+    hear_all(scheduler);
+    if (now - scheduler->printed >= interval) {
+        scheduler->printed = now;
+        note_failure(scheduler, ensemble_metrics_flush(scheduler->metrics));
+        show_progress(scheduler, now);
+    }
+    (void)bp_log_use(statistic);
+    return bp_signals_stop_asked() || scheduler->err != BP_OK;
+}
+
+/* ---- a lead ---- */
+
+static void tell(ensemble_scheduler *scheduler, message_kind kind, int64_t step, double value)
+{
+    ensemble_message message = {
+        .kind = kind, .member = scheduler->member, .step = step, .value = value};
+
+    if (kind == MESSAGE_DIVERGED)
+        snprintf(message.text, sizeof message.text, "%s", bp_err_message());
+    if (scheduler->self->mesh->coordinates)
+        hear(scheduler, &message, 0);
+    else
+        bp_send(&message, sizeof message, 0, TAG_MESSAGE, scheduler->comm);
+}
+
+/* The orders that have come; true: to leave. */
+static bool obey(ensemble_scheduler *scheduler)
+{
+    int there, what = ORDER_STOP;
+
+    while (what != ORDER_LEAVE) {
+        BP_MPI(MPI_Iprobe(0, TAG_ORDER, scheduler->comm, &there, MPI_STATUS_IGNORE));
+        if (!there)
+            return false;
+        BP_MPI_WAIT("recv",
+                    MPI_Recv(&what, 1, MPI_INT, 0, TAG_ORDER, scheduler->comm, MPI_STATUS_IGNORE));
+        if (what == ORDER_STOP)
+            bp_signals_ask_stop(BP_STOP_RANK);
+    }
+    return true;
+}
+
+/* Called where training and scoring ask whether to stop. */
+static void look(void *context)
+{
+    ensemble_scheduler *scheduler = context;
+
+    if (scheduler->self->mesh->coordinates) {
+        hear_all(scheduler);
+        bp_work_queue_serve(scheduler->queue);
+    } else if (scheduler->leads) {
+        (void)obey(scheduler); /* to leave is ordered only to those that have */
+    }
+}
+
+static bp_err on_training_started(void *context, int64_t step)
+{
+    ensemble_scheduler *scheduler = context;
+    bp_err err = ensemble_member_forget_scores(scheduler->self, scheduler->member);
+
+    if (err == BP_OK)
+        tell(scheduler, MESSAGE_STARTED, step, NAN);
+    return err;
+}
+
+static void on_metric(void *context, const json_t *line)
+{
+    const json_t *loss = json_object_get(line, "loss");
+
+    tell(context, MESSAGE_STEP, json_integer_value(json_object_get(line, "step")),
+         json_is_number(loss) ? json_number_value(loss) : NAN);
+}
+
+/* One member, by this rank's group. One that diverged is message, and no error. */
+static bp_err train(ensemble_scheduler *scheduler)
+{
+    ensemble *self = scheduler->self;
+    bp_pretrain_hooks hooks = {
+        .context = scheduler, .started = on_training_started, .metric = on_metric};
+    char name[ENSEMBLE_NAME_BYTES];
+    double oob;
+    bp_err err;
+
+    ensemble_name(self, scheduler->member, name);
+    bp_log_set_member(name, scheduler->leads);
+    (void)bp_log_use(BP_LOG_MEMBER);
+    err = ensemble_member_run(self, self->mesh->tensor, scheduler->member, &hooks, &oob);
+    (void)bp_log_use(BP_LOG_JOB);
+    if (err == BP_OK && scheduler->leads)
+        tell(scheduler, MESSAGE_TRAINED, 0, oob);
+    if (err == BP_ERR_SOFTWARE && scheduler->leads)
+        tell(scheduler, MESSAGE_DIVERGED, 0, NAN);
+    if (err == BP_ERR_STOPPED && scheduler->leads)
+        tell(scheduler, MESSAGE_STOPPED, 0, NAN);
+    if (err == BP_OK || err == BP_ERR_SOFTWARE)
+        return BP_OK;
+    if (bp_err_was_asked(err)) /* so are the others */
+        return err;
+    return bp_err_prefix(err, "%s", name);
+}
+
+static bp_err train_all(ensemble_scheduler *scheduler)
+{
+    bp_err err = BP_OK;
+
+    while (err == BP_OK) {
+        if (scheduler->leads) {
+            bp_work_queue_ask(scheduler->queue, 0);
+            scheduler->member = bp_work_queue_take(scheduler->queue);
+        }
+        bp_bcast_bytes(&scheduler->member, sizeof scheduler->member, 0,
+                       scheduler->self->mesh->tensor);
+        if (scheduler->member < 0)
+            break;
+        err = train(scheduler);
+    }
+    if (scheduler->leads)
+        tell(scheduler, MESSAGE_LEFT, 0, NAN);
+    return err;
+}
+
+/* A rank that only waits leaves its core to those that train. */
+static void wait_for_all(const ensemble_scheduler *scheduler)
+{
+    MPI_Request request;
+    int done = 0;
+
+    bp_heartbeat_enter("barrier");
+    BP_MPI(MPI_Ibarrier(scheduler->comm, &request));
+    while (!done) {
+        BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (!done)
+            bp_clock_sleep(WAIT_SECONDS);
+    }
+    bp_heartbeat_leave();
+}
+
+bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler)
+{
+    const bp_mesh *mesh = scheduler->self->mesh;
+    bp_err err = BP_OK;
+
+    bp_signals_watch(look, scheduler);
+    if (mesh->computes)
+        err = train_all(scheduler);
+    bp_work_queue_leave(scheduler->queue, err != BP_OK, 0);
+    bp_heartbeat_enter("members");
+    while (mesh->coordinates && scheduler->groups_left < scheduler->self->shape.members) {
+        hear_all(scheduler);
+        bp_clock_sleep(WAIT_SECONDS);
+    }
+    while (scheduler->leads && !mesh->coordinates && !obey(scheduler))
+        bp_clock_sleep(WAIT_SECONDS);
+    bp_heartbeat_leave();
+    bp_signals_unwatch(look, scheduler);
+    wait_for_all(scheduler);
+    return bp_agree(mesh->world, err);
+}
+
+/* ---- the end ---- */
+
+static bp_err save_list(const ensemble_scheduler *scheduler)
+{
+    const ensemble *self = scheduler->self;
+    bp_ensemble_list list = {0};
+    bp_err err = BP_OK;
+
+    list.members = bp_alloc("ensemble.list", self->members, sizeof *list.members);
+    if (!list.members)
+        return out_of_memory();
+    for (int64_t k = 0; k < self->members && err == BP_OK; k++) {
+        bp_ensemble_member *to = &list.members[list.count];
+        char name[ENSEMBLE_NAME_BYTES];
+
+        if (scheduler->states[k].phase != TRAINED)
+            continue;
+        list.count++;
+        ensemble_name(self, k, name);
+        to->name = bp_strdup(name);
+        to->path = bp_sprintf("members/%s", name);
+        to->oob_perplexity = scheduler->states[k].oob_perplexity;
+        err = to->name && to->path ? BP_OK : out_of_memory();
+    }
+    if (err == BP_OK)
+        err = bp_ensemble_list_save(&list, bp_config_string(self->config, "run.dir"));
+    bp_ensemble_list_clear(&list);
+    return err;
+}
+
+static bp_err fail_diverged(const ensemble_scheduler *scheduler, int64_t diverged)
+{
+    const ensemble *self = scheduler->self;
+    bp_buffer names = {0};
+    const char *first = NULL;
+    int64_t shown = 0;
+
+    for (int64_t k = 0; k < self->members; k++) {
+        char name[ENSEMBLE_NAME_BYTES];
+
+        if (scheduler->states[k].phase != DIVERGED || ++shown > SHOWN)
+            continue;
+        ensemble_name(self, k, name);
+        bp_buffer_printf(&names, "%s%s", shown > 1 ? ", " : "", name);
+        first = first ? first : scheduler->states[k].text;
+    }
+    char *text = bp_buffer_take(&names);
+    bp_err err =
+        BP_FAIL(BP_ERR_SOFTWARE, "%" PRId64 " of %" PRId64 " members diverged (%s%s): %s", diverged,
+                self->members, text ? text : "", shown > SHOWN ? ", ..." : "", first ? first : "");
+    bp_free(text);
+    return err;
+}
+
+bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
+{
+    int64_t members = scheduler->self->members;
+    int64_t trained = count(scheduler, TRAINED), diverged = count(scheduler, DIVERGED);
+    char *message = bp_strdup(bp_err_message());
+
+    note_failure(scheduler, ensemble_metrics_flush(scheduler->metrics));
+    if (err != BP_OK && message) /* it comes before what the flush may have met */
+        bp_err_set_message(message);
+    bp_free(message);
+    if (err != BP_OK)
+        return err;
+    if (scheduler->err != BP_OK) {
+        bp_err_set_message(scheduler->err_text ? scheduler->err_text
+                                               : "metrics.jsonl can't be written");
+        return scheduler->err;
+    }
+    if (trained + diverged < members)
+        return bp_stop_request_stopped("%" PRId64 " of %" PRId64 " members are trained", trained,
+                                       members);
+    err = bp_run_check_owner(scheduler->self->run);
+    if (err == BP_OK && trained > 0)
+        err = save_list(scheduler);
+    if (err == BP_OK && trained > 0)
+        bp_log("ensemble.json lists the %" PRId64 " members: %s", trained,
+               bp_config_string(scheduler->self->config, "run.dir"));
+    return err == BP_OK && diverged > 0 ? fail_diverged(scheduler, diverged) : err;
+}

@@ -1,0 +1,105 @@
+/* Sums and gathers beside compute: the bits of those that wait, in any mixture, and none left
+ * behind.
+ */
+#include "bp_test_mpi.h"
+
+#include "mesh/async.h"
+#include "mesh/collective.h"
+
+#include <string.h>
+
+enum { JOBS = 3, SHARD = 70000 }; /* several pieces */
+
+static float value(int rank, int job, int64_t i)
+{
+    return (float)((rank * 31 + job * 7 + i * 13) % 1009) * 1.1e-3F + 1e-7F * (float)(i % 17);
+}
+
+static void fill(float *x, int job, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = value(bp_comm_rank(MPI_COMM_WORLD), job, i);
+}
+
+/* Sum and gather every job's vector by a async, and by calls that wait; give other messages in
+ * between. */
+static bool agrees(bool beside)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD);
+    int64_t n = (int64_t)SHARD * 4 * size, scratch = bp_reduce_scatter_scratch(n, size), job = 0;
+    float *x = bp_alloc("test", JOBS * n, sizeof *x), *plain = bp_alloc("test", n, sizeof *plain);
+    float *room = bp_alloc("test", scratch + 1, sizeof *room);
+    bp_async *async;
+    bool same = true;
+
+    bp_test_expect(bp_async_new(&async, MPI_COMM_WORLD, 2 * JOBS, beside), BP_OK);
+    for (int k = 0; k < JOBS; k++)
+        fill(x + k * n, k, n);
+    for (int k = 0; k < JOBS; k++) {
+        (void)bp_async_reduce_scatter(async, x + k * n, n, room);
+        job = bp_async_all_gather(async, x + k * n, n);
+        (void)bp_all_sum_int(k, MPI_COMM_WORLD);
+    }
+    bp_async_wait(async, job);
+    for (int k = 0; k < JOBS; k++) {
+        fill(plain, k, n);
+        bp_reduce_scatter(plain, n, room, MPI_COMM_WORLD);
+        bp_all_gather_shards(plain, n, MPI_COMM_WORLD);
+        same = same && memcmp(plain, x + k * n, (size_t)n * sizeof *x) == 0;
+    }
+    bp_async_free(&async);
+    bp_free(x);
+    bp_free(plain);
+    bp_free(room);
+    return same;
+}
+
+static void sums_beside_compute_have_the_bits_of_those_that_wait(void **state)
+{
+    (void)state;
+    bp_test_check(MPI_COMM_WORLD, agrees(true));
+}
+
+static void jobs_are_done_at_once_without_a_thread(void **state)
+{
+    (void)state;
+    bp_test_check(MPI_COMM_WORLD, agrees(false));
+}
+
+/* Some ranks with a thread and some without understand each other. */
+static void ranks_may_differ(void **state)
+{
+    (void)state;
+    bp_test_check(MPI_COMM_WORLD, agrees(bp_comm_rank(MPI_COMM_WORLD) % 2 == 0));
+}
+
+static void what_nobody_waited_for_is_done_before_the_end(void **state)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD), rank = bp_comm_rank(MPI_COMM_WORLD);
+    int64_t n = (int64_t)SHARD * size, first = bp_shard_first(n, rank, size);
+    float *x = bp_alloc("test", n, sizeof *x);
+    bp_async *async;
+    bool whole = true;
+
+    (void)state;
+    bp_test_expect(bp_async_new(&async, MPI_COMM_WORLD, 1, true), BP_OK);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = i >= first && i < first + SHARD ? (float)i : -1;
+    (void)bp_async_all_gather(async, x, n);
+    bp_async_free(&async);
+    for (int64_t i = 0; i < n; i++)
+        whole = whole && x[i] == (float)i;
+    bp_free(x);
+    bp_test_check(MPI_COMM_WORLD, whole);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_beside_compute_have_the_bits_of_those_that_wait),
+        cmocka_unit_test(jobs_are_done_at_once_without_a_thread),
+        cmocka_unit_test(ranks_may_differ),
+        cmocka_unit_test(what_nobody_waited_for_is_done_before_the_end),
+    };
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}
