@@ -85,10 +85,15 @@ void bp_config_free(bp_config **config)
     *config = NULL;
 }
 
+bool bp_option_is(const bp_option *option, const char *key)
+{
+    return strcmp(option->key, key) == 0 || (option->was != NULL && strcmp(option->was, key) == 0);
+}
+
 config_entry *config_find(const bp_config *config, const char *key)
 {
     for (int64_t i = 0; i < config->count; i++)
-        if (strcmp(config->entries[i].option->key, key) == 0)
+        if (bp_option_is(config->entries[i].option, key))
             return &config->entries[i];
     return NULL;
 }
@@ -121,7 +126,7 @@ static int edit_distance(const char *a, const char *b)
     return row[m];
 }
 
-static const char *async_section(const char *key)
+static const char *after_section(const char *key)
 {
     const char *dot = strchr(key, '.');
 
@@ -148,7 +153,7 @@ static const char *nearest_key(const bp_config *config, const char *key)
     for (int64_t i = 0; i < config->count; i++) {
         const char *known = config->entries[i].option->key;
         int distance = 2 * edit_distance(key, known);
-        int inside = 3 + 2 * edit_distance(async_section(key), async_section(known));
+        int inside = 3 + 2 * edit_distance(after_section(key), after_section(known));
         int of_section = 3 + 2 * section_distance(key, known);
         if (inside < distance)
             distance = inside;
@@ -192,7 +197,7 @@ static const config_word *find_word(const bp_config *config, const char *key)
 {
     for (int whole = 1; whole >= 0; whole--)
         for (const config_word *row = config_words; row->word != NULL; row++)
-            if (is_same_word(whole ? key : async_section(key), row->word) &&
+            if (is_same_word(whole ? key : after_section(key), row->word) &&
                 are_known(config, row->keys))
                 return row;
     return NULL;

@@ -30,10 +30,14 @@ typedef struct bp_option {
     const char *unit;    /* "tokens", "seconds", or NULL */
     const char *help;    /* one line */
     int required;        /* true: where its table is among those the job asks for */
+    const char *was;     /* the name it had, which is still read; NULL: none */
 } bp_option;             /* a table ends with a row whose key is NULL */
 
 /** bp_option.required of rows that follow each other: exactly one of them must have a value. */
 #define BP_REQUIRED_ONE 2
+
+/** Is it called `key`, or was it once? */
+bool bp_option_is(const bp_option *option, const char *key);
 
 typedef struct bp_config bp_config;
 

@@ -1,5 +1,5 @@
 /* Sums and gathers beside compute: a thread works through a list of them, on a communicator of its
- * own, while the main thread goes on. Between looks at its messages it naps, so that it takes
+ * own, while the main thread goes on. It sleeps between polls, so that it takes
  * little from the cores that compute; once the main thread waits, it doesn't. */
 #ifndef BP_MESH_ASYNC_H
 #define BP_MESH_ASYNC_H
@@ -11,7 +11,8 @@
 
 typedef struct bp_async bp_async;
 
-/** A async for the ranks of `comm`, with room for `jobs` that are not waited for.
+/** An asynchronous queue of collectives for the ranks of `comm`, with room for `jobs` that are not
+ * waited for.
  *
  * beside: do them beside the caller; else, and with an MPI that allows no two threads at a time,
  * each is done at once where it is given.
@@ -21,14 +22,14 @@ typedef struct bp_async bp_async;
  * Errors:     BP_ERR_SYSTEM no memory or no thread: this rank's own, *out can be freed.
  */
 bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside);
-/** Waits for all that was given. Collective over the async's ranks. */
+/** Waits for all that was given. Collective over the queue's ranks. */
 void bp_async_free(bp_async **async);
 
 /** bp_reduce_scatter and bp_all_gather_shards as jobs, done in the order in which they are given:
- * the same on all ranks. x and scratch are the async's until the job was waited for; jobs may
+ * the same on all ranks. x and scratch are the queue's until the job was waited for; jobs may
  * share scratch. The job's number is returned, for bp_async_wait.
  *
- * Collective: over the async's ranks, in the same order; neither waits for the others but where
+ * Collective: over the queue's ranks, in the same order; neither waits for the others but where
  *             there is no thread.
  * Shapes:     x[n], n a multiple of the ranks; scratch[bp_reduce_scatter_scratch(n, ranks)].
  */

@@ -12,21 +12,11 @@
 
 /* ---- config.ini as bp_config_text writes it ---- */
 
-static bp_err add_text(run_pairs *pairs, int64_t at, char *text)
+static void add_text(run_pairs *pairs, int64_t at, char *text)
 {
-    if (text == NULL)
-        return bp_fail_memory("a configuration", 1, 1);
-    if (at % 32 == 0) {
-        char **texts = bp_realloc("run.pairs", pairs->texts, at + 32, sizeof *texts);
-
-        if (texts == NULL) {
-            bp_free(text);
-            return bp_fail_memory("a configuration", at + 32, sizeof *texts);
-        }
-        pairs->texts = texts;
-    }
+    if (at % 32 == 0)
+        pairs->texts = bp_realloc("run.pairs", pairs->texts, at + 32, sizeof *pairs->texts);
     pairs->texts[at] = text;
-    return BP_OK;
 }
 
 /* The value from `*text` on, joined over lines that end with a backslash; *text is moved behind it.
@@ -53,38 +43,30 @@ static char *take_value(const char **text)
     return bp_buffer_take(&value);
 }
 
-static bp_err take_pair(run_pairs *pairs, const char *section, size_t section_bytes,
-                        const char **text)
+static void take_pair(run_pairs *pairs, const char *section, size_t section_bytes,
+                      const char **text)
 {
     size_t name_bytes = strcspn(*text, "=\n");
     const char *name = *text;
-    bp_err err;
 
     *text += name_bytes;
     if (**text != '=')
-        return BP_OK; /* no pair: an empty line, a comment */
+        return; /* no pair: an empty line, a comment */
     (*text)++;
     while (name_bytes > 0 && strchr(" \t", name[name_bytes - 1]) != NULL)
         name_bytes--;
-    err = add_text(pairs, 2 * pairs->count,
-                   bp_sprintf("%.*s.%.*s", (int)section_bytes, section, (int)name_bytes, name));
-    if (err != BP_OK)
-        return err;
-    err = add_text(pairs, 2 * pairs->count + 1, take_value(text));
-    if (err != BP_OK)
-        bp_free(pairs->texts[2 * pairs->count]);
-    else
-        pairs->count++;
-    return err;
+    add_text(pairs, 2 * pairs->count,
+             bp_sprintf("%.*s.%.*s", (int)section_bytes, section, (int)name_bytes, name));
+    add_text(pairs, 2 * pairs->count + 1, take_value(text));
+    pairs->count++;
 }
 
-static bp_err parse_pairs(run_pairs *pairs, const char *text)
+static void parse_pairs(run_pairs *pairs, const char *text)
 {
     const char *section = "";
     size_t section_bytes = 0;
-    bp_err err = BP_OK;
 
-    while (*text != '\0' && err == BP_OK) {
+    while (*text != '\0') {
         text += strspn(text, " \t\r\n");
         if (*text == '[') {
             section = text + 1;
@@ -93,10 +75,9 @@ static bp_err parse_pairs(run_pairs *pairs, const char *text)
         } else if (*text == ';' || *text == '#') {
             text += strcspn(text, "\n");
         } else if (*text != '\0') {
-            err = take_pair(pairs, section, section_bytes, &text);
+            take_pair(pairs, section, section_bytes, &text);
         }
     }
-    return err;
 }
 
 bp_err run_pairs_read(run_pairs *out, const char *run_dir)
@@ -110,7 +91,7 @@ bp_err run_pairs_read(run_pairs *out, const char *run_dir)
     if (err == BP_OK)
         err = bp_sha256_of(text, bytes, out->sha256);
     if (err == BP_OK)
-        err = parse_pairs(out, text);
+        parse_pairs(out, text);
     if (err == BP_ERR_INPUT) /* there is none */
         err = BP_OK;
     if (err != BP_OK)
@@ -230,6 +211,8 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     const char *before = run_pairs_find(c->pairs, option->key);
     const char *now = value == NULL ? "" : value;
 
+    if (before == NULL && option->was != NULL)
+        before = run_pairs_find(c->pairs, option->was);
     if (before == NULL) /* not set then, or not known yet */
         before = option->value == NULL ? "" : option->value;
     if (is_listed(ALWAYS_FREE, option->key) || is_identity(c->spec, option->key) ||

@@ -30,7 +30,7 @@ STAGES = ("model.layers=4", "mesh.micro_batch=1", "train.steps=60")
 MANY = ("ensemble.members=3", "ensemble.kind=both", "train.steps=24")
 WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first one for the job that is left alone
     "train": ("pretrain", (), [(2, ("mesh.data=2",)), (0, ()), (4, ("mesh.data=4",))]),
-    "waiting": ("pretrain", ("checkpoint.behind=no",), [(2, ("mesh.data=2",)), (0, ())]),
+    "waiting": ("pretrain", ("checkpoint.async=no",), [(2, ("mesh.data=2",)), (0, ())]),
     "pipeline": ("pretrain", STAGES, [(2, ("mesh.pipeline=2",)), (4, ("mesh.pipeline=2", "mesh.data=2"))]),
     "interleaved": ("pretrain", STAGES + ("mesh.schedule=interleaved", "mesh.chunks=2"),
                     [(2, ("mesh.pipeline=2",)), (4, ("mesh.pipeline=2", "mesh.data=2"))]),

@@ -18,9 +18,9 @@ from fault_test import KINDS, KindsOfJob, digests, timeless
 
 (ALL,) = bagpipe_test.take(all=False)
 SECONDS = 10  # for an answer, whatever was done to the folder
-KINDS["pretrain"] = ("pretrain", 0, ("train.steps=20", "checkpoint.every=4", "checkpoint.behind=no", "train.valid_every=8"))
+KINDS["pretrain"] = ("pretrain", 0, ("train.steps=20", "checkpoint.every=4", "checkpoint.async=no", "train.valid_every=8"))
 KINDS["scoring"] = ("score", 0, ("score.stride=1", "score.tokens=yes"))
-KINDS["members"] = ("ensemble", 0, ("ensemble.members=2", "ensemble.kind=seed", "train.steps=8", "checkpoint.every=4", "checkpoint.behind=no"))
+KINDS["members"] = ("ensemble", 0, ("ensemble.members=2", "ensemble.kind=seed", "train.steps=8", "checkpoint.every=4", "checkpoint.async=no"))
 KINDS["study"] = ("uncertainty", 0, ())
 KILLS = {"pretrain": "step.begin:11=kill", "scoring": "score.chunk_done:3=kill", "members": "step.begin:14=kill", "study": "score.chunk_done:3=kill"}
 

@@ -52,7 +52,7 @@ class Memory(JobTest):
                 found.update(key.split("=")[0] for key in keys)
                 again = self.job("pretrain", "planned", 0, "--plan", "--ranks", "2", limit, *wide, *keys)
                 self.assertEqual(again.status, 0, f"{keys}: {again}")
-        self.assertIn("checkpoint.behind", found)
+        self.assertIn("checkpoint.async", found)
         self.assertTrue(found & {"mesh.pipeline", "mesh.tensor"}, found)
 
     def test_plan_that_fits_no_mesh_names_nodes(self):

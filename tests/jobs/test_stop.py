@@ -248,7 +248,7 @@ class Stopping(JobTest):
             self.stopped(self.launch("pretrain", "stuck", LONG, more={"BP_FAULT": "step.end:2=kill"}), -signal.SIGKILL)
             self.assertTrue(self.requeue("stuck", 137).startswith("yes" if number < 3 else "no: no progress, 3 starts"), number)
         # a commit, and the count begins again
-        self.stopped(self.launch("pretrain", "stuck", LONG, "checkpoint.every=2", "checkpoint.behind=no", more={"BP_FAULT": "step.end:3=kill"}), -signal.SIGKILL)
+        self.stopped(self.launch("pretrain", "stuck", LONG, "checkpoint.every=2", "checkpoint.async=no", more={"BP_FAULT": "step.end:3=kill"}), -signal.SIGKILL)
         self.assertTrue(self.requeue("stuck", 137).startswith("yes"))
 
     def test_only_failures_without_progress_count(self):

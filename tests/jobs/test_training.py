@@ -18,6 +18,15 @@ from bagpipe_test import JobTest, digests, events, metrics, program, read_json, 
 class Rates(JobTest):
     TEXT_BYTES = 60_000
 
+    def test_a_key_is_read_by_the_name_that_it_had(self):
+        run_dir = self.trained("old_key", 0, "checkpoint.behind=no", "train.steps=2")
+        with open(os.path.join(run_dir, "config.ini"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertRegex(text, r"(?m)^async = no$")
+        self.assertNotIn("behind", text)
+        result = self.pretrain("old_key", 0, "checkpoint.behind=no", "train.steps=2")
+        self.assertIn("finished", result.out + result.err)
+
     def test_decay_ends_at_the_least_rate(self):
         for decay in ("cosine", "linear", "constant"):
             folder = self.trained(decay, 0, f"optimizer.decay={decay}", "optimizer.min_lr=0.2")
@@ -142,7 +151,7 @@ class Patience(JobTest):
         return metrics(folder)[-1]["step"], record["steps"], record["exit"].get("reason")
 
     def test_the_run_ends_after_so_many_validations_without_a_new_best(self):
-        for ranks, keys in ((0, ()), (2, ()), (3, ("mesh.data=2",)), (2, ("mesh.pipeline=2",)), (2, ("checkpoint.behind=no",))):
+        for ranks, keys in ((0, ()), (2, ()), (3, ("mesh.data=2",)), (2, ("mesh.pipeline=2",)), (2, ("checkpoint.async=no",))):
             with self.subTest(ranks=ranks, keys=keys):
                 name = f"flat-{ranks}-{'-'.join(keys)}"
                 result = self.pretrain(name, ranks, "train.patience=2", *self.FLAT, *keys)
@@ -183,7 +192,7 @@ class Patience(JobTest):
         self.assertEqual(self.ended(folder), (20, 20, None))
 
     def test_validations_are_counted_across_starts(self):
-        keys = ("train.patience=3", "checkpoint.every=1", "checkpoint.behind=no") + self.FLAT
+        keys = ("train.patience=3", "checkpoint.every=1", "checkpoint.async=no") + self.FLAT
         whole = self.trained("at_once", 0, *keys)
         self.assertEqual(self.ended(whole), (8, 20, "patience"))
         for fault in ("step.end:5=kill", "step.end:6=kill", "ckpt.rename:8=kill"):  # behind 2 validations, 3, and before the last commit
@@ -288,7 +297,7 @@ class TensorBoard(JobTest):
             self.assertEqual(one, other)
 
     def test_a_resume_drops_the_steps_that_are_done_again(self):
-        keys = ("checkpoint.every=4", "checkpoint.behind=no") + self.KEYS
+        keys = ("checkpoint.every=4", "checkpoint.async=no") + self.KEYS
         killed = run(["env", "BP_FAULT=step.end:7=kill", program("bagpipe"), "pretrain", self.at("small.ini"),
                       f"run.dir={self.at('again')}"] + list(keys))
         self.assertEqual(killed.status, -signal.SIGKILL, str(killed))

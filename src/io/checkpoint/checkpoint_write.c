@@ -350,7 +350,7 @@ void bp_async_checkpoint_start(bp_async_checkpoint *saving)
         job->helped = status == 0;
         if (status != 0)
             ended(job, BP_FAIL(BP_ERR_SYSTEM,
-                               "no thread to write a checkpoint: %s; set checkpoint.behind=no",
+                               "no thread to write a checkpoint: %s; set checkpoint.async=no",
                                strerror(status)));
     }
     BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);

@@ -11,7 +11,7 @@ memory_case memory_case_of(const trainer *self)
 {
     return (memory_case){.mesh = self->mesh_shape,
                          .spec = self->spec,
-                         .async = bp_config_bool(self->config, "checkpoint.behind")};
+                         .async = bp_config_bool(self->config, "checkpoint.async")};
 }
 
 bool memory_case_is_valid(const trainer *self, const memory_case *one)

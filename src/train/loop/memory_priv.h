@@ -29,7 +29,7 @@ bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memor
 /** Errors: BP_ERR_SYSTEM it lacks memory, with what would fit. Local. */
 bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one);
 
-/** "use checkpoint.behind=no, or mesh.pipeline=2": keys that make the case fit a node that lacks
+/** "use checkpoint.async=no, or mesh.pipeline=2": keys that make the case fit a node that lacks
  *  memory; or how many nodes would do. Local. */
 #define MEMORY_REMEDY_BYTES 256
 void memory_remedy(char out[MEMORY_REMEDY_BYTES], const trainer *self, const memory_case *one,

@@ -98,7 +98,7 @@ static bool mesh_fits(void *context, const bp_mesh_shape *mesh, int nodes)
 static void add_economies(bp_buffer *out, int economies)
 {
     if (economies & SYNC)
-        bp_buffer_printf(out, " checkpoint.behind=no");
+        bp_buffer_printf(out, " checkpoint.async=no");
     if (economies & RUNNING)
         bp_buffer_printf(out, " train.reduction=running");
     if (economies & RECOMPUTE)

@@ -97,7 +97,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("scratch", plan->scratch, "of a block at work and of matrix products");
     print_row("input", plan->input, "tokens");
     if (plan->snapshot > 0)
-        print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.behind=no has none");
+        print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.async=no has none");
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");

@@ -402,7 +402,7 @@ bp_err trainer_build(trainer *self)
             err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK && bp_config_bool(self->config, "checkpoint.behind"))
+    if (err == BP_OK && bp_config_bool(self->config, "checkpoint.async"))
         err = make_snapshot(self);
     if (err == BP_OK && self->loader && bp_loader_repeat(self->loader) && self->mesh->data_at == 0)
         warn_of_repeats(self);
