@@ -23,6 +23,7 @@ class Bagpipe(CMakePackage):
     depends_on("hdf5@1.10.5: ~mpi +threadsafe")
     depends_on("zstd")
     depends_on("zlib-api")
+    depends_on("hwloc")
     depends_on("xxhash")
     depends_on("openssl")
     depends_on("jansson")

@@ -19,6 +19,7 @@ set_property(TARGET PkgConfig::HDF5 APPEND PROPERTY INTERFACE_COMPILE_DEFINITION
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 # x86: hashing by the widest registers of the CPU at hand, where the library was built with that.
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)

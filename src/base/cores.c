@@ -2,10 +2,10 @@
 
 #include "base/err.h"
 
+#include <hwloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -57,31 +57,80 @@ const bp_cores *bp_cores_of_process(void)
     return &own;
 }
 
-/* "0-3,8" */
-static bool read_list(bp_cores *out, const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char text[4096] = "", *at = text;
-    bool got = file && fgets(text, sizeof text, file) != NULL;
+/* ---- the host's topology ---- */
 
-    memset(out, 0, sizeof *out);
-    if (file)
-        (void)fclose(file); /* only read from */
-    while (got && *at >= '0' && *at <= '9') {
-        long first = strtol(at, &at, 10), last = first;
-        if (*at == '-')
-            last = strtol(at + 1, &at, 10);
-        for (long core = first; core <= last && core < BP_CORES_MOST; core++)
-            bp_cores_add(out, (int)core);
-        at += *at == ',';
+static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
+static hwloc_topology_t topology; /* NULL: this host does not tell; kept to the end */
+
+static void load_topology(void)
+{
+    if (hwloc_topology_init(&topology) != 0)
+        topology = NULL;
+    else if (hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) != 0 ||
+             hwloc_topology_load(topology) != 0) {
+        hwloc_topology_destroy(topology);
+        topology = NULL;
     }
-    return got;
+}
+
+static int objects_of(hwloc_obj_type_t type)
+{
+    BP_CHECK(pthread_once(&topology_once, load_topology) == 0);
+    return topology == NULL ? 0 : hwloc_get_nbobjs_by_type(topology, type);
 }
 
 bool bp_cores_of_host(bp_cores *out)
 {
-    return read_list(out, "/sys/devices/system/cpu/online");
+    int count = objects_of(HWLOC_OBJ_PU);
+
+    memset(out, 0, sizeof *out);
+    for (int k = 0; k < count; k++) {
+        unsigned core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PU, (unsigned)k)->os_index;
+        if (core < BP_CORES_MOST)
+            bp_cores_add(out, (int)core);
+    }
+    return count > 0;
 }
+
+int bp_cores_in_order(int *out, const bp_cores *mask, int threads)
+{
+    bp_cores left = *mask, seconds = {{0}};
+    int units = objects_of(HWLOC_OBJ_PU), count = 0, firsts = 0;
+
+    for (int k = 0; k < units; k++) {
+        hwloc_obj_t unit = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PU, (unsigned)k);
+        int core = (int)unit->os_index;
+        if (!bp_cores_has(&left, core))
+            continue;
+        left.words[core / 64] &= ~(UINT64_C(1) << core % 64);
+        if (unit->sibling_rank > 0)
+            bp_cores_add(&seconds, core);
+        out[count++] = core;
+    }
+    for (int core = 0; core < BP_CORES_MOST; core++) /* that the topology does not know */
+        if (bp_cores_has(&left, core))
+            out[count++] = core;
+    firsts = count - bp_cores_count(&seconds);
+    if (firsts < threads)
+        return count;
+    for (int k = 0, to = 0; k < count; k++)
+        if (!bp_cores_has(&seconds, out[k]))
+            out[to++] = out[k];
+    return firsts;
+}
+
+double bp_cores_cache_bytes(void)
+{
+    int count = objects_of(HWLOC_OBJ_L3CACHE);
+    double bytes = 0;
+
+    for (int k = 0; k < count; k++)
+        bytes += (double)hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, (unsigned)k)
+                     ->attr->cache.size;
+    return bytes;
+}
+
+/* ---- binding ---- */
 
 static void set_mask(const bp_cores *cores)
 {
@@ -117,34 +166,4 @@ void bp_cores_step_aside(void)
     bp_cores_widen();
     (void)sched_setscheduler(0, SCHED_BATCH, &none);
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
-}
-
-static int read_number(int core, const char *name)
-{
-    char path[128];
-    int number = 0;
-
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", core, name);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return 0;
-    if (fscanf(file, "%d", &number) != 1 || number < 0)
-        number = 0;
-    (void)fclose(file); /* only read from */
-    return number;
-}
-
-bp_core_place bp_core_place_of(int core)
-{
-    bp_core_place place = {read_number(core, "physical_package_id"), read_number(core, "core_id"),
-                           0};
-    char path[128];
-    bp_cores parts;
-
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-             core);
-    if (read_list(&parts, path))
-        for (int k = 0; k < core; k++)
-            place.part += bp_cores_has(&parts, k);
-    return place;
 }

@@ -1,5 +1,5 @@
-/* The cores (as the kernel counts them: hardware threads) that this process was given, and those
- * that a thread is bound to. */
+/* The cores, which hwloc finds (as the kernel counts them: hardware threads) that this process was
+ * given, and those that a thread is bound to. */
 #ifndef BP_BASE_CORES_H
 #define BP_BASE_CORES_H
 
@@ -34,11 +34,12 @@ void bp_cores_widen(void);
  * Where the system does not allow that it works as it is. */
 void bp_cores_step_aside(void);
 
-/** Which package a core lies in, which of its physical cores it is part of, and how many other
- * parts of that have smaller numbers; 0 each where the system does not say. */
-typedef struct bp_core_place {
-    int package, physical, part;
-} bp_core_place;
-bp_core_place bp_core_place_of(int core);
+/** The cores of `mask` as hwloc orders them: by package and physical core, the second hardware
+ * threads of a physical core beside the first, or, where there is a first one for each of
+ * `threads`, left out. out[bp_cores_count(mask)]; returns how many. */
+int bp_cores_in_order(int *out, const bp_cores *mask, int threads);
+
+/** Bytes of all third-level caches of this host; 0: not known. */
+double bp_cores_cache_bytes(void);
 
 #endif

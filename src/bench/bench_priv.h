@@ -29,7 +29,6 @@ typedef struct bench {
                                            not known */
     double plan_bytes[BP_BENCH_MODELS]; /* of a training on the largest rank; 0: not named, or it
                                            does not fit the mesh */
-    double speed[BENCH_PRECISIONS];     /* FLOP/s of a rank, from which time is estimated */
     double silicon[BENCH_PRECISIONS];   /* FLOP/s of all ranks, the ceiling; 0: not measured */
     json_t *result;                     /* on the coordinator; NULL elsewhere */
 } bench;
@@ -78,11 +77,6 @@ json_t *bench_spread_json(const bp_spread *spread);
  */
 void bench_put(json_t *object, const char *key, json_t *value);
 
-/** Seconds that bench_repeat and bench_together take for work of `each` seconds. Pure. */
-double bench_span(double each, double seconds);
-/** Seconds that bench_everywhere takes. Pure. */
-double bench_everywhere_span(const bench *self);
-
 /* ---- job.c ---- */
 
 /** Ranks that compute. Pure. */
@@ -95,8 +89,6 @@ bp_err bench_find_machine(bench *self);
 /** node_ranks and rank_bytes; plan: of a job to come, for which this one rank stands. Collective
  * over world. */
 void bench_find_room(bench *self, const bp_planned_world *plan);
-/** Bytes of all last-level caches of this host; 0: not told. Local. */
-double bench_cache_bytes(void);
 
 /* ---- the measurements: collective over world; errors are the same on all ranks ---- */
 
@@ -124,29 +116,11 @@ bp_err bench_models(bench *self);
 void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
                      double bytes, char *why, size_t room);
 
-/* ---- the measurements estimated: each adds the seconds that it will take; local, no errors ----
- */
+/** A line on a model: the memory that its training takes on the largest rank, or why it is left
+ * out. Local. */
+void bench_log_model(const bench *self, int number);
 
-void bench_estimate_products(const bench *self, double *seconds);
-void bench_estimate_memory(const bench *self, double *seconds);
-void bench_estimate_reading(const bench *self, double *seconds);
-void bench_estimate_tokenizing(const bench *self, double *seconds);
-void bench_estimate_exchange(const bench *self, double *seconds);
-/** Also says, a line a model, the memory that its training takes on the largest rank. */
-void bench_estimate_models(const bench *self, double *seconds);
-
-/* ---- doubt.c, report.c, table.c: pure ---- */
-
-/** Products of a step, as members of the result and as rows of the table. */
-#define BENCH_FORM_ROWS 4
-extern const char *const bench_forms[BENCH_FORM_ROWS][2];
-/** Why a figure, or a spread, is not to be trusted, in a few words: "+- 35 %"; false: it is. */
-bool bench_doubts(const json_t *figure, char *why, size_t room);
-/** The figures that are not to be trusted, as one line of advice: added to `lines`. */
-void bench_judge_doubts(json_t *lines, const json_t *result);
-/** Lines of advice on a result: what is far off, and what helps. New array of strings. */
-json_t *bench_advice(const json_t *result);
-/** The result for people, line by line, through bp_log. */
+/** The result as a table for people, line by line, through bp_log. Pure. */
 void bench_print(const json_t *result);
 
 #endif

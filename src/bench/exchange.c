@@ -11,7 +11,6 @@
 #define BATCH_BYTES ((int64_t)1 << 20) /* small messages are timed several at a time */
 #define BATCH_MOST  64
 #define SHARE       4 /* sizes together take so many times bench.seconds */
-#define KINDS       4 /* two among all, pairs on a host and across */
 #define TAG_BENCH   601
 
 typedef struct exchange {
@@ -185,14 +184,6 @@ static void measure_all(const bench *self, exchange *e, json_t *into)
         BP_MPI(MPI_Comm_free(&node));
         BP_MPI(MPI_Comm_free(&across));
     }
-}
-
-void bench_estimate_exchange(const bench *self, double *seconds)
-{
-    int64_t most = bp_config_int(self->config, "bench.message");
-
-    for (int64_t bytes = SMALLEST; bytes <= most && bench_ranks(self) > 1; bytes *= SIZE_FACTOR)
-        *seconds += KINDS * self->seconds / SHARE;
 }
 
 bp_err bench_exchange(bench *self)

@@ -14,8 +14,7 @@
 #define RESULT_FORMAT  "bagpipe bench"
 #define RESULT_VERSION 1
 #define RESULT_MOST    (64 << 20) /* bytes of a bench.json that is read */
-#define SPEED_SECONDS  0.1        /* the plan's look at matrix products */
-#define START_SECONDS  1.0        /* estimated: starting, kernels are generated, arrays filled */
+#define START_SECONDS  2.0        /* estimated: starting, files, models made */
 
 /* ---- opening ---- */
 
@@ -113,13 +112,9 @@ static json_t *new_result(const bench *self)
 static const struct {
     const char *name;
     bp_err (*measure)(bench *self);
-    void (*estimate)(const bench *self, double *seconds);
-} PARTS[] = {{"matrix products", bench_products, bench_estimate_products},
-             {"the bandwidth of memory", bench_memory, bench_estimate_memory},
-             {"reading a corpus", bench_reading, bench_estimate_reading},
-             {"tokenizing", bench_tokenizing, bench_estimate_tokenizing},
-             {"messages between ranks", bench_exchange, bench_estimate_exchange},
-             {"models", bench_models, bench_estimate_models}};
+} PARTS[] = {{"matrix products", bench_products},        {"the bandwidth of memory", bench_memory},
+             {"reading a corpus", bench_reading},        {"tokenizing", bench_tokenizing},
+             {"messages between ranks", bench_exchange}, {"models", bench_models}};
 
 int64_t bench_ranks(const bench *self)
 {
@@ -175,7 +170,6 @@ static bp_err report(bench *self)
     char *path = result_path(self);
     bp_err err;
 
-    bench_put(self->result, "advice", bench_advice(self->result));
     err = bp_run_check_owner(self->run);
     if (err == BP_OK)
         err = bp_json_save(path, self->result);
@@ -240,33 +234,37 @@ bp_err bp_bench(MPI_Comm world, bp_config *config)
     return err;
 }
 
-/* ---- foreseeing ---- */
+/* ---- estimating ---- */
 
-/* What products reach here stands for every rank of the mesh. */
-static void find_speed(bench *self)
+/* Measurements of bench.seconds each, roughly: a long step of a large model takes longer. */
+static double count_measurements(const bench *self)
 {
-    self->bf16 = bp_all_max_int(!bp_math_has_bf16(), self->mesh->world) == 0;
-    for (int p = BP_F32; p <= (int)(self->bf16 ? BP_BF16 : BP_F32); p++)
-        self->speed[p] = bp_math_gemm_peak((bp_precision)p, SPEED_SECONDS);
+    double everywhere = bench_ranks(self) > 1 ? 1.5 : 1; /* all ranks, then one alone */
+    double count = 2 * (2 * everywhere + 3) + 4 * everywhere, sizes = 0;
+
+    for (int64_t bytes = 1024; bytes <= bp_config_int(self->config, "bench.message"); bytes *= 16)
+        sizes++;
+    for (int k = 0; k < BP_BENCH_MODELS; k++)
+        count += self->named[k] && self->plan_bytes[k] > 0 ? 2 : 0;
+    return count + (bench_ranks(self) > 1 ? sizes : 0);
 }
 
 bp_err bp_bench_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
     bench self;
-    double seconds = START_SECONDS;
     char time[64];
     bp_err err = open_bench(&self, world, config, asked);
 
     if (err == BP_OK) {
         bench_find_room(&self, bp_comm_size(world) == 1 ? asked : NULL);
-        find_speed(&self);
-    }
-    for (size_t k = 0; k < sizeof PARTS / sizeof *PARTS && err == BP_OK; k++)
-        PARTS[k].estimate(&self, &seconds);
-    bp_clock_duration(time, sizeof time, seconds);
-    if (err == BP_OK)
-        bp_log("time: about %s at bench.seconds = %g, if ranks are as fast as this one is now",
+        for (int k = 0; k < BP_BENCH_MODELS; k++)
+            if (self.named[k])
+                bench_log_model(&self, k);
+        bp_clock_duration(time, sizeof time,
+                          START_SECONDS + self.seconds * count_measurements(&self));
+        bp_log("time: about %s at bench.seconds = %g; more where a step takes longer than that",
                time, self.seconds);
+    }
     close_bench(&self);
     return err;
 }

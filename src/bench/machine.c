@@ -1,74 +1,16 @@
 /* What this bench runs on: hosts, CPUs, caches, memory, libraries. */
 #include "bench/bench_priv.h"
 
+#include "base/cores.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "mesh/node_memory.h"
 #include "run/probe.h"
 
-#include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MEMORY_SHARE 0.9 /* of what is free, that ranks may take */
-
-static bool read_line(const char *path, char *out, int bytes)
-{
-    FILE *file = fopen(path, "r");
-    bool read = file != NULL && fgets(out, bytes, file) != NULL;
-
-    if (file)
-        (void)fclose(file); /* only read from */
-    return read;
-}
-
-/* Members of a list such as "0-7,64-71". */
-static int count_of(const char *list)
-{
-    int count = 0;
-
-    for (const char *at = list; *at != '\0' && *at != '\n';) {
-        char *end;
-        long first = strtol(at, &end, 10), last = first;
-
-        if (end == at)
-            break;
-        if (*end == '-') {
-            at = end + 1;
-            last = strtol(at, &end, 10);
-        }
-        count += (int)(last - first + 1);
-        at = *end == ',' ? end + 1 : end;
-    }
-    return count;
-}
-
-double bench_cache_bytes(void)
-{
-    static const char FOLDER[] = "/sys/devices/system/cpu";
-    DIR *folder = opendir(FOLDER);
-    double bytes = 0;
-
-    /* each processor's share of its third-level cache, added up */
-    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        char path[512], size[64], sharers[1024];
-
-        if (strncmp(entry->d_name, "cpu", 3) != 0)
-            continue;
-        (void)snprintf(path, sizeof path, "%s/%.64s/cache/index3/size", FOLDER, entry->d_name);
-        if (!read_line(path, size, sizeof size))
-            continue;
-        (void)snprintf(path, sizeof path, "%s/%.64s/cache/index3/shared_cpu_list", FOLDER,
-                       entry->d_name);
-        int count = read_line(path, sharers, sizeof sharers) ? count_of(sharers) : 0;
-        if (count > 0)
-            bytes += 1024.0 * strtod(size, NULL) / count; /* "32768K" */
-    }
-    if (folder)
-        (void)closedir(folder);
-    return bytes;
-}
 
 static int most_int(int value, MPI_Comm comm)
 {
@@ -125,7 +67,7 @@ static json_t *machine_json(const bench *self, const bp_probe_host *host, int co
                      "ranks_a_host", self->node_ranks, "host_cpus", host->host_cpus, "hosts",
                      hosts_json(self), "memory_bytes", (json_int_t)host->memory_bytes,
                      "free_bytes_a_rank", (json_int_t)self->rank_bytes, "cache_bytes",
-                     (json_int_t)bench_cache_bytes());
+                     (json_int_t)bp_cores_cache_bytes());
 }
 
 bp_err bench_find_machine(bench *self)

@@ -49,16 +49,6 @@ static int64_t repeats_of(double each, double seconds)
     return fit >= REPEATS_LEAST ? REPEATS_LEAST : fit >= 2 ? 2 : 1;
 }
 
-double bench_span(double each, double seconds)
-{
-    return each + (double)repeats_of(each, seconds) * each;
-}
-
-double bench_everywhere_span(const bench *self)
-{
-    return self->seconds * (bench_ranks(self) > 1 ? 1.5 : 1);
-}
-
 bp_spread bench_repeat(const bench_task *task, double seconds)
 {
     double took[REPEATS_MOST], each = time_once(task), end = bp_clock_now() + seconds;

@@ -3,6 +3,7 @@
  * what the cache fetches before it is overwritten. */
 #include "bench/bench_priv.h"
 
+#include "base/cores.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 
@@ -50,18 +51,13 @@ static void triad(void *context)
 
 static int64_t array_length(const bench *self)
 {
-    double bytes = CACHES * bench_cache_bytes() / self->node_ranks;
+    double bytes = CACHES * bp_cores_cache_bytes() / self->node_ranks;
     double most = MOST_SHARE * self->rank_bytes;
 
     bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
     if (most > 0 && bytes > most)
         bytes = most;
     return bp_all_max_int((int64_t)(bytes / sizeof(double)), self->mesh->world);
-}
-
-void bench_estimate_memory(const bench *self, double *seconds)
-{
-    *seconds += 2 * bench_everywhere_span(self);
 }
 
 bp_err bench_memory(bench *self)

@@ -15,9 +15,6 @@
 #define MICRO_BATCH_TOKENS 1024 /* where mesh.micro_batch does not say */
 #define PIPELINE_BATCHES   4    /* micro-batches for each stage */
 #define DIGEST_EVERY       100  /* as train.digest_every */
-/* For the time estimated, measured: */
-#define PRODUCTS_SHARE      0.5  /* of the products' speed, that a step reaches */
-#define PARAMETERS_A_SECOND 20e6 /* made by a rank */
 
 /* The engine's settings for a model on this mesh. */
 static bp_engine_spec engine_spec(const bench *self, const bp_gpt_shape *shape)
@@ -334,42 +331,17 @@ bp_err bench_models(bench *self)
     return err;
 }
 
-/* Each of training and scoring makes its model, runs a step or batch to warm up, and repeats it. */
-static double model_seconds(const bench *self, const bp_engine_spec *spec,
-                            const bp_gpt_shape *shape)
-{
-    double ranks = (double)bench_ranks(self), T = (double)shape->context;
-    double speed = PRODUCTS_SHARE * self->speed[self->precision] * ranks;
-    double windows = T < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / T : 1;
-    double step = (double)spec->batch * T * bp_gpt_train_flops(shape) / speed;
-    double batch = windows * T * self->mesh_shape.data * bp_bench_score_flops(shape) / speed;
-
-    return 2 * (double)bp_gpt_parameters(shape) * self->mesh_shape.data / ranks /
-               PARAMETERS_A_SECOND +
-           bench_span(step, self->seconds) + bench_span(batch, self->seconds);
-}
-
-static void estimate_model(const bench *self, int number, double *seconds)
+void bench_log_model(const bench *self, int number)
 {
     const bp_bench_model *model = &bp_bench_models[number];
     bp_engine_spec spec = engine_spec(self, &model->shape);
     char why[160];
 
     bench_judge_fit(self, &spec, &model->shape, self->plan_bytes[number], why, sizeof why);
-    if (why[0] != '\0') {
+    if (why[0] != '\0')
         bp_log("%-7s left out: %s", model->name, why);
-        return;
-    }
-    bp_log("%-7s about %.0f MiB on a rank in training, %lld sequence%s of %lld tokens a step",
-           model->name, self->plan_bytes[number] / 1048576, (long long)spec.batch,
-           spec.batch == 1 ? "" : "s", (long long)model->shape.context);
-    if (self->speed[self->precision] > 0)
-        *seconds += model_seconds(self, &spec, &model->shape);
-}
-
-void bench_estimate_models(const bench *self, double *seconds)
-{
-    for (int k = 0; k < BP_BENCH_MODELS; k++)
-        if (self->named[k])
-            estimate_model(self, k, seconds);
+    else
+        bp_log("%-7s about %.0f MiB on a rank in training, %lld sequence%s of %lld tokens a step",
+               model->name, self->plan_bytes[number] / 1048576, (long long)spec.batch,
+               spec.batch == 1 ? "" : "s", (long long)model->shape.context);
 }

@@ -245,21 +245,6 @@ static const bp_bench_model *model_of(const bench *self)
     return model;
 }
 
-void bench_estimate_products(const bench *self, double *seconds)
-{
-    bp_bench_matrix matrices[BP_BENCH_MATRICES];
-
-    bp_bench_matrices(&model_of(self)->shape, matrices);
-    for (int p = BP_F32; p <= (int)(self->bf16 ? BP_BF16 : BP_F32); p++) {
-        *seconds += 2 * bench_everywhere_span(self);
-        for (int k = 0; k < BP_BENCH_MATRICES && self->speed[p] > 0; k++) {
-            double flops = 2.0 * ROWS * (double)matrices[k].outs * (double)matrices[k].ins;
-            *seconds += BP_BENCH_FORMS *
-                        bench_span(flops / self->speed[p], self->seconds / BP_BENCH_MATRICES);
-        }
-    }
-}
-
 bp_err bench_products(bench *self)
 {
     const bp_bench_model *model = model_of(self);

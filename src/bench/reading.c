@@ -12,12 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VOCABULARY    50257
-#define TOKEN_BYTES   2    /* as stored */
-#define DOCUMENT      1024 /* tokens */
-#define WRITING_BYTES 30e6 /* a second, estimated: most of it is drawing tokens */
-#define BLOCK         8192 /* tokens a call: they stay in the first cache */
-#define RUN_TOKENS    ((int64_t)16 * BP_CORPUS_CHUNK_TOKENS) /* timed at once: helpers read ahead */
+#define VOCABULARY  50257
+#define TOKEN_BYTES 2    /* as stored */
+#define DOCUMENT    1024 /* tokens */
+#define BLOCK       8192 /* tokens a call: they stay in the first cache */
+#define RUN_TOKENS  ((int64_t)16 * BP_CORPUS_CHUNK_TOKENS) /* timed at once: helpers read ahead */
 
 /* ---- writing, on the coordinator ---- */
 
@@ -111,12 +110,6 @@ static bp_err measure(bench *self, const char *path, json_t *into)
     bp_corpus_file_close(&r.file);
     bp_free(r.tokens);
     return err;
-}
-
-void bench_estimate_reading(const bench *self, double *seconds)
-{
-    *seconds += (double)bp_config_int(self->config, "bench.corpus") / WRITING_BYTES;
-    *seconds += bench_everywhere_span(self);
 }
 
 bp_err bench_reading(bench *self)

@@ -11,12 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORDS            20000 /* different ones */
-#define TEXT_BYTES       ((int64_t)1 << 20)
-#define BPE_SIZE         4000
-#define TRAINING_SECONDS 0.5 /* estimated, of a BPE of that size on that text */
-#define LETTERS          12  /* of the longest word */
-#define PIECE_BYTES      4096
+#define WORDS       20000 /* different ones */
+#define TEXT_BYTES  ((int64_t)1 << 20)
+#define BPE_SIZE    4000
+#define LETTERS     12 /* of the longest word */
+#define PIECE_BYTES 4096
 
 /* ---- made-up text: letters by words by Zipf's law, the same everywhere ---- */
 
@@ -140,11 +139,6 @@ static bp_err measure(bench *self, const bp_tokenizer *tokenizer, const char *te
     bp_encoder_free(&e.encoder);
     bp_ids_clear(&e.ids);
     return err;
-}
-
-void bench_estimate_tokenizing(const bench *self, double *seconds)
-{
-    *seconds += TRAINING_SECONDS + bench_everywhere_span(self);
 }
 
 bp_err bench_tokenizing(bench *self)

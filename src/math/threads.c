@@ -44,38 +44,6 @@ static bool overlaps(const bp_cores *a, const bp_cores *b)
     return common != 0;
 }
 
-/* Physical cores in order, their second parts (hardware threads) beside the first, or, where there
- * is one for each thread, left out. */
-static int list_cores(int *out, const bp_cores *mask, int threads)
-{
-    bp_core_place places[BP_CORES_MOST];
-    int count = 0, firsts = 0;
-
-    for (int core = 0; core < BP_CORES_MOST; core++) {
-        if (!bp_cores_has(mask, core))
-            continue;
-        bp_core_place place = bp_core_place_of(core);
-        int at = count++;
-        for (; at > 0 && (places[at - 1].package > place.package ||
-                          (places[at - 1].package == place.package &&
-                           places[at - 1].physical > place.physical));
-             at--) {
-            places[at] = places[at - 1];
-            out[at] = out[at - 1];
-        }
-        places[at] = place;
-        out[at] = core;
-    }
-    for (int k = 0; k < count; k++)
-        firsts += places[k].part == 0;
-    if (firsts < threads)
-        return count;
-    for (int k = 0, to = 0; k < count; k++)
-        if (places[k].part == 0)
-            out[to++] = out[k];
-    return firsts;
-}
-
 int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
 {
     const bp_core_claim *mine = &all[rank];
@@ -92,7 +60,7 @@ int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
     }
     if (!mine->may_bind || total > workspace || (mine->whole && total < workspace))
         return 0;
-    int count = list_cores(cores, &mine->mask, total);
+    int count = bp_cores_in_order(cores, &mine->mask, total);
     BP_ASSERT(before + mine->threads <= count);
     memcpy(out, cores + before, (size_t)mine->threads * sizeof *out);
     return mine->threads;

@@ -1,4 +1,4 @@
-/* What a bench makes of its measurements: statistics, FLOPs, names of models, advice. */
+/* What a bench makes of its measurements: statistics, FLOPs, names of models. */
 #include "bp_test.h"
 
 #include "bench/bench_priv.h"
@@ -119,116 +119,6 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     assert_string_equal(why, "");
 }
 
-static void time_is_estimated_as_it_is_spent(void **state)
-{
-    (void)state;
-    /* once to warm up, then for the seconds asked for */
-    assert_float_equal(bench_span(0.01, 2), 2.01, 0.011);
-    /* long work: three times; twice, once where that would take ten times as long */
-    assert_float_equal(bench_span(1, 2), 4, 1e-12);
-    assert_float_equal(bench_span(8, 2), 24, 1e-12);
-    assert_float_equal(bench_span(20, 2), 40, 1e-12);
-    /* a repeat is counted 2,000 times at most */
-    assert_float_equal(bench_span(1e-6, 2), 2001e-6, 1e-9);
-}
-
-/* ---- advice ---- */
-
-static json_t *result(int threads, int cores, int ranks, bool bf16, double slow, double wire)
-{
-    json_t *object = json_pack(
-        "{s:s, s:{s:i, s:i, s:i, s:i, s:b}, s:{s:{s:{s:i, s:s, s:f}, s:{s:i, s:s, s:f}, s:n}},"
-        " s:{s:{s:{s:f}}}, s:{s:[{s:f, s:i, s:s}]}}",
-        "precision", "f32", "machine", "threads", threads, "cores", cores, "ranks_a_host", ranks,
-        "host_cpus", 8, "bf16", (int)bf16, "silicon", "f32", "slowest", "rank", 3, "host", "n2",
-        "median", slow, "fastest", "rank", 0, "host", "n1", "median", 1.0, "one", "memory", "copy",
-        "slowest", "median", 1e10, "exchange", "send_host", "bytes_per_second", wire,
-        "slowest_rank", 1, "slowest_host", "n1");
-
-    assert_non_null(object);
-    return object;
-}
-
-/* The one line of advice has `words`; NULL: there is none. */
-static void expect_advice(json_t *of, const char *words)
-{
-    json_t *lines = bench_advice(of);
-
-    assert_int_equal(json_array_size(lines), words ? 1 : 0);
-    if (words)
-        assert_non_null(strstr(json_string_value(json_array_get(lines, 0)), words));
-    json_decref(lines);
-    json_decref(of);
-}
-
-static void advice_is_of_what_is_far_off_alone(void **state)
-{
-    (void)state;
-    expect_advice(result(4, 4, 2, true, 0.95, 9e9), NULL);
-    expect_advice(result(4, 2, 2, true, 0.95, 9e9), "a rank has 4 threads and may use 2 cores");
-    expect_advice(result(4, 4, 4, true, 0.95, 9e9), "16 threads share 8 processors");
-    expect_advice(result(1, 4, 2, true, 0.95, 9e9), "2 of 8 processors");
-    expect_advice(result(4, 4, 2, false, 0.95, 9e9), "float32");
-    expect_advice(result(4, 4, 2, true, 0.5, 9e9), "rank 3 on n2 has 0.50");
-    expect_advice(result(4, 4, 2, true, 0.95, 5e8), "0.50 GB/s");
-    for (double half = 0.05; half < 0.2; half += 0.1) {
-        json_t *of = result(4, 4, 2, true, 0.95, 9e9);
-        json_t *peak = json_object_get(json_object_get(of, "silicon"), "f32");
-        assert_int_equal(json_object_set_new(peak, "median", json_real(2)), 0);
-        assert_int_equal(json_object_set_new(peak, "low", json_real(2 - 2 * half)), 0);
-        assert_int_equal(json_object_set_new(peak, "high", json_real(2 + 2 * half)), 0);
-        expect_advice(of, half > 0.1 ? "differ by +- 15 %" : NULL);
-    }
-}
-
-static void expect_doubt(json_t *figure, const char *why)
-{
-    char found[64];
-
-    assert_non_null(figure);
-    assert_int_equal(bench_doubts(figure, found, sizeof found), why != NULL);
-    assert_string_equal(found, why ? why : "");
-    json_decref(figure);
-}
-
-static json_t *spread(double half, int repeats)
-{
-    return json_pack("{s:f, s:f, s:f, s:i}", "median", 100.0, "low", 100 - half, "high", 100 + half,
-                     "repeats", repeats);
-}
-
-static json_t *figure_of(double slowest, double half)
-{
-    json_t *figure = spread(half, 9);
-
-    assert_int_equal(
-        json_object_set_new(figure, "ranks", json_pack("[f, f, f]", 40.0, slowest * 40, 41.0)), 0);
-    assert_int_equal(json_object_set_new(figure, "slowest", json_pack("{s:i}", "rank", 1)), 0);
-    return figure;
-}
-
-static void figures_far_apart_are_doubted(void **state)
-{
-    (void)state;
-    expect_doubt(spread(19, 9), NULL);
-    expect_doubt(spread(35, 9), "+- 35 %");
-    expect_doubt(spread(35, 1), NULL); /* one repeat has no spread */
-    expect_doubt(json_null(), NULL);
-    expect_doubt(figure_of(0.8, 5), NULL);
-    expect_doubt(figure_of(0.5, 5), "rank 1 at 0.50 of the median rank");
-    expect_doubt(figure_of(0.5, 35), "+- 35 %");
-
-    json_t *of = result(4, 4, 2, true, 0.95, 9e9);
-    assert_int_equal(json_object_set_new(of, "gemm", json_pack("{s:o}", "f32", figure_of(0.5, 35))),
-                     0);
-    assert_int_equal(
-        json_object_set_new(of, "models",
-                            json_pack("[{s:s, s:o}]", "name", "tiny", "score", spread(21, 3))),
-        0);
-    expect_advice(of, "2 figures marked '?' are not to be trusted (one large product in f32: +- 35 "
-                      "%; scoring with tiny: +- 21 %)");
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -239,9 +129,6 @@ int main(void)
         cmocka_unit_test(models_are_named_by_a_list),
         cmocka_unit_test(made_up_tokens_stay_in_the_vocabulary),
         cmocka_unit_test(model_that_does_not_fit_is_left_out_with_the_reason),
-        cmocka_unit_test(time_is_estimated_as_it_is_spent),
-        cmocka_unit_test(advice_is_of_what_is_far_off_alone),
-        cmocka_unit_test(figures_far_apart_are_doubted),
     };
     return BP_TEST_RUN(tests);
 }

@@ -96,19 +96,17 @@ class Bench(unittest.TestCase):
             ceiling = found["silicon"][found["precision"]]["high"]
             self.assertAlmostEqual(model[key]["mfu"] * ceiling / (model[key]["median"] * flops), 1, 9, model[key])
         self.assertGreater(model["peak_bytes"], 0)
-        self.assertIsInstance(found["advice"], list)
 
     def test_one_rank_measures_all_but_messages_and_the_same_command_prints_it_again(self):
         result, found = self.measured("one")
         self.check(found, 1)
-        for word in ("matrix products", "memory", "there is one rank", "tiny", "train", "score", "bench.json"):
+        for word in ("peak in registers f32", "memory copy", "tiny train", "tiny score", "bench.json"):
             self.assertIn(word, result.out)
         for name in ("bench-corpus.h5", "bench-text.txt", "metrics.jsonl"):
             self.assertFalse(os.path.exists(os.path.join(self.at("one"), name)))
         again, same = self.measured("one")
         self.assertEqual(found, same)
         self.assertIn("measured before", again.out)
-        self.assertRegex(result.out, r"models +all ranks +\+- +of peak")
         self.assertEqual(result.out.count("of peak"), again.out.count("of peak"))
 
     def test_two_ranks_measure_messages_between_them(self):
