@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "block_cache_priv.h"
 #include "mixture_priv.h"
 #include "order_priv.h"
@@ -139,7 +140,6 @@ static void *run_helper(void *argument)
 {
     bp_loader *loader = argument;
 
-    bp_cores_widen();
     bp_trace_thread(BP_TRACE_READER);
     pthread_mutex_lock(&loader->mutex);
     while (!loader->quit) {
@@ -168,27 +168,16 @@ static void *run_helper(void *argument)
     return NULL;
 }
 
-/* Signals are the main thread's: the helper starts with all of them blocked. */
 static bp_err start_helper(bp_loader *loader)
 {
-    sigset_t all, before;
-    int status;
+    bp_err err;
 
-    loader->has_mutex = pthread_mutex_init(&loader->mutex, NULL) == 0;
-    loader->has_changed = pthread_cond_init(&loader->changed, NULL) == 0;
-    if (!loader->has_mutex || !loader->has_changed)
-        return BP_FAIL(BP_ERR_SYSTEM, "no mutex for the reader of the corpus");
-    sigfillset(&all);
-    status = pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (status == 0) {
-        status = pthread_create(&loader->helper, NULL, run_helper, loader);
-        loader->running = status == 0;
-        BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    }
-    if (status != 0)
-        return BP_FAIL(BP_ERR_SYSTEM, "no thread for the reader of the corpus: %s",
-                       strerror(status));
-    return BP_OK;
+    BP_CHECK(pthread_mutex_init(&loader->mutex, NULL) == 0);
+    BP_CHECK(pthread_cond_init(&loader->changed, NULL) == 0);
+    loader->has_mutex = loader->has_changed = true;
+    err = bp_thread_start(&loader->helper, "data loader", run_helper, loader);
+    loader->running = err == BP_OK;
+    return err;
 }
 
 /* Source k: `tokens` of the stream from `first` on, of which so many buffers are read at a time. */

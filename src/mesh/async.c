@@ -1,6 +1,6 @@
 #include "mesh/async.h"
-#include "base/cores.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "mesh/collective_priv.h"
 #include "mesh/mesh.h"
@@ -64,7 +64,6 @@ static void *work(void *context)
     bp_async *self = context;
     bp_waiting waiting = {nap, self};
 
-    bp_cores_widen();
     (void)pthread_mutex_lock(&self->lock);
     while (!self->ends || self->done < self->given) {
         if (self->done == self->given) {
@@ -86,24 +85,15 @@ static void *work(void *context)
 
 static bp_err start_thread(bp_async *self)
 {
-    sigset_t all, before;
-    int status;
+    bp_err err = bp_thread_start(&self->thread, "collectives", work, self);
 
-    (void)sigfillset(&all); /* signals are the main thread's */
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-    status = pthread_create(&self->thread, NULL, work, self);
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    if (status != 0)
-        return BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s: at messages beside compute",
-                       strerror(status));
-    (void)pthread_setname_np(self->thread, "courier"); /* for top and debuggers */
-    self->has_thread = true;
-    return BP_OK;
+    self->has_thread = err == BP_OK;
+    return err;
 }
 
 bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside)
 {
-    bp_async *self = bp_alloc("courier", 1, sizeof *self);
+    bp_async *self = bp_alloc("mesh.async", 1, sizeof *self);
     int threads;
     *out = self;
     BP_MPI(MPI_Comm_dup(comm, &self->comm));
@@ -112,7 +102,7 @@ bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside)
              pthread_cond_init(&self->given_more, NULL) == 0 &&
              pthread_cond_init(&self->done_more, NULL) == 0);
     self->capacity = jobs;
-    self->jobs = bp_alloc("courier", jobs, sizeof *self->jobs);
+    self->jobs = bp_alloc("mesh.async", jobs, sizeof *self->jobs);
     beside = beside && threads == MPI_THREAD_MULTIPLE && bp_comm_size(comm) > 1;
     return beside ? start_thread(self) : BP_OK;
 }

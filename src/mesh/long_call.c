@@ -1,9 +1,9 @@
 #include "mesh/long_call.h"
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "mesh/mesh.h"
 
 #include <pthread.h>
@@ -31,7 +31,6 @@ static void *run(void *argument)
     bool runs;
 
     bp_heartbeat_beside();
-    bp_cores_widen();
     (void)pthread_mutex_lock(&self->lock);
     while (self->state == CALL_WAITS)
         (void)pthread_cond_wait(&self->changed, &self->lock);
@@ -57,16 +56,11 @@ static void set_state(helper *self, call_state state)
 /* Is it done within a quarter of a second? */
 static bool wait_a_while(helper *self)
 {
-    struct timespec until;
+    double end = bp_clock_now() + ASK_SECONDS;
     bool done;
 
-    BP_CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
-    until.tv_nsec += (long)(ASK_SECONDS * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     (void)pthread_mutex_lock(&self->lock);
-    while (self->state != CALL_DONE &&
-           pthread_cond_timedwait(&self->changed, &self->lock, &until) == 0)
+    while (self->state != CALL_DONE && bp_cond_wait_until(&self->changed, &self->lock, end))
         ;
     done = self->state == CALL_DONE;
     (void)pthread_mutex_unlock(&self->lock);
@@ -92,24 +86,12 @@ static void all_most(int values[2], MPI_Comm comm)
 static helper *helper_new(const bp_long_call *call)
 {
     helper *self = bp_alloc("long_call", 1, sizeof *self);
-    pthread_condattr_t monotonic;
-    sigset_t all, before;
-    int status;
 
-    if (self == NULL)
-        return NULL;
     self->work = call->work;
     self->context = call->context;
-    BP_CHECK(pthread_condattr_init(&monotonic) == 0 &&
-             pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
-             pthread_cond_init(&self->changed, &monotonic) == 0 &&
-             pthread_mutex_init(&self->lock, NULL) == 0);
-    (void)pthread_condattr_destroy(&monotonic);
-    (void)sigfillset(&all); /* signals are the main thread's */
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-    status = pthread_create(&self->thread, NULL, run, self);
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    if (status == 0)
+    bp_cond_init(&self->changed);
+    BP_CHECK(pthread_mutex_init(&self->lock, NULL) == 0);
+    if (bp_thread_start(&self->thread, "long call", run, self) == BP_OK)
         return self;
     (void)pthread_cond_destroy(&self->changed);
     (void)pthread_mutex_destroy(&self->lock);

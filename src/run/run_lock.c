@@ -12,11 +12,11 @@
 #include "run/run_lock_priv.h"
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "run/run_lock_record_priv.h"
 
 #include <errno.h>
@@ -99,24 +99,15 @@ static bp_err heartbeat(const char *path, int64_t count)
     return err;
 }
 
-static void add_seconds(struct timespec *time, double seconds)
-{
-    int64_t nanoseconds = time->tv_nsec + (int64_t)(seconds * 1e9);
-
-    time->tv_sec += (time_t)(nanoseconds / 1000000000);
-    time->tv_nsec = (long)(nanoseconds % 1000000000);
-}
-
 static void *heartbeat_on(void *argument)
 {
     run_lock *lock = argument;
     char *path = member_path(lock->folder, "beat", lock->self.epoch);
     bool warned = false;
 
-    bp_cores_widen();
     (void)pthread_mutex_lock(&lock->mutex);
     for (int64_t count = 1; path != NULL && !lock->ends; count++) {
-        struct timespec until;
+        double end;
 
         (void)pthread_mutex_unlock(&lock->mutex);
         if (run_lock_is_own(lock) && heartbeat(path, count) != BP_OK && !warned) {
@@ -125,11 +116,9 @@ static void *heartbeat_on(void *argument)
                     bp_err_message());
             warned = true;
         }
-        BP_CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
-        add_seconds(&until, lock->heartbeat_seconds);
+        end = bp_clock_now() + lock->heartbeat_seconds;
         (void)pthread_mutex_lock(&lock->mutex);
-        while (!lock->ends &&
-               pthread_cond_timedwait(&lock->wake, &lock->mutex, &until) != ETIMEDOUT)
+        while (!lock->ends && bp_cond_wait_until(&lock->wake, &lock->mutex, end))
             ;
     }
     (void)pthread_mutex_unlock(&lock->mutex);
@@ -139,23 +128,13 @@ static void *heartbeat_on(void *argument)
 
 static bp_err start_beating(run_lock *lock)
 {
-    pthread_condattr_t attributes;
-    sigset_t all, before;
-    int status;
+    bp_err err;
 
     BP_CHECK(pthread_mutex_init(&lock->mutex, NULL) == 0);
-    BP_CHECK(pthread_condattr_init(&attributes) == 0);
-    BP_CHECK(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
-    BP_CHECK(pthread_cond_init(&lock->wake, &attributes) == 0);
-    (void)pthread_condattr_destroy(&attributes);
-    (void)sigfillset(&all); /* signals are the main thread's */
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-    status = pthread_create(&lock->beater, NULL, heartbeat_on, lock);
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    lock->heartbeats = status == 0;
-    return lock->heartbeats
-               ? BP_OK
-               : BP_FAIL(BP_ERR_SYSTEM, "no thread can be started: %s", strerror(status));
+    bp_cond_init(&lock->wake);
+    err = bp_thread_start(&lock->beater, "run lock", heartbeat_on, lock);
+    lock->heartbeats = err == BP_OK;
+    return err;
 }
 
 static void stop_beating(run_lock *lock)

@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "run/backtraces.h"
 #include "run/watchdog_priv.h"
 
@@ -82,16 +83,8 @@ static watchdog *watchdog_new(MPI_Comm world, double seconds)
 
 static void start_thread(watchdog *self)
 {
-    sigset_t all, before;
-    int status;
-
-    (void)sigfillset(&all); /* signals are the main thread's */
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-    status = pthread_create(&self->thread, NULL, watchdog_run, self);
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    if (status != 0) /* or a limit of threads: where the next one would fail */
-        bp_memory_ended("a helper thread", 1, 1);
-    (void)pthread_setname_np(self->thread, "watchdog"); /* for top and debuggers */
+    if (bp_thread_start(&self->thread, "watchdog", watchdog_run, self) != BP_OK)
+        bp_memory_ended("the watchdog's thread", 1, 1);
 }
 
 void watchdog_begin(watchdog *self)

@@ -3,8 +3,8 @@
 #include "run/watchdog_priv.h"
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/json.h"
+#include "base/thread.h"
 #include "run/run_progress_priv.h"
 
 #include <poll.h>
@@ -97,12 +97,12 @@ static void *report(void *argument)
 /* The report may hang with a file system: this thread goes on, and ends the process in any case. */
 static void begin_to_leave(watchdog *self)
 {
-    pthread_t thread; /* signals are blocked in it as they are here */
+    pthread_t thread;
 
     self->leaves_at = bp_clock_now();
     if (self->diagnosis.cause != NO_LAUNCHER)
         self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
-    if (pthread_create(&thread, NULL, report, self) == 0) {
+    if (bp_thread_start(&thread, "diagnosis", report, self) == BP_OK) {
         (void)pthread_detach(thread);
         return;
     }
@@ -353,7 +353,6 @@ void *watchdog_run(void *argument)
     /* ranks heartbeat in turn, not all at once */
     double next = bp_clock_now() + self->heartbeat_seconds * self->rank / self->size, now;
 
-    bp_cores_widen();
     while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
         now = bp_clock_now();
         if (now >= next) {

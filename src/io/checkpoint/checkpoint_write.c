@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "io/checkpoint/checkpoint_save_priv.h"
 #include "mesh/collective.h"
@@ -333,27 +334,20 @@ static void *run_helper(void *argument)
     return NULL;
 }
 
-/* Signals are the main thread's: helpers start with all of them blocked. */
 void bp_async_checkpoint_start(bp_async_checkpoint *saving)
 {
-    sigset_t all, before;
-
     list_jobs(saving);
     atomic_store(&saving->left, saving->plan.files);
     atomic_store(&saving->look,
                  saving->plan.files > 0 ? BP_ASYNC_CHECKPOINT_WRITES : BP_ASYNC_CHECKPOINT_DONE);
-    BP_CHECK(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     for (int k = 0; k < saving->plan.files; k++) {
         bp_file_job *job = &saving->jobs[k];
-        int status = pthread_create(&job->helper, NULL, run_helper, job);
+        bp_err err = bp_thread_start(&job->helper, "checkpoint", run_helper, job);
 
-        job->helped = status == 0;
-        if (status != 0)
-            ended(job, BP_FAIL(BP_ERR_SYSTEM,
-                               "no thread to write a checkpoint: %s; set checkpoint.async=no",
-                               strerror(status)));
+        job->helped = err == BP_OK;
+        if (err != BP_OK)
+            ended(job, BP_FAIL(err, "%s, or set checkpoint.async=no", bp_err_message()));
     }
-    BP_CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
 }
 
 /* What helpers get done counts as this rank's progress while it waits, and only then: a rank whose

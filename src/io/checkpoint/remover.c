@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/thread.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -31,21 +32,18 @@ static void *sweep(void *argument)
     return NULL;
 }
 
-/* Signals are the main thread's: the remover starts with all of them blocked. */
 bp_err bp_remover_start(bp_remover *remover, char ***paths, int64_t *count)
 {
     bp_err before = bp_remover_wait(remover);
-    sigset_t all, own;
 
     remover->paths = *paths;
     remover->count = *count;
     *paths = NULL;
     *count = 0;
-    if (remover->count > 0) {
-        BP_CHECK(sigfillset(&all) == 0 && pthread_sigmask(SIG_SETMASK, &all, &own) == 0);
-        remover->runs = pthread_create(&remover->thread, NULL, sweep, remover) == 0;
-        BP_CHECK(pthread_sigmask(SIG_SETMASK, &own, NULL) == 0);
-    }
+    if (remover->count > 0)
+        remover->runs = bp_thread_start(&remover->thread, "remover", sweep, remover) == BP_OK;
+    if (before != BP_OK)
+        bp_err_set_message(remover->message);
     return before;
 }
 

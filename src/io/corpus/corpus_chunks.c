@@ -5,8 +5,8 @@
  * ready slots and gives them away again, so a ready slot needs no lock. */
 #include "corpus_chunks.h"
 
-#include "base/cores.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>
@@ -136,7 +136,6 @@ static void *help(void *argument)
     bp_chunks *chunks = start->chunks;
     decoder *d = &chunks->theirs[start->number];
 
-    bp_cores_widen();
     bp_free(start);
     pthread_mutex_lock(&chunks->lock);
     while (!chunks->stop) {
@@ -159,13 +158,13 @@ static void start_helpers(bp_chunks *chunks)
     while (chunks->helper_count < HELPERS) {
         int number = chunks->helper_count;
         helper_start *start = bp_alloc("store.helper", 1, sizeof *start);
-        if (start == NULL || decoder_init(&chunks->theirs[number], chunks->packed_bytes) != BP_OK) {
+        if (decoder_init(&chunks->theirs[number], chunks->packed_bytes) != BP_OK) {
             bp_free(start);
             decoder_clear(&chunks->theirs[number]);
             return;
         }
         *start = (helper_start){chunks, number};
-        if (pthread_create(&chunks->helpers[number], NULL, help, start) != 0) {
+        if (bp_thread_start(&chunks->helpers[number], "chunks", help, start) != BP_OK) {
             bp_free(start);
             decoder_clear(&chunks->theirs[number]);
             return;
