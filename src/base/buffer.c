@@ -1,3 +1,4 @@
+/* Text and bytes that grow: messages, JSON, pages are put together in one. */
 #include "base/buffer.h"
 #include "base/err.h"
 #include "base/mem.h"

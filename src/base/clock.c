@@ -1,3 +1,4 @@
+/* Time: monotonic for all that is measured or waited for, wall time for what people read alone. */
 #include "base/clock.h"
 #include "base/err.h"
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* A configuration: its entries, typed values, faults. config_read.c fills it from the file and
+ * the command line. */
 #include "base/config.h"
 #include "base/config_priv.h"
 #include "base/mem.h"

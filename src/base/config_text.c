@@ -1,3 +1,4 @@
+/* A configuration as text: config.ini of a run, and the keys in --help. */
 #include "base/config.h"
 #include "base/config_priv.h"
 #include "base/help.h"

@@ -1,3 +1,4 @@
+/* One value of a key: parsed, compared with its bounds, described in messages. */
 #include "base/config_priv.h"
 #include "base/mem.h"
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Which cores this process may use (its affinity mask), how they lie (hwloc), and what threads
+ * are bound to. */
 #include "base/cores.h"
 
 #include "base/err.h"

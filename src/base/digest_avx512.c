@@ -1,3 +1,4 @@
+/* The digest of tensors in AVX-512; digest_x86.c picks it. */
 #include "digest_priv.h"
 
 void bp_digest_add_avx512(bp_digest *digest, const float *values, int64_t first, int64_t count)

@@ -1,3 +1,4 @@
+/* Picks the digest's implementation when the program starts. */
 #include "digest_priv.h"
 
 void bp_digest_add(bp_digest *digest, const float *values, int64_t first, int64_t count)

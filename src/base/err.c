@@ -1,3 +1,4 @@
+/* The message of this thread's last failure, and how a program prints it and ends. */
 #include "base/err.h"
 #include "base/log.h"
 #include <errno.h>

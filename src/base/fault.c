@@ -1,3 +1,5 @@
+/* Injected faults: the table of named points, and what BP_FAULT does at one. Off unless a test
+ * arms it. */
 #include "base/fault.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Files read and written whole, drafts (a temporary name, fsync, rename), paths. */
 #include "base/fs.h"
 #include "base/fault.h"
 #include "base/mem.h"

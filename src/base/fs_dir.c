@@ -1,3 +1,4 @@
+/* Folders: listed, made, removed, brought to disk. */
 #include "base/fs.h"
 #include "base/mem.h"
 #include <dirent.h>

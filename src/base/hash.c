@@ -1,3 +1,4 @@
+/* SHA-256 and XXH3 of bytes and files, and random tokens. */
 #include "base/hash.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"

@@ -1,3 +1,5 @@
+/* What this rank does now (phase, step, the call that it waits in), in shared memory of the
+ * process: written here and there in all code, read by the watchdog's thread. */
 #include "base/heartbeat.h"
 #include "base/err.h"
 #include "base/trace.h"

@@ -1,3 +1,4 @@
+/* The text of --help: usage, options, keys, examples, exit statuses, wrapped to a terminal. */
 #include "base/help.h"
 #include "base/mem.h"
 

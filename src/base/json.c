@@ -1,3 +1,5 @@
+/* JSON through jansson: parsing with limits, printing with 17 digits, typed members. Memory that
+ * ends, ends the job in jansson too. */
 #include "base/json.h"
 #include "base/buffer.h"
 #include "base/fs.h"

@@ -1,3 +1,4 @@
+/* Which launcher started this process, read from its environment. */
 #include "base/launcher.h"
 
 #include <stddef.h>

@@ -1,3 +1,5 @@
+/* Lines for people: to the terminal, log.txt and a member's log, and the progress line with time
+ * left. */
 #include "base/log.h"
 #include "base/buffer.h"
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* The heap: counted by label, checked for overflow, huge pages for large blocks. */
 #include "base/mem.h"
 #include "base/err.h"
 #include "base/fault.h"

@@ -1,3 +1,4 @@
+/* How much memory this node has for the job: available memory, control group, Slurm, run.memory. */
 #include "base/memory_limit_priv.h"
 
 #include <inttypes.h>

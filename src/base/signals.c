@@ -1,3 +1,4 @@
+/* Requests to stop: signals set one flag with its reason, which loops ask for once a step. */
 #include "base/signals.h"
 #include "base/err.h"
 #include "base/launcher.h"

@@ -1,3 +1,4 @@
+/* Helper threads: started with signals blocked and on all cores of the process. */
 #include "base/thread.h"
 
 #include "base/cores.h"

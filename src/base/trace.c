@@ -1,3 +1,4 @@
+/* Spans of time: what each thread did when, for profiles and timelines. */
 #include "base/trace.h"
 
 #include "base/mem.h"

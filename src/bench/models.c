@@ -1,3 +1,4 @@
+/* The models that a bench trains and scores, the products of their steps, made-up tokens. */
 #include "bench/models.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Repeats of a measurement: quantiles, as a time and as a rate. */
 #include "bench/samples.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Errors of ranks become one: the worst code with the message of the lowest rank that has it.
+ * Also how a job ends at once. */
 #include "base/fault.h"
 #include "base/launcher.h"
 #include "base/log.h"

@@ -1,3 +1,5 @@
+/* Collectives beside compute: a progress thread works through a queue of reductions and gathers.
+ * The engine fills it during backward. */
 #include "mesh/async.h"
 #include "base/mem.h"
 #include "base/thread.h"

@@ -1,3 +1,5 @@
+/* A local call that may take minutes (ScaLAPACK, a large file), while the main thread keeps
+ * answering the watchdog. */
 #include "mesh/long_call.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* The place of a rank on the mesh, and the communicator of each axis. */
 #include "mesh/mesh.h"
 #include "base/buffer.h"
 #include "base/mem.h"

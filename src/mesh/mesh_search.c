@@ -1,3 +1,4 @@
+/* Meshes of a number of ranks, in the order in which they are tried where memory is short. */
 #include "mesh/mesh_search.h"
 
 #define NODES_MOST 1024

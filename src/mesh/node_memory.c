@@ -1,3 +1,4 @@
+/* The plans of all ranks of a node, added up and compared with what the node has. */
 #include "mesh/node_memory.h"
 
 #include "base/clock.h"

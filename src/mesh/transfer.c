@@ -1,3 +1,4 @@
+/* Point-to-point: bytes and floats to a rank, posted ahead and waited for. */
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* The face of all models: calls go to the model's table of functions. */
 #include "models/lm.h"
 
 #include "models/gpt/gpt.h"

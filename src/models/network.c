@@ -1,3 +1,4 @@
+/* What networks share: blocks and groups of parameters, their place in memory, initial values. */
 #include "models/network.h"
 
 #include "base/err.h"

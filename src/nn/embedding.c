@@ -1,3 +1,4 @@
+/* Token and position embeddings: the first block. The vocabulary is split over tensor ranks. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/layers.h"

@@ -1,3 +1,5 @@
+/* The last block: final norm, logits of this rank's part of the vocabulary, softmax over tensor
+ * ranks, loss. It goes through the logits in chunks of rows. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

@@ -1,3 +1,5 @@
+/* A pre-norm Transformer layer, split over tensor ranks as Megatron-LM does it, with sequence
+ * parallelism between its products. */
 #include "base/err.h"
 #include "math/attention/attention.h"
 #include "math/kernels/kernels.h"

@@ -1,3 +1,4 @@
+/* Fills a template (HTML, gnuplot) from JSON: variables, lists, conditions. */
 #include "report/template.h"
 
 #include <stdio.h>

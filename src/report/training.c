@@ -1,3 +1,4 @@
+/* A training's page and plots, from run folders alone. */
 #include "report/training.h"
 
 #include "base/buffer.h"

@@ -1,3 +1,4 @@
+/* Backtraces of all ranks that hang: asked for by the watchdog, written to RUN/stacks. */
 #include "run/backtraces.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* Is a process of this host, by number and start time, alive? */
 #include "run/process_priv.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* Is a job that ended worth queueing again? bagpipe requeue asks, for slurm/launch.sh. */
 #include "run/restart.h"
 
 #include "base/clock.h"

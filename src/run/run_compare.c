@@ -1,3 +1,5 @@
+/* A configuration compared with what the run began with: what may change on a resume, and what
+ * changes bits. */
 #include "run/run_compare_priv.h"
 
 #include "base/buffer.h"

@@ -1,3 +1,4 @@
+/* What runs left, read back for status, plots and tables: keys, curves, speeds. */
 #include "run/run_history.h"
 
 #include "base/fs.h"

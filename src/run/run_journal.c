@@ -1,3 +1,5 @@
+/* metrics.jsonl and events.jsonl: lines appended whole, cut back to a checkpoint's step on
+ * resume. */
 #include "run/run_journal_priv.h"
 
 #include "base/fault.h"

@@ -1,3 +1,5 @@
+/* The run lock's decisions alone: given what is seen of the other owners, wait, take over or
+ * yield. run_lock.c looks and acts; a simulator does in tests. */
 #include "run/run_lock_record_priv.h"
 
 #include "base/err.h"

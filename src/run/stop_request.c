@@ -1,3 +1,5 @@
+/* When a job has to stop: the halt file, the end of the Slurm job's time, a signal. Asked once a
+ * step. */
 #include "run/stop_request.h"
 
 #include "base/clock.h"

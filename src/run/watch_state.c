@@ -1,3 +1,5 @@
+/* The watchdog's decisions alone: given what was received when, which rank is lost. Pure;
+ * watchdog_thread.c feeds it. */
 #include "run/watch_state.h"
 
 #include "base/mem.h"

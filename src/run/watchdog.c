@@ -1,3 +1,5 @@
+/* The watchdog's beginning and end on each rank: its thread, its socket, the meeting of all
+ * ranks. */
 #include "run/watchdog.h"
 
 #include "base/clock.h"

@@ -1,3 +1,5 @@
+/* The watchdog's datagrams: format, checks, sending and receiving (UDP, because a thread must not
+ * call MPI). */
 #include "run/watchdog_wire_priv.h"
 
 #include "base/hash.h"

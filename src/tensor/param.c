@@ -1,3 +1,4 @@
+/* Parameters and groups of them: named slices of tensors, and their initial values. */
 #include "tensor/param.h"
 
 #include "base/err.h"

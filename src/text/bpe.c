@@ -1,3 +1,4 @@
+/* Byte pair encoding: the table of merges, and a word to ids. */
 #include "base/mem.h"
 #include "text/bpe_priv.h"
 

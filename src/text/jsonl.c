@@ -1,3 +1,4 @@
+/* A line of JSON to a document: its text, id and labels. */
 #include "base/mem.h"
 #include "text/jsonl_priv.h"
 #include "text/text_source.h"

@@ -1,3 +1,4 @@
+/* GPT-2's pre-tokenizer pattern as a hand-written scanner: text to words. */
 #include "text/scan_priv.h"
 #include "text/text_source.h"
 #include "text/unicode_priv.h"

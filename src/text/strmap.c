@@ -1,3 +1,4 @@
+/* A hash map from byte strings to numbers, in the order of insertion. */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "text/strmap_priv.h"

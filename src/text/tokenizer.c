@@ -1,3 +1,4 @@
+/* A tokenizer: its vocabulary and roles, ids to text. */
 #include "text/tokenizer.h"
 #include "base/buffer.h"
 #include "base/fs.h"

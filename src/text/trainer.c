@@ -1,3 +1,5 @@
+/* Training a tokenizer on all ranks: each counts the words of its share, rank 0 adds up and
+ * builds the vocabulary. */
 #include "text/trainer.h"
 #include "base/buffer.h"
 #include "base/clock.h"

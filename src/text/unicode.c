@@ -1,3 +1,4 @@
+/* Properties of code points, from the table in unicode_table.c. */
 #include "base/err.h"
 #include "text/unicode_priv.h"
 

@@ -1,3 +1,5 @@
+/* The Laplace approximation of the last layer, step by step: states of a sample of tokens,
+ * curvature factors, the prior, samples of the head. Called by steps.c once a method. */
 #include "analysis/uncertainty/laplace_priv.h"
 
 #include "base/clock.h"

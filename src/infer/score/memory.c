@@ -1,3 +1,5 @@
+/* What scoring takes on each rank, from manifests alone: compared with the node before anything
+ * is loaded, and printed by --plan. */
 #include "infer/score/memory.h"
 
 #include "base/buffer.h"

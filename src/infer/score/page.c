@@ -1,3 +1,5 @@
+/* score/index.html: the figures, the hardest documents, plots. Written by the coordinator at the
+ * end. */
 #include "infer/score/page_priv.h"
 
 #include "base/buffer.h"

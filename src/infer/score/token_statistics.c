@@ -1,3 +1,4 @@
+/* The names of what a model says of each token, and whose log-probabilities are among it. */
 #include "infer/score/token_statistics.h"
 
 #include "base/mem.h"

@@ -1,3 +1,5 @@
+/* The order of a commit's operations: given how one went, which comes next. checkpoint_save.c
+ * carries them out. */
 #include "io/checkpoint/commit_steps.h"
 
 #include "base/err.h"

@@ -1,3 +1,4 @@
+/* Copies values and finds those that are not finite, in plain C. */
 #include "io/checkpoint/checkpoint_priv.h"
 #include "io/checkpoint/copy.h"
 

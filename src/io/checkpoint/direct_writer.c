@@ -1,3 +1,5 @@
+/* Writes a file past the page cache (O_DIRECT), hashes it on the way, and reads it back. The
+ * second half of writing a shard. */
 #include "io/checkpoint/direct_writer.h"
 
 #include "base/fault.h"

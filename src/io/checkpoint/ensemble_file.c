@@ -1,3 +1,4 @@
+/* ensemble.json: the list of an ensemble's members. */
 #include "io/checkpoint/ensemble_file.h"
 
 #include "base/fs.h"

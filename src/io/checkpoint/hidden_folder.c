@@ -1,3 +1,5 @@
+/* The folder that a checkpoint or an export is written to before it has its name, and what killed
+ * runs left of such. */
 #include "io/checkpoint/hidden_folder.h"
 
 #include "base/fs.h"

@@ -1,3 +1,4 @@
+/* Removes old checkpoints beside the training: renamed at once, removed by a thread. */
 #include "io/checkpoint/remover.h"
 
 #include "base/cores.h"

@@ -1,3 +1,5 @@
+/* What is said where text, or a folder, is given instead of a corpus: the command that makes one.
+ */
 #include "io/corpus/corpus_text.h"
 
 #include "base/fs.h"

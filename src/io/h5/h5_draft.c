@@ -1,3 +1,4 @@
+/* An HDF5 file that is there whole or not at all: temporary name, user block, rename. */
 #include "io/h5/h5_draft.h"
 
 #include "base/fs.h"

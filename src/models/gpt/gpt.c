@@ -1,3 +1,4 @@
+/* GPT-2 as a list of blocks: embedding, layers, head. The engine builds a stage of it. */
 #include "models/gpt/gpt.h"
 
 #include "nn/layers.h"

@@ -1,3 +1,5 @@
+/* GPT-2 behind the face of all models (bp_lm): a checkpoint's weights on the mesh, batches
+ * through the stages. */
 #include "models/gpt/gpt_lm_priv.h"
 
 #include "base/err.h"

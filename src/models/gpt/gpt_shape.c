@@ -1,3 +1,4 @@
+/* The shape of a GPT-2: from keys, from a checkpoint, its parameters, FLOPs, memory. */
 #include "models/gpt/gpt.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* A training engine: one step from the windows to the updated parameters. The loop (train/loop)
+ * calls it, stages do the work. */
 #include "train/engine/engine.h"
 
 #include "base/fault.h"

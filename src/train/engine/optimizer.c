@@ -1,3 +1,5 @@
+/* The update of this data rank's shard (ZeRO stage 1): norm, clip, AdamW and others; then
+ * parameters are gathered. */
 #include "train/engine/optimizer.h"
 
 #include "base/trace.h"

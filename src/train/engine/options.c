@@ -1,3 +1,4 @@
+/* The keys of training, optimizer and mesh that the engine reads. */
 #include "train/engine/engine.h"
 
 #include "base/err.h"

@@ -1,3 +1,5 @@
+/* Pipeline communication: activations to the next stage, gradients to the one before, posted
+ * ahead. */
 #include "train/engine/pipeline_comm.h"
 
 #include "base/fault.h"

@@ -1,3 +1,5 @@
+/* The memory plan of a rank: parameters, gradients, optimizer, activations, workspace. Printed by
+ * --plan and at the start. */
 #include "math/kernels/kernels.h"
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"

@@ -1,3 +1,4 @@
+/* A pipeline stage: runs its blocks forward and backward in the order of its schedule. */
 #include "train/engine/stage.h"
 
 #include "base/fault.h"

@@ -1,3 +1,4 @@
+/* The memory plan as a table for people. */
 #include "train/loop/trainer_priv.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* The pretrain job: its keys, and a training from its opening to its end. */
 #include "train/loop/pretrain.h"
 
 #include "base/heartbeat.h"
