@@ -2,7 +2,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "file_tool.h"
-#include "run/run_history.h"
+#include "run/status/run_history.h"
 #include "tools.h"
 
 #include <inttypes.h>

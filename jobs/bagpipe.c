@@ -10,7 +10,7 @@
 #include "mesh/mesh.h"
 #include "requeue.h"
 #include "run/run_folder.h"
-#include "run/watchdog.h"
+#include "run/watchdog/watchdog.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "models/gpt/gpt.h"
-#include "run/probe.h"
-#include "run/run_status.h"
+#include "run/probe/probe.h"
+#include "run/status/run_status.h"
 
 #include <hdf5.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "job.h"
 #include "mesh/mesh.h"
-#include "run/probe.h"
+#include "run/probe/probe.h"
 
 #include <ctype.h>
 #include <glob.h>

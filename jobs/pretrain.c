@@ -7,7 +7,7 @@
 #include "mesh/node_memory.h"
 #include "models/gpt/gpt.h"
 #include "run/stop_request.h"
-#include "run/watchdog.h"
+#include "run/watchdog/watchdog.h"
 #include "train/engine/engine.h"
 
 static const bp_option *const OPTIONS[] = {

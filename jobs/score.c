@@ -5,7 +5,7 @@
 #include "math/math.h"
 #include "mesh/node_memory.h"
 #include "run/stop_request.h"
-#include "run/watchdog.h"
+#include "run/watchdog/watchdog.h"
 
 static const bp_option *const OPTIONS[] = {
     bp_run_options,   bp_score_options,    bp_score_rule_options,

@@ -1,5 +1,5 @@
 /* bagpipe status: what runs are doing, for people and scripts; on a login node too: no MPI. */
-#include "run/run_status.h"
+#include "run/status/run_status.h"
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "mesh/node_memory.h"
-#include "run/probe.h"
+#include "run/probe/probe.h"
 
 #include <stdio.h>
 #include <string.h>

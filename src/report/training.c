@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "report/report.h"
-#include "run/run_history.h"
+#include "run/status/run_history.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "run/run_lock_priv.h"
-#include "run/run_progress_priv.h"
+#include "run/lock/run_lock_priv.h"
+#include "run/status/run_progress_priv.h"
 #include "run/stop_request.h"
 
 #include <errno.h>

@@ -11,16 +11,16 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
+#include "run/lock/run_lock_priv.h"
 #include "run/restart.h"
 #include "run/run_compare_priv.h"
 #include "run/run_journal_priv.h"
-#include "run/run_lock_priv.h"
-#include "run/run_progress_priv.h"
 #include "run/run_record_priv.h"
 #include "run/run_shared_priv.h"
 #include "run/run_tensorboard_priv.h"
+#include "run/status/run_progress_priv.h"
 #include "run/stop_request.h"
-#include "run/watchdog.h"
+#include "run/watchdog/watchdog.h"
 
 #include <stdio.h>
 #include <stdlib.h>

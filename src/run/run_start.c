@@ -5,9 +5,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "run/lock/run_lock_priv.h"
 #include "run/run_folder.h"
 #include "run/run_journal_priv.h"
-#include "run/run_lock_priv.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef BP_TESTS_ANALYSIS_LINEAR_WORLD_H
 #define BP_TESTS_ANALYSIS_LINEAR_WORLD_H
 
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "base/rng.h"
 #include "data/toy_corpus.h"
 #include "infer/score/score.h"

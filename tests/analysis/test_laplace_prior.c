@@ -1,7 +1,7 @@
 /* The evidence against the determinant of the whole precision matrix, of V C squared elements. */
 #include "bp_test_mpi.h"
 
-#include "analysis/uncertainty/laplace_priv.h"
+#include "analysis/uncertainty/laplace/laplace_priv.h"
 #include "base/fault.h"
 #include "base/rng.h"
 

@@ -2,7 +2,7 @@
  *     mpirun -n RANKS bench_laplace CHECKPOINT CORPUS TOKENS SAMPLES OUT.h5 [key=value ...]
  * Each rank is a data rank, unless mesh.* says otherwise. An OUT.h5 of the same fit is kept: remove
  * it first. */
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "base/mem.h"
 #include "infer/score/score.h"
 #include "math/math.h"

@@ -15,13 +15,13 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "infer/score/parts.h"
+#include "infer/score/tables/parts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/corpus/corpus_file.h"
 #include "io/h5/user_block.h"
 #include "mesh/mesh.h"
+#include "run/lock/run_lock_priv.h"
 #include "run/run_journal_priv.h"
-#include "run/run_lock_priv.h"
 
 #include <fcntl.h>
 #include <stdio.h>

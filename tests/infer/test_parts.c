@@ -2,7 +2,7 @@
 #include "bp_test.h"
 
 #include "base/fault.h"
-#include "infer/score/parts.h"
+#include "infer/score/tables/parts.h"
 #include "infer/score/unit.h"
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 #include "bp_test_mpi.h"
 
 #include "base/json.h"
-#include "run/probe.h"
+#include "run/probe/probe.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* What trainings have done, from folders made by hand. */
 #include "bp_test.h"
 
-#include "run/run_history.h"
+#include "run/status/run_history.h"
 
 #include <math.h>
 

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/json.h"
-#include "run/run_lock_priv.h"
-#include "run/run_progress_priv.h"
-#include "run/run_status.h"
-#include "run/run_status_priv.h"
+#include "run/lock/run_lock_priv.h"
+#include "run/status/run_progress_priv.h"
+#include "run/status/run_status.h"
+#include "run/status/run_status_priv.h"
 
 #include <fcntl.h>
 #include <signal.h>

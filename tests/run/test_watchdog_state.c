@@ -2,7 +2,7 @@
  * checkpoints, lost and late heartbeats, jobs that are suspended as a whole, and one fault. */
 #include "bp_test.h"
 
-#include "run/watch_state.h"
+#include "run/watchdog/watch_state.h"
 
 #define SECONDS   20.0
 #define HEARTBEAT 1.0

@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "infer/score/summary.h"
+#include "infer/score/tables/summary.h"
 
 #include <ctype.h>
 #include <stdio.h>

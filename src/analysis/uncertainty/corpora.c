@@ -5,7 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "data/corpus.h"
-#include "infer/score/summary.h"
+#include "infer/score/tables/summary.h"
 
 #include <glob.h>
 #include <inttypes.h>

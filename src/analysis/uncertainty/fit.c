@@ -2,7 +2,7 @@
  * a stop that it hears of reaches the ranks that compute. */
 #include "analysis/uncertainty/job_priv.h"
 
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* An uncertainty job from end to end. */
 #include "analysis/uncertainty/job_priv.h"
 
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/log.h"

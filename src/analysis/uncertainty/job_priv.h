@@ -2,7 +2,7 @@
 #ifndef BP_ANALYSIS_UNCERTAINTY_JOB_PRIV_H
 #define BP_ANALYSIS_UNCERTAINTY_JOB_PRIV_H
 
-#include "analysis/uncertainty/results_priv.h"
+#include "analysis/uncertainty/results/results_priv.h"
 #include "analysis/uncertainty/uncertainty.h"
 #include "infer/ensemble/ensemble.h"
 #include "run/run_folder.h"

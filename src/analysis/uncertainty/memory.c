@@ -2,7 +2,7 @@
  */
 #include "analysis/uncertainty/job_priv.h"
 
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "infer/score/memory.h"
 
 static bp_err check(const comparison_job *self, const bp_score_memory_spec *spec)

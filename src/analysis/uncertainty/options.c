@@ -2,7 +2,7 @@
 #include "analysis/uncertainty/uncertainty.h"
 
 #include "analysis/uncertainty/comparison_priv.h"
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "infer/score/score.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  * before any compute is refused here. */
 #include "analysis/uncertainty/job_priv.h"
 
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"

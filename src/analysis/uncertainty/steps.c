@@ -2,7 +2,7 @@
  * the scores, the temperature. Each is kept, so that the next start goes on behind it. */
 #include "analysis/uncertainty/job_priv.h"
 
-#include "analysis/uncertainty/laplace.h"
+#include "analysis/uncertainty/laplace/laplace.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"

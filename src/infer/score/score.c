@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/memory.h"
-#include "infer/score/page_priv.h"
-#include "infer/score/tables.h"
+#include "infer/score/page/page_priv.h"
+#include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 

@@ -2,11 +2,11 @@
 #ifndef BP_INFER_SCORE_SCORER_PRIV_H
 #define BP_INFER_SCORE_SCORER_PRIV_H
 
-#include "infer/score/merge.h"
-#include "infer/score/parts.h"
 #include "infer/score/plan.h"
 #include "infer/score/score.h"
-#include "infer/score/summary.h"
+#include "infer/score/tables/merge.h"
+#include "infer/score/tables/parts.h"
+#include "infer/score/tables/summary.h"
 #include "models/lm.h"
 #include "run/run_folder.h"
 

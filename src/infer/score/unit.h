@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "infer/score/plan.h"
-#include "infer/score/sums.h"
+#include "infer/score/tables/sums.h"
 #include "models/lm.h"
 
 /** Tokens of a batch, padding counted (one window may be longer). Batches are part of the result's

@@ -5,8 +5,8 @@
 #include "coordinator/work_scheduler_priv.h"
 #include "fuzz.h"
 #include "io/checkpoint/commit_steps.h"
-#include "run/run_lock_record_priv.h"
-#include "run/watch_state.h"
+#include "run/lock/run_lock_record_priv.h"
+#include "run/watchdog/watch_state.h"
 
 #include <math.h>
 #include <stdio.h>

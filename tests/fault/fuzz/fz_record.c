@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "infer/score/parts.h"
+#include "infer/score/tables/parts.h"
 #include "infer/score/unit.h"
 #include "io/corpus/corpus_chunks.h"
 #include "io/corpus/corpus_writer.h"

@@ -1,7 +1,7 @@
 /* Datagrams of the watchdog: whatever comes in, what is taken is a packet of this run to this rank,
  * whole and in range. The first byte says how much of a right packet the input is laid over. */
 #include "fuzz.h"
-#include "run/watchdog_wire_priv.h"
+#include "run/watchdog/watchdog_wire_priv.h"
 
 #include <string.h>
 #include <sys/socket.h>

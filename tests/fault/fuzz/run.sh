@@ -38,11 +38,11 @@ parsers() {
     encode) echo src/text/encoder.c src/text/bpe.c src/text/scan.c src/text/tally.c ;;
     text) echo src/text/source.c src/text/documents.c src/text/jsonl.c ;;
     corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
-    record) echo src/infer/score/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
+    record) echo src/infer/score/tables/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
     h5_walk) echo src/io/h5/h5_walk.c src/io/h5/h5_read.c ;;
     reshard) echo src/io/checkpoint/shard.c src/tensor/box.c ;;
-    coord) echo src/coordinator/work_scheduler.c src/run/run_lock_record.c src/run/watch_state.c src/io/checkpoint/commit_steps.c ;;
-    wire) echo src/run/watchdog_wire.c ;;
+    coord) echo src/coordinator/work_scheduler.c src/run/lock/run_lock_record.c src/run/watchdog/watch_state.c src/io/checkpoint/commit_steps.c ;;
+    wire) echo src/run/watchdog/watchdog_wire.c ;;
     cli) echo jobs/bagpipe.c ;;
     metrics_resume) echo src/run/run_journal.c ;;
     notes) echo src/io/checkpoint/ensemble_file.c src/io/huggingface/hf_config.c ;;

@@ -21,7 +21,7 @@
 
 #include "disk.h"
 #include "io/checkpoint/commit_steps.h"
-#include "run/run_lock_record_priv.h"
+#include "run/lock/run_lock_record_priv.h"
 
 #include <stdio.h>
 

@@ -1,0 +1,411 @@
+/* Figures of a method, on all documents and on each resample of them. */
+#include "analysis/uncertainty/results/analysis_priv.h"
+
+#include "base/mem.h"
+#include "statistics/detection.h"
+#include "statistics/resample.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static bp_err out_of_memory(void)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the figures of a method");
+}
+
+const char *comparison_figure_name(int figure)
+{
+    static const char *const NAMES[] = {
+        "nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc"};
+
+    return NAMES[figure];
+}
+
+const char *comparison_detection_name(int detection)
+{
+    static const char *const NAMES[] = {"auroc", "aupr", "fpr95"};
+
+    return NAMES[detection];
+}
+
+int64_t comparison_columns(int64_t shifts)
+{
+    return COMPARISON_FIGURES + shifts * COMPARISON_SCORES * COMPARISON_DETECTIONS;
+}
+
+int64_t comparison_column(int64_t shift, comparison_score score, int detection)
+{
+    return COMPARISON_FIGURES +
+           (shift * COMPARISON_SCORES + (int64_t)score) * COMPARISON_DETECTIONS + detection;
+}
+
+comparison_value comparison_perplexity(const comparison_result *result)
+{
+    const comparison_value *nll = &result->values[COMPARISON_FIGURE_NLL];
+
+    return (comparison_value){exp(nll->value), exp(nll->low), exp(nll->high)};
+}
+
+static double root_of(double x)
+{
+    return x < 0 ? 0 : sqrt(x); /* NaN stays */
+}
+
+comparison_value comparison_rms(const comparison_result *result)
+{
+    const comparison_value *squared = &result->values[COMPARISON_FIGURE_SQUARED];
+
+    return (comparison_value){root_of(squared->value), root_of(squared->low),
+                              root_of(squared->high)};
+}
+
+/* What the figures of a method are made of: sorted once. */
+typedef struct evidence {
+    const comparison_scores *scores;
+    bp_calibration_gaps gaps;
+    int64_t shifts;
+    bool one;                                  /* distribution */
+    bp_token_order *by_confidence;             /* ascending, for bins of equal count */
+    bp_token_order *orders[COMPARISON_ORDERS]; /* the most certain first */
+    bp_detection **detections;                 /* [shifts][COMPARISON_SCORES] */
+} evidence;
+
+/* counts: by group, in the domain first; NULL: each document once. */
+static void measure(double *values, const int32_t *const *counts, const void *data)
+{
+    const evidence *self = data;
+    const int32_t *domain = counts ? counts[0] : NULL;
+    bp_calibration sums =
+        bp_calibration_of(self->scores->calibration, domain, self->scores->domain);
+    bp_risk risk;
+
+    bp_risk_of(&risk, self->orders[COMPARISON_BY_CONFIDENCE], domain);
+    values[COMPARISON_FIGURE_NLL] = bp_calibration_nll(&sums);
+    values[COMPARISON_FIGURE_ACCURACY] = bp_calibration_accuracy(&sums);
+    values[COMPARISON_FIGURE_BRIER] = bp_calibration_brier(&sums);
+    /* no resamples of an error that is biased near 0: an interval of them would not cover it */
+    values[COMPARISON_FIGURE_ECE] = counts ? NAN : bp_calibration_ece(&sums);
+    values[COMPARISON_FIGURE_ECE_ADAPTIVE] =
+        counts ? NAN : bp_calibration_ece_adaptive(self->by_confidence, domain);
+    values[COMPARISON_FIGURE_SQUARED] = counts
+                                            ? bp_calibration_squared_resampled(&self->gaps, &sums)
+                                            : bp_calibration_squared(&self->gaps);
+    values[COMPARISON_FIGURE_AURC] = risk.area_error;
+    for (int64_t s = 0; s < self->shifts; s++)
+        for (int c = 0; c < COMPARISON_SCORES; c++) {
+            bp_detection_figures figures = {NAN, NAN, NAN};
+
+            if (!(self->one && c == COMPARISON_INFORMATION))
+                figures = bp_detection_of(self->detections[s * COMPARISON_SCORES + c], domain,
+                                          counts ? counts[1 + s] : NULL);
+
+            values[comparison_column(s, (comparison_score)c, COMPARISON_AUROC)] = figures.auroc;
+            values[comparison_column(s, (comparison_score)c, COMPARISON_AUPR)] = figures.aupr;
+            values[comparison_column(s, (comparison_score)c, COMPARISON_FPR95)] = figures.fpr95;
+        }
+}
+
+/* ---- sorting ---- */
+
+static bp_err sort_tokens(evidence *self)
+{
+    const comparison_scores *scores = self->scores;
+    int64_t tokens = scores->doc_start[scores->domain];
+    float *confidence = bp_try_alloc("study.scores", tokens, sizeof(*confidence));
+    bp_token_table table = {.tokens = tokens,
+                            .documents = scores->domain,
+                            .score = confidence,
+                            .correct = scores->correct,
+                            .nll = scores->nll,
+                            .doc_start = scores->doc_start};
+    bp_err err = confidence ? BP_OK : out_of_memory();
+
+    for (int64_t i = 0; err == BP_OK && i < tokens; i++)
+        confidence[i] = -scores->uncertain[COMPARISON_BY_CONFIDENCE][i];
+    if (err == BP_OK)
+        err = bp_token_order_new(&self->by_confidence, &table);
+    for (int o = 0; err == BP_OK && o < COMPARISON_ORDERS; o++) {
+        table.score = scores->uncertain[o];
+        err = bp_token_order_new(&self->orders[o], &table);
+    }
+    bp_free(confidence);
+    return err;
+}
+
+/* values[count] = the means of a group's documents. */
+static double *gather(const double *means, const comparison_group *group)
+{
+    double *values = bp_try_alloc("study.scores", group->document_count, sizeof(*values));
+
+    for (int64_t k = 0; values && k < group->document_count; k++)
+        values[k] = means[group->documents[k]];
+    return values;
+}
+
+static bp_err sort_documents(evidence *self, const comparison_analysis_spec *spec)
+{
+    bp_err err = BP_OK;
+
+    self->detections =
+        bp_try_alloc("study.scores", self->shifts * COMPARISON_SCORES, sizeof(*self->detections));
+    if (!self->detections)
+        return out_of_memory();
+    for (int64_t s = 0; s < self->shifts; s++)
+        for (int c = 0; err == BP_OK && c < COMPARISON_SCORES; c++) {
+            const comparison_group *group = &spec->shifted->items[s];
+            double *in_domain = gather(self->scores->means[c], spec->in_domain);
+            double *shifted = gather(self->scores->means[c], group);
+
+            err = in_domain && shifted
+                      ? bp_detection_new(&self->detections[s * COMPARISON_SCORES + c], in_domain,
+                                         spec->in_domain->document_count, shifted,
+                                         group->document_count)
+                      : out_of_memory();
+            bp_free(shifted);
+            bp_free(in_domain);
+        }
+    return err;
+}
+
+static void clear_evidence(evidence *self)
+{
+    bp_token_order_free(&self->by_confidence);
+    for (int o = 0; o < COMPARISON_ORDERS; o++)
+        bp_token_order_free(&self->orders[o]);
+    for (int64_t k = 0; self->detections && k < self->shifts * COMPARISON_SCORES; k++)
+        bp_detection_free(&self->detections[k]);
+    bp_free(self->detections);
+}
+
+/* ---- resamples ---- */
+
+static bp_err resample(comparison_result *out, const evidence *self,
+                       const comparison_analysis_spec *spec, int64_t columns)
+{
+    int64_t groups = 1 + self->shifts;
+    int64_t *documents = bp_try_alloc("study.scores", groups, sizeof(*documents));
+    bp_bootstrap bootstrap = {.seed = spec->seed,
+                              .resamples = spec->resamples,
+                              .groups = groups,
+                              .documents = documents,
+                              .width = columns};
+    bp_err err = documents ? BP_OK : out_of_memory();
+
+    if (err == BP_OK) {
+        documents[0] = spec->in_domain->document_count;
+        for (int64_t s = 0; s < self->shifts; s++)
+            documents[1 + s] = spec->shifted->items[s].document_count;
+        err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
+    }
+    bp_free(documents);
+    return err;
+}
+
+static bp_err find_values(comparison_result *out, const evidence *self,
+                          const comparison_analysis_spec *spec)
+{
+    int64_t columns = comparison_columns(self->shifts);
+    double *points = bp_alloc("study.values", columns, sizeof(*points));
+    bp_err err;
+
+    out->values = bp_alloc("study.values", columns, sizeof(*out->values));
+    out->resampled = bp_alloc("study.values", spec->resamples * columns, sizeof(double));
+    err = points && out->values && out->resampled ? resample(out, self, spec, columns)
+                                                  : out_of_memory();
+    if (err == BP_OK)
+        measure(points, NULL, self);
+    for (int64_t c = 0; err == BP_OK && c < columns; c++) {
+        bp_interval interval;
+
+        err = bp_interval_of(&interval, out->resampled + c, spec->resamples, columns);
+        out->values[c] = (comparison_value){points[c], interval.low, interval.high};
+    }
+    bp_free(points);
+    return err;
+}
+
+bp_err comparison_difference(comparison_value *values, const comparison_result *one,
+                             const comparison_result *other, int64_t columns, int64_t resamples)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t c = 0; err == BP_OK && c < columns; c++) {
+        bp_interval interval;
+
+        err = bp_interval_of_difference(&interval, one->resampled + c, other->resampled + c,
+                                        resamples, columns);
+        values[c] = (comparison_value){one->values[c].value - other->values[c].value, interval.low,
+                                       interval.high};
+    }
+    return err;
+}
+
+/* ---- curves ---- */
+
+typedef struct scored {
+    double score;
+    bool shifted;
+} scored;
+
+static int compare_scored(const void *a, const void *b)
+{
+    const scored *x = a, *y = b;
+
+    return (x->score < y->score) - (x->score > y->score);
+}
+
+static scored *sort_scored(const double *means, const comparison_group *in_domain,
+                           const comparison_group *shifted)
+{
+    int64_t n = in_domain->document_count, m = shifted->document_count;
+    scored *all = bp_alloc("study.curves", n + m, sizeof(*all));
+
+    for (int64_t k = 0; all && k < n + m; k++)
+        all[k] = k < n ? (scored){means[in_domain->documents[k]], false}
+                       : (scored){means[shifted->documents[k - n]], true};
+    if (all)
+        qsort(all, (size_t)(n + m), sizeof(*all), compare_scored);
+    return all;
+}
+
+/* Points of distinct thresholds, but none nearer than 1/500 to the one before: a plot shows no
+ * more. */
+static bp_err make_curve(comparison_curve *curve, const double *means,
+                         const comparison_group *in_domain, const comparison_group *shifted)
+{
+    const double step = 1.0 / 500;
+    int64_t n = in_domain->document_count, m = shifted->document_count, taken[2] = {0, 0};
+    scored *all = sort_scored(means, in_domain, shifted);
+    comparison_point last = {0, 0};
+
+    curve->points = bp_alloc("study.curves", 1100, sizeof(*curve->points));
+    if (!all || !curve->points) {
+        bp_free(all);
+        return out_of_memory();
+    }
+    curve->points[curve->count++] = last;
+    for (int64_t k = 0; k < n + m; k++) {
+        comparison_point here;
+
+        taken[all[k].shifted]++;
+        if (k + 1 < n + m && all[k + 1].score == all[k].score)
+            continue;
+        here = (comparison_point){(double)taken[0] / (double)n, (double)taken[1] / (double)m};
+        if (k + 1 < n + m && here.fpr - last.fpr < step && here.tpr - last.tpr < step)
+            continue;
+        curve->points[curve->count++] = last = here;
+    }
+    bp_free(all);
+    return BP_OK;
+}
+
+static void count_group(comparison_histogram *out, int64_t at, const double *means,
+                        const comparison_group *group)
+{
+    double width = out->top - out->bottom;
+    int64_t *counts = out->counts + at * COMPARISON_HISTOGRAM_BINS;
+
+    for (int64_t k = 0; k < group->document_count; k++) {
+        double above = means[group->documents[k]] - out->bottom;
+        int64_t bin = width > 0 ? (int64_t)(above / width * COMPARISON_HISTOGRAM_BINS) : 0;
+
+        counts[bin < COMPARISON_HISTOGRAM_BINS ? bin : COMPARISON_HISTOGRAM_BINS - 1]++;
+    }
+}
+
+static void widen(comparison_histogram *out, const double *means, const comparison_group *group)
+{
+    for (int64_t k = 0; k < group->document_count; k++) {
+        out->bottom = fmin(out->bottom, means[group->documents[k]]);
+        out->top = fmax(out->top, means[group->documents[k]]);
+    }
+}
+
+static bp_err make_histogram(comparison_histogram *out, const double *means,
+                             const comparison_analysis_spec *spec)
+{
+    int64_t shifts = spec->shifted->count;
+
+    out->counts =
+        bp_alloc("study.curves", (1 + shifts) * COMPARISON_HISTOGRAM_BINS, sizeof(int64_t));
+    if (!out->counts)
+        return out_of_memory();
+    out->bottom = out->top = means[spec->in_domain->documents[0]];
+    widen(out, means, spec->in_domain);
+    for (int64_t s = 0; s < shifts; s++)
+        widen(out, means, &spec->shifted->items[s]);
+    count_group(out, 0, means, spec->in_domain);
+    for (int64_t s = 0; s < shifts; s++)
+        count_group(out, 1 + s, means, &spec->shifted->items[s]);
+    return BP_OK;
+}
+
+double comparison_histogram_edge(const comparison_histogram *histogram, double b)
+{
+    return histogram->bottom + (histogram->top - histogram->bottom) * b / COMPARISON_HISTOGRAM_BINS;
+}
+
+static bp_err make_curves(comparison_result *out, const comparison_scores *scores,
+                          const comparison_analysis_spec *spec)
+{
+    int64_t shifts = spec->shifted->count;
+    bp_err err = BP_OK;
+
+    out->curves = bp_alloc("study.curves", shifts * COMPARISON_SCORES, sizeof(*out->curves));
+    if (!out->curves)
+        return out_of_memory();
+    for (int64_t s = 0; s < shifts; s++)
+        for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0;
+             err == BP_OK && c < COMPARISON_SCORES; c++)
+            err = make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c],
+                             spec->in_domain, &spec->shifted->items[s]);
+    if (err == BP_OK)
+        err = make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
+    return err;
+}
+
+/* ---- all of it ---- */
+
+static void clear_risk(bp_risk *risk)
+{
+    risk->area_error = risk->area_nll = NAN;
+    for (int p = 0; p < BP_RISK_POINTS; p++)
+        risk->error[p] = risk->nll[p] = NAN;
+}
+
+bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
+                          const comparison_analysis_spec *spec)
+{
+    evidence self = {.scores = scores, .shifts = spec->shifted->count, .one = spec->one};
+    bp_calibration sums = bp_calibration_of(scores->calibration, NULL, scores->domain);
+    bp_err err;
+
+    *out = (comparison_result){.documents = scores->domain, .tokens = bp_calibration_tokens(&sums)};
+    self.gaps = bp_calibration_gaps_of(scores->calibration, scores->domain);
+    err = sort_tokens(&self);
+    if (err == BP_OK)
+        err = sort_documents(&self, spec);
+    if (err == BP_OK)
+        err = find_values(out, &self, spec);
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++)
+        out->bars[b] = bp_calibration_bar(&sums, b);
+    for (int o = 0; err == BP_OK && o < COMPARISON_ORDERS; o++)
+        bp_risk_of(&out->risk[o], self.orders[o], NULL);
+    if (err == BP_OK && spec->one)
+        clear_risk(&out->risk[COMPARISON_BY_INFORMATION]);
+    if (err == BP_OK)
+        err = make_curves(out, scores, spec);
+    clear_evidence(&self);
+    return err;
+}
+
+void comparison_result_clear(comparison_result *result, int64_t shifts)
+{
+    for (int64_t k = 0; result->curves && k < shifts * COMPARISON_SCORES; k++)
+        bp_free(result->curves[k].points);
+    bp_free(result->curves);
+    bp_free(result->histogram.counts);
+    bp_free(result->values);
+    bp_free(result->resampled);
+    *result = (comparison_result){0};
+}

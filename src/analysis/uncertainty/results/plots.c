@@ -1,0 +1,276 @@
+/* Plots: gnuplot scripts that draw from the tables beside them, so that they can be changed and
+ * drawn again (from RUN/uncertainty: gnuplot plots/NAME.gp). */
+#include "analysis/uncertainty/results/results_priv.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "report/report.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- which plots ---- */
+
+static const char *method_name(const comparison_results *results, int64_t m)
+{
+    return results->methods.items[m].name;
+}
+
+static bool add_plot(comparison_plot *plots, int64_t *count, const comparison_plot *plot)
+{
+    plots[(*count)++] = *plot;
+    return plot->name && plot->title;
+}
+
+static bool add_roc(comparison_plot *plots, int64_t *count, const comparison_results *results,
+                    int64_t s)
+{
+    const char *shift = results->shifted.items[s].name;
+    char *safe = comparison_safe_name(shift);
+    comparison_plot plot = {.name = safe ? bp_sprintf("roc-%02" PRId64 "-%s", s + 1, safe) : NULL,
+                            .title = bp_sprintf("In the domain or %s?", shift),
+                            .kind = "roc",
+                            .shift = s};
+
+    bp_free(safe);
+    return add_plot(plots, count, &plot);
+}
+
+static bool add_histogram(comparison_plot *plots, int64_t *count, const comparison_results *results,
+                          int64_t m)
+{
+    const char *method = method_name(results, m);
+    comparison_plot plot = {.name = bp_sprintf("histogram-%s", method),
+                            .title = bp_sprintf("Mutual information of %s", method),
+                            .kind = "histogram",
+                            .method = m};
+
+    return add_plot(plots, count, &plot);
+}
+
+bp_err comparison_plots_list(comparison_plot **out, const comparison_results *results)
+{
+    static const char *const KINDS[] = {"nll", "reliability", "risk_coverage"};
+    static const char *const TITLES[] = {"Negative log-likelihood in the domain",
+                                         "Reliability of the top prediction", "Risk and coverage"};
+    int64_t shifts = results->shifted.count, methods = results->methods.count, count = 0;
+    comparison_plot *plots = bp_alloc("study.plots", 4 + shifts + methods, sizeof(*plots));
+    bool added = plots != NULL;
+
+    for (int k = 0; added && k < 3; k++)
+        added = add_plot(plots, &count,
+                         &(comparison_plot){.name = bp_strdup(KINDS[k]),
+                                            .title = bp_strdup(TITLES[k]),
+                                            .kind = KINDS[k]});
+    for (int64_t s = 0; added && s < shifts; s++)
+        added = add_roc(plots, &count, results, s);
+    for (int64_t m = 0; added && m < methods; m++)
+        if (results->members[m] > 1) /* one distribution has no mutual information */
+            added = add_histogram(plots, &count, results, m);
+    *out = plots;
+    return added ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the plots of a study");
+}
+
+void comparison_plots_clear(comparison_plot **plots)
+{
+    for (comparison_plot *plot = *plots; plot && (plot->name || plot->title); plot++) {
+        bp_free(plot->name);
+        bp_free(plot->title);
+    }
+    bp_free(*plots);
+    *plots = NULL;
+}
+
+/* ---- what the scripts are told ---- */
+
+/* A handful of tokens says nothing of how often they are right. */
+#define FEW_TOKENS 10
+
+static bool has_bars(const comparison_result *result)
+{
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++)
+        if (result->bars[b].tokens >= FEW_TOKENS)
+            return true;
+    return false;
+}
+
+/* Names of shifts may hold what gnuplot can't read in a table: their rows come with numbers.
+ * method,score,fpr,tpr */
+static void put_curves(bp_buffer *out, const comparison_results *results, int64_t s)
+{
+    for (int64_t m = 0; m < results->methods.count; m++)
+        for (int c = 0; c < COMPARISON_SCORES; c++) {
+            const comparison_curve *curve = &results->results[m].curves[s * COMPARISON_SCORES + c];
+
+            for (int64_t p = 0; p < curve->count; p++)
+                bp_buffer_printf(out, "%" PRId64 ",%d,%.9g,%.9g\n", m + 1, c + 1,
+                                 curve->points[p].fpr, curve->points[p].tpr);
+        }
+}
+
+/* group,middle of the bin,share of the group's documents */
+static void put_bins(bp_buffer *out, const comparison_results *results, int64_t m)
+{
+    const comparison_histogram *histogram = &results->results[m].histogram;
+
+    for (int64_t g = 0; g <= results->shifted.count; g++) {
+        const comparison_group *group =
+            g == 0 ? &results->in_domain.items[0] : &results->shifted.items[g - 1];
+
+        for (int b = 0; b < COMPARISON_HISTOGRAM_BINS; b++)
+            bp_buffer_printf(out, "%" PRId64 ",%.9g,%.9g\n", g + 1,
+                             comparison_histogram_edge(histogram, b + 0.5),
+                             (double)histogram->counts[g * COMPARISON_HISTOGRAM_BINS + b] /
+                                 (double)group->document_count);
+    }
+}
+
+static json_t *variables_of(const comparison_results *results, const comparison_plot *plot)
+{
+    json_t *methods = json_array(), *drawn = json_array(), *groups = json_array();
+    char *output = bp_sprintf("plots/%s", plot->name), *text;
+    bp_buffer rows = {0};
+    json_t *variables;
+
+    for (int64_t m = 0; m < results->methods.count; m++) {
+        (void)json_array_append_new(methods, json_string(method_name(results, m)));
+        (void)json_array_append_new(drawn, json_integer(has_bars(&results->results[m])));
+    }
+    (void)json_array_append_new(groups, json_string("in the domain"));
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        (void)json_array_append_new(groups, json_string(results->shifted.items[s].name));
+    if (strcmp(plot->kind, "roc") == 0)
+        put_curves(&rows, results, plot->shift);
+    if (strcmp(plot->kind, "histogram") == 0)
+        put_bins(&rows, results, plot->method);
+    text = bp_buffer_take(&rows);
+    variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:s?}", "formats", "svg png", "output",
+                          output, "title", plot->title, "methods", methods, "drawn", drawn,
+                          "groups", groups, "$rows", text);
+    bp_free(text);
+    bp_free(output);
+    return variables;
+}
+
+/* ---- what an earlier start drew ---- */
+
+/* The first line of a script: a copy that someone made under another name is told by it. */
+#define MARK       "# %s.gp: written by bagpipe uncertainty, and anew by its next start\n"
+#define MARK_BYTES 256
+
+/* Is plots/NAME.gp a script of ours? */
+static bool is_ours(const char *folder, const char *name)
+{
+    char *path = bp_sprintf("%s/%s.gp", folder, name), *mark = bp_sprintf(MARK, name);
+    char line[MARK_BYTES];
+    int fd = -1;
+    bool opened = path && bp_plain_open(path, O_RDONLY, &fd) == BP_OK;
+    FILE *file = opened ? fdopen(fd, "r") : NULL;
+    bool ours = file && mark && fgets(line, sizeof(line), file) != NULL && strcmp(line, mark) == 0;
+
+    if (file)
+        (void)fclose(file); /* only read from */
+    else if (opened)
+        (void)close(fd);
+    bp_free(mark);
+    bp_free(path);
+    return ours;
+}
+
+/* One that can't be removed is in nobody's way. */
+static void remove_file(const char *folder, const char *name, const char *suffix)
+{
+    char *path = bp_sprintf("%s/%s.%s", folder, name, suffix);
+
+    if (path)
+        (void)unlink(path);
+    bp_free(path);
+}
+
+/* Scripts and drawings of ours: of methods and shifts that are gone, and those that a missing
+ * gnuplot would leave as they were. */
+static bp_err remove_drawn(const char *folder)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    for (int64_t k = 0; err == BP_OK && k < count; k++) {
+        char *dot = strrchr(names[k], '.');
+
+        if (!dot || strcmp(dot, ".gp") != 0)
+            continue;
+        *dot = '\0';
+        if (!is_ours(folder, names[k]))
+            continue;
+        remove_file(folder, names[k], "svg");
+        remove_file(folder, names[k], "png");
+        remove_file(folder, names[k], "gp");
+    }
+    bp_names_free(&names, count);
+    return err;
+}
+
+/* ---- drawing ---- */
+
+static bp_err write_script(const comparison_results *results, const comparison_plot *plot)
+{
+    char *path = bp_sprintf("%s/plots/%s.gp", results->folder, plot->name);
+    char *kind = bp_sprintf("uncertainty-%s", plot->kind), *script = NULL, *text;
+    json_t *variables = variables_of(results, plot);
+    bp_err err = bp_report_script(&script, kind, variables);
+
+    if (err == BP_OK) {
+        text = bp_sprintf(MARK "%s", plot->name, script);
+        err = path && text ? bp_file_write(path, text, strlen(text))
+                           : BP_FAIL(BP_ERR_SYSTEM, "no memory for a plot: at %s", plot->name);
+        bp_free(text);
+    }
+    json_decref(variables);
+    bp_free(script);
+    bp_free(kind);
+    bp_free(path);
+    return err;
+}
+
+/* false: there is no use in drawing the others. */
+static bool draw_plot(const comparison_results *results, const comparison_plot *plot)
+{
+    char *script = bp_sprintf("load 'plots/%s.gp'\n", plot->name), *nothing = NULL;
+    size_t bytes;
+    bp_err err = script ? bp_gnuplot(&nothing, &bytes, results->folder, script) : BP_ERR_SYSTEM;
+
+    if (err == BP_ERR_FORMAT)
+        bp_warn("%s is not drawn: %s", plot->name, bp_err_message());
+    else if (err != BP_OK)
+        bp_warn("no plots: %s; everything else is there, and 'gnuplot plots/NAME.gp' in %s draws "
+                "them later",
+                bp_err_message(), results->folder);
+    bp_free(nothing);
+    bp_free(script);
+    return err == BP_OK || err == BP_ERR_FORMAT;
+}
+
+bp_err comparison_plots_draw(const comparison_results *results)
+{
+    char *folder = bp_path_join(results->folder, "plots");
+    comparison_plot *plots = NULL;
+    bp_err err = folder ? bp_dir_make(folder) : BP_FAIL(BP_ERR_SYSTEM, "no memory for the plots");
+
+    if (err == BP_OK)
+        err = remove_drawn(folder);
+    if (err == BP_OK)
+        err = comparison_plots_list(&plots, results);
+    for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
+        err = write_script(results, plot);
+    for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
+        if (!draw_plot(results, plot))
+            break;
+    comparison_plots_clear(&plots);
+    bp_free(folder);
+    return err;
+}

@@ -1,0 +1,332 @@
+/* score/index.html: the figures, the hardest documents, plots. Written by the coordinator at the
+ * end. */
+#include "infer/score/page/page_priv.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "report/report.h"
+#include "text/tokenizer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BINS         40
+#define LINES_MOST   7  /* corpora with a histogram of their own: as many as there are colours */
+#define VALUES_MOST  12 /* of a label, those with the most documents */
+#define TABLE_MOST   500
+#define OUTLIERS     0.005 /* so much at both ends lies in the outermost bins */
+#define GROUP_SECOND 2     /* documents that make a distribution */
+
+double score_page_perplexity(const bp_score_table *table, int64_t document)
+{
+    const bp_score_row *row = &table->rows[document];
+
+    return row->tokens > 0 ? exp(bp_fixed_real(row->nll) / (double)row->tokens) : NAN;
+}
+
+json_t *score_page_text(const char *text, size_t bytes)
+{
+    bp_buffer out = {0};
+    char *clean;
+    json_t *value;
+
+    bp_text_escape(&out, text, bytes);
+    clean = bp_buffer_take(&out);
+    value = json_string(clean);
+    bp_free(clean);
+    return value;
+}
+
+static json_t *name_text(const char *name)
+{
+    return score_page_text(name, strlen(name));
+}
+
+static bp_err out_of_memory(void)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the page of the scores");
+}
+
+/* ---- groups of documents and how their perplexities are distributed ---- */
+
+/* Documents [first, end) of all, or those of them that have `value` in `codes`. */
+typedef struct group {
+    int64_t first, end;
+    const int32_t *codes;
+    int32_t value;
+} group;
+
+typedef struct distribution {
+    double *values; /* [count], ascending */
+    int64_t count;
+} distribution;
+
+static int compare_reals(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* values: room for all documents. */
+static distribution distribution_of(const bp_score_table *table, const group *which, double *values)
+{
+    distribution out = {.values = values};
+
+    for (int64_t d = which->first; d < which->end; d++) {
+        double value = score_page_perplexity(table, d);
+
+        if (isfinite(value) && (!which->codes || which->codes[d] == which->value))
+            values[out.count++] = value;
+    }
+    qsort(values, (size_t)out.count, sizeof *values, compare_reals);
+    return out;
+}
+
+static double quantile(const distribution *of, double share)
+{
+    return of->values[(int64_t)(share * (double)(of->count - 1) + 0.5)];
+}
+
+/* What the script score.gp draws. */
+typedef struct drawing {
+    const bp_score_table *table;
+    double *scratch;       /* [documents] */
+    double low, high;      /* of the histogram's axis */
+    json_t *lines, *names; /* of the histograms, and of the rows of quantiles */
+    bp_buffer bins, quantiles;
+} drawing;
+
+/* A row `name`: row,5 %,25 %,50 %,75 %,95 % */
+static void add_quantiles(drawing *self, json_t *name, const group *which)
+{
+    static const double SHARES[] = {0.05, 0.25, 0.5, 0.75, 0.95};
+    distribution of = distribution_of(self->table, which, self->scratch);
+
+    if (of.count < GROUP_SECOND) {
+        json_decref(name);
+        return;
+    }
+    (void)json_array_append_new(self->names, name);
+    bp_buffer_printf(&self->quantiles, "%zu", json_array_size(self->names));
+    for (int k = 0; k < 5; k++)
+        bp_buffer_printf(&self->quantiles, ",%.6g", quantile(&of, SHARES[k]));
+    bp_buffer_printf(&self->quantiles, "\n");
+}
+
+/* Bins of equal width in the logarithm: line,middle,share */
+static void add_histogram(drawing *self, json_t *name, const group *which)
+{
+    distribution of = distribution_of(self->table, which, self->scratch);
+    double low = log(self->low), width = (log(self->high) - low) / BINS;
+    int64_t counts[BINS] = {0};
+
+    if (of.count < GROUP_SECOND || !(width > 0)) {
+        json_decref(name);
+        return;
+    }
+    (void)json_array_append_new(self->lines, name);
+    for (int64_t k = 0; k < of.count; k++) {
+        double bin = floor((log(of.values[k]) - low) / width);
+
+        counts[bin < 0 ? 0 : bin > BINS - 1 ? BINS - 1 : (int)bin]++;
+    }
+    for (int b = 0; b < BINS; b++)
+        bp_buffer_printf(&self->bins, "%zu,%.6g,%.6g\n", json_array_size(self->lines),
+                         exp(low + (b + 0.5) * width), (double)counts[b] / (double)of.count);
+}
+
+static json_t *corpus_name(const bp_score_plan *plan, int64_t file)
+{
+    char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, file)));
+    json_t *out = name ? name_text(name) : NULL;
+
+    bp_free(name);
+    return out;
+}
+
+static void add_corpora(drawing *self)
+{
+    const bp_score_plan *plan = self->table->plan;
+    group all = {.end = plan->documents};
+    distribution of = distribution_of(self->table, &all, self->scratch);
+
+    if (of.count < GROUP_SECOND)
+        return;
+    self->low = quantile(&of, OUTLIERS);
+    self->high = quantile(&of, 1 - OUTLIERS);
+    if (plan->files > 1)
+        add_quantiles(self, json_string("all documents"), &all);
+    if (plan->files > LINES_MOST)
+        add_histogram(self, json_string("all documents"), &all);
+    for (int64_t f = 0; f < plan->files; f++) {
+        group one = {.first = plan->first_document[f], .end = plan->first_document[f + 1]};
+
+        add_quantiles(self, corpus_name(plan, f), &one);
+        if (plan->files <= LINES_MOST)
+            add_histogram(self, corpus_name(plan, f), &one);
+    }
+}
+
+/* The number of documents that come in at the VALUES_MOST-th place, or 0. */
+static int64_t least_shown(const bp_score_column *column, int64_t documents)
+{
+    double *counts = bp_alloc("score.page", column->value_count, sizeof *counts);
+    int64_t least = 0;
+
+    for (int64_t d = 0; counts && d < documents; d++)
+        if (column->codes[d] >= 0)
+            counts[column->codes[d]]++;
+    if (counts && column->value_count > VALUES_MOST) {
+        qsort(counts, (size_t)column->value_count, sizeof *counts, compare_reals);
+        least = (int64_t)counts[column->value_count - VALUES_MOST];
+    }
+    bp_free(counts);
+    return least;
+}
+
+static void add_label(drawing *self, const bp_score_column *column)
+{
+    int64_t documents = self->table->plan->documents, shown = 0;
+    int64_t least = least_shown(column, documents);
+
+    for (int64_t v = 0; v < column->value_count && shown < VALUES_MOST; v++) {
+        group one = {.end = documents, .codes = column->codes, .value = (int32_t)v};
+        int64_t count = 0;
+        char *name;
+
+        for (int64_t d = 0; d < documents; d++)
+            count += column->codes[d] == v;
+        if (count < least)
+            continue;
+        name = bp_sprintf("%s: %s", column->name, column->values[v]);
+        if (name)
+            add_quantiles(self, name_text(name), &one);
+        bp_free(name);
+        shown++;
+    }
+}
+
+/* ---- plots ---- */
+
+/* The element, or why there is none, into the page. */
+static bp_err add_plot(json_t *page, drawing *self)
+{
+    char *bins = bp_buffer_take(&self->bins), *quantiles = bp_buffer_take(&self->quantiles);
+    char *script = NULL, *picture = NULL, *svg = NULL;
+    size_t bytes;
+    json_t *variables =
+        json_pack("{s:f, s:f, s:O, s:O, s:s, s:s}", "low", self->low, "high", self->high, "lines",
+                  self->lines, "names", self->names, "$bins", bins, "$quantiles", quantiles);
+    bp_err err = variables ? bp_report_script(&script, "score", variables) : out_of_memory();
+
+    if (err == BP_OK && bp_gnuplot(&picture, &bytes, NULL, script) == BP_OK)
+        svg = bp_report_svg(picture, "perplexities");
+    if (svg)
+        (void)json_object_set_new(page, "plot", json_string(svg));
+    else if (err == BP_OK)
+        (void)json_object_set_new(page, "notice", json_string(bp_err_message()));
+    json_decref(variables);
+    bp_free(svg);
+    bp_free(picture);
+    bp_free(script);
+    bp_free(quantiles);
+    bp_free(bins);
+    return err;
+}
+
+static bp_err add_distribution(json_t *page, const bp_score_table *table)
+{
+    drawing self = {.table = table,
+                    .scratch = bp_alloc("score.page", table->plan->documents, sizeof(double)),
+                    .lines = json_array(),
+                    .names = json_array()};
+    bp_err err = self.scratch ? BP_OK : out_of_memory();
+
+    if (err == BP_OK) {
+        add_corpora(&self);
+        for (int64_t c = 0; c < table->column_count; c++)
+            add_label(&self, &table->columns[c]);
+        if (json_array_size(self.lines) > 0)
+            err = add_plot(page, &self);
+    }
+    bp_buffer_clear(&self.bins);
+    bp_buffer_clear(&self.quantiles);
+    json_decref(self.lines);
+    json_decref(self.names);
+    bp_free(self.scratch);
+    return err;
+}
+
+/* ---- the table of figures ---- */
+
+static json_t *real_text(const char *format, const json_t *value)
+{
+    char *text = json_is_number(value) ? bp_sprintf(format, json_number_value(value)) : NULL;
+    json_t *out = text ? json_string(text) : json_null();
+
+    bp_free(text);
+    return out;
+}
+
+static void add_figures(json_t *rows, const char *kind, const char *name, const json_t *figures)
+{
+    char *title = bp_sprintf("%s%s%s", kind, kind[0] ? ": " : "", name);
+    json_t *row = json_pack(
+        "{s:o, s:O?, s:O?, s:o, s:o, s:o, s:o}", "name", title ? name_text(title) : json_null(),
+        "documents", json_object_get(figures, "documents"), "tokens",
+        json_object_get(figures, "tokens"), "perplexity",
+        real_text("%.4f", json_object_get(figures, "perplexity")), "stderr",
+        real_text("%.4f", json_object_get(figures, "perplexity_stderr_documents")), "bits",
+        real_text("%.4f", json_object_get(figures, "bits_per_byte")), "information",
+        real_text("%.4f", json_object_get(figures, "mutual_information")));
+
+    if (row && json_array_size(rows) < TABLE_MOST)
+        (void)json_array_append(rows, row);
+    json_decref(row);
+    bp_free(title);
+}
+
+static json_t *figures_of(const json_t *summary)
+{
+    json_t *rows = json_array(), *figures, *values;
+    const char *name, *value;
+
+    add_figures(rows, "", "all documents", summary);
+    if (json_object_size(json_object_get(summary, "corpora")) > 1)
+        json_object_foreach(json_object_get(summary, "corpora"), name, figures)
+            add_figures(rows, "", name, figures);
+    json_object_foreach(json_object_get(summary, "labels"), name, values)
+        json_object_foreach(values, value, figures) add_figures(rows, name, value, figures);
+    return rows;
+}
+
+/* ---- all ---- */
+
+bp_err score_page_write(const scorer *self, const bp_score_table *table)
+{
+    const json_t *convention = json_object_get(self->summary, "convention");
+    char *path = bp_path_join(self->folder, "index.html");
+    json_t *page =
+        json_pack("{s:o, s:o, s:O?, s:O?, s:O?, s:I, s:b, s:I, s:i}", "model",
+                  name_text(bp_config_string(self->config, "score.model")), "figures",
+                  figures_of(self->summary), "convention", json_object_get(convention, "name"),
+                  "context", json_object_get(convention, "context"), "step",
+                  json_object_get(json_object_get(self->summary, "model"), "step"), "members",
+                  (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
+                  "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
+    bp_err err = path && page ? BP_OK : out_of_memory();
+
+    if (err == BP_OK)
+        err = add_distribution(page, table);
+    if (err == BP_OK)
+        err = score_page_add_texts(page, self, table);
+    if (err == BP_OK)
+        err = bp_report_page(path, "score", page);
+    json_decref(page);
+    bp_free(path);
+    return err;
+}

@@ -1,0 +1,24 @@
+/* index.html of a scoring job: how documents' perplexities are distributed, the hardest and the
+ * easiest documents, and texts coloured token by token. Private to src/score; local. */
+#ifndef BP_INFER_SCORE_PAGE_PAGE_PRIV_H
+#define BP_INFER_SCORE_PAGE_PAGE_PRIV_H
+
+#include "infer/score/scorer_priv.h"
+
+/** Write `folder`/index.html of what was scored, once tokens.h5 is there (or was not asked for).
+ *
+ * Errors:     those of bp_report_page, of reading the corpora and tokens.h5; BP_ERR_SYSTEM. A
+ *             gnuplot that is missing or fails is none: the page says so.
+ */
+bp_err score_page_write(const scorer *self, const bp_score_table *table);
+
+/** exp(nll / tokens) of a document; NaN: nothing of it was scored. */
+double score_page_perplexity(const bp_score_table *table, int64_t document);
+
+/** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference; NULL: no memory. */
+json_t *score_page_text(const char *text, size_t bytes);
+
+/** Fill the page's "hardest", "easiest" and "samples". Errors: as above. */
+bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_table *table);
+
+#endif

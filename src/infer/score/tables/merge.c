@@ -1,0 +1,147 @@
+/* Adding up the parts, document by document. */
+#include "infer/score/tables/merge.h"
+
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "infer/score/tables/columns_priv.h"
+#include "infer/score/tables/tables.h"
+#include "infer/score/unit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
+                           const bp_token_statistics *statistics)
+{
+    *table = (bp_score_table){.plan = plan, .statistics = statistics};
+    table->rows = bp_try_alloc("score.rows", plan->documents, sizeof(*table->rows));
+    table->sums =
+        bp_try_alloc("score.rows", plan->documents * (statistics->count - 1), sizeof(*table->sums));
+    if (!table->rows || !table->sums)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of %" PRId64 " documents",
+                       plan->documents);
+    return bp_score_columns_load(table);
+}
+
+void bp_score_table_clear(bp_score_table *table)
+{
+    bp_score_columns_clear(table);
+    bp_free(table->sums);
+    bp_free(table->rows);
+    *table = (bp_score_table){0};
+}
+
+/* `sums` is room for those of one piece. */
+static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, bp_fixed *sums,
+                         const char *path)
+{
+    int64_t more = table->statistics->count - 1;
+
+    for (int64_t i = 0; i < result->pieces; i++) {
+        bp_score_piece piece = bp_score_result_piece(result, i);
+
+        if (piece.document < 0 || piece.document >= table->plan->documents)
+            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with document %" PRId64 ": at %s",
+                           piece.document, path);
+        bp_score_row *row = &table->rows[piece.document];
+        row->nll += piece.nll;
+        row->square += piece.square;
+        row->tokens += piece.tokens;
+        row->unscored += piece.text - piece.text_scored;
+        bp_score_result_sums(result, i, sums);
+        for (int64_t c = 0; c < more; c++)
+            table->sums[piece.document * more + c] += sums[c];
+    }
+    return BP_OK;
+}
+
+static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result)
+{
+    int64_t value = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t i = 0; err == BP_OK && i < result->runs; i++) {
+        bp_score_run run = bp_score_result_run(result, i);
+
+        if (run.count < 0 || run.count > result->values - value)
+            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a run of %" PRId64 " tokens",
+                           run.count);
+        err = bp_tokens_writer_add(
+            writer, run.first, run.count,
+            bp_score_result_values(result, 0) + (size_t)value * sizeof(float), result->values);
+        value += run.count;
+    }
+    return err;
+}
+
+static bp_err merge_units(bp_score_table *table, bp_parts *parts, bp_tokens_writer *writer)
+{
+    bp_fixed *sums = bp_try_alloc("score.rows", table->statistics->count - 1, sizeof(*sums));
+    bp_err err = sums ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of a document");
+
+    for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {
+        const char *data, *path;
+        size_t bytes;
+        bp_score_result result;
+
+        bp_heartbeat_progress();
+        err = bp_parts_read(parts, unit, &data, &bytes, &path);
+        if (err == BP_OK)
+            err = bp_score_result_read(&result, data, bytes, table->statistics->count, path);
+        if (err == BP_OK)
+            err = add_pieces(table, &result, sums, path);
+        if (err == BP_OK && writer)
+            err = add_tokens(writer, &result);
+    }
+    bp_free(sums);
+    return err;
+}
+
+bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path)
+{
+    bp_tokens_writer *writer = NULL;
+    bp_err err = BP_OK;
+
+    if (bp_fault("score.merge"))
+        return BP_FAIL(BP_ERR_IO, "the parts can't be merged (fault injected)");
+    if (tokens_path)
+        err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->statistics);
+    if (err == BP_OK)
+        err = merge_units(table, parts, writer);
+    if (err == BP_OK && writer)
+        err = bp_tokens_writer_commit(writer);
+    bp_tokens_writer_free(&writer);
+    return err;
+}
+
+bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out)
+{
+    return bp_corpus_file_doc_counts(bp_corpus_file_at(plan->corpus, file), &out->bytes,
+                                     &out->words, &out->words_split);
+}
+
+const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document)
+{
+    return table->sums + document * (table->statistics->count - 1);
+}
+
+bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,
+                                     int64_t file, int64_t document)
+{
+    const bp_score_row *row = &table->rows[document];
+    int64_t inside = document - table->plan->first_document[file];
+
+    return (bp_score_sums){.documents = 1,
+                           .tokens = row->tokens,
+                           .unscored = row->unscored,
+                           .nll = row->nll,
+                           .square = row->square,
+                           .bytes = counts->bytes ? counts->bytes[inside] : 0,
+                           .words = counts->words ? counts->words[inside] : 0,
+                           .words_split = counts->words_split ? counts->words_split[inside] : 0,
+                           .no_bytes = !counts->bytes,
+                           .no_words = !counts->words,
+                           .no_words_split = !counts->words_split};
+}

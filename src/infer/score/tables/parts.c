@@ -1,0 +1,358 @@
+/* Part files: appended records, each checked by hashes. */
+#include "infer/score/tables/parts.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES  128
+#define SYNC_SECONDS 1.0
+#define SUFFIX       ".part"
+#define MAGIC        UINT64_C(0x31544e5554524150) /* "PARTUNT1" */
+
+typedef struct record {
+    uint64_t magic;
+    int64_t unit, bytes;
+    uint64_t result_hash;
+    uint64_t header_hash; /* of all above */
+} record;
+
+struct bp_part_writer {
+    int fd;
+    char *path;
+    char *buffer; /* a record and its result: written with one call */
+    size_t room_bytes;
+    double synced;
+    bool failed;
+};
+
+static void block_text(char block[BLOCK_BYTES + 1], const char *key)
+{
+    int used = snprintf(block, BLOCK_BYTES + 1, "bagpipe score part 2\nwork %s\n", key);
+
+    BP_ASSERT(used > 0 && used < BLOCK_BYTES);
+    memset(block + used, ' ', (size_t)(BLOCK_BYTES - used));
+    block[BLOCK_BYTES - 1] = '\n';
+    block[BLOCK_BYTES] = '\0';
+}
+
+bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *key)
+{
+    bp_part_writer *writer = bp_alloc("infer.parts", 1, sizeof(*writer));
+    char block[BLOCK_BYTES + 1];
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    writer->fd = -1;
+    writer->path = bp_strdup(path);
+    writer->synced = bp_clock_now();
+    if (err == BP_OK) {
+        writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (writer->fd < 0)
+            err = bp_fail_errno(BP_ERR_CREATE, "create", path);
+    }
+    block_text(block, key);
+    if (err == BP_OK && bp_write_all(writer->fd, block, BLOCK_BYTES) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "write", path);
+    if (err != BP_OK) {
+        writer->failed = true;
+        (void)bp_part_writer_close(&writer);
+    }
+    *out = writer;
+    return err;
+}
+
+static void reserve(bp_part_writer *writer, size_t bytes)
+{
+    if (bytes <= writer->room_bytes)
+        return;
+
+    char *buffer = bp_realloc("infer.parts", writer->buffer, (int64_t)bytes, 1);
+    writer->buffer = buffer;
+    writer->room_bytes = bytes;
+}
+
+static bp_err sync_part(bp_part_writer *writer)
+{
+    writer->synced = bp_clock_now();
+    if (fsync(writer->fd) != 0)
+        return bp_fail_errno(BP_ERR_IO, "fsync", writer->path);
+    return BP_OK;
+}
+
+static int write_record(bp_part_writer *writer, size_t bytes)
+{
+    if (bp_fault("score.part")) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return bp_write_all(writer->fd, writer->buffer, bytes);
+}
+
+bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *result, size_t bytes)
+{
+    record head = {.magic = MAGIC, .unit = unit, .bytes = (int64_t)bytes};
+    bp_err err = BP_OK;
+
+    reserve(writer, sizeof(head) + bytes);
+    BP_ASSERT(!writer->failed);
+    if (err == BP_OK) {
+        head.result_hash = bp_xxh3(result, bytes);
+        head.header_hash = bp_xxh3(&head, offsetof(record, header_hash));
+        memcpy(writer->buffer, &head, sizeof(head));
+        memcpy(writer->buffer + sizeof(head), result, bytes);
+        if (write_record(writer, sizeof(head) + bytes) != 0)
+            err = bp_fail_errno(BP_ERR_IO, "write", writer->path);
+    }
+    if (err == BP_OK && bp_clock_now() - writer->synced > SYNC_SECONDS)
+        err = sync_part(writer);
+    bp_fault_point("score.chunk_done");
+    writer->failed = err != BP_OK;
+    return err;
+}
+
+bp_err bp_part_writer_close(bp_part_writer **writer)
+{
+    bp_part_writer *old = *writer;
+    bp_err err = BP_OK;
+
+    if (!old)
+        return BP_OK;
+    if (old->fd >= 0) {
+        if (!old->failed)
+            err = sync_part(old);
+        if (close(old->fd) != 0 && err == BP_OK && !old->failed)
+            err = bp_fail_errno(BP_ERR_IO, "close", old->path);
+    }
+    bp_free(old->buffer);
+    bp_free(old->path);
+    bp_free(old);
+    *writer = NULL;
+    return err;
+}
+
+/* ---- reading ---- */
+
+typedef struct place {
+    int32_t file;
+    int64_t offset; /* of the record */
+} place;
+
+struct bp_parts {
+    int64_t units, done_count, foreign, damaged, start;
+    uint8_t *done;
+    place *places; /* [units] */
+    char **paths;
+    int64_t files;
+    int fd; /* of file `open` */
+    int64_t open;
+    char *buffer;
+    size_t room_bytes;
+};
+
+static bp_err open_file(bp_parts *parts, int64_t file)
+{
+    if (parts->open == file)
+        return BP_OK;
+    if (parts->fd >= 0)
+        (void)close(parts->fd); /* read only: nothing can be lost */
+    bp_err err = bp_plain_open(parts->paths[file], O_RDONLY, &parts->fd);
+    parts->open = err == BP_OK ? file : -1;
+    return err;
+}
+
+static void reserve_result(bp_parts *parts, size_t bytes)
+{
+    if (bytes <= parts->room_bytes)
+        return;
+
+    char *buffer = bp_realloc("infer.parts", parts->buffer, (int64_t)bytes, 1);
+    parts->buffer = buffer;
+    parts->room_bytes = bytes;
+}
+
+/* The record at `offset` of the open file, its result in parts->buffer; false where it is not
+ * whole: the last one of a job that was killed as it wrote, or a damaged one, which is counted. */
+static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, record *head,
+                          bool *whole)
+{
+    const char *path = parts->paths[parts->open];
+    int64_t left = file_bytes - offset - (int64_t)sizeof(*head);
+
+    *whole = false;
+    if (left < 0)
+        return BP_OK;
+    if (bp_pread_all(parts->fd, head, sizeof(*head), offset) != 0)
+        return bp_fail_errno(BP_ERR_IO, "read", path);
+    if (head->magic != MAGIC || head->header_hash != bp_xxh3(head, offsetof(record, header_hash)) ||
+        head->bytes < 0) {
+        parts->damaged++;
+        return BP_OK;
+    }
+    if (head->bytes > left)
+        return BP_OK;
+    reserve_result(parts, (size_t)head->bytes);
+    if (bp_pread_all(parts->fd, parts->buffer, (size_t)head->bytes,
+                     offset + (int64_t)sizeof(*head)) != 0)
+        return bp_fail_errno(BP_ERR_IO, "read", path);
+    *whole = head->result_hash == bp_xxh3(parts->buffer, (size_t)head->bytes);
+    parts->damaged += *whole ? 0 : 1;
+    return BP_OK;
+}
+
+static bp_err scan_file(bp_parts *parts, int64_t file, const char *key)
+{
+    char want[BLOCK_BYTES + 1], block[BLOCK_BYTES];
+    int64_t bytes = bp_file_size(parts->paths[file]);
+    bool whole = true;
+    bp_err err = open_file(parts, file);
+
+    if (err != BP_OK)
+        return err;
+    block_text(want, key);
+    if (bytes < BLOCK_BYTES) /* torn when it was made: nothing is in it */
+        return BP_OK;
+    if (bp_pread_all(parts->fd, block, BLOCK_BYTES, 0) != 0)
+        return bp_fail_errno(BP_ERR_IO, "read", parts->paths[file]);
+    if (memcmp(block, want, BLOCK_BYTES) != 0) {
+        parts->foreign++;
+        return BP_OK;
+    }
+    for (int64_t offset = BLOCK_BYTES; err == BP_OK && whole;) {
+        record head;
+
+        err = read_record(parts, offset, bytes, &head, &whole);
+        if (err != BP_OK || !whole)
+            break;
+        if (head.unit >= 0 && head.unit < parts->units && !parts->done[head.unit]) {
+            parts->done[head.unit] = 1;
+            parts->done_count++;
+            parts->places[head.unit] = (place){.file = (int32_t)file, .offset = offset};
+        }
+        offset += (int64_t)sizeof(head) + head.bytes;
+    }
+    return err;
+}
+
+static bool is_part(const char *name)
+{
+    size_t length = strlen(name), suffix = strlen(SUFFIX);
+
+    return length > suffix && strcmp(name + length - suffix, SUFFIX) == 0;
+}
+
+static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    if (err != BP_OK)
+        return err;
+    parts->paths = bp_alloc("infer.parts", count, sizeof(*parts->paths));
+    for (int64_t i = 0; err == BP_OK && i < count; i++) {
+        int64_t start = strtoll(names[i], NULL, 10);
+
+        if (!is_part(names[i]))
+            continue;
+        parts->start = start >= parts->start ? start + 1 : parts->start;
+        parts->paths[parts->files] = bp_path_join(folder, names[i]);
+        err = scan_file(parts, parts->files++, key);
+    }
+    bp_names_free(&names, count);
+    return err;
+}
+
+bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units)
+{
+    bp_parts *parts = bp_alloc("infer.parts", 1, sizeof(*parts));
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    parts->units = units;
+    parts->fd = -1;
+    parts->open = -1;
+    parts->start = 1;
+    parts->done = bp_alloc("infer.parts", units, sizeof(*parts->done));
+    parts->places = bp_alloc("infer.parts", units, sizeof(*parts->places));
+    if (bp_path_is_dir(folder))
+        err = scan_folder(parts, folder, key);
+    if (err != BP_OK)
+        bp_parts_free(&parts);
+    *out = parts;
+    return err;
+}
+
+void bp_parts_free(bp_parts **parts)
+{
+    bp_parts *old = *parts;
+
+    if (!old)
+        return;
+    if (old->fd >= 0)
+        (void)close(old->fd);
+    for (int64_t i = 0; i < old->files; i++)
+        bp_free(old->paths[i]);
+    bp_free(old->paths);
+    bp_free(old->buffer);
+    bp_free(old->places);
+    bp_free(old->done);
+    bp_free(old);
+    *parts = NULL;
+}
+
+const uint8_t *bp_parts_done(const bp_parts *parts)
+{
+    return parts->done;
+}
+
+int64_t bp_parts_done_count(const bp_parts *parts)
+{
+    return parts->done_count;
+}
+
+int64_t bp_parts_foreign(const bp_parts *parts)
+{
+    return parts->foreign;
+}
+
+int64_t bp_parts_damaged(const bp_parts *parts)
+{
+    return parts->damaged;
+}
+
+int64_t bp_parts_start(const bp_parts *parts)
+{
+    return parts->start;
+}
+
+bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,
+                     const char **path)
+{
+    record head;
+    bool whole = false;
+
+    BP_ASSERT(unit >= 0 && unit < parts->units);
+    if (!parts->done[unit])
+        return BP_FAIL(BP_ERR_FORMAT, "the result of work unit %" PRId64 " is missing", unit);
+    bp_err err = open_file(parts, parts->places[unit].file);
+    *path = parts->paths[parts->places[unit].file];
+    if (err == BP_OK)
+        err = read_record(parts, parts->places[unit].offset, bp_file_size(*path), &head, &whole);
+    if (err == BP_OK && (!whole || head.unit != unit))
+        err = BP_FAIL(BP_ERR_FORMAT, "the result of work unit %" PRId64 " is damaged: at %s", unit,
+                      *path);
+    *result = parts->buffer;
+    *bytes = err == BP_OK ? (size_t)head.bytes : 0;
+    return err;
+}

@@ -1,0 +1,52 @@
+/* Finished work units on disk: a killed scoring job, run again, does only what is missing.
+ *
+ * Each lead appends its units to a part file of its own, RUN/score/parts/START-RANK.part. A file
+ * begins with a 128-byte text block that names the work it belongs to; a record is a header {magic,
+ * unit, bytes, XXH3 of the result, XXH3 of the header before it} and the unit's result. A record is
+ * written with one call and fsynced within a second or two; a torn tail is dropped when files are
+ * read. Local: no MPI. */
+#ifndef BP_INFER_SCORE_TABLES_PARTS_H
+#define BP_INFER_SCORE_TABLES_PARTS_H
+
+#include "base/err.h"
+#include "base/hash.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct bp_part_writer bp_part_writer;
+
+/** A new file; `key` (64 digits) names the work. Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO.
+ */
+bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *key);
+/** Errors: BP_ERR_IO (disk full). After one the writer is closed to more. */
+bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *result, size_t bytes);
+/** fsync and close; *writer is NULL afterwards in any case. Errors: BP_ERR_IO. */
+bp_err bp_part_writer_close(bp_part_writer **writer);
+
+/** What the files of a folder hold. */
+typedef struct bp_parts bp_parts;
+
+/** Read all part files of `folder` (a missing folder holds none) whose key is `key`.
+ *
+ * Owns:       *out is the caller's, bp_parts_free(); NULL after an error.
+ * Errors:     BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. What is torn or damaged is no error: it is
+ * missing.
+ */
+bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
+void bp_parts_free(bp_parts **parts);
+/** done[units]: 1 where there is a result. Borrowed. */
+const uint8_t *bp_parts_done(const bp_parts *parts);
+int64_t bp_parts_done_count(const bp_parts *parts);
+/** Files with another key: of another model, rule or mesh. */
+int64_t bp_parts_foreign(const bp_parts *parts);
+/** Files with a damaged record, behind which nothing is read. */
+int64_t bp_parts_damaged(const bp_parts *parts);
+/** Files are named after the start that wrote them; this start's number is one above all. */
+int64_t bp_parts_start(const bp_parts *parts);
+/** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT there is none, or it is
+ * damaged by now; BP_ERR_IO. */
+bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,
+                     const char **path);
+
+#endif

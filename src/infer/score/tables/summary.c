@@ -1,0 +1,303 @@
+/* Figures of groups of documents, as JSON. */
+#include "infer/score/tables/summary.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *bp_score_convention_name(bp_score_convention convention)
+{
+    static const char *const names[] = {"rolling", "stride", "half"};
+
+    return names[convention];
+}
+
+char *bp_score_corpus_name(const char *path)
+{
+    const char *base = bp_path_base(path), *dot = strrchr(base, '.');
+    int length = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
+
+    return bp_sprintf("%.*s", length, base);
+}
+
+static bp_err out_of_memory(void)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the summary of the scores");
+}
+
+bp_err bp_score_check_names(const bp_corpus *corpus)
+{
+    json_t *seen = json_object();
+    bp_err err = seen ? BP_OK : out_of_memory();
+
+    for (int64_t k = 0; err == BP_OK && k < bp_corpus_files(corpus); k++) {
+        const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, k));
+        char *name = bp_score_corpus_name(path);
+
+        if (!name)
+            err = out_of_memory();
+        else if (json_object_get(seen, name))
+            err = BP_FAIL(BP_ERR_CONFIG,
+                          "two corpora have the name '%s' in the summary: at %s and %s; "
+                          "rename one, or score them in two runs",
+                          name, json_string_value(json_object_get(seen, name)), path);
+        else if (json_object_set_new_nocheck(seen, name, json_string_nocheck(path)) != 0)
+            err = out_of_memory();
+        bp_free(name);
+    }
+    json_decref(seen);
+    return err;
+}
+
+/* ---- groups of documents ---- */
+
+/* A split of the documents into groups: document d belongs to group group_of(d), -1: to none. */
+typedef struct grouping {
+    const bp_score_table *table;
+    int64_t groups;
+    const int32_t *codes; /* [documents]; NULL: by file, or all in group 0 where `groups` is 1 */
+    bool by_file;
+    const json_t *whole; /* figures of all documents, if they are there */
+} grouping;
+
+static int64_t group_of(const grouping *split, int64_t file, int64_t document)
+{
+    if (!bp_score_plan_has(split->table->plan, document))
+        return -1;
+    if (split->codes)
+        return split->codes[document];
+    return split->by_file ? file : 0;
+}
+
+/* What a split comes to, group by group. */
+typedef struct group_sums {
+    bp_score_sums *sums;  /* [groups] */
+    bp_fixed *statistics; /* [groups][statistics - 1] */
+    int64_t *begins;      /* [groups + 1]: documents that have a smaller group */
+} group_sums;
+
+/* begins[g] is where a group's draws begin. */
+static bp_err sum_groups(const grouping *split, group_sums *out)
+{
+    const bp_score_plan *plan = split->table->plan;
+    int64_t more = split->table->statistics->count - 1;
+
+    for (int64_t file = 0; file < plan->files; file++) {
+        bp_score_counts counts;
+        bp_err err = bp_score_counts_of(plan, file, &counts);
+
+        if (err != BP_OK)
+            return err;
+        for (int64_t d = plan->first_document[file]; d < plan->first_document[file + 1]; d++) {
+            int64_t group = group_of(split, file, d);
+            bp_score_sums one = bp_score_document_sums(split->table, &counts, file, d);
+
+            if (group < 0)
+                continue;
+            bp_score_sums_add(&out->sums[group], &one);
+            for (int64_t c = 0; c < more; c++)
+                out->statistics[group * more + c] +=
+                    bp_score_document_statistics(split->table, d)[c];
+        }
+    }
+    for (int64_t g = 0; g < split->groups; g++)
+        out->begins[g + 1] = out->begins[g] + out->sums[g].documents;
+    return BP_OK;
+}
+
+/* Documents sorted by group, in corpus order within one. `at` holds each group's begin, and is used
+ * up. */
+static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws)
+{
+    const bp_score_plan *plan = split->table->plan;
+
+    for (int64_t file = 0; file < plan->files; file++) {
+        for (int64_t d = plan->first_document[file]; d < plan->first_document[file + 1]; d++) {
+            int64_t group = group_of(split, file, d);
+            const bp_score_row *row = &split->table->rows[d];
+
+            if (group >= 0)
+                draws[at[group]++] =
+                    (bp_score_draw){.nll = bp_fixed_real(row->nll), .tokens = (double)row->tokens};
+        }
+    }
+}
+
+/* The bootstrap of one group, or that of all documents where the group is all of them. */
+static double deviation_of(const grouping *split, const bp_score_draw *draws, int64_t documents,
+                           uint64_t seed)
+{
+    const json_t *known = json_object_get(split->whole, "perplexity_stderr_documents");
+
+    if (known && documents == split->table->plan->documents)
+        return json_is_real(known) ? json_real_value(known) : NAN;
+    return bp_score_bootstrap(draws, documents, seed);
+}
+
+static json_t *figures_of(const grouping *split, const group_sums *all, int64_t g, double deviation,
+                          bp_err *err)
+{
+    const bp_token_statistics *statistics = split->table->statistics;
+    json_t *figures = bp_score_figures(&all->sums[g], deviation);
+
+    *err = figures ? bp_token_statistics_figure(figures, statistics,
+                                                all->statistics + g * (statistics->count - 1),
+                                                all->sums[g].tokens, !split->whole)
+                   : out_of_memory();
+    return figures;
+}
+
+/* figures[g] of every group; new references, after an error too. */
+static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figures)
+{
+    int64_t groups = split->groups, documents = split->table->plan->documents;
+    int64_t more = split->table->statistics->count - 1;
+    group_sums all = {
+        .sums = bp_alloc("score.summary", groups, sizeof(*all.sums)),
+        .statistics = bp_alloc("score.summary", groups * more, sizeof(*all.statistics)),
+        .begins = bp_alloc("score.summary", groups + 1, sizeof(*all.begins)),
+    };
+    int64_t *at = bp_alloc("score.summary", groups + 1, sizeof(*at));
+    bp_score_draw *draws = bp_alloc("score.summary", documents, sizeof(*draws));
+    bp_err err = all.sums && all.statistics && all.begins && at && draws ? BP_OK : out_of_memory();
+
+    if (err == BP_OK)
+        err = sum_groups(split, &all);
+    if (err == BP_OK) {
+        memcpy(at, all.begins, (size_t)(groups + 1) * sizeof(*at));
+        list_draws(split, at, draws);
+    }
+    for (int64_t g = 0; err == BP_OK && g < groups; g++) {
+        double deviation = deviation_of(split, draws + all.begins[g], all.sums[g].documents, seed);
+
+        figures[g] = figures_of(split, &all, g, deviation, &err);
+    }
+    bp_free(draws);
+    bp_free(at);
+    bp_free(all.begins);
+    bp_free(all.statistics);
+    bp_free(all.sums);
+    return err;
+}
+
+/* {name: figures} of every group; a group without documents is left out if `sparse`. */
+static bp_err object_of_groups(json_t **out, const grouping *split, char *const *names, bool sparse,
+                               uint64_t seed)
+{
+    json_t **figures = bp_alloc("score.summary", split->groups, sizeof(json_t *));
+    json_t *object = json_object();
+    bp_err err = figures && object ? figure_groups(split, seed, figures) : out_of_memory();
+
+    for (int64_t g = 0; figures && g < split->groups; g++) {
+        json_t *one = figures[g];
+        bool empty = sparse && json_integer_value(json_object_get(one, "documents")) == 0;
+
+        if (err != BP_OK || empty)
+            json_decref(one);
+        else if (json_object_set_new(object, names[g], one) != 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "'%s' can't be a name in the summary: it is not UTF-8",
+                          names[g]);
+    }
+    bp_free(figures);
+    if (err != BP_OK) {
+        json_decref(object);
+        object = NULL;
+    }
+    *out = object;
+    return err;
+}
+
+static bp_err by_corpus(json_t **out, const bp_score_table *table, const json_t *whole,
+                        uint64_t seed)
+{
+    grouping split = {
+        .table = table, .groups = table->plan->files, .by_file = true, .whole = whole};
+    char **names = bp_alloc("score.summary", split.groups, sizeof(*names));
+    bp_err err = names ? BP_OK : out_of_memory();
+
+    for (int64_t k = 0; err == BP_OK && k < split.groups; k++) {
+        names[k] =
+            bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(table->plan->corpus, k)));
+        if (!names[k])
+            err = out_of_memory();
+    }
+    if (err == BP_OK)
+        err = object_of_groups(out, &split, names, false, seed);
+    for (int64_t k = 0; names && k < split.groups; k++)
+        bp_free(names[k]);
+    bp_free(names);
+    return err;
+}
+
+static bp_err by_label(json_t **out, const bp_score_table *table, const json_t *whole,
+                       uint64_t seed)
+{
+    json_t *labels = json_object();
+    bp_err err = labels ? BP_OK : out_of_memory();
+
+    for (int64_t i = 0; err == BP_OK && i < table->column_count; i++) {
+        const bp_score_column *column = &table->columns[i];
+        grouping split = {
+            .table = table, .groups = column->value_count, .codes = column->codes, .whole = whole};
+        json_t *values = NULL;
+
+        err = object_of_groups(&values, &split, column->values, true, seed);
+        if (err == BP_OK && json_object_set_new(labels, column->name, values) != 0)
+            err = out_of_memory();
+    }
+    *out = labels;
+    return err;
+}
+
+/* ---- the whole ---- */
+
+static json_t *convention_object(const bp_score_plan *plan, const char *tokenizer_hash)
+{
+    const bp_score_rule *rule = &plan->rule;
+    json_t *out =
+        json_pack("{ss sI sI ss sb ss ss}", "name", bp_score_convention_name(rule->convention),
+                  "context", (json_int_t)rule->context, "stride", (json_int_t)rule->stride,
+                  "prefix", rule->prefix ? "eod" : "none", "end", (int)rule->end, "words",
+                  "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
+
+    if (plan->bag && json_object_set_new(out, "select", json_string("out_of_bag")) != 0) {
+        json_decref(out);
+        out = NULL;
+    }
+    return out;
+}
+
+bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_lm_info *model,
+                          uint64_t seed)
+{
+    grouping all = {.table = table, .groups = 1};
+    const char *hash = bp_corpus_tokenizer_hash(table->plan->corpus);
+    json_t *root = NULL, *corpora = NULL, *labels = NULL;
+    bp_err err = figure_groups(&all, seed, &root);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = by_corpus(&corpora, table, root, seed);
+    if (err == BP_OK)
+        err = by_label(&labels, table, root, seed);
+    if (err == BP_OK &&
+        (json_object_set_new(
+             root, "convention",
+             convention_object(table->plan, hash[0] ? hash : model->tokenizer_hash)) != 0 ||
+         json_object_set_new(
+             root, "model",
+             json_pack("{ss sI}", "digest", model->digest, "step", (json_int_t)model->step)) != 0 ||
+         json_object_set(root, "corpora", corpora) != 0 ||
+         json_object_set(root, "labels", labels) != 0))
+        err = out_of_memory();
+    json_decref(corpora);
+    json_decref(labels);
+    if (err != BP_OK) {
+        json_decref(root);
+        root = NULL;
+    }
+    *out = root;
+    return err;
+}

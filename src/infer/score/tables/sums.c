@@ -1,0 +1,132 @@
+/* Fixed-point sums, the bootstrap over documents, and figures. */
+#include "infer/score/tables/sums.h"
+
+#include "base/heartbeat.h"
+#include "statistics/resample.h"
+
+#include <math.h>
+#include <omp.h>
+
+#define BLOCK_DRAWS 512
+
+bp_fixed bp_fixed_of(double value)
+{
+    return (bp_fixed)rint(value * 0x1p40);
+}
+
+double bp_fixed_real(bp_fixed value)
+{
+    return (double)value * 0x1p-40;
+}
+
+void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more)
+{
+    into->documents += more->documents;
+    into->tokens += more->tokens;
+    into->unscored += more->unscored;
+    into->nll += more->nll;
+    into->square += more->square;
+    into->bytes += more->bytes;
+    into->words += more->words;
+    into->words_split += more->words_split;
+    into->no_bytes = into->no_bytes || more->no_bytes;
+    into->no_words = into->no_words || more->no_words;
+    into->no_words_split = into->no_words_split || more->no_words_split;
+}
+
+static double resample(const bp_score_draw *draws, int64_t n, const bp_rng_key *key)
+{
+    int64_t drawn[BLOCK_DRAWS];
+    double nll = 0, tokens = 0;
+
+    for (int64_t first = 0; first < n; first += BLOCK_DRAWS) {
+        int64_t count = n - first < BLOCK_DRAWS ? n - first : BLOCK_DRAWS;
+
+        bp_resample_draw(drawn, first, count, key, n);
+        for (int64_t i = 0; i < count; i++) {
+            nll += draws[drawn[i]].nll;
+            tokens += draws[drawn[i]].tokens;
+        }
+    }
+    return exp(nll / tokens); /* NaN where only documents without tokens were drawn */
+}
+
+double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
+{
+    double values[BP_RESAMPLES], mean = 0, squares = 0, all = 0;
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        all += draws[i].tokens;
+    if (n < 2 || all == 0)
+        return NAN;
+#pragma omp parallel for schedule(static)
+    for (int r = 0; r < BP_RESAMPLES; r++) {
+        bp_rng_key key = bp_resample_key(seed, r, 0);
+
+        values[r] = resample(draws, n, &key);
+        if (omp_get_thread_num() == 0) /* the main thread: no other may heartbeat */
+            bp_heartbeat_progress();
+    }
+    for (int r = 0; r < BP_RESAMPLES; r++) {
+        if (isfinite(values[r])) {
+            mean += values[r];
+            count++;
+        }
+    }
+    if (count < 2)
+        return NAN;
+    mean /= (double)count;
+    for (int r = 0; r < BP_RESAMPLES; r++) {
+        if (isfinite(values[r]))
+            squares += (values[r] - mean) * (values[r] - mean);
+    }
+    return sqrt(squares / (double)(count - 1));
+}
+
+static double stderr_tokens(const bp_score_sums *sums, double mean)
+{
+    double n = (double)sums->tokens;
+    double variance = bp_fixed_real(sums->square) / n - mean * mean;
+
+    if (sums->tokens < 2)
+        return NAN;
+    return variance > 0 ? sqrt(variance / (n - 1)) * exp(mean) : 0;
+}
+
+static void put(json_t *object, bool *ok, const char *key, json_t *value)
+{
+    *ok = json_object_set_new(object, key, value) == 0 && *ok;
+}
+
+json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents)
+{
+    double nll = bp_fixed_real(sums->nll);
+    double mean = nll / (double)sums->tokens;
+    bool whole = sums->unscored == 0;
+    bool bytes = whole && !sums->no_bytes, words = whole && !sums->no_words;
+    bool split = whole && !sums->no_words_split;
+    double per_byte = bytes ? nll / (double)sums->bytes : NAN;
+    double per_word = words ? nll / (double)sums->words : NAN;
+
+    json_t *out = json_object();
+    bool ok = true;
+
+    put(out, &ok, "documents", json_integer(sums->documents));
+    put(out, &ok, "tokens", json_integer(sums->tokens));
+    put(out, &ok, "bytes", bytes ? json_integer(sums->bytes) : json_null());
+    put(out, &ok, "words", words ? json_integer(sums->words) : json_null());
+    put(out, &ok, "nll_nats", bp_json_real(nll));
+    put(out, &ok, "perplexity", bp_json_real(exp(mean)));
+    put(out, &ok, "perplexity_stderr", bp_json_real(stderr_tokens(sums, mean)));
+    put(out, &ok, "perplexity_stderr_documents", bp_json_real(stderr_documents));
+    put(out, &ok, "bits_per_byte", bp_json_real(per_byte / log(2)));
+    put(out, &ok, "byte_perplexity", bp_json_real(exp(per_byte)));
+    put(out, &ok, "word_perplexity", bp_json_real(exp(per_word)));
+    put(out, &ok, "words_split", split ? json_integer(sums->words_split) : json_null());
+    if (!ok) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}

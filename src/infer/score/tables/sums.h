@@ -1,0 +1,50 @@
+/* Sums that do not depend on order, and the figures made of them. Local: no MPI. */
+#ifndef BP_INFER_SCORE_TABLES_SUMS_H
+#define BP_INFER_SCORE_TABLES_SUMS_H
+
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** A multiple of 2^-40. Adding is exact, so sums have no order; the step is below the rounding of a
+ *  float32 log-probability unless that is smaller than 2^-16. */
+typedef __int128 bp_fixed;
+bp_fixed bp_fixed_of(double value);
+double bp_fixed_real(bp_fixed value);
+
+/** What a document, or a set of them, adds up to. */
+typedef struct bp_score_sums {
+    int64_t documents;
+    int64_t tokens;                          /* scored */
+    int64_t unscored;                        /* text tokens that were not */
+    bp_fixed nll;                            /* sum of -logprob */
+    bp_fixed square;                         /* sum of logprob^2 */
+    int64_t bytes, words, words_split;       /* of the original text */
+    bool no_bytes, no_words, no_words_split; /* a corpus did not tell */
+} bp_score_sums;
+void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more);
+
+/** One document in a bootstrap. */
+typedef struct bp_score_draw {
+    double nll, tokens;
+} bp_score_draw;
+
+/** Standard error of exp(sum nll / sum tokens) over documents: the standard deviation of 1,000
+ * resamples of n documents from n, keyed by (seed, resample). Equal whatever the number of threads.
+ *
+ * Shapes:     draws[n].
+ * Returns:    NaN for fewer than 2 documents, and for no tokens.
+ * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1.
+ */
+double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);
+
+/** The figures of a set, as CONTRACT section 6 lists them; null where one is not defined.
+ *
+ * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))
+ * times the perplexity (tokens taken as independent). Returns:    a new reference; NULL when memory
+ * is short.
+ */
+json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents);
+
+#endif

@@ -1,0 +1,30 @@
+/* The score files that are HDF5: tokens.h5 and documents.h5. docs/formats.md has the layout. Local:
+ * no MPI. */
+#ifndef BP_INFER_SCORE_TABLES_TABLES_H
+#define BP_INFER_SCORE_TABLES_TABLES_H
+
+#include "infer/score/tables/merge.h"
+
+/** tokens.h5, written front to back. */
+typedef struct bp_tokens_writer bp_tokens_writer;
+/** Errors: those of bp_h5_create. `plan` and `statistics` are borrowed. */
+bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan,
+                            const bp_token_statistics *statistics);
+/** Values of entries [first, first + count) of /tokens; `first` never falls; what is left out is
+ * NaN.
+ *
+ * Shapes:     values[count] of float, maybe not aligned, in each statistic; that of the next
+ * statistic begins `stride` values later. Errors:     BP_ERR_IO; BP_ERR_FORMAT a run that is out of
+ * order or beyond the end. */
+bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t count,
+                            const char *values, int64_t stride);
+/** The file appears under its name, whole and fsynced. Errors: BP_ERR_IO. */
+bp_err bp_tokens_writer_commit(bp_tokens_writer *writer);
+/** Without a commit before it, removes all traces. NULL is accepted. */
+void bp_tokens_writer_free(bp_tokens_writer **writer);
+
+/** documents.h5, from the merged table. Errors: BP_ERR_IO, those of bp_h5_create and of the
+ * corpora. */
+bp_err bp_documents_write(const bp_score_table *table, const char *path);
+
+#endif

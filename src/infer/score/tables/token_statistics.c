@@ -1,0 +1,142 @@
+/* The names of what a model says of each token, and whose log-probabilities are among it. */
+#include "infer/score/tables/token_statistics.h"
+
+#include "base/mem.h"
+#include "mesh/collective.h"
+
+#include <math.h>
+
+static bp_err out_of_memory(int64_t members)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of %lld members", (long long)members);
+}
+
+bp_err bp_token_statistics_init(bp_token_statistics *statistics, const bp_lm_info *info)
+{
+    int64_t members = info->members;
+
+    BP_ASSERT(info->statistics == (members > 0 ? BP_LM_MEMBER + members : 1));
+    *statistics = (bp_token_statistics){.count = info->statistics, .members = members};
+    statistics->names = bp_alloc("score.channels", members, sizeof(*statistics->names));
+    statistics->oob = bp_alloc("score.channels", members, sizeof(*statistics->oob));
+    if (!statistics->names || !statistics->oob)
+        return out_of_memory(members);
+    for (int64_t m = 0; m < members; m++)
+        statistics->oob[m] = NAN;
+    return BP_OK;
+}
+
+bp_err bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
+                                double oob)
+{
+    char *copy = bp_strdup(name);
+
+    if (!copy)
+        return out_of_memory(statistics->members);
+    bp_free(statistics->names[member]);
+    statistics->names[member] = copy;
+    statistics->oob[member] = oob;
+    return BP_OK;
+}
+
+bp_err bp_token_statistics_share(bp_token_statistics *statistics, int from, MPI_Comm comm)
+{
+    bp_err err = BP_OK;
+
+    if (from == 0 || statistics->members == 0)
+        return BP_OK;
+    for (int64_t m = 0; m < statistics->members; m++) {
+        char *name = bp_comm_rank(comm) == from ? statistics->names[m] : NULL;
+        double oob = statistics->oob[m];
+
+        bp_bcast_text(&name, from, comm);
+        bp_bcast_bytes(&oob, sizeof(oob), from, comm);
+        if (bp_comm_rank(comm) == from)
+            continue;
+        if (bp_comm_is_root(comm) && err == BP_OK)
+            err = name ? bp_token_statistics_name(statistics, m, name, oob)
+                       : out_of_memory(statistics->members);
+        bp_free(name);
+    }
+    return bp_agree(comm, err);
+}
+
+void bp_token_statistics_clear(bp_token_statistics *statistics)
+{
+    for (int64_t m = 0; statistics->names && m < statistics->members; m++)
+        bp_free(statistics->names[m]);
+    bp_free(statistics->names);
+    bp_free(statistics->oob);
+    *statistics = (bp_token_statistics){0};
+}
+
+/* ---- figures ---- */
+
+/* {name, nll_nats, perplexity, oob_perplexity}; a new reference. */
+static json_t *member_of(const bp_token_statistics *statistics, int64_t member, double nll,
+                         int64_t tokens, bool oob)
+{
+    json_t *one =
+        json_pack("{ss so so}", "name", statistics->names[member], "nll_nats", bp_json_real(nll),
+                  "perplexity", bp_json_real(exp(nll / (double)tokens)));
+
+    if (one && oob && isfinite(statistics->oob[member]) &&
+        json_object_set_new(one, "oob_perplexity", bp_json_real(statistics->oob[member])) != 0) {
+        json_decref(one);
+        return NULL;
+    }
+    return one;
+}
+
+static bp_err list_members(json_t *out, const bp_token_statistics *statistics, const bp_fixed *sums,
+                           int64_t tokens, bool oob)
+{
+    for (int64_t m = 0; m < statistics->members; m++) {
+        double nll = bp_fixed_real(-sums[BP_LM_MEMBER + m - 1]);
+
+        if (json_array_append_new(out, member_of(statistics, m, nll, tokens, oob)) != 0)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "member %lld can't stand in the summary: its name is not UTF-8, or "
+                           "there is no memory",
+                           (long long)m);
+    }
+    return BP_OK;
+}
+
+double bp_score_unbiased_factor(int64_t members)
+{
+    return members > 1 ? (double)members / (double)(members - 1) : NAN;
+}
+
+bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *statistics,
+                                  const bp_fixed *sums, int64_t tokens, bool oob)
+{
+    static const struct {
+        const char *key;
+        bp_lm_statistic statistic;
+    } means[] = {{"total_entropy", BP_LM_TOTAL_ENTROPY},
+                 {"expected_entropy", BP_LM_EXPECTED_ENTROPY},
+                 {"mutual_information", BP_LM_MUTUAL_INFORMATION},
+                 {"logprob_variance", BP_LM_LOGPROB_VARIANCE},
+                 {"agreement", BP_LM_AGREEMENT},
+                 {"accuracy", BP_LM_CORRECT},
+                 {"brier", BP_LM_BRIER}};
+    double variance = bp_fixed_real(sums[BP_LM_LOGPROB_VARIANCE - 1]) / (double)tokens;
+    json_t *members;
+    bool ok = true;
+
+    if (statistics->members == 0)
+        return BP_OK;
+    for (size_t i = 0; i < sizeof(means) / sizeof(means[0]); i++) {
+        double mean = bp_fixed_real(sums[means[i].statistic - 1]) / (double)tokens;
+
+        ok = json_object_set_new(figures, means[i].key, bp_json_real(mean)) == 0 && ok;
+    }
+    variance *= bp_score_unbiased_factor(statistics->members);
+    ok = json_object_set_new(figures, BP_SCORE_UNBIASED, bp_json_real(variance)) == 0 && ok;
+    members = json_array();
+    ok = json_object_set_new(figures, "members", members) == 0 && ok;
+    if (!ok)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the figures of an ensemble");
+    return list_members(members, statistics, sums, tokens, oob);
+}

@@ -1,0 +1,115 @@
+/* This process's host: processors, memory, limits. */
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/memory_limit.h"
+#include "run/probe/probe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define TEXT_LIMIT ((int64_t)1 << 22)
+#define COPY_BYTES ((int64_t)32 << 20) /* beyond the caches that a rank has for itself */
+
+/* The value behind "KEY ... :" of the first such line of a /proc file, or "". */
+static void find_value(char *out, size_t out_bytes, const char *path, const char *key)
+{
+    char *text = NULL, *line;
+    size_t bytes;
+
+    out[0] = '\0';
+    if (bp_file_read(path, TEXT_LIMIT, &text, &bytes) != BP_OK)
+        return;
+    line = strncmp(text, key, strlen(key)) == 0 ? text : strstr(text, key);
+    if (line != NULL && (line = strchr(line, ':')) != NULL) {
+        line += 1 + strspn(line + 1, " \t");
+        (void)snprintf(out, out_bytes, "%.*s", (int)strcspn(line, "\n"), line);
+    }
+    bp_free(text);
+}
+
+/* Flags that decide which kernels run: hosts that differ in them give other bits. */
+static void read_features(bp_probe_host *out)
+{
+    static const char *const wanted[] = {"avx2", "avx512f", "avx512_bf16", "amx_bf16"};
+    char *flags = bp_alloc("probe", 16384, 1);
+    size_t used = 0;
+
+    if (flags == NULL)
+        return;
+    flags[0] = ' '; /* and one behind the last word, so that words are found whole */
+    find_value(flags + 1, 16000, "/proc/cpuinfo", "flags");
+    flags[strlen(flags)] = ' ';
+    for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
+        char word[32];
+
+        (void)snprintf(word, sizeof word, " %s ", wanted[k]);
+        if (strstr(flags, word) != NULL)
+            used += (size_t)snprintf(out->features + used, sizeof out->features - used, "%s%s",
+                                     used > 0 ? " " : "", wanted[k]);
+    }
+    bp_free(flags);
+}
+
+static void read_cpus(bp_probe_host *out)
+{
+    const bp_cores *cores = bp_cores_of_process();
+
+    out->host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    out->cpu_count = bp_cores_count(cores);
+    memcpy(out->cpus, cores->words, sizeof out->cpus);
+}
+
+static int64_t limit_of(int resource)
+{
+    struct rlimit limit;
+
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return -1;
+    return (int64_t)limit.rlim_cur;
+}
+
+void bp_probe_host_read(bp_probe_host *out)
+{
+    char memory[64];
+
+    memset(out, 0, sizeof *out); /* it travels as bytes, those between members too */
+    if (gethostname(out->host, sizeof out->host - 1) != 0)
+        (void)snprintf(out->host, sizeof out->host, "unknown");
+    find_value(out->cpu, sizeof out->cpu, "/proc/cpuinfo", "model name");
+    read_features(out);
+    read_cpus(out);
+    find_value(memory, sizeof memory, "/proc/meminfo", "MemTotal");
+    out->memory_bytes = strtoll(memory, NULL, 10) * 1024;
+    out->group_bytes = bp_memory_group_bytes();
+    out->files = limit_of(RLIMIT_NOFILE);
+    out->file_bytes = limit_of(RLIMIT_FSIZE);
+}
+
+double bp_probe_copy_speed(double seconds)
+{
+    char *from = bp_alloc("probe", COPY_BYTES, 1), *to = bp_alloc("probe", COPY_BYTES, 1);
+    double began, now, bytes = 0;
+
+    if (from == NULL || to == NULL) {
+        bp_free(from);
+        bp_free(to);
+        return 0;
+    }
+    memset(from, 1, (size_t)COPY_BYTES);
+    memcpy(to, from, (size_t)COPY_BYTES); /* pages are there */
+    began = now = bp_clock_now();
+    while (now - began < seconds) {
+        from[0]++; /* else nothing would have to be copied again */
+        memcpy(to, from, (size_t)COPY_BYTES);
+        bytes += 2 * (double)COPY_BYTES; /* read and written */
+        now = bp_clock_now();
+    }
+    bp_free(from);
+    bp_free(to);
+    return bytes / (now - began);
+}

@@ -1,0 +1,326 @@
+/* RUN/status.json, by the job itself: what `bagpipe status` tells is known here at every moment,
+ * and nowhere else without reading all that the run has ever written. */
+#include "run/status/run_progress_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/heartbeat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/status/run_status_priv.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SPEEDS 32 /* the median is of so many lines */
+#define NOTES  5
+#define SHARE  100 /* writing takes one part in so many of the time, commits aside, */
+#define BURST  0.1 /* and these seconds */
+
+struct run_progress {
+    const char *folder;
+    json_t *file; /* what is written */
+    double speeds[SPEEDS];
+    int64_t lines;  /* of this start */
+    double opened;  /* by the monotonic clock, as all durations */
+    double before;  /* wall seconds of the run until then, waiting in between included */
+    double spent;   /* seconds of writing */
+    run_lock *lock; /* borrowed */
+    bool ended, warned;
+    run_progress *outer; /* of a run around this one */
+};
+
+static run_progress *innermost; /* the one that phases are of */
+
+/* What the watchdog's thread notes, until the thread that runs the job takes it. */
+static _Atomic(json_t *) noted;
+
+static double known(double value)
+{
+    return isfinite(value) ? value : 0;
+}
+
+double status_time(const char *stamp)
+{
+    struct tm parts = {0};
+    const char *end = stamp == NULL ? NULL : strptime(stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
+
+    return end == NULL || *end != '\0' ? STATUS_NO_TIME : (double)timegm(&parts);
+}
+
+static void set_stamp(json_t *object, const char *key)
+{
+    char now[32];
+
+    bp_clock_stamp(now, sizeof now);
+    (void)json_object_set_new(object, key, json_string(now));
+}
+
+/* Seconds since the run began. */
+static double wall(const run_progress *self)
+{
+    return self->before + bp_clock_now() - self->opened;
+}
+
+/* ---- the file ---- */
+
+static bp_err save(const run_progress *self)
+{
+    char *path = bp_path_join(self->folder, RUN_STATUS_FILE), *text = bp_json_text(self->file);
+    bp_err err = bp_file_write_lightly(path, text, strlen(text));
+
+    bp_free(text);
+    bp_free(path);
+    return err;
+}
+
+/* A job does not fail for want of it, nor is its own failure hidden. */
+static void write_now(run_progress *self)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (!self->ended && run_lock_is_own(self->lock)) {
+        set_stamp(self->file, "time");
+        set_real(self->file, "wall_seconds", wall(self));
+        if (save(self) != BP_OK && !self->warned) {
+            self->warned = true;
+            bp_warn("%s; `bagpipe status` tells what was known before", bp_err_message());
+        }
+    }
+    bp_err_set_message(message);
+}
+
+/* What is not routine is counted, and the newest of this start are kept. */
+static void keep_note(run_progress *self, const json_t *line)
+{
+    static const char *const routine[] = {
+        "opened", "closed", "started", "resumed", "checkpoint", "member_started", "member_trained"};
+    const char *name = text_of(line, "event");
+    json_t *counts = json_object_get(self->file, "events"),
+           *notes = json_object_get(self->file, "notes");
+
+    for (size_t k = 0; k < sizeof routine / sizeof routine[0]; k++)
+        if (strcmp(name, routine[k]) == 0)
+            return;
+    set_integer(counts, name, integer_of(counts, name) + 1);
+    (void)json_array_append(notes, (json_t *)line); /* which is not changed */
+    if (json_array_size(notes) > NOTES)
+        (void)json_array_remove(notes, 0);
+}
+
+void run_progress_note(json_t *line)
+{
+    json_decref(atomic_exchange(&noted, line));
+}
+
+json_t *run_progress_noted(void)
+{
+    return atomic_exchange(&noted, NULL);
+}
+
+/* Lines may come faster than a file system takes files. */
+static void write_soon(run_progress *self)
+{
+    double began = bp_clock_now();
+
+    if (self->spent > BURST + (began - self->opened) / SHARE)
+        return;
+    write_now(self);
+    self->spent += bp_clock_now() - began;
+}
+
+json_t *run_progress_read(const char *folder)
+{
+    char *path = bp_path_join(folder, RUN_STATUS_FILE);
+    json_t *value = NULL;
+    bool is = path != NULL && bp_path_exists(path) &&
+              bp_json_load(&value, path, RUN_STATUS_LIMIT) == BP_OK && json_is_object(value) &&
+              integer_of(value, "format_version") == RUN_STATUS_VERSION;
+
+    bp_free(path);
+    if (is)
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
+/* ---- a start ---- */
+
+static void on_phase(bp_phase phase)
+{
+    if (innermost == NULL)
+        return;
+    (void)json_object_set_new(innermost->file, "phase", json_string(bp_phase_name(phase)));
+    set_stamp(innermost->file, "phase_time");
+    write_soon(innermost);
+}
+
+/* Between two starts there is no clock but the one on the wall, which may be set back. */
+static void take_over(run_progress *self, const json_t *record, const json_t *before)
+{
+    double then = status_time(json_string_value(json_object_get(self->file, "time")));
+    int64_t starts = integer_of(self->file, "starts");
+
+    self->before = fmax(0, known(real_of(self->file, "wall_seconds"))) +
+                   (then < 0 ? 0 : fmax(0, (double)time(NULL) - then));
+    (void)json_object_del(self->file, "exit");
+    if (!json_is_object(json_object_get(self->file, "events")))
+        (void)json_object_set_new(self->file, "events", json_object());
+    (void)json_object_set_new(self->file, "notes", json_array());
+    (void)json_object_set_new(self->file, "format", json_string(RUN_STATUS_FORMAT));
+    set_integer(self->file, "format_version", RUN_STATUS_VERSION);
+    set_integer(self->file, "start", integer_of(record, "starts"));
+    set_integer(self->file, "starts", 1 + (starts > 0 ? starts : integer_of(before, "starts")));
+}
+
+bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
+                         const json_t *record, const json_t *before)
+{
+    run_progress *self = bp_alloc("run.status", 1, sizeof *self);
+    bp_heartbeat heartbeat;
+
+    *out = self;
+    bp_dir_sweep(folder); /* a job that was killed as it wrote leaves half a file */
+    self->folder = folder;
+    self->lock = lock;
+    self->opened = bp_clock_now();
+    self->file = before == NULL ? NULL : run_progress_read(folder);
+    if (self->file == NULL && (self->file = json_object()) == NULL)
+        return bp_fail_memory(RUN_STATUS_FILE, 1, 1);
+    take_over(self, record, before);
+    run_words_clear(folder);
+    self->outer = innermost;
+    innermost = self;
+    bp_heartbeat_listen(on_phase);
+    bp_heartbeat_read(&heartbeat);
+    on_phase(heartbeat.phase);
+    return BP_OK;
+}
+
+void run_progress_free(run_progress **out)
+{
+    run_progress *self = *out;
+
+    if (self == NULL)
+        return;
+    if (innermost == self)
+        innermost = self->outer;
+    if (innermost == NULL) {
+        bp_heartbeat_listen(NULL);
+        json_decref(atomic_exchange(&noted, NULL));
+    }
+    json_decref(self->file);
+    bp_free(self);
+    *out = NULL;
+}
+
+void run_progress_end(run_progress *self, json_t *ended)
+{
+    if (self == NULL)
+        return;
+    (void)json_object_set(self->file, "exit", ended);
+    write_now(self);
+    self->ended = true;
+}
+
+/* ---- lines ---- */
+
+static int compare_reals(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double median_speed(run_progress *self, double speed)
+{
+    double sorted[SPEEDS];
+    int64_t count;
+
+    if (isfinite(speed))
+        self->speeds[self->lines++ % SPEEDS] = speed;
+    count = self->lines < SPEEDS ? self->lines : SPEEDS;
+    memcpy(sorted, self->speeds, sizeof sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_reals);
+    return count > 0 ? sorted[count / 2] : NAN;
+}
+
+void run_progress_metric(run_progress *self, const json_t *line)
+{
+    double speed = real_of(line, "tokens_per_second"), valid = real_of(line, "valid_loss");
+    double seconds = known(real_of(line, "seconds"));
+
+    if (self == NULL || !json_is_integer(json_object_get(line, "tokens")))
+        return; /* an ensemble's lines are about its members */
+    set_integer(self->file, "step", integer_of(line, "step"));
+    set_integer(self->file, "tokens", integer_of(line, "tokens"));
+    set_real(self->file, "loss", real_of(line, "loss"));
+    set_real(self->file, "tokens_per_second", speed);
+    set_real(self->file, "tokens_per_second_median", median_speed(self, speed));
+    set_real(self->file, "kept_seconds", known(real_of(self->file, "kept_seconds")) + seconds);
+    if (isfinite(valid)) {
+        set_real(self->file, "valid_loss", valid);
+        if (!(valid >= real_of(self->file, "best_valid_loss"))) { /* the first one, too */
+            set_real(self->file, "best_valid_loss", valid);
+            set_integer(self->file, "best_step", integer_of(line, "step"));
+        }
+    }
+    write_soon(self);
+}
+
+/* A training goes on from a step: what was kept of it is in proportion to the steps. */
+static void go_back(run_progress *self, int64_t step)
+{
+    json_t *file = self->file;
+    int64_t last = integer_of(file, "step");
+    double share = last > 0 ? (double)step / (double)last : 0;
+
+    set_real(file, "kept_seconds", known(real_of(file, "kept_seconds")) * share);
+    set_integer(file, "tokens", (int64_t)((double)integer_of(file, "tokens") * share));
+    set_integer(file, "step", step);
+    if (step < last)
+        (void)json_object_del(file, "loss");
+    if (integer_of(file, "best_step") > step) {
+        (void)json_object_del(file, "best_step");
+        (void)json_object_del(file, "best_valid_loss");
+        (void)json_object_del(file, "valid_loss");
+    }
+}
+
+static void on_begun(run_progress *self, const json_t *line)
+{
+    static const char *const counts[][2] = {
+        {"units", "units"}, {"methods", "methods"}, {"members", "members_wanted"}};
+
+    if (integer_of(self->file, "starts") > 1 && json_is_integer(json_object_get(line, "step")))
+        go_back(self, integer_of(line, "step"));
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++)
+        if (json_object_get(line, counts[k][0]) != NULL)
+            (void)json_object_set(self->file, counts[k][1], json_object_get(line, counts[k][0]));
+}
+
+void run_progress_event(run_progress *self, const json_t *line)
+{
+    const char *name = json_string_value(json_object_get(line, "event"));
+
+    if (self == NULL || name == NULL)
+        return;
+    keep_note(self, line);
+    if (strcmp(name, "started") == 0 || strcmp(name, "resumed") == 0) {
+        on_begun(self, line);
+        write_now(self); /* what the next start reckons from */
+    } else {
+        write_soon(self);
+    }
+}
+
+void run_progress_take(run_progress *self, const json_t *members)
+{
+    (void)json_object_update(self->file, (json_t *)members); /* which is not changed */
+    write_soon(self);
+}

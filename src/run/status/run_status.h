@@ -1,0 +1,30 @@
+/* What a run is doing, from its folder alone: for people on a login node. No MPI, no lock, nothing
+ * is written; files that a job is writing at this moment are read as far as they are whole.
+ *
+ * Wall-clock times are told, and decide nothing: whether a owner lives that can't be asked is
+ * found by watching its counter.
+ */
+#ifndef BP_RUN_STATUS_RUN_STATUS_H
+#define BP_RUN_STATUS_RUN_STATUS_H
+
+#include "base/buffer.h"
+#include "base/err.h"
+#include "base/json.h"
+
+/** How long a silent owner's counter is watched (it moves every 10 s). */
+#define BP_RUN_STATUS_WATCH_SECONDS 15.0
+
+/** Read the status of the run in `folder`. docs/formats.md lists the members of *out; what is not
+ * known is left out. Members of an ensemble stand in "members", each the same again.
+ *
+ * watch_seconds: how long a owner that can't be asked, and was not seen for long, is watched.
+ * Owns:   *out is the caller's, json_decref(); NULL on failure.
+ * Errors: BP_ERR_INPUT there is no run; BP_ERR_FORMAT run.json is damaged; BP_ERR_DENIED,
+ * BP_ERR_IO, BP_ERR_SYSTEM. Anything else that can't be read is left out.
+ */
+bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds);
+
+/** The same for people, a line a thing, added to `out`. Local. */
+void bp_run_status_text(bp_buffer *out, const json_t *status);
+
+#endif

@@ -1,0 +1,293 @@
+/* A run's status as lines for people. Everything comes from the object that --json prints. */
+#include "base/clock.h"
+#include "run/status/run_status.h"
+#include "run/status/run_status_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LABEL         "  %-11s"
+#define ROOM_SHOWN    20 /* more is room enough */
+#define SHORT_SECONDS 60 /* of so short a run the start is the most */
+
+static bool has(const json_t *object, const char *key)
+{
+    return json_object_get(object, key) != NULL;
+}
+
+static const char *plural(long long count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* The duration between two texts; nothing where it is not known. */
+static void add_duration(bp_buffer *out, const char *before, double seconds, const char *after)
+{
+    char text[64];
+
+    if (!isfinite(seconds))
+        return;
+    if (seconds >= 48 * 3600.0 && seconds < 1e9)
+        (void)snprintf(text, sizeof text, "%.1f days", seconds / 86400);
+    else
+        bp_clock_duration(text, sizeof text, seconds < 0 ? 0 : seconds);
+    bp_buffer_printf(out, "%s%s%s", before, text, after);
+}
+
+static void add_bytes(bp_buffer *out, double bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    int unit = 0;
+
+    for (; bytes >= 1024 && unit < 5; unit++)
+        bytes /= 1024;
+    bp_buffer_printf(out, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+/* ---- a line each ---- */
+
+static void add_place(bp_buffer *out, const json_t *status)
+{
+    if (has(status, "host")) {
+        size_t hosts = json_object_size(json_object_get(status, "hosts"));
+
+        bp_buffer_printf(out, " on %s", text_of(status, "host"));
+        if (has(status, "slurm_job"))
+            bp_buffer_printf(out, ", Slurm job %s", text_of(status, "slurm_job"));
+        if (hosts > 1)
+            bp_buffer_printf(out, ", %zu hosts", hosts);
+        if (integer_of(status, "ranks") > 0)
+            bp_buffer_printf(out, ", %lld rank%s", integer_of(status, "ranks"),
+                             plural(integer_of(status, "ranks")));
+    }
+    if (strcmp(text_of(status, "state"), "silent") == 0)
+        bp_buffer_printf(out, ", which can't be asked from here");
+    add_duration(out, "; seen alive ", real_of(status, "seen_seconds"), " ago");
+}
+
+static void add_state(bp_buffer *out, const json_t *status)
+{
+    const char *state = text_of(status, "state"), *job = text_of(status, "job");
+    const json_t *queue = json_object_get(status, "queue");
+
+    bp_buffer_printf(out, "%s: %s%s%s", text_of(status, "run"), job, job[0] != '\0' ? ", " : "",
+                     state);
+    if (strcmp(state, "queued") == 0)
+        bp_buffer_printf(out, " again, %s (%s), Slurm job %s; it ended", text_of(queue, "state"),
+                         text_of(queue, "reason"), text_of(status, "slurm_job"));
+    if (text_of(status, "reason")[0] != '\0') /* stopped, or finished before its last step */
+        bp_buffer_printf(out, " (%s)", text_of(status, "reason"));
+    if (strcmp(state, "dead") == 0)
+        bp_buffer_printf(out, ": its job is gone%s", has(status, "host") ? "; it ran" : "");
+    if (strcmp(state, "finished") != 0 && strcmp(state, "stopped") != 0 &&
+        strcmp(state, "failed") != 0 && strcmp(state, "queued") != 0)
+        add_place(out, status);
+    add_duration(out, " ", real_of(status, "ended_seconds_ago"), " ago");
+    if (strcmp(state, "failed") == 0)
+        bp_buffer_printf(out, " with status %lld", integer_of(status, "code"));
+    bp_buffer_printf(out, "\n");
+    if (text_of(status, "message")[0] != '\0')
+        bp_buffer_printf(out, LABEL "%s\n", "message", text_of(status, "message"));
+    if (has(status, "halt"))
+        bp_buffer_printf(out, LABEL "it was asked to stop: there is a file halt\n", "halt");
+}
+
+/* The start before this one; and one that the run itself knows nothing of: what it needed could not
+ * be read. */
+static void add_starts(bp_buffer *out, const json_t *status)
+{
+    const json_t *failed = json_object_get(status, "start_failed");
+
+    if (has(status, "after") && strcmp(text_of(status, "state"), "finished") != 0)
+        bp_buffer_printf(out, LABEL "the start before this one %s\n", "before",
+                         text_of(status, "after"));
+    if (failed != NULL) {
+        bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
+                         integer_of(failed, "code"));
+        add_duration(out, ", ", real_of(failed, "seconds_ago"), " ago");
+        bp_buffer_printf(out, ": %s\n", text_of(failed, "message"));
+    }
+}
+
+static void add_progress(bp_buffer *out, const json_t *status)
+{
+    static const char *const counts[][3] = {
+        {"step", "steps", ""},
+        {"units_done", "units", " work units"},
+        {"methods_scored", "methods", " methods scored"},
+        {"members_finished", "members_wanted", " members finished"}};
+    const char *state = text_of(status, "state");
+    bool runs = strcmp(state, "running") == 0;
+    size_t k = 0;
+
+    while (k < sizeof counts / sizeof counts[0] && !has(status, counts[k][1]))
+        k++;
+    if (k < sizeof counts / sizeof counts[0]) {
+        bp_buffer_printf(out, LABEL "%s%lld of %lld%s", "progress", k == 0 ? "step " : "",
+                         integer_of(status, counts[k][0]), integer_of(status, counts[k][1]),
+                         counts[k][2]);
+        if (has(status, "progress"))
+            bp_buffer_printf(out, " (%.1f %%)", 100 * real_of(status, "progress"));
+        if (strcmp(state, "finished") != 0 && real_of(status, "seconds_left") > 0)
+            add_duration(out, ", ", real_of(status, "seconds_left"),
+                         runs ? " left" : " of work left");
+        bp_buffer_printf(out, "\n");
+    }
+    if (has(status, "phase") && strcmp(state, "finished") != 0) {
+        bp_buffer_printf(out, LABEL "%s", "phase", text_of(status, "phase"));
+        add_duration(out, ", for ", real_of(status, "phase_seconds"), "");
+        bp_buffer_printf(out, "\n");
+    }
+}
+
+static void add_speed(bp_buffer *out, const json_t *status)
+{
+    if (!has(status, "tokens_per_second"))
+        return;
+    bp_buffer_printf(out, LABEL, "speed");
+    if (has(status, "tokens_per_second_median"))
+        bp_buffer_printf(out, "%.0f tokens/s (median), %.0f last\n",
+                         real_of(status, "tokens_per_second_median"),
+                         real_of(status, "tokens_per_second"));
+    else
+        bp_buffer_printf(out, "%.0f tokens/s\n", real_of(status, "tokens_per_second"));
+}
+
+static void add_loss(bp_buffer *out, const json_t *status)
+{
+    if (!has(status, "loss") && !has(status, "best_valid_loss"))
+        return;
+    bp_buffer_printf(out, LABEL, "loss");
+    if (has(status, "loss"))
+        bp_buffer_printf(out, "%.4f", real_of(status, "loss"));
+    if (has(status, "valid_loss"))
+        bp_buffer_printf(out, "%svalid %.4f", has(status, "loss") ? ", " : "",
+                         real_of(status, "valid_loss"));
+    if (has(status, "best_valid_loss"))
+        bp_buffer_printf(out, ", the best %.4f at step %lld", real_of(status, "best_valid_loss"),
+                         integer_of(status, "best_step"));
+    bp_buffer_printf(out, "\n");
+}
+
+static void add_commit(bp_buffer *out, const json_t *status)
+{
+    const json_t *commit = json_object_get(status, "commit");
+
+    if (commit != NULL) {
+        bp_buffer_printf(out, LABEL "step %lld", "committed", integer_of(commit, "step"));
+        add_duration(out, ", ", real_of(commit, "seconds_ago"), " ago");
+        bp_buffer_printf(out, ", ");
+        add_bytes(out, real_of(commit, "bytes"));
+        bp_buffer_printf(out, "\n");
+    } else if (has(status, "steps")) {
+        bp_buffer_printf(out, LABEL "nothing yet\n", "committed");
+    }
+}
+
+static void add_room(bp_buffer *out, const json_t *status)
+{
+    long long room = integer_of(status, "room_for_checkpoints");
+
+    if (!has(status, "free_bytes"))
+        return;
+    bp_buffer_printf(out, LABEL, "free");
+    add_bytes(out, real_of(status, "free_bytes"));
+    if (has(status, "room_for_checkpoints") && room < ROOM_SHOWN)
+        bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", room, plural(room),
+                         room < 2 ? ": make room, or the run stops" : "");
+    bp_buffer_printf(out, "\n");
+}
+
+static void add_restarts(bp_buffer *out, const json_t *status)
+{
+    long long restarts = integer_of(status, "restarts");
+    double wall = real_of(status, "wall_seconds");
+    bool effective = has(status, "effective_time") && (restarts > 0 || wall >= SHORT_SECONDS);
+
+    if (!effective && restarts == 0)
+        return;
+    bp_buffer_printf(out, LABEL, "time");
+    if (effective)
+        bp_buffer_printf(out, "effective %.0f %% of ", 100 * real_of(status, "effective_time"));
+    add_duration(out, "", wall, "");
+    bp_buffer_printf(out, ", %lld restart%s\n", restarts, plural(restarts));
+}
+
+/* "slow rank: rank 3 on n2 at step 7, TIME" */
+static void add_note(bp_buffer *out, const json_t *note)
+{
+    for (const char *c = text_of(note, "event"); *c != '\0'; c++)
+        bp_buffer_printf(out, "%c", *c == '_' ? ' ' : *c);
+    if (has(note, "rank"))
+        bp_buffer_printf(out, ": rank %lld on %s", integer_of(note, "rank"), text_of(note, "host"));
+    if (has(note, "step"))
+        bp_buffer_printf(out, " at step %lld", integer_of(note, "step"));
+    bp_buffer_printf(out, ", %s", text_of(note, "time"));
+}
+
+/* The newest event of the last start that is not routine, and how many there were besides. */
+static void add_events(bp_buffer *out, const json_t *status)
+{
+    const json_t *notes = json_object_get(status, "notes");
+    size_t count = json_array_size(notes);
+    const char *name;
+    json_t *times;
+    long long others = -1;
+
+    if (count == 0)
+        return;
+    json_object_foreach(json_object_get(status, "events"), name, times) others +=
+        json_integer_value(times);
+    bp_buffer_printf(out, LABEL, "events");
+    add_note(out, json_array_get(notes, count - 1));
+    if (others > 0)
+        bp_buffer_printf(out, " (+%lld older)", others);
+    bp_buffer_printf(out, "\n");
+}
+
+static void add_members(bp_buffer *out, const json_t *status)
+{
+    const json_t *members = json_object_get(status, "members"), *member;
+    size_t k;
+
+    json_array_foreach(members, k, member)
+    {
+        const char *state = text_of(member, "state");
+
+        bp_buffer_printf(out, LABEL "%-9s", text_of(member, "name"), state);
+        if (has(member, "steps"))
+            bp_buffer_printf(out, "%lld/%lld", integer_of(member, "step"),
+                             integer_of(member, "steps"));
+        if (has(member, "loss"))
+            bp_buffer_printf(out, "  loss %.4f", real_of(member, "loss"));
+        if (has(member, "best_valid_loss"))
+            bp_buffer_printf(out, "  best valid %.4f", real_of(member, "best_valid_loss"));
+        if (strcmp(state, "running") == 0 && has(member, "tokens_per_second_median"))
+            bp_buffer_printf(out, "  %.0f tokens/s", real_of(member, "tokens_per_second_median"));
+        if (has(member, "message"))
+            bp_buffer_printf(out, "  %s", text_of(member, "message"));
+        bp_buffer_printf(out, "\n");
+    }
+}
+
+void bp_run_status_text(bp_buffer *out, const json_t *status)
+{
+    add_state(out, status);
+    add_starts(out, status);
+    add_progress(out, status);
+    add_speed(out, status);
+    add_loss(out, status);
+    add_members(out, status);
+    add_commit(out, status);
+    add_room(out, status);
+    add_restarts(out, status);
+    add_events(out, status);
+    if (!has(status, "steps") && has(status, "log"))
+        bp_buffer_printf(out, LABEL "%s\n", "log", text_of(status, "log"));
+    if (has(status, "starts") && !has(status, "phase"))
+        bp_buffer_printf(
+            out, LABEL "there is no status.json, an older program ran: less is known\n", "note");
+    if (has(status, "next"))
+        bp_buffer_printf(out, LABEL "%s\n", "next", text_of(status, "next"));
+}

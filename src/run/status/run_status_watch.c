@@ -1,0 +1,131 @@
+/* Who holds a run. Counters of several runs are watched at the same time: each wait is of seconds.
+ */
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "run/lock/run_lock_priv.h"
+#include "run/status/run_status_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define FRESH_SECONDS 30.0 /* a counter that was raised so lately need not be watched */
+#define SLURM_SECONDS 5.0  /* a person waits */
+#define COUNTER_BYTES 31
+
+/* ---- counters ---- */
+
+static char *read_counter(const char *path)
+{
+    char *text = NULL;
+    size_t bytes;
+
+    return bp_file_read(path, COUNTER_BYTES, &text, &bytes) == BP_OK ? text : NULL;
+}
+
+/* What is not noted, where memory is short, does not move. */
+void status_watch_begin(status_watch *watch, const char *folder)
+{
+    run_owner owner;
+    char *heartbeat = NULL, *first = NULL;
+
+    if (watch->heartbeats == NULL) {
+        watch->heartbeats = json_object();
+        watch->end = bp_clock_now() + watch->seconds;
+    }
+    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && !owner.released)
+        first = read_counter(heartbeat);
+    if (first != NULL)
+        (void)json_object_set_new(watch->heartbeats, heartbeat, json_string(first));
+    bp_free(first);
+    bp_free(heartbeat);
+}
+
+void status_watch_clear(status_watch *watch)
+{
+    json_decref(watch->heartbeats);
+    *watch = (status_watch){.seconds = 0};
+}
+
+/* Seconds since the counter's file was written, by this machine's clock; negative: it is ahead. */
+static double age_of(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 ? (double)(time(NULL) - status.st_mtime) : -1e9;
+}
+
+/* Has the counter moved since it was noted, or does it by the end of the watch? */
+static bool moves(const status_watch *watch, const char *path)
+{
+    const char *first = json_string_value(json_object_get(watch->heartbeats, path));
+    bool moved = false;
+
+    while (first != NULL && !moved) {
+        double now = bp_clock_now();
+        char *text = read_counter(path);
+
+        moved = text != NULL && strcmp(first, text) != 0;
+        bp_free(text);
+        if (!moved && now >= watch->end)
+            break;
+        if (!moved)
+            bp_clock_sleep(watch->seconds < 1.0 ? watch->seconds / 10 : 0.5);
+    }
+    return moved;
+}
+
+/* ---- diagnoses ---- */
+
+static void put_owner(json_t *out, const run_owner *owner, double age)
+{
+    if (owner->slurm_job[0] != '\0')
+        (void)json_object_set_new(out, "slurm_job", json_string(owner->slurm_job));
+    if (owner->released)
+        return;
+    (void)json_object_set_new(out, "host", json_string(owner->host));
+    (void)json_object_set_new(out, "pid", json_integer(owner->pid));
+    if (age > -1e8)
+        (void)json_object_set_new(out, "seen_seconds", json_real(age > 0 ? age : 0));
+}
+
+status_hold status_owner(json_t *out, const char *folder, const status_watch *watch)
+{
+    run_owner owner, self;
+    char *heartbeat = NULL;
+    status_hold hold = HOLD_NONE;
+
+    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK) {
+        double age = age_of(heartbeat);
+
+        put_owner(out, &owner, age);
+        run_owner_self(&self);
+        run_diagnosis diagnosis = owner.released ? OWNER_DEAD : run_owner_judge(&owner, &self);
+
+        if (!owner.released && diagnosis == OWNER_DEAD)
+            hold = HOLD_DEAD;
+        else if (diagnosis == OWNER_ALIVE || (age >= 0 && age < FRESH_SECONDS && !owner.released))
+            hold = HOLD_ALIVE;
+        else if (!owner.released)
+            hold = moves(watch, heartbeat) ? HOLD_ALIVE : HOLD_SILENT;
+    }
+    bp_free(heartbeat);
+    return hold;
+}
+
+json_t *status_queue(const char *job)
+{
+    const char *own = getenv("SLURM_JOB_ID");
+    run_queue_state state;
+    run_queue found = own != NULL && strcmp(own, job) == 0
+                          ? RUN_QUEUE_UNKNOWN
+                          : run_slurm_ask(&state, job, SLURM_SECONDS);
+
+    if (found == RUN_QUEUE_UNKNOWN)
+        return NULL;
+    return json_pack("{s:s, s:s}", "state", found == RUN_QUEUE_GONE ? "gone" : state.state,
+                     "reason", state.reason);
+}

@@ -1,0 +1,322 @@
+/* Last words: a rank that finds a bug, or that MPI fails, ends the whole job at once. No rank
+ * agrees on anything then, and nobody writes run.json; the line itself goes into the run folder. So
+ * does what the batch script knows of the end, and ranks can't: a failed node, the time limit. */
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "run/lock/run_lock_priv.h"
+#include "run/status/run_progress_priv.h"
+#include "run/status/run_status_priv.h"
+#include "run/watchdog/backtraces.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME          "last_words.txt"
+#define RANK          "status"   /* who has left a line: a rank, before its own exit status, */
+#define LAUNCHER      "launcher" /* or the batch script, before the launcher's */
+#define SLURM_SECONDS 5.0
+#define LIMIT         ((int64_t)1 << 20)
+#define PATH_BYTES    4096
+
+static char kept_path[PATH_BYTES];
+static int kept_start;
+
+/* Nothing is allocated, and nothing waits: a program may be at its end. One write, which others'
+ * can't divide. */
+static void append(const char *path, int64_t start, const char *who, int status, const char *line)
+{
+    char now[32], text[BP_ERR_LINE_BYTES + 96];
+    struct stat kind;
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    int bytes;
+
+    bp_clock_stamp(now, sizeof now);
+    bytes = snprintf(text, sizeof text, "%s start %lld %s %d: %s\n", now, (long long)start, who,
+                     status, line);
+    if (fd >= 0 && fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode) && bytes > 0 &&
+        (size_t)bytes < sizeof text && write(fd, text, (size_t)bytes) != (ssize_t)bytes)
+        (void)dprintf(STDERR_FILENO, "bagpipe: warning: no room for this line: at %s\n", path);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+void run_words_keep(int status, const char *line)
+{
+    if (kept_path[0] != '\0')
+        append(kept_path, kept_start, RANK, status, line);
+}
+
+bool run_words_begin(const char *folder, int start)
+{
+    int bytes;
+
+    if (kept_path[0] != '\0')
+        return false;
+    bytes = snprintf(kept_path, sizeof kept_path, "%s/" NAME, folder);
+    kept_start = start;
+    if (bytes < 0 || (size_t)bytes >= sizeof kept_path)
+        kept_path[0] = '\0'; /* so long a name is of no use to anybody */
+    else
+        bp_err_set_witness(run_words_keep);
+    return kept_path[0] != '\0';
+}
+
+void run_words_end(void)
+{
+    bp_err_set_witness(NULL);
+    kept_path[0] = '\0';
+}
+
+void run_words_add(const char *folder, int64_t start, int status, const char *cause)
+{
+    char *path = bp_path_join(folder, NAME);
+
+    if (path != NULL)
+        append(path, start, LAUNCHER, status, cause);
+    bp_free(path);
+}
+
+/* The names of what lies in `backtraces`; none: 0. */
+static int64_t list_backtraces(const char *backtraces, char ***names)
+{
+    int64_t count = 0;
+
+    *names = NULL;
+    return backtraces != NULL && bp_path_is_dir(backtraces) &&
+                   bp_dir_list(backtraces, names, &count) == BP_OK
+               ? count
+               : 0;
+}
+
+/* The stack of a fatal signal stays, under the name of any other. */
+static void pass_over_signals(const char *folder)
+{
+    char *backtraces = bp_path_join(folder, BP_BACKTRACES_FOLDER), **names;
+    int64_t count = list_backtraces(backtraces, &names);
+
+    for (int64_t k = 0; k < count; k++) {
+        bool is = bp_backtraces_is_signal_file(names[k]);
+        char *from = is ? bp_path_join(backtraces, names[k]) : NULL;
+        char *to = is ? bp_path_join(backtraces, names[k] + strlen("signal-")) : NULL;
+
+        if (from != NULL && to != NULL)
+            (void)rename(from, to);
+        bp_free(to);
+        bp_free(from);
+    }
+    bp_names_free(&names, count);
+    bp_free(backtraces);
+}
+
+void run_words_clear(const char *folder)
+{
+    char *path = bp_path_join(folder, NAME);
+
+    if (path != NULL)
+        (void)unlink(
+            path); /* lines have the number of their start: one that stays is not believed */
+    bp_free(path);
+    pass_over_signals(folder);
+}
+
+/* ---- by those who ask ---- */
+
+json_t *run_words_of(int code, const char *message)
+{
+    const char *state = code > 128 ? "dead" : code == BP_ERR_STOPPED ? "stopped" : "failed";
+    json_t *end = json_pack("{s:s, s:i}", "state", state, "code", code);
+
+    if (message[0] != '\0')
+        (void)json_object_set_new(end, "message", json_string(message));
+    else if (code > 128)
+        (void)json_object_set_new(
+            end, "message",
+            json_sprintf("a rank was killed by signal %d (%s)", code - 128, strsignal(code - 128)));
+    return end;
+}
+
+/* The first line that `who` has left of the start, into `message` (BP_ERR_LINE_BYTES) and more. */
+static bool find_line(const char *text, int64_t start, const char *who, int *code, char *message,
+                      char time[32])
+{
+    for (const char *line = text, *end; line != NULL && (end = strchr(line, '\n')) != NULL;
+         line = end + 1) {
+        char its_who[16];
+        long long of = 0;
+        int at = 0;
+
+        if (sscanf(line, "%31s start %lld %15s %d:%n", time, &of, its_who, code, &at) == 4 &&
+            at > 0 && line + at <= end && of == start && strcmp(its_who, who) == 0) {
+            at += line[at] == ' ';
+            (void)snprintf(message, BP_ERR_LINE_BYTES, "%.*s", (int)(end - line) - at, line + at);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "bagpipe: error[139]: killed by signal 11 ...": the head of the file that a fatal signal leaves,
+ * until the next start renames it. */
+static json_t *parse_signal(char *text)
+{
+    int code, at = 0;
+
+    text[strcspn(text, "\n")] = '\0';
+    return sscanf(text, "bagpipe: error[%d]: %n", &code, &at) == 1 && at > 0
+               ? run_words_of(code, text + at)
+               : NULL;
+}
+
+static char *read_text(const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name), *text = NULL;
+    size_t bytes;
+
+    if (path != NULL && bp_path_exists(path) && bp_file_read(path, LIMIT, &text, &bytes) != BP_OK)
+        text = NULL;
+    bp_free(path);
+    return text;
+}
+
+static json_t *read_signal(const char *folder)
+{
+    char *backtraces = bp_path_join(folder, BP_BACKTRACES_FOLDER), **names;
+    int64_t count = list_backtraces(backtraces, &names);
+    json_t *out = NULL;
+
+    for (int64_t k = 0; k < count && out == NULL; k++) {
+        char *text =
+            bp_backtraces_is_signal_file(names[k]) ? read_text(backtraces, names[k]) : NULL;
+
+        out = text == NULL ? NULL : parse_signal(text);
+        bp_free(text);
+    }
+    bp_names_free(&names, count);
+    bp_free(backtraces);
+    return out;
+}
+
+static json_t *end_in(const json_t *object)
+{
+    json_t *end = json_object_get(object, "exit");
+    const char *state = json_string_value(json_object_get(end, "state"));
+
+    return state == NULL || strcmp(state, "running") == 0 ? NULL : end;
+}
+
+json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *told)
+{
+    int64_t start = json_integer_value(json_object_get(record, "starts"));
+    char *text = read_text(folder, NAME), message[BP_ERR_LINE_BYTES], time[32] = "";
+    json_t *end = json_copy(end_in(record));
+    int code;
+
+    if (end == NULL && json_integer_value(json_object_get(told, "start")) == start)
+        end = json_copy(end_in(told));
+    if (end == NULL && find_line(text, start, RANK, &code, message, time))
+        end = run_words_of(code, message);
+    if (end == NULL)
+        end = read_signal(folder);
+    if (find_line(text, start, LAUNCHER, &code, message, time)) {
+        if (end == NULL)
+            end = run_words_of(code, message);
+        (void)json_object_set_new(end, "cause", json_string(message));
+    }
+    if (time[0] != '\0' && json_object_get(end, "time") == NULL)
+        (void)json_object_set_new(end, "time", json_string(time));
+    bp_free(text);
+    return end;
+}
+
+/* "NODE_FAIL": the last state of the job that is not this start's. Without accounting squeue knows
+ * it for some minutes, but of a job that was queued again. */
+static void add_state(bp_buffer *out, char *job)
+{
+    const char *own = getenv("SLURM_JOB_ID");
+    char *argv[] = {"sacct", "-n", "-X", "-P", "-D", "-j", job, "-o", "State", NULL};
+    char text[4096], *found = NULL;
+    run_queue_state queue;
+    int status;
+
+    if (run_command(argv, text, sizeof text, &status, SLURM_SECONDS) && status == 0)
+        for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+            if (strncmp(line, "RUNNING", 7) != 0 && strncmp(line, "PENDING", 7) != 0)
+                found = line;
+    if (found != NULL)
+        bp_buffer_printf(out, "Slurm says %s", found);
+    else if ((own == NULL || strcmp(own, job) != 0) &&
+             run_slurm_ask(&queue, job, SLURM_SECONDS) == RUN_QUEUE_LISTED)
+        bp_buffer_printf(out, "Slurm says %s (%s)", queue.state, queue.reason);
+}
+
+/* "node n2 is down*" of those that it ran on, which sinfo tells once a partition. */
+static void add_nodes(bp_buffer *out, const json_t *hosts)
+{
+    bp_buffer list = {0};
+    char text[4096], node[128], state[64], last[128] = "";
+    const char *host;
+    json_t *ranks;
+    int status;
+
+    json_object_foreach((json_t *)hosts, host, ranks)
+        bp_buffer_printf(&list, "%s%.*s", list.bytes > 0 ? "," : "", (int)strcspn(host, "."), host);
+    char *argv[] = {"sinfo", "-h", "-N", "-n", list.data, "-o", "%N %T", NULL};
+
+    if (list.data != NULL && run_command(argv, text, sizeof text, &status, SLURM_SECONDS) &&
+        status == 0)
+        for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+            if (sscanf(line, "%127s %63s", node, state) == 2 && strcmp(node, last) != 0 &&
+                (strstr(state, "down") != NULL || strstr(state, "fail") != NULL ||
+                 strchr(state, '*') != NULL)) {
+                bp_buffer_printf(out, "%snode %s is %s", out->bytes > 0 ? ", " : "", node, state);
+                (void)snprintf(last, sizeof last, "%s", node);
+            }
+    bp_buffer_clear(&list);
+}
+
+json_t *run_words_ask_slurm(const json_t *record)
+{
+    const json_t *starts = json_object_get(record, "recent_starts");
+    const json_t *last = json_array_get(starts, json_array_size(starts) - 1);
+    const char *job = json_string_value(json_object_get(last, "slurm_job"));
+    char number[64];
+    bp_buffer text = {0};
+    json_t *out = json_pack("{s:s}", "state", "dead");
+
+    if (job != NULL && job[strspn(job, "0123456789")] == '\0') {
+        (void)snprintf(number, sizeof number, "%s", job);
+        add_state(&text, number);
+        add_nodes(&text, json_object_get(record, "hosts"));
+    }
+    if (text.bytes > 0)
+        (void)json_object_set_new(out, "message", json_string(text.data));
+    bp_buffer_clear(&text);
+    return out;
+}
+
+void run_words_text(char *out, size_t out_bytes, const json_t *end)
+{
+    const char *state = text_of(end, "state"), *message = text_of(end, "message");
+    const char *reason = text_of(end, "reason"), *cause = text_of(end, "cause");
+    bool known = message[0] != '\0' || cause[0] != '\0';
+
+    if (strcmp(message, cause) == 0)
+        cause = "";
+    if (strcmp(state, "failed") == 0)
+        (void)snprintf(out, out_bytes, "failed with status %lld",
+                       (long long)json_integer_value(json_object_get(end, "code")));
+    else if (strcmp(state, "dead") == 0)
+        (void)snprintf(out, out_bytes, "died%s", known ? "" : " without a word, as by kill -9");
+    else
+        (void)snprintf(out, out_bytes, "%s%s%s%s",
+                       strcmp(state, "stopped") == 0 ? "was stopped" : "had finished",
+                       reason[0] != '\0' ? " (" : "", reason, reason[0] != '\0' ? ")" : "");
+    (void)snprintf(out + strlen(out), out_bytes - strlen(out), "%s%s%s%s", known ? ": " : "",
+                   message, message[0] != '\0' && cause[0] != '\0' ? "; " : "", cause);
+}

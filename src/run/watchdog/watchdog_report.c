@@ -1,0 +1,218 @@
+/* What a diagnosis leaves behind. By a thread beside a main thread that stands still: files are
+ * opened anew, and lines are appended in one write. */
+#include "run/watchdog/watchdog_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/lock/run_lock_priv.h"
+#include "run/status/run_progress_priv.h"
+#include "run/watchdog/backtraces.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RECORD_LIMIT ((int64_t)16 << 20)
+#define TEXT_BYTES   1024
+
+static const char *const REASONS[] = {"silent", "computes", "waits"};
+
+/* "no progress for 61 s: rank 3 on host n2 (phase step, step 118, last collective all_sum)" */
+static void describe(const watchdog *self, char out[TEXT_BYTES])
+{
+    const watchdog_diagnosis *diagnosis = &self->diagnosis;
+    const char *name = diagnosis->collective[0] == '\0' ? "none" : diagnosis->collective;
+
+    if (diagnosis->cause == NO_WORD) {
+        (void)snprintf(
+            out, TEXT_BYTES, "no word from rank 0 on host %s for %.0f s: rank %d on host %s leaves",
+            self->places[0].host, diagnosis->is.seconds, self->rank, self->places[self->rank].host);
+        return;
+    }
+    if (diagnosis->cause == NO_LAUNCHER) {
+        (void)snprintf(out, TEXT_BYTES,
+                       "%s (process %d) is gone: rank %d on host %s and those beside it leave",
+                       self->launcher.name, (int)self->launcher.pid, self->rank,
+                       self->places[self->rank].host);
+        return;
+    }
+    (void)snprintf(out, TEXT_BYTES,
+                   "no progress for %.0f s: rank %d on host %s (%sphase %s, step %lld, %s "
+                   "collective %s)",
+                   diagnosis->is.seconds, diagnosis->is.rank, self->places[diagnosis->is.rank].host,
+                   diagnosis->is.reason == BP_WATCH_SILENT ? "silent, " : "",
+                   bp_phase_name(diagnosis->heartbeat.phase), (long long)diagnosis->heartbeat.step,
+                   diagnosis->heartbeat.waits ? "in" : "last", name);
+}
+
+static void say(const watchdog *self, const char *text)
+{
+    const char *place = atomic_load(&self->has_run) ? self->run_dir : "the start";
+
+    /* one write, and not through stderr: the main thread may hold its lock */
+    if (self->diagnosis.cause == NO_LAUNCHER)
+        (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; the same command goes on\n",
+                      (int)BP_ERR_STOPPED, text, place);
+    else if (!atomic_load(&self->has_run))
+        (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; give the command again\n",
+                      (int)BP_ERR_STOPPED, text, place);
+    else
+        (void)dprintf(STDERR_FILENO,
+                      "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_BACKTRACES_FOLDER
+                      "; the same command goes on\n",
+                      (int)BP_ERR_STOPPED, text, self->run_dir, self->run_dir);
+}
+
+/* Whoever reads standard error may have stopped to. */
+static bool can_say(void)
+{
+    struct pollfd way = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&way, 1, 0) == 1 && (way.revents & POLLOUT) != 0;
+}
+
+bool watchdog_report_line(const watchdog *self)
+{
+    char text[TEXT_BYTES];
+
+    if (!self->speaks || !can_say())
+        return false;
+    describe(self, text);
+    say(self, text);
+    return true;
+}
+
+/* ---- files ---- */
+
+static void append(const watchdog *self, json_t *line)
+{
+    char *path = bp_path_join(self->run_dir, "events.jsonl"), *text = bp_json_line(line);
+    int fd = path == NULL || text == NULL
+                 ? -1
+                 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+
+    if (fd >= 0) {
+        (void)bp_write_all(fd, text, strlen(text)); /* half a line is cut at the next start */
+        (void)close(fd);
+    }
+    bp_free(text);
+    bp_free(path);
+    json_decref(line);
+}
+
+int64_t bp_watchdog_lock_number(const char *run_dir)
+{
+    char *folder = bp_path_join(run_dir, "lock"), *heartbeat = NULL;
+    run_owner owner = {.epoch = 0};
+
+    if (folder != NULL)
+        bp_dir_refresh(folder);
+    if (run_lock_look(run_dir, &owner, &heartbeat) != BP_OK)
+        owner.epoch = 0;
+    bp_free(heartbeat);
+    bp_free(folder);
+    return owner.epoch;
+}
+
+/* Rank 0 asks its lock. Others speak where rank 0 stands still, perhaps for so long that another
+ * job has taken the folder. */
+static bool may_write(watchdog *self)
+{
+    bool may;
+
+    (void)pthread_mutex_lock(&self->owner);
+    may = atomic_load(&self->has_run) && !self->disowned &&
+          (self->still_owner != NULL ? self->still_owner(self->context)
+                                     : bp_watchdog_lock_number(self->run_dir) == self->lock_number);
+    (void)pthread_mutex_unlock(&self->owner);
+    return may;
+}
+
+static void add_event(const watchdog *self)
+{
+    const watchdog_diagnosis *diagnosis = &self->diagnosis;
+    char now[32];
+
+    bp_clock_stamp(now, sizeof now);
+    if (diagnosis->cause == NO_LAUNCHER) {
+        append(self, json_pack("{s:s, s:s, s:s}", "time", now, "event", "no_launcher", "launcher",
+                               self->launcher.name));
+        return;
+    }
+    append(self,
+           json_pack("{s:s, s:s, s:i, s:s, s:s, s:f, s:s, s:I, s:s, s:b, s:i}", "time", now,
+                     "event", "no_progress", "rank", diagnosis->is.rank, "host",
+                     self->places[diagnosis->is.rank].host, "reason", REASONS[diagnosis->is.reason],
+                     "seconds", diagnosis->is.seconds, "phase",
+                     bp_phase_name(diagnosis->heartbeat.phase), "step",
+                     (json_int_t)diagnosis->heartbeat.step, "collective", diagnosis->collective,
+                     "waits", (int)diagnosis->heartbeat.waits, "by", self->rank));
+}
+
+/* The main thread may have woken and write it too: each replaces the whole file, and the later one
+ * stays. */
+static void write_exit(const watchdog *self, const char *text)
+{
+    char *path = bp_path_join(self->run_dir, "run.json"), now[32];
+    json_t *record = NULL;
+
+    bp_clock_stamp(now, sizeof now);
+    if (path != NULL && bp_json_load(&record, path, RECORD_LIMIT) == BP_OK) {
+        (void)json_object_set_new(record, "exit",
+                                  json_pack("{s:s, s:i, s:s, s:s}", "state", "stopped", "code",
+                                            (int)BP_ERR_STOPPED, "time", now, "message", text));
+        (void)bp_json_save(path, record); /* the line has been said */
+    }
+    json_decref(record);
+    bp_free(path);
+}
+
+/* By the lowest rank beside it: the kernel knows what a process that was stopped does. */
+static void write_stack_of_silent(const watchdog *self)
+{
+    int culprit = self->diagnosis.is.rank;
+    const wire_place *place = &self->places[culprit];
+
+    if (self->diagnosis.is.reason != BP_WATCH_SILENT || culprit == self->rank)
+        return;
+    for (int rank = 0; rank <= self->rank; rank++) {
+        if (rank == culprit || !wire_is_beside(&self->places[rank], place))
+            continue;
+        if (rank == self->rank)
+            bp_backtraces_write_of(culprit, place->host, place->pid);
+        return;
+    }
+}
+
+/* Who tells all others writes; rank 0 its own exit state in any case: it may have been stopped, and
+ * have been woken to be killed. */
+void watchdog_report(watchdog *self)
+{
+    watchdog_cause cause = self->diagnosis.cause;
+    bool owns, tells, said = watchdog_report_line(self); /* before anything that may hang */
+    char text[TEXT_BYTES];
+
+    describe(self, text);
+    owns = cause != NO_WORD && (self->speaks || self->rank == 0) && may_write(self);
+    tells = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
+    if (tells) {
+        add_event(self);
+        run_words_keep(BP_ERR_STOPPED, text); /* rank 0 may never come to write it down */
+    }
+    if (cause == NO_PROGRESS)
+        write_stack_of_silent(self);
+    if (cause != NO_LAUNCHER)
+        bp_backtraces_write(cause == NO_PROGRESS && self->diagnosis.is.reason == BP_WATCH_SILENT &&
+                            self->diagnosis.is.rank == self->rank);
+    if (owns && self->rank == 0)
+        write_exit(self, text);
+    if (tells)
+        bp_log_file_only("%s", text);
+    if (self->speaks && !said)
+        say(self, text); /* it may hang here for good: all else is done */
+}

@@ -1,0 +1,372 @@
+/* The watchdog's thread: sends heartbeats, hears those of others where it is an observer, and
+ * leaves. */
+#include "run/watchdog/watchdog_priv.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/thread.h"
+#include "run/status/run_progress_priv.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ANSWER_BEATS     5 /* of many ranks rank 0 answers one heartbeat in so many */
+#define MANY_RANKS       64
+#define GREETING_SECONDS 30.0 /* within which a first datagram comes, or a warning */
+#define SPEAKER_SECONDS  2.0  /* for others to write their backtraces */
+#define OTHERS_SECONDS   4.0
+#define MOST_SECONDS     7.0 /* whatever a file system does */
+
+/* ---- sending ---- */
+
+static void send_to(const watchdog *self, int rank, wire_packet *packet)
+{
+    packet->to = rank;
+    packet->confirmed = self->confirmed[rank].sin_port != 0;
+    if (packet->confirmed)
+        wire_send(self->fd, &self->confirmed[rank], packet);
+    else
+        wire_send_all(self->fd, &self->places[self->rank], &self->places[rank], packet);
+}
+
+/* Where this rank stands; of rank 0 the answer to others' heartbeats, too. */
+static wire_packet heartbeat_packet(watchdog *self, wire_kind kind)
+{
+    wire_packet packet = wire_packet_of(self->token, kind, self->rank);
+    bp_heartbeat heartbeat;
+
+    bp_heartbeat_read(&heartbeat);
+    packet.sequence = ++self->sequence;
+    packet.phase = (int32_t)heartbeat.phase;
+    packet.step = heartbeat.step;
+    packet.steps = heartbeat.steps;
+    packet.progress = heartbeat.progress;
+    packet.collectives = heartbeat.collectives;
+    packet.busy_ns = heartbeat.busy_ns;
+    packet.commit_ns = heartbeat.commit_ns;
+    packet.waits = heartbeat.waits;
+    packet.peers = atomic_load(&self->peers);
+    (void)snprintf(packet.name, sizeof packet.name, "%s", heartbeat.collective);
+    return packet;
+}
+
+/* One that was overtaken by a later one, or came by two ways, is dropped. */
+static void note_heartbeat(watchdog *self, const wire_packet *packet)
+{
+    bp_watch_heartbeat heartbeat = {.phase = (bp_phase)packet->phase,
+                                    .step = packet->step,
+                                    .steps = packet->steps,
+                                    .progress = packet->progress,
+                                    .collectives = packet->collectives,
+                                    .busy_ns = packet->busy_ns,
+                                    .commit_ns = packet->commit_ns,
+                                    .peers = packet->peers,
+                                    .waits = packet->waits != 0};
+
+    if (packet->sequence <= self->sequences[packet->from])
+        return;
+    self->sequences[packet->from] = packet->sequence;
+    (void)snprintf(self->collectives[packet->from], WIRE_NAME_BYTES, "%s", packet->name);
+    bp_watch_hear(self->watch, packet->from, &heartbeat, bp_clock_now());
+}
+
+void watchdog_heartbeat(watchdog *self)
+{
+    wire_packet packet = heartbeat_packet(self, WIRE_HEARTBEAT);
+
+    if (self->rank == 0)
+        note_heartbeat(self, &packet);
+    else
+        send_to(self, 0, &packet);
+}
+
+/* ---- leaving ---- */
+
+static void *report(void *argument)
+{
+    watchdog *self = argument;
+
+    watchdog_report(self);
+    atomic_store(&self->reported, true);
+    return NULL;
+}
+
+/* The report may hang with a file system: this thread goes on, and ends the process in any case. */
+static void begin_to_leave(watchdog *self)
+{
+    pthread_t thread;
+
+    self->leaves_at = bp_clock_now();
+    if (self->diagnosis.cause != NO_LAUNCHER)
+        self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
+    if (bp_thread_start(&thread, "diagnosis", report, self) == BP_OK) {
+        (void)pthread_detach(thread);
+        return;
+    }
+    (void)watchdog_report_line(self); /* not without a word */
+    atomic_store(&self->reported, true);
+}
+
+static void leave_if_due(watchdog *self, double now)
+{
+    if (now < self->leaves_at ||
+        (!atomic_load(&self->reported) && now < self->leaves_at + MOST_SECONDS))
+        return;
+    if (self->first_of_host)
+        watchdog_launcher_guard(&self->launcher);
+    _exit(BP_ERR_STOPPED);
+}
+
+void watchdog_leave_now(watchdog *self)
+{
+    atomic_store(&self->leaves, true);
+    self->speaks = true;
+    begin_to_leave(self);
+    for (;; bp_clock_sleep(0.01))
+        leave_if_due(self, bp_clock_now());
+}
+
+static void order_all(watchdog *self)
+{
+    wire_packet packet = wire_packet_of(self->token, WIRE_ORDER, self->rank);
+
+    packet.culprit = self->diagnosis.is.rank;
+    packet.reason = (int32_t)self->diagnosis.is.reason;
+    packet.seconds = (float)self->diagnosis.is.seconds;
+    packet.phase = (int32_t)self->diagnosis.heartbeat.phase;
+    packet.step = self->diagnosis.heartbeat.step;
+    packet.waits = self->diagnosis.heartbeat.waits;
+    memcpy(packet.name, self->diagnosis.collective, sizeof packet.name);
+    for (int rank = 0; rank < self->size; rank++)
+        if (rank != self->rank)
+            send_to(self, rank, &packet);
+}
+
+static void obey(watchdog *self, const wire_packet *packet)
+{
+    if (atomic_exchange(&self->leaves, true))
+        return;
+    self->diagnosis.is = (bp_watch_diagnosis){.rank = packet->culprit,
+                                              .reason = (bp_watch_reason)packet->reason,
+                                              .seconds = (double)packet->seconds};
+    self->diagnosis.heartbeat = (bp_watch_heartbeat){
+        .phase = (bp_phase)packet->phase, .step = packet->step, .waits = packet->waits != 0};
+    memcpy(self->diagnosis.collective, packet->name, sizeof packet->name);
+    begin_to_leave(self);
+}
+
+static void pass_diagnosis(watchdog *self, const bp_watch_diagnosis *diagnosis)
+{
+    atomic_store(&self->leaves, true);
+    self->speaks = true;
+    self->diagnosis.is = *diagnosis;
+    self->diagnosis.heartbeat = *bp_watch_last(self->watch, diagnosis->rank);
+    memcpy(self->diagnosis.collective, self->collectives[diagnosis->rank], WIRE_NAME_BYTES);
+    order_all(self);
+    begin_to_leave(self);
+}
+
+/* ---- hearing ---- */
+
+/* An answer tells a rank where rank 0 is, and that it is there still. */
+static bool needs_answer(const watchdog *self, const wire_packet *packet)
+{
+    int each = self->size > MANY_RANKS ? ANSWER_BEATS : 1;
+
+    return !packet->confirmed || (packet->sequence + packet->from) % each == 0;
+}
+
+static void hear_heartbeat(watchdog *self, const wire_packet *packet,
+                           const struct sockaddr_in *from)
+{
+    if (self->rank != 0)
+        return;
+    if (needs_answer(self, packet)) {
+        wire_packet answer = heartbeat_packet(self, WIRE_ANSWER);
+
+        answer.to = packet->from;
+        wire_send(self->fd, from, &answer);
+    }
+    note_heartbeat(self, packet);
+}
+
+static void hear_all(watchdog *self)
+{
+    struct sockaddr_in from;
+    wire_packet packet;
+
+    while (self->fd >= 0 &&
+           wire_receive(self->fd, self->token, self->rank, self->size, &packet, &from)) {
+        self->confirmed[packet.from] = from;
+        switch (packet.kind) {
+        case WIRE_HEARTBEAT:
+            hear_heartbeat(self, &packet, &from);
+            break;
+        case WIRE_ANSWER:
+            if (packet.from == 0)
+                note_heartbeat(self, &packet);
+            break;
+        case WIRE_LEAVE:
+            if (self->rank == 0 || packet.from == 0)
+                bp_watch_leave(self->watch, packet.from);
+            break;
+        case WIRE_ORDER:
+            obey(self, &packet);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* ---- looking ---- */
+
+static void tell_slow(watchdog *self)
+{
+    bp_watch_slow slow;
+
+    if (bp_watch_next_slow(self->watch, &slow))
+        run_progress_note(json_pack("{s:s, s:i, s:s, s:f, s:f, s:I}", "event", "slow_rank", "rank",
+                                    slow.rank, "host", self->places[slow.rank].host, "ratio",
+                                    slow.ratio, "seconds", slow.seconds, "step",
+                                    (json_int_t)bp_watch_last(self->watch, slow.rank)->step));
+}
+
+/* "rank 3 on host n2, rank 4 on host n2 and 12 more" */
+static void warn_of_unknown(watchdog *self)
+{
+    char list[400] = "";
+    size_t used = 0;
+    int missing = 0;
+
+    self->warned = true;
+    for (int rank = 0; rank < self->size; rank++) {
+        if (bp_watch_is_known(self->watch, rank))
+            continue;
+        if (missing++ < 3)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%srank %d on host %s",
+                                     used > 0 ? ", " : "", rank, self->places[rank].host);
+    }
+    if (missing > 3)
+        (void)snprintf(list + used, sizeof list - used, " and %d more", missing - 3);
+    if (missing > 0)
+        run_progress_note(json_pack(
+            "{s:o}", "warning",
+            json_sprintf("the watchdog has not heard from %s, and can name it only where all "
+                         "others wait: at UDP port %d of host %s; is there a firewall between the "
+                         "nodes?",
+                         list, (int)ntohs(self->places[self->rank].port),
+                         self->places[self->rank].host)));
+}
+
+/* For how long has this rank waited for others, without a word from rank 0 since it began? It may
+ * be that a firewall keeps rank 0's words away: then others go on, and so does this one. */
+static double waited_unanswered(watchdog *self, double now)
+{
+    bp_heartbeat heartbeat;
+
+    bp_heartbeat_read(&heartbeat);
+    if (!heartbeat.waits || heartbeat.phase != BP_PHASE_START ||
+        heartbeat.progress != self->progress)
+        self->moved_at = now;
+    self->progress = heartbeat.progress;
+    return now - self->moved_at;
+}
+
+/* Rank 1 tells the others at once; one that it does not reach leaves by itself a little later. */
+static void look_at_rank_0(watchdog *self, double now)
+{
+    double limit = WATCHDOG_LONG * self->seconds + LATER_BEATS * self->heartbeat_seconds, seconds;
+    bp_watch_diagnosis diagnosis;
+
+    if (bp_watch_judge(self->watch, now, &diagnosis)) {
+        pass_diagnosis(self, &diagnosis);
+        return;
+    }
+    now = bp_watch_clock_look(&self->ear, now);
+    if (bp_watch_is_known(self->watch, 0) || (seconds = waited_unanswered(self, now)) <= limit)
+        return;
+    atomic_store(&self->leaves, true);
+    self->speaks = true;
+    self->diagnosis.cause = NO_WORD;
+    self->diagnosis.is = (bp_watch_diagnosis){.reason = BP_WATCH_SILENT, .seconds = seconds};
+    begin_to_leave(self);
+}
+
+static void look_at_all(watchdog *self, double now)
+{
+    bp_watch_diagnosis diagnosis;
+
+    if (bp_watch_judge(self->watch, now, &diagnosis))
+        pass_diagnosis(self, &diagnosis);
+    else if (!self->warned && now - self->began > GREETING_SECONDS)
+        warn_of_unknown(self);
+    else
+        tell_slow(self);
+}
+
+static void leave_without_launcher(watchdog *self)
+{
+    atomic_store(&self->leaves, true);
+    self->speaks = self->first_of_host;
+    self->diagnosis.cause = NO_LAUNCHER;
+    begin_to_leave(self);
+}
+
+static void tick(watchdog *self, double now)
+{
+    watchdog_heartbeat(self);
+    if (watchdog_launcher_is_gone(&self->launcher))
+        leave_without_launcher(self);
+    else if (self->rank == 0)
+        look_at_all(self, now);
+    else
+        look_at_rank_0(self, now);
+}
+
+static void wait_for(const watchdog *self, double seconds)
+{
+    uint64_t woken;
+    struct pollfd ways[2] = {{.fd = self->wake, .events = POLLIN},
+                             {.fd = self->fd, .events = POLLIN}}; /* one of -1 is passed over */
+
+    if (seconds > 0)
+        (void)poll(ways, 2, (int)(seconds * 1000) + 1);
+    (void)!read(self->wake, &woken, sizeof woken); /* else it would wake this thread for ever */
+}
+
+static void say_goodbye(watchdog *self)
+{
+    wire_packet packet = wire_packet_of(self->token, WIRE_LEAVE, self->rank);
+
+    for (int rank = 0; rank < self->size; rank++)
+        if (rank != self->rank && (self->rank == 0 || rank == 0))
+            send_to(self, rank, &packet);
+}
+
+void *watchdog_run(void *argument)
+{
+    watchdog *self = argument;
+    /* ranks heartbeat in turn, not all at once */
+    double next = bp_clock_now() + self->heartbeat_seconds * self->rank / self->size, now;
+
+    while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
+        now = bp_clock_now();
+        if (now >= next) {
+            next = now + self->heartbeat_seconds;
+            if (!atomic_load(&self->leaves))
+                tick(self, now);
+            else if (self->speaks && self->diagnosis.cause == NO_PROGRESS)
+                order_all(self); /* again: datagrams get lost */
+        }
+        if (atomic_load(&self->leaves))
+            leave_if_due(self, now);
+        wait_for(self, next - bp_clock_now());
+        hear_all(self);
+    }
+    say_goodbye(self);
+    return NULL;
+}
