@@ -54,10 +54,6 @@ static error_t add_label(corpus_arguments *arguments, const char *name)
     const char **labels =
         bp_realloc("tool.labels", arguments->labels, arguments->label_count + 1, sizeof *labels);
 
-    if (labels == NULL) {
-        arguments->err = bp_fail_memory("labels", arguments->label_count + 1, sizeof *labels);
-        return 0;
-    }
     labels[arguments->label_count++] = name;
     arguments->labels = labels;
     return 0;

@@ -173,9 +173,7 @@ static bp_err walk_group(bp_h5 *h5, const char *group, int depth, dataset_list *
 
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         char *path = depth == 0 ? bp_strdup(names[k]) : bp_sprintf("%s/%s", group, names[k]);
-        if (path == NULL)
-            err = bp_fail_memory("names of datasets", 1, 1);
-        else if (!bp_h5_is_group(h5, path))
+        if (!bp_h5_is_group(h5, path))
             err = add_dataset(list, path);
         else if (depth + 1 < DEPTH_MAX)
             err = walk_group(h5, path, depth + 1, list);

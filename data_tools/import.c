@@ -98,12 +98,9 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
     const bp_slice *slices = bp_hf_slices(model, &count);
     bp_err err;
 
-    if (parent == NULL || state == NULL || (tokenizer != NULL && text == NULL))
-        err = bp_fail_memory("a checkpoint's state", 1, 1);
-    else {
-        bp_hidden_sweep(out);
-        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
-    }
+    bp_hidden_sweep(out);
+    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
+
     json_decref(state);
     bp_free(text);
     bp_free(parent);

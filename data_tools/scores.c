@@ -202,9 +202,7 @@ static bp_err read_labels(score_folder *scores, bp_h5 *h5)
     bp_err err = bp_h5_names(h5, "labels", &names, &count);
 
     if (err == BP_OK) {
-        scores->labels = bp_try_alloc("tool.scores", count, sizeof *scores->labels);
-        if (scores->labels == NULL)
-            err = bp_fail_memory("labels", count, sizeof *scores->labels);
+        scores->labels = bp_alloc("tool.scores", count, sizeof *scores->labels);
     }
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         err = read_label(scores, h5, names[k]);
@@ -251,10 +249,8 @@ static bp_err read_summary(score_folder *scores)
         return BP_FAIL(BP_ERR_FORMAT,
                        "no summary of scores: at %s; name the run folder of a score job",
                        scores->summary_path);
-    scores->corpus_names = bp_try_alloc("tool.scores", (int64_t)json_object_size(corpora),
-                                        sizeof *scores->corpus_names);
-    if (scores->corpus_names == NULL)
-        return bp_fail_memory("names of corpora", (int64_t)json_object_size(corpora), 1);
+    scores->corpus_names =
+        bp_alloc("tool.scores", (int64_t)json_object_size(corpora), sizeof *scores->corpus_names);
     json_object_foreach((json_t *)corpora, name, figures)
     {
         scores->corpus_names[scores->corpora++] = name;

@@ -180,8 +180,6 @@ static bp_err check_folder(const char *path)
     char *folder = bytes == 0 ? bp_strdup(".") : bp_sprintf("%.*s", (int)bytes, path);
     bp_err err = BP_OK;
 
-    if (folder == NULL)
-        return bp_fail_memory("a path", (int64_t)bytes, 1);
     if (access(folder, W_OK | X_OK) != 0)
         err = bp_fail_create("can't create a file", path);
     bp_free(folder);

@@ -281,7 +281,7 @@ static int64_t estimated_bytes(const doctor *self)
         return 0;
     if (known.vocab_size == 0) {
         bp_probe_add(self->rows, BP_PROBE_NOTE, "checkpoints", NULL,
-                     "their size is not foreseen: another program wrote %s, whose vocab_size is "
+                     "their size is not estimated: another program wrote %s, whose vocab_size is "
                      "not read before all of it was inspected",
                      train);
         return 0;

@@ -47,9 +47,7 @@ static void finish_pair(reader *r)
     config_entry *entry = config_find(r->config, r->key);
     char *value = bp_buffer_take(&r->value);
     (void)snprintf(where, sizeof(where), "%s:%d", r->path, r->key_line);
-    if (value == NULL) {
-        r->err = bp_fail_memory("a configuration value", 1, 1);
-    } else if (entry == NULL) {
+    if (entry == NULL) {
         add_unknown(r->config, r->key, where);
     } else if (entry->line != 0) {
         bp_config_fault(r->config, "%s is given twice: at %s, and before in line %d; keep one",

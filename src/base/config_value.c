@@ -136,7 +136,7 @@ static const char *unwritable(const char *text)
         if (*p == ';' && before == ' ')
             return "holds ';' after a space, where a comment would begin";
         if (*p == '#' && before == ' ')
-            return "holds '#' after a space; comments behind a value begin with ' ;'";
+            return "holds '#' after a space; comments after a value begin with ' ;'";
     }
     return before == '\\' ? "ends with '\\', which continues a line" : NULL;
 }

@@ -256,8 +256,6 @@ static bp_err create_temporary(const char *path, char **temporary, int *fd)
         bp_err err = bp_token_new(token);
 
         *temporary = err == BP_OK ? bp_sprintf("%.*s.bp-%s.tmp", folder_bytes, path, token) : NULL;
-        if (err == BP_OK && *temporary == NULL)
-            err = bp_fail_memory("a file name", (int64_t)strlen(path), 1);
         if (err != BP_OK)
             return err;
         *fd = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

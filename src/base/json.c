@@ -99,8 +99,6 @@ bp_err bp_json_save(const char *path, const json_t *value)
 {
     char *text = bp_json_text(value);
 
-    if (text == NULL)
-        return bp_fail(BP_ERR_SYSTEM, "no memory for the JSON text: at %s", path);
     bp_err err = bp_file_write(path, text, strlen(text));
     bp_free(text);
     return err;

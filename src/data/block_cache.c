@@ -16,16 +16,15 @@ bp_err bp_block_cache_init(bp_block_cache *cache, bp_stream *stream, int64_t fir
     *cache = (bp_block_cache){.stream = stream, .first = first, .order = order, .wide = wide};
     cache->capacity = wanted < order->blocks ? wanted : order->blocks;
     cache->entry_tokens = most * order->context + 1;
-    cache->slab = bp_try_alloc("corpus.spans", cache->capacity * cache->entry_tokens,
+    cache->slab = bp_try_alloc("data.spans", cache->capacity * cache->entry_tokens,
                                wide ? sizeof(int32_t) : sizeof(uint16_t));
-    cache->raw = bp_try_alloc("corpus.spans", cache->entry_tokens, sizeof(*cache->raw));
-    cache->block_of = bp_try_alloc("corpus.spans", cache->capacity, sizeof(*cache->block_of));
-    cache->entry_of = bp_try_alloc("corpus.spans", order->blocks, sizeof(*cache->entry_of));
-    cache->holders = bp_try_alloc("corpus.spans", order->blocks, sizeof(*cache->holders));
+    cache->raw = bp_try_alloc("data.spans", cache->entry_tokens, sizeof(*cache->raw));
+    cache->block_of = bp_try_alloc("data.spans", cache->capacity, sizeof(*cache->block_of));
+    cache->entry_of = bp_try_alloc("data.spans", order->blocks, sizeof(*cache->entry_of));
+    cache->holders = bp_try_alloc("data.spans", order->blocks, sizeof(*cache->holders));
     if (!cache->slab || !cache->raw || !cache->block_of || !cache->entry_of || !cache->holders)
-        return BP_FAIL(BP_ERR_SYSTEM,
-                       "no memory for the spans of the lanes; use a smaller train.batch "
-                       "or more data ranks");
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the shuffle blocks; use a smaller train.batch "
+                                      "or more data ranks");
     for (int64_t i = 0; i < cache->capacity; i++)
         cache->block_of[i] = -1;
     for (int64_t i = 0; i < order->blocks; i++)
@@ -82,7 +81,7 @@ static int64_t free_entry(bp_block_cache *cache)
             return entry;
         }
     }
-    BP_ASSERT(false && "a span that no lane holds");
+    BP_ASSERT(false && "a block that no batch slot holds");
     return -1;
 }
 

@@ -53,7 +53,7 @@ static bp_err push_file(void *context, const char *path)
     if (corpus->count == corpus->capacity) {
         int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 8;
         bp_corpus_file **files =
-            bp_realloc("corpus.files", corpus->files, capacity, sizeof(*corpus->files));
+            bp_realloc("data.files", corpus->files, capacity, sizeof(*corpus->files));
 
         corpus->files = files;
         corpus->capacity = capacity;

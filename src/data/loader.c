@@ -193,9 +193,9 @@ static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t t
     err = bp_block_cache_init(&out->cache, spec->stream, first, &out->order, buffers);
     if (err != BP_OK)
         return err;
-    out->buffers = bp_try_alloc("data.lanes", buffers, sizeof(*out->buffers));
+    out->buffers = bp_try_alloc("data.loader", buffers, sizeof(*out->buffers));
     if (!out->buffers)
-        return bp_fail_memory("the pools of lanes", buffers, sizeof(*out->buffers));
+        return bp_fail_memory("the shuffle buffers", buffers, sizeof(*out->buffers));
     for (int64_t i = 0; i < buffers; i++)
         out->buffers[i].epoch = -1;
     return BP_OK;
@@ -224,11 +224,11 @@ static bp_err plan_lanes(bp_loader *loader)
     int64_t count = is_weighted(loader) ? bp_stream_files(spec->stream) : 1;
     bp_err err;
 
-    loader->sources = bp_try_alloc("data.lanes", count, sizeof(*loader->sources));
-    loader->ring = bp_try_alloc("data.lanes", DEPTH * spec->slots * (spec->context + 1),
+    loader->sources = bp_try_alloc("data.loader", count, sizeof(*loader->sources));
+    loader->ring = bp_try_alloc("data.loader", DEPTH * spec->slots * (spec->context + 1),
                                 sizeof(*loader->ring));
     if (!loader->sources || !loader->ring)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " lanes", spec->slots);
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " batch slots", spec->slots);
     loader->source_count = count;
     if (is_weighted(loader))
         return open_files(loader, count);
@@ -248,7 +248,7 @@ bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec)
     if (err != BP_OK)
         return err;
 
-    bp_loader *loader = bp_alloc("data.lanes", 1, sizeof(*loader));
+    bp_loader *loader = bp_alloc("data.loader", 1, sizeof(*loader));
     loader->spec = *spec;
     err = plan_lanes(loader);
     if (err == BP_OK)

@@ -39,7 +39,7 @@ bp_err bp_corpus_weights(double **weights, int64_t *count, const char *list)
     for (const char *p = list; *p != '\0'; p++)
         most += *p == ',';
     *count = 0;
-    *weights = bp_alloc("corpus.weights", most, sizeof(**weights));
+    *weights = bp_alloc("data.weights", most, sizeof(**weights));
     for (; at && take_number(&at, &(*weights)[*count]); ++*count) {
         sum += (*weights)[*count];
         positive += (*weights)[*count] > 0;

@@ -18,7 +18,7 @@ void bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t s
                         .seed = seed,
                         .member = member,
                         .epoch = -1};
-    order->buffer_first = bp_alloc("corpus.order", buffers + 1, sizeof(*order->buffer_first));
+    order->buffer_first = bp_alloc("data.order", buffers + 1, sizeof(*order->buffer_first));
 }
 
 void bp_order_clear(bp_order *order)
@@ -97,6 +97,6 @@ int64_t bp_order_window(const bp_order *order, const bp_order_buffer *buffer, in
         }
         place -= windows;
     }
-    BP_ASSERT(false && "an entry lies in its pool");
+    BP_ASSERT(false && "an entry lies in its shuffle buffer");
     return -1;
 }

@@ -117,13 +117,13 @@ static void sum_places(bp_stream *stream)
 static bp_err sum_bag(bp_stream *stream)
 {
     stream->groups = stream->weights ? stream->files : 1;
-    stream->first_place = bp_try_alloc("corpus.drawn", stream->groups + 1, sizeof(int64_t));
+    stream->first_place = bp_try_alloc("data.drawn", stream->groups + 1, sizeof(int64_t));
     if (!stream->first_place)
         return bp_fail_memory("the places of a bag", stream->groups + 1, sizeof(int64_t));
     count_places(stream);
 
     int64_t places = stream->first_place[stream->groups];
-    stream->block_token = bp_try_alloc("corpus.drawn", places + 1, sizeof(*stream->block_token));
+    stream->block_token = bp_try_alloc("data.drawn", places + 1, sizeof(*stream->block_token));
     if (!stream->block_token)
         return bp_fail_memory("the places of a bag", places + 1, sizeof(int64_t));
     sum_places(stream);
@@ -140,7 +140,7 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
                        "a bag needs at least 2 documents to draw from, but there are %" PRId64
                        ": at %s; use corpus.resample=none, or cut the corpus into documents",
                        n, bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0)));
-    stream->drawn = bp_try_alloc("corpus.drawn", n, sizeof(*stream->drawn));
+    stream->drawn = bp_try_alloc("data.drawn", n, sizeof(*stream->drawn));
     if (!stream->drawn)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a bag of %" PRId64 " documents", n);
     for (int64_t i = 0; i < n; i++)

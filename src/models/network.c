@@ -27,7 +27,7 @@ void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows
     bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
 }
 
-bp_err bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
+void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
 {
     bp_network *network = bp_alloc("nn.network", 1, sizeof *network);
 
@@ -39,13 +39,7 @@ bp_err bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
         network->blocks = bp_alloc("nn.network", blocks, sizeof(bp_block *));
         network->groups = bp_alloc("nn.network", groups, sizeof(bp_group));
     }
-    if (!network || !network->blocks || !network->groups) {
-        bp_network_free(&network);
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at a network of %d blocks; use more ranks",
-                       blocks);
-    }
     *out = network;
-    return BP_OK;
 }
 
 void bp_network_free(bp_network **network)

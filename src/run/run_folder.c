@@ -59,8 +59,10 @@ static bp_err note_config(bp_run *run, const run_pairs *pairs)
         (void)json_array_append_new(hashes, json_string(now));
     if (pairs->sha256[0] != '\0')
         (void)json_array_append_new(hashes, json_string(pairs->sha256));
-    if (err == BP_OK && json_object_set_new(run->record, "config_sha256", hashes) != 0)
-        err = bp_fail_memory("run.json", 1, 1);
+    if (err == BP_OK)
+        (void)json_object_set_new(run->record, "config_sha256", hashes);
+    else
+        json_decref(hashes);
     return err;
 }
 
@@ -71,8 +73,6 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
 
     run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
     run->config_text = bp_config_text(config);
-    if (run->record == NULL || run->config_text == NULL)
-        return bp_fail_memory("run.json", 1, 1);
     err = note_config(run, pairs);
     if (err == BP_OK && before == NULL) /* there is a run from run.json on */
         err = write_text(run, run->config_text);
@@ -330,11 +330,10 @@ static bp_err write_exit(bp_run *run, bp_err state)
     bp_clock_stamp(now, sizeof now);
     value =
         json_pack("{s:s, s:i, s:s}", "state", state_word(state), "code", (int)state, "time", now);
-    if (value != NULL && state != BP_OK && state != BP_ERR_STOPPED)
+    if (state != BP_OK && state != BP_ERR_STOPPED)
         (void)json_object_set_new(value, "message", json_string(bp_err_message()));
     add_reason(run, value, state);
-    if (json_object_set_new(run->record, "exit", value) != 0)
-        return bp_fail_memory("run.json", 1, 1);
+    (void)json_object_set_new(run->record, "exit", value);
     err = run_record_write(run->folder, run->record);
     run_progress_end(run->progress, value);
     return err;
@@ -531,8 +530,8 @@ bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char
 
         err = run_pairs_read(&pairs, run_dir);
         found = run_pairs_find(&pairs, key);
-        if (found != NULL && (*value = bp_strdup(found)) == NULL)
-            err = bp_fail_memory("a value", 1, strlen(found));
+        if (found != NULL)
+            *value = bp_strdup(found);
         run_pairs_clear(&pairs);
     }
     err = bp_agree(comm, err);

@@ -97,7 +97,7 @@ static bp_err warn_of_commit(const bp_run *run, int64_t step)
 
     if (err == BP_OK && committed > step)
         bp_warn("the checkpoint of step %lld was committed, but is not there any more: in "
-                "%s/checkpoints; the training goes on behind step %lld",
+                "%s/checkpoints; the training goes on after step %lld",
                 (long long)committed, run->folder, (long long)step);
     return err;
 }

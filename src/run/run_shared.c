@@ -33,8 +33,6 @@ bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES])
     char *path = err == BP_OK ? mark_path(folder, token) : NULL;
     int fd;
 
-    if (err == BP_OK && path == NULL)
-        err = bp_fail_memory("a file name", 1, strlen(folder));
     if (err == BP_OK) {
         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0)
@@ -50,13 +48,13 @@ bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token)
 {
     char *path = mark_path(folder, token), host[256];
     double end = bp_clock_now() + SEEN_SECONDS;
-    bp_err err = path == NULL ? bp_fail_memory("a file name", 1, strlen(folder)) : BP_OK;
+    bp_err err = BP_OK;
 
-    while (err == BP_OK && !bp_path_exists(path) && bp_clock_now() < end) {
+    while (!bp_path_exists(path) && bp_clock_now() < end) {
         bp_dir_refresh(folder);
         bp_clock_sleep(SEEN_PAUSE);
     }
-    if (err == BP_OK && !bp_path_exists(path)) {
+    if (!bp_path_exists(path)) {
         bp_host_name(host, sizeof host);
         err = BP_FAIL(BP_ERR_IO,
                       "the nodes do not share the run folder: %s does not see what rank 0 has made "

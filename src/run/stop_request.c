@@ -185,7 +185,7 @@ bp_err bp_stop_request_stopped(const char *format, ...)
 
 bp_err bp_stop_request_new(bp_stop_request **out, const char *folder, const bp_config *config)
 {
-    bp_stop_request *stop_request = bp_alloc("run.drain", 1, sizeof *stop_request);
+    bp_stop_request *stop_request = bp_alloc("run.stop_request", 1, sizeof *stop_request);
 
     *out = NULL;
     if (stop_request == NULL || (stop_request->path = halt_path(folder)) == NULL) {

@@ -42,10 +42,6 @@ bp_err bp_encoder_new(bp_encoder **out, const bp_tokenizer *tokenizer)
     encoder->longest = bp_tokenizer_longest(tokenizer);
     encoder->name = bp_alloc("text.encoder", 2 * (int64_t)encoder->longest, 1);
     encoder->cache = bp_alloc("text.encoder", CACHE_SLOTS, sizeof *encoder->cache);
-    if (encoder->cache == NULL || encoder->name == NULL) {
-        bp_encoder_free(&encoder);
-        return bp_fail_memory("an encoder", CACHE_SLOTS, sizeof(cached_piece));
-    }
     *out = encoder;
     return BP_OK;
 }
@@ -167,26 +163,23 @@ static void append_named(bp_encoder *encoder, const uint8_t *name, size_t bytes,
     ids->data[ids->count++] = (uint32_t)id;
 }
 
-static bp_err encode_words(bp_encoder *encoder, const uint8_t *text, size_t bytes, bp_ids *ids)
+static void encode_words(bp_encoder *encoder, const uint8_t *text, size_t bytes, bp_ids *ids)
 {
     size_t at = bp_scan_space(encoder->classes, text, bytes);
-    bp_err err = BP_OK;
 
-    while (at < bytes && err == BP_OK) {
+    while (at < bytes) {
         size_t length = bp_scan_word(encoder->classes, text + at, bytes - at);
 
         append_named(encoder, text + at, length, ids);
         at += length;
         at += bp_scan_space(encoder->classes, text + at, bytes - at);
     }
-    return err;
 }
 
-static bp_err encode_characters(bp_encoder *encoder, const uint8_t *text, size_t bytes, bp_ids *ids)
+static void encode_characters(bp_encoder *encoder, const uint8_t *text, size_t bytes, bp_ids *ids)
 {
-    bp_err err = BP_OK;
 
-    for (size_t at = 0; at < bytes && err == BP_OK;) {
+    for (size_t at = 0; at < bytes;) {
         uint32_t code_point;
         size_t length = bp_utf8_decode(text + at, bytes - at, &code_point);
 
@@ -194,7 +187,6 @@ static bp_err encode_characters(bp_encoder *encoder, const uint8_t *text, size_t
         append_named(encoder, text + at, length, ids);
         at += length;
     }
-    return err;
 }
 
 bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool first, bp_ids *ids)
@@ -204,12 +196,15 @@ bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool
     switch (encoder->tokenizer->kind) {
     case BP_KIND_BPE:
         return encode_bpe(encoder, start, bytes, first, ids);
-    case BP_KIND_WORD:
-        return encode_words(encoder, start, bytes, ids);
+    case BP_KIND_WORD: {
+        encode_words(encoder, start, bytes, ids);
+        return BP_OK;
+    }
     case BP_KIND_CHAR:
         break;
     }
-    return encode_characters(encoder, start, bytes, ids);
+    encode_characters(encoder, start, bytes, ids);
+    return BP_OK;
 }
 
 bp_err bp_encode(bp_encoder *encoder, const char *text, size_t bytes, bp_ids *ids)

@@ -181,10 +181,6 @@ bp_err bp_text_source_open(bp_text_source **out, const char *path)
     if (err != BP_OK)
         return err;
     source = bp_alloc("text.source", 1, sizeof *source);
-    if (source == NULL) {
-        (void)close(fd);
-        return bp_fail_memory("a text source", 1, sizeof *source);
-    }
     source->fd = fd;
     source->waits = is_stdin;
     source->path = bp_strdup(bp_text_source_shown(path));

@@ -19,10 +19,6 @@ bp_err bp_tokenizer_new(bp_tokenizer **out, bp_kind kind)
     tokenizer->eod = tokenizer->unk = -1;
     tokenizer->use_regex = kind == BP_KIND_BPE;
     tokenizer->added = json_array();
-    if (tokenizer->added == NULL) {
-        bp_tokenizer_free(&tokenizer);
-        return bp_fail_memory("a tokenizer", 1, sizeof *tokenizer);
-    }
     *out = tokenizer;
     return BP_OK;
 }

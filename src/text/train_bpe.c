@@ -253,22 +253,17 @@ static int compare_places(const void *left, const void *right)
 }
 
 /* The nodes of a pair; from left to right where occurrences can overlap ("aaa"). */
-static bp_err list_places(learner *l, uint32_t number, int64_t *count)
+static void list_places(learner *l, uint32_t number, int64_t *count)
 {
     const pair *p = &l->pairs[number];
 
     *count = 0;
     for (uint32_t at = p->first; at != NONE; at = l->nodes[at].after) {
-        bp_err err = BP_OK;
-
         grow(&l->places, &l->places_room, *count + 1, sizeof *l->places);
-        if (err != BP_OK)
-            return err;
         l->places[(*count)++] = at;
     }
     if (p->left == p->right)
         qsort(l->places, (size_t)*count, sizeof *l->places, compare_places);
-    return BP_OK;
 }
 
 static void merge_at(learner *l, uint32_t at, uint32_t symbol, uint32_t round)
@@ -293,8 +288,9 @@ static bp_err merge_everywhere(learner *l, uint32_t number, uint32_t symbol)
 {
     int64_t count, most;
     uint32_t round = (uint32_t)l->merge_count;
-    bp_err err = list_places(l, number, &count);
+    bp_err err = BP_OK;
 
+    list_places(l, number, &count);
     if (err != BP_OK)
         return err;
     most = 2 * (l->tokenizer->names.count + 1); /* the new symbol with any, on either side */

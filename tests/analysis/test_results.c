@@ -100,7 +100,7 @@ static comparison_results outcome_of(const char *folder)
     bp_test_expect(comparison_methods_parse(&results.methods, "plain=a,sure=b"), BP_OK);
     results.in_domain = groups_of(group_of("in_domain", (const int64_t[]){0, 1, 2, 3}, 4));
     results.shifted = groups_of(group_of("a \"<b>\", c", (const int64_t[]){4, 5}, 2));
-    bp_test_expect(comparison_results_init(&results), BP_OK);
+    comparison_results_init(&results);
     results.members[0] = results.members[1] = 2;
     return results;
 }

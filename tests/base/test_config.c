@@ -387,7 +387,7 @@ static void damaged_text_is_refused(void **state)
     bp_test_expect(try_text("[train]\nrate =\n"), BP_ERR_CONFIG);
     bp_test_message_has("train.rate has no value");
     bp_test_expect(try_text("[train]\nsteps = 5 # five\n"), BP_ERR_CONFIG);
-    bp_test_message_has("comments behind a value begin with ' ;'");
+    bp_test_message_has("comments after a value begin with ' ;'");
     bp_test_expect(try_text("= 5\n"), BP_ERR_CONFIG);
 }
 

@@ -137,7 +137,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(plan.status, 0, str(plan))
         planned = re.search(r"tiny +about (\d+) MiB", plan.out)
         self.assertTrue(planned and re.search(r"time: about [1-9][0-9.]* s at bench.seconds = 0.02", plan.out), plan.out)
-        _, found = self.measured("foreseen")
+        _, found = self.measured("estimated")
         # of the process, whose pages differ a little from start to start
         self.assertLess(abs(int(planned.group(1)) - found["models"][0]["plan_bytes"] / (1 << 20)), 4)
 

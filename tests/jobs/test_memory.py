@@ -22,7 +22,7 @@ class Memory(JobTest):
             self.assertFalse(os.path.exists(self.at(name)), str(result))
         return lines[0]
 
-    def foreseen(self, *keys, job="pretrain"):
+    def estimated(self, *keys, job="pretrain"):
         """MiB of the ranks of a node together, as --plan has them."""
         result = self.job(job, "planned", 0, "--plan", *keys)
         self.assertEqual(result.status, 0, str(result))
@@ -30,16 +30,16 @@ class Memory(JobTest):
         return float(value) * (1024 if unit == "GiB" else 1)
 
     def test_plan_sums_the_ranks_of_a_node(self):
-        one, two = self.foreseen("--ranks", "1"), self.foreseen("--ranks", "2")
+        one, two = self.estimated("--ranks", "1"), self.estimated("--ranks", "2")
         self.assertGreater(two, 1.5 * one)
-        self.assertLess(abs(self.foreseen("--ranks", "2", "--nodes", "2") - two / 2), 10)
-        self.assertLess(abs(self.foreseen("mesh.data=2") - two), 10)  # the mesh names as many ranks
-        self.assertLess(abs(self.foreseen("mesh.data=2", "--nodes", "2") - two / 2), 10)
+        self.assertLess(abs(self.estimated("--ranks", "2", "--nodes", "2") - two / 2), 10)
+        self.assertLess(abs(self.estimated("mesh.data=2") - two), 10)  # the mesh names as many ranks
+        self.assertLess(abs(self.estimated("mesh.data=2", "--nodes", "2") - two / 2), 10)
         self.assertFalse(os.path.exists(self.at("planned")))
 
     def test_plan_that_does_not_fit_names_keys_that_do(self):
         wide = ("model.width=512", "model.layers=6", "model.heads=8", "train.batch=16", "mesh.micro_batch=4")
-        needs = self.foreseen(*wide, "--ranks", "2")
+        needs = self.estimated(*wide, "--ranks", "2")
         found = set()
         for share in (0.95, 0.8, 0.7, 0.6):
             limit = f"run.memory={int(share * needs * 1024)}KiB"
@@ -57,7 +57,7 @@ class Memory(JobTest):
 
     def test_plan_that_fits_no_mesh_names_nodes(self):
         wide = ("model.width=512", "model.layers=8", "--ranks", "1")
-        limit = f"run.memory={int(self.foreseen(*wide) * 0.35)}MiB"
+        limit = f"run.memory={int(self.estimated(*wide) * 0.35)}MiB"
         line = self.refused(self.job("pretrain", "planned", 0, "--plan", limit, *wide))
         match = re.search(r"start (\d+) ranks on (\d+) nodes with ((?:mesh\.\w+=\d+ ?)+)", line)
         self.assertTrue(match, line)
@@ -100,7 +100,7 @@ class Memory(JobTest):
 
     def test_ensembles_count_members_side_by_side(self):
         keys = ("ensemble.members=4", "mesh.members=2")
-        two, one = self.foreseen(*keys, job="ensemble"), self.foreseen(keys[0], job="ensemble")
+        two, one = self.estimated(*keys, job="ensemble"), self.estimated(keys[0], job="ensemble")
         self.assertGreater(two, 1.8 * one)
         for ranks in (0, 2):
             plan = ("--plan",) if ranks == 0 else ()
@@ -126,7 +126,7 @@ class Memory(JobTest):
         members = ", ".join(f'{{"name": "m{k}", "path": "{model}"}}' for k in range(4))
         path = self.write("ensemble.json", f'{{"members": [{members}]}}')
         keys = (f"score.model={path}", f"score.corpus={self.at('valid.h5')}", "--plan", "--ranks", "2")
-        needs = self.foreseen(*keys, job="score")
+        needs = self.estimated(*keys, job="score")
         line = self.refused(self.job("score", "planned", 0, *keys, f"run.memory={int(0.85 * needs)}MiB"))
         self.assertIn("mesh.members=2", line)
         again = self.job("score", "planned", 0, *keys, f"run.memory={int(0.85 * needs)}MiB", "mesh.members=2")

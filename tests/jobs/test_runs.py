@@ -163,14 +163,14 @@ class Runs(JobTest):
     def test_plan_says_memory_and_writes_nothing(self):
         result = self.pretrain("planned", 0, "--plan", "mesh.tensor=2", "mesh.pipeline=2", "mesh.data=2")
         self.assertEqual(result.status, 0, str(result))
-        for word in ("parameters", "gradients", "optimizer", "activations", "total", "time foreseen",
+        for word in ("parameters", "gradients", "optimizer", "activations", "total", "time estimated",
                      "pipeline 2 (1f1b, busy 80 % at most with 4 micro-batches)", "8 ranks of"):
             self.assertIn(word, result.out)
         self.assertFalse(os.path.exists(self.at("planned")))
 
     def test_peak_stands_beside_the_plan(self):
         result = self.pretrain("peak", 0, "train.steps=2")
-        self.assertRegex(result.out, r"memory: [\d.]+ MiB foreseen, [\d.]+ MiB seen")
+        self.assertRegex(result.out, r"memory: [\d.]+ MiB estimated, [\d.]+ MiB seen")
 
 
 if __name__ == "__main__":

@@ -55,8 +55,6 @@ char *comparison_safe_name(const char *name)
 {
     char *safe = bp_sprintf("%.*s", COMPARISON_NAME_BYTES - 1, name[0] ? name : "_");
 
-    if (!safe)
-        return NULL;
     for (char *c = safe; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
             *c = '_';
@@ -134,7 +132,7 @@ bp_err comparison_methods_parse(comparison_methods *methods, const char *text)
     *methods = (comparison_methods){0};
     while (err == BP_OK && comparison_next_item(&text, &item)) {
         comparison_method *items =
-            bp_realloc("study.methods", methods->items, methods->count + 1, sizeof(*items));
+            bp_realloc("comparison.methods", methods->items, methods->count + 1, sizeof(*items));
 
         if (items)
             methods->items = items;
@@ -279,10 +277,8 @@ static bp_err add_group(comparison_groups *groups, const char *name, bool named,
                         comparison_group **out)
 {
     comparison_group *items =
-        bp_realloc("study.groups", groups->items, groups->count + 1, sizeof(*items));
+        bp_realloc("comparison.groups", groups->items, groups->count + 1, sizeof(*items));
 
-    if (!items)
-        return out_of_memory();
     groups->items = items;
     *out = &items[groups->count++];
     **out = (comparison_group){.name = bp_strdup(name), .named = named};
@@ -290,18 +286,15 @@ static bp_err add_group(comparison_groups *groups, const char *name, bool named,
 }
 
 /* Takes the strings of p. */
-static bp_err add_part(comparison_group *group, pieces *p)
+static void add_part(comparison_group *group, pieces *p)
 {
     comparison_part *parts =
-        bp_realloc("study.groups", group->parts, group->part_count + 1, sizeof(*parts));
+        bp_realloc("comparison.groups", group->parts, group->part_count + 1, sizeof(*parts));
 
-    if (!parts)
-        return out_of_memory();
     group->parts = parts;
     parts[group->part_count++] =
         (comparison_part){.corpus = p->corpus, .label = p->label, .value = p->value};
     p->corpus = p->label = p->value = NULL;
-    return BP_OK;
 }
 
 static bp_err take_group(comparison_groups *groups, const char *key, const char *item,
@@ -326,7 +319,7 @@ static bp_err take_group(comparison_groups *groups, const char *key, const char 
             err = add_group(groups, name, p.name != NULL, &group);
     }
     if (err == BP_OK)
-        err = add_part(group, &p);
+        add_part(group, &p);
     bp_free(name);
     clear_pieces(&p);
     return err;

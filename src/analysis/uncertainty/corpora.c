@@ -37,21 +37,16 @@ static int64_t find_file(const comparison_corpora *corpora, const char *path)
     return -1;
 }
 
-static bp_err add_file(comparison_corpora *corpora, const char *path)
+static void add_file(comparison_corpora *corpora, const char *path)
 {
     char **paths;
 
     if (find_file(corpora, path) >= 0)
-        return BP_OK;
-    paths = bp_realloc("study.corpora", corpora->paths, corpora->files + 1, sizeof(*paths));
-    if (!paths)
-        return out_of_memory();
+        return;
+    paths = bp_realloc("comparison.corpora", corpora->paths, corpora->files + 1, sizeof(*paths));
     corpora->paths = paths;
     paths[corpora->files] = bp_strdup(path);
-    if (!paths[corpora->files])
-        return out_of_memory();
     corpora->files++;
-    return BP_OK;
 }
 
 /* Call `visit` for each file that a corpus names. */
@@ -78,7 +73,8 @@ static bp_err each_file(const char *corpus, bp_err (*visit)(void *context, const
 
 static bp_err visit_file(void *context, const char *path)
 {
-    return add_file(context, path);
+    add_file(context, path);
+    return BP_OK;
 }
 
 static bp_err list_files(comparison_corpora *corpora, const comparison_groups *groups)
@@ -240,21 +236,18 @@ static bp_err refuse_label(marking *self)
     return err;
 }
 
-static bp_err list_marked(comparison_group *group, const unsigned char *marks, int64_t documents)
+static void list_marked(comparison_group *group, const unsigned char *marks, int64_t documents)
 {
     int64_t count = 0;
 
     for (int64_t d = 0; d < documents; d++)
         count += marks[d];
     bp_free(group->documents);
-    group->documents = bp_alloc("study.documents", count, sizeof(*group->documents));
+    group->documents = bp_alloc("comparison.documents", count, sizeof(*group->documents));
     group->document_count = count;
-    if (!group->documents)
-        return out_of_memory();
     for (int64_t d = 0, at = 0; d < documents; d++)
         if (marks[d])
             group->documents[at++] = d;
-    return BP_OK;
 }
 
 static bp_err find_documents(comparison_group *group, marking *self)
@@ -270,7 +263,7 @@ static bp_err find_documents(comparison_group *group, marking *self)
             err = refuse_label(self);
     }
     if (err == BP_OK)
-        err = list_marked(group, self->marks, self->corpora->documents);
+        list_marked(group, self->marks, self->corpora->documents);
     if (err == BP_OK && group->document_count < 2)
         err = BP_FAIL(BP_ERR_FORMAT,
                       "the group '%s' has %" PRId64 " document%s: at %s; 2 or more are needed",
@@ -318,10 +311,8 @@ static bp_err find_all(comparison_corpora *corpora, bp_corpus *corpus, compariso
     marking self = {.corpus = corpus, .corpora = corpora};
     bp_err err = BP_OK;
 
-    self.first_document = bp_alloc("study.documents", corpora->files + 1, sizeof(int64_t));
-    self.marks = bp_alloc("study.documents", corpora->documents, 1);
-    if (!self.first_document || !self.marks)
-        err = out_of_memory();
+    self.first_document = bp_alloc("comparison.documents", corpora->files + 1, sizeof(int64_t));
+    self.marks = bp_alloc("comparison.documents", corpora->documents, 1);
     for (int64_t k = 0; err == BP_OK && k < corpora->files; k++)
         self.first_document[k + 1] =
             self.first_document[k] + bp_corpus_file_info(bp_corpus_file_at(corpus, k))->documents;

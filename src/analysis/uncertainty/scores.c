@@ -68,7 +68,7 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
                       ": at %s; remove its folder, to score again",
                       shape.count, documents, path);
     if (err == BP_OK) {
-        *tokens = bp_try_alloc("study.scores", documents, sizeof(**tokens));
+        *tokens = bp_try_alloc("comparison.scores", documents, sizeof(**tokens));
         err = *tokens ? bp_h5_read(file, "tokens", BP_H5_I64, 0, *tokens, documents)
                       : out_of_memory(folder);
     }
@@ -198,22 +198,22 @@ static bp_err make_room(comparison_scores *out, const char *folder, const int64_
     int64_t total;
 
     out->domain = in_domain->document_count;
-    out->doc_start = bp_try_alloc("study.scores", out->domain + 1, sizeof(*out->doc_start));
-    out->calibration = bp_try_alloc("study.scores", out->domain, sizeof(*out->calibration));
+    out->doc_start = bp_try_alloc("comparison.scores", out->domain + 1, sizeof(*out->doc_start));
+    out->calibration = bp_try_alloc("comparison.scores", out->domain, sizeof(*out->calibration));
     if (!out->doc_start || !out->calibration)
         return out_of_memory(folder);
     for (int64_t k = 0; k < out->domain; k++)
         out->doc_start[k + 1] = out->doc_start[k] + tokens[in_domain->documents[k]];
     total = out->doc_start[out->domain];
-    out->nll = bp_try_alloc("study.scores", total, sizeof(*out->nll));
-    out->correct = bp_try_alloc("study.scores", total, sizeof(*out->correct));
+    out->nll = bp_try_alloc("comparison.scores", total, sizeof(*out->nll));
+    out->correct = bp_try_alloc("comparison.scores", total, sizeof(*out->correct));
     room = out->nll && out->correct;
     for (int s = 0; s < COMPARISON_SCORES; s++) {
-        out->means[s] = bp_try_alloc("study.scores", out->documents, sizeof(double));
+        out->means[s] = bp_try_alloc("comparison.scores", out->documents, sizeof(double));
         room = room && out->means[s];
     }
     for (int o = 0; o < COMPARISON_ORDERS; o++) {
-        out->uncertain[o] = bp_try_alloc("study.scores", total, sizeof(float));
+        out->uncertain[o] = bp_try_alloc("comparison.scores", total, sizeof(float));
         room = room && out->uncertain[o];
     }
     return room ? BP_OK : out_of_memory(folder);
@@ -230,7 +230,7 @@ bp_err comparison_scores_read(comparison_scores *out, const char *folder, const 
     *out = (comparison_scores){.documents = documents};
     err = path ? make_room(out, folder, tokens, in_domain) : out_of_memory(folder);
     for (int c = 0; err == BP_OK && c < COLUMNS; c++) {
-        self.blocks[c] = bp_try_alloc("study.scores", BLOCK, sizeof(float));
+        self.blocks[c] = bp_try_alloc("comparison.scores", BLOCK, sizeof(float));
         err = self.blocks[c] ? BP_OK : out_of_memory(folder);
     }
     if (err == BP_OK)

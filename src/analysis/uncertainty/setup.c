@@ -305,7 +305,7 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
     if (err == BP_OK) {
         err = parse_lists(self);
         if (err == BP_OK) /* shifts are not all known yet: room for them comes below */
-            err = comparison_results_init(&self->results);
+            comparison_results_init(&self->results);
         err = bp_agree(world, err);
     }
     if (err == BP_OK)

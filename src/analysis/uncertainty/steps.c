@@ -189,7 +189,7 @@ static bp_err begin_units(void *context, int64_t units)
 {
     temperature_scaling *self = context;
 
-    self->units = bp_alloc("study.temper", units, sizeof(*self->units));
+    self->units = bp_alloc("comparison.temperature", units, sizeof(*self->units));
     self->count = units;
     return self->units ? BP_OK : out_of_memory();
 }
@@ -216,7 +216,8 @@ static bp_err add_batch(void *context, int64_t unit, const bp_lm_batch *batch)
 /* A unit is one data rank's: the others add zeros, so that the sum over ranks is exact. */
 static bp_err add_units(const temperature_scaling *self, bp_scaled_sums *sums)
 {
-    double *all = bp_alloc("study.temper", self->count * TEMPERATURE_DOUBLES, sizeof(*all));
+    double *all =
+        bp_alloc("comparison.temperature", self->count * TEMPERATURE_DOUBLES, sizeof(*all));
     bp_err err = bp_agree(self->mesh->compute, all ? BP_OK : out_of_memory());
 
     for (int64_t u = 0; err == BP_OK && u < self->count; u++) {

@@ -93,9 +93,6 @@ static bp_err describe(opening *o)
     self->sending = bp_alloc("infer.ensemble", A, sizeof *self->sending);
     o->infos = bp_alloc("infer.ensemble", o->models, sizeof *o->infos);
     o->checkpoints = bp_alloc("infer.ensemble", o->models, sizeof(bp_checkpoint *));
-    if (!self->members || !self->models || !self->backbones || !self->receiving || !self->sending ||
-        !o->infos || !o->checkpoints)
-        return out_of_memory();
     for (int64_t k = 0; k < self->member_count; k++) {
         self->members[k].name = name_of(o, k);
         self->members[k].oob = o->listed ? o->list.members[k].oob_perplexity : NAN;

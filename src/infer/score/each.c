@@ -222,7 +222,7 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
     scorer_resolve_eod(config, eod >= 0 ? eod : model->eod_id, &self->rule);
     err = bp_score_plan_init(&self->plan, self->corpus, &self->rule);
     if (err == BP_OK)
-        err = bp_score_unit_new(&self->unit, &self->plan, 1);
+        bp_score_unit_new(&self->unit, &self->plan, 1);
     if (err == BP_OK)
         err = choose_units(self);
     return err;

@@ -222,9 +222,7 @@ static bp_err prepare(score_worker *worker, int64_t start)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
     if (!self->leads)
         return BP_OK;
-    err = bp_score_unit_new(&worker->unit, &self->plan, self->statistics.count);
-    if (err != BP_OK)
-        return err;
+    bp_score_unit_new(&worker->unit, &self->plan, self->statistics.count);
 
     char *path =
         bp_sprintf("%s/%06" PRId64 "-%05d.part", self->parts_folder, start, self->mesh->rank);
@@ -261,7 +259,7 @@ static bp_err open_parts(scorer *self, bp_parts **parts)
                 bp_parts_foreign(*parts), self->parts_folder);
     if (bp_parts_damaged(*parts) > 0)
         bp_warn("%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
-                "behind the damage is scored again",
+                "after the damage is scored again",
                 bp_parts_damaged(*parts), self->parts_folder);
     if (bp_parts_done_count(*parts) > 0)
         bp_log("going on: %" PRId64 " of %" PRId64 " work units are done",

@@ -34,21 +34,15 @@ typedef struct unit_cutter {
     bp_score_cut *cuts;
     int64_t count, capacity;
     int64_t cost; /* of the unit that is being filled */
-    bool failed;
 } unit_cutter;
 
 /* The unit is full: the next one begins here. */
 static void cut(unit_cutter *cutter, int64_t document, int64_t window)
 {
     if (cutter->count == cutter->capacity) {
-        int64_t capacity = 2 * cutter->capacity + 64;
-        bp_score_cut *cuts = bp_realloc("score.plan", cutter->cuts, capacity, sizeof(*cuts));
-
-        cutter->failed = cutter->failed || !cuts;
-        if (!cuts)
-            return;
-        cutter->cuts = cuts;
-        cutter->capacity = capacity;
+        cutter->capacity = 2 * cutter->capacity + 64;
+        cutter->cuts =
+            bp_realloc("score.plan", cutter->cuts, cutter->capacity, sizeof(*cutter->cuts));
     }
     cutter->cuts[cutter->count++] = (bp_score_cut){document, window};
     cutter->cost = 0;
@@ -80,7 +74,7 @@ static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t docum
     plan->windows += count;
 }
 
-static bp_err cut_units(bp_score_plan *plan)
+static void cut_units(bp_score_plan *plan)
 {
     unit_cutter cutter = {0};
 
@@ -102,10 +96,6 @@ static bp_err cut_units(bp_score_plan *plan)
         cut(&cutter, plan->documents, 0);
     plan->cuts = cutter.cuts;
     plan->units = cutter.count - 1;
-    if (cutter.failed)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the work units of %" PRId64 " documents",
-                       plan->documents);
-    return BP_OK;
 }
 
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule)
@@ -128,7 +118,7 @@ bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const 
     if (err == BP_OK && bag)
         err = bp_stream_new(&plan->bag, bag);
     if (err == BP_OK)
-        err = cut_units(plan);
+        cut_units(plan);
     return err;
 }
 

@@ -134,8 +134,9 @@ static bp_err open_lm(scorer *self)
 static bp_err name_statistics(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
-    bp_err err = bp_token_statistics_init(&self->statistics, &self->info);
+    bp_err err = BP_OK;
 
+    bp_token_statistics_init(&self->statistics, &self->info);
     for (int64_t m = 0; err == BP_OK && self->lm && m < self->info.members; m++)
         err = bp_token_statistics_name(&self->statistics, m, bp_ensemble_member_name(self->lm, m),
                                        bp_ensemble_member_oob(self->lm, m));

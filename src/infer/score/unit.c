@@ -53,7 +53,7 @@ size_t bp_score_unit_bytes(int64_t context, int64_t statistics)
            (size_t)(statistics * (BP_SCORE_UNIT_INPUTS + context)) * sizeof(float);
 }
 
-bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics)
+void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics)
 {
     bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));
     int64_t C = plan->rule.context, most = BP_SCORE_UNIT_INPUTS;
@@ -72,14 +72,7 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
     unit->line = bp_alloc("score.unit", C + 1, sizeof(*unit->line));
-    if (!unit->rows || !unit->parts || !unit->order || !unit->batches || !unit->values ||
-        !unit->inputs || !unit->targets || !unit->line) {
-        bp_score_unit_free(&unit);
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a work unit of windows of %" PRId64 " tokens",
-                       C);
-    }
     *out = unit;
-    return BP_OK;
 }
 
 void bp_score_unit_free(bp_score_unit **unit)

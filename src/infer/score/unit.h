@@ -30,7 +30,7 @@ typedef struct bp_score_unit bp_score_unit;
 
 /** A unit's memory, used for one unit after the other; `statistics` values a token come of a batch.
  * `plan` is borrowed. Errors: BP_ERR_SYSTEM. */
-bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
+void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
 /** Bytes of it, all but a trifle. */
 size_t bp_score_unit_bytes(int64_t context, int64_t statistics);
 void bp_score_unit_free(bp_score_unit **unit);

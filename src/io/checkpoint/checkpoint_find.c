@@ -253,9 +253,7 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
         bp_checkpoint_step_name(name, bp_checkpoint_newest_step(parent));
     *folder = parent != NULL ? bp_path_join(parent, name) : bp_strdup(path);
     file = *folder != NULL ? bp_path_join(*folder, "manifest.json") : NULL;
-    if (file == NULL)
-        err = bp_fail_memory("a file name", 1, strlen(path));
-    else if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
+    if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
         *manifest = NULL; /* whoever opens it will say why */
     if (err != BP_OK) {
         bp_free(*folder);

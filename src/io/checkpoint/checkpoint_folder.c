@@ -66,9 +66,7 @@ static bp_err put_aside(const char *parent, const char *name)
          *aside = bp_sprintf("%s/.del-%s", parent, name + strlen(".tmp-"));
     bp_err err = BP_OK;
 
-    if (path == NULL || aside == NULL)
-        err = no_memory(parent);
-    else if (rename(path, aside) != 0 && errno != ENOENT)
+    if (rename(path, aside) != 0 && errno != ENOENT)
         err = bp_fail_errno(BP_ERR_IO, "can't put aside what a killed job left", path);
     bp_free(path);
     bp_free(aside);

@@ -25,8 +25,6 @@ static bp_err read_member(const char *folder, const char *name, int64_t limit, c
     bp_err err;
 
     *text = NULL;
-    if (path == NULL)
-        return no_memory(folder);
     err = bp_plain_read(path, limit, text, bytes);
     if (err == BP_ERR_INPUT)
         err = BP_FAIL(BP_ERR_FORMAT, "%s is missing: in %s", name, folder);
@@ -219,13 +217,9 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     *out = checkpoint;
     checkpoint->comm = comm;
     checkpoint->folder = bp_strdup(folder);
-    if (checkpoint->folder == NULL)
-        return no_memory(folder);
     err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
     if (err == BP_OK && bp_checkpoint_find_file(checkpoint, "tokenizer.json") >= 0) {
         checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
-        if (checkpoint->tokenizer == NULL)
-            err = no_memory(folder);
     }
     return err == BP_OK ? digest_model(checkpoint) : err;
 }

@@ -151,8 +151,6 @@ bp_err bp_direct_writer_open(bp_direct_writer **out, const char *path)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (file == NULL)
-        return bp_fail_memory("a file to write", 1, sizeof *file);
     *file = (bp_direct_writer){.plain = -1, .blocks = -1};
     file->path = bp_strdup(path);
     file->hash = XXH3_createState();

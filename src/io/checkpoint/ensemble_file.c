@@ -128,8 +128,6 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
     seen = json_object();
     list->members =
         bp_alloc("ensemble.list", (int64_t)json_array_size(members), sizeof *list->members);
-    if (seen == NULL || list->members == NULL)
-        err = out_of_memory(file);
     for (size_t k = 0; k < json_array_size(members) && err == BP_OK; k++) {
         err = take_member(list, json_array_get(members, k), file);
         if (err != BP_OK)

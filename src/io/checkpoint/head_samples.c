@@ -37,15 +37,6 @@ static bool is_sane(const bp_head_samples_info *info)
            floats <= INT64_MAX / (int64_t)sizeof(float);
 }
 
-static bp_head_samples *new_file(const char *path)
-{
-    bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
-
-    if (!file)
-        (void)BP_FAIL(BP_ERR_SYSTEM, "no memory for a file of samples: at %s", path);
-    return file;
-}
-
 void bp_head_samples_close(bp_head_samples **file)
 {
     if (!*file)
@@ -78,7 +69,7 @@ static bp_err put_attributes(bp_h5 *out, const bp_head_samples_info *info)
 bp_err bp_head_samples_create(bp_head_samples **out, const char *path,
                               const bp_head_samples_info *info)
 {
-    bp_head_samples *file = new_file(path);
+    bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
     bp_err err = file ? BP_OK : BP_ERR_SYSTEM;
 
     BP_ASSERT(is_sane(info));
@@ -181,7 +172,7 @@ static bp_err open_verified(bp_h5 **out, const char *path)
 
 bp_err bp_head_samples_open(bp_head_samples **out, const char *path)
 {
-    bp_head_samples *file = new_file(path);
+    bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
     bp_err err = file ? open_verified(&file->file, path) : BP_ERR_SYSTEM;
 
     if (err == BP_OK)

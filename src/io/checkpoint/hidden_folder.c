@@ -53,8 +53,6 @@ bp_err bp_hidden_make(const char *path, char **hidden, int *lock)
         *hidden = err != BP_OK
                       ? NULL
                       : bp_sprintf("%.*s%s%s-%s", (int)(base - path), path, PREFIX, base, token);
-        if (err == BP_OK && *hidden == NULL)
-            err = bp_fail_memory("a file name", (int64_t)strlen(path), 1);
         if (err != BP_OK)
             return err;
         if (make_locked(*hidden, lock) == 0)

@@ -520,9 +520,6 @@ bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
 
     *text = root == NULL ? NULL : bp_json_text(root);
     json_decref(root);
-    if (*text == NULL)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short for a manifest of %lld pieces",
-                       (long long)manifest->piece_count);
     if (strlen(*text) > (size_t)BP_MANIFEST_LIMIT_BYTES) {
         bp_free(*text);
         *text = NULL;

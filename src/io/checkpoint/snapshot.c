@@ -169,12 +169,9 @@ bp_err bp_snapshot_new(bp_snapshot **out, MPI_Comm comm, int64_t floats)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (snapshot == NULL) {
-        err = bp_fail_memory("a snapshot", 1, sizeof *snapshot);
-    } else {
-        *snapshot = (bp_snapshot){.floats = floats, .own = -1};
-        err = map(snapshot);
-    }
+    *snapshot = (bp_snapshot){.floats = floats, .own = -1};
+    err = map(snapshot);
+
     err = bp_agree(comm, err);
     if (err == BP_OK) {
         touch(snapshot);

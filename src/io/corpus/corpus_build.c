@@ -71,7 +71,7 @@ static void receive_batch(master *m, int from)
     BP_MPI(MPI_Recv(&bytes, 1, MPI_INT64_T, from, BP_TAG_BATCH, m->comm, MPI_STATUS_IGNORE));
     if ((size_t)bytes > batch->room) {
         bp_batch_clear(batch);
-        batch->data = bp_alloc("store.batch", bytes, 1);
+        batch->data = bp_alloc("io.batch", bytes, 1);
         batch->room = (size_t)bytes;
     }
     batch->bytes = (size_t)bytes;
@@ -184,7 +184,7 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
         return err;
     if (code == known->room) {
         int64_t room = code == 0 ? 16 : 2 * code;
-        char *types = bp_realloc("store.build", known->types, room, 1);
+        char *types = bp_realloc("io.build", known->types, room, 1);
 
         memset(types + code, BP_LABEL_NONE, (size_t)(room - code));
         known->types = types;
@@ -346,32 +346,29 @@ static bp_err create_writer(master *m)
     const bp_corpus_build *build = m->build;
     const char *kind = bp_tokenizer_kind(build->tokenizer);
     char *tokenizer = bp_tokenizer_text(build->tokenizer);
-    const char **names = bp_alloc("store.build", build->path_count, sizeof *names);
+    const char **names = bp_alloc("io.build", build->path_count, sizeof *names);
     bp_err err;
 
-    if (tokenizer == NULL || names == NULL) {
-        err = bp_fail_memory("a corpus", build->path_count, sizeof *names);
-    } else {
-        for (int k = 0; k < build->path_count; k++)
-            names[k] = bp_text_source_id(build->paths[k]);
-        const bp_corpus_source sources[] = {{"tool", &build->tool, 1},
-                                            {"tokenizer_kind", &kind, 1},
-                                            {"format", &build->format_name, 1},
-                                            {"files", names, build->path_count},
-                                            {"text_field", &build->text_field, 1}};
-        const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
-                                     .eod_id = bp_tokenizer_eod(build->tokenizer),
-                                     .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
-                                     .tokenizer = tokenizer,
-                                     .labels = build->labels,
-                                     .label_count = build->label_count,
-                                     .has_ids = true,
-                                     .sources = sources,
-                                     .source_count = build->text_field != NULL ? 5 : 4,
-                                     .pack = m->size > 1 ? send_chunk : NULL,
-                                     .context = m};
-        err = bp_corpus_writer_new(&m->writer, build->out, &spec);
-    }
+    for (int k = 0; k < build->path_count; k++)
+        names[k] = bp_text_source_id(build->paths[k]);
+    const bp_corpus_source sources[] = {{"tool", &build->tool, 1},
+                                        {"tokenizer_kind", &kind, 1},
+                                        {"format", &build->format_name, 1},
+                                        {"files", names, build->path_count},
+                                        {"text_field", &build->text_field, 1}};
+    const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
+                                 .eod_id = bp_tokenizer_eod(build->tokenizer),
+                                 .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
+                                 .tokenizer = tokenizer,
+                                 .labels = build->labels,
+                                 .label_count = build->label_count,
+                                 .has_ids = true,
+                                 .sources = sources,
+                                 .source_count = build->text_field != NULL ? 5 : 4,
+                                 .pack = m->size > 1 ? send_chunk : NULL,
+                                 .context = m};
+    err = bp_corpus_writer_new(&m->writer, build->out, &spec);
+
     bp_free(tokenizer);
     bp_free(names);
     return err;
@@ -382,12 +379,12 @@ static bp_err make_slots(master *m)
     size_t packed_room = 2 * m->chunk_bytes; /* more than zstd ever takes */
 
     m->slot_count = (int64_t)CHUNKS_A_RANK * m->size;
-    m->slots = bp_alloc("store.build", m->slot_count, sizeof *m->slots);
-    m->incoming = bp_alloc("store.build", (int64_t)(sizeof(bp_packed_head) + packed_room), 1);
+    m->slots = bp_alloc("io.build", m->slot_count, sizeof *m->slots);
+    m->incoming = bp_alloc("io.build", (int64_t)(sizeof(bp_packed_head) + packed_room), 1);
     for (int64_t k = 0; k < m->slot_count; k++) {
         m->slots[k].sent = MPI_REQUEST_NULL;
-        m->slots[k].raw = bp_alloc("store.build", (int64_t)(sizeof(int64_t) + m->chunk_bytes), 1);
-        m->slots[k].packed.data = bp_alloc("store.build", (int64_t)packed_room, 1);
+        m->slots[k].raw = bp_alloc("io.build", (int64_t)(sizeof(int64_t) + m->chunk_bytes), 1);
+        m->slots[k].packed.data = bp_alloc("io.build", (int64_t)packed_room, 1);
     }
     return bp_packer_new(&m->packer, bp_tokenizer_size(m->build->tokenizer));
 }
@@ -403,9 +400,9 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->chunk_bytes = bp_corpus_chunk_bytes(bp_tokenizer_size(build->tokenizer));
     m->started = m->told = bp_clock_now();
     m->tell_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
-    m->inboxes = bp_alloc("store.build", m->size, sizeof *m->inboxes);
-    m->labels = bp_alloc("store.build", build->label_count, sizeof *m->labels);
-    m->label_types = bp_alloc("store.build", build->label_count, sizeof *m->label_types);
+    m->inboxes = bp_alloc("io.build", m->size, sizeof *m->inboxes);
+    m->labels = bp_alloc("io.build", build->label_count, sizeof *m->labels);
+    m->label_types = bp_alloc("io.build", build->label_count, sizeof *m->label_types);
     err = m->size > 1 ? make_slots(m) : BP_OK;
     return err == BP_OK ? create_writer(m) : err;
 }

@@ -62,7 +62,7 @@ struct bp_chunks {
 static bp_err decoder_init(decoder *d, size_t packed_bytes)
 {
     d->context = ZSTD_createDCtx();
-    d->packed = bp_alloc("store.packed", (int64_t)packed_bytes, 1);
+    d->packed = bp_alloc("io.packed", (int64_t)packed_bytes, 1);
     return d->context == NULL || d->packed == NULL
                ? bp_fail_memory("a decompressor", 1, packed_bytes)
                : BP_OK;
@@ -157,7 +157,7 @@ static void start_helpers(bp_chunks *chunks)
 {
     while (chunks->helper_count < HELPERS) {
         int number = chunks->helper_count;
-        helper_start *start = bp_alloc("store.helper", 1, sizeof *start);
+        helper_start *start = bp_alloc("io.helper", 1, sizeof *start);
         if (decoder_init(&chunks->theirs[number], chunks->packed_bytes) != BP_OK) {
             bp_free(start);
             decoder_clear(&chunks->theirs[number]);
@@ -199,7 +199,7 @@ static void rest(bp_chunks *chunks)
 
 bp_err bp_chunks_new(bp_chunks **out, const bp_chunks_spec *spec)
 {
-    bp_chunks *chunks = bp_alloc("store.chunks", 1, sizeof *chunks);
+    bp_chunks *chunks = bp_alloc("io.chunks", 1, sizeof *chunks);
     bp_err err = BP_OK;
 
     *out = NULL;
@@ -263,7 +263,7 @@ static slot *give_slot(bp_chunks *chunks, int64_t chunk)
     }
     BP_ASSERT(oldest != NULL); /* more slots than threads */
     if (oldest->data == NULL)
-        oldest->data = bp_alloc("store.chunk", (int64_t)chunks->chunk_bytes, 1);
+        oldest->data = bp_alloc("io.chunk", (int64_t)chunks->chunk_bytes, 1);
     bp_free(oldest->message);
     oldest->message = NULL;
     oldest->chunk = chunk;

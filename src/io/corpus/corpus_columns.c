@@ -79,7 +79,7 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
     if (count > 1000)
         err = BP_FAIL(BP_ERR_FORMAT, "%" PRId64 " label columns: at %s", count, file->path);
     if (err == BP_OK)
-        file->labels = bp_alloc("store.labels", count, sizeof *file->labels);
+        file->labels = bp_alloc("io.labels", count, sizeof *file->labels);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         file->info.labels = (int)k + 1;
         err = find_label(file, h5, walk, names[k], &file->labels[k]);

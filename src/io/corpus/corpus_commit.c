@@ -55,7 +55,7 @@ static bp_err write_column(column *c)
     if (err != BP_OK)
         return err;
     BP_ASSERT(shape.offset >= BP_USER_BLOCK_BYTES);
-    piece = bp_try_alloc("store.column", at_once, c->width);
+    piece = bp_try_alloc("io.column", at_once, c->width);
     if (piece == NULL)
         return bp_fail_memory(c->name, at_once, c->width);
     for (int64_t first = 0; first < c->count && err == BP_OK; first += at_once) {
@@ -236,7 +236,7 @@ static bp_err write_attributes(bp_corpus_writer *writer)
 static bp_err base_of_chunks(const bp_corpus_writer *writer, const bp_extent *first, int64_t *base)
 {
     const int64_t bases[2] = {0, BP_USER_BLOCK_BYTES};
-    char *chunk = bp_alloc("store.chunk", (int64_t)first->bytes, 1);
+    char *chunk = bp_alloc("io.chunk", (int64_t)first->bytes, 1);
     bp_err err = BP_OK;
     bool found = false;
 

@@ -140,9 +140,9 @@ static bp_err load_columns(bp_corpus_file *file, columns *out)
 
     if (err == BP_OK)
         err = bp_corpus_file_doc_counts(file, &out->bytes, &out->words, &out->words_split);
-    out->labels = bp_alloc("store.labels", count, sizeof *out->labels);
-    out->names = bp_alloc("store.labels", count, sizeof *out->names);
-    out->values = bp_alloc("store.labels", count, sizeof *out->values);
+    out->labels = bp_alloc("io.labels", count, sizeof *out->labels);
+    out->names = bp_alloc("io.labels", count, sizeof *out->names);
+    out->values = bp_alloc("io.labels", count, sizeof *out->values);
     for (int k = 0; k < count && err == BP_OK; k++) {
         err = bp_corpus_file_label(file, k, &out->labels[k]);
         out->names[k] = file->labels[k].name;
@@ -186,8 +186,8 @@ static bp_err end_document(bp_corpus_file *file, const columns *c, int64_t docum
 
 static bp_err copy(bp_corpus_file *file, hid_t dataset, const columns *c, bp_corpus_writer *writer)
 {
-    int64_t *values = bp_alloc("store.block", BLOCK_TOKENS, sizeof *values), document = 0;
-    uint32_t *ids = bp_alloc("store.block", BLOCK_TOKENS, sizeof *ids);
+    int64_t *values = bp_alloc("io.block", BLOCK_TOKENS, sizeof *values), document = 0;
+    uint32_t *ids = bp_alloc("io.block", BLOCK_TOKENS, sizeof *ids);
     bp_err err = BP_OK;
 
     for (int64_t first = 0; first < file->info.tokens && err == BP_OK; first += BLOCK_TOKENS) {

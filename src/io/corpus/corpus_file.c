@@ -147,7 +147,7 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
 
     if (column->name == NULL || file->loaded[kind] != NULL)
         return BP_OK;
-    values = bp_try_alloc("store.column", count, sizeof *values);
+    values = bp_try_alloc("io.column", count, sizeof *values);
     if (values == NULL)
         return bp_fail_memory(column->name, count, sizeof *values);
     err = bp_column_read_numbers(file, column, 0, count, values);
@@ -200,7 +200,7 @@ static bp_err load_ids(bp_corpus_file *file, int64_t document)
         document < file->ids_first + file->ids_count)
         return BP_OK;
     if (file->ids == NULL)
-        file->ids = bp_alloc("store.ids", run, column->shape.width);
+        file->ids = bp_alloc("io.ids", run, column->shape.width);
     file->ids_count = 0;
     err = bp_column_read_text(file, column, first, left < run ? left : run, file->ids);
     if (err == BP_OK) {
@@ -231,8 +231,8 @@ bp_err bp_corpus_file_doc_id(bp_corpus_file *file, int64_t document, char *out, 
 static bp_err load_codes(bp_corpus_file *file, bp_label_column *label)
 {
     int64_t documents = file->info.documents, values = label->names.shape.count;
-    int64_t *wide = bp_alloc("store.codes", documents, sizeof *wide);
-    uint32_t *codes = bp_alloc("store.codes", documents, sizeof *codes);
+    int64_t *wide = bp_alloc("io.codes", documents, sizeof *wide);
+    uint32_t *codes = bp_alloc("io.codes", documents, sizeof *codes);
     bp_err err = BP_OK;
 
     err = bp_column_read_numbers(file, &label->codes, 0, documents, wide);
@@ -256,9 +256,9 @@ static bp_err load_values(bp_corpus_file *file, bp_label_column *label)
 {
     int64_t count = label->names.shape.count;
     size_t width = label->names.shape.width;
-    char *padded = bp_alloc("store.values", count, width);
-    char *text = bp_alloc("store.values", count, width + 1);
-    const char **values = bp_alloc("store.values", count, sizeof *values);
+    char *padded = bp_alloc("io.values", count, width);
+    char *text = bp_alloc("io.values", count, width + 1);
+    const char **values = bp_alloc("io.values", count, sizeof *values);
     bp_err err;
 
     err = bp_column_read_text(file, &label->names, 0, count, padded);
@@ -305,7 +305,7 @@ bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes
     *bytes = 0;
     if (column->name == NULL)
         return BP_OK;
-    *text = bp_alloc("store.tokenizer", count + 1, 1);
+    *text = bp_alloc("io.tokenizer", count + 1, 1);
     err = bp_column_read_bytes(file, column, *text);
     if (err == BP_OK)
         *bytes = (size_t)count;

@@ -21,12 +21,12 @@ size_t bp_corpus_chunk_bytes(int64_t vocab_size)
 
 bp_err bp_packer_new(bp_packer **out, int64_t vocab_size)
 {
-    bp_packer *packer = bp_alloc("store.packer", 1, sizeof *packer);
+    bp_packer *packer = bp_alloc("io.packer", 1, sizeof *packer);
 
     *out = NULL;
     packer->raw_bytes = bp_corpus_chunk_bytes(vocab_size);
     packer->room = ZSTD_compressBound(packer->raw_bytes);
-    packer->out = bp_alloc("store.packer", (int64_t)packer->room, 1);
+    packer->out = bp_alloc("io.packer", (int64_t)packer->room, 1);
     packer->context = ZSTD_createCCtx();
     if (packer->out == NULL || packer->context == NULL) {
         bp_packer_free(&packer);

@@ -42,9 +42,7 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
     if (bytes > batch->room - batch->bytes) {
         size_t room =
             2 * batch->room > batch->bytes + bytes ? 2 * batch->room : batch->bytes + bytes;
-        char *data = bp_realloc("store.batch", batch->data, (int64_t)room, 1);
-        if (data == NULL)
-            return NULL;
+        char *data = bp_realloc("io.batch", batch->data, (int64_t)room, 1);
         batch->data = data;
         batch->room = room;
     }
@@ -100,8 +98,6 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
         return err;
     record = add_record(batch, BP_RECORD_PIECE, texts_bytes(piece, share->label_count),
                         share->ids.count);
-    if (record == NULL)
-        return bp_fail_memory("a batch of tokens", share->ids.count, sizeof(uint32_t));
     record->number = piece->number;
     record->file = piece->file;
     record->line = piece->line;
@@ -127,8 +123,8 @@ bp_err bp_share_next(bp_share *share, bp_batch *batch)
         share->ended = true;
         return add_failure(batch, err);
     }
-    if (share->ended && add_record(batch, BP_RECORD_END, 0, 0) == NULL)
-        return bp_fail_memory("a batch of tokens", 1, sizeof(bp_record));
+    if (share->ended)
+        (void)add_record(batch, BP_RECORD_END, 0, 0);
     return BP_OK;
 }
 

@@ -104,8 +104,6 @@ bp_err bp_corpus_temporary_create(const char *path, char **temporary, int *fd)
         *temporary = err != BP_OK ? NULL
                                   : bp_sprintf("%.*s.%s.%s%s", (int)(base - path), path, base,
                                                token, SUFFIX);
-        if (err == BP_OK && *temporary == NULL)
-            err = bp_fail_memory("a name", (int64_t)strlen(path), 1);
         if (err != BP_OK)
             return err;
         *fd = create_locked(*temporary);

@@ -120,10 +120,10 @@ static void worker_init(worker *w, MPI_Comm comm, bp_share *share, int64_t vocab
     w->share = share;
     w->chunk_bytes = bp_corpus_chunk_bytes(vocab_size);
     BP_CHECK(bp_packer_new(&w->packer, vocab_size) == BP_OK);
-    w->chunk = need(bp_alloc("store.worker", (int64_t)(w->chunk_bytes + sizeof(int64_t)), 1));
+    w->chunk = need(bp_alloc("io.worker", (int64_t)(w->chunk_bytes + sizeof(int64_t)), 1));
     for (int k = 0; k < 2; k++) {
         size_t room = sizeof(bp_packed_head) + 2 * w->chunk_bytes; /* more than zstd ever takes */
-        w->packed[k] = need(bp_alloc("store.worker", (int64_t)room, 1));
+        w->packed[k] = need(bp_alloc("io.worker", (int64_t)room, 1));
         w->packed_sent[k] = MPI_REQUEST_NULL;
     }
 }

@@ -48,14 +48,14 @@ static bp_err copy_labels(bp_corpus_writer *writer, const bp_corpus_spec *spec)
 {
     bp_err err = BP_OK;
 
-    writer->labels = bp_alloc("store.labels", spec->label_count, sizeof *writer->labels);
+    writer->labels = bp_alloc("io.labels", spec->label_count, sizeof *writer->labels);
     for (int k = 0; k < spec->label_count && err == BP_OK; k++) {
         err = check_label_name(spec, k);
         if (err != BP_OK)
             break;
         writer->label_count = k + 1;
         writer->labels[k].name = bp_strdup(spec->labels[k]);
-        err = bp_spill_new(&writer->labels[k].codes, writer->folder, SPILL_BYTES);
+        bp_spill_new(&writer->labels[k].codes, writer->folder, SPILL_BYTES);
     }
     return err;
 }
@@ -63,7 +63,7 @@ static bp_err copy_labels(bp_corpus_writer *writer, const bp_corpus_spec *spec)
 static void copy_source(text_list *to, const bp_corpus_source *from)
 {
     to->name = bp_strdup(from->name);
-    to->values = bp_alloc("store.sources", from->count, sizeof *to->values);
+    to->values = bp_alloc("io.sources", from->count, sizeof *to->values);
     for (int64_t k = 0; k < from->count; k++) {
         to->values[k] = bp_strdup(from->values[k]);
         to->count = k + 1;
@@ -87,9 +87,9 @@ static bp_err copy_spec(bp_corpus_writer *writer, const bp_corpus_spec *spec)
     writer->context = spec->context;
     writer->id_width = 1;
     writer->token_bytes = bp_corpus_chunk_bytes(spec->vocab_size) / BP_CORPUS_CHUNK_TOKENS;
-    writer->raw = bp_alloc("store.chunk", BP_CORPUS_CHUNK_TOKENS, writer->token_bytes);
+    writer->raw = bp_alloc("io.chunk", BP_CORPUS_CHUNK_TOKENS, writer->token_bytes);
     writer->tokenizer_hash = bp_strdup(spec->tokenizer_hash);
-    writer->sources = bp_alloc("store.sources", spec->source_count, sizeof *writer->sources);
+    writer->sources = bp_alloc("io.sources", spec->source_count, sizeof *writer->sources);
     if (spec->tokenizer != NULL)
         writer->tokenizer = bp_strdup(spec->tokenizer);
     for (int k = 0; k < spec->source_count && err == BP_OK; k++) {
@@ -99,15 +99,13 @@ static bp_err copy_spec(bp_corpus_writer *writer, const bp_corpus_spec *spec)
     return err;
 }
 
-static bp_err open_spills(bp_corpus_writer *writer)
+static void open_spills(bp_corpus_writer *writer)
 {
     bp_spill **const spills[] = {&writer->starts, &writer->bytes, &writer->words,
                                  &writer->words_split, &writer->ids};
-    bp_err err = BP_OK;
 
-    for (size_t k = 0; k < sizeof spills / sizeof spills[0] && err == BP_OK; k++)
-        err = bp_spill_new(spills[k], writer->folder, SPILL_BYTES);
-    return err;
+    for (size_t k = 0; k < sizeof spills / sizeof spills[0]; k++)
+        bp_spill_new(spills[k], writer->folder, SPILL_BYTES);
 }
 
 /* /tokens: chunks of 64 Ki, the zstd filter, growing as chunks come. */
@@ -154,7 +152,7 @@ static bp_err create_file(bp_corpus_writer *writer)
 
 bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_corpus_spec *spec)
 {
-    bp_corpus_writer *writer = bp_alloc("store.corpus_writer", 1, sizeof *writer);
+    bp_corpus_writer *writer = bp_alloc("io.corpus_writer", 1, sizeof *writer);
     bp_err err;
 
     *out = NULL;
@@ -165,7 +163,7 @@ bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_c
     if (err == BP_OK)
         err = copy_spec(writer, spec);
     if (err == BP_OK)
-        err = open_spills(writer);
+        open_spills(writer);
     if (err == BP_OK && spec->pack == NULL)
         err = bp_packer_new(&writer->packer, spec->vocab_size);
     if (err == BP_OK)
@@ -228,7 +226,7 @@ void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *exte
 {
     if (writer->extent_count == writer->extent_room) {
         int64_t room = writer->extent_room == 0 ? 64 : 2 * writer->extent_room;
-        bp_extent *grown = bp_realloc("store.extents", writer->extents, room, sizeof *grown);
+        bp_extent *grown = bp_realloc("io.extents", writer->extents, room, sizeof *grown);
         writer->extents = grown;
         writer->extent_room = room;
     }

@@ -21,11 +21,11 @@ static int64_t slot_of(const bp_dictionary *dictionary, const char *text)
 static void grow(bp_dictionary *dictionary)
 {
     int64_t room = dictionary->room == 0 ? 32 : 2 * dictionary->room;
-    char **texts = bp_realloc("store.dictionary", dictionary->texts, room, sizeof *texts);
+    char **texts = bp_realloc("io.dictionary", dictionary->texts, room, sizeof *texts);
     int64_t *slots;
 
     dictionary->texts = texts;
-    slots = bp_alloc("store.dictionary", 2 * room, sizeof *slots);
+    slots = bp_alloc("io.dictionary", 2 * room, sizeof *slots);
     bp_free(dictionary->slots);
     dictionary->slots = slots;
     dictionary->slot_count = 2 * room;

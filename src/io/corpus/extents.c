@@ -38,7 +38,7 @@ bp_err bp_extents_sort(bp_extents *extents, int64_t file_bytes, const char *path
     uint64_t end = BP_USER_BLOCK_BYTES;
 
     bp_free(extents->order);
-    extents->order = bp_alloc("store.extents", extents->count, sizeof *extents->order);
+    extents->order = bp_alloc("io.extents", extents->count, sizeof *extents->order);
     for (int64_t k = 0; k < extents->count; k++)
         extents->order[k] = k;
     qsort_r(extents->order, (size_t)extents->count, sizeof *extents->order, by_offset,
@@ -64,7 +64,7 @@ bp_err bp_extents_read(bp_extents *extents, int fd, int64_t offset, int64_t coun
         count > (file_bytes - offset) / (int64_t)sizeof(bp_extent))
         return BP_FAIL(BP_ERR_FORMAT,
                        "damaged: at %s, in the user block (bytes 0 to 511); make it anew", path);
-    extents->rows = bp_alloc("store.extents", count, sizeof *extents->rows);
+    extents->rows = bp_alloc("io.extents", count, sizeof *extents->rows);
     extents->count = count;
     if (bp_pread_all(fd, extents->rows, (size_t)count * sizeof *extents->rows, offset) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read", path);
@@ -89,7 +89,7 @@ bp_err bp_extents_outside(const bp_extents *extents, int fd, int64_t file_bytes,
                           char hash[BP_USER_BLOCK_HASH])
 {
     XXH3_state_t *state = XXH3_createState();
-    char *buffer = bp_alloc("store.extents.read", READ_BYTES, 1);
+    char *buffer = bp_alloc("io.extents.read", READ_BYTES, 1);
     int64_t at = BP_USER_BLOCK_BYTES;
     bp_err err = BP_OK;
 
@@ -163,7 +163,7 @@ bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *
             err = bp_extent_read(row, fd, to, what, path);
         } else {
             bp_free(piece);
-            piece = bp_alloc("store.extents.piece", (int64_t)row->bytes, 1);
+            piece = bp_alloc("io.extents.piece", (int64_t)row->bytes, 1);
             err = bp_extent_read(row, fd, piece, what, path);
             if (err == BP_OK)
                 memcpy(to, piece + skip, (size_t)now);

@@ -18,21 +18,16 @@ struct bp_spill {
     int fd; /* -1: none yet */
 };
 
-bp_err bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes)
+void bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes)
 {
-    bp_spill *spill = bp_alloc("store.spool", 1, sizeof *spill);
+    bp_spill *spill = bp_alloc("io.spill", 1, sizeof *spill);
 
     *out = NULL;
     spill->fd = -1;
     spill->room_bytes = memory_bytes;
     spill->folder = bp_strdup(folder);
-    spill->tail = bp_alloc("store.spool", (int64_t)memory_bytes, 1);
-    if (spill->folder == NULL || spill->tail == NULL) {
-        bp_spill_free(&spill);
-        return bp_fail_memory("a spool", (int64_t)memory_bytes, 1);
-    }
+    spill->tail = bp_alloc("io.spill", (int64_t)memory_bytes, 1);
     *out = spill;
-    return BP_OK;
 }
 
 void bp_spill_free(bp_spill **spill)

@@ -11,7 +11,7 @@ typedef struct bp_spill bp_spill;
 
 /** `folder` is where its file is made once `memory_bytes` are exceeded: beside the output, which
  * has the room. Copied. */
-bp_err bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes);
+void bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes);
 void bp_spill_free(bp_spill **spill);
 
 /** Errors: BP_ERR_IO disk full, BP_ERR_DENIED, BP_ERR_CREATE, BP_ERR_SYSTEM. */

@@ -164,14 +164,10 @@ static bp_h5 *new_file(const char *real_path, const char *path, bool writing)
 {
     bp_h5 *file = bp_alloc("io.h5", 1, sizeof *file);
 
-    if (file == NULL)
-        return NULL;
     file->id = -1;
     file->writing = writing;
     file->path = bp_strdup(path);
     file->real_path = bp_strdup(real_path);
-    if (file->path == NULL || file->real_path == NULL)
-        free_file(&file);
     return file;
 }
 
@@ -217,8 +213,6 @@ bp_err bp_h5_create_as(bp_h5 **out, const char *real_path, const char *path)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (file == NULL)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the writing of %s; free some", path);
     bp_h5_lock();
     file->id = create_id(real_path);
     if (file->id < 0)
@@ -237,8 +231,6 @@ static bp_err open_as(bp_h5 **out, const char *real_path, const char *path)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (file == NULL)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the opening of %s; free some", path);
     bp_h5_lock();
     hid_t access = access_list(false);
     if (access >= 0)

@@ -269,7 +269,7 @@ bp_err bp_h5_write_texts(bp_h5 *file, const char *name, const char *const *texts
         size_t bytes = strlen(texts[k]);
         width = bytes > width ? bytes : width;
     }
-    padded = bp_alloc("store.texts", count, width);
+    padded = bp_alloc("io.texts", count, width);
     for (int64_t k = 0; k < count; k++)
         memcpy(padded + (size_t)k * width, texts[k], strlen(texts[k]));
     err = bp_h5_make_text(file, name, width, count);

@@ -11,8 +11,6 @@
 bp_err bp_h5_draft_begin(bp_h5_draft *draft, const char *path, int version)
 {
     *draft = (bp_h5_draft){.path = bp_strdup(path), .temporary = bp_sprintf("%s.tmp", path)};
-    if (!draft->path || !draft->temporary)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a file name: at %s", path);
 
     bp_err err = bp_h5_create_as(&draft->file, draft->temporary, path);
     if (err == BP_OK)

@@ -107,7 +107,6 @@ bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset)
 typedef struct name_list {
     char **names;
     int64_t count, room;
-    bool failed;
 } name_list;
 
 static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, void *context)
@@ -118,27 +117,16 @@ static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, vo
     if (info->type != H5L_TYPE_HARD)
         return 0;
     if (list->count == list->room) {
-        int64_t room = list->room == 0 ? 8 : 2 * list->room;
-        char **names = bp_realloc("store.names", list->names, room, sizeof *names);
-        if (names == NULL)
-            list->failed = true;
-        if (names == NULL)
-            return 1;
-        list->names = names;
-        list->room = room;
+        list->room = list->room == 0 ? 8 : 2 * list->room;
+        list->names = bp_realloc("io.names", list->names, list->room, sizeof *list->names);
     }
-    list->names[list->count] = bp_strdup(name);
-    if (list->names[list->count] == NULL) {
-        list->failed = true;
-        return 1;
-    }
-    list->count++;
+    list->names[list->count++] = bp_strdup(name);
     return 0;
 }
 
 bp_err bp_h5_names(bp_h5 *file, const char *group, char ***names, int64_t *count)
 {
-    name_list list = {NULL, 0, 0, false};
+    name_list list = {NULL, 0, 0};
     bp_err err = BP_OK;
 
     *names = NULL;
@@ -152,8 +140,6 @@ bp_err bp_h5_names(bp_h5 *file, const char *group, char ***names, int64_t *count
     if (at >= 0)
         H5Gclose(at);
     bp_h5_unlock();
-    if (err == BP_OK && list.failed)
-        err = bp_fail_memory("names in an HDF5 group", list.count + 1, sizeof(char *));
     if (err != BP_OK) {
         bp_names_free(&list.names, list.count);
         return err;
@@ -395,7 +381,7 @@ static bp_err get_fixed_text(bp_h5 *file, const char *name, hid_t attribute, hid
 {
     size_t width = H5Tget_size(type);
     char *text = width > 0 && width <= TEXT_LIMIT_BYTES
-                     ? bp_alloc("store.attribute", (int64_t)width + 1, 1)
+                     ? bp_alloc("io.attribute", (int64_t)width + 1, 1)
                      : NULL;
     bp_err err = BP_OK;
 

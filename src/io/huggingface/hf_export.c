@@ -158,10 +158,7 @@ static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape, c
     bp_safetensor *specs = bp_alloc("hf.specs", count, sizeof *specs);
     bp_err err = BP_OK;
 
-    if (path == NULL || names == NULL || specs == NULL)
-        err = bp_fail_memory("the tensors of a model", count, sizeof *specs);
-    else
-        err = write_tensors(checkpoint, shape, path, specs, names);
+    err = write_tensors(checkpoint, shape, path, specs, names);
     bp_free(names);
     bp_free(specs);
     bp_free(path);

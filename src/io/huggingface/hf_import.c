@@ -166,8 +166,6 @@ static bp_err open_files(bp_hf_model *model)
     bp_err err;
 
     model->files = bp_alloc("hf.files", MAX_SHARDS, sizeof *model->files);
-    if (model->files == NULL)
-        return no_memory("safetensors files");
     if (has(model->folder, "model.safetensors"))
         return open_file(model, "model.safetensors");
     if (!has(model->folder, "model.safetensors.index.json"))
@@ -353,8 +351,6 @@ static bp_err sort_out_all(bp_hf_model *model)
     for (int64_t f = 0; f < model->file_count; f++)
         model->report.tensors += bp_safetensors_count(model->files[f]);
     model->left = bp_alloc("hf.left", model->report.tensors, sizeof *model->left);
-    if (model->left == NULL)
-        return no_memory("names of tensors");
     for (int64_t f = 0; f < model->file_count; f++)
         for (int64_t k = 0; k < bp_safetensors_count(model->files[f]) && err == BP_OK; k++)
             err = sort_out(model, model->files[f], bp_safetensors_at(model->files[f], k));
@@ -369,13 +365,9 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder)
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (model == NULL)
-        return no_memory("a model");
     model->fetched = -1;
     model->folder = bp_strdup(folder);
-    if (model->folder == NULL)
-        err = no_memory("a file name");
-    if (err == BP_OK && !bp_path_is_dir(folder))
+    if (!bp_path_is_dir(folder))
         err = BP_FAIL(BP_ERR_INPUT, "there is no such folder: at %s", folder);
     if (err == BP_OK)
         err = read_config(model);

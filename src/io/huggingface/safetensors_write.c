@@ -81,8 +81,6 @@ static bp_err write_header(const bp_safetensors_writer *writer, const json_t *he
     unsigned char length[8];
     bp_err err = BP_OK;
 
-    if (text == NULL)
-        return bp_fail_memory("a safetensors header", 1, 1);
     bytes = strlen(text);
     padding = (ALIGN - bytes % ALIGN) % ALIGN;
     for (int k = 0; k < 8; k++)

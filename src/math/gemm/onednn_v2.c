@@ -33,8 +33,6 @@ dnnl_status_t bp_layout_new_query(bp_layout **out, const_dnnl_primitive_desc_t p
     const dnnl_memory_desc_t *desc = dnnl_primitive_desc_query_md(primitive, which, 0);
 
     *out = bp_alloc("math.gemm", 1, sizeof **out);
-    if (!*out)
-        return dnnl_out_of_memory;
     if (desc)
         (*out)->desc = *desc;
     return dnnl_success;

@@ -65,12 +65,9 @@ bp_err bp_gpt_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_gpt
     int blocks = count_blocks(shape, stage, stages, chunks);
     bp_network *network = NULL;
     bp_param *wte = NULL;
-    bp_err err = bp_network_new(&network, nn, blocks, 2 * blocks + 1);
 
-    *out = NULL;
+    bp_network_new(&network, nn, blocks, 2 * blocks + 1);
     BP_ASSERT(stages > 1 || chunks == 1);
-    if (err != BP_OK)
-        return err;
     network->C = shape->width;
     if (stage == 0 || stage == stages - 1)
         wte = add_vocabulary(network, shape, stage, stages, stage == 0 ? 0 : blocks - 1);
@@ -78,14 +75,12 @@ bp_err bp_gpt_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_gpt
         int first, end;
 
         bp_gpt_chunk(shape, &(bp_gpt_place){stage, stages, c, chunks}, &first, &end);
-        for (int number = first; number < end && err == BP_OK; number++)
+        for (int number = first; number < end; number++)
             add_block(network, shape, number, wte);
         bp_network_end_chunk(network);
     }
-    if (err != BP_OK)
-        bp_network_free(&network);
     *out = network;
-    return err;
+    return BP_OK;
 }
 
 bp_err bp_gpt_network_new(bp_network **out, const bp_nn *nn, const bp_gpt_shape *shape, int stage,

@@ -38,14 +38,9 @@ static bp_err link_new(const char *from, const char *path, bool *won)
 static bp_err write_draft(const char *path, const run_owner *self)
 {
     json_t *value = run_owner_json(self);
-    char *text = value == NULL ? NULL : bp_json_text(value);
+    char *text = bp_json_text(value);
     int fd = -1;
-    bp_err err = BP_OK;
-
-    if (text == NULL)
-        err = bp_fail_memory("a file name", 1, strlen(path));
-    else
-        err = bp_plain_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd);
+    bp_err err = bp_plain_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd);
     if (err == BP_OK && bp_write_all(fd, text, strlen(text)) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't write", path);
     if (err == BP_OK && fsync(fd) != 0)

@@ -376,11 +376,8 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
         watch_seconds = WATCH_SECONDS;
     lock->heartbeat_seconds = watch_seconds / BEATS_PER_WATCH;
     lock->folder = bp_path_join(run_dir, "lock");
-    if (lock->folder == NULL)
-        err = no_memory(run_dir);
     run_owner_self(&lock->self);
-    if (err == BP_OK)
-        err = bp_dir_make(lock->folder);
+    err = bp_dir_make(lock->folder);
     lock_record_begin(&lock->lock_record, watch_seconds);
     if (err == BP_OK)
         err = contend(lock);

@@ -39,8 +39,6 @@ static void read_features(bp_probe_host *out)
     char *flags = bp_alloc("probe", 16384, 1);
     size_t used = 0;
 
-    if (flags == NULL)
-        return;
     flags[0] = ' '; /* and one behind the last word, so that words are found whole */
     find_value(flags + 1, 16000, "/proc/cpuinfo", "flags");
     flags[strlen(flags)] = ' ';
@@ -95,11 +93,6 @@ double bp_probe_copy_speed(double seconds)
     char *from = bp_alloc("probe", COPY_BYTES, 1), *to = bp_alloc("probe", COPY_BYTES, 1);
     double began, now, bytes = 0;
 
-    if (from == NULL || to == NULL) {
-        bp_free(from);
-        bp_free(to);
-        return 0;
-    }
     memset(from, 1, (size_t)COPY_BYTES);
     memcpy(to, from, (size_t)COPY_BYTES); /* pages are there */
     began = now = bp_clock_now();

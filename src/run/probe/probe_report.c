@@ -44,8 +44,6 @@ static bool list_hosts(host_list *out, const bp_probe_host *ranks, int size)
     *out = (host_list){.ranks = ranks, .size = size};
     out->first = bp_alloc("probe", size, sizeof *out->first);
     out->host_of = bp_alloc("probe", size, sizeof *out->host_of);
-    if (out->first == NULL || out->host_of == NULL)
-        return false;
     for (int r = 0; r < size; r++) {
         int h = 0;
 
@@ -286,8 +284,6 @@ static void judge_speed(json_t *rows, const host_list *list, bool copies)
     bp_buffer slow = {0};
     int shown = 0;
 
-    if (speeds == NULL)
-        return;
     for (int h = 0; h < list->count; h++)
         speeds[h] = speed_of(list, h, copies);
     qsort(speeds, (size_t)list->count, sizeof *speeds, compare_reals);

@@ -51,8 +51,6 @@ static void take_line(reader *self, const json_t *line)
         void *grown = bp_realloc("run.history", curve->rows, room, sizeof row);
 
         self->short_of_memory = self->short_of_memory || !grown;
-        if (!grown)
-            return;
         curve->rows = grown;
         self->room = room;
     }
@@ -148,9 +146,7 @@ static bp_err read_members(bp_history *history, const char *members)
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         char *folder = bp_path_join(members, names[k]);
 
-        if (!folder)
-            err = out_of_memory();
-        else if (names[k][0] == 'm' && bp_path_is_dir(folder))
+        if (names[k][0] == 'm' && bp_path_is_dir(folder))
             err = add_curve(history, folder, names[k]);
         bp_free(folder);
     }

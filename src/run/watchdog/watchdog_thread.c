@@ -255,11 +255,11 @@ static void warn_of_unknown(watchdog *self)
     if (missing > 0)
         run_progress_note(json_pack(
             "{s:o}", "warning",
-            json_sprintf("the watchdog has not heard from %s, and can name it only where all "
-                         "others wait: at UDP port %d of host %s; is there a firewall between the "
-                         "nodes?",
-                         list, (int)ntohs(self->places[self->rank].port),
-                         self->places[self->rank].host)));
+            json_sprintf(
+                "the watchdog has received nothing from %s, and can name it only where all "
+                "others wait: at UDP port %d of host %s; is there a firewall between the "
+                "nodes?",
+                list, (int)ntohs(self->places[self->rank].port), self->places[self->rank].host)));
 }
 
 /* For how long has this rank waited for others, without a word from rank 0 since it began? It may

@@ -77,18 +77,16 @@ struct ensemble_scheduler {
 
 static bp_err out_of_memory(void)
 {
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the ensemble's desk");
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the ensemble's scheduler");
 }
 
 static bp_err prepare(ensemble_scheduler *scheduler)
 {
     ensemble *self = scheduler->self;
 
-    scheduler->states = bp_alloc("ensemble.desk", self->members, sizeof *scheduler->states);
-    scheduler->done = bp_alloc("ensemble.desk", self->members, sizeof *scheduler->done);
-    scheduler->left = bp_alloc("ensemble.desk", self->shape.members, sizeof *scheduler->left);
-    if (!scheduler->states || !scheduler->done || !scheduler->left)
-        return out_of_memory();
+    scheduler->states = bp_alloc("ensemble.scheduler", self->members, sizeof *scheduler->states);
+    scheduler->done = bp_alloc("ensemble.scheduler", self->members, sizeof *scheduler->done);
+    scheduler->left = bp_alloc("ensemble.scheduler", self->shape.members, sizeof *scheduler->left);
     for (int64_t k = 0; k < self->members; k++)
         scheduler->states[k].oob_perplexity = NAN;
     return ensemble_metrics_new(&scheduler->metrics, self);
@@ -99,7 +97,7 @@ static bool tick(void *context, int64_t amount);
 bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
 {
     const bp_mesh *mesh = self->mesh;
-    ensemble_scheduler *scheduler = bp_alloc("ensemble.desk", 1, sizeof *scheduler);
+    ensemble_scheduler *scheduler = bp_alloc("ensemble.scheduler", 1, sizeof *scheduler);
     bp_work_spec spec = {.mesh = mesh, .units = self->members, .tick = tick, .context = scheduler};
     bp_err err = bp_agree(mesh->world, scheduler ? BP_OK : out_of_memory());
 
@@ -525,8 +523,6 @@ static bp_err save_list(const ensemble_scheduler *scheduler)
     bp_err err = BP_OK;
 
     list.members = bp_alloc("ensemble.list", self->members, sizeof *list.members);
-    if (!list.members)
-        return out_of_memory();
     for (int64_t k = 0; k < self->members && err == BP_OK; k++) {
         bp_ensemble_member *to = &list.members[list.count];
         char name[ENSEMBLE_NAME_BYTES];

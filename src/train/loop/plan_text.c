@@ -53,12 +53,12 @@ static void print_time(const trainer *self)
 
     bp_clock_duration(fast, sizeof fast, 2 * seconds);
     bp_clock_duration(slow, sizeof slow, 5 * seconds);
-    bp_log("time foreseen: %s to %s for the %.3g M tokens of %lld steps (50 %% to 20 %% of what "
+    bp_log("time estimated: %s to %s for the %.3g M tokens of %lld steps (50 %% to 20 %% of what "
            "matrix products reach: %d rank%s of %.1f GFLOP/s)",
            fast, slow, tokens / 1e6, (long long)steps, ranks, ranks == 1 ? "" : "s",
            self->gemm_peak / ranks / 1e9);
     if (self->gemm_cores < CORES_SHARED)
-        bp_log("other work had %.0f %% of these cores while that was measured: the time foreseen, "
+        bp_log("other work had %.0f %% of these cores while that was measured: the time estimated, "
                "and mfu in metrics.jsonl, are guesses",
                100 * (1 - self->gemm_cores));
 }
@@ -85,7 +85,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
            mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
            bp_math_threads(), bp_math_threads() == 1 ? "" : "s");
     trainer_say_steps(self);
-    bp_log("memory foreseen of a rank of stage %d (the largest):", stage);
+    bp_log("memory estimated of a rank of stage %d (the largest):", stage);
     print_row("program", plan->program, "the program and its libraries");
     print_row("parameters", plan->parameters, "float32");
     print_row("copies", plan->copies, "of the weights, as the products want them");
@@ -115,6 +115,6 @@ void plan_print_peak(const trainer *self)
     int64_t peak =
         bp_all_max_int(counts ? (int64_t)bp_mem_resident_peak_bytes() : 0, self->mesh->world);
 
-    bp_log("memory: %.1f MiB foreseen, %.1f MiB seen at the peak of a rank",
+    bp_log("memory: %.1f MiB estimated, %.1f MiB seen at the peak of a rank",
            (double)bp_plan_total(&self->plan) / MIB, (double)peak / MIB);
 }

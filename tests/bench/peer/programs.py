@@ -131,8 +131,8 @@ class Run:
         return [moment for moment, line in self.lines if line.startswith(start)]
 
     def memory(self):
-        """(MiB foreseen, MiB seen) of the line at the end of a training."""
-        words = next(line for _, line in self.lines if line.startswith("memory: ") and "foreseen," in line).split()
+        """(MiB estimated, MiB seen) of the line at the end of a training."""
+        words = next(line for _, line in self.lines if line.startswith("memory: ") and "estimated," in line).split()
         return float(words[1]), float(words[4])
 
 

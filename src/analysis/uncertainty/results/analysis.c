@@ -111,7 +111,7 @@ static bp_err sort_tokens(evidence *self)
 {
     const comparison_scores *scores = self->scores;
     int64_t tokens = scores->doc_start[scores->domain];
-    float *confidence = bp_try_alloc("study.scores", tokens, sizeof(*confidence));
+    float *confidence = bp_try_alloc("comparison.scores", tokens, sizeof(*confidence));
     bp_token_table table = {.tokens = tokens,
                             .documents = scores->domain,
                             .score = confidence,
@@ -135,7 +135,7 @@ static bp_err sort_tokens(evidence *self)
 /* values[count] = the means of a group's documents. */
 static double *gather(const double *means, const comparison_group *group)
 {
-    double *values = bp_try_alloc("study.scores", group->document_count, sizeof(*values));
+    double *values = bp_try_alloc("comparison.scores", group->document_count, sizeof(*values));
 
     for (int64_t k = 0; values && k < group->document_count; k++)
         values[k] = means[group->documents[k]];
@@ -146,8 +146,8 @@ static bp_err sort_documents(evidence *self, const comparison_analysis_spec *spe
 {
     bp_err err = BP_OK;
 
-    self->detections =
-        bp_try_alloc("study.scores", self->shifts * COMPARISON_SCORES, sizeof(*self->detections));
+    self->detections = bp_try_alloc("comparison.scores", self->shifts * COMPARISON_SCORES,
+                                    sizeof(*self->detections));
     if (!self->detections)
         return out_of_memory();
     for (int64_t s = 0; s < self->shifts; s++)
@@ -183,7 +183,7 @@ static bp_err resample(comparison_result *out, const evidence *self,
                        const comparison_analysis_spec *spec, int64_t columns)
 {
     int64_t groups = 1 + self->shifts;
-    int64_t *documents = bp_try_alloc("study.scores", groups, sizeof(*documents));
+    int64_t *documents = bp_try_alloc("comparison.scores", groups, sizeof(*documents));
     bp_bootstrap bootstrap = {.seed = spec->seed,
                               .resamples = spec->resamples,
                               .groups = groups,
@@ -205,11 +205,11 @@ static bp_err find_values(comparison_result *out, const evidence *self,
                           const comparison_analysis_spec *spec)
 {
     int64_t columns = comparison_columns(self->shifts);
-    double *points = bp_alloc("study.values", columns, sizeof(*points));
+    double *points = bp_alloc("comparison.values", columns, sizeof(*points));
     bp_err err;
 
-    out->values = bp_alloc("study.values", columns, sizeof(*out->values));
-    out->resampled = bp_alloc("study.values", spec->resamples * columns, sizeof(double));
+    out->values = bp_alloc("comparison.values", columns, sizeof(*out->values));
+    out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
     err = points && out->values && out->resampled ? resample(out, self, spec, columns)
                                                   : out_of_memory();
     if (err == BP_OK)
@@ -258,7 +258,7 @@ static scored *sort_scored(const double *means, const comparison_group *in_domai
                            const comparison_group *shifted)
 {
     int64_t n = in_domain->document_count, m = shifted->document_count;
-    scored *all = bp_alloc("study.curves", n + m, sizeof(*all));
+    scored *all = bp_alloc("comparison.curves", n + m, sizeof(*all));
 
     for (int64_t k = 0; all && k < n + m; k++)
         all[k] = k < n ? (scored){means[in_domain->documents[k]], false}
@@ -278,7 +278,7 @@ static bp_err make_curve(comparison_curve *curve, const double *means,
     scored *all = sort_scored(means, in_domain, shifted);
     comparison_point last = {0, 0};
 
-    curve->points = bp_alloc("study.curves", 1100, sizeof(*curve->points));
+    curve->points = bp_alloc("comparison.curves", 1100, sizeof(*curve->points));
     if (!all || !curve->points) {
         bp_free(all);
         return out_of_memory();
@@ -321,15 +321,13 @@ static void widen(comparison_histogram *out, const double *means, const comparis
     }
 }
 
-static bp_err make_histogram(comparison_histogram *out, const double *means,
-                             const comparison_analysis_spec *spec)
+static void make_histogram(comparison_histogram *out, const double *means,
+                           const comparison_analysis_spec *spec)
 {
     int64_t shifts = spec->shifted->count;
 
     out->counts =
-        bp_alloc("study.curves", (1 + shifts) * COMPARISON_HISTOGRAM_BINS, sizeof(int64_t));
-    if (!out->counts)
-        return out_of_memory();
+        bp_alloc("comparison.curves", (1 + shifts) * COMPARISON_HISTOGRAM_BINS, sizeof(int64_t));
     out->bottom = out->top = means[spec->in_domain->documents[0]];
     widen(out, means, spec->in_domain);
     for (int64_t s = 0; s < shifts; s++)
@@ -337,7 +335,6 @@ static bp_err make_histogram(comparison_histogram *out, const double *means,
     count_group(out, 0, means, spec->in_domain);
     for (int64_t s = 0; s < shifts; s++)
         count_group(out, 1 + s, means, &spec->shifted->items[s]);
-    return BP_OK;
 }
 
 double comparison_histogram_edge(const comparison_histogram *histogram, double b)
@@ -351,16 +348,14 @@ static bp_err make_curves(comparison_result *out, const comparison_scores *score
     int64_t shifts = spec->shifted->count;
     bp_err err = BP_OK;
 
-    out->curves = bp_alloc("study.curves", shifts * COMPARISON_SCORES, sizeof(*out->curves));
-    if (!out->curves)
-        return out_of_memory();
+    out->curves = bp_alloc("comparison.curves", shifts * COMPARISON_SCORES, sizeof(*out->curves));
     for (int64_t s = 0; s < shifts; s++)
         for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0;
              err == BP_OK && c < COMPARISON_SCORES; c++)
             err = make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c],
                              spec->in_domain, &spec->shifted->items[s]);
     if (err == BP_OK)
-        err = make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
+        make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
     return err;
 }
 

@@ -58,7 +58,7 @@ bp_err comparison_plots_list(comparison_plot **out, const comparison_results *re
     static const char *const TITLES[] = {"Negative log-likelihood in the domain",
                                          "Reliability of the top prediction", "Risk and coverage"};
     int64_t shifts = results->shifted.count, methods = results->methods.count, count = 0;
-    comparison_plot *plots = bp_alloc("study.plots", 4 + shifts + methods, sizeof(*plots));
+    comparison_plot *plots = bp_alloc("comparison.plots", 4 + shifts + methods, sizeof(*plots));
     bool added = plots != NULL;
 
     for (int k = 0; added && k < 3; k++)

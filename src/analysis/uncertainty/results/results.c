@@ -13,7 +13,7 @@
 
 static bp_err out_of_memory(void)
 {
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the outcome of a study");
+    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the results of a study");
 }
 
 int64_t comparison_pair(int64_t i, int64_t k, int64_t methods)
@@ -21,23 +21,19 @@ int64_t comparison_pair(int64_t i, int64_t k, int64_t methods)
     return i * methods - i * (i + 1) / 2 + (k - i - 1);
 }
 
-bp_err comparison_results_init(comparison_results *results)
+void comparison_results_init(comparison_results *results)
 {
     int64_t methods = results->methods.count;
 
-    results->metadata = bp_alloc("study.outcome", methods, sizeof(*results->metadata));
-    results->members = bp_alloc("study.outcome", methods, sizeof(*results->members));
-    results->results = bp_alloc("study.outcome", methods, sizeof(*results->results));
-    results->costs = bp_alloc("study.outcome", methods, sizeof(*results->costs));
-    results->temperatures = bp_alloc("study.outcome", methods, sizeof(*results->temperatures));
-    if (!results->metadata || !results->members || !results->results || !results->costs ||
-        !results->temperatures)
-        return out_of_memory();
+    results->metadata = bp_alloc("comparison.results", methods, sizeof(*results->metadata));
+    results->members = bp_alloc("comparison.results", methods, sizeof(*results->members));
+    results->results = bp_alloc("comparison.results", methods, sizeof(*results->results));
+    results->costs = bp_alloc("comparison.results", methods, sizeof(*results->costs));
+    results->temperatures = bp_alloc("comparison.results", methods, sizeof(*results->temperatures));
     for (int64_t m = 0; m < methods; m++) {
         results->costs[m] = (comparison_cost){NAN, NAN, NAN, NAN};
         results->temperatures[m] = (comparison_temperature){NAN, NAN, NAN, false, 0};
     }
-    return BP_OK;
 }
 
 void comparison_results_clear(comparison_results *results)
@@ -162,8 +158,8 @@ static bp_err make_room(comparison_results *results)
     int64_t methods = results->methods.count, shifts = results->shifted.count;
     int64_t pairs = methods * (methods - 1) / 2;
 
-    results->dropped = bp_alloc("study.outcome", 1 + shifts, sizeof(*results->dropped));
-    results->differences = bp_alloc("study.outcome", pairs * comparison_columns(shifts),
+    results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof(*results->dropped));
+    results->differences = bp_alloc("comparison.results", pairs * comparison_columns(shifts),
                                     sizeof(*results->differences));
     return results->dropped && results->differences ? BP_OK : out_of_memory();
 }

@@ -42,7 +42,7 @@ typedef struct comparison_results {
 } comparison_results;
 
 /** Room for what is known of each method. Errors: BP_ERR_SYSTEM. */
-bp_err comparison_results_init(comparison_results *results);
+void comparison_results_init(comparison_results *results);
 void comparison_results_clear(comparison_results *results);
 
 /** The pair (i, k), i < k. */

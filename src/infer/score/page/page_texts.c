@@ -90,15 +90,13 @@ static int by_perplexity(const void *a, const void *b)
 
 /* Documents by perplexity, without those that are so short that chance decides; *least: of the
  * tokens they have. */
-static bp_err find_candidates(const texts *self, candidate **out, int64_t *count, int64_t *least)
+static void find_candidates(const texts *self, candidate **out, int64_t *count, int64_t *least)
 {
     int64_t documents = self->table->plan->documents, first = 0, found = 0;
     candidate *all = bp_alloc("score.page", documents, sizeof *all);
 
     *out = all;
     *count = *least = 0;
-    if (!all)
-        return out_of_memory();
     for (int64_t d = 0; d < documents; d++) {
         double perplexity = score_page_perplexity(self->table, d);
 
@@ -106,7 +104,7 @@ static bp_err find_candidates(const texts *self, candidate **out, int64_t *count
             all[found++] = (candidate){perplexity, d, self->table->rows[d].tokens};
     }
     if (found == 0)
-        return BP_OK;
+        return;
     qsort(all, (size_t)found, sizeof *all, by_tokens);
     *least = all[found / 2].tokens < FEW_TOKENS ? all[found / 2].tokens : FEW_TOKENS;
     while (all[first].tokens < *least)
@@ -114,7 +112,6 @@ static bp_err find_candidates(const texts *self, candidate **out, int64_t *count
     *count = found - first;
     memmove(all, all + first, (size_t)*count * sizeof *all);
     qsort(all, (size_t)*count, sizeof *all, by_perplexity);
-    return BP_OK;
 }
 
 /* ---- tokens ---- */
@@ -333,7 +330,7 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
     bp_err err = load_tokenizer(&all_texts);
 
     if (err == BP_OK)
-        err = find_candidates(&all_texts, &all, &count, &least);
+        find_candidates(&all_texts, &all, &count, &least);
     (void)json_object_set_new(page, "hardest", json_array());
     (void)json_object_set_new(page, "easiest", json_array());
     (void)json_object_set_new(page, "samples", json_array());

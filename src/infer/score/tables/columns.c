@@ -17,8 +17,6 @@ static bp_err add_column(bp_score_table *table, const char *name, bp_score_colum
     bp_score_column *columns =
         bp_realloc("score.labels", table->columns, count, sizeof(*table->columns));
 
-    if (!columns)
-        return out_of_memory();
     table->columns = columns;
     *out = &columns[table->column_count];
     **out = (bp_score_column){.name = bp_strdup(name)};

@@ -11,19 +11,16 @@ static bp_err out_of_memory(int64_t members)
     return BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of %lld members", (long long)members);
 }
 
-bp_err bp_token_statistics_init(bp_token_statistics *statistics, const bp_lm_info *info)
+void bp_token_statistics_init(bp_token_statistics *statistics, const bp_lm_info *info)
 {
     int64_t members = info->members;
 
     BP_ASSERT(info->statistics == (members > 0 ? BP_LM_MEMBER + members : 1));
     *statistics = (bp_token_statistics){.count = info->statistics, .members = members};
-    statistics->names = bp_alloc("score.channels", members, sizeof(*statistics->names));
-    statistics->oob = bp_alloc("score.channels", members, sizeof(*statistics->oob));
-    if (!statistics->names || !statistics->oob)
-        return out_of_memory(members);
+    statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
+    statistics->oob = bp_alloc("score.statistics", members, sizeof(*statistics->oob));
     for (int64_t m = 0; m < members; m++)
         statistics->oob[m] = NAN;
-    return BP_OK;
 }
 
 bp_err bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
@@ -31,8 +28,6 @@ bp_err bp_token_statistics_name(bp_token_statistics *statistics, int64_t member,
 {
     char *copy = bp_strdup(name);
 
-    if (!copy)
-        return out_of_memory(statistics->members);
     bp_free(statistics->names[member]);
     statistics->names[member] = copy;
     statistics->oob[member] = oob;
@@ -123,20 +118,17 @@ bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *st
                  {"brier", BP_LM_BRIER}};
     double variance = bp_fixed_real(sums[BP_LM_LOGPROB_VARIANCE - 1]) / (double)tokens;
     json_t *members;
-    bool ok = true;
 
     if (statistics->members == 0)
         return BP_OK;
     for (size_t i = 0; i < sizeof(means) / sizeof(means[0]); i++) {
         double mean = bp_fixed_real(sums[means[i].statistic - 1]) / (double)tokens;
 
-        ok = json_object_set_new(figures, means[i].key, bp_json_real(mean)) == 0 && ok;
+        (void)json_object_set_new(figures, means[i].key, bp_json_real(mean));
     }
     variance *= bp_score_unbiased_factor(statistics->members);
-    ok = json_object_set_new(figures, BP_SCORE_UNBIASED, bp_json_real(variance)) == 0 && ok;
+    (void)json_object_set_new(figures, BP_SCORE_UNBIASED, bp_json_real(variance));
     members = json_array();
-    ok = json_object_set_new(figures, "members", members) == 0 && ok;
-    if (!ok)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the figures of an ensemble");
+    (void)json_object_set_new(figures, "members", members);
     return list_members(members, statistics, sums, tokens, oob);
 }

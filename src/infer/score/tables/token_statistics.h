@@ -15,7 +15,7 @@ typedef struct bp_token_statistics {
 } bp_token_statistics;
 
 /** Channels of a model, names still empty. Clear after an error too. Errors: BP_ERR_SYSTEM. */
-bp_err bp_token_statistics_init(bp_token_statistics *statistics, const bp_lm_info *info);
+void bp_token_statistics_init(bp_token_statistics *statistics, const bp_lm_info *info);
 /** Name a member. Errors: BP_ERR_SYSTEM. */
 bp_err bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
                                 double oob);
