@@ -12,6 +12,8 @@
 #include "run/run_folder.h"
 #include "run/watchdog/watchdog.h"
 
+#include "base/run_options.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +21,6 @@
 const bp_job *const bp_jobs[] = {&bp_job_pretrain,    &bp_job_ensemble, &bp_job_score,
                                  &bp_job_uncertainty, &bp_job_bench,    NULL};
 #define TABLES_MAX 64
-
-const bp_option bp_run_options[] = {
-    {"run.dir", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "the run folder", true},
-    {"run.seed", BP_OPTION_INT, "1", 0, 9007199254740992.0, NULL, NULL,
-     "initialisation, order, dropout", false},
-    {"tokenizer.path", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "tokenizer.json, the one that the corpus names; a bench times it", false},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
-};
 
 typedef struct arguments {
     const bp_job *job;
@@ -221,7 +214,7 @@ static bp_err run_alone(const arguments *args, bool *again)
 /* Before the folder was held, nobody else writes what a start failed with. */
 static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
 {
-    const char *run_dir = bp_config_string(config, "run.dir");
+    const char *run_dir = bp_run_keys_of(config)->dir;
 
     /* a job of one member holds the member's folder, not run.dir */
     if (run_dir && !(job == &bp_job_ensemble && bp_config_is_set(config, "ensemble.only")))

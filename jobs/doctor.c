@@ -16,6 +16,10 @@
 #include "run/probe/probe.h"
 #include "run/status/run_status.h"
 
+#include "base/run_options.h"
+#include "train/engine/engine.h"
+#include "train/loop/pretrain.h"
+
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +129,7 @@ static bp_err read_config(doctor *self, const bp_option *const *tables)
 
 static const char *run_folder(const doctor *self)
 {
-    return self->config ? bp_config_string(self->config, "run.dir") : self->target;
+    return self->config ? bp_run_keys_of(self->config)->dir : self->target;
 }
 
 /* ---- hosts ---- */
@@ -158,7 +162,7 @@ static bp_err look_at_hosts(doctor *self)
     }
     bp_probe_host_read(&own);
     if (self->config)
-        asked = (int)bp_config_int(self->config, "math.threads");
+        asked = (int)bp_math_keys_of(self->config)->threads;
     own.threads = bp_math_threads_for(self->world, asked);
     bp_math_set_threads(own.threads);
     precision = bp_all_max_int(!bp_math_has_bf16(), self->world) ? BP_F32 : BP_BF16;
@@ -271,9 +275,9 @@ static bp_err judge_bits(const doctor *self)
 static int64_t estimated_bytes(const doctor *self)
 {
     bp_config *config = self->config;
-    const char *train = bp_config_string(config, "corpus.train");
+    const char *train = bp_corpus_keys_of(config)->train;
     bp_gpt_shape known = {0}, shape;
-    int64_t copies = strcmp(bp_config_string(config, "optimizer.kind"), "adamw") == 0 ? 3 : 2;
+    int64_t copies = strcmp(bp_optimizer_keys_of(config)->kind, "adamw") == 0 ? 3 : 2;
 
     if (!train || !bp_config_is_set(config, "model.layers") ||
         !bp_config_is_set(config, "model.width") || !bp_config_is_set(config, "model.context") ||
@@ -306,7 +310,7 @@ static int64_t checkpoint_bytes(const doctor *self, const char *folder)
  * made there comes first: a folder where nothing can has no room either. */
 static bp_err try_folder(const doctor *self, const char *folder, char **ground)
 {
-    int64_t keep = self->config ? bp_config_int(self->config, "checkpoint.keep") : 3;
+    int64_t keep = self->config ? bp_checkpoint_keys_of(self->config)->keep : 3;
     char *existing = bp_probe_existing(folder);
     bp_err err = existing ? BP_OK : bp_fail_memory("a file name", 1, strlen(folder));
 

@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/err.h"
+#include "base/run_options.h"
 #include "mesh/mesh.h"
 #include <mpi.h>
 #include <stdbool.h>
@@ -43,8 +44,5 @@ int bp_status_command(int argc, char **argv);
 
 /** bagpipe plot RUN...: argv[0] is "plot"; gives the exit status. Local, no MPI. */
 int bp_plot_command(int argc, char **argv);
-
-/** The keys of every run: run.dir, run.seed, tokenizer.path. */
-extern const bp_option bp_run_options[];
 
 #endif

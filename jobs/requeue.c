@@ -2,6 +2,7 @@
 #include "requeue.h"
 
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "run/restart.h"
 #include "train/ensemble/ensemble.h"
 
@@ -11,7 +12,7 @@
 bp_err bp_requeue(const char *job, const bp_config *config, int status, int64_t most,
                   const char *cause, bool *again)
 {
-    const char *run_dir = bp_config_string(config, "run.dir");
+    const char *run_dir = bp_run_keys_of(config)->dir;
     bool ensemble = strcmp(job, "ensemble") == 0;
     char *folder = ensemble ? bp_ensemble_folder(config) : bp_strdup(run_dir), why[1024];
     bp_restart_case what = {

@@ -81,6 +81,9 @@ void bp_config_free(bp_config **config)
         return;
     for (int64_t i = 0; i < (*config)->count; i++)
         bp_free((*config)->entries[i].text);
+    for (int k = 0; k < (*config)->bound_count; k++)
+        bp_free((*config)->bound[k].keys);
+    bp_free((*config)->bound);
     bp_buffer_clear(&(*config)->faults);
     bp_free((*config)->entries);
     bp_free(*config);
@@ -295,13 +298,78 @@ bool bp_config_bool(const bp_config *config, const char *key)
     return typed_and_set(config, key, BP_OPTION_BOOL, BP_OPTION_BOOL)->integer != 0;
 }
 
+static size_t bytes_of(const bp_option *row)
+{
+    switch (row->type) {
+    case BP_OPTION_INT:
+    case BP_OPTION_BYTES:
+        return sizeof(int64_t);
+    case BP_OPTION_REAL:
+        return sizeof(double);
+    case BP_OPTION_BOOL:
+        return sizeof(bool);
+    default:
+        return sizeof(const char *);
+    }
+}
+
+static void fill_bound(const bp_config *config, const config_bound *bound)
+{
+    for (const bp_option *row = bound->table; row->key != NULL; row++) {
+        const config_entry *entry = config_find(config, row->key);
+        char *to = bound->keys + row->at - 1;
+        bool flag = entry != NULL && entry->integer != 0;
+
+        if (row->at == 0 || entry == NULL)
+            continue;
+        memset(to, 0, bytes_of(row));
+        if (entry->text == NULL)
+            continue;
+        memcpy(to,
+               row->type == BP_OPTION_BOOL   ? (const void *)&flag
+               : row->type == BP_OPTION_REAL ? (const void *)&entry->real
+               : bytes_of(row) == sizeof(int64_t) &&
+                       (row->type == BP_OPTION_INT || row->type == BP_OPTION_BYTES)
+                   ? (const void *)&entry->integer
+                   : (const void *)&entry->text,
+               bytes_of(row));
+    }
+}
+
+const void *bp_config_bound(const bp_config *config, const bp_option *table)
+{
+    bp_config *own =
+        (bp_config *)config; /* what is bound once stays, and is no change to a reader */
+    size_t bytes = 0;
+
+    for (int k = 0; k < own->bound_count; k++)
+        if (own->bound[k].table == table)
+            return own->bound[k].keys;
+    for (const bp_option *row = table; row->key != NULL; row++)
+        if (row->at > 0 && (size_t)row->at - 1 + bytes_of(row) > bytes)
+            bytes = (size_t)row->at - 1 + bytes_of(row);
+    own->bound = bp_realloc("base.config", own->bound, own->bound_count + 1, sizeof *own->bound);
+    own->bound[own->bound_count] =
+        (config_bound){table, bp_alloc("base.config", (int64_t)bytes, 1)};
+    fill_bound(own, &own->bound[own->bound_count]);
+    return own->bound[own->bound_count++].keys;
+}
+
+void config_refresh(const bp_config *config)
+{
+    for (int k = 0; k < config->bound_count; k++)
+        fill_bound(config, &config->bound[k]);
+}
+
 bp_err bp_config_set(bp_config *config, const char *key, const char *value)
 {
     config_entry *entry = config_find(config, key);
 
     BP_ASSERT(entry != NULL);
     config_source source = bp_config_is_given(config, key) ? entry->source : SOURCE_RESOLVED;
-    return config_assign(entry, value, source, "a value resolved by the program");
+    bp_err err = config_assign(entry, value, source, "a value resolved by the program");
+    config_refresh(config);
+    return err;
 }
 
 bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value)

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum bp_option_type {
@@ -31,10 +32,15 @@ typedef struct bp_option {
     const char *help;    /* one line */
     int required;        /* true: where its table is among those the job asks for */
     const char *was;     /* the name it had, which is still read; NULL: none */
+    int at;              /* BP_AT of its value in the table's struct; 0: in none */
 } bp_option;             /* a table ends with a row whose key is NULL */
 
 /** bp_option.required of rows that follow each other: exactly one of them must have a value. */
 #define BP_REQUIRED_ONE 2
+
+/** Where a row's value stands in the struct of its table: int64_t (INT, BYTES), double, bool, or
+ * const char * (STRING, CHOICE). */
+#define BP_AT(keys, field) (1 + (int)offsetof(keys, field))
 
 /** Is it called `key`, or was it once? */
 bool bp_option_is(const bp_option *option, const char *key);
@@ -88,6 +94,11 @@ const char *bp_nearest_word(const char *word, const char *const *words);
 
 /** All required keys there, and one alone of those that exclude each other, else BP_ERR_CONFIG. */
 bp_err bp_config_check(const bp_config *config);
+
+/** The values of a table, as its struct: parsed once, borrowed, and kept up to date by
+ * bp_config_set. What is not set, or belongs to no job here, is 0 or NULL. Each table's header has
+ * a function of its own around this: bp_train_keys_of(config)->steps. */
+const void *bp_config_bound(const bp_config *config, const bp_option *table);
 
 /** Values. The key must be of that type and, but for _is_set, have a value or a default
  * (BP_ASSERT). Strings are borrowed. */

@@ -26,7 +26,15 @@ typedef struct config_entry {
     int line;     /* of the file; 0: not given there */
 } config_entry;
 
+/* A table's struct, filled. */
+typedef struct config_bound {
+    const bp_option *table;
+    char *keys;
+} config_bound;
+
 struct bp_config {
+    config_bound *bound;
+    int bound_count;
     config_entry *entries;
     int64_t count;
     bp_buffer faults; /* lines */
@@ -35,6 +43,8 @@ struct bp_config {
 };
 
 config_entry *config_find(const bp_config *config, const char *key);
+/** Values have changed: the structs of bp_config_bound follow. */
+void config_refresh(const bp_config *config);
 
 /** What a word of other programs is here (config_words.c). */
 typedef struct config_word {

@@ -257,6 +257,7 @@ bp_err bp_config_read(bp_config *config, const char *path, int count, char *cons
         err = read_file(config, path);
     for (int i = 0; err == BP_OK && i < count; i++)
         err = read_argument(config, arguments[i]);
+    config_refresh(config);
     if (err != BP_OK)
         return err;
     if (config->fault_count > 0 && !config->cut)

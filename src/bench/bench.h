@@ -10,6 +10,20 @@
 
 extern const bp_option bp_bench_options[]; /* bench.* */
 
+/** Values of bp_bench_options (docs: --help). */
+typedef struct bp_bench_keys {
+    double seconds;
+    const char *models;
+    int64_t micro_batches;
+    int64_t corpus;
+    int64_t message;
+} bp_bench_keys;
+
+static inline const bp_bench_keys *bp_bench_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_bench_options);
+}
+
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
 void bp_bench_check(bp_config *config);

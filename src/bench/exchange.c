@@ -3,6 +3,7 @@
 #include "bench/bench_priv.h"
 
 #include "base/mem.h"
+#include "bench/bench.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 
@@ -127,7 +128,7 @@ static json_t *measure_size(const bench *self, const kind *what, exchange *e, in
 
 static json_t *measure_sizes(const bench *self, const kind *what, exchange *e, double links)
 {
-    int64_t most = bp_config_int(self->config, "bench.message");
+    int64_t most = bp_bench_keys_of(self->config)->message;
     json_t *rows = self->result ? json_array() : NULL;
 
     for (int64_t bytes = SMALLEST; bytes <= most; bytes *= SIZE_FACTOR) {
@@ -190,7 +191,7 @@ bp_err bench_exchange(bench *self)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t ranks = mesh->size - mesh->dedicated;
-    int64_t n = bp_config_int(self->config, "bench.message") / (int64_t)sizeof(float) + ranks;
+    int64_t n = bp_bench_keys_of(self->config)->message / (int64_t)sizeof(float) + ranks;
     exchange e = {.partner = -1};
     json_t *object;
     bp_err err = BP_OK;

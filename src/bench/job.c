@@ -6,6 +6,9 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
+#include "bench/bench.h"
+#include "math/math.h"
 #include "mesh/collective.h"
 
 #include <errno.h>
@@ -62,10 +65,10 @@ static bp_err open_bench(bench *self, MPI_Comm world, bp_config *config,
     const char *wrong;
     bp_err err;
 
-    *self = (bench){.config = config, .seconds = bp_config_real(config, "bench.seconds")};
-    (void)bp_bench_models_named(bp_config_string(config, "bench.models"), self->named, &wrong);
+    *self = (bench){.config = config, .seconds = bp_bench_keys_of(config)->seconds};
+    (void)bp_bench_models_named(bp_bench_keys_of(config)->models, self->named, &wrong);
     bp_math_set_threads(
-        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
+        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
     err = bp_agree(world, open_mesh(self, world, plan));
     if (err == BP_OK)
         err = resolve_keys(self);
@@ -131,7 +134,7 @@ static bp_err sweep(const bench *self)
     bp_err err = BP_OK;
 
     for (size_t k = 0; k < sizeof NAMES / sizeof *NAMES && err == BP_OK; k++) {
-        char *path = bp_path_join(bp_config_string(self->config, "run.dir"), NAMES[k]);
+        char *path = bp_path_join(bp_run_keys_of(self->config)->dir, NAMES[k]);
         if (unlink(path) != 0 && errno != ENOENT)
             err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
         bp_free(path);
@@ -160,7 +163,7 @@ static bp_err measure(bench *self)
 
 static char *result_path(const bench *self)
 {
-    char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "bench.json");
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "bench.json");
     return path;
 }
 
@@ -242,7 +245,7 @@ static double count_measurements(const bench *self)
     double everywhere = bench_ranks(self) > 1 ? 1.5 : 1; /* all ranks, then one alone */
     double count = 2 * (2 * everywhere + 3) + 4 * everywhere, sizes = 0;
 
-    for (int64_t bytes = 1024; bytes <= bp_config_int(self->config, "bench.message"); bytes *= 16)
+    for (int64_t bytes = 1024; bytes <= bp_bench_keys_of(self->config)->message; bytes *= 16)
         sizes++;
     for (int k = 0; k < BP_BENCH_MODELS; k++)
         count += self->named[k] && self->plan_bytes[k] > 0 ? 2 : 0;

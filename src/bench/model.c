@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/run_options.h"
+#include "bench/bench.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 #include "models/lm.h"
@@ -20,9 +22,9 @@
 static bp_engine_spec engine_spec(const bench *self, const bp_gpt_shape *shape)
 {
     const bp_config *config = self->config;
-    int64_t batches = bp_config_int(config, "bench.micro_batches");
+    int64_t batches = bp_bench_keys_of(config)->micro_batches;
     int stages = self->mesh_shape.pipeline;
-    bp_engine_spec spec = {.seed = (uint64_t)bp_config_int(config, "run.seed"),
+    bp_engine_spec spec = {.seed = (uint64_t)bp_run_keys_of(config)->seed,
                            .tree = true, /* as train.reduction */
                            .optimizer = {.kind = BP_ADAMW,
                                          .beta1 = 0.9,

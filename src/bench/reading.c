@@ -5,6 +5,8 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/run_options.h"
+#include "bench/bench.h"
 #include "io/corpus/corpus_file.h"
 #include "io/corpus/corpus_writer.h"
 #include "mesh/collective.h"
@@ -115,8 +117,8 @@ static bp_err measure(bench *self, const char *path, json_t *into)
 bp_err bench_reading(bench *self)
 {
     const bp_mesh *mesh = self->mesh;
-    int64_t tokens = bp_config_int(self->config, "bench.corpus") / TOKEN_BYTES;
-    char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "bench-corpus.h5");
+    int64_t tokens = bp_bench_keys_of(self->config)->corpus / TOKEN_BYTES;
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "bench-corpus.h5");
     json_t *object = self->result ? json_object() : NULL;
     bp_err err = BP_OK;
     if (mesh->coordinates)

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/run_options.h"
 #include "mesh/collective.h"
 #include "text/trainer.h"
 
@@ -55,13 +56,13 @@ static bp_err find_tokenizer(const bench *self, const char *text, bp_tokenizer *
 {
     static const bp_trainer_options OPTIONS = {
         .kind = "bpe", .size = BPE_SIZE, .format = BP_TEXT_LINES};
-    const char *given = bp_config_string(self->config, "tokenizer.path");
+    const char *given = bp_run_keys_of(self->config)->tokenizer_path;
     bp_trainer_report report;
     bp_err err;
 
     if (given)
         return bp_tokenizer_load(out, given);
-    char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "bench-text.txt");
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "bench-text.txt");
     const char *const paths[] = {path};
     err = bp_file_write(path, text, (size_t)TEXT_BYTES);
     if (err == BP_OK)
@@ -73,7 +74,7 @@ static bp_err find_tokenizer(const bench *self, const char *text, bp_tokenizer *
 
 bp_err bench_check_tokenizer(const bench *self)
 {
-    const char *given = bp_config_string(self->config, "tokenizer.path");
+    const char *given = bp_run_keys_of(self->config)->tokenizer_path;
     bp_tokenizer *tokenizer = NULL;
     bp_err err = given ? bp_tokenizer_load(&tokenizer, given) : BP_OK;
 
@@ -156,7 +157,7 @@ bp_err bench_tokenizing(bench *self)
         bench_put(object, "kind", json_string(bp_tokenizer_kind(tokenizer)));
         bench_put(object, "size", json_integer(bp_tokenizer_size(tokenizer)));
         bench_put(object, "made_up",
-                  json_boolean(bp_config_string(self->config, "tokenizer.path") == NULL));
+                  json_boolean(bp_run_keys_of(self->config)->tokenizer_path == NULL));
         err = measure(self, tokenizer, text, object);
     }
     bp_tokenizer_free(&tokenizer);

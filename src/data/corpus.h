@@ -9,6 +9,20 @@
 /** corpus.train, corpus.weights, corpus.valid, corpus.resample, run.member */
 extern const bp_option bp_corpus_options[];
 
+/** Values of bp_corpus_options (docs: --help). */
+typedef struct bp_corpus_keys {
+    const char *train;
+    const char *weights;
+    const char *valid;
+    const char *resample;
+    int64_t member;
+} bp_corpus_keys;
+
+static inline const bp_corpus_keys *bp_corpus_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_corpus_options);
+}
+
 typedef struct bp_corpus bp_corpus;
 
 /** Open all files of `list`: paths and globs (sorted) parted by commas; blanks around them are cut.

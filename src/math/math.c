@@ -17,14 +17,16 @@ const bp_option bp_math_options[] = {
      .value = "auto",
      .choices = "auto|f32|bf16",
      .help = "matrix products in bfloat16 with float32 sums, or in float32; auto: bf16 where the "
-             "CPU has it"},
+             "CPU has it",
+     .at = BP_AT(bp_math_keys, precision)},
     {.key = "math.threads",
      .type = BP_OPTION_INT,
      .value = "0",
      .min = 0,
      .max = 1024,
      .unit = "threads",
-     .help = "threads of each rank; 0: the cores this rank may use"},
+     .help = "threads of each rank; 0: the cores this rank may use",
+     .at = BP_AT(bp_math_keys, threads)},
     {.key = NULL},
 };
 
@@ -70,7 +72,7 @@ int bp_math_threads(void)
 
 bp_err bp_math_precision(const bp_config *config, bp_precision *out)
 {
-    const char *asked = bp_config_string(config, "math.precision");
+    const char *asked = bp_math_keys_of(config)->precision;
 
     *out = strcmp(asked, "f32") != 0 && bp_math_has_bf16() ? BP_BF16 : BP_F32;
     if (strcmp(asked, "bf16") == 0 && *out != BP_BF16)

@@ -10,6 +10,17 @@
 
 extern const bp_option bp_math_options[]; /* math.precision, math.threads */
 
+/** Values of bp_math_options (docs: --help). */
+typedef struct bp_math_keys {
+    const char *precision;
+    int64_t threads;
+} bp_math_keys;
+
+static inline const bp_math_keys *bp_math_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_math_options);
+}
+
 typedef enum bp_precision { BP_F32, BP_BF16 } bp_precision;
 
 /** bf16 matrix products run at hardware speed here: AMX or AVX512_BF16, and a library that has

@@ -8,42 +8,45 @@
 
 const bp_option bp_mesh_options[] = {
     {"mesh.members", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "members",
-     "members of an ensemble that train side by side", false},
+     "members of an ensemble that train side by side", false, .at = BP_AT(bp_mesh_keys, members)},
     {"mesh.pipeline", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
-     "stages that the model's layers are dealt out to", false},
+     "stages that the model's layers are dealt out to", false, .at = BP_AT(bp_mesh_keys, pipeline)},
     {"mesh.data", BP_OPTION_INT, "0", 0, INT_MAX, NULL, "ranks",
-     "copies of the model, each with its share of the batch; 0: what the other axes leave", false},
+     "copies of the model, each with its share of the batch; 0: what the other axes leave", false,
+     .at = BP_AT(bp_mesh_keys, data)},
     {"mesh.tensor", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
-     "ranks that share each layer's heads, columns and vocabulary", false},
+     "ranks that share each layer's heads, columns and vocabulary", false,
+     .at = BP_AT(bp_mesh_keys, tensor)},
     {"mesh.coordinator", BP_OPTION_CHOICE, "auto", 0, 0, "auto|shared|dedicated", NULL,
      "does rank 0 also compute; auto: yes, unless mesh.data is set and one rank is left over",
-     false},
+     false, .at = BP_AT(bp_mesh_keys, coordinator)},
     {"mesh.micro_batch", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "sequences",
-     "sequences that go through the model at once", false},
+     "sequences that go through the model at once", false, .at = BP_AT(bp_mesh_keys, micro_batch)},
     {"mesh.schedule", BP_OPTION_CHOICE, "1f1b", 0, 0, "gpipe|1f1b|interleaved", NULL,
      "order of forward and backward in a pipeline; 1f1b holds fewer activations; interleaved waits "
      "mesh.chunks times less, and needs a multiple of mesh.pipeline micro-batches",
-     false},
+     false, .at = BP_AT(bp_mesh_keys, schedule)},
     {"mesh.chunks", BP_OPTION_INT, "2", 2, 64, NULL, NULL,
-     "with mesh.schedule=interleaved: runs of blocks that each stage has", false},
+     "with mesh.schedule=interleaved: runs of blocks that each stage has", false,
+     .at = BP_AT(bp_mesh_keys, chunks)},
     {"mesh.overlap", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
      "a thread of each rank sums gradients and gathers parameters over data ranks while the others "
      "compute",
-     false},
+     false, .at = BP_AT(bp_mesh_keys, overlap)},
     {"mesh.sequence_parallel", BP_OPTION_CHOICE, "auto", 0, 0, "auto|yes|no", NULL,
      "in training tensor ranks share out, by rows, what lies between products: norms, residuals, "
      "dropout, and what is kept of them; auto: where mesh.tensor divides mesh.micro_batch x "
      "model.context",
-     false},
+     false, .at = BP_AT(bp_mesh_keys, sequence_parallel)},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 
 bp_mesh_shape bp_mesh_shape_of(const bp_config *config)
 {
-    const char *coordinator = bp_config_string(config, "mesh.coordinator");
-    bp_mesh_shape shape = {.members = (int)bp_config_int(config, "mesh.members"),
-                           .pipeline = (int)bp_config_int(config, "mesh.pipeline"),
-                           .data = (int)bp_config_int(config, "mesh.data"),
-                           .tensor = (int)bp_config_int(config, "mesh.tensor"),
+    const char *coordinator = bp_mesh_keys_of(config)->coordinator;
+    bp_mesh_shape shape = {.members = (int)bp_mesh_keys_of(config)->members,
+                           .pipeline = (int)bp_mesh_keys_of(config)->pipeline,
+                           .data = (int)bp_mesh_keys_of(config)->data,
+                           .tensor = (int)bp_mesh_keys_of(config)->tensor,
                            .coordinator = BP_COORDINATOR_AUTO};
 
     if (strcmp(coordinator, "shared") == 0)

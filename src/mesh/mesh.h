@@ -11,6 +11,25 @@
 
 extern const bp_option bp_mesh_options[]; /* mesh.* */
 
+/** Values of bp_mesh_options (docs: --help). */
+typedef struct bp_mesh_keys {
+    int64_t members;
+    int64_t pipeline;
+    int64_t data;
+    int64_t tensor;
+    const char *coordinator;
+    int64_t micro_batch;
+    const char *schedule;
+    int64_t chunks;
+    bool overlap;
+    const char *sequence_parallel;
+} bp_mesh_keys;
+
+static inline const bp_mesh_keys *bp_mesh_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_mesh_options);
+}
+
 typedef struct bp_mesh_shape {
     /* ranks along each axis; data 0: what the other axes leave */
     int members, pipeline, data, tensor;

@@ -9,6 +9,7 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
 #include "run/lock/run_lock_priv.h"
@@ -232,7 +233,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     json_t *before = NULL;
     bp_err err;
 
-    run->folder = bp_strdup(bp_config_string(config, "run.dir"));
+    run->folder = bp_strdup(bp_run_keys_of(config)->dir);
     err = bp_dir_make(run->folder);
     if (err == BP_OK)
         err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
@@ -303,7 +304,7 @@ static void gather_hosts(const bp_mesh *mesh, char **hosts)
 
 static void own(bp_run *run, const bp_config *config, int64_t lock_number)
 {
-    bp_watchdog_own(run->mesh, &(bp_watchdog_spec){.run_dir = bp_config_string(config, "run.dir"),
+    bp_watchdog_own(run->mesh, &(bp_watchdog_spec){.run_dir = bp_run_keys_of(config)->dir,
                                                    .lock_number = lock_number,
                                                    .still_owner = bp_run_still_owner,
                                                    .context = run});
@@ -356,7 +357,7 @@ static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_s
     facts->start = (int)bp_run_start_number(run);
     if (err != BP_OK)
         return err;
-    facts->lock_number = bp_watchdog_lock_number(bp_config_string(config, "run.dir"));
+    facts->lock_number = bp_watchdog_lock_number(bp_run_keys_of(config)->dir);
     own(run, config, facts->lock_number); /* what stands still from now on is told in the folder */
     return run_shared_mark(run->folder, facts->token);
 }
@@ -372,7 +373,7 @@ static bp_err share_facts(bp_run *run, const bp_config *config, run_facts *facts
     run->finished = facts->finished != 0;
     if (!mesh->coordinates)
         own(run, config, facts->lock_number);
-    err = run_shared_check(mesh->world, bp_config_string(config, "run.dir"), facts->token);
+    err = run_shared_check(mesh->world, bp_run_keys_of(config)->dir, facts->token);
     if (err != BP_OK && mesh->coordinates && !run->finished) {
         note_closed(run, err);
         (void)write_exit(run, err);
@@ -413,7 +414,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
         run_free(&run);
         return err;
     }
-    run->witnesses = run_words_begin(bp_config_string(config, "run.dir"), facts.start);
+    run->witnesses = run_words_begin(bp_run_keys_of(config)->dir, facts.start);
     run_start_opened();
     *out = run;
     return BP_OK;

@@ -14,6 +14,16 @@
 
 extern const bp_option bp_slurm_options[]; /* slurm.* */
 
+/** Values of bp_slurm_options (docs: --help). */
+typedef struct bp_slurm_keys {
+    int64_t margin;
+} bp_slurm_keys;
+
+static inline const bp_slurm_keys *bp_slurm_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_slurm_options);
+}
+
 /** Errors: BP_ERR_STOPPED there is a file `folder`/halt: the run is not to go on. */
 bp_err bp_stop_request_check(const char *folder);
 

@@ -545,6 +545,45 @@ static void help_shows_every_key(void **state)
     bp_free(help);
 }
 
+typedef struct bound_keys {
+    int64_t steps;
+    double rate;
+    bool flag;
+    const char *path;
+} bound_keys;
+
+static const bp_option bound_table[] = {
+    {"b.steps", BP_OPTION_INT, NULL, 0, 1e9, NULL, NULL, "", false, .at = BP_AT(bound_keys, steps)},
+    {"b.rate", BP_OPTION_REAL, "0.5", 0, 1, NULL, NULL, "", false, .at = BP_AT(bound_keys, rate)},
+    {"b.flag", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL, "", false, .at = BP_AT(bound_keys, flag)},
+    {"b.path", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "", false, .at = BP_AT(bound_keys, path),
+     .was = "b.file"},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false}};
+
+static void keys_are_bound_to_a_struct(void **state)
+{
+    const bp_option *const tables[] = {bound_table, NULL};
+    char *given[] = {"b.steps=7", "b.file=x/y"};
+    bp_config *config;
+
+    (void)state;
+    bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
+    const bound_keys *keys = bp_config_bound(config, bound_table);
+    assert_int_equal(keys->steps, 0);
+    assert_true(keys->flag);
+    assert_null(keys->path);
+    bp_test_expect(bp_config_read(config, NULL, 2, given), BP_OK);
+    assert_ptr_equal(bp_config_bound(config, bound_table), keys);
+    assert_int_equal(keys->steps, 7);
+    assert_float_equal(keys->rate, 0.5, 0);
+    assert_string_equal(keys->path, "x/y");
+    bp_test_expect(bp_config_set_int(config, "b.steps", 9), BP_OK);
+    bp_test_expect(bp_config_set(config, "b.flag", "no"), BP_OK);
+    assert_int_equal(keys->steps, 9);
+    assert_false(keys->flag);
+    bp_config_free(&config);
+}
+
 static void names_with_equals_are_told_from_pairs(void **state)
 {
     char folder[PATH_MAX];
@@ -566,6 +605,7 @@ static void names_with_equals_are_told_from_pairs(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_are_bound_to_a_struct),
         cmocka_unit_test(names_with_equals_are_told_from_pairs),
         cmocka_unit_test(values_of_all_types_are_read),
         cmocka_unit_test(numbers_are_taken_strictly),

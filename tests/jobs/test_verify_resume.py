@@ -73,7 +73,7 @@ class VerifyResume(JobTest):
             self.assertEqual(len(kept), 1, kept)
             self.assertIn(kept[0], err)
             with open(kept[0] + "/killed/config.ini", encoding="utf-8") as file:
-                self.assertIn("behind = yes\n", file.read())  # as the user's run writes them
+                self.assertIn("async = yes\n", file.read())  # as the user's run writes them
 
     def test_a_training_that_fails_is_told_in_its_own_words(self):
         status, out, err = self.verify("failing", 2, f"corpus.train={self.at('missing.h5')}")

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "data/corpus.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
 
@@ -161,8 +162,8 @@ static bp_err run(comparison_job *self, int64_t m, const bp_config *config, cons
 
     if (!mesh->computes)
         return serve(&course);
-    err = bp_laplace_fit(mesh, config, method->path, bp_config_string(self->config, "corpus.train"),
-                         &spec, path, &listener, found);
+    err = bp_laplace_fit(mesh, config, method->path, bp_corpus_keys_of(self->config)->train, &spec,
+                         path, &listener, found);
     if (mesh->dedicated && bp_comm_is_root(mesh->compute))
         bp_send(&(fit_message){.ends = true}, sizeof(fit_message), 0, TAG_PROGRESS, mesh->world);
     return err;

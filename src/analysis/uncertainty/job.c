@@ -6,6 +6,7 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
 
@@ -172,7 +173,7 @@ bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const 
     comparison_job self;
     bp_err err = comparison_job_open(&self, world, config, score_tables, false);
 
-    if (err == BP_OK && bp_run_has_work(world, bp_config_string(config, "run.dir")))
+    if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
         err = check_memory(&self);
     if (err == BP_OK)
         err = open_run(&self);

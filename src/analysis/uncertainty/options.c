@@ -11,43 +11,54 @@ const bp_option bp_uncertainty_options[] = {
     {.key = "uncertainty.models",
      .type = BP_OPTION_STRING,
      .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles; FOLDER:dropout, FOLDER:laplace",
-     .required = true},
+     .required = true,
+     .at = BP_AT(bp_uncertainty_keys, models)},
     {.key = "uncertainty.in_domain",
      .type = BP_OPTION_STRING,
      .help = "corpora, or CORPUS:label=value, that are like the training text",
-     .required = true},
+     .required = true,
+     .at = BP_AT(bp_uncertainty_keys, in_domain)},
     {.key = "uncertainty.shifted",
      .type = BP_OPTION_STRING,
-     .help = "corpora that are not, each to be told apart: CORPUS, CORPUS:label=value, NAME=..."},
+     .help = "corpora that are not, each to be told apart: CORPUS, CORPUS:label=value, NAME=...",
+     .at = BP_AT(bp_uncertainty_keys, shifted)},
     {.key = "uncertainty.passes",
      .type = BP_OPTION_INT,
      .value = "8",
      .min = 1,
      .max = 100000,
-     .help = "passes of a model with :dropout; 2 or more tell something"},
+     .help = "passes of a model with :dropout; 2 or more tell something",
+     .at = BP_AT(bp_uncertainty_keys, passes)},
     {.key = "uncertainty.dropout",
      .type = BP_OPTION_REAL,
      .value = "0.1",
      .min = 0,
      .max = 0.99,
-     .help = "rate of :dropout; not the model's own, which a checkpoint does not record"},
+     .help = "rate of :dropout; not the model's own, which a checkpoint does not record",
+     .at = BP_AT(bp_uncertainty_keys, dropout)},
     {.key = "uncertainty.resamples",
      .type = BP_OPTION_INT,
      .value = "1000",
      .min = 100,
      .max = 1000000,
-     .help = "resamples of the documents for 95 % intervals"},
+     .help = "resamples of the documents for 95 % intervals",
+     .at = BP_AT(bp_uncertainty_keys, resamples)},
     {.key = "uncertainty.temper_tokens",
      .type = BP_OPTION_INT,
      .value = "100000",
      .min = 1,
      .max = 1e12,
      .unit = "tokens",
-     .help = "of corpus.valid, for the temperature; without corpus.valid there is none"},
+     .help = "of corpus.valid, for the temperature; without corpus.valid there is none",
+     .at = BP_AT(bp_uncertainty_keys, temper_tokens)},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,
-     .help = "validation text: the temperature of each method is fitted to it"},
-    {.key = "corpus.train", .type = BP_OPTION_STRING, .help = "the training text: for :laplace"},
+     .help = "validation text: the temperature of each method is fitted to it",
+     .at = BP_AT(bp_uncertainty_keys, valid)},
+    {.key = "corpus.train",
+     .type = BP_OPTION_STRING,
+     .help = "the training text: for :laplace",
+     .at = BP_AT(bp_uncertainty_keys, train)},
     {.key = NULL}};
 
 static void add_fault(bp_config *config, bp_err err)
@@ -68,9 +79,9 @@ bool comparison_keeps_bits(const bp_config *config, const char *key, const char 
                            const char *now)
 {
     comparison_methods methods = {0};
-    bool fits = comparison_methods_parse(&methods,
-                                         bp_config_string(config, "uncertainty.models")) == BP_OK &&
-                has_way(&methods, COMPARISON_LAPLACE);
+    bool fits =
+        comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models) == BP_OK &&
+        has_way(&methods, COMPARISON_LAPLACE);
 
     comparison_methods_clear(&methods);
     return bp_score_keeps_bits(config, key, before, now) &&
@@ -79,21 +90,20 @@ bool comparison_keeps_bits(const bp_config *config, const char *key, const char 
 
 void bp_uncertainty_check(bp_config *config)
 {
-    const char *shifted = bp_config_string(config, "uncertainty.shifted");
+    const char *shifted = bp_uncertainty_keys_of(config)->shifted;
     comparison_methods methods = {0};
     comparison_groups groups = {0};
 
-    add_fault(config,
-              comparison_methods_parse(&methods, bp_config_string(config, "uncertainty.models")));
+    add_fault(config, comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models));
     if (has_way(&methods, COMPARISON_LAPLACE) && !bp_config_is_set(config, "corpus.train"))
         bp_config_fault(config, "a model with :laplace, but no corpus.train: at "
                                 "uncertainty.models; name the corpus that it was trained on");
     if (has_way(&methods, COMPARISON_LAPLACE))
         bp_laplace_check(config);
     comparison_methods_clear(&methods);
-    add_fault(config, comparison_groups_parse(&groups, "uncertainty.in_domain",
-                                              bp_config_string(config, "uncertainty.in_domain"),
-                                              "in_domain"));
+    add_fault(config,
+              comparison_groups_parse(&groups, "uncertainty.in_domain",
+                                      bp_uncertainty_keys_of(config)->in_domain, "in_domain"));
     comparison_groups_clear(&groups);
     if (shifted)
         add_fault(config, comparison_groups_parse(&groups, "uncertainty.shifted", shifted, NULL));

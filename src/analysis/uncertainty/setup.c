@@ -3,9 +3,11 @@
 #include "analysis/uncertainty/job_priv.h"
 
 #include "analysis/uncertainty/laplace/laplace.h"
+#include "analysis/uncertainty/uncertainty.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "data/corpus.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -64,20 +66,19 @@ static bp_err parse_lists(comparison_job *self)
 {
     comparison_results *results = &self->results;
     const bp_config *config = self->config;
-    const char *shifted = bp_config_string(config, "uncertainty.shifted");
+    const char *shifted = bp_uncertainty_keys_of(config)->shifted;
     bp_err err =
-        comparison_methods_parse(&results->methods, bp_config_string(config, "uncertainty.models"));
+        comparison_methods_parse(&results->methods, bp_uncertainty_keys_of(config)->models);
 
     if (err == BP_OK)
-        err =
-            comparison_groups_parse(&results->in_domain, "uncertainty.in_domain",
-                                    bp_config_string(config, "uncertainty.in_domain"), "in_domain");
+        err = comparison_groups_parse(&results->in_domain, "uncertainty.in_domain",
+                                      bp_uncertainty_keys_of(config)->in_domain, "in_domain");
     if (err == BP_OK && shifted)
         err = comparison_groups_parse(&results->shifted, "uncertainty.shifted", shifted, NULL);
-    results->seed = (uint64_t)bp_config_int(config, "run.seed");
-    results->resamples = bp_config_int(config, "uncertainty.resamples");
-    results->scaled = bp_config_string(config, "corpus.valid") != NULL;
-    results->folder = bp_path_join(bp_config_string(config, "run.dir"), "uncertainty");
+    results->seed = (uint64_t)bp_run_keys_of(config)->seed;
+    results->resamples = bp_uncertainty_keys_of(config)->resamples;
+    results->scaled = bp_corpus_keys_of(config)->valid != NULL;
+    results->folder = bp_path_join(bp_run_keys_of(config)->dir, "uncertainty");
     results->command = read_command(bp_comm_size(self->world));
     self->record_path = results->folder ? bp_path_join(results->folder, "record.json") : NULL;
     if (err == BP_OK && (!self->record_path || !results->command))
@@ -192,12 +193,12 @@ static bp_err look_at_files(comparison_job *self)
         err = check_tokenizer(self, m);
     if (err == BP_OK) {
         memcpy(self->corpora_hash, self->corpora.hash, BP_SHA256_HEX);
-        err = hash_corpus(bp_config_string(config, "corpus.valid"), self->valid_hash, &tokens,
+        err = hash_corpus(bp_corpus_keys_of(config)->valid, self->valid_hash, &tokens,
                           &self->corpora);
     }
     if (err == BP_OK)
-        err = hash_corpus(bp_config_string(config, "corpus.train"), self->train_hash,
-                          &self->train_tokens, &self->corpora);
+        err = hash_corpus(bp_corpus_keys_of(config)->train, self->train_hash, &self->train_tokens,
+                          &self->corpora);
     return err == BP_OK ? hash_models(self) : err;
 }
 
@@ -209,8 +210,8 @@ static void warn_of_laplace(const comparison_job *self, int64_t m)
 {
     const comparison_method *method = &self->results.methods.items[m];
     const char *trained_on = self->results.metadata[m].corpus_hash;
-    const char *corpus = bp_config_string(self->config, "corpus.train");
-    int64_t tokens = bp_config_int(self->config, "laplace.tokens");
+    const char *corpus = bp_corpus_keys_of(self->config)->train;
+    int64_t tokens = bp_laplace_keys_of(self->config)->tokens;
     bool less = self->train_tokens < tokens;
 
     if (trained_on[0] && self->train_hash[0] && strcmp(trained_on, self->train_hash) != 0)
@@ -228,11 +229,11 @@ static void warn_of_dropout(const comparison_job *self, int64_t m)
 {
     const char *name = self->results.methods.items[m].name;
 
-    if (!(bp_config_real(self->config, "uncertainty.dropout") > 0))
+    if (!(bp_uncertainty_keys_of(self->config)->dropout > 0))
         bp_warn("all passes of method %s are the same without dropout: at uncertainty.dropout; "
                 "give a rate, such as 0.1",
                 name);
-    if (bp_config_int(self->config, "uncertainty.passes") == 1)
+    if (bp_uncertainty_keys_of(self->config)->passes == 1)
         bp_warn("one pass of method %s has nothing to disagree with: at uncertainty.passes; take "
                 "2 or more",
                 name);
@@ -254,9 +255,9 @@ static int64_t count_members(const comparison_job *self, int64_t m)
 {
     switch (self->results.methods.items[m].way) {
     case COMPARISON_DROPOUT:
-        return bp_config_int(self->config, "uncertainty.passes");
+        return bp_uncertainty_keys_of(self->config)->passes;
     case COMPARISON_LAPLACE:
-        return bp_config_int(self->config, "laplace.samples");
+        return bp_laplace_keys_of(self->config)->samples;
     default:
         return self->results.metadata[m].members;
     }
@@ -300,7 +301,7 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
     bp_err err;
 
     *self = (comparison_job){.world = world, .config = config, .score_tables = score_tables};
-    bp_math_set_threads(bp_math_threads_for(world, (int)bp_config_int(config, "math.threads")));
+    bp_math_set_threads(bp_math_threads_for(world, (int)bp_math_keys_of(config)->threads));
     err = bp_agree(world, open_mesh(self, alone));
     if (err == BP_OK) {
         err = parse_lists(self);

@@ -3,11 +3,14 @@
 #include "analysis/uncertainty/job_priv.h"
 
 #include "analysis/uncertainty/laplace/laplace.h"
+#include "analysis/uncertainty/uncertainty.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "base/signals.h"
+#include "data/corpus.h"
 #include "infer/score/each.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
@@ -75,11 +78,11 @@ static bp_err spec_of(const comparison_job *self, int64_t m, bp_ensemble_spec *s
     const bp_config *config = self->config;
 
     *spec = (bp_ensemble_spec){.path = method->path,
-                               .seed = (uint64_t)bp_config_int(config, "run.seed"),
-                               .memory_bytes = (size_t)bp_config_int(config, "score.memory")};
+                               .seed = (uint64_t)bp_run_keys_of(config)->seed,
+                               .memory_bytes = (size_t)bp_score_rule_keys_of(config)->memory};
     if (method->way == COMPARISON_DROPOUT) {
-        spec->dropout_passes = bp_config_int(config, "uncertainty.passes");
-        spec->dropout = (float)bp_config_real(config, "uncertainty.dropout");
+        spec->dropout_passes = bp_uncertainty_keys_of(config)->passes;
+        spec->dropout = (float)bp_uncertainty_keys_of(config)->dropout;
     } else if (method->way == COMPARISON_LAPLACE) {
         spec->samples = *samples = comparison_samples_path(self, m);
         return *samples ? BP_OK : out_of_memory();
@@ -252,9 +255,9 @@ static bp_err sum_temper(const comparison_job *self, const bp_mesh *mesh, const 
 {
     temperature_scaling work = {.mesh = mesh};
     bp_score_each each = {.mesh = mesh,
-                          .corpus = bp_config_string(self->config, "corpus.valid"),
+                          .corpus = bp_corpus_keys_of(self->config)->valid,
                           .config = config,
-                          .tokens = bp_config_int(self->config, "uncertainty.temper_tokens"),
+                          .tokens = bp_uncertainty_keys_of(self->config)->temper_tokens,
                           .begin = begin_units,
                           .batch = add_batch,
                           .look = look_around,

@@ -10,6 +10,24 @@
 
 extern const bp_option bp_uncertainty_options[]; /* uncertainty.* */
 
+/** Values of bp_uncertainty_options (docs: --help). */
+typedef struct bp_uncertainty_keys {
+    const char *models;
+    const char *in_domain;
+    const char *shifted;
+    int64_t passes;
+    double dropout;
+    int64_t resamples;
+    int64_t temper_tokens;
+    const char *valid;
+    const char *train;
+} bp_uncertainty_keys;
+
+static inline const bp_uncertainty_keys *bp_uncertainty_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_uncertainty_options);
+}
+
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
 void bp_uncertainty_check(bp_config *config);

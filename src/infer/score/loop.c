@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "coordinator/work_queue.h"
+#include "infer/score/score.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
@@ -146,7 +147,7 @@ static bp_err score_batch(score_worker *worker, int64_t b)
 
 static bp_err keep_result(score_worker *worker, int64_t number)
 {
-    bool tokens = bp_config_bool(worker->self->config, "score.tokens");
+    bool tokens = bp_score_keys_of(worker->self->config)->tokens;
 
     worker->result.bytes = 0;
     bp_score_unit_pack(worker->unit, tokens, &worker->result);

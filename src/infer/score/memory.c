@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "infer/score/score.h"
 #include "infer/score/unit.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
@@ -64,7 +65,7 @@ static int64_t count_samples(const models *self, const char *path)
 static void open_models(models *self, bool *known)
 {
     const bp_ensemble_spec *method = self->spec->method;
-    const char *path = method ? method->path : bp_config_string(self->spec->config, "score.model");
+    const char *path = method ? method->path : bp_score_keys_of(self->spec->config)->model;
     bp_ensemble_list list = {0};
 
     if (bp_ensemble_is(path))
@@ -102,7 +103,7 @@ static int64_t find_context(const models *self)
     int64_t least = 0;
 
     if (bp_config_is_set(self->spec->config, "score.context"))
-        return bp_config_int(self->spec->config, "score.context");
+        return bp_score_rule_keys_of(self->spec->config)->context;
     for (int64_t k = 0; k < self->count; k++) {
         const json_t *model = json_object_get(self->states[k], "model");
         int64_t context = json_integer_value(json_object_get(model, "context"));
@@ -130,7 +131,7 @@ static bp_err estimate_rank(const models *self, const bp_lm_task *task, int memb
 {
     const bp_mesh_shape *mesh = task->mesh;
     int64_t tokens = task->windows * task->length, work = 0;
-    int64_t memory = bp_config_int(self->spec->config, "score.memory");
+    int64_t memory = bp_score_rule_keys_of(self->spec->config)->memory;
     bool last = task->stage == mesh->pipeline - 1;
     bp_lm_memory one = {0}, widest = {0};
     bp_err err = BP_OK;

@@ -1,6 +1,8 @@
 /* score.*: the keys, and the rule that they resolve to. */
 #include "infer/score/scorer_priv.h"
 
+#include "infer/score/score.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,66 +11,77 @@ const bp_option bp_score_rule_options[] = {
      .type = BP_OPTION_CHOICE,
      .value = "rolling",
      .choices = "rolling|stride|half",
-     .help = "windows as lm-evaluation-harness, Hugging Face or llama.cpp cut them"},
+     .help = "windows as lm-evaluation-harness, Hugging Face or llama.cpp cut them",
+     .at = BP_AT(bp_score_rule_keys, convention)},
     {.key = "score.context",
      .type = BP_OPTION_INT,
      .min = 1,
      .max = 1e9,
      .unit = "tokens",
-     .help = "the most inputs of a window; the model's if not given, of several the smallest"},
+     .help = "the most inputs of a window; the model's if not given, of several the smallest",
+     .at = BP_AT(bp_score_rule_keys, context)},
     {.key = "score.stride",
      .type = BP_OPTION_INT,
      .min = 1,
      .max = 1e9,
      .unit = "tokens",
-     .help = "from window to window; rolling: the context, stride: half of it"},
+     .help = "from window to window; rolling: the context, stride: half of it",
+     .at = BP_AT(bp_score_rule_keys, stride)},
     {.key = "score.prefix",
      .type = BP_OPTION_CHOICE,
      .value = "eod",
      .choices = "eod|none",
-     .help = "what precedes a document (rolling): the end-of-document token, or nothing"},
+     .help = "what precedes a document (rolling): the end-of-document token, or nothing",
+     .at = BP_AT(bp_score_rule_keys, prefix)},
     {.key = "score.end",
      .type = BP_OPTION_BOOL,
      .value = "no",
-     .help = "score and count the end-of-document token after each document too"},
+     .help = "score and count the end-of-document token after each document too",
+     .at = BP_AT(bp_score_rule_keys, end)},
     {.key = "score.memory",
      .type = BP_OPTION_BYTES,
      .value = "1GiB",
      .min = 1,
      .max = 1e15,
      .unit = "bytes",
-     .help = "of a rank, for the vocabulary distributions of an ensemble's members"},
+     .help = "of a rank, for the vocabulary distributions of an ensemble's members",
+     .at = BP_AT(bp_score_rule_keys, memory)},
     {.key = NULL}};
 
 const bp_option bp_score_options[] = {
     {.key = "score.model",
      .type = BP_OPTION_STRING,
      .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best), or an ensemble",
-     .required = true},
+     .required = true,
+     .at = BP_AT(bp_score_keys, model)},
     {.key = "score.corpus",
      .type = BP_OPTION_STRING,
      .help = "corpora to score: a file, a list with commas, or a glob",
-     .required = true},
+     .required = true,
+     .at = BP_AT(bp_score_keys, corpus)},
     {.key = "score.select",
      .type = BP_OPTION_CHOICE,
      .value = "all",
      .choices = "all|out_of_bag",
-     .help = "out_of_bag: only documents that the bag of run.seed and run.member lacks"},
+     .help = "out_of_bag: only documents that the bag of run.seed and run.member lacks",
+     .at = BP_AT(bp_score_keys, select)},
     {.key = "run.member",
      .type = BP_OPTION_INT,
      .value = "0",
      .min = 0,
      .max = 1e6,
-     .help = "which bag is drawn (with run.seed); keys nothing else"},
+     .help = "which bag is drawn (with run.seed); keys nothing else",
+     .at = BP_AT(bp_score_keys, member)},
     {.key = "score.tokens",
      .type = BP_OPTION_BOOL,
      .value = "no",
-     .help = "also write score/tokens.h5 with the log-probability of every token"},
+     .help = "also write score/tokens.h5 with the log-probability of every token",
+     .at = BP_AT(bp_score_keys, tokens)},
     {.key = NULL}};
 
 static bp_score_convention convention_of(const bp_config *config)
 {
-    const char *name = bp_config_string(config, "score.convention");
+    const char *name = bp_score_rule_keys_of(config)->convention;
 
     if (strcmp(name, "stride") == 0)
         return BP_SCORE_STRIDE;
@@ -112,10 +125,10 @@ void bp_score_check(bp_config *config)
 {
     if (!bp_config_is_set(config, "score.context"))
         return;
-    check_context(config, bp_config_int(config, "score.context"));
+    check_context(config, bp_score_rule_keys_of(config)->context);
     if (bp_config_is_set(config, "score.stride"))
-        check_stride(config, bp_config_int(config, "score.context"),
-                     bp_config_int(config, "score.stride"));
+        check_stride(config, bp_score_rule_keys_of(config)->context,
+                     bp_score_rule_keys_of(config)->stride);
 }
 
 static void resolve(bp_config *config, const char *key, int64_t value)
@@ -128,7 +141,7 @@ bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule 
 {
     *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
     resolve(config, "score.context", model->context);
-    rule->context = bp_config_int(config, "score.context");
+    rule->context = bp_score_rule_keys_of(config)->context;
     if (rule->context > model->context)
         bp_config_fault(config,
                         "score.context = %" PRId64 " is more than the model's %" PRId64
@@ -138,7 +151,7 @@ bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule 
     resolve(config, "score.stride",
             rule->convention == BP_SCORE_STRIDE && rule->context > 1 ? rule->context / 2
                                                                      : rule->context);
-    rule->stride = bp_config_int(config, "score.stride");
+    rule->stride = bp_score_rule_keys_of(config)->stride;
     check_stride(config, rule->context, rule->stride);
     return bp_config_faults(config);
 }
@@ -146,7 +159,7 @@ bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule 
 void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule)
 {
     rule->eod = eod;
-    rule->end = eod >= 0 && bp_config_bool(config, "score.end");
+    rule->end = eod >= 0 && bp_score_rule_keys_of(config)->end;
     rule->prefix = eod >= 0 && rule->convention == BP_SCORE_ROLLING &&
-                   strcmp(bp_config_string(config, "score.prefix"), "eod") == 0;
+                   strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0;
 }

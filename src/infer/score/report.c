@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/score/score.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -187,6 +188,6 @@ void scorer_report(const scorer *self)
                self->unscored, bp_score_convention_name(self->rule.convention),
                self->rule.prefix ? "eod" : "none");
     bp_log("in %s: summary.json, documents.h5%s%s", self->folder,
-           bp_config_bool(self->config, "score.tokens") ? ", tokens.h5" : "",
+           bp_score_keys_of(self->config)->tokens ? ", tokens.h5" : "",
            self->page ? ", index.html" : "");
 }

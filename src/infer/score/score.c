@@ -6,8 +6,10 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "infer/score/memory.h"
 #include "infer/score/page/page_priv.h"
+#include "infer/score/score.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
@@ -53,7 +55,7 @@ static bp_err open_run(scorer *self)
 
 static bp_err write_results(scorer *self, bp_parts *parts)
 {
-    bool tokens = bp_config_bool(self->config, "score.tokens");
+    bool tokens = bp_score_keys_of(self->config)->tokens;
     char *tokens_path = bp_path_join(self->folder, "tokens.h5");
     char *documents_path = bp_path_join(self->folder, "documents.h5");
     char *summary_path = bp_path_join(self->folder, "summary.json");
@@ -72,7 +74,7 @@ static bp_err write_results(scorer *self, bp_parts *parts)
         self->unscored += table.rows[d].unscored;
     if (err == BP_OK)
         err = bp_score_summarise(&self->summary, &table, &self->info,
-                                 (uint64_t)bp_config_int(self->config, "run.seed"));
+                                 (uint64_t)bp_run_keys_of(self->config)->seed);
     if (err == BP_OK)
         err = bp_run_check_owner(self->run);
     if (err == BP_OK)
@@ -152,7 +154,7 @@ static bp_err remove_parts(const scorer *self)
 static bp_err check_results(const scorer *self)
 {
     const char *names[] = {"summary.json", "documents.h5",
-                           bp_config_bool(self->config, "score.tokens") ? "tokens.h5" : NULL};
+                           bp_score_keys_of(self->config)->tokens ? "tokens.h5" : NULL};
 
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         char *path = names[k] ? bp_path_join(self->folder, names[k]) : NULL;
@@ -243,7 +245,7 @@ static void print_memory(const scorer *self, int64_t bytes)
            " members and batch (measured with all of them on %d rank%s); of it up to "
            "score.memory = %.1f MiB for their distributions",
            (double)bytes / 1048576, self->info.members, ranks, ranks == 1 ? "" : "s",
-           (double)bp_config_int(self->config, "score.memory") / 1048576);
+           (double)bp_score_rule_keys_of(self->config)->memory / 1048576);
 }
 
 static void print_mesh(const scorer *self)

@@ -3,7 +3,9 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "infer/score/memory.h"
+#include "infer/score/score.h"
 #include "infer/score/unit.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
@@ -18,7 +20,7 @@
 /* Members that can lie side by side; 0: only the ensemble itself will tell. On the root. */
 static bp_err look_at_model(scorer *self, int64_t *members)
 {
-    const char *path = bp_config_string(self->config, "score.model");
+    const char *path = bp_score_keys_of(self->config)->model;
     const bp_ensemble_spec *method = self->method;
     bool listed = bp_ensemble_is(path);
     bp_ensemble_list list = {0};
@@ -98,10 +100,10 @@ static bp_err resolve_precision(scorer *self)
     bp_config *config = self->config;
     bp_precision precision = BP_F32;
     char *before = NULL;
-    bp_err err = bp_run_previous(self->mesh->world, bp_config_string(config, "run.dir"),
-                                 "math.precision", &before);
+    bp_err err =
+        bp_run_previous(self->mesh->world, bp_run_keys_of(config)->dir, "math.precision", &before);
 
-    if (err == BP_OK && before && strcmp(bp_config_string(config, "math.precision"), "auto") == 0)
+    if (err == BP_OK && before && strcmp(bp_math_keys_of(config)->precision, "auto") == 0)
         err = bp_config_set(config, "math.precision", before);
     bp_free(before);
     if (err == BP_OK)
@@ -117,12 +119,12 @@ static bp_err resolve_precision(scorer *self)
 /* On the computing ranks. */
 static bp_err open_lm(scorer *self)
 {
-    const char *path = bp_config_string(self->config, "score.model");
+    const char *path = bp_score_keys_of(self->config)->model;
     bp_ensemble_spec spec = self->method ? *self->method : (bp_ensemble_spec){.path = path};
     bp_err err;
 
     if (spec.memory_bytes == 0)
-        spec.memory_bytes = (size_t)bp_config_int(self->config, "score.memory");
+        spec.memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory;
     err = self->ensemble ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
                          : bp_lm_open(&self->lm, self->mesh, self->config, path);
     if (err == BP_OK)
@@ -194,11 +196,11 @@ static void warn_of_settings(const scorer *self)
     const bp_config *config = self->config;
 
     if (bp_config_is_given(config, "score.prefix") && !self->rule.prefix &&
-        strcmp(bp_config_string(config, "score.prefix"), "eod") == 0)
+        strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0)
         bp_warn("score.prefix = eod is passed over: %s; the summary says \"none\"",
                 self->rule.eod < 0 ? "neither corpus nor model names an end-of-document token"
                                    : "only score.convention = rolling has a prefix");
-    if (bp_config_bool(config, "score.end") && !self->rule.end)
+    if (bp_score_rule_keys_of(config)->end && !self->rule.end)
         bp_warn("score.end = yes is passed over: neither corpus nor model names an end-of-document "
                 "token; the summary says false");
 }
@@ -206,17 +208,17 @@ static void warn_of_settings(const scorer *self)
 /* Only documents out of a bag? */
 static bool selects(const scorer *self)
 {
-    return strcmp(bp_config_string(self->config, "score.select"), "all") != 0;
+    return strcmp(bp_score_keys_of(self->config)->select, "all") != 0;
 }
 
 /* A corpus that does not tell its end-of-document token leaves it to the model. */
 static bp_err load_corpus(scorer *self)
 {
-    bp_err err = bp_corpus_open(&self->corpus, bp_config_string(self->config, "score.corpus"));
+    bp_err err = bp_corpus_open(&self->corpus, bp_score_keys_of(self->config)->corpus);
     bp_stream_spec bag = {.corpus = self->corpus,
                           .bag = true,
-                          .seed = (uint64_t)bp_config_int(self->config, "run.seed"),
-                          .member = bp_config_int(self->config, "run.member")};
+                          .seed = (uint64_t)bp_run_keys_of(self->config)->seed,
+                          .member = bp_score_keys_of(self->config)->member};
 
     if (err == BP_OK)
         err = scorer_check_corpus(self->corpus, &self->info);
@@ -240,15 +242,15 @@ static bp_err make_key(scorer *self)
         "2 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
         self->corpus_hash, self->info.digest, self->statistics.count,
         bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
-        rule->prefix, rule->end, bp_config_bool(self->config, "score.tokens"),
-        bp_config_string(self->config, "math.precision"), self->mesh->members, self->mesh->tensors,
+        rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
+        bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensors,
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
     if (text && selects(self)) {
         char *all = text;
 
-        text = bp_sprintf("%s out of bag %" PRId64 " %" PRId64, all,
-                          bp_config_int(self->config, "run.seed"),
-                          bp_config_int(self->config, "run.member"));
+        text =
+            bp_sprintf("%s out of bag %" PRId64 " %" PRId64, all,
+                       bp_run_keys_of(self->config)->seed, bp_score_keys_of(self->config)->member);
         bp_free(all);
     }
     bp_err err = text ? bp_sha256_of(text, strlen(text), self->key)
@@ -261,7 +263,7 @@ static bp_err make_key(scorer *self)
 bp_err scorer_open_corpora(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
-    const char *run_dir = bp_config_string(self->config, "run.dir");
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
     bp_err err = scorer_resolve(self->config, &self->info, &self->rule);
 
     if (err == BP_OK && (self->leads || mesh->coordinates))
@@ -281,7 +283,7 @@ bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
 {
     *self = (scorer){.config = config, .method = method};
     bp_math_set_threads(
-        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
+        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
 
     bp_err err = find_kind(self, world);
     if (err == BP_OK)
@@ -302,7 +304,7 @@ bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ens
     bp_err err = scorer_open_mesh(self, world, config, method, NULL);
 
     /* where the run is finished, or held by another job, opening it will tell */
-    if (err == BP_OK && bp_run_has_work(world, bp_config_string(config, "run.dir")))
+    if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
         err = bp_score_memory_check(world, &self->mesh_shape, &memory, NULL);
     return err == BP_OK ? scorer_open_model(self) : err;
 }

@@ -10,6 +10,22 @@
 
 extern const bp_option bp_model_options[]; /* model.* */
 
+/** Values of bp_model_options (docs: --help). */
+typedef struct bp_model_keys {
+    const char *kind;
+    int64_t layers;
+    int64_t width;
+    int64_t heads;
+    int64_t context;
+    double dropout;
+    const char *init;
+} bp_model_keys;
+
+static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_model_options);
+}
+
 typedef struct bp_gpt_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V */
 } bp_gpt_shape;

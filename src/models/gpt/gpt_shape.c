@@ -6,19 +6,23 @@
 #include <string.h>
 
 const bp_option bp_model_options[] = {
-    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, "gpt", NULL, "architecture", false},
+    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, "gpt", NULL, "architecture", false,
+     .at = BP_AT(bp_model_keys, kind)},
     {"model.layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer layers; needed unless model.init tells", false},
+     "transformer layers; needed unless model.init tells", false,
+     .at = BP_AT(bp_model_keys, layers)},
     {"model.width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "width of the hidden states; a multiple of model.heads", false},
+     "width of the hidden states; a multiple of model.heads", false,
+     .at = BP_AT(bp_model_keys, width)},
     {"model.heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
-     "attention heads; a multiple of mesh.tensor", false},
+     "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
-     "most tokens the model looks at", false},
+     "most tokens the model looks at", false, .at = BP_AT(bp_model_keys, context)},
     {"model.dropout", BP_OPTION_REAL, "0", 0, 0.95, NULL, NULL,
-     "dropped share of embeddings, attention and branches", false},
+     "dropped share of embeddings, attention and branches", false,
+     .at = BP_AT(bp_model_keys, dropout)},
     {"model.init", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "CHECKPOINT whose weights to start from", false},
+     "CHECKPOINT whose weights to start from", false, .at = BP_AT(bp_model_keys, init)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static bool has(const char *folder, const char *name)
 
 void bp_run_check_place(bp_config *config)
 {
-    const char *run_dir = bp_config_string(config, "run.dir"), *what = NULL;
+    const char *run_dir = bp_run_keys_of(config)->dir, *what = NULL;
     struct stat status;
 
     if (run_dir == NULL || stat(run_dir, &status) != 0)

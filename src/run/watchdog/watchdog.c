@@ -27,7 +27,7 @@ const bp_option bp_watchdog_options[] = {
      "ones; at a start, in a first step, loading, merging, ending: 10 times as long; in a "
      "checkpoint: 10 times, then 4 of the longest and twice this; in a fit of uncertainty: 240 "
      "times; 0: never",
-     false},
+     false, .at = BP_AT(bp_watchdog_keys, seconds)},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 
 /* A process is watched once, however many jobs run within its job. */

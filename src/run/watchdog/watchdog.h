@@ -26,6 +26,16 @@
 
 extern const bp_option bp_watchdog_options[]; /* watchdog.* */
 
+/** Values of bp_watchdog_options (docs: --help). */
+typedef struct bp_watchdog_keys {
+    double seconds;
+} bp_watchdog_keys;
+
+static inline const bp_watchdog_keys *bp_watchdog_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_watchdog_options);
+}
+
 typedef struct bp_watchdog_spec {
     const char *run_dir;
     int64_t lock_number; /* of the folder's lock: bp_watchdog_lock_number() of rank 0 */

@@ -11,6 +11,47 @@
 
 extern const bp_option bp_train_options[], bp_optimizer_options[]; /* train.*, optimizer.* */
 
+/** Values of bp_optimizer_options (docs: --help). */
+typedef struct bp_optimizer_keys {
+    const char *kind;
+    double lr;
+    int64_t warmup;
+    const char *decay;
+    double min_lr;
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
+    double clip;
+    double momentum;
+} bp_optimizer_keys;
+
+static inline const bp_optimizer_keys *bp_optimizer_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_optimizer_options);
+}
+
+/** Values of bp_train_options (docs: --help). */
+typedef struct bp_train_keys {
+    int64_t steps;
+    double epochs;
+    int64_t batch;
+    int64_t log_every;
+    int64_t valid_every;
+    int64_t patience;
+    int64_t digest_every;
+    const char *reduction;
+    bool recompute;
+    bool profile;
+    bool tensorboard;
+    const char *trace;
+} bp_train_keys;
+
+static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_train_options);
+}
+
 #define BP_STEPS_MAX 1e12 /* of train.steps */
 
 typedef enum bp_rate_decay { BP_DECAY_COSINE, BP_DECAY_LINEAR, BP_DECAY_CONSTANT } bp_rate_decay;

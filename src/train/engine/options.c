@@ -2,6 +2,9 @@
 #include "train/engine/engine.h"
 
 #include "base/err.h"
+#include "base/run_options.h"
+#include "mesh/mesh.h"
+#include "models/gpt/gpt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,61 +19,71 @@
 
 const bp_option bp_train_options[] = {
     {"train.steps", BP_OPTION_INT, NULL, 1, BP_STEPS_MAX, NULL, "steps",
-     "optimizer steps of the whole run", BP_REQUIRED_ONE},
+     "optimizer steps of the whole run", BP_REQUIRED_ONE, .at = BP_AT(bp_train_keys, steps)},
     {"train.epochs", BP_OPTION_REAL, NULL, 0, BP_STEPS_MAX, NULL, "epochs",
      "passes over corpus.train instead of train.steps, of a bag as many steps; 0.5 is half a pass",
-     BP_REQUIRED_ONE},
+     BP_REQUIRED_ONE, .at = BP_AT(bp_train_keys, epochs)},
     {"train.batch", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "sequences",
-     "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch", true},
+     "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch", true,
+     .at = BP_AT(bp_train_keys, batch)},
     {"train.log_every", BP_OPTION_INT, "10", 1, 1e12, NULL, "steps",
      "a line in metrics.jsonl (its mfu is of the speed of one large product, measured at the "
      "start) and in the log",
-     false},
+     false, .at = BP_AT(bp_train_keys, log_every)},
     {"train.valid_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
-     "validation loss; 0: at the end, if corpus.valid is given", false},
+     "validation loss; 0: at the end, if corpus.valid is given", false,
+     .at = BP_AT(bp_train_keys, valid_every)},
     {"train.patience", BP_OPTION_INT, "0", 0, 1e12, NULL, "validations",
-     "end the run after so many validations without a new best; 0: never", false},
+     "end the run after so many validations without a new best; 0: never", false,
+     .at = BP_AT(bp_train_keys, patience)},
     {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",
      "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
-     false},
+     false, .at = BP_AT(bp_train_keys, digest_every)},
     {"train.reduction", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL,
-     "sum of gradients: tree (same bits at 1, 2, 4... data ranks) or running (less memory)", false},
+     "sum of gradients: tree (same bits at 1, 2, 4... data ranks) or running (less memory)", false,
+     .at = BP_AT(bp_train_keys, reduction)},
     {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "keep only each block's input and compute the rest again", false},
+     "keep only each block's input and compute the rest again", false,
+     .at = BP_AT(bp_train_keys, recompute)},
     {"train.profile", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
      "a table of where time goes, from the third step of each start on; kept in profile.json",
-     false},
+     false, .at = BP_AT(bp_train_keys, profile)},
     {"train.tensorboard", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
      "write the figures of metrics.jsonl into run.dir/tensorboard too: tensorboard --logdir RUN",
-     false},
+     false, .at = BP_AT(bp_train_keys, tensorboard)},
     {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
      "it and adds .start-N to the name",
-     false},
+     false, .at = BP_AT(bp_train_keys, trace)},
     END,
 };
 
 const bp_option bp_optimizer_options[] = {
     {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, "adamw|sgd", NULL,
-     "AdamW, or SGD with momentum", false},
-    {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false},
+     "AdamW, or SGD with momentum", false, .at = BP_AT(bp_optimizer_keys, kind)},
+    {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false,
+     .at = BP_AT(bp_optimizer_keys, lr)},
     {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
-     false},
+     false, .at = BP_AT(bp_optimizer_keys, warmup)},
     {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant", NULL,
-     "the rate after warmup", false},
+     "the rate after warmup", false, .at = BP_AT(bp_optimizer_keys, decay)},
     {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
-     "where the rate's decay ends", false},
+     "where the rate's decay ends", false, .at = BP_AT(bp_optimizer_keys, min_lr)},
     {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
-     "AdamW: decay of the first moment", false},
+     "AdamW: decay of the first moment", false, .at = BP_AT(bp_optimizer_keys, beta1)},
     {"optimizer.beta2", BP_OPTION_REAL, "0.95", 0, 0.999999999, NULL, NULL,
-     "AdamW: decay of the second moment", false},
+     "AdamW: decay of the second moment", false, .at = BP_AT(bp_optimizer_keys, beta2)},
     {"optimizer.epsilon", BP_OPTION_REAL, "1e-8", 0, 1, NULL, NULL,
-     "AdamW: added to the root of the second moment", false},
+     "AdamW: added to the root of the second moment", false,
+     .at = BP_AT(bp_optimizer_keys, epsilon)},
     {"optimizer.weight_decay", BP_OPTION_REAL, "0.1", 0, 100, NULL, NULL,
-     "times the rate; matrices and embeddings only", false},
+     "times the rate; matrices and embeddings only", false,
+     .at = BP_AT(bp_optimizer_keys, weight_decay)},
     {"optimizer.clip", BP_OPTION_REAL, "1.0", 0, 1e12, NULL, NULL,
-     "largest norm of the whole gradient; 0: no clipping", false},
-    {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL, "SGD: momentum", false},
+     "largest norm of the whole gradient; 0: no clipping", false,
+     .at = BP_AT(bp_optimizer_keys, clip)},
+    {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL, "SGD: momentum", false,
+     .at = BP_AT(bp_optimizer_keys, momentum)},
     END,
 };
 
@@ -81,12 +94,12 @@ static bool is(const bp_config *config, const char *key, const char *value)
 
 void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
 {
-    spec->micro_batch = bp_config_int(config, "mesh.micro_batch");
+    spec->micro_batch = bp_mesh_keys_of(config)->micro_batch;
     spec->schedule = is(config, "mesh.schedule", "gpipe")         ? BP_GPIPE
                      : is(config, "mesh.schedule", "interleaved") ? BP_INTERLEAVED
                                                                   : BP_1F1B;
-    spec->chunks = (int)bp_config_int(config, "mesh.chunks");
-    spec->overlap = bp_config_bool(config, "mesh.overlap");
+    spec->chunks = (int)bp_mesh_keys_of(config)->chunks;
+    spec->overlap = bp_mesh_keys_of(config)->overlap;
     spec->sequence_parallel = is(config, "mesh.sequence_parallel", "yes") ? BP_SEQUENCE_PARALLEL_YES
                               : is(config, "mesh.sequence_parallel", "no")
                                   ? BP_SEQUENCE_PARALLEL_NO
@@ -96,25 +109,24 @@ void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
 {
     bp_engine_spec spec = {
-        .seed = (uint64_t)bp_config_int(config, "run.seed"),
-        .dropout = (float)bp_config_real(config, "model.dropout"),
-        .batch = bp_config_int(config, "train.batch"),
+        .seed = (uint64_t)bp_run_keys_of(config)->seed,
+        .dropout = (float)bp_model_keys_of(config)->dropout,
+        .batch = bp_train_keys_of(config)->batch,
         .tree = is(config, "train.reduction", "tree"),
-        .recompute = bp_config_bool(config, "train.recompute"),
-        .digest_every = bp_config_int(config, "train.digest_every"),
+        .recompute = bp_train_keys_of(config)->recompute,
+        .digest_every = bp_train_keys_of(config)->digest_every,
         .optimizer = {.kind = is(config, "optimizer.kind", "sgd") ? BP_SGD : BP_ADAMW,
-                      .beta1 = bp_config_real(config, "optimizer.beta1"),
-                      .beta2 = bp_config_real(config, "optimizer.beta2"),
-                      .epsilon = bp_config_real(config, "optimizer.epsilon"),
-                      .weight_decay = bp_config_real(config, "optimizer.weight_decay"),
-                      .clip = bp_config_real(config, "optimizer.clip"),
-                      .momentum = bp_config_real(config, "optimizer.momentum")},
-        .rate = {.peak = bp_config_real(config, "optimizer.lr"),
-                 .warmup = bp_config_int(config, "optimizer.warmup"),
-                 .steps = bp_config_is_set(config, "train.steps")
-                              ? bp_config_int(config, "train.steps")
-                              : 0,
-                 .least = bp_config_real(config, "optimizer.min_lr"),
+                      .beta1 = bp_optimizer_keys_of(config)->beta1,
+                      .beta2 = bp_optimizer_keys_of(config)->beta2,
+                      .epsilon = bp_optimizer_keys_of(config)->epsilon,
+                      .weight_decay = bp_optimizer_keys_of(config)->weight_decay,
+                      .clip = bp_optimizer_keys_of(config)->clip,
+                      .momentum = bp_optimizer_keys_of(config)->momentum},
+        .rate = {.peak = bp_optimizer_keys_of(config)->lr,
+                 .warmup = bp_optimizer_keys_of(config)->warmup,
+                 .steps =
+                     bp_config_is_set(config, "train.steps") ? bp_train_keys_of(config)->steps : 0,
+                 .least = bp_optimizer_keys_of(config)->min_lr,
                  .decay = is(config, "optimizer.decay", "cosine")   ? BP_DECAY_COSINE
                           : is(config, "optimizer.decay", "linear") ? BP_DECAY_LINEAR
                                                                     : BP_DECAY_CONSTANT},
@@ -253,15 +265,15 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
 void bp_engine_spec_warn(const bp_config *config)
 {
     bool interleaved = is(config, "mesh.schedule", "interleaved");
-    bool stages = bp_config_int(config, "mesh.pipeline") > 1;
+    bool stages = bp_mesh_keys_of(config)->pipeline > 1;
 
-    if (!interleaved && bp_config_int(config, "mesh.chunks") != CHUNKS_BY_DEFAULT)
+    if (!interleaved && bp_mesh_keys_of(config)->chunks != CHUNKS_BY_DEFAULT)
         bp_warn("mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",
-                (long long)bp_config_int(config, "mesh.chunks"));
+                (long long)bp_mesh_keys_of(config)->chunks);
     if (interleaved && !stages)
         bp_warn("mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to "
                 "interleave");
-    if (is(config, "mesh.sequence_parallel", "yes") && bp_config_int(config, "mesh.tensor") == 1)
+    if (is(config, "mesh.sequence_parallel", "yes") && bp_mesh_keys_of(config)->tensor == 1)
         bp_warn("mesh.sequence_parallel = yes is passed over: with mesh.tensor = 1 no ranks share "
                 "rows");
 }

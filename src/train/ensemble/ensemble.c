@@ -3,13 +3,19 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
+#include "data/corpus.h"
 #include "infer/score/tables/summary.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "mesh/mesh.h"
+#include "models/gpt/gpt.h"
 #include "report/training.h"
 #include "run/stop_request.h"
+#include "train/engine/engine.h"
+#include "train/ensemble/ensemble.h"
 #include "train/loop/memory_priv.h"
 
 #include <inttypes.h>
@@ -23,40 +29,44 @@ const bp_option bp_ensemble_options[] = {
      .max = BP_ENSEMBLE_MEMBERS_MAX,
      .unit = "members",
      .help = "how many models to train",
-     .required = true},
+     .required = true,
+     .at = BP_AT(bp_ensemble_keys, members)},
     {.key = "ensemble.kind",
      .type = BP_OPTION_CHOICE,
      .value = "both",
      .choices = "bag|seed|both",
-     .help = "bag: documents drawn with replacement; seed: another initialisation and order"},
+     .help = "bag: documents drawn with replacement; seed: another initialisation and order",
+     .at = BP_AT(bp_ensemble_keys, kind)},
     {.key = "ensemble.parallel",
      .type = BP_OPTION_INT,
      .min = 1,
      .max = BP_ENSEMBLE_MEMBERS_MAX,
      .unit = "members",
-     .help = "members that train side by side: another name of mesh.members"},
+     .help = "members that train side by side: another name of mesh.members",
+     .at = BP_AT(bp_ensemble_keys, parallel)},
     {.key = "ensemble.only",
      .type = BP_OPTION_INT,
      .min = 0,
      .max = BP_ENSEMBLE_MEMBERS_MAX,
-     .help = "train this member alone, from 0, with all ranks: for job arrays"},
+     .help = "train this member alone, from 0, with all ranks: for job arrays",
+     .at = BP_AT(bp_ensemble_keys, only)},
     {.key = NULL}};
 
 /* ---- the configuration ---- */
 
 static bool bags_of(const bp_config *config)
 {
-    return strcmp(bp_config_string(config, "ensemble.kind"), "seed") != 0;
+    return strcmp(bp_ensemble_keys_of(config)->kind, "seed") != 0;
 }
 
 /* Two names of one thing: mesh.members has the value. */
 static void resolve_parallel(bp_config *config)
 {
-    int64_t members = bp_config_int(config, "mesh.members"), parallel;
+    int64_t members = bp_mesh_keys_of(config)->members, parallel;
 
     if (!bp_config_is_set(config, "ensemble.parallel"))
         return;
-    parallel = bp_config_int(config, "ensemble.parallel");
+    parallel = bp_ensemble_keys_of(config)->parallel;
     if (bp_config_is_given(config, "mesh.members") && members != parallel)
         bp_config_fault(config,
                         "ensemble.parallel = %" PRId64 " is another name of mesh.members, which is "
@@ -69,8 +79,7 @@ static void resolve_parallel(bp_config *config)
 
 static void resolve_resample(bp_config *config)
 {
-    bool bags = bags_of(config),
-         asked = strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
+    bool bags = bags_of(config), asked = strcmp(bp_corpus_keys_of(config)->resample, "bag") == 0;
 
     if (asked && !bags)
         bp_config_fault(config,
@@ -78,49 +87,49 @@ static void resolve_resample(bp_config *config)
                         "same documents: at ensemble.kind; use bag or both");
     else if (bp_config_set(config, "corpus.resample", bags ? "bag" : "none") != BP_OK)
         bp_config_fault(config, "%s", bp_err_message());
-    if (bp_config_int(config, "run.member") != 0)
+    if (bp_corpus_keys_of(config)->member != 0)
         bp_config_fault(config,
                         "run.member = %" PRId64 ", but an ensemble has all of them: at "
                         "run.member; leave it out (ensemble.only picks one)",
-                        bp_config_int(config, "run.member"));
+                        bp_corpus_keys_of(config)->member);
 }
 
 void bp_ensemble_check(bp_config *config)
 {
-    int64_t members = bp_config_int(config, "ensemble.members");
+    int64_t members = bp_ensemble_keys_of(config)->members;
 
     resolve_parallel(config);
     resolve_resample(config);
     if (bp_config_is_set(config, "ensemble.only")) {
-        if (bp_config_int(config, "ensemble.only") >= members)
+        if (bp_ensemble_keys_of(config)->only >= members)
             bp_config_fault(config,
                             "ensemble.only = %" PRId64 " is no member of %" PRId64
                             ": at ensemble.only; members are 0 to %" PRId64,
-                            bp_config_int(config, "ensemble.only"), members, members - 1);
+                            bp_ensemble_keys_of(config)->only, members, members - 1);
         if (bp_config_set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */
             bp_config_fault(config, "%s", bp_err_message());
-    } else if (bp_config_int(config, "mesh.members") > members) {
+    } else if (bp_mesh_keys_of(config)->members > members) {
         bp_config_fault(config,
                         "mesh.members = %" PRId64 " is more than ensemble.members = %" PRId64
                         ": at mesh.members; use %" PRId64 " or fewer",
-                        bp_config_int(config, "mesh.members"), members, members);
+                        bp_mesh_keys_of(config)->members, members, members);
     }
     bp_pretrain_check_model(config);
 }
 
 static bool is_auto(const bp_config *config)
 {
-    return strcmp(bp_config_string(config, "math.precision"), "auto") == 0;
+    return strcmp(bp_math_keys_of(config)->precision, "auto") == 0;
 }
 
 static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
 {
-    const char *kind = bp_config_string(config, "ensemble.kind");
+    const char *kind = bp_ensemble_keys_of(config)->kind;
 
     *self = (ensemble){.config = config,
                        .jobs = jobs,
                        .shape = bp_mesh_shape_of(config),
-                       .members = bp_config_int(config, "ensemble.members"),
+                       .members = bp_ensemble_keys_of(config)->members,
                        .bags = bags_of(config),
                        .reseeds = strcmp(kind, "bag") != 0,
                        .auto_precision = is_auto(config)};
@@ -130,7 +139,7 @@ static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs
  * trains, and whatever beside it, it trains alike. */
 static bp_err resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {
-    int threads = bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan);
+    int threads = bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan);
     bp_precision precision;
     bp_err err;
 
@@ -223,7 +232,7 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
 static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
 {
     bp_corpus *corpus = NULL;
-    bp_err err = bp_corpus_open(&corpus, bp_config_string(self->config, "corpus.train"));
+    bp_err err = bp_corpus_open(&corpus, bp_corpus_keys_of(self->config)->train);
 
     if (err == BP_OK) {
         snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(corpus));
@@ -247,7 +256,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
 /* On the coordinator alone: each group of ranks opens them again. */
 static bp_err look_at_corpora(const ensemble *self, corpus_facts *facts)
 {
-    const char *valid = bp_config_string(self->config, "corpus.valid");
+    const char *valid = bp_corpus_keys_of(self->config)->valid;
     bp_corpus *corpus = NULL;
     bp_err err = BP_OK;
 
@@ -279,7 +288,7 @@ static bp_err find_steps(ensemble *self)
     bp_err err = BP_OK;
 
     if (bp_config_is_set(self->config, "train.steps"))
-        self->steps = bp_config_int(self->config, "train.steps");
+        self->steps = bp_train_keys_of(self->config)->steps;
     else
         err = bp_agree(mesh->world, mesh->coordinates ? count_steps(self) : BP_OK);
     if (err == BP_OK)
@@ -292,7 +301,7 @@ static bp_err find_steps(ensemble *self)
 /* The shape of the members' model, from the manifest of model.init or from the configuration. */
 static bool find_shape(trainer *member)
 {
-    const char *init = bp_config_string(member->config, "model.init");
+    const char *init = bp_model_keys_of(member->config)->init;
     bp_gpt_shape known = {0};
     char *folder = NULL;
     json_t *manifest = NULL;
@@ -322,7 +331,7 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
     out->spec = bp_engine_spec_of(*config);
     out->spec.rate.steps = self->steps;
     out->spec.precision =
-        strcmp(bp_config_string(*config, "math.precision"), "bf16") == 0 ? BP_BF16 : BP_F32;
+        strcmp(bp_math_keys_of(*config)->precision, "bf16") == 0 ? BP_BF16 : BP_F32;
     if (!find_shape(out))
         return false;
     one = memory_case_of(out);
@@ -352,7 +361,7 @@ static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
     if (known)
         one = memory_case_of(&member);
     if (bp_all_max_int(known, mesh->world) != 0 &&
-        bp_run_has_work(mesh->world, bp_config_string(self->config, "run.dir")))
+        bp_run_has_work(mesh->world, bp_run_keys_of(self->config)->dir))
         err = memory_find(&node, mesh->world, self->config, &member, &one);
     else
         known = false;
@@ -374,7 +383,7 @@ static bp_err alone_started(void *context, int64_t step)
 
     (void)step;
     if (err == BP_OK)
-        err = ensemble_member_forget_scores(self, bp_config_int(self->config, "ensemble.only"));
+        err = ensemble_member_forget_scores(self, bp_ensemble_keys_of(self->config)->only);
     return err;
 }
 
@@ -387,17 +396,17 @@ static void alone_metric(void *context, const json_t *line)
 static bp_err run_one(ensemble *self, MPI_Comm world)
 {
     bp_pretrain_hooks hooks = {.context = self, .started = alone_started, .metric = alone_metric};
-    int64_t member = bp_config_int(self->config, "ensemble.only");
+    int64_t member = bp_ensemble_keys_of(self->config)->only;
     corpus_facts facts;
     double oob;
     bp_stop_request *stop_request = NULL; /* the member's own run looks at its folder */
     bp_err err = bp_comm_is_root(world) ? look_at_corpus(self, &facts) : BP_OK;
 
     if (err == BP_OK && bp_comm_is_root(world)) {
-        err = bp_stop_request_check(bp_config_string(self->config, "run.dir"));
+        err = bp_stop_request_check(bp_run_keys_of(self->config)->dir);
         if (err == BP_OK)
-            err = bp_stop_request_new(&stop_request, bp_config_string(self->config, "run.dir"),
-                                      self->config);
+            err =
+                bp_stop_request_new(&stop_request, bp_run_keys_of(self->config)->dir, self->config);
     }
     err = bp_agree(world, err);
     if (err == BP_OK)
@@ -441,7 +450,7 @@ static bp_err check_names(const ensemble *self)
 {
     char *before = NULL, now[ENSEMBLE_NAME_BYTES], then[ENSEMBLE_NAME_BYTES];
     ensemble known = *self;
-    bp_err err = bp_run_previous(self->mesh->world, bp_config_string(self->config, "run.dir"),
+    bp_err err = bp_run_previous(self->mesh->world, bp_run_keys_of(self->config)->dir,
                                  "ensemble.members", &before);
 
     if (err != BP_OK || !before)
@@ -453,8 +462,7 @@ static bp_err check_names(const ensemble *self)
             err = BP_FAIL(BP_ERR_CONFIG,
                           "ensemble.members is %" PRId64 ", but the run began with %s, and its "
                           "members have names like %s, not %s: at %s; use another run.dir",
-                          self->members, before, then, now,
-                          bp_config_string(self->config, "run.dir"));
+                          self->members, before, then, now, bp_run_keys_of(self->config)->dir);
     }
     bp_free(before);
     return err;
@@ -517,8 +525,8 @@ static bp_err say_start(const ensemble *self)
 
     json_decref(members);
     bp_log("an ensemble of %" PRId64 " members (%s), %d at a time on %d rank%s each", self->members,
-           bp_config_string(self->config, "ensemble.kind"), self->shape.members,
-           self->mesh->tensors, self->mesh->tensors == 1 ? "" : "s");
+           bp_ensemble_keys_of(self->config)->kind, self->shape.members, self->mesh->tensors,
+           self->mesh->tensors == 1 ? "" : "s");
     say_stretch(self);
     return err;
 }
@@ -552,8 +560,8 @@ static bp_err train_members(ensemble *self)
 
 static bool is_whole(const ensemble *self)
 {
-    bool whole = self->mesh->coordinates &&
-                 bp_ensemble_is(bp_config_string(self->config, "run.dir")) && is_trained(self);
+    bool whole = self->mesh->coordinates && bp_ensemble_is(bp_run_keys_of(self->config)->dir) &&
+                 is_trained(self);
 
     return bp_run_is_finished(self->run) && bp_all_max_int(whole, self->mesh->world) != 0;
 }
@@ -568,13 +576,13 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
         bool whole = is_whole(self);
 
         if (whole)
-            bp_log("the ensemble is finished: %s", bp_config_string(self->config, "run.dir"));
+            bp_log("the ensemble is finished: %s", bp_run_keys_of(self->config)->dir);
         else
             err = train_members(self);
         bp_err closed = bp_run_close(&self->run, err);
         err = err != BP_OK ? err : closed;
         if (err == BP_OK && !whole && self->mesh->coordinates)
-            bp_training_leave_page(bp_config_string(self->config, "run.dir"));
+            bp_training_leave_page(bp_run_keys_of(self->config)->dir);
     }
     bp_mesh_free(&self->mesh);
     return err;
@@ -583,11 +591,11 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
 char *bp_ensemble_folder(const bp_config *config)
 {
     ensemble self = {.config = (bp_config *)config, /* only read */
-                     .members = bp_config_int(config, "ensemble.members")};
+                     .members = bp_ensemble_keys_of(config)->members};
 
     if (!bp_config_is_set(config, "ensemble.only"))
-        return bp_strdup(bp_config_string(config, "run.dir"));
-    return ensemble_member_path(&self, bp_config_int(config, "ensemble.only"), "");
+        return bp_strdup(bp_run_keys_of(config)->dir);
+    return ensemble_member_path(&self, bp_ensemble_keys_of(config)->only, "");
 }
 
 bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs)

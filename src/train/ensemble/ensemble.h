@@ -7,6 +7,19 @@
 
 extern const bp_option bp_ensemble_options[]; /* ensemble.* */
 
+/** Values of bp_ensemble_options (docs: --help). */
+typedef struct bp_ensemble_keys {
+    int64_t members;
+    const char *kind;
+    int64_t parallel;
+    int64_t only;
+} bp_ensemble_keys;
+
+static inline const bp_ensemble_keys *bp_ensemble_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_ensemble_options);
+}
+
 /* The tables of the jobs that an ensemble is made of, NULL-ended lists. */
 typedef struct bp_ensemble_jobs {
     const bp_option *const *pretrain, *const *score;

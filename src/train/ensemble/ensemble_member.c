@@ -5,10 +5,14 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
+#include "data/corpus.h"
 #include "data/loader.h"
 #include "infer/score/score.h"
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"
+#include "models/gpt/gpt.h"
+#include "train/engine/engine.h"
 #include "train/loop/trainer_priv.h"
 
 #include <errno.h>
@@ -35,7 +39,7 @@ char *ensemble_member_path(const ensemble *self, int64_t member, const char *ins
     char name[ENSEMBLE_NAME_BYTES];
 
     ensemble_name(self, member, name);
-    return bp_sprintf("%s/members/%s%s%s", bp_config_string(self->config, "run.dir"), name,
+    return bp_sprintf("%s/members/%s%s%s", bp_run_keys_of(self->config)->dir, name,
                       inside[0] ? "/" : "", inside);
 }
 
@@ -53,7 +57,7 @@ static bp_err set_path(const ensemble *self, bp_config *config, const char *key,
 /* Each member has a timeline of its own: trace.json becomes trace.m03.json. */
 static bp_err set_trace(const ensemble *self, bp_config *config, int64_t member)
 {
-    const char *path = bp_config_string(config, "train.trace");
+    const char *path = bp_train_keys_of(config)->trace;
     char name[ENSEMBLE_NAME_BYTES];
 
     if (!path)
@@ -68,7 +72,7 @@ static bp_err set_trace(const ensemble *self, bp_config *config, int64_t member)
 
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out)
 {
-    int64_t seed = bp_config_int(self->config, "run.seed");
+    int64_t seed = bp_run_keys_of(self->config)->seed;
     bp_err err = bp_config_derive(out, self->config, self->jobs->pretrain, self->jobs->pretrain);
 
     if (err == BP_OK)
@@ -100,16 +104,15 @@ static bp_err check_bag(const ensemble *self, int64_t member, bp_corpus *corpus)
     if (err == BP_OK)
         err = trainer_weights(&weights, config, corpus);
     if (err == BP_OK)
-        err = bp_stream_new(&stream,
-                            &(bp_stream_spec){.corpus = corpus,
-                                              .weights = weights,
-                                              .bag = true,
-                                              .seed = (uint64_t)bp_config_int(config, "run.seed"),
-                                              .member = bp_config_int(config, "run.member")});
+        err =
+            bp_stream_new(&stream, &(bp_stream_spec){.corpus = corpus,
+                                                     .weights = weights,
+                                                     .bag = true,
+                                                     .seed = (uint64_t)bp_run_keys_of(config)->seed,
+                                                     .member = bp_corpus_keys_of(config)->member});
     if (err == BP_OK) /* a checkpoint has a context of its own: a token is the least of all */
-        err = bp_stream_check(stream, bp_config_string(config, "model.init")
-                                          ? 1
-                                          : bp_config_int(config, "model.context"));
+        err = bp_stream_check(
+            stream, bp_model_keys_of(config)->init ? 1 : bp_model_keys_of(config)->context);
     bp_stream_free(&stream);
     bp_free(weights);
     bp_config_free(&config);
@@ -151,7 +154,7 @@ static bp_err score_config(const ensemble *self, int64_t member, const bp_config
     if (err == BP_OK)
         err = set_path(self, *out, "score.model", member, "");
     if (err == BP_OK)
-        err = bp_config_set(*out, "score.corpus", bp_config_string(trained, "corpus.train"));
+        err = bp_config_set(*out, "score.corpus", bp_corpus_keys_of(trained)->train);
     if (err == BP_OK)
         err = bp_config_set(*out, "score.select", "out_of_bag");
     if (err != BP_OK)
@@ -261,8 +264,7 @@ static bp_err keep_precision(const ensemble *self, MPI_Comm group, bp_config *co
     bp_err err = BP_OK;
 
     if (self->auto_precision)
-        err =
-            bp_run_previous(group, bp_config_string(config, "run.dir"), "math.precision", &before);
+        err = bp_run_previous(group, bp_run_keys_of(config)->dir, "math.precision", &before);
     if (err == BP_OK && before)
         err = bp_config_set(config, "math.precision", "auto"); /* pretrain finds it there */
     bp_free(before);
@@ -302,7 +304,7 @@ bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member)
 
 bp_err ensemble_forget_list(const ensemble *self)
 {
-    char *path = bp_sprintf("%s/ensemble.json", bp_config_string(self->config, "run.dir"));
+    char *path = bp_sprintf("%s/ensemble.json", bp_run_keys_of(self->config)->dir);
     bp_err err = BP_OK;
 
     if (unlink(path) != 0 && errno != ENOENT) /* there may be none */

@@ -9,6 +9,7 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "base/signals.h"
 #include "coordinator/work_queue.h"
 #include "io/checkpoint/ensemble_file.h"
@@ -537,7 +538,7 @@ static bp_err save_list(const ensemble_scheduler *scheduler)
         err = to->name && to->path ? BP_OK : out_of_memory();
     }
     if (err == BP_OK)
-        err = bp_ensemble_list_save(&list, bp_config_string(self->config, "run.dir"));
+        err = bp_ensemble_list_save(&list, bp_run_keys_of(self->config)->dir);
     bp_ensemble_list_clear(&list);
     return err;
 }
@@ -591,6 +592,6 @@ bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
         err = save_list(scheduler);
     if (err == BP_OK && trained > 0)
         bp_log("ensemble.json lists the %" PRId64 " members: %s", trained,
-               bp_config_string(scheduler->self->config, "run.dir"));
+               bp_run_keys_of(scheduler->self->config)->dir);
     return err == BP_OK && diverged > 0 ? fail_diverged(scheduler, diverged) : err;
 }

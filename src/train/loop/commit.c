@@ -8,7 +8,9 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "base/trace.h"
+#include "train/loop/pretrain.h"
 
 #include <stdio.h>
 
@@ -39,7 +41,7 @@ static json_t *state_of(const trainer *self)
 
 char *trainer_checkpoints_folder(const trainer *self)
 {
-    char *folder = bp_path_join(bp_config_string(self->config, "run.dir"), "checkpoints");
+    char *folder = bp_path_join(bp_run_keys_of(self->config)->dir, "checkpoints");
     return folder;
 }
 
@@ -66,7 +68,7 @@ static void tidy(trainer *self, int64_t step, bool best)
 
     if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
         bp_warn("%s", bp_err_message());
-    if (ours && bp_checkpoints_prune(folder, bp_config_int(self->config, "checkpoint.keep"),
+    if (ours && bp_checkpoints_prune(folder, bp_checkpoint_keys_of(self->config)->keep,
                                      &self->remover) != BP_OK)
         bp_warn("%s", bp_err_message());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
@@ -144,7 +146,7 @@ static bp_err prepare(trainer *self, bool behind, own_state *own)
         err = look_at(self, behind, own);
     if (err == BP_OK && bp_fault("ckpt.snapshot"))
         err = bp_fail_errno(BP_ERR_IO, "can't take the state to save",
-                            bp_config_string(self->config, "run.dir"));
+                            bp_run_keys_of(self->config)->dir);
     if (err == BP_OK)
         err = bp_run_sync(self->run);
     if (err == BP_OK)

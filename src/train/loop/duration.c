@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "train/engine/engine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ void trainer_find_steps(trainer *self)
         self->epoch_windows = bp_stream_corpus_windows(self->stream, self->shape.context);
     bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
     if (bp_config_is_set(self->config, "train.epochs"))
-        self->spec.rate.steps = steps_of_epochs(self, bp_config_real(self->config, "train.epochs"));
+        self->spec.rate.steps = steps_of_epochs(self, bp_train_keys_of(self->config)->epochs);
 }
 
 /* How often the run goes through each corpus. */
@@ -54,7 +55,7 @@ void trainer_say_steps(const trainer *self)
     if (bp_config_is_set(config, "train.epochs"))
         bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
                " windows in batches of %" PRId64,
-               bp_config_real(config, "train.epochs"), self->spec.rate.steps, self->epoch_windows,
+               bp_train_keys_of(config)->epochs, self->spec.rate.steps, self->epoch_windows,
                self->spec.batch);
     if (self->mesh->coordinates && bp_stream_weights(self->stream))
         say_weights(self);
@@ -78,7 +79,7 @@ void trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before
 
 static bool has_lost_patience(const trainer *self)
 {
-    int64_t patience = bp_config_int(self->config, "train.patience");
+    int64_t patience = bp_train_keys_of(self->config)->patience;
 
     return patience > 0 && self->progress.stale >= patience;
 }

@@ -6,12 +6,13 @@
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"
 #include "mesh/mesh_search.h"
+#include "train/loop/pretrain.h"
 
 memory_case memory_case_of(const trainer *self)
 {
     return (memory_case){.mesh = self->mesh_shape,
                          .spec = self->spec,
-                         .async = bp_config_bool(self->config, "checkpoint.async")};
+                         .async = bp_checkpoint_keys_of(self->config)->async};
 }
 
 bool memory_case_is_valid(const trainer *self, const memory_case *one)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "mesh/collective.h"
+#include "mesh/mesh.h"
 
 #define MIB          1048576.0
 #define CORES_SHARED 0.8 /* with less of its cores a rank was beside other work */
@@ -35,8 +36,8 @@ static void schedule_text(char *out, size_t bytes, const trainer *self)
     if (pipeline.schedule == BP_INTERLEAVED)
         snprintf(chunks, sizeof chunks, ", %d chunks", pipeline.chunks);
     snprintf(out, bytes, " (%s%s, busy %.0f %% at most with %lld micro-batches)",
-             bp_config_string(self->config, "mesh.schedule"), chunks,
-             100 * bp_schedule_busy(&pipeline), (long long)pipeline.micro_batches);
+             bp_mesh_keys_of(self->config)->schedule, chunks, 100 * bp_schedule_busy(&pipeline),
+             (long long)pipeline.micro_batches);
 }
 
 /* Of the steps that are left. */

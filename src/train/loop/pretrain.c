@@ -3,7 +3,11 @@
 
 #include "base/heartbeat.h"
 #include "base/log.h"
+#include "base/run_options.h"
+#include "data/corpus.h"
+#include "mesh/mesh.h"
 #include "report/training.h"
+#include "train/engine/engine.h"
 #include "train/loop/memory_priv.h"
 #include "train/loop/trainer_priv.h"
 
@@ -13,18 +17,20 @@
 
 const bp_option bp_checkpoint_options[] = {
     {"checkpoint.every", BP_OPTION_INT, "500", 1, 1e12, NULL, "steps",
-     "a checkpoint; one is always committed after the last step", false},
+     "a checkpoint; one is always committed after the last step", false,
+     .at = BP_AT(bp_checkpoint_keys, every)},
     {"checkpoint.keep", BP_OPTION_INT, "3", 1, 1e6, NULL, NULL,
-     "newest checkpoints to keep, the best one besides", false},
+     "newest checkpoints to keep, the best one besides", false,
+     .at = BP_AT(bp_checkpoint_keys, keep)},
     {"checkpoint.async", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL,
      "write from a copy while training goes on; no: training waits, and needs no memory for a copy",
-     false, "checkpoint.behind"},
+     false, "checkpoint.behind", .at = BP_AT(bp_checkpoint_keys, async)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
 void bp_pretrain_check(bp_config *config)
 {
-    int64_t members = bp_config_int(config, "mesh.members");
+    int64_t members = bp_mesh_keys_of(config)->members;
 
     if (members != 1)
         bp_config_fault(
@@ -37,9 +43,9 @@ void bp_pretrain_check(bp_config *config)
 static void check_patience(bp_config *config)
 {
     bool has_valid = bp_config_is_set(config, "corpus.valid");
-    int64_t patience = bp_config_int(config, "train.patience");
+    int64_t patience = bp_train_keys_of(config)->patience;
 
-    if (patience > 0 && (!has_valid || bp_config_int(config, "train.valid_every") == 0))
+    if (patience > 0 && (!has_valid || bp_train_keys_of(config)->valid_every == 0))
         bp_config_fault(config,
                         "train.patience = %lld counts validations, but %s: at train.patience; give "
                         "corpus.valid and train.valid_every, or leave train.patience out",
@@ -56,7 +62,7 @@ static void check_weights(bp_config *config)
 
     if (!bp_config_is_set(config, "corpus.weights"))
         return;
-    if (bp_corpus_weights(&weights, &count, bp_config_string(config, "corpus.weights")) == BP_OK) {
+    if (bp_corpus_weights(&weights, &count, bp_corpus_keys_of(config)->weights) == BP_OK) {
         text = bp_corpus_weights_text(weights, count);
         if (!text || bp_config_set(config, "corpus.weights", text) != BP_OK)
             bp_config_fault(config, "no memory for corpus.weights: at corpus.weights");
@@ -80,7 +86,7 @@ void bp_pretrain_check_model(bp_config *config)
     }
     bp_engine_spec_check(&spec, &shape, &mesh, config);
     check_patience(config);
-    if (bp_config_is_set(config, "train.epochs") && bp_config_real(config, "train.epochs") <= 0)
+    if (bp_config_is_set(config, "train.epochs") && bp_train_keys_of(config)->epochs <= 0)
         bp_config_fault(config, "train.epochs = 0: at train.epochs; give a number above 0");
     check_weights(config);
 }
@@ -122,15 +128,15 @@ static bool is_power_of_two(const char *text)
 bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
                         const char *now)
 {
-    bool chunks = strcmp(bp_config_string(config, "mesh.schedule"), "interleaved") == 0;
-    bool tree = strcmp(bp_config_string(config, "train.reduction"), "tree") == 0;
+    bool chunks = strcmp(bp_mesh_keys_of(config)->schedule, "interleaved") == 0;
+    bool tree = strcmp(bp_train_keys_of(config)->reduction, "tree") == 0;
 
     if (strcmp(key, "mesh.schedule") == 0)
         return !chunks && strcmp(before, "interleaved") != 0;
     if (strcmp(key, "mesh.chunks") == 0)
         return !chunks;
     if (strcmp(key, "mesh.sequence_parallel") == 0)
-        return bp_config_int(config, "mesh.tensor") == 1 ||
+        return bp_mesh_keys_of(config)->tensor == 1 ||
                (strcmp(before, "no") == 0) == (strcmp(now, "no") == 0);
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
@@ -171,7 +177,7 @@ static bp_err open_run(trainer *self)
                               (json_int_t)self->spec.rate.steps);
     bp_run_spec spec = {.job = "pretrain",
                         .trains = true,
-                        .tensorboard = bp_config_bool(self->config, "train.tensorboard"),
+                        .tensorboard = bp_train_keys_of(self->config)->tensorboard,
                         .may_change = trainer_may_change,
                         .new_run_may = NEW_RUN,
                         .other_bits = OTHER_BITS,
@@ -274,7 +280,7 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
     trainer self;
     int64_t began = 0;
     bp_err err = trainer_open(&self, world, config, NULL);
-    const char *run_dir = bp_config_string(config, "run.dir");
+    const char *run_dir = bp_run_keys_of(config)->dir;
 
     self.hooks = hooks;
     if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))

@@ -8,6 +8,18 @@
 
 extern const bp_option bp_checkpoint_options[]; /* checkpoint.* */
 
+/** Values of bp_checkpoint_options (docs: --help). */
+typedef struct bp_checkpoint_keys {
+    int64_t every;
+    int64_t keep;
+    bool async;
+} bp_checkpoint_keys;
+
+static inline const bp_checkpoint_keys *bp_checkpoint_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_checkpoint_options);
+}
+
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
 void bp_pretrain_check(bp_config *config);

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/run_options.h"
 
 #include <string.h>
 
@@ -240,7 +241,7 @@ static json_t *shares_json(const rank_trace *own)
 
 static bp_err save(const trainer *self, const rank_trace *own, const rank_trace *ranks)
 {
-    char *path = bp_path_join(bp_config_string(self->config, "run.dir"), "profile.json");
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "profile.json");
     json_t *list = json_array();
     json_t *root =
         json_pack("{s:i, s:I, s:I, s:f, s:f, s:o, s:o}", "format_version", 1, "first_step",

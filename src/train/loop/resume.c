@@ -5,6 +5,8 @@
 #include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
+#include "base/run_options.h"
+#include "models/gpt/gpt.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +17,7 @@
  * the same shape. */
 static bp_err open_init(trainer *self, const char *init)
 {
-    const char *run_dir = bp_config_string(self->config, "run.dir");
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
     char *begun = NULL;
     bp_err err = bp_checkpoint_open_any(self->mesh->world, init, &self->source);
 
@@ -56,7 +58,7 @@ static bp_err check_init(trainer *self, const char *init)
 
 bp_err trainer_find_shape(trainer *self)
 {
-    const char *init = bp_config_string(self->config, "model.init");
+    const char *init = bp_model_keys_of(self->config)->init;
     bp_err err;
 
     if (!init) {

@@ -4,7 +4,10 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/run_options.h"
 #include "base/trace.h"
+#include "data/corpus.h"
+#include "math/math.h"
 #include "mesh/collective.h"
 #include "text/tokenizer.h"
 #include "train/loop/pretrain.h"
@@ -39,7 +42,7 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *p
 /* The tokenizer of the run: the corpus's, or, where the corpus does not tell, tokenizer.path's. */
 static bp_err find_tokenizer(trainer *self)
 {
-    const char *path = bp_config_string(self->config, "tokenizer.path");
+    const char *path = bp_run_keys_of(self->config)->tokenizer_path;
     corpus_facts *facts = &self->facts;
     bp_tokenizer *tokenizer = NULL;
     bp_err err;
@@ -80,12 +83,12 @@ static bp_err find_tokenizer(trainer *self)
 
 bool trainer_bags(const bp_config *config)
 {
-    return strcmp(bp_config_string(config, "corpus.resample"), "bag") == 0;
+    return strcmp(bp_corpus_keys_of(config)->resample, "bag") == 0;
 }
 
 bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus)
 {
-    const char *list = bp_config_string(config, "corpus.weights");
+    const char *list = bp_corpus_keys_of(config)->weights;
     int64_t count, files = bp_corpus_files(corpus);
     bp_err err;
 
@@ -107,12 +110,12 @@ bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpu
 static bp_err open_streams(trainer *self)
 {
     bp_config *config = self->config;
-    const char *valid = bp_config_string(config, "corpus.valid");
+    const char *valid = bp_corpus_keys_of(config)->valid;
     bp_stream_spec spec = {.bag = trainer_bags(config),
-                           .seed = (uint64_t)bp_config_int(config, "run.seed"),
-                           .member = bp_config_int(config, "run.member")};
+                           .seed = (uint64_t)bp_run_keys_of(config)->seed,
+                           .member = bp_corpus_keys_of(config)->member};
     double *weights = NULL;
-    bp_err err = bp_corpus_open(&self->corpus, bp_config_string(config, "corpus.train"));
+    bp_err err = bp_corpus_open(&self->corpus, bp_corpus_keys_of(config)->train);
 
     spec.corpus = self->corpus;
     if (err == BP_OK)
@@ -130,7 +133,7 @@ static bp_err open_streams(trainer *self)
 
 static bp_err check_valid_corpus(const trainer *self)
 {
-    const char *path = bp_config_string(self->config, "corpus.valid");
+    const char *path = bp_corpus_keys_of(self->config)->valid;
     const char *train = bp_corpus_tokenizer_hash(self->corpus),
                *valid = bp_corpus_tokenizer_hash(self->valid_corpus);
 
@@ -216,10 +219,9 @@ static void resolve_keys(trainer *self)
 bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out)
 {
     char *before = NULL;
-    bp_err err =
-        bp_run_previous(comm, bp_config_string(config, "run.dir"), "math.precision", &before);
+    bp_err err = bp_run_previous(comm, bp_run_keys_of(config)->dir, "math.precision", &before);
 
-    bool keeps = before && strcmp(bp_config_string(config, "math.precision"), "auto") == 0 &&
+    bool keeps = before && strcmp(bp_math_keys_of(config)->precision, "auto") == 0 &&
                  strcmp(before, "auto") != 0;
 
     if (err == BP_OK && keeps)
@@ -288,7 +290,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     memset(self, 0, sizeof *self);
     self->config = config;
     bp_math_set_threads(
-        bp_math_threads_planned(world, (int)bp_config_int(config, "math.threads"), plan));
+        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
     err = bp_agree(world, open_mesh(self, world, plan));
     if (err == BP_OK)
         err = open_corpora(self);
@@ -402,7 +404,7 @@ bp_err trainer_build(trainer *self)
             err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK && bp_config_bool(self->config, "checkpoint.async"))
+    if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async)
         err = make_snapshot(self);
     if (err == BP_OK && self->loader && bp_loader_repeat(self->loader) && self->mesh->data_at == 0)
         warn_of_repeats(self);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "train/engine/engine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +33,7 @@ int64_t trainer_trace_events(const trainer *self)
 /* train.trace; a later start leaves a timeline that is there: trace.start-2.json. */
 static char *find_path(const trainer *self)
 {
-    const char *path = bp_config_string(self->config, "train.trace");
+    const char *path = bp_train_keys_of(self->config)->trace;
     int64_t start = bp_run_start_number(self->run);
     char word[32];
 
@@ -113,7 +114,7 @@ static void find_ceilings(trainer *self)
 
 bp_err trainer_trace_open(trainer *self)
 {
-    bool profiles = bp_config_bool(self->config, "train.profile");
+    bool profiles = bp_train_keys_of(self->config)->profile;
     bool traces = bp_config_is_set(self->config, "train.trace");
     bp_err err = bp_agree(self->mesh->world, try_path(self));
 
@@ -188,7 +189,7 @@ bp_err trainer_trace_close(trainer *self)
     rank_trace mine, *ranks = NULL;
     bp_err err = BP_OK;
 
-    if (!traces && !bp_config_bool(self->config, "train.profile"))
+    if (!traces && !bp_train_keys_of(self->config)->profile)
         return BP_OK;
     describe(self, &mine);
     if (mesh->coordinates) {
@@ -196,7 +197,7 @@ bp_err trainer_trace_close(trainer *self)
     }
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, ranks, (int)sizeof mine,
                                      MPI_BYTE, 0, mesh->world));
-    if (mesh->coordinates && bp_config_bool(self->config, "train.profile"))
+    if (mesh->coordinates && bp_train_keys_of(self->config)->profile)
         err = profile_report(self, ranks);
     if (traces) {
         bp_err wrote = timeline_write(self, &mine, ranks);

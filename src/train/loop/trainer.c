@@ -9,6 +9,8 @@
 #include "base/trace.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
+#include "train/engine/engine.h"
+#include "train/loop/pretrain.h"
 
 #include <stdio.h>
 
@@ -136,7 +138,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
 {
     progress *p = &self->progress;
     bp_config *config = self->config;
-    int64_t valid_every = bp_config_int(config, "train.valid_every");
+    int64_t valid_every = bp_train_keys_of(config)->valid_every;
     bool last = p->step == self->spec.rate.steps, best = false, ends;
     bool validated =
         self->facts.has_valid && (last || (valid_every > 0 && p->step % valid_every == 0));
@@ -151,10 +153,10 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
         best = trainer_take_validation(self, valid_loss);
     ends = trainer_is_done(self);
     self->clock += bp_clock_now() - begin;
-    if (validated || last || p->step % bp_config_int(config, "train.log_every") == 0)
+    if (validated || last || p->step % bp_train_keys_of(config)->log_every == 0)
         report_step(self, result, validated ? &valid_loss : NULL);
     begin = bp_clock_now();
-    if (best || ends || p->step % bp_config_int(config, "checkpoint.every") == 0)
+    if (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0)
         err = commit(self, best, ends);
     self->clock += bp_clock_now() - begin;
     return err;

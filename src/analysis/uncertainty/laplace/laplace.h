@@ -46,6 +46,18 @@
 
 extern const bp_option bp_laplace_options[]; /* laplace.tokens, laplace.samples, laplace.prior */
 
+/** Values of bp_laplace_options (docs: --help). */
+typedef struct bp_laplace_keys {
+    int64_t tokens;
+    int64_t samples;
+    const char *prior;
+} bp_laplace_keys;
+
+static inline const bp_laplace_keys *bp_laplace_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_laplace_options);
+}
+
 /** Faults that need neither files nor ranks: laplace.prior is "marginal" or a positive number, and
  * the build has ScaLAPACK. Added to the configuration's. Local. */
 void bp_laplace_check(bp_config *config);

@@ -1,6 +1,7 @@
 /* laplace.*: the keys. */
 #include "analysis/uncertainty/laplace/laplace.h"
 
+#include "base/run_options.h"
 #include "math/scalapack/distributed.h"
 
 #include <math.h>
@@ -17,17 +18,20 @@ const bp_option bp_laplace_options[] = {
      .max = 1e12,
      .unit = "tokens",
      .help = "of corpus.train, for the curvature: work units spread evenly over it, each token in "
-             "them a target, end-of-document tokens too"},
+             "them a target, end-of-document tokens too",
+     .at = BP_AT(bp_laplace_keys, tokens)},
     {.key = "laplace.samples",
      .type = BP_OPTION_INT,
      .value = "8",
      .min = 1,
      .max = 4096,
-     .help = "matrices drawn from the posterior of the last layer"},
+     .help = "matrices drawn from the posterior of the last layer",
+     .at = BP_AT(bp_laplace_keys, samples)},
     {.key = "laplace.prior",
      .type = BP_OPTION_STRING,
      .value = MARGINAL,
-     .help = "prior precision: a positive number, or marginal (that of the largest likelihood)"},
+     .help = "prior precision: a positive number, or marginal (that of the largest likelihood)",
+     .at = BP_AT(bp_laplace_keys, prior)},
     {.key = NULL}};
 
 /* 0: of the largest marginal likelihood; negative: no such thing. */
@@ -44,7 +48,7 @@ static double tau_of(const char *text)
 
 void bp_laplace_check(bp_config *config)
 {
-    const char *text = bp_config_string(config, "laplace.prior");
+    const char *text = bp_laplace_keys_of(config)->prior;
 
     if (tau_of(text) < 0)
         bp_config_fault(config,
@@ -59,8 +63,8 @@ void bp_laplace_check(bp_config *config)
 
 bp_laplace_spec bp_laplace_spec_of(const bp_config *config)
 {
-    return (bp_laplace_spec){.tokens = bp_config_int(config, "laplace.tokens"),
-                             .samples = bp_config_int(config, "laplace.samples"),
-                             .tau = tau_of(bp_config_string(config, "laplace.prior")),
-                             .seed = (uint64_t)bp_config_int(config, "run.seed")};
+    return (bp_laplace_spec){.tokens = bp_laplace_keys_of(config)->tokens,
+                             .samples = bp_laplace_keys_of(config)->samples,
+                             .tau = tau_of(bp_laplace_keys_of(config)->prior),
+                             .seed = (uint64_t)bp_run_keys_of(config)->seed};
 }

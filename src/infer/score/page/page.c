@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "infer/score/score.h"
 #include "report/report.h"
 #include "text/tokenizer.h"
 
@@ -312,7 +313,7 @@ bp_err score_page_write(const scorer *self, const bp_score_table *table)
     char *path = bp_path_join(self->folder, "index.html");
     json_t *page =
         json_pack("{s:o, s:o, s:O?, s:O?, s:O?, s:I, s:b, s:I, s:i}", "model",
-                  name_text(bp_config_string(self->config, "score.model")), "figures",
+                  name_text(bp_score_keys_of(self->config)->model), "figures",
                   figures_of(self->summary), "convention", json_object_get(convention, "name"),
                   "context", json_object_get(convention, "context"), "step",
                   json_object_get(json_object_get(self->summary, "model"), "step"), "members",

@@ -4,6 +4,8 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/run_options.h"
+#include "infer/score/score.h"
 #include "io/h5/h5.h"
 #include "text/tokenizer.h"
 
@@ -39,7 +41,7 @@ static bp_err out_of_memory(void)
 /* The one of tokenizer.path, if it is the corpora's. */
 static bp_err load_given(texts *self)
 {
-    const char *path = bp_config_string(self->self->config, "tokenizer.path");
+    const char *path = bp_run_keys_of(self->self->config)->tokenizer_path;
     const char *hash = bp_corpus_tokenizer_hash(self->self->corpus);
     bp_err err = path ? bp_tokenizer_load(&self->tokenizer, path) : BP_OK;
 
@@ -324,7 +326,7 @@ static bp_err add_samples(const texts *self, json_t *page, const candidate *all,
 bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_table *table)
 {
     texts all_texts = {.self = self, .table = table};
-    bool wants = bp_config_bool(self->config, "score.tokens");
+    bool wants = bp_score_keys_of(self->config)->tokens;
     candidate *all = NULL;
     int64_t count = 0, least = 0;
     bp_err err = load_tokenizer(&all_texts);
