@@ -2,6 +2,7 @@
 #include "file_tool.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/corpus/corpus_writer.h"

@@ -1,5 +1,6 @@
 /* bagpipe-data table RUN...: trainings side by side as CSV, the best first. */
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "run/status/run_history.h"

@@ -1,5 +1,6 @@
 #include "token_table.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "table_columns.h"
 #include "text/tokenizer.h"

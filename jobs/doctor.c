@@ -12,7 +12,7 @@
 #include "math/scalapack/distributed.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
-#include "models/gpt/gpt.h"
+#include "models/family.h"
 #include "run/probe/probe.h"
 #include "run/status/run_status.h"
 
@@ -276,7 +276,7 @@ static int64_t estimated_bytes(const doctor *self)
 {
     bp_config *config = self->config;
     const char *train = bp_corpus_keys_of(config)->train;
-    bp_gpt_shape known = {0}, shape;
+    bp_model_shape known = {0}, shape;
     int64_t copies = strcmp(bp_optimizer_keys_of(config)->kind, "adamw") == 0 ? 3 : 2;
 
     if (!train || !bp_config_is_set(config, "model.layers") ||
@@ -290,8 +290,8 @@ static int64_t estimated_bytes(const doctor *self)
                      train);
         return 0;
     }
-    shape = bp_gpt_shape_of(config, &known);
-    return 4 * copies * bp_gpt_parameters(&shape);
+    shape = bp_model_shape_of(config, &known);
+    return 4 * copies * bp_model_parameters(&shape);
 }
 
 /* What the run's newest checkpoint takes, or its first one will. */

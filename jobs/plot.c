@@ -2,6 +2,7 @@
 #include "report/training.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "help.h"
 #include "job.h"

@@ -1,6 +1,5 @@
 /* The message of this thread's last failure, and how a program prints it and ends. */
 #include "base/err.h"
-#include "base/log.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -59,9 +58,7 @@ static size_t add_line(char *out, size_t used, const char *line, size_t bytes)
     return escape(out, used, line + tail, bytes - tail);
 }
 
-/* `raw` may be of any length; the result is printable ASCII in lines of at most BP_ERR_LINE_BYTES:
- * one line, unless `lines` keeps the breaks. */
-static void set_clean(char out[BP_ERR_MESSAGE_BYTES], const char *raw, bool lines)
+void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *raw, bool lines)
 {
     size_t used = 0;
 
@@ -88,7 +85,7 @@ static void set_formatted(bool lines, const char *format, va_list arguments)
 
     if (vsnprintf(raw, sizeof(raw), format, arguments) < 0)
         (void)snprintf(raw, sizeof(raw), "(unprintable message) %s", format);
-    set_clean(message, raw, lines);
+    bp_err_escape(message, raw, lines);
 }
 
 bp_err bp_fail(bp_err code, const char *format, ...)
@@ -246,26 +243,6 @@ int bp_err_severity(bp_err code)
     return count; /* a code that nobody gave out is a bug, and the worst */
 }
 
-/* One write for the whole text, so that lines of several processes do not mix. */
-static void put_lines(const char *head, const char *lines)
-{
-    static _Thread_local char out[2 * BP_ERR_MESSAGE_BYTES];
-    size_t used = 0;
-
-    do {
-        int bytes = (int)strcspn(lines, "\n");
-        int wrote = snprintf(out + used, sizeof(out) - used, "%s%.*s\n", head, bytes, lines);
-        if (wrote < 0 || (size_t)wrote >= sizeof(out) - used)
-            break;
-        used += (size_t)wrote;
-        lines += bytes;
-        lines += *lines == '\n';
-    } while (*lines != 0);
-    bp_log_break_progress();
-    (void)fwrite(out, 1, used, stderr); /* nobody is left to tell when standard error fails */
-    (void)fflush(stderr);
-}
-
 void bp_err_set_program(const char *name)
 {
     (void)snprintf(program, sizeof(program), "%s", name);
@@ -274,35 +251,6 @@ void bp_err_set_program(const char *name)
 const char *bp_err_program(void)
 {
     return program;
-}
-
-void bp_err_print(bp_err code)
-{
-    char head[64];
-
-    if (bp_err_was_asked(code))
-        (void)snprintf(head, sizeof(head), "%s: ", program);
-    else
-        (void)snprintf(head, sizeof(head), "%s: error[%d]: ", program, (int)code);
-    put_lines(head, message[0] == 0 ? "failed without a message" : message);
-}
-
-void bp_warn(const char *format, ...)
-{
-    static _Thread_local char raw[BP_ERR_MESSAGE_BYTES], clean[BP_ERR_MESSAGE_BYTES];
-    char head[128];
-    va_list arguments;
-
-    va_start(arguments, format);
-    int wrote = vsnprintf(raw, sizeof(raw), format, arguments);
-    va_end(arguments);
-    if (wrote < 0 || !bp_log_speaks())
-        return;
-    set_clean(clean, raw, true);
-    (void)snprintf(head, sizeof(head), "%s: warning: %s%s", program, bp_log_prefix(),
-                   bp_log_prefix()[0] == 0 ? "" : ": ");
-    put_lines(head, clean);
-    bp_log_file_only("warning: %s", clean);
 }
 
 void bp_err_set_witness(void (*witness)(int status, const char *line))

@@ -78,6 +78,10 @@ const char *bp_err_message(void);
  * rank. */
 void bp_err_set_message(const char *message);
 
+/** `raw`, of any length, as printable ASCII in lines of at most BP_ERR_LINE_BYTES: one line, unless
+ * `lines` keeps the breaks. */
+void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *raw, bool lines);
+
 /** Which of two codes speaks for all ranks: the higher severity (a bug before an I/O error before
  * bad input). */
 int bp_err_severity(bp_err code);
@@ -85,14 +89,6 @@ int bp_err_severity(bp_err code);
 /** What the program calls itself in messages: "bagpipe" until this is called, as main() begins. */
 void bp_err_set_program(const char *name);
 const char *bp_err_program(void);
-
-/** Print "PROGRAM: error[CODE]: MESSAGE" (a line a fault) on standard error, or "PROGRAM: stopped:
- * ..." of an end that was asked for. For jobs/ and data_tools/ alone. */
-void bp_err_print(bp_err code);
-
-/** Print "PROGRAM: warning: ..." on standard error (only where bp_log_set_speaker said that this
- * rank speaks). */
-void bp_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /** Our own bugs: prints rank, file, line and ends the program through the handler (MPI_Abort under
  * MPI). */

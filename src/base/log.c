@@ -321,3 +321,52 @@ void bp_log_file_only(const char *format, ...)
     (void)write_file(line); /* a warning about the log would come back here */
     unlock_log();
 }
+
+/* One write for the whole text, so that lines of several processes do not mix. */
+static void put_lines(const char *head, const char *lines)
+{
+    static _Thread_local char out[2 * BP_ERR_MESSAGE_BYTES];
+    size_t used = 0;
+
+    do {
+        int bytes = (int)strcspn(lines, "\n");
+        int wrote = snprintf(out + used, sizeof(out) - used, "%s%.*s\n", head, bytes, lines);
+        if (wrote < 0 || (size_t)wrote >= sizeof(out) - used)
+            break;
+        used += (size_t)wrote;
+        lines += bytes;
+        lines += *lines == '\n';
+    } while (*lines != 0);
+    bp_log_break_progress();
+    (void)fwrite(out, 1, used, stderr); /* nobody is left to tell when standard error fails */
+    (void)fflush(stderr);
+}
+
+void bp_err_print(bp_err code)
+{
+    char head[64];
+
+    if (bp_err_was_asked(code))
+        (void)snprintf(head, sizeof(head), "%s: ", bp_err_program());
+    else
+        (void)snprintf(head, sizeof(head), "%s: error[%d]: ", bp_err_program(), (int)code);
+    put_lines(head, bp_err_message()[0] == 0 ? "failed without a message" : bp_err_message());
+}
+
+void bp_warn(const char *format, ...)
+{
+    static _Thread_local char raw[BP_ERR_MESSAGE_BYTES], clean[BP_ERR_MESSAGE_BYTES];
+    char head[128];
+    va_list arguments;
+
+    va_start(arguments, format);
+    int wrote = vsnprintf(raw, sizeof(raw), format, arguments);
+    va_end(arguments);
+    if (wrote < 0 || !bp_log_speaks())
+        return;
+    bp_err_escape(clean, raw, true);
+    (void)snprintf(head, sizeof(head), "%s: warning: %s%s", bp_err_program(), bp_log_prefix(),
+                   bp_log_prefix()[0] == 0 ? "" : ": ");
+    put_lines(head, clean);
+    bp_log_file_only("warning: %s", clean);
+}

@@ -48,4 +48,12 @@ void bp_log_keep_progress(void);
  * bp_err_print do). */
 void bp_log_break_progress(void);
 
+/** Print "PROGRAM: error[CODE]: MESSAGE" (a line a fault) on standard error, or "PROGRAM: stopped:
+ * ..." of an end that was asked for. For jobs/ and data_tools/ alone. */
+void bp_err_print(bp_err code);
+
+/** Print "PROGRAM: warning: ..." on standard error (only where bp_log_set_speaker said that this
+ * rank speaks). */
+void bp_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

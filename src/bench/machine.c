@@ -1,5 +1,6 @@
 /* What this bench runs on: hosts, CPUs, caches, memory, libraries. */
 #include "bench/bench_priv.h"
+#include "math/math.h"
 
 #include "base/cores.h"
 #include "base/mem.h"

@@ -10,7 +10,7 @@
 #include "bench/bench.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
-#include "models/lm.h"
+#include "models/open.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #define DIGEST_EVERY       100  /* as train.digest_every */
 
 /* The engine's settings for a model on this mesh. */
-static bp_engine_spec engine_spec(const bench *self, const bp_gpt_shape *shape)
+static bp_engine_spec engine_spec(const bench *self, const bp_model_shape *shape)
 {
     const bp_config *config = self->config;
     int64_t batches = bp_bench_keys_of(config)->micro_batches;
@@ -74,7 +74,7 @@ static void run_step(void *context)
 }
 
 static bp_err open_training(const bench *self, training *t, const bp_engine_spec *spec,
-                            const bp_gpt_shape *shape)
+                            const bp_model_shape *shape)
 {
     int64_t slots = spec->batch / self->mesh->datas, n = slots * (shape->context + 1);
     bp_err err = bp_engine_new(&t->engine, self->mesh, spec, shape);
@@ -91,7 +91,7 @@ static bp_err open_training(const bench *self, training *t, const bp_engine_spec
     return BP_OK;
 }
 
-static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                     bp_spread *seconds)
 {
     training t = {0};
@@ -109,8 +109,8 @@ static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_gpt_
 /* ---- scoring ---- */
 
 typedef struct scoring {
-    bp_lm *lm;
-    bp_lm_batch batch;
+    bp_model *lm;
+    bp_model_batch batch;
     int32_t *tokens; /* [windows][length] of inputs, and as many targets */
     float *values;
     int64_t batches;
@@ -123,15 +123,15 @@ static void run_batch(void *context)
     bp_err err;
 
     bp_heartbeat_step(++s->batches);
-    err = bp_lm_score(s->lm, &s->batch, s->values);
+    err = bp_model_score(s->lm, &s->batch, s->values);
     s->err = s->err != BP_OK ? s->err : err;
 }
 
-static bp_err open_scoring(const bench *self, scoring *s, const bp_gpt_shape *shape)
+static bp_err open_scoring(const bench *self, scoring *s, const bp_model_shape *shape)
 {
     int64_t T = shape->context, windows = T < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / T : 1;
     int64_t n = windows * T;
-    bp_err err = bp_gpt_lm_new(&s->lm, self->mesh, self->config, shape, 1);
+    bp_err err = bp_model_new(&s->lm, self->mesh, self->config, shape, 1);
 
     if (err != BP_OK)
         return err;
@@ -143,12 +143,12 @@ static bp_err open_scoring(const bench *self, scoring *s, const bp_gpt_shape *sh
     if (err != BP_OK)
         return err;
     fill_tokens(s->tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
-    s->batch = (bp_lm_batch){
+    s->batch = (bp_model_batch){
         .windows = windows, .length = T, .inputs = s->tokens, .targets = s->tokens + n};
     return BP_OK;
 }
 
-static bp_err score(const bench *self, const bp_gpt_shape *shape, bp_spread *seconds,
+static bp_err score(const bench *self, const bp_model_shape *shape, bp_spread *seconds,
                     int64_t *tokens)
 {
     scoring s = {0};
@@ -160,7 +160,7 @@ static bp_err score(const bench *self, const bp_gpt_shape *shape, bp_spread *sec
         *tokens = s.batch.windows * s.batch.length * self->mesh->datas;
         err = bp_agree(self->mesh->compute, s.err);
     }
-    bp_lm_free(&s.lm);
+    bp_model_free(&s.lm);
     bp_free(s.tokens);
     bp_free(s.values);
     return err;
@@ -187,7 +187,7 @@ static json_t *whole_figure(const bench *self, const bp_spread *seconds, int64_t
     return figure;
 }
 
-void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                      double bytes, char *why, size_t room)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
@@ -204,12 +204,12 @@ void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt
                        "%lld x %lld rows do not divide among mesh.tensor = %d, which "
                        "mesh.sequence_parallel = yes needs",
                        (long long)spec->micro_batch, (long long)shape->context, mesh->tensor);
-    else if (bp_gpt_blocks(shape) < mesh->pipeline)
+    else if (bp_model_blocks(shape) < mesh->pipeline)
         (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d",
-                       bp_gpt_blocks(shape), mesh->pipeline);
-    else if (bp_gpt_blocks(shape) < (int64_t)chunks * mesh->pipeline)
+                       bp_model_blocks(shape), mesh->pipeline);
+    else if (bp_model_blocks(shape) < (int64_t)chunks * mesh->pipeline)
         (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d x mesh.chunks = %d",
-                       bp_gpt_blocks(shape), mesh->pipeline, chunks);
+                       bp_model_blocks(shape), mesh->pipeline, chunks);
     else if (chunks > 1 && batches % mesh->pipeline != 0)
         (void)snprintf(why, room,
                        "bench.micro_batches = %lld is no multiple of mesh.pipeline = %d, which "
@@ -221,7 +221,7 @@ void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_gpt
 }
 
 /* The plan of the stage that takes most. Local. */
-static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp_gpt_shape *shape,
+static bp_err plan_model(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                          double *bytes)
 {
     bp_err err = BP_OK;
@@ -242,7 +242,7 @@ bp_err bench_plan_models(bench *self)
     bp_err err = BP_OK;
 
     for (int k = 0; k < BP_BENCH_MODELS && err == BP_OK; k++) {
-        const bp_gpt_shape *shape = &bp_bench_models[k].shape;
+        const bp_model_shape *shape = &bp_bench_model_at(k)->shape;
         bp_engine_spec spec = engine_spec(self, shape);
         double bytes = 0;
         char why[160];
@@ -258,13 +258,13 @@ bp_err bench_plan_models(bench *self)
 
 static json_t *model_json(const bp_bench_model *model, const bp_engine_spec *spec, double bytes)
 {
-    const bp_gpt_shape *shape = &model->shape;
+    const bp_model_shape *shape = &model->shape;
 
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", model->name,
                      "layers", (json_int_t)shape->layers, "width", (json_int_t)shape->width,
                      "heads", (json_int_t)shape->heads, "context", (json_int_t)shape->context,
                      "vocab_size", (json_int_t)shape->vocab_size, "parameters",
-                     (json_int_t)bp_gpt_parameters(shape), "batch", (json_int_t)spec->batch,
+                     (json_int_t)bp_model_parameters(shape), "batch", (json_int_t)spec->batch,
                      "micro_batch", (json_int_t)spec->micro_batch, "plan_bytes", (json_int_t)bytes);
 }
 
@@ -272,7 +272,7 @@ static bp_err run_model(bench *self, const bp_bench_model *model, const bp_engin
                         json_t *into)
 {
     const bp_mesh *mesh = self->mesh;
-    const bp_gpt_shape *shape = &model->shape;
+    const bp_model_shape *shape = &model->shape;
     bp_spread seconds = {0};
     int64_t tokens = 0, peak;
     char what[64];
@@ -287,7 +287,7 @@ static bp_err run_model(bench *self, const bp_bench_model *model, const bp_engin
     bench_put(into, "peak_bytes", json_integer(peak));
     bench_put(
         into, "train",
-        whole_figure(self, &seconds, spec->batch * shape->context, bp_gpt_train_flops(shape)));
+        whole_figure(self, &seconds, spec->batch * shape->context, bp_model_train_flops(shape)));
     (void)snprintf(what, sizeof what, "scoring with %s", model->name);
     err = bench_next(self, what);
     if (err == BP_OK && mesh->computes)
@@ -301,7 +301,7 @@ static bp_err run_model(bench *self, const bp_bench_model *model, const bp_engin
 
 static bp_err bench_model(bench *self, int number, json_t *list)
 {
-    const bp_bench_model *model = &bp_bench_models[number];
+    const bp_bench_model *model = bp_bench_model_at(number);
     bp_engine_spec spec = engine_spec(self, &model->shape);
     double bytes = self->plan_bytes[number];
     char why[160], what[64];
@@ -335,7 +335,7 @@ bp_err bench_models(bench *self)
 
 void bench_log_model(const bench *self, int number)
 {
-    const bp_bench_model *model = &bp_bench_models[number];
+    const bp_bench_model *model = bp_bench_model_at(number);
     bp_engine_spec spec = engine_spec(self, &model->shape);
     char why[160];
 

@@ -4,12 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-const bp_bench_model bp_bench_models[BP_BENCH_MODELS] = {
+static bp_bench_model models[BP_BENCH_MODELS] = {
     {"tiny", {.layers = 2, .width = 64, .heads = 2, .context = 64, .vocab_size = 1000}},
     {"small", {.layers = 4, .width = 256, .heads = 4, .context = 256, .vocab_size = 8000}},
     {"medium", {.layers = 6, .width = 512, .heads = 8, .context = 512, .vocab_size = 20000}},
     {"gpt2", {.layers = 12, .width = 768, .heads = 12, .context = 1024, .vocab_size = 50257}},
 };
+
+const bp_bench_model *bp_bench_model_at(int number)
+{
+    models[number].shape.family = bp_model_family_find("gpt");
+    return &models[number];
+}
 
 static bool is_word(const char *at, size_t bytes, const char *word)
 {
@@ -27,7 +33,7 @@ bool bp_bench_models_named(const char *list, bool named[BP_BENCH_MODELS], const 
         bytes = strcspn(at, " ,");
         known = bytes == 0 || is_word(at, bytes, "none");
         for (int k = 0; k < BP_BENCH_MODELS; k++)
-            if (is_word(at, bytes, bp_bench_models[k].name))
+            if (is_word(at, bytes, models[k].name))
                 known = named[k] = true;
         if (!known) {
             *wrong = at;
@@ -38,9 +44,9 @@ bool bp_bench_models_named(const char *list, bool named[BP_BENCH_MODELS], const 
     return true;
 }
 
-double bp_bench_score_flops(const bp_gpt_shape *shape)
+double bp_bench_score_flops(const bp_model_shape *shape)
 {
-    return bp_gpt_train_flops(shape) / 3;
+    return bp_model_train_flops(shape) / 3;
 }
 
 int32_t bp_bench_token(double u, int64_t vocab_size)
@@ -50,7 +56,7 @@ int32_t bp_bench_token(double u, int64_t vocab_size)
     return (int32_t)(token < vocab_size ? token : vocab_size - 1);
 }
 
-void bp_bench_matrices(const bp_gpt_shape *shape, bp_bench_matrix matrices[BP_BENCH_MATRICES])
+void bp_bench_matrices(const bp_model_shape *shape, bp_bench_matrix matrices[BP_BENCH_MATRICES])
 {
     int64_t C = shape->width, L = shape->layers;
     const bp_bench_matrix all[BP_BENCH_MATRICES] = {
@@ -59,7 +65,7 @@ void bp_bench_matrices(const bp_gpt_shape *shape, bp_bench_matrix matrices[BP_BE
     memcpy(matrices, all, sizeof all);
 }
 
-double bp_bench_form_flops(const bp_gpt_shape *shape, int64_t rows)
+double bp_bench_form_flops(const bp_model_shape *shape, int64_t rows)
 {
     bp_bench_matrix matrices[BP_BENCH_MATRICES];
     double sum = 0;

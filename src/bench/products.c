@@ -202,7 +202,7 @@ static json_t *matrices_json(const bench *self, const products *found,
     return list;
 }
 
-static bp_err step_products(bench *self, bp_precision precision, const bp_gpt_shape *shape,
+static bp_err step_products(bench *self, bp_precision precision, const bp_model_shape *shape,
                             json_t *into)
 {
     bp_bench_matrix matrices[BP_BENCH_MATRICES];
@@ -228,7 +228,7 @@ static bp_err step_products(bench *self, bp_precision precision, const bp_gpt_sh
 }
 
 /* Bytes of the head's product: its matrix, a copy, the gradient's layout and the logits. */
-static double needs_bytes(const bp_gpt_shape *shape)
+static double needs_bytes(const bp_model_shape *shape)
 {
     return 4.0 * (double)shape->vocab_size * (3.0 * (double)shape->width + ROWS);
 }
@@ -236,12 +236,12 @@ static double needs_bytes(const bp_gpt_shape *shape)
 /* The largest of the models named, whose products fit. */
 static const bp_bench_model *model_of(const bench *self)
 {
-    const bp_bench_model *model = &bp_bench_models[BP_BENCH_SMALL];
+    const bp_bench_model *model = bp_bench_model_at(BP_BENCH_SMALL);
 
     for (int k = 0; k < BP_BENCH_MODELS; k++)
-        if (self->named[k] &&
-            (self->rank_bytes <= 0 || needs_bytes(&bp_bench_models[k].shape) <= self->rank_bytes))
-            model = &bp_bench_models[k];
+        if (self->named[k] && (self->rank_bytes <= 0 ||
+                               needs_bytes(&bp_bench_model_at(k)->shape) <= self->rank_bytes))
+            model = bp_bench_model_at(k);
     return model;
 }
 

@@ -2,7 +2,7 @@
 #ifndef BP_DATA_BLOCK_CACHE_PRIV_H
 #define BP_DATA_BLOCK_CACHE_PRIV_H
 
-#include "data/loader.h"
+#include "data/stream.h"
 #include "order_priv.h"
 
 typedef struct bp_block_cache {

@@ -1,60 +1,11 @@
-/* Which tokens come next in training: streams, windows, loader (CONTRACT, section 4). Local: no
+/* Which tokens come next in training: windows, loader (CONTRACT, section 4). Local: no
  * MPI.
  */
 #ifndef BP_DATA_LOADER_H
 #define BP_DATA_LOADER_H
 
-#include "data/corpus.h"
+#include "data/stream.h"
 #include <stdbool.h>
-
-/** The stream: all documents of the corpus in order, each with its end-of-document token; or a bag
- * of it. */
-typedef struct bp_stream bp_stream;
-typedef struct bp_stream_spec {
-    bp_corpus *corpus; /* borrowed until bp_stream_free */
-    bool bag;          /* documents drawn with replacement, n from n, keyed by (seed, member) */
-    uint64_t seed;
-    int64_t member;
-    const double *weights; /* [files], borrowed for the call: each file is a stream by itself; NULL:
-                              all together are one */
-} bp_stream_spec;
-
-/** How a bag's documents lie in its stream. 1: each document as often as drawn, its copies next to
- * each other; 2: in passes, as bp_stream_new says. */
-#define BP_BAG_VERSION 2
-
-/** Pass r of a bag (r = 1, 2, ...) holds, in corpus order, the documents drawn at least r times;
- * one pass follows the other. So the copies of a document stand apart.
- *
- * Owns:       *out is the caller's, bp_stream_free(); NULL after an error.
- * Errors:     BP_ERR_FORMAT a bag of fewer than 2 documents; BP_ERR_SYSTEM memory; what reading
- *             doc_start gives.
- */
-bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec);
-void bp_stream_free(bp_stream **stream);
-int64_t bp_stream_tokens(const bp_stream *stream);
-int64_t bp_stream_files(const bp_stream *stream);
-/** With weights, file k is tokens [*first, *first + *tokens) of the stream. */
-void bp_stream_file(const bp_stream *stream, int64_t k, int64_t *first, int64_t *tokens);
-/** The weights, [files]; NULL: none. Borrowed. */
-const double *bp_stream_weights(const bp_stream *stream);
-/** Is there a window in the stream; with weights, in each file whose weight is above 0? Errors:
- * BP_ERR_FORMAT fewer than `context` + 1 tokens, with the file. */
-bp_err bp_stream_check(const bp_stream *stream, int64_t context);
-/** Windows of `context` tokens that the corpus has without a bag: an epoch of all bags. With
- * weights those of each file by itself, if its weight is above 0. */
-int64_t bp_stream_corpus_windows(const bp_stream *stream, int64_t context);
-int64_t bp_stream_vocab_size(const bp_stream *stream);
-/** The path of file k, for messages. Borrowed. */
-const char *bp_stream_path(const bp_stream *stream, int64_t k);
-/** How often document d (over all files, in order) was drawn; 1 without a bag. */
-int64_t bp_stream_drawn(const bp_stream *stream, int64_t document);
-/** Tokens of the stream from `first` on; first + count may not be beyond its end (BP_ASSERT).
- *
- * Shapes:     tokens[count].
- * Errors:     those of bp_corpus_file_read.
- */
-bp_err bp_stream_read(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens);
 
 /** The loader of this rank. While they live, the stream is their helper thread's: nobody else reads
  * it. */

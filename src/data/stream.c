@@ -1,5 +1,5 @@
 /* The stream: documents in order, or a bag of them kept as counts, pass after pass. */
-#include "data/loader.h"
+#include "data/stream.h"
 
 #include "base/mem.h"
 #include "base/rng.h"

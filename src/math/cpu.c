@@ -2,7 +2,8 @@
  * group. */
 #include "base/cores.h"
 #include "math/gemm/bf16_gemm_priv.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
+#include "math/math.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

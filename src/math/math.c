@@ -1,7 +1,7 @@
 /* Options, threads, precision, and the speed of matrix products. */
 #include "math/math.h"
 #include "base/clock.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 #include "math/kernels/loops_priv.h"
 #include "math/threads_priv.h"
 #include <omp.h>

@@ -1,8 +1,9 @@
 /* The speed of the arithmetic alone: every thread multiplies in its registers. */
 #include "base/clock.h"
 #include "math/gemm/bf16_gemm_priv.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 #include "math/kernels/loops_priv.h"
+#include "math/math.h"
 
 #define ROUND_TIMES 200000 /* a round takes milliseconds: forking is a thousandth of it */
 

@@ -2,8 +2,9 @@
  * core each of them is bound to. */
 #include "math/threads_priv.h"
 
+#include "base/log.h"
 #include "base/mem.h"
-#include "math/math.h"
+#include "math/threads.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 

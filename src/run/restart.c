@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "run/lock/run_lock_priv.h"
 #include "run/status/run_progress_priv.h"

@@ -4,7 +4,7 @@
 #define BP_RUN_RUN_COMPARE_PRIV_H
 
 #include "base/hash.h"
-#include "run/run_folder.h"
+#include "run/run_spec.h"
 
 /* The pairs of a config.ini of ours: key, value, key, value... */
 typedef struct run_pairs {

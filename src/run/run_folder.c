@@ -1,5 +1,7 @@
 /* Opening and closing a run folder: lock, record, journals, the order in which a start and an end
  * happen. */
+#include "run/run_folder.h"
+
 #include "run/run_priv.h"
 
 #include "base/clock.h"

@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <errno.h>

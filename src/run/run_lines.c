@@ -1,4 +1,6 @@
 /* Lines of an open run's journals. */
+#include "run/run_folder.h"
+
 #include "run/run_priv.h"
 
 #include "base/clock.h"

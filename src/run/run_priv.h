@@ -2,8 +2,8 @@
 #ifndef BP_RUN_RUN_PRIV_H
 #define BP_RUN_RUN_PRIV_H
 
+#include "mesh/mesh.h"
 #include "run/lock/run_lock_priv.h"
-#include "run/run_folder.h"
 #include "run/run_journal_priv.h"
 #include "run/status/run_progress_priv.h"
 #include "run/stop_request.h"

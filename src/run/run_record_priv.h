@@ -2,7 +2,8 @@
 #ifndef BP_RUN_RUN_RECORD_PRIV_H
 #define BP_RUN_RUN_RECORD_PRIV_H
 
-#include "run/run_folder.h"
+#include "mesh/mesh.h"
+#include "run/run_spec.h"
 
 #define RUN_HOST_BYTES 64 /* room for a host's name */
 

@@ -3,7 +3,7 @@
 #define BP_TEXT_BPE_PRIV_H
 
 #include "base/err.h"
-#include "text/tokenizer.h"
+#include "text/ids.h"
 
 #include <stdint.h>
 
@@ -52,8 +52,5 @@ void bp_bpe_scratch_clear(bp_bpe_scratch *scratch);
 bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
                     bp_bpe_scratch *scratch, bp_ids *ids);
 #define BP_BPE_SHORT 96
-
-/** Room for `more` ids. Errors: BP_ERR_SYSTEM. */
-void bp_ids_reserve(bp_ids *ids, int64_t more);
 
 #endif

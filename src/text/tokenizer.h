@@ -15,6 +15,7 @@
 #include "base/buffer.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "text/ids.h"
 #include "text/text_source.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,13 +52,6 @@ bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
 const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
 /** The canonical tokenizer.json text, NULL when memory is short. Free with bp_free(). */
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
-
-/** A growing list of ids; the caller owns it: start with {0}, end with bp_ids_clear. */
-typedef struct bp_ids {
-    uint32_t *data;
-    int64_t count, capacity;
-} bp_ids;
-void bp_ids_clear(bp_ids *ids);
 
 /** Working memory of one thread that encodes (a cache of words). The tokenizer is borrowed and must
  * outlive it. */

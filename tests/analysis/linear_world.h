@@ -9,7 +9,7 @@
 #include "data/toy_corpus.h"
 #include "infer/score/score.h"
 #include "math/math.h"
-#include "models/lm.h"
+#include "models/model.h"
 
 #include <math.h>
 #include <signal.h>
@@ -54,7 +54,7 @@ static inline float weight_of(int64_t v, int64_t c)
 }
 
 typedef struct linear_lm {
-    bp_lm lm;
+    bp_model lm;
     const bp_mesh *mesh;
     float weights[V * C]; /* this rank's rows */
     bool broken;          /* states are not finite */
@@ -62,13 +62,13 @@ typedef struct linear_lm {
     int64_t batches;
 } linear_lm;
 
-static inline bp_err linear_backbone(bp_lm *lm, const bp_lm_batch *batch, int64_t pass,
+static inline bp_err linear_backbone(bp_model *lm, const bp_model_batch *batch, int64_t pass,
                                      float *hidden)
 {
     linear_lm *self = (linear_lm *)lm;
     bool last = self->mesh->pipeline_at == self->mesh->pipelines - 1;
 
-    assert_int_equal(pass, BP_LM_NO_DROPOUT);
+    assert_int_equal(pass, BP_MODEL_NO_DROPOUT);
     BP_MPI(MPI_Barrier(self->mesh->model)); /* collective, as a model's is */
     self->batches++;
     if (self->batches == self->signal_at)
@@ -83,7 +83,7 @@ static inline bp_err linear_backbone(bp_lm *lm, const bp_lm_batch *batch, int64_
     return BP_OK;
 }
 
-static inline void linear_logits(bp_lm *lm, int64_t head, const float *hidden, int64_t rows,
+static inline void linear_logits(bp_model *lm, int64_t head, const float *hidden, int64_t rows,
                                  float *logits)
 {
     const linear_lm *self = (const linear_lm *)lm;
@@ -99,38 +99,38 @@ static inline void linear_logits(bp_lm *lm, int64_t head, const float *hidden, i
         }
 }
 
-static inline const float *linear_weights(const bp_lm *lm)
+static inline const float *linear_weights(const bp_model *lm)
 {
     return ((const linear_lm *)lm)->weights;
 }
 
-static inline void linear_free(bp_lm *lm)
+static inline void linear_free(bp_model *lm)
 {
     bp_free(lm);
 }
 
 static inline linear_lm *linear_lm_new(const bp_mesh *mesh)
 {
-    static const bp_lm_ops ops = {.backbone = linear_backbone,
-                                  .logits = linear_logits,
-                                  .head_weights = linear_weights,
-                                  .free = linear_free};
+    static const bp_model_ops ops = {.backbone = linear_backbone,
+                                     .logits = linear_logits,
+                                     .head_weights = linear_weights,
+                                     .free = linear_free};
     linear_lm *self = bp_alloc("test", 1, sizeof *self);
     int64_t part = (V + mesh->tensors - 1) / mesh->tensors, first = part * mesh->tensor_at;
 
     assert_non_null(self);
     first = first < V ? first : V;
-    self->lm = (bp_lm){.ops = &ops,
-                       .info = {.kind = "linear",
-                                .statistics = 1,
-                                .width = C,
-                                .vocab_first = first,
-                                .vocab_count = V - first < part ? V - first : part,
-                                .context = 16,
-                                .vocab_size = V,
-                                .eod_id = EOD,
-                                .tokenizer_hash = TOY_HASH_A,
-                                .digest = "linear"}};
+    self->lm = (bp_model){.ops = &ops,
+                          .info = {.kind = "linear",
+                                   .statistics = 1,
+                                   .width = C,
+                                   .vocab_first = first,
+                                   .vocab_count = V - first < part ? V - first : part,
+                                   .context = 16,
+                                   .vocab_size = V,
+                                   .eod_id = EOD,
+                                   .tokenizer_hash = TOY_HASH_A,
+                                   .digest = "linear"}};
     self->mesh = mesh;
     for (int64_t v = 0; v < self->lm.info.vocab_count; v++)
         for (int64_t c = 0; c < C; c++)

@@ -390,8 +390,8 @@ static void what_can_not_be_fitted_is_refused(void **state)
 {
     bp_laplace_spec spec = {.tokens = 100, .samples = 2, .seed = 1};
     bp_laplace_report report;
-    bp_lm_ops plain = {0};
-    const bp_lm_ops *whole;
+    bp_model_ops plain = {0};
+    const bp_model_ops *whole;
     world self;
 
     (void)state;

@@ -1,4 +1,5 @@
 #include "base/fault.h"
+#include "base/log.h"
 #include "bp_test.h"
 #include <errno.h>
 #include <fcntl.h>

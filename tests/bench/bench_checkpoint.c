@@ -3,6 +3,7 @@
  * matrix of WIDTH columns for each million of them. Arguments: FOLDER millions rounds. */
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/snapshot.h"

@@ -3,6 +3,7 @@
  * bytes each below 65,536 entries), from a warm cache, best of some rounds. Arguments: FILE, rounds
  * (5). */
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "io/corpus/corpus_file.h"

@@ -1,9 +1,11 @@
 /* What checks of bits cost in a step: seconds of processor time of a step with and without them, in
  * turns, of an update's guard and of one comparison, on random tokens. Ranks hold copies (data
  * ranks). Arguments: layers width heads context vocabulary sequences threads rounds. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/gpt/gpt.h"
 #include "train/adamw.h"
 
 #include <stdio.h>
@@ -30,7 +32,7 @@ static double cpu_now(void)
     return (double)cpu.tv_sec + 1e-9 * (double)cpu.tv_nsec;
 }
 
-static bp_engine *engine_of(const bp_mesh *mesh, const bp_gpt_shape *shape, int64_t sequences,
+static bp_engine *engine_of(const bp_mesh *mesh, const bp_model_shape *shape, int64_t sequences,
                             int64_t digest_every)
 {
     bp_engine_spec spec = {.seed = 1,
@@ -75,8 +77,12 @@ int main(int argc, char **argv)
     bp_math_set_threads((int)n[6]);
     check(bp_mesh_shape_fit(&alike, bp_comm_size(MPI_COMM_WORLD)));
     check(bp_mesh_new(&mesh, MPI_COMM_WORLD, &alike));
-    bp_gpt_shape shape = {
-        .layers = n[0], .width = n[1], .heads = n[2], .context = n[3], .vocab_size = n[4]};
+    bp_model_shape shape = {.family = &bp_gpt_family,
+                            .layers = n[0],
+                            .width = n[1],
+                            .heads = n[2],
+                            .context = n[3],
+                            .vocab_size = n[4]};
     bp_engine *engines[2] = {engine_of(mesh, &shape, n[5], 0),
                              engine_of(mesh, &shape, n[5], EVERY)};
     int32_t *windows = bp_alloc("bench", n[5] * (n[3] + 1), sizeof *windows);
@@ -94,7 +100,7 @@ int main(int argc, char **argv)
     if (bp_comm_is_root(MPI_COMM_WORLD))
         printf("%lld parameters: a step %.4f s without checks, %.4f with (%+.2f %%); a comparison "
                "%.4f, every %d steps %.3f %% of a step\n",
-               (long long)bp_gpt_parameters(&shape), without, with, 100 * (with / without - 1),
+               (long long)bp_model_parameters(&shape), without, with, 100 * (with / without - 1),
                compared, EVERY, 100 * compared / EVERY / without);
     bp_free(windows);
     bp_engine_free(&engines[0]);

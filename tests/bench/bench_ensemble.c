@@ -4,6 +4,7 @@
  * Arguments: layers width heads context vocabulary members threads rounds. */
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "infer/ensemble/ensemble.h"
 #include "io/checkpoint/checkpoint.h"
@@ -11,6 +12,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/gpt/gpt.h"
+#include "models/open.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +41,7 @@ static void *room(int64_t n, size_t size)
 }
 
 /* folder/model and folder/ensemble.json, which lists it M times. */
-static void save(const char *folder, const bp_gpt_shape *shape, int64_t M)
+static void save(const char *folder, const bp_model_shape *shape, int64_t M)
 {
     bp_checkpoint_commit commit = {.parent = folder, .name = "model", .writers = 1};
     bp_nn nn = {.tensor = MPI_COMM_SELF, .tensors = 1};
@@ -49,7 +51,7 @@ static void save(const char *folder, const bp_gpt_shape *shape, int64_t M)
     int64_t used = 0;
 
     check(bp_gemm_new(&nn.gemm, BP_F32));
-    check(bp_gpt_network_new(&network, &nn, shape, 0, 1));
+    check(bp_model_network_new(&network, &nn, shape, 0, 1));
     bp_network_lay_out(network, 1);
     float *values = room(network->floats, sizeof *values);
     check(bp_network_bind_values(network, values));
@@ -59,8 +61,8 @@ static void save(const char *folder, const bp_gpt_shape *shape, int64_t M)
     for (int g = 0; g < network->group_count; g++)
         bp_network_slices(network, g, "", values + network->groups[g].place, 0,
                           network->groups[g].floats, slices, &used, capacity);
-    json_t *state = json_pack("{s:o, s:i, s:i, s:s}", "model", bp_gpt_shape_json(shape), "step", 1,
-                              "eod_id", -1, "tokenizer_hash", "");
+    json_t *state = json_pack("{s:o, s:i, s:i, s:s}", "model", bp_model_shape_json(shape), "step",
+                              1, "eod_id", -1, "tokenizer_hash", "");
     check(bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, used, state));
     json_decref(state);
     for (int64_t m = 0; m < M; m++) {
@@ -104,14 +106,14 @@ int main(int count, char **arguments)
     int64_t n[8] = {4, 256, 4, 256, 8192, 8, 0, 5};
     int32_t inputs[TOKENS], targets[TOKENS];
     bp_mesh *whole, *self;
-    bp_lm *plain[MOST], *ensemble;
+    bp_model *plain[MOST], *ensemble;
     bp_config *config;
 
     check(bp_mpi_start(&count, &arguments));
     for (int k = 1; k < count && k <= 8; k++)
         n[k - 1] = atoll(arguments[k]);
     int ranks = bp_comm_size(MPI_COMM_WORLD), M = (int)n[5];
-    bp_gpt_shape shape = {n[0], n[1], n[2], n[3], n[4]};
+    bp_model_shape shape = {n[0], n[1], n[2], n[3], n[4], .family = &bp_gpt_family};
     if (bp_comm_is_root(MPI_COMM_WORLD)) {
         if (!mkdtemp(folder))
             check(BP_FAIL(BP_ERR_CREATE, "no folder: at %s", folder));
@@ -126,7 +128,7 @@ int main(int count, char **arguments)
     check(bp_mesh_new(&whole, MPI_COMM_WORLD, &side));
     check(bp_mesh_new(&self, MPI_COMM_SELF, &alone));
     for (int m = 0; m < M; m++)
-        check(bp_lm_open(&plain[m], self, config, model));
+        check(bp_model_open(&plain[m], self, config, model));
     bp_ensemble_spec spec = {.path = folder, .memory_bytes = (size_t)1 << 30};
     check(bp_ensemble_open(&ensemble, whole, config, &spec));
     float *values = room(ensemble->info.statistics * TOKENS, sizeof *values);
@@ -134,14 +136,14 @@ int main(int count, char **arguments)
         inputs[i] = (int32_t)(i * 977LL % n[4]);
         targets[i] = (int32_t)((i * 977LL + 977) % n[4]);
     }
-    bp_lm_batch batch = {TOKENS / n[3], n[3], inputs, targets, 0};
+    bp_model_batch batch = {TOKENS / n[3], n[3], inputs, targets, 0};
     moment apart = {1e30, 1e30}, together = {1e30, 1e30};
     for (int64_t round = 0; round <= n[7]; round++) { /* the first one warms up */
         moment start = now();
         for (int m = 0; m < M; m++)
-            check(bp_lm_score(plain[m], &batch, values));
+            check(bp_model_score(plain[m], &batch, values));
         moment middle = now();
-        check(bp_lm_score(ensemble, &batch, values));
+        check(bp_model_score(ensemble, &batch, values));
         moment end = now();
         if (round > 0) {
             take(&apart, start, middle);
@@ -153,14 +155,14 @@ int main(int count, char **arguments)
                bp_math_threads());
         printf("%d members of %.1fM parameters, V %lld: one by one %.3f s, together %.3f s, ratio "
                "%.3f; of computing %.3f s, %.3f s, ratio %.3f\n",
-               M, (double)bp_gpt_parameters(&shape) * 1e-6, (long long)n[4], apart.wall / ranks,
+               M, (double)bp_model_parameters(&shape) * 1e-6, (long long)n[4], apart.wall / ranks,
                together.wall, together.wall * ranks / apart.wall, apart.cpu / ranks, together.cpu,
                together.cpu * ranks / apart.cpu);
         check(bp_dir_remove(folder));
     }
     for (int m = 0; m < M; m++)
-        bp_lm_free(&plain[m]);
-    bp_lm_free(&ensemble);
+        bp_model_free(&plain[m]);
+    bp_model_free(&ensemble);
     bp_mesh_free(&self);
     bp_mesh_free(&whole);
     bp_config_free(&config);

@@ -4,8 +4,9 @@
 #include "base/clock.h"
 #include "bench_arrays.h"
 #include "math/gemm/bf16_gemm_priv.h"
-#include "math/gemm/gemm_priv.h"
 #include "math/gemm/linear.h"
+#include "math/gemm/linear_priv.h"
+#include "math/math.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -6,6 +6,7 @@
 #include "math/attention/attention.h"
 #include "math/gemm/linear.h"
 #include "math/kernels/kernels.h"
+#include "math/math.h"
 #include <stdio.h>
 #include <stdlib.h>
 

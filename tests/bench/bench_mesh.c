@@ -3,9 +3,11 @@
  * Arguments: NAME=NUMBER, of those in `names` below; enumerations by their numbers. */
 #include "base/clock.h"
 #include "base/heartbeat.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/gpt/gpt.h"
 #include "train/adamw.h"
 
 #include <dirent.h>
@@ -146,11 +148,12 @@ int main(int argc, char **argv)
     mesh_shape.tensor = (int)n[TENSOR];
     check(bp_mesh_shape_fit(&mesh_shape, bp_comm_size(MPI_COMM_WORLD)));
     check(bp_mesh_new(&mesh, MPI_COMM_WORLD, &mesh_shape));
-    bp_gpt_shape shape = {.layers = n[LAYERS],
-                          .width = n[WIDTH],
-                          .heads = n[HEADS],
-                          .context = n[CONTEXT],
-                          .vocab_size = n[VOCABULARY]};
+    bp_model_shape shape = {.family = &bp_gpt_family,
+                            .layers = n[LAYERS],
+                            .width = n[WIDTH],
+                            .heads = n[HEADS],
+                            .context = n[CONTEXT],
+                            .vocab_size = n[VOCABULARY]};
     bp_engine_spec spec = {.seed = 1,
                            .batch = n[BATCH],
                            .micro_batch = n[MICRO],

@@ -49,10 +49,10 @@ static void what_was_slow_is_low_as_a_rate(void **state)
 static void flops_of_gpt2_are_those_counted_by_hand(void **state)
 {
     (void)state;
-    const bp_gpt_shape *shape = &bp_bench_models[3].shape;
+    const bp_model_shape *shape = &bp_bench_model_at(3)->shape;
 
-    assert_string_equal(bp_bench_models[3].name, "gpt2");
-    assert_float_equal(bp_gpt_train_flops(shape), 6.0 * (84934656 + 38597376) + 113246208, 0.5);
+    assert_string_equal(bp_bench_model_at(3)->name, "gpt2");
+    assert_float_equal(bp_model_train_flops(shape), 6.0 * (84934656 + 38597376) + 113246208, 0.5);
     assert_float_equal(bp_bench_score_flops(shape), 284812800, 0.5);
     assert_float_equal(bp_bench_form_flops(shape, 1), 2.0 * (84934656 + 38597376), 0.5);
 }
@@ -85,7 +85,7 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     (void)state;
     bench self = {.mesh_shape = {.pipeline = 1, .data = 1, .tensor = 1},
                   .rank_bytes = 2147483648.0};
-    const bp_gpt_shape *gpt2 = &bp_bench_models[3].shape;
+    const bp_model_shape *gpt2 = &bp_bench_model_at(3)->shape;
     bp_engine_spec spec = {.batch = 6, .micro_batch = 1, .schedule = BP_1F1B, .chunks = 4};
     char why[160];
 

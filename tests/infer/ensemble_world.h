@@ -8,6 +8,7 @@
 #include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "models/gpt/gpt.h"
+#include "models/open.h"
 
 #include <math.h>
 
@@ -38,18 +39,19 @@ typedef struct small_model {
 /* Weights large enough for distributions with a shape. On one rank. */
 static inline void save_small_model(const small_model *model)
 {
-    bp_gpt_shape shape = {.layers = model->layers,
-                          .width = 16,
-                          .heads = 4,
-                          .context = CONTEXT,
-                          .vocab_size = model->vocab_size};
+    bp_model_shape shape = {.family = &bp_gpt_family,
+                            .layers = model->layers,
+                            .width = 16,
+                            .heads = 4,
+                            .context = CONTEXT,
+                            .vocab_size = model->vocab_size};
     bp_checkpoint_commit commit = {.parent = bp_test_path("."), .name = model->name, .writers = 1};
     bp_nn nn = {.tensor = MPI_COMM_SELF, .tensors = 1};
     bp_network *network;
     int64_t used = 0;
 
     bp_test_expect(bp_gemm_new(&nn.gemm, BP_F32), BP_OK);
-    bp_test_expect(bp_gpt_network_new(&network, &nn, &shape, 0, 1), BP_OK);
+    bp_test_expect(bp_model_network_new(&network, &nn, &shape, 0, 1), BP_OK);
     bp_network_lay_out(network, 1);
     float *values = bp_alloc("test", network->floats, sizeof(float));
     bp_test_expect(bp_network_bind_values(network, values), BP_OK);
@@ -63,7 +65,7 @@ static inline void save_small_model(const small_model *model)
         bp_network_slices(network, g, "", values + group->place, 0, group->floats, slices, &used,
                           capacity);
     }
-    json_t *state = json_pack("{s:o, s:I, s:I, s:s}", "model", bp_gpt_shape_json(&shape), "step",
+    json_t *state = json_pack("{s:o, s:I, s:I, s:s}", "model", bp_model_shape_json(&shape), "step",
                               (json_int_t)model->step, "eod_id", (json_int_t)model->eod_id,
                               "tokenizer_hash", model->tokenizer_hash);
     assert_non_null(state);
@@ -126,24 +128,24 @@ static inline bp_config *world_config(void)
 static int32_t world_inputs[TOKENS], world_targets[TOKENS];
 
 /* A batch with unscored places, some of them at the ends of windows. */
-static inline bp_lm_batch world_batch(void)
+static inline bp_model_batch world_batch(void)
 {
     for (int i = 0; i < TOKENS; i++) {
         world_inputs[i] = (i * 7 + i / 5) % V;
         world_targets[i] = i % LENGTH > 8 || i % 6 == 1 ? -1 : (i * 5 + 11) % V;
     }
-    return (bp_lm_batch){.windows = WINDOWS,
-                         .length = LENGTH,
-                         .inputs = world_inputs,
-                         .targets = world_targets,
-                         .first_slot = 4};
+    return (bp_model_batch){.windows = WINDOWS,
+                            .length = LENGTH,
+                            .inputs = world_inputs,
+                            .targets = world_targets,
+                            .first_slot = 4};
 }
 
 /* A mesh with an ensemble on it. */
 typedef struct world_ensemble {
     bp_mesh *mesh;
     bp_config *config;
-    bp_lm *lm;
+    bp_model *lm;
 } world_ensemble;
 
 static inline bp_err open_ensemble(world_ensemble *e, MPI_Comm comm, const bp_mesh_shape *shape,
@@ -157,7 +159,7 @@ static inline bp_err open_ensemble(world_ensemble *e, MPI_Comm comm, const bp_me
 
 static inline void close_ensemble(world_ensemble *e)
 {
-    bp_lm_free(&e->lm);
+    bp_model_free(&e->lm);
     bp_mesh_free(&e->mesh);
     bp_config_free(&e->config);
 }
@@ -184,21 +186,21 @@ static inline const bp_mesh_shape *world_meshes(int *count)
 
 /* ---- the plain twin: float64 over all logits of all members ---- */
 
-/* logits[TOKENS][V] of one checkpoint, on one rank alone. pass: as bp_lm_ops.backbone has it. */
-static inline void whole_logits(float *logits, const char *name, const bp_lm_batch *batch,
+/* logits[TOKENS][V] of one checkpoint, on one rank alone. pass: as bp_model_ops.backbone has it. */
+static inline void whole_logits(float *logits, const char *name, const bp_model_batch *batch,
                                 int64_t pass, float rate, uint64_t seed)
 {
     static float hidden[TOKENS * 16];
     bp_config *config = world_config();
     bp_mesh *mesh;
-    bp_lm *lm;
+    bp_model *lm;
 
     bp_test_expect(bp_mesh_new(&mesh, MPI_COMM_SELF, &alone), BP_OK);
-    bp_test_expect(bp_lm_open(&lm, mesh, config, bp_test_path(name)), BP_OK);
+    bp_test_expect(bp_model_open(&lm, mesh, config, bp_test_path(name)), BP_OK);
     lm->ops->set_dropout(lm, rate, seed);
     bp_test_expect(lm->ops->backbone(lm, batch, pass, hidden), BP_OK);
     lm->ops->logits(lm, 0, hidden, TOKENS, logits);
-    bp_lm_free(&lm);
+    bp_model_free(&lm);
     bp_mesh_free(&mesh);
     bp_config_free(&config);
 }
@@ -225,34 +227,34 @@ static inline int plain_top(const double *x)
     return top;
 }
 
-/* out[BP_LM_MEMBER + M] of one token; lp[M][V] */
+/* out[BP_MODEL_MEMBER + M] of one token; lp[M][V] */
 static inline void plain_values(double *out, const double (*lp)[V], int M, int32_t target)
 {
     double p[V] = {0}, mean = 0, squares = 0;
 
-    memset(out, 0, (size_t)(BP_LM_MEMBER + M) * sizeof *out);
+    memset(out, 0, (size_t)(BP_MODEL_MEMBER + M) * sizeof *out);
     for (int m = 0; m < M; m++)
         for (int v = 0; v < V; v++)
             p[v] += exp(lp[m][v]) / M;
     int top = plain_top(p);
     for (int m = 0; m < M; m++) {
         for (int v = 0; v < V; v++) {
-            out[BP_LM_EXPECTED_ENTROPY] -= exp(lp[m][v]) * lp[m][v] / M;
-            out[BP_LM_MUTUAL_INFORMATION] += exp(lp[m][v]) * (lp[m][v] - log(p[v])) / M;
+            out[BP_MODEL_EXPECTED_ENTROPY] -= exp(lp[m][v]) * lp[m][v] / M;
+            out[BP_MODEL_MUTUAL_INFORMATION] += exp(lp[m][v]) * (lp[m][v] - log(p[v])) / M;
         }
-        out[BP_LM_MEMBER + m] = lp[m][target];
+        out[BP_MODEL_MEMBER + m] = lp[m][target];
         mean += lp[m][target] / M;
         squares += lp[m][target] * lp[m][target] / M;
-        out[BP_LM_AGREEMENT] += plain_top(lp[m]) == top ? 1.0 / M : 0;
+        out[BP_MODEL_AGREEMENT] += plain_top(lp[m]) == top ? 1.0 / M : 0;
     }
     for (int v = 0; v < V; v++) {
-        out[BP_LM_TOTAL_ENTROPY] -= p[v] * log(p[v]);
-        out[BP_LM_BRIER] += (p[v] - (v == target)) * (p[v] - (v == target));
+        out[BP_MODEL_TOTAL_ENTROPY] -= p[v] * log(p[v]);
+        out[BP_MODEL_BRIER] += (p[v] - (v == target)) * (p[v] - (v == target));
     }
-    out[BP_LM_LOGPROB] = log(p[target]);
-    out[BP_LM_LOGPROB_VARIANCE] = squares - mean * mean;
-    out[BP_LM_CONFIDENCE] = p[top];
-    out[BP_LM_CORRECT] = top == target;
+    out[BP_MODEL_LOGPROB] = log(p[target]);
+    out[BP_MODEL_LOGPROB_VARIANCE] = squares - mean * mean;
+    out[BP_MODEL_CONFIDENCE] = p[top];
+    out[BP_MODEL_CORRECT] = top == target;
 }
 
 #endif

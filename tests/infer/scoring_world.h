@@ -15,7 +15,7 @@
 /* ---- the model ---- */
 
 typedef struct hash_lm {
-    bp_lm lm;
+    bp_model lm;
     MPI_Comm group;
     int64_t windows;   /* scored so far */
     int64_t signal_at; /* raise SIGUSR1 after so many; 0: never */
@@ -42,7 +42,7 @@ static inline float hash_value(uint64_t history, int32_t target, int64_t statist
     return hash_logprob(hash_step(history, (int32_t)statistic), target);
 }
 
-static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+static inline bp_err hash_score(bp_model *lm, const bp_model_batch *batch, float *values)
 {
     hash_lm *self = (hash_lm *)lm;
     int64_t sum = 0, count = batch->windows * batch->length;
@@ -76,18 +76,18 @@ static inline bp_err hash_score(bp_lm *lm, const bp_lm_batch *batch, float *valu
     return BP_OK;
 }
 
-static inline void hash_free(bp_lm *lm)
+static inline void hash_free(bp_model *lm)
 {
     bp_free(lm);
 }
 
-static inline bp_lm *hash_lm_new(const bp_mesh *mesh, const bp_lm_info *info)
+static inline bp_model *hash_lm_new(const bp_mesh *mesh, const bp_model_info *info)
 {
-    static const bp_lm_ops ops = {.score = hash_score, .free = hash_free};
+    static const bp_model_ops ops = {.score = hash_score, .free = hash_free};
     hash_lm *self = bp_alloc("test", 1, sizeof(*self));
 
     assert_non_null(self);
-    self->lm = (bp_lm){.ops = &ops, .info = *info};
+    self->lm = (bp_model){.ops = &ops, .info = *info};
     self->group = mesh->ensemble;
     return &self->lm;
 }
@@ -125,22 +125,22 @@ static inline bp_config *make_config(const char *run_dir, const char *corpus, co
 
 /* ---- a job ---- */
 
-static const bp_lm_info world_model = {.kind = "hash",
-                                       .statistics = 1,
-                                       .context = 64,
-                                       .vocab_size = 500,
-                                       .eod_id = -1,
-                                       .step = 12,
-                                       .digest = "d1",
-                                       .tokenizer_hash = TOY_HASH_A};
+static const bp_model_info world_model = {.kind = "hash",
+                                          .statistics = 1,
+                                          .context = 64,
+                                          .vocab_size = 500,
+                                          .eod_id = -1,
+                                          .step = 12,
+                                          .digest = "d1",
+                                          .tokenizer_hash = TOY_HASH_A};
 
 /* The same as an ensemble of three. */
-static inline bp_lm_info hash_ensemble(void)
+static inline bp_model_info hash_ensemble(void)
 {
-    bp_lm_info info = world_model;
+    bp_model_info info = world_model;
 
     info.members = 3;
-    info.statistics = BP_LM_MEMBER + info.members;
+    info.statistics = BP_MODEL_MEMBER + info.members;
     return info;
 }
 
@@ -152,7 +152,7 @@ typedef struct hash_job {
 
 /* A scorer with the hash model over `comm`, up to its corpora and plan. Collective over `comm`. */
 static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape *shape,
-                              const bp_lm_info *model, const char *run_dir, const char *corpus,
+                              const bp_model_info *model, const char *run_dir, const char *corpus,
                               const char *pairs)
 {
     scorer *self = &job->self;
@@ -186,7 +186,7 @@ static inline void job_close(hash_job *job)
 }
 
 /* The whole of it: open, units, files. Collective over `comm`. */
-static inline bp_err job_run(MPI_Comm comm, const bp_mesh_shape *shape, const bp_lm_info *model,
+static inline bp_err job_run(MPI_Comm comm, const bp_mesh_shape *shape, const bp_model_info *model,
                              const char *run_dir, const char *corpus, const char *pairs)
 {
     hash_job job;

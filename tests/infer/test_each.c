@@ -44,7 +44,7 @@ static bp_err begin(void *context, int64_t units)
     return BP_OK;
 }
 
-static bp_err collect(void *context, int64_t unit, const bp_lm_batch *batch)
+static bp_err collect(void *context, int64_t unit, const bp_model_batch *batch)
 {
     collector *self = context;
     uint64_t hash = (uint64_t)batch->first_slot * 31 + (uint64_t)batch->length;
@@ -144,7 +144,7 @@ static void all_tokens_are_the_units_of_the_plan(void **state)
         plain.mesh = mesh;
         bp_test_expect(bp_score_unit_load(unit, u), BP_OK);
         for (int64_t b = 0; b < bp_score_unit_batches(unit); b++) {
-            bp_lm_batch batch;
+            bp_model_batch batch;
 
             bp_test_expect(bp_score_unit_batch(unit, b, &batch), BP_OK);
             assert_int_equal(batch.first_slot, slots); /* no two windows share a slot */

@@ -45,14 +45,14 @@ static double distance_from_twin(const float *values, const double *twin, int st
 static void make_twin(double *twin, float (*logits)[TOKENS * V], int M)
 {
     for (int i = 0; i < TOKENS; i++) {
-        double lp[8][V], out[BP_LM_MEMBER + 8];
+        double lp[8][V], out[BP_MODEL_MEMBER + 8];
 
         if (world_targets[i] < 0)
             continue;
         for (int m = 0; m < M; m++)
             plain_logprob(lp[m], logits[m] + i * V);
         plain_values(out, (const double(*)[V])lp, M, world_targets[i]);
-        for (int c = 0; c < BP_LM_MEMBER + M; c++)
+        for (int c = 0; c < BP_MODEL_MEMBER + M; c++)
             twin[c * TOKENS + i] = out[c];
     }
 }
@@ -60,38 +60,38 @@ static void make_twin(double *twin, float (*logits)[TOKENS * V], int M)
 /* float32 logits of 16 products, sums over 23 entries: 1e-5 is a hundred times their rounding. */
 static void every_channel_is_the_plain_twin_s_on_every_mesh(void **state)
 {
-    static float logits[MEMBERS][TOKENS * V], values[(BP_LM_MEMBER + MEMBERS) * TOKENS];
-    static double twin[(BP_LM_MEMBER + MEMBERS) * TOKENS];
-    bp_lm_batch batch = world_batch();
+    static float logits[MEMBERS][TOKENS * V], values[(BP_MODEL_MEMBER + MEMBERS) * TOKENS];
+    static double twin[(BP_MODEL_MEMBER + MEMBERS) * TOKENS];
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = spec_of("three");
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
 
     (void)state;
     for (int m = 0; m < MEMBERS; m++)
-        whole_logits(logits[m], world_models[m].name, &batch, BP_LM_NO_DROPOUT, 0, 0);
+        whole_logits(logits[m], world_models[m].name, &batch, BP_MODEL_NO_DROPOUT, 0, 0);
     make_twin(twin, logits, MEMBERS);
     for (int k = 0; k < count; k++) {
         world_ensemble e;
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
         bp_test_check(WORLD, e.lm->info.members == MEMBERS && e.lm->info.step == 30 &&
-                                 e.lm->info.statistics == BP_LM_MEMBER + MEMBERS &&
+                                 e.lm->info.statistics == BP_MODEL_MEMBER + MEMBERS &&
                                  strcmp(e.lm->info.tokenizer_hash, HASH_A) == 0);
-        bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
-        bp_test_check(WORLD, distance_from_twin(values, twin, BP_LM_MEMBER + MEMBERS) < 1e-5);
+        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+        bp_test_check(WORLD, distance_from_twin(values, twin, BP_MODEL_MEMBER + MEMBERS) < 1e-5);
         close_ensemble(&e);
     }
 }
 
 /* Values of an ensemble on a mesh over `comm`. */
 static void score_on(float *values, MPI_Comm comm, const bp_mesh_shape *shape,
-                     const bp_ensemble_spec *spec, const bp_lm_batch *batch)
+                     const bp_ensemble_spec *spec, const bp_model_batch *batch)
 {
     world_ensemble e;
 
     bp_test_check_err(comm, open_ensemble(&e, comm, shape, spec), BP_OK);
-    bp_test_check_err(comm, bp_lm_score(e.lm, batch, values), BP_OK);
+    bp_test_check_err(comm, bp_model_score(e.lm, batch, values), BP_OK);
     close_ensemble(&e);
 }
 
@@ -102,8 +102,8 @@ static bool near(double a, double b, double tolerance)
 
 static void the_identities_hold_on_every_token(void **state)
 {
-    static float values[(BP_LM_MEMBER + MEMBERS) * TOKENS];
-    bp_lm_batch batch = world_batch();
+    static float values[(BP_MODEL_MEMBER + MEMBERS) * TOKENS];
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = spec_of("three");
     int count, disagreements = 0;
     const bp_mesh_shape *meshes = world_meshes(&count);
@@ -114,18 +114,18 @@ static void the_identities_hold_on_every_token(void **state)
     for (int k = 0; k < count; k++) {
         score_on(values, WORLD, &meshes[k], &spec, &batch);
         for (int i = 0; i < TOKENS; i++) {
-            double mean = 0, information = (double)values[BP_LM_MUTUAL_INFORMATION * TOKENS + i];
+            double mean = 0, information = (double)values[BP_MODEL_MUTUAL_INFORMATION * TOKENS + i];
 
             if (world_targets[i] < 0)
                 continue;
             for (int m = 0; m < MEMBERS; m++)
-                mean += (double)values[(BP_LM_MEMBER + m) * TOKENS + i] / MEMBERS;
+                mean += (double)values[(BP_MODEL_MEMBER + m) * TOKENS + i] / MEMBERS;
             hold = hold &&
-                   near((double)values[BP_LM_TOTAL_ENTROPY * TOKENS + i],
-                        (double)values[BP_LM_EXPECTED_ENTROPY * TOKENS + i] + information, 1e-6);
+                   near((double)values[BP_MODEL_TOTAL_ENTROPY * TOKENS + i],
+                        (double)values[BP_MODEL_EXPECTED_ENTROPY * TOKENS + i] + information, 1e-6);
             hold = hold && information >= 0 && (double)values[i] >= mean * (1 + 1e-6);
             largest = fmax(largest, information);
-            disagreements += values[BP_LM_AGREEMENT * TOKENS + i] < 1;
+            disagreements += values[BP_MODEL_AGREEMENT * TOKENS + i] < 1;
         }
     }
     bp_test_check(WORLD, hold);
@@ -135,8 +135,8 @@ static void the_identities_hold_on_every_token(void **state)
 static void copies_of_one_member_agree_exactly(void **state)
 {
     enum { COPIES = 5 };
-    static float values[(BP_LM_MEMBER + COPIES) * TOKENS], one[(BP_LM_MEMBER + 1) * TOKENS];
-    bp_lm_batch batch = world_batch();
+    static float values[(BP_MODEL_MEMBER + COPIES) * TOKENS], one[(BP_MODEL_MEMBER + 1) * TOKENS];
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = spec_of("copies"), single = spec_of("b");
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
@@ -150,24 +150,25 @@ static void copies_of_one_member_agree_exactly(void **state)
             if (world_targets[i] < 0)
                 continue;
             for (int m = 0; m < COPIES; m++)
-                hold = hold && values[(BP_LM_MEMBER + m) * TOKENS + i] == one[i];
+                hold = hold && values[(BP_MODEL_MEMBER + m) * TOKENS + i] == one[i];
             hold = hold && values[i] == one[i];
-            hold = hold && values[BP_LM_MUTUAL_INFORMATION * TOKENS + i] == 0;
-            hold = hold && values[BP_LM_LOGPROB_VARIANCE * TOKENS + i] == 0;
-            hold = hold && values[BP_LM_AGREEMENT * TOKENS + i] == 1;
-            hold = hold && values[BP_LM_CORRECT * TOKENS + i] == one[BP_LM_CORRECT * TOKENS + i];
-            hold = hold && near((double)values[BP_LM_TOTAL_ENTROPY * TOKENS + i],
-                                (double)one[BP_LM_TOTAL_ENTROPY * TOKENS + i], 1e-6);
+            hold = hold && values[BP_MODEL_MUTUAL_INFORMATION * TOKENS + i] == 0;
+            hold = hold && values[BP_MODEL_LOGPROB_VARIANCE * TOKENS + i] == 0;
+            hold = hold && values[BP_MODEL_AGREEMENT * TOKENS + i] == 1;
+            hold =
+                hold && values[BP_MODEL_CORRECT * TOKENS + i] == one[BP_MODEL_CORRECT * TOKENS + i];
+            hold = hold && near((double)values[BP_MODEL_TOTAL_ENTROPY * TOKENS + i],
+                                (double)one[BP_MODEL_TOTAL_ENTROPY * TOKENS + i], 1e-6);
         }
     }
     bp_test_check(WORLD, hold);
 }
 
-/* The same bits as bp_lm_score of the model itself; a list of one has them too. */
+/* The same bits as bp_model_score of the model itself; a list of one has them too. */
 static void one_member_is_plain_scoring_to_the_bit(void **state)
 {
-    static float plain[TOKENS], values[(BP_LM_MEMBER + 1) * TOKENS];
-    bp_lm_batch batch = world_batch();
+    static float plain[TOKENS], values[(BP_MODEL_MEMBER + 1) * TOKENS];
+    bp_model_batch batch = world_batch();
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
 
@@ -176,19 +177,21 @@ static void one_member_is_plain_scoring_to_the_bit(void **state)
         for (int listed = 0; listed < 2; listed++) {
             bp_ensemble_spec spec = spec_of(listed ? "one" : "a");
             world_ensemble e;
-            bp_lm *lm;
+            bp_model *lm;
 
             bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-            bp_test_check_err(WORLD, bp_lm_open(&lm, e.mesh, e.config, bp_test_path("a")), BP_OK);
-            bp_test_check_err(WORLD, bp_lm_score(lm, &batch, plain), BP_OK);
-            bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
+            bp_test_check_err(WORLD, bp_model_open(&lm, e.mesh, e.config, bp_test_path("a")),
+                              BP_OK);
+            bp_test_check_err(WORLD, bp_model_score(lm, &batch, plain), BP_OK);
+            bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
             bp_test_check(WORLD, memcmp(plain, values, sizeof plain) == 0);
-            bp_test_check(WORLD, memcmp(plain, values + BP_LM_MEMBER * TOKENS, sizeof plain) == 0);
+            bp_test_check(WORLD,
+                          memcmp(plain, values + BP_MODEL_MEMBER * TOKENS, sizeof plain) == 0);
             bp_test_check(WORLD,
                           (strcmp(lm->info.digest, e.lm->info.digest) == 0) == (listed == 0));
             bp_test_check(WORLD,
                           strcmp(bp_ensemble_member_name(e.lm, 0), listed ? "m00" : "model") == 0);
-            bp_lm_free(&lm);
+            bp_model_free(&lm);
             close_ensemble(&e);
         }
 }
@@ -196,10 +199,10 @@ static void one_member_is_plain_scoring_to_the_bit(void **state)
 /* A row at a time, a few, or all: and so the windows, a few at a time. */
 static void chunks_of_any_size_have_the_same_bits(void **state)
 {
-    enum { FLOATS = (BP_LM_MEMBER + MEMBERS) * TOKENS };
+    enum { FLOATS = (BP_MODEL_MEMBER + MEMBERS) * TOKENS };
     static const size_t sizes[] = {900, 3000, 20000};
     static float all[FLOATS], some[FLOATS];
-    bp_lm_batch batch = world_batch();
+    bp_model_batch batch = world_batch();
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
 
@@ -218,8 +221,8 @@ static void chunks_of_any_size_have_the_same_bits(void **state)
 
 static void a_batch_without_targets_has_no_values(void **state)
 {
-    static float values[(BP_LM_MEMBER + MEMBERS) * TOKENS];
-    bp_lm_batch batch = world_batch();
+    static float values[(BP_MODEL_MEMBER + MEMBERS) * TOKENS];
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = spec_of("three");
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
@@ -229,7 +232,7 @@ static void a_batch_without_targets_has_no_values(void **state)
     for (int i = 0; i < TOKENS; i++)
         world_targets[i] = -1;
     score_on(values, WORLD, &meshes[0], &spec, &batch);
-    for (int i = 0; i < (BP_LM_MEMBER + MEMBERS) * TOKENS; i++)
+    for (int i = 0; i < (BP_MODEL_MEMBER + MEMBERS) * TOKENS; i++)
         none = none && isnan(values[i]);
     batch.windows = 0;
     score_on(values, WORLD, &meshes[0], &spec, &batch);
@@ -238,7 +241,7 @@ static void a_batch_without_targets_has_no_values(void **state)
 
 /* ---- passes with dropout ---- */
 
-enum { PASSES = 3, PASS_FLOATS = (BP_LM_MEMBER + PASSES) * TOKENS };
+enum { PASSES = 3, PASS_FLOATS = (BP_MODEL_MEMBER + PASSES) * TOKENS };
 
 static bp_ensemble_spec passes_of(float rate, uint64_t seed)
 {
@@ -253,7 +256,7 @@ static void passes_are_a_function_of_seed_and_place_on_every_mesh(void **state)
 {
     static float logits[PASSES][TOKENS * V], values[PASS_FLOATS];
     static double twin[PASS_FLOATS];
-    bp_lm_batch batch = world_batch();
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = passes_of(0.2F, 9);
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
@@ -263,18 +266,18 @@ static void passes_are_a_function_of_seed_and_place_on_every_mesh(void **state)
         whole_logits(logits[m], "a", &batch, m, 0.2F, 9);
     make_twin(twin, logits, PASSES);
     for (int m = 1; m < PASSES; m++)
-        bp_test_check(WORLD, fabs(twin[(BP_LM_MEMBER + m) * TOKENS] -
-                                  twin[(BP_LM_MEMBER + m - 1) * TOKENS]) > 1e-3);
+        bp_test_check(WORLD, fabs(twin[(BP_MODEL_MEMBER + m) * TOKENS] -
+                                  twin[(BP_MODEL_MEMBER + m - 1) * TOKENS]) > 1e-3);
     for (int k = 0; k < count; k++) {
         score_on(values, WORLD, &meshes[k], &spec, &batch);
-        bp_test_check(WORLD, distance_from_twin(values, twin, BP_LM_MEMBER + PASSES) < 1e-5);
+        bp_test_check(WORLD, distance_from_twin(values, twin, BP_MODEL_MEMBER + PASSES) < 1e-5);
     }
 }
 
 static void passes_differ_by_seed_and_slot_alone(void **state)
 {
     static float all[PASS_FLOATS], again[PASS_FLOATS], plain[TOKENS];
-    bp_lm_batch batch = world_batch(), one = batch;
+    bp_model_batch batch = world_batch(), one = batch;
     bp_ensemble_spec spec = passes_of(0.2F, 9), other = passes_of(0.2F, 10), none = passes_of(0, 9),
                      alone_spec = spec_of("a");
     bool same = true;
@@ -332,11 +335,11 @@ static void save_samples(const char *name, const char *model_digest, int64_t wid
 }
 
 /* logits[TOKENS][V] of the samples: hidden states of the model, and plain products. */
-static void sample_logits(float (*logits)[TOKENS * V], bp_lm *lm, const bp_lm_batch *batch)
+static void sample_logits(float (*logits)[TOKENS * V], bp_model *lm, const bp_model_batch *batch)
 {
     static float hidden[TOKENS * WIDTH];
 
-    bp_test_expect(lm->ops->backbone(lm, batch, BP_LM_NO_DROPOUT, hidden), BP_OK);
+    bp_test_expect(lm->ops->backbone(lm, batch, BP_MODEL_NO_DROPOUT, hidden), BP_OK);
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < TOKENS; i++)
             for (int v = 0; v < V; v++) {
@@ -351,18 +354,18 @@ static void sample_logits(float (*logits)[TOKENS * V], bp_lm *lm, const bp_lm_ba
 
 static void samples_are_heads_on_one_backbone(void **state)
 {
-    static float logits[SAMPLES][TOKENS * V], values[(BP_LM_MEMBER + SAMPLES) * TOKENS];
-    static double twin[(BP_LM_MEMBER + SAMPLES) * TOKENS];
-    bp_lm_batch batch = world_batch();
+    static float logits[SAMPLES][TOKENS * V], values[(BP_MODEL_MEMBER + SAMPLES) * TOKENS];
+    static double twin[(BP_MODEL_MEMBER + SAMPLES) * TOKENS];
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = spec_of("a");
     world_ensemble e;
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
-    bp_lm *lm;
+    bp_model *lm;
 
     (void)state;
     assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
-    bp_test_expect(bp_lm_open(&lm, e.mesh, e.config, spec.path), BP_OK);
+    bp_test_expect(bp_model_open(&lm, e.mesh, e.config, spec.path), BP_OK);
     sample_logits(logits, lm, &batch);
     make_twin(twin, logits, SAMPLES);
     if (bp_comm_is_root(WORLD)) {
@@ -370,14 +373,14 @@ static void samples_are_heads_on_one_backbone(void **state)
         save_samples("of_another", "0123", WIDTH);
         save_samples("narrow", lm->info.digest, WIDTH - 1);
     }
-    bp_lm_free(&lm);
+    bp_model_free(&lm);
     close_ensemble(&e);
     BP_MPI(MPI_Barrier(WORLD));
     spec.samples = bp_test_path("samples");
     for (int k = 0; k < count; k++) {
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
-        bp_test_check(WORLD, distance_from_twin(values, twin, BP_LM_MEMBER + SAMPLES) < 1e-5);
+        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+        bp_test_check(WORLD, distance_from_twin(values, twin, BP_MODEL_MEMBER + SAMPLES) < 1e-5);
         bp_test_check(WORLD, strcmp(bp_ensemble_member_name(e.lm, 2), "sample-002") == 0);
         close_ensemble(&e);
     }
@@ -411,7 +414,7 @@ static double plain_temper(float (*logits)[TOKENS * V], double b)
 static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
 {
     static float logits[MEMBERS][TOKENS * V];
-    bp_lm_batch batch = world_batch();
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = spec_of("three");
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
@@ -419,7 +422,7 @@ static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
 
     (void)state;
     for (int m = 0; m < MEMBERS; m++)
-        whole_logits(logits[m], world_models[m].name, &batch, BP_LM_NO_DROPOUT, 0, 0);
+        whole_logits(logits[m], world_models[m].name, &batch, BP_MODEL_NO_DROPOUT, 0, 0);
     assert_true(bp_scaled_beta(12) == 1 && bp_scaled_beta(20) == 2);
     for (int k = 0; k < count; k++) {
         world_ensemble e;
@@ -564,7 +567,7 @@ static void a_list_tells_names_and_out_of_bag_perplexities(void **state)
     assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
     assert_string_equal(bp_ensemble_member_name(e.lm, 2), "m02");
     assert_true(bp_ensemble_member_oob(e.lm, 1) == 12.5 && isnan(bp_ensemble_member_oob(e.lm, 0)));
-    assert_string_equal(bp_lm_statistic_name(BP_LM_BRIER), "brier");
+    assert_string_equal(bp_model_statistic_name(BP_MODEL_BRIER), "brier");
     close_ensemble(&e);
 }
 

@@ -25,10 +25,10 @@ static int64_t draw(int64_t least, int64_t most)
 }
 
 /* A batch, of which all or some tokens are scored, by both ways of summing. */
-static void take(bp_lm *lm, int64_t windows, int64_t length, bool all)
+static void take(bp_model *lm, int64_t windows, int64_t length, bool all)
 {
     static int32_t inputs[WINDOWS_MAX * CONTEXT], targets[WINDOWS_MAX * CONTEXT];
-    bp_lm_batch batch = {
+    bp_model_batch batch = {
         .windows = windows, .length = length, .inputs = inputs, .targets = targets};
     float *values = bp_alloc("test", windows * length * lm->info.statistics, sizeof *values);
     bp_scaled_sums sums = {0};
@@ -37,7 +37,7 @@ static void take(bp_lm *lm, int64_t windows, int64_t length, bool all)
         inputs[i] = (int32_t)draw(0, V - 1);
         targets[i] = all || draw(0, 2) > 0 ? (int32_t)draw(0, V - 1) : -1;
     }
-    bp_test_check_err(WORLD, bp_lm_score(lm, &batch, values), BP_OK);
+    bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
     bp_test_check_err(WORLD, bp_ensemble_temper(lm, &batch, &sums), BP_OK);
     bp_free(values);
 }
@@ -45,7 +45,7 @@ static void take(bp_lm *lm, int64_t windows, int64_t length, bool all)
 static void hold(const bp_ensemble_spec *spec, const bp_mesh_shape *on)
 {
     int64_t windows = draw(1, WINDOWS_MAX), length = draw(1, CONTEXT);
-    bp_lm_memory model = {.width = 16, .context = CONTEXT, .vocab_size = V};
+    bp_model_memory model = {.width = 16, .context = CONTEXT, .vocab_size = V};
     world_ensemble e;
 
     bp_test_check_err(WORLD, open_ensemble(&e, WORLD, on, spec), BP_OK);

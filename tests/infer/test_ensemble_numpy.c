@@ -12,7 +12,7 @@
 #define WORLD  MPI_COMM_WORLD
 #define PYTHON "/usr/bin/python3"
 
-enum { CHANNELS = BP_LM_MEMBER + MEMBERS };
+enum { CHANNELS = BP_MODEL_MEMBER + MEMBERS };
 
 static void dump(const char *name, int mesh, const void *data, size_t bytes)
 {
@@ -75,7 +75,7 @@ static void dump_temperature(int mesh, const bp_scaled_sums *sums)
 static void every_number_is_numpy_s_on_every_mesh(void **state)
 {
     static float logits[MEMBERS][TOKENS * V], values[CHANNELS * TOKENS];
-    bp_lm_batch batch = world_batch();
+    bp_model_batch batch = world_batch();
     bp_ensemble_spec spec = {.path = bp_test_path("three"), .memory_bytes = 1 << 18};
     int count, status = 0;
     const bp_mesh_shape *meshes = world_meshes(&count);
@@ -84,14 +84,14 @@ static void every_number_is_numpy_s_on_every_mesh(void **state)
     (void)state;
     make_world();
     for (int m = 0; m < MEMBERS; m++)
-        whole_logits(logits[m], world_models[m].name, &batch, BP_LM_NO_DROPOUT, 0, 0);
+        whole_logits(logits[m], world_models[m].name, &batch, BP_MODEL_NO_DROPOUT, 0, 0);
     draw_targets(logits);
     for (int k = 0; k < count; k++) {
         world_ensemble e;
         bp_scaled_sums sums = {.tokens = 0};
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_lm_score(e.lm, &batch, values), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
         bp_test_check_err(WORLD, bp_ensemble_temper(e.lm, &batch, &sums), BP_OK);
         close_ensemble(&e);
         if (root) {

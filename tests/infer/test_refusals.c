@@ -6,7 +6,7 @@
 static const toy_corpus plain = {.documents = 3, .length = 50, .vocab_size = 500, .eod_id = 499};
 
 /* Opening alone: everything refused here is refused before the first window. */
-static bp_err open_with(const bp_lm_info *model, const char *corpus, const char *pairs)
+static bp_err open_with(const bp_model_info *model, const char *corpus, const char *pairs)
 {
     hash_job job;
     bp_err err =
@@ -77,7 +77,7 @@ static void another_tokenizer_is_65_with_both_hashes(void **state)
 {
     (void)state;
     toy_corpus other = plain;
-    bp_lm_info untold = world_model;
+    bp_model_info untold = world_model;
 
     other.hash = TOY_HASH_B;
     bp_test_expect(open_with(&world_model, toy_write(&other, "hash.h5"), ""), BP_ERR_FORMAT);
@@ -105,7 +105,7 @@ static void another_vocabulary_is_65_with_both_sizes(void **state)
 static void another_end_of_document_token_is_65(void **state)
 {
     (void)state;
-    bp_lm_info model = world_model;
+    bp_model_info model = world_model;
 
     model.eod_id = 0;
     bp_test_expect(open_with(&model, toy_write(&plain, "eod.h5"), ""), BP_ERR_FORMAT);
@@ -135,7 +135,7 @@ static void prefix_and_end_need_an_end_of_document_token(void **state)
 {
     (void)state;
     toy_corpus bare = plain;
-    bp_lm_info model = world_model;
+    bp_model_info model = world_model;
     hash_job job;
 
     bare.eod_id = -1;

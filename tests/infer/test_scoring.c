@@ -109,9 +109,10 @@ static void read_statistic(bp_h5 *file, int64_t statistic, int64_t members, int6
 {
     double *grid;
 
-    if (statistic < BP_LM_MEMBER) {
+    if (statistic < BP_MODEL_MEMBER) {
         bp_test_expect(
-            bp_h5_read(file, bp_lm_statistic_name(statistic), BP_H5_F64, row, out, count), BP_OK);
+            bp_h5_read(file, bp_model_statistic_name(statistic), BP_H5_F64, row, out, count),
+            BP_OK);
         return;
     }
     grid = bp_alloc("test", count * members, sizeof(*grid));
@@ -119,11 +120,11 @@ static void read_statistic(bp_h5 *file, int64_t statistic, int64_t members, int6
     bp_test_expect(
         bp_h5_read(file, "member_logprob", BP_H5_F64, row * members, grid, count * members), BP_OK);
     for (int64_t k = 0; k < count; k++)
-        out[k] = grid[k * members + statistic - BP_LM_MEMBER];
+        out[k] = grid[k * members + statistic - BP_MODEL_MEMBER];
     bp_free(grid);
 }
 
-static void check_document(bp_h5 *file, int64_t row, const bp_lm_info *model, const double *sums,
+static void check_document(bp_h5 *file, int64_t row, const bp_model_info *model, const double *sums,
                            int64_t tokens, const bp_corpus_row *text, int64_t kind)
 {
     int64_t got_tokens, got_bytes;
@@ -147,7 +148,7 @@ static void check_document(bp_h5 *file, int64_t row, const bp_lm_info *model, co
     }
 }
 
-static void check_names(bp_h5 *file, const bp_lm_info *model)
+static void check_names(bp_h5 *file, const bp_model_info *model)
 {
     char names[9];
 
@@ -160,7 +161,7 @@ static void check_names(bp_h5 *file, const bp_lm_info *model)
 }
 
 /* Compare the files of a run with plain loops over both corpora. On one rank. */
-static void check_files(const char *dir, const bp_score_rule *rule, const bp_lm_info *model)
+static void check_files(const char *dir, const bp_score_rule *rule, const bp_model_info *model)
 {
     const toy_corpus *both[2] = {&toy, &small};
     bp_h5 *tokens_file, *documents_file;
@@ -168,7 +169,7 @@ static void check_files(const char *dir, const bp_score_rule *rule, const bp_lm_
     int64_t token_at = 0, document_at = 0, statistics = model->statistics;
     uint64_t hash;
     float *want = bp_alloc("test", statistics * ROOM, sizeof(*want));
-    double *got = bp_alloc("test", ROOM, sizeof(*got)), sums[BP_LM_MEMBER + 3];
+    double *got = bp_alloc("test", ROOM, sizeof(*got)), sums[BP_MODEL_MEMBER + 3];
 
     assert_true(want && got);
     bp_test_expect(bp_user_block_verify(&block, score_path(dir, "tokens.h5")), BP_OK);
@@ -265,7 +266,7 @@ static void files_are_the_plain_loops_files(void **state)
 static void files_of_an_ensemble_have_all_statistics(void **state)
 {
     (void)state;
-    bp_lm_info model = hash_ensemble();
+    bp_model_info model = hash_ensemble();
 
     for (size_t i = 1; i < SETTINGS; i += 5) {
         const char *dir = run_dir();
@@ -283,7 +284,7 @@ static void files_of_an_ensemble_have_all_statistics(void **state)
 static void bytes_of_an_ensemble_are_those_of_one_rank_on_any_mesh(void **state)
 {
     (void)state;
-    bp_lm_info model = hash_ensemble();
+    bp_model_info model = hash_ensemble();
     const char *alone = run_dir(), *pairs = settings[1].pairs;
 
     if (bp_comm_is_root(WORLD))
@@ -338,7 +339,7 @@ static int64_t count_windows(const hash_job *job)
 
 /* The second unit of some rank (there are more units than ranks) meets a full disk; all ranks say
  * so, and what is done is not done again. */
-static void full_disk_during(const bp_lm_info *model)
+static void full_disk_during(const bp_model_info *model)
 {
     bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
     const char *whole = run_dir(), *broken = run_dir(), *pairs = settings[0].pairs;
@@ -370,7 +371,7 @@ static void full_disk_during(const bp_lm_info *model)
 static void full_disk_is_74_and_the_rest_is_done_later(void **state)
 {
     (void)state;
-    bp_lm_info ensemble = hash_ensemble();
+    bp_model_info ensemble = hash_ensemble();
 
     full_disk_during(&world_model);
     full_disk_during(&ensemble);
@@ -403,7 +404,7 @@ static void full_disk_at_the_end_is_74_and_nothing_is_lost(void **state)
 }
 
 /* A record that only half reached the disk, and a file that has no more than its name. */
-static void torn_tail_of(const bp_lm_info *model)
+static void torn_tail_of(const bp_model_info *model)
 {
     bool root = bp_comm_is_root(WORLD);
     const char *whole = run_dir(), *torn = run_dir(), *pairs = settings[0].pairs;
@@ -432,7 +433,7 @@ static void torn_tail_of(const bp_lm_info *model)
 static void torn_tail_is_scored_again(void **state)
 {
     (void)state;
-    bp_lm_info ensemble = hash_ensemble();
+    bp_model_info ensemble = hash_ensemble();
 
     torn_tail_of(&world_model);
     torn_tail_of(&ensemble);
@@ -444,7 +445,7 @@ static void damaged_part_of_an_ensemble_is_scored_again(void **state)
 {
     (void)state;
     bool root = bp_comm_is_root(WORLD);
-    bp_lm_info model = hash_ensemble();
+    bp_model_info model = hash_ensemble();
     const char *whole = run_dir(), *hurt = run_dir(), *pairs = settings[0].pairs;
     const char *part = score_path(hurt, "parts/000001-00000.part");
     hash_job job;
@@ -478,7 +479,7 @@ static void parts_of_other_work_are_left_out(void **state)
     (void)state;
     bool root = bp_comm_is_root(WORLD);
     const char *whole = run_dir(), *mixed = run_dir(), *pairs = settings[0].pairs;
-    bp_lm_info other = world_model;
+    bp_model_info other = world_model;
     hash_job job;
 
     if (root) {
@@ -513,7 +514,7 @@ static void weights_that_are_not_sound_are_70(void **state)
     bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_SOFTWARE);
     bp_test_message_has("log-probability of nan");
     job_close(&job);
-    bp_lm_info ensemble = hash_ensemble();
+    bp_model_info ensemble = hash_ensemble();
     bp_test_check_err(
         WORLD, job_open(&job, WORLD, &shape, &ensemble, run_dir(), corpora, settings[0].pairs),
         BP_OK);
@@ -530,7 +531,7 @@ static void short_memory_is_71_on_all_ranks(void **state)
     (void)state;
     bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
     const char *whole = run_dir(), *poor = run_dir(), *pairs = settings[0].pairs;
-    bp_lm_info model = hash_ensemble(); /* it allocates all that a plain model does, and more */
+    bp_model_info model = hash_ensemble(); /* it allocates all that a plain model does, and more */
     bool last = bp_comm_rank(WORLD) == bp_comm_size(WORLD) - 1;
     bp_err err = BP_ERR_SYSTEM;
     int n = 1;

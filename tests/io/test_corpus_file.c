@@ -3,7 +3,7 @@
 #include "base/rng.h"
 #include "bp_test.h"
 #include "corpus_model.h"
-#include "io/corpus/corpus_priv.h"
+#include "io/corpus/corpus_file_priv.h"
 #include "io/h5/user_block.h"
 #include "small_disk.h"
 

@@ -2,8 +2,9 @@
  */
 #include "base/err.h"
 #include "math/attention/attention.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 #include "math/kernels/loops_priv.h"
+#include "math/math.h"
 #include "math_test.h"
 
 /* The ways in which products are computed. */

@@ -3,9 +3,10 @@
 #define BP_AMX_EMULATED
 #define bp_bf16_kernel_amx emulated_amx
 #include "math/gemm/bf16_gemm_amx.c"
+#include "math/math.h"
 #undef bp_bf16_kernel_amx
 
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 #include "math/kernels/loops_priv.h"
 #include "math_test.h"
 

@@ -5,7 +5,7 @@
 #include "math/gemm/bf16_tiles_amx.c"
 #undef bp_bf16_tiles_amx
 
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 #include "math_test.h"
 
 extern const bp_bf16_tiles bp_bf16_tiles_amx;

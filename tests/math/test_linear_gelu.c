@@ -1,8 +1,9 @@
 /* Products whose sums go through GELU at once: in every form and precision what the product and the
  * pass give one after the other. */
 #include "math/gemm/bf16_linear_priv.h"
-#include "math/gemm/gemm_priv.h"
 #include "math/gemm/linear.h"
+#include "math/gemm/linear_priv.h"
+#include "math/math.h"
 #include "math_test.h"
 
 enum { ROWS = 150 }; /* several panels of rows, the last one not whole */

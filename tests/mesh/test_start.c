@@ -1,5 +1,6 @@
 /* How a program starts MPI, and how it dies: the program runs itself, without mpirun, as another
  * person would. */
+#include "base/log.h"
 #include "bp_test_mpi.h"
 #include "mesh/collective.h"
 #include <sys/wait.h>

@@ -1,12 +1,13 @@
 /* How a GPT is cut: stages, vocabulary shares, counts; and the rate of a step. */
 #include "bp_test.h"
 
+#include "models/gpt/gpt.h"
 #include "nn/layers.h"
 #include "train/engine/engine.h"
 
 #include <math.h>
 
-static double cost_of(const bp_gpt_shape *s, int block)
+static double cost_of(const bp_model_shape *s, int block)
 {
     double C = (double)s->width;
 
@@ -18,7 +19,7 @@ static double cost_of(const bp_gpt_shape *s, int block)
 
 /* The smallest most expensive stage over all cuts of blocks [first, n) into `stages`, by trying
  * them all. */
-static double best_cut(const bp_gpt_shape *s, int first, int stages)
+static double best_cut(const bp_model_shape *s, int first, int stages)
 {
     int n = (int)s->layers + 2;
     double best = INFINITY, cost = 0;
@@ -37,21 +38,40 @@ static double best_cut(const bp_gpt_shape *s, int first, int stages)
 
 static void stages_are_whole_and_balanced_best(void **state)
 {
-    const bp_gpt_shape shapes[] = {
-        {.layers = 2, .width = 32, .heads = 2, .context = 64, .vocab_size = 100},
-        {.layers = 6, .width = 64, .heads = 4, .context = 128, .vocab_size = 8000},
-        {.layers = 7, .width = 16, .heads = 4, .context = 16, .vocab_size = 50257},
-        {.layers = 1, .width = 8, .heads = 1, .context = 4, .vocab_size = 5}};
+    const bp_model_shape shapes[] = {{.family = &bp_gpt_family,
+                                      .layers = 2,
+                                      .width = 32,
+                                      .heads = 2,
+                                      .context = 64,
+                                      .vocab_size = 100},
+                                     {.family = &bp_gpt_family,
+                                      .layers = 6,
+                                      .width = 64,
+                                      .heads = 4,
+                                      .context = 128,
+                                      .vocab_size = 8000},
+                                     {.family = &bp_gpt_family,
+                                      .layers = 7,
+                                      .width = 16,
+                                      .heads = 4,
+                                      .context = 16,
+                                      .vocab_size = 50257},
+                                     {.family = &bp_gpt_family,
+                                      .layers = 1,
+                                      .width = 8,
+                                      .heads = 1,
+                                      .context = 4,
+                                      .vocab_size = 5}};
 
     (void)state;
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
-        for (int stages = 1; stages <= bp_gpt_blocks(&shapes[k]); stages++) {
+        for (int stages = 1; stages <= bp_model_blocks(&shapes[k]); stages++) {
             int before = 0;
             double most = 0;
             for (int stage = 0; stage < stages; stage++) {
                 int first, end;
                 double cost = 0;
-                bp_gpt_stage(&shapes[k], stage, stages, &first, &end);
+                bp_model_stage(&shapes[k], stage, stages, &first, &end);
                 assert_int_equal(first, before);
                 assert_true(end > first);
                 for (int block = first; block < end; block++)
@@ -59,18 +79,18 @@ static void stages_are_whole_and_balanced_best(void **state)
                 most = fmax(most, cost);
                 before = end;
             }
-            assert_int_equal(before, bp_gpt_blocks(&shapes[k]));
+            assert_int_equal(before, bp_model_blocks(&shapes[k]));
             assert_true(most <= best_cut(&shapes[k], 0, stages) * (1 + 1e-9));
         }
 }
 
-static double stage_cost(const bp_gpt_shape *s, int stage, int stages, int chunks)
+static double stage_cost(const bp_model_shape *s, int stage, int stages, int chunks)
 {
     double cost = 0;
 
     for (int c = 0; c < chunks; c++) {
         int first, end;
-        bp_gpt_chunk(s, &(bp_gpt_place){stage, stages, c, chunks}, &first, &end);
+        bp_model_chunk(s, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
         for (int block = first; block < end; block++)
             cost += cost_of(s, block);
     }
@@ -81,24 +101,38 @@ static double stage_cost(const bp_gpt_shape *s, int stage, int stages, int chunk
  * more work than without chunks. */
 static void chunks_tile_the_model_and_cost_a_stage_no_more(void **state)
 {
-    const bp_gpt_shape shapes[] = {
-        {.layers = 12, .width = 768, .heads = 12, .context = 1024, .vocab_size = 50257},
-        {.layers = 24, .width = 64, .heads = 4, .context = 128, .vocab_size = 100},
-        {.layers = 3, .width = 16, .heads = 4, .context = 16, .vocab_size = 50257}};
+    const bp_model_shape shapes[] = {{.family = &bp_gpt_family,
+                                      .layers = 12,
+                                      .width = 768,
+                                      .heads = 12,
+                                      .context = 1024,
+                                      .vocab_size = 50257},
+                                     {.family = &bp_gpt_family,
+                                      .layers = 24,
+                                      .width = 64,
+                                      .heads = 4,
+                                      .context = 128,
+                                      .vocab_size = 100},
+                                     {.family = &bp_gpt_family,
+                                      .layers = 3,
+                                      .width = 16,
+                                      .heads = 4,
+                                      .context = 16,
+                                      .vocab_size = 50257}};
 
     (void)state;
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
         for (int stages = 1; stages <= 4; stages++)
-            for (int chunks = 1; chunks * stages <= bp_gpt_blocks(&shapes[k]); chunks++) {
+            for (int chunks = 1; chunks * stages <= bp_model_blocks(&shapes[k]); chunks++) {
                 int before = 0, first, end;
                 for (int run = 0; run < chunks * stages; run++) {
-                    bp_gpt_place at = {run % stages, stages, run / stages, chunks};
-                    bp_gpt_chunk(&shapes[k], &at, &first, &end);
+                    bp_model_place at = {run % stages, stages, run / stages, chunks};
+                    bp_model_chunk(&shapes[k], &at, &first, &end);
                     assert_int_equal(first, before);
                     assert_true(end > first);
                     before = end;
                 }
-                assert_int_equal(before, bp_gpt_blocks(&shapes[k]));
+                assert_int_equal(before, bp_model_blocks(&shapes[k]));
                 for (int stage = 0;
                      stage < stages && (k == 1 || (k == 0 && stages <= 2)) && stages * chunks <= 8;
                      stage++)
@@ -127,12 +161,16 @@ static void vocabulary_shares_tile_it_and_may_be_empty(void **state)
 
 static void gpt2_has_its_published_counts(void **state)
 {
-    const bp_gpt_shape gpt2 = {
-        .layers = 12, .width = 768, .heads = 12, .context = 1024, .vocab_size = 50257};
+    const bp_model_shape gpt2 = {.family = &bp_gpt_family,
+                                 .layers = 12,
+                                 .width = 768,
+                                 .heads = 12,
+                                 .context = 1024,
+                                 .vocab_size = 50257};
 
     (void)state;
-    assert_int_equal(bp_gpt_parameters(&gpt2), 124439808);
-    assert_true(fabs(bp_gpt_train_flops(&gpt2) / 0.854e9 - 1) < 1e-3);
+    assert_int_equal(bp_model_parameters(&gpt2), 124439808);
+    assert_true(fabs(bp_model_train_flops(&gpt2) / 0.854e9 - 1) < 1e-3);
 }
 
 static void rates_are_those_of_the_formula(void **state)

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "math/math.h"
 #include "models/gpt/gpt.h"
+#include "models/open.h"
 
 #include <math.h>
 
@@ -23,16 +24,17 @@ static int64_t draw(int64_t least, int64_t most)
     return least + bp_rng_below(&key, drawn++, most - least + 1);
 }
 
-static bp_gpt_shape random_shape(int tensors, int stages)
+static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
     int64_t heads = tensors * draw(1, 2);
 
-    return (bp_gpt_shape){.layers = stages * draw(1, 2),
-                          .width = heads * 8,
-                          .heads = heads,
-                          .context = CONTEXT,
-                          .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
+    return (bp_model_shape){.family = &bp_gpt_family,
+                            .layers = stages * draw(1, 2),
+                            .width = heads * 8,
+                            .heads = heads,
+                            .context = CONTEXT,
+                            .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
 }
 
 static bp_config *config_of(const char *precision)
@@ -56,14 +58,14 @@ static void less_work_needs_no_more_memory(void **state)
     bp_config_free(&config);
     for (int k = 0; k < PLANS; k++) {
         int tensors = (int)draw(1, 4), stages = (int)draw(1, 3);
-        bp_gpt_shape shape = random_shape(tensors, stages);
+        bp_model_shape shape = random_shape(tensors, stages);
         bp_nn nn = {
             .tensor = MPI_COMM_NULL, .tensor_at = (int)draw(0, tensors - 1), .tensors = tensors};
         bp_network *network;
 
         bp_test_expect(bp_gemm_new(&nn.gemm, precisions[k % 2]), BP_OK);
-        bp_test_expect(bp_gpt_network_new(&network, &nn, &shape, (int)draw(0, stages - 1), stages),
-                       BP_OK);
+        bp_test_expect(
+            bp_model_network_new(&network, &nn, &shape, (int)draw(0, stages - 1), stages), BP_OK);
         bp_network_lay_out(network, 1);
         for (int training = 0; training < 2; training++) {
             int64_t B = draw(1, WINDOWS_MAX), T = tensors * draw(1, CONTEXT / tensors);
@@ -85,14 +87,14 @@ static void less_work_needs_no_more_memory(void **state)
     }
 }
 
-static void score_random_batch(bp_lm *lm, int64_t vocab_size)
+static void score_random_batch(bp_model *lm, int64_t vocab_size)
 {
     static int32_t inputs[WINDOWS_MAX * CONTEXT], targets[WINDOWS_MAX * CONTEXT];
     static float values[WINDOWS_MAX * CONTEXT];
-    bp_lm_batch batch = {.windows = draw(1, WINDOWS_MAX),
-                         .length = draw(1, CONTEXT),
-                         .inputs = inputs,
-                         .targets = targets};
+    bp_model_batch batch = {.windows = draw(1, WINDOWS_MAX),
+                            .length = draw(1, CONTEXT),
+                            .inputs = inputs,
+                            .targets = targets};
     int64_t unscored = draw(0, 3);
     bool right = true;
 
@@ -101,7 +103,7 @@ static void score_random_batch(bp_lm *lm, int64_t vocab_size)
         targets[i] =
             unscored > 0 && i % (unscored + 1) == 0 ? -1 : (int32_t)draw(0, vocab_size - 1);
     }
-    bp_test_check_err(WORLD, bp_lm_score(lm, &batch, values), BP_OK);
+    bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
     for (int64_t i = 0; i < batch.windows * batch.length; i++)
         right = right && (targets[i] < 0 ? isnan(values[i]) : isfinite(values[i]));
     bp_test_check(WORLD, right);
@@ -115,16 +117,16 @@ static void batches_of_all_sizes_are_scored_in_turn(void **state)
     for (int k = 0; k < SHAPES; k++) {
         int stages = k % 3 > 0 ? size : size > 2 ? size / 2 : 1;
         bp_mesh_shape on = {1, stages, 1, size / stages, BP_COORDINATOR_SHARED};
-        bp_gpt_shape shape = random_shape(on.tensor, stages);
+        bp_model_shape shape = random_shape(on.tensor, stages);
         bp_config *config = config_of(k % 2 > 0 ? "f32" : "auto");
         bp_mesh *mesh;
-        bp_lm *lm;
+        bp_model *lm;
 
         bp_test_expect(bp_mesh_new(&mesh, WORLD, &on), BP_OK);
-        bp_test_check_err(WORLD, bp_gpt_lm_new(&lm, mesh, config, &shape, 1), BP_OK);
+        bp_test_check_err(WORLD, bp_model_new(&lm, mesh, config, &shape, 1), BP_OK);
         for (int n = 0; n < BATCHES; n++)
             score_random_batch(lm, shape.vocab_size);
-        bp_lm_free(&lm);
+        bp_model_free(&lm);
         bp_mesh_free(&mesh);
         bp_config_free(&config);
     }

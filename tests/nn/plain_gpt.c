@@ -29,7 +29,7 @@ static void add_layer(plain_gpt *gpt, int64_t layer, const char *part, int64_t r
     add(gpt, name, rows, columns);
 }
 
-void plain_gpt_init(plain_gpt *gpt, const bp_gpt_shape *shape)
+void plain_gpt_init(plain_gpt *gpt, const bp_model_shape *shape)
 {
     int64_t C = shape->width;
 

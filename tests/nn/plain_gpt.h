@@ -14,13 +14,13 @@ typedef struct plain_tensor {
 } plain_tensor;
 
 typedef struct plain_gpt {
-    bp_gpt_shape shape;
+    bp_model_shape shape;
     plain_tensor tensors[PLAIN_TENSORS_MAX];
     int count;
 } plain_gpt;
 
 /** All tensors by the names of logical tensors, filled with numbers that make every path matter. */
-void plain_gpt_init(plain_gpt *gpt, const bp_gpt_shape *shape);
+void plain_gpt_init(plain_gpt *gpt, const bp_model_shape *shape);
 void plain_gpt_clear(plain_gpt *gpt);
 plain_tensor *plain_gpt_tensor(const plain_gpt *gpt, const char *name);
 

@@ -2,6 +2,7 @@
  * loops and float64 and its finite differences: embedding, attention, MLP, norms, head, tied
  * embedding, pipeline, sequence parallelism, recompute, both sums. */
 #include "bp_test_mpi.h"
+#include "models/gpt/gpt.h"
 
 #include "base/hash.h"
 #include "math/kernels/kernels.h"
@@ -16,8 +17,12 @@
 #define LENGTH        6 /* 12 rows of a micro-batch: tensor ranks can share them out */
 #define MICRO_BATCHES 3
 
-static const bp_gpt_shape SHAPE = {
-    .layers = 2, .width = 24, .heads = 12, .context = 7, .vocab_size = 23};
+static const bp_model_shape SHAPE = {.family = &bp_gpt_family,
+                                     .layers = 2,
+                                     .width = 24,
+                                     .heads = 12,
+                                     .context = 7,
+                                     .vocab_size = 23};
 
 typedef struct fixture {
     bp_mesh *mesh;
@@ -78,8 +83,8 @@ static void open_fixture(fixture *f, const variant *v)
                  .dropout = v->dropout};
     bp_test_expect(bp_gemm_new(&f->gemm, v->precision), BP_OK);
     nn.gemm = f->gemm;
-    bp_test_expect(bp_gpt_network_new_chunks(&f->network, &nn, &SHAPE, f->mesh->pipeline_at,
-                                             v->pipelines, v->chunks),
+    bp_test_expect(bp_model_network_new_chunks(&f->network, &nn, &SHAPE, f->mesh->pipeline_at,
+                                               v->pipelines, v->chunks),
                    BP_OK);
     bp_network_lay_out(f->network, BP_NORM_BLOCK);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
@@ -438,8 +443,12 @@ static bool target_agrees(const fixture *f, const int32_t *tokens, int64_t T)
  * same chunks. */
 static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
 {
-    const bp_gpt_shape shape = {
-        .layers = 1, .width = 12, .heads = 12, .context = 1024, .vocab_size = 52429};
+    const bp_model_shape shape = {.family = &bp_gpt_family,
+                                  .layers = 1,
+                                  .width = 12,
+                                  .heads = 12,
+                                  .context = 1024,
+                                  .vocab_size = 52429};
     int tensors = bp_comm_size(MPI_COMM_WORLD);
     bp_mesh_shape mesh_shape = {1, 1, 1, tensors, BP_COORDINATOR_SHARED};
     bp_stage_spec spec = {
@@ -458,7 +467,7 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
                 .tensor_at = f.mesh->tensor_at,
                 .tensors = tensors,
                 .sequence_parallel = bp_rows_divide(1024, tensors)};
-    bp_test_expect(bp_gpt_network_new(&f.network, &nn, &shape, 0, 1), BP_OK);
+    bp_test_expect(bp_model_network_new(&f.network, &nn, &shape, 0, 1), BP_OK);
     bp_network_lay_out(f.network, BP_NORM_BLOCK);
     f.values = bp_alloc("test", f.network->floats, sizeof(float));
     bp_test_expect(bp_network_bind_values(f.network, f.values), BP_OK);

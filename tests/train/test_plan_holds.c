@@ -3,6 +3,7 @@
  * much less. */
 #include "bp_test_memory.h"
 #include "bp_test_mpi.h"
+#include "models/gpt/gpt.h"
 
 #include "base/rng.h"
 #include "math/math.h"
@@ -26,7 +27,7 @@ static int64_t draw(int64_t least, int64_t most)
 
 typedef struct training {
     bp_mesh_shape on;
-    bp_gpt_shape shape;
+    bp_model_shape shape;
     bp_engine_spec spec;
 } training;
 
@@ -49,11 +50,12 @@ static training random_training(int size, bp_precision precision)
     int64_t heads = tensors * draw(1, 2), micro_batch = draw(1, 6);
     training t = {.on = {1, stages, datas, tensors, BP_COORDINATOR_SHARED}};
 
-    t.shape = (bp_gpt_shape){.layers = chunks * stages + draw(0, 2),
-                             .width = heads * 8,
-                             .heads = heads,
-                             .context = draw(0, 1) ? draw(40, CONTEXT_MAX) : draw(2, 40),
-                             .vocab_size = vocabularies[draw(0, 3)] + draw(0, 9)};
+    t.shape = (bp_model_shape){.family = &bp_gpt_family,
+                               .layers = chunks * stages + draw(0, 2),
+                               .width = heads * 8,
+                               .heads = heads,
+                               .context = draw(0, 1) ? draw(40, CONTEXT_MAX) : draw(2, 40),
+                               .vocab_size = vocabularies[draw(0, 3)] + draw(0, 9)};
     t.spec = (bp_engine_spec){.seed = 7,
                               .dropout = draw(0, 1) ? 0.1F : 0,
                               .micro_batch = micro_batch,
@@ -132,7 +134,7 @@ static void say(const training *t, size_t planned, size_t needed)
 static size_t tables_bytes(const training *t)
 {
     return ((size_t)64 << 10) +
-           ((size_t)32 << 10) * (size_t)bp_gpt_blocks(&t->shape) / (size_t)t->on.pipeline;
+           ((size_t)32 << 10) * (size_t)bp_model_blocks(&t->shape) / (size_t)t->on.pipeline;
 }
 
 static void training_takes_what_is_planned(void **state)

@@ -2,6 +2,7 @@
  * the whole vocabulary, every parameter's gradient, the losses of five AdamW steps; on 1, 2 and 4
  * ranks. */
 #include "bp_test_mpi.h"
+#include "models/gpt/gpt.h"
 
 #include "base/json.h"
 #include "math/kernels/kernels.h"
@@ -15,8 +16,8 @@
 #define LENGTH    48
 #define V         300
 
-static const bp_gpt_shape SHAPE = {
-    .layers = 2, .width = 64, .heads = 4, .context = 64, .vocab_size = V};
+static const bp_model_shape SHAPE = {
+    .family = &bp_gpt_family, .layers = 2, .width = 64, .heads = 4, .context = 64, .vocab_size = V};
 
 /* A safetensors file, whole, as a reader of a few lines sees it. */
 typedef struct tensors {
@@ -205,7 +206,8 @@ static void open_fixture(fixture *f)
                 .tensor_at = f->mesh->tensor_at,
                 .tensors = tensors_along};
     bp_test_expect(
-        bp_gpt_network_new(&f->network, &nn, &SHAPE, f->mesh->pipeline_at, shape.pipeline), BP_OK);
+        bp_model_network_new(&f->network, &nn, &SHAPE, f->mesh->pipeline_at, shape.pipeline),
+        BP_OK);
     bp_network_lay_out(f->network, BP_NORM_BLOCK);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
     f->scratch = bp_alloc("test", bp_gradient_scratch(f->mesh, f->network), sizeof(float));
@@ -339,7 +341,7 @@ static void five_adamw_steps_have_the_reference_s_losses_and_a_load_ends_gathers
 {
     int size = bp_comm_size(MPI_COMM_WORLD), data = size > 1 ? 2 : 1;
     bp_mesh_shape mesh_shape = {1, size / data, data, 1, BP_COORDINATOR_SHARED};
-    bp_gpt_shape shape = SHAPE;
+    bp_model_shape shape = SHAPE;
     bp_engine_spec spec = {
         .batch = SEQUENCES, .micro_batch = 1, .schedule = BP_1F1B, .tree = true, .overlap = true};
     bp_mesh *mesh;

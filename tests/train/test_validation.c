@@ -1,10 +1,11 @@
 /* Validation, as a job around it sees it. */
 #include "bp_test_mpi.h"
+#include "math/math.h"
 
 #include "base/signals.h"
 #include "data/toy_corpus.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/family.h"
 #include "train/loop/pretrain.h"
 #include "train/loop/trainer_priv.h"
 

@@ -183,7 +183,7 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
 
 typedef struct temperature_scaling {
     const bp_mesh *mesh;
-    bp_lm *lm;
+    bp_model *lm;
     bp_scaled_sums *units; /* [count]: added up in their order, whoever has them */
     int64_t count;
 } temperature_scaling;
@@ -204,7 +204,7 @@ static bp_err look_around(void *context)
                                    : BP_OK;
 }
 
-static bp_err add_batch(void *context, int64_t unit, const bp_lm_batch *batch)
+static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
 {
     temperature_scaling *self = context;
     bp_err err = bp_agree(self->mesh->ensemble, look_around(self));
@@ -271,7 +271,7 @@ static bp_err sum_temper(const comparison_job *self, const bp_mesh *mesh, const 
     if (err == BP_OK)
         err = add_units(&work, sums);
     bp_free(work.units);
-    bp_lm_free(&work.lm);
+    bp_model_free(&work.lm);
     return err;
 }
 

@@ -120,7 +120,7 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
 }
 
 /* The largest part of a batch, all of it scored. */
-int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
+int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
                                int64_t members, int64_t tokens, int64_t memory_bytes)
 {
     int64_t A = mesh->members, rounds = (members + A - 1) / A;
@@ -162,7 +162,7 @@ static bp_err reserve(ensemble *self, size_t bytes)
     return BP_OK;
 }
 
-bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch,
+bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
                         bool temperature)
 {
     int64_t tokens = batch->windows * batch->length, row = 0;
@@ -201,7 +201,7 @@ static void copy_scored(float *to, const ensemble_work *work, int64_t width)
     memset(to + work->rows * width, 0, (size_t)(work->chunk * width) * sizeof(float));
 }
 
-bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_lm_batch *batch)
+bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_model_batch *batch)
 {
     float *hidden = work->hidden;
     bp_err err = BP_OK;
@@ -259,21 +259,21 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
         const bp_member_row *known = &in->known[m * in->known_stride + r];
 
         agreeing += known->top == top;
-        values[(BP_LM_MEMBER + m) * stride] = known->logprob;
+        values[(BP_MODEL_MEMBER + m) * stride] = known->logprob;
     }
-    values[BP_LM_LOGPROB * stride] = (float)logprob;
-    values[BP_LM_EXPECTED_ENTROPY * stride] = (float)totals[0];
-    values[BP_LM_MUTUAL_INFORMATION * stride] = (float)information;
-    values[BP_LM_TOTAL_ENTROPY * stride] = (float)(totals[0] + information);
-    values[BP_LM_LOGPROB_VARIANCE * stride] = (float)variance;
-    values[BP_LM_AGREEMENT * stride] = (float)((double)agreeing / (double)in->members);
-    values[BP_LM_CONFIDENCE * stride] = (float)exp((double)work->max[r]);
-    values[BP_LM_CORRECT * stride] = top == in->targets[r] ? 1.0F : 0.0F;
-    values[BP_LM_BRIER * stride] = (float)(totals[2] + wrong * wrong);
+    values[BP_MODEL_LOGPROB * stride] = (float)logprob;
+    values[BP_MODEL_EXPECTED_ENTROPY * stride] = (float)totals[0];
+    values[BP_MODEL_MUTUAL_INFORMATION * stride] = (float)information;
+    values[BP_MODEL_TOTAL_ENTROPY * stride] = (float)(totals[0] + information);
+    values[BP_MODEL_LOGPROB_VARIANCE * stride] = (float)variance;
+    values[BP_MODEL_AGREEMENT * stride] = (float)((double)agreeing / (double)in->members);
+    values[BP_MODEL_CONFIDENCE * stride] = (float)exp((double)work->max[r]);
+    values[BP_MODEL_CORRECT * stride] = top == in->targets[r] ? 1.0F : 0.0F;
+    values[BP_MODEL_BRIER * stride] = (float)(totals[2] + wrong * wrong);
 }
 
 /* Some windows of a batch of `stride` tokens, in values[statistic * stride]. */
-static bp_err score_part(ensemble *self, const bp_lm_batch *part, float *values, int64_t stride)
+static bp_err score_part(ensemble *self, const bp_model_batch *part, float *values, int64_t stride)
 {
     ensemble_work work;
     bp_err err = ensemble_prepare(self, &work, part, false);
@@ -293,25 +293,25 @@ static bp_err score_part(ensemble *self, const bp_lm_batch *part, float *values,
     return BP_OK;
 }
 
-void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t first,
-                        bp_lm_batch *part)
+void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64_t first,
+                        bp_model_batch *part)
 {
     int64_t most =
         most_windows(self->rounds, self->widest, batch->length, (int64_t)self->memory_bytes);
     int64_t left = batch->windows - first, tokens = first * batch->length;
 
-    *part = (bp_lm_batch){.windows = left < most ? left : most,
-                          .length = batch->length,
-                          .inputs = batch->inputs + tokens,
-                          .targets = batch->targets + tokens,
-                          .first_slot = batch->first_slot + first};
+    *part = (bp_model_batch){.windows = left < most ? left : most,
+                             .length = batch->length,
+                             .inputs = batch->inputs + tokens,
+                             .targets = batch->targets + tokens,
+                             .first_slot = batch->first_slot + first};
 }
 
-static bp_err ensemble_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+static bp_err ensemble_score(bp_model *lm, const bp_model_batch *batch, float *values)
 {
     ensemble *self = (ensemble *)lm;
     int64_t tokens = batch->windows * batch->length, floats = tokens * lm->info.statistics;
-    bp_lm_batch part;
+    bp_model_batch part;
     bp_err err = BP_OK;
 
     for (int64_t i = 0; i < floats; i++)
@@ -328,24 +328,24 @@ static bp_err ensemble_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
 
 /* ---- the rest of the face ---- */
 
-const char *bp_ensemble_member_name(const bp_lm *lm, int64_t member)
+const char *bp_ensemble_member_name(const bp_model *lm, int64_t member)
 {
     return ((const ensemble *)lm)->members[member].name;
 }
 
-double bp_ensemble_member_oob(const bp_lm *lm, int64_t member)
+double bp_ensemble_member_oob(const bp_model *lm, int64_t member)
 {
     return ((const ensemble *)lm)->members[member].oob;
 }
 
-void ensemble_free(bp_lm *lm)
+void ensemble_free(bp_model *lm)
 {
     ensemble *self = (ensemble *)lm;
 
     for (int64_t k = 0; self->members && k < self->member_count; k++)
         bp_free(self->members[k].name);
     for (int64_t k = 0; self->models && k < self->model_count; k++)
-        bp_lm_free(&self->models[k]);
+        bp_model_free(&self->models[k]);
     bp_free(self->members);
     bp_free(self->models);
     bp_free(self->backbones);
@@ -355,4 +355,4 @@ void ensemble_free(bp_lm *lm)
     bp_free(self);
 }
 
-const bp_lm_ops ensemble_ops = {.score = ensemble_score, .free = ensemble_free};
+const bp_model_ops ensemble_ops = {.score = ensemble_score, .free = ensemble_free};

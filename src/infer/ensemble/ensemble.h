@@ -1,13 +1,13 @@
 /* An ensemble: a language model made of language models. Its members' distributions over the
  * vocabulary meet row by row, and what they agree and disagree about is told for each token
- * (bp_lm_statistic in models/lm.h).
+ * (bp_model_statistic in models/model.h).
  *
  * Sources: the decomposition of total into expected entropy and mutual information is Depeweg et
  * al. 2018 (arXiv:1710.07283), eq. 8; dropout at test time Gal and Ghahramani 2016. */
 #ifndef BP_INFER_ENSEMBLE_ENSEMBLE_H
 #define BP_INFER_ENSEMBLE_ENSEMBLE_H
 
-#include "models/lm.h"
+#include "models/model.h"
 
 #include <stddef.h>
 
@@ -30,24 +30,24 @@ typedef struct bp_ensemble_spec {
  * info.step the largest of theirs; info.context the smallest; names as bp_ensemble_member_name.
  *
  * Collective: over mesh->compute.
- * Owns:       *out is the caller's, bp_lm_free(); mesh is borrowed until then.
- * Errors:     those of bp_ensemble_list_load and bp_lm_open, a member that is missing named, before
- * any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer or end-of-document
- * token (both named); BP_ERR_CONFIG memory_bytes too small for one row of all members, with what
- * would do: the same on all ranks.
+ * Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then.
+ * Errors:     those of bp_ensemble_list_load and bp_model_open, a member that is missing named,
+ * before any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer or
+ * end-of-document token (both named); BP_ERR_CONFIG memory_bytes too small for one row of all
+ * members, with what would do: the same on all ranks.
  */
-bp_err bp_ensemble_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_ensemble_spec *spec);
 
 /** What an ensemble of so many members takes on a rank of the last stage for a batch of `tokens`,
- * besides its models (the widest of them, as bp_lm_estimate has it). Pure. */
-int64_t bp_ensemble_work_bytes(const bp_lm_memory *widest, const bp_mesh_shape *mesh,
+ * besides its models (the widest of them, as bp_model_estimate has it). Pure. */
+int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
                                int64_t members, int64_t tokens, int64_t memory_bytes);
 
 /** "m00", as the list has it; "pass-000", "sample-000". Borrowed. */
-const char *bp_ensemble_member_name(const bp_lm *lm, int64_t member);
+const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
 /** Of the documents that the member's bag lacks, as the list has it; NaN: not known. */
-double bp_ensemble_member_oob(const bp_lm *lm, int64_t member);
+double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
 
 /** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as float32.
  */
@@ -64,6 +64,6 @@ typedef struct bp_scaled_sums {
 
 /** Add a batch's scored tokens. Collective over mesh->ensemble; the sums are valid on all its
  * ranks. Errors: BP_ERR_SYSTEM. */
-bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_scaled_sums *sums);
+bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 #endif

@@ -53,7 +53,7 @@ static void all_first(int32_t *tops, int64_t rows, MPI_Comm comm)
 static void know_member(ensemble *self, ensemble_work *work, bp_member_row *known,
                         const float *logits, int64_t first, int64_t rows)
 {
-    const bp_lm_info *info = &self->lm.info;
+    const bp_model_info *info = &self->lm.info;
     bp_logit_rows in = {.logits = logits,
                         .targets = work->targets + first,
                         .rows = rows,

@@ -7,7 +7,7 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "io/checkpoint/head_samples.h"
 #include "mesh/collective.h"
-#include "models/lm_priv.h"
+#include "models/open_priv.h"
 #include "nn/layers.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ typedef struct opening {
     bp_ensemble_list list;
     bp_head_samples *samples;    /* NULL: none */
     int64_t models;              /* different ones: member_count, or 1 */
-    bp_lm_info *infos;           /* [models] */
+    bp_model_info *infos;        /* [models] */
     bp_checkpoint **checkpoints; /* [models] those that live here */
 } opening;
 
@@ -87,7 +87,7 @@ static bp_err describe(opening *o)
     self->rounds = (self->member_count + A - 1) / A;
     o->models = o->listed ? o->list.count : 1;
     self->members = bp_alloc("infer.ensemble", self->member_count, sizeof *self->members);
-    self->models = bp_alloc("infer.ensemble", o->models, sizeof(bp_lm *));
+    self->models = bp_alloc("infer.ensemble", o->models, sizeof(bp_model *));
     self->backbones = bp_alloc("infer.ensemble", self->rounds, sizeof *self->backbones);
     self->receiving = bp_alloc("infer.ensemble", self->rounds * A, sizeof *self->receiving);
     self->sending = bp_alloc("infer.ensemble", A, sizeof *self->sending);
@@ -136,7 +136,7 @@ static bp_err open_checkpoints(opening *o)
             continue;
         err = bp_checkpoint_open_any(mesh->member, path_of(o, k), &o->checkpoints[k]);
         if (err == BP_OK)
-            err = bp_agree(mesh->member, bp_lm_read_info(&o->infos[k], o->checkpoints[k]));
+            err = bp_agree(mesh->member, bp_model_read_info(&o->infos[k], o->checkpoints[k]));
         if (err != BP_OK && o->listed)
             err = bp_err_prefix(err, "member '%s'", o->list.members[k].name);
     }
@@ -193,11 +193,11 @@ static int64_t first_eod(const opening *o)
  * of them comes first. */
 static bp_err compare_infos(const opening *o)
 {
-    const bp_lm_info *infos = o->infos;
+    const bp_model_info *infos = o->infos;
     int64_t hashed = first_tokenizer(o), ended = first_eod(o);
 
     for (int64_t k = 1; k < o->models; k++) {
-        const bp_lm_info *one = &infos[k];
+        const bp_model_info *one = &infos[k];
 
         if (one->vocab_size != infos[0].vocab_size)
             return differ_in_number(o, 0, k, "vocab_size", infos[0].vocab_size, one->vocab_size);
@@ -215,7 +215,7 @@ static bp_err compare_infos(const opening *o)
 /* Samples are of this model's last layer. */
 static bp_err compare_samples(const opening *o)
 {
-    const bp_lm_info *model = &o->infos[0];
+    const bp_model_info *model = &o->infos[0];
     const bp_head_samples_info *info = o->samples ? bp_head_samples_info_of(o->samples) : NULL;
 
     if (info && strcmp(info->model_digest, model->digest) != 0)
@@ -271,14 +271,14 @@ static bp_err fill_info(opening *o)
 {
     ensemble *self = o->self;
     const bp_mesh *mesh = self->mesh;
-    bp_lm_info *info = &self->lm.info;
+    bp_model_info *info = &self->lm.info;
 
     *info = o->infos[0];
     info->kind = "ensemble";
     info->members = self->member_count;
-    info->statistics = BP_LM_MEMBER + self->member_count;
+    info->statistics = BP_MODEL_MEMBER + self->member_count;
     for (int64_t k = 0; k < o->models; k++) {
-        const bp_lm_info *one = &o->infos[k];
+        const bp_model_info *one = &o->infos[k];
 
         info->context = one->context < info->context ? one->context : info->context;
         info->step = one->step > info->step ? one->step : info->step;
@@ -321,8 +321,8 @@ static bp_err open_models(opening *o)
     for (int64_t k = 0; k < o->models && err == BP_OK; k++) {
         if (!is_here(o, k))
             continue;
-        err = bp_lm_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
-                                  o->checkpoints[k]);
+        err = bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
+                                     o->checkpoints[k]);
         bp_checkpoint_close(&o->checkpoints[k]);
         if (err == BP_OK)
             self->model_count++;
@@ -337,19 +337,19 @@ static bp_err place_samples(opening *o)
 {
     ensemble *self = o->self;
     const bp_mesh *mesh = self->mesh;
-    const bp_lm_info *info = &self->lm.info;
+    const bp_model_info *info = &self->lm.info;
     bool last = ensemble_is_last(self);
     bp_err err = BP_OK;
 
     if (mesh->member_at >= self->member_count)
         return BP_OK;
-    bp_lm *lm = self->models[0];
+    bp_model *lm = self->models[0];
     float *weights =
         last ? bp_alloc("infer.ensemble", info->vocab_count * info->width, sizeof *weights) : NULL;
     if (last && !weights)
         return out_of_memory();
     self->backbones[self->backbone_count++] =
-        (ensemble_backbone){.lm = lm, .pass = BP_LM_NO_DROPOUT, .width = info->width};
+        (ensemble_backbone){.lm = lm, .pass = BP_MODEL_NO_DROPOUT, .width = info->width};
     for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
         self->members[k].backbone = 0;
         if (last)
@@ -373,12 +373,12 @@ static bp_err place_members(opening *o)
 
     for (int64_t k = mesh->member_at; k < self->member_count; k += mesh->members) {
         int64_t t = self->backbone_count++;
-        bp_lm *lm = self->models[o->listed ? t : 0];
+        bp_model *lm = self->models[o->listed ? t : 0];
         bool drops = o->spec->dropout_passes > 0;
 
         self->members[k].backbone = t;
         self->backbones[t] = (ensemble_backbone){
-            .lm = lm, .pass = drops ? k : BP_LM_NO_DROPOUT, .width = lm->info.width};
+            .lm = lm, .pass = drops ? k : BP_MODEL_NO_DROPOUT, .width = lm->info.width};
         if (drops)
             lm->ops->set_dropout(lm, o->spec->dropout, o->spec->seed);
     }
@@ -420,7 +420,7 @@ static void close_opening(opening *o)
     bp_ensemble_list_clear(&o->list);
 }
 
-bp_err bp_ensemble_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
+bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_ensemble_spec *spec)
 {
     ensemble *self = bp_alloc("infer.ensemble", 1, sizeof *self);

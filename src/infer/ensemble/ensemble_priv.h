@@ -9,7 +9,7 @@
 
 /** One run of a model's backbone; its states serve the members that have it. */
 typedef struct ensemble_backbone {
-    bp_lm *lm; /* borrowed from ensemble.models */
+    bp_model *lm; /* borrowed from ensemble.models */
     int64_t pass, width;
 } ensemble_backbone;
 
@@ -40,13 +40,13 @@ typedef struct ensemble_work {
 } ensemble_work;
 
 typedef struct ensemble {
-    bp_lm lm;
+    bp_model lm;
     const bp_mesh *mesh; /* borrowed */
     size_t memory_bytes; /* of the distributions */
     ensemble_member *members;
     int64_t member_count;
-    int64_t rounds; /* of so many members each as the mesh has side by side */
-    bp_lm **models; /* [model_count] those that are here */
+    int64_t rounds;    /* of so many members each as the mesh has side by side */
+    bp_model **models; /* [model_count] those that are here */
     int64_t model_count;
     ensemble_backbone *backbones; /* [backbone_count] those that run here */
     int64_t backbone_count;
@@ -57,7 +57,7 @@ typedef struct ensemble {
     size_t memory_size_bytes;
 } ensemble;
 
-extern const bp_lm_ops ensemble_ops;
+extern const bp_model_ops ensemble_ops;
 
 /** Bytes that a row of all members' distributions takes: the most of any rank. */
 size_t ensemble_row_bytes(const ensemble *self);
@@ -67,17 +67,17 @@ int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first);
 
 /** Windows of the batch from `first` on, so many that the members' hidden states stay within
  * memory_bytes too, but one at least: equal on all ranks. */
-void ensemble_take_part(const ensemble *self, const bp_lm_batch *batch, int64_t first,
-                        bp_lm_batch *part);
+void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64_t first,
+                        bp_model_batch *part);
 
 /** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */
-bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_lm_batch *batch,
+bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
                         bool temperature);
 
 /** hidden of all backbones here. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM, the same on
  * all ranks. */
-bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_lm_batch *batch);
+bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_model_batch *batch);
 
 /** Rows [first, first + rows) of all members meet: work->logits, known, mixed, totals, and max and
  * tops of the mixture, over the whole vocabulary. On the last stage; collective over mesh->tensor
@@ -95,6 +95,6 @@ double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance
 /** Of the last pipeline stage, where logits are. */
 bool ensemble_is_last(const ensemble *self);
 
-void ensemble_free(bp_lm *lm);
+void ensemble_free(bp_model *lm);
 
 #endif

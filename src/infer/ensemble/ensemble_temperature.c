@@ -60,7 +60,7 @@ static void temper_chunk(ensemble *self, ensemble_work *work, int64_t first, int
                 ensemble_target_logprob(&in, r, &variance));
 }
 
-static bp_err temper_part(ensemble *self, const bp_lm_batch *part, bp_scaled_sums *sums)
+static bp_err temper_part(ensemble *self, const bp_model_batch *part, bp_scaled_sums *sums)
 {
     ensemble_work work;
     bp_err err = ensemble_prepare(self, &work, part, true);
@@ -75,11 +75,11 @@ static bp_err temper_part(ensemble *self, const bp_lm_batch *part, bp_scaled_sum
     return BP_OK;
 }
 
-bp_err bp_ensemble_temper(bp_lm *lm, const bp_lm_batch *batch, bp_scaled_sums *sums)
+bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums)
 {
     ensemble *self = (ensemble *)lm;
     bp_scaled_sums here = {.tokens = 0};
-    bp_lm_batch part;
+    bp_model_batch part;
     bp_err err = BP_OK;
 
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {

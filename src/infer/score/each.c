@@ -80,7 +80,7 @@ static bp_err choose_units(sampler *self)
 /* ---- a unit's batches ---- */
 
 /* Targets beyond the first `left` become -1; returns how many stay. */
-static int64_t cut_targets(const bp_lm_batch *batch, int32_t *targets, int64_t left)
+static int64_t cut_targets(const bp_model_batch *batch, int32_t *targets, int64_t left)
 {
     int64_t kept = 0;
 
@@ -110,11 +110,11 @@ static bp_err take_batch(sampler *self, const header *head)
 {
     MPI_Comm comm = self->each->mesh->ensemble;
     int64_t bytes = head->windows * head->length * (int64_t)sizeof(int32_t);
-    bp_lm_batch batch = {.windows = head->windows,
-                         .length = head->length,
-                         .inputs = self->inputs,
-                         .targets = self->targets,
-                         .first_slot = head->first_slot};
+    bp_model_batch batch = {.windows = head->windows,
+                            .length = head->length,
+                            .inputs = self->inputs,
+                            .targets = self->targets,
+                            .first_slot = head->first_slot};
 
     bp_heartbeat_progress();
     bp_bcast_bytes(self->inputs, bytes, 0, comm);
@@ -125,7 +125,7 @@ static bp_err take_batch(sampler *self, const header *head)
 /* On a lead: fill its buffers with batch b, and say how it is called. */
 static bp_err fill_batch(sampler *self, int64_t b, int64_t *left, header *head)
 {
-    bp_lm_batch batch;
+    bp_model_batch batch;
     bp_err err = bp_score_unit_batch(self->unit, b, &batch);
 
     if (err != BP_OK)
@@ -211,7 +211,7 @@ static bp_err resolve(sampler *self, bp_config **config)
 
 static bp_err open_corpus(sampler *self, const bp_config *config)
 {
-    const bp_lm_info *model = self->each->model;
+    const bp_model_info *model = self->each->model;
     bp_err err = bp_corpus_open(&self->corpus, self->each->corpus);
 
     if (err == BP_OK)

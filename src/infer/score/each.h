@@ -3,12 +3,12 @@
 #ifndef BP_INFER_SCORE_EACH_H
 #define BP_INFER_SCORE_EACH_H
 
-#include "models/lm.h"
+#include "models/model.h"
 
 typedef struct bp_score_each {
-    const bp_mesh *mesh;     /* of the model's ranks */
-    const bp_lm_info *model; /* whose tokens and context these are; equal on all ranks */
-    const char *corpus;      /* corpora: a file, a list with commas, or a glob */
+    const bp_mesh *mesh;        /* of the model's ranks */
+    const bp_model_info *model; /* whose tokens and context these are; equal on all ranks */
+    const char *corpus;         /* corpora: a file, a list with commas, or a glob */
     /* score.convention, context, stride, prefix and end are read from it (a key that is not set as
      * `bagpipe score` resolves it); NULL: the default convention, all of the model's context */
     const bp_config *config;
@@ -18,11 +18,12 @@ typedef struct bp_score_each {
      * all data ranks. May be NULL. The error may be of this rank alone. */
     bp_err (*begin)(void *context, int64_t units);
     /** Called for each batch on all ranks of one mesh->ensemble, with equal arguments; the batch
-     * may be passed to bp_lm_score and the like, and is good until the callback returns. `unit` is
-     * the place in [0, units) of the work unit that it is cut from: what is added up for each unit,
-     * and over units in their order, does not depend on the number of data ranks. Errors: the same
-     * on all ranks of mesh->ensemble, which then end; other data ranks finish the unit at work. */
-    bp_err (*batch)(void *context, int64_t unit, const bp_lm_batch *batch);
+     * may be passed to bp_model_score and the like, and is good until the callback returns. `unit`
+     * is the place in [0, units) of the work unit that it is cut from: what is added up for each
+     * unit, and over units in their order, does not depend on the number of data ranks. Errors: the
+     * same on all ranks of mesh->ensemble, which then end; other data ranks finish the unit at
+     * work. */
+    bp_err (*batch)(void *context, int64_t unit, const bp_model_batch *batch);
     /** Asked on the ranks that lead a mesh->ensemble after each of their units: an error of one
      * ends all. May be NULL. */
     bp_err (*look)(void *context);

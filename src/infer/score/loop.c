@@ -112,21 +112,21 @@ static bp_err follow(score_worker *worker)
         share_header(worker, &header);
         if (header.windows == 0)
             break;
-        bp_lm_batch batch = {.windows = header.windows,
-                             .length = header.length,
-                             .inputs = worker->inputs,
-                             .targets = worker->targets,
-                             .first_slot = header.first_slot};
+        bp_model_batch batch = {.windows = header.windows,
+                                .length = header.length,
+                                .inputs = worker->inputs,
+                                .targets = worker->targets,
+                                .first_slot = header.first_slot};
         bp_heartbeat_step(++worker->batches);
         share_batch(worker, worker->inputs, worker->targets, header.windows * header.length);
-        err = bp_lm_score(worker->self->lm, &batch, worker->values);
+        err = bp_model_score(worker->self->lm, &batch, worker->values);
     }
     return err;
 }
 
 static bp_err score_batch(score_worker *worker, int64_t b)
 {
-    bp_lm_batch batch;
+    bp_model_batch batch;
     bp_err err = bp_score_unit_batch(worker->unit, b, &batch);
 
     if (err != BP_OK)
@@ -136,7 +136,7 @@ static bp_err score_batch(score_worker *worker, int64_t b)
     /* the lead's buffers are only read by a broadcast from it */
     share_batch(worker, (int32_t *)batch.inputs, (int32_t *)batch.targets,
                 batch.windows * batch.length);
-    err = bp_lm_score(worker->self->lm, &batch, worker->values);
+    err = bp_model_score(worker->self->lm, &batch, worker->values);
     worker->scoring_failed = err != BP_OK;
     if (err == BP_OK)
         err = bp_score_unit_take(worker->unit, b, worker->values);

@@ -5,12 +5,13 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "infer/score/score.h"
+#include "infer/score/keys.h"
 #include "infer/score/unit.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 #include "mesh/mesh_search.h"
+#include "models/open.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -127,19 +128,20 @@ static bool is_here(const models *self, const bp_mesh_shape *mesh, int64_t model
 }
 
 /* What a rank of one stage and one member of the mesh takes, in *bytes. */
-static bp_err estimate_rank(const models *self, const bp_lm_task *task, int member, int64_t *bytes)
+static bp_err estimate_rank(const models *self, const bp_model_task *task, int member,
+                            int64_t *bytes)
 {
     const bp_mesh_shape *mesh = task->mesh;
     int64_t tokens = task->windows * task->length, work = 0;
     int64_t memory = bp_score_rule_keys_of(self->spec->config)->memory;
     bool last = task->stage == mesh->pipeline - 1;
-    bp_lm_memory one = {0}, widest = {0};
+    bp_model_memory one = {0}, widest = {0};
     bp_err err = BP_OK;
 
     *bytes = (int64_t)bp_mem_resident_peak_bytes() + LIBRARIES_BYTES + self->spec->more_bytes;
     for (int64_t k = 0; k < self->count && err == BP_OK; k++) {
         if (!is_like(self, k))
-            err = bp_lm_estimate(&one, self->states[k], self->spec->config, task);
+            err = bp_model_estimate(&one, self->states[k], self->spec->config, task);
         if (is_here(self, mesh, k, member))
             *bytes += one.weights_bytes;
         work = most_of(work, one.work_bytes);
@@ -160,7 +162,7 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
     int ranks = bp_mesh_shape_ranks(mesh),
         dedicated = mesh->coordinator == BP_COORDINATOR_DEDICATED;
     int64_t context = find_context(self), statistics = self->ensemble ? 9 + self->members : 1;
-    bp_lm_task task = {.mesh = mesh, .length = context};
+    bp_model_task task = {.mesh = mesh, .length = context};
     bp_rank_memory *all = bp_alloc("score.memory", ranks, sizeof *all);
     bp_err err = all ? BP_OK : bp_fail_memory("the plan of all ranks", ranks, sizeof *all);
 

@@ -137,7 +137,7 @@ static void resolve(bp_config *config, const char *key, int64_t value)
         bp_config_fault(config, "%s", bp_err_message());
 }
 
-bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule *rule)
+bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
 {
     *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
     resolve(config, "score.context", model->context);

@@ -215,14 +215,15 @@ static bp_err measure(scorer *self, double *speed)
     int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
     float *values =
         bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
-    bp_lm_batch batch = {.windows = windows, .length = length, .inputs = zeros, .targets = zeros};
+    bp_model_batch batch = {
+        .windows = windows, .length = length, .inputs = zeros, .targets = zeros};
     double began = 0;
     bp_err err = zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
     for (int pass = 0; err == BP_OK && pass < 2; pass++) {
         began = bp_clock_now();
-        err = bp_lm_score(self->lm, &batch, values);
+        err = bp_model_score(self->lm, &batch, values);
     }
     *speed = (double)(windows * length) / (bp_clock_now() - began);
     bp_free(values);

@@ -3,40 +3,8 @@
 #ifndef BP_INFER_SCORE_SCORE_H
 #define BP_INFER_SCORE_SCORE_H
 
-#include "base/config.h"
 #include "infer/ensemble/ensemble.h"
-
-/** score.*: what is scored, and (the rule) how, which other jobs that score have too. */
-extern const bp_option bp_score_options[], bp_score_rule_options[];
-
-/** Values of bp_score_options (docs: --help). */
-typedef struct bp_score_keys {
-    const char *model;
-    const char *corpus;
-    const char *select;
-    int64_t member;
-    bool tokens;
-} bp_score_keys;
-
-static inline const bp_score_keys *bp_score_keys_of(const bp_config *config)
-{
-    return bp_config_bound(config, bp_score_options);
-}
-
-/** Values of bp_score_rule_options (docs: --help). */
-typedef struct bp_score_rule_keys {
-    const char *convention;
-    int64_t context;
-    int64_t stride;
-    const char *prefix;
-    bool end;
-    int64_t memory;
-} bp_score_rule_keys;
-
-static inline const bp_score_rule_keys *bp_score_rule_keys_of(const bp_config *config)
-{
-    return bp_config_bound(config, bp_score_rule_options);
-}
+#include "infer/score/keys.h"
 
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */

@@ -2,12 +2,13 @@
 #ifndef BP_INFER_SCORE_SCORER_PRIV_H
 #define BP_INFER_SCORE_SCORER_PRIV_H
 
+#include "infer/ensemble/ensemble.h"
+#include "infer/score/keys.h"
 #include "infer/score/plan.h"
-#include "infer/score/score.h"
 #include "infer/score/tables/merge.h"
 #include "infer/score/tables/parts.h"
 #include "infer/score/tables/summary.h"
-#include "models/lm.h"
+#include "models/model.h"
 #include "run/run_folder.h"
 
 typedef struct scorer {
@@ -16,9 +17,9 @@ typedef struct scorer {
     bool ensemble;                  /* what is scored with is one; on all ranks */
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;
-    bool leads;      /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
-    bp_lm *lm;       /* NULL on a dedicated coordinator */
-    bp_lm_info info; /* on all ranks (`kind` on the computing ones) */
+    bool leads;         /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
+    bp_model *lm;       /* NULL on a dedicated coordinator */
+    bp_model_info info; /* on all ranks (`kind` on the computing ones) */
     bp_token_statistics statistics; /* on all ranks; names on the coordinator and computing ranks */
     bp_corpus *corpus;              /* on leads and the coordinator, as the plan */
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
@@ -35,12 +36,12 @@ typedef struct scorer {
 
 /** Settle score.context and score.stride by the model's context; eod, prefix and end stay open.
  *  Errors: BP_ERR_CONFIG. */
-bp_err scorer_resolve(bp_config *config, const bp_lm_info *model, bp_score_rule *rule);
+bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule);
 /** Settle prefix and end, by whether there is an end-of-document token (eod >= 0). */
 void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule);
 
 /** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
-bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model);
+bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model);
 
 /** Mesh, model (by `method` where it is not NULL), corpora and plan. Collective over `world`. Close
  * after an error too. Errors: BP_ERR_SYSTEM the ranks of a node do not fit into its memory, before

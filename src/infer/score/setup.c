@@ -2,6 +2,7 @@
 #include "infer/score/scorer_priv.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "infer/score/memory.h"
@@ -10,6 +11,7 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/open.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -126,7 +128,7 @@ static bp_err open_lm(scorer *self)
     if (spec.memory_bytes == 0)
         spec.memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory;
     err = self->ensemble ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
-                         : bp_lm_open(&self->lm, self->mesh, self->config, path);
+                         : bp_model_open(&self->lm, self->mesh, self->config, path);
     if (err == BP_OK)
         self->info = self->lm->info;
     return err;
@@ -165,7 +167,7 @@ static bp_err open_model(scorer *self)
     return err == BP_OK ? name_statistics(self) : err;
 }
 
-bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_lm_info *model)
+bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
 {
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
     const char *ours = bp_corpus_tokenizer_hash(corpus), *theirs = model->tokenizer_hash;
@@ -317,6 +319,6 @@ void scorer_close(scorer *self)
     bp_free(self->folder);
     bp_score_plan_clear(&self->plan);
     bp_corpus_close(&self->corpus);
-    bp_lm_free(&self->lm);
+    bp_model_free(&self->lm);
     bp_mesh_free(&self->mesh);
 }

@@ -240,15 +240,15 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row)
                                unit->line + (text_begin - begin));
 }
 
-bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *out)
+bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
 {
     const unit_batch *batch = &unit->batches[b];
 
-    *out = (bp_lm_batch){.windows = batch->count,
-                         .length = batch->length,
-                         .inputs = unit->inputs,
-                         .targets = unit->targets,
-                         .first_slot = unit->number * BP_SCORE_UNIT_INPUTS + batch->first};
+    *out = (bp_model_batch){.windows = batch->count,
+                            .length = batch->length,
+                            .inputs = unit->inputs,
+                            .targets = unit->targets,
+                            .first_slot = unit->number * BP_SCORE_UNIT_INPUTS + batch->first};
     for (int64_t i = 0; i < batch->count; i++) {
         const unit_row *row = &unit->rows[unit->order[batch->first + i]];
         int32_t *inputs = unit->inputs + i * batch->length;
@@ -270,9 +270,9 @@ static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t
                          int64_t j, float value)
 {
     int64_t place = row->window.first + row->window.inputs - row->window.scored + 1 + j;
-    const char *what = statistic == 0             ? "log-probability"
-                       : statistic < BP_LM_MEMBER ? bp_lm_statistic_name(statistic)
-                                                  : "log-probability by one member";
+    const char *what = statistic == 0                ? "log-probability"
+                       : statistic < BP_MODEL_MEMBER ? bp_model_statistic_name(statistic)
+                                                     : "log-probability by one member";
 
     return BP_FAIL(BP_ERR_SOFTWARE,
                    "the model gives a %s of %g: at place %" PRId64 " of document %" PRId64

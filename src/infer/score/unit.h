@@ -5,14 +5,14 @@
 #include "base/buffer.h"
 #include "infer/score/plan.h"
 #include "infer/score/tables/sums.h"
-#include "models/lm.h"
+#include "models/model.h"
 
 /** Tokens of a batch, padding counted (one window may be longer). Batches are part of the result's
  * bits, so this is no key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
 /** What a unit holds of one document. In a part file the sums of the model's other statistics
- * (bp_lm_statistic) stand behind it, a bp_fixed each. */
+ * (bp_model_statistic) stand behind it, a bp_fixed each. */
 typedef struct bp_score_piece {
     int64_t document;
     int64_t text;        /* text tokens of the document, in its first unit; else 0 */
@@ -41,7 +41,7 @@ int64_t bp_score_unit_batches(const bp_score_unit *unit);
 /** Fill batch b: windows of one length class, the shorter padded. It stays valid until the next
  * call. Its first_slot is unit * BP_SCORE_UNIT_INPUTS + the place of its first window among those
  * of the unit's batches. Errors: those of bp_corpus_file_read. */
-bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_lm_batch *batch);
+bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *batch);
 /** Take the result of batch b.
  *
  * Shapes:     values[statistics][windows][length] of that batch, log-probabilities first.

@@ -1,5 +1,6 @@
 /* Which checkpoint is meant: the newest of a run that verifies, or what a user's path names. */
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_open_priv.h"
 #include "io/checkpoint/ensemble_file.h"

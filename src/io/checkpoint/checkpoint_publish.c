@@ -1,6 +1,7 @@
 /* A checkpoint whose files are written: looked at, listed, and put in place by the root. */
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_save_priv.h"
 

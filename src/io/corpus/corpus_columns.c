@@ -1,6 +1,6 @@
 /* Columns of a corpus file: finding and reading them, in native files (with checksums, without
  * HDF5) and, while they are converted, in foreign ones. */
-#include "corpus_priv.h"
+#include "corpus_file_priv.h"
 
 #include "base/fs.h"
 #include "base/mem.h"

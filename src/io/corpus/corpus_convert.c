@@ -2,7 +2,7 @@
  * the HDF5 library, and writes the native file; its parent waits and passes on what it reports. */
 #include "io/corpus/corpus_convert.h"
 
-#include "corpus_priv.h"
+#include "corpus_file_priv.h"
 #include "corpus_temporary.h"
 #include "io/h5/h5_priv.h"
 

@@ -1,7 +1,7 @@
 /* One native corpus file: opening it, its tokens by way of corpus_chunks.c, its columns. */
 #include "io/corpus/corpus_file.h"
 
-#include "corpus_priv.h"
+#include "corpus_file_priv.h"
 
 #include "base/fs.h"
 #include "base/mem.h"

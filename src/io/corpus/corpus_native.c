@@ -1,5 +1,5 @@
 /* Native corpus files: what is checked before HDF5 may look at one, and what is kept of it. */
-#include "corpus_priv.h"
+#include "corpus_file_priv.h"
 
 #include "base/mem.h"
 #include "io/corpus/corpus_writer.h"

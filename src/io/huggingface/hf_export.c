@@ -1,5 +1,6 @@
 /* A checkpoint of a GPT as a Hugging Face folder. */
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_open_priv.h"
 #include "io/checkpoint/hidden_folder.h"

@@ -11,7 +11,8 @@
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/attention/attention_priv.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
+#include "math/math.h"
 #include <math.h>
 #include <omp.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef BP_MATH_GEMM_BF16_GEMM_PRIV_H
 #define BP_MATH_GEMM_BF16_GEMM_PRIV_H
 
-#include "math/gemm/operand_priv.h"
+#include "math/gemm/operand_pass_priv.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #define BP_MATH_GEMM_BF16_LINEAR_PRIV_H
 
 #include "math/gemm/bf16_gemm_priv.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 
 /** The panels of a weight, Wt's for the forward products and W's for the backward ones: made at
  * first use. All but `columns` is zero at first. */

@@ -1,5 +1,5 @@
 /* Linear maps of float32 rows: operands are made, then multiplied. */
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 
 bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
 {
@@ -72,4 +72,31 @@ void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const floa
 
     add_gradients(gemm, to->dw, to->dbias, &left, dy, x, bp_weight_ins(w));
     bp_linear_backward_input_operand(gemm, to->dx, &left, w);
+}
+
+bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t columns)
+{
+    bp_operand_form form = bp_gemm_form(gemm);
+
+    return (bp_operand){form, rows, columns, columns, data};
+}
+
+bp_operand bp_operand_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns)
+{
+    size_t bytes = bp_operand_bytes(bp_gemm_form(gemm), rows, columns);
+    void *data = NULL;
+
+    if (arena->base)
+        data = bp_arena_take(arena, (int64_t)bytes, 1);
+    else
+        arena->used_bytes += bp_arena_bytes((int64_t)bytes, 1);
+    return bp_operand_at(gemm, data, rows, columns);
+}
+
+bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
+                           int64_t columns)
+{
+    if (bp_gemm_form(gemm) != BP_OPERAND_F32)
+        return bp_operand_alloc(arena, gemm, rows, columns);
+    return (bp_operand){BP_OPERAND_F32, rows, columns, columns, (void *)x};
 }

@@ -19,10 +19,11 @@
 #ifndef BP_MATH_GEMM_LINEAR_H
 #define BP_MATH_GEMM_LINEAR_H
 
+#include "base/err.h"
 #include "base/mem.h"
 #include "math/gemm/operand.h"
 #include "math/kernels/kernels.h"
-#include "math/math.h"
+#include "math/precision.h"
 #include <stdint.h>
 
 /** Where products run: precision, primitives cached by shape, scratch. One a thread of control.
@@ -33,6 +34,14 @@
 bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
 void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
+
+/** Room for an operand; what makes its values comes later. An arena without a base is only
+ * counted. */
+bp_operand bp_operand_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);
+/** Room for the operand of float32 rows: in F32 the rows themselves, which must stay while it is
+ * read; else carved. */
+bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
+                           int64_t columns);
 
 /** A weight matrix [outs][ins], float32, and its copies in the layouts that the products like best.
  *

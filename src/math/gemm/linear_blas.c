@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/trace.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 #include "math/kernels/kernels.h"
 #include "math/kernels/loops_priv.h"
 #include <limits.h>

@@ -1,6 +1,8 @@
 /* Primitives of matrix products: description, cache, execution. The math mode is strict: float32
  * means float32. */
+#include "base/log.h"
 #include "math/gemm/onednn_product_priv.h"
+#include "math/math.h"
 #include <omp.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "math/gemm/bf16_linear_priv.h"
-#include "math/gemm/gemm_priv.h"
+#include "math/gemm/linear_priv.h"
 #include "math/gemm/onednn_priv.h"
 #include <stdbool.h>
 

@@ -23,13 +23,6 @@ typedef struct bp_operand {
 
 /** Bytes of an operand that has memory of its own, without gaps between rows. */
 size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
-/** Room for an operand; what makes its values comes later. An arena without a base is only
- * counted. */
-bp_operand bp_operand_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);
-/** Room for the operand of float32 rows: in F32 the rows themselves, which must stay while it is
- * read; else carved. */
-bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
-                           int64_t columns);
 /** Float32 rows as they are: what a pass writes where no product is to read it. */
 static inline bp_operand bp_operand_floats(float *x, int64_t rows, int64_t columns)
 {

@@ -1,8 +1,8 @@
 /* GELU and its gradient: as passes over what a product wrote, or as the epilogue of the product, in
  * which its sums never lie in memory. */
 #include "base/trace.h"
-#include "math/gemm/gemm_priv.h"
-#include "math/gemm/operand_priv.h"
+#include "math/gemm/linear_priv.h"
+#include "math/gemm/operand_pass_priv.h"
 #include "math/kernels/kernels.h"
 
 typedef struct gelu {

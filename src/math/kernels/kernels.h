@@ -98,6 +98,13 @@ typedef struct bp_position_rows {
 void bp_positions_forward(float *x, const float *table, const bp_position_rows *rows, int64_t C);
 void bp_positions_backward(float *dtable, const float *dx, const bp_position_rows *rows, int64_t C);
 
+/** What is known of one row of logits over the whole vocabulary; lp = (logit - max) - log_sum. */
+typedef struct bp_member_row {
+    float max, log_sum;
+    float logprob; /* of the target */
+    int32_t top;   /* first entry of the largest lp */
+} bp_member_row;
+
 /** Softmax over a vocabulary split over tensor ranks, by its parts. logits[rows][V_here],
  * row-major. row_max[r] = max of the part; row_sum[r] = sum of exp(logit - max) over it, NaN where
  * a logit is; target_logit[r] = the logit of targets[r] if it is in [first, first + V_here), else

@@ -1,6 +1,7 @@
 /* Blocks of an ensemble's rows: the mixture of the members' distributions, and its powers. */
 #include "math/kernels/loops_math_priv.h"
 #include "math/kernels/loops_names_priv.h"
+#include "math/kernels/mixture.h"
 #include <math.h>
 
 #define MEMBERS_AT_ONCE 4 /* a block's sums are read and written once for so many */

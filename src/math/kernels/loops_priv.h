@@ -10,7 +10,6 @@
 
 #include "base/rng.h"
 #include "math/kernels/kernels.h"
-#include "math/kernels/mixture.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

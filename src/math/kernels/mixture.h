@@ -11,16 +11,11 @@
 #ifndef BP_MATH_KERNELS_MIXTURE_H
 #define BP_MATH_KERNELS_MIXTURE_H
 
+#include "math/kernels/kernels.h"
+
 #include <stdint.h>
 
 #define BP_MIXTURE_BLOCK 512
-
-/** What is known of one member's row over the whole vocabulary; lp = (logit - max) - log_sum. */
-typedef struct bp_member_row {
-    float max, log_sum;
-    float logprob; /* of the target */
-    int32_t top;   /* first entry of the largest lp */
-} bp_member_row;
 
 typedef struct bp_mixture {
     int64_t members, rows, columns;

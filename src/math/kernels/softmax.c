@@ -1,7 +1,7 @@
 /* Softmax cross-entropy over a vocabulary split over tensor ranks, by its parts: a row is one
  * thread's work. */
 #include "base/trace.h"
-#include "math/gemm/operand_priv.h"
+#include "math/gemm/operand_pass_priv.h"
 
 void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
                            const float *logits, const int32_t *targets, int64_t rows,

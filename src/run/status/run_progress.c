@@ -7,7 +7,7 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/status/run_status_priv.h"
+#include "run/status/fields_priv.h"
 
 #include <math.h>
 #include <stdatomic.h>

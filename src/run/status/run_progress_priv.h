@@ -14,6 +14,11 @@
 #define RUN_STATUS_VERSION 1
 #define RUN_STATUS_LIMIT   ((int64_t)1 << 20)
 
+#define STATUS_NO_TIME     (-1.0)
+
+/* "2026-11-22T06:13:36Z" as seconds since 1970; STATUS_NO_TIME: it is none. */
+double status_time(const char *stamp);
+
 /* ---- the coordinator's: how far the run is. NULL for `progress`: nothing is done. ---- */
 
 typedef struct run_progress run_progress;

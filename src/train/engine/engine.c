@@ -7,7 +7,7 @@
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "train/engine/gradient.h"
-#include "train/engine/inject_priv.h"
+#include "train/engine/optimizer_priv.h"
 #include "train/engine/stage.h"
 #include "train/engine/stage_spec_priv.h"
 #include "train/engine/tree.h"
@@ -17,7 +17,7 @@
 
 struct bp_engine {
     bp_engine_spec spec;
-    bp_gpt_shape shape;
+    bp_model_shape shape;
     const bp_mesh *mesh;
     bp_gemm *gemm;
     bp_network *network;
@@ -80,9 +80,9 @@ static bp_err build(bp_engine *engine)
 
     nn.gemm = engine->gemm;
     if (err == BP_OK)
-        err = bp_gpt_network_new_chunks(&engine->network, &nn, &engine->shape, mesh->pipeline_at,
-                                        mesh->pipelines,
-                                        bp_engine_chunks(&engine->spec, mesh->pipelines));
+        err = bp_model_network_new_chunks(&engine->network, &nn, &engine->shape, mesh->pipeline_at,
+                                          mesh->pipelines,
+                                          bp_engine_chunks(&engine->spec, mesh->pipelines));
     if (err != BP_OK)
         return err;
     bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
@@ -102,10 +102,10 @@ static bp_err build(bp_engine *engine)
 }
 
 bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,
-                     const bp_gpt_shape *shape)
+                     const bp_model_shape *shape)
 {
     bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
-    int jobs = 2 * (2 * (bp_gpt_blocks(shape) + 1)); /* sums and gathers of all groups */
+    int jobs = 2 * (2 * (bp_model_blocks(shape) + 1)); /* sums and gathers of all groups */
     bp_err err =
         engine ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the engine; use more ranks");
 

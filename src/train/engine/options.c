@@ -1,10 +1,11 @@
 /* The keys of training, optimizer and mesh that the engine reads. */
-#include "train/engine/engine.h"
+#include "train/engine/options.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/run_options.h"
 #include "mesh/mesh.h"
-#include "models/gpt/gpt.h"
+#include "models/family.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -160,25 +161,25 @@ int bp_engine_chunks(const bp_engine_spec *spec, int stages)
     return spec->schedule == BP_INTERLEAVED && stages > 1 ? spec->chunks : 1;
 }
 
-static void check_chunks(const bp_engine_spec *spec, const bp_gpt_shape *shape, int stages,
+static void check_chunks(const bp_engine_spec *spec, const bp_model_shape *shape, int stages,
                          bp_config *config)
 {
-    int blocks = bp_gpt_blocks(shape), chunks = bp_engine_chunks(spec, stages);
+    int blocks = bp_model_blocks(shape), chunks = bp_engine_chunks(spec, stages);
 
-    if (shape->layers == 0 || chunks == 1 || (int64_t)chunks * stages <= blocks || stages > blocks)
+    if (blocks == 0 || chunks == 1 || (int64_t)chunks * stages <= blocks || stages > blocks)
         return; /* more stages than blocks are a fault already */
     if (2 * stages > blocks)
         bp_config_fault(config,
                         "mesh.schedule = interleaved gives each of %d stages 2 runs of blocks or "
-                        "more, but the model has %d blocks (embedding, layers, head): at "
+                        "more, but the model has %d blocks (%s): at "
                         "mesh.schedule; use 1f1b, or mesh.pipeline=%d",
-                        stages, blocks, blocks / 2);
+                        stages, blocks, shape->family->blocks_are, blocks / 2);
     else
         bp_config_fault(config,
                         "mesh.pipeline = %d x mesh.chunks = %d is more than the model's %d blocks "
-                        "(embedding, layers, head): at mesh.chunks; use %s%d",
-                        stages, chunks, blocks, blocks / stages > 2 ? "2 to " : "",
-                        blocks / stages);
+                        "(%s): at mesh.chunks; use %s%d",
+                        stages, chunks, blocks, shape->family->blocks_are,
+                        blocks / stages > 2 ? "2 to " : "", blocks / stages);
 }
 
 /* Whole rounds of micro-batches on each data rank; where mesh.data is open (0), on any number of
@@ -203,7 +204,7 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
         mesh->data == 0 ? ", times the data ranks" : "");
 }
 
-bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
                                     int tensors)
 {
     return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO &&
@@ -220,7 +221,7 @@ static int64_t least_micro_batch(int64_t context, int tensors)
     return batch;
 }
 
-static void check_sequence_parallel(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
                                     int tensors, bp_config *config)
 {
     if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensors == 1 ||
@@ -234,7 +235,7 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_gpt_sha
                     (long long)least_micro_batch(shape->context, tensors));
 }
 
-void bp_engine_spec_check(const bp_engine_spec *spec, const bp_gpt_shape *shape,
+void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config)
 {
     int datas = mesh->data > 0 ? mesh->data : 1;

@@ -15,7 +15,7 @@ size_t bp_plan_total(const bp_plan *plan)
            plan->trace;
 }
 
-bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_gpt_shape *shape, int datas,
+bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
                                 int stage, int stages)
 {
     return (bp_stage_spec){.B = spec->micro_batch,
@@ -44,7 +44,7 @@ static size_t snapshot_bytes(const bp_mesh *mesh, const bp_network *network, int
 }
 
 static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
-                 const bp_gpt_shape *shape, const bp_network *network)
+                 const bp_model_shape *shape, const bp_network *network)
 {
     bp_stage_spec stage =
         bp_stage_spec_for(spec, shape, mesh->datas, mesh->pipeline_at, mesh->pipelines);
@@ -67,7 +67,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
 }
 
 bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_engine_spec *spec,
-                      const bp_gpt_shape *shape, int stage)
+                      const bp_model_shape *shape, int stage)
 {
     bp_mesh mesh = {.tensor = MPI_COMM_NULL,
                     .pipelines = mesh_shape->pipeline,
@@ -82,8 +82,8 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
     bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
 
     if (err == BP_OK)
-        err = bp_gpt_network_new_chunks(&network, &nn, shape, stage, mesh.pipelines,
-                                        bp_engine_chunks(spec, mesh.pipelines));
+        err = bp_model_network_new_chunks(&network, &nn, shape, stage, mesh.pipelines,
+                                          bp_engine_chunks(spec, mesh.pipelines));
     if (err == BP_OK) {
         bp_network_lay_out(network, (int64_t)BP_NORM_BLOCK * mesh.datas);
         fill(plan, &mesh, spec, shape, network);

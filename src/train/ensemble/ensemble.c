@@ -11,7 +11,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
-#include "models/gpt/gpt.h"
+#include "models/family.h"
 #include "report/training.h"
 #include "run/stop_request.h"
 #include "train/engine/engine.h"
@@ -302,15 +302,15 @@ static bp_err find_steps(ensemble *self)
 static bool find_shape(trainer *member)
 {
     const char *init = bp_model_keys_of(member->config)->init;
-    bp_gpt_shape known = {0};
+    bp_model_shape known = {0};
     char *folder = NULL;
     json_t *manifest = NULL;
     bool found = !init;
 
     if (init && bp_checkpoint_read_metadata(init, &folder, &manifest) == BP_OK)
-        found = bp_gpt_shape_read(&known, json_object_get(manifest, "state"), init) == BP_OK;
+        found = bp_model_shape_read(&known, json_object_get(manifest, "state"), init) == BP_OK;
     if (found)
-        member->shape = bp_gpt_shape_of(member->config, init ? &known : NULL);
+        member->shape = bp_model_shape_of(member->config, init ? &known : NULL);
     if (member->shape.vocab_size == 0)
         member->shape.vocab_size = member->facts.vocab_size;
     json_decref(manifest);

@@ -11,7 +11,7 @@
 #include "infer/score/score.h"
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
+#include "models/family.h"
 #include "train/engine/engine.h"
 #include "train/loop/trainer_priv.h"
 

@@ -20,7 +20,7 @@ static json_t *state_of(const trainer *self)
     json_t *state = json_object();
 
     json_object_set_new(state, "step", json_integer(p->step));
-    json_object_set_new(state, "model", bp_gpt_shape_json(&self->shape));
+    json_object_set_new(state, "model", bp_model_shape_json(&self->shape));
     json_object_set_new(state, "eod_id", json_integer(self->facts.eod_id));
     json_object_set_new(state, "tokenizer_hash", json_string(self->facts.tokenizer_hash));
     json_object_set_new(state, "corpus_hash", json_string(self->facts.hash));

@@ -6,7 +6,6 @@
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"
 #include "mesh/mesh_search.h"
-#include "train/loop/pretrain.h"
 
 memory_case memory_case_of(const trainer *self)
 {
@@ -23,7 +22,7 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one)
     bool valid = bp_config_new(&faults, NO_TABLES, NO_TABLES) == BP_OK;
 
     if (valid) {
-        bp_gpt_shape_check(&self->shape, mesh->tensor, mesh->pipeline, faults);
+        bp_model_shape_check(&self->shape, mesh->tensor, mesh->pipeline, faults);
         bp_engine_spec_check(&one->spec, &self->shape, mesh, faults);
         valid = bp_config_faults(faults) == BP_OK;
     }

@@ -45,7 +45,7 @@ static int economies_of(const memory_case *one)
 static bool is_hopeless(const search *s, const memory_case *one, int nodes)
 {
     double copies = (double)one->mesh.data, members = (double)one->mesh.members;
-    double floats = (double)bp_gpt_parameters(&s->self->shape) * members * (2 * copies + 1);
+    double floats = (double)bp_model_parameters(&s->self->shape) * members * (2 * copies + 1);
 
     return floats * sizeof(float) / nodes > (double)s->has;
 }

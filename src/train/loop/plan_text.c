@@ -1,4 +1,5 @@
 /* The memory plan as a table for people. */
+#include "math/math.h"
 #include "train/loop/trainer_priv.h"
 
 #include "base/clock.h"
@@ -48,8 +49,8 @@ static void print_time(const trainer *self)
     int ranks = mesh->pipeline * mesh->data * mesh->tensor;
     int64_t steps = self->spec.rate.steps - self->progress.step;
     double tokens = (double)(steps * self->spec.batch * self->shape.context);
-    double seconds =
-        tokens * bp_gpt_train_flops(&self->shape) / (self->gemm_peak * bp_schedule_busy(&pipeline));
+    double seconds = tokens * bp_model_train_flops(&self->shape) /
+                     (self->gemm_peak * bp_schedule_busy(&pipeline));
     char fast[64], slow[64];
 
     bp_clock_duration(fast, sizeof fast, 2 * seconds);
@@ -66,7 +67,7 @@ static void print_time(const trainer *self)
 
 void plan_print(const trainer *self, const bp_plan *plan, int stage)
 {
-    const bp_gpt_shape *shape = &self->shape;
+    const bp_model_shape *shape = &self->shape;
     const bp_mesh_shape *mesh = &self->mesh_shape;
     char remark[128];
 
@@ -74,7 +75,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
            "parameters, %s",
            (long long)shape->layers, (long long)shape->width, (long long)shape->heads,
            (long long)shape->context, (long long)shape->vocab_size,
-           (double)bp_gpt_parameters(shape) / 1e6,
+           (double)bp_model_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
     schedule_text(remark, sizeof remark, self);
     bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",

@@ -1,5 +1,6 @@
 /* The pretrain job: its keys, and a training from its opening to its end. */
 #include "train/loop/pretrain.h"
+#include "math/math.h"
 
 #include "base/heartbeat.h"
 #include "base/log.h"
@@ -78,11 +79,11 @@ void bp_pretrain_check_model(bp_config *config)
     bool has_init = bp_config_is_set(config, "model.init");
     bp_mesh_shape mesh = bp_mesh_shape_of(config);
     bp_engine_spec spec = bp_engine_spec_of(config);
-    bp_gpt_shape shape = {0};
+    bp_model_shape shape = {0};
 
     if (!has_init) {
-        shape = bp_gpt_shape_of(config, NULL);
-        bp_gpt_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
+        shape = bp_model_shape_of(config, NULL);
+        bp_model_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
     }
     bp_engine_spec_check(&spec, &shape, &mesh, config);
     check_patience(config);
@@ -173,7 +174,7 @@ static bp_err open_run(trainer *self)
                                     {NULL, NULL}};
     json_t *extra = json_pack("{s:s, s:s, s:i, s:I, s:I}", "math_library", bp_math_library(), "cpu",
                               bp_math_cpu(), "threads", bp_math_threads(), "parameters",
-                              (json_int_t)bp_gpt_parameters(&self->shape), "steps",
+                              (json_int_t)bp_model_parameters(&self->shape), "steps",
                               (json_int_t)self->spec.rate.steps);
     bp_run_spec spec = {.job = "pretrain",
                         .trains = true,

@@ -2,23 +2,8 @@
 #ifndef BP_TRAIN_LOOP_PRETRAIN_H
 #define BP_TRAIN_LOOP_PRETRAIN_H
 
-#include "base/config.h"
-#include "base/json.h"
 #include "mesh/mesh.h"
-
-extern const bp_option bp_checkpoint_options[]; /* checkpoint.* */
-
-/** Values of bp_checkpoint_options (docs: --help). */
-typedef struct bp_checkpoint_keys {
-    int64_t every;
-    int64_t keep;
-    bool async;
-} bp_checkpoint_keys;
-
-static inline const bp_checkpoint_keys *bp_checkpoint_keys_of(const bp_config *config)
-{
-    return bp_config_bound(config, bp_checkpoint_options);
-}
+#include "train/loop/options.h"
 
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
@@ -31,16 +16,6 @@ void bp_pretrain_check_model(bp_config *config);
  * before its first step; BP_ERR_SYSTEM the ranks of a node do not fit into its memory, with what
  * would. */
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
-
-/** What a job around a training hears of it, on the training's coordinator alone. */
-typedef struct bp_pretrain_hooks {
-    void *context;
-    /** Training goes on from `step`, and metrics.jsonl is cut back to it. Not called where nothing
-     * is left to do. An error ends the training: all its ranks have it. */
-    bp_err (*started)(void *context, int64_t step);
-    /** A line went to metrics.jsonl; borrowed. */
-    void (*metric)(void *context, const json_t *line);
-} bp_pretrain_hooks;
 
 /** Train until train.steps, or until stopped. Collective over `world`; the error is the same on all
  * ranks. `hooks` may be NULL.

@@ -289,7 +289,7 @@ bp_err report_serve(trainer *self)
  * were measured: there is no share to tell. */
 static double mfu_of(const trainer *self, double speed)
 {
-    double flops = bp_gpt_train_flops(&self->shape) * speed;
+    double flops = bp_model_train_flops(&self->shape) * speed;
 
     return self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
 }

@@ -6,7 +6,7 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/run_options.h"
-#include "models/gpt/gpt.h"
+#include "models/family.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -41,12 +41,12 @@ static bp_err check_init(trainer *self, const char *init)
 {
     const json_t *state = bp_checkpoint_state(self->source);
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
-    bp_gpt_shape known = {0};
-    bp_err err = bp_gpt_shape_read(&known, state, init);
+    bp_model_shape known = {0};
+    bp_err err = bp_model_shape_read(&known, state, init);
 
     if (err != BP_OK)
         return err;
-    self->shape = bp_gpt_shape_of(self->config, &known);
+    self->shape = bp_model_shape_of(self->config, &known);
     if (hash && hash[0] && self->facts.tokenizer_hash[0] &&
         strcmp(hash, self->facts.tokenizer_hash) != 0)
         return BP_FAIL(BP_ERR_FORMAT,
@@ -62,7 +62,7 @@ bp_err trainer_find_shape(trainer *self)
     bp_err err;
 
     if (!init) {
-        self->shape = bp_gpt_shape_of(self->config, NULL);
+        self->shape = bp_model_shape_of(self->config, NULL);
         return BP_OK;
     }
     err = open_init(self, init);

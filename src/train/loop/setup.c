@@ -201,13 +201,9 @@ static void set_resolved(bp_config *config, const char *key, int64_t value)
 static void resolve_keys(trainer *self)
 {
     bp_config *config = self->config;
-    const bp_gpt_shape *shape = &self->shape;
     bool dedicated = self->mesh_shape.coordinator == BP_COORDINATOR_DEDICATED;
 
-    set_resolved(config, "model.layers", shape->layers);
-    set_resolved(config, "model.width", shape->width);
-    set_resolved(config, "model.heads", shape->heads);
-    set_resolved(config, "model.context", shape->context);
+    bp_model_shape_resolve(&self->shape, config);
     set_resolved(config, "mesh.data", self->mesh_shape.data);
     set_resolved(config, "math.threads", bp_math_threads());
     if (bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared") != BP_OK)
@@ -242,7 +238,7 @@ bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out)
 static bp_err check_shape(trainer *self)
 {
     bp_config *config = self->config;
-    bp_gpt_shape *shape = &self->shape;
+    bp_model_shape *shape = &self->shape;
 
     if (shape->vocab_size == 0)
         shape->vocab_size = self->facts.vocab_size;
@@ -251,9 +247,9 @@ static bp_err check_shape(trainer *self)
                         "vocab_size of the corpus is %lld, more than the checkpoint's %lld: at "
                         "model.init; use its tokenizer",
                         (long long)self->facts.vocab_size, (long long)shape->vocab_size);
-    bp_gpt_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
+    bp_model_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
     bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
-    if (shape->layers > 0 && shape->width > 0 && shape->heads > 0 && shape->context > 0)
+    if (bp_model_shape_is_whole(shape))
         resolve_keys(self);
     return bp_config_faults(config);
 }

@@ -10,7 +10,6 @@
 #include "mesh/collective.h"
 #include "run/stop_request.h"
 #include "train/engine/engine.h"
-#include "train/loop/pretrain.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,7 @@
 #include "mesh/node_memory.h"
 #include "run/run_folder.h"
 #include "train/engine/engine.h"
-#include "train/loop/pretrain.h"
+#include "train/loop/options.h"
 
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
@@ -52,7 +52,7 @@ typedef struct trainer {
     bp_mesh *mesh;
     bp_mesh_shape mesh_shape;
     bp_engine_spec spec;
-    bp_gpt_shape shape;
+    bp_model_shape shape;
     corpus_facts facts;
     int64_t epoch_windows; /* W, without a bag */
     bp_run *run;           /* on every rank; only the coordinator touches files */

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "io/corpus/corpus_priv.h"
+#include "io/corpus/corpus_file_priv.h"
 #include "io/h5/user_block.h"
 
 #include <fcntl.h>

@@ -11,6 +11,7 @@
 #include "infer/score/score.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/open.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,7 +24,7 @@
 typedef struct fit {
     const bp_mesh *mesh;
     const bp_config *config;
-    bp_lm *model;
+    bp_model *model;
     const char *corpus, *out_path;
     const bp_laplace_spec *spec;
     bp_laplace_report *report;
@@ -34,7 +35,7 @@ typedef struct fit {
 
 /* ---- before any compute ---- */
 
-static bp_err check_model(const bp_lm *model)
+static bp_err check_model(const bp_model *model)
 {
     if (!model->ops->backbone || !model->ops->logits || !model->ops->head_weights)
         return BP_FAIL(BP_ERR_CONFIG,
@@ -158,7 +159,7 @@ static bp_err find_finished(const fit *self)
 static bp_err spread_weights(const fit *self, bp_grid *grid, bp_distributed *matrix)
 {
     const bp_mesh *mesh = self->mesh;
-    const bp_lm_info *info = &self->model->info;
+    const bp_model_info *info = &self->model->info;
     bool gives =
         mesh->pipeline_at == mesh->pipelines - 1 && mesh->data_at == 0 && mesh->member_at == 0;
     int64_t own = gives ? info->vocab_count * info->width : 0;
@@ -291,7 +292,7 @@ static bp_err fit_posterior(fit *self, laplace_factors *factors, float *weights)
 
 static bp_err fit_anew(fit *self)
 {
-    const bp_lm_info *info = &self->model->info;
+    const bp_model_info *info = &self->model->info;
     laplace_text text = {.corpus = self->corpus, .tokens = self->spec->tokens, .ends = self->ends};
     laplace_factors factors = {0};
     double start = bp_clock_now();
@@ -339,7 +340,7 @@ int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape
     return V * C * (int64_t)sizeof(float) + most_of(most_of(factors, gather), most_of(eigen, draw));
 }
 
-bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm *model,
+bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_model *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                             const bp_laplace_listener *listener, bp_laplace_report *report)
 {
@@ -373,12 +374,12 @@ bp_err bp_laplace_fit(const bp_mesh *mesh, const bp_config *config, const char *
                       const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                       const bp_laplace_listener *listener, bp_laplace_report *report)
 {
-    bp_lm *model = NULL;
-    bp_err err = bp_agree(mesh->compute, bp_lm_open(&model, mesh, config, checkpoint));
+    bp_model *model = NULL;
+    bp_err err = bp_agree(mesh->compute, bp_model_open(&model, mesh, config, checkpoint));
 
     *report = (bp_laplace_report){0};
     if (err == BP_OK)
         err = bp_laplace_fit_model(mesh, config, model, corpus, spec, out_path, listener, report);
-    bp_lm_free(&model);
+    bp_model_free(&model);
     return err;
 }

@@ -39,7 +39,7 @@
 #include "base/config.h"
 #include "base/hash.h"
 #include "mesh/mesh.h"
-#include "models/lm.h"
+#include "models/model.h"
 
 /** G has VOCAB x VOCAB elements: more than this is refused. */
 #define BP_LAPLACE_VOCAB_MAX 16384
@@ -109,8 +109,8 @@ typedef struct bp_laplace_listener {
  * of which only the end of the process remains then (mesh/long_call.h), within one.
  *
  * Collective: over mesh->compute; all arguments but `listener` are equal on its ranks. The report
- * is valid on all. Errors:     those of bp_lm_open and bp_score_each_batch; BP_ERR_CONFIG a model
- * without a last linear map, a vocabulary of more than BP_LAPLACE_VOCAB_MAX, a build without
+ * is valid on all. Errors:     those of bp_model_open and bp_score_each_batch; BP_ERR_CONFIG a
+ * model without a last linear map, a vocabulary of more than BP_LAPLACE_VOCAB_MAX, a build without
  *             ScaLAPACK; BP_ERR_FORMAT no token to score; BP_ERR_SOFTWARE factors that are not
  *             finite; BP_ERR_SYSTEM memory; BP_ERR_STOPPED stopped in time; those of
  *             bp_head_samples_create: the same on all ranks, and no file is left that is not whole.
@@ -126,7 +126,7 @@ int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape
                          int64_t vocab_size, int64_t width);
 
 /** bp_laplace_fit for a model that is open. */
-bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_lm *model,
+bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_model *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
                             const bp_laplace_listener *listener, bp_laplace_report *report);
 

@@ -22,7 +22,7 @@
 
 typedef struct collector {
     const bp_mesh *mesh;
-    bp_lm *model;
+    bp_model *model;
     int64_t width;
     bool holds;                      /* this rank has states: the last pipeline stage */
     float *batch;                    /* states of a whole batch */
@@ -91,7 +91,7 @@ static bp_err reserve_batch(collector *self, int64_t tokens)
     return err;
 }
 
-static void keep_scored(collector *self, const bp_lm_batch *batch)
+static void keep_scored(collector *self, const bp_model_batch *batch)
 {
     for (int64_t t = 0; t < batch->windows * batch->length; t++)
         if (batch->targets[t] >= 0) {
@@ -103,16 +103,16 @@ static void keep_scored(collector *self, const bp_lm_batch *batch)
 }
 
 /* The windows of a batch are shared among the members, which are copies of one model here. */
-static bp_lm_batch own_windows(const bp_mesh *mesh, const bp_lm_batch *batch)
+static bp_model_batch own_windows(const bp_mesh *mesh, const bp_model_batch *batch)
 {
     int64_t first = batch->windows * mesh->member_at / mesh->members;
     int64_t end = batch->windows * (mesh->member_at + 1) / mesh->members;
 
-    return (bp_lm_batch){.windows = end - first,
-                         .length = batch->length,
-                         .inputs = batch->inputs + first * batch->length,
-                         .targets = batch->targets + first * batch->length,
-                         .first_slot = batch->first_slot + first};
+    return (bp_model_batch){.windows = end - first,
+                            .length = batch->length,
+                            .inputs = batch->inputs + first * batch->length,
+                            .targets = batch->targets + first * batch->length,
+                            .first_slot = batch->first_slot + first};
 }
 
 static bp_err look_around(void *context)
@@ -123,10 +123,10 @@ static bp_err look_around(void *context)
                                (double)self->seen * copies_of(self->mesh) / self->expected);
 }
 
-static bp_err collect_batch(void *context, int64_t unit, const bp_lm_batch *whole)
+static bp_err collect_batch(void *context, int64_t unit, const bp_model_batch *whole)
 {
     collector *self = context;
-    bp_lm_batch batch = own_windows(self->mesh, whole);
+    bp_model_batch batch = own_windows(self->mesh, whole);
     bp_err err = look_around(self);
 
     (void)unit;
@@ -134,7 +134,7 @@ static bp_err collect_batch(void *context, int64_t unit, const bp_lm_batch *whol
         err = reserve_batch(self, batch.windows * batch.length);
     err = bp_agree(self->mesh->ensemble, err);
     if (err == BP_OK && batch.windows > 0)
-        err = self->model->ops->backbone(self->model, &batch, BP_LM_NO_DROPOUT, self->batch);
+        err = self->model->ops->backbone(self->model, &batch, BP_MODEL_NO_DROPOUT, self->batch);
     err = bp_agree(self->mesh->ensemble, err);
     if (err == BP_OK && self->holds)
         keep_scored(self, &batch);
@@ -355,7 +355,7 @@ static bp_err place_ranks(rounds *self, bp_grid *grid)
 static bp_err rounds_init(rounds *self, laplace_factors *factors, const collector *from)
 {
     const bp_mesh *mesh = from->mesh;
-    const bp_lm_info *info = &from->model->info;
+    const bp_model_info *info = &from->model->info;
     int64_t copies = (int64_t)mesh->members * mesh->datas, V = info->vocab_size;
     int64_t part = (V + mesh->tensors - 1) / mesh->tensors; /* the largest */
     bp_err err;
@@ -407,7 +407,7 @@ static bp_err add_all(laplace_factors *factors, const collector *from)
     return err;
 }
 
-bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, bp_lm *model,
+bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, bp_model *model,
                             const laplace_text *text, laplace_course *course)
 {
     int64_t V = model->info.vocab_size, C = model->info.width;

@@ -61,7 +61,7 @@ typedef struct laplace_text {
  * Errors:     those of bp_score_each_batch and of bp_grid_new; BP_ERR_FORMAT no target;
  *             BP_ERR_SYSTEM memory; BP_ERR_STOPPED: the same on all ranks.
  */
-bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, bp_lm *model,
+bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, bp_model *model,
                             const laplace_text *text, laplace_course *course);
 /** Collective over mesh->compute. */
 void laplace_factors_clear(laplace_factors *factors);

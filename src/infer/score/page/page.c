@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "infer/score/score.h"
+#include "infer/score/keys.h"
 #include "report/report.h"
 #include "text/tokenizer.h"
 

@@ -190,7 +190,7 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
     if (self->table->statistics->members > 0)
         add_value(*out, "information", "%.4f",
                   bp_fixed_real(bp_score_document_statistics(
-                      self->table, one->document)[BP_LM_MUTUAL_INFORMATION - 1]) /
+                      self->table, one->document)[BP_MODEL_MUTUAL_INFORMATION - 1]) /
                       (double)one->tokens);
     return self->tokenizer ? add_beginning(self, *out, one->document) : BP_OK;
 }
@@ -203,7 +203,7 @@ static bp_err read_statistic(const texts *self, const bp_score_document *place, 
 {
     int64_t first = self->table->plan->first_token[place->file] + place->start;
 
-    return bp_h5_read(self->tokens, bp_lm_statistic_name(statistic), BP_H5_F64, first, values,
+    return bp_h5_read(self->tokens, bp_model_statistic_name(statistic), BP_H5_F64, first, values,
                       count);
 }
 
@@ -260,9 +260,9 @@ static bp_err add_sample(const texts *self, json_t *samples, const char *which,
     if (err == BP_OK)
         err = read_ids(self, one->document, ids, SAMPLE_TOKENS, &place, &count);
     if (err == BP_OK)
-        err = read_statistic(self, &place, BP_LM_LOGPROB, logprob, count);
+        err = read_statistic(self, &place, BP_MODEL_LOGPROB, logprob, count);
     if (err == BP_OK && ensemble)
-        err = read_statistic(self, &place, BP_LM_MUTUAL_INFORMATION, information, count);
+        err = read_statistic(self, &place, BP_MODEL_MUTUAL_INFORMATION, information, count);
     for (int64_t k = 0; err == BP_OK && k < count; k++) {
         information[k] = ensemble ? information[k] : NAN;
         darkest = fmax(darkest, information[k]);

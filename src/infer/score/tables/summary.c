@@ -269,7 +269,7 @@ static json_t *convention_object(const bp_score_plan *plan, const char *tokenize
     return out;
 }
 
-bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_lm_info *model,
+bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model,
                           uint64_t seed)
 {
     grouping all = {.table = table, .groups = 1};

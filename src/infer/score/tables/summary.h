@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "infer/score/tables/merge.h"
-#include "models/lm.h"
+#include "models/model.h"
 
 /** The whole summary, keys in the order of CONTRACT section 6. A function of the table, the rule,
  * the model's digest and step, and `seed` (of the bootstrap).
@@ -12,7 +12,7 @@
  * Owns:       *out is a new reference; NULL after an error.
  * Errors:     BP_ERR_SYSTEM memory; those of bp_corpus_file_doc_counts.
  */
-bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_lm_info *model,
+bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model,
                           uint64_t seed);
 
 /** A corpus's name in the summary: its file name without folder and suffix. Free with bp_free(). */

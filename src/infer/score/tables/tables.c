@@ -1,5 +1,6 @@
 /* tokens.h5 and documents.h5: written under a temporary name, sealed, renamed. */
 #include "infer/score/tables/tables.h"
+
 #include "infer/score/tables/tables_priv.h"
 
 #include "base/mem.h"
@@ -55,7 +56,7 @@ static bp_err make_statistics(bp_h5 *file, const bp_token_statistics *statistics
     bp_err err = BP_OK;
 
     for (int64_t c = 0; err == BP_OK && c < plain_statistics(statistics); c++)
-        err = bp_h5_make(file, bp_lm_statistic_name(c), type, rows);
+        err = bp_h5_make(file, bp_model_statistic_name(c), type, rows);
     if (err != BP_OK || statistics->members == 0)
         return err;
     err = bp_h5_make(file, BP_SCORE_UNBIASED, type, rows);
@@ -106,7 +107,7 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
 
 static bp_err write_unbiased(bp_tokens_writer *writer, int64_t count)
 {
-    const float *variance = writer->block + BP_LM_LOGPROB_VARIANCE * writer->rows;
+    const float *variance = writer->block + BP_MODEL_LOGPROB_VARIANCE * writer->rows;
     double factor = bp_score_unbiased_factor(writer->statistics->members);
 
     for (int64_t i = 0; i < count; i++)
@@ -122,8 +123,8 @@ static bp_err flush_block(bp_tokens_writer *writer)
     bp_err err = BP_OK;
 
     for (int64_t c = 0; err == BP_OK && count > 0 && c < writer->plain; c++)
-        err = bp_h5_write_slab(writer->draft.file, bp_lm_statistic_name(c), BP_H5_F32, writer->base,
-                               writer->block + c * writer->rows, count);
+        err = bp_h5_write_slab(writer->draft.file, bp_model_statistic_name(c), BP_H5_F32,
+                               writer->base, writer->block + c * writer->rows, count);
     if (err == BP_OK && count > 0 && members > 0)
         err = write_unbiased(writer, count);
     if (err == BP_OK && count > 0 && members > 0)
@@ -301,13 +302,13 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
             }
         }
         for (int64_t c = 0; err == BP_OK && c < plain; c++)
-            err = bp_h5_write_slab(out, bp_lm_statistic_name(c), BP_H5_F64, first, block + c * rows,
-                                   count);
+            err = bp_h5_write_slab(out, bp_model_statistic_name(c), BP_H5_F64, first,
+                                   block + c * rows, count);
         if (err == BP_OK)
             err = bp_h5_write_slab(out, MEMBER_GRID, BP_H5_F64, first * members,
                                    block + plain * rows, count * members);
         for (int64_t i = 0; i < count; i++)
-            block[i] = block[BP_LM_LOGPROB_VARIANCE * rows + i] * factor;
+            block[i] = block[BP_MODEL_LOGPROB_VARIANCE * rows + i] * factor;
         if (err == BP_OK)
             err = bp_h5_write_slab(out, BP_SCORE_UNBIASED, BP_H5_F64, first, block, count);
     }

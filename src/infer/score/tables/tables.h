@@ -3,7 +3,7 @@
 #ifndef BP_INFER_SCORE_TABLES_TABLES_H
 #define BP_INFER_SCORE_TABLES_TABLES_H
 
-#include "infer/score/tables/merge.h"
+#include "infer/score/tables/table.h"
 
 /** tokens.h5, written front to back. */
 typedef struct bp_tokens_writer bp_tokens_writer;

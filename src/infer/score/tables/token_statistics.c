@@ -11,11 +11,11 @@ static bp_err out_of_memory(int64_t members)
     return BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of %lld members", (long long)members);
 }
 
-void bp_token_statistics_init(bp_token_statistics *statistics, const bp_lm_info *info)
+void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_info *info)
 {
     int64_t members = info->members;
 
-    BP_ASSERT(info->statistics == (members > 0 ? BP_LM_MEMBER + members : 1));
+    BP_ASSERT(info->statistics == (members > 0 ? BP_MODEL_MEMBER + members : 1));
     *statistics = (bp_token_statistics){.count = info->statistics, .members = members};
     statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
     statistics->oob = bp_alloc("score.statistics", members, sizeof(*statistics->oob));
@@ -87,7 +87,7 @@ static bp_err list_members(json_t *out, const bp_token_statistics *statistics, c
                            int64_t tokens, bool oob)
 {
     for (int64_t m = 0; m < statistics->members; m++) {
-        double nll = bp_fixed_real(-sums[BP_LM_MEMBER + m - 1]);
+        double nll = bp_fixed_real(-sums[BP_MODEL_MEMBER + m - 1]);
 
         if (json_array_append_new(out, member_of(statistics, m, nll, tokens, oob)) != 0)
             return BP_FAIL(BP_ERR_FORMAT,
@@ -108,15 +108,15 @@ bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *st
 {
     static const struct {
         const char *key;
-        bp_lm_statistic statistic;
-    } means[] = {{"total_entropy", BP_LM_TOTAL_ENTROPY},
-                 {"expected_entropy", BP_LM_EXPECTED_ENTROPY},
-                 {"mutual_information", BP_LM_MUTUAL_INFORMATION},
-                 {"logprob_variance", BP_LM_LOGPROB_VARIANCE},
-                 {"agreement", BP_LM_AGREEMENT},
-                 {"accuracy", BP_LM_CORRECT},
-                 {"brier", BP_LM_BRIER}};
-    double variance = bp_fixed_real(sums[BP_LM_LOGPROB_VARIANCE - 1]) / (double)tokens;
+        bp_model_statistic statistic;
+    } means[] = {{"total_entropy", BP_MODEL_TOTAL_ENTROPY},
+                 {"expected_entropy", BP_MODEL_EXPECTED_ENTROPY},
+                 {"mutual_information", BP_MODEL_MUTUAL_INFORMATION},
+                 {"logprob_variance", BP_MODEL_LOGPROB_VARIANCE},
+                 {"agreement", BP_MODEL_AGREEMENT},
+                 {"accuracy", BP_MODEL_CORRECT},
+                 {"brier", BP_MODEL_BRIER}};
+    double variance = bp_fixed_real(sums[BP_MODEL_LOGPROB_VARIANCE - 1]) / (double)tokens;
     json_t *members;
 
     if (statistics->members == 0)

@@ -1,21 +1,21 @@
-/* What a model tells of each token (bp_lm_statistic), and whose log-probabilities are among it: how
- * score files name it. Local, but for bp_token_statistics_share. */
+/* What a model tells of each token (bp_model_statistic), and whose log-probabilities are among it:
+ * how score files name it. Local, but for bp_token_statistics_share. */
 #ifndef BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
 #define BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
 
 #include "base/json.h"
 #include "infer/score/tables/sums.h"
-#include "models/lm.h"
+#include "models/model.h"
 
 typedef struct bp_token_statistics {
-    int64_t count;   /* values a token, the log-probability first: bp_lm_info.statistics */
+    int64_t count;   /* values a token, the log-probability first: bp_model_info.statistics */
     int64_t members; /* of an ensemble; 0: a plain model, of one statistic */
     char **names;    /* [members] */
     double *oob;     /* [members]: perplexity of the documents that a bag lacks; NaN: not known */
 } bp_token_statistics;
 
 /** Channels of a model, names still empty. Clear after an error too. Errors: BP_ERR_SYSTEM. */
-void bp_token_statistics_init(bp_token_statistics *statistics, const bp_lm_info *info);
+void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_info *info);
 /** Name a member. Errors: BP_ERR_SYSTEM. */
 bp_err bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
                                 double oob);
@@ -27,10 +27,10 @@ bp_err bp_token_statistics_share(bp_token_statistics *statistics, int from, MPI_
 void bp_token_statistics_clear(bp_token_statistics *statistics);
 
 /** An ensemble's variance of log p_m(target) as an estimate of that of all members there might be:
- * divided by M - 1. Not a statistic of models: it is made of BP_LM_LOGPROB_VARIANCE, in files and
- * figures. */
+ * divided by M - 1. Not a statistic of models: it is made of BP_MODEL_LOGPROB_VARIANCE, in files
+ * and figures. */
 #define BP_SCORE_UNBIASED "logprob_variance_unbiased"
-/** By what BP_LM_LOGPROB_VARIANCE is multiplied for it; NaN of one member. */
+/** By what BP_MODEL_LOGPROB_VARIANCE is multiplied for it; NaN of one member. */
 double bp_score_unbiased_factor(int64_t members);
 
 /** Add an ensemble's figures to those of a set: the means of its statistics over tokens, and each

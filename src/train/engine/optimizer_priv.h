@@ -1,7 +1,7 @@
 /* Faults of memory and of arithmetic, as tests ask for them (base/fault.h): one bit of a value
  * flipped behind the engine's back, or a NaN as a computation would leave it. */
-#ifndef BP_TRAIN_ENGINE_INJECT_PRIV_H
-#define BP_TRAIN_ENGINE_INJECT_PRIV_H
+#ifndef BP_TRAIN_ENGINE_OPTIMIZER_PRIV_H
+#define BP_TRAIN_ENGINE_OPTIMIZER_PRIV_H
 
 #include "train/engine/optimizer.h"
 

@@ -1,7 +1,7 @@
 /* Inside a corpus file: corpus_file.c is the face, corpus_native.c checks and opens,
  * corpus_columns.c reads the columns of native files and, for corpus_convert.c, of foreign ones. */
-#ifndef BP_IO_CORPUS_CORPUS_PRIV_H
-#define BP_IO_CORPUS_CORPUS_PRIV_H
+#ifndef BP_IO_CORPUS_CORPUS_FILE_PRIV_H
+#define BP_IO_CORPUS_CORPUS_FILE_PRIV_H
 
 #include "corpus_chunks.h"
 #include "extents.h"

@@ -1,10 +1,10 @@
 /* What the files behind linear.h share, and tell the rest of this library. */
-#ifndef BP_MATH_GEMM_GEMM_PRIV_H
-#define BP_MATH_GEMM_GEMM_PRIV_H
+#ifndef BP_MATH_GEMM_LINEAR_PRIV_H
+#define BP_MATH_GEMM_LINEAR_PRIV_H
 
 #include "math/gemm/bf16_tiles_priv.h"
 #include "math/gemm/linear.h"
-#include "math/gemm/operand_priv.h"
+#include "math/gemm/operand_pass_priv.h"
 
 /** "onednn 2.6.3" or "blas"; the instruction set that it uses, or NULL where it does not say. */
 void bp_gemm_library_name(char *out, size_t out_bytes);

@@ -1,10 +1,11 @@
-/* GPT-2 behind the face of all models (bp_lm): a checkpoint's weights on the mesh, batches
+/* A network behind the face of all models (bp_model): a checkpoint's weights on the mesh, batches
  * through the stages. */
-#include "models/gpt/gpt_lm_priv.h"
+#include "models/network_model_priv.h"
+
+#include "math/math.h"
 
 #include "base/err.h"
 #include "mesh/collective.h"
-#include "models/gpt/gpt.h"
 #include "nn/layers.h"
 
 #include <string.h>
@@ -21,8 +22,8 @@ typedef struct added_head {
     bp_weight *map;
 } added_head;
 
-typedef struct gpt_lm {
-    bp_lm lm;
+typedef struct network_model {
+    bp_model face;
     const bp_mesh *mesh; /* borrowed */
     bp_gemm *gemm;
     bp_network *network;
@@ -32,17 +33,17 @@ typedef struct gpt_lm {
     size_t memory_bytes;
     added_head *heads; /* [head_count] */
     int64_t head_count;
-} gpt_lm;
+} network_model;
 
 /* On the last stage. */
-static const bp_block *head_of(const gpt_lm *self)
+static const bp_block *head_of(const network_model *self)
 {
     return self->network->blocks[self->network->block_count - 1];
 }
 
 /* ---- the stages ---- */
 
-static bool is_last(const gpt_lm *self)
+static bool is_last(const network_model *self)
 {
     return self->mesh->pipeline_at == self->mesh->pipelines - 1;
 }
@@ -62,7 +63,7 @@ static int64_t piece_windows(int64_t windows, int stages)
     return (windows + pieces - 1) / pieces;
 }
 
-static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
+static bp_err reserve(network_model *self, int64_t windows, int64_t length)
 {
     size_t bytes = piece_bytes(self->network, self->C, windows, length);
 
@@ -70,7 +71,7 @@ static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
         return BP_OK;
     bp_free(self->memory);
     self->memory_bytes = 0;
-    self->memory = bp_try_alloc("lm.scoring", (int64_t)bytes, 1);
+    self->memory = bp_try_alloc("model.scoring", (int64_t)bytes, 1);
     if (!self->memory)
         return BP_FAIL(BP_ERR_SYSTEM,
                        "memory is short: at a batch of %lld windows of %lld tokens, which takes "
@@ -83,7 +84,7 @@ static bp_err reserve(gpt_lm *self, int64_t windows, int64_t length)
 
 /* Some windows through this rank's stage, in `hidden` [B * T][C] (NULL: memory of our own); the
  * head is left out where its input is asked for. */
-static void run_piece(gpt_lm *self, bp_pass *pass, float *hidden, bool head)
+static void run_piece(network_model *self, bp_pass *pass, float *hidden, bool head)
 {
     const bp_mesh *mesh = self->mesh;
     bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes};
@@ -111,18 +112,18 @@ static void run_piece(gpt_lm *self, bp_pass *pass, float *hidden, bool head)
 typedef struct question {
     float *logprob; /* [windows][length] */
     float *hidden;  /* [windows * length][C] */
-    int64_t pass;   /* of dropout; BP_LM_NO_DROPOUT */
+    int64_t pass;   /* of dropout; BP_MODEL_NO_DROPOUT */
 } question;
 
 /* A batch through the pipeline, piece by piece. */
-static bp_err run_batch(gpt_lm *self, const bp_lm_batch *batch, const question *asked)
+static bp_err run_batch(network_model *self, const bp_model_batch *batch, const question *asked)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
     bool last = is_last(self);
     bp_err err;
 
-    BP_ASSERT(batch->length <= self->lm.info.context);
+    BP_ASSERT(batch->length <= self->face.info.context);
     if (batch->windows == 0 || batch->length == 0)
         return BP_OK;
     err = reserve(self, each, batch->length);
@@ -136,7 +137,7 @@ static bp_err run_batch(gpt_lm *self, const bp_lm_batch *batch, const question *
                         .T = batch->length,
                         .inputs = batch->inputs + tokens,
                         .targets = batch->targets + tokens,
-                        .dropout = asked->pass != BP_LM_NO_DROPOUT,
+                        .dropout = asked->pass != BP_MODEL_NO_DROPOUT,
                         .step = asked->pass,
                         .first_slot = batch->first_slot + first,
                         .logprob = last && asked->logprob ? asked->logprob + tokens : NULL};
@@ -151,11 +152,12 @@ static bp_err run_batch(gpt_lm *self, const bp_lm_batch *batch, const question *
 
 /* ---- what is asked of it ---- */
 
-static bp_err gpt_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
+static bp_err network_score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    gpt_lm *self = (gpt_lm *)lm;
+    network_model *self = (network_model *)model;
     const bp_mesh *mesh = self->mesh;
-    bp_err err = run_batch(self, batch, &(question){.logprob = values, .pass = BP_LM_NO_DROPOUT});
+    bp_err err =
+        run_batch(self, batch, &(question){.logprob = values, .pass = BP_MODEL_NO_DROPOUT});
 
     if (err == BP_OK)
         bp_bcast_bytes(values, batch->windows * batch->length * (int64_t)sizeof(float),
@@ -163,41 +165,43 @@ static bp_err gpt_score(bp_lm *lm, const bp_lm_batch *batch, float *values)
     return err;
 }
 
-static bp_err gpt_backbone(bp_lm *lm, const bp_lm_batch *batch, int64_t pass, float *hidden)
+static bp_err network_backbone(bp_model *model, const bp_model_batch *batch, int64_t pass,
+                               float *hidden)
 {
-    return run_batch((gpt_lm *)lm, batch, &(question){.hidden = hidden, .pass = pass});
+    return run_batch((network_model *)model, batch, &(question){.hidden = hidden, .pass = pass});
 }
 
-static void gpt_set_dropout(bp_lm *lm, float rate, uint64_t seed)
+static void network_set_dropout(bp_model *model, float rate, uint64_t seed)
 {
-    gpt_lm *self = (gpt_lm *)lm;
+    network_model *self = (network_model *)model;
 
     self->network->nn.dropout = rate; /* blocks look here */
     self->network->nn.seed = seed;
 }
 
-static void gpt_logits(bp_lm *lm, int64_t head, const float *hidden, int64_t rows, float *logits)
+static void network_logits(bp_model *model, int64_t head, const float *hidden, int64_t rows,
+                           float *logits)
 {
-    gpt_lm *self = (gpt_lm *)lm;
+    network_model *self = (network_model *)model;
     const bp_weight *map = head == 0 ? bp_lm_head_map(head_of(self)) : self->heads[head - 1].map;
 
     if (map)
         bp_linear_forward(self->gemm, logits, hidden, map, NULL, rows);
 }
 
-static const float *gpt_head_weights(const bp_lm *lm)
+static const float *network_head_weights(const bp_model *model)
 {
-    const gpt_lm *self = (const gpt_lm *)lm;
+    const network_model *self = (const network_model *)model;
 
     return is_last(self) ? bp_lm_head_values(head_of(self)) : NULL;
 }
 
-static bp_err gpt_add_head(bp_lm *lm, const float *weights, int64_t *head)
+static bp_err network_add_head(bp_model *model, const float *weights, int64_t *head)
 {
-    gpt_lm *self = (gpt_lm *)lm;
-    int64_t rows = self->lm.info.vocab_count, floats = rows * self->C;
+    network_model *self = (network_model *)model;
+    int64_t rows = self->face.info.vocab_count, floats = rows * self->C;
     added_head *heads =
-        bp_try_realloc("lm.heads", self->heads, self->head_count + 1, sizeof *self->heads);
+        bp_try_realloc("model.heads", self->heads, self->head_count + 1, sizeof *self->heads);
     bp_err err = BP_OK;
 
     if (!heads)
@@ -207,7 +211,7 @@ static bp_err gpt_add_head(bp_lm *lm, const float *weights, int64_t *head)
     *one = (added_head){0};
     *head = self->head_count + 1;
     if (is_last(self) && rows > 0) {
-        one->values = bp_try_alloc("lm.heads", floats, sizeof(float));
+        one->values = bp_try_alloc("model.heads", floats, sizeof(float));
         if (!one->values)
             return BP_FAIL(BP_ERR_SYSTEM,
                            "memory is short: at another head of %lld x %lld; use more tensor ranks",
@@ -223,9 +227,9 @@ static bp_err gpt_add_head(bp_lm *lm, const float *weights, int64_t *head)
     return err;
 }
 
-static void gpt_free(bp_lm *lm)
+static void network_free(bp_model *model)
 {
-    gpt_lm *self = (gpt_lm *)lm;
+    network_model *self = (network_model *)model;
 
     for (int64_t k = 0; k < self->head_count; k++) {
         bp_weight_free(&self->heads[k].map);
@@ -239,17 +243,17 @@ static void gpt_free(bp_lm *lm)
     bp_free(self);
 }
 
-static const bp_lm_ops OPS = {.score = gpt_score,
-                              .backbone = gpt_backbone,
-                              .set_dropout = gpt_set_dropout,
-                              .logits = gpt_logits,
-                              .add_head = gpt_add_head,
-                              .head_weights = gpt_head_weights,
-                              .free = gpt_free};
+static const bp_model_ops OPS = {.score = network_score,
+                                 .backbone = network_backbone,
+                                 .set_dropout = network_set_dropout,
+                                 .logits = network_logits,
+                                 .add_head = network_add_head,
+                                 .head_weights = network_head_weights,
+                                 .free = network_free};
 
 /* What one rank can do alone: the network and room for its values. */
-static bp_err build(gpt_lm *self, const bp_mesh *mesh, const bp_config *config,
-                    const bp_gpt_shape *shape)
+static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *config,
+                    const bp_model_shape *shape)
 {
     bp_nn nn = {.tensor = mesh->tensor, .tensor_at = mesh->tensor_at, .tensors = mesh->tensors};
     bp_precision precision;
@@ -259,11 +263,11 @@ static bp_err build(gpt_lm *self, const bp_mesh *mesh, const bp_config *config,
         err = bp_gemm_new(&self->gemm, precision);
     nn.gemm = self->gemm;
     if (err == BP_OK)
-        err = bp_gpt_network_new(&self->network, &nn, shape, mesh->pipeline_at, mesh->pipelines);
+        err = bp_model_network_new(&self->network, &nn, shape, mesh->pipeline_at, mesh->pipelines);
     if (err != BP_OK)
         return err;
     bp_network_lay_out(self->network, 1);
-    self->values = bp_try_alloc("lm.parameters", self->network->floats, sizeof(float));
+    self->values = bp_try_alloc("model.parameters", self->network->floats, sizeof(float));
     if (!self->values)
         return BP_FAIL(BP_ERR_SYSTEM,
                        "memory is short: at %lld parameters; use more tensor or pipeline ranks",
@@ -271,10 +275,10 @@ static bp_err build(gpt_lm *self, const bp_mesh *mesh, const bp_config *config,
     return bp_network_bind_values(self->network, self->values);
 }
 
-static bp_err load_values(gpt_lm *self, bp_checkpoint *checkpoint, const bp_mesh *mesh)
+static bp_err load_values(network_model *self, bp_checkpoint *checkpoint, const bp_mesh *mesh)
 {
     int64_t capacity = bp_network_slice_capacity(self->network), used = 0;
-    bp_slice *slices = bp_alloc("lm.slices", capacity, sizeof *slices);
+    bp_slice *slices = bp_alloc("model.slices", capacity, sizeof *slices);
     bp_err err = slices ? BP_OK
                         : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %lld slices; use more ranks",
                                   (long long)capacity);
@@ -294,14 +298,14 @@ static bp_err load_values(gpt_lm *self, bp_checkpoint *checkpoint, const bp_mesh
 }
 
 /* Heads and layers that this mesh does not divide, as one error. */
-static bp_err check_shape(const bp_gpt_shape *shape, int tensors, int stages)
+static bp_err check_shape(const bp_model_shape *shape, int tensors, int stages)
 {
     static const bp_option *const NO_TABLES[] = {NULL};
     bp_config *faults = NULL;
     bp_err err = bp_config_new(&faults, NO_TABLES, NO_TABLES);
 
     if (err == BP_OK) {
-        bp_gpt_shape_check(shape, tensors, stages, faults);
+        bp_model_shape_check(shape, tensors, stages, faults);
         err = bp_config_faults(faults);
     }
     bp_config_free(&faults);
@@ -310,44 +314,44 @@ static bp_err check_shape(const bp_gpt_shape *shape, int tensors, int stages)
 
 /* A model of this shape whose values are not set yet: what one rank can do alone. *out is NULL
  * where there is no memory for it. */
-static bp_err new_model(gpt_lm **out, const bp_mesh *mesh, const bp_config *config,
-                        const bp_gpt_shape *shape)
+static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
+                        const bp_model_shape *shape)
 {
-    gpt_lm *self = bp_alloc("lm.gpt", 1, sizeof *self);
+    network_model *self = bp_alloc("model", 1, sizeof *self);
     bp_err err;
 
     *out = self;
     err = check_shape(shape, mesh->tensors, mesh->pipelines);
     if (err != BP_OK)
         return err;
-    self->lm.ops = &OPS;
-    self->lm.info = (bp_lm_info){.kind = "gpt",
-                                 .statistics = 1,
-                                 .width = shape->width,
-                                 .context = shape->context,
-                                 .vocab_size = shape->vocab_size};
+    self->face.ops = &OPS;
+    self->face.info = (bp_model_info){.kind = shape->family->name,
+                                      .statistics = 1,
+                                      .width = shape->width,
+                                      .context = shape->context,
+                                      .vocab_size = shape->vocab_size};
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
-                   shape->vocab_size, &self->lm.info.vocab_first, &self->lm.info.vocab_count);
+                   shape->vocab_size, &self->face.info.vocab_first, &self->face.info.vocab_count);
     self->mesh = mesh;
     self->C = shape->width;
     return build(self, mesh, config, shape);
 }
 
-static void hand_over(bp_lm **out, gpt_lm *self, bp_err err)
+static void hand_over(bp_model **out, network_model *self, bp_err err)
 {
     if (err == BP_OK)
-        *out = &self->lm;
+        *out = &self->face;
     else if (self)
-        gpt_free(&self->lm);
+        network_free(&self->face);
 }
 
-bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
-                      bp_checkpoint *checkpoint)
+bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                             bp_checkpoint *checkpoint)
 {
-    gpt_lm *self = NULL;
-    bp_gpt_shape shape;
-    bp_err err = bp_gpt_shape_read(&shape, bp_checkpoint_state(checkpoint),
-                                   bp_checkpoint_folder(checkpoint));
+    network_model *self = NULL;
+    bp_model_shape shape;
+    bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                                     bp_checkpoint_folder(checkpoint));
 
     *out = NULL;
     if (err == BP_OK)
@@ -359,10 +363,10 @@ bp_err bp_gpt_lm_open(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
     return err;
 }
 
-bp_err bp_gpt_lm_new(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
-                     const bp_gpt_shape *shape, uint64_t seed)
+bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                            const bp_model_shape *shape, uint64_t seed)
 {
-    gpt_lm *self = NULL;
+    network_model *self = NULL;
     bp_err err = bp_agree(mesh->member, new_model(&self, mesh, config, shape));
 
     *out = NULL;
@@ -372,8 +376,8 @@ bp_err bp_gpt_lm_new(bp_lm **out, const bp_mesh *mesh, const bp_config *config,
     return err;
 }
 
-bp_err bp_gpt_lm_estimate(bp_lm_memory *out, const bp_gpt_shape *shape, const bp_config *config,
-                          const bp_lm_task *task)
+bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *shape,
+                                 const bp_config *config, const bp_model_task *task)
 {
     int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
     int64_t windows = piece_windows(task->windows, stages);
@@ -387,11 +391,11 @@ bp_err bp_gpt_lm_estimate(bp_lm_memory *out, const bp_gpt_shape *shape, const bp
     if (err == BP_OK)
         err = bp_gemm_new(&nn.gemm, precision);
     if (err == BP_OK)
-        err = bp_gpt_network_new(&network, &nn, shape, task->stage, stages);
+        err = bp_model_network_new(&network, &nn, shape, task->stage, stages);
     if (err == BP_OK) {
         bp_network_lay_out(network, 1);
         bp_product_bytes products = bp_network_product_bytes(network, windows, task->length);
-        *out = (bp_lm_memory){
+        *out = (bp_model_memory){
             .weights_bytes = network->floats * (int64_t)sizeof(float) +
                              (int64_t)products.copies / 2, /* of the two, for forward products */
             .work_bytes = (int64_t)(products.scratch +

@@ -1,7 +1,7 @@
 /* How passes write operands: n values of a row at a time, through a buffer that stays in the
  * first-level cache. */
-#ifndef BP_MATH_GEMM_OPERAND_PRIV_H
-#define BP_MATH_GEMM_OPERAND_PRIV_H
+#ifndef BP_MATH_GEMM_OPERAND_PASS_PRIV_H
+#define BP_MATH_GEMM_OPERAND_PASS_PRIV_H
 
 #include "math/kernels/kernels.h"
 #include "math/kernels/loops_priv.h"

@@ -1,0 +1,54 @@
+/* The list of all families, and the keys of models. */
+#include "models/family.h"
+
+#include "models/gpt/gpt.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ROOM 64
+
+static const bp_model_family *families[ROOM] = {&bp_gpt_family};
+
+static char kinds[256] = "gpt"; /* the names of all families, for model.kind */
+
+const bp_option bp_model_options[] = {
+    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL, "family of models", false,
+     .at = BP_AT(bp_model_keys, kind)},
+    {"model.layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
+     "transformer layers; needed unless model.init tells", false,
+     .at = BP_AT(bp_model_keys, layers)},
+    {"model.width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
+     "width of the hidden states; a multiple of model.heads", false,
+     .at = BP_AT(bp_model_keys, width)},
+    {"model.heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
+     "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
+    {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
+     "most tokens the model looks at", false, .at = BP_AT(bp_model_keys, context)},
+    {"model.dropout", BP_OPTION_REAL, "0", 0, 0.95, NULL, NULL,
+     "dropped share of embeddings, attention and branches", false,
+     .at = BP_AT(bp_model_keys, dropout)},
+    {"model.init", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "CHECKPOINT whose weights to start from", false, .at = BP_AT(bp_model_keys, init)},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+const bp_model_family *bp_model_family_find(const char *name)
+{
+    for (int k = 0; k < ROOM && families[k]; k++)
+        if (strcmp(families[k]->name, name) == 0)
+            return families[k];
+    return NULL;
+}
+
+void bp_model_family_register(const bp_model_family *family)
+{
+    int count = 0;
+    size_t used = strlen(kinds);
+
+    while (count < ROOM && families[count])
+        count++;
+    BP_ASSERT(count < ROOM && used + strlen(family->name) + 2 <= sizeof kinds);
+    families[count] = family;
+    (void)snprintf(kinds + used, sizeof kinds - used, "|%s", family->name);
+}

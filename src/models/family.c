@@ -1,0 +1,167 @@
+/* A model's shape: from keys, from a checkpoint, and what its family says of it. */
+#include "models/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KEY_BYTES 64
+
+static int64_t *place_of(bp_model_shape *shape, const bp_model_size *size)
+{
+    return (int64_t *)((char *)shape + size->at);
+}
+
+static int64_t value_of(const bp_model_shape *shape, const bp_model_size *size)
+{
+    return *(const int64_t *)((const char *)shape + size->at);
+}
+
+static void name_key(char key[KEY_BYTES], const bp_model_size *size)
+{
+    (void)snprintf(key, KEY_BYTES, "model.%s", size->name);
+}
+
+static int64_t read_size(bp_config *config, const bp_model_size *size, int64_t known)
+{
+    char key[KEY_BYTES];
+
+    name_key(key, size);
+    if (!bp_config_is_set(config, key)) {
+        if (known == 0)
+            bp_config_fault(
+                config,
+                "%s is missing: at the configuration; give it, or a checkpoint in model.init", key);
+        return known;
+    }
+    int64_t value = bp_config_int(config, key);
+    if (known != 0 && value != known)
+        bp_config_fault(config,
+                        "%s = %lld, but the checkpoint of model.init has %lld: at %s; leave the "
+                        "key out, or change it",
+                        key, (long long)value, (long long)known, key);
+    return value;
+}
+
+/* Of the checkpoint, unless the configuration names another. */
+static const bp_model_family *find_family(bp_config *config, const bp_model_shape *known)
+{
+    const char *kind = bp_model_keys_of(config)->kind;
+
+    if (known && known->family) {
+        if (bp_config_is_given(config, "model.kind") && strcmp(kind, known->family->name) != 0)
+            bp_config_fault(config,
+                            "model.kind = %s, but the checkpoint of model.init has %s: at "
+                            "model.kind; leave the key out, or change it",
+                            kind, known->family->name);
+        return known->family;
+    }
+    return bp_model_family_find(kind);
+}
+
+bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
+{
+    bp_model_shape shape = {0};
+
+    if (known)
+        shape = *known;
+    shape.family = find_family(config, known);
+    for (const bp_model_size *size = shape.family->sizes; size->name; size++)
+        *place_of(&shape, size) = read_size(config, size, value_of(&shape, size));
+    return shape;
+}
+
+bool bp_model_shape_is_whole(const bp_model_shape *shape)
+{
+    if (!shape->family)
+        return false;
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++)
+        if (value_of(shape, size) == 0)
+            return false;
+    return true;
+}
+
+void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
+{
+    char key[KEY_BYTES], text[32];
+
+    if (bp_config_set(config, "model.kind", shape->family->name) != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++) {
+        name_key(key, size);
+        (void)snprintf(text, sizeof text, "%lld", (long long)value_of(shape, size));
+        if (bp_config_set(config, key, text) != BP_OK)
+            bp_config_fault(config, "%s", bp_err_message());
+    }
+}
+
+void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config)
+{
+    int blocks = bp_model_blocks(shape);
+
+    if (!bp_model_shape_is_whole(shape))
+        return;
+    shape->family->check(shape, tensors, config);
+    if (stages > blocks)
+        bp_config_fault(config,
+                        "mesh.pipeline = %d is more than the model's %d blocks (%s): at "
+                        "mesh.pipeline; use 1 to %d",
+                        stages, blocks, shape->family->blocks_are, blocks);
+}
+
+json_t *bp_model_shape_json(const bp_model_shape *shape)
+{
+    json_t *model = json_pack("{s:s}", "kind", shape->family->name);
+
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++)
+        (void)json_object_set_new(model, size->name, json_integer(value_of(shape, size)));
+    (void)json_object_set_new(model, "vocab_size", json_integer(shape->vocab_size));
+    return model;
+}
+
+static bp_err read_value(int64_t *value, const json_t *model, const char *name, const char *where)
+{
+    bp_err err = bp_json_get_int(model, name, value, where);
+
+    if (err == BP_OK && (*value < 1 || *value > (int64_t)1 << 31))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the model's %s is %lld: at %s; the checkpoint was not written by bagpipe",
+                       name, (long long)*value, where);
+    return err;
+}
+
+bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where)
+{
+    const json_t *model = json_object_get(state, "model");
+    const char *kind = NULL;
+    bp_err err = bp_json_get_string(model, "kind", &kind, where);
+
+    *shape = (bp_model_shape){0};
+    if (err != BP_OK)
+        return err;
+    shape->family = bp_model_family_find(kind);
+    if (!shape->family)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the model is of kind '%s', which this version does not know: at %s; use a "
+                       "newer bagpipe",
+                       kind, where);
+    for (const bp_model_size *size = shape->family->sizes; size->name && err == BP_OK; size++)
+        err = read_value(place_of(shape, size), model, size->name, where);
+    if (err == BP_OK)
+        err = read_value(&shape->vocab_size, model, "vocab_size", where);
+    return err == BP_OK ? shape->family->check_read(shape, where) : err;
+}
+
+int64_t bp_model_parameters(const bp_model_shape *shape)
+{
+    return shape->family->facts(shape).parameters;
+}
+
+double bp_model_train_flops(const bp_model_shape *shape)
+{
+    return shape->family->facts(shape).train_flops;
+}
+
+int bp_model_blocks(const bp_model_shape *shape)
+{
+    return bp_model_shape_is_whole(shape) ? shape->family->blocks(shape) : 0;
+}

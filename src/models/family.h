@@ -1,0 +1,133 @@
+/* Families of models: what a name in model.kind stands for.
+ *
+ * A family is one table. Training, scoring, ensembles, jobs and tools know families through it
+ * alone, so that a new one is a folder beside this file, and a line in families.c
+ * (docs/CONTRIBUTING.md has the recipe).
+ */
+#ifndef BP_MODELS_FAMILY_H
+#define BP_MODELS_FAMILY_H
+
+#include "base/config.h"
+#include "base/json.h"
+#include "models/network.h"
+
+extern const bp_option bp_model_options[]; /* model.* */
+
+/** Values of bp_model_options (docs: --help). */
+typedef struct bp_model_keys {
+    const char *kind;
+    int64_t layers;
+    int64_t width;
+    int64_t heads;
+    int64_t context;
+    double dropout;
+    const char *init;
+} bp_model_keys;
+
+static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_model_options);
+}
+
+typedef struct bp_model_family bp_model_family;
+
+/** The sizes of a model: what its parameters' shapes are made of. Plain data. */
+#define BP_MODEL_OWN_SIZES 8
+typedef struct bp_model_shape {
+    int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
+    int64_t own[BP_MODEL_OWN_SIZES];                   /* what its family has besides */
+    const bp_model_family *family;                     /* NULL: not known */
+} bp_model_shape;
+
+/** A size that the key model.NAME asks for, and the "model" object of a checkpoint keeps as NAME.
+ */
+typedef struct bp_model_size {
+    const char *name;
+    size_t at; /* BP_SIZE_AT(field) in bp_model_shape */
+} bp_model_size;
+#define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
+
+/** What follows from a shape. */
+typedef struct bp_model_facts {
+    int64_t parameters; /* of the whole model, tied ones counted once */
+    double train_flops; /* of training on one token: forward and backward */
+} bp_model_facts;
+
+struct bp_model_family {
+    const char *name;           /* of model.kind, and in checkpoints */
+    const bp_model_size *sizes; /* all of them needed; ended by a NULL name; vocab_size is none */
+    /** What is wrong with a shape whose sizes are all given, on so many tensor ranks: faults, said
+     * with what would fit. */
+    void (*check)(const bp_model_shape *shape, int tensors, bp_config *config);
+    /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
+    bp_err (*check_read)(const bp_model_shape *shape, const char *where);
+    bp_model_facts (*facts)(const bp_model_shape *shape);
+
+    /* A network is a list of blocks, which pipeline stages share out: its first one takes the
+     * inputs, its last one has the outcomes. */
+    int (*blocks)(const bp_model_shape *shape);
+    const char *blocks_are; /* for messages: "embedding, layers, head" */
+    /** FLOPs of one token forward through a block, about: by it the pipeline is cut. */
+    double (*cost)(const bp_model_shape *shape, int block);
+    /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
+     * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
+    bp_param *(*add_shared)(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int blocks);
+    /** Block `number` of the model, at the end of the network; `shared` is what add_shared gave. */
+    void (*add_block)(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared);
+};
+
+/** The family of this name; NULL: there is none. */
+const bp_model_family *bp_model_family_find(const char *name);
+/** Another one, from now on: of a program that brings its own. Before any configuration is read;
+ * borrowed. */
+void bp_model_family_register(const bp_model_family *family);
+
+/** The shape that the configuration asks for, on top of `known` (from a checkpoint; NULL: none).
+ * Faults (a kind that is none, a key missing, a key that says otherwise than the checkpoint) are
+ * added to the configuration's. vocab_size stays what `known` has, else 0. */
+bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known);
+/** All sizes are given, but maybe the vocabulary's. */
+bool bp_model_shape_is_whole(const bp_model_shape *shape);
+/** Set model.* to what the shape has, so that config.ini says it. */
+void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config);
+
+/** Faults of a shape on so many tensor ranks and stages, said with what would fit: added to the
+ * configuration's. A shape that is not whole has none: a missing key is a fault already. */
+void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config);
+
+/** The "model" object of a checkpoint's state. Errors of reading: BP_ERR_FORMAT a kind, a key or a
+ * value that can't be. */
+json_t *bp_model_shape_json(const bp_model_shape *shape);
+bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
+
+int64_t bp_model_parameters(const bp_model_shape *shape);
+double bp_model_train_flops(const bp_model_shape *shape);
+
+/** Blocks of the whole network; 0 where the shape is not whole. */
+int bp_model_blocks(const bp_model_shape *shape);
+/** Stage `stage` of `stages` has blocks [*first, *end): the cut with the smallest most expensive
+ * stage. */
+void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *first, int *end);
+
+/** Where a run of blocks lies in a pipeline whose stages have several each. */
+typedef struct bp_model_place {
+    int stage, stages, chunk, chunks;
+} bp_model_place;
+/** Run chunk * stages + stage of the model is blocks [*first, *end): stages have as many inner
+ * blocks (all but the first and the last) as in bp_model_stage's cut, dealt out evenly to their
+ * chunks; where that leaves a chunk empty, the cheapest cut into chunks * stages. */
+void bp_model_chunk(const bp_model_shape *shape, const bp_model_place *at, int *first, int *end);
+
+/** The part of the model that one rank holds; values are not bound yet. nn->tensor may be
+ * MPI_COMM_NULL for planning. Local. Owns: *out is the caller's, bp_network_free(). Errors:
+ * BP_ERR_SYSTEM. */
+bp_err bp_model_network_new(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
+                            int stage, int stages);
+/** The same where each stage has `chunks` runs of blocks (bp_model_chunk), more than one only with
+ * more than one stage. */
+bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
+                                   int stage, int stages, int chunks);
+
+#endif

@@ -1,0 +1,24 @@
+/* A network behind the face of models: forward only, over the pipeline and tensor ranks of one
+ * model group. */
+#ifndef BP_MODELS_NETWORK_MODEL_PRIV_H
+#define BP_MODELS_NETWORK_MODEL_PRIV_H
+
+#include "io/checkpoint/checkpoint.h"
+#include "models/family.h"
+#include "models/model.h"
+
+/** Collective over mesh->member. info: kind, statistics, width, context and the vocabulary are
+ * filled.
+ */
+bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                             bp_checkpoint *checkpoint);
+
+/** As bp_model_new. */
+bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                            const bp_model_shape *shape, uint64_t seed);
+
+/** bp_model_estimate of a model of this shape. */
+bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *shape,
+                                 const bp_config *config, const bp_model_task *task);
+
+#endif

@@ -1,0 +1,78 @@
+/* Opening a model: what its checkpoint tells, and then its weights. */
+#include "models/open.h"
+
+#include "models/network_model_priv.h"
+#include "models/open_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint)
+{
+    const json_t *state = bp_checkpoint_state(checkpoint);
+    const char *where = bp_checkpoint_folder(checkpoint), *hash = NULL;
+    bp_model_shape shape;
+    bp_err err = bp_json_get_int(state, "step", &info->step, where);
+
+    if (err == BP_OK)
+        err = bp_json_get_int(state, "eod_id", &info->eod_id, where);
+    if (err == BP_OK)
+        err = bp_json_get_string(state, "tokenizer_hash", &hash, where);
+    if (err == BP_OK)
+        err = bp_model_shape_read(&shape, state, where);
+    if (err != BP_OK)
+        return err;
+    snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
+    snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
+    info->width = shape.width;
+    info->context = shape.context;
+    info->vocab_size = shape.vocab_size;
+    return BP_OK;
+}
+
+bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                              bp_checkpoint *checkpoint)
+{
+    bp_model_info told = {0};
+    bp_err err = bp_agree(mesh->member, bp_model_read_info(&told, checkpoint));
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_network_model_open(out, mesh, config, checkpoint);
+    if (err != BP_OK)
+        return err;
+    bp_model_info *info = &(*out)->info;
+    info->step = told.step;
+    info->eod_id = told.eod_id;
+    memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
+    memcpy(info->digest, told.digest, sizeof told.digest);
+    return BP_OK;
+}
+
+bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_config *config,
+                         const bp_model_task *task)
+{
+    bp_model_shape shape;
+    bp_err err = bp_model_shape_read(&shape, state, "manifest.json");
+
+    *out = (bp_model_memory){0};
+    return err == BP_OK ? bp_network_model_estimate(out, &shape, config, task) : err;
+}
+
+bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config, const char *path)
+{
+    bp_checkpoint *checkpoint = NULL;
+    bp_err err = bp_checkpoint_open_any(mesh->member, path, &checkpoint);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_model_of_checkpoint(out, mesh, config, checkpoint);
+    bp_checkpoint_close(&checkpoint);
+    return err;
+}
+
+bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                    const bp_model_shape *shape, uint64_t seed)
+{
+    return bp_network_model_new(out, mesh, config, shape, seed);
+}

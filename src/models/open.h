@@ -1,0 +1,35 @@
+/* Opening models: of checkpoints, or with initial values. */
+#ifndef BP_MODELS_OPEN_H
+#define BP_MODELS_OPEN_H
+
+#include "models/family.h"
+#include "models/model.h"
+
+/** Estimate what bp_model_open and bp_model_score of a checkpoint will take, from the "state" of
+ * its manifest alone (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
+ *
+ * Errors: BP_ERR_FORMAT it tells no model of a known kind; BP_ERR_CONFIG heads or layers that the
+ *         mesh does not divide; BP_ERR_SYSTEM. */
+bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_config *config,
+                         const bp_model_task *task);
+
+/** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,
+ * split over its ranks.
+ *
+ * Collective: over mesh->member; `path` is equal on all its ranks (members may open different
+ * ones). Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then. Errors:
+ * those of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not know;
+ * BP_ERR_CONFIG heads or layers that the mesh does not divide: the same on all ranks of
+ * mesh->member.
+ */
+bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                     const char *path);
+
+/** A model with initial values, as bp_param_initialise draws them, that no checkpoint holds: to
+ * measure with. `info` has no step, hash or digest. math.precision is settled.
+ *
+ * Collective: over mesh->member. Owns and Errors: as bp_model_open. */
+bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                    const bp_model_shape *shape, uint64_t seed);
+
+#endif

@@ -1,0 +1,138 @@
+/* Which blocks a pipeline stage has, and its part of the network. */
+#include "models/family.h"
+
+#include <string.h>
+
+/* The cut in which no stage costs more than `limit` but where a lone block does, and every stage
+ * has a block: how many stages it has; stage `stage` of it is blocks [*first, *end). */
+static int cut_under(const bp_model_shape *shape, double limit, int stages, int stage, int *first,
+                     int *end)
+{
+    int blocks = bp_model_blocks(shape), used = 0;
+    double cost = 0;
+
+    *first = 0;
+    *end = blocks;
+    for (int block = 0; block < blocks; block++) {
+        bool must_cut = used < stages - 1 && blocks - block <= stages - 1 - used;
+        if (block > 0 && (must_cut || cost + shape->family->cost(shape, block) > limit)) {
+            if (used == stage)
+                *end = block;
+            used++;
+            if (used == stage)
+                *first = block;
+            cost = 0;
+        }
+        cost += shape->family->cost(shape, block);
+    }
+    return used + 1;
+}
+
+void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *first, int *end)
+{
+    double low = 0, high = 0;
+
+    BP_ASSERT(stage < stages && stages <= bp_model_blocks(shape));
+    for (int block = 0; block < bp_model_blocks(shape); block++)
+        high += shape->family->cost(shape, block);
+    for (int round = 0; round < 60; round++) { /* the smallest limit that needs no more stages */
+        double middle = (low + high) / 2;
+        if (cut_under(shape, middle, stages, stage, first, end) <= stages)
+            high = middle;
+        else
+            low = middle;
+    }
+    cut_under(shape, high, stages, stage, first, end);
+}
+
+/* Inner blocks of each chunk of a stage: the stage's own, dealt out so that its chunks cost alike;
+ * the last block of all counts for the last one. False: a chunk would have no block. */
+static bool deal_blocks(const bp_model_shape *shape, int stage, int stages, int chunks, int *counts)
+{
+    int first, end, last = bp_model_blocks(shape) - 1;
+    bool has_last = stage == stages - 1, fits = true;
+    double costs[BP_NETWORK_CHUNKS] = {0};
+
+    bp_model_stage(shape, stage, stages, &first, &end);
+    memset(counts, 0, (size_t)chunks * sizeof *counts);
+    if (has_last)
+        costs[chunks - 1] = shape->family->cost(shape, last);
+    for (int block = first; block < end; block++) {
+        int cheapest = 0;
+
+        if (block == 0 || block == last)
+            continue;
+        for (int c = 1; c < chunks; c++)
+            cheapest = costs[c] < costs[cheapest] ? c : cheapest;
+        costs[cheapest] += shape->family->cost(shape, block);
+        counts[cheapest]++;
+    }
+    for (int c = 0; c < chunks; c++)
+        fits = fits && (counts[c] > 0 || (stage == 0 && c == 0) || (has_last && c == chunks - 1));
+    return fits;
+}
+
+void bp_model_chunk(const bp_model_shape *shape, const bp_model_place *at, int *first, int *end)
+{
+    int run = at->chunk * at->stages + at->stage, before = 0, own = 0;
+    int counts[BP_NETWORK_CHUNKS];
+
+    BP_ASSERT(at->chunks <= BP_NETWORK_CHUNKS && at->chunk < at->chunks);
+    for (int stage = 0; stage < at->stages; stage++) {
+        if (!deal_blocks(shape, stage, at->stages, at->chunks, counts)) {
+            bp_model_stage(shape, run, at->stages * at->chunks, first, end);
+            return;
+        }
+        for (int c = 0; c < at->chunks; c++) {
+            int other = c * at->stages + stage;
+
+            before += other < run ? counts[c] : 0;
+            own += other == run ? counts[c] : 0;
+        }
+    }
+    *first = run == 0 ? 0 : 1 + before;
+    *end = 1 + before + own + (run == at->stages * at->chunks - 1);
+}
+
+/* Blocks of all chunks of a stage. */
+static int count_blocks(const bp_model_shape *shape, int stage, int stages, int chunks)
+{
+    int count = 0, first, end;
+
+    for (int c = 0; c < chunks; c++) {
+        bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
+        count += end - first;
+    }
+    return count;
+}
+
+bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
+                                   int stage, int stages, int chunks)
+{
+    const bp_model_family *family = shape->family;
+    int blocks = count_blocks(shape, stage, stages, chunks);
+    bp_network *network = NULL;
+    bp_param *shared = NULL;
+
+    bp_network_new(&network, nn, blocks, 2 * blocks + 1);
+    BP_ASSERT(stages > 1 || chunks == 1);
+    network->C = shape->width;
+    if (family->add_shared)
+        shared = family->add_shared(network, shape, stage, stages, blocks);
+    for (int c = 0; c < chunks; c++) {
+        int first, end;
+
+        bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
+        for (int number = first; number < end; number++)
+            family->add_block(network, shape, number, shared);
+        bp_network_end_chunk(network);
+    }
+    *out = network;
+    return BP_OK;
+}
+
+bp_err bp_model_network_new(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
+                            int stage, int stages)
+{
+    return bp_model_network_new_chunks(out, nn, shape, stage, stages, 1);
+}

@@ -1,0 +1,120 @@
+/* What trains: the keys of train.*, optimizer.*, mesh.*, and the settings that they become. */
+#ifndef BP_TRAIN_ENGINE_OPTIONS_H
+#define BP_TRAIN_ENGINE_OPTIONS_H
+
+#include "base/config.h"
+#include "mesh/mesh.h"
+#include "models/family.h"
+#include "train/engine/optimizer.h"
+#include "train/engine/schedule.h"
+
+extern const bp_option bp_train_options[], bp_optimizer_options[]; /* train.*, optimizer.* */
+
+/** Values of bp_optimizer_options (docs: --help). */
+typedef struct bp_optimizer_keys {
+    const char *kind;
+    double lr;
+    int64_t warmup;
+    const char *decay;
+    double min_lr;
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
+    double clip;
+    double momentum;
+} bp_optimizer_keys;
+
+static inline const bp_optimizer_keys *bp_optimizer_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_optimizer_options);
+}
+
+/** Values of bp_train_options (docs: --help). */
+typedef struct bp_train_keys {
+    int64_t steps;
+    double epochs;
+    int64_t batch;
+    int64_t log_every;
+    int64_t valid_every;
+    int64_t patience;
+    int64_t digest_every;
+    const char *reduction;
+    bool recompute;
+    bool profile;
+    bool tensorboard;
+    const char *trace;
+} bp_train_keys;
+
+static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_train_options);
+}
+
+#define BP_STEPS_MAX 1e12 /* of train.steps */
+
+typedef enum bp_rate_decay { BP_DECAY_COSINE, BP_DECAY_LINEAR, BP_DECAY_CONSTANT } bp_rate_decay;
+
+typedef struct bp_rate {
+    double peak;
+    double least; /* share of peak that decay ends at */
+    int64_t warmup, steps;
+    bp_rate_decay decay;
+} bp_rate;
+
+/** Learning rate of step s (from 1), w = warmup: peak s/w up to w; then with u = (s-1-w)/(steps-w):
+ * peak (m + (1-m) f), m = least, f = (1 + cos pi u)/2 (cosine), 1-u (linear); constant: peak. */
+double bp_rate_at(const bp_rate *rate, int64_t step);
+
+/** mesh.sequence_parallel */
+typedef enum bp_sequence_parallel {
+    BP_SEQUENCE_PARALLEL_AUTO,
+    BP_SEQUENCE_PARALLEL_YES,
+    BP_SEQUENCE_PARALLEL_NO
+} bp_sequence_parallel;
+
+typedef struct bp_engine_spec {
+    uint64_t seed;
+    float dropout;
+    int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */
+    bp_schedule schedule;
+    int chunks; /* of a stage, if interleaved: bp_engine_chunks */
+    bool tree, recompute;
+    bool overlap;                           /* messages travel beside compute: mesh.overlap */
+    bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
+    bp_optimizer_rule optimizer;
+    bp_rate rate;
+    bp_precision precision; /* the caller sets it: bp_math_precision */
+    int64_t digest_every;   /* steps between comparisons of copies; 0: nothing is checked */
+} bp_engine_spec;
+
+/** Steps of so many passes over an epoch of so many windows: epochs max(1, windows / batch), to the
+ * nearest, at least 1 and at most BP_STEPS_MAX. */
+int64_t bp_epoch_steps(double epochs, int64_t windows, int64_t batch);
+
+/** From a checked configuration; `precision` is left f32, and with train.epochs rate.steps 0: the
+ * corpus tells (bp_epoch_steps). */
+bp_engine_spec bp_engine_spec_of(const bp_config *config);
+/** What of it mesh.* says alone. */
+void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config);
+
+/** Runs of blocks that each of so many stages has: 1, but if interleaved. */
+int bp_engine_chunks(const bp_engine_spec *spec, int stages);
+
+/** Do so many tensor ranks share out a micro-batch's rows (bp_nn.sequence_parallel)? */
+bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
+                                    int tensors);
+
+/** batch is a multiple of data x micro_batch; if interleaved, there are blocks for all chunks
+ * (where shape->layers is known), and micro-batches for all stages; rows can be shared out if they
+ * have to be (where shape->context is known): else a fault that says what fits. mesh->data may be
+ * open (0). */
+void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
+                          const bp_mesh_shape *mesh, bp_config *config);
+
+/** A warning for mesh.chunks (other than its default) and mesh.schedule=interleaved without what
+ * they need, and for mesh.sequence_parallel=yes without tensor ranks: they change nothing. Local.
+ */
+void bp_engine_spec_warn(const bp_config *config);
+
+#endif
