@@ -59,7 +59,8 @@ static void fill_tokens(int32_t *tokens, int64_t n, int64_t vocab_size, int64_t 
 
 typedef struct training {
     bp_engine *engine;
-    int32_t *windows; /* [slots][T+1] */
+    int32_t *tokens; /* [2][slots * T]: inputs, and as many targets */
+    bp_batch batch;
     int64_t step;
 } training;
 
@@ -70,23 +71,24 @@ static void run_step(void *context)
 
     t->step++;
     bp_heartbeat_step(t->step);
-    bp_engine_step(t->engine, t->step, t->step, t->windows, &result);
+    bp_engine_step(t->engine, t->step, t->step, &t->batch, &result);
 }
 
 static bp_err open_training(const bench *self, training *t, const bp_engine_spec *spec,
                             const bp_model_shape *shape)
 {
-    int64_t slots = spec->batch / self->mesh->datas, n = slots * (shape->context + 1);
+    int64_t slots = spec->batch / self->mesh->datas, n = slots * shape->context;
     bp_err err = bp_engine_new(&t->engine, self->mesh, spec, shape);
 
     if (err != BP_OK)
         return err;
-    t->windows = bp_try_alloc("bench.windows", n, sizeof *t->windows);
+    t->tokens = bp_try_alloc("bench.windows", 2 * n, sizeof *t->tokens);
     err = bp_agree(self->mesh->compute,
-                   t->windows ? BP_OK : bp_fail_memory("windows", n, sizeof *t->windows));
+                   t->tokens ? BP_OK : bp_fail_memory("a batch", 2 * n, sizeof *t->tokens));
     if (err != BP_OK)
         return err;
-    fill_tokens(t->windows, n, shape->vocab_size, self->mesh->data_at);
+    t->batch = bp_batch_of_places(slots, shape->context, t->tokens, t->tokens + n);
+    fill_tokens(t->tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
     bp_engine_initialise(t->engine);
     return BP_OK;
 }
@@ -102,7 +104,7 @@ static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_mode
         *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
     }
     bp_engine_free(&t.engine);
-    bp_free(t.windows);
+    bp_free(t.tokens);
     return err;
 }
 

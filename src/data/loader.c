@@ -33,7 +33,9 @@ struct bp_loader {
     int64_t source_count;
     source *sources;    /* 1, or with weights one a file */
     bp_mixture mixture; /* with weights */
-    int32_t *ring;      /* [DEPTH][slots][T+1]; step s lies at s mod DEPTH */
+    int32_t *window;    /* [T+1] that an example is made of; the helper's alone */
+    char *ring;         /* [DEPTH] batches; step s lies at s mod DEPTH */
+    size_t batch_bytes;
     double waited;
 
     pthread_t helper;
@@ -118,21 +120,24 @@ static int64_t blocks_read(const bp_loader *loader)
     return reads;
 }
 
-static int32_t *ring_at(const bp_loader *loader, int64_t step)
+static char *ring_at(const bp_loader *loader, int64_t step)
 {
-    return loader->ring + (step % DEPTH) * loader->spec.slots * (loader->spec.context + 1);
+    return loader->ring + (size_t)(step % DEPTH) * loader->batch_bytes;
 }
 
 static bp_err make_step(bp_loader *loader, int64_t step)
 {
-    int64_t count = loader->spec.slots * (loader->spec.context + 1);
-    int32_t *to = ring_at(loader, step);
+    const bp_loader_spec *spec = &loader->spec;
     bp_err err = BP_OK;
 
-    BP_TRACE(BP_TRACE_INPUT, 0, 4.0 * (double)count);
+    BP_TRACE(BP_TRACE_INPUT, 0, (double)loader->batch_bytes);
     bp_trace_number(step);
-    for (int64_t slot = 0; err == BP_OK && slot < loader->spec.slots; slot++)
-        err = make_window(loader, step, slot, to + slot * (loader->spec.context + 1));
+    for (int64_t slot = 0; err == BP_OK && slot < spec->slots; slot++) {
+        err = make_window(loader, step, slot, loader->window);
+        if (err == BP_OK)
+            bp_example_make(&spec->maker, loader->window, step, spec->first_slot + slot,
+                            ring_at(loader, step), spec->slots, slot);
+    }
     return err;
 }
 
@@ -186,10 +191,11 @@ static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t t
 {
     const bp_loader_spec *spec = &loader->spec;
     source *out = &loader->sources[k];
+    int64_t context = spec->maker.window - 1;
     bp_err err;
 
-    out->windows = (tokens - 1) / spec->context;
-    bp_order_init(&out->order, out->windows, spec->context, spec->seed, spec->member + k);
+    out->windows = (tokens - 1) / context;
+    bp_order_init(&out->order, out->windows, context, spec->seed, spec->member + k);
     err = bp_block_cache_init(&out->cache, spec->stream, first, &out->order, buffers);
     if (err != BP_OK)
         return err;
@@ -225,9 +231,10 @@ static bp_err plan_lanes(bp_loader *loader)
     bp_err err;
 
     loader->sources = bp_try_alloc("data.loader", count, sizeof(*loader->sources));
-    loader->ring = bp_try_alloc("data.loader", DEPTH * spec->slots * (spec->context + 1),
-                                sizeof(*loader->ring));
-    if (!loader->sources || !loader->ring)
+    loader->batch_bytes = bp_batch_bytes(&spec->maker.form, spec->slots);
+    loader->window = bp_try_alloc("data.loader", spec->maker.window, sizeof(*loader->window));
+    loader->ring = bp_try_alloc("data.loader", DEPTH * (int64_t)loader->batch_bytes, 1);
+    if (!loader->sources || !loader->window || !loader->ring)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " batch slots", spec->slots);
     loader->source_count = count;
     if (is_weighted(loader))
@@ -240,9 +247,9 @@ static bp_err plan_lanes(bp_loader *loader)
 
 bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec)
 {
-    bp_err err = bp_stream_check(spec->stream, spec->context);
+    bp_err err = bp_stream_check(spec->stream, spec->maker.window - 1);
 
-    BP_ASSERT(spec->context > 0 && spec->slots > 0 && spec->first_slot >= 0);
+    BP_ASSERT(spec->maker.window > 1 && spec->slots > 0 && spec->first_slot >= 0);
     BP_ASSERT(spec->first_slot + spec->slots <= spec->batch);
     *out = NULL;
     if (err != BP_OK)
@@ -264,14 +271,15 @@ size_t bp_loader_bytes(const bp_loader_size *size)
     int64_t files = size->mixed_files > 0 ? size->mixed_files : 1;
     int64_t holders = size->mixed_files > 0 ? 1 : size->slots;
     int64_t of_file = size->tokens;
-    size_t ring = (size_t)(DEPTH * size->slots * (size->context + 1)) * sizeof(int32_t);
+    size_t ring = DEPTH * bp_batch_bytes(&size->maker->form, size->slots) +
+                  (size_t)size->maker->window * sizeof(int32_t);
     size_t cycle = size->mixed_files > 0 ? 2 * BP_MIXTURE_CYCLE * sizeof(int32_t) : 0;
 
     if (files > 1) /* files of equal size take most */
         of_file = size->tokens / files + 1;
     return ring + cycle +
-           (size_t)files *
-               bp_block_cache_bytes(of_file, holders, size->context, size->vocab_size > 65536);
+           (size_t)files * bp_block_cache_bytes(of_file, holders, size->maker->window - 1,
+                                                size->vocab_size > 65536);
 }
 
 void bp_loader_free(bp_loader **loader)
@@ -291,6 +299,7 @@ void bp_loader_free(bp_loader **loader)
         pthread_cond_destroy(&old->changed);
     if (old->has_mutex)
         pthread_mutex_destroy(&old->mutex);
+    bp_free(old->window);
     bp_free(old->ring);
     for (int64_t k = 0; k < old->source_count; k++) {
         bp_free(old->sources[k].buffers);
@@ -344,7 +353,10 @@ int64_t bp_loader_blocks_read(bp_loader *loader)
 /* Called with the mutex held. */
 static void wait_for(bp_loader *loader, int64_t step)
 {
-    if (step != loader->wanted) {
+    if (step == loader->wanted + 1 && loader->made > loader->wanted && loader->err == BP_OK) {
+        loader->wanted = step; /* the one before is the helper's again */
+        pthread_cond_broadcast(&loader->changed);
+    } else if (step != loader->wanted) {
         loader->wanted = loader->made = step;
         loader->seeks++;
         loader->err = BP_OK;
@@ -359,28 +371,22 @@ static void wait_for(bp_loader *loader, int64_t step)
     loader->waited += bp_clock_now() - start;
 }
 
-bp_err bp_loader_read(bp_loader *loader, int64_t step, int32_t *windows)
+bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch)
 {
-    int64_t count = loader->spec.slots * (loader->spec.context + 1);
+    bp_err err = BP_OK;
 
-    BP_TRACE(BP_TRACE_INPUT, 0, 4.0 * (double)count);
+    BP_TRACE(BP_TRACE_INPUT, 0, 0);
     BP_ASSERT(step >= 1);
+    *batch = NULL;
     pthread_mutex_lock(&loader->mutex);
     wait_for(loader, step);
-    if (loader->made <= step) {
+    if (loader->made > step) { /* until `wanted` moves on, the helper writes no further than step +
+                                  DEPTH - 1: this one is the caller's */
+        *batch = ring_at(loader, step);
+    } else {
         bp_err_set_message(loader->message);
-        bp_err err = loader->err;
-        pthread_mutex_unlock(&loader->mutex);
-        return err;
+        err = loader->err;
     }
     pthread_mutex_unlock(&loader->mutex);
-
-    /* The helper writes no further than step + DEPTH - 1 until `wanted` moves on: this one is ours.
-     */
-    memcpy(windows, ring_at(loader, step), (size_t)count * sizeof(*windows));
-    pthread_mutex_lock(&loader->mutex);
-    loader->wanted = step + 1;
-    pthread_cond_broadcast(&loader->changed);
-    pthread_mutex_unlock(&loader->mutex);
-    return BP_OK;
+    return err;
 }

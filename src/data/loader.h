@@ -5,6 +5,7 @@
 #define BP_DATA_LOADER_H
 
 #include "data/stream.h"
+#include "tensor/batch.h"
 #include <stdbool.h>
 
 /** The loader of this rank. While they live, the stream is their helper thread's: nobody else reads
@@ -12,7 +13,7 @@
 typedef struct bp_loader bp_loader;
 typedef struct bp_loader_spec {
     bp_stream *stream;         /* borrowed until bp_loader_free */
-    int64_t context;           /* T */
+    bp_example_maker maker;    /* its windows overlap by a token: of T + 1 */
     int64_t batch;             /* B: slots over all ranks */
     int64_t first_slot, slots; /* this rank's run of slots */
     uint64_t seed;
@@ -27,7 +28,7 @@ typedef struct bp_loader_spec {
  * rank that has some of the slots decodes all blocks that its windows lie in: nearly all there are.
  *
  * Holds blocks of 64 Ki tokens, 128 KiB each (256 KiB from 65,537 entries of the vocabulary up): at
- * most 4 a slot, or with weights 4 a file, never more than there are; and three steps of windows.
+ * most 4 a slot, or with weights 4 a file, never more than there are; and three steps of batches.
  *
  * Owns:       *out is the caller's, bp_loader_free(); NULL after an error.
  * Errors:     BP_ERR_FORMAT fewer than T+1 tokens; BP_ERR_SYSTEM memory, threads.
@@ -39,7 +40,8 @@ void bp_loader_free(bp_loader **loader);
 typedef struct bp_loader_size {
     int64_t tokens;      /* of all files */
     int64_t mixed_files; /* of a stream with weights; 0: one without */
-    int64_t slots, context, vocab_size;
+    int64_t slots, vocab_size;
+    const bp_example_maker *maker;
 } bp_loader_size;
 
 /** Bytes that loader of this size take, for the plan; with weights, at most. */
@@ -51,13 +53,13 @@ double bp_loader_share(const bp_loader *loader, int64_t k);
  * step s takes entry ((s-1)B + b) mod W of epoch ((s-1)B + b) / W. With weights: a step takes more
  * windows of some file than it has. */
 bool bp_loader_repeat(const bp_loader *loader);
-/** The windows of step `step` (from 1): T inputs and, one to the right, T targets. A function of
- *  (seed, member, step) and the stream alone; any step at any time, quick in order.
+/** The examples of step `step` (from 1): a function of (seed, member, step), the maker and the
+ * stream alone; any step at any time, quick in order.
  *
- * Shapes:     windows[slots][T+1].
+ * Shapes:     *batch is bp_batch_bytes(maker.form, slots); borrowed until the next call.
  * Errors:     those of bp_corpus_file_read.
  */
-bp_err bp_loader_read(bp_loader *loader, int64_t step, int32_t *windows);
+bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch);
 /** Seconds that bp_loader_read has waited so far, and blocks decoded so far. */
 double bp_loader_waited(const bp_loader *loader);
 int64_t bp_loader_blocks_read(bp_loader *loader);

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/json.h"
 #include "models/network.h"
+#include "models/objective.h"
 
 extern const bp_option bp_model_options[]; /* model.* */
 
@@ -62,6 +63,7 @@ struct bp_model_family {
     /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
+    const bp_objective *objective; /* that pretraining minimises */
 
     /* A network is a list of blocks, which pipeline stages share out: its first one takes the
      * inputs, its last one has the outcomes. */

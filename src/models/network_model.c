@@ -133,10 +133,11 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
         return err;
     for (int64_t first = 0; first < batch->windows; first += each) {
         int64_t tokens = first * batch->length;
-        bp_pass pass = {.B = first + each < batch->windows ? each : batch->windows - first,
+        int64_t windows = first + each < batch->windows ? each : batch->windows - first;
+        bp_pass pass = {.B = windows,
                         .T = batch->length,
-                        .inputs = batch->inputs + tokens,
-                        .targets = batch->targets + tokens,
+                        .batch = bp_batch_of_places(windows, batch->length, batch->inputs + tokens,
+                                                    batch->targets + tokens),
                         .dropout = asked->pass != BP_MODEL_NO_DROPOUT,
                         .step = asked->pass,
                         .first_slot = batch->first_slot + first,

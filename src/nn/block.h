@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "math/gemm/linear.h"
+#include "tensor/batch.h"
 #include "tensor/param.h"
 #include <mpi.h>
 #include <stdbool.h>
@@ -42,21 +43,20 @@ typedef struct bp_activations {
 /** One micro-batch on its way. */
 typedef struct bp_pass {
     int64_t B, T;
-    const int32_t *inputs;  /* [B][T]; needed by the first block */
-    const int32_t *targets; /* [B][T], -1: not scored; needed by the last block */
-    bool training;          /* forward saves what backward needs */
-    bool dropout;           /* masks are on, at the network's rate: in training, and in passes with
-                               dropout at test time */
+    bp_batch batch; /* its inputs are needed by the first block, its targets by the last */
+    bool training;  /* forward saves what backward needs */
+    bool dropout;   /* masks are on, at the network's rate: in training, and in passes with
+                       dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
-    int64_t first_slot; /* of sequence 0 in the global batch */
-    float loss_weight;  /* what one token's loss counts in the gradient: 1 / (tokens of the global
-                           batch) */
-    bp_arena *scratch;  /* for the block at work; what it takes it gives back */
+    int64_t first_slot;          /* of sequence 0 in the global batch */
+    float loss_weight[BP_TERMS]; /* what the loss of one target counts in the gradient: the term's
+                                    weight / (its scored targets in the global batch) */
+    bp_arena *scratch;           /* for the block at work; what it takes it gives back */
     /* results, of the last block */
-    float *logprob;  /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
-                        asked */
-    double loss_sum; /* sum of -logprob over the scored targets, in row order */
-    int64_t loss_count;
+    float *logprob; /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
+                       asked */
+    double loss_sum[BP_TERMS]; /* sum of -logprob over the scored targets, in row order */
+    int64_t loss_count[BP_TERMS];
 } bp_pass;
 
 typedef struct bp_block bp_block;

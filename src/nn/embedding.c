@@ -74,8 +74,8 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
     float *hidden = activations->item[0].data, *all = alloc_all(self, pass->scratch, pass, hidden);
 
     (void)saved;
-    bp_embedding_forward(all, wte->value, pass->inputs, pass->B * pass->T, C, wte->offset[0],
-                         wte->extent[0]);
+    bp_embedding_forward(all, wte->value, pass->batch.stream[0].inputs, pass->B * pass->T, C,
+                         wte->offset[0], wte->extent[0]);
     bp_nn_sum(block->nn, pass, all, C);
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
@@ -113,7 +113,7 @@ static void embedding_backward(bp_block *block, bp_pass *pass, bp_activations *a
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
         bp_nn_gather(block->nn, pass, &whole);
     }
-    bp_embedding_backward(wte->gradient, all, pass->inputs, rows, C, wte->offset[0],
+    bp_embedding_backward(wte->gradient, all, pass->batch.stream[0].inputs, rows, C, wte->offset[0],
                           wte->extent[0]);
     pass->scratch->used_bytes = mark;
 }

@@ -207,8 +207,8 @@ static void chunk_loss(bp_pass *pass, const chunk *c, const int32_t *targets, in
 {
     for (int64_t r = 0; r < rows; r++)
         if (targets[r] >= 0) {
-            pass->loss_sum -= bp_logit_logprob(c->max, c->sums, rows, r);
-            pass->loss_count++;
+            pass->loss_sum[0] -= bp_logit_logprob(c->max, c->sums, rows, r);
+            pass->loss_count[0]++;
         }
 }
 
@@ -219,9 +219,9 @@ static int64_t gather_scored(const head *self, const bp_pass *pass, chunk *c, fl
     int64_t count = 0, C = self->wte->shape[1];
 
     for (; *at < pass->B * pass->T && count < c->rows; (*at)++)
-        if (pass->targets[*at] >= 0) {
+        if (pass->batch.term[0].targets[*at] >= 0) {
             memcpy(to + count * C, hidden + *at * C, (size_t)C * sizeof(float));
-            c->targets[count] = pass->targets[*at];
+            c->targets[count] = pass->batch.term[0].targets[*at];
             c->places[count++] = (int32_t)*at;
         }
     return count;
@@ -273,14 +273,14 @@ static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
     float *dnormed = work->dnormed + first * normed->columns;
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0], rows = normed->rows;
-    const int32_t *targets = pass->targets + first;
+    const int32_t *targets = pass->batch.term[0].targets + first;
 
     if (V == 0) {
         bp_zero(dnormed, rows * normed->columns);
         return;
     }
     for (int64_t r = 0; r < rows; r++)
-        c->weight[r] = targets[r] >= 0 ? pass->loss_weight : 0;
+        c->weight[r] = targets[r] >= 0 ? pass->loss_weight[0] : 0;
     bp_operand dlogits = bp_operand_part(&work->dlogits, 0, rows);
     bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
                         self->wte->offset[0]);
@@ -306,8 +306,8 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
     for (int64_t first = 0; first < rows; first += work.c.rows) {
         int64_t n = first + work.c.rows < rows ? work.c.rows : rows - first;
         bp_operand normed = bp_operand_part(&work.normed, first, n);
-        chunk_forward(self, &work.c, &normed, pass->targets + first, n);
-        chunk_loss(pass, &work.c, pass->targets + first, n);
+        chunk_forward(self, &work.c, &normed, pass->batch.term[0].targets + first, n);
+        chunk_loss(pass, &work.c, pass->batch.term[0].targets + first, n);
         chunk_backward(self, pass, &work, &normed, first, fresh && first == 0);
     }
     bp_nn_sum(block->nn, pass, work.dnormed, C);

@@ -50,14 +50,14 @@ static bp_engine *engine_of(const bp_mesh *mesh, const bp_model_shape *shape, in
 }
 
 /* Least time of a step; steps are numbered so that none is one of a comparison. */
-static void take(double *least, bp_engine *engine, const int32_t *windows, int64_t *step)
+static void take(double *least, bp_engine *engine, const bp_batch *batch, int64_t *step)
 {
     bp_step_result result;
 
     for (int k = 0; k < STEPS; k++) {
         *step += 1 + (*step % EVERY == EVERY - 1);
         double begin = cpu_now();
-        bp_engine_step(engine, *step, *step, windows, &result);
+        bp_engine_step(engine, *step, *step, batch, &result);
         double took = cpu_now() - begin;
         *least = took < *least ? took : *least;
     }
@@ -85,13 +85,14 @@ int main(int argc, char **argv)
                             .vocab_size = n[4]};
     bp_engine *engines[2] = {engine_of(mesh, &shape, n[5], 0),
                              engine_of(mesh, &shape, n[5], EVERY)};
-    int32_t *windows = bp_alloc("bench", n[5] * (n[3] + 1), sizeof *windows);
-    BP_ASSERT(windows);
-    for (int64_t k = 0; k < n[5] * (n[3] + 1); k++)
-        windows[k] = (int32_t)(k * 7919 % n[4]);
+    int64_t places = n[5] * n[3];
+    int32_t *tokens = bp_alloc("bench", places + 1, sizeof *tokens);
+    bp_batch batch = bp_batch_of_places(n[5], n[3], tokens, tokens + 1);
+    for (int64_t k = 0; k <= places; k++)
+        tokens[k] = (int32_t)(k * 7919 % n[4]);
     for (int64_t round = 0; round < n[7]; round++) {
-        take(&without, engines[0], windows, &steps[0]);
-        take(&with, engines[1], windows, &steps[1]);
+        take(&without, engines[0], &batch, &steps[0]);
+        take(&with, engines[1], &batch, &steps[1]);
         double begin = cpu_now();
         bp_engine_check(engines[1], steps[1]); /* the guard's check besides */
         double took = cpu_now() - begin;
@@ -102,7 +103,7 @@ int main(int argc, char **argv)
                "%.4f, every %d steps %.3f %% of a step\n",
                (long long)bp_model_parameters(&shape), without, with, 100 * (with / without - 1),
                compared, EVERY, 100 * compared / EVERY / without);
-    bp_free(windows);
+    bp_free(tokens);
     bp_engine_free(&engines[0]);
     bp_engine_free(&engines[1]);
     bp_mesh_free(&mesh);

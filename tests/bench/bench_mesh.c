@@ -101,20 +101,20 @@ static int by_size(const void *a, const void *b)
 
 static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
 {
-    int64_t slots = n[BATCH] / mesh->datas, tokens = slots * (n[CONTEXT] + 1);
-    int32_t *windows = bp_alloc("bench", tokens, sizeof *windows);
+    int64_t slots = n[BATCH] / mesh->datas, places = slots * n[CONTEXT];
+    int32_t *tokens = bp_alloc("bench", places + 1, sizeof *tokens);
+    bp_batch batch = bp_batch_of_places(slots, n[CONTEXT], tokens, tokens + 1);
     double *seconds = bp_alloc("bench", n[STEPS], sizeof *seconds);
     bp_heartbeat before, after;
     bp_step_result result;
 
-    BP_ASSERT(windows && seconds);
-    for (int64_t k = 0; k < tokens; k++)
-        windows[k] = (int32_t)((k + 17 * mesh->data_at) * 7919 % n[VOCABULARY]);
-    bp_engine_step(engine, 1, 1, windows, &result);
+    for (int64_t k = 0; k <= places; k++)
+        tokens[k] = (int32_t)((k + 17 * mesh->data_at) * 7919 % n[VOCABULARY]);
+    bp_engine_step(engine, 1, 1, &batch, &result);
     bp_heartbeat_read(&before);
     for (int64_t k = 0; k < n[STEPS]; k++) {
         double begin = bp_clock_now();
-        bp_engine_step(engine, k + 2, k + 2, windows, &result);
+        bp_engine_step(engine, k + 2, k + 2, &batch, &result);
         seconds[k] = bp_clock_now() - begin;
     }
     bp_heartbeat_read(&after);
@@ -129,7 +129,7 @@ static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
         fflush(stdout);
         BP_MPI(MPI_Barrier(mesh->world));
     }
-    bp_free(windows);
+    bp_free(tokens);
     bp_free(seconds);
 }
 

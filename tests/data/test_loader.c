@@ -1,5 +1,6 @@
 /* Lanes against plain loops. */
 #include "bp_test.h"
+#include "read_windows.h"
 
 #include "base/fault.h"
 #include "data/loader.h"
@@ -43,7 +44,7 @@ static void end_world(world *w)
 static bp_loader *make_lanes(const world *w, int64_t first_slot, int64_t slots)
 {
     bp_loader_spec spec = {.stream = w->stream,
-                           .context = w->context,
+                           .maker = window_maker(w->context, slots),
                            .batch = w->batch,
                            .first_slot = first_slot,
                            .slots = slots,
@@ -84,7 +85,7 @@ static void steps_are_the_plain_loops_steps(void **state)
     assert_int_equal(w.windows, 699);
     assert_false(bp_loader_repeat(loader));
     for (int64_t step = 1; step <= 116 * 2 + 3; step++) { /* into the third epoch */
-        bp_test_expect(bp_loader_read(loader, step, got), BP_OK);
+        bp_test_expect(read_windows(loader, step, got), BP_OK);
         if (step % 9 == 1 || step % 116 < 2)
             check_step(&w, step, 0, 6, got);
     }
@@ -104,7 +105,7 @@ static void any_step_at_any_time(void **state)
     int32_t *got = bp_alloc("test", 6 * 1001, sizeof(*got));
 
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        bp_test_expect(bp_loader_read(loader, steps[i], got), BP_OK);
+        bp_test_expect(read_windows(loader, steps[i], got), BP_OK);
         check_step(&w, steps[i], 0, 6, got);
     }
     bp_loader_free(&loader);
@@ -126,7 +127,7 @@ static void an_epoch_has_every_window_once(void **state)
         int *seen = bp_alloc("test", w.windows, sizeof(*seen)), missing = 0;
 
         for (int64_t step = 1 + epoch * 571; step <= (epoch + 1) * 571; step++) {
-            bp_test_expect(bp_loader_read(loader, step, got), BP_OK);
+            bp_test_expect(read_windows(loader, step, got), BP_OK);
             for (int64_t b = 0; b < 7; b++) {
                 const int32_t *window = got + b * 101;
                 int64_t k = 0;
@@ -162,7 +163,7 @@ static void slots_do_not_depend_on_who_owns_them(void **state)
     bp_loader *loader = make_lanes(&w, 0, SLOTS);
 
     for (int step = 0; step < STEPS; step++)
-        bp_test_expect(bp_loader_read(loader, step + 1, want[step][0]), BP_OK);
+        bp_test_expect(read_windows(loader, step + 1, want[step][0]), BP_OK);
     bp_loader_free(&loader);
     for (int ranks = 2; ranks <= SLOTS; ranks *= 2) {
         int slots = SLOTS / ranks;
@@ -170,7 +171,7 @@ static void slots_do_not_depend_on_who_owns_them(void **state)
         for (int rank = 0; rank < ranks; rank++) {
             loader = make_lanes(&w, rank * slots, slots);
             for (int step = 0; step < STEPS; step++) {
-                bp_test_expect(bp_loader_read(loader, step + 1, got[0]), BP_OK);
+                bp_test_expect(read_windows(loader, step + 1, got[0]), BP_OK);
                 assert_memory_equal(got, want[step][rank * slots], (size_t)slots * sizeof(got[0]));
             }
             bp_loader_free(&loader);
@@ -190,7 +191,7 @@ static void more_slots_than_windows_repeat(void **state)
     assert_int_equal(w.windows, 4);
     assert_true(bp_loader_repeat(loader));
     for (int64_t step = 1; step < 20; step++) {
-        bp_test_expect(bp_loader_read(loader, step, got), BP_OK);
+        bp_test_expect(read_windows(loader, step, got), BP_OK);
         check_step(&w, step, 2, 9, got);
     }
     bp_loader_free(&loader);
@@ -208,7 +209,7 @@ static void wide_vocabularies_and_long_windows(void **state)
 
     assert_int_equal(w.windows, 4);
     for (int64_t step = 1; step <= 4; step++) {
-        bp_test_expect(bp_loader_read(loader, step, got), BP_OK);
+        bp_test_expect(read_windows(loader, step, got), BP_OK);
         check_step(&w, step, 0, 2, got);
     }
     bp_loader_free(&loader);
@@ -227,7 +228,7 @@ static void blocks_are_decoded_once_but_where_lanes_meet(void **state)
 
     for (int64_t step = 1; step <= length - 3;
          step++) /* the helper reads no further than the epoch */
-        bp_test_expect(bp_loader_read(loader, step, got), BP_OK);
+        bp_test_expect(read_windows(loader, step, got), BP_OK);
     /* three places where loader meet, each inside a buffer of four blocks */
     assert_in_range(bp_loader_blocks_read(loader), blocks - 4, blocks + 3 * POOL);
     bp_loader_free(&loader);
@@ -259,11 +260,11 @@ static void damage_is_told_by_the_step_that_meets_it(void **state)
 
     spoil(bp_test_path("spoilt.h5"));
     do
-        err = bp_loader_read(loader, step++, got);
+        err = read_windows(loader, step++, got);
     while (err == BP_OK && step < w.windows);
     assert_int_equal(err, BP_ERR_FORMAT);
     bp_test_message_has("spoilt.h5");
-    bp_test_expect(bp_loader_read(loader, step - 1, got), BP_ERR_FORMAT); /* and again */
+    bp_test_expect(read_windows(loader, step - 1, got), BP_ERR_FORMAT); /* and again */
     bp_loader_free(&loader);
     bp_free(got);
     end_world(&w);
@@ -273,7 +274,7 @@ static void damage_is_told_by_the_step_that_meets_it(void **state)
 static bp_err build_all(bp_corpus *corpus, const double *weights, int n)
 {
     bp_stream_spec stream_spec = {.corpus = corpus, .bag = true, .seed = 1, .weights = weights};
-    bp_loader_spec lanes_spec = {.context = 10, .batch = 2, .slots = 2};
+    bp_loader_spec lanes_spec = {.maker = window_maker(10, 2), .batch = 2, .slots = 2};
     bp_stream *stream = NULL;
     bp_loader *loader = NULL;
     int32_t got[22];
@@ -286,7 +287,7 @@ static bp_err build_all(bp_corpus *corpus, const double *weights, int n)
     if (err == BP_OK)
         err = bp_loader_new(&loader, &lanes_spec);
     if (err == BP_OK)
-        err = bp_loader_read(loader, 1, got);
+        err = read_windows(loader, 1, got);
     bp_fault_arm(NULL);
     bp_loader_free(&loader);
     bp_stream_free(&stream);
@@ -318,17 +319,18 @@ static void too_few_tokens_are_65(void **state)
     (void)state;
     toy_corpus toy = {.documents = 1, .length = 9, .vocab_size = 100, .eod_id = 99};
     world w = make_world(&toy, "short.h5", 10, 1);
-    bp_loader_spec spec = {.stream = w.stream, .context = 10, .batch = 1, .slots = 1};
+    bp_loader_spec spec = {
+        .stream = w.stream, .maker = window_maker(10, 1), .batch = 1, .slots = 1};
     bp_loader *loader = (bp_loader *)1;
     int32_t got[10];
 
     bp_test_expect(bp_loader_new(&loader, &spec), BP_ERR_FORMAT);
     assert_null(loader);
     bp_test_message_has("short.h5");
-    spec.context = 9; /* T + 1 tokens: one window */
+    spec.maker = window_maker(9, 1); /* T + 1 tokens: one window */
     bp_test_expect(bp_loader_new(&loader, &spec), BP_OK);
     assert_int_equal(bp_loader_windows(loader), 1);
-    bp_test_expect(bp_loader_read(loader, 1, got), BP_OK);
+    bp_test_expect(read_windows(loader, 1, got), BP_OK);
     assert_memory_equal(got, w.tokens, sizeof(got));
     bp_loader_free(&loader);
     end_world(&w);

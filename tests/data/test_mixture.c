@@ -1,5 +1,6 @@
 /* Corpora with weights against plain loops. */
 #include "bp_test.h"
+#include "read_windows.h"
 
 #include "data/loader.h"
 #include "data/mixture_priv.h"
@@ -234,7 +235,7 @@ static int32_t *plain_steps(const world *w, int64_t steps)
 static bp_loader *make_lanes(const world *w, int64_t first_slot, int64_t slots)
 {
     bp_loader_spec spec = {.stream = w->stream,
-                           .context = w->context,
+                           .maker = window_maker(w->context, slots),
                            .batch = w->batch,
                            .first_slot = first_slot,
                            .slots = slots,
@@ -255,7 +256,7 @@ static void check_ranks(const world *w, int ranks, int64_t steps, const int32_t 
         bp_loader *loader = make_lanes(w, rank * slots, slots);
 
         for (int64_t s = 0; s < steps; s++) {
-            bp_test_expect(bp_loader_read(loader, s + 1, got), BP_OK);
+            bp_test_expect(read_windows(loader, s + 1, got), BP_OK);
             assert_memory_equal(got, want + (s * w->batch + rank * slots) * window,
                                 (size_t)(slots * window) * sizeof(*got));
         }
@@ -293,7 +294,7 @@ static void any_step_at_any_time(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        bp_test_expect(bp_loader_read(loader, steps[i], got), BP_OK);
+        bp_test_expect(read_windows(loader, steps[i], got), BP_OK);
         assert_memory_equal(got, want + (steps[i] - 1) * 8 * 101, 8 * 101 * sizeof(*got));
     }
     bp_loader_free(&loader);
@@ -307,6 +308,7 @@ static void windows_and_memory_are_those_of_the_files_with_weights(void **state)
     static const double weights[FILES] = {2, 0, 1}, small[FILES] = {0, 1, 1};
     world w = make_world("count", weights, false);
     bp_loader *loader = make_lanes(&w, 0, 8);
+    bp_example_maker maker = window_maker(w.context, 8);
     size_t estimated, taken;
 
     (void)state;
@@ -317,8 +319,8 @@ static void windows_and_memory_are_those_of_the_files_with_weights(void **state)
     estimated = bp_loader_bytes(&(bp_loader_size){.tokens = bp_stream_tokens(w.stream),
                                                   .mixed_files = FILES,
                                                   .slots = 8,
-                                                  .context = w.context,
-                                                  .vocab_size = 509});
+                                                  .vocab_size = 509,
+                                                  .maker = &maker});
     /* four blocks of 7, and two of 2; for each file one as it is read; the rings, and the cycle */
     taken = (2 * (4 + 2) + 4 * 2) * (SPAN + 101) + 4 * 3 * 8 * 101 + 8 * 65536;
     assert_in_range(estimated, taken, 2 * taken);
@@ -337,7 +339,8 @@ static void a_file_of_fewer_tokens_than_a_window_is_65_by_name(void **state)
 {
     static const double all[FILES] = {1, 1, 1}, without[FILES] = {1, 0, 1};
     world w = make_world("short", all, false);
-    bp_loader_spec spec = {.stream = w.stream, .context = 1240, .batch = 8, .slots = 8};
+    bp_loader_spec spec = {
+        .stream = w.stream, .maker = window_maker(1240, 8), .batch = 8, .slots = 8};
     bp_loader *loader;
 
     (void)state;
@@ -345,12 +348,13 @@ static void a_file_of_fewer_tokens_than_a_window_is_65_by_name(void **state)
                    BP_ERR_FORMAT); /* the second has 40 x 31 tokens */
     bp_test_message_has("1240 tokens");
     bp_test_message_has("short1.h5");
-    spec.context = 1239;
+    spec.maker = window_maker(1239, 8);
     bp_test_expect(bp_loader_new(&loader, &spec), BP_OK);
     bp_loader_free(&loader);
     end_world(&w);
     w = make_world("other", without, false);
-    spec = (bp_loader_spec){.stream = w.stream, .context = 1240, .batch = 8, .slots = 8};
+    spec = (bp_loader_spec){
+        .stream = w.stream, .maker = window_maker(1240, 8), .batch = 8, .slots = 8};
     bp_test_expect(bp_loader_new(&loader, &spec), BP_OK); /* nothing is read of it */
     bp_loader_free(&loader);
     end_world(&w);

@@ -1,5 +1,6 @@
 /* Streams and bags against plain loops. */
 #include "bp_test.h"
+#include "read_windows.h"
 
 #include "base/rng.h"
 #include "data/loader.h"
@@ -271,7 +272,8 @@ static void no_window_of_a_bag_holds_a_document_twice(void **state)
     bp_corpus *corpus = open_corpus(toy_write(&toy, "apart.h5"));
     plain_bag want = make_plain_bag(&toy, 8, 1);
     bp_stream_spec stream_spec = {.corpus = corpus, .bag = true, .seed = 8, .member = 1};
-    bp_loader_spec spec = {.context = T, .batch = BATCH, .slots = BATCH, .seed = 3};
+    bp_loader_spec spec = {
+        .maker = window_maker(T, BATCH), .batch = BATCH, .slots = BATCH, .seed = 3};
     static int32_t got[BATCH][T + 1];
     int64_t windows = (want.count - 1) / T, borders = 0;
     int *seen = bp_alloc("test", windows, sizeof(*seen));
@@ -283,7 +285,7 @@ static void no_window_of_a_bag_holds_a_document_twice(void **state)
     bp_test_expect(bp_loader_new(&loader, &spec), BP_OK);
     assert_int_equal(bp_loader_windows(loader), windows);
     for (int64_t step = 1; step <= windows / BATCH; step++) {
-        bp_test_expect(bp_loader_read(loader, step, got[0]), BP_OK);
+        bp_test_expect(read_windows(loader, step, got[0]), BP_OK);
         for (int b = 0; b < BATCH; b++) {
             int64_t k = 0;
             bool copies, border;

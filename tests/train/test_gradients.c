@@ -135,14 +135,14 @@ static void start_sum(void *context, int g)
 /* All micro-batches; the params point to their sums. */
 static void run_step(fixture *f, double *sums)
 {
-    bp_stage_step step = {.inputs = f->inputs,
-                          .targets = f->targets,
+    bp_batch batch = bp_batch_of_places(SEQUENCES, LENGTH, f->inputs, f->targets);
+    bp_stage_step step = {.batch = &batch,
                           .step = 1,
-                          .loss_weight = 1,
+                          .loss_weight = {1},
                           .is_whole = start_sum,
                           .context = &f->reduction};
 
-    bp_stage_accumulate(f->stage, &step, sums);
+    bp_stage_accumulate(f->stage, &step, sums, 0);
     bp_gradient_finish(&f->reduction);
     bp_network_bind_gradients(f->network, f->stage->gradient);
 }
@@ -288,13 +288,14 @@ static void check_evaluation(const variant *v)
 
     open_fixture(&f, v);
     for (int64_t length = 1; length <= LENGTH; length += 2) {
-        double sum,
+        double sum[BP_TERMS],
             expected = plain_gpt_loss(&f.plain, f.inputs, f.targets, SEQUENCES, length, NULL);
-        int64_t count;
+        int64_t count[BP_TERMS];
+        bp_batch batch = bp_batch_of_places(SEQUENCES, length, f.inputs, f.targets);
 
-        bp_stage_evaluate(f.stage, f.inputs, f.targets, SEQUENCES, length, &sum, &count);
+        bp_stage_evaluate(f.stage, &batch, sum, count);
         bool last = f.mesh->pipeline_at == v->pipelines - 1;
-        bp_test_check(MPI_COMM_WORLD, !last || value_agrees(sum, expected));
+        bp_test_check(MPI_COMM_WORLD, !last || value_agrees(sum[0], expected));
     }
     close_fixture(&f);
 }
@@ -454,9 +455,9 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
     bp_stage_spec spec = {
         .B = 1, .T = 1024, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B, .tree = true};
     int32_t *tokens = bp_alloc("test", 1025, sizeof *tokens);
-    double sum, trained = 0, expected;
+    double sum[BP_TERMS], trained = 0, expected;
     bool finite = true;
-    int64_t count;
+    int64_t count[BP_TERMS];
     fixture f = {0};
 
     (void)state;
@@ -476,17 +477,18 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
     copy_values(&f);
     for (int t = 0; t <= 1024; t++)
         tokens[t] = (int32_t)((t * 7919LL) % shape.vocab_size);
-    bp_stage_evaluate(f.stage, tokens, tokens + 1, 1, 1024, &sum, &count);
-    bp_stage_step step = {.inputs = tokens, .targets = tokens + 1, .step = 1, .loss_weight = 1};
+    bp_batch batch = bp_batch_of_places(1, 1024, tokens, tokens + 1);
+    bp_stage_evaluate(f.stage, &batch, sum, count);
+    bp_stage_step step = {.batch = &batch, .step = 1, .loss_weight = {1}};
     fill_gradients(&f, NAN);
-    bp_stage_accumulate(f.stage, &step, &trained);
+    bp_stage_accumulate(f.stage, &step, &trained, 0);
     for (int64_t i = 0; i < f.network->floats; i++) /* of all chunks, the padding's too */
         finite = finite && isfinite(f.stage->gradient[i]);
     expected = plain_gpt_loss(&f.plain, tokens, tokens + 1, 1, 1024, NULL);
     bool agrees = target_agrees(&f, tokens, 1024);
     bp_free(tokens);
     close_fixture(&f);
-    bp_test_check(MPI_COMM_WORLD, finite && agrees && value_agrees(sum, expected) &&
+    bp_test_check(MPI_COMM_WORLD, finite && agrees && value_agrees(sum[0], expected) &&
                                       value_agrees(trained, expected));
 }
 

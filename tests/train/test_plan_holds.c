@@ -81,27 +81,30 @@ static training random_training(int size, bp_precision precision)
 /* Steps, and evaluations of fewer and shorter windows. */
 static void train(bp_engine *engine, const training *t)
 {
-    int64_t T = t->shape.context, first, slots, count;
-    double sum;
+    int64_t T = t->shape.context, first, slots, count[BP_TERMS];
+    double sum[BP_TERMS];
 
     bp_engine_slots(engine, &first, &slots);
-    int64_t tokens = slots * (T + 1);
-    int32_t *windows = bp_alloc("test", tokens, sizeof *windows);
-    for (int64_t i = 0; i < tokens; i++)
-        windows[i] = (int32_t)((first * (T + 1) + i) * 7919 % t->shape.vocab_size);
+    int64_t tokens = slots * T;
+    int32_t *inputs = bp_alloc("test", 2 * tokens, sizeof *inputs), *targets = inputs + tokens;
+    bp_batch batch = bp_batch_of_places(slots, T, inputs, targets);
+    for (int64_t i = 0; i < 2 * tokens; i++)
+        inputs[i] = (int32_t)((first * T + i) * 7919 % t->shape.vocab_size);
     for (int64_t step = 1; step <= STEPS; step++) {
         bp_step_result result;
 
-        bp_engine_step(engine, step, step, windows, &result);
+        bp_engine_step(engine, step, step, &batch, &result);
         bp_test_check(WORLD, isfinite(result.loss) && !result.skipped);
         for (int k = 0; k < EVALUATIONS; k++) {
             int64_t length = draw(1, T), some = draw(1, t->spec.micro_batch);
 
-            bp_engine_evaluate(engine, windows, some, length, &sum, &count);
-            bp_test_check(WORLD, isfinite(sum));
+            bp_batch part = bp_batch_of_places(some, length, inputs, targets);
+
+            bp_engine_evaluate(engine, &part, sum, count);
+            bp_test_check(WORLD, isfinite(sum[0]));
         }
     }
-    bp_free(windows);
+    bp_free(inputs);
 }
 
 /* What the program itself and writing take is not of bp_alloc, or not of the engine. */

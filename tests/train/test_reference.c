@@ -247,19 +247,20 @@ static void every_probability_is_the_reference_s(void **state)
             for (int t = 0; t < LENGTH;
                  t += 7) { /* one position at a time: the loss is its log-probability */
                 int32_t targets[LENGTH];
-                double sum, norm = 0;
-                int64_t count;
+                double sum[BP_TERMS], norm = 0;
+                int64_t count[BP_TERMS];
+                bp_batch one = bp_batch_of_places(1, LENGTH, f.inputs + b * LENGTH, targets);
                 const float *row = logits + (b * LENGTH + t) * V;
 
                 for (int k = 0; k < LENGTH; k++)
                     targets[k] = k == t ? v : -1;
                 if (v % 23 != 0 && t > 0)
                     continue; /* all words at the first position, some at the others */
-                bp_stage_evaluate(f.stage, f.inputs + b * LENGTH, targets, 1, LENGTH, &sum, &count);
+                bp_stage_evaluate(f.stage, &one, sum, count);
                 for (int k = 0; k < V; k++)
                     norm += exp((double)row[k]);
                 if (f.mesh->pipeline_at == f.mesh->pipelines - 1)
-                    worst = fmax(worst, fabs(-sum - ((double)row[v] - log(norm))));
+                    worst = fmax(worst, fabs(-sum[0] - ((double)row[v] - log(norm))));
             }
     close_fixture(&f);
     bp_test_check(MPI_COMM_WORLD, worst < 1e-4);
@@ -285,13 +286,13 @@ static void every_gradient_is_the_reference_s(void **state)
                               .async = async,
                               .gradients = f.stage->gradient,
                               .scratch = f.scratch};
-    bp_stage_step step = {.inputs = f.inputs,
-                          .targets = f.targets,
+    bp_batch batch = bp_batch_of_places(SEQUENCES, LENGTH, f.inputs, f.targets);
+    bp_stage_step step = {.batch = &batch,
                           .step = 1,
-                          .loss_weight = (float)(1.0 / (SEQUENCES * LENGTH)),
+                          .loss_weight = {(float)(1.0 / (SEQUENCES * LENGTH))},
                           .is_whole = start_sum,
                           .context = &reduction};
-    bp_stage_accumulate(f.stage, &step, sums);
+    bp_stage_accumulate(f.stage, &step, sums, 0);
     bp_gradient_finish(&reduction);
     bp_async_free(&async);
     bp_network_bind_gradients(f.network, f.stage->gradient);
@@ -360,6 +361,8 @@ static void five_adamw_steps_have_the_reference_s_losses_and_a_load_ends_gathers
     bp_test_expect(bp_mesh_new(&mesh, MPI_COMM_WORLD, &mesh_shape), BP_OK);
     bp_test_expect(bp_engine_new(&engine, mesh, &spec, &shape), BP_OK);
     load_engine(engine);
+    bp_example_maker maker = bp_objective_causal.maker(LENGTH, 0);
+    void *bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&maker.form, SEQUENCES), 1);
     for (int step = 1; step <= 6; step++) {
         int64_t first, count;
         bp_step_result result;
@@ -369,11 +372,14 @@ static void five_adamw_steps_have_the_reference_s_losses_and_a_load_ends_gathers
         if (step == 6)
             load_engine(engine);
         bp_engine_slots(engine, &first, &count);
-        bp_engine_step(engine, step, step, f.windows + first * (LENGTH + 1), &result);
+        bp_batch batch =
+            bp_batch_make(&maker, f.windows + first * (LENGTH + 1), step, first, count, bytes);
+        bp_engine_step(engine, step, step, &batch, &result);
         bp_test_check(MPI_COMM_WORLD, fabs(result.loss - loss) < 1e-5);
         double norm = json_real_value(json_object_get(expected, "grad_norm"));
         bp_test_check(MPI_COMM_WORLD, step > 1 || fabs(result.grad_norm - norm) < 1e-4);
     }
+    bp_free(bytes);
     bp_engine_free(&engine);
     bp_mesh_free(&mesh);
     json_decref(expected);

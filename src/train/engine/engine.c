@@ -26,12 +26,11 @@ struct bp_engine {
     bp_optimizer optimizer;
     bp_async *async; /* of mesh->data */
     bp_reduction reduction;
-    int ready;                 /* blocks from the first on whose parameters are there, copies too */
-    float *scratch;            /* of the reduction */
-    int64_t slots;             /* of the batch, on this data rank */
-    int32_t *inputs, *targets; /* [slots][T] */
-    double *losses;            /* [batch / micro_batch] by micro-batch in slot order */
-    bp_corruption corruption;  /* the first that was found */
+    int ready;                /* blocks from the first on whose parameters are there, copies too */
+    float *scratch;           /* of the reduction */
+    int64_t slots;            /* of the batch, on this data rank */
+    double *losses;           /* [terms][batch / micro_batch] by micro-batch in slot order */
+    bp_corruption corruption; /* the first that was found */
 };
 
 static bp_err short_of_memory(const bp_engine *engine)
@@ -45,18 +44,15 @@ static bp_err short_of_memory(const bp_engine *engine)
 static bp_err allocate(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
-    int64_t T = engine->shape.context;
+    int terms = engine->shape.family->objective->terms;
 
     engine->slots = engine->spec.batch / mesh->datas;
     engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
     engine->scratch =
         bp_try_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
-    engine->inputs = bp_try_alloc("input", engine->slots * T, sizeof(int32_t));
-    engine->targets = bp_try_alloc("input", engine->slots * T, sizeof(int32_t));
-    engine->losses =
-        bp_try_alloc("input", engine->spec.batch / engine->spec.micro_batch, sizeof(double));
-    if (!engine->values || !engine->scratch || !engine->inputs || !engine->targets ||
-        !engine->losses)
+    engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
+                                  sizeof(double));
+    if (!engine->values || !engine->scratch || !engine->losses)
         return short_of_memory(engine);
     bp_zero(engine->values,
             engine->network->floats); /* first touched by the threads that read them */
@@ -196,8 +192,6 @@ void bp_engine_free(bp_engine **engine)
     bp_gemm_free(&self->gemm);
     bp_free(self->values);
     bp_free(self->scratch);
-    bp_free(self->inputs);
-    bp_free(self->targets);
     bp_free(self->losses);
     bp_free(self);
     *engine = NULL;
@@ -209,27 +203,37 @@ void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count)
     *first = engine->slots * engine->mesh->data_at;
 }
 
-/* A window of T+1 tokens is T inputs and, one to the right, T targets. */
-static void part_windows(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T)
+/* Targets of each term that are scored in the global batch: exact, and known before backward. */
+static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t scored[BP_TERMS])
 {
-    for (int64_t b = 0; b < count; b++) {
-        memcpy(engine->inputs + b * T, windows + b * (T + 1), (size_t)T * sizeof(int32_t));
-        memcpy(engine->targets + b * T, windows + b * (T + 1) + 1, (size_t)T * sizeof(int32_t));
-    }
+    const bp_objective *objective = engine->shape.family->objective;
+
+    memset(scored, 0, BP_TERMS * sizeof *scored);
+    for (int t = 0; t < objective->terms; t++)
+        scored[t] = objective->scores_all ? engine->spec.batch * batch->term[t].count
+                                          : bp_batch_scored(batch, t);
+    if (!objective->scores_all)
+        BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, scored, BP_TERMS, MPI_INT64_T,
+                                                MPI_SUM, engine->mesh->data));
 }
 
-/* The batch's mean loss: the last stage has the sums of its micro-batches; all are summed by the
- * tree, in slot order. */
-static double mean_loss(bp_engine *engine)
+/* The batch's loss, of the means over each term's targets: the last stage has the sums of its
+ * micro-batches; all are summed by the tree, in slot order. */
+static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS])
 {
     const bp_mesh *mesh = engine->mesh;
-    int64_t each = engine->stage->spec.micro_batches;
-    double loss;
+    const bp_objective *objective = engine->shape.family->objective;
+    int64_t each = engine->stage->spec.micro_batches, all = each * mesh->datas;
+    double loss = 0;
 
-    BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses,
-                                            bp_mpi_count(each), MPI_DOUBLE, mesh->data));
-    loss = bp_tree_sum(engine->losses, each * mesh->datas) /
-           (double)(engine->spec.batch * engine->shape.context);
+    for (int t = 0; t < objective->terms; t++) {
+        BP_MPI_WAIT("all_gather",
+                    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses + t * all,
+                                  bp_mpi_count(each), MPI_DOUBLE, mesh->data));
+        if (scored[t] > 0)
+            loss += objective->weight[t] *
+                    (bp_tree_sum(engine->losses + t * all, all) / (double)scored[t]);
+    }
     bp_bcast_bytes(&loss, sizeof loss, mesh->pipelines - 1, mesh->pipeline);
     return loss;
 }
@@ -273,25 +277,28 @@ void bp_engine_check(bp_engine *engine, int64_t step)
     compare(engine, step);
 }
 
-void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32_t *windows,
+void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_batch *batch,
                     bp_step_result *result)
 {
     const bp_mesh *mesh = engine->mesh;
-    int64_t T = engine->shape.context;
+    const bp_objective *objective = engine->shape.family->objective;
+    int64_t each = engine->stage->spec.micro_batches, scored[BP_TERMS];
     double clip = engine->spec.optimizer.clip, scale = 1;
-    bp_stage_step work = {.inputs = engine->inputs,
-                          .targets = engine->targets,
+    bp_stage_step work = {.batch = batch,
                           .step = step,
                           .first_slot = engine->slots * mesh->data_at,
-                          .loss_weight = (float)(1.0 / (double)(engine->spec.batch * T)),
                           .needs = make_ready,
                           .is_whole = start_sum,
                           .context = engine};
 
-    part_windows(engine, windows, engine->slots, T);
-    bp_stage_accumulate(engine->stage, &work,
-                        engine->losses + mesh->data_at * engine->stage->spec.micro_batches);
-    result->loss = mean_loss(engine);
+    BP_ASSERT(batch->B == engine->slots);
+    count_scored(engine, batch, scored);
+    for (int t = 0; t < objective->terms; t++)
+        work.loss_weight[t] =
+            scored[t] > 0 ? (float)(objective->weight[t] / (double)scored[t]) : 0.0F;
+    bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
+                        each * mesh->datas);
+    result->loss = mean_loss(engine, scored);
     bp_fault_point("allreduce.before");
     bp_gradient_finish(&engine->reduction);
     bp_fault_point("allreduce.after");
@@ -317,13 +324,11 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32
     bp_inject_flips(&engine->optimizer, engine->values);
 }
 
-void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T,
-                        double *loss_sum, int64_t *loss_count)
+void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_sum[BP_TERMS],
+                        int64_t loss_count[BP_TERMS])
 {
     settle(engine);
-    part_windows(engine, windows, count, T);
-    bp_stage_evaluate(engine->stage, engine->inputs, engine->targets, count, T, loss_sum,
-                      loss_count);
+    bp_stage_evaluate(engine->stage, batch, loss_sum, loss_count);
 }
 
 static bp_err new_slices(bp_engine *engine, bp_slice **slices, int64_t *capacity)

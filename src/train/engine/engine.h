@@ -48,10 +48,10 @@ typedef struct bp_step_result {
     bool skipped; /* the gradient was not finite: nothing was updated */
 } bp_step_result;
 
-/** One optimizer step. windows[slots][T+1] of this data rank. `update` counts the updates made,
+/** One optimizer step. batch: the slots of this data rank. `update` counts the updates made,
  * this one included if it is not skipped. Collective over mesh->member; equal results on all its
  * ranks. */
-void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const int32_t *windows,
+void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_batch *batch,
                     bp_step_result *result);
 
 /** What this rank knows of bits that changed: its own weights and moments are checked in every
@@ -61,11 +61,11 @@ const bp_corruption *bp_engine_corruption(const bp_engine *engine);
 /** Check both now, after `step`, unless spec.digest_every is 0. Collective over mesh->member. */
 void bp_engine_check(bp_engine *engine, int64_t step);
 
-/** Sum and count of losses of `count` <= micro_batch windows of T <= context tokens
- * (windows[count][T+1]), without dropout; on the last pipeline stage, elsewhere 0. Stages may be in
- * different calls at a time. Collective over mesh->model. */
-void bp_engine_evaluate(bp_engine *engine, const int32_t *windows, int64_t count, int64_t T,
-                        double *loss_sum, int64_t *loss_count);
+/** Sum and count of each term's losses on at most micro_batch examples of T <= context places,
+ * without dropout; on the last pipeline stage, elsewhere 0. Stages may be in different calls at a
+ * time. Collective over mesh->model. */
+void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_sum[BP_TERMS],
+                        int64_t loss_count[BP_TERMS]);
 
 /** Slices of the state, for bp_checkpoint_save (tiling every tensor over all ranks) or to load into
  * (all that this rank needs). model_only: parameters without the optimizer's moments. What other

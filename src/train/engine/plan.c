@@ -52,6 +52,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     bp_product_bytes products = bp_network_product_bytes(network, stage.B, stage.T);
     int moments = spec->optimizer.kind == BP_ADAMW ? 2 : 1;
     int64_t slots = spec->batch / mesh->datas;
+    bp_example_maker maker = shape->family->objective->maker(shape->context, spec->seed);
 
     memset(plan, 0, sizeof *plan);
     plan->program = bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
@@ -63,7 +64,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
                     products.scratch;
     plan->snapshot = snapshot_bytes(mesh, network, moments);
-    plan->input = (size_t)(slots * (3 * shape->context + 1)) * sizeof(int32_t);
+    plan->input = bp_batch_bytes(&maker.form, slots);
 }
 
 bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_engine_spec *spec,

@@ -215,16 +215,16 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
 {
     int64_t B = stage->spec.B, T = stage->spec.T;
 
-    return (bp_pass){.B = B,
-                     .T = T,
-                     .inputs = step->inputs + micro_batch * B * T,
-                     .targets = step->targets + micro_batch * B * T,
-                     .training = true,
-                     .dropout = true,
-                     .step = step->step,
-                     .first_slot = step->first_slot + micro_batch * B,
-                     .loss_weight = step->loss_weight,
-                     .scratch = &stage->scratch};
+    bp_pass pass = {.B = B,
+                    .T = T,
+                    .batch = bp_batch_part(step->batch, micro_batch * B, B),
+                    .training = true,
+                    .dropout = true,
+                    .step = step->step,
+                    .first_slot = step->first_slot + micro_batch * B,
+                    .scratch = &stage->scratch};
+    memcpy(pass.loss_weight, step->loss_weight, sizeof pass.loss_weight);
+    return pass;
 }
 
 /* Where block k's part lies in what is kept of a micro-batch. */
@@ -336,7 +336,7 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
     }
 }
 
-static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
+static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
     bp_stage_chunk *chunk = &stage->chunks[action->chunk];
     bp_pass pass = pass_of(stage, step, action->micro_batch);
@@ -357,10 +357,11 @@ static double run_backward(bp_stage *stage, const bp_stage_step *step, const bp_
     bp_pipeline_comm_send(&stage->backward, action);
     if (stage->spec.tree)
         chunk->top += 1 - bp_tree_merges(action->micro_batch, stage->spec.micro_batches);
-    return pass.loss_sum;
+    return pass;
 }
 
-void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums)
+void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
+                         int64_t stride)
 {
     int chunks = stage->schedule.pipeline.chunks;
 
@@ -375,9 +376,10 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
             run_forward(stage, step, action);
             continue;
         }
-        double loss = run_backward(stage, step, action);
-        if (action->chunk == chunks - 1) /* the head is in the last one */
-            loss_sums[action->micro_batch] = loss;
+        bp_pass pass = run_backward(stage, step, action);
+        for (int t = 0; t < BP_TERMS && action->chunk == chunks - 1; t++) /* the head is there */
+            if (pass.batch.term[t].count > 0)
+                loss_sums[t * stride + action->micro_batch] = pass.loss_sum[t];
     }
     bp_pipeline_comm_end(&stage->forward);
     bp_pipeline_comm_end(&stage->backward);
@@ -402,11 +404,11 @@ static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *hidden, const 
         bp_send(hidden, bytes, (at + 1) % stages, TAG_EVALUATE, stage->schedule.comm);
 }
 
-void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
-                       int64_t T, double *loss_sum, int64_t *loss_count)
+void bp_stage_evaluate(bp_stage *stage, const bp_batch *batch, double loss_sum[BP_TERMS],
+                       int64_t loss_count[BP_TERMS])
 {
     bp_pass pass = {
-        .B = B, .T = T, .inputs = inputs, .targets = targets, .scratch = &stage->scratch};
+        .B = batch->B, .T = batch->stream[0].T, .batch = *batch, .scratch = &stage->scratch};
     int64_t floats = evaluation_floats(&stage->spec, stage->network);
     size_t mark = stage->scratch.used_bytes;
     float *hidden =
@@ -415,6 +417,6 @@ void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *ta
     for (int c = 0; c < stage->schedule.pipeline.chunks; c++)
         evaluate_chunk(stage, &pass, hidden, &(bp_action){.chunk = c});
     stage->scratch.used_bytes = mark;
-    *loss_sum = pass.loss_sum;
-    *loss_count = pass.loss_count;
+    memcpy(loss_sum, pass.loss_sum, sizeof pass.loss_sum);
+    memcpy(loss_count, pass.loss_count, sizeof pass.loss_count);
 }

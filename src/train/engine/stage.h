@@ -55,24 +55,25 @@ bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
 void bp_stage_free(bp_stage **stage);
 
 typedef struct bp_stage_step {
-    const int32_t *inputs, *targets; /* [micro_batches * B][T] */
+    const bp_batch *batch; /* of micro_batches * B examples */
     int64_t step, first_slot;
-    float loss_weight;
+    float loss_weight[BP_TERMS];
     /* what is told on the way, with `context`; NULL: nothing */
     void (*needs)(void *context, int block);    /* a block is about to run forward */
     void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */
     void *context;
 } bp_stage_step;
 
-/** One step's micro-batches: stage->gradient holds the sum of their gradients;
- * loss_sums[micro_batches] is filled on the last stage (elsewhere zero). Collective over
+/** One step's micro-batches: stage->gradient holds the sum of their gradients; of each term t
+ * loss_sums[t * stride + micro-batch] is filled on the last stage (elsewhere zero). Collective over
  * mesh->pipeline and mesh->tensor. */
-void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums);
+void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
+                         int64_t stride);
 
-/** Forward only, without dropout, of B <= spec.B sequences of T <= spec.T tokens: sum and count of
- * the scored targets' losses, on the last stage (elsewhere zero). Collective over mesh->pipeline
- * and mesh->tensor. */
-void bp_stage_evaluate(bp_stage *stage, const int32_t *inputs, const int32_t *targets, int64_t B,
-                       int64_t T, double *loss_sum, int64_t *loss_count);
+/** Forward only, without dropout, of B <= spec.B examples of T <= spec.T places: of each term sum
+ * and count of the scored targets' losses, on the last stage (elsewhere zero). Collective over
+ * mesh->pipeline and mesh->tensor. */
+void bp_stage_evaluate(bp_stage *stage, const bp_batch *batch, double loss_sum[BP_TERMS],
+                       int64_t loss_count[BP_TERMS]);
 
 #endif

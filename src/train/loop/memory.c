@@ -33,11 +33,13 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one)
 /* Of the ranks that read the corpus for their copy of the model. */
 static size_t loader_bytes(const trainer *self, const memory_case *one)
 {
+    bp_example_maker maker = trainer_maker(self, self->shape.context);
+
     return bp_loader_bytes(&(bp_loader_size){.tokens = self->facts.tokens,
                                              .mixed_files = self->facts.mixed_files,
                                              .slots = one->spec.batch / one->mesh.data,
-                                             .context = self->shape.context,
-                                             .vocab_size = self->facts.vocab_size});
+                                             .vocab_size = self->facts.vocab_size,
+                                             .maker = &maker});
 }
 
 /* A rank of the stage that does not read the corpus. */

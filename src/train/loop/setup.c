@@ -298,27 +298,36 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     }
     if (err == BP_OK)
         err = bp_agree(world, check_shape(self));
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        self->maker = trainer_maker(self, self->shape.context);
         err = check_length(self);
+    }
     if (err == BP_OK)
         trainer_find_steps(self);
     return err;
 }
 
+bp_example_maker trainer_maker(const trainer *self, int64_t T)
+{
+    return self->shape.family->objective->maker(T, self->spec.seed);
+}
+
 static bp_err open_lanes(trainer *self)
 {
     bp_loader_spec spec = {.stream = self->stream,
-                           .context = self->shape.context,
+                           .maker = self->maker,
                            .batch = self->spec.batch,
                            .seed = self->spec.seed};
     int64_t slots = self->spec.batch / self->mesh->datas;
 
-    self->windows = bp_try_alloc("input", slots * (self->shape.context + 1), sizeof *self->windows);
-    if (!self->windows)
-        return BP_FAIL(BP_ERR_SYSTEM,
-                       "memory is short: at the batch's windows; use a smaller train.batch");
+    self->examples = bp_try_alloc("input", (int64_t)bp_batch_bytes(&self->maker.form, slots), 1);
+    if (!self->examples)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the batch; use a smaller train.batch");
     if (!self->leads)
         return BP_OK;
+    self->window = bp_try_alloc("input", self->maker.window, sizeof *self->window);
+    if (!self->window)
+        return bp_fail_memory("a window", self->maker.window, sizeof *self->window);
     bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
     return bp_loader_new(&self->loader, &spec);
 }
@@ -418,7 +427,8 @@ void trainer_close(trainer *self)
     bp_corpus_close(&self->valid_corpus);
     bp_checkpoint_close(&self->source);
     bp_snapshot_free(&self->snapshot);
-    bp_free(self->windows);
+    bp_free(self->examples);
+    bp_free(self->window);
     bp_free(self->tokenizer);
     bp_free(self->trace_path);
     bp_mesh_free(&self->mesh);

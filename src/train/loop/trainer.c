@@ -40,17 +40,18 @@ static bp_err finish_commit(trainer *self, bool give_up)
     return trainer_commit_finish(self, give_up);
 }
 
-/* Reads the step's windows, and learns whether any rank failed, was asked to stop, or found bits
+/* Reads the step's batch, and learns whether any rank failed, was asked to stop, or found bits
  * changed in the step before; and puts a checkpoint in place that all have written. */
-static bp_err next_windows(trainer *self, int64_t *word)
+static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t slots = self->spec.batch / mesh->datas;
+    const void *bytes = self->examples;
     bp_err err = BP_OK;
     double began;
 
     if (self->leads)
-        err = bp_loader_read(self->loader, self->progress.step + 1, self->windows);
+        err = bp_loader_read(self->loader, self->progress.step + 1, &bytes);
     if (err == BP_OK && bp_fault("step.begin"))
         err = BP_FAIL(BP_ERR_IO, "a fault was injected: at step %lld",
                       (long long)self->progress.step);
@@ -75,8 +76,9 @@ static bp_err next_windows(trainer *self, int64_t *word)
     self->clock += bp_clock_now() - began;              /* that was no training */
     if (err != BP_OK)
         return err;
-    bp_bcast_bytes(self->windows, slots * (self->shape.context + 1) * (int64_t)sizeof(int32_t), 0,
-                   mesh->model);
+    bp_bcast_bytes((void *)bytes, (int64_t)bp_batch_bytes(&self->maker.form, slots), 0,
+                   mesh->model); /* the lead's are only read */
+    *batch = bp_batch_over(&self->maker.form, slots, bytes);
     return BP_OK;
 }
 
@@ -197,14 +199,15 @@ static bp_err run_steps(trainer *self)
         BP_TRACE(BP_TRACE_STEP, 0, 0);
         bp_trace_number(self->progress.step + 1);
         bp_heartbeat_step(self->progress.step + 1);
-        bp_err err = next_windows(self, &word);
+        bp_batch batch;
+        bp_err err = next_batch(self, &word, &batch);
 
         if (err != BP_OK)
             return err;
         if (word == STOP_ASKED || word == STOP_AT_ONCE)
             return stop(self, word == STOP_AT_ONCE);
-        bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
-                       self->windows, &result);
+        bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1, &batch,
+                       &result);
         err = count_step(self, &result);
         if (err == BP_OK)
             err = after_step(self, &result);

@@ -67,7 +67,9 @@ typedef struct trainer {
     char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
     bp_err report_err; /* on the coordinator: a metrics line that could not be written */
     char report_message[BP_ERR_LINE_BYTES]; /* why */
-    int32_t *windows;                       /* [slots][T+1] */
+    bp_example_maker maker;                 /* of the objective, once the shape is known */
+    void *examples;  /* room for the examples of a step, of this data rank; validation's too */
+    int32_t *window; /* [maker.window] that validation reads; on leads */
     progress progress;
     bp_plan plan;
     bp_node_memory node;   /* the one that lacks most memory; ranks 0: it was not looked for */
@@ -103,6 +105,9 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
  * kept is refused by trainer_build: a finished run needs no CPU for it); those of bp_run_previous.
  */
 bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
+/** Makes the examples of a model whose longest stream has T places: shape.context in training,
+ * fewer at the end of a validation. Local. */
+bp_example_maker trainer_maker(const trainer *self, int64_t T);
 /** Engine, loader, GEMM peak. Collective over world. */
 bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);

@@ -37,53 +37,81 @@ static piece piece_at(const trainer *self, int64_t k, int64_t whole)
         .first = first * T, .windows = first + each <= whole ? each : whole - first, .T = T};
 }
 
-/* Windows overlap by a token: the last target of one is the first input of the next. */
-static bp_err read_piece(trainer *self, const piece *p, int32_t *windows)
+/* Windows overlap by a token: the last target of one is the first input of the next. Examples of
+ * validation are those of a step 0. */
+static bp_err read_piece(trainer *self, const piece *p, const bp_example_maker *maker)
 {
     bp_err err = BP_OK;
 
-    for (int64_t w = 0; w < p->windows && err == BP_OK; w++)
-        err = bp_stream_read(self->valid_stream, p->first + w * p->T, p->T + 1,
-                             windows + w * (p->T + 1));
+    for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
+        int64_t first = p->first + w * p->T;
+
+        err = bp_stream_read(self->valid_stream, first, p->T + 1, self->window);
+        if (err == BP_OK)
+            bp_example_make(maker, self->window, 0, first / self->shape.context, self->examples,
+                            p->windows, w);
+    }
     return err;
 }
 
-#define READ_FAILED (-1) /* instead of the first token: no id is negative */
+#define READ_FAILED (-1) /* instead of the first input: no id is negative */
 
 /* The pieces of this data rank. The lead reads and tells its group, a failed read too; no stage
  * waits for a later one. */
 static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *sums, double *counts)
 {
     const bp_mesh *mesh = self->mesh;
+    const bp_objective *objective = self->shape.family->objective;
     bp_err err = BP_OK;
 
     for (int64_t k = mesh->data_at; k < pieces; k += mesh->datas) {
         piece p = piece_at(self, k, whole);
-        int64_t count = 0;
+        bp_example_maker maker = trainer_maker(self, p.T);
+        double loss[BP_TERMS];
+        int64_t count[BP_TERMS];
+        int32_t *first = self->examples;
 
         /* A coordinator of more than this training looks at its scheduler here: those that ask for
          * work do not wait for a whole validation. To stop is left to the step's end. */
         (void)bp_signals_stop_asked();
         bp_heartbeat_progress();
         if (self->leads)
-            err = read_piece(self, &p, self->windows);
+            err = read_piece(self, &p, &maker);
         if (err != BP_OK)
-            self->windows[0] = READ_FAILED;
-        bp_bcast_bytes(self->windows, p.windows * (p.T + 1) * (int64_t)sizeof(int32_t), 0,
+            *first = READ_FAILED;
+        bp_bcast_bytes(self->examples, (int64_t)bp_batch_bytes(&maker.form, p.windows), 0,
                        mesh->model);
-        if (self->windows[0] == READ_FAILED)
+        if (*first == READ_FAILED)
             return err;
-        bp_engine_evaluate(self->engine, self->windows, p.windows, p.T, &sums[k], &count);
-        counts[k] = (double)count;
+        bp_batch batch = bp_batch_over(&maker.form, p.windows, self->examples);
+        bp_engine_evaluate(self->engine, &batch, loss, count);
+        for (int t = 0; t < objective->terms; t++) {
+            sums[t * pieces + k] = loss[t];
+            counts[t * pieces + k] = (double)count[t];
+        }
     }
     return BP_OK;
+}
+
+/* Sums in their order over counts; NaN: nothing was counted. */
+static double mean_of(const double *sums, const double *counts, int64_t pieces)
+{
+    double total = 0, counted = 0;
+
+    for (int64_t k = 0; k < pieces; k++) {
+        total += sums[k];
+        counted += counts[k];
+    }
+    return counted > 0 ? total / counted : NAN;
 }
 
 static bp_err validate(trainer *self, double *loss)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t whole, pieces = piece_count(self, &whole);
-    double *sums = bp_try_alloc("validation", 2 * pieces, sizeof *sums), total = 0, counted = 0;
+    const bp_objective *objective = self->shape.family->objective;
+    int64_t values = objective->terms * pieces; /* [terms][pieces] sums, and as many counts */
+    double *sums = bp_try_alloc("validation", 2 * values, sizeof *sums);
     bp_err err = sums
                      ? BP_OK
                      : BP_FAIL(BP_ERR_SYSTEM,
@@ -91,16 +119,15 @@ static bp_err validate(trainer *self, double *loss)
 
     err = bp_agree(mesh->compute, err);
     if (err == BP_OK)
-        err = bp_agree(mesh->compute, run_pieces(self, pieces, whole, sums, sums + pieces));
+        err = bp_agree(mesh->compute, run_pieces(self, pieces, whole, sums, sums + values));
     if (err == BP_OK) {
-        bp_bcast_bytes(sums, 2 * pieces * (int64_t)sizeof *sums, mesh->pipelines - 1,
+        bp_bcast_bytes(sums, 2 * values * (int64_t)sizeof *sums, mesh->pipelines - 1,
                        mesh->pipeline);
-        bp_all_sum_double(sums, 2 * pieces, mesh->data);
-        for (int64_t k = 0; k < pieces; k++) {
-            total += sums[k];
-            counted += sums[pieces + k];
-        }
-        *loss = counted > 0 ? total / counted : NAN;
+        bp_all_sum_double(sums, 2 * values, mesh->data);
+        *loss = 0;
+        for (int t = 0; t < objective->terms; t++)
+            *loss += objective->weight[t] *
+                     mean_of(sums + t * pieces, sums + values + t * pieces, pieces);
     }
     bp_free(sums);
     return err;

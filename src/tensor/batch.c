@@ -1,0 +1,123 @@
+/* Batches: where their arrays lie in one block of bytes, and how examples are filled in. */
+#include "tensor/batch.h"
+
+/* The arrays follow each other: of each stream inputs, lengths, segments; then each term's targets.
+ */
+typedef struct layout {
+    int64_t inputs[BP_STREAMS], lengths[BP_STREAMS], segments[BP_STREAMS], targets[BP_TERMS];
+    int64_t values; /* all together */
+} layout;
+
+static int64_t place(layout *at, int64_t values)
+{
+    int64_t first = at->values;
+
+    at->values += values;
+    return first;
+}
+
+static layout layout_of(const bp_batch_form *form, int64_t B)
+{
+    layout at = {0};
+
+    for (int s = 0; s < BP_STREAMS; s++) {
+        int64_t T = form->stream[s].T;
+
+        at.inputs[s] = place(&at, B * T);
+        at.lengths[s] = place(&at, form->stream[s].has_lengths ? B : 0);
+        at.segments[s] = place(&at, form->stream[s].has_segments ? B * T : 0);
+    }
+    for (int t = 0; t < BP_TERMS; t++)
+        at.targets[t] = place(&at, B * form->targets[t]);
+    return at;
+}
+
+size_t bp_batch_bytes(const bp_batch_form *form, int64_t B)
+{
+    return (size_t)layout_of(form, B).values * sizeof(int32_t);
+}
+
+bp_batch bp_batch_over(const bp_batch_form *form, int64_t B, const void *bytes)
+{
+    const int32_t *values = bytes;
+    layout at = layout_of(form, B);
+    bp_batch batch = {.B = B};
+
+    for (int s = 0; s < BP_STREAMS; s++) {
+        batch.stream[s].T = form->stream[s].T;
+        batch.stream[s].inputs = form->stream[s].T > 0 ? values + at.inputs[s] : NULL;
+        batch.stream[s].lengths = form->stream[s].has_lengths ? values + at.lengths[s] : NULL;
+        batch.stream[s].segments = form->stream[s].has_segments ? values + at.segments[s] : NULL;
+    }
+    for (int t = 0; t < BP_TERMS; t++) {
+        batch.term[t].count = form->targets[t];
+        batch.term[t].targets = form->targets[t] > 0 ? values + at.targets[t] : NULL;
+    }
+    return batch;
+}
+
+static const int32_t *skip(const int32_t *values, int64_t count)
+{
+    return values ? values + count : NULL;
+}
+
+bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count)
+{
+    bp_batch part = *all;
+
+    part.B = count;
+    for (int s = 0; s < BP_STREAMS; s++) {
+        int64_t T = all->stream[s].T;
+
+        part.stream[s].inputs = skip(all->stream[s].inputs, first * T);
+        part.stream[s].lengths = skip(all->stream[s].lengths, first);
+        part.stream[s].segments = skip(all->stream[s].segments, first * T);
+    }
+    for (int t = 0; t < BP_TERMS; t++)
+        part.term[t].targets = skip(all->term[t].targets, first * all->term[t].count);
+    return part;
+}
+
+int64_t bp_batch_scored(const bp_batch *batch, int term)
+{
+    int64_t scored = 0;
+
+    for (int64_t k = 0; k < batch->B * batch->term[term].count; k++)
+        scored += batch->term[term].targets[k] >= 0;
+    return scored;
+}
+
+bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets)
+{
+    return (bp_batch){
+        .B = B, .stream = {{.T = T, .inputs = inputs}}, .term = {{.count = T, .targets = targets}}};
+}
+
+void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,
+                     int64_t slot, void *bytes, int64_t B, int64_t b)
+{
+    const bp_batch_form *form = &maker->form;
+    int32_t *values = bytes;
+    layout at = layout_of(form, B);
+    bp_example out = {0};
+
+    for (int s = 0; s < BP_STREAMS; s++) {
+        int64_t T = form->stream[s].T;
+
+        out.inputs[s] = T > 0 ? values + at.inputs[s] + b * T : NULL;
+        out.length[s] = form->stream[s].has_lengths ? values + at.lengths[s] + b : NULL;
+        out.segments[s] = form->stream[s].has_segments ? values + at.segments[s] + b * T : NULL;
+    }
+    for (int t = 0; t < BP_TERMS; t++)
+        out.targets[t] =
+            form->targets[t] > 0 ? values + at.targets[t] + b * form->targets[t] : NULL;
+    maker->make(maker, tokens, step, slot, &out);
+}
+
+bp_batch bp_batch_make(const bp_example_maker *maker, const int32_t *windows, int64_t step,
+                       int64_t first_slot, int64_t B, void *bytes)
+{
+    for (int64_t b = 0; b < B; b++)
+        bp_example_make(maker, windows + b * maker->window, step, first_slot + b, bytes, B, b);
+    return bp_batch_over(&maker->form, B, bytes);
+}

@@ -1,0 +1,78 @@
+/* Batches: what a network is given, and what it is asked for.
+ *
+ * A batch lies in one block of bytes, so that it travels between ranks as one message. Its examples
+ * are made from windows of the corpus by an example maker, on the data loader's helper thread. Pure
+ * functions; no HDF5, no MPI.
+ */
+#ifndef BP_TENSOR_BATCH_H
+#define BP_TENSOR_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BP_STREAMS 2 /* of inputs: the text, and the other side of an encoder-decoder */
+#define BP_TERMS   4 /* of a loss, most */
+
+/** What each example of a training has. Plain data, equal on all ranks. */
+typedef struct bp_batch_form {
+    struct {
+        int64_t T; /* places; 0: there is no such stream */
+        bool has_lengths, has_segments;
+    } stream[BP_STREAMS];
+    int64_t targets[BP_TERMS]; /* of each loss term; 0: there is no such term */
+} bp_batch_form;
+
+/** B examples; all arrays borrowed. */
+typedef struct bp_batch {
+    int64_t B;
+    struct {
+        int64_t T;
+        const int32_t *inputs;   /* [B][T] */
+        const int32_t *lengths;  /* [B]: what lies behind is padding; NULL: all places count */
+        const int32_t *segments; /* [B][T]; NULL: there are none */
+    } stream[BP_STREAMS];
+    struct {
+        int64_t count;          /* of an example */
+        const int32_t *targets; /* [B][count]; -1: not scored */
+    } term[BP_TERMS];
+} bp_batch;
+
+size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
+/** The batch that lies in `bytes`, of bp_batch_bytes. */
+bp_batch bp_batch_over(const bp_batch_form *form, int64_t B, const void *bytes);
+/** Examples [first, first + count) of it. */
+bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count);
+/** Targets of a term that are scored. */
+int64_t bp_batch_scored(const bp_batch *batch, int term);
+/** A batch of one stream, with a target a place. */
+bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets);
+
+/** One example of a batch, to be filled in; what the form has not is NULL. */
+typedef struct bp_example {
+    int32_t *inputs[BP_STREAMS];   /* [T] */
+    int32_t *length[BP_STREAMS];   /* [1] */
+    int32_t *segments[BP_STREAMS]; /* [T] */
+    int32_t *targets[BP_TERMS];    /* [count] */
+} bp_example;
+
+typedef struct bp_example_maker bp_example_maker;
+struct bp_example_maker {
+    bp_batch_form form;
+    int64_t window; /* tokens of the corpus that an example is made of; the next example of a stream
+                       begins window - 1 tokens later */
+    uint64_t seed;
+    /** Fill in all of an example: a function of tokens[window], the seed, the step and the slot of
+     * the global batch alone. */
+    void (*make)(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
+                 bp_example *out);
+};
+
+/** Make example b of the B that lie in `bytes`; `slot` is its place in the global batch. */
+void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,
+                     int64_t slot, void *bytes, int64_t B, int64_t b);
+/** Make all of windows[B][maker->window]. Returns bp_batch_over(bytes). */
+bp_batch bp_batch_make(const bp_example_maker *maker, const int32_t *windows, int64_t step,
+                       int64_t first_slot, int64_t B, void *bytes);
+
+#endif
