@@ -71,6 +71,8 @@ struct bp_model_family {
     const char *blocks_are; /* for messages: "embedding, layers, head" */
     /** FLOPs of one token forward through a block, about: by it the pipeline is cut. */
     double (*cost)(const bp_model_shape *shape, int block);
+    /** What passes on behind a block: names, streams, columns. Behind the last one nothing. */
+    bp_activations (*behind)(const bp_model_shape *shape, int block);
     /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
      * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
     bp_param *(*add_shared)(bp_network *network, const bp_model_shape *shape, int stage, int stages,

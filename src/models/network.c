@@ -37,6 +37,7 @@ void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
         network->block_capacity = blocks;
         network->group_capacity = groups;
         network->blocks = bp_alloc("nn.network", blocks, sizeof(bp_block *));
+        network->behind = bp_alloc("nn.network", blocks, sizeof(bp_activations));
         network->groups = bp_alloc("nn.network", groups, sizeof(bp_group));
     }
     *out = network;
@@ -51,6 +52,7 @@ void bp_network_free(bp_network **network)
     for (int k = 0; k < self->block_count; k++)
         self->blocks[k]->ops->free(self->blocks[k]);
     bp_free(self->blocks);
+    bp_free(self->behind);
     bp_free(self->groups);
     bp_free(self);
     *network = NULL;
@@ -163,39 +165,76 @@ void bp_network_refresh_block(bp_network *network, int block)
     network->blocks[block]->ops->refresh(network->blocks[block]);
 }
 
-size_t bp_network_saved_bytes(const bp_network *network, int64_t B, int64_t T)
+size_t bp_network_saved_bytes(const bp_network *network, const bp_extent *most)
 {
     size_t bytes = 0;
 
     for (int k = 0; k < network->block_count; k++)
         bytes += bp_arena_bytes(
-            (int64_t)network->blocks[k]->ops->saved_bytes(network->blocks[k], B, T), 1);
+            (int64_t)network->blocks[k]->ops->saved_bytes(network->blocks[k], most), 1);
     return bytes;
 }
 
-size_t bp_network_scratch_bytes(const bp_network *network, int64_t B, int64_t T, bool training)
+size_t bp_network_scratch_bytes(const bp_network *network, const bp_extent *most, bool training)
 {
-    size_t most = 0;
+    size_t largest = 0;
 
     for (int k = 0; k < network->block_count; k++) {
-        size_t bytes = network->blocks[k]->ops->scratch_bytes(network->blocks[k], B, T, training);
-        most = bytes > most ? bytes : most;
+        size_t bytes = network->blocks[k]->ops->scratch_bytes(network->blocks[k], most, training);
+        largest = bytes > largest ? bytes : largest;
     }
-    return most;
+    return largest;
 }
 
-bp_product_bytes bp_network_product_bytes(const bp_network *network, int64_t B, int64_t T)
+bp_product_bytes bp_network_product_bytes(const bp_network *network, const bp_extent *most)
 {
     bp_product_bytes bytes = {0};
 
     for (int k = 0; k < network->block_count; k++) {
         const bp_block *block = network->blocks[k];
-        bp_product_bytes one = block->ops->product_bytes(block, B, T);
+        bp_product_bytes one = block->ops->product_bytes(block, most);
 
         bytes.copies += one.copies;
         bytes.scratch = one.scratch > bytes.scratch ? one.scratch : bytes.scratch;
     }
     return bytes;
+}
+
+static int chunk_of(const bp_network *network, int k)
+{
+    int chunk = 0;
+
+    while (k >= network->chunk_end[chunk])
+        chunk++;
+    return chunk;
+}
+
+const bp_activations *bp_network_before(const bp_network *network, int k)
+{
+    int chunk = chunk_of(network, k);
+
+    return k == bp_network_chunk_first(network, chunk) ? &network->before[chunk]
+                                                       : &network->behind[k - 1];
+}
+
+const bp_activations *bp_network_at(const bp_network *network, int k)
+{
+    return network->behind[k].count > 0 ? &network->behind[k] : bp_network_before(network, k);
+}
+
+int64_t bp_network_activation_floats(const bp_network *network, const bp_pass *pass)
+{
+    int64_t most = 0;
+
+    for (int k = 0; k < network->block_count; k++) {
+        int64_t at = bp_activations_floats(bp_network_at(network, k), &network->nn, pass, false);
+        int64_t before =
+            bp_activations_floats(bp_network_before(network, k), &network->nn, pass, false);
+
+        most = at > most ? at : most;
+        most = before > most ? before : most;
+    }
+    return most;
 }
 
 static void add_slice(const bp_param *param, const char *prefix, float *data,

@@ -10,14 +10,16 @@
 typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
+    bp_activations *behind; /* [block_count] what passes on behind each; of the last block of a
+                               model nothing */
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;
     int chunk_end[BP_NETWORK_CHUNKS]; /* blocks end there: a chunk's follow one another in the
                                          model, and a pipeline stage may have several */
+    bp_activations before[BP_NETWORK_CHUNKS]; /* what each chunk is given */
     int chunk_count;
     int64_t floats; /* of the flat memory: all groups with their padding */
-    int64_t C;      /* width of the activation that passes between stages */
 } bp_network;
 
 /** An empty network with room for so many blocks and groups (fixed: pointers to params stay valid).
@@ -29,6 +31,12 @@ void bp_network_free(bp_network **network);
 /** A group that the next block to be added is the first to read. */
 bp_group *bp_network_add_group(bp_network *network, bool replicated);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
+/** What block k is given, leaves, and works on: what is behind it, or before it where nothing
+ * passes on. Without data. */
+const bp_activations *bp_network_before(const bp_network *network, int k);
+const bp_activations *bp_network_at(const bp_network *network, int k);
+/** The most floats between any two blocks. */
+int64_t bp_network_activation_floats(const bp_network *network, const bp_pass *pass);
 /** The blocks added since the last one are a chunk. */
 void bp_network_end_chunk(bp_network *network);
 /** Chunk c is blocks [this, network->chunk_end[c]). */
@@ -53,10 +61,10 @@ void bp_network_refresh(bp_network *network);
 void bp_network_refresh_block(bp_network *network, int block);
 
 /** Memory of a micro-batch: bytes that all blocks keep, and the largest scratch of one. */
-size_t bp_network_saved_bytes(const bp_network *network, int64_t B, int64_t T);
-size_t bp_network_scratch_bytes(const bp_network *network, int64_t B, int64_t T, bool training);
+size_t bp_network_saved_bytes(const bp_network *network, const bp_extent *most);
+size_t bp_network_scratch_bytes(const bp_network *network, const bp_extent *most, bool training);
 /** What the products of all blocks take: copies together, scratch of the largest. */
-bp_product_bytes bp_network_product_bytes(const bp_network *network, int64_t B, int64_t T);
+bp_product_bytes bp_network_product_bytes(const bp_network *network, const bp_extent *most);
 
 /** Slices of [first, first + count) of group `g`'s flat memory, at most three a param; `base` is
  * the address of element `first`. `prefix` comes before each name ("adamw.m/"). Appends to slices[]

@@ -48,11 +48,13 @@ static bool is_last(const network_model *self)
     return self->mesh->pipeline_at == self->mesh->pipelines - 1;
 }
 
-/* Of hidden states and scratch of some windows. */
-static size_t piece_bytes(const bp_network *network, int64_t C, int64_t windows, int64_t length)
+/* Of activations and scratch of some windows. */
+static size_t piece_bytes(const bp_network *network, const bp_extent *most)
 {
-    return bp_arena_bytes(windows * length * C, sizeof(float)) +
-           bp_network_scratch_bytes(network, windows, length, false);
+    bp_pass pass = {.extent = *most, .B = most->B};
+
+    return bp_arena_bytes(bp_network_activation_floats(network, &pass), sizeof(float)) +
+           bp_network_scratch_bytes(network, most, false);
 }
 
 /* Windows of a batch that go through the pipeline at once. */
@@ -65,7 +67,7 @@ static int64_t piece_windows(int64_t windows, int stages)
 
 static bp_err reserve(network_model *self, int64_t windows, int64_t length)
 {
-    size_t bytes = piece_bytes(self->network, self->C, windows, length);
+    size_t bytes = piece_bytes(self->network, &(bp_extent){windows, {length}});
 
     if (bytes <= self->memory_bytes)
         return BP_OK;
@@ -82,30 +84,36 @@ static bp_err reserve(network_model *self, int64_t windows, int64_t length)
     return BP_OK;
 }
 
-/* Some windows through this rank's stage, in `hidden` [B * T][C] (NULL: memory of our own); the
- * head is left out where its input is asked for. */
-static void run_piece(network_model *self, bp_pass *pass, float *hidden, bool head)
+/* Some windows through this rank's stage; the head is left out where its input is asked for: it
+ * lies in the piece's memory then, which this returns. */
+static float *run_piece(network_model *self, bp_pass *pass, bool head)
 {
     const bp_mesh *mesh = self->mesh;
+    const bp_network *network = self->network;
+    const bp_nn *nn = &network->nn;
     bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes};
-    int64_t floats = pass->B * pass->T * self->C;
-    int64_t bytes = floats * (int64_t)sizeof(float);
-    int blocks = self->network->block_count - (is_last(self) && !head ? 1 : 0);
+    int blocks = network->block_count - (is_last(self) && !head ? 1 : 0);
+    float *data = bp_arena_take(&arena, bp_network_activation_floats(network, pass), sizeof(float));
 
-    if (!hidden)
-        hidden = bp_arena_take(&arena, floats, sizeof(float));
-    bp_activations activations = {.count = 1,
-                                  .item = {{.name = "hidden", .columns = self->C, .data = hidden}}};
     pass->scratch = &arena;
     if (mesh->pipeline_at > 0)
-        bp_recv(hidden, bytes, mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
+        bp_recv(data,
+                bp_activations_floats(&network->before[0], nn, pass, false) *
+                    (int64_t)sizeof(float),
+                mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
     for (int k = 0; k < blocks; k++) {
-        bp_block *block = self->network->blocks[k];
-        block->ops->forward(block, pass, &activations, NULL);
+        bp_activations activations = *bp_network_at(network, k);
+
+        bp_activations_lay(&activations, nn, pass, data, false);
+        bp_block_forward(network->blocks[k], pass, &activations, NULL);
     }
     if (!is_last(self))
-        bp_send(hidden, bytes, mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
+        bp_send(data,
+                bp_activations_floats(&network->behind[blocks - 1], nn, pass, false) *
+                    (int64_t)sizeof(float),
+                mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
     pass->scratch = NULL; /* it was this function's */
+    return data;
 }
 
 /* What is asked of a batch: on the last stage one of both. */
@@ -134,19 +142,18 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     for (int64_t first = 0; first < batch->windows; first += each) {
         int64_t tokens = first * batch->length;
         int64_t windows = first + each < batch->windows ? each : batch->windows - first;
-        bp_pass pass = {.B = windows,
-                        .T = batch->length,
-                        .batch = bp_batch_of_places(windows, batch->length, batch->inputs + tokens,
-                                                    batch->targets + tokens),
-                        .dropout = asked->pass != BP_MODEL_NO_DROPOUT,
-                        .step = asked->pass,
-                        .first_slot = batch->first_slot + first,
-                        .logprob = last && asked->logprob ? asked->logprob + tokens : NULL};
-        float *hidden = last && asked->hidden ? asked->hidden + tokens * self->C : NULL;
+        bp_batch piece = bp_batch_of_places(windows, batch->length, batch->inputs + tokens,
+                                            batch->targets + tokens);
+        bp_pass pass = bp_pass_over(&piece);
 
-        run_piece(self, &pass, hidden, asked->logprob != NULL);
-        if (hidden)
-            bp_lm_head_norm(head_of(self), hidden, hidden, pass.B * pass.T);
+        pass.dropout = asked->pass != BP_MODEL_NO_DROPOUT;
+        pass.step = asked->pass;
+        pass.first_slot = batch->first_slot + first;
+        pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
+        float *data = run_piece(self, &pass, asked->logprob != NULL);
+        if (last && asked->hidden)
+            bp_lm_head_norm(head_of(self), asked->hidden + tokens * self->C, data,
+                            windows * batch->length);
     }
     return BP_OK;
 }
@@ -381,7 +388,7 @@ bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *sha
                                  const bp_config *config, const bp_model_task *task)
 {
     int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
-    int64_t windows = piece_windows(task->windows, stages);
+    bp_extent most = {piece_windows(task->windows, stages), {task->length}};
     bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
     bp_network *network = NULL;
     bp_precision precision;
@@ -395,12 +402,11 @@ bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *sha
         err = bp_model_network_new(&network, &nn, shape, task->stage, stages);
     if (err == BP_OK) {
         bp_network_lay_out(network, 1);
-        bp_product_bytes products = bp_network_product_bytes(network, windows, task->length);
+        bp_product_bytes products = bp_network_product_bytes(network, &most);
         *out = (bp_model_memory){
             .weights_bytes = network->floats * (int64_t)sizeof(float) +
                              (int64_t)products.copies / 2, /* of the two, for forward products */
-            .work_bytes = (int64_t)(products.scratch +
-                                    piece_bytes(network, shape->width, windows, task->length)),
+            .work_bytes = (int64_t)(products.scratch + piece_bytes(network, &most)),
             .vocab_size = shape->vocab_size,
             .width = shape->width,
             .context = shape->context};

@@ -116,15 +116,19 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
 
     bp_network_new(&network, nn, blocks, 2 * blocks + 1);
     BP_ASSERT(stages > 1 || chunks == 1);
-    network->C = shape->width;
     if (family->add_shared)
         shared = family->add_shared(network, shape, stage, stages, blocks);
     for (int c = 0; c < chunks; c++) {
         int first, end;
 
         bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
-        for (int number = first; number < end; number++)
+        if (first > 0)
+            network->before[c] = family->behind(shape, first - 1);
+        for (int number = first; number < end; number++) {
             family->add_block(network, shape, number, shared);
+            if (number < bp_model_blocks(shape) - 1)
+                network->behind[network->block_count - 1] = family->behind(shape, number);
+        }
         bp_network_end_chunk(network);
     }
     *out = network;

@@ -28,21 +28,36 @@ typedef struct bp_nn {
     float dropout;
 } bp_nn;
 
-/** Activations (forward) or their gradients (backward) between blocks. Each is [rows][columns],
- * rows being bp_nn_rows: B * T, or in training this tensor rank's share of them. */
+/** The most of a micro-batch: examples, and places of each stream. */
+typedef struct bp_extent {
+    int64_t B, T[BP_STREAMS];
+} bp_extent;
+
+static inline bp_extent bp_extent_of(const bp_batch_form *form, int64_t B)
+{
+    return (bp_extent){B, {form->stream[0].T, form->stream[1].T}};
+}
+
+/** Activations (forward) or their gradients (backward) between two blocks, one behind the other in
+ * memory. Each is [rows][columns], rows being bp_nn_rows of its stream: B * T, or in training this
+ * tensor rank's share of them. Those with a gradient come first. */
 #define BP_ACTIVATIONS_ITEMS 4
 typedef struct bp_activations {
     int count;
     struct {
         const char *name; /* "hidden" */
+        int stream;
         int64_t columns;
-        float *data; /* blocks write their result over what they read */
+        bool has_gradient;
+        float *data; /* blocks write their result over what they read; NULL: of a gradient that
+                        there is none of */
     } item[BP_ACTIVATIONS_ITEMS];
 } bp_activations;
 
 /** One micro-batch on its way. */
 typedef struct bp_pass {
-    int64_t B, T;
+    bp_extent extent;
+    int64_t B, T;   /* of the stream that the block at work goes by */
     bp_batch batch; /* its inputs are needed by the first block, its targets by the last */
     bool training;  /* forward saves what backward needs */
     bool dropout;   /* masks are on, at the network's rate: in training, and in passes with
@@ -70,16 +85,18 @@ typedef struct bp_product_bytes {
 typedef struct bp_block_ops {
     const char *kind;
     /** Bytes kept from forward to backward for one micro-batch, and scratch for either. Local. */
-    size_t (*saved_bytes)(const bp_block *block, int64_t B, int64_t T);
-    size_t (*scratch_bytes)(const bp_block *block, int64_t B, int64_t T, bool training);
+    size_t (*saved_bytes)(const bp_block *block, const bp_extent *most);
+    size_t (*scratch_bytes)(const bp_block *block, const bp_extent *most, bool training);
     /** What its matrix products take besides: copies of its weights, and the largest scratch inside
      * bp_gemm. Local. */
-    bp_product_bytes (*product_bytes)(const bp_block *block, int64_t B, int64_t T);
+    bp_product_bytes (*product_bytes)(const bp_block *block, const bp_extent *most);
     /** The values are bound: make the copies that products want. Called once. */
     bp_err (*bind)(bp_block *block);
     /** The values have changed. */
     void (*refresh)(bp_block *block);
-    /** Collective over nn->tensor. `saved` is NULL unless pass->training. */
+    /** activations: those behind the block (before it, where nothing passes on). Called through
+     * bp_block_forward and bp_block_backward. Collective over nn->tensor. `saved` is NULL unless
+     * pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
     /** Collective over nn->tensor. The activations holds gradients of the outputs and leaves with
      * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
@@ -92,7 +109,22 @@ typedef struct bp_block_ops {
 struct bp_block {
     const bp_block_ops *ops;
     const bp_nn *nn; /* borrowed from the network */
+    int stream;      /* whose places its rows are */
 };
+
+void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+/** A pass over a batch, in its extent; and one that is only planned, as a block will see it. */
+bp_pass bp_pass_over(const bp_batch *batch);
+bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool training);
+
+/** Floats of activations between blocks on this rank; of their gradients. pass->training tells
+ * whether tensor ranks share the rows out. */
+int64_t bp_activations_floats(const bp_activations *activations, const bp_nn *nn,
+                              const bp_pass *pass, bool gradients);
+/** Let them lie at `data`. */
+void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_pass *pass,
+                        float *data, bool gradients);
 
 /** A place in an arena, or (arena->base NULL) only its size counted: one function lays memory out
  * and measures it. */

@@ -13,9 +13,9 @@ typedef struct embedding {
 /* Streams of the dropout masks: the embedding has 0, layer L has 4L+1 .. 4L+4. */
 #define DROPOUT_STREAM 0
 
-static size_t embedding_saved(const bp_block *block, int64_t B, int64_t T)
+static size_t embedding_saved(const bp_block *block, const bp_extent *most)
 {
-    (void)block, (void)B, (void)T;
+    (void)block, (void)most;
     return 0;
 }
 
@@ -29,10 +29,10 @@ static float *alloc_all(const embedding *self, bp_arena *arena, const bp_pass *p
     return bp_arena_floats(arena, rows * self->wpe->shape[1]);
 }
 
-static size_t embedding_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
+static size_t embedding_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
     const embedding *self = (const embedding *)block;
-    bp_pass pass = {.B = B, .T = T, .training = training};
+    bp_pass pass = bp_pass_planned(block, most, training);
     bp_arena count = {0};
     int64_t C = self->wpe->shape[1];
 
@@ -41,9 +41,9 @@ static size_t embedding_scratch(const bp_block *block, int64_t B, int64_t T, boo
     return count.used_bytes;
 }
 
-static bp_product_bytes embedding_products(const bp_block *block, int64_t B, int64_t T)
+static bp_product_bytes embedding_products(const bp_block *block, const bp_extent *most)
 {
-    (void)block, (void)B, (void)T;
+    (void)block, (void)most;
     return (bp_product_bytes){0};
 }
 

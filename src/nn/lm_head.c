@@ -62,10 +62,10 @@ static chunk alloc_chunk(const head *self, bp_arena *arena, int64_t rows)
     return c;
 }
 
-static size_t head_saved(const bp_block *block, int64_t B, int64_t T)
+static size_t head_saved(const bp_block *block, const bp_extent *most)
 {
     const head *self = (const head *)block;
-    bp_pass pass = {.B = B, .T = T, .training = true};
+    bp_pass pass = bp_pass_planned(block, most, true);
 
     return bp_arena_bytes(bp_nn_rows(block->nn, &pass).count * self->wte->shape[1], sizeof(float));
 }
@@ -115,11 +115,11 @@ static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_
     return work;
 }
 
-static size_t head_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
+static size_t head_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
     const head *self = (const head *)block;
-    bp_pass pass = {.B = B, .T = T, .training = training};
-    int64_t rows = chunk_rows_most(self, B * T);
+    bp_pass pass = bp_pass_planned(block, most, training);
+    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream]);
     bp_arena count = {0};
 
     if (!training) {
@@ -131,14 +131,15 @@ static size_t head_scratch(const bp_block *block, int64_t B, int64_t T, bool tra
     return count.used_bytes;
 }
 
-static bp_product_bytes head_products(const bp_block *block, int64_t B, int64_t T)
+static bp_product_bytes head_products(const bp_block *block, const bp_extent *most)
 {
     const head *self = (const head *)block;
     bp_product_bytes bytes = {0};
 
     if (self->wte->extent[0] > 0)
-        bp_product_bytes_add(&bytes, block->nn, chunk_rows_most(self, B * T), self->wte->extent[0],
-                             self->wte->shape[1]);
+        bp_product_bytes_add(&bytes, block->nn,
+                             chunk_rows_most(self, most->B * most->T[block->stream]),
+                             self->wte->extent[0], self->wte->shape[1]);
     return bytes;
 }
 

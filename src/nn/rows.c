@@ -57,3 +57,64 @@ void bp_nn_gather(const bp_nn *nn, const bp_pass *pass, const bp_operand *all)
         bp_all_gather_bytes(
             all->data, (int64_t)bp_operand_bytes(all->form, all->rows, all->columns), nn->tensor);
 }
+
+/* ---- passes, and the activations between their blocks ---- */
+
+void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    pass->T = pass->extent.T[block->stream];
+    block->ops->forward(block, pass, activations, saved);
+}
+
+void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    pass->T = pass->extent.T[block->stream];
+    block->ops->backward(block, pass, activations, saved);
+}
+
+bp_pass bp_pass_over(const bp_batch *batch)
+{
+    bp_pass pass = {.B = batch->B, .T = batch->stream[0].T, .batch = *batch};
+
+    pass.extent.B = batch->B;
+    for (int s = 0; s < BP_STREAMS; s++)
+        pass.extent.T[s] = batch->stream[s].T;
+    return pass;
+}
+
+bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool training)
+{
+    return (bp_pass){
+        .extent = *most, .B = most->B, .T = most->T[block->stream], .training = training};
+}
+
+static int64_t item_floats(const bp_activations *activations, int k, const bp_nn *nn,
+                           const bp_pass *pass)
+{
+    bp_pass of_stream = *pass;
+
+    of_stream.T = pass->extent.T[activations->item[k].stream];
+    return bp_nn_rows(nn, &of_stream).count * activations->item[k].columns;
+}
+
+int64_t bp_activations_floats(const bp_activations *activations, const bp_nn *nn,
+                              const bp_pass *pass, bool gradients)
+{
+    int64_t floats = 0;
+
+    for (int k = 0; k < activations->count; k++)
+        if (activations->item[k].has_gradient || !gradients)
+            floats += item_floats(activations, k, nn, pass);
+    return floats;
+}
+
+void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_pass *pass,
+                        float *data, bool gradients)
+{
+    for (int k = 0; k < activations->count; k++) {
+        bool lies = activations->item[k].has_gradient || !gradients;
+
+        activations->item[k].data = lies ? data : NULL;
+        data += lies ? item_floats(activations, k, nn, pass) : 0;
+    }
+}

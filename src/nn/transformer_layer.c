@@ -55,9 +55,9 @@ static saved alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass
     return kept;
 }
 
-static size_t layer_saved(const bp_block *block, int64_t B, int64_t T)
+static size_t layer_saved(const bp_block *block, const bp_extent *most)
 {
-    bp_pass pass = {.B = B, .T = T, .training = true};
+    bp_pass pass = bp_pass_planned(block, most, true);
     bp_arena count = {0};
 
     alloc_saved((const layer *)block, &count, &pass);
@@ -212,32 +212,33 @@ static attention_work alloc_attention_backward(const layer *self, bp_arena *aren
     return work;
 }
 
-static size_t layer_scratch(const bp_block *block, int64_t B, int64_t T, bool training)
+static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
     const layer *self = (const layer *)block;
-    bp_pass pass = {.B = B, .T = T, .training = training, .dropout = true}; /* the most */
+    bp_pass pass = bp_pass_planned(block, most, training);
     bp_arena count = {0}, mlp = {0}, attention = {0};
     saved kept = {0};
-    size_t most,
+    size_t bytes,
         sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
 
+    pass.dropout = true; /* it takes the most */
     if (!training)
         alloc_saved(self, &count, &pass);
     alloc_forward(self, &count, &pass, &kept);
-    most = count.used_bytes;
+    bytes = count.used_bytes;
     if (training) {
         alloc_mlp(self, &mlp, &pass, NULL);
         alloc_attention_backward(self, &attention, &pass, NULL, NULL);
-        most = mlp.used_bytes > most ? mlp.used_bytes : most;
-        most = attention.used_bytes > most ? attention.used_bytes : most;
+        bytes = mlp.used_bytes > bytes ? mlp.used_bytes : bytes;
+        bytes = attention.used_bytes > bytes ? attention.used_bytes : bytes;
     }
-    return most + sum;
+    return bytes + sum;
 }
 
-static bp_product_bytes layer_products(const bp_block *block, int64_t B, int64_t T)
+static bp_product_bytes layer_products(const bp_block *block, const bp_extent *most)
 {
     const layer *self = (const layer *)block;
-    int64_t rows = B * T, C = self->shape.C;
+    int64_t rows = most->B * most->T[block->stream], C = self->shape.C;
     bp_product_bytes bytes = {0};
 
     bp_product_bytes_add(&bytes, block->nn, rows, 3 * self->Cl, C);

@@ -66,8 +66,7 @@ typedef struct variant {
 static void open_fixture(fixture *f, const variant *v)
 {
     bp_mesh_shape shape = {1, v->pipelines, 1, v->tensors, BP_COORDINATOR_SHARED};
-    bp_stage_spec spec = {.B = SEQUENCES,
-                          .T = LENGTH,
+    bp_stage_spec spec = {.most = {SEQUENCES, {LENGTH}},
                           .micro_batches = v->micro_batches,
                           .schedule = v->schedule,
                           .recompute = v->recompute,
@@ -453,7 +452,7 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
     int tensors = bp_comm_size(MPI_COMM_WORLD);
     bp_mesh_shape mesh_shape = {1, 1, 1, tensors, BP_COORDINATOR_SHARED};
     bp_stage_spec spec = {
-        .B = 1, .T = 1024, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B, .tree = true};
+        .most = {1, {1024}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B, .tree = true};
     int32_t *tokens = bp_alloc("test", 1025, sizeof *tokens);
     double sum[BP_TERMS], trained = 0, expected;
     bool finite = true;

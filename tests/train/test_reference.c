@@ -193,7 +193,7 @@ static void open_fixture(fixture *f)
     int size = bp_comm_size(MPI_COMM_WORLD), tensors_along = size > 1 ? 2 : 1;
     bp_mesh_shape shape = {1, size / tensors_along, 1, tensors_along, BP_COORDINATOR_SHARED};
     bp_stage_spec spec = {
-        .B = 1, .T = LENGTH, .micro_batches = SEQUENCES, .schedule = BP_1F1B, .tree = true};
+        .most = {1, {LENGTH}}, .micro_batches = SEQUENCES, .schedule = BP_1F1B, .tree = true};
 
     memset(f, 0, sizeof *f);
     open_tensors(&f->model, bp_test_shared("reference/gpt2-tiny/model.safetensors"));

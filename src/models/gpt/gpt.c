@@ -57,6 +57,13 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, block);
 }
 
+static bp_activations behind(const bp_model_shape *shape, int block)
+{
+    (void)block;
+    return (bp_activations){
+        .count = 1, .item = {{.name = "hidden", .columns = shape->width, .has_gradient = true}}};
+}
+
 /* FLOPs of one token through a block, about; the embedding's look-up counts as a few passes over
  * the width. */
 static double cost(const bp_model_shape *shape, int block)
@@ -152,5 +159,6 @@ const bp_model_family bp_gpt_family = {.name = "gpt",
                                        .blocks = blocks_of,
                                        .blocks_are = "embedding, layers, head",
                                        .cost = cost,
+                                       .behind = behind,
                                        .add_shared = add_vocabulary,
                                        .add_block = add_block};

@@ -38,6 +38,15 @@ static int neighbour(const bp_stage_schedule *schedule, bool behind)
     return (schedule->stage + (behind ? stages - 1 : 1)) % stages;
 }
 
+static int64_t message_bytes(const bp_pipeline_comm *comm, const bp_action *action, bool comes)
+{
+    const bp_chunk_messages *chunk = &comm->schedule->messages[action->chunk];
+    int64_t floats = comm->backward ? (comes ? chunk->gradient_behind : chunk->gradient_before)
+                                    : (comes ? chunk->before : chunk->behind);
+
+    return floats * (int64_t)sizeof(float);
+}
+
 /* Post the receive of the next action that has one, if there is. */
 static void post_next(bp_pipeline_comm *comm)
 {
@@ -52,8 +61,7 @@ static void post_next(bp_pipeline_comm *comm)
             continue;
         comm->looked_at++;
         slot = comm->posted++ % BP_RECEIVES_AHEAD;
-        bp_recv_start(&comm->receives[slot], comm->coming[slot],
-                      schedule->floats * (int64_t)sizeof(float),
+        bp_recv_start(&comm->receives[slot], comm->coming[slot], message_bytes(comm, action, true),
                       neighbour(schedule, !comm->backward), tag_of(comm), schedule->comm);
         return;
     }
@@ -99,9 +107,8 @@ void bp_pipeline_comm_send(bp_pipeline_comm *comm, const bp_action *action)
     bp_fault_point("pp.send");
     swap(&comm->work, &comm->leaving[slot]);
     comm->sent++;
-    bp_send_start(&comm->sends[slot], comm->leaving[slot],
-                  schedule->floats * (int64_t)sizeof(float), neighbour(schedule, comm->backward),
-                  tag_of(comm), schedule->comm);
+    bp_send_start(&comm->sends[slot], comm->leaving[slot], message_bytes(comm, action, false),
+                  neighbour(schedule, comm->backward), tag_of(comm), schedule->comm);
 }
 
 void bp_pipeline_comm_end(bp_pipeline_comm *comm)

@@ -8,13 +8,19 @@
 #include "mesh/collective.h"
 #include "train/engine/schedule.h"
 
+/** What a chunk of a stage gets and passes on, in floats. */
+typedef struct bp_chunk_messages {
+    int64_t before, behind, gradient_before, gradient_behind;
+} bp_chunk_messages;
+
 /** What both directions go by; borrowed. */
 typedef struct bp_stage_schedule {
     bp_pipeline pipeline;
     int stage;
     const bp_action *actions; /* of the stage, in order */
     MPI_Comm comm;            /* of the pipeline */
-    int64_t floats;           /* of a message */
+    int64_t floats;           /* of the largest message, and of all that lies between blocks */
+    const bp_chunk_messages *messages; /* [pipeline.chunks] */
 } bp_stage_schedule;
 
 typedef struct bp_pipeline_comm {

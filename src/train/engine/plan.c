@@ -18,8 +18,9 @@ size_t bp_plan_total(const bp_plan *plan)
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
                                 int stage, int stages)
 {
-    return (bp_stage_spec){.B = spec->micro_batch,
-                           .T = shape->context,
+    bp_example_maker maker = shape->family->objective->maker(shape->context, spec->seed);
+
+    return (bp_stage_spec){.most = bp_extent_of(&maker.form, spec->micro_batch),
                            .micro_batches = spec->batch / datas / spec->micro_batch,
                            .stage = stage,
                            .stages = stages,
@@ -49,7 +50,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     bp_stage_spec stage =
         bp_stage_spec_for(spec, shape, mesh->datas, mesh->pipeline_at, mesh->pipelines);
     bp_stage_bytes bytes = bp_stage_plan(&stage, network);
-    bp_product_bytes products = bp_network_product_bytes(network, stage.B, stage.T);
+    bp_product_bytes products = bp_network_product_bytes(network, &stage.most);
     int moments = spec->optimizer.kind == BP_ADAMW ? 2 : 1;
     int64_t slots = spec->batch / mesh->datas;
     bp_example_maker maker = shape->family->objective->maker(shape->context, spec->seed);

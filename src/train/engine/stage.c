@@ -21,32 +21,35 @@ static bp_pipeline pipeline_of(const bp_stage_spec *spec, const bp_network *netw
                          .micro_batches = spec->micro_batches};
 }
 
-/* What this rank has of a micro-batch's hidden state in training, and all of it. */
-static int64_t hidden_floats(const bp_stage_spec *spec, const bp_network *network)
+/* The most that lies between two blocks: in training what this rank has of it, and all. */
+static int64_t between_floats(const bp_stage_spec *spec, const bp_network *network, bool training)
 {
-    bp_pass pass = {.B = spec->B, .T = spec->T, .training = true};
+    bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = training};
 
-    return bp_nn_rows(&network->nn, &pass).count * network->C;
+    return bp_network_activation_floats(network, &pass);
 }
 
-static int64_t whole_hidden_floats(const bp_stage_spec *spec, const bp_network *network)
-{
-    return spec->B * spec->T * network->C;
-}
-
-/* An evaluation needs room of its own for the hidden state where training has but a share of it. */
+/* An evaluation needs room of its own where training has but a share. */
 static int64_t evaluation_floats(const bp_stage_spec *spec, const bp_network *network)
 {
-    int64_t floats = whole_hidden_floats(spec, network);
+    int64_t floats = between_floats(spec, network, false);
 
-    return hidden_floats(spec, network) < floats ? floats : 0;
+    return between_floats(spec, network, true) < floats ? floats : 0;
+}
+
+/* Of what block k is given, in training. */
+static int64_t given_floats(const bp_stage_spec *spec, const bp_network *network, int k)
+{
+    bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = true};
+
+    return bp_activations_floats(bp_network_before(network, k), &network->nn, &pass, false);
 }
 
 static size_t block_saved_bytes(const bp_stage_spec *spec, const bp_network *network, int k)
 {
     const bp_block *block = network->blocks[k];
 
-    return bp_arena_bytes((int64_t)block->ops->saved_bytes(block, spec->B, spec->T), 1);
+    return bp_arena_bytes((int64_t)block->ops->saved_bytes(block, &spec->most), 1);
 }
 
 static size_t largest_saved_bytes(const bp_stage_spec *spec, const bp_network *network)
@@ -68,7 +71,7 @@ static size_t block_kept_bytes(const bp_stage_spec *spec, const bp_network *netw
 
     if (!spec->recompute || saved == 0)
         return saved;
-    return bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
+    return bp_arena_bytes(given_floats(spec, network, k), sizeof(float));
 }
 
 static size_t kept_bytes(const bp_stage_spec *spec, const bp_network *network, int chunk)
@@ -92,14 +95,14 @@ bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *networ
 
     bytes.gradients = (size_t)gradient_count(spec) * (size_t)network->floats * sizeof(float);
     bytes.activations = 2 * (size_t)bp_pipeline_comm_buffers(&pipeline) *
-                        bp_arena_bytes(hidden_floats(spec, network), sizeof(float));
+                        bp_arena_bytes(between_floats(spec, network, true), sizeof(float));
     for (int c = 0; c < pipeline.chunks; c++)
         bytes.activations +=
             (size_t)bp_schedule_slots(&pipeline, spec->stage, c) * kept_bytes(spec, network, c);
     if (spec->recompute)
         bytes.activations += largest_saved_bytes(spec, network);
-    bytes.scratch = bp_network_scratch_bytes(network, spec->B, spec->T, true);
-    size_t evaluation = bp_network_scratch_bytes(network, spec->B, spec->T, false) +
+    bytes.scratch = bp_network_scratch_bytes(network, &spec->most, true);
+    size_t evaluation = bp_network_scratch_bytes(network, &spec->most, false) +
                         bp_arena_bytes(evaluation_floats(spec, network), sizeof(float));
     bytes.scratch = bytes.scratch > evaluation ? bytes.scratch : evaluation;
     return bytes;
@@ -115,8 +118,10 @@ static bp_err allocate(bp_stage *stage)
     stage->stack = bp_try_alloc("stage", stage->depth, sizeof *stage->stack);
     stage->actions = bp_try_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
     stage->chunks = bp_try_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
+    stage->messages = bp_try_alloc("stage", pipeline->chunks, sizeof *stage->messages);
     stage->memory = bp_try_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
-    bool short_of = !stage->stack || !stage->actions || !stage->chunks || !stage->memory;
+    bool short_of =
+        !stage->stack || !stage->actions || !stage->chunks || !stage->messages || !stage->memory;
     for (int k = 0; !short_of && k < stage->depth; k++) {
         stage->stack[k] = bp_try_alloc("gradients", stage->network->floats, sizeof(float));
         short_of = !stage->stack[k];
@@ -156,6 +161,24 @@ static void alloc(bp_stage *stage)
     stage->gradient = stage->stack[0];
 }
 
+/* What goes from stage to stage for each chunk. */
+static void size_messages(bp_stage *stage)
+{
+    const bp_network *network = stage->network;
+    bp_pass pass = {.extent = stage->spec.most, .B = stage->spec.most.B, .training = true};
+
+    for (int c = 0; c < network->chunk_count; c++) {
+        const bp_activations *before = &network->before[c],
+                             *behind = &network->behind[network->chunk_end[c] - 1];
+        bp_chunk_messages *messages = &stage->messages[c];
+
+        messages->before = bp_activations_floats(before, &network->nn, &pass, false);
+        messages->behind = bp_activations_floats(behind, &network->nn, &pass, false);
+        messages->gradient_before = bp_activations_floats(before, &network->nn, &pass, true);
+        messages->gradient_behind = bp_activations_floats(behind, &network->nn, &pass, true);
+    }
+}
+
 bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
                     const bp_stage_spec *spec)
 {
@@ -169,12 +192,14 @@ bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
     stage->schedule = (bp_stage_schedule){.pipeline = pipeline_of(spec, network),
                                           .stage = spec->stage,
                                           .comm = mesh->pipeline,
-                                          .floats = hidden_floats(spec, network)};
+                                          .floats = between_floats(spec, network, true)};
     err = allocate(stage);
     if (err != BP_OK) {
         bp_stage_free(&stage);
         return err;
     }
+    size_messages(stage);
+    stage->schedule.messages = stage->messages;
     alloc(stage);
     bp_schedule_fill(stage->actions, &stage->schedule.pipeline, spec->stage);
     stage->schedule.actions = stage->actions;
@@ -193,6 +218,7 @@ void bp_stage_free(bp_stage **stage)
     bp_free(self->stack);
     bp_free(self->actions);
     bp_free(self->chunks);
+    bp_free(self->messages);
     bp_free(self->memory);
     bp_free(self);
     *stage = NULL;
@@ -205,24 +231,26 @@ static void move_messages(const bp_stage *stage)
         bp_transfers_move(stage->schedule.comm);
 }
 
-static bp_activations activations_of(const bp_stage *stage, float *data)
+/* What block k works on, at `data`. */
+static bp_activations activations_at(const bp_stage *stage, int k, const bp_pass *pass, float *data,
+                                     bool gradients)
 {
-    return (bp_activations){
-        .count = 1, .item = {{.name = "hidden", .columns = stage->network->C, .data = data}}};
+    bp_activations activations = *bp_network_at(stage->network, k);
+
+    bp_activations_lay(&activations, &stage->network->nn, pass, data, gradients);
+    return activations;
 }
 
 static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro_batch)
 {
-    int64_t B = stage->spec.B, T = stage->spec.T;
+    int64_t B = stage->spec.most.B;
+    bp_batch batch = bp_batch_part(step->batch, micro_batch * B, B);
+    bp_pass pass = bp_pass_over(&batch);
 
-    bp_pass pass = {.B = B,
-                    .T = T,
-                    .batch = bp_batch_part(step->batch, micro_batch * B, B),
-                    .training = true,
-                    .dropout = true,
-                    .step = step->step,
-                    .first_slot = step->first_slot + micro_batch * B,
-                    .scratch = &stage->scratch};
+    pass.training = pass.dropout = true;
+    pass.step = step->step;
+    pass.first_slot = step->first_slot + micro_batch * B;
+    pass.scratch = &stage->scratch;
     memcpy(pass.loss_weight, step->loss_weight, sizeof pass.loss_weight);
     return pass;
 }
@@ -251,18 +279,23 @@ static void name_pass(const bp_stage *stage, const bp_action *action)
         bp_trace_chunk(action->chunk);
 }
 
+static size_t given_bytes(const bp_stage *stage, int k)
+{
+    return (size_t)given_floats(&stage->spec, stage->network, k) * sizeof(float);
+}
+
 static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
-    size_t bytes = (size_t)stage->schedule.floats * sizeof(float);
     bp_pass pass = pass_of(stage, step, action->micro_batch);
 
     BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
     name_pass(stage, action);
     bp_heartbeat_progress();
     bp_pipeline_comm_take(&stage->forward, action);
-    bp_activations activations = activations_of(stage, stage->forward.work);
     for (int k = chunk->first; k < chunk->end; k++) {
+        bp_activations activations = activations_at(stage, k, &pass, stage->forward.work, false);
+
         if (k == (chunk->first + chunk->end) / 2)
             bp_fault_point("fwd.mid");
         bp_block *block = stage->network->blocks[k];
@@ -271,29 +304,29 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_act
         if (step->needs)
             step->needs(step->context, k);
         if (runs_again(stage, k)) {
-            memcpy(kept, stage->forward.work, bytes);
+            memcpy(kept, stage->forward.work, given_bytes(stage, k));
             kept = stage->again;
         }
-        block->ops->forward(block, &pass, &activations, kept);
+        bp_block_forward(block, &pass, &activations, kept);
         move_messages(stage);
     }
     bp_pipeline_comm_send(&stage->forward, action);
 }
 
-static void block_backward(bp_stage *stage, bp_pass *pass, bp_activations *gradients,
-                           const bp_action *action, int k)
+static void block_backward(bp_stage *stage, bp_pass *pass, const bp_action *action, int k)
 {
     bp_block *block = stage->network->blocks[k];
+    bp_activations gradients = activations_at(stage, k, pass, stage->backward.work, true);
     char *kept = kept_of_block(stage, action, k);
 
     if (runs_again(stage, k)) {
-        bp_activations activations =
-            activations_of(stage, stage->forward.work); /* free until the next forward */
-        memcpy(stage->forward.work, kept, (size_t)stage->schedule.floats * sizeof(float));
-        block->ops->forward(block, pass, &activations, stage->again);
+        bp_activations activations = activations_at(stage, k, pass, stage->forward.work,
+                                                    false); /* free until the next forward */
+        memcpy(stage->forward.work, kept, given_bytes(stage, k));
+        bp_block_forward(block, pass, &activations, stage->again);
         kept = stage->again;
     }
-    block->ops->backward(block, pass, gradients, kept);
+    bp_block_backward(block, pass, &gradients, kept);
 }
 
 /* A new leaf on a chunk's stack of partial sums; in a running sum all leaves are one. */
@@ -346,9 +379,8 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
     bp_heartbeat_progress();
     open_leaf(stage, action);
     bp_pipeline_comm_take(&stage->backward, action);
-    bp_activations gradients = activations_of(stage, stage->backward.work);
     for (int k = chunk->end - 1; k >= chunk->first; k--) {
-        block_backward(stage, &pass, &gradients, action, k);
+        block_backward(stage, &pass, action, k);
         move_messages(stage);
         if (k == (chunk->first + chunk->end) / 2)
             bp_fault_point("bwd.mid");
@@ -386,36 +418,42 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
 }
 
 /* One chunk; its input is waited for, and its result sent, at once. */
-static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *hidden, const bp_action *action)
+static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *data, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
     const bp_pipeline *pipeline = &stage->schedule.pipeline;
+    const bp_network *network = stage->network;
     int at = stage->spec.stage, stages = pipeline->stages;
-    int64_t bytes = pass->B * pass->T * stage->network->C * (int64_t)sizeof(float);
-    bp_activations activations = activations_of(stage, hidden);
+    int64_t before =
+                bp_activations_floats(&network->before[action->chunk], &network->nn, pass, false),
+            behind =
+                bp_activations_floats(&network->behind[chunk->end - 1], &network->nn, pass, false);
 
     if (bp_action_receives(pipeline, at, action))
-        bp_recv(hidden, bytes, (at + stages - 1) % stages, TAG_EVALUATE, stage->schedule.comm);
+        bp_recv(data, before * (int64_t)sizeof(float), (at + stages - 1) % stages, TAG_EVALUATE,
+                stage->schedule.comm);
     for (int k = chunk->first; k < chunk->end; k++) {
-        bp_block *block = stage->network->blocks[k];
-        block->ops->forward(block, pass, &activations, NULL);
+        bp_activations activations = activations_at(stage, k, pass, data, false);
+
+        bp_block_forward(network->blocks[k], pass, &activations, NULL);
     }
     if (bp_action_sends(pipeline, at, action))
-        bp_send(hidden, bytes, (at + 1) % stages, TAG_EVALUATE, stage->schedule.comm);
+        bp_send(data, behind * (int64_t)sizeof(float), (at + 1) % stages, TAG_EVALUATE,
+                stage->schedule.comm);
 }
 
 void bp_stage_evaluate(bp_stage *stage, const bp_batch *batch, double loss_sum[BP_TERMS],
                        int64_t loss_count[BP_TERMS])
 {
-    bp_pass pass = {
-        .B = batch->B, .T = batch->stream[0].T, .batch = *batch, .scratch = &stage->scratch};
+    bp_pass pass = bp_pass_over(batch);
     int64_t floats = evaluation_floats(&stage->spec, stage->network);
     size_t mark = stage->scratch.used_bytes;
-    float *hidden =
+    float *data =
         floats > 0 ? bp_arena_take(&stage->scratch, floats, sizeof(float)) : stage->forward.work;
 
+    pass.scratch = &stage->scratch;
     for (int c = 0; c < stage->schedule.pipeline.chunks; c++)
-        evaluate_chunk(stage, &pass, hidden, &(bp_action){.chunk = c});
+        evaluate_chunk(stage, &pass, data, &(bp_action){.chunk = c});
     stage->scratch.used_bytes = mark;
     memcpy(loss_sum, pass.loss_sum, sizeof pass.loss_sum);
     memcpy(loss_count, pass.loss_count, sizeof pass.loss_count);

@@ -8,7 +8,7 @@
 #include "train/engine/pipeline_comm.h"
 
 typedef struct bp_stage_spec {
-    int64_t B, T;          /* of a micro-batch */
+    bp_extent most;        /* of a micro-batch */
     int64_t micro_batches; /* of a step on this data rank */
     int stage, stages;
     bp_schedule schedule;
@@ -41,9 +41,10 @@ typedef struct bp_stage {
     bp_action *actions; /* of a step */
     bp_stage_schedule schedule;
     bp_stage_chunk *chunks;             /* [schedule.pipeline.chunks] */
+    bp_chunk_messages *messages;        /* as many */
     char *memory;                       /* all of the activations and scratch */
     char *again;                        /* recompute: what one block keeps */
-    bp_pipeline_comm forward, backward; /* this rank's rows of hidden, and of its
+    bp_pipeline_comm forward, backward; /* this rank's rows of activations, and of their
                                      gradients */
     bp_arena scratch;
 } bp_stage;
@@ -70,7 +71,7 @@ typedef struct bp_stage_step {
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
                          int64_t stride);
 
-/** Forward only, without dropout, of B <= spec.B examples of T <= spec.T places: of each term sum
+/** Forward only, without dropout, of B <= most.B examples of T <= most.T places: of each term sum
  * and count of the scored targets' losses, on the last stage (elsewhere zero). Collective over
  * mesh->pipeline and mesh->tensor. */
 void bp_stage_evaluate(bp_stage *stage, const bp_batch *batch, double loss_sum[BP_TERMS],
