@@ -314,7 +314,8 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_layer_norm_forward(&normed, kept->x, &norm1, &(bp_residual){.base = x});
     bp_nn_gather(self->block.nn, pass, &work->normed);
     bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, self->q_bias->value);
-    bp_attention_forward(gemm, kept->attended, kept->lse, kept->qkv, &shape, work->attention);
+    bp_attention_input in = bp_attention_of_qkv(kept->qkv, shape.H, shape.D);
+    bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, work->attention);
     bp_operand_fill(&work->attended, kept->attended);
     bp_linear_forward_operand(gemm, work->branch, &work->attended, self->out,
                               bias_once(self, self->out_bias));
@@ -422,8 +423,10 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
                                       &work.attended, bp_params_take_fresh(self->out_weight, 1));
-    bp_attention_backward(gemm, work.dqkv, work.dattended, kept->attended, kept->lse, kept->qkv,
-                          &shape, work.scratch);
+    bp_attention_input in = bp_attention_of_qkv(kept->qkv, shape.H, shape.D);
+    bp_attention_gradients to_qkv = {work.dqkv, work.dqkv + self->Cl, work.dqkv + 2 * self->Cl};
+    bp_attention_backward(gemm, &to_qkv, work.dattended, kept->attended, kept->lse, &in, &shape,
+                          work.scratch);
     bp_operand_fill_sums(&work.dqkv_operand, &qkv, work.dqkv);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
     backward_norm(self, pass, &to, &work.norm, kept->x, &norm);

@@ -23,7 +23,8 @@ static bp_precision precision_of(int way)
 typedef struct problem {
     int way;
     bp_attention_shape shape;
-    float *qkv, *out, *lse, *dout, *dqkv;
+    bool cross;
+    float *qkv, *out, *lse, *dout, *dqkv; /* cross: q, and behind it [B][K][2][H][D] */
     void *scratch;
 } problem;
 
@@ -32,16 +33,52 @@ static int64_t out_floats(const bp_attention_shape *s)
     return s->B * s->T * s->H * s->D;
 }
 
+static int64_t keys_of(const bp_attention_shape *s)
+{
+    return s->K > 0 ? s->K : s->T;
+}
+
+/* Keys that query t of sequence b sees. */
+static int64_t seen_by(const bp_attention_shape *s, int64_t b, int64_t t)
+{
+    int64_t keys = s->lengths ? s->lengths[b] : keys_of(s);
+
+    return s->causal && t + 1 < keys ? t + 1 : keys;
+}
+
+static int64_t in_floats(const bp_attention_shape *s)
+{
+    return s->B * (s->T + 2 * keys_of(s)) * s->H * s->D;
+}
+
+/* Where query, key and value vectors lie among the input's floats: those of one head. */
+static int64_t query_at(const bp_attention_shape *s, int64_t b, int64_t h, int64_t t)
+{
+    int64_t width = s->H * s->D;
+
+    return (b * s->T + t) * (s->K > 0 ? width : 3 * width) + h * s->D;
+}
+
+static int64_t key_at(const bp_attention_shape *s, int64_t b, int64_t h, int64_t u)
+{
+    int64_t width = s->H * s->D;
+
+    return s->K > 0 ? s->B * s->T * width + (b * s->K + u) * 2 * width + h * s->D
+                    : (b * s->T + u) * 3 * width + width + h * s->D;
+}
+
+static int64_t value_at(const bp_attention_shape *s, int64_t b, int64_t h, int64_t u)
+{
+    return key_at(s, b, h, u) + s->H * s->D;
+}
+
 static problem problem_of(int way, bp_attention_shape shape)
 {
-    int64_t n = out_floats(&shape);
-    problem p = {way,
-                 shape,
-                 randoms(3 * n, 1),
-                 floats(n),
-                 floats(shape.B * shape.H * shape.T),
-                 randoms(n, 2),
-                 floats(3 * n),
+    int64_t n = out_floats(&shape), in = in_floats(&shape);
+    problem p = {way,           shape,
+                 shape.K > 0,   randoms(in, 1),
+                 floats(n),     floats(shape.B * shape.H * shape.T),
+                 randoms(n, 2), floats(in),
                  NULL};
 
     p.scratch = bp_alloc("test", (int64_t)bp_attention_scratch_bytes(precision_of(way), &shape), 1);
@@ -64,7 +101,7 @@ static void problem_free(problem *p)
 static double dropout_factor(const bp_attention_shape *shape, int64_t b, int64_t h, int64_t t,
                              int64_t s)
 {
-    int64_t row = (shape->T + 3) / 4 * 4, sequence = shape->first_sequence + b,
+    int64_t row = (keys_of(shape) + 3) / 4 * 4, sequence = shape->first_sequence + b,
             head = shape->first_head + h;
     int64_t place = ((sequence * shape->all_heads + head) * shape->T + t) * row + s;
     uint32_t words[4];
@@ -81,12 +118,11 @@ static double dropout_factor(const bp_attention_shape *shape, int64_t b, int64_t
 static double twin_weights(double *weights, const double *qkv, const bp_attention_shape *s,
                            int64_t b, int64_t h, int64_t t, int64_t seen)
 {
-    int64_t row = 3 * s->H * s->D;
-    const double *q = qkv + (b * s->T + t) * row + h * s->D;
+    const double *q = qkv + query_at(s, b, h, t);
     double sum = 0;
 
     for (int64_t u = 0; u < seen; u++) {
-        const double *k = qkv + (b * s->T + u) * row + (s->H + h) * s->D;
+        const double *k = qkv + key_at(s, b, h, u);
         double dot = 0;
         for (int64_t d = 0; d < s->D; d++)
             dot += q[d] * k[d];
@@ -95,17 +131,17 @@ static double twin_weights(double *weights, const double *qkv, const bp_attentio
     }
     for (int64_t u = 0; u < seen; u++)
         weights[u] /= sum;
-    return log(sum);
+    return seen > 0 ? log(sum) : 0;
 }
 
 static void twin_forward(double *out, double *lse, const double *qkv, const bp_attention_shape *s)
 {
-    double *weights = doubles(s->T);
+    double *weights = doubles(keys_of(s));
 
     for (int64_t b = 0; b < s->B; b++)
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t t = 0; t < s->T; t++) {
-                int64_t seen = s->causal ? t + 1 : s->T;
+                int64_t seen = seen_by(s, b, t);
                 double *row = out + ((b * s->T + t) * s->H + h) * s->D;
                 lse[(b * s->H + h) * s->T + t] = twin_weights(weights, qkv, s, b, h, t, seen);
                 for (int64_t d = 0; d < s->D; d++)
@@ -113,7 +149,7 @@ static void twin_forward(double *out, double *lse, const double *qkv, const bp_a
                 for (int64_t u = 0; u < seen; u++)
                     for (int64_t d = 0; d < s->D; d++)
                         row[d] += weights[u] * dropout_factor(s, b, h, t, u) *
-                                  qkv[(b * s->T + u) * 3 * s->H * s->D + (2 * s->H + h) * s->D + d];
+                                  qkv[value_at(s, b, h, u) + d];
             }
     bp_free(weights);
 }
@@ -122,20 +158,20 @@ static void twin_forward(double *out, double *lse, const double *qkv, const bp_a
 static void twin_backward(double *dqkv, const double *qkv, const float *dout,
                           const bp_attention_shape *s)
 {
-    int64_t width = s->H * s->D, row = 3 * width;
-    double *weights = doubles(s->T), *dweights = doubles(s->T);
+    int64_t width = s->H * s->D;
+    double *weights = doubles(keys_of(s)), *dweights = doubles(keys_of(s));
 
-    for (int64_t i = 0; i < 3 * out_floats(s); i++)
+    for (int64_t i = 0; i < in_floats(s); i++)
         dqkv[i] = 0;
     for (int64_t b = 0; b < s->B; b++)
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t t = 0; t < s->T; t++) {
-                int64_t seen = s->causal ? t + 1 : s->T, query = (b * s->T + t) * row + h * s->D;
+                int64_t seen = seen_by(s, b, t), query = query_at(s, b, h, t);
                 const float *d_out = dout + (b * s->T + t) * width + h * s->D;
                 double sum = 0;
                 twin_weights(weights, qkv, s, b, h, t, seen);
                 for (int64_t u = 0; u < seen; u++) {
-                    int64_t value = (b * s->T + u) * row + 2 * width + h * s->D;
+                    int64_t value = value_at(s, b, h, u);
                     double factor = dropout_factor(s, b, h, t, u);
                     dweights[u] = 0;
                     for (int64_t d = 0; d < s->D; d++) {
@@ -145,7 +181,7 @@ static void twin_backward(double *dqkv, const double *qkv, const float *dout,
                     sum += weights[u] * dweights[u];
                 }
                 for (int64_t u = 0; u < seen; u++) {
-                    int64_t key = (b * s->T + u) * row + width + h * s->D;
+                    int64_t key = key_at(s, b, h, u);
                     double dscore = weights[u] * (dweights[u] - sum) / sqrt((double)s->D);
                     for (int64_t d = 0; d < s->D; d++) {
                         dqkv[query + d] += dscore * qkv[key + d];
@@ -163,8 +199,13 @@ static void run(problem *p)
 
     assert_int_equal(bp_gemm_new_form(&gemm, precision_of(p->way), BP_BF16_NATIVE), BP_OK);
     assert_true((p->way == BF16) == (bp_gemm_bf16_tiles(gemm) != NULL));
-    bp_attention_forward(gemm, p->out, p->lse, p->qkv, &p->shape, p->scratch);
-    bp_attention_backward(gemm, p->dqkv, p->dout, p->out, p->lse, p->qkv, &p->shape, p->scratch);
+    int64_t H = p->shape.H, D = p->shape.D, queries = p->shape.B * p->shape.T * H * D;
+    bp_attention_input in = p->cross ? bp_attention_of_q_kv(p->qkv, p->qkv + queries, H, D)
+                                     : bp_attention_of_qkv(p->qkv, H, D);
+    float *dkeys = p->dqkv + (p->cross ? queries : H * D);
+    bp_attention_gradients to = {p->dqkv, dkeys, dkeys + H * D};
+    bp_attention_forward(gemm, p->out, p->lse, &in, &p->shape, p->scratch);
+    bp_attention_backward(gemm, &to, p->dout, p->out, p->lse, &in, &p->shape, p->scratch);
     bp_gemm_free(&gemm);
 }
 
@@ -177,12 +218,12 @@ static void round_all(float *x, int64_t n)
 static void check_way(int way, bp_attention_shape shape)
 {
     problem p = problem_of(way, shape);
-    int64_t n = out_floats(&shape);
+    int64_t n = out_floats(&shape), all = in_floats(&shape);
     if (way == BF16) {
-        round_all(p.qkv, 3 * n);
+        round_all(p.qkv, all);
         round_all(p.dout, n);
     }
-    double *qkv = widened(p.qkv, 3 * n), *out = doubles(n), *dqkv = doubles(3 * n);
+    double *qkv = widened(p.qkv, all), *out = doubles(n), *dqkv = doubles(all);
     double *lse = doubles(shape.B * shape.H * shape.T);
 
     run(&p);
@@ -192,7 +233,7 @@ static void check_way(int way, bp_attention_shape shape)
      * bf16. */
     assert_near(p.out, out, n, way == F32 ? 5e-6 : 1e-2);
     assert_near(p.lse, lse, shape.B * shape.H * shape.T, way == F32 ? 5e-6 : 1e-2);
-    assert_near(p.dqkv, dqkv, 3 * n, way == F32 ? 3e-5 : 2e-2);
+    assert_near(p.dqkv, dqkv, all, way == F32 ? 3e-5 : 2e-2);
     bp_free(qkv);
     bp_free(out);
     bp_free(dqkv);
@@ -229,6 +270,67 @@ static void full_attention_equals_plain_loops(void **state)
     check(shape_of(1, 128, 1, 64, false));
 }
 
+/* A decoder's look at an encoder: other positions than the queries' own. */
+static void attention_to_other_positions_equals_plain_loops(void **state)
+{
+    static const int64_t positions[][2] = {{5, 9},   {1, 200}, {200, 1},
+                                           {70, 64}, {64, 70}, {130, 257}};
+    bp_attention_shape shape = shape_of(2, 0, 2, 24, false);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof positions / sizeof *positions; i++) {
+        shape.T = positions[i][0];
+        shape.K = positions[i][1];
+        check(shape);
+    }
+}
+
+static void keys_behind_a_length_are_not_seen(void **state)
+{
+    static const int32_t lengths[] = {1, 70, 33, 64, 0, 129};
+    bp_attention_shape shape = shape_of(6, 130, 2, 16, false);
+
+    (void)state;
+    shape.lengths = lengths;
+    check(shape);
+    shape.causal = true;
+    check(shape);
+    shape.causal = false;
+    shape.T = 7;
+    shape.K = 131;
+    check(shape);
+    shape = shape_of(1, 300, 1, 16, false); /* few heads: the backward pass is cut in parts */
+    shape.lengths = &lengths[1];
+    check(shape);
+}
+
+/* Nothing that lies in padding changes a bit. */
+static void padding_changes_no_bits(void **state)
+{
+    static const int32_t lengths[] = {37, 66};
+    bp_attention_shape shape = shape_of(2, 90, 2, 16, false);
+
+    (void)state;
+    shape.lengths = lengths;
+    for (int way = F32; way < ways(); way++) {
+        problem p = problem_of(way, shape), other = problem_of(way, shape);
+
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t u = lengths[b]; u < 90; u++)
+                for (int64_t h = 0; h < 2; h++)
+                    for (int64_t d = 0; d < 16; d++)
+                        other.qkv[key_at(&shape, b, h, u) + d] = 1e30F,
+                                                            other.qkv[value_at(&shape, b, h, u) +
+                                                                      d] = NAN;
+        run(&p);
+        run(&other);
+        assert_same_bits(p.out, other.out, out_floats(&shape));
+        assert_same_bits(p.dqkv, other.dqkv, in_floats(&shape));
+        problem_free(&p);
+        problem_free(&other);
+    }
+}
+
 static void dropped_weights_are_those_of_the_documented_words(void **state)
 {
     bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 3, 5);
@@ -243,6 +345,8 @@ static void dropped_weights_are_those_of_the_documented_words(void **state)
     check(shape);
     shape.T = 64;
     shape.causal = false;
+    check(shape);
+    shape.K = 90;
     check(shape);
 }
 
@@ -415,6 +519,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(causal_attention_equals_plain_loops),
         cmocka_unit_test(full_attention_equals_plain_loops),
+        cmocka_unit_test(attention_to_other_positions_equals_plain_loops),
+        cmocka_unit_test(keys_behind_a_length_are_not_seen),
+        cmocka_unit_test(padding_changes_no_bits),
         cmocka_unit_test(dropped_weights_are_those_of_the_documented_words),
         cmocka_unit_test(gradient_equals_finite_differences),
         cmocka_unit_test(threads_do_not_change_bits),

@@ -37,29 +37,39 @@ size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_sha
     return (size_t)bp_math_threads() * (size_t)scratch_floats(precision, shape) * sizeof(float);
 }
 
-static bp_head head_of(const bp_gemm *gemm, const float *qkv, const bp_attention_shape *shape,
-                       int64_t b, int64_t h)
+static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
+                       const bp_attention_shape *shape, int64_t b, int64_t h)
 {
-    int64_t width = shape->H * shape->D;
-    const float *q = qkv + b * shape->T * 3 * width + h * shape->D;
+    int64_t K = bp_key_positions(shape), keys = shape->lengths ? shape->lengths[b] : K;
+    int64_t at = b * K * in->kv_row + h * shape->D;
     bp_head one = {
         .shape = shape,
         .loops = bp_loops_best(),
         .tiles = bp_gemm_bf16_tiles(gemm),
-        .q = q,
-        .k = q + width,
-        .v = q + 2 * width,
-        .row = 3 * width,
-        .out_row = width,
-        .place_row = bp_round_up(shape->T, 4),
+        .q = in->q + b * shape->T * in->q_row + h * shape->D,
+        .k = in->k + at,
+        .v = in->v + at,
+        .q_row = in->q_row,
+        .kv_row = in->kv_row,
+        .out_row = shape->H * shape->D,
+        .keys = keys,
+        .place_row = bp_round_up(K, 4),
         .scale = (float)(1.0 / sqrt((double)shape->D)),
     };
 
+    BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
     one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
                       shape->T * one.place_row;
     if (shape->dropout > 0.0f)
         one.mask = bp_mask_of(shape->dropout, shape->key);
     return one;
+}
+
+/* Rows [first, last) of one head are 0. */
+static void clear_rows(float *x, int64_t row, int64_t D, int64_t first, int64_t last)
+{
+    for (int64_t t = first; t < last; t++)
+        memset(x + t * row, 0, (size_t)D * sizeof *x);
 }
 
 void bp_head_mask(const bp_head *one, float *mask, int64_t q, int64_t k, int64_t keys)
@@ -93,13 +103,13 @@ void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
                              const bp_head_range *range, float *dkeys, const float *dvalues,
                              int64_t width)
 {
-    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->shape->T);
+    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->keys);
     size_t bytes = (size_t)one->shape->D * sizeof(float);
 
     one->loops->scale(dkeys + first * width, one->scale, (last - first) * width);
     for (int64_t t = first; t < last; t++) {
-        memcpy(results->dq + t * one->row + one->out_row, dkeys + t * width, bytes);
-        memcpy(results->dq + t * one->row + 2 * one->out_row, dvalues + t * width, bytes);
+        memcpy(results->dk + t * one->kv_row, dkeys + t * width, bytes);
+        memcpy(results->dv + t * one->kv_row, dvalues + t * width, bytes);
     }
 }
 
@@ -137,12 +147,26 @@ static int64_t part_start(int64_t tiles, int64_t parts, int64_t part, bool causa
 /* Products of a query with a key, by multiply and add of each number of a head. */
 static double attention_pairs(const bp_attention_shape *shape)
 {
-    double T = (double)shape->T, pairs = shape->causal ? T * (T + 1) / 2 : T * T;
+    double T = (double)shape->T, K = (double)bp_key_positions(shape),
+           pairs = shape->causal ? T * (T + 1) / 2 : T * K;
 
     return (double)(shape->B * shape->H * shape->D) * pairs;
 }
 
-void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const float *qkv,
+static void forward_head(const bp_head *one, const bp_head_results *results, int64_t first,
+                         int64_t last, float *scratch)
+{
+    int64_t T = one->shape->T, end = bp_least(last * QUERIES, T);
+
+    if (one->keys == 0) {
+        clear_rows(results->out, one->out_row, one->shape->D, first * QUERIES, end);
+        clear_rows(results->lse, 1, 1, first * QUERIES, end);
+        return;
+    }
+    (one->tiles ? bp_head_forward_bf16 : bp_head_forward_f32)(one, results, first, last, scratch);
+}
+
+void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const bp_attention_input *in,
                           const bp_attention_shape *shape, void *scratch)
 {
     int64_t heads = shape->B * shape->H, tiles = (shape->T + QUERIES - 1) / QUERIES;
@@ -156,21 +180,23 @@ void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const float *qk
             int64_t b = i / shape->H, h = i % shape->H;
             int64_t first = part_start(tiles, parts, part, shape->causal);
             int64_t last = part_start(tiles, parts, part + 1, shape->causal);
-            bp_head one = head_of(gemm, qkv, shape, b, h);
+            bp_head one = head_of(gemm, in, shape, b, h);
             bp_head_results results = {.out = out + (b * shape->T * shape->H + h) * shape->D,
                                        .lse = lse + i * shape->T};
-            (one.tiles ? bp_head_forward_bf16 : bp_head_forward_f32)(
-                &one, &results, first, last, (float *)scratch + omp_get_thread_num() * floats);
+            forward_head(&one, &results, first, last,
+                         (float *)scratch + omp_get_thread_num() * floats);
         }
     }
 }
 
 /* A unit of the backward pass: a whole head; or, of several parts, a part of its queries, then a
  * part of its keys. */
-static bp_head_range range_of(int64_t tiles, int64_t parts, int64_t unit, bool causal)
+static bp_head_range range_of(const bp_attention_shape *shape, int64_t parts, int64_t unit)
 {
-    int64_t part = unit / 2;
-    bp_head_range range = {0, tiles, 0, tiles, true, true};
+    int64_t part = unit / 2, tiles = (shape->T + QUERIES - 1) / QUERIES,
+            key_tiles = (bp_key_positions(shape) + KEYS - 1) / KEYS;
+    bool causal = shape->causal;
+    bp_head_range range = {0, tiles, 0, key_tiles, true, true};
 
     if (parts == 1)
         return range;
@@ -178,11 +204,11 @@ static bp_head_range range_of(int64_t tiles, int64_t parts, int64_t unit, bool c
         range.of_keys = false;
         range.first_query = part_start(tiles, parts, part, causal);
         range.last_query = part_start(tiles, parts, part + 1, causal);
-        range.last_key = causal ? range.last_query : tiles;
+        range.last_key = causal ? range.last_query : key_tiles;
     } else { /* the first keys are seen by the most queries */
         range.of_queries = false;
-        range.first_key = tiles - part_start(tiles, parts, parts - part, causal);
-        range.last_key = tiles - part_start(tiles, parts, parts - part - 1, causal);
+        range.first_key = key_tiles - part_start(key_tiles, parts, parts - part, causal);
+        range.last_key = key_tiles - part_start(key_tiles, parts, parts - part - 1, causal);
     }
     return range;
 }
@@ -197,11 +223,30 @@ static int64_t backward_parts(int64_t heads, int64_t tiles)
     return parted ? bp_least(tiles, 2 * (threads + heads - 1) / heads) : 1;
 }
 
-void bp_attention_backward(bp_gemm *gemm, float *dqkv, const float *dout, const float *out,
-                           const float *lse, const float *qkv, const bp_attention_shape *shape,
-                           void *scratch)
+static void backward_head(const bp_head *one, const bp_head_results *results,
+                          const bp_head_range *range, float *scratch)
 {
-    int64_t heads = shape->B * shape->H, tiles = (shape->T + QUERIES - 1) / QUERIES;
+    int64_t K = bp_key_positions(one->shape), D = one->shape->D;
+    int64_t first = most(bp_range_first(range), one->keys),
+            last = bp_least(range->last_key * KEYS, K);
+
+    if (one->keys > 0)
+        (one->tiles ? bp_head_backward_bf16 : bp_head_backward_f32)(one, results, range, scratch);
+    else if (range->of_queries)
+        clear_rows(results->dq, one->q_row, D, range->first_query * QUERIES,
+                   bp_least(range->last_query * QUERIES, one->shape->T));
+    if (range->of_keys) {
+        clear_rows(results->dk, one->kv_row, D, first, last);
+        clear_rows(results->dv, one->kv_row, D, first, last);
+    }
+}
+
+void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const float *dout,
+                           const float *out, const float *lse, const bp_attention_input *in,
+                           const bp_attention_shape *shape, void *scratch)
+{
+    int64_t heads = shape->B * shape->H, K = bp_key_positions(shape);
+    int64_t tiles = (bp_least(shape->T, K) + QUERIES - 1) / QUERIES;
     int64_t parts = backward_parts(heads, tiles), units = parts == 1 ? 1 : 2 * parts;
     int64_t floats = scratch_floats(bp_gemm_precision(gemm), shape);
 
@@ -211,15 +256,17 @@ void bp_attention_backward(bp_gemm *gemm, float *dqkv, const float *dout, const 
     for (int64_t i = 0; i < heads; i++) {
         for (int64_t unit = 0; unit < units; unit++) {
             int64_t b = i / shape->H, h = i % shape->H,
-                    place = (b * shape->T * shape->H + h) * shape->D;
-            bp_head one = head_of(gemm, qkv, shape, b, h);
-            bp_head_range range = range_of(tiles, parts, unit, shape->causal);
+                    place = (b * shape->T * shape->H + h) * shape->D,
+                    of_keys = b * K * in->kv_row + h * shape->D;
+            bp_head one = head_of(gemm, in, shape, b, h);
+            bp_head_range range = range_of(shape, parts, unit);
             bp_head_results results = {.out = (float *)out + place,
                                        .lse = (float *)lse + i * shape->T,
                                        .dout = dout + place,
-                                       .dq = dqkv + b * shape->T * one.row + h * shape->D};
-            (one.tiles ? bp_head_backward_bf16 : bp_head_backward_f32)(
-                &one, &results, &range, (float *)scratch + omp_get_thread_num() * floats);
+                                       .dq = to->dq + b * shape->T * in->q_row + h * shape->D,
+                                       .dk = to->dk + of_keys,
+                                       .dv = to->dv + of_keys};
+            backward_head(&one, &results, &range, (float *)scratch + omp_get_thread_num() * floats);
         }
     }
 }

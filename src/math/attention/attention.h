@@ -1,13 +1,13 @@
-/* Causal attention in tiles, forward and backward: no T x T matrix is ever stored.
+/* Attention in tiles, forward and backward: no T x T matrix is ever stored.
  * Source: Dao et al. 2022 (FlashAttention), equations of section 3; the statistics kept are the
  * log-sum-exp of each row.
  *
  * Bits: those of a position of a (sequence, head) depend neither on the threads, nor on what else
- * is in the call, nor, when causal, on later positions.
+ * is in the call, nor, when causal, on later positions, nor on keys behind a sequence's length.
  *
  * Dropout: the weight of (sequence s, head h, query t, key k), numbered in the global batch and
- * over all heads, is kept iff the word of bp_rng_block at place ((s all_heads + h) T + t) T4 + k is
- * at least dropout 2^32, and then multiplied by 1 / (1 - dropout); T4 is T rounded up to a multiple
+ * over all heads, is kept iff the word of bp_rng_block at place ((s all_heads + h) T + t) K4 + k is
+ * at least dropout 2^32, and then multiplied by 1 / (1 - dropout); K4 is K rounded up to a multiple
  * of 4, and the word of a place is word place % 4 of block place / 4.
  *
  * In BF16 the products are those of bf16 where that is faster (AMX, or AVX512_BF16 at full speed),
@@ -22,8 +22,10 @@
 #include <stdint.h>
 
 typedef struct bp_attention_shape {
-    int64_t B, T, H, D; /* H: the heads on this rank */
-    bool causal;
+    int64_t B, T, H, D;     /* T: query positions; H: the heads on this rank */
+    int64_t K;              /* key positions; 0: T, the queries' own */
+    const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
+    bool causal;            /* a query sees its own position and those before; K is T */
     float dropout;          /* of the attention weights; 0: none */
     const bp_rng_key *key;  /* of the dropout masks */
     int64_t first_sequence; /* of sequence 0 in the global batch, */
@@ -32,14 +34,37 @@ typedef struct bp_attention_shape {
     int64_t all_heads;
 } bp_attention_shape;
 
-/** Shapes: qkv[B][T][3][H][D] (q, k, v in turn), out[B][T][H][D], lse[B][H][T]. scale is 1/sqrt(D).
+/** Queries, keys and values, [H][D] of a position; so many floats lie from position to position. */
+typedef struct bp_attention_input {
+    const float *q, *k, *v; /* of B sequences of T, and of K positions */
+    int64_t q_row, kv_row;
+} bp_attention_input;
+/** Room for their gradients, likewise. */
+typedef struct bp_attention_gradients {
+    float *dq, *dk, *dv;
+} bp_attention_gradients;
+
+/** Those that lie as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */
+static inline bp_attention_input bp_attention_of_qkv(const float *qkv, int64_t H, int64_t D)
+{
+    return (bp_attention_input){qkv, qkv + H * D, qkv + 2 * H * D, 3 * H * D, 3 * H * D};
+}
+
+static inline bp_attention_input bp_attention_of_q_kv(const float *q, const float *kv, int64_t H,
+                                                      int64_t D)
+{
+    return (bp_attention_input){q, kv, kv + H * D, H * D, 2 * H * D};
+}
+
+/** Shapes: out[B][T][H][D], lse[B][H][T]. scale is 1/sqrt(D). A query that sees no key gets 0.
  *  scratch: bp_attention_scratch_bytes, uninitialised, aligned to 64 bytes. */
-void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const float *qkv,
+void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const bp_attention_input *in,
                           const bp_attention_shape *shape, void *scratch);
-/** dqkv = gradient of qkv given dout; out and lse as forward left them. dqkv is overwritten. */
-void bp_attention_backward(bp_gemm *gemm, float *dqkv, const float *dout, const float *out,
-                           const float *lse, const float *qkv, const bp_attention_shape *shape,
-                           void *scratch);
+/** Gradients given dout, in rows as the input's; out and lse as forward left them. They are
+ * overwritten; those of keys behind a length are 0. */
+void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const float *dout,
+                           const float *out, const float *lse, const bp_attention_input *in,
+                           const bp_attention_shape *shape, void *scratch);
 /** Bytes for the threads set now (bp_math_set_threads comes first). */
 size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_shape *shape);
 

@@ -19,7 +19,7 @@
 #define FAR   128
 #define GROUP 128
 
-/* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is T in whole blocks of FAR. */
+/* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is K in whole blocks of FAR. */
 typedef struct workspace {
     uint16_t *key_rows, *value_rows; /* [Tp][Dp] */
     uint16_t *transposed;            /* values [Tp / FAR][Dp][FAR], or keys [Tp / KEYS][Dp][KEYS] */
@@ -46,7 +46,7 @@ static void *take(float *scratch, int64_t *floats, int64_t bytes)
 
 static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
 {
-    int64_t D = bp_round_up(shape->D, BLOCK), T = bp_round_up(shape->T, FAR), n = 0;
+    int64_t D = bp_round_up(shape->D, BLOCK), T = bp_round_up(bp_key_positions(shape), FAR), n = 0;
     workspace space = {0};
 
     space.key_rows = take(scratch, &n, T * D * 2);
@@ -82,7 +82,7 @@ static int64_t padded(const bp_head *one)
     return bp_round_up(one->shape->D, BLOCK);
 }
 
-/* Rows [first, first + most) of x, or as many as there are. */
+/* Rows [first, first + most) of queries, or of their outputs, or as many as there are. */
 static bp_bf16_rows rows_of(const bp_head *one, const float *x, int64_t row, int64_t first,
                             int64_t most)
 {
@@ -90,10 +90,17 @@ static bp_bf16_rows rows_of(const bp_head *one, const float *x, int64_t row, int
                           row};
 }
 
+/* The same of keys or values. */
+static bp_bf16_rows keys_of(const bp_head *one, const float *x, int64_t first, int64_t most)
+{
+    return (bp_bf16_rows){x + first * one->kv_row, bp_least(most, one->keys - first), one->shape->D,
+                          one->kv_row};
+}
+
 /* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less: none. */
 static int64_t keys_seen(const bp_head *one, int64_t q, int64_t k, int64_t block)
 {
-    int64_t end = one->shape->causal ? bp_least(q + PANEL, one->shape->T) : one->shape->T;
+    int64_t end = bp_keys_seen(one, q, PANEL);
 
     return bp_least(block, end - k);
 }
@@ -106,8 +113,8 @@ static void pack_keys(const bp_head *one, const workspace *space, int64_t first,
     int64_t width = padded(one), block = backward ? KEYS : FAR;
 
     for (int64_t k = first; k < last; k += block) {
-        bp_bf16_rows keys = rows_of(one, one->k, one->row, k, bp_least(block, last - k)),
-                     values = rows_of(one, one->v, one->row, k, bp_least(block, last - k));
+        bp_bf16_rows keys = keys_of(one, one->k, k, bp_least(block, last - k)),
+                     values = keys_of(one, one->v, k, bp_least(block, last - k));
         passes->rows(space->key_rows + k * width, &keys, block);
         if (backward)
             passes->rows(space->value_rows + k * width, &values, block);
@@ -185,7 +192,7 @@ static void forward_panel(const bp_head *one, const workspace *space, int64_t q,
 static void finish_panel(const bp_head *one, const bp_head_results *results, const workspace *space,
                          int64_t q, int64_t at)
 {
-    bp_bf16_rows shape = rows_of(one, one->q, one->row, q + at, PANEL);
+    bp_bf16_rows shape = rows_of(one, one->q, one->q_row, q + at, PANEL);
     float *factor = space->factor + at, kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
 
     for (int64_t i = 0; i < PANEL; i++) {
@@ -204,7 +211,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
     int64_t width = padded(one), end = bp_keys_seen(one, q, rows);
 
     for (int64_t at = 0; at < rows; at += PANEL) {
-        bp_bf16_rows queries = rows_of(one, one->q, one->row, q + at, PANEL);
+        bp_bf16_rows queries = rows_of(one, one->q, one->q_row, q + at, PANEL);
         one->tiles->passes->transposed_pairs(space->queries + at * width / 2, &queries,
                                              (float)(LOG2_E * (double)one->scale));
     }
@@ -229,7 +236,7 @@ void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, in
     if (first == last)
         return;
     one->tiles->begin();
-    pack_keys(one, &space, 0, one->shape->causal ? end : T, false);
+    pack_keys(one, &space, 0, one->shape->causal ? bp_least(end, one->keys) : one->keys, false);
     for (int64_t q = first * QUERIES; q < end; q += GROUP)
         forward_tile(one, results, &space, q, bp_least(GROUP, end - q));
     one->tiles->end();
@@ -241,13 +248,13 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
 {
     const bp_bf16_passes *passes = one->tiles->passes;
     int64_t width = padded(one);
-    bp_bf16_rows queries = rows_of(one, one->q, one->row, q, rows),
+    bp_bf16_rows queries = rows_of(one, one->q, one->q_row, q, rows),
                  douts = rows_of(one, results->dout, one->out_row, q, rows);
 
     passes->row_pairs(space->query_rows, &queries, GROUP);
     passes->row_pairs(space->dout_rows, &douts, GROUP);
     for (int64_t at = 0; at < rows; at += PANEL) {
-        bp_bf16_rows query = rows_of(one, one->q, one->row, q + at, PANEL),
+        bp_bf16_rows query = rows_of(one, one->q, one->q_row, q + at, PANEL),
                      dout = rows_of(one, results->dout, one->out_row, q + at, PANEL);
         passes->transposed_pairs(space->queries + at * width / 2, &query,
                                  (float)(LOG2_E * (double)one->scale));
@@ -311,7 +318,7 @@ static void add_key_gradients(const bp_head *one, const workspace *space, int64_
 {
     int64_t width = padded(one);
 
-    for (int64_t at = k; at < bp_least(k + KEYS, one->shape->T); at += BLOCK) {
+    for (int64_t at = k; at < bp_least(k + KEYS, one->keys); at += BLOCK) {
         int64_t first = one->shape->causal && at > q ? at - q : 0,
                 queries = bp_round_up(rows, PANEL) - first, left = (at - k) * GROUP + first;
         if (queries <= 0)
@@ -344,8 +351,8 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
     for (int64_t i = 0; i < PANEL; i++)
         space->factor[i] = one->scale;
     for (int64_t at = 0; at < rows; at += PANEL) {
-        bp_bf16_rows shape = rows_of(one, one->q, one->row, q + at, PANEL);
-        one->tiles->passes->turn_back(results->dq + (q + at) * one->row, one->row,
+        bp_bf16_rows shape = rows_of(one, one->q, one->q_row, q + at, PANEL);
+        one->tiles->passes->turn_back(results->dq + (q + at) * one->q_row, one->q_row,
                                       space->sums + at * padded(one), space->factor, &shape, true);
     }
 }
@@ -354,14 +361,15 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
 static void store_gradients(const bp_head *one, const bp_head_results *results,
                             const bp_head_range *range, const workspace *space)
 {
-    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->shape->T),
+    int64_t first = bp_range_first(range), last = bp_least(range->last_key * KEYS, one->keys),
             width = padded(one);
     float kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
-    bp_bf16_rows shape = rows_of(one, one->k, one->row, first, last - first);
-    float *dk = results->dq + first * one->row + one->out_row, *dv = dk + one->out_row;
+    bp_bf16_rows shape = keys_of(one, one->k, first, last - first);
 
-    one->tiles->passes->scaled_rows(dk, one->row, space->dkeys + first * width, one->scale, &shape);
-    one->tiles->passes->scaled_rows(dv, one->row, space->dvalues + first * width, kept, &shape);
+    one->tiles->passes->scaled_rows(results->dk + first * one->kv_row, one->kv_row,
+                                    space->dkeys + first * width, one->scale, &shape);
+    one->tiles->passes->scaled_rows(results->dv + first * one->kv_row, one->kv_row,
+                                    space->dvalues + first * width, kept, &shape);
 }
 
 void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
@@ -369,7 +377,7 @@ void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
 {
     workspace space = workspace_of(scratch, one->shape);
     int64_t T = one->shape->T, width = padded(one), first = bp_range_first(range),
-            last = bp_least(range->last_key * KEYS, T),
+            last = bp_least(range->last_key * KEYS, one->keys),
             end = bp_least(range->last_query * QUERIES, T);
     size_t bytes = (size_t)((bp_round_up(last, KEYS) - first) * width) * sizeof(float);
 

@@ -13,7 +13,8 @@ int64_t bp_head_scratch_f32(const bp_attention_shape *shape)
 {
     int64_t D = padded(shape->D);
 
-    return 3 * D * QUERIES + 2 * QUERIES * D + 3 * KEYS * QUERIES + 5 * QUERIES + 2 * shape->T * D;
+    return 3 * D * QUERIES + 2 * QUERIES * D + 3 * KEYS * QUERIES + 5 * QUERIES +
+           2 * bp_key_positions(shape) * D;
 }
 
 #define PANEL 32
@@ -50,8 +51,8 @@ static void multiply_rows(const bp_head *one, float *tile, const float *rows,
 {
     const bp_tile product = {.c = tile,
                              .c_row = QUERIES,
-                             .a = rows + at->k * one->row,
-                             .a_row = one->row,
+                             .a = rows + at->k * one->kv_row,
+                             .a_row = one->kv_row,
                              .a_column = 1,
                              .b = transposed,
                              .b_row = QUERIES,
@@ -68,9 +69,9 @@ static void add_transposed(const bp_head *one, float *sums, const float *rows, c
 {
     const bp_tile product = {.c = sums,
                              .c_row = QUERIES,
-                             .a = rows + at->k * one->row,
+                             .a = rows + at->k * one->kv_row,
                              .a_row = 1,
-                             .a_column = one->row,
+                             .a_column = one->kv_row,
                              .b = tile,
                              .b_row = QUERIES,
                              .M = one->shape->D,
@@ -91,7 +92,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
     float *mask = scores + KEYS * QUERIES, *max = mask + KEYS * QUERIES, *sum = max + QUERIES,
           *factor = sum + QUERIES;
 
-    loops->transpose_in(queries, one->q + q * one->row, rows, D, one->row, one->scale);
+    loops->transpose_in(queries, one->q + q * one->q_row, rows, D, one->q_row, one->scale);
     memset(sums, 0, (size_t)(D * QUERIES) * sizeof *sums);
     bp_head_start(max, sum);
     for (int64_t k = 0; k < end; k += KEYS) {
@@ -123,7 +124,7 @@ typedef struct workspace {
     float *query_rows, *dout_rows;   /* [QUERIES][Dp] */
     float *weights, *dscores, *mask; /* [KEYS][QUERIES] */
     float *delta, *lse;              /* [QUERIES] */
-    float *dkeys, *dvalues;          /* [T][Dp] */
+    float *dkeys, *dvalues;          /* [K][Dp] */
 } workspace;
 
 static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
@@ -141,7 +142,7 @@ static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
     space.delta = space.mask + KEYS * QUERIES;
     space.lse = space.delta + QUERIES;
     space.dkeys = space.lse + QUERIES;
-    space.dvalues = space.dkeys + shape->T * D;
+    space.dvalues = space.dkeys + bp_key_positions(shape) * D;
     return space;
 }
 
@@ -161,9 +162,10 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
     int64_t D = one->shape->D;
     const float *dout = results->dout + q * one->out_row;
 
-    one->loops->transpose_in(space->queries, one->q + q * one->row, rows, D, one->row, one->scale);
+    one->loops->transpose_in(space->queries, one->q + q * one->q_row, rows, D, one->q_row,
+                             one->scale);
     one->loops->transpose_in(space->douts, dout, rows, D, one->out_row, 1.0f);
-    pad_rows(space->query_rows, one->q + q * one->row, rows, D, one->row);
+    pad_rows(space->query_rows, one->q + q * one->q_row, rows, D, one->q_row);
     pad_rows(space->dout_rows, dout, rows, D, one->out_row);
     bp_head_statistics(one, results, space->lse, space->delta, space->dqueries, space->douts, q,
                        rows);
@@ -227,7 +229,7 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
     int64_t D = one->shape->D, T = one->shape->T, width = padded(D), first = bp_range_first(range);
 
     if (range->of_keys)
-        memset(space.dkeys, 0, (size_t)(2 * T * width) * sizeof(float));
+        memset(space.dkeys, 0, (size_t)(2 * bp_key_positions(one->shape) * width) * sizeof(float));
     for (int64_t q = range->first_query * QUERIES; q < bp_least(range->last_query * QUERIES, T);
          q += QUERIES) {
         int64_t rows = bp_least(QUERIES, T - q), end = bp_range_last(one, range, q, rows);
@@ -239,7 +241,8 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
         if (!range->of_queries)
             continue;
         one->loops->scale(space.dqueries, one->scale, D * QUERIES);
-        one->loops->transpose_out(results->dq + q * one->row, space.dqueries, rows, D, one->row);
+        one->loops->transpose_out(results->dq + q * one->q_row, space.dqueries, rows, D,
+                                  one->q_row);
     }
     if (range->of_keys)
         bp_head_store_gradients(one, results, range, space.dkeys, space.dvalues, width);

@@ -14,10 +14,11 @@ typedef struct bp_head {
     const bp_attention_shape *shape;
     const bp_loops *loops;
     const bp_bf16_tiles *tiles; /* NULL: float32 */
-    const float *q, *k, *v;     /* rows of 3HD */
-    int64_t row, out_row;       /* 3HD, HD */
-    int64_t first_place;        /* of (query 0, key 0) in the stream of dropout words */
-    int64_t place_row;          /* places of a query: T in whole blocks of 4 */
+    const float *q, *k, *v;
+    int64_t q_row, kv_row, out_row; /* floats from position to position; HD */
+    int64_t keys;                   /* that are seen; K or less */
+    int64_t first_place;            /* of (query 0, key 0) in the stream of dropout words */
+    int64_t place_row;              /* places of a query: K in whole blocks of 4 */
     float scale;
     bp_mask mask;
 } bp_head;
@@ -26,7 +27,8 @@ typedef struct bp_head {
 typedef struct bp_head_results {
     float *out, *lse;  /* rows of HD; [T] */
     const float *dout; /* rows of HD */
-    float *dq;         /* rows of 3HD; dk and dv lie beside it */
+    float *dq;         /* rows as q's, */
+    float *dk, *dv;    /* as k's */
 } bp_head_results;
 
 /** Tiles [first, last) of queries and keys that a call of the backward pass takes, and which
@@ -50,13 +52,19 @@ static inline int64_t bp_round_up(int64_t n, int64_t unit)
 /** Keys that some of the `queries` from q on see. */
 static inline int64_t bp_keys_seen(const bp_head *one, int64_t q, int64_t queries)
 {
-    return one->shape->causal ? q + queries : one->shape->T;
+    return one->shape->causal ? bp_least(q + queries, one->keys) : one->keys;
 }
 
 /** How many more keys of the tile at k than its own number a query of the tile at q sees. */
 static inline int64_t bp_visible(const bp_head *one, int64_t q, int64_t k)
 {
-    return one->shape->causal ? q - k : one->shape->T;
+    return one->shape->causal ? q - k : one->keys;
+}
+
+/** Positions of keys. */
+static inline int64_t bp_key_positions(const bp_attention_shape *shape)
+{
+    return shape->K > 0 ? shape->K : shape->T;
 }
 
 /** Factors [keys][QUERIES] of the tile's dropout. */
