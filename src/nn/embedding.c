@@ -1,4 +1,5 @@
-/* Token and position embeddings: the first block. The vocabulary is split over tensor ranks. */
+/* Token and position embeddings, of a stream each: the first block. The vocabulary is split over
+ * tensor ranks. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/layers.h"
@@ -7,16 +8,28 @@
 
 typedef struct embedding {
     bp_block block;
-    bp_param *wte, *wpe;
+    bp_embedding_part parts[BP_STREAMS];
+    int count;
 } embedding;
-
-/* Streams of the dropout masks: the embedding has 0, layer L has 4L+1 .. 4L+4. */
-#define DROPOUT_STREAM 0
 
 static size_t embedding_saved(const bp_block *block, const bp_extent *most)
 {
     (void)block, (void)most;
     return 0;
+}
+
+static int64_t width_of(const embedding *self)
+{
+    return self->parts[0].wte->shape[1];
+}
+
+/* A pass as a part's stream has it. */
+static bp_pass pass_of(const bp_embedding_part *part, const bp_pass *pass)
+{
+    bp_pass of_stream = *pass;
+
+    of_stream.T = pass->extent.T[part->stream];
+    return of_stream;
 }
 
 /* All rows where this rank has but some of the hidden state's: else the hidden state itself. */
@@ -26,19 +39,24 @@ static float *alloc_all(const embedding *self, bp_arena *arena, const bp_pass *p
 
     if (bp_nn_rows(self->block.nn, pass).count == rows)
         return hidden;
-    return bp_arena_floats(arena, rows * self->wpe->shape[1]);
+    return bp_arena_floats(arena, rows * width_of(self));
 }
 
 static size_t embedding_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
     const embedding *self = (const embedding *)block;
     bp_pass pass = bp_pass_planned(block, most, training);
-    bp_arena count = {0};
-    int64_t C = self->wpe->shape[1];
+    size_t bytes = 0;
 
-    alloc_all(self, &count, &pass, NULL);
-    bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &pass, C));
-    return count.used_bytes;
+    for (int k = 0; k < self->count; k++) {
+        bp_pass of_stream = pass_of(&self->parts[k], &pass);
+        bp_arena count = {0};
+
+        alloc_all(self, &count, &of_stream, NULL);
+        bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &of_stream, width_of(self)));
+        bytes = count.used_bytes > bytes ? count.used_bytes : bytes;
+    }
+    return bytes;
 }
 
 static bp_product_bytes embedding_products(const bp_block *block, const bp_extent *most)
@@ -58,64 +76,84 @@ static void embedding_refresh(bp_block *block)
     (void)block;
 }
 
-static bp_rng_key mask_key(const embedding *self, const bp_pass *pass)
+static void forward_part(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
+                         float *hidden)
 {
-    return bp_mask_key(self->block.nn, pass, DROPOUT_STREAM);
+    const bp_nn *nn = self->block.nn;
+    const bp_param *wte = part->wte;
+    int64_t C = width_of(self);
+    bp_row_range own = bp_nn_rows(nn, pass);
+    size_t mark = pass->scratch->used_bytes;
+    float *all = alloc_all(self, pass->scratch, pass, hidden);
+
+    bp_embedding_forward(all, wte->value, pass->batch.stream[part->stream].inputs,
+                         pass->B * pass->T, C, wte->offset[0], wte->extent[0]);
+    bp_nn_sum(nn, pass, all, C);
+    if (all != hidden)
+        memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
+    bp_positions_forward(hidden, part->wpe->value,
+                         &(bp_position_rows){own.first, own.count, pass->T}, C);
+    if (pass->dropout && nn->dropout > 0) {
+        bp_rng_key key = bp_mask_key(nn, pass, part->mask);
+        bp_add_dropout(hidden, NULL, hidden, own.count * C, nn->dropout, &key,
+                       bp_nn_first_row(nn, pass) * C);
+    }
+    pass->scratch->used_bytes = mark;
 }
 
 static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *activations,
                               void *saved)
 {
-    embedding *self = (embedding *)block;
-    const bp_param *wte = self->wte;
-    int64_t C = self->wpe->shape[1];
-    bp_row_range own = bp_nn_rows(block->nn, pass);
-    size_t mark = pass->scratch->used_bytes;
-    float *hidden = activations->item[0].data, *all = alloc_all(self, pass->scratch, pass, hidden);
+    const embedding *self = (const embedding *)block;
 
     (void)saved;
-    bp_embedding_forward(all, wte->value, pass->batch.stream[0].inputs, pass->B * pass->T, C,
-                         wte->offset[0], wte->extent[0]);
-    bp_nn_sum(block->nn, pass, all, C);
-    if (all != hidden)
-        memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
-    bp_positions_forward(hidden, self->wpe->value,
-                         &(bp_position_rows){own.first, own.count, pass->T}, C);
-    if (pass->dropout && block->nn->dropout > 0) {
-        bp_rng_key key = mask_key(self, pass);
-        bp_add_dropout(hidden, NULL, hidden, own.count * C, block->nn->dropout, &key,
-                       bp_nn_first_row(block->nn, pass) * C);
+    for (int k = 0; k < self->count; k++) {
+        bp_pass of_stream = pass_of(&self->parts[k], pass);
+
+        forward_part(self, &self->parts[k], &of_stream,
+                     activations->item[self->parts[k].item].data);
     }
+}
+
+static void backward_part(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
+                          float *dhidden)
+{
+    const bp_nn *nn = self->block.nn;
+    const bp_param *wte = part->wte;
+    int64_t C = width_of(self), rows = pass->B * pass->T;
+    bp_row_range own = bp_nn_rows(nn, pass);
+    size_t mark = pass->scratch->used_bytes;
+    float *all = alloc_all(self, pass->scratch, pass, dhidden);
+
+    if (pass->dropout && nn->dropout > 0) {
+        bp_rng_key key = bp_mask_key(nn, pass, part->mask);
+        bp_dropout_backward(dhidden, dhidden, own.count * C, nn->dropout, &key,
+                            bp_nn_first_row(nn, pass) * C);
+    }
+    bp_positions_backward(part->wpe->gradient, dhidden,
+                          &(bp_position_rows){own.first, own.count, pass->T}, C);
+    if (all != dhidden) {
+        bp_operand whole = bp_operand_floats(all, rows, C);
+        memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
+        bp_nn_gather(nn, pass, &whole);
+    }
+    bp_embedding_backward(wte->gradient, all, pass->batch.stream[part->stream].inputs, rows, C,
+                          wte->offset[0], wte->extent[0]);
     pass->scratch->used_bytes = mark;
 }
 
 static void embedding_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
                                void *saved)
 {
-    embedding *self = (embedding *)block;
-    const bp_param *wte = self->wte;
-    int64_t C = self->wpe->shape[1], rows = pass->B * pass->T;
-    bp_row_range own = bp_nn_rows(block->nn, pass);
-    size_t mark = pass->scratch->used_bytes;
-    float *dhidden = activations->item[0].data,
-          *all = alloc_all(self, pass->scratch, pass, dhidden);
+    const embedding *self = (const embedding *)block;
 
     (void)saved;
-    if (pass->dropout && block->nn->dropout > 0) {
-        bp_rng_key key = mask_key(self, pass);
-        bp_dropout_backward(dhidden, dhidden, own.count * C, block->nn->dropout, &key,
-                            bp_nn_first_row(block->nn, pass) * C);
+    for (int k = 0; k < self->count; k++) {
+        bp_pass of_stream = pass_of(&self->parts[k], pass);
+
+        backward_part(self, &self->parts[k], &of_stream,
+                      activations->item[self->parts[k].item].data);
     }
-    bp_positions_backward(self->wpe->gradient, dhidden,
-                          &(bp_position_rows){own.first, own.count, pass->T}, C);
-    if (all != dhidden) {
-        bp_operand whole = bp_operand_floats(all, rows, C);
-        memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
-        bp_nn_gather(block->nn, pass, &whole);
-    }
-    bp_embedding_backward(wte->gradient, all, pass->batch.stream[0].inputs, rows, C, wte->offset[0],
-                          wte->extent[0]);
-    pass->scratch->used_bytes = mark;
 }
 
 static void embedding_free(bp_block *block)
@@ -135,14 +173,14 @@ static const bp_block_ops OPS = {
     .free = embedding_free,
 };
 
-void bp_embedding_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_param *wpe)
+void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count)
 {
     embedding *self = bp_alloc("nn.embedding", 1, sizeof *self);
 
-    *out = NULL;
+    BP_ASSERT(count >= 1 && count <= BP_STREAMS);
     self->block.ops = &OPS;
     self->block.nn = nn;
-    self->wte = wte;
-    self->wpe = wpe;
+    memcpy(self->parts, parts, (size_t)count * sizeof *parts);
+    self->count = count;
     *out = &self->block;
 }

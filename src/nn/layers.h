@@ -9,27 +9,50 @@
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
  * borrowed. Errors: BP_ERR_SYSTEM, *out is NULL. */
 
-/** hidden = wte[inputs] + wpe[position], dropout. wte: this rank's rows of [V][C], wpe [T][C].
- * Params are borrowed. */
-void bp_embedding_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_param *wpe);
+/** One stream's: item = wte[inputs] + wpe[position], dropout. wte: this rank's rows of [V][C], wpe
+ * [T][C]; parts may have the same. */
+typedef struct bp_embedding_part {
+    bp_param *wte, *wpe; /* borrowed */
+    int item, stream;    /* of the activations, and of the batch */
+    int64_t mask;        /* its stream of dropout masks */
+} bp_embedding_part;
+void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
 
 /** Sizes of a pre-norm transformer layer; H and F are whole, the constructor takes this rank's
  * share. */
 typedef struct bp_layer_shape {
-    int64_t C, H, F; /* width, heads, inner width of the MLP (4C) */
-    int64_t layers;  /* of the whole model: residual projections start at std / sqrt(2 layers) */
-    int64_t number;  /* of this layer, from 0 */
+    int64_t C, H, F;    /* width, heads, inner width of the MLP (4C) */
+    int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
+    int64_t number;     /* of this layer, from 0 */
+    const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
+    int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
+                           where it crosses */
+    bool sees_all;      /* not causal: a position sees all others of its sequence */
+    int item, stream;   /* of the activations: what it works on, and whose places that has */
+    bool crosses;       /* between attention and MLP, it also attends to another item, */
+    int source_item, source_stream;
 } bp_layer_shape;
 
-/** h += out(attention(ln1(h))); h += down(gelu(up(ln2(h)))).
+/** h += out(attention(ln1(h))); where it crosses h += cross.out(attention of cross.ln(h) to the
+ * source, as it is); h += down(gelu(up(ln2(h)))). Keys behind a sequence's length are not seen.
  *  Adds its params to the groups: `split` is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 
-/** Final norm and softmax cross-entropy over a vocabulary split over tensor ranks, by chunks of
- * rows: the logits never exist whole. In training forward only keeps its input; backward computes
- * the loss and all gradients in one go. */
-void bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *whole);
+/** What a head reads, and which loss term it is asked for. */
+typedef struct bp_head_shape {
+    int item, stream, term;
+    bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
+                    are scored alone */
+} bp_head_shape;
+
+/** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over
+ * tensor ranks, by chunks of rows: the logits never exist whole. A target a place is that of its
+ * row; a target an example is that of the row of its first place. wte: this rank's rows of [V][C],
+ * tied to an embedding or not. In training forward only keeps its input; backward computes the loss
+ * and all gradients in one go. */
+void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
+                    bp_group *whole);
 
 /** The head's pieces, for those who ask for more than a target's probability. `head` is of
  * bp_lm_head_new. Local.

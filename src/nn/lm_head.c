@@ -15,6 +15,7 @@
 
 typedef struct head {
     bp_block block;
+    bp_head_shape shape;
     bp_param *wte, *gain, *bias;
     bp_weight *vocabulary; /* wte as a linear map; NULL where this rank has no row of it */
 } head;
@@ -26,7 +27,9 @@ typedef struct chunk {
     float *max;                /* [2][rows] of the whole vocabulary, and of this rank's part */
     double *sums;              /* [2][rows]: of exp(logit - max), and the target's logit */
     float *weight;             /* [rows] */
-    int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from */
+    int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from: the
+                                  target's number, */
+    int32_t *rows_of;          /* and the row's */
 } chunk;
 
 /* The most rows of a chunk of `rows` or fewer, which memory is planned for: unlike chunk_rows, more
@@ -59,6 +62,7 @@ static chunk alloc_chunk(const head *self, bp_arena *arena, int64_t rows)
     c.weight = bp_arena_floats(arena, c.rows);
     c.targets = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     c.places = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
+    c.rows_of = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     return c;
 }
 
@@ -96,6 +100,8 @@ typedef struct backward_work {
     float *dnormed;     /* [B * T][C] */
     float *mean, *rstd; /* of this rank's rows */
     float *sums;
+    bp_operand scored; /* sparse: [chunk rows][C] of normed, and of dnormed */
+    float *dscored;
 } backward_work;
 
 static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_pass *pass,
@@ -112,6 +118,10 @@ static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_
     work.mean = bp_arena_floats(arena, own);
     work.rstd = bp_arena_floats(arena, own);
     work.sums = bp_arena_floats(arena, bp_layer_norm_scratch(own, C));
+    if (self->shape.sparse) {
+        work.scored = bp_operand_alloc(arena, self->block.nn->gemm, work.c.rows, C);
+        work.dscored = bp_arena_floats(arena, work.c.rows * C);
+    }
     return work;
 }
 
@@ -203,26 +213,41 @@ static void chunk_forward(const head *self, chunk *c, const bp_operand *normed,
     bp_logit_statistics(c->max, c->sums, &in, nn->tensor);
 }
 
-/* Adds the loss in row order. */
-static void chunk_loss(bp_pass *pass, const chunk *c, const int32_t *targets, int64_t rows)
+static const int32_t *targets_of(const head *self, const bp_pass *pass)
 {
+    return pass->batch.term[self->shape.term].targets;
+}
+
+static int64_t target_count(const head *self, const bp_pass *pass)
+{
+    return pass->B * pass->batch.term[self->shape.term].count;
+}
+
+/* Adds the loss in row order. */
+static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
+                       int64_t rows)
+{
+    int term = self->shape.term;
+
     for (int64_t r = 0; r < rows; r++)
         if (targets[r] >= 0) {
-            pass->loss_sum[0] -= bp_logit_logprob(c->max, c->sums, rows, r);
-            pass->loss_count[0]++;
+            pass->loss_sum[term] -= bp_logit_logprob(c->max, c->sums, rows, r);
+            pass->loss_count[term]++;
         }
 }
 
-/* Gathers scored rows from *at on, as many as the chunk holds, and moves *at behind them. */
-static int64_t gather_scored(const head *self, const bp_pass *pass, chunk *c, float *to,
-                             const float *hidden, int64_t *at)
+/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. A target
+ * a place belongs to that place's row, a target an example to the row of its first place. */
+static int64_t find_scored(const head *self, const bp_pass *pass, chunk *c, int64_t *at)
 {
-    int64_t count = 0, C = self->wte->shape[1];
+    const int32_t *targets = targets_of(self, pass);
+    int64_t count = 0, all = target_count(self, pass);
+    bool a_place = pass->batch.term[self->shape.term].count == pass->T;
 
-    for (; *at < pass->B * pass->T && count < c->rows; (*at)++)
-        if (pass->batch.term[0].targets[*at] >= 0) {
-            memcpy(to + count * C, hidden + *at * C, (size_t)C * sizeof(float));
-            c->targets[count] = pass->batch.term[0].targets[*at];
+    for (; *at < all && count < c->rows; (*at)++)
+        if (targets[*at] >= 0) {
+            c->targets[count] = targets[*at];
+            c->rows_of[count] = (int32_t)(a_place ? *at : *at * pass->T);
             c->places[count++] = (int32_t)*at;
         }
     return count;
@@ -231,22 +256,25 @@ static int64_t gather_scored(const head *self, const bp_pass *pass, chunk *c, fl
 /* Rows without a target cost nothing: the others are put together before the logits. */
 static void evaluate(head *self, bp_pass *pass, const float *hidden)
 {
-    int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n;
+    int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n,
+            targets = target_count(self, pass);
     evaluation_work work = alloc_evaluation(self, pass->scratch, chunk_rows(self, rows));
     chunk *c = &work.c;
     bp_norm norm = norm_of(self, NULL, NULL);
 
     BP_ASSERT(rows <= INT32_MAX);
-    for (int64_t r = 0; pass->logprob && r < rows; r++)
+    for (int64_t r = 0; pass->logprob && r < targets; r++)
         pass->logprob[r] = NAN;
-    while ((n = gather_scored(self, pass, c, work.hidden, hidden, &at)) > 0) {
+    while ((n = find_scored(self, pass, c, &at)) > 0) {
         int64_t filled = bp_head_filled_rows(n, c->rows);
         bp_operand normed = bp_operand_part(&work.normed, 0, filled);
 
+        for (int64_t r = 0; r < n; r++)
+            memcpy(work.hidden + r * C, hidden + c->rows_of[r] * C, (size_t)C * sizeof(float));
         bp_zero(work.hidden + n * C, (filled - n) * C);
         bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = work.hidden});
         chunk_forward(self, c, &normed, c->targets, n);
-        chunk_loss(pass, c, c->targets, n);
+        chunk_loss(self, pass, c, c->targets, n);
         for (int64_t r = 0; pass->logprob && r < n; r++)
             pass->logprob[c->places[r]] = (float)bp_logit_logprob(c->max, c->sums, n, r);
     }
@@ -258,35 +286,86 @@ static void head_forward(bp_block *block, bp_pass *pass, bp_activations *activat
     size_t mark = pass->scratch->used_bytes;
 
     if (pass->training)
-        memcpy(saved, activations->item[0].data,
+        memcpy(saved, activations->item[self->shape.item].data,
                (size_t)(bp_nn_rows(block->nn, pass).count * self->wte->shape[1]) * sizeof(float));
     else
-        evaluate(self, pass, activations->item[0].data);
+        evaluate(self, pass, activations->item[self->shape.item].data);
     pass->scratch->used_bytes = mark;
 }
 
 /* dnormed of one chunk, and its part of the vocabulary's gradient, which the first chunk may write.
  */
 static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
-                           const bp_operand *normed, int64_t first, bool fresh)
+                           const bp_operand *normed, float *dnormed, const int32_t *targets,
+                           bool fresh)
 {
     chunk *c = &work->c;
-    float *dnormed = work->dnormed + first * normed->columns;
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0], rows = normed->rows;
-    const int32_t *targets = pass->batch.term[0].targets + first;
 
     if (V == 0) {
         bp_zero(dnormed, rows * normed->columns);
         return;
     }
     for (int64_t r = 0; r < rows; r++)
-        c->weight[r] = targets[r] >= 0 ? pass->loss_weight[0] : 0;
+        c->weight[r] = targets[r] >= 0 ? pass->loss_weight[self->shape.term] : 0;
     bp_operand dlogits = bp_operand_part(&work->dlogits, 0, rows);
     bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
                         self->wte->offset[0]);
     bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
     bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
+}
+
+/* Every row has its target. */
+static void backward_all(head *self, bp_pass *pass, backward_work *work, bool fresh)
+{
+    int64_t rows = pass->B * pass->T;
+
+    for (int64_t first = 0; first < rows; first += work->c.rows) {
+        int64_t n = first + work->c.rows < rows ? work->c.rows : rows - first;
+        bp_operand normed = bp_operand_part(&work->normed, first, n);
+        const int32_t *targets = targets_of(self, pass) + first;
+
+        chunk_forward(self, &work->c, &normed, targets, n);
+        chunk_loss(self, pass, &work->c, targets, n);
+        chunk_backward(self, pass, work, &normed, work->dnormed + first * normed.columns, targets,
+                       fresh && first == 0);
+    }
+}
+
+static char *row_at(const bp_operand *all, int64_t row)
+{
+    return (char *)all->data + bp_operand_bytes(all->form, row, all->columns);
+}
+
+/* Some rows have targets: they are put together before the vocabulary's products, filled up with
+ * rows of zeros that count for nothing. */
+static void backward_scored(head *self, bp_pass *pass, backward_work *work, bool fresh)
+{
+    chunk *c = &work->c;
+    int64_t C = self->wte->shape[1], at = 0, n;
+    size_t row_bytes = bp_operand_bytes(work->scored.form, 1, C);
+
+    bp_zero(work->dnormed, pass->B * pass->T * C);
+    while ((n = find_scored(self, pass, c, &at)) > 0) {
+        int64_t filled = bp_head_filled_rows(n, c->rows);
+        bp_operand scored = bp_operand_part(&work->scored, 0, filled);
+
+        memset(scored.data, 0, (size_t)filled * row_bytes);
+        for (int64_t r = 0; r < n; r++)
+            memcpy(row_at(&scored, r), row_at(&work->normed, c->rows_of[r]), row_bytes);
+        for (int64_t r = n; r < filled; r++)
+            c->targets[r] = -1;
+        chunk_forward(self, c, &scored, c->targets, filled);
+        chunk_loss(self, pass, c, c->targets, filled);
+        chunk_backward(self, pass, work, &scored, work->dscored, c->targets, fresh);
+        for (int64_t r = 0; r < n; r++)
+            memcpy(work->dnormed + c->rows_of[r] * C, work->dscored + r * C,
+                   (size_t)C * sizeof(float));
+        fresh = false;
+    }
+    if (fresh) /* no product has written it */
+        bp_zero(self->wte->gradient, bp_param_floats(self->wte));
 }
 
 static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
@@ -298,19 +377,16 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
     backward_work work = alloc_backward(self, pass->scratch, pass, chunk_rows(self, rows));
     bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
     bp_norm norm = norm_of(self, work.mean, work.rstd);
-    bp_norm_gradients to = {activations->item[0].data, self->gain->gradient, self->bias->gradient,
-                            true};
+    bp_norm_gradients to = {activations->item[self->shape.item].data, self->gain->gradient,
+                            self->bias->gradient, true};
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
     bp_layer_norm_forward(&own_normed, NULL, &norm, &(bp_residual){.base = saved});
     bp_nn_gather(block->nn, pass, &work.normed);
-    for (int64_t first = 0; first < rows; first += work.c.rows) {
-        int64_t n = first + work.c.rows < rows ? work.c.rows : rows - first;
-        bp_operand normed = bp_operand_part(&work.normed, first, n);
-        chunk_forward(self, &work.c, &normed, pass->batch.term[0].targets + first, n);
-        chunk_loss(pass, &work.c, pass->batch.term[0].targets + first, n);
-        chunk_backward(self, pass, &work, &normed, first, fresh && first == 0);
-    }
+    if (self->shape.sparse)
+        backward_scored(self, pass, &work, fresh);
+    else
+        backward_all(self, pass, &work, fresh);
     bp_nn_sum(block->nn, pass, work.dnormed, C);
     bp_layer_norm_backward(&to, NULL, work.dnormed + own.first * C, saved, &norm, own.count, C,
                            work.sums);
@@ -337,13 +413,16 @@ static const bp_block_ops OPS = {
     .free = head_free,
 };
 
-void bp_lm_head_new(bp_block **out, const bp_nn *nn, bp_param *wte, bp_group *whole)
+void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
+                    bp_group *whole)
 {
     head *self = bp_alloc("nn.head", 1, sizeof *self);
 
     *out = NULL;
     self->block.ops = &OPS;
     self->block.nn = nn;
+    self->block.stream = shape->stream;
+    self->shape = *shape;
     self->wte = wte;
     self->wte->product_first = true; /* a tied embedding of the same network adds after the head */
     self->gain = bp_group_add_vector(whole, "ln_f.gain", wte->shape[1], BP_INIT_ONE);

@@ -1,39 +1,12 @@
 /* A pre-norm Transformer layer, split over tensor ranks as Megatron-LM does it, with sequence
  * parallelism between its products. */
 #include "base/err.h"
-#include "math/attention/attention.h"
-#include "math/kernels/kernels.h"
-#include "nn/layers.h"
+#include "nn/transformer_priv.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#define EPSILON  1e-5F /* of the layer norms, as GPT-2's */
-#define INIT_STD 0.02F
-
-typedef struct layer {
-    bp_block block;
-    bp_layer_shape shape;
-    int64_t Cl, Hl, Fl; /* this tensor rank's share of the width, the heads and the inner width */
-    int64_t first_head;
-    bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
-        *down_bias;
-    bp_param *ln1_gain, *ln1_bias, *ln2_gain, *ln2_bias;
-    bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
-} layer;
-
-/* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
- * Norms' outputs and GELU's are computed again. Without training the residual stream stays where it
- * is, and the rest is left out. */
-typedef struct saved {
-    float *x;                             /* [own rows][C] the layer's input */
-    float *mean1, *rstd1, *mean2, *rstd2; /* [own rows] */
-    float *qkv;                           /* [rows][3][Hl][D] */
-    float *attended;                      /* [rows][Cl] */
-    float *lse;                           /* [B][Hl][T] */
-    float *middle;                        /* [own rows][C] after attention's residual */
-    bp_operand up;                        /* [rows][Fl] before GELU */
-} saved;
+#define EPSILON 1e-5F /* of the layer norms, as GPT-2's */
 
 static saved alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
@@ -43,14 +16,17 @@ static saved alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass
     kept.qkv = bp_arena_floats(arena, rows * 3 * self->Cl);
     kept.attended = bp_arena_floats(arena, rows * self->Cl);
     kept.lse = bp_arena_floats(arena, rows * self->Hl);
+    if (self->shape.crosses)
+        cross_alloc_saved(self, arena, pass, &kept);
     if (!pass->training)
         return kept;
-    kept.x = bp_arena_floats(arena, own * self->shape.C);
-    kept.mean1 = bp_arena_floats(arena, own);
-    kept.rstd1 = bp_arena_floats(arena, own);
-    kept.mean2 = bp_arena_floats(arena, own);
-    kept.rstd2 = bp_arena_floats(arena, own);
-    kept.middle = bp_arena_floats(arena, own * self->shape.C);
+    for (int k = 0; k < BRANCHES; k++) {
+        if (k == CROSS && !self->shape.crosses)
+            continue;
+        kept.before[k] = bp_arena_floats(arena, own * self->shape.C);
+        kept.mean[k] = bp_arena_floats(arena, own);
+        kept.rstd[k] = bp_arena_floats(arena, own);
+    }
     kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, self->Fl);
     return kept;
 }
@@ -64,18 +40,28 @@ static size_t layer_saved(const bp_block *block, const bp_extent *most)
     return count.used_bytes;
 }
 
-static bp_attention_shape attention_shape(const layer *self, const bp_pass *pass,
-                                          const bp_rng_key *key)
+bp_pass layer_source_pass(const layer *self, const bp_pass *pass)
 {
-    const bp_nn *nn = self->block.nn;
+    bp_pass source = *pass;
+
+    source.T = pass->extent.T[self->shape.source_stream];
+    return source;
+}
+
+bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
+                                         const bp_rng_key *key)
+{
+    int keys_of = cross ? self->shape.source_stream : self->block.stream;
 
     return (bp_attention_shape){
         .B = pass->B,
         .T = pass->T,
+        .K = cross ? pass->extent.T[keys_of] : 0,
+        .lengths = pass->batch.stream[keys_of].lengths,
         .H = self->Hl,
         .D = self->shape.C / self->shape.H,
-        .causal = true,
-        .dropout = pass->dropout ? nn->dropout : 0,
+        .causal = !cross && !self->shape.sees_all,
+        .dropout = layer_dropout(self, pass),
         .key = key,
         .first_sequence = pass->first_slot,
         .first_head = self->first_head,
@@ -83,63 +69,68 @@ static bp_attention_shape attention_shape(const layer *self, const bp_pass *pass
     };
 }
 
-/* Four masks a layer: attention weights, attention's residual, the MLP's residual, one in reserve.
- */
-static bp_rng_key mask_key(const layer *self, const bp_pass *pass, int which)
+bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which)
 {
-    return bp_mask_key(self->block.nn, pass, 4 * self->shape.number + 1 + which);
+    return bp_mask_key(self->block.nn, pass, self->shape.first_mask + which);
 }
 
-static float dropout_of(const layer *self, const bp_pass *pass)
+float layer_dropout(const layer *self, const bp_pass *pass)
 {
     return pass->dropout ? self->block.nn->dropout : 0;
 }
 
-static void *alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass)
+void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross)
 {
-    bp_attention_shape shape = attention_shape(self, pass, NULL);
+    bp_attention_shape shape = layer_attention_shape(self, pass, cross, NULL);
     size_t bytes = bp_attention_scratch_bytes(bp_gemm_precision(self->block.nn->gemm), &shape);
 
     return bp_arena_floats(arena, (int64_t)(bytes / sizeof(float)));
 }
 
-/* Scratch of the forward pass. */
-typedef struct forward_work {
-    bp_operand normed; /* [rows][C] of either norm */
-    float *branch;     /* [rows][C] what is added to the residual stream */
-    bp_operand attended, active;
-    float *up;       /* bp_linear_gelu_floats: where it is kept, if that holds floats */
-    void *attention; /* lies over what the MLP needs */
-} forward_work;
+static forward_work alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass)
+{
+    int64_t rows = pass->B * pass->T;
 
-static forward_work alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
-                                  const saved *kept)
+    return (forward_work){.normed =
+                              bp_operand_alloc(arena, self->block.nn->gemm, rows, self->shape.C),
+                          .branch = bp_arena_floats(arena, rows * self->shape.C)};
+}
+
+/* Scratch of attention's forward pass, beside forward_work; and of the MLP's. */
+typedef struct attention_forward_work {
+    bp_operand attended;
+    void *scratch;
+} attention_forward_work;
+
+static attention_forward_work alloc_attention_forward(const layer *self, bp_arena *arena,
+                                                      const bp_pass *pass, const saved *kept)
+{
+    attention_forward_work work = {.attended =
+                                       bp_operand_over(arena, self->block.nn->gemm, kept->attended,
+                                                       pass->B * pass->T, self->Cl)};
+
+    work.scratch = layer_alloc_attention(self, arena, pass, false);
+    return work;
+}
+
+typedef struct mlp_forward_work {
+    bp_operand active;
+    float *up; /* bp_linear_gelu_floats: where it is kept, if that holds floats */
+} mlp_forward_work;
+
+static mlp_forward_work alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                          const saved *kept)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    forward_work work = {.normed = bp_operand_alloc(arena, gemm, rows, self->shape.C),
-                         .branch = bp_arena_floats(arena, rows * self->shape.C)};
-    size_t mark = arena->used_bytes, used;
+    mlp_forward_work work = {.active = bp_operand_alloc(arena, gemm, rows, self->Fl)};
 
-    work.attended = bp_operand_over(arena, gemm, kept->attended, rows, self->Cl);
-    work.attention = alloc_attention(self, arena, pass);
-    used = arena->used_bytes;
-    arena->used_bytes = mark;
-    work.active = bp_operand_alloc(arena, gemm, rows, self->Fl);
     work.up =
         kept->up.data && kept->up.form != BP_OPERAND_BF16
             ? kept->up.data
             : bp_arena_floats(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
-    arena->used_bytes = used > arena->used_bytes ? used : arena->used_bytes;
     return work;
 }
-
-/* Scratch of a norm's backward pass. */
-typedef struct norm_work {
-    bp_operand normed; /* [rows][C] its output, made again */
-    float *dnormed;    /* [rows][C] */
-    float *sums;       /* also of the biases of the same half of the layer */
-} norm_work;
 
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
@@ -148,8 +139,7 @@ typedef struct mlp_work {
     norm_work norm;
 } mlp_work;
 
-/* `columns`: of the widest bias besides those of C. */
-static norm_work alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
+norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
 {
     int64_t C = self->shape.C, norm = bp_layer_norm_scratch(rows, C),
             bias = bp_bias_scratch(rows, columns > C ? columns : C);
@@ -159,14 +149,12 @@ static norm_work alloc_norm(const layer *self, bp_arena *arena, int64_t rows, in
                        .sums = bp_arena_floats(arena, norm > bias ? norm : bias)};
 }
 
-/* The operand of a branch's gradient: dh itself where it is of all rows and nothing is dropped or
- * rounded. */
-static bp_operand alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
-                                const float *dh)
+bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
+                               const float *dh)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    bool over = dropout_of(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
+    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
 
     return over ? bp_operand_over(arena, gemm, dh, rows, self->shape.C)
                 : bp_operand_alloc(arena, gemm, rows, self->shape.C);
@@ -176,13 +164,13 @@ static mlp_work alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pas
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    mlp_work work = {.dbranch = alloc_dbranch(self, arena, pass, dh)};
+    mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
 
     work.dactive =
         bp_arena_floats(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
     work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
     work.active = bp_operand_alloc(arena, gemm, rows, self->Fl);
-    work.norm = alloc_norm(self, arena, rows, self->Fl);
+    work.norm = layer_alloc_norm(self, arena, rows, self->Fl);
     return work;
 }
 
@@ -201,15 +189,20 @@ static attention_work alloc_attention_backward(const layer *self, bp_arena *aren
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T, Cl = self->Cl;
-    attention_work work = {.dbranch = alloc_dbranch(self, arena, pass, dh)};
+    attention_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
 
     work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
     work.dattended = bp_arena_floats(arena, rows * Cl);
     work.dqkv = bp_arena_floats(arena, rows * 3 * Cl);
     work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, 3 * Cl);
-    work.norm = alloc_norm(self, arena, rows, 3 * Cl);
-    work.scratch = alloc_attention(self, arena, pass);
+    work.norm = layer_alloc_norm(self, arena, rows, 3 * Cl);
+    work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
 }
 
 static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool training)
@@ -218,21 +211,29 @@ static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool t
     bp_pass pass = bp_pass_planned(block, most, training);
     bp_arena count = {0}, mlp = {0}, attention = {0};
     saved kept = {0};
-    size_t bytes,
+    size_t branch,
         sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
 
     pass.dropout = true; /* it takes the most */
     if (!training)
         alloc_saved(self, &count, &pass);
-    alloc_forward(self, &count, &pass, &kept);
-    bytes = count.used_bytes;
+    alloc_forward(self, &count, &pass);
+    alloc_attention_forward(self, &attention, &pass, &kept);
+    alloc_mlp_forward(self, &mlp, &pass, &kept);
+    branch = larger(attention.used_bytes, mlp.used_bytes);
+    if (self->shape.crosses)
+        branch = larger(branch, cross_scratch(self, &pass, false));
+    count.used_bytes += branch;
     if (training) {
+        mlp = attention = (bp_arena){0};
         alloc_mlp(self, &mlp, &pass, NULL);
         alloc_attention_backward(self, &attention, &pass, NULL, NULL);
-        bytes = mlp.used_bytes > bytes ? mlp.used_bytes : bytes;
-        bytes = attention.used_bytes > bytes ? attention.used_bytes : bytes;
+        branch = larger(attention.used_bytes, mlp.used_bytes);
+        if (self->shape.crosses)
+            branch = larger(branch, cross_scratch(self, &pass, true));
+        count.used_bytes = larger(count.used_bytes, branch);
     }
-    return bytes + sum;
+    return count.used_bytes + sum;
 }
 
 static bp_product_bytes layer_products(const bp_block *block, const bp_extent *most)
@@ -245,6 +246,8 @@ static bp_product_bytes layer_products(const bp_block *block, const bp_extent *m
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
     bp_product_bytes_add(&bytes, block->nn, rows, self->Fl, C);
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
+    if (self->shape.crosses)
+        cross_add_products(self, most, &bytes);
     return bytes;
 }
 
@@ -261,6 +264,8 @@ static bp_err layer_bind(bp_block *block)
         err = bp_weight_new(&self->up, gemm, self->up_weight->value, self->Fl, self->shape.C);
     if (err == BP_OK)
         err = bp_weight_new(&self->down, gemm, self->down_weight->value, self->shape.C, self->Fl);
+    if (err == BP_OK && self->shape.crosses)
+        err = cross_bind(self);
     return err;
 }
 
@@ -272,6 +277,8 @@ static void layer_refresh(bp_block *block)
     bp_weight_refresh(self->out);
     bp_weight_refresh(self->up);
     bp_weight_refresh(self->down);
+    if (self->shape.crosses)
+        cross_refresh(self);
 }
 
 /* A branch, summed over tensor ranks, as the residual stream takes it in. */
@@ -284,59 +291,80 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const float *base, fl
     bp_nn_sum(nn, pass, branch, C);
     return (bp_residual){.base = base,
                          .branch = branch + bp_nn_rows(nn, pass).first * C,
-                         .dropout = dropout_of(self, pass),
+                         .dropout = layer_dropout(self, pass),
                          .key = key,
                          .first = bp_nn_first_row(nn, pass) * C};
 }
 
-/* A bias after a row split belongs to the sum: one rank adds it. */
-static const float *bias_once(const layer *self, const bp_param *bias)
+const float *layer_bias_once(const layer *self, const bp_param *bias)
 {
     return self->block.nn->tensor_at == 0 ? bias->value : NULL;
 }
 
-static bp_norm norm_of(const bp_param *gain, const bp_param *bias, float *mean, float *rstd)
+bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
 {
-    return (bp_norm){gain->value, bias->value, EPSILON, mean, rstd};
+    return (bp_norm){self->gain[branch]->value, self->bias[branch]->value, EPSILON,
+                     kept->mean[branch], kept->rstd[branch]};
 }
 
-/* h = x + attention's branch, and work->normed = the second norm of it */
-static void forward_attention(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
-                              const float *x, float *h)
+void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
+                const float *base, float *h, branch_kind next)
 {
-    bp_gemm *gemm = self->block.nn->gemm;
-    bp_rng_key key = mask_key(self, pass, 0), residual_key = mask_key(self, pass, 1);
-    bp_attention_shape shape = attention_shape(self, pass, &key);
-    bp_norm norm1 = norm_of(self->ln1_gain, self->ln1_bias, kept->mean1, kept->rstd1),
-            norm2 = norm_of(self->ln2_gain, self->ln2_bias, kept->mean2, kept->rstd2);
+    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_norm norm = layer_norm_of(self, next, kept);
+    bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
+    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
+
+    bp_layer_norm_forward(&normed, h, &norm, &sum);
+    bp_nn_gather(self->block.nn, pass, &work->normed);
+}
+
+/* work->normed = the first norm of x */
+static void enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
+{
+    bp_norm norm = layer_norm_of(self, ATTENTION, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    bp_layer_norm_forward(&normed, kept->x, &norm1, &(bp_residual){.base = x});
-    bp_nn_gather(self->block.nn, pass, &work->normed);
-    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, self->q_bias->value);
-    bp_attention_input in = bp_attention_of_qkv(kept->qkv, shape.H, shape.D);
-    bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, work->attention);
-    bp_operand_fill(&work->attended, kept->attended);
-    bp_linear_forward_operand(gemm, work->branch, &work->attended, self->out,
-                              bias_once(self, self->out_bias));
-    bp_residual sum = residual_of(self, pass, x, work->branch, &residual_key);
-    bp_layer_norm_forward(&normed, h, &norm2, &sum);
+    bp_layer_norm_forward(&normed, kept->before[ATTENTION], &norm, &(bp_residual){.base = x});
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-/* h = middle + the MLP's branch */
-static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
-                        const float *middle, float *h)
+/* h = x + attention's branch, and work->normed = the norm of it that `next` reads */
+static void forward_attention(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                              const float *x, float *h, branch_kind next)
 {
     bp_gemm *gemm = self->block.nn->gemm;
-    bp_rng_key key = mask_key(self, pass, 2);
+    size_t mark = pass->scratch->used_bytes;
+    attention_forward_work own = alloc_attention_forward(self, pass->scratch, pass, kept);
+    bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
+    bp_attention_input in = bp_attention_of_qkv(kept->qkv, shape.H, shape.D);
+
+    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, self->q_bias->value);
+    bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, own.scratch);
+    bp_operand_fill(&own.attended, kept->attended);
+    bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
+                              layer_bias_once(self, self->out_bias));
+    pass->scratch->used_bytes = mark;
+    layer_join(self, pass, kept, work, MASK_ATTENTION_SUM, x, h, next);
+}
+
+/* h = base + the MLP's branch */
+static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                        const float *base, float *h)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    size_t mark = pass->scratch->used_bytes;
+    mlp_forward_work own = alloc_mlp_forward(self, pass->scratch, pass, kept);
+    bp_rng_key key = layer_mask_key(self, pass, MASK_MLP_SUM);
     bp_gelu_rows gelu = {
-        .y = &work->active, .kept = kept->up.data ? &kept->up : NULL, .sums = work->up};
+        .y = &own.active, .kept = kept->up.data ? &kept->up : NULL, .sums = own.up};
 
     bp_linear_gelu_forward(gemm, &gelu, &work->normed, self->up, self->up_bias->value);
-    bp_linear_forward_operand(gemm, work->branch, &work->active, self->down,
-                              bias_once(self, self->down_bias));
-    bp_residual sum = residual_of(self, pass, middle, work->branch, &key);
+    bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
+                              layer_bias_once(self, self->down_bias));
+    pass->scratch->used_bytes = mark;
+    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
     bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
                    sum.dropout, &key, sum.first);
 }
@@ -346,41 +374,47 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     layer *self = (layer *)block;
     bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
     size_t mark = pass->scratch->used_bytes;
-    float *h = activations->item[0].data;
+    float *h = activations->item[self->shape.item].data;
     saved kept = alloc_saved(self, memory ? &keep : pass->scratch, pass);
-    forward_work work = alloc_forward(self, pass->scratch, pass, &kept);
-    float *middle = pass->training ? kept.middle : h;
+    forward_work work = alloc_forward(self, pass->scratch, pass);
+    bool crosses = self->shape.crosses;
+    float *middle = pass->training ? kept.before[MLP] : h,
+          *first = crosses && pass->training ? kept.before[CROSS] : middle;
 
-    forward_attention(self, pass, &kept, &work, h, middle);
+    enter(self, pass, &kept, &work, h);
+    forward_attention(self, pass, &kept, &work, h, first, crosses ? CROSS : MLP);
+    if (crosses)
+        cross_forward(self, pass, &kept, &work, activations->item[self->shape.source_item].data,
+                      first, middle);
     forward_mlp(self, pass, &kept, &work, middle, h);
     pass->scratch->used_bytes = mark;
 }
 
-/* The gradient of a branch before its dropout, and its bias's. */
-static void open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
-                          const bp_bias_gradient *bias, const float *dh, int which)
+void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
+                         const bp_bias_gradient *bias, const float *dh, int mask)
 {
     const bp_nn *nn = self->block.nn;
-    bp_rng_key key = mask_key(self, pass, which);
+    bp_rng_key key = layer_mask_key(self, pass, mask);
     bp_operand own = bp_nn_own(nn, pass, dbranch);
 
-    bp_dropout_backward_operand(&own, bias, dh, dropout_of(self, pass), &key,
+    bp_dropout_backward_operand(&own, bias, dh, layer_dropout(self, pass), &key,
                                 bp_nn_first_row(nn, pass) * self->shape.C);
     bp_nn_gather(nn, pass, dbranch);
 }
 
-/* Back through a norm of x, its output's gradient being summed over tensor ranks first. */
-static void backward_norm(const layer *self, bp_pass *pass, const bp_norm_gradients *to,
-                          const norm_work *work, const float *x, const bp_norm *norm)
+void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
+                         const norm_work *work, float *dh)
 {
     const bp_nn *nn = self->block.nn;
     bp_row_range own = bp_nn_rows(nn, pass);
     int64_t C = self->shape.C;
     bp_operand normed = bp_nn_own(nn, pass, &work->normed);
+    bp_norm norm = layer_norm_of(self, branch, kept);
+    bp_norm_gradients to = {dh, self->gain[branch]->gradient, self->bias[branch]->gradient, false};
 
     bp_nn_sum(nn, pass, work->dnormed, C);
-    bp_layer_norm_backward(to, &normed, work->dnormed + own.first * C, x, norm, own.count, C,
-                           work->sums);
+    bp_layer_norm_backward(&to, &normed, work->dnormed + own.first * C, kept->before[branch], &norm,
+                           own.count, C, work->sums);
     bp_nn_gather(nn, pass, &work->normed);
 }
 
@@ -389,18 +423,16 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *d
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     mlp_work work = alloc_mlp(self, pass->scratch, pass, dh);
-    bp_norm norm = norm_of(self->ln2_gain, self->ln2_bias, kept->mean2, kept->rstd2);
-    bp_norm_gradients to = {dh, self->ln2_gain->gradient, self->ln2_bias->gradient, false};
     bp_bias_gradient down = {self->down_bias->gradient, work.norm.sums},
                      up = {self->up_bias->gradient, work.norm.sums};
     bp_gelu_rows gelu = {&work.active, &kept->up, &work.dup, &up, work.dactive};
 
-    open_residual(self, pass, &work.dbranch, &down, dh, 2);
+    layer_open_residual(self, pass, &work.dbranch, &down, dh, MASK_MLP_SUM);
     bp_linear_gelu_backward(gemm, &gelu, &work.dbranch, self->down);
     bp_linear_backward_weight_operand(gemm, self->down_weight->gradient, &work.dbranch,
                                       &work.active, bp_params_take_fresh(self->down_weight, 1));
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dup, self->up);
-    backward_norm(self, pass, &to, &work.norm, kept->middle, &norm);
+    layer_backward_norm(self, pass, MLP, kept, &work.norm, dh);
     bp_linear_backward_weight_operand(gemm, self->up_weight->gradient, &work.dup, &work.norm.normed,
                                       bp_params_take_fresh(self->up_weight, 1));
     pass->scratch->used_bytes = mark;
@@ -411,14 +443,12 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     attention_work work = alloc_attention_backward(self, pass->scratch, pass, dh, kept->attended);
-    bp_rng_key key = mask_key(self, pass, 0);
-    bp_attention_shape shape = attention_shape(self, pass, &key);
-    bp_norm norm = norm_of(self->ln1_gain, self->ln1_bias, kept->mean1, kept->rstd1);
-    bp_norm_gradients to = {dh, self->ln1_gain->gradient, self->ln1_bias->gradient, false};
+    bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_bias_gradient out = {self->out_bias->gradient, work.norm.sums},
                      qkv = {self->q_bias->gradient, work.norm.sums};
 
-    open_residual(self, pass, &work.dbranch, &out, dh, 1);
+    layer_open_residual(self, pass, &work.dbranch, &out, dh, MASK_ATTENTION_SUM);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
@@ -429,7 +459,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
                           work.scratch);
     bp_operand_fill_sums(&work.dqkv_operand, &qkv, work.dqkv);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
-    backward_norm(self, pass, &to, &work.norm, kept->x, &norm);
+    layer_backward_norm(self, pass, ATTENTION, kept, &work.norm, dh);
     bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
                                       &work.norm.normed, bp_params_take_fresh(self->q_weight, 3));
     pass->scratch->used_bytes = mark;
@@ -442,8 +472,12 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
     saved kept = alloc_saved(self, &keep, pass);
 
-    backward_mlp(self, pass, &kept, activations->item[0].data);
-    backward_attention(self, pass, &kept, activations->item[0].data);
+    float *dh = activations->item[self->shape.item].data;
+
+    backward_mlp(self, pass, &kept, dh);
+    if (self->shape.crosses)
+        cross_backward(self, pass, &kept, dh, activations->item[self->shape.source_item].data);
+    backward_attention(self, pass, &kept, dh);
 }
 
 static void layer_free(bp_block *block)
@@ -454,6 +488,7 @@ static void layer_free(bp_block *block)
     bp_weight_free(&self->out);
     bp_weight_free(&self->up);
     bp_weight_free(&self->down);
+    cross_free(self);
     bp_free(self);
 }
 
@@ -469,9 +504,10 @@ static const bp_block_ops OPS = {
     .free = layer_free,
 };
 
-static const char *name_of(char *buffer, const layer *self, const char *part)
+const char *layer_param_name(char *buffer, const layer *self, const char *part)
 {
-    snprintf(buffer, BP_PARAM_NAME, "h.%lld.%s", (long long)self->shape.number, part);
+    snprintf(buffer, BP_PARAM_NAME, "%s.%lld.%s", self->shape.stack, (long long)self->shape.number,
+             part);
     return buffer;
 }
 
@@ -486,28 +522,28 @@ static void add_split_params(layer *self, bp_group *group)
 
     for (int k = 0; k < 3; k++) {
         snprintf(part, sizeof part, "attn.%s.weight", QKV[k]);
-        bp_param *p = bp_group_add_matrix_part(group, name_of(name, self, part), C, C, INIT_STD, 0,
-                                               at * self->Cl, self->Cl);
+        bp_param *p = bp_group_add_matrix_part(group, layer_param_name(name, self, part), C, C,
+                                               INIT_STD, 0, at * self->Cl, self->Cl);
         if (k == 0)
             self->q_weight = p;
     }
     for (int k = 0; k < 3; k++) {
         snprintf(part, sizeof part, "attn.%s.bias", QKV[k]);
-        bp_param *p =
-            bp_group_add_vector_part(group, name_of(name, self, part), C, at * self->Cl, self->Cl);
+        bp_param *p = bp_group_add_vector_part(group, layer_param_name(name, self, part), C,
+                                               at * self->Cl, self->Cl);
         if (k == 0)
             self->q_bias = p;
     }
-    self->out_weight = bp_group_add_matrix_part(group, name_of(name, self, "attn.out.weight"), C, C,
-                                                residual_std, 1, at * self->Cl, self->Cl);
-    self->up_weight = bp_group_add_matrix_part(group, name_of(name, self, "mlp.up.weight"), F, C,
-                                               INIT_STD, 0, at * self->Fl, self->Fl);
-    self->up_bias = bp_group_add_vector_part(group, name_of(name, self, "mlp.up.bias"), F,
+    self->out_weight =
+        bp_group_add_matrix_part(group, layer_param_name(name, self, "attn.out.weight"), C, C,
+                                 residual_std, 1, at * self->Cl, self->Cl);
+    self->up_weight = bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.up.weight"),
+                                               F, C, INIT_STD, 0, at * self->Fl, self->Fl);
+    self->up_bias = bp_group_add_vector_part(group, layer_param_name(name, self, "mlp.up.bias"), F,
                                              at * self->Fl, self->Fl);
-    self->down_weight = bp_group_add_matrix_part(group, name_of(name, self, "mlp.down.weight"), C,
-                                                 F, residual_std, 1, at * self->Fl, self->Fl);
-    for (int k = 0; k < group->count; k++)
-        group->params[k].product_first = group->params[k].dims == 2;
+    self->down_weight =
+        bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.down.weight"), C, F,
+                                 residual_std, 1, at * self->Fl, self->Fl);
 }
 
 static void add_whole_params(layer *self, bp_group *group)
@@ -515,14 +551,18 @@ static void add_whole_params(layer *self, bp_group *group)
     int64_t C = self->shape.C;
     char name[BP_PARAM_NAME];
 
-    self->ln1_gain = bp_group_add_vector(group, name_of(name, self, "ln1.gain"), C, BP_INIT_ONE);
-    self->ln1_bias = bp_group_add_vector(group, name_of(name, self, "ln1.bias"), C, BP_INIT_ZERO);
+    self->gain[ATTENTION] =
+        bp_group_add_vector(group, layer_param_name(name, self, "ln1.gain"), C, BP_INIT_ONE);
+    self->bias[ATTENTION] =
+        bp_group_add_vector(group, layer_param_name(name, self, "ln1.bias"), C, BP_INIT_ZERO);
     self->out_bias =
-        bp_group_add_vector(group, name_of(name, self, "attn.out.bias"), C, BP_INIT_ZERO);
-    self->ln2_gain = bp_group_add_vector(group, name_of(name, self, "ln2.gain"), C, BP_INIT_ONE);
-    self->ln2_bias = bp_group_add_vector(group, name_of(name, self, "ln2.bias"), C, BP_INIT_ZERO);
+        bp_group_add_vector(group, layer_param_name(name, self, "attn.out.bias"), C, BP_INIT_ZERO);
+    self->gain[MLP] =
+        bp_group_add_vector(group, layer_param_name(name, self, "ln2.gain"), C, BP_INIT_ONE);
+    self->bias[MLP] =
+        bp_group_add_vector(group, layer_param_name(name, self, "ln2.bias"), C, BP_INIT_ZERO);
     self->down_bias =
-        bp_group_add_vector(group, name_of(name, self, "mlp.down.bias"), C, BP_INIT_ZERO);
+        bp_group_add_vector(group, layer_param_name(name, self, "mlp.down.bias"), C, BP_INIT_ZERO);
 }
 
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
@@ -540,7 +580,12 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     self->Hl = shape->H / nn->tensors;
     self->Fl = shape->F / nn->tensors;
     self->first_head = self->Hl * nn->tensor_at;
+    self->block.stream = shape->stream;
     add_split_params(self, split);
     add_whole_params(self, whole);
+    if (shape->crosses)
+        cross_add_params(self, split, whole);
+    for (int k = 0; k < split->count; k++)
+        split->params[k].product_first = split->params[k].dims == 2;
     *out = &self->block;
 }

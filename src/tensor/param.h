@@ -7,7 +7,7 @@
 
 #define BP_PARAM_NAME   96
 #define BP_PARAM_DIMS   2
-#define BP_GROUP_PARAMS 16
+#define BP_GROUP_PARAMS 32
 
 typedef enum bp_init { BP_INIT_ZERO, BP_INIT_ONE, BP_INIT_NORMAL } bp_init;
 

@@ -41,15 +41,18 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
         bp_group *whole = bp_network_add_group(network, true);
         bp_param *wpe =
             bp_group_add_matrix(whole, "wpe", shape->context, shape->width, INIT_STD / 2);
-        bp_embedding_new(&block, &network->nn, wte, wpe);
+        bp_embedding_new(&block, &network->nn, &(bp_embedding_part){.wte = wte, .wpe = wpe}, 1);
     } else if (number == blocks_of(shape) - 1) {
-        bp_lm_head_new(&block, &network->nn, wte, bp_network_add_group(network, true));
+        bp_lm_head_new(&block, &network->nn, &(bp_head_shape){0}, wte,
+                       bp_network_add_group(network, true));
     } else {
         bp_layer_shape layer = {.C = shape->width,
                                 .H = shape->heads,
                                 .F = 4 * shape->width,
                                 .layers = shape->layers,
-                                .number = number - 1};
+                                .number = number - 1,
+                                .stack = "h",
+                                .first_mask = 4 * (number - 1) + 1}; /* 0 is the embedding's */
         bp_group *split = bp_network_add_group(network, false);
         bp_transformer_layer_new(&block, &network->nn, &layer, split,
                                  bp_network_add_group(network, true));

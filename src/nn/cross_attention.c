@@ -1,0 +1,251 @@
+/* The branch of a Transformer layer that attends to another stream: queries of its own rows, keys
+ * and values of the source, which stays as it is. Heads are split over tensor ranks as those of
+ * self-attention. Source: Vaswani et al. 2017, section 3.2.3. */
+#include "base/err.h"
+#include "nn/transformer_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void cross_add_params(layer *self, bp_group *split, bp_group *whole)
+{
+    static const char *const NAMES[3] = {"q", "k", "v"};
+    int64_t C = self->shape.C, first = self->block.nn->tensor_at * self->Cl;
+    float residual_std = INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
+    char name[BP_PARAM_NAME], part[32];
+    bp_param *weights[3], *biases[3];
+
+    for (int k = 0; k < 3; k++) {
+        snprintf(part, sizeof part, "cross.%s.weight", NAMES[k]);
+        weights[k] = bp_group_add_matrix_part(split, layer_param_name(name, self, part), C, C,
+                                              INIT_STD, 0, first, self->Cl);
+    }
+    for (int k = 0; k < 3; k++) {
+        snprintf(part, sizeof part, "cross.%s.bias", NAMES[k]);
+        biases[k] =
+            bp_group_add_vector_part(split, layer_param_name(name, self, part), C, first, self->Cl);
+    }
+    self->cross_q_weight = weights[0];
+    self->cross_k_weight = weights[1];
+    self->cross_q_bias = biases[0];
+    self->cross_k_bias = biases[1];
+    self->cross_out_weight =
+        bp_group_add_matrix_part(split, layer_param_name(name, self, "cross.out.weight"), C, C,
+                                 residual_std, 1, first, self->Cl);
+    self->cross_out_bias =
+        bp_group_add_vector(whole, layer_param_name(name, self, "cross.out.bias"), C, BP_INIT_ZERO);
+    self->gain[CROSS] =
+        bp_group_add_vector(whole, layer_param_name(name, self, "cross.ln.gain"), C, BP_INIT_ONE);
+    self->bias[CROSS] =
+        bp_group_add_vector(whole, layer_param_name(name, self, "cross.ln.bias"), C, BP_INIT_ZERO);
+}
+
+void cross_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept)
+{
+    bp_pass source = layer_source_pass(self, pass);
+    int64_t rows = pass->B * pass->T, source_rows = source.B * source.T;
+
+    kept->cross_q = bp_arena_floats(arena, rows * self->Cl);
+    kept->cross_kv = bp_arena_floats(arena, source_rows * 2 * self->Cl);
+    kept->cross_attended = bp_arena_floats(arena, rows * self->Cl);
+    kept->cross_lse = bp_arena_floats(arena, rows * self->Hl);
+    if (pass->training)
+        kept->source =
+            bp_arena_floats(arena, bp_nn_rows(self->block.nn, &source).count * self->shape.C);
+}
+
+/* Scratch of the forward pass, beside forward_work. */
+typedef struct cross_work {
+    bp_operand source; /* [source rows][C] */
+    bp_operand attended;
+    void *scratch;
+} cross_work;
+
+static cross_work alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                const saved *kept)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    bp_pass source = layer_source_pass(self, pass);
+    cross_work work = {
+        .source = bp_operand_alloc(arena, gemm, source.B * source.T, self->shape.C),
+        .attended = bp_operand_over(arena, gemm, kept->cross_attended, pass->B * pass->T, self->Cl),
+    };
+
+    work.scratch = layer_alloc_attention(self, arena, pass, true);
+    return work;
+}
+
+/* Scratch of the backward pass. */
+typedef struct backward_work {
+    bp_operand dbranch, attended, dq_operand, dkv_operand, source;
+    float *dattended;      /* [rows][Cl] */
+    float *dq, *dkv;       /* [rows][Hl][D], [source rows][2][Hl][D] */
+    float *dsource, *sums; /* [source rows][C]; of the biases of keys and values */
+    norm_work norm;
+    void *scratch;
+} backward_work;
+
+static backward_work alloc_backward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                    const float *dh, const float *attended)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    bp_pass source = layer_source_pass(self, pass);
+    int64_t rows = pass->B * pass->T, source_rows = source.B * source.T, Cl = self->Cl;
+    backward_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
+
+    work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
+    work.dattended = bp_arena_floats(arena, rows * Cl);
+    work.dq = bp_arena_floats(arena, rows * Cl);
+    work.dkv = bp_arena_floats(arena, source_rows * 2 * Cl);
+    work.dq_operand = bp_operand_over(arena, gemm, work.dq, rows, Cl);
+    work.dkv_operand = bp_operand_over(arena, gemm, work.dkv, source_rows, 2 * Cl);
+    work.source = bp_operand_alloc(arena, gemm, source_rows, self->shape.C);
+    work.dsource = bp_arena_floats(arena, source_rows * self->shape.C);
+    work.sums = bp_arena_floats(arena, bp_bias_scratch(source_rows, 2 * Cl));
+    work.norm = layer_alloc_norm(self, arena, rows, Cl);
+    work.scratch = layer_alloc_attention(self, arena, pass, true);
+    return work;
+}
+
+size_t cross_scratch(const layer *self, const bp_pass *pass, bool training)
+{
+    bp_pass source = layer_source_pass(self, pass);
+    saved kept = {0};
+    bp_arena count = {0};
+
+    if (!training) {
+        alloc_forward(self, &count, pass, &kept);
+        return count.used_bytes;
+    }
+    alloc_backward(self, &count, pass, NULL, NULL);
+    bp_arena_floats(&count, bp_nn_sum_floats(self->block.nn, &source, self->shape.C));
+    return count.used_bytes;
+}
+
+void cross_add_products(const layer *self, const bp_extent *most, bp_product_bytes *bytes)
+{
+    const bp_nn *nn = self->block.nn;
+    int64_t rows = most->B * most->T[self->block.stream], C = self->shape.C,
+            source_rows = most->B * most->T[self->shape.source_stream];
+
+    bp_product_bytes_add(bytes, nn, rows, self->Cl, C);
+    bp_product_bytes_add(bytes, nn, source_rows, 2 * self->Cl, C);
+    bp_product_bytes_add(bytes, nn, rows, C, self->Cl);
+}
+
+bp_err cross_bind(layer *self)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    int64_t C = self->shape.C, Cl = self->Cl;
+    bp_err err = bp_weight_new(&self->cross_q, gemm, self->cross_q_weight->value, Cl, C);
+
+    if (err == BP_OK)
+        err = bp_weight_new(&self->cross_kv, gemm, self->cross_k_weight->value, 2 * Cl, C);
+    if (err == BP_OK)
+        err = bp_weight_new(&self->cross_out, gemm, self->cross_out_weight->value, C, Cl);
+    return err;
+}
+
+void cross_refresh(layer *self)
+{
+    bp_weight_refresh(self->cross_q);
+    bp_weight_refresh(self->cross_kv);
+    bp_weight_refresh(self->cross_out);
+}
+
+void cross_free(layer *self)
+{
+    bp_weight_free(&self->cross_q);
+    bp_weight_free(&self->cross_kv);
+    bp_weight_free(&self->cross_out);
+}
+
+/* All rows of the source, of which this rank may have a share. */
+static void gather_source(const layer *self, const bp_pass *pass, const bp_operand *all,
+                          const float *own)
+{
+    const bp_nn *nn = self->block.nn;
+    bp_pass source = layer_source_pass(self, pass);
+    bp_operand part = bp_nn_own(nn, &source, all);
+
+    bp_operand_fill(&part, own);
+    bp_nn_gather(nn, &source, all);
+}
+
+void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                   const float *source, const float *base, float *h)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    size_t mark = pass->scratch->used_bytes;
+    cross_work own = alloc_forward(self, pass->scratch, pass, kept);
+    bp_pass of_source = layer_source_pass(self, pass);
+    bp_rng_key key = layer_mask_key(self, pass, MASK_CROSS);
+    bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
+    bp_attention_input in = bp_attention_of_q_kv(kept->cross_q, kept->cross_kv, shape.H, shape.D);
+
+    if (kept->source)
+        memcpy(kept->source, source,
+               (size_t)(bp_nn_rows(self->block.nn, &of_source).count * self->shape.C) *
+                   sizeof *source);
+    gather_source(self, pass, &own.source, source);
+    bp_linear_forward_operand(gemm, kept->cross_q, &work->normed, self->cross_q,
+                              self->cross_q_bias->value);
+    bp_linear_forward_operand(gemm, kept->cross_kv, &own.source, self->cross_kv,
+                              self->cross_k_bias->value);
+    bp_attention_forward(gemm, kept->cross_attended, kept->cross_lse, &in, &shape, own.scratch);
+    bp_operand_fill(&own.attended, kept->cross_attended);
+    bp_linear_forward_operand(gemm, work->branch, &own.attended, self->cross_out,
+                              layer_bias_once(self, self->cross_out_bias));
+    pass->scratch->used_bytes = mark;
+    layer_join(self, pass, kept, work, MASK_CROSS_SUM, base, h, MLP);
+}
+
+/* dsource += what keys and values give it. */
+static void backward_source(layer *self, bp_pass *pass, const saved *kept, backward_work *work,
+                            float *dsource)
+{
+    const bp_nn *nn = self->block.nn;
+    bp_pass source = layer_source_pass(self, pass);
+    bp_row_range own = bp_nn_rows(nn, &source);
+    int64_t C = self->shape.C;
+    bp_bias_gradient kv = {self->cross_k_bias->gradient, work->sums};
+
+    bp_operand_fill_sums(&work->dkv_operand, &kv, work->dkv);
+    gather_source(self, pass, &work->source, kept->source);
+    bp_linear_backward_weight_operand(nn->gemm, self->cross_k_weight->gradient, &work->dkv_operand,
+                                      &work->source, bp_params_take_fresh(self->cross_k_weight, 2));
+    bp_linear_backward_input_operand(nn->gemm, work->dsource, &work->dkv_operand, self->cross_kv);
+    bp_nn_sum(nn, &source, work->dsource, C);
+    bp_add(dsource, work->dsource + own.first * C, own.count * C);
+}
+
+void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *dsource)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    size_t mark = pass->scratch->used_bytes;
+    backward_work work = alloc_backward(self, pass->scratch, pass, dh, kept->cross_attended);
+    bp_rng_key key = layer_mask_key(self, pass, MASK_CROSS);
+    bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
+    bp_attention_input in = bp_attention_of_q_kv(kept->cross_q, kept->cross_kv, shape.H, shape.D);
+    bp_attention_gradients to = {work.dq, work.dkv, work.dkv + self->Cl};
+    bp_bias_gradient out = {self->cross_out_bias->gradient, work.norm.sums},
+                     q = {self->cross_q_bias->gradient, work.norm.sums};
+
+    layer_open_residual(self, pass, &work.dbranch, &out, dh, MASK_CROSS_SUM);
+    bp_operand_fill(&work.attended, kept->cross_attended);
+    bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->cross_out);
+    bp_linear_backward_weight_operand(gemm, self->cross_out_weight->gradient, &work.dbranch,
+                                      &work.attended,
+                                      bp_params_take_fresh(self->cross_out_weight, 1));
+    bp_attention_backward(gemm, &to, work.dattended, kept->cross_attended, kept->cross_lse, &in,
+                          &shape, work.scratch);
+    bp_operand_fill_sums(&work.dq_operand, &q, work.dq);
+    bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dq_operand, self->cross_q);
+    layer_backward_norm(self, pass, CROSS, kept, &work.norm, dh);
+    bp_linear_backward_weight_operand(gemm, self->cross_q_weight->gradient, &work.dq_operand,
+                                      &work.norm.normed,
+                                      bp_params_take_fresh(self->cross_q_weight, 1));
+    backward_source(self, pass, kept, &work, dsource);
+    pass->scratch->used_bytes = mark;
+}

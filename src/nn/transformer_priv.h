@@ -1,0 +1,104 @@
+/* What the files of a Transformer layer share: its parts, what it keeps, and how a branch joins the
+ * residual stream. */
+#ifndef BP_NN_TRANSFORMER_PRIV_H
+#define BP_NN_TRANSFORMER_PRIV_H
+
+#include "math/attention/attention.h"
+#include "math/kernels/kernels.h"
+#include "nn/layers.h"
+
+#define INIT_STD 0.02F
+
+/* The branches of a layer, in their order; each begins with a norm. */
+typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;
+
+/* Numbers of a layer's dropout masks, counted from shape.first_mask: of attention weights, and of
+ * what is added to the residual stream. */
+enum { MASK_ATTENTION, MASK_ATTENTION_SUM, MASK_MLP_SUM, MASK_CROSS, MASK_CROSS_SUM };
+
+typedef struct layer {
+    bp_block block;
+    bp_layer_shape shape;
+    int64_t Cl, Hl, Fl; /* this tensor rank's share of the width, the heads and the inner width */
+    int64_t first_head;
+    bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
+    bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
+        *down_bias;
+    bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
+    bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
+        *cross_out_bias;
+    bp_weight *cross_q, *cross_kv, *cross_out; /* k and v lie one after the other */
+} layer;
+
+/* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
+ * Norms' outputs and GELU's are computed again. Without training the residual stream stays where it
+ * is, and the rest is left out. */
+typedef struct saved {
+    float *before[BRANCHES];                /* [own rows][C] what each norm reads */
+    float *mean[BRANCHES], *rstd[BRANCHES]; /* [own rows] */
+    float *qkv;                             /* [rows][3][Hl][D] */
+    float *attended;                        /* [rows][Cl] */
+    float *lse;                             /* [B][Hl][T] */
+    bp_operand up;                          /* [rows][Fl] before GELU */
+    float *cross_q, *cross_kv;              /* [rows][Hl][D], [source rows][2][Hl][D] */
+    float *cross_attended, *cross_lse;
+    float *source; /* [own source rows][C] */
+} saved;
+
+/* Scratch of the forward pass that all branches share. */
+typedef struct forward_work {
+    bp_operand normed; /* [rows][C] of a norm */
+    float *branch;     /* [rows][C] what is added to the residual stream */
+} forward_work;
+
+/* Scratch of a norm's backward pass. */
+typedef struct norm_work {
+    bp_operand normed; /* [rows][C] its output, made again */
+    float *dnormed;    /* [rows][C] */
+    float *sums;       /* also of the biases of the same branch */
+} norm_work;
+
+/** A pass as blocks of the source's stream see it. */
+bp_pass layer_source_pass(const layer *self, const bp_pass *pass);
+bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
+float layer_dropout(const layer *self, const bp_pass *pass);
+bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
+bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
+                                         const bp_rng_key *key);
+void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
+
+/** `columns`: of the widest bias besides those of C. */
+norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns);
+/** The operand of a branch's gradient: dh itself where it is of all rows and nothing is dropped or
+ * rounded. */
+bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
+                               const float *dh);
+
+/** h = base + the branch in `work`, and work->normed = the norm of it that the next branch reads.
+ */
+void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
+                const float *base, float *h, branch_kind next);
+/** The gradient of a branch before its dropout, and its bias's. */
+void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
+                         const bp_bias_gradient *bias, const float *dh, int mask);
+/** Back through a branch's norm, its output's gradient being summed over tensor ranks first. */
+void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
+                         const norm_work *work, float *dh);
+/** A bias after a row split belongs to the sum: one rank adds it. */
+const float *layer_bias_once(const layer *self, const bp_param *bias);
+/** The name of a parameter: buffer[BP_PARAM_NAME]. */
+const char *layer_param_name(char *buffer, const layer *self, const char *part);
+
+/* cross_attention.c: the branch that looks at the source. */
+void cross_add_params(layer *self, bp_group *split, bp_group *whole);
+void cross_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept);
+size_t cross_scratch(const layer *self, const bp_pass *pass, bool training);
+void cross_add_products(const layer *self, const bp_extent *most, bp_product_bytes *bytes);
+bp_err cross_bind(layer *self);
+void cross_refresh(layer *self);
+void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                   const float *source, const float *base, float *h);
+void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *dsource);
+void cross_free(layer *self);
+
+#endif
