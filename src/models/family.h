@@ -82,6 +82,12 @@ struct bp_model_family {
                       bp_param *shared);
 };
 
+/** For families of Transformers: layers, width, heads, context; heads divide the width, and tensor
+ * ranks the heads. */
+extern const bp_model_size bp_transformer_sizes[];
+void bp_transformer_check(const bp_model_shape *shape, int tensors, bp_config *config);
+bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where);
+
 /** The family of this name; NULL: there is none. */
 const bp_model_family *bp_model_family_find(const char *name);
 /** Another one, from now on: of a program that brings its own. Before any configuration is read;

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
+#include "nn/layers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +68,22 @@ bp_group *bp_network_add_group(bp_network *network, bool replicated)
     group->replicated = replicated;
     group->published = !replicated || network->nn.tensor_at == 0;
     return group;
+}
+
+bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
+                              int stages, int blocks)
+{
+    int64_t first, count;
+
+    if (stage > 0 && stage < stages - 1)
+        return NULL;
+    bp_group *group = bp_network_add_group(network, false);
+    bp_vocab_share(&network->nn, table->rows, &first, &count);
+    group->block = stage == 0 ? 0 : blocks - 1; /* the first of them that reads it */
+    group->tied = stages > 1;
+    group->published = stage == 0;
+    return bp_group_add_matrix_part(group, table->name, table->rows, table->columns,
+                                    table->init_std, 0, first, count);
 }
 
 void bp_network_add_block(bp_network *network, bp_block *block)

@@ -30,6 +30,16 @@ void bp_network_free(bp_network **network);
 
 /** A group that the next block to be added is the first to read. */
 bp_group *bp_network_add_group(bp_network *network, bool replicated);
+/** A table [rows][columns], rows cut over tensor ranks, that the first block and the last one of a
+ * model have in common: a group of its own on the first and the last stage; NULL on the others.
+ * `blocks`: of this stage. */
+typedef struct bp_tied_table {
+    const char *name;
+    int64_t rows, columns;
+    float init_std;
+} bp_tied_table;
+bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
+                              int stages, int blocks);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
 /** What block k is given, leaves, and works on: what is behind it, or before it where nothing
  * passes on. Without data. */

@@ -28,8 +28,10 @@ typedef struct network_model {
     bp_gemm *gemm;
     bp_network *network;
     float *values;
+    bp_model_shape shape;
     int64_t C;
-    char *memory; /* of one piece: hidden and scratch */
+    int32_t *window; /* [context + 1] that an example is made of */
+    char *memory;    /* of one piece: hidden and scratch */
     size_t memory_bytes;
     added_head *heads; /* [head_count] */
     int64_t head_count;
@@ -48,13 +50,25 @@ static bool is_last(const network_model *self)
     return self->mesh->pipeline_at == self->mesh->pipelines - 1;
 }
 
-/* Of activations and scratch of some windows. */
-static size_t piece_bytes(const bp_network *network, const bp_extent *most)
+/* Windows are examples as they are, where there is but one stream, without lengths; else the
+ * objective makes examples of them. */
+static size_t example_bytes(const bp_example_maker *maker, int64_t windows)
 {
-    bp_pass pass = {.extent = *most, .B = most->B};
+    const bp_batch_form *form = &maker->form;
+    bool plain = form->stream[1].T == 0 && !form->stream[0].has_lengths;
 
-    return bp_arena_bytes(bp_network_activation_floats(network, &pass), sizeof(float)) +
-           bp_network_scratch_bytes(network, most, false);
+    return plain ? 0 : bp_arena_bytes((int64_t)bp_batch_bytes(form, windows), 1);
+}
+
+/* Of examples, activations and scratch of some windows. */
+static size_t piece_bytes(const bp_network *network, const bp_example_maker *maker, int64_t windows)
+{
+    bp_extent most = bp_extent_of(&maker->form, windows);
+    bp_pass pass = {.extent = most, .B = windows};
+
+    return example_bytes(maker, windows) +
+           bp_arena_bytes(bp_network_activation_floats(network, &pass), sizeof(float)) +
+           bp_network_scratch_bytes(network, &most, false);
 }
 
 /* Windows of a batch that go through the pipeline at once. */
@@ -65,9 +79,10 @@ static int64_t piece_windows(int64_t windows, int stages)
     return (windows + pieces - 1) / pieces;
 }
 
-static bp_err reserve(network_model *self, int64_t windows, int64_t length)
+static bp_err reserve(network_model *self, const bp_example_maker *maker, int64_t windows)
 {
-    size_t bytes = piece_bytes(self->network, &(bp_extent){windows, {length}});
+    size_t bytes = piece_bytes(self->network, maker, windows);
+    int64_t length = maker->form.stream[0].T;
 
     if (bytes <= self->memory_bytes)
         return BP_OK;
@@ -86,12 +101,12 @@ static bp_err reserve(network_model *self, int64_t windows, int64_t length)
 
 /* Some windows through this rank's stage; the head is left out where its input is asked for: it
  * lies in the piece's memory then, which this returns. */
-static float *run_piece(network_model *self, bp_pass *pass, bool head)
+static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool head)
 {
     const bp_mesh *mesh = self->mesh;
     const bp_network *network = self->network;
     const bp_nn *nn = &network->nn;
-    bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes};
+    bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes, .used_bytes = used};
     int blocks = network->block_count - (is_last(self) && !head ? 1 : 0);
     float *data = bp_arena_take(&arena, bp_network_activation_floats(network, pass), sizeof(float));
 
@@ -116,6 +131,32 @@ static float *run_piece(network_model *self, bp_pass *pass, bool head)
     return data;
 }
 
+/* Windows [first, first + windows) of a batch as the network takes them, with the batch's targets;
+ * what has to be made lies at the front of the piece's memory. */
+static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
+                           const bp_model_batch *batch, int64_t first, int64_t windows)
+{
+    int64_t T = batch->length;
+    const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T;
+    bp_batch piece = bp_batch_of_places(windows, T, inputs, targets);
+
+    if (example_bytes(maker, windows) == 0)
+        return piece;
+    for (int64_t b = 0; b < windows; b++) {
+        int32_t last = targets[b * T + T - 1];
+
+        memcpy(self->window, inputs + b * T, (size_t)T * sizeof *inputs);
+        self->window[T] = last >= 0 ? last : 0;
+        bp_example_make(maker, self->window, 0, batch->first_slot + first + b, self->memory,
+                        windows, b);
+    }
+    piece = bp_batch_over(&maker->form, windows, self->memory);
+    memset(piece.term, 0, sizeof piece.term);
+    piece.term[0].count = T;
+    piece.term[0].targets = targets;
+    return piece;
+}
+
 /* What is asked of a batch: on the last stage one of both. */
 typedef struct question {
     float *logprob; /* [windows][length] */
@@ -128,13 +169,14 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
 {
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
+    bp_example_maker maker = self->shape.family->objective->maker(batch->length, 0);
     bool last = is_last(self);
     bp_err err;
 
     BP_ASSERT(batch->length <= self->face.info.context);
     if (batch->windows == 0 || batch->length == 0)
         return BP_OK;
-    err = reserve(self, each, batch->length);
+    err = reserve(self, &maker, each);
     if (mesh->pipelines * mesh->tensors > 1)
         err = bp_agree(mesh->model, err);
     if (err != BP_OK)
@@ -142,15 +184,15 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     for (int64_t first = 0; first < batch->windows; first += each) {
         int64_t tokens = first * batch->length;
         int64_t windows = first + each < batch->windows ? each : batch->windows - first;
-        bp_batch piece = bp_batch_of_places(windows, batch->length, batch->inputs + tokens,
-                                            batch->targets + tokens);
+        bp_batch piece = make_piece(self, &maker, batch, first, windows);
         bp_pass pass = bp_pass_over(&piece);
 
         pass.dropout = asked->pass != BP_MODEL_NO_DROPOUT;
         pass.step = asked->pass;
         pass.first_slot = batch->first_slot + first;
         pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
-        float *data = run_piece(self, &pass, asked->logprob != NULL);
+        float *data =
+            run_piece(self, &pass, example_bytes(&maker, windows), asked->logprob != NULL);
         if (last && asked->hidden)
             bp_lm_head_norm(head_of(self), asked->hidden + tokens * self->C, data,
                             windows * batch->length);
@@ -248,6 +290,7 @@ static void network_free(bp_model *model)
     bp_gemm_free(&self->gemm);
     bp_free(self->values);
     bp_free(self->memory);
+    bp_free(self->window);
     bp_free(self);
 }
 
@@ -342,6 +385,8 @@ static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_confi
                    shape->vocab_size, &self->face.info.vocab_first, &self->face.info.vocab_count);
     self->mesh = mesh;
     self->C = shape->width;
+    self->shape = *shape;
+    self->window = bp_alloc("model", shape->context + 1, sizeof *self->window);
     return build(self, mesh, config, shape);
 }
 
@@ -388,7 +433,9 @@ bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *sha
                                  const bp_config *config, const bp_model_task *task)
 {
     int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
-    bp_extent most = {piece_windows(task->windows, stages), {task->length}};
+    int64_t windows = piece_windows(task->windows, stages);
+    bp_example_maker maker = shape->family->objective->maker(task->length, 0);
+    bp_extent most = bp_extent_of(&maker.form, windows);
     bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
     bp_network *network = NULL;
     bp_precision precision;
@@ -406,7 +453,7 @@ bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *sha
         *out = (bp_model_memory){
             .weights_bytes = network->floats * (int64_t)sizeof(float) +
                              (int64_t)products.copies / 2, /* of the two, for forward products */
-            .work_bytes = (int64_t)(products.scratch + piece_bytes(network, &most)),
+            .work_bytes = (int64_t)(products.scratch + piece_bytes(network, &maker, windows)),
             .vocab_size = shape->vocab_size,
             .width = shape->width,
             .context = shape->context};

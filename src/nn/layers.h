@@ -41,9 +41,11 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
 
 /** What a head reads, and which loss term it is asked for. */
 typedef struct bp_head_shape {
+    const char *norm; /* the name of its norm: "ln_f"; borrowed */
     int item, stream, term;
     bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
                     are scored alone */
+    bool passes_on; /* other blocks follow, which read the same item */
 } bp_head_shape;
 
 /** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over

@@ -6,6 +6,7 @@
 #include "nn/layers.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define EPSILON        1e-5F
@@ -261,10 +262,11 @@ static void evaluate(head *self, bp_pass *pass, const float *hidden)
     evaluation_work work = alloc_evaluation(self, pass->scratch, chunk_rows(self, rows));
     chunk *c = &work.c;
     bp_norm norm = norm_of(self, NULL, NULL);
+    float *logprob = self->shape.term == 0 ? pass->logprob : NULL; /* the first term is scored */
 
     BP_ASSERT(rows <= INT32_MAX);
-    for (int64_t r = 0; pass->logprob && r < targets; r++)
-        pass->logprob[r] = NAN;
+    for (int64_t r = 0; logprob && r < targets; r++)
+        logprob[r] = NAN;
     while ((n = find_scored(self, pass, c, &at)) > 0) {
         int64_t filled = bp_head_filled_rows(n, c->rows);
         bp_operand normed = bp_operand_part(&work.normed, 0, filled);
@@ -275,8 +277,8 @@ static void evaluate(head *self, bp_pass *pass, const float *hidden)
         bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = work.hidden});
         chunk_forward(self, c, &normed, c->targets, n);
         chunk_loss(self, pass, c, c->targets, n);
-        for (int64_t r = 0; pass->logprob && r < n; r++)
-            pass->logprob[c->places[r]] = (float)bp_logit_logprob(c->max, c->sums, n, r);
+        for (int64_t r = 0; logprob && r < n; r++)
+            logprob[c->places[r]] = (float)bp_logit_logprob(c->max, c->sums, n, r);
     }
 }
 
@@ -378,7 +380,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
     bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
     bp_norm norm = norm_of(self, work.mean, work.rstd);
     bp_norm_gradients to = {activations->item[self->shape.item].data, self->gain->gradient,
-                            self->bias->gradient, true};
+                            self->bias->gradient, !self->shape.passes_on};
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
     bp_layer_norm_forward(&own_normed, NULL, &norm, &(bp_residual){.base = saved});
@@ -417,6 +419,7 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
                     bp_group *whole)
 {
     head *self = bp_alloc("nn.head", 1, sizeof *self);
+    char name[BP_PARAM_NAME];
 
     *out = NULL;
     self->block.ops = &OPS;
@@ -425,7 +428,9 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
     self->shape = *shape;
     self->wte = wte;
     self->wte->product_first = true; /* a tied embedding of the same network adds after the head */
-    self->gain = bp_group_add_vector(whole, "ln_f.gain", wte->shape[1], BP_INIT_ONE);
-    self->bias = bp_group_add_vector(whole, "ln_f.bias", wte->shape[1], BP_INIT_ZERO);
+    snprintf(name, sizeof name, "%s.gain", shape->norm);
+    self->gain = bp_group_add_vector(whole, name, wte->shape[1], BP_INIT_ONE);
+    snprintf(name, sizeof name, "%s.bias", shape->norm);
+    self->bias = bp_group_add_vector(whole, name, wte->shape[1], BP_INIT_ZERO);
     *out = &self->block;
 }

@@ -369,6 +369,17 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
     }
 }
 
+/* Behind the model's last block nothing has a gradient yet. That block writes one; the others are
+ * added to by those that come. */
+static void clear_gradients(bp_stage *stage, const bp_pass *pass, int last)
+{
+    const bp_network *network = stage->network;
+    const bp_activations *at = bp_network_at(network, last);
+
+    if (network->behind[last].count == 0 && at->count > 1)
+        bp_zero(stage->backward.work, bp_activations_floats(at, &network->nn, pass, true));
+}
+
 static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
     bp_stage_chunk *chunk = &stage->chunks[action->chunk];
@@ -379,6 +390,7 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
     bp_heartbeat_progress();
     open_leaf(stage, action);
     bp_pipeline_comm_take(&stage->backward, action);
+    clear_gradients(stage, &pass, chunk->end - 1);
     for (int k = chunk->end - 1; k >= chunk->first; k--) {
         block_backward(stage, &pass, action, k);
         move_messages(stage);

@@ -1,0 +1,78 @@
+"""A family that a program brings of its own (test_family.c) trains on any mesh, is stopped and goes on, is scored and ensembled as
+GPT is, without a line of bagpipe that knows it."""
+import json
+import os
+
+import bagpipe_test
+from bagpipe_test import JobTest, digests, metrics, program, run, steps, timeless
+
+
+class Family(JobTest):
+    def start(self, job, name, ranks, *keys):
+        config = self.at("small.ini")
+        return run([program("bagpipe_with_family"), job, config, f"run.dir={self.at(name)}", *keys], ranks)
+
+    def done(self, job, name, ranks, *keys):
+        result = self.start(job, name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return self.at(name)
+
+    def trained(self, name, ranks, *keys):
+        return self.done("pretrain", name, ranks, "model.kind=pair", "train.steps=8", "train.valid_every=4", "model.dropout=0.1", *keys)
+
+    def losses(self, folder):
+        return [line["loss"] for line in metrics(folder)] + [line["valid_loss"] for line in metrics(folder) if "valid_loss" in line]
+
+    def test_every_mesh_trains_the_same_model(self):
+        one = self.losses(self.trained("one", 0, "train.recompute=yes"))
+        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]),
+                                  ("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]),
+                                  ("all", 8, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.data=2"])):
+            with self.subTest(name):
+                for a, b in zip(one, self.losses(self.trained(name, ranks, *keys)), strict=True):
+                    self.assertLess(abs(a - b), 2e-5)
+        data = self.trained("data", 2)
+        self.assertEqual(timeless(metrics(self.at("one"))), timeless(metrics(data)))
+        self.assertEqual(digests(self.at("one")), digests(data))
+
+    def test_a_killed_run_goes_on_with_the_same_bits(self):
+        mesh = ["mesh.tensor=2", "mesh.pipeline=2", "mesh.data=2", "checkpoint.every=2"]
+        straight = self.trained("straight", 8, *mesh)
+        config = [program("bagpipe_with_family"), "pretrain", self.at("small.ini"), f"run.dir={self.at('killed')}", "model.kind=pair",
+                  "train.steps=8", "train.valid_every=4", "model.dropout=0.1", *mesh]
+        killed = self.background(config, 8, env={"BP_FAULT": "step.end:5@3=kill"})
+        killed.communicate()
+        self.assertNotEqual(killed.returncode, 0)
+        self.assertLess(steps(self.at("killed"))[-1], "step-000000000008")
+        self.trained("killed", 8, *mesh)
+        self.assertEqual(timeless(metrics(straight)), timeless(metrics(self.at("killed"))))
+        self.assertEqual(digests(straight), digests(self.at("killed")))
+
+    def test_it_is_scored_and_ensembled(self):
+        keys = ["model.kind=pair", "train.steps=6", "ensemble.members=2", "ensemble.kind=seed", "math.precision=f32"]
+        self.done("ensemble", "many", 2, "mesh.members=2", *keys)
+        corpus = f"score.corpus={self.at('valid.h5')}"
+        scores = []
+        for name, ranks, mesh in (("one", 0, []), ("meshed", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+            folder = self.done("score", f"score-{name}", ranks, f"score.model={self.at('many')}", corpus, *mesh)
+            with open(os.path.join(folder, "score", "summary.json"), encoding="utf-8") as file:
+                scores.append(json.load(file)["corpora"]["valid"])
+        one, meshed = scores
+        self.assertGreater(one["mutual_information"], 0)
+        self.assertLess(one["mutual_information"], one["total_entropy"])
+        for key in ("total_entropy", "mutual_information"):
+            self.assertAlmostEqual(one[key], meshed[key], places=5)
+
+    def test_another_family_is_refused_by_name(self):
+        run_of_pair = self.trained("pair", 0)
+        result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('refused')}", f"score.model={run_of_pair}",
+                      f"score.corpus={self.at('valid.h5')}"])
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("kind 'pair'", result.err)
+        other = self.start("pretrain", "other", 0, "model.kind=gpt", f"model.init={run_of_pair}")
+        self.assertEqual(other.status, 78, str(other))
+        self.assertIn("model.kind = gpt, but the checkpoint of model.init has pair", other.err)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
