@@ -3,7 +3,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
-#include "io/huggingface/hf_gpt2.h"
+#include "io/huggingface/hf_model.h"
+#include "models/family.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
@@ -76,7 +77,7 @@ static bp_err export(const exchange_arguments *arguments)
     if (err == BP_OK)
         err = tokenizer_text(&text, arguments, checkpoint);
     if (err == BP_OK)
-        err = bp_hf_export(checkpoint, arguments->out, text);
+        err = bp_hf_export(checkpoint, arguments->out, text, bp_model_huggingface_tables());
     if (err == BP_OK) {
         bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
                bp_checkpoint_digest(checkpoint));

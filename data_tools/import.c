@@ -1,10 +1,12 @@
-/* bagpipe-data import: a Hugging Face folder of GPT-2 becomes a checkpoint. */
+/* bagpipe-data import: a Hugging Face folder becomes a checkpoint. */
+#include "base/buffer.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
 #include "io/checkpoint/hidden_folder.h"
-#include "io/huggingface/hf_gpt2.h"
+#include "io/huggingface/hf_model.h"
+#include "models/family.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
@@ -50,7 +52,7 @@ static bp_err load_found(bp_tokenizer **out, const char *folder)
 
 /* The folder's, or the one that was named; *out is NULL where there is none. */
 static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *arguments,
-                             const bp_hf_shape *shape)
+                             int64_t vocab_size)
 {
     bp_err err = BP_OK;
 
@@ -59,12 +61,12 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
         err = bp_tokenizer_load(out, arguments->tokenizer);
     else if (!arguments->no_tokenizer)
         err = load_found(out, arguments->from);
-    if (err == BP_OK && *out != NULL && bp_tokenizer_size(*out) > shape->vocab_size) {
+    if (err == BP_OK && *out != NULL && bp_tokenizer_size(*out) > vocab_size) {
         err = BP_FAIL(
             BP_ERR_FORMAT,
             "the tokenizer has %lld tokens and the model %lld: at %s; give the model's own with "
             "--tokenizer, or --no-tokenizer",
-            (long long)bp_tokenizer_size(*out), (long long)shape->vocab_size,
+            (long long)bp_tokenizer_size(*out), (long long)vocab_size,
             arguments->tokenizer != NULL ? arguments->tokenizer : arguments->from);
         bp_tokenizer_free(out);
     }
@@ -77,10 +79,11 @@ static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
 {
     int64_t eod = tokenizer == NULL ? shape->eos_id : bp_tokenizer_eod(tokenizer);
 
-    return json_pack("{s:i, s:o, s:s, s:I, s:I, s:s}", "step", 0, "model", bp_hf_model_json(shape),
+    return json_pack("{s:i, s:o, s:s, s:I, s:I, s:s+}", "step", 0, "model", bp_hf_model_json(shape),
                      "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer),
-                     "eod_id", (json_int_t)eod, "vocab_size", (json_int_t)shape->vocab_size,
-                     "origin", "Hugging Face gpt2");
+                     "eod_id", (json_int_t)eod, "vocab_size",
+                     (json_int_t)bp_hf_size_of(shape, "vocab_size"), "origin", "Hugging Face ",
+                     shape->table->model_type);
 }
 
 static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *tokenizer)
@@ -125,13 +128,16 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     bp_hf_shape shape = bp_hf_shape_of(model);
     bp_hf_report r = bp_hf_report_of(model);
 
-    bp_log("model: gpt, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %lld "
-           "parameters",
-           (long long)shape.layers, (long long)shape.width, (long long)shape.heads,
-           (long long)shape.context, (long long)shape.vocab_size, (long long)parameters_of(model));
+    bp_buffer sizes = {0};
+    for (int k = 0; shape.table->sizes[k].ours; k++)
+        bp_buffer_printf(&sizes, ", %s %lld", shape.table->sizes[k].ours,
+                         (long long)shape.sizes[k]);
+    bp_log("model: %s%s: %lld parameters", shape.table->kind, sizes.data,
+           (long long)parameters_of(model));
+    bp_buffer_clear(&sizes);
     bp_log("used: %lld of %lld tensors (prefix '%s'), which make %lld tensors of the checkpoint",
            (long long)r.used, (long long)r.tensors, r.prefix, (long long)r.made);
-    bp_log("transposed: %lld Conv1D weights, [in, out] to [out, in]; split: %lld into q, k and v",
+    bp_log("transposed: %lld weights, [in, out] to [out, in]; split: %lld into q, k and v",
            (long long)r.transposed, (long long)r.split);
     bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",
            (long long)r.buffers, (long long)r.tied_heads, (long long)r.left);
@@ -151,12 +157,12 @@ static bp_err import(const exchange_arguments *arguments)
 {
     bp_hf_model *model = NULL;
     bp_tokenizer *tokenizer = NULL;
-    bp_err err = bp_hf_open(&model, arguments->from);
+    bp_err err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
 
     if (err == BP_OK) {
         bp_hf_shape shape = bp_hf_shape_of(model);
 
-        err = load_tokenizer(&tokenizer, arguments, &shape);
+        err = load_tokenizer(&tokenizer, arguments, bp_hf_size_of(&shape, "vocab_size"));
     }
     if (err == BP_OK)
         err = save(model, arguments->out, tokenizer);

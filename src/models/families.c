@@ -41,6 +41,18 @@ const bp_model_family *bp_model_family_find(const char *name)
     return NULL;
 }
 
+const bp_hf_table *const *bp_model_huggingface_tables(void)
+{
+    static const bp_hf_table *tables[ROOM + 1];
+    int count = 0;
+
+    for (int k = 0; k < ROOM && families[k]; k++)
+        if (families[k]->huggingface)
+            tables[count++] = families[k]->huggingface;
+    tables[count] = NULL;
+    return tables;
+}
+
 void bp_model_family_register(const bp_model_family *family)
 {
     int count = 0;

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/json.h"
+#include "io/huggingface/hf_table.h"
 #include "models/network.h"
 #include "models/objective.h"
 
@@ -63,7 +64,8 @@ struct bp_model_family {
     /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
-    const bp_objective *objective; /* that pretraining minimises */
+    const bp_objective *objective;  /* that pretraining minimises */
+    const bp_hf_table *huggingface; /* NULL: Hugging Face has no such models */
 
     /* A network is a list of blocks, which pipeline stages share out: its first one takes the
      * inputs, its last one has the outcomes. */
@@ -90,6 +92,8 @@ bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where)
 
 /** The family of this name; NULL: there is none. */
 const bp_model_family *bp_model_family_find(const char *name);
+/** The tables of all families that have one, ended by NULL: for bp_hf_open and bp_hf_export. */
+const bp_hf_table *const *bp_model_huggingface_tables(void);
 /** Another one, from now on: of a program that brings its own. Before any configuration is read;
  * borrowed. */
 void bp_model_family_register(const bp_model_family *family);

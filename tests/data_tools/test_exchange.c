@@ -99,11 +99,11 @@ static void model_goes_in_and_out_unchanged(void **state)
     shell("rm -rf ck hf");
     (void)snprintf(arguments, sizeof arguments, "import %s --out ck/", hf_model());
     expect(arguments, 0,
-           "2 layers, width 64, 4 heads, context 64, vocabulary 300: 123392 parameters");
+           "layers 2, width 64, heads 4, context 64, vocab_size 300: 123392 parameters");
     assert_non_null(strstr(
         output, "used: 28 of 28 tensors (prefix ''), which make 36 tensors of the checkpoint"));
     assert_non_null(strstr(
-        output, "transposed: 8 Conv1D weights, [in, out] to [out, in]; split: 4 into q, k and v"));
+        output, "transposed: 8 weights, [in, out] to [out, in]; split: 4 into q, k and v"));
     assert_non_null(strstr(output, "left out: 0 attention masks, 0 tied heads, 0 unknown tensors"));
     expect("export ck --out hf", 0, "Hugging Face folder: hf");
     (void)snprintf(source, sizeof source, "%s/model.safetensors", hf_model());

@@ -3,9 +3,12 @@
 #include "io/hf_folder.h"
 
 #include "base/hash.h"
-#include "io/huggingface/hf_gpt2.h"
+#include "io/huggingface/hf_model.h"
+#include "models/gpt/gpt.h"
 
 #include <unistd.h>
+
+static const bp_hf_table *const TABLES[] = {&bp_gpt_huggingface, NULL};
 
 /* ---- safetensors files made of others ---- */
 
@@ -86,8 +89,8 @@ static bp_hf_report check_opens(void)
     bp_hf_report report;
     int64_t count;
 
-    bp_test_expect(bp_hf_open(&tiny, bp_test_path("tiny")), BP_OK);
-    bp_test_expect(bp_hf_open(&whole, hf_model()), BP_OK);
+    bp_test_expect(bp_hf_open(&tiny, bp_test_path("tiny"), TABLES), BP_OK);
+    bp_test_expect(bp_hf_open(&whole, hf_model(), TABLES), BP_OK);
     slices = bp_hf_slices(tiny, &count);
     assert_int_equal(count, 36);
     for (int64_t k = 0; k < count; k++) {
@@ -110,7 +113,7 @@ static void check_refused(bp_err expected, const char *words)
 {
     bp_hf_model *model;
 
-    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny")), expected);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), TABLES), expected);
     assert_null(model);
     bp_test_message_has(words);
 }
@@ -123,10 +126,11 @@ static void model_is_mapped(void **state)
     int64_t count;
 
     (void)state;
-    bp_test_expect(bp_hf_open(&model, hf_model()), BP_OK);
+    bp_test_expect(bp_hf_open(&model, hf_model(), TABLES), BP_OK);
     shape = bp_hf_shape_of(model);
-    assert_true(shape.layers == 2 && shape.width == 64 && shape.heads == 4 && shape.context == 64 &&
-                shape.vocab_size == 300);
+    static const int64_t sizes[] = {2, 64, 4, 64, 300}; /* layers, width, heads, context, tokens */
+    assert_memory_equal(shape.sizes, sizes, sizeof sizes);
+    assert_int_equal(bp_hf_size_of(&shape, "3*width"), 192);
     assert_int_equal(shape.eos_id, -1);
     assert_string_equal(bp_hf_slices(model, &count)[2].name, "h.0.ln1.gain");
     report = bp_hf_report_of(model);
@@ -221,7 +225,7 @@ static void masks_are_left_and_unknown_ones_are_named(void **state)
     with.extra = "score.weight";
     make_file("tiny/model.safetensors", &with);
     assert_int_equal(check_opens().left, 1);
-    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny")), BP_OK);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), TABLES), BP_OK);
     assert_string_equal(bp_hf_left(model, 0), "score.weight");
     bp_hf_close(&model);
 }
@@ -277,24 +281,24 @@ static void model_that_ours_is_not_is_refused(void **state)
 {
     static const struct {
         const char *key, *value, *words;
-    } cases[] = {{"model_type", "\"gpt_neo\"", "\"model_type\" is \"gpt_neo\""},
-                 {"activation_function", "\"relu\"", "\"activation_function\" is \"relu\""},
-                 {"layer_norm_epsilon", "1e-6", "\"layer_norm_epsilon\" is 1e-06"},
-                 {"tie_word_embeddings", "false", "\"tie_word_embeddings\" is not true"},
-                 {"n_inner", "128", "\"n_inner\" is 128"},
-                 {"scale_attn_weights", "false", "\"scale_attn_weights\" is not true"},
-                 {"scale_attn_by_inverse_layer_idx", "true",
-                  "\"scale_attn_by_inverse_layer_idx\" is not false"},
-                 {"add_cross_attention", "true", "\"add_cross_attention\" is not false"},
-                 {"n_head", "5", "\"n_head\" 5 does not divide"},
-                 {"n_head", "0", "\"n_head\" is 0"},
-                 {"n_layer", "\"two\"", "\"n_layer\" is not an integer"},
-                 {"n_layer", "99999999", "\"n_layer\" is 99999999"},
-                 {"n_embd", "-64", "\"n_embd\" is -64"},
-                 {"n_embd", "128", "has not the shape (300, 128)"},
-                 {"vocab_size", "301", "has not the shape (301, 64)"},
-                 {"n_layer", "3", "tensor 'h.2.ln_1.weight' is missing"},
-                 {"n_layer", "1", "n_layer = 1 leaves out"}};
+    } cases[] = {
+        {"model_type", "\"gpt_neo\"", "\"model_type\" is \"gpt_neo\""},
+        {"activation_function", "\"relu\"", "\"activation_function\" is \"relu\""},
+        {"layer_norm_epsilon", "1e-6", "\"layer_norm_epsilon\" is 1e-6"},
+        {"tie_word_embeddings", "false", "\"tie_word_embeddings\" is false"},
+        {"n_inner", "128", "\"n_inner\" is 128"},
+        {"scale_attn_weights", "false", "\"scale_attn_weights\" is false"},
+        {"scale_attn_by_inverse_layer_idx", "true", "\"scale_attn_by_inverse_layer_idx\" is true"},
+        {"add_cross_attention", "true", "\"add_cross_attention\" is true"},
+        {"n_head", "5", "\"n_head\" 5 does not divide"},
+        {"n_head", "0", "\"n_head\" is 0"},
+        {"n_layer", "\"two\"", "\"n_layer\" is not an integer"},
+        {"n_layer", "99999999", "\"n_layer\" is 99999999"},
+        {"n_embd", "-64", "\"n_embd\" is -64"},
+        {"n_embd", "128", "has not the shape (300, 128)"},
+        {"vocab_size", "301", "has not the shape (301, 64)"},
+        {"n_layer", "3", "tensor 'h.2.ln_1.weight' is missing"},
+        {"n_layer", "1", "n_layer = 1 leaves out"}};
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -339,7 +343,7 @@ static void folder_without_a_model_is_a_missing_input(void **state)
     bp_hf_model *model;
 
     (void)state;
-    bp_test_expect(bp_hf_open(&model, bp_test_path("none")), BP_ERR_INPUT);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("none"), TABLES), BP_ERR_INPUT);
     hf_copy_model("tiny");
     assert_int_equal(unlink(bp_test_path("tiny/model.safetensors")), 0);
     check_refused(BP_ERR_INPUT, "there is neither model.safetensors nor");
@@ -374,7 +378,7 @@ static void value_that_is_not_finite_is_refused_when_it_is_fetched(void **state)
     file = fopen(bp_test_path("tiny/model.safetensors"), "r+b");
     assert_true(file != NULL && fseek(file, -4, SEEK_END) == 0 &&
                 fwrite(&infinity, 4, 1, file) == 1 && fclose(file) == 0);
-    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny")), BP_OK);
+    bp_test_expect(bp_hf_open(&model, bp_test_path("tiny"), TABLES), BP_OK);
     slices = bp_hf_slices(model, &count);
     bp_test_expect(bp_hf_fetch(model, &slices[count - 1], count - 1, &data), BP_ERR_FORMAT);
     bp_test_message_has("tensor 'ln_f.bias' holds a value that is not finite");

@@ -1,146 +1,175 @@
-/* config.json of a GPT-2: what of it this program's GPT has, and what must be as it is there. */
+/* config.json by a family's table: what of it this program's models have, and what must be as it is
+ * there. */
 #include "io/huggingface/hf_config_priv.h"
+
+#include "base/buffer.h"
+#include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_SIZE ((int64_t)1 << 31)
 
-/* A size that must be there: 1 .. 2^31. The second name is the one of old files; NULL: none. */
-static bp_err get_size(const json_t *config, const char *key, const char *other, int64_t *out,
-                       const char *path)
+int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
 {
-    const char *name = other != NULL && json_object_get(config, key) == NULL ? other : key;
+    char *end;
+    int64_t factor = strtoll(name, &end, 10);
+
+    if (end > name && *end == '*')
+        return factor * bp_hf_size_of(shape, end + 1);
+    for (int k = 0; shape->table->sizes[k].ours != NULL; k++)
+        if (strcmp(shape->table->sizes[k].ours, name) == 0)
+            return shape->sizes[k];
+    BP_ASSERT(!"a size of the table");
+    return 0;
+}
+
+/* A size that must be there: 1 .. 2^31. */
+static bp_err read_size(const json_t *config, const bp_hf_size *size, int64_t *out,
+                        const char *path)
+{
+    bool other = size->also != NULL && json_object_get(config, size->theirs) == NULL;
+    const char *name = other ? size->also : size->theirs;
     bp_err err = bp_json_get_int(config, name, out, path);
 
     if (err == BP_OK && (*out < 1 || *out > MAX_SIZE))
         err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %" PRId64 "; 1 to 2^31 are possible: at %s", name,
                       *out, path);
+    if (err == BP_OK && strcmp(size->ours, "layers") == 0 && *out > HF_MAX_LAYERS)
+        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %" PRId64 "; %d are possible: at %s", name, *out,
+                      HF_MAX_LAYERS, path);
     return err;
 }
 
-/* What our GPT computes. A key that is not there has GPT2Config's default, which is the same. */
-static bp_err check_flags(const json_t *config, const char *path)
+/* A value of a setting's list, of `bytes`. New reference. */
+static json_t *value_of(const bp_hf_shape *shape, const char *text, size_t bytes)
 {
-    static const struct {
-        const char *key;
-        bool value;
-    } flags[] = {{"tie_word_embeddings", true},
-                 {"scale_attn_weights", true},
-                 {"scale_attn_by_inverse_layer_idx", false},
-                 {"add_cross_attention", false},
-                 {"is_encoder_decoder", false},
-                 {"reorder_and_upcast_attn", false}};
+    char name[64];
+    json_t *value = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
 
-    for (size_t k = 0; k < sizeof flags / sizeof flags[0]; k++) {
-        const json_t *value = json_object_get(config, flags[k].key);
+    if (value != NULL)
+        return value;
+    BP_ASSERT(bytes < sizeof name);
+    memcpy(name, text, bytes);
+    name[bytes] = '\0';
+    return json_integer(bp_hf_size_of(shape, name));
+}
 
-        if (value == NULL || json_is_null(value))
+static bool are_equal(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b))
+        return fabs(json_number_value(a) - json_number_value(b)) < 1e-11;
+    return json_equal(a, b);
+}
+
+static bool is_taken(const bp_hf_shape *shape, const bp_hf_setting *setting, const json_t *value)
+{
+    bool taken = value == NULL || json_is_null(value);
+
+    for (const char *at = setting->is; *at != '\0' && !taken;) {
+        size_t bytes = strcspn(at, "|");
+        json_t *one = value_of(shape, at, bytes);
+
+        taken = are_equal(one, value);
+        json_decref(one);
+        at += bytes + (at[bytes] == '|');
+    }
+    return taken;
+}
+
+static bp_err check_settings(const bp_hf_shape *shape, const json_t *config, const char *path)
+{
+    for (const bp_hf_setting *setting = shape->table->settings; setting->key; setting++) {
+        const json_t *value = json_object_get(config, setting->key);
+
+        if (is_taken(shape, setting, value))
             continue;
-        if (!json_is_boolean(value) || json_is_true(value) != flags[k].value)
-            return BP_FAIL(BP_ERR_FORMAT,
-                           "\"%s\" is not %s, which is all that this program's GPT knows: at %s; "
-                           "give another model",
-                           flags[k].key, flags[k].value ? "true" : "false", path);
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        bp_err err = BP_FAIL(BP_ERR_FORMAT,
+                             "\"%s\" is %.40s; this program's %s knows %s alone: at %s; give "
+                             "another model",
+                             setting->key, text ? text : "", shape->table->kind, setting->is, path);
+        free(text); /* of jansson */
+        return err;
     }
     return BP_OK;
 }
 
-static bp_err check_kind(const json_t *config, const char *path)
+/* "gpt2, llama" */
+static void name_types(bp_buffer *out, const bp_hf_table *const *tables)
 {
-    const char *kind = json_string_value(json_object_get(config, "model_type"));
-    const json_t *activation = json_object_get(config, "activation_function");
-    const char *name = activation == NULL ? "gelu_new" : json_string_value(activation);
-
-    if (kind == NULL || strcmp(kind, "gpt2") != 0)
-        return BP_FAIL(
-            BP_ERR_FORMAT,
-            "\"model_type\" is \"%.40s\", and only gpt2 can be imported: at %s; give another model",
-            kind == NULL ? "" : kind, path);
-    if (name == NULL || (strcmp(name, "gelu_new") != 0 && strcmp(name, "gelu_pytorch_tanh") != 0))
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "\"activation_function\" is \"%.40s\"; gelu_new and gelu_pytorch_tanh, "
-                       "which are one, are "
-                       "possible: at %s; give another model",
-                       name == NULL ? "" : name, path);
-    return BP_OK;
+    for (const bp_hf_table *const *table = tables; *table != NULL; table++)
+        bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
 }
 
-static bp_err check_numbers(const json_t *config, const bp_hf_shape *shape, const char *path)
+static bp_err find_table(const bp_hf_table **out, const json_t *config,
+                         const bp_hf_table *const *tables, const char *path)
 {
-    const json_t *epsilon = json_object_get(config, "layer_norm_epsilon"),
-                 *inner = json_object_get(config, "n_inner");
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    bp_buffer types = {0};
+    bp_err err;
 
-    if (epsilon != NULL &&
-        !(json_is_number(epsilon) && fabs(json_number_value(epsilon) - 1e-5) < 1e-11))
-        return BP_FAIL(
-            BP_ERR_FORMAT,
-            "\"layer_norm_epsilon\" is %g; this program's GPT has 1e-5: at %s; give another model",
-            json_number_value(epsilon), path);
-    if (inner != NULL && !json_is_null(inner) &&
-        !(json_is_integer(inner) && json_integer_value(inner) == 4 * shape->width))
-        return BP_FAIL(BP_ERR_FORMAT,
-                       "\"n_inner\" is %lld; this program's GPT has 4 x n_embd = %lld: at %s; give "
-                       "another model",
-                       (long long)json_integer_value(inner), (long long)(4 * shape->width), path);
-    if (shape->width % shape->heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "\"n_head\" %lld does not divide \"n_embd\" %lld: at %s",
-                       (long long)shape->heads, (long long)shape->width, path);
-    return BP_OK;
+    for (const bp_hf_table *const *table = tables; *table != NULL; table++)
+        if (type != NULL && strcmp(type, (*table)->model_type) == 0) {
+            *out = *table;
+            return BP_OK;
+        }
+    name_types(&types, tables);
+    err = BP_FAIL(
+        BP_ERR_FORMAT,
+        "\"model_type\" is \"%.40s\", and only %s can be imported: at %s; give another model",
+        type == NULL ? "" : type, types.data, path);
+    bp_buffer_clear(&types);
+    return err;
 }
 
-bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const char *path)
+bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const bp_hf_table *const *tables,
+                      const char *path)
 {
     const json_t *eos = json_object_get(config, "eos_token_id");
-    bp_err err = check_kind(config, path);
+    bp_err err;
 
+    *out = (bp_hf_shape){.eos_id = -1};
+    err = find_table(&out->table, config, tables, path);
+    for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
+        err = read_size(config, &out->table->sizes[k], &out->sizes[k], path);
     if (err == BP_OK)
-        err = get_size(config, "n_layer", NULL, &out->layers, path);
+        err = check_settings(out, config, path);
     if (err == BP_OK)
-        err = get_size(config, "n_embd", NULL, &out->width, path);
-    if (err == BP_OK)
-        err = get_size(config, "n_head", NULL, &out->heads, path);
-    if (err == BP_OK)
-        err = get_size(config, "n_positions", "n_ctx", &out->context, path);
-    if (err == BP_OK)
-        err = get_size(config, "vocab_size", NULL, &out->vocab_size, path);
-    if (err == BP_OK && out->layers > HF_MAX_LAYERS)
-        err = BP_FAIL(BP_ERR_FORMAT, "\"n_layer\" is %lld; %d are possible: at %s",
-                      (long long)out->layers, HF_MAX_LAYERS, path);
-    if (err == BP_OK)
-        err = check_flags(config, path);
-    if (err == BP_OK)
-        err = check_numbers(config, out, path);
-    out->eos_id = json_is_integer(eos) && json_integer_value(eos) >= 0 &&
-                          json_integer_value(eos) < out->vocab_size
-                      ? json_integer_value(eos)
-                      : -1;
+        err = out->table->check(out, path);
+    if (err == BP_OK && json_is_integer(eos) && json_integer_value(eos) >= 0 &&
+        json_integer_value(eos) < bp_hf_size_of(out, "vocab_size"))
+        out->eos_id = json_integer_value(eos);
     return bp_err_advise(err, "export the model again");
 }
 
-/* As save_pretrained writes it; keys that say what GPT2Config's defaults say anyway are there for
- * other readers. */
+/* As save_pretrained writes it; members that say what the defaults say anyway are there for other
+ * readers. The default of eos_token_id may be one that other vocabularies don't have: so null is
+ * said. */
 json_t *hf_config_json(const bp_hf_shape *shape)
 {
-    json_t *config = json_pack(
-        "{s:s, s:[s], s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:n, s:I, s:I, s:b, s:b, s:b, s:b, "
-        "s:s, s:b, s:I}",
-        "activation_function", "gelu_new", "architectures", "GPT2LMHeadModel", "model_type", "gpt2",
-        "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "layer_norm_epsilon", 1e-5,
-        "n_ctx", (json_int_t)shape->context, "n_embd", (json_int_t)shape->width, "n_head",
-        (json_int_t)shape->heads, "n_inner", "n_layer", (json_int_t)shape->layers, "n_positions",
-        (json_int_t)shape->context, "reorder_and_upcast_attn", 0, "scale_attn_by_inverse_layer_idx",
-        0, "scale_attn_weights", 1, "tie_word_embeddings", 1, "torch_dtype", "float32", "use_cache",
-        1, "vocab_size", (json_int_t)shape->vocab_size);
-    json_t *eos = shape->eos_id < 0 ? json_null() : json_integer(shape->eos_id);
+    const bp_hf_table *table = shape->table;
+    json_t *config = json_loads(table->more, 0, NULL),
+           *eos = shape->eos_id < 0 ? json_null() : json_integer(shape->eos_id);
 
-    /* GPT2Config's own default is 50256, which other vocabularies don't have: so null is said. */
-    if (config == NULL || json_object_set(config, "bos_token_id", eos) != 0 ||
-        json_object_set(config, "eos_token_id", eos) != 0) {
-        json_decref(config);
-        config = NULL;
+    BP_ASSERT(config != NULL);
+    (void)json_object_set_new(config, "model_type", json_string(table->model_type));
+    (void)json_object_set_new(config, "architectures", json_pack("[s]", table->architecture));
+    for (int k = 0; table->sizes[k].ours; k++) {
+        json_t *size = json_integer(shape->sizes[k]);
+
+        (void)json_object_set(config, table->sizes[k].theirs, size);
+        if (table->sizes[k].also)
+            (void)json_object_set(config, table->sizes[k].also, size);
+        json_decref(size);
     }
+    for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
+        (void)json_object_set_new(config, setting->key,
+                                  value_of(shape, setting->is, strcspn(setting->is, "|")));
+    (void)json_object_set(config, "bos_token_id", eos);
+    (void)json_object_set(config, "eos_token_id", eos);
     json_decref(eos);
     return config;
 }

@@ -1,11 +1,11 @@
-/* A checkpoint of a GPT as a Hugging Face folder. */
+/* A checkpoint as a Hugging Face folder. */
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_open_priv.h"
 #include "io/checkpoint/hidden_folder.h"
 #include "io/huggingface/hf_config_priv.h"
-#include "io/huggingface/hf_gpt2_priv.h"
+#include "io/huggingface/hf_model_priv.h"
 #include "io/huggingface/safetensors.h"
 
 #include <stdio.h>
@@ -13,40 +13,43 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PREFIX "transformer."
+static bp_err find_table(const bp_hf_table **out, const char *kind,
+                         const bp_hf_table *const *tables, const char *where)
+{
+    for (const bp_hf_table *const *table = tables; *table != NULL; table++)
+        if (strcmp(kind, (*table)->kind) == 0) {
+            *out = *table;
+            return BP_OK;
+        }
+    return BP_FAIL(
+        BP_ERR_FORMAT,
+        "the checkpoint holds a model of kind '%.40s', which Hugging Face has no folders "
+        "for: at %s; export another one",
+        kind, where);
+}
 
 /* The shape from the checkpoint's state. */
-static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint)
+static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint,
+                         const bp_hf_table *const *tables)
 {
     const char *where = bp_checkpoint_folder(checkpoint), *kind;
     const json_t *state = bp_checkpoint_state(checkpoint), *model = json_object_get(state, "model");
     const json_t *eod = json_object_get(state, "eod_id");
-    const struct {
-        const char *key;
-        int64_t *to;
-    } sizes[] = {{"layers", &out->layers},
-                 {"width", &out->width},
-                 {"heads", &out->heads},
-                 {"context", &out->context},
-                 {"vocab_size", &out->vocab_size}};
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
 
-    if (err == BP_OK && strcmp(kind, "gpt") != 0)
-        err = BP_FAIL(
-            BP_ERR_FORMAT,
-            "the checkpoint holds a model of kind '%.40s', and only gpt can be exported: at %s",
-            kind, where);
-    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && err == BP_OK; k++) {
-        err = bp_json_get_int(model, sizes[k].key, sizes[k].to, where);
-        if (err == BP_OK && (*sizes[k].to < 1 || *sizes[k].to > (int64_t)1 << 31))
-            err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is %lld: at %s", sizes[k].key,
-                          (long long)*sizes[k].to, where);
+    if (err == BP_OK)
+        err = find_table(&out->table, kind, tables, where);
+    for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++) {
+        const char *name = out->table->sizes[k].ours;
+        int64_t most = strcmp(name, "layers") == 0 ? HF_MAX_LAYERS : (int64_t)1 << 31;
+
+        err = bp_json_get_int(model, name, &out->sizes[k], where);
+        if (err == BP_OK && (out->sizes[k] < 1 || out->sizes[k] > most))
+            err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is %lld: at %s", name,
+                          (long long)out->sizes[k], where);
     }
-    if (err == BP_OK && (out->layers > HF_MAX_LAYERS || out->width % out->heads != 0))
-        err = BP_FAIL(BP_ERR_FORMAT,
-                      "the checkpoint's model has %lld layers, width %lld and %lld heads, which "
-                      "can't be: at %s",
-                      (long long)out->layers, (long long)out->width, (long long)out->heads, where);
+    if (err == BP_OK && out->table->check(out, where) != BP_OK)
+        err = bp_err_prefix(BP_ERR_FORMAT, "the checkpoint's model has sizes which can't be");
     out->eos_id = json_is_integer(eod) ? json_integer_value(eod) : -1;
     return err;
 }
@@ -55,8 +58,7 @@ static bp_err write_config(const bp_hf_shape *shape, const char *folder)
 {
     char *path = bp_path_join(folder, "config.json");
     json_t *config = hf_config_json(shape);
-    bp_err err = path == NULL || config == NULL ? bp_fail_memory("config.json", 1, 1)
-                                                : bp_json_save(path, config);
+    bp_err err = bp_json_save(path, config);
 
     json_decref(config);
     bp_free(path);
@@ -125,7 +127,7 @@ static bp_err check_tensor(const bp_checkpoint *checkpoint, const hf_tensor *the
 }
 
 static bp_err write_tensors(bp_checkpoint *checkpoint, const bp_hf_shape *shape, const char *path,
-                            bp_safetensor *specs, char (*names)[HF_NAME + sizeof PREFIX])
+                            bp_safetensor *specs, char (*names)[2 * HF_NAME])
 {
     int64_t count = hf_tensor_count(shape);
     bp_safetensors_writer *writer = NULL;
@@ -135,7 +137,7 @@ static bp_err write_tensors(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         hf_tensor_of(&theirs, shape, k);
         err = check_tensor(checkpoint, &theirs);
-        (void)snprintf(names[k], sizeof names[k], PREFIX "%s", theirs.name);
+        (void)snprintf(names[k], sizeof names[k], "%s%s", shape->table->prefix, theirs.name);
         specs[k] = (bp_safetensor){
             .name = names[k], .dims = theirs.dims, .shape = {theirs.shape[0], theirs.shape[1]}};
     }
@@ -155,7 +157,7 @@ static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape, c
 {
     int64_t count = hf_tensor_count(shape);
     char *path = bp_path_join(folder, "model.safetensors");
-    char(*names)[HF_NAME + sizeof PREFIX] = bp_alloc("hf.names", count, sizeof *names);
+    char(*names)[2 * HF_NAME] = bp_alloc("hf.names", count, sizeof *names);
     bp_safetensor *specs = bp_alloc("hf.specs", count, sizeof *specs);
     bp_err err = BP_OK;
 
@@ -201,13 +203,14 @@ static void remove_quietly(const char *folder)
     bp_err_set_message(message);
 }
 
-bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *tokenizer)
+bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *tokenizer,
+                    const bp_hf_table *const *tables)
 {
-    bp_hf_shape shape = {.layers = 0};
+    bp_hf_shape shape = {0};
     struct stat status;
     char *hidden = NULL;
     int lock = -1;
-    bp_err err = read_shape(&shape, checkpoint);
+    bp_err err = read_shape(&shape, checkpoint, tables);
 
     BP_ASSERT(bp_comm_size(checkpoint->comm) == 1);
     if (err == BP_OK && lstat(out, &status) == 0)

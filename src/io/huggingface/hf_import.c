@@ -1,8 +1,8 @@
-/* Opening a Hugging Face folder of GPT-2, and giving its tensors as ours. */
+/* Opening a Hugging Face folder, and giving its tensors as ours. */
 #include "base/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_config_priv.h"
-#include "io/huggingface/hf_gpt2_priv.h"
+#include "io/huggingface/hf_model_priv.h"
 #include "io/huggingface/safetensors.h"
 
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #define CONFIG_LIMIT ((int64_t)16 << 20)
 #define INDEX_LIMIT  ((int64_t)100 << 20)
 #define MAX_SHARDS   1000
-#define PREFIX       "transformer."
 #define COMPARE_PART 65536
 
 struct bp_hf_model {
@@ -46,14 +45,14 @@ static bp_err load_json(const char *folder, const char *name, int64_t limit, jso
     return *path == NULL ? no_memory("a file name") : bp_json_load(out, *path, limit);
 }
 
-static bp_err read_config(bp_hf_model *model)
+static bp_err read_config(bp_hf_model *model, const bp_hf_table *const *tables)
 {
     json_t *config;
     char *path;
     bp_err err = load_json(model->folder, "config.json", CONFIG_LIMIT, &config, &path);
 
     if (err == BP_OK)
-        err = hf_config_read(&model->shape, config, path);
+        err = hf_config_read(&model->shape, config, tables, path);
     json_decref(config);
     bp_free(path);
     return err;
@@ -186,34 +185,42 @@ static bp_err open_files(bp_hf_model *model)
 
 /* ---- which is which ---- */
 
-static const char *without_prefix(const char *name)
+static const char *without_prefix(const bp_hf_model *model, const char *name)
 {
-    return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 ? name + sizeof PREFIX - 1 : name;
+    const char *prefix = model->shape.table->prefix;
+    size_t bytes = strlen(prefix);
+
+    return strncmp(name, prefix, bytes) == 0 ? name + bytes : name;
 }
 
 static const bp_safetensor *find_theirs(const bp_hf_model *model, const char *name,
                                         bp_safetensors **file)
 {
-    char full[HF_NAME + sizeof PREFIX];
+    char full[2 * HF_NAME];
 
-    (void)snprintf(full, sizeof full, "%s%s", model->prefixed ? PREFIX : "", name);
+    (void)snprintf(full, sizeof full, "%s%s", model->prefixed ? model->shape.table->prefix : "",
+                   name);
     return find(model, full, file);
 }
 
 /* With the prefix, or without it: all of them alike. */
 static bp_err find_prefix(bp_hf_model *model)
 {
+    const char *prefix = model->shape.table->prefix, *first = model->shape.table->first;
+    char full[2 * HF_NAME];
     bp_safetensors *file;
-    bool bare = find(model, "wte.weight", &file) != NULL,
-         prefixed = find(model, PREFIX "wte.weight", &file) != NULL;
 
-    if (bare == prefixed)
-        return BP_FAIL(BP_ERR_FORMAT, "%s: in %s",
-                       bare ? "tensor wte.weight is there twice, with and without '" PREFIX "'"
-                            : "there is no tensor wte.weight (nor " PREFIX "wte.weight)",
+    (void)snprintf(full, sizeof full, "%s%s", prefix, first);
+    bool bare = find(model, first, &file) != NULL, prefixed = find(model, full, &file) != NULL;
+
+    if (bare && prefixed)
+        return BP_FAIL(BP_ERR_FORMAT, "tensor %s is there twice, with and without '%s': in %s",
+                       first, prefix, model->folder);
+    if (!bare && !prefixed)
+        return BP_FAIL(BP_ERR_FORMAT, "there is no tensor %s (nor %s): in %s", first, full,
                        model->folder);
     model->prefixed = prefixed;
-    model->report.prefix = prefixed ? PREFIX : "";
+    model->report.prefix = prefixed ? prefix : "";
     return BP_OK;
 }
 
@@ -286,17 +293,18 @@ static bp_err map_tensors(bp_hf_model *model)
 
 static bool is_wanted(const bp_hf_model *model, const char *full)
 {
-    const char *name = without_prefix(full);
+    const char *name = without_prefix(model, full);
 
     return (name != full) == model->prefixed && hf_name_is_known(&model->shape, name);
 }
 
-/* lm_head.weight must be wte.weight again, bit for bit: this program's GPT ties them. */
+/* The head must be what it is tied to again, bit for bit. */
 static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
                            const bp_safetensor *head)
 {
     bp_safetensors *file;
-    const bp_safetensor *wte = find_theirs(model, "wte.weight", &file);
+    const bp_hf_table *table = model->shape.table;
+    const bp_safetensor *wte = find_theirs(model, table->tied, &file);
     float *a = bp_alloc("hf.compare", COMPARE_PART, sizeof *a),
           *b = bp_alloc("hf.compare", COMPARE_PART, sizeof *b);
     bool same = head->count == wte->count;
@@ -314,29 +322,49 @@ static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
     bp_free(a);
     bp_free(b);
     if (err == BP_OK && !same)
-        err = BP_FAIL(BP_ERR_FORMAT,
-                      "lm_head.weight is not wte.weight: in %s; this program's GPT has a tied head",
-                      bp_safetensors_path(head_file));
+        err = BP_FAIL(BP_ERR_FORMAT, "%s is not %s: in %s; this program's %s has a tied head",
+                      table->head, table->tied, bp_safetensors_path(head_file), table->kind);
     return err;
+}
+
+static bool is_buffer(const bp_hf_table *table, const char *rest)
+{
+    for (const char *const *name = table->buffers; *name != NULL; name++)
+        if (strcmp(*name, rest) == 0)
+            return true;
+    return false;
+}
+
+/* What config.json calls a size. */
+static const char *their_name(const bp_hf_table *table, const char *ours)
+{
+    const bp_hf_size *size = table->sizes;
+
+    while (strcmp(size->ours, ours) != 0)
+        size++;
+    return size->theirs;
 }
 
 static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safetensor *tensor)
 {
+    const bp_hf_table *table = model->shape.table;
     const char *rest;
-    int64_t layer = hf_layer_of(without_prefix(tensor->name), &rest);
+    int64_t layers,
+        layer = hf_layer_of(&model->shape, without_prefix(model, tensor->name), &rest, &layers);
 
     if (is_wanted(model, tensor->name))
         return BP_OK;
-    if (strcmp(tensor->name, "lm_head.weight") == 0) {
+    if (table->head != NULL && strcmp(tensor->name, table->head) == 0) {
         model->report.tied_heads++;
         return compare_head(model, file, tensor);
     }
-    if (layer >= model->shape.layers)
+    if (layer >= layers)
         return BP_FAIL(
             BP_ERR_FORMAT,
-            "tensor '%.80s' is of a layer that config.json's n_layer = %lld leaves out: in %s",
-            tensor->name, (long long)model->shape.layers, bp_safetensors_path(file));
-    if (layer >= 0 && (strcmp(rest, "attn.bias") == 0 || strcmp(rest, "attn.masked_bias") == 0)) {
+            "tensor '%.80s' is of a layer that config.json's %s = %lld leaves out: in %s",
+            tensor->name, their_name(table, "layers"), (long long)layers,
+            bp_safetensors_path(file));
+    if (layer >= 0 && is_buffer(table, rest)) {
         model->report.buffers++;
         return BP_OK;
     }
@@ -359,7 +387,7 @@ static bp_err sort_out_all(bp_hf_model *model)
 
 /* ---- the whole ---- */
 
-bp_err bp_hf_open(bp_hf_model **out, const char *folder)
+bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables)
 {
     bp_hf_model *model = bp_alloc("hf", 1, sizeof *model);
     bp_err err = BP_OK;
@@ -370,7 +398,7 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder)
     if (!bp_path_is_dir(folder))
         err = BP_FAIL(BP_ERR_INPUT, "there is no such folder: at %s", folder);
     if (err == BP_OK)
-        err = read_config(model);
+        err = read_config(model, tables);
     if (err == BP_OK)
         err = open_files(model);
     if (err == BP_OK)
@@ -475,8 +503,10 @@ bp_err bp_hf_fetch(void *context, const bp_slice *slice, int64_t index, const fl
 
 json_t *bp_hf_model_json(const bp_hf_shape *shape)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "kind", "gpt", "layers",
-                     (json_int_t)shape->layers, "width", (json_int_t)shape->width, "heads",
-                     (json_int_t)shape->heads, "context", (json_int_t)shape->context, "vocab_size",
-                     (json_int_t)shape->vocab_size);
+    json_t *model = json_pack("{s:s}", "kind", shape->table->kind);
+
+    for (int k = 0; shape->table->sizes[k].ours; k++)
+        (void)json_object_set_new(model, shape->table->sizes[k].ours,
+                                  json_integer(shape->sizes[k]));
+    return model;
 }

@@ -1,101 +1,139 @@
-/* The tensors of GPT-2, theirs and ours. */
-#include "io/huggingface/hf_gpt2_priv.h"
+/* Their tensors and ours, by a family's table. */
+#include "io/huggingface/hf_model_priv.h"
+
+#include "base/err.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LAYER_TENSORS 12
-#define BLOCK         32 /* a transposition walks squares, so that both sides stay in the cache */
+#define BLOCK 32 /* a transposition walks squares, so that both sides stay in the cache */
 
-/* Of one layer, in the order of their files; W is the width. `rows` and `columns` in widths, 0: a
- * vector. */
-static const struct layer_tensor {
-    const char *name;
-    int rows, columns;
-    bool transposed;
-    int parts;
-    const char *ours[HF_PARTS];
-} LAYER[LAYER_TENSORS] = {
-    {"ln_1.weight", 0, 1, false, 1, {"ln1.gain"}},
-    {"ln_1.bias", 0, 1, false, 1, {"ln1.bias"}},
-    {"attn.c_attn.weight", 1, 3, true, 3, {"attn.q.weight", "attn.k.weight", "attn.v.weight"}},
-    {"attn.c_attn.bias", 0, 3, false, 3, {"attn.q.bias", "attn.k.bias", "attn.v.bias"}},
-    {"attn.c_proj.weight", 1, 1, true, 1, {"attn.out.weight"}},
-    {"attn.c_proj.bias", 0, 1, false, 1, {"attn.out.bias"}},
-    {"ln_2.weight", 0, 1, false, 1, {"ln2.gain"}},
-    {"ln_2.bias", 0, 1, false, 1, {"ln2.bias"}},
-    {"mlp.c_fc.weight", 1, 4, true, 1, {"mlp.up.weight"}},
-    {"mlp.c_fc.bias", 0, 4, false, 1, {"mlp.up.bias"}},
-    {"mlp.c_proj.weight", 4, 1, true, 1, {"mlp.down.weight"}},
-    {"mlp.c_proj.bias", 0, 1, false, 1, {"mlp.down.bias"}},
-};
+/* What stands before the '*'; 0: the row is of no layer. */
+static size_t stack_bytes(const bp_hf_row *row)
+{
+    const char *star = strchr(row->theirs, '*');
+
+    return star != NULL ? (size_t)(star - row->theirs) : 0;
+}
+
+/* Rows from `row` on that are one layer's. */
+static int rows_of_layer(const bp_hf_row *row)
+{
+    size_t bytes = stack_bytes(row);
+    int count = 1;
+
+    while (row[count].theirs != NULL && stack_bytes(&row[count]) == bytes &&
+           strncmp(row[count].theirs, row->theirs, bytes) == 0)
+        count++;
+    return count;
+}
+
+static int64_t layers_of(const bp_hf_shape *shape)
+{
+    return bp_hf_size_of(shape, "layers");
+}
 
 int64_t hf_tensor_count(const bp_hf_shape *shape)
 {
-    return 2 + LAYER_TENSORS * shape->layers + 2;
+    int64_t count = 0;
+
+    for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
+        count += stack_bytes(row) > 0 ? layers_of(shape) : 1;
+    return count;
 }
 
-static void set_names(hf_tensor *out, const char *name, const char *ours)
+/* The name with the layer's number in the place of its '*'. */
+static void set_name(char name[HF_NAME], const char *pattern, int64_t layer)
 {
-    (void)snprintf(out->name, HF_NAME, "%s", name);
-    (void)snprintf(out->ours[0], HF_NAME, "%s", ours);
-    out->parts = 1;
+    const char *star = strchr(pattern, '*');
+
+    if (star == NULL)
+        (void)snprintf(name, HF_NAME, "%s", pattern);
+    else
+        (void)snprintf(name, HF_NAME, "%.*s%" PRId64 "%s", (int)(star - pattern), pattern, layer,
+                       star + 1);
 }
 
-static void of_layer(hf_tensor *out, int64_t width, int64_t layer, const struct layer_tensor *row)
+static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
-    (void)snprintf(out->name, HF_NAME, "h.%" PRId64 ".%s", layer, row->name);
-    for (int p = 0; p < row->parts; p++)
-        (void)snprintf(out->ours[p], HF_NAME, "h.%" PRId64 ".%s", layer, row->ours[p]);
-    out->dims = row->rows == 0 ? 1 : 2;
-    out->shape[0] = (row->rows == 0 ? row->columns : row->rows) * width;
-    out->shape[1] = row->rows == 0 ? 0 : row->columns * width;
+    set_name(out->name, row->theirs, layer);
+    out->dims = row->columns == NULL ? 1 : 2;
+    out->shape[0] = bp_hf_size_of(shape, row->rows);
+    out->shape[1] = row->columns == NULL ? 0 : bp_hf_size_of(shape, row->columns);
     out->transposed = row->transposed;
     out->parts = row->parts;
+    for (int p = 0; p < row->parts; p++)
+        set_name(out->ours[p], row->ours[p], layer);
 }
 
 void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
 {
-    int64_t last = hf_tensor_count(shape) - 2;
+    const bp_hf_row *row = shape->table->rows;
 
-    *out = (hf_tensor){.dims = 1, .shape = {shape->width, 0}};
-    if (k < 2) {
-        set_names(out, k == 0 ? "wte.weight" : "wpe.weight", k == 0 ? "wte" : "wpe");
-        out->dims = 2;
-        out->shape[0] = k == 0 ? shape->vocab_size : shape->context;
-        out->shape[1] = shape->width;
-    } else if (k < last) {
-        of_layer(out, shape->width, (k - 2) / LAYER_TENSORS, &LAYER[(k - 2) % LAYER_TENSORS]);
-    } else {
-        set_names(out, k == last ? "ln_f.weight" : "ln_f.bias",
-                  k == last ? "ln_f.gain" : "ln_f.bias");
+    *out = (hf_tensor){0};
+    while (row->theirs != NULL) {
+        int each = stack_bytes(row) > 0 ? rows_of_layer(row) : 1;
+        int64_t all = stack_bytes(row) > 0 ? each * layers_of(shape) : 1;
+
+        if (k < all) {
+            fill(out, shape, &row[k % each], k / each);
+            return;
+        }
+        k -= all;
+        row += each;
     }
+    BP_ASSERT(!"a tensor of the table");
 }
 
-/* Written as we write it: "h.01." is nobody's. */
-int64_t hf_layer_of(const char *name, const char **rest)
+/* The number at `text`, written as we write it ("01" is nobody's), and what follows it; -1: none.
+ */
+static int64_t number_at(const char *text, const char **rest)
 {
-    size_t digits = strncmp(name, "h.", 2) == 0 ? strspn(name + 2, "0123456789") : 0;
+    size_t digits = strspn(text, "0123456789");
 
-    if (digits == 0 || digits > 9 || name[2 + digits] != '.' || (name[2] == '0' && digits > 1))
+    if (digits == 0 || digits > 9 || (text[0] == '0' && digits > 1))
         return -1;
-    *rest = name + 2 + digits + 1;
-    return strtoll(name + 2, NULL, 10);
+    *rest = text + digits;
+    return strtoll(text, NULL, 10);
+}
+
+int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **rest, int64_t *layers)
+{
+    *layers = layers_of(shape);
+    for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++) {
+        size_t bytes = stack_bytes(row);
+        int64_t layer = -1;
+
+        if (bytes > 0 && strncmp(name, row->theirs, bytes) == 0)
+            layer = number_at(name + bytes, rest);
+        if (layer < 0 || **rest != '.')
+            continue;
+        ++*rest;
+        return layer;
+    }
+    return -1;
+}
+
+static bool is_name_of(const bp_hf_shape *shape, const bp_hf_row *row, const char *name)
+{
+    size_t bytes = stack_bytes(row);
+    const char *rest;
+    int64_t layer;
+
+    if (bytes == 0)
+        return strcmp(row->theirs, name) == 0;
+    if (strncmp(name, row->theirs, bytes) != 0)
+        return false;
+    layer = number_at(name + bytes, &rest);
+    return layer >= 0 && layer < layers_of(shape) && strcmp(rest, row->theirs + bytes + 1) == 0;
 }
 
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name)
 {
-    static const char *const others[] = {"wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"};
-    const char *rest;
-    int64_t layer = hf_layer_of(name, &rest);
-
-    for (int k = 0; k < 4; k++)
-        if (strcmp(name, others[k]) == 0)
-            return true;
-    for (int k = 0; k < LAYER_TENSORS && layer >= 0 && layer < shape->layers; k++)
-        if (strcmp(rest, LAYER[k].name) == 0)
+    for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
+        if (is_name_of(shape, row, name))
             return true;
     return false;
 }

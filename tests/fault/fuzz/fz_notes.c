@@ -5,6 +5,7 @@
 #include "fuzz.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "io/huggingface/hf_config_priv.h"
+#include "models/gpt/gpt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,6 +40,8 @@ static void try_ensemble(const uint8_t *data, size_t bytes)
     bp_ensemble_list_clear(&again);
 }
 
+static const bp_hf_table *const TABLES[] = {&bp_gpt_huggingface, NULL};
+
 static void try_shape(const uint8_t *data, size_t bytes)
 {
     bp_hf_shape shape = {0}, again = {0};
@@ -47,15 +50,17 @@ static void try_shape(const uint8_t *data, size_t bytes)
 
     if (err != BP_OK)
         return;
-    err = hf_config_read(&shape, config, "config.json");
+    err = hf_config_read(&shape, config, TABLES, "config.json");
     fuzz_check_error(err);
     FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);
     if (err == BP_OK) {
-        FUZZ_CHECK(shape.layers >= 1 && shape.layers <= HF_MAX_LAYERS);
-        FUZZ_CHECK(shape.heads >= 1 && shape.width % shape.heads == 0);
-        FUZZ_CHECK(shape.eos_id >= -1 && shape.eos_id < shape.vocab_size);
+        int64_t layers = bp_hf_size_of(&shape, "layers"), heads = bp_hf_size_of(&shape, "heads");
+
+        FUZZ_CHECK(layers >= 1 && layers <= HF_MAX_LAYERS);
+        FUZZ_CHECK(heads >= 1 && bp_hf_size_of(&shape, "width") % heads == 0);
+        FUZZ_CHECK(shape.eos_id >= -1 && shape.eos_id < bp_hf_size_of(&shape, "vocab_size"));
         written = hf_config_json(&shape);
-        FUZZ_CHECK(written != NULL && hf_config_read(&again, written, "again") == BP_OK);
+        FUZZ_CHECK(written != NULL && hf_config_read(&again, written, TABLES, "again") == BP_OK);
         FUZZ_CHECK(memcmp(&shape, &again, sizeof shape) == 0);
         json_decref(written);
     }

@@ -1,32 +1,28 @@
-/* GPT-2 as Hugging Face folders hold it: config.json and model.safetensors (or shards with
+/* Models as Hugging Face folders hold them: config.json and model.safetensors (or shards with
  * model.safetensors.index.json).
  *
- * Theirs and ours: `h.0.attn.c_attn.weight` [C, 3C] holds q, k and v side by side, and every Conv1D
- * weight is [in, out]; ours are apart and [out, in]. Names may begin with `transformer.`. Memory is
+ * Which of their tensors is which of ours stands in a family's table (hf_table.h). Memory is
  * bounded by two copies of the largest tensor. Local: no MPI, except where a checkpoint is read.
  */
-#ifndef BP_IO_HUGGINGFACE_HF_GPT2_H
-#define BP_IO_HUGGINGFACE_HF_GPT2_H
+#ifndef BP_IO_HUGGINGFACE_HF_MODEL_H
+#define BP_IO_HUGGINGFACE_HF_MODEL_H
 
 #include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
-
-typedef struct bp_hf_shape {
-    int64_t layers, width, heads, context, vocab_size;
-    int64_t eos_id; /* eos_token_id of config.json; -1: none */
-} bp_hf_shape;
+#include "io/huggingface/hf_table.h"
 
 typedef struct bp_hf_model bp_hf_model;
 
-/** Open a folder, check its configuration, and find every tensor of the model.
+/** Open a folder, check its configuration, and find every tensor of the model. tables: of the
+ * families there are, ended by NULL; borrowed until bp_hf_close.
  *
  * Owns:   *out is the caller's, bp_hf_close(); NULL on failure.
  * Errors: BP_ERR_INPUT no folder, config.json or safetensors;
- *         BP_ERR_FORMAT another model or activation, a value that this program's GPT does not
- *         have, a tensor that is missing or of another shape, layers beyond n_layer, a head that is
- *         not tied, files that are no safetensors; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
+ *         BP_ERR_FORMAT another model_type, a setting that this program's family does not
+ *         have, a tensor that is missing or of another shape, layers beyond their number, a head
+ * that is not tied, files that are no safetensors; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
  */
-bp_err bp_hf_open(bp_hf_model **out, const char *folder);
+bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables);
 void bp_hf_close(bp_hf_model **model);
 
 bp_hf_shape bp_hf_shape_of(const bp_hf_model *model);
@@ -38,7 +34,7 @@ const bp_slice *bp_hf_slices(const bp_hf_model *model, int64_t *count);
  * Errors: BP_ERR_FORMAT a value that is not finite; BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err bp_hf_fetch(void *model, const bp_slice *slice, int64_t index, const float **data);
 
-/** "model" of a checkpoint's state. New reference; NULL when memory is short. */
+/** "model" of a checkpoint's state. New reference. */
 json_t *bp_hf_model_json(const bp_hf_shape *shape);
 
 /** What was done with the folder's tensors. */
@@ -46,25 +42,26 @@ typedef struct bp_hf_report {
     int64_t tensors; /* in the folder */
     int64_t used, transposed, split;
     int64_t buffers;    /* attention masks, which are no parameters */
-    int64_t tied_heads; /* lm_head.weight, equal to wte.weight */
+    int64_t tied_heads; /* lm_head.weight, equal to the table that they are tied to */
     int64_t left;       /* unknown, left where they are */
     int64_t made;       /* of ours */
-    const char *prefix; /* "transformer." or "" */
+    const char *prefix; /* the table's, or "" */
 } bp_hf_report;
 bp_hf_report bp_hf_report_of(const bp_hf_model *model);
 /** Name of an unknown tensor, 0 <= k < report.left. Borrowed. */
 const char *bp_hf_left(const bp_hf_model *model, int64_t k);
 
 /** Make the folder `out` with config.json, model.safetensors and, unless `tokenizer` is NULL,
- * tokenizer.json (that text), in the form that save_pretrained of GPT2LMHeadModel writes.
+ * tokenizer.json (that text), in the form that save_pretrained writes.
  *
  * It is made under a hidden name until it is whole, and every tensor's digest is checked.
  *
  * Collective: over the communicator of the checkpoint, which must be of one rank (BP_ASSERT).
- * Errors:     BP_ERR_FORMAT the checkpoint holds no GPT, or not all of it, or is damaged;
- *             BP_ERR_CREATE `out` is there already, or can't be made;
- *             BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. Nothing is left then.
+ * Errors:     BP_ERR_FORMAT the checkpoint holds a kind that no table has, or not all of it, or is
+ * damaged; BP_ERR_CREATE `out` is there already, or can't be made; BP_ERR_DENIED, BP_ERR_IO,
+ * BP_ERR_SYSTEM. Nothing is left then.
  */
-bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *tokenizer);
+bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *tokenizer,
+                    const bp_hf_table *const *tables);
 
 #endif

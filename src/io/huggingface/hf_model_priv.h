@@ -1,11 +1,11 @@
-/* Which tensor of Hugging Face's GPT-2 is which of ours. Private to src/store. */
-#ifndef BP_IO_HUGGINGFACE_HF_GPT2_PRIV_H
-#define BP_IO_HUGGINGFACE_HF_GPT2_PRIV_H
+/* The tensors of a model, theirs and ours, by its table. Private to src/io/huggingface. */
+#ifndef BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
+#define BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
 
-#include "io/huggingface/hf_gpt2.h"
+#include "io/huggingface/hf_model.h"
 
-#define HF_PARTS 3
-#define HF_NAME  64
+#define HF_PARTS BP_HF_PARTS
+#define HF_NAME  96
 
 /* One of theirs: `parts` of ours lie in it side by side, along its last dimension. */
 typedef struct hf_tensor {
@@ -17,15 +17,16 @@ typedef struct hf_tensor {
     char ours[HF_PARTS][HF_NAME];
 } hf_tensor;
 
-/** Tensors of a model: two embeddings, twelve a layer, two at the end. */
+/** Tensors of a model. */
 int64_t hf_tensor_count(const bp_hf_shape *shape);
 /** Tensor k, in the order of their files. */
 void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k);
 
 /** Is `name` (without the prefix) that of a tensor of the model? */
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name);
-/** The layer of "h.12.attn.bias", and what follows it in *rest; -1: another kind of name. */
-int64_t hf_layer_of(const char *name, const char **rest);
+/** The layer of "h.12.attn.bias", what follows it in *rest, and in *layers how many there are; -1:
+ * another kind of name. */
+int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **rest, int64_t *layers);
 
 /** Shape of part `part`, as ours; dims is theirs. */
 void hf_part_shape(const hf_tensor *tensor, int64_t shape[2]);

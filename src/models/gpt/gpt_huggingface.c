@@ -1,0 +1,77 @@
+/* GPT-2 as Hugging Face folders hold it: q, k and v lie side by side in `c_attn`, and every Conv1D
+ * weight is [in, out]. */
+#include "models/gpt/gpt.h"
+
+static const bp_hf_size SIZES[] = {
+    {"layers", "n_layer", NULL},        {"width", "n_embd", NULL},
+    {"heads", "n_head", NULL},          {"context", "n_positions", "n_ctx"},
+    {"vocab_size", "vocab_size", NULL}, {0}};
+
+static const bp_hf_setting SETTINGS[] = {
+    {"activation_function", "\"gelu_new\"|\"gelu_pytorch_tanh\""},
+    {"layer_norm_epsilon", "1e-5"},
+    {"n_inner", "null|4*width"},
+    {"tie_word_embeddings", "true"},
+    {"scale_attn_weights", "true"},
+    {"scale_attn_by_inverse_layer_idx", "false"},
+    {"add_cross_attention", "false"},
+    {"is_encoder_decoder", "false"},
+    {"reorder_and_upcast_attn", "false"},
+    {0}};
+
+static const bp_hf_row ROWS[] = {
+    {"wte.weight", "vocab_size", "width", false, 1, {"wte"}},
+    {"wpe.weight", "context", "width", false, 1, {"wpe"}},
+    {"h.*.ln_1.weight", "width", NULL, false, 1, {"h.*.ln1.gain"}},
+    {"h.*.ln_1.bias", "width", NULL, false, 1, {"h.*.ln1.bias"}},
+    {"h.*.attn.c_attn.weight",
+     "width",
+     "3*width",
+     true,
+     3,
+     {"h.*.attn.q.weight", "h.*.attn.k.weight", "h.*.attn.v.weight"}},
+    {"h.*.attn.c_attn.bias",
+     "3*width",
+     NULL,
+     false,
+     3,
+     {"h.*.attn.q.bias", "h.*.attn.k.bias", "h.*.attn.v.bias"}},
+    {"h.*.attn.c_proj.weight", "width", "width", true, 1, {"h.*.attn.out.weight"}},
+    {"h.*.attn.c_proj.bias", "width", NULL, false, 1, {"h.*.attn.out.bias"}},
+    {"h.*.ln_2.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
+    {"h.*.ln_2.bias", "width", NULL, false, 1, {"h.*.ln2.bias"}},
+    {"h.*.mlp.c_fc.weight", "width", "4*width", true, 1, {"h.*.mlp.up.weight"}},
+    {"h.*.mlp.c_fc.bias", "4*width", NULL, false, 1, {"h.*.mlp.up.bias"}},
+    {"h.*.mlp.c_proj.weight", "4*width", "width", true, 1, {"h.*.mlp.down.weight"}},
+    {"h.*.mlp.c_proj.bias", "width", NULL, false, 1, {"h.*.mlp.down.bias"}},
+    {"ln_f.weight", "width", NULL, false, 1, {"ln_f.gain"}},
+    {"ln_f.bias", "width", NULL, false, 1, {"ln_f.bias"}},
+    {0}};
+
+static const char *const BUFFERS[] = {"attn.bias", "attn.masked_bias", NULL}; /* masks */
+
+static bp_err check(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
+
+    if (width % heads == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "\"n_head\" %lld does not divide \"n_embd\" %lld: at %s",
+                   (long long)heads, (long long)width, path);
+}
+
+const bp_hf_table bp_gpt_huggingface = {
+    .kind = "gpt",
+    .model_type = "gpt2",
+    .architecture = "GPT2LMHeadModel",
+    .prefix = "transformer.",
+    .first = "wte.weight",
+    .head = "lm_head.weight",
+    .tied = "wte.weight",
+    .sizes = SIZES,
+    .settings = SETTINGS,
+    .rows = ROWS,
+    .buffers = BUFFERS,
+    .more = "{\"attn_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0,"
+            " \"torch_dtype\": \"float32\", \"use_cache\": true}",
+    .check = check};
