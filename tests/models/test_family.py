@@ -63,6 +63,21 @@ class Family(JobTest):
         for key in ("total_entropy", "mutual_information"):
             self.assertAlmostEqual(one[key], meshed[key], places=5)
 
+    def test_a_hugging_face_folder_comes_back_as_it_went(self):
+        trained = self.trained("exported", 0)
+        tool = program("bagpipe-data_with_family")
+        for arguments in (["export", trained, "--out", self.at("folder"), "--no-tokenizer"],
+                          ["import", self.at("folder"), "--out", self.at("back"), "--no-tokenizer"]):
+            result = run([tool, *arguments])
+            self.assertEqual(result.status, 0, str(result))
+        with open(os.path.join(self.at("folder"), "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        self.assertEqual((config["model_type"], config["d_model"], config["classes"]), ("pair", 32, 4))
+        with open(os.path.join(self.at("back"), "manifest.json"), encoding="utf-8") as file:
+            back = {tensor["name"]: tensor["digest"] for tensor in json.load(file)["tensors"]}
+        weights = {name: digest for name, digest in digests(trained).items() if not name.startswith("adamw.")}
+        self.assertEqual(weights, back)
+
     def test_another_family_is_refused_by_name(self):
         run_of_pair = self.trained("pair", 0)
         result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('refused')}", f"score.model={run_of_pair}",

@@ -17,8 +17,8 @@ int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
     char *end;
     int64_t factor = strtoll(name, &end, 10);
 
-    if (end > name && *end == '*')
-        return factor * bp_hf_size_of(shape, end + 1);
+    if (end > name)
+        return *end == '*' ? factor * bp_hf_size_of(shape, end + 1) : factor;
     for (int k = 0; shape->table->sizes[k].ours != NULL; k++)
         if (strcmp(shape->table->sizes[k].ours, name) == 0)
             return shape->sizes[k];

@@ -27,7 +27,7 @@ typedef struct bp_hf_setting {
 
 /** One of their tensors: `parts` of ours lie in it side by side, along its last dimension. A '*' in
  * names is a layer's number; rows that follow each other with the same text before it are a
- * layer's. Extents are "width", "3*width"; columns NULL: a vector. */
+ * layer's. Extents are "width", "3*width", "2"; columns NULL: a vector. */
 typedef struct bp_hf_row {
     const char *theirs, *rows, *columns;
     bool transposed; /* theirs are [in][out] */
@@ -61,7 +61,7 @@ typedef struct bp_hf_shape {
     int64_t eos_id;             /* eos_token_id of config.json; -1: none */
 } bp_hf_shape;
 
-/** A size by our name, or "3*width"; a name that the table has not is a bug. */
+/** A size by our name, "3*width", or "2"; a name that the table has not is a bug. */
 int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name);
 
 #endif
