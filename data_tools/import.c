@@ -130,8 +130,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
 
     bp_buffer sizes = {0};
     for (int k = 0; shape.table->sizes[k].ours; k++)
-        bp_buffer_printf(&sizes, ", %s %lld", shape.table->sizes[k].ours,
-                         (long long)shape.sizes[k]);
+        bp_buffer_printf(&sizes, ", %s %.12g", shape.table->sizes[k].ours, shape.sizes[k]);
     bp_log("model: %s%s: %lld parameters", shape.table->kind, sizes.data,
            (long long)parameters_of(model));
     bp_buffer_clear(&sizes);

@@ -2,15 +2,16 @@
 #include "models/family.h"
 
 #include "models/gpt/gpt.h"
+#include "models/llama/llama.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define ROOM 64
 
-static const bp_model_family *families[ROOM] = {&bp_gpt_family};
+static const bp_model_family *families[ROOM] = {&bp_gpt_family, &bp_llama_family};
 
-static char kinds[256] = "gpt"; /* the names of all families, for model.kind */
+static char kinds[256] = "gpt|llama"; /* the names of all families, for model.kind */
 
 const bp_option bp_model_options[] = {
     {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL, "family of models", false,
@@ -25,6 +26,24 @@ const bp_option bp_model_options[] = {
      "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
      "most tokens the model looks at", false, .at = BP_AT(bp_model_keys, context)},
+    {"model.kv_heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
+     "llama: heads of keys and values, which heads share in groups; model.heads if not given",
+     false, .at = BP_AT(bp_model_keys, kv_heads)},
+    {"model.inner", BP_OPTION_INT, NULL, 1, 1 << 22, NULL, NULL,
+     "llama: inner width of the MLP; 8/3 of the width, up to a multiple of 64, if not given", false,
+     .at = BP_AT(bp_model_keys, inner)},
+    {"model.norm_epsilon", BP_OPTION_REAL, NULL, 1e-12, 1, NULL, NULL,
+     "llama: what norms add to the mean square; 1e-5 if not given", false,
+     .at = BP_AT(bp_model_keys, norm_epsilon)},
+    {"model.rope_theta", BP_OPTION_REAL, NULL, 1, 1e12, NULL, NULL,
+     "llama: base of the rotary positions' wavelengths; 10000 if not given", false,
+     .at = BP_AT(bp_model_keys, rope_theta)},
+    {"model.tied", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "llama: the head is the token embedding; no if not given", false,
+     .at = BP_AT(bp_model_keys, tied)},
+    {"model.attention_bias", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "llama: queries, keys and values have biases; no if not given", false,
+     .at = BP_AT(bp_model_keys, attention_bias)},
     {"model.dropout", BP_OPTION_REAL, "0", 0, 0.95, NULL, NULL,
      "dropped share of embeddings, attention and branches", false,
      .at = BP_AT(bp_model_keys, dropout)},
@@ -43,12 +62,12 @@ const bp_model_family *bp_model_family_find(const char *name)
 
 const bp_hf_table *const *bp_model_huggingface_tables(void)
 {
-    static const bp_hf_table *tables[ROOM + 1];
+    static const bp_hf_table *tables[2 * ROOM];
     int count = 0;
 
     for (int k = 0; k < ROOM && families[k]; k++)
-        if (families[k]->huggingface)
-            tables[count++] = families[k]->huggingface;
+        for (int t = 0; families[k]->huggingface && families[k]->huggingface[t]; t++)
+            tables[count++] = families[k]->huggingface[t];
     tables[count] = NULL;
     return tables;
 }

@@ -6,14 +6,23 @@
 
 #define KEY_BYTES 64
 
-static int64_t *place_of(bp_model_shape *shape, const bp_model_size *size)
+/* A value as all types have it. */
+static double value_of(const bp_model_shape *shape, const bp_model_size *size)
 {
-    return (int64_t *)((char *)shape + size->at);
+    const char *at = (const char *)shape + size->at;
+
+    return size->type == BP_SIZE_REAL ? *(const double *)(const void *)at
+                                      : (double)*(const int64_t *)(const void *)at;
 }
 
-static int64_t value_of(const bp_model_shape *shape, const bp_model_size *size)
+static void set_value(bp_model_shape *shape, const bp_model_size *size, double value)
 {
-    return *(const int64_t *)((const char *)shape + size->at);
+    char *at = (char *)shape + size->at;
+
+    if (size->type == BP_SIZE_REAL)
+        *(double *)(void *)at = value;
+    else
+        *(int64_t *)(void *)at = (int64_t)value;
 }
 
 static void name_key(char key[KEY_BYTES], const bp_model_size *size)
@@ -21,25 +30,59 @@ static void name_key(char key[KEY_BYTES], const bp_model_size *size)
     (void)snprintf(key, KEY_BYTES, "model.%s", size->name);
 }
 
-static int64_t read_size(bp_config *config, const bp_model_size *size, int64_t known)
+static double value_in(const bp_config *config, const char *key, bp_size_type type)
 {
+    return type == BP_SIZE_REAL   ? bp_config_real(config, key)
+           : type == BP_SIZE_FLAG ? bp_config_bool(config, key)
+                                  : (double)bp_config_int(config, key);
+}
+
+/* `known`: by a checkpoint. */
+static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_size *size,
+                      bool known)
+{
+    double before = value_of(shape, size), value;
     char key[KEY_BYTES];
 
     name_key(key, size);
     if (!bp_config_is_set(config, key)) {
-        if (known == 0)
+        if (before == 0 && !size->optional)
             bp_config_fault(
                 config,
                 "%s is missing: at the configuration; give it, or a checkpoint in model.init", key);
-        return known;
+        return;
     }
-    int64_t value = bp_config_int(config, key);
-    if (known != 0 && value != known)
+    value = value_in(config, key, size->type);
+    if (known && value != before)
         bp_config_fault(config,
-                        "%s = %lld, but the checkpoint of model.init has %lld: at %s; leave the "
+                        "%s = %.12g, but the checkpoint of model.init has %.12g: at %s; leave the "
                         "key out, or change it",
-                        key, (long long)value, (long long)known, key);
-    return value;
+                        key, value, before, key);
+    set_value(shape, size, value);
+}
+
+static bool has_size(const bp_model_family *family, const char *key)
+{
+    for (const bp_model_size *size = family->sizes; size->name; size++)
+        if (strcmp(size->name, key + strlen("model.")) == 0)
+            return true;
+    return false;
+}
+
+/* Keys that other families have. */
+static void refuse_others(bp_config *config, const bp_model_family *family)
+{
+    static const char *const ALL[] = {"model.kind", "model.dropout", "model.init", NULL};
+
+    for (const bp_option *row = bp_model_options; row->key; row++) {
+        bool of_all = false;
+
+        for (int k = 0; ALL[k]; k++)
+            of_all = of_all || strcmp(row->key, ALL[k]) == 0;
+        if (!of_all && !has_size(family, row->key) && bp_config_is_set(config, row->key))
+            bp_config_fault(config, "model.kind = %s has no %s: at %s; leave the key out",
+                            family->name, row->key, row->key);
+    }
 }
 
 /* Of the checkpoint, unless the configuration names another. */
@@ -65,8 +108,11 @@ bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
     if (known)
         shape = *known;
     shape.family = find_family(config, known);
+    refuse_others(config, shape.family);
     for (const bp_model_size *size = shape.family->sizes; size->name; size++)
-        *place_of(&shape, size) = read_size(config, size, value_of(&shape, size));
+        read_size(&shape, config, size, known && known->family);
+    if (shape.family->settle && bp_model_shape_is_whole(&shape))
+        shape.family->settle(&shape);
     return shape;
 }
 
@@ -75,7 +121,7 @@ bool bp_model_shape_is_whole(const bp_model_shape *shape)
     if (!shape->family)
         return false;
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
-        if (value_of(shape, size) == 0)
+        if (value_of(shape, size) == 0 && !size->optional)
             return false;
     return true;
 }
@@ -88,7 +134,10 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
         bp_config_fault(config, "%s", bp_err_message());
     for (const bp_model_size *size = shape->family->sizes; size->name; size++) {
         name_key(key, size);
-        (void)snprintf(text, sizeof text, "%lld", (long long)value_of(shape, size));
+        if (size->type == BP_SIZE_FLAG)
+            (void)snprintf(text, sizeof text, "%s", value_of(shape, size) != 0 ? "yes" : "no");
+        else
+            (void)snprintf(text, sizeof text, "%.17g", value_of(shape, size));
         if (bp_config_set(config, key, text) != BP_OK)
             bp_config_fault(config, "%s", bp_err_message());
     }
@@ -108,12 +157,21 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
                         stages, blocks, shape->family->blocks_are, blocks);
 }
 
+static json_t *json_of(const bp_model_shape *shape, const bp_model_size *size)
+{
+    double value = value_of(shape, size);
+
+    return size->type == BP_SIZE_REAL   ? json_real(value)
+           : size->type == BP_SIZE_FLAG ? json_boolean(value != 0)
+                                        : json_integer((json_int_t)value);
+}
+
 json_t *bp_model_shape_json(const bp_model_shape *shape)
 {
     json_t *model = json_pack("{s:s}", "kind", shape->family->name);
 
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
-        (void)json_object_set_new(model, size->name, json_integer(value_of(shape, size)));
+        (void)json_object_set_new(model, size->name, json_of(shape, size));
     (void)json_object_set_new(model, "vocab_size", json_integer(shape->vocab_size));
     return model;
 }
@@ -126,6 +184,23 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
         return BP_FAIL(BP_ERR_FORMAT,
                        "the model's %s is %lld: at %s; the checkpoint was not written by bagpipe",
                        name, (long long)*value, where);
+    return err;
+}
+
+static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const json_t *model,
+                        const char *where)
+{
+    int64_t count = 0;
+    double real = 0;
+    bool flag = false;
+    bp_err err = size->type == BP_SIZE_REAL   ? bp_json_get_real(model, size->name, &real, where)
+                 : size->type == BP_SIZE_FLAG ? bp_json_get_bool(model, size->name, &flag, where)
+                                              : read_value(&count, model, size->name, where);
+
+    set_value(shape, size,
+              size->type == BP_SIZE_REAL   ? real
+              : size->type == BP_SIZE_FLAG ? flag
+                                           : (double)count);
     return err;
 }
 
@@ -145,7 +220,7 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
                        "newer bagpipe",
                        kind, where);
     for (const bp_model_size *size = shape->family->sizes; size->name && err == BP_OK; size++)
-        err = read_value(place_of(shape, size), model, size->name, where);
+        err = read_json(shape, size, model, where);
     if (err == BP_OK)
         err = read_value(&shape->vocab_size, model, "vocab_size", where);
     return err == BP_OK ? shape->family->check_read(shape, where) : err;

@@ -22,6 +22,12 @@ typedef struct bp_model_keys {
     int64_t width;
     int64_t heads;
     int64_t context;
+    int64_t kv_heads;
+    int64_t inner;
+    double norm_epsilon;
+    double rope_theta;
+    bool tied;
+    bool attention_bias;
     double dropout;
     const char *init;
 } bp_model_keys;
@@ -35,17 +41,21 @@ typedef struct bp_model_family bp_model_family;
 
 /** The sizes of a model: what its parameters' shapes are made of. Plain data. */
 #define BP_MODEL_OWN_SIZES 8
+#define BP_MODEL_OWN_REALS 4
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
-    int64_t own[BP_MODEL_OWN_SIZES];                   /* what its family has besides */
+    int64_t own[BP_MODEL_OWN_SIZES];                   /* what its family has besides, */
+    double real[BP_MODEL_OWN_REALS];                   /* and numbers that are no sizes */
     const bp_model_family *family;                     /* NULL: not known */
 } bp_model_shape;
 
-/** A size that the key model.NAME asks for, and the "model" object of a checkpoint keeps as NAME.
- */
+/** What the key model.NAME asks for, and the "model" object of a checkpoint keeps as NAME. */
+typedef enum bp_size_type { BP_SIZE_COUNT, BP_SIZE_REAL, BP_SIZE_FLAG } bp_size_type;
 typedef struct bp_model_size {
     const char *name;
-    size_t at; /* BP_SIZE_AT(field) in bp_model_shape */
+    size_t at; /* BP_SIZE_AT(field) in bp_model_shape: of an int64_t, of a real a double */
+    bp_size_type type;
+    bool optional; /* 0 where it is not given; bp_model_family.settle fills in a count */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
 
@@ -57,15 +67,19 @@ typedef struct bp_model_facts {
 
 struct bp_model_family {
     const char *name;           /* of model.kind, and in checkpoints */
-    const bp_model_size *sizes; /* all of them needed; ended by a NULL name; vocab_size is none */
+    const bp_model_size *sizes; /* ended by a NULL name; vocab_size is none of them */
+    /** Fill in what is optional and was not given, of a shape that is whole but for that; NULL:
+     * nothing is. */
+    void (*settle)(bp_model_shape *shape);
     /** What is wrong with a shape whose sizes are all given, on so many tensor ranks: faults, said
      * with what would fit. */
     void (*check)(const bp_model_shape *shape, int tensors, bp_config *config);
     /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
-    const bp_objective *objective;  /* that pretraining minimises */
-    const bp_hf_table *huggingface; /* NULL: Hugging Face has no such models */
+    const bp_objective *objective;         /* that pretraining minimises */
+    const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
+                                              NULL: it has none */
 
     /* A network is a list of blocks, which pipeline stages share out: its first one takes the
      * inputs, its last one has the outcomes. */
@@ -75,6 +89,9 @@ struct bp_model_family {
     double (*cost)(const bp_model_shape *shape, int block);
     /** What passes on behind a block: names, streams, columns. Behind the last one nothing. */
     bp_activations (*behind)(const bp_model_shape *shape, int block);
+    /** What all blocks of the network read (tables of positions), to be left in network->tables;
+     * NULL: nothing. */
+    void (*begin)(bp_network *network, const bp_model_shape *shape);
     /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
      * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
     bp_param *(*add_shared)(bp_network *network, const bp_model_shape *shape, int stage, int stages,

@@ -54,6 +54,7 @@ void bp_network_free(bp_network **network)
         self->blocks[k]->ops->free(self->blocks[k]);
     bp_free(self->blocks);
     bp_free(self->behind);
+    bp_free(self->tables);
     bp_free(self->groups);
     bp_free(self);
     *network = NULL;

@@ -20,6 +20,7 @@ typedef struct bp_network {
     bp_activations before[BP_NETWORK_CHUNKS]; /* what each chunk is given */
     int chunk_count;
     int64_t floats; /* of the flat memory: all groups with their padding */
+    void *tables;   /* what the family's blocks read beside parameters; freed with the network */
 } bp_network;
 
 /** An empty network with room for so many blocks and groups (fixed: pointers to params stay valid).

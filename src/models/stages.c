@@ -116,6 +116,8 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
 
     bp_network_new(&network, nn, blocks, 2 * blocks + 1);
     BP_ASSERT(stages > 1 || chunks == 1);
+    if (family->begin)
+        family->begin(network, shape);
     if (family->add_shared)
         shared = family->add_shared(network, shape, stage, stages, blocks);
     for (int c = 0; c < chunks; c++) {

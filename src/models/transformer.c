@@ -58,8 +58,8 @@ bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where)
         (long long)shape->heads, (long long)shape->width, where);
 }
 
-const bp_model_size bp_transformer_sizes[] = {{"layers", BP_SIZE_AT(layers)},
-                                              {"width", BP_SIZE_AT(width)},
-                                              {"heads", BP_SIZE_AT(heads)},
-                                              {"context", BP_SIZE_AT(context)},
+const bp_model_size bp_transformer_sizes[] = {{.name = "layers", .at = BP_SIZE_AT(layers)},
+                                              {.name = "width", .at = BP_SIZE_AT(width)},
+                                              {.name = "heads", .at = BP_SIZE_AT(heads)},
+                                              {.name = "context", .at = BP_SIZE_AT(context)},
                                               {0}};

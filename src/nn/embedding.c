@@ -91,8 +91,9 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     bp_nn_sum(nn, pass, all, C);
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
-    bp_positions_forward(hidden, part->wpe->value,
-                         &(bp_position_rows){own.first, own.count, pass->T}, C);
+    if (part->wpe)
+        bp_positions_forward(hidden, part->wpe->value,
+                             &(bp_position_rows){own.first, own.count, pass->T}, C);
     if (pass->dropout && nn->dropout > 0) {
         bp_rng_key key = bp_mask_key(nn, pass, part->mask);
         bp_add_dropout(hidden, NULL, hidden, own.count * C, nn->dropout, &key,
@@ -130,8 +131,9 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
         bp_dropout_backward(dhidden, dhidden, own.count * C, nn->dropout, &key,
                             bp_nn_first_row(nn, pass) * C);
     }
-    bp_positions_backward(part->wpe->gradient, dhidden,
-                          &(bp_position_rows){own.first, own.count, pass->T}, C);
+    if (part->wpe)
+        bp_positions_backward(part->wpe->gradient, dhidden,
+                              &(bp_position_rows){own.first, own.count, pass->T}, C);
     if (all != dhidden) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);

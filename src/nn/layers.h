@@ -9,8 +9,8 @@
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
  * borrowed. Errors: BP_ERR_SYSTEM, *out is NULL. */
 
-/** One stream's: item = wte[inputs] + wpe[position], dropout. wte: this rank's rows of [V][C], wpe
- * [T][C]; parts may have the same. */
+/** One stream's: item = wte[inputs] + wpe[position] (NULL: none), dropout. wte: this rank's rows of
+ * [V][C], wpe [T][C]; parts may have the same. */
 typedef struct bp_embedding_part {
     bp_param *wte, *wpe; /* borrowed */
     int item, stream;    /* of the activations, and of the batch */
@@ -18,10 +18,22 @@ typedef struct bp_embedding_part {
 } bp_embedding_part;
 void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
 
-/** Sizes of a pre-norm transformer layer; H and F are whole, the constructor takes this rank's
+/** Cosines and sines of rotary positions (kernels.h). */
+struct bp_rotary;
+
+/** Sizes of a pre-norm transformer layer; H, G and F are whole, the constructor takes this rank's
  * share. */
 typedef struct bp_layer_shape {
-    int64_t C, H, F;    /* width, heads, inner width of the MLP (4C) */
+    int64_t C, H, F; /* width, heads, inner width of the MLP (4C) */
+    int64_t G;       /* heads of keys and values, which heads share in groups; 0: H */
+    int64_t D;       /* width of a head; 0: C / H */
+    bool rms;        /* norms by the root mean square, without biases */
+    float epsilon;   /* of the norms; 0: 1e-5 */
+    bool no_bias;    /* products have none; */
+    bool qkv_bias;   /* but those of q, k and v */
+    bool gated;      /* the MLP is down(silu(gate) up), else down(gelu(up)) */
+    const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
+                                       NULL: they are not */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
     int64_t number;     /* of this layer, from 0 */
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
@@ -42,6 +54,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
 /** What a head reads, and which loss term it is asked for. */
 typedef struct bp_head_shape {
     const char *norm; /* the name of its norm: "ln_f"; borrowed */
+    bool rms;         /* by the root mean square */
+    float epsilon;    /* 0: 1e-5 */
     int item, stream, term;
     bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
                     are scored alone */

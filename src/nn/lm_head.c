@@ -174,7 +174,8 @@ static void head_refresh(bp_block *block)
 
 static bp_norm norm_of(const head *self, float *mean, float *rstd)
 {
-    return (bp_norm){self->gain->value, self->bias->value, EPSILON, mean, rstd};
+    return (bp_norm){self->gain->value, self->bias ? self->bias->value : NULL, self->shape.epsilon,
+                     mean, rstd};
 }
 
 void bp_lm_head_norm(const bp_block *block, float *normed, const float *hidden, int64_t rows)
@@ -380,7 +381,7 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
     bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
     bp_norm norm = norm_of(self, work.mean, work.rstd);
     bp_norm_gradients to = {activations->item[self->shape.item].data, self->gain->gradient,
-                            self->bias->gradient, !self->shape.passes_on};
+                            self->bias ? self->bias->gradient : NULL, !self->shape.passes_on};
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
     bp_layer_norm_forward(&own_normed, NULL, &norm, &(bp_residual){.base = saved});
@@ -426,11 +427,12 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
     self->block.nn = nn;
     self->block.stream = shape->stream;
     self->shape = *shape;
+    self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
     self->wte = wte;
     self->wte->product_first = true; /* a tied embedding of the same network adds after the head */
     snprintf(name, sizeof name, "%s.gain", shape->norm);
     self->gain = bp_group_add_vector(whole, name, wte->shape[1], BP_INIT_ONE);
     snprintf(name, sizeof name, "%s.bias", shape->norm);
-    self->bias = bp_group_add_vector(whole, name, wte->shape[1], BP_INIT_ZERO);
+    self->bias = shape->rms ? NULL : bp_group_add_vector(whole, name, wte->shape[1], BP_INIT_ZERO);
     *out = &self->block;
 }

@@ -13,7 +13,7 @@ static saved alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass
     int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
     saved kept = {0};
 
-    kept.qkv = bp_arena_floats(arena, rows * 3 * self->Cl);
+    kept.qkv = bp_arena_floats(arena, rows * layer_qkv_columns(self));
     kept.attended = bp_arena_floats(arena, rows * self->Cl);
     kept.lse = bp_arena_floats(arena, rows * self->Hl);
     if (self->shape.crosses)
@@ -27,7 +27,7 @@ static saved alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass
         kept.mean[k] = bp_arena_floats(arena, own);
         kept.rstd[k] = bp_arena_floats(arena, own);
     }
-    kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, self->Fl);
+    kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, layer_up_columns(self));
     return kept;
 }
 
@@ -59,7 +59,8 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .K = cross ? pass->extent.T[keys_of] : 0,
         .lengths = pass->batch.stream[keys_of].lengths,
         .H = self->Hl,
-        .D = self->shape.C / self->shape.H,
+        .D = self->D,
+        .key_heads = cross ? 0 : self->Gl,
         .causal = !cross && !self->shape.sees_all,
         .dropout = layer_dropout(self, pass),
         .key = key,
@@ -113,9 +114,17 @@ static attention_forward_work alloc_attention_forward(const layer *self, bp_aren
     return work;
 }
 
+/* What the product behind the activation takes: GELU may go without. */
+static int64_t up_floats(const layer *self, int64_t rows)
+{
+    return self->shape.gated
+               ? rows * 2 * self->Fl
+               : bp_linear_gelu_floats(self->block.nn->gemm, rows, self->shape.C, self->Fl);
+}
+
 typedef struct mlp_forward_work {
     bp_operand active;
-    float *up; /* bp_linear_gelu_floats: where it is kept, if that holds floats */
+    float *up; /* up_floats: where it is kept, if that holds floats */
 } mlp_forward_work;
 
 static mlp_forward_work alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
@@ -125,17 +134,17 @@ static mlp_forward_work alloc_mlp_forward(const layer *self, bp_arena *arena, co
     int64_t rows = pass->B * pass->T;
     mlp_forward_work work = {.active = bp_operand_alloc(arena, gemm, rows, self->Fl)};
 
-    work.up =
-        kept->up.data && kept->up.form != BP_OPERAND_BF16
-            ? kept->up.data
-            : bp_arena_floats(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
+    if (kept->up.data && kept->up.form != BP_OPERAND_BF16)
+        work.up = kept->up.data;
+    else
+        work.up = bp_arena_floats(arena, up_floats(self, rows));
     return work;
 }
 
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
     bp_operand dbranch, active, dup;
-    float *dactive; /* bp_linear_gelu_floats; dup may lie over it */
+    float *dactive; /* bp_linear_gelu_floats, where dup may lie over it; gated [rows][Fl] */
     norm_work norm;
 } mlp_work;
 
@@ -166,11 +175,15 @@ static mlp_work alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pas
     int64_t rows = pass->B * pass->T;
     mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
 
-    work.dactive =
-        bp_arena_floats(arena, bp_linear_gelu_floats(gemm, rows, self->shape.C, self->Fl));
-    work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
+    if (self->shape.gated) {
+        work.dactive = bp_arena_floats(arena, rows * self->Fl);
+        work.dup = bp_operand_alloc(arena, gemm, rows, 2 * self->Fl);
+    } else {
+        work.dactive = bp_arena_floats(arena, up_floats(self, rows));
+        work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
+    }
     work.active = bp_operand_alloc(arena, gemm, rows, self->Fl);
-    work.norm = layer_alloc_norm(self, arena, rows, self->Fl);
+    work.norm = layer_alloc_norm(self, arena, rows, layer_up_columns(self));
     return work;
 }
 
@@ -178,7 +191,7 @@ static mlp_work alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pas
 typedef struct attention_work {
     bp_operand dbranch, attended, dqkv_operand;
     float *dattended; /* [rows][Cl] */
-    float *dqkv;      /* [rows][3][Hl][D]; its operand may lie over it */
+    float *dqkv;      /* as saved.qkv; its operand may lie over it */
     norm_work norm;
     void *scratch;
 } attention_work;
@@ -188,14 +201,14 @@ static attention_work alloc_attention_backward(const layer *self, bp_arena *aren
                                                const float *attended)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
-    int64_t rows = pass->B * pass->T, Cl = self->Cl;
+    int64_t rows = pass->B * pass->T, Cl = self->Cl, columns = layer_qkv_columns(self);
     attention_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
 
     work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
     work.dattended = bp_arena_floats(arena, rows * Cl);
-    work.dqkv = bp_arena_floats(arena, rows * 3 * Cl);
-    work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, 3 * Cl);
-    work.norm = layer_alloc_norm(self, arena, rows, 3 * Cl);
+    work.dqkv = bp_arena_floats(arena, rows * columns);
+    work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, columns);
+    work.norm = layer_alloc_norm(self, arena, rows, columns);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
 }
@@ -242,9 +255,9 @@ static bp_product_bytes layer_products(const bp_block *block, const bp_extent *m
     int64_t rows = most->B * most->T[block->stream], C = self->shape.C;
     bp_product_bytes bytes = {0};
 
-    bp_product_bytes_add(&bytes, block->nn, rows, 3 * self->Cl, C);
+    bp_product_bytes_add(&bytes, block->nn, rows, layer_qkv_columns(self), C);
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
-    bp_product_bytes_add(&bytes, block->nn, rows, self->Fl, C);
+    bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
     if (self->shape.crosses)
         cross_add_products(self, most, &bytes);
@@ -255,13 +268,14 @@ static bp_err layer_bind(bp_block *block)
 {
     layer *self = (layer *)block;
     bp_gemm *gemm = block->nn->gemm;
-    bp_err err =
-        bp_weight_new(&self->qkv, gemm, self->q_weight->value, 3 * self->Cl, self->shape.C);
+    bp_err err = bp_weight_new(&self->qkv, gemm, self->q_weight->value, layer_qkv_columns(self),
+                               self->shape.C);
 
     if (err == BP_OK)
         err = bp_weight_new(&self->out, gemm, self->out_weight->value, self->shape.C, self->Cl);
     if (err == BP_OK)
-        err = bp_weight_new(&self->up, gemm, self->up_weight->value, self->Fl, self->shape.C);
+        err = bp_weight_new(&self->up, gemm, self->up_weight->value, layer_up_columns(self),
+                            self->shape.C);
     if (err == BP_OK)
         err = bp_weight_new(&self->down, gemm, self->down_weight->value, self->shape.C, self->Fl);
     if (err == BP_OK && self->shape.crosses)
@@ -296,14 +310,24 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const float *base, fl
                          .first = bp_nn_first_row(nn, pass) * C};
 }
 
+static const float *value_of(const bp_param *param)
+{
+    return param ? param->value : NULL;
+}
+
+static float *gradient_of(const bp_param *param)
+{
+    return param ? param->gradient : NULL;
+}
+
 const float *layer_bias_once(const layer *self, const bp_param *bias)
 {
-    return self->block.nn->tensor_at == 0 ? bias->value : NULL;
+    return bias && self->block.nn->tensor_at == 0 ? bias->value : NULL;
 }
 
 bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
 {
-    return (bp_norm){self->gain[branch]->value, self->bias[branch]->value, EPSILON,
+    return (bp_norm){self->gain[branch]->value, value_of(self->bias[branch]), self->shape.epsilon,
                      kept->mean[branch], kept->rstd[branch]};
 }
 
@@ -329,6 +353,19 @@ static void enter(layer *self, bp_pass *pass, const saved *kept, forward_work *w
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
+/* Queries and keys, or their gradients, by their positions. */
+static void turn(const layer *self, const bp_pass *pass, float *qkv, bool back)
+{
+    bp_rotary by;
+
+    if (!self->shape.rotary)
+        return;
+    by = *self->shape.rotary;
+    by.T = pass->T;
+    bp_rotary_turn(qkv, layer_qkv_columns(self), pass->B * pass->T, self->Hl + self->Gl, self->D,
+                   &by, back);
+}
+
 /* h = x + attention's branch, and work->normed = the norm of it that `next` reads */
 static void forward_attention(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                               const float *x, float *h, branch_kind next)
@@ -338,9 +375,10 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     attention_forward_work own = alloc_attention_forward(self, pass->scratch, pass, kept);
     bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
-    bp_attention_input in = bp_attention_of_qkv(kept->qkv, shape.H, shape.D);
+    bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
 
-    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, self->q_bias->value);
+    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, value_of(self->q_bias));
+    turn(self, pass, kept->qkv, false);
     bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, own.scratch);
     bp_operand_fill(&own.attended, kept->attended);
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
@@ -360,7 +398,12 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_gelu_rows gelu = {
         .y = &own.active, .kept = kept->up.data ? &kept->up : NULL, .sums = own.up};
 
-    bp_linear_gelu_forward(gemm, &gelu, &work->normed, self->up, self->up_bias->value);
+    if (self->shape.gated) {
+        bp_linear_forward_operand(gemm, own.up, &work->normed, self->up, value_of(self->up_bias));
+        bp_swiglu_forward(&own.active, gelu.kept, own.up);
+    } else {
+        bp_linear_gelu_forward(gemm, &gelu, &work->normed, self->up, value_of(self->up_bias));
+    }
     bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
                               layer_bias_once(self, self->down_bias));
     pass->scratch->used_bytes = mark;
@@ -410,7 +453,8 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
     int64_t C = self->shape.C;
     bp_operand normed = bp_nn_own(nn, pass, &work->normed);
     bp_norm norm = layer_norm_of(self, branch, kept);
-    bp_norm_gradients to = {dh, self->gain[branch]->gradient, self->bias[branch]->gradient, false};
+    bp_norm_gradients to = {dh, self->gain[branch]->gradient, gradient_of(self->bias[branch]),
+                            false};
 
     bp_nn_sum(nn, pass, work->dnormed, C);
     bp_layer_norm_backward(&to, &normed, work->dnormed + own.first * C, kept->before[branch], &norm,
@@ -418,23 +462,35 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
     bp_nn_gather(nn, pass, &work->normed);
 }
 
+/* NULL where there is no such bias. */
+static const bp_bias_gradient *wanted(const bp_bias_gradient *bias)
+{
+    return bias->sums ? bias : NULL;
+}
+
 static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *dh)
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     mlp_work work = alloc_mlp(self, pass->scratch, pass, dh);
-    bp_bias_gradient down = {self->down_bias->gradient, work.norm.sums},
-                     up = {self->up_bias->gradient, work.norm.sums};
-    bp_gelu_rows gelu = {&work.active, &kept->up, &work.dup, &up, work.dactive};
+    bp_bias_gradient down = {gradient_of(self->down_bias), work.norm.sums},
+                     up = {gradient_of(self->up_bias), work.norm.sums};
+    bp_gelu_rows gelu = {&work.active, &kept->up, &work.dup, wanted(&up), work.dactive};
 
-    layer_open_residual(self, pass, &work.dbranch, &down, dh, MASK_MLP_SUM);
-    bp_linear_gelu_backward(gemm, &gelu, &work.dbranch, self->down);
+    layer_open_residual(self, pass, &work.dbranch, wanted(&down), dh, MASK_MLP_SUM);
+    if (self->shape.gated) {
+        bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
+        bp_swiglu_backward(&work.dup, &work.active, work.dactive, &kept->up);
+    } else {
+        bp_linear_gelu_backward(gemm, &gelu, &work.dbranch, self->down);
+    }
     bp_linear_backward_weight_operand(gemm, self->down_weight->gradient, &work.dbranch,
                                       &work.active, bp_params_take_fresh(self->down_weight, 1));
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dup, self->up);
     layer_backward_norm(self, pass, MLP, kept, &work.norm, dh);
-    bp_linear_backward_weight_operand(gemm, self->up_weight->gradient, &work.dup, &work.norm.normed,
-                                      bp_params_take_fresh(self->up_weight, 1));
+    bp_linear_backward_weight_operand(
+        gemm, self->up_weight->gradient, &work.dup, &work.norm.normed,
+        bp_params_take_fresh(self->up_weight, self->shape.gated ? 2 : 1));
     pass->scratch->used_bytes = mark;
 }
 
@@ -445,19 +501,21 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     attention_work work = alloc_attention_backward(self, pass->scratch, pass, dh, kept->attended);
     bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
-    bp_bias_gradient out = {self->out_bias->gradient, work.norm.sums},
-                     qkv = {self->q_bias->gradient, work.norm.sums};
+    bp_bias_gradient out = {gradient_of(self->out_bias), work.norm.sums},
+                     qkv = {gradient_of(self->q_bias), work.norm.sums};
 
-    layer_open_residual(self, pass, &work.dbranch, &out, dh, MASK_ATTENTION_SUM);
+    layer_open_residual(self, pass, &work.dbranch, wanted(&out), dh, MASK_ATTENTION_SUM);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
                                       &work.attended, bp_params_take_fresh(self->out_weight, 1));
-    bp_attention_input in = bp_attention_of_qkv(kept->qkv, shape.H, shape.D);
-    bp_attention_gradients to_qkv = {work.dqkv, work.dqkv + self->Cl, work.dqkv + 2 * self->Cl};
+    bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
+    bp_attention_gradients to_qkv = {work.dqkv, work.dqkv + self->Cl,
+                                     work.dqkv + self->Cl + self->Gl * self->D};
     bp_attention_backward(gemm, &to_qkv, work.dattended, kept->attended, kept->lse, &in, &shape,
                           work.scratch);
-    bp_operand_fill_sums(&work.dqkv_operand, &qkv, work.dqkv);
+    turn(self, pass, work.dqkv, true);
+    bp_operand_fill_sums(&work.dqkv_operand, wanted(&qkv), work.dqkv);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
     layer_backward_norm(self, pass, ATTENTION, kept, &work.norm, dh);
     bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
@@ -511,58 +569,78 @@ const char *layer_param_name(char *buffer, const layer *self, const char *part)
     return buffer;
 }
 
-/* q, k and v are logical tensors of their own; their slabs lie in a row so that one product makes
- * all three. */
-static void add_split_params(layer *self, bp_group *group)
+/* Attention's: q, k and v are logical tensors of their own; their slabs lie in a row so that one
+ * product makes all three. */
+static void add_attention_params(layer *self, bp_group *group)
 {
-    static const char *const QKV[3] = {"q", "k", "v"};
-    int64_t C = self->shape.C, F = self->shape.F, at = self->block.nn->tensor_at;
+    static const char *const NAMES[3] = {"q", "k", "v"};
+    int64_t C = self->shape.C, at = self->block.nn->tensor_at, tensors = self->block.nn->tensors;
     float residual_std = INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
     char name[BP_PARAM_NAME], part[32];
 
     for (int k = 0; k < 3; k++) {
-        snprintf(part, sizeof part, "attn.%s.weight", QKV[k]);
-        bp_param *p = bp_group_add_matrix_part(group, layer_param_name(name, self, part), C, C,
-                                               INIT_STD, 0, at * self->Cl, self->Cl);
+        int64_t rows = (k == 0 ? self->Hl : self->Gl) * self->D;
+
+        snprintf(part, sizeof part, "attn.%s.weight", NAMES[k]);
+        bp_param *p = bp_group_add_matrix_part(group, layer_param_name(name, self, part),
+                                               tensors * rows, C, INIT_STD, 0, at * rows, rows);
         if (k == 0)
             self->q_weight = p;
     }
-    for (int k = 0; k < 3; k++) {
-        snprintf(part, sizeof part, "attn.%s.bias", QKV[k]);
-        bp_param *p = bp_group_add_vector_part(group, layer_param_name(name, self, part), C,
-                                               at * self->Cl, self->Cl);
+    for (int k = 0; k < 3 && (!self->shape.no_bias || self->shape.qkv_bias); k++) {
+        int64_t rows = (k == 0 ? self->Hl : self->Gl) * self->D;
+
+        snprintf(part, sizeof part, "attn.%s.bias", NAMES[k]);
+        bp_param *p = bp_group_add_vector_part(group, layer_param_name(name, self, part),
+                                               tensors * rows, at * rows, rows);
         if (k == 0)
             self->q_bias = p;
     }
     self->out_weight =
-        bp_group_add_matrix_part(group, layer_param_name(name, self, "attn.out.weight"), C, C,
-                                 residual_std, 1, at * self->Cl, self->Cl);
-    self->up_weight = bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.up.weight"),
-                                               F, C, INIT_STD, 0, at * self->Fl, self->Fl);
-    self->up_bias = bp_group_add_vector_part(group, layer_param_name(name, self, "mlp.up.bias"), F,
-                                             at * self->Fl, self->Fl);
+        bp_group_add_matrix_part(group, layer_param_name(name, self, "attn.out.weight"), C,
+                                 tensors * self->Cl, residual_std, 1, at * self->Cl, self->Cl);
+}
+
+/* The MLP's: the gate lies before up, so that one product makes both. */
+static void add_mlp_params(layer *self, bp_group *group)
+{
+    int64_t C = self->shape.C, F = self->shape.F, at = self->block.nn->tensor_at;
+    float residual_std = INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
+    char name[BP_PARAM_NAME];
+
+    if (self->shape.gated)
+        self->up_weight =
+            bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.gate.weight"), F, C,
+                                     INIT_STD, 0, at * self->Fl, self->Fl);
+    bp_param *up = bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.up.weight"), F,
+                                            C, INIT_STD, 0, at * self->Fl, self->Fl);
+    if (!self->shape.gated)
+        self->up_weight = up;
+    if (!self->shape.no_bias)
+        self->up_bias = bp_group_add_vector_part(group, layer_param_name(name, self, "mlp.up.bias"),
+                                                 F, at * self->Fl, self->Fl);
     self->down_weight =
         bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.down.weight"), C, F,
                                  residual_std, 1, at * self->Fl, self->Fl);
 }
 
-static void add_whole_params(layer *self, bp_group *group)
+static bp_param *add_vector(layer *self, bp_group *group, const char *part, bp_init init)
 {
-    int64_t C = self->shape.C;
     char name[BP_PARAM_NAME];
 
-    self->gain[ATTENTION] =
-        bp_group_add_vector(group, layer_param_name(name, self, "ln1.gain"), C, BP_INIT_ONE);
-    self->bias[ATTENTION] =
-        bp_group_add_vector(group, layer_param_name(name, self, "ln1.bias"), C, BP_INIT_ZERO);
-    self->out_bias =
-        bp_group_add_vector(group, layer_param_name(name, self, "attn.out.bias"), C, BP_INIT_ZERO);
-    self->gain[MLP] =
-        bp_group_add_vector(group, layer_param_name(name, self, "ln2.gain"), C, BP_INIT_ONE);
-    self->bias[MLP] =
-        bp_group_add_vector(group, layer_param_name(name, self, "ln2.bias"), C, BP_INIT_ZERO);
-    self->down_bias =
-        bp_group_add_vector(group, layer_param_name(name, self, "mlp.down.bias"), C, BP_INIT_ZERO);
+    return bp_group_add_vector(group, layer_param_name(name, self, part), self->shape.C, init);
+}
+
+static void add_whole_params(layer *self, bp_group *group)
+{
+    bool rms = self->shape.rms, biases = !self->shape.no_bias;
+
+    self->gain[ATTENTION] = add_vector(self, group, "ln1.gain", BP_INIT_ONE);
+    self->bias[ATTENTION] = rms ? NULL : add_vector(self, group, "ln1.bias", BP_INIT_ZERO);
+    self->out_bias = biases ? add_vector(self, group, "attn.out.bias", BP_INIT_ZERO) : NULL;
+    self->gain[MLP] = add_vector(self, group, "ln2.gain", BP_INIT_ONE);
+    self->bias[MLP] = rms ? NULL : add_vector(self, group, "ln2.bias", BP_INIT_ZERO);
+    self->down_bias = biases ? add_vector(self, group, "mlp.down.bias", BP_INIT_ZERO) : NULL;
 }
 
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
@@ -571,17 +649,24 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     layer *self = bp_alloc("nn.layer", 1, sizeof *self);
 
     *out = NULL;
-    BP_ASSERT(shape->C % shape->H == 0 && shape->H % nn->tensors == 0 &&
-              shape->F % nn->tensors == 0);
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->shape = *shape;
-    self->Cl = shape->C / nn->tensors;
+    self->shape.G = shape->G > 0 ? shape->G : shape->H;
+    self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
+    BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
+    BP_ASSERT(shape->H % nn->tensors == 0 && self->shape.G % nn->tensors == 0 &&
+              shape->F % nn->tensors == 0 && shape->H % self->shape.G == 0);
+    BP_ASSERT(!shape->gated || shape->no_bias);
+    self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
     self->Hl = shape->H / nn->tensors;
+    self->Gl = self->shape.G / nn->tensors;
+    self->Cl = self->Hl * self->D;
     self->Fl = shape->F / nn->tensors;
     self->first_head = self->Hl * nn->tensor_at;
     self->block.stream = shape->stream;
-    add_split_params(self, split);
+    add_attention_params(self, split);
+    add_mlp_params(self, split);
     add_whole_params(self, whole);
     if (shape->crosses)
         cross_add_params(self, split, whole);

@@ -19,11 +19,13 @@ enum { MASK_ATTENTION, MASK_ATTENTION_SUM, MASK_MLP_SUM, MASK_CROSS, MASK_CROSS_
 typedef struct layer {
     bp_block block;
     bp_layer_shape shape;
-    int64_t Cl, Hl, Fl; /* this tensor rank's share of the width, the heads and the inner width */
+    int64_t D;              /* width of a head */
+    int64_t Cl, Hl, Gl, Fl; /* this tensor rank's share of all heads' width, of heads, of heads of
+                               keys, and of the inner width */
     int64_t first_head;
     bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
     bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
-        *down_bias;
+        *down_bias;                   /* biases NULL where there are none; gate lies before up */
     bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
     bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
         *cross_out_bias;
@@ -36,10 +38,10 @@ typedef struct layer {
 typedef struct saved {
     float *before[BRANCHES];                /* [own rows][C] what each norm reads */
     float *mean[BRANCHES], *rstd[BRANCHES]; /* [own rows] */
-    float *qkv;                             /* [rows][3][Hl][D] */
+    float *qkv;                             /* [rows]: Hl heads of q, Gl of k, Gl of v */
     float *attended;                        /* [rows][Cl] */
     float *lse;                             /* [B][Hl][T] */
-    bp_operand up;                          /* [rows][Fl] before GELU */
+    bp_operand up;                          /* [rows][Fl] before GELU; gated [rows][2 Fl] */
     float *cross_q, *cross_kv;              /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
     float *source; /* [own source rows][C] */
@@ -57,6 +59,17 @@ typedef struct norm_work {
     float *dnormed;    /* [rows][C] */
     float *sums;       /* also of the biases of the same branch */
 } norm_work;
+
+/** Columns of the products of q, k and v, and of gate and up. */
+static inline int64_t layer_qkv_columns(const layer *self)
+{
+    return self->Cl + 2 * self->Gl * self->D;
+}
+
+static inline int64_t layer_up_columns(const layer *self)
+{
+    return self->shape.gated ? 2 * self->Fl : self->Fl;
+}
 
 /** A pass as blocks of the source's stream see it. */
 bp_pass layer_source_pass(const layer *self, const bp_pass *pass);

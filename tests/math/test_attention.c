@@ -24,7 +24,8 @@ typedef struct problem {
     int way;
     bp_attention_shape shape;
     bool cross;
-    float *qkv, *out, *lse, *dout, *dqkv; /* cross: q, and behind it [B][K][2][H][D] */
+    float *qkv, *out, *lse, *dout, *dqkv; /* cross: q, and behind it [B][K][2][G][D]; else
+                                             [B][T]: H heads of q, G of k and of v */
     void *scratch;
 } problem;
 
@@ -46,30 +47,36 @@ static int64_t seen_by(const bp_attention_shape *s, int64_t b, int64_t t)
     return s->causal && t + 1 < keys ? t + 1 : keys;
 }
 
+/* Key heads. */
+static int64_t groups_of(const bp_attention_shape *s)
+{
+    return s->key_heads > 0 ? s->key_heads : s->H;
+}
+
 static int64_t in_floats(const bp_attention_shape *s)
 {
-    return s->B * (s->T + 2 * keys_of(s)) * s->H * s->D;
+    return s->B * (s->T * s->H + 2 * keys_of(s) * groups_of(s)) * s->D;
 }
 
 /* Where query, key and value vectors lie among the input's floats: those of one head. */
 static int64_t query_at(const bp_attention_shape *s, int64_t b, int64_t h, int64_t t)
 {
-    int64_t width = s->H * s->D;
+    int64_t width = s->H * s->D, keys = groups_of(s) * s->D;
 
-    return (b * s->T + t) * (s->K > 0 ? width : 3 * width) + h * s->D;
+    return (b * s->T + t) * (s->K > 0 ? width : width + 2 * keys) + h * s->D;
 }
 
 static int64_t key_at(const bp_attention_shape *s, int64_t b, int64_t h, int64_t u)
 {
-    int64_t width = s->H * s->D;
+    int64_t width = s->H * s->D, keys = groups_of(s) * s->D, at = h / (s->H / groups_of(s)) * s->D;
 
-    return s->K > 0 ? s->B * s->T * width + (b * s->K + u) * 2 * width + h * s->D
-                    : (b * s->T + u) * 3 * width + width + h * s->D;
+    return s->K > 0 ? s->B * s->T * width + (b * s->K + u) * 2 * keys + at
+                    : (b * s->T + u) * (width + 2 * keys) + width + at;
 }
 
 static int64_t value_at(const bp_attention_shape *s, int64_t b, int64_t h, int64_t u)
 {
-    return key_at(s, b, h, u) + s->H * s->D;
+    return key_at(s, b, h, u) + groups_of(s) * s->D;
 }
 
 static problem problem_of(int way, bp_attention_shape shape)
@@ -200,10 +207,12 @@ static void run(problem *p)
     assert_int_equal(bp_gemm_new_form(&gemm, precision_of(p->way), BP_BF16_NATIVE), BP_OK);
     assert_true((p->way == BF16) == (bp_gemm_bf16_tiles(gemm) != NULL));
     int64_t H = p->shape.H, D = p->shape.D, queries = p->shape.B * p->shape.T * H * D;
-    bp_attention_input in = p->cross ? bp_attention_of_q_kv(p->qkv, p->qkv + queries, H, D)
-                                     : bp_attention_of_qkv(p->qkv, H, D);
+    int64_t keys = groups_of(&p->shape);
+    bp_attention_input in = p->cross   ? bp_attention_of_q_kv(p->qkv, p->qkv + queries, H, D)
+                            : keys < H ? bp_attention_of_groups(p->qkv, H, keys, D)
+                                       : bp_attention_of_qkv(p->qkv, H, D);
     float *dkeys = p->dqkv + (p->cross ? queries : H * D);
-    bp_attention_gradients to = {p->dqkv, dkeys, dkeys + H * D};
+    bp_attention_gradients to = {p->dqkv, dkeys, dkeys + keys * D};
     bp_attention_forward(gemm, p->out, p->lse, &in, &p->shape, p->scratch);
     bp_attention_backward(gemm, &to, p->dout, p->out, p->lse, &in, &p->shape, p->scratch);
     bp_gemm_free(&gemm);
@@ -302,6 +311,27 @@ static void keys_behind_a_length_are_not_seen(void **state)
     shape = shape_of(1, 300, 1, 16, false); /* few heads: the backward pass is cut in parts */
     shape.lengths = &lengths[1];
     check(shape);
+}
+
+static void heads_may_share_keys(void **state)
+{
+    static const int64_t heads[][2] = {{4, 2}, {6, 1}, {8, 4}};
+    static const int32_t lengths[] = {70, 33};
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 3, 5);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        bp_attention_shape shape = shape_of(2, 70, heads[i][0], 24, true);
+
+        shape.key_heads = heads[i][1];
+        check(shape);
+        shape.dropout = 0.25f;
+        shape.key = &key;
+        check(shape);
+        shape.causal = false;
+        shape.lengths = lengths;
+        check(shape);
+    }
 }
 
 /* Nothing that lies in padding changes a bit. */
@@ -521,6 +551,7 @@ int main(void)
         cmocka_unit_test(full_attention_equals_plain_loops),
         cmocka_unit_test(attention_to_other_positions_equals_plain_loops),
         cmocka_unit_test(keys_behind_a_length_are_not_seen),
+        cmocka_unit_test(heads_may_share_keys),
         cmocka_unit_test(padding_changes_no_bits),
         cmocka_unit_test(dropped_weights_are_those_of_the_documented_words),
         cmocka_unit_test(gradient_equals_finite_differences),

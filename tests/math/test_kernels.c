@@ -45,6 +45,147 @@ static void layer_norm_equals_plain_loops(void **state)
     }
 }
 
+/* ---- what LLaMA has: norms by the root mean square, SwiGLU, rotary positions ---- */
+
+static void twin_rms(double *y, const double *x, const double *gain, int64_t rows, int64_t C)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        double square = 0;
+        for (int64_t c = 0; c < C; c++)
+            square += x[r * C + c] * x[r * C + c] / (double)C;
+        for (int64_t c = 0; c < C; c++)
+            y[r * C + c] = x[r * C + c] / sqrt(square + 1e-5) * gain[c];
+    }
+}
+
+/* The slope of sum(dy y) along x[i], by central differences of what `twin` computes. */
+static double slope_at(double *x, int64_t i, const float *dy, double *y, int64_t n,
+                       void (*twin)(double *y, const double *x, const void *context),
+                       const void *context)
+{
+    double kept = x[i], step = 1e-5, loss[2] = {0, 0};
+
+    for (int side = 0; side < 2; side++) {
+        x[i] = kept + (side ? step : -step);
+        twin(y, x, context);
+        for (int64_t j = 0; j < n; j++)
+            loss[side] += y[j] * (double)dy[j];
+    }
+    x[i] = kept;
+    return (loss[1] - loss[0]) / (2 * step);
+}
+
+enum { RMS_ROWS = 67, RMS_C = 37 };
+
+static void twin_rms_of_x(double *y, const double *x, const void *gain)
+{
+    twin_rms(y, x, gain, RMS_ROWS, RMS_C);
+}
+
+static void rms_norm_and_its_gradient_equal_plain_loops(void **state)
+{
+    enum { n = RMS_ROWS * RMS_C };
+    float *x = randoms(n, 1), *gain = randoms(RMS_C, 2), *y = floats(n), *dy = randoms(n, 4),
+          *dx = floats(n), *dgain = floats(RMS_C), *rstd = floats(RMS_ROWS), *again = floats(n),
+          *scratch = randoms(bp_layer_norm_scratch(RMS_ROWS, RMS_C), 8);
+    double *x2 = widened(x, n), *gain2 = widened(gain, RMS_C), *y2 = doubles(n), *dx2 = doubles(n),
+           *dgain2 = doubles(RMS_C);
+    bp_norm how = {gain, NULL, 1e-5f, NULL, rstd};
+    bp_operand made = bp_operand_floats(again, RMS_ROWS, RMS_C);
+
+    (void)state;
+    norm(y, x, &how, RMS_ROWS, RMS_C);
+    twin_rms(y2, x2, gain2, RMS_ROWS, RMS_C);
+    assert_near(y, y2, n, 1e-5);
+    for (int64_t c = 0; c < RMS_C; c++)
+        for (int64_t r = 0; r < RMS_ROWS; r++)
+            dgain2[c] += (double)dy[r * RMS_C + c] * y2[r * RMS_C + c] / gain2[c];
+    bp_layer_norm_backward(&(bp_norm_gradients){dx, dgain, NULL, true}, &made, dy, x, &how,
+                           RMS_ROWS, RMS_C, scratch);
+    assert_near(again, y2, n, 1e-5);
+    for (int64_t i = 0; i < n; i++)
+        dx2[i] = slope_at(x2, i, dy, y2, n, twin_rms_of_x, gain2);
+    assert_near(dx, dx2, n, 2e-5);
+    assert_near(dgain, dgain2, RMS_C, 1e-4);
+    void *all[] = {x, gain, y, dy, dx, dgain, rstd, again, scratch, x2, gain2, y2, dx2, dgain2};
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+        bp_free(all[j]);
+}
+
+enum { GLU_ROWS = 3, GLU_F = 1100 }; /* more than one panel of columns */
+
+static void twin_swiglu(double *y, const double *x, const void *context)
+{
+    (void)context;
+    for (int64_t r = 0; r < GLU_ROWS; r++)
+        for (int64_t c = 0; c < GLU_F; c++) {
+            double gate = x[r * 2 * GLU_F + c];
+            y[r * GLU_F + c] = gate / (1 + exp(-gate)) * x[r * 2 * GLU_F + GLU_F + c];
+        }
+}
+
+static void swiglu_and_its_gradient_equal_plain_loops(void **state)
+{
+    enum { n = GLU_ROWS * GLU_F };
+    float *x = randoms(2 * n, 1), *y = floats(n), *dy = randoms(n, 2), *dx = floats(2 * n);
+    bp_operand to = bp_operand_floats(y, GLU_ROWS, GLU_F),
+               kept = bp_operand_floats(x, GLU_ROWS, 2 * GLU_F),
+               gradient = bp_operand_floats(dx, GLU_ROWS, 2 * GLU_F);
+
+    (void)state;
+    x[0] = 200; /* exp(-x) is nothing, or infinite */
+    x[1] = -200;
+    double *x2 = widened(x, 2 * n), *y2 = doubles(n), *dx2 = doubles(2 * n);
+    bp_swiglu_forward(&to, NULL, x);
+    twin_swiglu(y2, x2, NULL);
+    assert_near(y, y2, n, 2e-5 * 200);
+    assert_near(y + 2, y2 + 2, n - 2, 1e-5);
+    memset(y, 0, n * sizeof *y);
+    bp_swiglu_backward(&gradient, &to, dy, &kept);
+    assert_near(y + 2, y2 + 2, n - 2, 1e-5);
+    for (int64_t i = 0; i < 2 * n; i += i < 10 ? 1 : 37)
+        dx2[i] = slope_at(x2, i, dy, y2, n, twin_swiglu, NULL);
+    for (int64_t i = 0; i < 2 * n; i += i < 10 ? 1 : 37)
+        assert_true(fabs((double)dx[i] - dx2[i]) < 1e-4 * (1 + fabs(dx2[i])));
+    void *all[] = {x, y, dy, dx, x2, y2, dx2};
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+        bp_free(all[j]);
+}
+
+static void rotary_positions_turn_pairs_and_back(void **state)
+{
+    enum { T = 5, HALF = 3, D = 8, HEADS = 2, ROWS = 2 * T, ROW = HEADS * D + 4 };
+    float cosine[T * HALF], sine[T * HALF], *x = randoms(ROWS * ROW, 1),
+                                            *kept = copied(x, ROWS * ROW);
+    bp_rotary by = {T, HALF, cosine, sine};
+
+    (void)state;
+    for (int t = 0; t < T; t++)
+        for (int i = 0; i < HALF; i++) {
+            cosine[t * HALF + i] = cosf((float)t * powf(100.0F, -(float)i / HALF));
+            sine[t * HALF + i] = sinf((float)t * powf(100.0F, -(float)i / HALF));
+        }
+    bp_rotary_turn(x, ROW, ROWS, HEADS, D, &by, false);
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < ROW; c++) {
+            int i = c % D, t = r % T;
+            double expected = (double)kept[r * ROW + c];
+
+            if (c < HEADS * D && i < 2 * HALF) {
+                int k = i % HALF, other = i < HALF ? c + HALF : c - HALF;
+                double s = (double)sine[t * HALF + k] * (i < HALF ? -1 : 1);
+                expected =
+                    expected * (double)cosine[t * HALF + k] + (double)kept[r * ROW + other] * s;
+            }
+            assert_true(fabs((double)x[r * ROW + c] - expected) < 1e-6);
+        }
+    bp_rotary_turn(x, ROW, ROWS, HEADS, D, &by, true);
+    for (int i = 0; i < ROWS * ROW; i++)
+        assert_true(fabs((double)(x[i] - kept[i])) < 1e-6);
+    bp_free(x);
+    bp_free(kept);
+}
+
 /* d(sum of dy y)/d(parameter[i]) of the twin, by central differences. */
 static double norm_slope(double *parameter, int64_t i, const double *x, const double *gain,
                          const double *bias, const float *dy, int64_t rows, int64_t C, double *y)
@@ -429,6 +570,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_norm_equals_plain_loops),
+        cmocka_unit_test(rms_norm_and_its_gradient_equal_plain_loops),
+        cmocka_unit_test(swiglu_and_its_gradient_equal_plain_loops),
+        cmocka_unit_test(rotary_positions_turn_pairs_and_back),
         cmocka_unit_test(layer_norm_gradient_equals_finite_differences),
         cmocka_unit_test(gelu_and_its_slope_are_accurate),
         cmocka_unit_test(gelu_holds_at_the_ends),

@@ -146,7 +146,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- the table ---- */
 
-extern const bp_hf_table test_family_huggingface; /* test_family_names.c */
+extern const bp_hf_table *const test_family_huggingface[]; /* test_family_names.c */
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
@@ -163,7 +163,7 @@ static const bp_model_family FAMILY = {.name = "pair",
                                        .check_read = bp_transformer_check_read,
                                        .facts = facts,
                                        .objective = &OBJECTIVE,
-                                       .huggingface = &test_family_huggingface,
+                                       .huggingface = test_family_huggingface,
                                        .blocks = blocks,
                                        .blocks_are = "embedding, layers, heads",
                                        .cost = cost,

@@ -59,14 +59,16 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return BP_FAIL(BP_ERR_FORMAT, "\"places\" is not 32: at %s; give another model", path);
 }
 
-const bp_hf_table test_family_huggingface = {.kind = "pair",
-                                             .model_type = "pair",
-                                             .architecture = "Pair",
-                                             .prefix = "model.",
-                                             .first = "shared.weight",
-                                             .sizes = SIZES,
-                                             .settings = SETTINGS,
-                                             .rows = ROWS,
-                                             .buffers = BUFFERS,
-                                             .more = "{}",
-                                             .check = check};
+static const bp_hf_table PAIR = {.kind = "pair",
+                                 .model_type = "pair",
+                                 .architecture = "Pair",
+                                 .prefix = "model.",
+                                 .first = "shared.weight",
+                                 .sizes = SIZES,
+                                 .settings = SETTINGS,
+                                 .rows = ROWS,
+                                 .buffers = BUFFERS,
+                                 .more = "{}",
+                                 .check = check};
+
+const bp_hf_table *const test_family_huggingface[] = {&PAIR, NULL};

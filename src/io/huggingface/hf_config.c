@@ -12,35 +12,84 @@
 
 #define MAX_SIZE ((int64_t)1 << 31)
 
-int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
+/* A number, or one of the table's sizes. */
+static double factor_of(const bp_hf_shape *shape, const char *name, size_t bytes)
 {
     char *end;
-    int64_t factor = strtoll(name, &end, 10);
+    double number = strtod(name, &end);
 
-    if (end > name)
-        return *end == '*' ? factor * bp_hf_size_of(shape, end + 1) : factor;
+    if (end == name + bytes)
+        return number;
     for (int k = 0; shape->table->sizes[k].ours != NULL; k++)
-        if (strcmp(shape->table->sizes[k].ours, name) == 0)
+        if (strlen(shape->table->sizes[k].ours) == bytes &&
+            strncmp(shape->table->sizes[k].ours, name, bytes) == 0)
             return shape->sizes[k];
     BP_ASSERT(!"a size of the table");
     return 0;
 }
 
-/* A size that must be there: 1 .. 2^31. */
-static bp_err read_size(const json_t *config, const bp_hf_size *size, int64_t *out,
-                        const char *path)
+int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
 {
-    bool other = size->also != NULL && json_object_get(config, size->theirs) == NULL;
-    const char *name = other ? size->also : size->theirs;
-    bp_err err = bp_json_get_int(config, name, out, path);
+    double value = 1;
 
-    if (err == BP_OK && (*out < 1 || *out > MAX_SIZE))
+    for (char sign = '*'; sign != '\0';) {
+        size_t bytes = strcspn(name, "*/");
+        double factor = factor_of(shape, name, bytes);
+
+        value = sign == '*' ? value * factor : value / factor;
+        sign = name[bytes];
+        name += bytes + (sign != '\0');
+    }
+    return (int64_t)value;
+}
+
+/* 1 .. 2^31 */
+static bp_err read_count(const json_t *config, const bp_hf_size *size, const char *name,
+                         double *out, const char *path)
+{
+    int64_t count = 0;
+    bp_err err = bp_json_get_int(config, name, &count, path);
+
+    if (err == BP_OK && (count < 1 || count > MAX_SIZE))
         err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %" PRId64 "; 1 to 2^31 are possible: at %s", name,
-                      *out, path);
-    if (err == BP_OK && strcmp(size->ours, "layers") == 0 && *out > HF_MAX_LAYERS)
-        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %" PRId64 "; %d are possible: at %s", name, *out,
+                      count, path);
+    if (err == BP_OK && strcmp(size->ours, "layers") == 0 && count > HF_MAX_LAYERS)
+        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %" PRId64 "; %d are possible: at %s", name, count,
                       HF_MAX_LAYERS, path);
+    *out = (double)count;
     return err;
+}
+
+static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp_hf_size *size,
+                        double *out, const char *path)
+{
+    bool other = size->also != NULL && json_object_get(config, size->theirs) == NULL, flag = false;
+    const char *name = other ? size->also : size->theirs;
+    const json_t *value = name != NULL ? json_object_get(config, name) : NULL;
+    bp_err err = BP_OK;
+
+    if (size->theirs == NULL ||
+        (size->otherwise != NULL && (value == NULL || json_is_null(value)))) {
+        *out = factor_of(shape, size->otherwise, strlen(size->otherwise));
+    } else if (size->type == BP_HF_FLAG) {
+        err = bp_json_get_bool(config, name, &flag, path);
+        *out = flag;
+    } else if (size->type == BP_HF_REAL) {
+        err = bp_json_get_real(config, name, out, path);
+        if (err == BP_OK && !(*out > 0 && *out < 1e15))
+            err =
+                BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %g; it must be above 0: at %s", name, *out, path);
+    } else {
+        err = read_count(config, size, name, out, path);
+    }
+    return err;
+}
+
+json_t *hf_size_json(const bp_hf_shape *shape, int k)
+{
+    return shape->table->sizes[k].type == BP_HF_REAL   ? json_real(shape->sizes[k])
+           : shape->table->sizes[k].type == BP_HF_FLAG ? json_boolean(shape->sizes[k] != 0)
+                                                       : json_integer((json_int_t)shape->sizes[k]);
 }
 
 /* A value of a setting's list, of `bytes`. New reference. */
@@ -134,7 +183,7 @@ bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const bp_hf_table 
     *out = (bp_hf_shape){.eos_id = -1};
     err = find_table(&out->table, config, tables, path);
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
-        err = read_size(config, &out->table->sizes[k], &out->sizes[k], path);
+        err = read_size(out, config, &out->table->sizes[k], &out->sizes[k], path);
     if (err == BP_OK)
         err = check_settings(out, config, path);
     if (err == BP_OK)
@@ -158,9 +207,10 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     (void)json_object_set_new(config, "model_type", json_string(table->model_type));
     (void)json_object_set_new(config, "architectures", json_pack("[s]", table->architecture));
     for (int k = 0; table->sizes[k].ours; k++) {
-        json_t *size = json_integer(shape->sizes[k]);
+        json_t *size = hf_size_json(shape, k);
 
-        (void)json_object_set(config, table->sizes[k].theirs, size);
+        if (table->sizes[k].theirs)
+            (void)json_object_set(config, table->sizes[k].theirs, size);
         if (table->sizes[k].also)
             (void)json_object_set(config, table->sizes[k].also, size);
         json_decref(size);

@@ -10,6 +10,8 @@
  * `path` is for messages. */
 bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const bp_hf_table *const *tables,
                       const char *path);
+/** A size as JSON has it. New reference. */
+json_t *hf_size_json(const bp_hf_shape *shape, int k);
 /** New reference. */
 json_t *hf_config_json(const bp_hf_shape *shape);
 

@@ -13,43 +13,63 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bp_err find_table(const bp_hf_table **out, const char *kind,
-                         const bp_hf_table *const *tables, const char *where)
+static bp_err read_size(double *out, const json_t *model, const bp_hf_size *size, const char *where)
 {
-    for (const bp_hf_table *const *table = tables; *table != NULL; table++)
-        if (strcmp(kind, (*table)->kind) == 0) {
-            *out = *table;
-            return BP_OK;
-        }
-    return BP_FAIL(
-        BP_ERR_FORMAT,
-        "the checkpoint holds a model of kind '%.40s', which Hugging Face has no folders "
-        "for: at %s; export another one",
-        kind, where);
+    int64_t count = 0, most = strcmp(size->ours, "layers") == 0 ? HF_MAX_LAYERS : (int64_t)1 << 31;
+    bool flag = false;
+    bp_err err;
+
+    if (size->type == BP_HF_REAL)
+        return bp_json_get_real(model, size->ours, out, where);
+    if (size->type == BP_HF_FLAG) {
+        err = bp_json_get_bool(model, size->ours, &flag, where);
+        *out = flag;
+        return err;
+    }
+    err = bp_json_get_int(model, size->ours, &count, where);
+    if (err == BP_OK && (count < 1 || count > most))
+        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is %lld: at %s", size->ours,
+                      (long long)count, where);
+    *out = (double)count;
+    return err;
 }
 
-/* The shape from the checkpoint's state. */
+/* The shape from the checkpoint's state, by one table. */
+static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *model,
+                      const char *where)
+{
+    bp_err err = BP_OK;
+
+    *out = (bp_hf_shape){.table = table};
+    for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
+        err = read_size(&out->sizes[k], model, &table->sizes[k], where);
+    if (err == BP_OK && table->check(out, where) != BP_OK)
+        err = bp_err_prefix(BP_ERR_FORMAT, "the checkpoint's model has sizes which can't be");
+    return err;
+}
+
+/* By the first of its kind that takes it. */
 static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint,
                          const bp_hf_table *const *tables)
 {
     const char *where = bp_checkpoint_folder(checkpoint), *kind;
     const json_t *state = bp_checkpoint_state(checkpoint), *model = json_object_get(state, "model");
     const json_t *eod = json_object_get(state, "eod_id");
+    bool known = false;
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
 
-    if (err == BP_OK)
-        err = find_table(&out->table, kind, tables, where);
-    for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++) {
-        const char *name = out->table->sizes[k].ours;
-        int64_t most = strcmp(name, "layers") == 0 ? HF_MAX_LAYERS : (int64_t)1 << 31;
-
-        err = bp_json_get_int(model, name, &out->sizes[k], where);
-        if (err == BP_OK && (out->sizes[k] < 1 || out->sizes[k] > most))
-            err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is %lld: at %s", name,
-                          (long long)out->sizes[k], where);
-    }
-    if (err == BP_OK && out->table->check(out, where) != BP_OK)
-        err = bp_err_prefix(BP_ERR_FORMAT, "the checkpoint's model has sizes which can't be");
+    if (err != BP_OK)
+        return err;
+    for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
+        if (strcmp(kind, (*table)->kind) == 0) {
+            known = true;
+            err = read_by(out, *table, model, where);
+        }
+    if (!known)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the checkpoint holds a model of kind '%.40s', which Hugging Face has no "
+                       "folders for: at %s; export another one",
+                       kind, where);
     out->eos_id = json_is_integer(eod) ? json_integer_value(eod) : -1;
     return err;
 }

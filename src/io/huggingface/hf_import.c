@@ -211,6 +211,11 @@ static bp_err find_prefix(bp_hf_model *model)
     bp_safetensors *file;
 
     (void)snprintf(full, sizeof full, "%s%s", prefix, first);
+    model->report.prefix = "";
+    if (prefix[0] == '\0')
+        return find(model, first, &file) != NULL
+                   ? BP_OK
+                   : BP_FAIL(BP_ERR_FORMAT, "there is no tensor %s: in %s", first, model->folder);
     bool bare = find(model, first, &file) != NULL, prefixed = find(model, full, &file) != NULL;
 
     if (bare && prefixed)
@@ -506,7 +511,6 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape)
     json_t *model = json_pack("{s:s}", "kind", shape->table->kind);
 
     for (int k = 0; shape->table->sizes[k].ours; k++)
-        (void)json_object_set_new(model, shape->table->sizes[k].ours,
-                                  json_integer(shape->sizes[k]));
+        (void)json_object_set_new(model, shape->table->sizes[k].ours, hf_size_json(shape, k));
     return model;
 }

@@ -18,6 +18,16 @@ static size_t stack_bytes(const bp_hf_row *row)
     return star != NULL ? (size_t)(star - row->theirs) : 0;
 }
 
+/* Is it in a model of this shape? */
+static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row)
+{
+    const char *flag = row->only_if;
+
+    if (flag == NULL)
+        return true;
+    return flag[0] == '!' ? bp_hf_size_of(shape, flag + 1) == 0 : bp_hf_size_of(shape, flag) != 0;
+}
+
 /* Rows from `row` on that are one layer's. */
 static int rows_of_layer(const bp_hf_row *row)
 {
@@ -40,7 +50,8 @@ int64_t hf_tensor_count(const bp_hf_shape *shape)
     int64_t count = 0;
 
     for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
-        count += stack_bytes(row) > 0 ? layers_of(shape) : 1;
+        if (is_there(shape, row))
+            count += stack_bytes(row) > 0 ? layers_of(shape) : 1;
     return count;
 }
 
@@ -68,21 +79,39 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
         set_name(out->ours[p], row->ours[p], layer);
 }
 
+static int count_there(const bp_hf_shape *shape, const bp_hf_row *row, int rows)
+{
+    int count = 0;
+
+    for (int k = 0; k < rows; k++)
+        count += is_there(shape, &row[k]);
+    return count;
+}
+
+/* The k-th of those that are there. */
+static const bp_hf_row *row_there(const bp_hf_shape *shape, const bp_hf_row *row, int k)
+{
+    for (;; row++)
+        if (is_there(shape, row) && k-- == 0)
+            return row;
+}
+
 void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
 {
     const bp_hf_row *row = shape->table->rows;
 
     *out = (hf_tensor){0};
     while (row->theirs != NULL) {
-        int each = stack_bytes(row) > 0 ? rows_of_layer(row) : 1;
-        int64_t all = stack_bytes(row) > 0 ? each * layers_of(shape) : 1;
+        int rows = stack_bytes(row) > 0 ? rows_of_layer(row) : 1,
+            each = count_there(shape, row, rows);
+        int64_t all = stack_bytes(row) > 0 ? each * layers_of(shape) : each;
 
         if (k < all) {
-            fill(out, shape, &row[k % each], k / each);
+            fill(out, shape, row_there(shape, row, (int)(k % each)), k / each);
             return;
         }
         k -= all;
-        row += each;
+        row += rows;
     }
     BP_ASSERT(!"a tensor of the table");
 }
@@ -133,7 +162,7 @@ static bool is_name_of(const bp_hf_shape *shape, const bp_hf_row *row, const cha
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name)
 {
     for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
-        if (is_name_of(shape, row, name))
+        if (is_there(shape, row) && is_name_of(shape, row, name))
             return true;
     return false;
 }

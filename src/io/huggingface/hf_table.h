@@ -12,10 +12,15 @@
 #define BP_HF_SIZES 16
 #define BP_HF_PARTS 3
 
-/** A size: `ours` is its name in the "model" object of a checkpoint and in the rows below, `theirs`
- * in config.json; `also`: another name that folders may have (NULL: none), which is written too. */
+/** A size, a number or a flag: `ours` is its name in the "model" object of a checkpoint and in the
+ * rows below, `theirs` in config.json; `also`: another name that folders may have (NULL: none),
+ * which is written too. */
+typedef enum bp_hf_type { BP_HF_COUNT, BP_HF_REAL, BP_HF_FLAG } bp_hf_type;
 typedef struct bp_hf_size {
     const char *ours, *theirs, *also;
+    bp_hf_type type;
+    const char *otherwise; /* where it is not there, or null: a number, or a size; NULL: it must be.
+                                     `theirs` NULL: it is always this */
 } bp_hf_size;
 
 /** A member of config.json that this family computes with one meaning only. `is`: JSON values with
@@ -27,12 +32,15 @@ typedef struct bp_hf_setting {
 
 /** One of their tensors: `parts` of ours lie in it side by side, along its last dimension. A '*' in
  * names is a layer's number; rows that follow each other with the same text before it are a
- * layer's. Extents are "width", "3*width", "2"; columns NULL: a vector. */
+ * layer's. Extents are "width", "3*width", "2",
+ * "kv_heads*width/heads"; columns NULL: a vector. */
 typedef struct bp_hf_row {
     const char *theirs, *rows, *columns;
     bool transposed; /* theirs are [in][out] */
     int parts;
     const char *ours[BP_HF_PARTS];
+    const char
+        *only_if; /* a flag that must be set, "!FLAG": that must not; NULL: it is always there */
 } bp_hf_row;
 
 struct bp_hf_shape;
@@ -40,7 +48,7 @@ typedef struct bp_hf_table {
     const char *kind;         /* of ours: model.kind */
     const char *model_type;   /* of config.json */
     const char *architecture; /* that config.json names when written */
-    const char *prefix;       /* that names of tensors may have; written */
+    const char *prefix;       /* that names of tensors may have; written; "": none */
     const char *first;        /* a tensor that is always there, which tells whether they have it */
     const char *head, *tied;  /* a tensor that may be there, equal to another; NULL: none */
     const bp_hf_size *sizes;  /* ended by NULL */
@@ -57,11 +65,11 @@ typedef struct bp_hf_table {
 /** The sizes of one model. */
 typedef struct bp_hf_shape {
     const bp_hf_table *table;
-    int64_t sizes[BP_HF_SIZES]; /* in the table's order */
-    int64_t eos_id;             /* eos_token_id of config.json; -1: none */
+    double sizes[BP_HF_SIZES]; /* in the table's order; flags 0 or 1 */
+    int64_t eos_id;            /* eos_token_id of config.json; -1: none */
 } bp_hf_shape;
 
-/** A size by our name, "3*width", or "2"; a name that the table has not is a bug. */
+/** A size by our name, or an extent as above; a name that the table has not is a bug. */
 int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name);
 
 #endif

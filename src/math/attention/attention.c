@@ -22,6 +22,14 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Gradients of one query head's keys and values, where several heads share them. */
+static int64_t group_floats(const bp_attention_shape *shape)
+{
+    return bp_key_heads(shape) == shape->H
+               ? 0
+               : bp_round_up(2 * bp_key_positions(shape) * shape->D, 16);
+}
+
 /* Floats of one thread's scratch, in whole cache lines. */
 static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *shape)
 {
@@ -29,7 +37,7 @@ static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *
 
     if (precision == BP_BF16)
         floats = most(floats, bp_head_scratch_bf16(shape));
-    return bp_round_up(floats, 16);
+    return bp_round_up(floats, 16) + group_floats(shape);
 }
 
 size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_shape *shape)
@@ -41,7 +49,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
                        const bp_attention_shape *shape, int64_t b, int64_t h)
 {
     int64_t K = bp_key_positions(shape), keys = shape->lengths ? shape->lengths[b] : K;
-    int64_t at = b * K * in->kv_row + h * shape->D;
+    int64_t at = b * K * in->kv_row + h / (shape->H / bp_key_heads(shape)) * shape->D;
     bp_head one = {
         .shape = shape,
         .loops = bp_loops_best(),
@@ -108,8 +116,8 @@ void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
 
     one->loops->scale(dkeys + first * width, one->scale, (last - first) * width);
     for (int64_t t = first; t < last; t++) {
-        memcpy(results->dk + t * one->kv_row, dkeys + t * width, bytes);
-        memcpy(results->dv + t * one->kv_row, dvalues + t * width, bytes);
+        memcpy(results->dk + t * results->dkv_row, dkeys + t * width, bytes);
+        memcpy(results->dv + t * results->dkv_row, dvalues + t * width, bytes);
     }
 }
 
@@ -236,8 +244,63 @@ static void backward_head(const bp_head *one, const bp_head_results *results,
         clear_rows(results->dq, one->q_row, D, range->first_query * QUERIES,
                    bp_least(range->last_query * QUERIES, one->shape->T));
     if (range->of_keys) {
-        clear_rows(results->dk, one->kv_row, D, first, last);
-        clear_rows(results->dv, one->kv_row, D, first, last);
+        clear_rows(results->dk, results->dkv_row, D, first, last);
+        clear_rows(results->dv, results->dkv_row, D, first, last);
+    }
+}
+
+/* dk and dv += those of one more query head. */
+static void add_group(const bp_head *one, const bp_head_results *sum, const bp_head_results *more)
+{
+    int64_t K = bp_key_positions(one->shape), D = one->shape->D;
+
+    for (int64_t t = 0; t < K; t++) {
+        one->loops->add(sum->dk + t * sum->dkv_row, more->dk + t * more->dkv_row, D);
+        one->loops->add(sum->dv + t * sum->dkv_row, more->dv + t * more->dkv_row, D);
+    }
+}
+
+typedef struct backward_call {
+    const bp_gemm *gemm;
+    const bp_attention_gradients *to;
+    const float *dout, *out, *lse;
+    const bp_attention_input *in;
+    const bp_attention_shape *shape;
+    int64_t parts, floats; /* of scratch */
+} backward_call;
+
+/* A unit of the query heads that share key head `kv` of sequence b, in their order. */
+static void backward_group(const backward_call *call, int64_t b, int64_t kv, int64_t unit,
+                           float *scratch)
+{
+    const bp_attention_shape *shape = call->shape;
+    const bp_attention_input *in = call->in;
+    int64_t group = shape->H / bp_key_heads(shape), K = bp_key_positions(shape), D = shape->D,
+            of_keys = b * K * in->kv_row + kv * D;
+    float *more = scratch + call->floats - group_floats(shape);
+    bp_head_range range = range_of(shape, call->parts, unit);
+    bp_head_results sum = {
+        .dk = call->to->dk + of_keys, .dv = call->to->dv + of_keys, .dkv_row = in->kv_row};
+
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+        int64_t place = (b * shape->T * shape->H + h) * D;
+        bp_head one = head_of(call->gemm, in, shape, b, h);
+        bp_head_results results = {.out = (float *)call->out + place,
+                                   .lse = (float *)call->lse + (b * shape->H + h) * shape->T,
+                                   .dout = call->dout + place,
+                                   .dq = call->to->dq + b * shape->T * in->q_row + h * D,
+                                   .dk = sum.dk,
+                                   .dv = sum.dv,
+                                   .dkv_row = sum.dkv_row};
+
+        if (h > kv * group) {
+            results.dk = more;
+            results.dv = more + K * D;
+            results.dkv_row = D;
+        }
+        backward_head(&one, &results, &range, scratch);
+        if (h > kv * group)
+            add_group(&one, &sum, &results);
     }
 }
 
@@ -245,28 +308,26 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
                            const float *out, const float *lse, const bp_attention_input *in,
                            const bp_attention_shape *shape, void *scratch)
 {
-    int64_t heads = shape->B * shape->H, K = bp_key_positions(shape);
+    int64_t heads = shape->B * bp_key_heads(shape), K = bp_key_positions(shape);
     int64_t tiles = (bp_least(shape->T, K) + QUERIES - 1) / QUERIES;
-    int64_t parts = backward_parts(heads, tiles), units = parts == 1 ? 1 : 2 * parts;
-    int64_t floats = scratch_floats(bp_gemm_precision(gemm), shape);
+    bool grouped = bp_key_heads(shape) < shape->H; /* heads of a group add up one by one, whole */
+    backward_call call = {gemm,
+                          to,
+                          dout,
+                          out,
+                          lse,
+                          in,
+                          shape,
+                          grouped ? 1 : backward_parts(heads, tiles),
+                          scratch_floats(bp_gemm_precision(gemm), shape)};
+    int64_t units = call.parts == 1 ? 1 : 2 * call.parts;
 
     BP_TRACE(BP_TRACE_ATTENTION_BACKWARD, 10.0 * attention_pairs(shape), 0);
     BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
+    BP_ASSERT(shape->H % bp_key_heads(shape) == 0);
 #pragma omp parallel for collapse(2) schedule(dynamic) if (heads * shape->T > 64)
-    for (int64_t i = 0; i < heads; i++) {
-        for (int64_t unit = 0; unit < units; unit++) {
-            int64_t b = i / shape->H, h = i % shape->H,
-                    place = (b * shape->T * shape->H + h) * shape->D,
-                    of_keys = b * K * in->kv_row + h * shape->D;
-            bp_head one = head_of(gemm, in, shape, b, h);
-            bp_head_range range = range_of(shape, parts, unit);
-            bp_head_results results = {.out = (float *)out + place,
-                                       .lse = (float *)lse + i * shape->T,
-                                       .dout = dout + place,
-                                       .dq = to->dq + b * shape->T * in->q_row + h * shape->D,
-                                       .dk = to->dk + of_keys,
-                                       .dv = to->dv + of_keys};
-            backward_head(&one, &results, &range, (float *)scratch + omp_get_thread_num() * floats);
-        }
-    }
+    for (int64_t i = 0; i < heads; i++)
+        for (int64_t unit = 0; unit < units; unit++)
+            backward_group(&call, i / bp_key_heads(shape), i % bp_key_heads(shape), unit,
+                           (float *)scratch + omp_get_thread_num() * call.floats);
 }

@@ -24,6 +24,7 @@
 typedef struct bp_attention_shape {
     int64_t B, T, H, D;     /* T: query positions; H: the heads on this rank */
     int64_t K;              /* key positions; 0: T, the queries' own */
+    int64_t key_heads;      /* heads of keys and values: head h reads head h key_heads / H; 0: H */
     const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
     bool causal;            /* a query sees its own position and those before; K is T */
     float dropout;          /* of the attention weights; 0: none */
@@ -34,7 +35,8 @@ typedef struct bp_attention_shape {
     int64_t all_heads;
 } bp_attention_shape;
 
-/** Queries, keys and values, [H][D] of a position; so many floats lie from position to position. */
+/** Queries [H][D], keys and values [key_heads][D] of a position; so many floats lie from position
+ * to position. */
 typedef struct bp_attention_input {
     const float *q, *k, *v; /* of B sequences of T, and of K positions */
     int64_t q_row, kv_row;
@@ -48,6 +50,15 @@ typedef struct bp_attention_gradients {
 static inline bp_attention_input bp_attention_of_qkv(const float *qkv, int64_t H, int64_t D)
 {
     return (bp_attention_input){qkv, qkv + H * D, qkv + 2 * H * D, 3 * H * D, 3 * H * D};
+}
+
+/** Those of grouped heads, as [B][T]: q of H heads, k and v of key_heads. */
+static inline bp_attention_input bp_attention_of_groups(const float *qkv, int64_t H,
+                                                        int64_t key_heads, int64_t D)
+{
+    int64_t row = (H + 2 * key_heads) * D;
+
+    return (bp_attention_input){qkv, qkv + H * D, qkv + (H + key_heads) * D, row, row};
 }
 
 static inline bp_attention_input bp_attention_of_q_kv(const float *q, const float *kv, int64_t H,

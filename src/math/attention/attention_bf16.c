@@ -366,9 +366,9 @@ static void store_gradients(const bp_head *one, const bp_head_results *results,
     float kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
     bp_bf16_rows shape = keys_of(one, one->k, first, last - first);
 
-    one->tiles->passes->scaled_rows(results->dk + first * one->kv_row, one->kv_row,
+    one->tiles->passes->scaled_rows(results->dk + first * results->dkv_row, results->dkv_row,
                                     space->dkeys + first * width, one->scale, &shape);
-    one->tiles->passes->scaled_rows(results->dv + first * one->kv_row, one->kv_row,
+    one->tiles->passes->scaled_rows(results->dv + first * results->dkv_row, results->dkv_row,
                                     space->dvalues + first * width, kept, &shape);
 }
 

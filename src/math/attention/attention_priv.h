@@ -28,7 +28,8 @@ typedef struct bp_head_results {
     float *out, *lse;  /* rows of HD; [T] */
     const float *dout; /* rows of HD */
     float *dq;         /* rows as q's, */
-    float *dk, *dv;    /* as k's */
+    float *dk, *dv;    /* so many floats from position to position: */
+    int64_t dkv_row;
 } bp_head_results;
 
 /** Tiles [first, last) of queries and keys that a call of the backward pass takes, and which
@@ -59,6 +60,11 @@ static inline int64_t bp_keys_seen(const bp_head *one, int64_t q, int64_t querie
 static inline int64_t bp_visible(const bp_head *one, int64_t q, int64_t k)
 {
     return one->shape->causal ? q - k : one->keys;
+}
+
+static inline int64_t bp_key_heads(const bp_attention_shape *shape)
+{
+    return shape->key_heads > 0 ? shape->key_heads : shape->H;
 }
 
 /** Positions of keys. */

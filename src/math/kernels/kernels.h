@@ -14,7 +14,9 @@
 #include <stdint.h>
 
 /** A layer norm by row, y = (x - mean) / sqrt(var + epsilon) * gain + bias; mean[rows] and
- * rstd[rows] are kept for backward (NULL: not). Source: Ba et al. 2016. */
+ * rstd[rows] are kept for backward (NULL: not). Source: Ba et al. 2016. Without a bias it is a norm
+ * by the root mean square, y = x / sqrt(mean of x^2 + epsilon) * gain, and mean is not kept.
+ * Source: Zhang and Sennrich 2019. */
 typedef struct bp_norm {
     const float *gain, *bias;
     float epsilon;
@@ -63,6 +65,24 @@ void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x
  * over dy. */
 void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_gradient *bias,
                       const float *dy, const bp_operand *x);
+
+/** SwiGLU: y[rows][F] = silu(x[:, :F]) x[:, F:], x[rows][2F] kept for backward (NULL: not) as an
+ * operand of its own; float32 ones may lie over x. Source: Shazeer 2020. */
+void bp_swiglu_forward(const bp_operand *y, const bp_operand *kept, const float *x);
+/** dx[rows][2F], and y made again, x being as kept. */
+void bp_swiglu_backward(const bp_operand *dx, const bp_operand *y, const float *dy,
+                        const bp_operand *x);
+
+/** Rotary positions: of the first 2 half numbers of each head, pairs (i, i + half) are turned by
+ * the angle of their position. Source: Su et al. 2021, section 3.4.2, in the pairing of LLaMA. */
+typedef struct bp_rotary {
+    int64_t T, half;
+    const float *cosine, *sine; /* [T][half] */
+} bp_rotary;
+/** In place: x[rows] of `heads` heads of D numbers, so many floats lie from row to row; row r is
+ * position r mod by->T. back: what the gradient goes through. */
+void bp_rotary_turn(float *x, int64_t row, int64_t rows, int64_t heads, int64_t D,
+                    const bp_rotary *by, bool back);
 
 /** y = a + dropout(x) with keep probability 1-p, kept values scaled by 1/(1-p); p = 0: y = a + x.
  * `first` is the place of element 0 in the global tensor: the mask is a function of (key, place):

@@ -45,6 +45,48 @@ void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, i
     }
 }
 
+/* 1 / (1 + exp(-x)), and 1 less it without its cancellation. */
+static inline float sigmoid_of(float x, float *rest)
+{
+    float exponent = x * -LOG2_E, e = exp2_of(exponent > 126.0f ? 126.0f : exponent);
+    float sigmoid = 1.0f / (1.0f + e);
+
+    *rest = e * sigmoid;
+    return sigmoid;
+}
+
+void LOOP(swiglu_forward)(float *y, const float *gate, const float *up, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float rest;
+        y[i] = gate[i] * sigmoid_of(gate[i], &rest) * up[i];
+    }
+}
+
+void LOOP(swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
+                           const float *up, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float rest, g = gate[i], u = up[i], d = dy[i], sigmoid = sigmoid_of(g, &rest);
+        float silu = g * sigmoid;
+        y[i] = silu * u;
+        dgate[i] = d * u * (sigmoid + silu * rest);
+        dup[i] = d * silu;
+    }
+}
+
+void LOOP(rotate)(float *x, const float *cosine, const float *sine, int64_t half, float sign)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+        float a = x[i], b = x[i + half], s = sine[i] * sign;
+        x[i] = a * cosine[i] - b * s;
+        x[i + half] = b * cosine[i] + a * s;
+    }
+}
+
 void LOOP(add)(float *y, const float *x, int64_t n)
 {
 #pragma omp simd

@@ -25,6 +25,10 @@ static inline float lane_sum(float lanes[LANES])
 
 void LOOP(gelu_forward)(float *y, const float *x, int64_t n);
 void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+void LOOP(swiglu_forward)(float *y, const float *gate, const float *up, int64_t n);
+void LOOP(swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
+                           const float *up, int64_t n);
+void LOOP(rotate)(float *x, const float *cosine, const float *sine, int64_t half, float sign);
 void LOOP(add)(float *y, const float *x, int64_t n);
 void LOOP(sum)(float *y, const float *a, const float *x, int64_t n);
 void LOOP(scale)(float *y, float factor, int64_t n);

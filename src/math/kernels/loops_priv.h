@@ -62,6 +62,13 @@ typedef struct bp_loops {
     void (*gelu_forward)(float *y, const float *x, int64_t n);
     /* dx may be dy */
     void (*gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+    /* y = silu(gate) up */
+    void (*swiglu_forward)(float *y, const float *gate, const float *up, int64_t n);
+    /* dgate may be gate, dup up, y dy */
+    void (*swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
+                            const float *up, int64_t n);
+    /* pairs (x[i], x[i + half]) turned by angles of these cosines and sines; sign -1: back */
+    void (*rotate)(float *x, const float *cosine, const float *sine, int64_t half, float sign);
     void (*add)(float *y, const float *x, int64_t n);
     void (*sum)(float *y, const float *a, const float *x, int64_t n);
     void (*scale)(float *y, float factor, int64_t n);

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/gemm/operand_pass_priv.h"
+#include <math.h>
 #include <omp.h>
 
 /* A panel of the residual sum, h NULL: base alone, where it lies. */
@@ -29,6 +30,14 @@ typedef struct forward {
     bp_mask mask;
 } forward;
 
+static const float ZEROS[BP_PASS_COLUMNS];
+
+/* Of a norm without a bias. */
+static float root_mean_square(const bp_loops *loops, const float *row, int64_t C, float epsilon)
+{
+    return (float)(1.0 / sqrt(loops->square_sum(row, C) / (double)C + (double)epsilon));
+}
+
 static void forward_row(const forward *in, int64_t r)
 {
     const bp_norm *norm = in->norm;
@@ -36,14 +45,20 @@ static void forward_row(const forward *in, int64_t r)
     float mean, rstd, workspace[BP_PASS_COLUMNS];
     const float *row = residual_panel(in->loops, in->h, in->x, &in->mask, r * C, C);
 
-    in->loops->norm_statistics(&mean, &rstd, row, C, norm->epsilon);
+    if (norm->bias) {
+        in->loops->norm_statistics(&mean, &rstd, row, C, norm->epsilon);
+    } else {
+        mean = 0;
+        rstd = root_mean_square(in->loops, row, C, norm->epsilon);
+    }
     for (int64_t c = 0; c < C; c += BP_PASS_COLUMNS) {
         int64_t n = bp_smaller(BP_PASS_COLUMNS, C - c);
         float *y = bp_operand_workspace(in->y, r, c, workspace);
-        in->loops->norm_apply(y, row + c, norm->gain + c, norm->bias + c, mean, rstd, n);
+        in->loops->norm_apply(y, row + c, norm->gain + c, norm->bias ? norm->bias + c : ZEROS, mean,
+                              rstd, n);
         bp_operand_store(in->loops, in->y, r, c, y, n);
     }
-    if (norm->mean)
+    if (norm->mean && norm->bias)
         norm->mean[r] = mean;
     if (norm->rstd)
         norm->rstd[r] = rstd;
@@ -84,9 +99,11 @@ static void backward_row(const backward *in, int64_t r, float *sums)
     int64_t C = in->C;
     const float *x = in->x + r * C, *dy = in->dy + r * C;
     float *dx = in->to->dx + r * C, workspace[BP_PASS_COLUMNS];
-    bp_norm_row row = {.mean = norm->mean[r], .rstd = norm->rstd[r]};
+    bp_norm_row row = {.mean = norm->bias ? norm->mean[r] : 0, .rstd = norm->rstd[r]};
 
     in->loops->norm_means(&row.mean_d, &row.mean_dot, dy, x, norm->gain, row.mean, row.rstd, C);
+    if (!norm->bias)
+        row.mean_d = 0; /* no mean was taken off */
     if (in->to->fresh)
         memset(dx, 0, (size_t)C * sizeof *dx);
     for (int64_t c = 0; c < C; c += BP_PASS_COLUMNS) {
@@ -96,7 +113,8 @@ static void backward_row(const backward *in, int64_t r, float *sums)
         if (!in->y)
             continue;
         float *y = bp_operand_workspace(in->y, r, c, workspace);
-        in->loops->norm_apply(y, x + c, norm->gain + c, norm->bias + c, row.mean, row.rstd, n);
+        in->loops->norm_apply(y, x + c, norm->gain + c, norm->bias ? norm->bias + c : ZEROS,
+                              row.mean, row.rstd, n);
         bp_operand_store(in->loops, in->y, r, c, y, n);
     }
 }
@@ -123,6 +141,8 @@ void bp_layer_norm_backward(const bp_norm_gradients *to, const bp_operand *y, co
         int64_t first, last;
         bp_share(C, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &last);
         in.loops->column_sums(to->dgain + first, scratch + first, blocks, last - first, 2 * C);
-        in.loops->column_sums(to->dbias + first, scratch + C + first, blocks, last - first, 2 * C);
+        if (norm->bias)
+            in.loops->column_sums(to->dbias + first, scratch + C + first, blocks, last - first,
+                                  2 * C);
     }
 }

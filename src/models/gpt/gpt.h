@@ -6,6 +6,6 @@
 #include "models/family.h"
 
 extern const bp_model_family bp_gpt_family;
-extern const bp_hf_table bp_gpt_huggingface;
+extern const bp_hf_table *const bp_gpt_huggingface[];
 
 #endif

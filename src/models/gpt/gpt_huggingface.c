@@ -60,7 +60,7 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
                    (long long)heads, (long long)width, path);
 }
 
-const bp_hf_table bp_gpt_huggingface = {
+static const bp_hf_table GPT2 = {
     .kind = "gpt",
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
@@ -75,3 +75,5 @@ const bp_hf_table bp_gpt_huggingface = {
     .more = "{\"attn_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
     .check = check};
+
+const bp_hf_table *const bp_gpt_huggingface[] = {&GPT2, NULL};

@@ -40,8 +40,6 @@ static void try_ensemble(const uint8_t *data, size_t bytes)
     bp_ensemble_list_clear(&again);
 }
 
-static const bp_hf_table *const TABLES[] = {&bp_gpt_huggingface, NULL};
-
 static void try_shape(const uint8_t *data, size_t bytes)
 {
     bp_hf_shape shape = {0}, again = {0};
@@ -50,7 +48,7 @@ static void try_shape(const uint8_t *data, size_t bytes)
 
     if (err != BP_OK)
         return;
-    err = hf_config_read(&shape, config, TABLES, "config.json");
+    err = hf_config_read(&shape, config, bp_gpt_huggingface, "config.json");
     fuzz_check_error(err);
     FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);
     if (err == BP_OK) {
@@ -60,7 +58,8 @@ static void try_shape(const uint8_t *data, size_t bytes)
         FUZZ_CHECK(heads >= 1 && bp_hf_size_of(&shape, "width") % heads == 0);
         FUZZ_CHECK(shape.eos_id >= -1 && shape.eos_id < bp_hf_size_of(&shape, "vocab_size"));
         written = hf_config_json(&shape);
-        FUZZ_CHECK(written != NULL && hf_config_read(&again, written, TABLES, "again") == BP_OK);
+        FUZZ_CHECK(written != NULL &&
+                   hf_config_read(&again, written, bp_gpt_huggingface, "again") == BP_OK);
         FUZZ_CHECK(memcmp(&shape, &again, sizeof shape) == 0);
         json_decref(written);
     }

@@ -1,0 +1,157 @@
+/* LLaMA and Qwen2 as Hugging Face folders hold them: every weight [out, in], as ours. */
+#include "models/llama/llama.h"
+
+static const bp_hf_size SIZES[] = {{"layers", "num_hidden_layers", NULL},
+                                   {"width", "hidden_size", NULL},
+                                   {"heads", "num_attention_heads", NULL},
+                                   {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads"},
+                                   {"inner", "intermediate_size", NULL},
+                                   {"context", "max_position_embeddings", NULL},
+                                   {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},
+                                   {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000"},
+                                   {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
+                                   {"attention_bias", "attention_bias", NULL, BP_HF_FLAG, "0"},
+                                   {"vocab_size", "vocab_size", NULL},
+                                   {0}};
+
+/* Biases of q, k and v are always there. */
+static const bp_hf_size QWEN2_SIZES[] = {
+    {"layers", "num_hidden_layers", NULL},
+    {"width", "hidden_size", NULL},
+    {"heads", "num_attention_heads", NULL},
+    {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads"},
+    {"inner", "intermediate_size", NULL},
+    {"context", "max_position_embeddings", NULL},
+    {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},
+    {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000"},
+    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
+    {"attention_bias", NULL, NULL, BP_HF_FLAG, "1"},
+    {"vocab_size", "vocab_size", NULL},
+    {0}};
+
+static const bp_hf_setting QWEN2_SETTINGS[] = {
+    {"hidden_act", "\"silu\""}, {"use_sliding_window", "false"}, {"rope_scaling", "null"}, {0}};
+
+static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"silu\""},
+                                         {"mlp_bias", "false"},
+                                         {"rope_scaling", "null"},
+                                         {"pretraining_tp", "1"},
+                                         {0}};
+
+static const bp_hf_row ROWS[] = {
+    {"model.embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
+    {"model.layers.*.input_layernorm.weight", "width", NULL, false, 1, {"h.*.ln1.gain"}},
+    {"model.layers.*.self_attn.q_proj.weight", "width", "width", false, 1, {"h.*.attn.q.weight"}},
+    {"model.layers.*.self_attn.k_proj.weight",
+     "kv_heads*width/heads",
+     "width",
+     false,
+     1,
+     {"h.*.attn.k.weight"}},
+    {"model.layers.*.self_attn.v_proj.weight",
+     "kv_heads*width/heads",
+     "width",
+     false,
+     1,
+     {"h.*.attn.v.weight"}},
+    {"model.layers.*.self_attn.q_proj.bias",
+     "width",
+     NULL,
+     false,
+     1,
+     {"h.*.attn.q.bias"},
+     .only_if = "attention_bias"},
+    {"model.layers.*.self_attn.k_proj.bias",
+     "kv_heads*width/heads",
+     NULL,
+     false,
+     1,
+     {"h.*.attn.k.bias"},
+     .only_if = "attention_bias"},
+    {"model.layers.*.self_attn.v_proj.bias",
+     "kv_heads*width/heads",
+     NULL,
+     false,
+     1,
+     {"h.*.attn.v.bias"},
+     .only_if = "attention_bias"},
+    {"model.layers.*.self_attn.o_proj.weight", "width", "width", false, 1, {"h.*.attn.out.weight"}},
+    {"model.layers.*.post_attention_layernorm.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
+    {"model.layers.*.mlp.gate_proj.weight", "inner", "width", false, 1, {"h.*.mlp.gate.weight"}},
+    {"model.layers.*.mlp.up_proj.weight", "inner", "width", false, 1, {"h.*.mlp.up.weight"}},
+    {"model.layers.*.mlp.down_proj.weight", "width", "inner", false, 1, {"h.*.mlp.down.weight"}},
+    {"model.norm.weight", "width", NULL, false, 1, {"ln_f.gain"}},
+    {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
+    {0}};
+
+static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL};
+
+static bp_err check(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
+            kv_heads = bp_hf_size_of(shape, "kv_heads");
+
+    if (width % heads != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
+                       (long long)heads, (long long)width, path);
+    if (heads % kv_heads != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld: at %s",
+            (long long)kv_heads, (long long)heads, path);
+    return BP_OK;
+}
+
+/* With attention_bias the output projection has one, too. */
+static bp_err check_llama(const bp_hf_shape *shape, const char *path)
+{
+    if (bp_hf_size_of(shape, "attention_bias") == 0)
+        return check(shape, path);
+    return BP_FAIL(
+        BP_ERR_FORMAT,
+        "\"attention_bias\" is true; this program's llama has biases of q, k and v alone: "
+        "at %s; give another model",
+        path);
+}
+
+/* Another program would look for biases that are not there. */
+static bp_err check_qwen2(const bp_hf_shape *shape, const char *path)
+{
+    if (bp_hf_size_of(shape, "attention_bias") != 0)
+        return check(shape, path);
+    return BP_FAIL(BP_ERR_FORMAT, "a qwen2 has biases of q, k and v: at %s; give another model",
+                   path);
+}
+
+#define MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
+
+static const bp_hf_table LLAMA = {.kind = "llama",
+                                  .model_type = "llama",
+                                  .architecture = "LlamaForCausalLM",
+                                  .prefix = "",
+                                  .first = "model.embed_tokens.weight",
+                                  .head = "lm_head.weight",
+                                  .tied = "model.embed_tokens.weight",
+                                  .sizes = SIZES,
+                                  .settings = SETTINGS,
+                                  .rows = ROWS,
+                                  .buffers = BUFFERS,
+                                  .more = MORE,
+                                  .check = check_llama};
+
+static const bp_hf_table QWEN2 = {.kind = "llama",
+                                  .model_type = "qwen2",
+                                  .architecture = "Qwen2ForCausalLM",
+                                  .prefix = "",
+                                  .first = "model.embed_tokens.weight",
+                                  .head = "lm_head.weight",
+                                  .tied = "model.embed_tokens.weight",
+                                  .sizes = QWEN2_SIZES,
+                                  .settings = QWEN2_SETTINGS,
+                                  .rows = ROWS,
+                                  .buffers = BUFFERS,
+                                  .more = MORE,
+                                  .check = check_qwen2};
+
+const bp_hf_table *const bp_llama_huggingface[] = {&LLAMA, &QWEN2, NULL};

@@ -1,0 +1,316 @@
+/* Families against numbers that other software computed in float64: every log-probability, every
+ * gradient, five steps of AdamW. Weights and names come through the families' own tables. */
+#include "bp_test_mpi.h"
+#include "train/adamw.h"
+
+#include "io/huggingface/hf_model_priv.h"
+#include "io/huggingface/safetensors.h"
+#include "math/kernels/kernels.h"
+#include "mesh/collective.h"
+#include "models/family.h"
+#include "train/engine/engine.h"
+#include "train/engine/stage.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { B = 2, T = 20, V = 97 };
+
+static char *file_of(const char *folder, const char *file)
+{
+    static char path[4096];
+    char relative[128];
+
+    snprintf(relative, sizeof relative, "reference/%s/%s", folder, file);
+    snprintf(path, sizeof path, "%s", bp_test_shared(relative));
+    return path;
+}
+
+typedef struct fixture {
+    const char *folder;
+    bp_hf_model *model;
+    bp_hf_shape hf;
+    bp_model_shape shape;
+    bp_safetensors *expected;
+    json_t *figures;
+    int32_t inputs[B * T], targets[B * T];
+} fixture;
+
+static void open_fixture(fixture *f, const char *folder)
+{
+    json_t *root, *state = json_object();
+
+    *f = (fixture){.folder = folder};
+    bp_test_expect(bp_hf_open(&f->model, file_of(folder, "."), bp_model_huggingface_tables()),
+                   BP_OK);
+    f->hf = bp_hf_shape_of(f->model);
+    json_object_set_new(state, "model", bp_hf_model_json(&f->hf));
+    bp_test_expect(bp_model_shape_read(&f->shape, state, folder), BP_OK);
+    json_decref(state);
+    bp_test_expect(bp_safetensors_open(&f->expected, file_of(folder, "expected.safetensors")),
+                   BP_OK);
+    bp_test_expect(bp_json_load(&f->figures, file_of(folder, "expected.json"), 1 << 20), BP_OK);
+    bp_test_expect(bp_json_load(&root, file_of(folder, "tokens.json"), 1 << 20), BP_OK);
+    for (size_t b = 0; b < B; b++)
+        for (size_t t = 0; t < T; t++) {
+            const json_t *row = json_array_get(json_object_get(root, "tokens"), b);
+            f->inputs[b * T + t] = (int32_t)json_integer_value(json_array_get(row, t));
+            f->targets[b * T + t] = (int32_t)json_integer_value(json_array_get(row, t + 1));
+        }
+    json_decref(root);
+}
+
+static void close_fixture(fixture *f)
+{
+    bp_hf_close(&f->model);
+    bp_safetensors_close(&f->expected);
+    json_decref(f->figures);
+}
+
+/* Ours of the folder's, whole. Valid until the next. */
+static const float *weight_of(fixture *f, const char *name)
+{
+    int64_t count;
+    const bp_slice *slices = bp_hf_slices(f->model, &count);
+    const float *data = NULL;
+
+    for (int64_t k = 0; k < count; k++)
+        if (strcmp(slices[k].name, name) == 0)
+            bp_test_expect(bp_hf_fetch(f->model, &slices[k], k, &data), BP_OK);
+    if (!data)
+        print_error("%s has no %s\n", f->folder, name);
+    assert_non_null(data);
+    return data;
+}
+
+static void take_slab(const bp_param *param, float *to, const float *whole)
+{
+    int64_t rows = param->dims == 2 ? param->extent[0] : 1, last = param->dims - 1;
+    int64_t first_row = param->dims == 2 ? param->offset[0] : 0;
+
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(to + r * param->extent[last],
+               whole + (first_row + r) * param->shape[last] + param->offset[last],
+               (size_t)param->extent[last] * sizeof *to);
+}
+
+/* The expected gradient of one of ours, whole; the caller's. */
+static float *gradient_of(fixture *f, const bp_param *param)
+{
+    int64_t count = param->shape[0] * (param->dims == 2 ? param->shape[1] : 1);
+    float *ours = bp_alloc("test", count, sizeof *ours);
+
+    for (int64_t k = 0; k < hf_tensor_count(&f->hf); k++) {
+        hf_tensor theirs;
+
+        hf_tensor_of(&theirs, &f->hf, k);
+        for (int p = 0; p < theirs.parts; p++) {
+            char name[2 * HF_NAME];
+
+            if (strcmp(theirs.ours[p], param->name) != 0)
+                continue;
+            snprintf(name, sizeof name, "grad.%s", theirs.name);
+            const bp_safetensor *tensor = bp_safetensors_find(f->expected, name);
+            assert_non_null(tensor);
+            float *whole = bp_alloc("test", tensor->count, sizeof *whole);
+            bp_test_expect(bp_safetensors_read(f->expected, tensor, 0, tensor->count, whole),
+                           BP_OK);
+            hf_take_part(ours, whole, &theirs, p);
+            bp_free(whole);
+        }
+    }
+    return ours;
+}
+
+/* A stage of the network, with the folder's weights. */
+typedef struct parts {
+    bp_mesh *mesh;
+    bp_gemm *gemm;
+    bp_network *network;
+    bp_stage *stage;
+    float *values;
+} parts;
+
+static void open_parts(parts *p, fixture *f)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD), tensors = size > 1 ? 2 : 1;
+    bp_mesh_shape mesh = {1, size / tensors, 1, tensors, BP_COORDINATOR_SHARED};
+    bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .schedule = BP_1F1B};
+
+    bp_test_expect(bp_mesh_new(&p->mesh, MPI_COMM_WORLD, &mesh), BP_OK);
+    bp_test_expect(bp_gemm_new(&p->gemm, BP_F32), BP_OK);
+    bp_nn nn = {.gemm = p->gemm,
+                .tensor = p->mesh->tensor,
+                .tensor_at = p->mesh->tensor_at,
+                .tensors = tensors};
+    bp_test_expect(
+        bp_model_network_new(&p->network, &nn, &f->shape, p->mesh->pipeline_at, mesh.pipeline),
+        BP_OK);
+    bp_network_lay_out(p->network, 1);
+    p->values = bp_alloc("test", p->network->floats, sizeof(float));
+    bp_test_expect(bp_network_bind_values(p->network, p->values), BP_OK);
+    for (int g = 0; g < p->network->group_count; g++)
+        for (int k = 0; k < p->network->groups[g].count; k++) {
+            bp_param *param = &p->network->groups[g].params[k];
+            take_slab(param, param->value, weight_of(f, param->name));
+        }
+    bp_network_refresh(p->network);
+    spec.stage = p->mesh->pipeline_at;
+    spec.stages = mesh.pipeline;
+    bp_test_expect(bp_stage_new(&p->stage, p->mesh, p->network, &spec), BP_OK);
+}
+
+static void close_parts(parts *p)
+{
+    bp_stage_free(&p->stage);
+    bp_network_free(&p->network);
+    bp_gemm_free(&p->gemm);
+    bp_mesh_free(&p->mesh);
+    bp_free(p->values);
+}
+
+/* Each word of the vocabulary in turn is the target of one place, others go unscored. */
+static void check_probabilities(fixture *f, parts *p)
+{
+    const bp_safetensor *tensor = bp_safetensors_find(f->expected, "logits");
+    float *logits = bp_alloc("test", B * T * V, sizeof *logits);
+    double worst = 0;
+
+    bp_test_expect(bp_safetensors_read(f->expected, tensor, 0, B * T * V, logits), BP_OK);
+    for (int32_t v = 0; v < V; v++) {
+        int place = v * 7 % (B * T);
+        int32_t targets[B * T];
+        bp_batch batch = bp_batch_of_places(B, T, f->inputs, targets);
+        double sums[BP_TERMS], norm = 0;
+        int64_t counts[BP_TERMS];
+        const float *row = logits + place * V;
+
+        for (int k = 0; k < B * T; k++)
+            targets[k] = k == place ? v : -1;
+        bp_stage_evaluate(p->stage, &batch, sums, counts);
+        for (int k = 0; k < V; k++)
+            norm += exp((double)row[k]);
+        if (p->mesh->pipeline_at == p->mesh->pipelines - 1)
+            worst = fmax(worst, fabs(-sums[0] - ((double)row[v] - log(norm))));
+    }
+    bp_free(logits);
+    if (!(worst < 1e-5))
+        print_error("%s: a log-probability is off by %g\n", f->folder, worst);
+    bp_test_check(MPI_COMM_WORLD, worst < 1e-5);
+}
+
+static bool gradient_agrees(fixture *f, const bp_param *param, const float *mine)
+{
+    int64_t count = bp_param_floats(param),
+            all = param->shape[0] * (param->dims == 2 ? param->shape[1] : 1);
+    float *whole = gradient_of(f, param), *slab = bp_alloc("test", count, sizeof *slab);
+    double worst = 0, largest = 0;
+
+    take_slab(param, slab, whole);
+    for (int64_t i = 0; i < all; i++)
+        largest = fmax(largest, fabs((double)whole[i]));
+    for (int64_t i = 0; i < count; i++)
+        worst = fmax(worst, fabs((double)(mine[i] - slab[i])));
+    bp_free(whole);
+    bp_free(slab);
+    if (!(worst <= 1e-4 * largest))
+        print_error("%s, gradient of %s: off by %g of %g\n", f->folder, param->name, worst,
+                    largest);
+    return worst <= 1e-4 * largest && largest > 0;
+}
+
+static void check_gradients(fixture *f, parts *p)
+{
+    bp_batch batch = bp_batch_of_places(B, T, f->inputs, f->targets);
+    bp_stage_step step = {.batch = &batch, .step = 1, .loss_weight = {1.0F / (B * T)}};
+    double sums[BP_TERMS] = {0};
+    bool agrees = true;
+
+    bp_stage_accumulate(p->stage, &step, sums, 1);
+    for (int g = 0; g < p->network->group_count; g++)
+        for (int k = 0; k < p->network->groups[g].count; k++) {
+            const bp_group *group = &p->network->groups[g];
+            const bp_param *param = &group->params[k];
+            /* a tied table's gradient lies in parts on two stages */
+            bool in_parts = group->tied && p->mesh->pipelines > 1;
+
+            agrees =
+                (in_parts ||
+                 gradient_agrees(f, param, p->stage->gradient + group->place + param->place)) &&
+                agrees;
+        }
+    bp_test_check(MPI_COMM_WORLD, agrees);
+}
+
+static void check_adamw(fixture *f)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD), data = size > 1 ? 2 : 1;
+    bp_mesh_shape mesh_shape = {1, size / data, data, 1, BP_COORDINATOR_SHARED};
+    bp_engine_spec spec = {
+        .batch = B, .micro_batch = 1, .schedule = BP_1F1B, .tree = true, .overlap = true};
+    bp_model_shape shape = f->shape;
+    bp_mesh *mesh;
+    bp_engine *engine;
+    bp_slice *slices;
+    int64_t count, first;
+
+    bp_test_adamw(&spec, 1e-3, 5);
+    shape.context = T;
+    bp_test_expect(bp_mesh_new(&mesh, MPI_COMM_WORLD, &mesh_shape), BP_OK);
+    bp_test_expect(bp_engine_new(&engine, mesh, &spec, &shape), BP_OK);
+    bp_test_expect(bp_engine_slices_to_load(engine, true, &slices, &count), BP_OK);
+    for (int64_t k = 0; k < count; k++) {
+        bp_param param = {.dims = slices[k].dims};
+
+        memcpy(param.shape, slices[k].shape, sizeof param.shape);
+        memcpy(param.offset, slices[k].offset, sizeof param.offset);
+        memcpy(param.extent, slices[k].extent, sizeof param.extent);
+        take_slab(&param, slices[k].data, weight_of(f, slices[k].name));
+    }
+    bp_free(slices);
+    bp_engine_loaded(engine);
+    bp_engine_slots(engine, &first, &count);
+    bp_batch all = bp_batch_of_places(B, T, f->inputs, f->targets),
+             mine = bp_batch_part(&all, first, count);
+    for (int step = 1; step <= 5; step++) {
+        bp_step_result result;
+        double expected = json_real_value(
+            json_array_get(json_object_get(f->figures, "adamw_losses"), (size_t)step - 1));
+        double norm = json_real_value(json_object_get(f->figures, "grad_norm"));
+
+        bp_engine_step(engine, step, step, &mine, &result);
+        if (fabs(result.loss - expected) >= 1e-5)
+            print_error("%s, step %d: loss %.9g, not %.9g\n", f->folder, step, result.loss,
+                        expected);
+        bp_test_check(MPI_COMM_WORLD, fabs(result.loss - expected) < 1e-5);
+        bp_test_check(MPI_COMM_WORLD, step > 1 || fabs(result.grad_norm - norm) < 1e-4);
+    }
+    bp_engine_free(&engine);
+    bp_mesh_free(&mesh);
+}
+
+static void families_are_the_references(void **state)
+{
+    static const char *const FOLDERS[] = {"llama-tiny", "qwen2-tiny"};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof FOLDERS / sizeof FOLDERS[0]; k++) {
+        fixture f;
+        parts p = {0};
+
+        open_fixture(&f, FOLDERS[k]);
+        open_parts(&p, &f);
+        check_probabilities(&f, &p);
+        check_gradients(&f, &p);
+        close_parts(&p);
+        check_adamw(&f);
+        close_fixture(&f);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(families_are_the_references)};
+
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}
