@@ -187,6 +187,17 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
     return err;
 }
 
+/* An optional one may be 0, or missing where an older program wrote the checkpoint. */
+static bp_err read_count(int64_t *value, const json_t *model, const bp_model_size *size,
+                         const char *where)
+{
+    const json_t *found = json_object_get(model, size->name);
+
+    if (size->optional && (!found || (json_is_integer(found) && json_integer_value(found) == 0)))
+        return BP_OK;
+    return read_value(value, model, size->name, where);
+}
+
 static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const json_t *model,
                         const char *where)
 {
@@ -195,7 +206,7 @@ static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const 
     bool flag = false;
     bp_err err = size->type == BP_SIZE_REAL   ? bp_json_get_real(model, size->name, &real, where)
                  : size->type == BP_SIZE_FLAG ? bp_json_get_bool(model, size->name, &flag, where)
-                                              : read_value(&count, model, size->name, where);
+                                              : read_count(&count, model, size, where);
 
     set_value(shape, size,
               size->type == BP_SIZE_REAL   ? real

@@ -24,6 +24,7 @@ typedef struct bp_model_keys {
     int64_t context;
     int64_t kv_heads;
     int64_t inner;
+    int64_t window;
     double norm_epsilon;
     double rope_theta;
     bool tied;

@@ -39,6 +39,7 @@ typedef struct bp_layer_shape {
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
     int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
                            where it crosses */
+    int64_t window;     /* a position sees the last so many, itself one of them; 0: all */
     bool sees_all;      /* not causal: a position sees all others of its sequence */
     int item, stream;   /* of the activations: what it works on, and whose places that has */
     bool crosses;       /* between attention and MLP, it also attends to another item, */

@@ -291,7 +291,7 @@ static void check_adamw(fixture *f)
 
 static void families_are_the_references(void **state)
 {
-    static const char *const FOLDERS[] = {"llama-tiny", "qwen2-tiny"};
+    static const char *const FOLDERS[] = {"llama-tiny", "mistral-tiny", "qwen2-tiny"};
 
     (void)state;
     for (size_t k = 0; k < sizeof FOLDERS / sizeof FOLDERS[0]; k++) {

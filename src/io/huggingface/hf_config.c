@@ -92,6 +92,14 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
                                                        : json_integer((json_int_t)shape->sizes[k]);
 }
 
+/* What config.json says: null of a count of nothing. */
+static json_t *told(const bp_hf_shape *shape, int k)
+{
+    bool nothing = shape->table->sizes[k].type == BP_HF_COUNT && shape->sizes[k] == 0;
+
+    return nothing ? json_null() : hf_size_json(shape, k);
+}
+
 /* A value of a setting's list, of `bytes`. New reference. */
 static json_t *value_of(const bp_hf_shape *shape, const char *text, size_t bytes)
 {
@@ -207,7 +215,7 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     (void)json_object_set_new(config, "model_type", json_string(table->model_type));
     (void)json_object_set_new(config, "architectures", json_pack("[s]", table->architecture));
     for (int k = 0; table->sizes[k].ours; k++) {
-        json_t *size = hf_size_json(shape, k);
+        json_t *size = told(shape, k);
 
         if (table->sizes[k].theirs)
             (void)json_object_set(config, table->sizes[k].theirs, size);

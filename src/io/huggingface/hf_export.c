@@ -9,6 +9,7 @@
 #include "io/huggingface/safetensors.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ static bp_err read_size(double *out, const json_t *model, const bp_hf_size *size
         return err;
     }
     err = bp_json_get_int(model, size->ours, &count, where);
-    if (err == BP_OK && (count < 1 || count > most))
+    if (err == BP_OK && (count < (size->otherwise ? 0 : 1) || count > most))
         err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is %lld: at %s", size->ours,
                       (long long)count, where);
     *out = (double)count;
@@ -43,6 +44,13 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     *out = (bp_hf_shape){.table = table};
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         err = read_size(&out->sizes[k], model, &table->sizes[k], where);
+    for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
+        if (!table->sizes[k].theirs && out->sizes[k] != strtod(table->sizes[k].otherwise, NULL))
+            err = BP_FAIL(
+                BP_ERR_FORMAT,
+                "the checkpoint's model has %s = %g, which a %s of Hugging Face has not: at "
+                "%s; export another one",
+                table->sizes[k].ours, out->sizes[k], table->model_type, where);
     if (err == BP_OK && table->check(out, where) != BP_OK)
         err = bp_err_prefix(BP_ERR_FORMAT, "the checkpoint's model has sizes which can't be");
     return err;

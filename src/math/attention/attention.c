@@ -66,6 +66,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
     };
 
     BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
+    BP_ASSERT(shape->window == 0 || (shape->causal && !shape->lengths));
     one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
                       shape->T * one.place_row;
     if (shape->dropout > 0.0f)
@@ -156,7 +157,8 @@ static int64_t part_start(int64_t tiles, int64_t parts, int64_t part, bool causa
 static double attention_pairs(const bp_attention_shape *shape)
 {
     double T = (double)shape->T, K = (double)bp_key_positions(shape),
-           pairs = shape->causal ? T * (T + 1) / 2 : T * K;
+           W = (double)bp_least(shape->window > 0 ? shape->window : shape->T, shape->T),
+           pairs = shape->causal ? W * (W + 1) / 2 + (T - W) * W : T * K;
 
     return (double)(shape->B * shape->H * shape->D) * pairs;
 }

@@ -27,6 +27,7 @@ typedef struct bp_attention_shape {
     int64_t key_heads;      /* heads of keys and values: head h reads head h key_heads / H; 0: H */
     const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
     bool causal;            /* a query sees its own position and those before; K is T */
+    int64_t window;         /* and of those the last so many, itself one of them; 0: all */
     float dropout;          /* of the attention weights; 0: none */
     const bp_rng_key *key;  /* of the dropout masks */
     int64_t first_sequence; /* of sequence 0 in the global batch, */

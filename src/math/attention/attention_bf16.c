@@ -175,6 +175,7 @@ static void forward_panel(const bp_head *one, const workspace *space, int64_t q,
         return;
     multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
                   keys);
+    bp_head_window(one, space->scores, PANEL, q + at, k, keys);
     bp_panel_softmax panel = {.scores = space->scores,
                               .weights = space->pairs,
                               .top = space->top + at,
@@ -220,7 +221,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
         space->top[i] = -INFINITY;
         space->sum[i] = 0.0f;
     }
-    for (int64_t k = 0; k < end; k += FAR)
+    for (int64_t k = bp_first_seen(one, q, FAR); k < end; k += FAR)
         for (int64_t at = 0; at < rows; at += PANEL)
             forward_panel(one, space, q, at, k);
     for (int64_t at = 0; at < rows; at += PANEL)
@@ -276,6 +277,7 @@ static void backward_panel(const bp_head *one, const workspace *space, const bp_
         return;
     multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
                   keys);
+    bp_head_window(one, space->scores, PANEL, q + at, k, keys);
     multiply_rows(one, space->dweights, space->value_rows + k * width,
                   space->douts + at * width / 2, keys);
     bp_panel_gradient panel = {.scores = space->scores,
@@ -335,12 +337,13 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
                           const workspace *space, const bp_head_range *range, int64_t q,
                           int64_t rows)
 {
-    int64_t first = bp_range_first(range), end = bp_range_last(one, range, q, rows);
+    int64_t first = bp_range_first(range), end = bp_range_last(one, range, q, rows),
+            seen = bp_first_seen(one, q, KEYS);
 
     if (first >= end)
         return;
     load_queries(one, space, results, q, rows);
-    for (int64_t k = first; k < end; k += KEYS) {
+    for (int64_t k = seen > first ? seen : first; k < end; k += KEYS) {
         for (int64_t at = 0; at < rows; at += PANEL)
             backward_panel(one, space, range, q, at, k);
         if (range->of_keys)

@@ -95,10 +95,11 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
     loops->transpose_in(queries, one->q + q * one->q_row, rows, D, one->q_row, one->scale);
     memset(sums, 0, (size_t)(D * QUERIES) * sizeof *sums);
     bp_head_start(max, sum);
-    for (int64_t k = 0; k < end; k += KEYS) {
+    for (int64_t k = bp_first_seen(one, q, KEYS); k < end; k += KEYS) {
         int64_t keys = bp_least(KEYS, end - k);
         const place at = {q, k, keys};
         multiply_rows(one, scores, one->k, queries, &at);
+        bp_head_window(one, scores, QUERIES, q, k, keys);
         loops->tile_softmax(scores, max, sum, factor, keys, bp_visible(one, q, k));
         loops->scale_columns(sums, factor, D);
         if (one->shape->dropout > 0.0f) {
@@ -205,6 +206,7 @@ static void backward_tile(const bp_head *one, const workspace *space, const bp_h
     const place at = {q, k, keys};
 
     multiply_rows(one, space->weights, one->k, space->queries, &at);
+    bp_head_window(one, space->weights, QUERIES, q, k, keys);
     loops->tile_weights(space->weights, space->lse, keys, bp_visible(one, q, k));
     multiply_rows(one, space->dscores, one->v, space->douts, &at);
     if (one->shape->dropout > 0.0f) {
@@ -236,7 +238,8 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
         if (first >= end)
             continue;
         load_queries(one, &space, results, q, rows);
-        for (int64_t k = first; k < end; k += KEYS)
+        int64_t seen = bp_first_seen(one, q, KEYS);
+        for (int64_t k = seen > first ? seen : first; k < end; k += KEYS)
             backward_tile(one, &space, range, q, k, bp_least(KEYS, end - k));
         if (!range->of_queries)
             continue;

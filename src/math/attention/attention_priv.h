@@ -67,6 +67,32 @@ static inline int64_t bp_key_heads(const bp_attention_shape *shape)
     return shape->key_heads > 0 ? shape->key_heads : shape->H;
 }
 
+/* What a key that is not seen scores: nothing beside any score, yet finite, so that a query which
+ * has seen no key yet has a maximum; all of it is scaled by 0 once it sees one. */
+#define BP_UNSEEN (-1e30f)
+
+/** The first key, in whole units, that the queries from q on see; and, of `lanes` queries from q
+ * on, scores[keys][lanes] of those keys from k on that are older than a query's window. */
+static inline int64_t bp_first_seen(const bp_head *one, int64_t q, int64_t unit)
+{
+    int64_t window = one->shape->window;
+
+    return window > 0 && q >= window ? (q - window + 1) / unit * unit : 0;
+}
+
+static inline void bp_head_window(const bp_head *one, float *scores, int64_t lanes, int64_t q,
+                                  int64_t k, int64_t keys)
+{
+    int64_t window = one->shape->window;
+
+    if (window == 0 || k > q + lanes - 1 - window)
+        return;
+    for (int64_t j = 0; j < keys; j++)
+        for (int64_t i = 0; i < lanes; i++)
+            if (k + j <= q + i - window)
+                scores[j * lanes + i] = BP_UNSEEN;
+}
+
 /** Positions of keys. */
 static inline int64_t bp_key_positions(const bp_attention_shape *shape)
 {

@@ -29,6 +29,7 @@ static const bp_model_size SIZES[] = {
      .at = BP_SIZE_AT(own[BP_LLAMA_BIAS]),
      .type = BP_SIZE_FLAG,
      .optional = true},
+    {.name = "window", .at = BP_SIZE_AT(own[BP_LLAMA_WINDOW]), .optional = true},
     {0}};
 
 static void settle(bp_model_shape *shape)
@@ -91,6 +92,14 @@ static double layer_matrices(const bp_model_shape *shape)
     return C * (2 * C + 2 * keys) + 3 * C * (double)shape->own[BP_LLAMA_INNER];
 }
 
+/* Keys that a query sees, most. */
+static double seen(const bp_model_shape *shape)
+{
+    int64_t window = shape->own[BP_LLAMA_WINDOW];
+
+    return (double)(window > 0 && window < shape->context ? window : shape->context);
+}
+
 /* FLOPs: 6 a matrix's entry, and 12 LTC of attention. Source: as GPT's. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
@@ -103,7 +112,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.parameters = (int64_t)(L * layer_matrices(shape)) +
                                           shape->layers * (2 * shape->width + biases) +
                                           (tables * shape->vocab_size + 1) * shape->width,
-                            .train_flops = 6 * matrices + 12 * L * (double)shape->context * C};
+                            .train_flops = 6 * matrices + 12 * L * seen(shape) * C};
 }
 
 static int blocks_of(const bp_model_shape *shape)
@@ -119,7 +128,7 @@ static double cost(const bp_model_shape *shape, int block)
         return 50 * C;
     if (block == blocks_of(shape) - 1)
         return 2 * (double)shape->vocab_size * C;
-    return 2 * layer_matrices(shape) + 4 * (double)shape->context * C;
+    return 2 * layer_matrices(shape) + 4 * seen(shape) * C;
 }
 
 static bp_activations behind(const bp_model_shape *shape, int block)
@@ -194,6 +203,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                                 .no_bias = true,
                                 .qkv_bias = shape->own[BP_LLAMA_BIAS] != 0,
                                 .gated = true,
+                                .window = shape->own[BP_LLAMA_WINDOW],
                                 .rotary = network->tables,
                                 .layers = shape->layers,
                                 .number = number - 1,

@@ -7,7 +7,7 @@
 #include "models/family.h"
 
 /** Where its own sizes lie in bp_model_shape. */
-enum { BP_LLAMA_KV_HEADS, BP_LLAMA_INNER, BP_LLAMA_TIED, BP_LLAMA_BIAS };
+enum { BP_LLAMA_KV_HEADS, BP_LLAMA_INNER, BP_LLAMA_TIED, BP_LLAMA_BIAS, BP_LLAMA_WINDOW };
 enum { BP_LLAMA_EPSILON, BP_LLAMA_THETA };
 
 extern const bp_model_family bp_llama_family;

@@ -1,42 +1,41 @@
-/* LLaMA and Qwen2 as Hugging Face folders hold them: every weight [out, in], as ours. */
+/* LLaMA, Mistral and Qwen2 as Hugging Face folders hold them: every weight [out, in], as ours. */
 #include "models/llama/llama.h"
 
-static const bp_hf_size SIZES[] = {{"layers", "num_hidden_layers", NULL},
-                                   {"width", "hidden_size", NULL},
-                                   {"heads", "num_attention_heads", NULL},
-                                   {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads"},
-                                   {"inner", "intermediate_size", NULL},
-                                   {"context", "max_position_embeddings", NULL},
-                                   {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},
-                                   {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000"},
-                                   {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
-                                   {"attention_bias", "attention_bias", NULL, BP_HF_FLAG, "0"},
-                                   {"vocab_size", "vocab_size", NULL},
-                                   {0}};
+#define COMMON_SIZES                                                                               \
+    {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
+        {"heads", "num_attention_heads", NULL},                                                    \
+        {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads"},                           \
+        {"inner", "intermediate_size", NULL}, {"context", "max_position_embeddings", NULL},        \
+        {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},                                \
+        {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000"},                                   \
+    {                                                                                              \
+        "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"                                       \
+    }
 
-/* Biases of q, k and v are always there. */
-static const bp_hf_size QWEN2_SIZES[] = {
-    {"layers", "num_hidden_layers", NULL},
-    {"width", "hidden_size", NULL},
-    {"heads", "num_attention_heads", NULL},
-    {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads"},
-    {"inner", "intermediate_size", NULL},
-    {"context", "max_position_embeddings", NULL},
-    {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},
-    {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000"},
-    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
-    {"attention_bias", NULL, NULL, BP_HF_FLAG, "1"},
-    {"vocab_size", "vocab_size", NULL},
-    {0}};
+static const bp_hf_size LLAMA_SIZES[] = {COMMON_SIZES,
+                                         {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
+                                         {"window", NULL, NULL, BP_HF_COUNT, "0"},
+                                         {"vocab_size", "vocab_size", NULL},
+                                         {0}};
+static const bp_hf_size MISTRAL_SIZES[] = {COMMON_SIZES,
+                                           {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
+                                           {"window", "sliding_window", NULL, BP_HF_COUNT, "0"},
+                                           {"vocab_size", "vocab_size", NULL},
+                                           {0}};
+static const bp_hf_size QWEN2_SIZES[] = {COMMON_SIZES,
+                                         {"attention_bias", NULL, NULL, BP_HF_FLAG, "1"},
+                                         {"window", NULL, NULL, BP_HF_COUNT, "0"},
+                                         {"vocab_size", "vocab_size", NULL},
+                                         {0}};
 
+/* With attention_bias LLaMA's output projection has a bias, too. */
+static const bp_hf_setting LLAMA_SETTINGS[] = {
+    {"hidden_act", "\"silu\""}, {"attention_bias", "false"}, {"mlp_bias", "false"},
+    {"rope_scaling", "null"},   {"pretraining_tp", "1"},     {0}};
+static const bp_hf_setting MISTRAL_SETTINGS[] = {
+    {"hidden_act", "\"silu\""}, {"head_dim", "null|width/heads"}, {0}};
 static const bp_hf_setting QWEN2_SETTINGS[] = {
     {"hidden_act", "\"silu\""}, {"use_sliding_window", "false"}, {"rope_scaling", "null"}, {0}};
-
-static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"silu\""},
-                                         {"mlp_bias", "false"},
-                                         {"rope_scaling", "null"},
-                                         {"pretraining_tp", "1"},
-                                         {0}};
 
 static const bp_hf_row ROWS[] = {
     {"model.embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
@@ -103,55 +102,20 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return BP_OK;
 }
 
-/* With attention_bias the output projection has one, too. */
-static bp_err check_llama(const bp_hf_shape *shape, const char *path)
-{
-    if (bp_hf_size_of(shape, "attention_bias") == 0)
-        return check(shape, path);
-    return BP_FAIL(
-        BP_ERR_FORMAT,
-        "\"attention_bias\" is true; this program's llama has biases of q, k and v alone: "
-        "at %s; give another model",
-        path);
-}
-
-/* Another program would look for biases that are not there. */
-static bp_err check_qwen2(const bp_hf_shape *shape, const char *path)
-{
-    if (bp_hf_size_of(shape, "attention_bias") != 0)
-        return check(shape, path);
-    return BP_FAIL(BP_ERR_FORMAT, "a qwen2 has biases of q, k and v: at %s; give another model",
-                   path);
-}
-
 #define MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
 
-static const bp_hf_table LLAMA = {.kind = "llama",
-                                  .model_type = "llama",
-                                  .architecture = "LlamaForCausalLM",
-                                  .prefix = "",
-                                  .first = "model.embed_tokens.weight",
-                                  .head = "lm_head.weight",
-                                  .tied = "model.embed_tokens.weight",
-                                  .sizes = SIZES,
-                                  .settings = SETTINGS,
-                                  .rows = ROWS,
-                                  .buffers = BUFFERS,
-                                  .more = MORE,
-                                  .check = check_llama};
+#define TABLE(type, class, sizes_of, settings_of)                                                  \
+    {                                                                                              \
+        .kind = "llama", .model_type = type, .architecture = class, .prefix = "",                  \
+        .first = "model.embed_tokens.weight", .head = "lm_head.weight",                            \
+        .tied = "model.embed_tokens.weight", .sizes = sizes_of, .settings = settings_of,           \
+        .rows = ROWS, .buffers = BUFFERS, .more = MORE, .check = check                             \
+    }
 
-static const bp_hf_table QWEN2 = {.kind = "llama",
-                                  .model_type = "qwen2",
-                                  .architecture = "Qwen2ForCausalLM",
-                                  .prefix = "",
-                                  .first = "model.embed_tokens.weight",
-                                  .head = "lm_head.weight",
-                                  .tied = "model.embed_tokens.weight",
-                                  .sizes = QWEN2_SIZES,
-                                  .settings = QWEN2_SETTINGS,
-                                  .rows = ROWS,
-                                  .buffers = BUFFERS,
-                                  .more = MORE,
-                                  .check = check_qwen2};
+static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS),
+                         MISTRAL = TABLE("mistral", "MistralForCausalLM", MISTRAL_SIZES,
+                                         MISTRAL_SETTINGS),
+                         QWEN2 = TABLE("qwen2", "Qwen2ForCausalLM", QWEN2_SIZES, QWEN2_SETTINGS);
 
-const bp_hf_table *const bp_llama_huggingface[] = {&LLAMA, &QWEN2, NULL};
+/* A model goes out as the first of these that it is. */
+const bp_hf_table *const bp_llama_huggingface[] = {&LLAMA, &MISTRAL, &QWEN2, NULL};
