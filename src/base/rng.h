@@ -16,7 +16,8 @@ typedef enum bp_rng_purpose {
     BP_RNG_BOOTSTRAP = 5, /* resamples for standard errors */
     BP_RNG_TEST = 6,
     BP_RNG_POSTERIOR = 7, /* samples of weights */
-    BP_RNG_BENCH = 8      /* made-up tokens and text */
+    BP_RNG_BENCH = 8,     /* made-up tokens and text */
+    BP_RNG_GENERATE = 10  /* tokens drawn */
 } bp_rng_purpose;
 
 /** What the numbers are for. Two different keys give independent streams. */

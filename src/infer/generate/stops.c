@@ -1,0 +1,156 @@
+/* Stop texts: read from a key, checked against a tokenizer, found. */
+#include "infer/generate/stops.h"
+
+#include "base/buffer.h"
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+/* What follows a backslash, to the end of `text`; how many bytes it has, 0: it means nothing. */
+static size_t read_escape(const char *at, bp_buffer *text)
+{
+    static const char NAMES[] = "ntr\\,", MEANINGS[] = "\n\t\r\\,";
+    const char *name = at[0] ? strchr(NAMES, at[0]) : NULL;
+
+    if (name) {
+        bp_buffer_add(text, &MEANINGS[name - NAMES], 1);
+        return 1;
+    }
+    if (at[0] == 'x' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2])) {
+        char digits[3] = {at[1], at[2], '\0'}, byte = (char)strtol(digits, NULL, 16);
+
+        bp_buffer_add(text, &byte, 1);
+        return 3;
+    }
+    return 0;
+}
+
+/* One text up to a comma or the end; *at goes behind it. */
+static bp_err read_text(const char **at, bp_buffer *text)
+{
+    const char *from = *at;
+
+    while (**at && **at != ',') {
+        size_t bytes;
+
+        if (**at != '\\') {
+            bp_buffer_add(text, (*at)++, 1);
+            continue;
+        }
+        bytes = read_escape(*at + 1, text);
+        if (bytes == 0)
+            return BP_FAIL(BP_ERR_CONFIG,
+                           "'\\%.1s' in a stop text means nothing: at generate.stop; use \\n, \\t, "
+                           "\\r, \\\\, \\, or \\xNN",
+                           *at + 1);
+        *at += 1 + bytes;
+    }
+    if (text->bytes == 0)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "a stop text is empty, before '%s': at generate.stop; leave it out, or "
+                       "write a comma that is meant as \\,",
+                       from);
+    return BP_OK;
+}
+
+bp_err bp_stops_read(bp_stops *stops, const char *list)
+{
+    const char *at = list;
+    bp_err err = BP_OK;
+
+    *stops = (bp_stops){0};
+    do {
+        bp_buffer text = {0};
+        int64_t n = stops->count + 1;
+
+        err = read_text(&at, &text);
+        stops->texts = bp_realloc("generate.stops", stops->texts, n, sizeof *stops->texts);
+        stops->bytes = bp_realloc("generate.stops", stops->bytes, n, sizeof *stops->bytes);
+        stops->bytes[n - 1] = text.bytes;
+        stops->texts[n - 1] = bp_buffer_take(&text);
+        stops->count = n;
+    } while (err == BP_OK && *at++ == ',');
+    return err;
+}
+
+void bp_stops_clear(bp_stops *stops)
+{
+    for (int64_t k = 0; k < stops->count; k++)
+        bp_free(stops->texts[k]);
+    bp_free(stops->texts);
+    bp_free(stops->bytes);
+    *stops = (bp_stops){0};
+}
+
+/* ---- with a tokenizer ---- */
+
+/* Encoded and decoded it is the same. */
+static bp_err spells(bool *can, bp_encoder *encoder, const bp_tokenizer *tokenizer,
+                     const char *text, size_t bytes)
+{
+    bp_ids ids = {0};
+    char *again = NULL;
+    size_t again_bytes = 0;
+    bp_err err = bp_encode(encoder, text, bytes, &ids);
+
+    *can = err == BP_OK;
+    for (int64_t k = 0; *can && k < ids.count; k++)
+        *can = (int64_t)ids.data[k] != bp_tokenizer_unk(tokenizer);
+    if (*can)
+        err = bp_decode(tokenizer, ids.data, ids.count, &again, &again_bytes);
+    *can = *can && err == BP_OK && again_bytes == bytes && memcmp(again, text, bytes) == 0;
+    bp_free(again);
+    bp_ids_clear(&ids);
+    return err;
+}
+
+bp_err bp_stops_use(bp_stops *stops, const bp_tokenizer *tokenizer)
+{
+    bp_encoder *encoder = NULL;
+    bp_err err = bp_encoder_new(&encoder, tokenizer);
+
+    stops->tokenizer = tokenizer;
+    for (int64_t k = 0; err == BP_OK && k < stops->count; k++) {
+        bool can = false;
+
+        err = spells(&can, encoder, tokenizer, stops->texts[k], stops->bytes[k]);
+        if (err == BP_OK && !can)
+            err = BP_FAIL(BP_ERR_CONFIG,
+                          "the stop text '%s' can't be encoded by the model's tokenizer: at "
+                          "generate.stop; use a text of its vocabulary",
+                          stops->texts[k]);
+    }
+    bp_encoder_free(&encoder);
+    return err;
+}
+
+int64_t bp_stops_find(const bp_stops *stops, const char *text, size_t bytes)
+{
+    int64_t first = -1;
+
+    for (int64_t k = 0; k < stops->count; k++) {
+        const char *found = memmem(text, bytes, stops->texts[k], stops->bytes[k]);
+
+        if (found && (first < 0 || found - text < first))
+            first = found - text;
+    }
+    return first;
+}
+
+bool bp_stops_hit(const bp_stops *stops, const int32_t *tokens, int64_t count)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    bool hit;
+
+    if (stops->count == 0 ||
+        bp_decode(stops->tokenizer, (const uint32_t *)tokens, count, &text, &bytes) != BP_OK)
+        return false;
+    hit = bp_stops_find(stops, text, bytes) >= 0;
+    bp_free(text);
+    return hit;
+}
