@@ -30,3 +30,43 @@ bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values)
 {
     return lm->ops->score(lm, batch, values);
 }
+
+bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room)
+{
+    *out = NULL;
+    if (!lm->ops->decode_new)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "a model of kind %s does not continue sequences: at model.kind; take a "
+                       "checkpoint of a causal network",
+                       lm->info.kind);
+    if (room > lm->info.context)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "%lld positions a sequence: at a context of %lld; shorten prompts, or what "
+                       "follows them",
+                       (long long)room, (long long)lm->info.context);
+    return lm->ops->decode_new(out, lm, groups, slots, room);
+}
+
+void bp_model_decode_free(bp_decoding **decoding)
+{
+    if (*decoding)
+        (*decoding)->lm->ops->decode_free(*decoding);
+    *decoding = NULL;
+}
+
+void bp_model_decode_reset(bp_decoding *decoding, int group)
+{
+    decoding->lm->ops->decode_reset(decoding, group);
+}
+
+void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
+                     float *statistics)
+{
+    BP_ASSERT(group >= 0 && group < decoding->groups && step->slots <= decoding->slots);
+    decoding->lm->ops->decode(decoding, group, step, logits, statistics);
+}
+
+int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room)
+{
+    return lm->ops->decode_bytes ? lm->ops->decode_bytes(lm, groups, slots, room) : 0;
+}

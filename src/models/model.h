@@ -52,6 +52,33 @@ typedef struct bp_model_batch {
     int64_t first_slot;     /* of window 0 in all that is scored: keys dropout at test time */
 } bp_model_batch;
 
+/** A model that continues sequences token by token: what its `decode_new` makes. Its own struct
+ * begins with this head. */
+typedef struct bp_decoding {
+    bp_model *lm; /* borrowed */
+    int groups;
+    int64_t slots, room;
+} bp_decoding;
+
+/** What each slot of a group is fed next. Equal on all ranks of mesh->model (mesh->ensemble for an
+ * ensemble). */
+typedef struct bp_decode_step {
+    int64_t slots;         /* slots [0, slots) take part: at most those of decode_new */
+    const int32_t *counts; /* [slots] tokens that each is fed: a prompt's at first, then 1; 0: none.
+                              What a slot has been fed stays within the room of decode_new */
+    const int32_t *tokens; /* [sum of counts]: those of slot 0, then of slot 1, ... */
+    const int32_t *parents; /* [slots] slot s goes on from what slot parents[s] had been fed before
+                               this step (beams: an index table changes, no cache is copied), also
+                               where its count is 0; NULL: each from its own */
+} bp_decode_step;
+
+/** Statistics of a next token's distribution (bp_model_ops.decode), in nats. */
+typedef enum bp_decode_statistic {
+    BP_DECODE_ENTROPY = 0,        /* of the model's, or the mixture's (total), distribution */
+    BP_DECODE_MUTUAL_INFORMATION, /* of an ensemble's members; 0 of a plain model */
+    BP_DECODE_STATISTICS
+} bp_decode_statistic;
+
 /** No dropout in bp_model_ops.backbone. */
 #define BP_MODEL_NO_DROPOUT (-1)
 
@@ -81,6 +108,15 @@ typedef struct bp_model_ops {
     /** The model's own matrix [vocab_count][width]; borrowed; NULL on ranks of other stages. */
     const float *(*head_weights)(const bp_model *lm);
     void (*free)(bp_model *lm);
+
+    /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and those that
+     * follow it, which say what they do. */
+    bp_err (*decode_new)(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room);
+    void (*decode_reset)(bp_decoding *decoding, int group);
+    void (*decode)(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
+                   float *statistics);
+    void (*decode_free)(bp_decoding *decoding);
+    int64_t (*decode_bytes)(const bp_model *lm, int groups, int64_t slots, int64_t room);
 } bp_model_ops;
 
 /** The head of every language model; a model's own struct begins with it. */
@@ -112,5 +148,40 @@ void bp_model_free(bp_model **lm);
  * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble.
  */
 bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
+
+/** Make room for `groups` groups of `slots` sequences each, which may grow to `room` positions:
+ * this rank's caches of keys and values, and all that a step works on. A step allocates nothing.
+ *
+ * Collective: over mesh->model (mesh->ensemble for an ensemble), with equal arguments.
+ * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
+ * Errors:     BP_ERR_CONFIG a model that can't decode, or a room beyond its context; BP_ERR_SYSTEM
+ *             memory: the same on all ranks, *out NULL.
+ */
+bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                           int64_t room);
+void bp_model_decode_free(bp_decoding **decoding);
+
+/** Forget what a group has been fed: new prompts may begin. Local. */
+void bp_model_decode_reset(bp_decoding *decoding, int group);
+
+/** This rank's part of one step of a group. Stage 0 embeds the tokens, each stage receives from the
+ * one before it and sends to the next. A call returns when this stage's part is done, so calls for
+ * several groups keep all stages busy.
+ *
+ * Collective: over mesh->tensor (for an ensemble mesh->across too); ranks of all stages call it for
+ *             the same groups in the same order, with equal steps.
+ * Shapes:     logits[step->slots][info.vocab_count]: of the token behind the last one fed, this
+ *             rank's part of the outcomes; an ensemble gives the natural logs of its mixture's
+ *             probabilities instead, the same on all ranks of mesh->across. statistics[step->slots]
+ *             [BP_DECODE_STATISTICS], equal on all ranks of the last stage; NULL: not asked. Both
+ *             are valid on ranks of the last pipeline stage, and may be NULL on others; rows of
+ *             slots with count 0 stay as they are.
+ */
+void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
+                     float *statistics);
+
+/** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode. Local.
+ */
+int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room);
 
 #endif
