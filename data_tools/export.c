@@ -1,4 +1,4 @@
-/* bagpipe-data export: a checkpoint of a GPT becomes a Hugging Face folder. */
+/* bagpipe-data export: a checkpoint becomes a Hugging Face folder. */
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -15,12 +15,22 @@ static const struct argp_option OPTIONS[] = {
     {"tokenizer", EXCHANGE_TOKENIZER, "FILE", 0,
      "the model's tokenizer.json, where the checkpoint keeps none", 0},
     {"no-tokenizer", EXCHANGE_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 0},
+    {"dtype", EXCHANGE_DTYPE, "f32|f16|bf16", 0,
+     "the type of the values: f32 (default) as they are, f16 and bf16 the nearest (of two the even "
+     "one)",
+     0},
+    {"shard-size", EXCHANGE_SHARD_SIZE, "2GB", 0,
+     "the most bytes of a file: a larger model goes into several, with "
+     "model.safetensors.index.json (default: one file)",
+     0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
     {"0", "done"},
     {"64", "wrong command line"},
-    {"65", "the checkpoint is damaged or of another architecture, or the tokenizer is not its own"},
+    {"65",
+     "the checkpoint is damaged or of another architecture, the tokenizer is not its own, or a "
+     "value is beyond the type's largest"},
     {"66", "a file is missing"},
     {"73, 77", "the output is there already, or cannot be created"},
     {"74", "the disk is full"},
@@ -68,8 +78,14 @@ static bp_err tokenizer_text(char **text, const exchange_arguments *arguments,
     return err;
 }
 
+static void show(void *progress, int64_t done, int64_t total)
+{
+    exchange_show_progress(progress, 4 * done, 4 * total);
+}
+
 static bp_err export(const exchange_arguments *arguments)
 {
+    exchange_progress progress = {.what = "writing weights"};
     bp_checkpoint *checkpoint = NULL;
     char *text = NULL;
     bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, arguments->from, &checkpoint);
@@ -77,12 +93,18 @@ static bp_err export(const exchange_arguments *arguments)
     if (err == BP_OK)
         err = tokenizer_text(&text, arguments, checkpoint);
     if (err == BP_OK)
-        err = bp_hf_export(checkpoint, arguments->out, text, bp_model_huggingface_tables());
+        err = bp_hf_export(checkpoint, arguments->out,
+                           &(bp_hf_export_options){.dtype = arguments->dtype,
+                                                   .shard_bytes = arguments->shard_bytes,
+                                                   .tokenizer = text,
+                                                   .progress = show,
+                                                   .context = &progress},
+                           bp_model_huggingface_tables());
     if (err == BP_OK) {
         bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
                bp_checkpoint_digest(checkpoint));
         bp_log("tokenizer: %s", text != NULL ? "tokenizer.json" : "none");
-        bp_log("Hugging Face folder: %s", arguments->out);
+        bp_log("Hugging Face folder: %s, values of %s", arguments->out, arguments->dtype);
     }
     bp_free(text);
     bp_checkpoint_close(&checkpoint);
@@ -103,11 +125,12 @@ const bp_tool bp_tool_export = {
              .summary = "makes a Hugging Face folder of a checkpoint",
              .text = "The folder gets config.json, model.safetensors, and the checkpoint's "
                      "tokenizer.json where it keeps one. transformers loads it with "
-                     "GPT2LMHeadModel.from_pretrained(FOLDER).\n"
+                     "AutoModelForCausalLM.from_pretrained(FOLDER).\n"
                      "CHECKPOINT is a step folder, an imported folder, a run folder (its newest "
                      "checkpoint), or RUN/checkpoints/best. The optimizer's state is left out.",
              .options = OPTIONS,
              .examples = "  bagpipe-data export runs/small --out small-hf\n"
-                         "  bagpipe-data export runs/small/checkpoints/best --out small-hf\n",
+                         "  bagpipe-data export runs/small/checkpoints/best --out small-hf "
+                         "--dtype bf16 --shard-size 2GB\n",
              .statuses = STATUSES},
     .run = run};

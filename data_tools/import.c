@@ -86,15 +86,52 @@ static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
                      shape->table->model_type);
 }
 
+/* bp_checkpoint_commit.fetch, with progress. */
+typedef struct counted_fetch {
+    bp_hf_model *model;
+    bool *fetched; /* [slices]: a slice may be asked for again */
+    int64_t done_bytes, total_bytes;
+    exchange_progress progress;
+} counted_fetch;
+
+static int64_t bytes_of(const bp_slice *slice)
+{
+    return slice->shape[0] * (slice->dims == 2 ? slice->shape[1] : 1) * (int64_t)sizeof(float);
+}
+
+static bp_err fetch(void *context, const bp_slice *slice, int64_t index, const float **data)
+{
+    counted_fetch *self = context;
+
+    exchange_show_progress(&self->progress, self->done_bytes, self->total_bytes);
+    if (!self->fetched[index])
+        self->done_bytes += bytes_of(slice);
+    self->fetched[index] = true;
+    return bp_hf_fetch(self->model, slice, index, data);
+}
+
+static int64_t parameters_of(const bp_hf_model *model)
+{
+    int64_t count, bytes = 0;
+    const bp_slice *slices = bp_hf_slices(model, &count);
+
+    for (int64_t k = 0; k < count; k++)
+        bytes += bytes_of(&slices[k]);
+    return bytes / (int64_t)sizeof(float);
+}
+
 static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *tokenizer)
 {
     bp_hf_shape shape = bp_hf_shape_of(model);
     char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
     char *text = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
+    counted_fetch counted = {.model = model,
+                             .total_bytes = parameters_of(model) * (int64_t)sizeof(float),
+                             .progress.what = "writing weights"};
     bp_checkpoint_commit commit = {.parent = parent != NULL && parent[0] != '\0' ? parent : ".",
                                    .name = bp_path_base(out),
-                                   .fetch = bp_hf_fetch,
-                                   .context = model,
+                                   .fetch = fetch,
+                                   .context = &counted,
                                    .tokenizer = text};
     json_t *state = state_of(&shape, tokenizer);
     int64_t count;
@@ -102,8 +139,9 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
     bp_err err;
 
     bp_hidden_sweep(out);
+    counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
     err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
-
+    bp_free(counted.fetched);
     json_decref(state);
     bp_free(text);
     bp_free(parent);
@@ -111,16 +149,6 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
 }
 
 /* ---- the report ---- */
-
-static int64_t parameters_of(const bp_hf_model *model)
-{
-    int64_t count, parameters = 0;
-    const bp_slice *slices = bp_hf_slices(model, &count);
-
-    for (int64_t k = 0; k < count; k++)
-        parameters += slices[k].shape[0] * (slices[k].dims == 2 ? slices[k].shape[1] : 1);
-    return parameters;
-}
 
 static void report(const bp_hf_model *model, const exchange_arguments *arguments,
                    const bp_tokenizer *tokenizer)
@@ -185,12 +213,13 @@ const bp_tool bp_tool_import = {
              .usage = "HF_FOLDER --out CHECKPOINT [OPTION...]",
              .summary = "makes a checkpoint of a Hugging Face model",
              .text = "HF_FOLDER holds config.json and model.safetensors, or shards with "
-                     "model.safetensors.index.json. The architecture is GPT-2's, with or without "
-                     "the prefix 'transformer.'.\n"
+                     "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
+                     "float64. docs/formats.md lists the architectures (model_type).\n"
                      "The checkpoint is what model.init and score.model take; its step is 0. It "
                      "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
                      "merges.txt). A report says which tensors were used, transposed and left "
-                     "out.",
+                     "out. Tensors are read one after another: memory holds two copies of the "
+                     "largest one.",
              .options = OPTIONS,
              .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"
                          "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n",

@@ -6,7 +6,9 @@
 #include "base/json.h"
 #include "io/h5/h5.h"
 #include "io/hf_folder.h"
+#include "io/huggingface/half.h"
 #include "io/huggingface/safetensors.h"
+#include "io/small_disk.h"
 #include "text/gpt2_pair.h"
 
 #include <sys/stat.h>
@@ -124,6 +126,122 @@ static void prefix_makes_no_difference(void **state)
     expect("import hf --out again", 0, "(prefix 'transformer.')");
     digest_of("again", prefixed);
     assert_string_equal(bare, prefixed);
+}
+
+/* All values of `one`, whose names have the prefix, are the nearest of `other`'s in the type. */
+static void check_nearest(const char *one, const char *other, const char *dtype)
+{
+    bp_safetensors *a, *b;
+
+    bp_test_expect(bp_safetensors_open(&a, one), BP_OK);
+    bp_test_expect(bp_safetensors_open(&b, other), BP_OK);
+    assert_int_equal(bp_safetensors_count(a), bp_safetensors_count(b));
+    for (int64_t k = 0; k < bp_safetensors_count(a); k++) {
+        const bp_safetensor *x = bp_safetensors_at(a, k),
+                            *y = bp_safetensors_find(b, x->name + strlen("transformer."));
+        float *values = bp_alloc("test.values", 2 * x->count, sizeof *values);
+
+        assert_string_equal(x->dtype, dtype);
+        assert_non_null(y);
+        bp_test_expect(bp_safetensors_read(a, x, 0, x->count, values), BP_OK);
+        bp_test_expect(bp_safetensors_read(b, y, 0, x->count, values + x->count), BP_OK);
+        for (int64_t i = 0; i < x->count; i++) {
+            float whole = values[x->count + i];
+
+            assert_true(values[i] == (strcmp(dtype, "F16") == 0
+                                          ? bp_float_of_f16(bp_f16_of_float(whole))
+                                          : bp_float_of_bf16(bp_bf16_of_float(whole))));
+        }
+        bp_free(values);
+    }
+    bp_safetensors_close(&a);
+    bp_safetensors_close(&b);
+}
+
+static void sixteen_bits_are_exported_and_come_back(void **state)
+{
+    static const char *const types[][3] = {{"f16", "F16", "float16"}, {"bf16", "BF16", "bfloat16"}};
+    char arguments[PATH_MAX + 64], source[PATH_MAX], one[65], other[65];
+
+    (void)state;
+    shell("rm -rf ck");
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_model());
+    expect(arguments, 0, "");
+    (void)snprintf(source, sizeof source, "%s/model.safetensors", hf_model());
+    for (int k = 0; k < 2; k++) {
+        json_t *config;
+
+        shell("rm -rf hf again hf2 third");
+        (void)snprintf(arguments, sizeof arguments, "export ck --out hf --dtype %s", types[k][0]);
+        expect(arguments, 0, types[k][1]);
+        check_nearest(bp_test_path("hf/model.safetensors"), source, types[k][1]);
+        bp_test_expect(bp_json_load(&config, bp_test_path("hf/config.json"), 1 << 20), BP_OK);
+        assert_string_equal(json_string_value(json_object_get(config, "torch_dtype")), types[k][2]);
+        json_decref(config);
+        expect("import hf --out again", 0, ""); /* exact: another export gives the same file */
+        (void)snprintf(arguments, sizeof arguments, "export again --out hf2 --dtype %s",
+                       types[k][0]);
+        expect(arguments, 0, "");
+        shell("cmp hf/model.safetensors hf2/model.safetensors");
+        expect("import hf2 --out third", 0, "");
+        digest_of("again", one);
+        digest_of("third", other);
+        assert_string_equal(one, other);
+    }
+}
+
+/* The largest tensor alone is larger than a file: it has one of its own. */
+static void shards_are_written_and_come_back(void **state)
+{
+    char one[65], other[65], arguments[PATH_MAX + 64];
+    json_t *index, *map, *value;
+    const char *name;
+    int64_t count = 0;
+
+    (void)state;
+    shell("rm -rf ck hf again whole");
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_model());
+    expect(arguments, 0, "");
+    expect("export ck --out hf --shard-size 60KB", 0, "");
+    assert_false(bp_path_exists(bp_test_path("hf/model.safetensors")));
+    bp_test_expect(bp_json_load(&index, bp_test_path("hf/model.safetensors.index.json"), 1 << 20),
+                   BP_OK);
+    map = json_object_get(index, "weight_map");
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")),
+        4 * 123392);
+    json_object_foreach(map, name, value) count++;
+    assert_int_equal(count, 28);
+    assert_string_equal(json_string_value(json_object_get(map, "transformer.wte.weight")),
+                        "model-00001-of-00013.safetensors");
+    json_decref(index);
+    shell("test $(ls hf/*.safetensors | wc -l) = 13");
+    shell("test $(find hf -name '*.safetensors' -size +63k | wc -l) = 5"); /* of one tensor each */
+    expect("import hf --out again", 0, "used: 28 of 28");
+    digest_of("ck", one);
+    digest_of("again", other);
+    assert_string_equal(one, other);
+    expect("export ck --out whole --shard-size 1MiB", 0, "");
+    shell("ls whole/model.safetensors && ! ls whole/*.index.json");
+}
+
+/* A value that half precision has not; what was begun is removed. */
+static void value_that_the_type_has_not_is_refused_by_name(void **state)
+{
+    static const float large = 70000;
+    FILE *file;
+
+    (void)state;
+    hf_copy_model("tiny");
+    shell("rm -rf out place && mkdir place");
+    file = fopen(bp_test_path("tiny/model.safetensors"), "r+b");
+    assert_true(file != NULL && fseek(file, -4, SEEK_END) == 0 && fwrite(&large, 4, 1, file) == 1 &&
+                fclose(file) == 0);
+    expect("import tiny --out out", 0, "");
+    expect("export out --out place/hf --dtype f16", 65, "at tensor 'transformer.ln_f.bias'");
+    assert_non_null(strstr(output, "70000 is beyond the largest of F16"));
+    shell("test -z \"$(ls -A place)\"");
+    expect("export out --out place/hf --dtype bf16", 0, "");
 }
 
 /* q, k and v are the three thirds of c_attn's columns, and turned: ours[o][i] = theirs[i][third +
@@ -294,6 +412,12 @@ static void command_line_that_says_too_little_is_refused(void **state)
     expect("export a b --out x", 64, "it takes CHECKPOINT --out HF_FOLDER");
     expect("import a --out x --wrong", 64, "'--wrong' is not understood");
     expect("import a --out x --tokenizer t --no-tokenizer", 64, "exclude each other");
+    expect("export a --out x --dtype f64", 64, "--dtype takes f32, f16 or bf16, not 'f64'");
+    expect("export a --out x --shard-size 2", 64, "--shard-size takes a size such as 2GB, not '2'");
+    expect("export a --out x --shard-size -2GB", 64, "not '-2GB'");
+    expect("export a --out x --shard-size 0GB", 64, "not '0GB'");
+    expect("export a --out x --shard-size 99999999999GB", 64, "not '99999999999GB'");
+    expect("import a --out x --dtype f16", 64, "'--dtype' is not understood");
     expect("import --help", 0, "--no-tokenizer");
     expect("export --help", 0, "CHECKPOINT is a step folder");
 }
@@ -336,6 +460,39 @@ static void full_disk_leaves_nothing(void **state)
     expect("import tiny --out ck", 0, "");
     assert_int_equal(run("ulimit -f 100 &&", "import tiny --out place/ck"), 74);
     assert_int_equal(run("ulimit -f 100 &&", "export ck --out place/hf"), 74);
+    shell("test -z \"$(ls -A place)\"");
+}
+
+static bp_err import_to(const char *path)
+{
+    char arguments[PATH_MAX + 64];
+
+    (void)snprintf(arguments, sizeof arguments, "import tiny --out %s", path);
+    return (bp_err)run("", arguments);
+}
+
+/* The disk itself, that fills at a shard or at what is written last. */
+static void disk_that_fills_at_import_is_left_empty(void **state)
+{
+    (void)state;
+    hf_copy_model("tiny");
+    assert_int_equal(on_small_disk(SMALL_DISK_TMPFS, 256 << 10, import_to), BP_ERR_IO);
+    assert_int_equal(on_small_disk(SMALL_DISK_TMPFS, 508 << 10, import_to), BP_ERR_IO);
+    assert_int_equal(on_small_disk(SMALL_DISK_TMPFS, 2 << 20, import_to), BP_OK);
+}
+
+static void value_that_is_not_finite_is_not_imported(void **state)
+{
+    static const uint32_t nan = 0x7fc00000;
+    FILE *file;
+
+    (void)state;
+    hf_copy_model("tiny");
+    shell("rm -rf place && mkdir place");
+    file = fopen(bp_test_path("tiny/model.safetensors"), "r+b");
+    assert_true(file != NULL && fseek(file, -4, SEEK_END) == 0 && fwrite(&nan, 4, 1, file) == 1 &&
+                fclose(file) == 0);
+    expect("import tiny --out place/ck", 65, "tensor 'ln_f.bias' holds a value that is not finite");
     shell("test -z \"$(ls -A place)\"");
 }
 
@@ -411,6 +568,9 @@ int main(void)
         cmocka_unit_test(command_line_that_says_too_little_is_refused),
         cmocka_unit_test(model_goes_in_and_out_unchanged),
         cmocka_unit_test(prefix_makes_no_difference),
+        cmocka_unit_test(sixteen_bits_are_exported_and_come_back),
+        cmocka_unit_test(shards_are_written_and_come_back),
+        cmocka_unit_test(value_that_the_type_has_not_is_refused_by_name),
         cmocka_unit_test(conv1d_is_split_and_transposed),
         cmocka_unit_test(other_programs_read_and_write_checkpoints_with_h5py),
         cmocka_unit_test(tokenizer_goes_in_and_out),
@@ -419,6 +579,8 @@ int main(void)
         cmocka_unit_test(input_that_is_not_there_is_missing),
         cmocka_unit_test(output_that_is_there_is_not_replaced),
         cmocka_unit_test(full_disk_leaves_nothing),
+        cmocka_unit_test(disk_that_fills_at_import_is_left_empty),
+        cmocka_unit_test(value_that_is_not_finite_is_not_imported),
         cmocka_unit_test(checkpoint_without_its_manifest_is_not_sound),
         cmocka_unit_test(damaged_checkpoint_is_not_exported),
         cmocka_unit_test(checkpoint_of_another_model_is_not_exported),

@@ -169,16 +169,21 @@ static void write_index(const char *second)
     json_decref(index);
 }
 
-static void shards_are_one_model(void **state)
+static void make_shards(void)
 {
     const remake first = {.keep = in_first_shard}, second = {.keep = in_second_shard};
 
-    (void)state;
     hf_copy_model("tiny");
     assert_int_equal(unlink(bp_test_path("tiny/model.safetensors")), 0);
     make_file("tiny/model-00001-of-00002.safetensors", &first);
     make_file("tiny/model-00002-of-00002.safetensors", &second);
     write_index("model-00002-of-00002.safetensors");
+}
+
+static void shards_are_one_model(void **state)
+{
+    (void)state;
+    make_shards();
     assert_int_equal(check_opens().used, 28);
     write_index("model-00001-of-00002.safetensors"); /* not where they are */
     check_refused(BP_ERR_FORMAT, "where the index has it");
@@ -186,6 +191,55 @@ static void shards_are_one_model(void **state)
     check_refused(BP_ERR_FORMAT, "no name of a safetensors file in the folder");
     write_index("model-00003-of-00003.safetensors");
     check_refused(BP_ERR_INPUT, "model-00003-of-00003.safetensors");
+}
+
+static void change_index(const char *tensor, const char *file)
+{
+    json_t *index;
+    const char *path = bp_test_path("tiny/model.safetensors.index.json");
+
+    bp_test_expect(bp_json_load(&index, path, 1 << 20), BP_OK);
+    json_object_set_new(json_object_get(index, "weight_map"), tensor, json_string(file));
+    bp_test_expect(bp_json_save(path, index), BP_OK);
+    json_decref(index);
+}
+
+/* Whichever of the two the index names. */
+static void tensor_in_two_shards_is_refused(void **state)
+{
+    static const remake both = {.keep = in_second_shard,
+                                .extra = "wpe.weight",
+                                .filled_from = "wpe.weight",
+                                .dims = 2,
+                                .shape = {64, 64}};
+
+    (void)state;
+    for (int in_second = 0; in_second < 2; in_second++) {
+        make_shards();
+        make_file("tiny/model-00002-of-00002.safetensors", &both);
+        change_index("wpe.weight", in_second ? "model-00002-of-00002.safetensors"
+                                             : "model-00001-of-00002.safetensors");
+        check_refused(BP_ERR_FORMAT, "tensor 'wpe.weight' is in 'model-0000");
+    }
+}
+
+static void index_that_lies_is_refused(void **state)
+{
+    (void)state;
+    make_shards();
+    change_index("h.9.ln_1.weight", "model-00001-of-00002.safetensors");
+    check_refused(BP_ERR_FORMAT, "'h.9.ln_1.weight' is not in 'model-00001-of-00002.safetensors'");
+    make_shards();
+    assert_int_equal(unlink(bp_test_path("tiny/model-00002-of-00002.safetensors")), 0);
+    check_refused(BP_ERR_INPUT, "model-00002-of-00002.safetensors");
+    make_shards();
+    assert_int_equal(truncate(bp_test_path("tiny/model-00002-of-00002.safetensors"), 100000), 0);
+    check_refused(BP_ERR_FORMAT, "ends beyond the file");
+    bp_test_message_has("model-00002-of-00002.safetensors");
+    make_shards();
+    bp_test_expect(bp_file_write(bp_test_path("tiny/model.safetensors.index.json"), "{}", 2),
+                   BP_OK);
+    check_refused(BP_ERR_FORMAT, "\"weight_map\" is no object");
 }
 
 /* ---- tensors beside the model's ---- */
@@ -388,6 +442,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_is_mapped),
         cmocka_unit_test(shards_are_one_model),
+        cmocka_unit_test(tensor_in_two_shards_is_refused),
+        cmocka_unit_test(index_that_lies_is_refused),
         cmocka_unit_test(tied_head_is_accepted_and_another_is_not),
         cmocka_unit_test(masks_are_left_and_unknown_ones_are_named),
         cmocka_unit_test(model_that_is_not_whole_is_refused),

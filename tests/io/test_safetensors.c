@@ -2,6 +2,7 @@
  * refused. */
 #include "bp_test.h"
 
+#include "io/huggingface/half.h"
 #include "io/huggingface/safetensors.h"
 
 #include <math.h>
@@ -336,6 +337,102 @@ static void what_is_written_is_read_again(void **state)
     bp_free(back);
 }
 
+/* ---- 16 bits ---- */
+
+static float value_of(uint16_t bits, bool f16)
+{
+    return f16 ? bp_float_of_f16(bits) : bp_float_of_bf16(bits);
+}
+
+static uint16_t nearest(float value, bool f16)
+{
+    return f16 ? bp_f16_of_float(value) : bp_bf16_of_float(value);
+}
+
+/* Between each pair of neighbours: the halfway point goes to the even one, what is next to it to
+ * the nearer one. The numbers of 16 bits are in order of their bits, and float32 has all halfway
+ * points (but those of bfloat16's subnormals, which are halves of what float32 has least: it has
+ * those too). */
+static void check_rounding(bool f16)
+{
+    const int infinity = f16 ? 0x7c00 : 0x7f80;
+
+    for (int bits = 0; bits + 1 < infinity; bits++) {
+        float low = value_of((uint16_t)bits, f16), high = value_of((uint16_t)(bits + 1), f16),
+              middle = (float)(((double)low + (double)high) / 2);
+        int even = bits % 2 == 0 ? bits : bits + 1;
+
+        assert_int_equal(nearest(low, f16), bits);
+        assert_int_equal(nearest(middle, f16), even);
+        assert_int_equal(nearest(-middle, f16), even | 0x8000);
+        assert_int_equal(nearest(nextafterf(middle, 0), f16), bits);
+        assert_int_equal(nearest(nextafterf(middle, INFINITY), f16), bits + 1);
+    }
+}
+
+static void halves_are_the_nearest(void **state)
+{
+    (void)state;
+    check_rounding(true);
+    check_rounding(false);
+    assert_int_equal(bp_f16_of_float(65519.99f), 0x7bff);
+    assert_int_equal(bp_f16_of_float(65520.0f), 0x7c00);
+    assert_int_equal(bp_f16_of_float(-1e30f), 0xfc00);
+    assert_int_equal(bp_f16_of_float(-1e-30f), 0x8000);
+    assert_int_equal(bp_bf16_of_float(3.4e38f), 0x7f80);
+    assert_int_equal(bp_bf16_of_float(-INFINITY), 0xff80);
+    assert_true(isnan(value_of(nearest(NAN, true), true)) &&
+                isnan(value_of(nearest(NAN, false), false)));
+}
+
+static void sixteen_bits_are_written(void **state)
+{
+    const bp_safetensor specs[] = {{.name = "f", .dtype = "F16", .dims = 1, .shape = {3}},
+                                   {.name = "s", .dtype = "F32", .dims = 1, .shape = {1}},
+                                   {.name = "b", .dtype = "BF16", .dims = 1, .shape = {2}}};
+    static const float values[] = {1.0f, 0.1f, -65504.0f, 0.1f, 0.1f, 1e30f},
+                       expected[] = {1.0f, 0.099975586f, -65504.0f, 0.1f, 0.100097656f, 0};
+    const char *path = bp_test_path("halves");
+    bp_safetensors_writer *writer;
+    bp_safetensors *file;
+    float back[6] = {0};
+
+    (void)state;
+    bp_test_expect(bp_safetensors_create(&writer, path, specs, 3, NULL), BP_OK);
+    bp_test_expect(bp_safetensors_write(writer, values, 6), BP_OK);
+    bp_test_expect(bp_safetensors_finish(&writer), BP_OK);
+    bp_test_expect(bp_safetensors_open(&file, path), BP_OK);
+    for (int64_t k = 0, at = 0; k < 3; k++) {
+        const bp_safetensor *tensor = bp_safetensors_at(file, k);
+
+        assert_string_equal(tensor->dtype, specs[k].dtype);
+        bp_test_expect(bp_safetensors_read(file, tensor, 0, tensor->count, back + at), BP_OK);
+        at += tensor->count;
+    }
+    assert_memory_equal(back, expected, 5 * sizeof *back);
+    assert_true(fabsf(back[5] / 1e30f - 1) < 0x1p-8f);
+    bp_safetensors_close(&file);
+}
+
+static void value_beyond_the_type_is_refused(void **state)
+{
+    const bp_safetensor specs[] = {{.name = "small", .dtype = "F16", .dims = 1, .shape = {1}},
+                                   {.name = "large", .dtype = "F16", .dims = 1, .shape = {2}}},
+                        wrong = {.name = "i", .dtype = "I8", .dims = 1, .shape = {1}};
+    static const float values[] = {1, 2, 65520};
+    bp_safetensors_writer *writer;
+
+    (void)state;
+    bp_test_expect(bp_safetensors_create(&writer, bp_test_path("beyond"), specs, 2, NULL), BP_OK);
+    bp_test_expect(bp_safetensors_write(writer, values, 3), BP_ERR_FORMAT);
+    bp_test_message_has("65520");
+    bp_test_message_has("'large'");
+    bp_safetensors_drop(&writer);
+    bp_test_expect(bp_safetensors_create(&writer, bp_test_path("i8"), &wrong, 1, NULL),
+                   BP_ERR_SOFTWARE);
+    assert_null(writer);
+}
+
 static void writer_counts(void **state)
 {
     static const float values[2] = {1, 2};
@@ -401,6 +498,9 @@ int main(void)
         cmocka_unit_test(floats_of_four_kinds_are_read),
         cmocka_unit_test(value_that_is_not_finite_is_refused),
         cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(halves_are_the_nearest),
+        cmocka_unit_test(sixteen_bits_are_written),
+        cmocka_unit_test(value_beyond_the_type_is_refused),
         cmocka_unit_test(writer_counts),
         cmocka_unit_test(numpy_reads_what_we_write),
     };

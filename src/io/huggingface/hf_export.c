@@ -1,4 +1,5 @@
-/* A checkpoint as a Hugging Face folder. */
+/* A checkpoint as a Hugging Face folder: config.json, the tensors in one file or in several, and
+ * the tokenizer. */
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -82,10 +83,19 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint,
     return err;
 }
 
-static bp_err write_config(const bp_hf_shape *shape, const char *folder)
+static const char *type_name(const char *dtype)
+{
+    return strcmp(dtype, "F32") == 0   ? "float32"
+           : strcmp(dtype, "F16") == 0 ? "float16"
+                                       : "bfloat16";
+}
+
+static bp_err write_config(const bp_hf_shape *shape, const char *dtype, const char *folder)
 {
     char *path = bp_path_join(folder, "config.json");
     json_t *config = hf_config_json(shape);
+
+    (void)json_object_set_new(config, "torch_dtype", json_string(type_name(dtype)));
     bp_err err = bp_json_save(path, config);
 
     json_decref(config);
@@ -154,45 +164,133 @@ static bp_err check_tensor(const bp_checkpoint *checkpoint, const hf_tensor *the
     return err;
 }
 
-static bp_err write_tensors(bp_checkpoint *checkpoint, const bp_hf_shape *shape, const char *path,
-                            bp_safetensor *specs, char (*names)[2 * HF_NAME])
+/* All tensors with the files that they go into: file f has [first[f], first[f + 1]). */
+typedef struct layout {
+    const bp_hf_shape *shape;
+    const bp_hf_export_options *options;
+    bp_safetensor *specs;
+    char (*names)[2 * HF_NAME];
+    int64_t count, *first, files;
+    int64_t values, written; /* of all tensors */
+} layout;
+
+static void lay_out_clear(layout *all)
 {
-    int64_t count = hf_tensor_count(shape);
-    bp_safetensors_writer *writer = NULL;
+    bp_free(all->specs);
+    bp_free(all->names);
+    bp_free(all->first);
+}
+
+/* A file ends before the tensor that is too much for it. */
+static void cut_files(layout *all)
+{
+    int64_t limit = all->options->shard_bytes, used = 0;
+
+    all->first = bp_alloc("hf.files", all->count + 1, sizeof *all->first);
+    for (int64_t k = 0; k < all->count; k++) {
+        int64_t bytes = volume_of(all->specs[k].dims, all->specs[k].shape) *
+                        bp_safetensors_element_bytes(all->options->dtype);
+
+        if (k == 0 || (limit > 0 && used + bytes > limit)) {
+            all->first[all->files++] = k;
+            used = 0;
+        }
+        used += bytes;
+    }
+    all->first[all->files] = all->count;
+}
+
+static bp_err lay_out(layout *all, const bp_checkpoint *checkpoint, const bp_hf_shape *shape,
+                      const bp_hf_export_options *options)
+{
     hf_tensor theirs;
     bp_err err = BP_OK;
 
-    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+    *all = (layout){.shape = shape, .options = options, .count = hf_tensor_count(shape)};
+    all->specs = bp_alloc("hf.specs", all->count, sizeof *all->specs);
+    all->names = bp_alloc("hf.names", all->count, sizeof *all->names);
+    for (int64_t k = 0; k < all->count && err == BP_OK; k++) {
         hf_tensor_of(&theirs, shape, k);
         err = check_tensor(checkpoint, &theirs);
-        (void)snprintf(names[k], sizeof names[k], "%s%s", shape->table->prefix, theirs.name);
-        specs[k] = (bp_safetensor){
-            .name = names[k], .dims = theirs.dims, .shape = {theirs.shape[0], theirs.shape[1]}};
+        (void)snprintf(all->names[k], sizeof all->names[k], "%s%s", shape->table->prefix,
+                       theirs.name);
+        all->specs[k] = (bp_safetensor){.name = all->names[k],
+                                        .dtype = options->dtype,
+                                        .dims = theirs.dims,
+                                        .shape = {theirs.shape[0], theirs.shape[1]}};
+        all->values += volume_of(theirs.dims, theirs.shape);
     }
     if (err == BP_OK)
-        err = bp_safetensors_create(&writer, path, specs, count, "pt");
-    for (int64_t k = 0; k < count && err == BP_OK; k++) {
-        hf_tensor_of(&theirs, shape, k);
+        cut_files(all);
+    return err;
+}
+
+static void set_file_name(char name[64], const layout *all, int64_t file)
+{
+    if (all->files == 1)
+        (void)snprintf(name, 64, "model.safetensors");
+    else
+        (void)snprintf(name, 64, "model-%05lld-of-%05lld.safetensors", (long long)file + 1,
+                       (long long)all->files);
+}
+
+static bp_err write_file(layout *all, bp_checkpoint *checkpoint, int64_t file, const char *folder)
+{
+    int64_t first = all->first[file], end = all->first[file + 1];
+    bp_safetensors_writer *writer = NULL;
+    char name[64], *path;
+    bp_err err;
+
+    set_file_name(name, all, file);
+    path = bp_path_join(folder, name);
+    err = bp_safetensors_create(&writer, path, all->specs + first, end - first, "pt");
+    for (int64_t k = first; k < end && err == BP_OK; k++) {
+        hf_tensor theirs;
+
+        hf_tensor_of(&theirs, all->shape, k);
         err = write_tensor(checkpoint, &theirs, writer);
+        all->written += volume_of(theirs.dims, theirs.shape);
+        if (err == BP_OK && all->options->progress != NULL)
+            all->options->progress(all->options->context, all->written, all->values);
     }
     if (err == BP_OK)
         err = bp_safetensors_finish(&writer);
     bp_safetensors_drop(&writer);
+    bp_free(path);
     return err;
 }
 
-static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape, const char *folder)
+/* Which tensor lies in which file. */
+static bp_err write_index(const layout *all, const char *folder)
 {
-    int64_t count = hf_tensor_count(shape);
-    char *path = bp_path_join(folder, "model.safetensors");
-    char(*names)[2 * HF_NAME] = bp_alloc("hf.names", count, sizeof *names);
-    bp_safetensor *specs = bp_alloc("hf.specs", count, sizeof *specs);
-    bp_err err = BP_OK;
+    int64_t bytes = all->values * bp_safetensors_element_bytes(all->options->dtype);
+    json_t *map = json_object(), *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
+                                                    (json_int_t)bytes, "weight_map", map);
+    char *path = bp_path_join(folder, "model.safetensors.index.json"), name[64];
+    bp_err err;
 
-    err = write_tensors(checkpoint, shape, path, specs, names);
-    bp_free(names);
-    bp_free(specs);
+    for (int64_t file = 0; file < all->files; file++) {
+        set_file_name(name, all, file);
+        for (int64_t k = all->first[file]; k < all->first[file + 1]; k++)
+            (void)json_object_set_new(map, all->names[k], json_string(name));
+    }
+    err = bp_json_save(path, index);
+    json_decref(index);
     bp_free(path);
+    return err;
+}
+
+static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
+                          const bp_hf_export_options *options, const char *folder)
+{
+    layout all;
+    bp_err err = lay_out(&all, checkpoint, shape, options);
+
+    for (int64_t file = 0; file < all.files && err == BP_OK; file++)
+        err = write_file(&all, checkpoint, file, folder);
+    if (err == BP_OK && all.files > 1)
+        err = write_index(&all, folder);
+    lay_out_clear(&all);
     return err;
 }
 
@@ -208,14 +306,14 @@ static bp_err write_tokenizer(const char *text, const char *folder)
 /* ---- the folder ---- */
 
 static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
-                           const char *tokenizer, const char *hidden, const char *out)
+                           const bp_hf_export_options *options, const char *hidden, const char *out)
 {
-    bp_err err = write_model(checkpoint, shape, hidden);
+    bp_err err = write_model(checkpoint, shape, options, hidden);
 
     if (err == BP_OK)
-        err = write_config(shape, hidden);
-    if (err == BP_OK && tokenizer != NULL)
-        err = write_tokenizer(tokenizer, hidden);
+        err = write_config(shape, options->dtype, hidden);
+    if (err == BP_OK && options->tokenizer != NULL)
+        err = write_tokenizer(options->tokenizer, hidden);
     if (err == BP_OK)
         err = bp_path_sync(hidden);
     return err == BP_OK ? bp_rename_new(hidden, out) : err;
@@ -231,7 +329,7 @@ static void remove_quietly(const char *folder)
     bp_err_set_message(message);
 }
 
-bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *tokenizer,
+bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_export_options *options,
                     const bp_hf_table *const *tables)
 {
     bp_hf_shape shape = {0};
@@ -248,7 +346,7 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *toke
         err = bp_hidden_make(out, &hidden, &lock);
     }
     if (hidden != NULL) {
-        err = write_folder(checkpoint, &shape, tokenizer, hidden, out);
+        err = write_folder(checkpoint, &shape, options, hidden, out);
         if (err != BP_OK)
             remove_quietly(hidden);
     }

@@ -102,7 +102,7 @@ static const bp_safetensor *find(const bp_hf_model *model, const char *name, bp_
     return NULL;
 }
 
-/* Every tensor of the map lies in the file that the map names, and in no other. */
+/* Every tensor of the map lies in the file that the map names. */
 static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
 {
     const char *name;
@@ -115,11 +115,27 @@ static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
 
         if (tensor == NULL ||
             strcmp(bp_path_base(bp_safetensors_path(file)), json_string_value(value)) != 0)
-            return BP_FAIL(
-                BP_ERR_FORMAT,
-                "tensor '%.80s' is not (or not only) in '%.80s', where the index has it: at %s",
-                name, json_string_value(value), path);
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "tensor '%.80s' is not in '%.80s', where the index has it: at %s", name,
+                           json_string_value(value), path);
     }
+    return BP_OK;
+}
+
+/* No tensor lies in two files. */
+static bp_err check_once(const bp_hf_model *model, const char *path)
+{
+    for (int64_t f = 1; f < model->file_count; f++)
+        for (int64_t k = 0; k < bp_safetensors_count(model->files[f]); k++) {
+            const char *name = bp_safetensors_at(model->files[f], k)->name;
+            bp_safetensors *file = NULL;
+
+            (void)find(model, name, &file);
+            if (file != model->files[f])
+                return BP_FAIL(BP_ERR_FORMAT, "tensor '%.80s' is in '%.80s' and in '%.80s': at %s",
+                               name, bp_path_base(bp_safetensors_path(file)),
+                               bp_path_base(bp_safetensors_path(model->files[f])), path);
+        }
     return BP_OK;
 }
 
@@ -146,6 +162,8 @@ static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *p
         else
             err = open_file(model, name);
     }
+    if (err == BP_OK)
+        err = check_once(model, path);
     return err == BP_OK ? check_map(model, map, path) : err;
 }
 

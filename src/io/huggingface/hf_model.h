@@ -51,17 +51,28 @@ bp_hf_report bp_hf_report_of(const bp_hf_model *model);
 /** Name of an unknown tensor, 0 <= k < report.left. Borrowed. */
 const char *bp_hf_left(const bp_hf_model *model, int64_t k);
 
-/** Make the folder `out` with config.json, model.safetensors and, unless `tokenizer` is NULL,
- * tokenizer.json (that text), in the form that save_pretrained writes.
+/** How a folder is written. */
+typedef struct bp_hf_export_options {
+    const char *dtype;   /* "F32", "F16", "BF16": the nearest values, of two the even one */
+    int64_t shard_bytes; /* the most of a file's tensors, but for one that is larger; 0: one file */
+    const char *tokenizer; /* the text of tokenizer.json; NULL: none */
+    /** Told after each tensor how many of how many values are written. NULL: nobody asks. */
+    void (*progress)(void *context, int64_t done, int64_t total);
+    void *context;
+} bp_hf_export_options;
+
+/** Make the folder `out` with config.json, model.safetensors (or several files with
+ * model.safetensors.index.json) and tokenizer.json, in the form that save_pretrained writes.
  *
- * It is made under a hidden name until it is whole, and every tensor's digest is checked.
+ * It is made under a hidden name until it is whole, and every tensor's digest is checked. Memory is
+ * bounded by two copies of the largest tensor.
  *
  * Collective: over the communicator of the checkpoint, which must be of one rank (BP_ASSERT).
  * Errors:     BP_ERR_FORMAT the checkpoint holds a kind that no table has, or not all of it, or is
- * damaged; BP_ERR_CREATE `out` is there already, or can't be made; BP_ERR_DENIED, BP_ERR_IO,
- * BP_ERR_SYSTEM. Nothing is left then.
+ * damaged, or a value beyond the type's largest (its tensor is named); BP_ERR_CREATE `out` is there
+ * already, or can't be made; BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. Nothing is left then.
  */
-bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const char *tokenizer,
+bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_export_options *options,
                     const bp_hf_table *const *tables);
 
 #endif

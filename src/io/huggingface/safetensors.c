@@ -4,6 +4,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "io/huggingface/half.h"
+#include "tensor/slice.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 #define MAX_TENSORS  100000
 #define MAX_NAME     4096
 #define MAX_VALUES   (16 * MAX_TENSORS) /* in the JSON: a tensor of 8 dimensions has 15 */
-#define PART_BYTES   ((int64_t)1 << 16)
+#define PART_BYTES   ((int64_t)1 << 18)
 #define REMEDY       "export it again"
 
 struct bp_safetensors {
@@ -36,40 +38,12 @@ static const struct {
              {"I32", 4}, {"I16", 2}, {"I8", 1},      {"U64", 8},     {"U32", 4},
              {"U16", 2}, {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"BOOL", 1}};
 
-static int64_t type_bytes(const char *dtype)
+int64_t bp_safetensors_element_bytes(const char *dtype)
 {
     for (size_t k = 0; k < sizeof TYPES / sizeof TYPES[0]; k++)
         if (strcmp(TYPES[k].name, dtype) == 0)
             return TYPES[k].bytes;
     return 0;
-}
-
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-float bp_float_of_bf16(uint16_t bits)
-{
-    return float_of_bits((uint32_t)bits << 16);
-}
-
-float bp_float_of_f16(uint16_t bits)
-{
-    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u,
-             fraction = bits & 1023u;
-
-    if (exponent == 31)
-        return float_of_bits(sign | 0x7f800000u | fraction << 13);
-    if (exponent == 0) { /* zero and the subnormals: fraction * 2^-24, which float32 has exactly */
-        float value = (float)fraction * 0x1p-24f;
-
-        return sign != 0 ? -value : value;
-    }
-    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
 /* ---- the header ---- */
@@ -122,7 +96,7 @@ static bp_err parse_tensor(bp_safetensors *file, const char *name, const json_t 
         return refuse(file, name, "has no name of 1 to 4096 bytes");
     if (!json_is_object(value) || tensor->dtype == NULL)
         return refuse(file, name, "has no dtype");
-    if (type_bytes(tensor->dtype) == 0)
+    if (bp_safetensors_element_bytes(tensor->dtype) == 0)
         return BP_FAIL(BP_ERR_FORMAT, "tensor '%.80s' has the unknown dtype '%.20s': at %s", name,
                        tensor->dtype, file->path);
     if (!parse_shape(json_object_get(value, "shape"), tensor))
@@ -133,7 +107,8 @@ static bp_err parse_tensor(bp_safetensors *file, const char *name, const json_t 
     tensor->bytes = last - tensor->first;
     if (last > file->data_bytes)
         return refuse(file, name, "ends beyond the file");
-    if (__builtin_mul_overflow(tensor->count, type_bytes(tensor->dtype), &expected) ||
+    if (__builtin_mul_overflow(tensor->count, bp_safetensors_element_bytes(tensor->dtype),
+                               &expected) ||
         expected != tensor->bytes)
         return refuse(file, name, "has a shape that is not what its data_offsets hold");
     file->count++;
@@ -370,52 +345,76 @@ const char *bp_safetensors_path(const bp_safetensors *file)
 
 /* ---- values ---- */
 
-static float element(const char *dtype, const unsigned char *at)
+/* Doubles as the nearest float32, or exactly those of 16 bits. */
+static void convert(float *out, const unsigned char *bytes, const char *dtype, int64_t count)
 {
-    uint16_t half;
-    double wide;
-    float value;
+    const bool f16 = strcmp(dtype, "F16") == 0;
 
     if (strcmp(dtype, "F64") == 0) {
-        memcpy(&wide, at, sizeof wide);
-        return (float)wide;
+        for (int64_t k = 0; k < count; k++) {
+            double wide;
+
+            memcpy(&wide, bytes + k * (int64_t)sizeof wide, sizeof wide);
+            out[k] = (float)wide;
+        }
+        return;
     }
-    if (strcmp(dtype, "F32") == 0) {
-        memcpy(&value, at, sizeof value);
-        return value;
+    for (int64_t k = 0; k < count; k++) {
+        uint16_t half;
+
+        memcpy(&half, bytes + k * (int64_t)sizeof half, sizeof half);
+        out[k] = f16 ? bp_float_of_f16(half) : bp_float_of_bf16(half);
     }
-    memcpy(&half, at, sizeof half);
-    return strcmp(dtype, "F16") == 0 ? bp_float_of_f16(half) : bp_float_of_bf16(half);
 }
 
+/* Element `first` + k is out[k]. */
+static bp_err check_finite(const bp_safetensors *file, const bp_safetensor *tensor, int64_t first,
+                           int64_t count, const float *out)
+{
+    int64_t k = 0;
+
+    if (bp_are_finite(out, count))
+        return BP_OK;
+    while (isfinite(out[k]))
+        k++;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "tensor '%.80s' holds a value that is not finite in float32 (element %lld): at "
+                   "%s; " REMEDY,
+                   tensor->name, (long long)(first + k), file->path);
+}
+
+static bp_err read_bytes(const bp_safetensors *file, void *out, int64_t place, int64_t bytes)
+{
+    return bp_pread_all(file->fd, out, (size_t)bytes, file->data_place + place) == 0
+               ? BP_OK
+               : bp_fail_errno(BP_ERR_IO, "can't read", file->path);
+}
+
+/* float32 straight into place, in parts that caches hold until they are checked. */
 bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, int64_t first,
                            int64_t count, float *out)
 {
     unsigned char part[PART_BYTES];
-    int64_t size = type_bytes(tensor->dtype), room = PART_BYTES / size;
+    bool in_place = strcmp(tensor->dtype, "F32") == 0;
+    int64_t size = bp_safetensors_element_bytes(tensor->dtype), room = PART_BYTES / size;
+    bp_err err = BP_OK;
 
     BP_ASSERT(first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first);
-    if (strcmp(tensor->dtype, "F32") != 0 && strcmp(tensor->dtype, "F64") != 0 &&
-        strcmp(tensor->dtype, "F16") != 0 && strcmp(tensor->dtype, "BF16") != 0)
+    if (!in_place && strcmp(tensor->dtype, "F64") != 0 && strcmp(tensor->dtype, "F16") != 0 &&
+        strcmp(tensor->dtype, "BF16") != 0)
         return BP_FAIL(BP_ERR_FORMAT,
                        "tensor '%.80s' has dtype %s; F32, F16, BF16 and F64 can be read: at "
                        "%s; export it as one of those",
                        tensor->name, tensor->dtype, file->path);
-    for (int64_t done = 0; done < count;) {
+    for (int64_t done = 0; done < count && err == BP_OK; done += room) {
         int64_t take = count - done < room ? count - done : room;
 
-        if (bp_pread_all(file->fd, part, (size_t)(take * size),
-                         file->data_place + tensor->first + (first + done) * size) != 0)
-            return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
-        for (int64_t k = 0; k < take; k++) {
-            out[done + k] = element(tensor->dtype, part + k * size);
-            if (!isfinite(out[done + k]))
-                return BP_FAIL(BP_ERR_FORMAT,
-                               "tensor '%.80s' holds a value that is not finite in float32 "
-                               "(element %lld): at %s; " REMEDY,
-                               tensor->name, (long long)(first + done + k), file->path);
-        }
-        done += take;
+        err = read_bytes(file, in_place ? (void *)(out + done) : part,
+                         tensor->first + (first + done) * size, take * size);
+        if (err == BP_OK && !in_place)
+            convert(out + done, part, tensor->dtype, take);
+        if (err == BP_OK)
+            err = check_finite(file, tensor, first + done, take, out + done);
     }
-    return BP_OK;
+    return err;
 }

@@ -54,16 +54,25 @@ bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, in
 
 typedef struct bp_safetensors_writer bp_safetensors_writer;
 
-/** A new file (refused where there is one) of F32 tensors; name, dims and shape are read.
+/** Bytes of an element of "F32", "BF16" and so on; 0: there is no such type. */
+int64_t bp_safetensors_element_bytes(const char *dtype);
+
+/** A new file (refused where there is one) of F32, F16 or BF16 tensors; name, dtype (NULL: F32),
+ * dims and shape are read.
  *
  * metadata: "format" of __metadata__ ("pt" is what readers expect); NULL: none.
- * Owns:     *out is the caller's, bp_safetensors_finish() or _drop(); NULL on failure.
+ * Owns:     *out is the caller's, bp_safetensors_finish() or _drop(); NULL on failure. Names are
+ *           borrowed until then.
  * Errors:   BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM;
  *           BP_ERR_SOFTWARE names or shapes that can't be.
  */
 bp_err bp_safetensors_create(bp_safetensors_writer **out, const char *path,
                              const bp_safetensor *tensors, int64_t count, const char *metadata);
-/** The next `count` values. Errors: BP_ERR_IO; BP_ERR_SOFTWARE more than was announced. */
+/** The next `count` values, of one tensor or of several: of 16 bits the nearest, of two equally
+ * near the even one.
+ *
+ * Errors: BP_ERR_IO; BP_ERR_FORMAT a value that is beyond the type's largest one (its tensor is
+ *         named); BP_ERR_SOFTWARE more than was announced. */
 bp_err bp_safetensors_write(bp_safetensors_writer *writer, const float *values, int64_t count);
 /** fsync and close; always frees.
  *
@@ -71,9 +80,5 @@ bp_err bp_safetensors_write(bp_safetensors_writer *writer, const float *values, 
 bp_err bp_safetensors_finish(bp_safetensors_writer **writer);
 /** Close without a promise: the file is thrown away. */
 void bp_safetensors_drop(bp_safetensors_writer **writer);
-
-/** The float32 of half-precision and of bfloat16 bits. */
-float bp_float_of_f16(uint16_t bits);
-float bp_float_of_bf16(uint16_t bits);
 
 #endif

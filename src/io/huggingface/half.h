@@ -1,0 +1,16 @@
+/* The 16-bit floats of safetensors files: IEEE 754's half precision and bfloat16. Local: no MPI. */
+#ifndef BP_IO_HUGGINGFACE_HALF_H
+#define BP_IO_HUGGINGFACE_HALF_H
+
+#include <stdint.h>
+
+/** The float32 of half-precision and of bfloat16 bits: exact. */
+float bp_float_of_f16(uint16_t bits);
+float bp_float_of_bf16(uint16_t bits);
+
+/** The nearest one, of two equally near the even one; beyond the largest: infinity. A NaN stays
+ * one. Source: IEEE 754-2019, 4.3.1. */
+uint16_t bp_f16_of_float(float value);
+uint16_t bp_bf16_of_float(float value);
+
+#endif
