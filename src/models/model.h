@@ -116,6 +116,13 @@ typedef struct bp_model_ops {
     void (*decode)(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                    float *statistics);
     void (*decode_free)(bp_decoding *decoding);
+    /* The parts that an ensemble puts together: a step up to hidden[slots that are fed][width],
+     * what the last linear map is applied to, valid on the last pipeline stage; and logits of such
+     * rows, as `logits` gives them. */
+    void (*decode_states)(bp_decoding *decoding, int group, const bp_decode_step *step,
+                          float *hidden);
+    void (*decode_logits)(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
+                          float *logits);
     int64_t (*decode_bytes)(const bp_model *lm, int groups, int64_t slots, int64_t room);
 } bp_model_ops;
 
@@ -176,6 +183,11 @@ void bp_model_decode_reset(bp_decoding *decoding, int group);
  *             [BP_DECODE_STATISTICS], equal on all ranks of the last stage; NULL: not asked. Both
  *             are valid on ranks of the last pipeline stage, and may be NULL on others; rows of
  *             slots with count 0 stay as they are.
+ *
+ * Bits: in float32 a network's row depends on its own sequence alone: not on what else is in the
+ * step or the cache, on the threads, or on how its tokens were dealt out to steps. It differs from
+ * scoring in the order of sums: log-probabilities agree to about 1e-6 of their size. In bf16 the
+ * products are the library's, whose rows may depend on how many there are.
  */
 void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics);

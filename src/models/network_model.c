@@ -1,6 +1,6 @@
 /* A network behind the face of all models (bp_model): a checkpoint's weights on the mesh, batches
  * through the stages. */
-#include "models/network_model_priv.h"
+#include "models/decoding_priv.h"
 
 #include "math/math.h"
 
@@ -16,36 +16,14 @@
  */
 #define PIECES_PER_STAGE 2
 
-/* Another matrix for the logits; empty on other stages, and where a rank has no vocabulary. */
-typedef struct added_head {
-    float *values;
-    bp_weight *map;
-} added_head;
+/* ---- the stages ---- */
 
-typedef struct network_model {
-    bp_model face;
-    const bp_mesh *mesh; /* borrowed */
-    bp_gemm *gemm;
-    bp_network *network;
-    float *values;
-    bp_model_shape shape;
-    int64_t C;
-    int32_t *window; /* [context + 1] that an example is made of */
-    char *memory;    /* of one piece: hidden and scratch */
-    size_t memory_bytes;
-    added_head *heads; /* [head_count] */
-    int64_t head_count;
-} network_model;
-
-/* On the last stage. */
-static const bp_block *head_of(const network_model *self)
+const bp_block *network_head(const network_model *self)
 {
     return self->network->blocks[self->network->block_count - 1];
 }
 
-/* ---- the stages ---- */
-
-static bool is_last(const network_model *self)
+bool network_is_last(const network_model *self)
 {
     return self->mesh->pipeline_at == self->mesh->pipelines - 1;
 }
@@ -107,7 +85,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     const bp_network *network = self->network;
     const bp_nn *nn = &network->nn;
     bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes, .used_bytes = used};
-    int blocks = network->block_count - (is_last(self) && !head ? 1 : 0);
+    int blocks = network->block_count - (network_is_last(self) && !head ? 1 : 0);
     float *data = bp_arena_take(&arena, bp_network_activation_floats(network, pass), sizeof(float));
 
     pass->scratch = &arena;
@@ -122,7 +100,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
         bp_activations_lay(&activations, nn, pass, data, false);
         bp_block_forward(network->blocks[k], pass, &activations, NULL);
     }
-    if (!is_last(self))
+    if (!network_is_last(self))
         bp_send(data,
                 bp_activations_floats(&network->behind[blocks - 1], nn, pass, false) *
                     (int64_t)sizeof(float),
@@ -170,7 +148,7 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
     bp_example_maker maker = self->shape.family->objective->maker(batch->length, 0);
-    bool last = is_last(self);
+    bool last = network_is_last(self);
     bp_err err;
 
     BP_ASSERT(batch->length <= self->face.info.context);
@@ -194,7 +172,7 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
         float *data =
             run_piece(self, &pass, example_bytes(&maker, windows), asked->logprob != NULL);
         if (last && asked->hidden)
-            bp_lm_head_norm(head_of(self), asked->hidden + tokens * self->C, data,
+            bp_lm_head_norm(network_head(self), asked->hidden + tokens * self->C, data,
                             windows * batch->length);
     }
     return BP_OK;
@@ -233,7 +211,8 @@ static void network_logits(bp_model *model, int64_t head, const float *hidden, i
                            float *logits)
 {
     network_model *self = (network_model *)model;
-    const bp_weight *map = head == 0 ? bp_lm_head_map(head_of(self)) : self->heads[head - 1].map;
+    const bp_weight *map =
+        head == 0 ? bp_lm_head_map(network_head(self)) : self->heads[head - 1].map;
 
     if (map)
         bp_linear_forward(self->gemm, logits, hidden, map, NULL, rows);
@@ -243,7 +222,7 @@ static const float *network_head_weights(const bp_model *model)
 {
     const network_model *self = (const network_model *)model;
 
-    return is_last(self) ? bp_lm_head_values(head_of(self)) : NULL;
+    return network_is_last(self) ? bp_lm_head_values(network_head(self)) : NULL;
 }
 
 static bp_err network_add_head(bp_model *model, const float *weights, int64_t *head)
@@ -260,7 +239,7 @@ static bp_err network_add_head(bp_model *model, const float *weights, int64_t *h
     added_head *one = &heads[self->head_count];
     *one = (added_head){0};
     *head = self->head_count + 1;
-    if (is_last(self) && rows > 0) {
+    if (network_is_last(self) && rows > 0) {
         one->values = bp_try_alloc("model.heads", floats, sizeof(float));
         if (!one->values)
             return BP_FAIL(BP_ERR_SYSTEM,
@@ -300,7 +279,14 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .logits = network_logits,
                                  .add_head = network_add_head,
                                  .head_weights = network_head_weights,
-                                 .free = network_free};
+                                 .free = network_free,
+                                 .decode_new = network_decode_new,
+                                 .decode_reset = network_decode_reset,
+                                 .decode = network_decode,
+                                 .decode_free = network_decode_free,
+                                 .decode_bytes = network_decode_bytes,
+                                 .decode_states = network_decode_states,
+                                 .decode_logits = network_decode_logits};
 
 /* What one rank can do alone: the network and room for its values. */
 static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *config,

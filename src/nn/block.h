@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "math/attention/cached.h"
 #include "math/gemm/linear.h"
 #include "tensor/batch.h"
 #include "tensor/param.h"
@@ -54,6 +55,19 @@ typedef struct bp_activations {
     } item[BP_ACTIVATIONS_ITEMS];
 } bp_activations;
 
+/** Decoding: the rows of a pass continue sequences of which each block keeps what it needs (`cache`
+ * of bp_block_ops). The pass has one example, whose places are rows of several sequences. */
+typedef struct bp_continuation {
+    bp_cached_rows rows; /* fewer than the pass has, where that is filled up; all have positions */
+    int64_t slots, room; /* sequences that there may be, and positions of each */
+    float *cache;        /* of the block at work */
+    void *scratch;       /* for it, as `cache` says */
+} bp_continuation;
+/** What a block takes for that: kept, and at work. */
+typedef struct bp_cache_need {
+    size_t kept_bytes, scratch_bytes;
+} bp_cache_need;
+
 /** One micro-batch on its way. */
 typedef struct bp_pass {
     bp_extent extent;
@@ -63,10 +77,11 @@ typedef struct bp_pass {
     bool dropout;   /* masks are on, at the network's rate: in training, and in passes with
                        dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
-    int64_t first_slot;          /* of sequence 0 in the global batch */
-    float loss_weight[BP_TERMS]; /* what the loss of one target counts in the gradient: the term's
-                                    weight / (its scored targets in the global batch) */
-    bp_arena *scratch;           /* for the block at work; what it takes it gives back */
+    int64_t first_slot;            /* of sequence 0 in the global batch */
+    float loss_weight[BP_TERMS];   /* what the loss of one target counts in the gradient: the term's
+                                      weight / (its scored targets in the global batch) */
+    bp_continuation *continuation; /* NULL: sequences are whole */
+    bp_arena *scratch;             /* for the block at work; what it takes it gives back */
     /* results, of the last block */
     float *logprob; /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
                        asked */
@@ -98,6 +113,9 @@ typedef struct bp_block_ops {
      * bp_block_forward and bp_block_backward. Collective over nn->tensor. `saved` is NULL unless
      * pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+    /** Can it continue sequences (pass->continuation)? What it takes for so many of so many
+     * positions. NULL: it can't. Local. */
+    bool (*cache)(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need);
     /** Collective over nn->tensor. The activations holds gradients of the outputs and leaves with
      * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
      * this rank's rows alone in replicated groups, by all rows in the others. */

@@ -84,6 +84,7 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     int64_t C = width_of(self);
     bp_row_range own = bp_nn_rows(nn, pass);
     size_t mark = pass->scratch->used_bytes;
+    const int32_t *positions = pass->continuation ? pass->continuation->rows.positions : NULL;
     float *all = alloc_all(self, pass->scratch, pass, hidden);
 
     bp_embedding_forward(all, wte->value, pass->batch.stream[part->stream].inputs,
@@ -93,7 +94,7 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
     if (part->wpe)
         bp_positions_forward(hidden, part->wpe->value,
-                             &(bp_position_rows){own.first, own.count, pass->T}, C);
+                             &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
     if (pass->dropout && nn->dropout > 0) {
         bp_rng_key key = bp_mask_key(nn, pass, part->mask);
         bp_add_dropout(hidden, NULL, hidden, own.count * C, nn->dropout, &key,
@@ -133,7 +134,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     }
     if (part->wpe)
         bp_positions_backward(part->wpe->gradient, dhidden,
-                              &(bp_position_rows){own.first, own.count, pass->T}, C);
+                              &(bp_position_rows){own.first, own.count, pass->T, NULL}, C);
     if (all != dhidden) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
@@ -163,8 +164,16 @@ static void embedding_free(bp_block *block)
     bp_free(block);
 }
 
+static bool embedding_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+{
+    (void)slots, (void)room;
+    *need = (bp_cache_need){0};
+    return ((const embedding *)block)->count == 1;
+}
+
 static const bp_block_ops OPS = {
     .kind = "embedding",
+    .cache = embedding_cache,
     .saved_bytes = embedding_saved,
     .scratch_bytes = embedding_scratch,
     .product_bytes = embedding_products,

@@ -363,8 +363,36 @@ static void turn(const layer *self, const bp_pass *pass, float *qkv, bool back)
         return;
     by = *self->shape.rotary;
     by.T = pass->T;
+    by.positions = pass->continuation ? pass->continuation->rows.positions : NULL;
     bp_rotary_turn(qkv, layer_qkv_columns(self), pass->B * pass->T, self->Hl + self->Gl, self->D,
                    &by, back);
+}
+
+static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t room)
+{
+    return (bp_cached_shape){.H = self->Hl,
+                             .key_heads = self->Gl,
+                             .D = self->D,
+                             .window = self->shape.window,
+                             .slots = slots,
+                             .room = room};
+}
+
+static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+{
+    const layer *self = (const layer *)block;
+    bp_cached_shape shape = cached_shape(self, slots, room);
+
+    *need = (bp_cache_need){(size_t)bp_cached_floats(&shape) * sizeof(float),
+                            bp_cached_scratch_bytes(&shape)};
+    return !self->shape.crosses && !self->shape.sees_all;
+}
+
+static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)
+{
+    bp_cached_shape shape = cached_shape(self, rest->slots, rest->room);
+
+    bp_attention_cached(kept->attended, rest->cache, kept->qkv, &rest->rows, &shape, rest->scratch);
 }
 
 /* h = x + attention's branch, and work->normed = the norm of it that `next` reads */
@@ -380,7 +408,10 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
 
     bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, value_of(self->q_bias));
     turn(self, pass, kept->qkv, false);
-    bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, own.scratch);
+    if (pass->continuation)
+        attend_cached(self, pass->continuation, kept);
+    else
+        bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, own.scratch);
     bp_operand_fill(&own.attended, kept->attended);
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
                               layer_bias_once(self, self->out_bias));
@@ -553,6 +584,7 @@ static void layer_free(bp_block *block)
 
 static const bp_block_ops OPS = {
     .kind = "transformer_layer",
+    .cache = layer_cache,
     .saved_bytes = layer_saved,
     .scratch_bytes = layer_scratch,
     .product_bytes = layer_products,

@@ -76,7 +76,7 @@ typedef struct extent {
     int64_t members, rounds, side; /* side: members side by side */
     int64_t widest, widths;        /* of a backbone, and the sum of all backbones' here */
     int64_t columns, vocab_count;  /* of the vocabulary: where members meet, and of a rank */
-    bool temperature;
+    bool temperature, decoding;
 } extent;
 
 static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
@@ -98,6 +98,7 @@ static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
     work->mixed = alloc(arena, work->chunk, sizeof *work->mixed);
     work->totals = alloc(arena, 3 * work->chunk, sizeof *work->totals);
     work->tops = alloc(arena, work->chunk, sizeof *work->tops);
+    work->mixture = alloc(arena, of->decoding ? work->chunk * of->vocab_count : 0, sizeof(float));
     work->powers = alloc(arena, of->temperature ? work->chunk * BP_TEMPERATURE_POINTS : 0,
                          sizeof *work->powers);
 }
@@ -117,6 +118,18 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
     for (int64_t t = 0; t < self->backbone_count; t++)
         of.widths += self->backbones[t].width;
     return of;
+}
+
+/* A step has few rows, and asks for no more of them than there are. */
+void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t rows, bp_arena *arena)
+{
+    extent of = extent_of(self, 0, false);
+
+    of.decoding = true;
+    work->rows = rows;
+    work->chunk = chunk_rows(self, rows);
+    work->chunk = work->chunk < rows ? work->chunk : rows;
+    lay_out(&of, work, arena);
 }
 
 /* The largest part of a batch, all of it scored. */
@@ -355,4 +368,10 @@ void ensemble_free(bp_model *lm)
     bp_free(self);
 }
 
-const bp_model_ops ensemble_ops = {.score = ensemble_score, .free = ensemble_free};
+const bp_model_ops ensemble_ops = {.score = ensemble_score,
+                                   .free = ensemble_free,
+                                   .decode_new = ensemble_decode_new,
+                                   .decode_reset = ensemble_decode_reset,
+                                   .decode = ensemble_decode,
+                                   .decode_free = ensemble_decode_free,
+                                   .decode_bytes = ensemble_decode_bytes};

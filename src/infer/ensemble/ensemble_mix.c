@@ -87,8 +87,12 @@ static void run_head(ensemble *self, const ensemble_work *work, const ensemble_m
     for (int64_t t = 0; t < member->backbone; t++)
         hidden += (work->rows + work->chunk) * self->backbones[t].width;
     const ensemble_backbone *backbone = &self->backbones[member->backbone];
-    backbone->lm->ops->logits(backbone->lm, member->head, hidden + first * backbone->width, filled,
-                              logits);
+    hidden += first * backbone->width;
+    if (work->decodings)
+        backbone->lm->ops->decode_logits(work->decodings[member->backbone], member->head, hidden,
+                                         filled, logits);
+    else
+        backbone->lm->ops->logits(backbone->lm, member->head, hidden, filled, logits);
 }
 
 /* ---- members of several ranks ---- */

@@ -22,21 +22,23 @@ typedef struct ensemble_member {
 /** Memory of a batch, carved from one block that grows. On ranks of other stages only `places` and
  * `targets`. */
 typedef struct ensemble_work {
-    int64_t rows;          /* scored tokens of the batch */
-    int64_t *places;       /* [rows] in the batch */
-    int32_t *targets;      /* [rows] */
-    float *states;         /* [windows * length][largest width] of one backbone */
-    float *hidden;         /* [backbones][rows filled][width], behind one another */
-    int64_t chunk;         /* rows whose distributions are there at once */
-    float *logits;         /* [members][chunk][columns here] */
-    float *own, *outgoing; /* [chunk][vocab_count]; where members meet across ranks */
-    bp_member_row *known;  /* [members, filled up to whole rounds][chunk] */
-    float *max;            /* [chunk] of one member; then of the mixture */
-    double *sums;          /* [2][chunk] */
-    bp_mixture_row *mixed; /* [chunk] */
-    double *totals;        /* [chunk][3] of the mixture, over all ranks */
-    int32_t *tops;         /* [chunk] */
-    bp_scaled_row *powers; /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
+    int64_t rows;            /* scored tokens of the batch */
+    int64_t *places;         /* [rows] in the batch */
+    int32_t *targets;        /* [rows] */
+    float *states;           /* [windows * length][largest width] of one backbone */
+    float *hidden;           /* [backbones][rows filled][width], behind one another */
+    int64_t chunk;           /* rows whose distributions are there at once */
+    float *logits;           /* [members][chunk][columns here] */
+    float *own, *outgoing;   /* [chunk][vocab_count]; where members meet across ranks */
+    bp_member_row *known;    /* [members, filled up to whole rounds][chunk] */
+    float *max;              /* [chunk] of one member; then of the mixture */
+    double *sums;            /* [2][chunk] */
+    bp_mixture_row *mixed;   /* [chunk] */
+    double *totals;          /* [chunk][3] of the mixture, over all ranks */
+    int32_t *tops;           /* [chunk] */
+    bp_scaled_row *powers;   /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
+    float *mixture;          /* [chunk][vocab_count] log p, in decoding; */
+    bp_decoding **decodings; /* [backbones], and in scoring NULL */
 } ensemble_work;
 
 typedef struct ensemble {
@@ -75,6 +77,11 @@ void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
                         bool temperature);
 
+/** Work for so many rows that are decoded at once, all of which have their hidden states: laid out,
+ * or, where the arena has no base, counted. */
+void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t rows,
+                           bp_arena *arena);
+
 /** hidden of all backbones here. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM, the same on
  * all ranks. */
 bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_model_batch *batch);
@@ -96,5 +103,14 @@ double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance
 bool ensemble_is_last(const ensemble *self);
 
 void ensemble_free(bp_model *lm);
+
+/* ensemble_decode.c: as bp_model_ops says. */
+bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                           int64_t room);
+void ensemble_decode_free(bp_decoding *decoding);
+void ensemble_decode_reset(bp_decoding *decoding, int group);
+void ensemble_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
+                     float *statistics);
+int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room);
 
 #endif

@@ -86,6 +86,12 @@ void bp_linear_gelu_backward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_ope
 /** Of `sums`, where GELU is of rows[inner] and the other side of the weight is `width`. */
 int64_t bp_linear_gelu_floats(const bp_gemm *gemm, int64_t rows, int64_t width, int64_t inner);
 
+/** From now on, or no longer, forward products are of few rows, as in decoding: float32 ones are
+ * computed by our own loops, which read a weight once for up to 64 rows. Then a row of y depends
+ * neither on how many rows there are nor on the threads, and nothing is allocated; its bits are not
+ * those of the library's products. bf16 products stay as they are. */
+void bp_gemm_take_few_rows(bp_gemm *gemm, bool few);
+
 /* Maps of float32 rows, converted inside.
  *
  * y[rows][outs] = x[rows][ins] Wt + bias (NULL: none). */

@@ -20,6 +20,7 @@ void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, cons
 
 struct bp_gemm {
     bp_precision precision;
+    bool few_rows; /* bp_gemm_take_few_rows */
     bp_workspace tail, rooms[BP_ROOMS];
 };
 
@@ -185,6 +186,11 @@ static void backward_rows(const void *context, float *dx, const float *dy, int64
     product(dx, &a, &b, rows, c->w->ins, c->w->outs, 0.0f);
 }
 
+void bp_gemm_take_few_rows(bp_gemm *gemm, bool few)
+{
+    gemm->few_rows = few;
+}
+
 void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
                                const float *bias)
 {
@@ -193,6 +199,11 @@ void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, con
 
     BP_TRACE(BP_TRACE_PRODUCT_FORWARD, 2.0 * (double)(x->rows * w->outs * w->ins), 0);
     BP_ASSERT(x->columns == w->ins);
+    if (gemm->few_rows) {
+        bp_multiply_few_rows(
+            &(bp_few_rows){y, x->data, w->value, bias, x->rows, x->stride, w->outs, w->ins});
+        return;
+    }
     bp_in_row_blocks(&all, &gemm->tail, forward_rows, &(call){w, x->stride});
     if (!bias)
         return;

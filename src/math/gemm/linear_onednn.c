@@ -178,6 +178,11 @@ static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_col
         multiply_at(c, y, x->data, x->rows);
 }
 
+void bp_gemm_take_few_rows(bp_gemm *gemm, bool few)
+{
+    gemm->few_rows = few;
+}
+
 /* y = x Wt + bias, or the epilogue instead of y. */
 static void forward(bp_gemm *gemm, float *y, const bp_epilogue *epilogue, const bp_operand *x,
                     const bp_weight *w, const float *bias)
@@ -185,8 +190,12 @@ static void forward(bp_gemm *gemm, float *y, const bp_epilogue *epilogue, const 
     BP_TRACE(BP_TRACE_PRODUCT_FORWARD,
              2.0 * (double)(x->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
     BP_ASSERT(x->columns == bp_weight_ins(w));
-    multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride, epilogue}, y, x,
-             bp_weight_outs(w));
+    if (gemm->few_rows && x->form != BP_OPERAND_BF16)
+        bp_multiply_few_rows(&(bp_few_rows){y, x->data, bp_weight_plain(w), bias, x->rows,
+                                            x->stride, bp_weight_outs(w), x->columns});
+    else
+        multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride, epilogue}, y, x,
+                 bp_weight_outs(w));
 }
 
 /* dx = dy W, or the epilogue instead of dx. */

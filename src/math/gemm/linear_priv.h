@@ -77,4 +77,13 @@ void bp_in_row_blocks(const bp_rows *all, bp_workspace *workspace,
                       void (*product)(const void *context, float *y, const float *x, int64_t rows),
                       const void *context);
 
+/** y[rows][outs] = x[rows][ins] times w[outs][ins] transposed, + bias (NULL: none), for few rows.
+ */
+typedef struct bp_few_rows {
+    float *y;
+    const float *x, *w, *bias;
+    int64_t rows, x_row, outs, ins;
+} bp_few_rows;
+void bp_multiply_few_rows(const bp_few_rows *all);
+
 #endif

@@ -58,6 +58,7 @@ struct bp_gemm {
         *kernel;     /* our own, where some of the products or copies are its; or NULL */
     bool row_blocks; /* the library picks kernels by the number of rows */
     bool warned;     /* of products in plain loops */
+    bool few_rows;   /* bp_gemm_take_few_rows */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     product products[PRODUCTS];
@@ -99,6 +100,8 @@ void bp_product_clear(product *one);
 /** The weight as products of this shape read it, and how it lies there: made or refreshed where it
  * has to be. */
 const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const shape *s);
+/** A float32 weight [outs][ins] as it lies: its values, or a copy of them rounded. */
+const float *bp_weight_plain(const bp_weight *w);
 /** The same for our own products. */
 const uint32_t *bp_weight_panels(const bp_weight *w, bool backward);
 

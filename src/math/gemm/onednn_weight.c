@@ -198,6 +198,11 @@ static const void *plain_values(const bp_weight *w)
     return one->data;
 }
 
+const float *bp_weight_plain(const bp_weight *w)
+{
+    return plain_values(w);
+}
+
 const uint32_t *bp_weight_panels(const bp_weight *w, bool backward)
 {
     return bp_bf16_copy_of(&w->copies->packed, w->gemm->kernel,

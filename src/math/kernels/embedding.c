@@ -45,8 +45,11 @@ void bp_positions_forward(float *x, const float *table, const bp_position_rows *
 
     BP_TRACE(BP_TRACE_EMBEDDING, 0, 12.0 * (double)(rows->count * C));
 #pragma omp parallel for schedule(static) if (rows->count * C > 8192)
-    for (int64_t r = 0; r < rows->count; r++)
-        loops->add(x + r * C, table + (rows->first + r) % rows->T * C, C);
+    for (int64_t r = 0; r < rows->count; r++) {
+        int64_t position = rows->positions ? rows->positions[r] : (rows->first + r) % rows->T;
+
+        loops->add(x + r * C, table + position * C, C);
+    }
 }
 
 void bp_positions_backward(float *dtable, const float *dx, const bp_position_rows *rows, int64_t C)

@@ -78,9 +78,10 @@ void bp_swiglu_backward(const bp_operand *dx, const bp_operand *y, const float *
 typedef struct bp_rotary {
     int64_t T, half;
     const float *cosine, *sine; /* [T][half] */
+    const int32_t *positions;   /* [rows] of each row; NULL: row r is position r mod T */
 } bp_rotary;
-/** In place: x[rows] of `heads` heads of D numbers, so many floats lie from row to row; row r is
- * position r mod by->T. back: what the gradient goes through. */
+/** In place: x[rows] of `heads` heads of D numbers, so many floats lie from row to row. back: what
+ * the gradient goes through. */
 void bp_rotary_turn(float *x, int64_t row, int64_t rows, int64_t heads, int64_t D,
                     const bp_rotary *by, bool back);
 
@@ -109,9 +110,10 @@ void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int6
 void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, int64_t rows,
                            int64_t C, int64_t first_row, int64_t rows_here);
 /** Rows [first, first + count) of sequences of length T that lie one after another: row r is of
- * position (first + r) % T. */
+ * position (first + r) % T, or positions[r], where that is not NULL: forward alone. */
 typedef struct bp_position_rows {
     int64_t first, count, T;
+    const int32_t *positions;
 } bp_position_rows;
 /** x[count][C] += table's rows, and its gradient: dtable[t] += sum over position t's rows in order.
  */

@@ -61,6 +61,9 @@ bp_update_sums LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float ra
                          float decay, float gradient_scale);
 int64_t LOOP(multiply_adds)(float *out, float factor, int64_t times);
 void LOOP(tile_product)(const bp_tile *tile);
+void LOOP(dots)(const bp_dots *dots);
+void LOOP(weighted_rows)(float *y, const float *weights, const float *rows, int64_t count,
+                         int64_t row, int64_t columns);
 void LOOP(tile_softmax)(float *scores, float *max, float *sum, float *factor, int64_t keys,
                         int64_t visible);
 void LOOP(tile_weights)(float *scores, const float *lse, int64_t keys, int64_t visible);

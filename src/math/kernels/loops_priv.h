@@ -2,8 +2,9 @@
  * set.
  *
  * They are plain C in fixed order: sums run in LANES accumulators that are added up pairwise, so a
- * result depends neither on alignment nor on the instruction set (but for tile_product,
- * tile_softmax, tile_weights, mixture and temperature, where products may be fused with sums).
+ * result depends neither on alignment nor on the instruction set (but for tile_product, dots,
+ * weighted_rows, tile_softmax, tile_weights, mixture and temperature, where products may be fused
+ * with sums).
  */
 #ifndef BP_MATH_KERNELS_LOOPS_PRIV_H
 #define BP_MATH_KERNELS_LOOPS_PRIV_H
@@ -42,6 +43,15 @@ typedef struct bp_tile {
     int64_t M, N, K;
     bool accumulate;
 } bp_tile;
+
+/** y[rows][outs] (+)= x[rows][ins] times w[outs][ins] transposed: sums over the columns of both. */
+typedef struct bp_dots {
+    float *y;
+    const float *x, *w;
+    int64_t y_row, x_row, w_row;
+    int64_t rows, outs, ins;
+    bool accumulate;
+} bp_dots;
 
 /** Some columns of one row of an ensemble (math/kernels/mixture.h): at most BP_MIXTURE_BLOCK. */
 typedef struct bp_mixture_block {
@@ -118,6 +128,11 @@ typedef struct bp_loops {
      * there so that they are done. */
     int64_t (*multiply_adds)(float *out, float factor, int64_t times);
     void (*tile_product)(const bp_tile *tile);
+    /* A result's bits depend on its row of x and its row of w alone. */
+    void (*dots)(const bp_dots *dots);
+    /* y[columns] += weights[0] rows[0] + weights[1] rows[1] + ... in this order */
+    void (*weighted_rows)(float *y, const float *weights, const float *rows, int64_t count,
+                          int64_t row, int64_t columns);
     /* Scores [keys][BP_TILE_QUERIES] become weights; max, sum and the factor of what was summed
      * before, by query. Query lane q sees the keys k <= q + visible. */
     void (*tile_softmax)(float *scores, float *max, float *sum, float *factor, int64_t keys,

@@ -64,7 +64,7 @@ void bp_rotary_turn(float *x, int64_t row, int64_t rows, int64_t heads, int64_t 
     BP_TRACE(BP_TRACE_ELEMENTWISE, 0, 16.0 * (double)(rows * heads * by->half));
 #pragma omp parallel for schedule(static) if (rows * heads * D > 8192)
     for (int64_t r = 0; r < rows; r++) {
-        int64_t at = r % by->T * by->half;
+        int64_t at = (by->positions ? by->positions[r] : r % by->T) * by->half;
 
         for (int64_t h = 0; h < heads; h++)
             loops->rotate(x + r * row + h * D, by->cosine + at, by->sine + at, by->half,

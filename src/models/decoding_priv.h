@@ -1,0 +1,66 @@
+/* The inside of a network's decoding. */
+#ifndef BP_MODELS_DECODING_PRIV_H
+#define BP_MODELS_DECODING_PRIV_H
+
+#include "math/kernels/mixture.h"
+#include "models/network_model_priv.h"
+
+/* Sequences that grow together. */
+typedef struct decoding_group {
+    float **caches; /* [blocks of this stage] */
+    int32_t *cells; /* [slots][room] whose memory in the caches has a sequence's position */
+    int32_t *fed;   /* [slots] positions of each */
+} decoding_group;
+
+/* What the last stage works on: of the slots that are fed, one after another. */
+typedef struct last_work {
+    float *states, *hidden; /* [slots][C] before and after the last norm */
+    float *logits;          /* [slots][V here] */
+    float *max;             /* [2][slots] */
+    double *sums;           /* [2][slots] */
+    double *totals;         /* [2][slots] */
+    int32_t *targets;       /* [slots] -1 */
+    bp_member_row *known;   /* [slots] */
+    bp_mixture_row *mixed;  /* [slots] */
+} last_work;
+
+typedef struct network_decoding {
+    bp_decoding face;
+    decoding_group *groups;
+    int64_t most_rows; /* of a piece; of states, filled up: */
+    int64_t most_lasts;
+    int32_t *cells, *fed;                /* as a group's: where the next table is made */
+    int32_t *used;                       /* [slots] cells of a position that others use */
+    int32_t *ends;                       /* [slots] positions that each slot has after the step */
+    int32_t *tokens, *positions, *slots; /* [most_rows] of a piece */
+    float *data;                         /* activations of a piece */
+    void *attention;                     /* scratch of cached attention */
+    char *scratch;                       /* of the block at work */
+    size_t scratch_bytes;
+    last_work last;
+    char *memory; /* all of it */
+} network_decoding;
+
+/** Blocks of this stage that rows go through: the head is asked for the last of them alone. */
+int decoding_blocks(const network_model *model);
+/** Rows that `rows` of them are filled up to: bf16 products are the library's, which makes each
+ * shape ready at its first use. */
+int64_t decoding_filled_rows(const network_model *model, int64_t rows);
+/** A pass over rows of several sequences. */
+bp_pass decoding_pass(const int32_t *tokens, int64_t rows);
+/** Runs each shape of product once, so that a step makes none. Collective over mesh->tensor. */
+void decoding_warm_up(network_decoding *self);
+
+/* As bp_model_ops says. */
+bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room);
+void network_decode_free(bp_decoding *decoding);
+void network_decode_reset(bp_decoding *decoding, int group);
+int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room);
+void network_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
+                    float *statistics);
+void network_decode_states(bp_decoding *decoding, int group, const bp_decode_step *step,
+                           float *hidden);
+void network_decode_logits(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
+                           float *logits);
+
+#endif

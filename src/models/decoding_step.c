@@ -1,0 +1,288 @@
+/* A step of decoding with a network.
+ *
+ * The step's tokens go through the pipeline as rows of one pass, piece by piece, whichever
+ * sequences they are of. A table of cells tells where a sequence's positions lie in the caches:
+ * position p of sequence s is in the memory of sequence cells[s][p]. So sequences that share their
+ * past share its memory, and to go on from another one copies a line of the table. A new position
+ * takes a cell that no other sequence uses: there are as many as sequences, and the others use one
+ * less at most. */
+#include "models/decoding_priv.h"
+
+#include "base/err.h"
+#include "mesh/collective.h"
+#include "nn/layers.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TAG_ROWS 103
+
+/* ---- where positions lie ---- */
+
+/* Each slot of the step goes on from its parent's past. */
+static void follow_parents(network_decoding *self, decoding_group *group,
+                           const bp_decode_step *step)
+{
+    int32_t *cells = self->cells, *fed = self->fed;
+    int64_t room = self->face.room;
+    bool moves = false;
+
+    for (int64_t s = 0; step->parents && s < step->slots; s++)
+        moves = moves || step->parents[s] != s;
+    if (!moves)
+        return;
+    for (int64_t s = 0; s < self->face.slots; s++) {
+        int64_t parent = s < step->slots ? step->parents[s] : s;
+
+        BP_ASSERT(parent >= 0 && parent < self->face.slots);
+        fed[s] = group->fed[parent];
+        memcpy(cells + s * room, group->cells + parent * room, (size_t)fed[s] * sizeof *cells);
+    }
+    self->cells = group->cells;
+    self->fed = group->fed;
+    group->cells = cells;
+    group->fed = fed;
+}
+
+/* A cell for the next position of slot s: its own, where no other uses that. */
+static void claim_cell(const network_decoding *self, decoding_group *group, int64_t s)
+{
+    int64_t slots = self->face.slots, room = self->face.room, position = group->fed[s], cell = s;
+
+    BP_ASSERT(position < room);
+    memset(self->used, 0, (size_t)slots * sizeof *self->used);
+    for (int64_t t = 0; t < slots; t++)
+        if (t != s && group->fed[t] > position)
+            self->used[group->cells[t * room + position]] = 1;
+    if (self->used[s])
+        for (cell = 0; self->used[cell];)
+            cell++;
+    group->cells[s * room + position] = (int32_t)cell;
+    group->fed[s]++;
+}
+
+/* ---- rows through this stage ---- */
+
+/* Where in a step the next piece begins: a token of a slot, and its number among all tokens. */
+typedef struct place {
+    int64_t slot, token, all;
+} place;
+
+/* The tokens from *at on become the rows of a piece; 0: there are no more. */
+static int64_t take_piece(network_decoding *self, decoding_group *group, const bp_decode_step *step,
+                          place *at)
+{
+    int64_t rows = 0;
+
+    while (at->slot < step->slots && rows < self->most_rows) {
+        if (at->token == step->counts[at->slot]) {
+            at->slot++;
+            at->token = 0;
+            continue;
+        }
+        self->tokens[rows] = step->tokens[at->all++];
+        self->positions[rows] = group->fed[at->slot];
+        self->slots[rows++] = (int32_t)at->slot;
+        claim_cell(self, group, at->slot);
+        at->token++;
+    }
+    return rows;
+}
+
+static bp_continuation continuation_of(const network_decoding *self, const decoding_group *group,
+                                       int64_t rows)
+{
+    return (bp_continuation){.rows = {rows, self->positions, self->slots, group->cells},
+                             .slots = self->face.slots,
+                             .room = self->face.room,
+                             .scratch = self->attention};
+}
+
+static void run_blocks(network_decoding *self, const decoding_group *group, bp_pass *pass)
+{
+    const network_model *model = (const network_model *)self->face.lm;
+    const bp_network *network = model->network;
+    bp_arena scratch = {.base = self->scratch, .size_bytes = self->scratch_bytes};
+
+    pass->scratch = &scratch;
+    for (int k = 0; k < decoding_blocks(model); k++) {
+        bp_activations activations = *bp_network_at(network, k);
+
+        bp_activations_lay(&activations, &network->nn, pass, self->data, false);
+        pass->continuation->cache = group->caches[k];
+        bp_block_forward(network->blocks[k], pass, &activations, NULL);
+    }
+    pass->scratch = NULL; /* it was this function's */
+}
+
+static int64_t bytes_of(const bp_activations *activations, const bp_nn *nn, const bp_pass *pass)
+{
+    return bp_activations_floats(activations, nn, pass, false) * (int64_t)sizeof(float);
+}
+
+/* From the stage before, through this one, to the next. */
+static void run_piece(network_decoding *self, const decoding_group *group, int64_t rows)
+{
+    const network_model *model = (const network_model *)self->face.lm;
+    const bp_mesh *mesh = model->mesh;
+    const bp_network *network = model->network;
+    int64_t filled = decoding_filled_rows(model, rows);
+    bp_pass pass = decoding_pass(self->tokens, filled);
+    bp_continuation rest = continuation_of(self, group, rows);
+
+    for (int64_t r = rows; r < filled; r++)
+        self->tokens[r] = self->positions[r] = 0;
+    pass.continuation = &rest;
+    if (mesh->pipeline_at > 0)
+        bp_recv(self->data, bytes_of(&network->before[0], &network->nn, &pass),
+                mesh->pipeline_at - 1, TAG_ROWS, mesh->pipeline);
+    run_blocks(self, group, &pass);
+    if (!network_is_last(model))
+        bp_send(self->data,
+                bytes_of(&network->behind[network->block_count - 1], &network->nn, &pass),
+                mesh->pipeline_at + 1, TAG_ROWS, mesh->pipeline);
+}
+
+/* Keeps the states of rows that are the last of their slots, behind the `kept` of pieces before. */
+static int64_t keep_lasts(network_decoding *self, int64_t rows, int64_t kept)
+{
+    int64_t C = ((const network_model *)self->face.lm)->C;
+
+    for (int64_t r = 0; r < rows; r++)
+        if (self->positions[r] + 1 == self->ends[self->slots[r]])
+            memcpy(self->last.states + kept++ * C, self->data + r * C, (size_t)C * sizeof(float));
+    return kept;
+}
+
+/* Returns how many slots are fed; 0 on other stages than the last. */
+static int64_t run_step(bp_decoding *decoding, int group, const bp_decode_step *step, float *hidden)
+{
+    network_decoding *self = (network_decoding *)decoding;
+    const network_model *model = (const network_model *)decoding->lm;
+    decoding_group *of = &self->groups[group];
+    place at = {0};
+    int64_t rows, kept = 0;
+
+    bp_gemm_take_few_rows(model->gemm, true);
+    follow_parents(self, of, step);
+    for (int64_t s = 0; s < step->slots; s++)
+        self->ends[s] = of->fed[s] + step->counts[s];
+    while ((rows = take_piece(self, of, step, &at)) > 0) {
+        run_piece(self, of, rows);
+        if (network_is_last(model))
+            kept = keep_lasts(self, rows, kept);
+    }
+    if (kept > 0)
+        bp_lm_head_norm(network_head(model), hidden, self->last.states, kept);
+    bp_gemm_take_few_rows(model->gemm, false);
+    return kept;
+}
+
+/* ---- what becomes of their last ones ---- */
+
+void network_decode_states(bp_decoding *decoding, int group, const bp_decode_step *step,
+                           float *hidden)
+{
+    run_step(decoding, group, step, hidden);
+}
+
+void network_decode_logits(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
+                           float *logits)
+{
+    network_model *model = (network_model *)decoding->lm;
+
+    bp_gemm_take_few_rows(model->gemm, true);
+    model->face.ops->logits(&model->face, head, hidden, rows, logits);
+    bp_gemm_take_few_rows(model->gemm, false);
+}
+
+/* logits[rows filled up] of last.hidden[rows] */
+static void make_logits(network_decoding *self, float *logits, int64_t rows)
+{
+    const network_model *model = (const network_model *)self->face.lm;
+    int64_t filled = decoding_filled_rows(model, rows);
+
+    bp_zero(self->last.hidden + rows * model->C, (filled - rows) * model->C);
+    network_decode_logits(&self->face, 0, self->last.hidden, filled, logits);
+}
+
+/* Entropies of `rows` of logits, in totals[2][rows]: as an ensemble of one member has them. */
+static void sum_entropies(network_decoding *self, const float *logits, int64_t rows)
+{
+    const network_model *model = (const network_model *)self->face.lm;
+    const bp_model_info *info = &model->face.info;
+    last_work *last = &self->last;
+    bp_logit_rows in = {logits, last->targets, rows, info->vocab_count, info->vocab_first};
+    bp_mixture mixture = {.members = 1,
+                          .rows = rows,
+                          .columns = info->vocab_count,
+                          .logits = logits,
+                          .known = last->known,
+                          .known_stride = rows,
+                          .targets = last->targets,
+                          .first = info->vocab_first};
+
+    for (int64_t r = 0; r < rows; r++)
+        last->targets[r] = -1;
+    bp_logit_statistics(last->max, last->sums, &in, model->mesh->tensor);
+    for (int64_t r = 0; r < rows; r++)
+        last->known[r] = (bp_member_row){.max = last->max[r], .log_sum = (float)log(last->sums[r])};
+    bp_mixture_rows(last->mixed, &mixture);
+    for (int64_t r = 0; r < rows; r++)
+        last->totals[r] = last->mixed[r].entropy;
+    bp_all_sum_double(last->totals, rows, model->mesh->tensor);
+}
+
+void network_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
+                    float *statistics)
+{
+    network_decoding *self = (network_decoding *)decoding;
+    const network_model *model = (const network_model *)decoding->lm;
+    int64_t V = model->face.info.vocab_count, r = 0;
+    int64_t rows = run_step(decoding, group, step, self->last.hidden);
+    bool direct = rows == step->slots && decoding_filled_rows(model, rows) == rows;
+    float *made = direct ? logits : self->last.logits;
+
+    if (rows == 0)
+        return;
+    make_logits(self, made, rows);
+    if (statistics)
+        sum_entropies(self, made, rows);
+    for (int64_t s = 0; s < step->slots; s++) {
+        if (step->counts[s] == 0)
+            continue;
+        if (!direct)
+            memcpy(logits + s * V, made + r * V, (size_t)V * sizeof *logits);
+        if (statistics) {
+            statistics[s * BP_DECODE_STATISTICS + BP_DECODE_ENTROPY] = (float)self->last.totals[r];
+            statistics[s * BP_DECODE_STATISTICS + BP_DECODE_MUTUAL_INFORMATION] = 0;
+        }
+        r++;
+    }
+}
+
+void decoding_warm_up(network_decoding *self)
+{
+    network_model *model = (network_model *)self->face.lm;
+    bool shapes = decoding_filled_rows(model, 3) > 3; /* products are made ready by their shapes */
+    int64_t most = shapes ? self->most_rows : 1, most_lasts = shapes ? self->most_lasts : 1;
+    decoding_group *group = &self->groups[0];
+
+    group->cells[0] = 0;
+    bp_gemm_take_few_rows(model->gemm, true);
+    for (int64_t rows = 1; rows <= most; rows *= 2) {
+        bp_pass pass = decoding_pass(self->tokens, rows);
+        bp_continuation rest = continuation_of(self, group, rows);
+
+        for (int64_t r = 0; r < rows; r++)
+            self->tokens[r] = self->positions[r] = self->slots[r] = 0;
+        bp_zero(self->data, rows * model->C);
+        pass.continuation = &rest;
+        run_blocks(self, group, &pass);
+    }
+    bp_gemm_take_few_rows(model->gemm, false);
+    for (int64_t rows = 1; network_is_last(model) && rows <= most_lasts; rows *= 2) {
+        bp_zero(self->last.hidden, rows * model->C);
+        make_logits(self, self->last.logits, rows);
+    }
+}
