@@ -3,7 +3,7 @@
 #define BP_MODELS_DECODING_PRIV_H
 
 #include "math/kernels/mixture.h"
-#include "models/network_model_priv.h"
+#include "models/network_inside_priv.h"
 
 /* Sequences that grow together. */
 typedef struct decoding_group {

@@ -132,16 +132,19 @@ struct bp_model {
     bp_model_info info;
 };
 
-/** What a rank is to do in scoring, of a job that may not have begun. */
+/** What a rank is to do in scoring, or in decoding, of a job that may not have begun. */
 typedef struct bp_model_task {
     const bp_mesh_shape *mesh;
     int stage;
-    int64_t windows, length; /* of a batch */
+    int64_t windows, length; /* of a batch; 0: nothing is scored */
+    int groups;              /* of bp_model_decode_new; 0: nothing is decoded */
+    int64_t slots, room;
 } bp_model_task;
 
-/** What it takes for that, in bytes: weights with their copies, and work on a batch. */
+/** What it takes for that, in bytes: weights with their copies, work on a batch, and what
+ * bp_model_decode_new takes. */
 typedef struct bp_model_memory {
-    int64_t weights_bytes, work_bytes;
+    int64_t weights_bytes, work_bytes, decode_bytes;
     int64_t vocab_size, width, context; /* of the model */
 } bp_model_memory;
 

@@ -1,5 +1,7 @@
 /* A network behind the face of all models (bp_model): a checkpoint's weights on the mesh, batches
  * through the stages. */
+#include "models/network_model_priv.h"
+
 #include "models/decoding_priv.h"
 
 #include "math/math.h"
@@ -17,16 +19,6 @@
 #define PIECES_PER_STAGE 2
 
 /* ---- the stages ---- */
-
-const bp_block *network_head(const network_model *self)
-{
-    return self->network->blocks[self->network->block_count - 1];
-}
-
-bool network_is_last(const network_model *self)
-{
-    return self->mesh->pipeline_at == self->mesh->pipelines - 1;
-}
 
 /* Windows are examples as they are, where there is but one stream, without lengths; else the
  * objective makes examples of them. */
@@ -415,6 +407,21 @@ bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config
     return err;
 }
 
+/* Of a network that is laid out, on the task's stage; 0 where it can't decode. */
+static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
+                               const bp_model_task *task)
+{
+    bp_mesh mesh = {.pipelines = task->mesh->pipeline, .pipeline_at = task->stage};
+    network_model model = {
+        .mesh = &mesh, .gemm = network->nn.gemm, .network = network, .C = shape->width};
+
+    if (task->groups == 0)
+        return 0;
+    bp_vocab_share(&network->nn, shape->vocab_size, &model.face.info.vocab_first,
+                   &model.face.info.vocab_count);
+    return network_decode_bytes(&model.face, task->groups, task->slots, task->room);
+}
+
 bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *shape,
                                  const bp_config *config, const bp_model_task *task)
 {
@@ -439,7 +446,10 @@ bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *sha
         *out = (bp_model_memory){
             .weights_bytes = network->floats * (int64_t)sizeof(float) +
                              (int64_t)products.copies / 2, /* of the two, for forward products */
-            .work_bytes = (int64_t)(products.scratch + piece_bytes(network, &maker, windows)),
+            .work_bytes = windows > 0
+                              ? (int64_t)(products.scratch + piece_bytes(network, &maker, windows))
+                              : 0,
+            .decode_bytes = decode_bytes_of(network, shape, task),
             .vocab_size = shape->vocab_size,
             .width = shape->width,
             .context = shape->context};

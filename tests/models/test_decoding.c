@@ -10,6 +10,7 @@
 #include "mesh/collective.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
+#include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
 #include "models/open.h"
 
@@ -349,6 +350,19 @@ static void long_prompts_go_piece_by_piece(void **state)
     close_world(&w);
 }
 
+/* What is estimated of the first tensor rank before there is a model; it has the most. */
+static bool is_estimated(const world *w, int64_t planned)
+{
+    bp_mesh_shape on = {1, w->mesh->pipelines, 1, w->mesh->tensors, BP_COORDINATOR_SHARED};
+    bp_model_task task = {
+        .mesh = &on, .stage = w->mesh->pipeline_at, .groups = GROUPS, .slots = SLOTS, .room = ROOM};
+    bp_model_memory memory;
+
+    bp_test_expect(bp_network_model_estimate(&memory, &gpt, w->config, &task), BP_OK);
+    return memory.work_bytes == 0 && (w->mesh->tensor_at == 0 ? memory.decode_bytes == planned
+                                                              : memory.decode_bytes >= planned);
+}
+
 static void a_step_allocates_nothing_and_the_plan_is_right(void **state)
 {
     (void)state;
@@ -361,6 +375,7 @@ static void a_step_allocates_nothing_and_the_plan_is_right(void **state)
         open_world(&w, &gpt, number);
         open_fed(&f, &w);
         int64_t planned = bp_model_decode_bytes(w.lm, GROUPS, SLOTS, ROOM);
+        bp_test_check(WORLD, is_estimated(&w, planned));
         size_t before = bp_mem_now_bytes();
         bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, GROUPS, SLOTS, ROOM), BP_OK);
         int64_t taken = (int64_t)(bp_mem_now_bytes() - before);

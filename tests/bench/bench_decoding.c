@@ -1,0 +1,150 @@
+/* Not a test: how fast sequences grow, beside what memory and cores of this process allow.
+ *
+ *     [mpirun -n N] build/release/bin/bench_decoding [SECONDS [THREADS]]
+ *
+ * GPT-2's 124M parameters and a LLaMA with grouped heads of about as many, initial weights, on
+ * tensor ranks; after a prompt of 128 tokens one more token a step for 1, 8 and 64 sequences. One
+ * sequence is bound by reading the weights, 64 by multiplying. A row gives the median and the best
+ * step. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "math/math.h"
+#include "math/threads.h"
+#include "models/gpt/gpt.h"
+#include "models/llama/llama.h"
+#include "models/open.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PROMPT = 128, ROOM = 512, STEPS_MOST = ROOM - PROMPT };
+
+static bp_model_shape llama_shape(void)
+{
+    bp_model_shape shape = {.family = &bp_llama_family,
+                            .layers = 12,
+                            .width = 768,
+                            .heads = 12,
+                            .context = 1024,
+                            .vocab_size = 32000};
+
+    shape.own[BP_LLAMA_KV_HEADS] = 4;
+    shape.own[BP_LLAMA_INNER] = 2048;
+    shape.real[BP_LLAMA_EPSILON] = 1e-5;
+    shape.real[BP_LLAMA_THETA] = 10000;
+    return shape;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Weights that a token reads: all matrices, but of the embeddings the rows of one token. */
+static double weights_of(const bp_model_shape *shape)
+{
+    double C = (double)shape->width, L = (double)shape->layers, V = (double)shape->vocab_size;
+    double G = C / (double)shape->heads * (double)shape->own[BP_LLAMA_KV_HEADS];
+
+    if (shape->family == &bp_gpt_family)
+        return L * 12 * C * C + V * C;
+    return L * (2 * C * C + 2 * C * G + 3 * C * (double)shape->own[BP_LLAMA_INNER]) + V * C;
+}
+
+typedef struct machine {
+    double bandwidth, peak; /* of this process */
+    int ranks;
+} machine;
+
+static void measure(bp_model *lm, const bp_model_shape *shape, int64_t slots, double seconds,
+                    const machine *of)
+{
+    int32_t *counts = bp_alloc("bench", slots, sizeof *counts),
+            *tokens = bp_alloc("bench", slots * PROMPT, sizeof *tokens);
+    float *logits = bp_alloc("bench", slots * lm->info.vocab_count + 1, sizeof *logits);
+    double times[STEPS_MOST], begin;
+    bp_decoding *decoding;
+    int steps = 0;
+
+    for (int64_t i = 0; i < slots * PROMPT; i++)
+        tokens[i] = (int32_t)(i * 7919 % shape->vocab_size);
+    for (int64_t s = 0; s < slots; s++)
+        counts[s] = PROMPT;
+    if (bp_model_decode_new(&decoding, lm, 1, slots, ROOM) != BP_OK) {
+        fprintf(stderr, "%s\n", bp_err_message());
+        exit(1);
+    }
+    begin = bp_clock_now();
+    bp_model_decode(decoding, 0, &(bp_decode_step){slots, counts, tokens, NULL}, logits, NULL);
+    double prompt = bp_clock_now() - begin;
+    for (int64_t s = 0; s < slots; s++)
+        counts[s] = 1;
+    for (double end = begin + prompt + seconds;
+         steps < STEPS_MOST && (steps < 3 || bp_clock_now() < end);) {
+        begin = bp_clock_now();
+        bp_model_decode(decoding, 0, &(bp_decode_step){slots, counts, tokens, NULL}, logits, NULL);
+        times[steps++] = bp_clock_now() - begin;
+    }
+    qsort(times, (size_t)steps, sizeof *times, by_size);
+    double median = times[steps / 2], weights = weights_of(shape) / of->ranks;
+    if (bp_comm_is_root(MPI_COMM_WORLD))
+        printf("%-6s %3lld sequences: prompts %7.0f tokens/s; %7.1f tokens/s, best %7.1f; weights "
+               "%5.2f of the bandwidth, best %4.2f; products %4.2f of the peak, best %4.2f\n",
+               shape->family->name, (long long)slots, (double)(slots * PROMPT) / prompt,
+               (double)slots / median, (double)slots / times[0],
+               4 * weights / median / of->bandwidth, 4 * weights / times[0] / of->bandwidth,
+               2 * weights * (double)slots / median / of->peak,
+               2 * weights * (double)slots / times[0] / of->peak);
+    bp_model_decode_free(&decoding);
+    bp_free(counts);
+    bp_free(tokens);
+    bp_free(logits);
+}
+
+int main(int argc, char **argv)
+{
+    static const bp_option *const tables[] = {bp_math_options, NULL};
+    static const int64_t slots[] = {1, 8, 64};
+    double seconds = argc > 1 ? atof(argv[1]) : 3;
+    bp_config *config = NULL;
+    bp_mesh *mesh = NULL;
+    machine of;
+
+    if (bp_mpi_start(&argc, &argv) != BP_OK || bp_config_new(&config, tables, tables) != BP_OK)
+        return 1;
+    bp_math_set_threads(argc > 2 ? atoi(argv[2]) : 2);
+    of.ranks = bp_comm_size(MPI_COMM_WORLD);
+    bp_mesh_shape on = {1, 1, 1, of.ranks, BP_COORDINATOR_SHARED};
+    if (bp_config_set(config, "math.precision", "f32") != BP_OK ||
+        bp_mesh_new(&mesh, MPI_COMM_WORLD, &on) != BP_OK)
+        return 1;
+    of.bandwidth = bp_math_bandwidth(seconds);
+    of.peak = bp_math_peak(BP_F32, seconds);
+    if (mesh->coordinates)
+        printf("a rank, %d threads: %.1f GB/s (triad), %.1f GFLOP/s\n", bp_math_threads(),
+               of.bandwidth / 1e9, of.peak / 1e9);
+    for (int family = 0; family < 2; family++) {
+        bp_model_shape shape = family == 0 ? (bp_model_shape){.family = &bp_gpt_family,
+                                                              .layers = 12,
+                                                              .width = 768,
+                                                              .heads = 12,
+                                                              .context = 1024,
+                                                              .vocab_size = 50257}
+                                           : llama_shape();
+        bp_model *lm;
+
+        if (bp_model_new(&lm, mesh, config, &shape, 1) != BP_OK) {
+            fprintf(stderr, "%s\n", bp_err_message());
+            return 1;
+        }
+        for (size_t k = 0; k < sizeof slots / sizeof *slots; k++)
+            measure(lm, &shape, slots[k], seconds, &of);
+        bp_model_free(&lm);
+    }
+    bp_mesh_free(&mesh);
+    bp_config_free(&config);
+    bp_mpi_finish();
+    return 0;
+}
