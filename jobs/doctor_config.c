@@ -35,6 +35,7 @@ static const bp_job *job_of(const bp_config *read)
     } SIGNS[] = {{"uncertainty.models", &bp_job_uncertainty},
                  {"ensemble.members", &bp_job_ensemble},
                  {"corpus.train", &bp_job_pretrain},
+                 {"generate.model", &bp_job_generate},
                  {"score.model", &bp_job_score}};
 
     for (size_t k = 0; k < sizeof SIGNS / sizeof SIGNS[0]; k++)

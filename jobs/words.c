@@ -4,7 +4,6 @@
 
 #include <stddef.h>
 
-#define NO_TEXT "this version has no job that writes text"
 #define NO_FINETUNE                                                                                \
     "a model is trained on with model.init=CHECKPOINT; tasks are not in this version"
 
@@ -38,17 +37,11 @@ const bp_job_word bp_job_words[] = {{"train", "pretrain", NULL},
                                     {"inference", "score", NULL},
 
                                     {"generate", "generate", NULL},
-                                    {"generate", NULL, NO_TEXT},
                                     {"generation", "generate", NULL},
-                                    {"generation", NULL, NO_TEXT},
                                     {"sample", "generate", NULL},
-                                    {"sample", NULL, NO_TEXT},
                                     {"complete", "generate", NULL},
-                                    {"complete", NULL, NO_TEXT},
                                     {"chat", "generate", NULL},
-                                    {"chat", NULL, NO_TEXT},
                                     {"translate", "generate", NULL},
-                                    {"translate", NULL, NO_TEXT},
 
                                     {"bag", "ensemble", NULL},
                                     {"bagging", "ensemble", NULL},

@@ -259,6 +259,23 @@ void bp_text_escape(bp_buffer *out, const char *text, size_t bytes)
     }
 }
 
+void bp_text_repair(bp_buffer *out, const char *text, size_t bytes)
+{
+    static const char REPLACEMENT[] = "\xEF\xBF\xBD"; /* U+FFFD */
+    const uint8_t *p = (const uint8_t *)text, *end = p + bytes;
+
+    while (p < end) {
+        uint32_t c = 0;
+        size_t length = bp_utf8_decode(p, (size_t)(end - p), &c);
+
+        if (length > 0)
+            bp_buffer_add(out, p, length);
+        else
+            bp_buffer_add(out, REPLACEMENT, sizeof REPLACEMENT - 1);
+        p += length == 0 ? 1 : length;
+    }
+}
+
 bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text)
 {
     bool known = id >= 0 && id < tokenizer->names.count;

@@ -15,7 +15,7 @@ sys.path.insert(0, str(TOP / "tests/jobs"))
 from english import english  # noqa: E402
 
 # in the order in which a user would read them: each uses the files of those before
-PAGES = ["training.md", "scoring.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md"]
+PAGES = ["training.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md"]
 ELSEWHERE = r"\b(sbatch|srun)\b|large\.ini"  # blocks for a cluster, or a machine with more memory
 SHORTER = [("steps = 200", "steps = 24"), ("bagpipe bench run.dir=runs/bench", "bagpipe bench run.dir=runs/bench bench.seconds=0.02 bench.models=tiny")]
 

@@ -16,6 +16,8 @@ for program in bagpipe bagpipe-data; do
 done
 there share/bagpipe/slurm/pretrain.sbatch
 there share/bagpipe/slurm/score.sbatch
+there share/bagpipe/slurm/generate.sbatch
+there share/bagpipe/report/pages/generate.html
 there share/bagpipe/slurm/ensemble.sbatch
 there share/bagpipe/slurm/ensemble-array.sbatch
 there share/bagpipe/slurm/sweep.sbatch

@@ -108,6 +108,20 @@ static bp_err spells(bool *can, bp_encoder *encoder, const bp_tokenizer *tokeniz
     return err;
 }
 
+static bp_err fail_spelling(const char *text, size_t bytes)
+{
+    bp_buffer shown = {0};
+    bp_err err;
+
+    bp_text_escape(&shown, text, bytes);
+    err = BP_FAIL(BP_ERR_CONFIG,
+                  "the stop text '%s' can't be encoded by the model's tokenizer: at generate.stop; "
+                  "use a text of its vocabulary",
+                  shown.data);
+    bp_buffer_clear(&shown);
+    return err;
+}
+
 bp_err bp_stops_use(bp_stops *stops, const bp_tokenizer *tokenizer)
 {
     bp_encoder *encoder = NULL;
@@ -119,10 +133,7 @@ bp_err bp_stops_use(bp_stops *stops, const bp_tokenizer *tokenizer)
 
         err = spells(&can, encoder, tokenizer, stops->texts[k], stops->bytes[k]);
         if (err == BP_OK && !can)
-            err = BP_FAIL(BP_ERR_CONFIG,
-                          "the stop text '%s' can't be encoded by the model's tokenizer: at "
-                          "generate.stop; use a text of its vocabulary",
-                          stops->texts[k]);
+            err = fail_spelling(stops->texts[k], stops->bytes[k]);
     }
     bp_encoder_free(&encoder);
     return err;

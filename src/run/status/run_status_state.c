@@ -79,6 +79,8 @@ static char *after_finish(const json_t *status)
 
     if (strcmp(job, "score") == 0)
         return bp_sprintf("nothing: the scores are in %s/score", run);
+    if (strcmp(job, "generate") == 0)
+        return bp_sprintf("nothing: the texts are in %s/generate", run);
     if (strcmp(job, "uncertainty") == 0)
         return bp_sprintf("nothing: the study is in %s/uncertainty/index.html", run);
     if (strcmp(job, "ensemble") == 0)

@@ -1,0 +1,211 @@
+/* generate.*: the keys, and the rule that they come to. */
+#include "infer/generate/generator_priv.h"
+
+#include "base/log.h"
+#include "base/run_options.h"
+#include "infer/generate/generate.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define AT(field) BP_AT(bp_generate_keys, field)
+
+const bp_option bp_generate_options[] = {
+    {.key = "generate.model",
+     .type = BP_OPTION_STRING,
+     .help = "CHECKPOINT (a step, imported or run folder, RUN/checkpoints/best), or an ensemble",
+     .required = true,
+     .at = AT(model)},
+    {.key = "generate.prompts",
+     .type = BP_OPTION_STRING,
+     .help = "a file: a prompt a line, or JSONL with \"prompt\" (text) or \"tokens\" (ids)",
+     .required = true,
+     .at = AT(prompts)},
+    {.key = "generate.template",
+     .type = BP_OPTION_STRING,
+     .help = "a file of text: {NAME} in it is the field NAME of a JSONL prompt; {{ is a brace",
+     .at = AT(template_path)},
+    {.key = "generate.strategy",
+     .type = BP_OPTION_CHOICE,
+     .value = "greedy",
+     .choices = "greedy|sample|beam",
+     .help = "the best token, a drawn one, or beam search",
+     .at = AT(strategy)},
+    {.key = "generate.tokens",
+     .type = BP_OPTION_INT,
+     .value = "64",
+     .min = 1,
+     .max = 1e6,
+     .unit = "tokens",
+     .help = "the most new tokens of a text",
+     .at = AT(tokens)},
+    {.key = "generate.samples",
+     .type = BP_OPTION_INT,
+     .value = "1",
+     .min = 1,
+     .max = 4096,
+     .help = "texts a prompt; of beams the best ones",
+     .at = AT(samples)},
+    {.key = "generate.temperature",
+     .type = BP_OPTION_REAL,
+     .value = "1",
+     .min = 0,
+     .max = 1000,
+     .help = "of strategy sample: logits are divided by it; 0: greedy",
+     .at = AT(temperature)},
+    {.key = "generate.top_k",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e9,
+     .help = "of strategy sample: only the so many best tokens; 0: all",
+     .at = AT(top_k)},
+    {.key = "generate.top_p",
+     .type = BP_OPTION_REAL,
+     .value = "1",
+     .min = 0,
+     .max = 1,
+     .help = "of strategy sample: only the fewest best tokens that have so much probability",
+     .at = AT(top_p)},
+    {.key = "generate.repetition_penalty",
+     .type = BP_OPTION_REAL,
+     .value = "1",
+     .min = 0.001,
+     .max = 1000,
+     .help = "divides the logit of a token of prompt or output (multiplies a negative one)",
+     .at = AT(repetition_penalty)},
+    {.key = "generate.presence_penalty",
+     .type = BP_OPTION_REAL,
+     .value = "0",
+     .min = -1000,
+     .max = 1000,
+     .help = "taken off the logit of a token that is in the output",
+     .at = AT(presence_penalty)},
+    {.key = "generate.frequency_penalty",
+     .type = BP_OPTION_REAL,
+     .value = "0",
+     .min = -1000,
+     .max = 1000,
+     .help = "taken off for each time that it is in the output",
+     .at = AT(frequency_penalty)},
+    {.key = "generate.no_repeat_ngram",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e6,
+     .unit = "tokens",
+     .help = "no run of so many tokens twice in prompt and output; 0: any",
+     .at = AT(no_repeat_ngram)},
+    {.key = "generate.beams",
+     .type = BP_OPTION_INT,
+     .value = "4",
+     .min = 1,
+     .max = 4096,
+     .help = "of strategy beam: sequences that go on at each step",
+     .at = AT(beams)},
+    {.key = "generate.length_penalty",
+     .type = BP_OPTION_REAL,
+     .value = "1",
+     .min = -100,
+     .max = 100,
+     .help = "of strategy beam: texts are ranked by log-probability / tokens^this",
+     .at = AT(length_penalty)},
+    {.key = "generate.stop",
+     .type = BP_OPTION_STRING,
+     .help = "texts that end a text, parted by commas; \\n \\t \\r \\\\ \\, \\xNN as in C",
+     .at = AT(stop)},
+    {.key = "generate.end",
+     .type = BP_OPTION_INT,
+     .min = -1,
+     .max = 1e9,
+     .help = "id of the token that ends a text; the model's end of document if not given; -1: none",
+     .at = AT(end)},
+    {.key = "generate.batch",
+     .type = BP_OPTION_INT,
+     .value = "32",
+     .min = 1,
+     .max = 65536,
+     .help = "sequences side by side on a model copy: keys and values of each are kept",
+     .at = AT(batch)},
+    {.key = NULL}};
+
+static bool is_beam(const bp_generate_keys *keys)
+{
+    return strcmp(keys->strategy, "beam") == 0;
+}
+
+static bool draws(const bp_generate_keys *keys)
+{
+    return strcmp(keys->strategy, "sample") == 0 && keys->temperature > 0;
+}
+
+void bp_generate_check(bp_config *config)
+{
+    const bp_generate_keys *keys = bp_generate_keys_of(config);
+    bp_stops stops = {0};
+
+    if (is_beam(keys) && keys->samples > keys->beams)
+        bp_config_fault(config,
+                        "generate.samples = %" PRId64 " is more than generate.beams = %" PRId64
+                        ": at generate.samples; use %" PRId64 " or less, or more beams",
+                        keys->samples, keys->beams, keys->beams);
+    if (keys->stop && bp_stops_read(&stops, keys->stop) != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
+    bp_stops_clear(&stops);
+}
+
+void bp_generate_warn(const bp_config *config)
+{
+    static const char *const OF_SAMPLE[] = {"generate.temperature", "generate.top_k",
+                                            "generate.top_p"};
+    static const char *const OF_BEAM[] = {"generate.beams", "generate.length_penalty"};
+    const bp_generate_keys *keys = bp_generate_keys_of(config);
+
+    for (size_t k = 0; k < sizeof OF_SAMPLE / sizeof OF_SAMPLE[0]; k++)
+        if (strcmp(keys->strategy, "sample") != 0 && bp_config_is_given(config, OF_SAMPLE[k]))
+            bp_warn("%s has no effect with generate.strategy=%s; use generate.strategy=sample",
+                    OF_SAMPLE[k], keys->strategy);
+    for (size_t k = 0; k < sizeof OF_BEAM / sizeof OF_BEAM[0]; k++)
+        if (!is_beam(keys) && bp_config_is_given(config, OF_BEAM[k]))
+            bp_warn("%s has no effect with generate.strategy=%s; use generate.strategy=beam",
+                    OF_BEAM[k], keys->strategy);
+}
+
+bp_search_spec generator_rule(const bp_config *config, const bp_model_info *model)
+{
+    const bp_generate_keys *keys = bp_generate_keys_of(config);
+
+    return (bp_search_spec){.choice = {.vocab_size = model->vocab_size,
+                                       .samples = draws(keys),
+                                       .temperature = keys->temperature,
+                                       .top_k = keys->top_k,
+                                       .top_p = keys->top_p,
+                                       .repetition_penalty = keys->repetition_penalty,
+                                       .presence_penalty = keys->presence_penalty,
+                                       .frequency_penalty = keys->frequency_penalty,
+                                       .no_repeat_ngram = keys->no_repeat_ngram,
+                                       .seed = (uint64_t)bp_run_keys_of(config)->seed},
+                            .beams = is_beam(keys) ? keys->beams : 0,
+                            .texts = keys->samples,
+                            .length_penalty = keys->length_penalty,
+                            .end = bp_config_is_set(config, "generate.end") ? keys->end
+                                                                            : model->eod_id};
+}
+
+bp_err generator_check_rule(const bp_config *config, const bp_model_info *model)
+{
+    const bp_generate_keys *keys = bp_generate_keys_of(config);
+
+    if (is_beam(keys) && keys->beams > model->vocab_size)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "generate.beams = %" PRId64 " is more than the %" PRId64
+                       " tokens of the model's vocabulary: at generate.beams; use %" PRId64
+                       " or less",
+                       keys->beams, model->vocab_size, model->vocab_size);
+    if (bp_config_is_set(config, "generate.end") && keys->end >= model->vocab_size)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "generate.end = %" PRId64 " is no id of the model's %" PRId64
+                       " tokens: at generate.end; use one from -1 to %" PRId64,
+                       keys->end, model->vocab_size, model->vocab_size - 1);
+    return BP_OK;
+}

@@ -1,0 +1,277 @@
+/* outputs.jsonl and summary.json, from the parts. */
+#include "infer/generate/generator_priv.h"
+
+#include "base/fs.h"
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "infer/generate/results.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* What the texts come to. */
+typedef struct sums {
+    int64_t texts, tokens, finished[3];
+    double logprob, entropy, information;
+} sums;
+
+typedef struct writer {
+    const generator *self;
+    bp_draft draft;
+    sums sums;
+} writer;
+
+/* ---- text ---- */
+
+/* What ids decode to; those beyond the tokenizer's vocabulary have no text. */
+static bp_err spell(const generator *self, const int32_t *tokens, int64_t count, char **text,
+                    size_t *bytes)
+{
+    uint32_t *ids = bp_alloc("generate.outputs", count, sizeof *ids);
+    int64_t kept = 0;
+    bp_err err;
+
+    for (int64_t i = 0; i < count; i++)
+        if (tokens[i] < bp_tokenizer_size(self->tokenizer))
+            ids[kept++] = (uint32_t)tokens[i];
+    err = bp_decode(self->tokenizer, ids, kept, text, bytes);
+    bp_free(ids);
+    return err;
+}
+
+/* As JSON, which holds no invalid UTF-8. */
+static json_t *text_json(const char *text, size_t bytes)
+{
+    bp_buffer shown = {0};
+    json_t *value;
+
+    bp_text_repair(&shown, text, bytes);
+    value = json_stringn(shown.data ? shown.data : "", shown.bytes);
+    bp_buffer_clear(&shown);
+    return value;
+}
+
+/* Up to the end token, or to the first stop text; null without a tokenizer. */
+static bp_err add_text(json_t *line, const generator *self, const bp_search_text *of)
+{
+    int64_t count = of->count - (of->finish == BP_FINISH_EOD), stop = -1;
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err = BP_OK;
+
+    if (self->tokenizer)
+        err = spell(self, of->tokens, count, &text, &bytes);
+    if (text && of->finish == BP_FINISH_STOP)
+        stop = bp_stops_find(&self->stops, text, bytes);
+    if (err == BP_OK)
+        (void)json_object_set_new(
+            line, "text", text ? text_json(text, stop >= 0 ? (size_t)stop : bytes) : json_null());
+    bp_free(text);
+    return err;
+}
+
+/* As it was given; of ids their text, null without a tokenizer. */
+static bp_err add_prompt(json_t *line, const generator *self, int64_t index)
+{
+    const bp_prompts *prompts = &self->prompts;
+    int64_t from = prompts->text_starts[index];
+    size_t bytes = (size_t)(prompts->text_starts[index + 1] - from);
+    const char *given = bytes > 0 ? prompts->text.data + from : NULL;
+    char *decoded = NULL;
+    bp_err err = BP_OK;
+
+    if (!given && self->tokenizer)
+        err = spell(self, bp_prompts_ids(prompts, index), bp_prompts_length(prompts, index),
+                    &decoded, &bytes);
+    if (err == BP_OK)
+        (void)json_object_set_new(line, "prompt",
+                                  given || decoded ? text_json(given ? given : decoded, bytes)
+                                                   : json_null());
+    bp_free(decoded);
+    return err;
+}
+
+/* ---- a line ---- */
+
+static json_t *reals(const double *values, int64_t count)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < count; i++)
+        (void)json_array_append_new(list, json_real(values[i]));
+    return list;
+}
+
+static json_t *statistic(const bp_search_text *text, int which)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < text->count; i++)
+        (void)json_array_append_new(
+            list, json_real((double)text->statistics[i * BP_DECODE_STATISTICS + which]));
+    return list;
+}
+
+static void add_figures(json_t *line, const bp_search_text *text, sums *all)
+{
+    json_t *tokens = json_array();
+    double logprob = 0;
+
+    for (int64_t i = 0; i < text->count; i++) {
+        logprob += text->logprobs[i];
+        (void)json_array_append_new(tokens, json_integer(text->tokens[i]));
+        if (text->statistics) {
+            all->entropy += (double)text->statistics[i * BP_DECODE_STATISTICS + BP_DECODE_ENTROPY];
+            all->information +=
+                (double)text->statistics[i * BP_DECODE_STATISTICS + BP_DECODE_MUTUAL_INFORMATION];
+        }
+    }
+    (void)json_object_set_new(line, "tokens", tokens);
+    (void)json_object_set_new(line, "logprob", json_real(logprob));
+    (void)json_object_set_new(line, "logprobs", reals(text->logprobs, text->count));
+    (void)json_object_set_new(line, "finish", json_string(bp_finish_name(text->finish)));
+    if (text->statistics) {
+        (void)json_object_set_new(line, "entropy", statistic(text, BP_DECODE_ENTROPY));
+        (void)json_object_set_new(line, "mutual_information",
+                                  statistic(text, BP_DECODE_MUTUAL_INFORMATION));
+    }
+    all->texts++;
+    all->tokens += text->count;
+    all->finished[text->finish]++;
+    all->logprob += logprob;
+}
+
+static bp_err write_line(writer *to, int64_t index, const bp_search_text *text)
+{
+    json_t *line = json_object();
+    char *dumped = NULL;
+    bp_err err;
+
+    (void)json_object_set_new(line, "index", json_integer((json_int_t)index));
+    err = add_prompt(line, to->self, index);
+    if (err == BP_OK)
+        err = add_text(line, to->self, text);
+    if (err == BP_OK) {
+        add_figures(line, text, &to->sums);
+        dumped = bp_json_line(line);
+        err = bp_draft_write(&to->draft, dumped, strlen(dumped));
+    }
+    bp_free(dumped);
+    json_decref(line);
+    return err;
+}
+
+/* ---- all ---- */
+
+static bp_err write_prompt(writer *to, bp_result_reader *reader, int64_t index)
+{
+    int64_t texts = 0;
+    bp_err err = bp_result_prompt(reader, &texts);
+
+    for (int64_t k = 0; err == BP_OK && k < texts; k++) {
+        bp_search_text text;
+
+        err = bp_result_text(reader, &text);
+        if (err == BP_OK)
+            err = write_line(to, index, &text);
+        bp_result_text_clear(&text);
+    }
+    return err;
+}
+
+static bp_err write_unit(writer *to, bp_parts *parts, int64_t number)
+{
+    const bp_generate_plan *plan = &to->self->plan;
+    int64_t first = number * plan->unit_prompts;
+    const char *result = NULL, *path = NULL;
+    size_t bytes = 0;
+    bp_err err = bp_parts_read(parts, number, &result, &bytes, &path);
+    bp_result_reader reader = {result, result + bytes};
+
+    bp_heartbeat_progress();
+    for (int64_t k = 0; err == BP_OK && k < plan->unit_prompts && first + k < plan->prompts; k++)
+        err = write_prompt(to, &reader, first + k);
+    return err;
+}
+
+/* What the texts were made by: no path, time, host or rank. */
+static json_t *rule_json(const generator *self)
+{
+    const bp_generate_keys *keys = bp_generate_keys_of(self->config);
+    json_t *rule = json_pack(
+        "{s:s, s:I, s:I, s:f, s:f, s:f, s:I}", "strategy", keys->strategy, "tokens",
+        (json_int_t)keys->tokens, "samples", (json_int_t)keys->samples, "repetition_penalty",
+        keys->repetition_penalty, "presence_penalty", keys->presence_penalty, "frequency_penalty",
+        keys->frequency_penalty, "no_repeat_ngram", (json_int_t)keys->no_repeat_ngram);
+
+    if (strcmp(keys->strategy, "sample") == 0) {
+        (void)json_object_set_new(rule, "temperature", json_real(keys->temperature));
+        (void)json_object_set_new(rule, "top_k", json_integer((json_int_t)keys->top_k));
+        (void)json_object_set_new(rule, "top_p", json_real(keys->top_p));
+        (void)json_object_set_new(rule, "seed", json_integer((json_int_t)self->rule.choice.seed));
+    }
+    if (self->rule.beams > 0) {
+        (void)json_object_set_new(rule, "beams", json_integer((json_int_t)keys->beams));
+        (void)json_object_set_new(rule, "length_penalty", json_real(keys->length_penalty));
+    }
+    (void)json_object_set_new(rule, "stop", keys->stop ? json_string(keys->stop) : json_null());
+    (void)json_object_set_new(rule, "end", json_integer((json_int_t)self->rule.end));
+    return rule;
+}
+
+static json_t *summary_of(const generator *self, const sums *all)
+{
+    double tokens = all->tokens > 0 ? (double)all->tokens : 1;
+    json_t *summary = json_pack(
+        "{s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:o, s:o}", "prompts", (json_int_t)self->plan.prompts,
+        "texts", (json_int_t)all->texts, "tokens", (json_int_t)all->tokens, "finish", "length",
+        (json_int_t)all->finished[BP_FINISH_LENGTH], "eod",
+        (json_int_t)all->finished[BP_FINISH_EOD], "stop", (json_int_t)all->finished[BP_FINISH_STOP],
+        "nll_nats", bp_json_real(-all->logprob), "perplexity",
+        bp_json_real(all->tokens > 0 ? exp(-all->logprob / tokens) : NAN));
+
+    if (self->info.members > 0) {
+        (void)json_object_set_new(summary, "entropy", bp_json_real(all->entropy / tokens));
+        (void)json_object_set_new(summary, "mutual_information",
+                                  bp_json_real(all->information / tokens));
+    }
+    (void)json_object_set_new(summary, "rule", rule_json(self));
+    (void)json_object_set_new(summary, "prompts_hash", json_string(self->prompts_hash));
+    (void)json_object_set_new(summary, "tokenizer_hash",
+                              self->tokenizer ? json_string(bp_tokenizer_hash(self->tokenizer))
+                                              : json_null());
+    (void)json_object_set_new(summary, "model",
+                              json_pack("{s:s, s:I, s:I}", "digest", self->info.digest, "step",
+                                        (json_int_t)self->info.step, "members",
+                                        (json_int_t)self->info.members));
+    return summary;
+}
+
+bp_err generator_write_outputs(generator *self, bp_parts *parts)
+{
+    char *outputs = bp_path_join(self->folder, "outputs.jsonl");
+    char *summary = bp_path_join(self->folder, "summary.json");
+    writer to = {.self = self};
+    bp_err err = bp_run_check_owner(self->run);
+
+    if (err == BP_OK)
+        err = bp_draft_open(&to.draft, outputs);
+    if (err == BP_OK) {
+        for (int64_t u = 0; err == BP_OK && u < self->plan.units; u++)
+            err = write_unit(&to, parts, u);
+        if (err == BP_OK)
+            err = bp_run_check_owner(self->run);
+        if (err == BP_OK)
+            err = bp_draft_commit(&to.draft);
+        else
+            bp_draft_drop(&to.draft);
+    }
+    if (err == BP_OK) {
+        self->summary = summary_of(self, &to.sums);
+        err = bp_json_save(summary, self->summary);
+    }
+    bp_free(summary);
+    bp_free(outputs);
+    return err;
+}

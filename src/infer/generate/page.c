@@ -1,0 +1,160 @@
+/* generate/index.html: texts with their tokens coloured, from outputs.jsonl. */
+#include "infer/generate/generator_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXTS_MOST   200  /* shown */
+#define TOKENS_MOST  1000 /* of a text */
+#define DARKEST_NATS 10.0 /* a token of probability e^-10 has the full colour */
+
+static json_t *rounded(const char *format, double value)
+{
+    char *text = bp_sprintf(format, value);
+    json_t *json = json_string(text);
+
+    bp_free(text);
+    return json;
+}
+
+/* How dark: 0 to 1. */
+static double shade(double value, double darkest)
+{
+    return value > darkest ? 1 : value > 0 && darkest > 0 ? value / darkest : 0;
+}
+
+static double entry(const json_t *line, const char *key, size_t i)
+{
+    const json_t *value = json_array_get(json_object_get(line, key), i);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* The text of a token; of one without a text its number. */
+static json_t *token_text(const generator *self, int64_t id)
+{
+    bp_buffer text = {0};
+    json_t *value;
+
+    if (!self->tokenizer || bp_tokenizer_token_text(self->tokenizer, id, &text) != BP_OK) {
+        text.bytes = 0;
+        bp_buffer_printf(&text, "%s%" PRId64, self->tokenizer ? "" : " ", id);
+    }
+    value = json_string(text.data ? text.data : "");
+    bp_buffer_clear(&text);
+    return value;
+}
+
+static json_t *span_of(const generator *self, const json_t *line, size_t i, double darkest)
+{
+    int64_t id = json_integer_value(json_array_get(json_object_get(line, "tokens"), i));
+    double logprob = entry(line, "logprobs", i), information = entry(line, "mutual_information", i);
+    json_t *text = token_text(self, id), *span;
+    const char *shown = json_string_value(text);
+    size_t bytes = strlen(shown);
+    bp_buffer says = {0};
+
+    bp_buffer_printf(&says, "token %" PRId64 ", log-probability %.3f, probability %.3g", id,
+                     logprob, exp(logprob));
+    if (isfinite(information))
+        bp_buffer_printf(&says, ", entropy %.4f, mutual information %.4f",
+                         entry(line, "entropy", i), information);
+    span = json_pack("{s:s, s:b, s:b}", "says", says.data, "space",
+                     self->tokenizer && strcmp(bp_tokenizer_kind(self->tokenizer), "word") == 0,
+                     "line", bytes >= 2 && strcmp(shown + bytes - 2, "\\n") == 0);
+    (void)json_object_set_new(span, "text", text);
+    (void)json_object_set_new(span, "p", rounded("%.2f", shade(-logprob, DARKEST_NATS)));
+    (void)json_object_set_new(span, "m", rounded("%.2f", shade(information, darkest)));
+    bp_buffer_clear(&says);
+    return span;
+}
+
+static json_t *text_of(const generator *self, const json_t *line)
+{
+    size_t count = json_array_size(json_object_get(line, "tokens")), shown;
+    json_t *spans = json_array(), *prompt = json_object_get(line, "prompt"), *text;
+    double darkest = 0;
+
+    shown = count < TOKENS_MOST ? count : TOKENS_MOST;
+    for (size_t i = 0; i < shown; i++)
+        darkest = fmax(darkest, entry(line, "mutual_information", i));
+    for (size_t i = 0; i < shown; i++)
+        (void)json_array_append_new(spans, span_of(self, line, i, darkest));
+    text = json_pack("{s:O, s:I, s:O, s:o, s:b}", "index", json_object_get(line, "index"), "count",
+                     (json_int_t)count, "finish", json_object_get(line, "finish"), "spans", spans,
+                     "cut", shown < count);
+    (void)json_object_set(text, "prompt", prompt);
+    (void)json_object_set_new(text, "logprob",
+                              rounded("%.3f", json_number_value(json_object_get(line, "logprob"))));
+    (void)json_object_set_new(text, "darkest", rounded("%.4f", darkest));
+    return text;
+}
+
+/* The first texts of outputs.jsonl. */
+static bp_err add_texts(json_t *texts, const generator *self, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *text = NULL;
+    size_t room = 0;
+    bp_err err = file ? BP_OK : bp_fail_errno(BP_ERR_IO, "read", path);
+
+    while (err == BP_OK && json_array_size(texts) < TEXTS_MOST) {
+        ssize_t bytes = getline(&text, &room, file);
+        json_t *line = NULL;
+
+        if (bytes < 0)
+            break;
+        err = bp_json_parse(&line, text, (size_t)bytes, path);
+        if (err == BP_OK)
+            (void)json_array_append_new(texts, text_of(self, line));
+        json_decref(line);
+    }
+    free(text);
+    if (file)
+        (void)fclose(file); /* read only: nothing can be lost */
+    return err;
+}
+
+static json_t *name_of(const char *name)
+{
+    bp_buffer out = {0};
+    json_t *value;
+
+    bp_text_escape(&out, name, strlen(name));
+    value = json_string(out.data ? out.data : "");
+    bp_buffer_clear(&out);
+    return value;
+}
+
+bp_err generator_write_page(const generator *self)
+{
+    char *path = bp_path_join(self->folder, "index.html");
+    char *outputs = bp_path_join(self->folder, "outputs.jsonl");
+    int64_t texts = json_integer_value(json_object_get(self->summary, "texts"));
+    json_t *page = json_pack(
+        "{s:I, s:b, s:I, s:I, s:s, s:I, s:o}", "members", (json_int_t)self->info.members,
+        "ensemble", self->info.members > 0, "step", (json_int_t)self->info.step, "prompts",
+        (json_int_t)self->plan.prompts, "strategy", bp_generate_keys_of(self->config)->strategy,
+        "count", (json_int_t)texts, "texts", json_array());
+    bp_err err = add_texts(json_object_get(page, "texts"), self, outputs);
+
+    (void)json_object_set_new(page, "model", name_of(bp_generate_keys_of(self->config)->model));
+    (void)json_object_set_new(
+        page, "perplexity",
+        rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));
+    if (texts > TEXTS_MOST)
+        (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));
+    if (err == BP_OK)
+        err = bp_report_page(path, "generate", page);
+    json_decref(page);
+    bp_free(outputs);
+    bp_free(path);
+    return err;
+}

@@ -1,0 +1,257 @@
+/* Prompts from a file: lines, or JSON Lines. */
+#include "infer/generate/prompts.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "infer/generate/prompt_text.h"
+#include "text/text_source.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define READ_BYTES ((size_t)1 << 16)
+
+typedef struct reader {
+    const bp_prompts_spec *spec;
+    bp_prompts *prompts;
+    bp_encoder *encoder; /* NULL: no tokenizer */
+    char *template_text; /* NULL: none */
+    bool json;
+    int64_t line;
+    int64_t room; /* of starts */
+} reader;
+
+/* ---- the file ---- */
+
+static bp_err read_all(bp_buffer *out, const char *path)
+{
+    char *block = bp_alloc("generate.prompts", (int64_t)READ_BYTES, 1);
+    bp_text_source *source;
+    size_t bytes = READ_BYTES;
+    bp_err err = bp_text_source_open(&source, path);
+
+    while (err == BP_OK && bytes == READ_BYTES) {
+        err = bp_text_source_read(source, block, READ_BYTES, &bytes);
+        if (err == BP_OK)
+            bp_buffer_add(out, block, bytes);
+        if (err == BP_OK && out->bytes > BP_PROMPTS_LIMIT_BYTES)
+            err = BP_FAIL(BP_ERR_FORMAT,
+                          "the prompts have more than %zu bytes: at %s; share them out over files",
+                          BP_PROMPTS_LIMIT_BYTES, path);
+    }
+    bp_text_source_close(&source);
+    bp_free(block);
+    return err;
+}
+
+/* A line without its end; *next begins the one behind it, NULL: there is none. */
+static size_t line_of(const char *at, const char *end, const char **next)
+{
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    size_t bytes = (size_t)((newline ? newline : end) - at);
+
+    *next = newline && newline + 1 < end ? newline + 1 : NULL;
+    return bytes > 0 && at[bytes - 1] == '\r' ? bytes - 1 : bytes;
+}
+
+/* By its name, or by what its first line is. */
+static bool is_json(const bp_prompts_spec *spec, const char *line, size_t bytes)
+{
+    json_t *value;
+    bool is;
+
+    if (spec->template_path || strstr(bp_path_base(spec->path), ".jsonl"))
+        return true;
+    value = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    is = json_object_get(value, "prompt") || json_object_get(value, "tokens");
+    json_decref(value);
+    return is;
+}
+
+/* ---- a prompt ---- */
+
+/* Where the faults of a line lie. */
+static bp_err at_line(const reader *self, bp_err err, const char *remedy)
+{
+    char what[BP_ERR_MESSAGE_BYTES];
+
+    if (err != BP_ERR_FORMAT)
+        return err;
+    (void)snprintf(what, sizeof what, "%s", bp_err_message());
+    return BP_FAIL(err, "%s: at %s:%" PRId64 "; %s", what, self->spec->path, self->line, remedy);
+}
+
+static bp_err add_text(reader *self, const char *text, size_t bytes)
+{
+    if (bytes == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the prompt is empty");
+    if (!self->encoder)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "the prompts are texts, but no tokenizer is known: the model brings none, "
+                       "and tokenizer.path is not set; set it, or give prompts as \"tokens\"");
+    bp_buffer_add(&self->prompts->text, text, bytes);
+    return bp_encode(self->encoder, text, bytes, &self->prompts->ids);
+}
+
+static bp_err add_ids(reader *self, const json_t *list)
+{
+    bp_ids *ids = &self->prompts->ids;
+
+    if (!json_is_array(list))
+        return BP_FAIL(BP_ERR_FORMAT, "\"tokens\" is not a list of ids");
+    bp_ids_reserve(ids, (int64_t)json_array_size(list));
+    for (size_t k = 0; k < json_array_size(list); k++) {
+        const json_t *id = json_array_get(list, k);
+        int64_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+
+        if (value < 0 || value >= self->spec->vocab_size)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "entry %zu of \"tokens\" is no id from 0 to %" PRId64
+                           ", those of the model's vocabulary",
+                           k, self->spec->vocab_size - 1);
+        ids->data[ids->count++] = (uint32_t)value;
+    }
+    return BP_OK;
+}
+
+static bp_err add_filled(reader *self, const json_t *object)
+{
+    bp_buffer text = {0};
+    bp_err err = bp_prompt_template_fill(&text, self->template_text, object);
+
+    if (err == BP_OK)
+        err = add_text(self, text.data, text.bytes);
+    bp_buffer_clear(&text);
+    return err;
+}
+
+static bp_err add_object(reader *self, const json_t *object)
+{
+    const json_t *text = json_object_get(object, "prompt");
+    const json_t *ids = json_object_get(object, "tokens");
+
+    if (!json_is_object(object))
+        return BP_FAIL(BP_ERR_FORMAT, "not a JSON object");
+    if (self->template_text)
+        return add_filled(self, object);
+    if (text && ids)
+        return BP_FAIL(BP_ERR_FORMAT, "both \"prompt\" and \"tokens\" are there");
+    if (ids)
+        return add_ids(self, ids);
+    if (!json_is_string(text))
+        return BP_FAIL(BP_ERR_FORMAT, text ? "\"prompt\" is not a string"
+                                           : "neither \"prompt\" nor \"tokens\" is there");
+    return add_text(self, json_string_value(text), json_string_length(text));
+}
+
+static bp_err add_json(reader *self, const char *line, size_t bytes)
+{
+    json_error_t where;
+    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    bp_err err = object ? add_object(self, object)
+                        : BP_FAIL(BP_ERR_FORMAT, "not valid JSON in UTF-8 (%s), column %d",
+                                  where.text, where.column);
+
+    json_decref(object);
+    return err;
+}
+
+/* The tokens that were just added are a prompt that the model can take. */
+static bp_err check_length(const reader *self, int64_t length)
+{
+    const bp_prompts *prompts = self->prompts;
+
+    if (length == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "the prompt has no tokens");
+    if (length > self->spec->context)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the prompt has %" PRId64
+                       " tokens, more than the model's context of %" PRId64,
+                       length, self->spec->context);
+    for (int64_t i = prompts->ids.count - length; i < prompts->ids.count; i++)
+        if (prompts->ids.data[i] >= self->spec->vocab_size)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "the tokenizer gives token %u, and the model has %" PRId64,
+                           prompts->ids.data[i], self->spec->vocab_size);
+    return BP_OK;
+}
+
+static bp_err add_line(reader *self, const char *line, size_t bytes)
+{
+    bp_prompts *prompts = self->prompts;
+    int64_t before = prompts->ids.count;
+    bp_err err = self->json ? add_json(self, line, bytes) : add_text(self, line, bytes);
+
+    if (err == BP_OK)
+        err = check_length(self, prompts->ids.count - before);
+    if (err != BP_OK)
+        return at_line(self, err, "correct the line, or take it out");
+    if (prompts->count + 1 >= self->room) {
+        self->room = 2 * self->room + 64;
+        prompts->starts =
+            bp_realloc("generate.prompts", prompts->starts, self->room, sizeof *prompts->starts);
+        prompts->text_starts = bp_realloc("generate.prompts", prompts->text_starts, self->room,
+                                          sizeof *prompts->text_starts);
+    }
+    prompts->count++;
+    prompts->starts[prompts->count] = prompts->ids.count;
+    prompts->text_starts[prompts->count] = (int64_t)prompts->text.bytes;
+    prompts->longest = prompts->ids.count - before > prompts->longest ? prompts->ids.count - before
+                                                                      : prompts->longest;
+    return BP_OK;
+}
+
+static bp_err add_lines(reader *self, const char *text, size_t bytes)
+{
+    const char *at = text, *end = text + bytes, *next;
+    bp_err err = BP_OK;
+
+    if (bytes == 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "there is no prompt, the file is empty: at %s; write a line "
+                       "for each",
+                       self->spec->path);
+    self->json = is_json(self->spec, at, line_of(at, end, &next));
+    for (; at && err == BP_OK; at = next) {
+        size_t line_bytes = line_of(at, end, &next);
+
+        self->line++;
+        err = add_line(self, at, line_bytes);
+    }
+    return err;
+}
+
+bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec)
+{
+    reader self = {.spec = spec, .prompts = prompts};
+    bp_buffer text = {0};
+    bp_err err = BP_OK;
+
+    *prompts = (bp_prompts){0};
+    if (spec->tokenizer)
+        err = bp_encoder_new(&self.encoder, spec->tokenizer);
+    if (err == BP_OK && spec->template_path)
+        err = bp_prompt_template_read(&self.template_text, spec->template_path);
+    if (err == BP_OK)
+        err = read_all(&text, spec->path);
+    if (err == BP_OK) {
+        size_t mark = bp_mark_bytes(text.data ? text.data : "", text.bytes);
+
+        err = add_lines(&self, text.data + mark, text.bytes - mark);
+    }
+    bp_buffer_clear(&text);
+    bp_encoder_free(&self.encoder);
+    bp_free(self.template_text);
+    return err;
+}
+
+void bp_prompts_clear(bp_prompts *prompts)
+{
+    bp_free(prompts->starts);
+    bp_free(prompts->text_starts);
+    bp_ids_clear(&prompts->ids);
+    bp_buffer_clear(&prompts->text);
+    *prompts = (bp_prompts){0};
+}

@@ -1,0 +1,59 @@
+/* The prompts of a file, as ids of tokens. Local: no MPI. */
+#ifndef BP_INFER_GENERATE_PROMPTS_H
+#define BP_INFER_GENERATE_PROMPTS_H
+
+#include "base/buffer.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "text/ids.h"
+#include "text/tokenizer.h"
+
+#include <stdint.h>
+
+#define BP_PROMPTS_LIMIT_BYTES ((size_t)1 << 30) /* of a file, decompressed */
+
+typedef struct bp_prompts_spec {
+    const char *path;
+    const char *template_path;     /* NULL: none */
+    const bp_tokenizer *tokenizer; /* NULL: prompts are ids */
+    int64_t vocab_size, context;   /* of the model */
+} bp_prompts_spec;
+
+typedef struct bp_prompts {
+    int64_t count;
+    int64_t *starts; /* [count + 1] in ids */
+    bp_ids ids;
+    int64_t longest;
+    int64_t *text_starts; /* [count + 1] in text */
+    bp_buffer text;       /* of all prompts, one after another, as they were given or made; none of
+                             a prompt of ids */
+} bp_prompts;
+
+/** Read a file (plain, gzip, zstd). It is JSON Lines where its name has ".jsonl" in it, or there is
+ * a template, or its first line is a JSON object with "prompt" or "tokens"; then an object has
+ * "prompt", a text, or "tokens", a list of ids. Else each line is a prompt, without its end.
+ *
+ * With a template the prompt is its text, where {NAME} is the object's field NAME (a string, a
+ * number or a boolean), {{ and }} are braces, and a newline at its end does not count.
+ *
+ * Owns:    clear it with bp_prompts_clear, after an error too.
+ * Errors:  BP_ERR_INPUT, BP_ERR_DENIED the file, or the template; BP_ERR_FORMAT, with file and
+ *          line: no prompt at all, an empty one, one without tokens or longer than the context, no
+ *          JSON object, neither or both of "prompt" and "tokens", an id outside the vocabulary, a
+ *          field that the object lacks, a template without its closing brace; a file beyond
+ *          BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no tokenizer; BP_ERR_IO.
+ */
+bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec);
+void bp_prompts_clear(bp_prompts *prompts);
+
+static inline int64_t bp_prompts_length(const bp_prompts *prompts, int64_t k)
+{
+    return prompts->starts[k + 1] - prompts->starts[k];
+}
+
+static inline const int32_t *bp_prompts_ids(const bp_prompts *prompts, int64_t k)
+{
+    return (const int32_t *)prompts->ids.data + prompts->starts[k];
+}
+
+#endif

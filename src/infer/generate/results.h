@@ -1,0 +1,22 @@
+/* What comes of a unit, packed for part files. Local: no MPI. */
+#ifndef BP_INFER_GENERATE_RESULTS_H
+#define BP_INFER_GENERATE_RESULTS_H
+
+#include "base/buffer.h"
+#include "infer/generate/search.h"
+
+/** Append the texts of a prompt. */
+void bp_result_add(bp_buffer *out, const bp_search *search);
+
+/** A packed result that is read from its beginning to its end. */
+typedef struct bp_result_reader {
+    const char *at, *end;
+} bp_result_reader;
+/** How many texts the next prompt has. Errors: BP_ERR_FORMAT the result ends here. */
+bp_err bp_result_prompt(bp_result_reader *reader, int64_t *texts);
+/** The next text of it; its arrays are borrowed from memory that the caller frees
+ * with bp_result_text_clear. Errors: BP_ERR_FORMAT. */
+bp_err bp_result_text(bp_result_reader *reader, bp_search_text *text);
+void bp_result_text_clear(bp_search_text *text);
+
+#endif

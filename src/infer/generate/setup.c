@@ -1,0 +1,362 @@
+/* From a configuration to a model, prompts and work units that are ready. */
+#include "infer/generate/generator_priv.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "infer/generate/memory.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+#include "models/open.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what continues ---- */
+
+/* An ensemble, or one model? Before there is a mesh. Collective over world. */
+static bp_err find_kind(generator *self, MPI_Comm world)
+{
+    const char *path = bp_generate_keys_of(self->config)->model;
+    int side_by_side = bp_mesh_shape_of(self->config).members;
+    bp_ensemble_list list = {0};
+    bp_err err = BP_OK;
+
+    if (bp_comm_is_root(world)) {
+        self->ensemble = bp_ensemble_is(path);
+        if (self->ensemble)
+            err = bp_ensemble_list_load(&list, path);
+        if (err == BP_OK && !self->ensemble && side_by_side != 1)
+            err = BP_FAIL(BP_ERR_CONFIG,
+                          "mesh.members = %d, but generate.model is one model: at mesh.members; "
+                          "leave it at 1, or name an ensemble",
+                          side_by_side);
+        if (err == BP_OK && self->ensemble && side_by_side > list.count)
+            err = BP_FAIL(BP_ERR_CONFIG,
+                          "mesh.members = %d, but the ensemble has %" PRId64
+                          " in all: at mesh.members; use %" PRId64 " or less",
+                          side_by_side, list.count, list.count);
+        bp_ensemble_list_clear(&list);
+    }
+    bp_bcast_bytes(&self->ensemble, sizeof self->ensemble, 0, world);
+    return bp_agree(world, err);
+}
+
+static bp_err open_mesh(generator *self, MPI_Comm world, const bp_planned_world *plan)
+{
+    static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_mesh_shape *shape = &self->mesh_shape;
+    bool alone = plan && bp_comm_size(world) == 1;
+
+    *shape = bp_mesh_shape_of(self->config);
+    bp_err err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
+                       : bp_mesh_shape_fit(shape, bp_comm_size(world));
+    if (err == BP_OK)
+        err = bp_mesh_new(&self->mesh, world, alone ? &one : shape);
+    if (err == BP_OK && !alone)
+        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
+    if (err == BP_OK)
+        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    return err;
+}
+
+/* A run keeps the precision that its first start resolved; ranks on unlike CPUs take the least. */
+static bp_err resolve_precision(generator *self)
+{
+    bp_config *config = self->config;
+    bp_precision precision = BP_F32;
+    char *before = NULL;
+    bp_err err =
+        bp_run_previous(self->mesh->world, bp_run_keys_of(config)->dir, "math.precision", &before);
+
+    if (err == BP_OK && before && strcmp(bp_math_keys_of(config)->precision, "auto") == 0)
+        err = bp_config_set(config, "math.precision", before);
+    bp_free(before);
+    if (err == BP_OK)
+        err = bp_math_precision(config, &precision);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bool f32 = bp_all_max_int(precision == BP_F32, self->mesh->world) != 0;
+    return bp_agree(self->mesh->world,
+                    bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
+}
+
+bp_err generator_open_mesh(generator *self, MPI_Comm world, bp_config *config,
+                           const bp_planned_world *plan)
+{
+    *self = (generator){.config = config};
+    bp_math_set_threads(
+        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
+
+    bp_err err = find_kind(self, world);
+    if (err == BP_OK)
+        err = bp_agree(world, open_mesh(self, world, plan));
+    return err == BP_OK ? resolve_precision(self) : err;
+}
+
+/* On the computing ranks. */
+static bp_err open_lm(generator *self)
+{
+    const char *path = bp_generate_keys_of(self->config)->model;
+    const bp_ensemble_spec spec = {.path = path, .memory_bytes = BP_GENERATE_MIXTURE_BYTES};
+    bp_err err = self->ensemble ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
+                                : bp_model_open(&self->lm, self->mesh, self->config, path);
+
+    if (err == BP_OK)
+        self->info = self->lm->info;
+    if (err == BP_OK && !self->lm->ops->decode)
+        err = BP_FAIL(BP_ERR_CONFIG,
+                      "a model of kind %s does not continue text: at generate.model = %s; name a "
+                      "causal one",
+                      self->info.kind, path);
+    return err;
+}
+
+/* All ranks know the model, a dedicated coordinator too. */
+static bp_err open_model(generator *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = bp_agree(mesh->world, mesh->computes ? open_lm(self) : BP_OK);
+
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&self->info, sizeof self->info, mesh->dedicated ? 1 : 0, mesh->world);
+    self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
+    self->rule = generator_rule(self->config, &self->info);
+    return bp_agree(mesh->world, generator_check_rule(self->config, &self->info));
+}
+
+/* ---- the tokenizer ---- */
+
+/* The tokenizer.json that a checkpoint keeps, if it does. */
+static bp_err load_kept(bp_tokenizer **out, const char *checkpoint)
+{
+    char *folder = NULL, *path = NULL;
+    json_t *manifest = NULL;
+    bp_err err = bp_checkpoint_read_metadata(checkpoint, &folder, &manifest);
+
+    if (err == BP_OK)
+        path = bp_path_join(folder, "tokenizer.json");
+    if (err == BP_OK && bp_path_exists(path))
+        err = bp_tokenizer_load(out, path);
+    json_decref(manifest);
+    bp_free(path);
+    bp_free(folder);
+    return err;
+}
+
+/* That of the model, or of the first member that has one. */
+static bp_err load_of_model(bp_tokenizer **out, const char *path)
+{
+    bp_ensemble_list list = {0};
+    bp_err err;
+
+    if (!bp_ensemble_is(path))
+        return load_kept(out, path);
+    err = bp_ensemble_list_load(&list, path);
+    for (int64_t k = 0; err == BP_OK && !*out && k < list.count; k++)
+        err = load_kept(out, list.members[k].path);
+    bp_ensemble_list_clear(&list);
+    return err;
+}
+
+bp_err generator_find_tokenizer(bp_tokenizer **out, const bp_config *config,
+                                const bp_model_info *model)
+{
+    const char *path = bp_run_keys_of(config)->tokenizer_path;
+    bp_err err;
+
+    *out = NULL;
+    err = path ? bp_tokenizer_load(out, path)
+               : load_of_model(out, bp_generate_keys_of(config)->model);
+    if (err == BP_OK && *out && model->tokenizer_hash[0] &&
+        strcmp(model->tokenizer_hash, bp_tokenizer_hash(*out)) != 0) {
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the tokenizer is not that of the model, %s and %s: at %s; give the model's, "
+                      "or none",
+                      bp_tokenizer_hash(*out), model->tokenizer_hash,
+                      path ? path : "the model's tokenizer.json");
+        bp_tokenizer_free(out);
+    }
+    return err;
+}
+
+/* The root's tokenizer goes to all ranks: stop texts are looked for by whoever chooses. */
+static bp_err open_tokenizer(generator *self)
+{
+    MPI_Comm world = self->mesh->world;
+    bool root = bp_comm_is_root(world);
+    char *text = NULL;
+    bp_err err =
+        root ? generator_find_tokenizer(&self->tokenizer, self->config, &self->info) : BP_OK;
+
+    if (self->tokenizer)
+        text = bp_tokenizer_text(self->tokenizer);
+    err = bp_agree(world, err);
+    if (err == BP_OK)
+        bp_bcast_text(&text, 0, world);
+    if (err == BP_OK && text && !root)
+        err = bp_tokenizer_parse(&self->tokenizer, text, strlen(text), "the tokenizer");
+    bp_free(text);
+    return bp_agree(world, err);
+}
+
+static bp_err open_stops(generator *self)
+{
+    const char *list = bp_generate_keys_of(self->config)->stop;
+    bp_err err = list ? bp_stops_read(&self->stops, list) : BP_OK;
+
+    if (err == BP_OK && list && !self->tokenizer)
+        err =
+            BP_FAIL(BP_ERR_CONFIG, "generate.stop needs a tokenizer, and the model brings none: at "
+                                   "tokenizer.path; set it");
+    if (err == BP_OK && list)
+        err = bp_stops_use(&self->stops, self->tokenizer);
+    self->rule.stops = list ? &self->stops : NULL;
+    return bp_agree(self->mesh->world, err);
+}
+
+/* ---- prompts ---- */
+
+static bp_err read_prompts(generator *self)
+{
+    const bp_generate_keys *keys = bp_generate_keys_of(self->config);
+    const bp_prompts_spec spec = {.path = keys->prompts,
+                                  .template_path = keys->template_path,
+                                  .tokenizer = self->tokenizer,
+                                  .vocab_size = self->info.vocab_size,
+                                  .context = self->info.context};
+    bp_prompts *prompts = &self->prompts;
+    bp_buffer all = {0};
+    bp_err err = bp_prompts_read(prompts, &spec);
+
+    if (err == BP_OK) {
+        size_t starts = (size_t)(prompts->count + 1) * sizeof *prompts->starts;
+
+        bp_buffer_add(&all, prompts->starts, starts);
+        bp_buffer_add(&all, prompts->ids.data,
+                      (size_t)prompts->ids.count * sizeof *prompts->ids.data);
+        bp_buffer_add(&all, prompts->text_starts, starts);
+        bp_buffer_add(&all, prompts->text.data, prompts->text.bytes);
+        err = bp_sha256_of(all.data, all.bytes, self->prompts_hash);
+    }
+    bp_buffer_clear(&all);
+    return err;
+}
+
+/* Ids to all ranks, texts stay with the root. */
+static void share_prompts(generator *self)
+{
+    MPI_Comm world = self->mesh->world;
+    bp_prompts *prompts = &self->prompts;
+    bool root = bp_comm_is_root(world);
+    int64_t sizes[3] = {prompts->count, prompts->ids.count, prompts->longest};
+
+    bp_bcast_bytes(sizes, sizeof sizes, 0, world);
+    if (!root) {
+        prompts->count = sizes[0];
+        prompts->longest = sizes[2];
+        prompts->starts = bp_alloc("generate.prompts", sizes[0] + 1, sizeof *prompts->starts);
+        bp_ids_reserve(&prompts->ids, sizes[1]);
+        prompts->ids.count = sizes[1];
+    }
+    bp_bcast_bytes(prompts->starts, (sizes[0] + 1) * (int64_t)sizeof *prompts->starts, 0, world);
+    bp_bcast_bytes(prompts->ids.data, sizes[1] * (int64_t)sizeof *prompts->ids.data, 0, world);
+    bp_bcast_bytes(self->prompts_hash, BP_SHA256_HEX, 0, world);
+}
+
+static void warn_of_room(const generator *self)
+{
+    int64_t cut = 0;
+
+    for (int64_t k = 0; k < self->prompts.count; k++)
+        cut +=
+            bp_generate_room(&self->plan, bp_prompts_length(&self->prompts, k)) < self->plan.tokens;
+    if (cut > 0)
+        bp_warn("%" PRId64 " of %" PRId64 " prompts have less than generate.tokens = %" PRId64
+                " left to the model's context of %" PRId64 ": their texts end there",
+                cut, self->prompts.count, self->plan.tokens, self->plan.context);
+}
+
+static bp_err open_prompts(generator *self)
+{
+    const bp_generate_keys *keys = bp_generate_keys_of(self->config);
+    MPI_Comm world = self->mesh->world;
+    bp_err err = bp_agree(world, bp_comm_is_root(world) ? read_prompts(self) : BP_OK);
+
+    if (err != BP_OK)
+        return err;
+    share_prompts(self);
+    self->plan = bp_generate_plan_of(&self->rule, self->prompts.count, self->prompts.longest,
+                                     keys->batch, keys->tokens, self->info.context,
+                                     self->mesh->computes ? self->mesh->pipelines
+                                                          : self->mesh_shape.pipeline);
+    warn_of_room(self);
+    return BP_OK;
+}
+
+/* The name of the work: whatever a result's bits depend on, but for the machine. */
+static bp_err make_key(generator *self)
+{
+    const bp_search_spec *rule = &self->rule;
+    const bp_choice_rule *choice = &rule->choice;
+    const char *stop = bp_generate_keys_of(self->config)->stop;
+    char *text = bp_sprintf(
+        "generate 1 %s %s %d %.17g %" PRId64 " %.17g %.17g %.17g %.17g %" PRId64 " %" PRIu64
+        " %" PRId64 " %" PRId64 " %.17g %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %s",
+        self->prompts_hash, self->info.digest, choice->samples, choice->temperature, choice->top_k,
+        choice->top_p, choice->repetition_penalty, choice->presence_penalty,
+        choice->frequency_penalty, choice->no_repeat_ngram, choice->seed, rule->beams, rule->texts,
+        rule->length_penalty, rule->end, self->plan.tokens, self->plan.unit_prompts,
+        bp_math_keys_of(self->config)->precision, self->mesh_shape.members,
+        self->mesh_shape.pipeline, self->mesh_shape.tensor, stop ? stop : "");
+    bp_err err = bp_sha256_of(text, strlen(text), self->key);
+
+    bp_free(text);
+    return err;
+}
+
+bp_err generator_open_model(generator *self)
+{
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
+    bp_err err = open_model(self);
+
+    if (err == BP_OK)
+        err = open_tokenizer(self);
+    if (err == BP_OK)
+        err = open_stops(self);
+    if (err == BP_OK)
+        err = open_prompts(self);
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, make_key(self));
+    self->folder = bp_path_join(run_dir, "generate");
+    self->parts_folder = bp_path_join(run_dir, "generate/parts");
+    return err;
+}
+
+bp_err generator_open(generator *self, MPI_Comm world, bp_config *config)
+{
+    bp_err err = generator_open_mesh(self, world, config, NULL);
+
+    /* where the run is finished, or held by another job, opening it will tell */
+    if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
+        err = bp_generate_memory_check(world, &self->mesh_shape, config, NULL, NULL);
+    return err == BP_OK ? generator_open_model(self) : err;
+}
+
+void generator_close(generator *self)
+{
+    json_decref(self->summary);
+    bp_free(self->parts_folder);
+    bp_free(self->folder);
+    bp_prompts_clear(&self->prompts);
+    bp_stops_clear(&self->stops);
+    bp_tokenizer_free(&self->tokenizer);
+    bp_model_free(&self->lm);
+    bp_mesh_free(&self->mesh);
+}

@@ -1,0 +1,270 @@
+"""Generation by whole jobs: files, strategies, meshes, kills, ensembles."""
+import json
+import math
+import os
+import signal
+import time
+
+import bagpipe_test
+from bagpipe_test import program, run
+from generate_test import GenerateTest
+
+
+class Generate(GenerateTest):
+
+    # ---- files ----
+
+    def test_lines_are_whole_and_in_order_of_prompts(self):
+        lines = self.made("greedy")
+        self.assertEqual([line["index"] for line in lines], list(range(self.PROMPTS)))
+        self.assertEqual([line["prompt"] for line in lines], self.prompts)
+        for line in lines:
+            self.assertEqual(list(line), ["index", "prompt", "text", "tokens", "logprob", "logprobs", "finish"])
+            self.assertEqual(len(line["tokens"]), len(line["logprobs"]))
+            self.assertAlmostEqual(line["logprob"], math.fsum(line["logprobs"]), delta=1e-9)
+            self.assertTrue(all(value <= 0 for value in line["logprobs"]))
+            self.assertEqual(line["finish"], "length" if len(line["tokens"]) == 10 else "eod")
+        summary = json.loads(self.data("greedy", "summary.json"))
+        self.assertEqual((summary["prompts"], summary["texts"]), (self.PROMPTS, self.PROMPTS))
+        self.assertEqual(summary["tokens"], sum(len(line["tokens"]) for line in lines))
+        self.assertAlmostEqual(summary["nll_nats"], -math.fsum(line["logprob"] for line in lines), delta=1e-6)
+        self.assertNotIn(self.folder, json.dumps(summary))
+        self.assertEqual(sorted(os.listdir(os.path.join(self.at("greedy"), "generate"))), ["index.html", "outputs.jsonl", "summary.json"])
+        page = self.data("greedy", "index.html").decode()
+        self.assertEqual(page.count("title=\"token "), summary["tokens"])
+        again = self.result("greedy")  # it is finished: nothing is touched
+        self.assertEqual(again.status, 0, str(again))
+        self.assertIn("the run is finished", again.out)
+
+    def test_log_probabilities_are_those_of_scoring(self):
+        """The texts as a corpus of one document each, scored: the same log-probabilities."""
+        try:
+            import h5py
+        except ImportError:
+            self.skipTest("there is no h5py")
+        lines = [line for line in self.made("judged", 0, "generate.end=-1", "generate.repetition_penalty=1.4") if line["text"].strip()]
+        self.write("whole.jsonl", "".join(json.dumps({"text": line["prompt"] + line["text"]}) + "\n" for line in lines))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("whole.h5"),
+                   self.at("whole.jsonl")])
+        self.must(["bagpipe", "score", self.at("generate.ini"), f"run.dir={self.at('scored')}", f"score.model={self.at('model')}",
+                   f"score.corpus={self.at('whole.h5')}", "score.tokens=yes", "score.prefix=none"])
+        compared = 0
+        with h5py.File(os.path.join(self.at("scored"), "score", "tokens.h5")) as file:
+            for k, line in enumerate(lines):
+                first, end = int(file["doc_start"][k]), int(file["doc_start"][k + 1]) - 1  # without the end-of-document token
+                ids, values = list(file["tokens"][first:end]), file["logprob"][first:end]
+                if ids[-len(line["tokens"]):] != line["tokens"]:
+                    continue  # encoded anew the text has other tokens
+                compared += 1
+                for mine, other in zip(line["logprobs"], values[-len(line["tokens"]):]):
+                    self.assertAlmostEqual(mine, float(other), delta=2e-5)
+        self.assertGreater(compared, 0)
+
+    # ---- strategies ----
+
+    def test_no_temperature_is_greedy(self):
+        self.made("plain")
+        self.made("cold", 0, "generate.strategy=sample", "generate.temperature=0")
+        self.assertEqual(self.data("plain", "outputs.jsonl"), self.data("cold", "outputs.jsonl"))
+
+    def test_samples_are_as_many_and_keyed_by_the_seed(self):
+        drawn = ("generate.strategy=sample", "generate.samples=3")
+        lines = self.made("drawn", 0, *drawn)
+        self.assertEqual([line["index"] for line in lines], [k for k in range(self.PROMPTS) for _ in range(3)])
+        self.assertGreater(len({tuple(line["tokens"]) for line in lines}), 2 * self.PROMPTS)
+        self.made("again", 0, *drawn)
+        self.assertEqual(self.data("drawn", "outputs.jsonl"), self.data("again", "outputs.jsonl"))
+        self.made("other", 0, *drawn, "run.seed=2")
+        self.assertNotEqual(self.texts("drawn"), self.texts("other"))
+        self.made("best", 0, *drawn, "generate.top_k=1")
+        self.made("likely", 0, *drawn, "generate.top_p=0")
+        self.made("plain3", 0, "generate.samples=3")
+        for name in ("best", "likely"):
+            self.assertEqual(self.texts(name), self.texts("plain3"))
+
+    def test_beams_are_ranked_and_better_than_greedy(self):
+        greedy = self.made("by_greedy", 0, "generate.end=-1")
+        beams = self.made("by_beams", 0, "generate.strategy=beam", "generate.samples=4", "generate.end=-1")
+        best = beams[::4]
+        for k in range(self.PROMPTS):
+            of_prompt = [line["logprob"] for line in beams[4 * k:4 * k + 4]]
+            self.assertEqual(of_prompt, sorted(of_prompt, reverse=True))
+        self.assertGreaterEqual(math.fsum(line["logprob"] for line in best), math.fsum(line["logprob"] for line in greedy))
+
+    def test_nothing_is_repeated_where_that_is_asked(self):
+        for line in self.made("varied", 0, "generate.no_repeat_ngram=1", "generate.tokens=20"):
+            self.assertEqual(len(set(line["tokens"])), len(line["tokens"]))
+
+    def test_text_ends_before_a_stop_text(self):
+        whole = self.made("unstopped", 0, "generate.end=-1")
+        stop = next(line["text"][3:5] for line in whole if len(line["text"]) > 8 and "," not in line["text"] and "\\" not in line["text"])
+        lines, stopped = self.made("stopped", 0, "generate.end=-1", "generate.stop=" + stop.replace(" ", "\\x20")), 0
+        for before, line in zip(whole, lines):
+            if line["finish"] == "stop":
+                stopped += 1
+                self.assertEqual(line["text"], before["text"][:before["text"].index(stop)])
+                self.assertEqual(line["tokens"], before["tokens"][:len(line["tokens"])])
+            else:
+                self.assertNotIn(stop, line["text"])
+                self.assertEqual(line, before)
+        self.assertGreater(stopped, 0)
+
+    def test_the_end_token_is_the_last_one_and_no_text(self):
+        whole = self.made("endless", 0, "generate.end=-1")
+        end = whole[0]["tokens"][4]
+        for before, line in zip(whole, self.made("ended", 0, f"generate.end={end}")):
+            if end in before["tokens"]:
+                at = before["tokens"].index(end)
+                self.assertEqual((line["finish"], line["tokens"]), ("eod", before["tokens"][:at + 1]))
+                self.assertTrue(before["text"].startswith(line["text"]))
+            else:
+                self.assertEqual(line["finish"], "length")
+
+    def test_a_text_ends_where_the_context_does(self):
+        self.write("long.jsonl", json.dumps({"tokens": list(range(30))}) + "\n" + json.dumps({"tokens": [5] * 32}) + "\n")
+        result = self.result("short", 0, f"generate.prompts={self.at('long.jsonl')}", "generate.end=-1")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("2 of 2 prompts have less than generate.tokens = 10 left", result.err)
+        self.assertEqual([(len(line["tokens"]), line["finish"]) for line in self.outputs("short")], [(3, "length"), (1, "length")])
+
+    # ---- prompts ----
+
+    def test_prompts_of_all_forms_are_the_same(self):
+        self.made("lines")
+        self.write("objects.jsonl", "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in self.prompts))
+        self.write("objects", "".join(json.dumps({"prompt": prompt, "more": 1}) + "\r\n" for prompt in self.prompts))
+        self.write("template.txt", "{first} {rest}\n")
+        self.write("fields.jsonl", "".join(json.dumps(dict(zip(("first", "rest"), prompt.split(" ", 1)))) + "\n" for prompt in self.prompts))
+        for name, *keys in (("objects.jsonl",), ("objects",), ("fields.jsonl", f"generate.template={self.at('template.txt')}")):
+            self.made("by_" + name, 0, f"generate.prompts={self.at(name)}", *keys)
+            self.assertEqual(self.data("lines", "outputs.jsonl"), self.data("by_" + name, "outputs.jsonl"), name)
+
+    # ---- meshes ----
+
+    def test_bytes_are_equal_at_any_number_of_data_ranks(self):
+        keys = ("generate.strategy=sample", "generate.samples=2", "generate.batch=4", "generate.repetition_penalty=1.2")
+        self.made("alone", 0, *keys)
+        for name, ranks, *mesh in (("two", 2), ("four", 4), ("apart", 3, "mesh.coordinator=dedicated")):
+            self.made(name, ranks, *keys, *mesh)
+            for file in ("outputs.jsonl", "summary.json"):
+                self.assertEqual(self.data("alone", file), self.data(name, file), f"{file} of {name}")
+
+    def test_text_is_equal_on_all_meshes(self):
+        for strategy in ("beam", "sample"):
+            keys = (f"generate.strategy={strategy}", "generate.samples=2", "generate.batch=12")
+            alone = self.made("mesh_" + strategy, 0, *keys)
+            for pipeline in (1, 2):
+                for data in (1, 2):
+                    for tensor in (1, 2):
+                        name, ranks = f"{strategy}_{pipeline}{data}{tensor}", pipeline * data * tensor
+                        if ranks == 1:
+                            continue
+                        lines = self.made(name, ranks, f"mesh.pipeline={pipeline}", f"mesh.data={data}", f"mesh.tensor={tensor}", *keys)
+                        for one, other in zip(alone, lines):
+                            self.assertEqual((one["index"], one["tokens"], one["text"]), (other["index"], other["tokens"], other["text"]), name)
+                            self.assertAlmostEqual(one["logprob"], other["logprob"], delta=1e-3)
+
+    # ---- kills ----
+
+    KEYS = ("generate.batch=1", "generate.tokens=24", "generate.end=-1")
+
+    def parts(self, name):
+        folder = os.path.join(self.at(name), "generate", "parts")
+        return sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder)) if os.path.isdir(folder) else 0
+
+    def test_killed_it_goes_on(self):
+        self.made("whole", 0, *self.KEYS)
+        job = self.background(self.command("killed", *self.KEYS), env={"BP_FAULT": "score.chunk_done:4=kill"})
+        job.wait(bagpipe_test.TIMEOUT)
+        self.assertEqual(job.returncode, -signal.SIGKILL, job.communicate())
+        self.assertGreater(self.parts("killed"), 0)
+        result = self.result("killed", 2, *self.KEYS)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("going on: 4 of 11 work units are done", result.out)
+        for file in ("outputs.jsonl", "summary.json"):
+            self.assertEqual(self.data("whole", file), self.data("killed", file))
+        self.assertFalse(os.path.exists(os.path.join(self.at("killed"), "generate", "parts")))
+
+    def test_stopped_by_a_signal_it_says_75_and_goes_on(self):
+        keys = ("generate.batch=1", "generate.tokens=20", "generate.strategy=beam", "generate.beams=16", "generate.end=-1")
+        self.made("unhalted", 0, *keys)
+        job = self.background(self.command("halted", *keys))
+        self.until(lambda: self.parts("halted") > 300, job)
+        job.send_signal(signal.SIGTERM)
+        job.wait(bagpipe_test.TIMEOUT)
+        out, err = job.communicate()
+        self.assertEqual(job.returncode, 75, out + err)
+        self.assertRegex(err, r"stopped: after \d+ of 11 work units")
+        self.assertEqual(self.result("halted", 0, *keys).status, 0)
+        self.assertEqual(self.data("unhalted", "outputs.jsonl"), self.data("halted", "outputs.jsonl"))
+
+    def test_another_rule_or_model_in_the_folder_is_78(self):
+        self.made("kept")
+        for keys in (("generate.tokens=11",), ("generate.strategy=beam",), ("run.seed=3",)):
+            result = self.result("kept", 0, *keys)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn(keys[0].split("=")[0], result.err)
+
+    # ---- ensembles ----
+
+    def ensemble(self, name, *members):
+        os.makedirs(self.at(name), exist_ok=True)
+        self.write(f"{name}/ensemble.json", json.dumps({"members": [{"name": f"m{k}", "path": self.at(path)} for k, path in enumerate(members)]}))
+        return f"generate.model={self.at(name)}"
+
+    def test_an_ensemble_of_a_model_with_itself_is_the_model(self):
+        alone = self.made("one_model")
+        for ranks, *mesh in ((0,), (2, "mesh.members=2"), (2, "mesh.tensor=2"), (2, "mesh.pipeline=2")):
+            name = "itself" + "".join(mesh)
+            lines = self.made(name, ranks, self.ensemble("twice", "model", "model"), *mesh)
+            for one, other in zip(alone, lines):
+                self.assertEqual(one["tokens"], other["tokens"])
+                self.assertAlmostEqual(one["logprob"], other["logprob"], delta=1e-4)
+                self.assertEqual(list(other)[-2:], ["entropy", "mutual_information"])
+                self.assertEqual(len(other["entropy"]), len(other["tokens"]))
+                self.assertTrue(all(abs(value) < 1e-6 for value in other["mutual_information"]))
+                self.assertTrue(all(0 < value < math.log(self.VOCABULARY) for value in other["entropy"]))
+        self.assertIn("by-m", self.data("itself", "index.html").decode())
+
+    def test_members_that_disagree_are_told_of(self):
+        self.trained("other_model", 0, "run.seed=2", "train.steps=10")
+        model = self.ensemble("two_models", "model", "other_model")
+        lines = self.made("mixed", 0, model)
+        self.assertTrue(all(value > 1e-4 for line in lines for value in line["mutual_information"]))
+        beams = self.made("mixed_beams", 0, model, "generate.strategy=beam")
+        self.assertEqual(len(beams), self.PROMPTS)
+        for ranks, *mesh in ((2, "mesh.members=2"), (4, "mesh.members=2", "mesh.tensor=2")):
+            other = self.made("mixed" + "".join(mesh), ranks, model, *mesh)
+            for one, two in zip(lines, other):
+                self.assertEqual(one["tokens"], two["tokens"])
+                for a, b in zip(one["mutual_information"] + one["entropy"], two["mutual_information"] + two["entropy"]):
+                    self.assertAlmostEqual(a, b, delta=1e-4)
+
+    # ---- plan, status ----
+
+    def test_plan_tells_memory_of_keys_and_values_and_time(self):
+        result = self.result("planned", 0, "--plan", "generate.batch=64")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertRegex(result.out, r"of it [\d.]+ MiB for keys and values of 1 group of 11 sequences of up to \d+ positions")
+        self.assertRegex(result.out, r"time: about .* a work unit")
+        self.assertFalse(os.path.exists(self.at("planned")))
+        result = self.result("planned", 0, "--plan", "--ranks", "4", "mesh.pipeline=2")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("mesh: pipeline 2 x data 2 x tensor 1", result.out)
+
+    def test_memory_that_does_not_suffice_is_said_before_loading(self):
+        result = self.result("crowded", 0, "run.memory=1MiB")
+        self.assertEqual(result.status, 71, str(result))
+        self.assertIn("run.memory", result.err)
+        self.assertFalse(os.path.exists(self.at("crowded")))
+
+    def test_status_tells_where_the_texts_are(self):
+        self.made("told")
+        result = run([program("bagpipe"), "status", self.at("told")])
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("finished", result.out)
+        self.assertIn(os.path.join(self.at("told"), "generate"), result.out)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
