@@ -1,10 +1,10 @@
 /* bagpipe-data import: a Hugging Face folder becomes a checkpoint. */
 #include "base/buffer.h"
 #include "base/fs.h"
+#include "base/hidden.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
-#include "io/checkpoint/hidden_folder.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
 #include "text/tokenizer.h"
@@ -138,7 +138,7 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
     const bp_slice *slices = bp_hf_slices(model, &count);
     bp_err err;
 
-    bp_hidden_sweep(out);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
     err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
     bp_free(counted.fetched);

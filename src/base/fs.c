@@ -219,14 +219,13 @@ int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset)
     return move_all(pread_some, ENODATA, fd, data, bytes, offset);
 }
 
-bp_err bp_token_new(char out[BP_TOKEN_BYTES])
+void bp_token_new(char out[BP_TOKEN_BYTES])
 {
     uint64_t bits;
 
-    if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        return bp_fail(BP_ERR_SYSTEM, "the system gives no random bytes: %s", strerror(errno));
+    while (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        BP_CHECK(errno == EINTR); /* so few bytes are refused by no kernel of ours */
     (void)snprintf(out, BP_TOKEN_BYTES, "%016" PRIx64, bits);
-    return BP_OK;
 }
 
 bool bp_is_temporary_name(const char *name)
@@ -236,40 +235,37 @@ bool bp_is_temporary_name(const char *name)
     return bytes > 8 && strncmp(name, ".bp-", 4) == 0 && strcmp(name + bytes - 4, ".tmp") == 0;
 }
 
-static char *parent_of(const char *path)
+char *bp_path_folder(const char *path)
 {
     int bytes = (int)(bp_path_base(path) - path);
 
     return bytes == 0 ? bp_strdup(".") : bp_sprintf("%.*s", bytes, path);
 }
 
-/* Create "folder/.bp-TOKEN.tmp": beside the file, so that rename never crosses a file system. The
- * token is random, since process numbers come again: in a container the next job has the number of
- * the one that was killed. *temporary is NULL, and nothing is there, on failure. */
-static bp_err create_temporary(const char *path, char **temporary, int *fd)
+int bp_path_try_names(const char *path, const char *before, const char *after,
+                      int (*make)(const char *name, int *fd), char **name, int *fd)
 {
-    int folder_bytes = (int)(bp_path_base(path) - path);
+    int folder_bytes = (int)(bp_path_base(path) - path), number = EEXIST;
     char token[BP_TOKEN_BYTES];
 
-    *fd = -1;
-    for (int attempt = 0; attempt < 16 && *fd < 0; attempt++) {
-        bp_err err = bp_token_new(token);
-
-        *temporary = err == BP_OK ? bp_sprintf("%.*s.bp-%s.tmp", folder_bytes, path, token) : NULL;
-        if (err != BP_OK)
-            return err;
-        *fd = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (*fd < 0) {
-            int number = errno;
-
-            bp_free(*temporary);
-            *temporary = NULL;
-            errno = number;
-            if (number != EEXIST)
-                break;
-        }
+    for (int attempt = 0; attempt < 16 && number == EEXIST; attempt++) {
+        bp_token_new(token);
+        *name = bp_sprintf("%.*s%s%s%s", folder_bytes, path, before, token, after);
+        if (make(*name, fd) == 0)
+            return 0;
+        number = errno;
+        bp_free(*name);
     }
-    return *fd >= 0 ? BP_OK : bp_fail_create("can't create", path);
+    *name = NULL;
+    *fd = -1;
+    errno = number;
+    return -1;
+}
+
+static int create_new(const char *name, int *fd)
+{
+    *fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return *fd < 0 ? -1 : 0;
 }
 
 bp_err bp_draft_open(bp_draft *draft, const char *path)
@@ -280,9 +276,10 @@ bp_err bp_draft_open(bp_draft *draft, const char *path)
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
         return bp_fail(BP_ERR_CREATE, "not a regular file, and so not replaced: at %s", path);
     draft->path = bp_strdup(path);
-    bp_err err = create_temporary(path, &draft->temporary, &draft->fd);
-    if (err != BP_OK)
-        bp_draft_drop(draft);
+    if (bp_path_try_names(path, ".bp-", ".tmp", create_new, &draft->temporary, &draft->fd) == 0)
+        return BP_OK;
+    bp_err err = bp_fail_create("can't create", path);
+    bp_draft_drop(draft);
     return err;
 }
 
@@ -374,9 +371,8 @@ int64_t bp_file_size(const char *path)
 
 bp_err bp_path_sync_parent(const char *path)
 {
-    char *parent = parent_of(path);
-    bp_err err = parent == NULL ? bp_fail_memory("a file name", (int64_t)strlen(path), 1)
-                                : bp_path_sync(parent);
+    char *parent = bp_path_folder(path);
+    bp_err err = bp_path_sync(parent);
 
     bp_free(parent);
     return err;

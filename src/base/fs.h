@@ -66,9 +66,17 @@ void bp_draft_drop(bp_draft *draft);
  * process writes any more. */
 bool bp_is_temporary_name(const char *name);
 
-/** 16 hexadecimal digits that no other process has. Errors: BP_ERR_SYSTEM. */
+/** 16 hexadecimal digits that no other process has. */
 #define BP_TOKEN_BYTES 17
-bp_err bp_token_new(char out[BP_TOKEN_BYTES]);
+void bp_token_new(char out[BP_TOKEN_BYTES]);
+/** Make "FOLDER/BEFORE TOKEN AFTER" (no spaces) in the folder of `path`: there, so that rename
+ * never crosses a file system; with a token, since process numbers come again: in a container the
+ * next job has the number of the one that was killed. `make` sets *fd and gives 0, or -1 and errno,
+ * of which EEXIST asks for another name.
+ *
+ * Returns 0, and *name is the caller's, bp_free(); or -1 with errno, NULL and *fd -1. */
+int bp_path_try_names(const char *path, const char *before, const char *after,
+                      int (*make)(const char *name, int *fd), char **name, int *fd);
 
 /** write(2), pwrite(2) and pread(2) until all is out, EINTR and short writes handled; errno set on
  * failure (ENODATA: the file ends before). 0 or -1. Injected faults: base.write, of bp_write_all.
@@ -101,13 +109,13 @@ void bp_dir_sweep(const char *path);
 bp_err bp_dir_list(const char *path, char ***names, int64_t *count);
 void bp_names_free(char ***names, int64_t count);
 
-/** "a/b" from "a" and "b" (an absolute b stands alone). Free with bp_free(); NULL when memory is
- * short. */
+/** "a/b" from "a" and "b" (an absolute b stands alone). Free with bp_free(). */
 char *bp_path_join(const char *folder, const char *name);
 /** The part after the last '/'. Borrowed. */
 const char *bp_path_base(const char *path);
-/** "folder/trace.json" with "m03" in it: "folder/trace.m03.json". Free with bp_free(); NULL: no
- * memory. */
+/** The part before it, "." where there is none. Free with bp_free(). */
+char *bp_path_folder(const char *path);
+/** "folder/trace.json" with "m03" in it: "folder/trace.m03.json". Free with bp_free(). */
 char *bp_path_insert(const char *path, const char *word);
 
 #endif

@@ -118,6 +118,25 @@ bp_err bp_sha256_of_file(const char *path, char hex[BP_SHA256_HEX], int64_t *siz
     return err;
 }
 
+bp_err bp_xxh128_add_file(XXH3_state_t *state, int fd, int64_t from, int64_t to, const char *path)
+{
+    char *buffer = bp_alloc("base.xxh128", READ_BYTES, 1);
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && from < to) {
+        size_t now = to - from < READ_BYTES ? (size_t)(to - from) : READ_BYTES;
+
+        bp_heartbeat_progress(); /* long files take long */
+        if (bp_pread_all(fd, buffer, now, from) != 0)
+            err = bp_fail_errno(BP_ERR_IO, "can't read", path);
+        else
+            bp_xxh128_add(state, buffer, now);
+        from += (int64_t)now;
+    }
+    bp_free(buffer);
+    return err;
+}
+
 uint64_t bp_xxh3(const void *data, size_t bytes)
 {
     return XXH3_64bits(data, bytes);

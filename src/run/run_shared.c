@@ -29,17 +29,17 @@ static char *mark_path(const char *folder, const char *token)
 
 bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES])
 {
-    bp_err err = bp_token_new(token);
-    char *path = err == BP_OK ? mark_path(folder, token) : NULL;
+    bp_err err = BP_OK;
+    char *path;
     int fd;
 
-    if (err == BP_OK) {
-        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0)
-            err = BP_FAIL(BP_ERR_IO, "no file can be made: in %s (%s)", folder, strerror(errno));
-        else
-            (void)close(fd);
-    }
+    bp_token_new(token);
+    path = mark_path(folder, token);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        err = BP_FAIL(BP_ERR_IO, "no file can be made: in %s (%s)", folder, strerror(errno));
+    else
+        (void)close(fd);
     bp_free(path);
     return err;
 }

@@ -217,3 +217,15 @@ bool bp_slice_part(bp_part *part, const bp_slice *slice, int64_t limit, int64_t 
     part->count = part->size[cut] * inner;
     return true;
 }
+
+bp_slice bp_slice_of_part(const bp_slice *slice, const bp_part *part)
+{
+    bp_slice out = *slice;
+
+    out.data = NULL;
+    for (int d = 0; d < slice->dims; d++) {
+        out.offset[d] += part->start[d];
+        out.extent[d] = part->size[d];
+    }
+    return out;
+}

@@ -64,5 +64,7 @@ typedef struct bp_part {
     int64_t start[BP_TENSOR_DIMS], size[BP_TENSOR_DIMS];
 } bp_part;
 bool bp_slice_part(bp_part *part, const bp_slice *slice, int64_t limit, int64_t k);
+/** The part as a slice of the same tensor, without data. */
+bp_slice bp_slice_of_part(const bp_slice *slice, const bp_part *part);
 
 #endif

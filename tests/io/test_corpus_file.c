@@ -403,14 +403,14 @@ static void what_a_killed_run_left_goes_at_the_next(void **state)
     bp_test_expect(bp_dir_make(folder), BP_OK);
     kill_a_writer(path);
     assert_int_equal(files_in(folder), 1);
-    bp_test_write("killed/.c.h5.4711.tmp", "", 0);   /* another one */
-    bp_test_write("killed/.c.h5.x.4711.tmp", "", 0); /* of c.h5.x */
-    bp_test_write("killed/.c.h5.backup.tmp", "", 0); /* the user's */
-    bp_test_write("killed/.d.h5.4711.tmp", "", 0);   /* of d.h5 */
+    bp_test_write("killed/.c.h5.0000000000004711.tmp", "", 0);   /* another one */
+    bp_test_write("killed/.c.h5.x.0000000000004711.tmp", "", 0); /* of c.h5.x */
+    bp_test_write("killed/.c.h5.backup.tmp", "", 0);             /* the user's */
+    bp_test_write("killed/.d.h5.0000000000004711.tmp", "", 0);   /* of d.h5 */
     bp_test_expect(corpus_model_write(&SMALL, path), BP_OK);
     assert_int_equal(files_in(folder), 4);
     bp_test_expect(corpus_model_read(&SMALL, path), BP_OK);
-    assert_false(bp_path_exists(bp_test_path("killed/.c.h5.4711.tmp")));
+    assert_false(bp_path_exists(bp_test_path("killed/.c.h5.0000000000004711.tmp")));
 }
 
 /* Two at once: each has a file of its own, and the last to commit has the name. */

@@ -3,8 +3,8 @@
 #include "bp_test.h"
 
 #include "base/fs.h"
+#include "base/hidden.h"
 #include "base/mem.h"
-#include "io/checkpoint/hidden_folder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,20 +16,20 @@ static void what_is_at_work_stays_and_what_was_left_goes(void **state)
     int one, two;
 
     (void)state;
-    bp_test_expect(bp_hidden_make(out, &first, &one), BP_OK);
-    bp_test_expect(bp_hidden_make(out, &second, &two), BP_OK);
+    bp_test_expect(bp_hidden_make(out, BP_HIDDEN_FOLDER, &first, &one), BP_OK);
+    bp_test_expect(bp_hidden_make(out, BP_HIDDEN_FOLDER, &second, &two), BP_OK);
     assert_string_not_equal(first, second);
     file = bp_path_join(second, "model.safetensors");
     bp_test_expect(bp_file_write(file, "x", 1), BP_OK);
-    bp_hidden_sweep(out);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     assert_true(bp_path_is_dir(first));
     assert_true(bp_path_exists(file));
     (void)close(two); /* as a kill does */
-    bp_hidden_sweep(out);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     assert_true(bp_path_is_dir(first));
     assert_false(bp_path_exists(second));
     (void)close(one);
-    bp_hidden_sweep(out);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     assert_false(bp_path_exists(first));
     bp_free(file);
     bp_free(first);
@@ -45,7 +45,7 @@ static void other_names_stay(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         bp_test_expect(bp_dir_make(bp_test_path(names[k])), BP_OK);
-    bp_hidden_sweep(bp_test_path("model"));
+    bp_hidden_sweep(bp_test_path("model"), BP_HIDDEN_FOLDER);
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         assert_true(bp_path_is_dir(bp_test_path(names[k])));
         bp_test_expect(bp_dir_remove(bp_test_path(names[k])), BP_OK);
@@ -58,8 +58,9 @@ static void no_folder_to_lie_in_is_an_error(void **state)
     int lock;
 
     (void)state;
-    bp_hidden_sweep(bp_test_path("none/model"));
-    bp_test_expect(bp_hidden_make(bp_test_path("none/model"), &hidden, &lock), BP_ERR_CREATE);
+    bp_hidden_sweep(bp_test_path("none/model"), BP_HIDDEN_FOLDER);
+    bp_test_expect(bp_hidden_make(bp_test_path("none/model"), BP_HIDDEN_FOLDER, &hidden, &lock),
+                   BP_ERR_CREATE);
     assert_null(hidden);
     assert_int_equal(lock, -1);
 }

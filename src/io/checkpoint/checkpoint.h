@@ -6,9 +6,9 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "io/checkpoint/remover.h"
 #include "mesh/mesh.h"
 #include "tensor/slice.h"
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -199,6 +199,27 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_slice *sl
  * Errors: what check_owner said; BP_ERR_IO, BP_ERR_DENIED. */
 bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *context),
                             void *context);
+
+/** Removes folders while the caller goes on: a file system may take a second for each gigabyte. {0}
+ * before the first use; a thread's own from start to wait. */
+typedef struct bp_remover {
+    pthread_t thread;
+    bool runs;
+    char **paths;
+    int64_t count;
+    bp_err err;
+    char message[BP_ERR_MESSAGE_BYTES];
+} bp_remover;
+
+/** Remove `count` folders, in a thread of low priority; at once where there can be none. Waits for
+ * those of the call before.
+ *
+ * Owns:   *paths, a list as bp_dir_list's, is the remover's; NULL and 0 afterwards.
+ * Errors: of the call before, those of bp_remover_wait.
+ */
+bp_err bp_remover_start(bp_remover *remover, char ***paths, int64_t *count);
+/** All are removed. Errors: those of bp_dir_remove. */
+bp_err bp_remover_wait(bp_remover *remover);
 
 /** Keep the newest `keep` (at least 1), and besides the one that `best` points at. The others are
  * renamed to .del-, and then removed: by `remover`, while the caller goes on; NULL: now.

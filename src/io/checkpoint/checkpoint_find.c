@@ -2,7 +2,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "io/checkpoint/checkpoint_open_priv.h"
+#include "io/checkpoint/checkpoint_priv.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 
@@ -31,27 +31,17 @@ static char *next_older(candidates *list, const char *parent)
     return NULL;
 }
 
-static bp_err list_candidates(candidates *list, const char *parent)
-{
-    bp_err err = bp_path_exists(parent) ? bp_dir_list(parent, &list->names, &list->count) : BP_OK;
-
-    list->at = list->count;
-    return err;
-}
-
 /* Damaged ones keep their bytes, but not the name: the run will save that step again. */
 static void move_aside(const char *folder, const char *instead)
 {
     char *to = NULL;
     int parent_bytes = (int)(bp_path_base(folder) - folder);
 
-    for (int n = 0; n < 1000; n++) {
+    for (int n = 0; n < 1000 && (to == NULL || bp_path_exists(to)); n++) {
         bp_free(to);
         to = bp_sprintf("%.*s.bad-%s-%d", parent_bytes, folder, bp_path_base(folder), n);
-        if (to == NULL || !bp_path_exists(to))
-            break;
     }
-    if (to == NULL || bp_rename_new(folder, to) != BP_OK)
+    if (bp_rename_new(folder, to) != BP_OK)
         bp_warn("a damaged checkpoint can't be moved aside: %s", bp_err_message());
     else
         bp_warn("the damaged %s was put aside as %s: at %.*s; %s is taken instead",
@@ -69,37 +59,27 @@ static bp_err none_is_left(int64_t damaged, const char *parent)
                    (long long)damaged, parent, bp_err_message());
 }
 
-static bp_err try_one(MPI_Comm comm, const char *folder, bp_checkpoint **out, bool *damaged)
+/* Every rank walks through the same list, which the root has; out is NULL where none is good. */
+static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out)
 {
-    bool foreign;
-    bp_err err = bp_checkpoint_open_folder(comm, folder, out, &foreign);
-
-    *damaged = err == BP_ERR_FORMAT && !foreign;
-    if (*damaged)
-        bp_warn("%s", bp_err_message());
-    return *damaged ? BP_OK : err;
-}
-
-/* Every rank walks through the same list, which the root has: *damaged counts, out is NULL where
- * none is good. */
-static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out,
-                   int64_t *damaged)
-{
-    bool root = bp_comm_is_root(comm), bad = false;
+    bool root = bp_comm_is_root(comm), foreign;
+    int64_t damaged = 0;
     bp_err err = BP_OK;
 
-    *damaged = 0;
     while (err == BP_OK && *out == NULL) {
         char *folder = root ? next_older(list, parent) : NULL;
 
         bp_bcast_text(&folder, 0, comm);
         if (folder == NULL)
-            return none_is_left(*damaged, parent);
-        err = try_one(comm, folder, out, &bad);
-        if (bad)
-            (*damaged)++;
-        else if (err == BP_ERR_INPUT) /* a running job has just removed it */
+            return none_is_left(damaged, parent);
+        err = bp_checkpoint_open_folder(comm, folder, out, &foreign);
+        if (err == BP_ERR_FORMAT && !foreign) {
+            bp_warn("%s", bp_err_message());
+            damaged++;
             err = BP_OK;
+        } else if (err == BP_ERR_INPUT) { /* a running job has just removed it */
+            err = BP_OK;
+        }
         bp_free(folder);
     }
     return err;
@@ -121,15 +101,15 @@ static void move_newer_aside(const candidates *list, const char *parent)
 
 static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out)
 {
-    int64_t damaged = 0;
-    bp_err err;
+    bp_err err = BP_OK;
 
     *out = NULL;
     *list = (candidates){NULL, 0, 0};
-    err = bp_agree(comm, bp_comm_is_root(comm) ? list_candidates(list, parent) : BP_OK);
-    if (err == BP_OK)
-        err = walk(comm, parent, list, out, &damaged);
-    return err;
+    if (bp_comm_is_root(comm) && bp_path_exists(parent))
+        err = bp_dir_list(parent, &list->names, &list->count);
+    list->at = list->count;
+    err = bp_agree(comm, err);
+    return err == BP_OK ? walk(comm, parent, list, out) : err;
 }
 
 /* A follower may have made anew, and announced, a step that was found damaged here. What was found
@@ -159,7 +139,7 @@ bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_ow
 static bool has(const char *folder, const char *name)
 {
     char *path = bp_path_join(folder, name);
-    bool there = path != NULL && bp_path_exists(path);
+    bool there = bp_path_exists(path);
 
     bp_free(path);
     return there;
@@ -246,21 +226,15 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
 
     *folder = NULL;
     *manifest = NULL;
-    if (err != BP_OK) {
-        bp_free(parent);
-        return err;
+    if (err == BP_OK) {
+        if (parent != NULL)
+            bp_checkpoint_step_name(name, bp_checkpoint_newest_step(parent));
+        *folder = parent != NULL ? bp_path_join(parent, name) : bp_strdup(path);
+        file = bp_path_join(*folder, "manifest.json");
+        if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
+            *manifest = NULL; /* whoever opens it will say why */
+        bp_free(file);
     }
-    if (parent != NULL)
-        bp_checkpoint_step_name(name, bp_checkpoint_newest_step(parent));
-    *folder = parent != NULL ? bp_path_join(parent, name) : bp_strdup(path);
-    file = *folder != NULL ? bp_path_join(*folder, "manifest.json") : NULL;
-    if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
-        *manifest = NULL; /* whoever opens it will say why */
-    if (err != BP_OK) {
-        bp_free(*folder);
-        *folder = NULL;
-    }
-    bp_free(file);
     bp_free(parent);
     return err;
 }

@@ -1,7 +1,10 @@
 /* The folder of a run's checkpoints: names, leftovers, retention, the link to the best one. */
+#include "base/cores.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "io/checkpoint/checkpoint_priv.h"
 
 #include <errno.h>
@@ -46,11 +49,6 @@ bool bp_step_of_name(const char *name, int64_t *step)
     return true;
 }
 
-static bp_err no_memory(const char *parent)
-{
-    return bp_fail_memory("a file name", 1, strlen(parent));
-}
-
 /* ---- leftovers ---- */
 
 static bool is_leftover(const char *name)
@@ -73,15 +71,6 @@ static bp_err put_aside(const char *parent, const char *name)
     return err;
 }
 
-static bp_err remove_aside(const char *parent, const char *name)
-{
-    char *path = bp_sprintf("%s/.del-%s", parent, name + strlen(".del-"));
-    bp_err err = path == NULL ? no_memory(parent) : bp_dir_remove(path);
-
-    bp_free(path);
-    return err;
-}
-
 /* What a killed job renamed a step to may be called a step again after a power cut, and must not be
  * half there then: names to disk first. */
 static bp_err remove_leftovers(const char *parent, char **names, int64_t count)
@@ -97,8 +86,12 @@ static bp_err remove_leftovers(const char *parent, char **names, int64_t count)
     if (err == BP_OK && found > 0)
         err = bp_path_sync(parent);
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (is_leftover(names[k]))
-            err = remove_aside(parent, names[k]);
+        if (is_leftover(names[k])) {
+            char *path = bp_sprintf("%s/.del-%s", parent, names[k] + strlen(".del-"));
+
+            err = bp_dir_remove(path);
+            bp_free(path);
+        }
     return err;
 }
 
@@ -127,9 +120,9 @@ bp_err bp_checkpoints_check_best(const char *parent)
 {
     char *path = bp_path_join(parent, "best");
     struct stat status;
-    bp_err err = path == NULL ? no_memory(parent) : BP_OK;
+    bp_err err = BP_OK;
 
-    if (err == BP_OK && lstat(path, &status) == 0 && !S_ISLNK(status.st_mode))
+    if (lstat(path, &status) == 0 && !S_ISLNK(status.st_mode))
         err = BP_FAIL(BP_ERR_FORMAT,
                       "no link to the best checkpoint, but something else: at %s; move it away",
                       path);
@@ -140,7 +133,7 @@ bp_err bp_checkpoints_check_best(const char *parent)
 int64_t bp_checkpoints_best(const char *parent)
 {
     char target[BP_STEP_NAME] = "", *path = bp_path_join(parent, "best");
-    ssize_t bytes = path == NULL ? -1 : readlink(path, target, sizeof target - 1);
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
     int64_t step = -1;
 
     bp_free(path);
@@ -150,59 +143,44 @@ int64_t bp_checkpoints_best(const char *parent)
     return bp_step_of_name(target, &step) ? step : -1;
 }
 
-static bp_err link_at(const char *parent, const char *name, const char *hidden, const char *link)
-{
-    bp_err err = bp_checkpoints_check_best(parent);
-
-    if (err != BP_OK)
-        return err;
-    if (symlink(name, hidden) != 0)
-        return bp_fail_create("can't create the link", hidden);
-    if (bp_fault("ckpt.best") || rename(hidden, link) != 0) {
-        err = bp_fail_errno(BP_ERR_IO, "can't put the link in place", link);
-        (void)unlink(hidden);
-        return err;
-    }
-    return bp_path_sync(parent);
-}
-
 bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
 {
-    char name[BP_STEP_NAME], token[17];
-    char *folder, *link = bp_path_join(parent, "best"), *hidden = NULL;
-    bp_err err = bp_token_new(token);
+    char name[BP_STEP_NAME], token[BP_TOKEN_BYTES];
+    char *folder, *hidden, *link = bp_path_join(parent, "best");
+    bp_err err = BP_OK;
 
+    bp_token_new(token);
     bp_checkpoint_step_name(name, step);
     folder = bp_path_join(parent, name);
-    if (err == BP_OK)
-        hidden = bp_sprintf("%s/.tmp-best-%s", parent, token);
-    if (err == BP_OK && (folder == NULL || link == NULL || hidden == NULL))
-        err = no_memory(parent);
-    if (err == BP_OK && !bp_path_is_dir(folder))
+    hidden = bp_sprintf("%s/.tmp-best-%s", parent, token);
+    if (!bp_path_is_dir(folder))
         err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint to call the best: at %s", folder);
     if (err == BP_OK)
-        err = link_at(parent, name, hidden, link);
+        err = bp_checkpoints_check_best(parent);
+    if (err == BP_OK && symlink(name, hidden) != 0)
+        err = bp_fail_create("can't create the link", hidden);
+    if (err == BP_OK && (bp_fault("ckpt.best") || rename(hidden, link) != 0)) {
+        err = bp_fail_errno(BP_ERR_IO, "can't put the link in place", link);
+        (void)unlink(hidden);
+    }
     bp_free(folder);
     bp_free(link);
     bp_free(hidden);
-    return err;
+    return err == BP_OK ? bp_path_sync(parent) : err;
 }
 
 /* ---- retention ---- */
 
-/* The name that a step is to be removed under. */
+/* *to: the name that a step is to be removed under. */
 static bp_err put_step_aside(const char *parent, const char *name, char **to)
 {
-    char token[17], *from = bp_path_join(parent, name);
-    bp_err err = bp_token_new(token);
+    char token[BP_TOKEN_BYTES], *from = bp_path_join(parent, name);
+    bp_err err;
 
-    *to = err == BP_OK ? bp_sprintf("%s/.del-%s-%s", parent, name, token) : NULL;
-    if (err == BP_OK && (from == NULL || *to == NULL))
-        err = no_memory(parent);
-    if (err == BP_OK)
-        err = bp_fault("ckpt.prune_rename")
-                  ? bp_fail_errno(BP_ERR_IO, "can't put a folder aside", from)
-                  : bp_rename_new(from, *to);
+    bp_token_new(token);
+    *to = bp_sprintf("%s/.del-%s-%s", parent, name, token);
+    err = bp_fault("ckpt.prune_rename") ? bp_fail_errno(BP_ERR_IO, "can't put a folder aside", from)
+                                        : bp_rename_new(from, *to);
     bp_free(from);
     return err;
 }
@@ -235,23 +213,78 @@ bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_remover *remove
     bp_remover own = {.runs = false};
     char **names = NULL, **aside;
     int64_t found = 0, count = 0;
-    bp_err err = bp_dir_list(parent, &names, &found), swept;
+    bp_err err = bp_dir_list(parent, &names, &found);
 
     if (err != BP_OK)
         return err;
     aside = bp_alloc("checkpoints.aside", found, sizeof *aside);
-    err = aside == NULL ? no_memory(parent)
-                        : put_old_aside(parent, keep, names, found, aside, &count);
+    err = put_old_aside(parent, keep, names, found, aside, &count);
     bp_names_free(&names, found);
     if (err == BP_OK && count > 0)
         err = bp_path_sync(
             parent); /* a crash in the middle must not leave half a checkpoint under its name */
     if (err == BP_OK)
-        swept = bp_remover_start(remover != NULL ? remover : &own, &aside, &count);
-    else
-        swept = BP_OK;
+        err = bp_remover_start(remover != NULL ? remover : &own, &aside, &count);
     bp_names_free(&aside, count);
-    if (remover == NULL && err == BP_OK)
-        swept = bp_remover_wait(&own);
-    return err == BP_OK ? swept : err;
+    if (remover == NULL && own.paths != NULL)
+        err = bp_remover_wait(&own);
+    return err;
+}
+
+/* ---- removing beside the training, by a thread ---- */
+
+static bp_err remove_all(const bp_remover *remover)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < remover->count && err == BP_OK; k++)
+        err = bp_fault("ckpt.prune_unlink")
+                  ? bp_fail_errno(BP_ERR_IO, "can't remove", remover->paths[k])
+                  : bp_dir_remove(remover->paths[k]);
+    return err;
+}
+
+static void *sweep(void *argument)
+{
+    bp_remover *remover = argument;
+
+    bp_heartbeat_beside();
+    bp_cores_step_aside();
+    remover->err = remove_all(remover);
+    if (remover->err != BP_OK)
+        (void)snprintf(remover->message, sizeof remover->message, "%s", bp_err_message());
+    return NULL;
+}
+
+bp_err bp_remover_start(bp_remover *remover, char ***paths, int64_t *count)
+{
+    bp_err before = bp_remover_wait(remover);
+
+    remover->paths = *paths;
+    remover->count = *count;
+    *paths = NULL;
+    *count = 0;
+    if (remover->count > 0)
+        remover->runs = bp_thread_start(&remover->thread, "remover", sweep, remover) == BP_OK;
+    if (before != BP_OK)
+        bp_err_set_message(remover->message);
+    return before;
+}
+
+bp_err bp_remover_wait(bp_remover *remover)
+{
+    bp_err err;
+
+    if (remover->runs)
+        BP_CHECK(pthread_join(remover->thread, NULL) == 0);
+    else
+        remover->err = remove_all(remover); /* no thread could be had, or there is nothing */
+    if (remover->runs && remover->err != BP_OK)
+        bp_err_set_message(remover->message);
+    err = remover->err;
+    bp_names_free(&remover->paths, remover->count);
+    remover->count = 0;
+    remover->runs = false;
+    remover->err = BP_OK;
+    return err;
 }

@@ -1,10 +1,17 @@
-/* Loading: any rank asks for any slices and reads them from the pieces that they meet. */
+/* Loading: any rank asks for any slices and reads them from the pieces that they meet. And are the
+ * tensors those that were saved? Sums over elements, wherever those lie: in the slices of ranks, or
+ * in the pieces of files. */
 #include "base/fs.h"
 #include "base/mem.h"
-#include "io/checkpoint/checkpoint_open_priv.h"
+#include "io/checkpoint/checkpoint_priv.h"
+#include "mesh/collective.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define READ_FLOATS ((int64_t)1 << 20)
+
+/* ---- slices from pieces ---- */
 
 /* One read: a piece that a slice meets. */
 struct errand {
@@ -17,18 +24,6 @@ struct errands {
     struct errand *list;
     int64_t count, room;
 };
-
-static void add_errand(struct errands *errands, const struct errand *errand)
-{
-    if (errands->count == errands->room) {
-        int64_t room = errands->room == 0 ? 64 : 2 * errands->room;
-        void *list = bp_realloc("load.errands", errands->list, room, sizeof *errand);
-
-        errands->list = list;
-        errands->room = room;
-    }
-    errands->list[errands->count++] = *errand;
-}
 
 bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice,
                                  const bp_manifest_tensor **out)
@@ -62,9 +57,15 @@ static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
     for (int64_t k = 0; err == BP_OK && k < tensor->count; k++) {
         const bp_manifest_piece *piece = &checkpoint->manifest->pieces[tensor->first + k];
 
-        if (bp_slice_intersect(slice->dims, piece->offset, piece->extent, slice->offset,
-                               slice->extent, offset, extent))
-            add_errand(errands, &(struct errand){tensor, piece, slice});
+        if (!bp_slice_intersect(slice->dims, piece->offset, piece->extent, slice->offset,
+                                slice->extent, offset, extent))
+            continue;
+        if (errands->count == errands->room) {
+            errands->room = errands->room == 0 ? 64 : 2 * errands->room;
+            errands->list =
+                bp_realloc("load.errands", errands->list, errands->room, sizeof *errands->list);
+        }
+        errands->list[errands->count++] = (struct errand){tensor, piece, slice};
     }
     return err;
 }
@@ -81,19 +82,11 @@ static int compare_errands(const void *a, const void *b)
     return p->slice == q->slice ? 0 : p->slice < q->slice ? -1 : 1;
 }
 
-/* Errands [first, end) lie in one file. */
-static bp_err read_file(const bp_checkpoint *checkpoint, const struct errands *errands,
-                        int64_t first, int64_t end)
+static bp_err open_file(const bp_checkpoint *checkpoint, int64_t file, bp_h5 **out)
 {
-    const bp_manifest_file *file = &checkpoint->manifest->files[errands->list[first].piece->file];
-    char *path = bp_path_join(checkpoint->folder, file->name);
-    bp_shard_reader *reader = NULL;
-    bp_err err = bp_shard_open(&reader, path);
+    char *path = bp_path_join(checkpoint->folder, checkpoint->manifest->files[file].name);
+    bp_err err = bp_h5_open(out, path);
 
-    for (int64_t k = first; k < end && err == BP_OK; k++)
-        err = bp_shard_read(reader, errands->list[k].tensor, errands->list[k].piece,
-                            errands->list[k].slice);
-    bp_shard_close(&reader);
     bp_free(path);
     return err;
 }
@@ -101,18 +94,24 @@ static bp_err read_file(const bp_checkpoint *checkpoint, const struct errands *e
 static bp_err load_local(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count)
 {
     struct errands errands = {NULL, 0, 0};
+    bp_h5 *reader = NULL;
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         err = collect(checkpoint, &slices[k], &errands);
     if (errands.count > 0)
         qsort(errands.list, (size_t)errands.count, sizeof *errands.list, compare_errands);
-    for (int64_t first = 0, end; first < errands.count && err == BP_OK; first = end) {
-        for (end = first + 1; end < errands.count; end++)
-            if (errands.list[end].piece->file != errands.list[first].piece->file)
-                break;
-        err = read_file(checkpoint, &errands, first, end);
+    for (int64_t k = 0; k < errands.count && err == BP_OK; k++) {
+        const struct errand *errand = &errands.list[k];
+
+        if (k == 0 || errand->piece->file != errand[-1].piece->file) {
+            bp_h5_drop(&reader);
+            err = open_file(checkpoint, errand->piece->file, &reader);
+        }
+        if (err == BP_OK)
+            err = bp_shard_read(reader, errand->tensor, errand->piece, errand->slice);
     }
+    bp_h5_drop(&reader);
     bp_free(errands.list);
     return err;
 }
@@ -120,4 +119,139 @@ static bp_err load_local(const bp_checkpoint *checkpoint, const bp_slice *slices
 bp_err bp_checkpoint_load(bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count)
 {
     return bp_agree(checkpoint->comm, load_local(checkpoint, slices, count));
+}
+
+/* ---- digests ---- */
+
+/* What was seen of a tensor, summed over slices and ranks modulo 2^64. */
+typedef struct seen {
+    bp_digest digest;
+    uint64_t elements;
+} seen;
+
+_Static_assert(sizeof(seen) == 3 * sizeof(uint64_t), "it is summed as three integers");
+
+static void see(seen *sum, const bp_slice *slice)
+{
+    bp_slice_digest(&sum->digest, slice, slice->data);
+    sum->elements += (uint64_t)bp_checked_volume(slice->dims, slice->extent);
+}
+
+static bp_err see_slices(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count,
+                         seen *sums)
+{
+    for (int64_t k = 0; k < count; k++) {
+        const bp_manifest_tensor *tensor;
+
+        if (bp_slice_check(&slices[k]) != BP_OK)
+            return bp_err_prefix(BP_ERR_SOFTWARE, "a slice to check");
+        if (bp_checkpoint_find_tensor(checkpoint, &slices[k], &tensor) != BP_OK)
+            return BP_ERR_FORMAT;
+        see(&sums[tensor - checkpoint->manifest->tensors], &slices[k]);
+    }
+    return BP_OK;
+}
+
+static bp_err see_piece(bp_h5 *reader, const bp_manifest_tensor *tensor,
+                        const bp_manifest_piece *piece, float *room, seen *sum)
+{
+    bp_slice whole = bp_manifest_slice(tensor, piece);
+    bp_part part;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &whole, READ_FLOATS, k); k++) {
+        bp_slice slice = bp_slice_of_part(&whole, &part);
+
+        slice.data = room;
+        err = bp_shard_read(reader, tensor, piece, &slice);
+        if (err == BP_OK)
+            see(sum, &slice);
+    }
+    return err;
+}
+
+static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *room, seen *sums)
+{
+    const bp_manifest *manifest = checkpoint->manifest;
+    bp_h5 *reader = NULL;
+    bp_err err = BP_OK;
+
+    for (int64_t t = 0; t < manifest->tensor_count; t++)
+        for (int64_t p = 0; p < manifest->tensors[t].count && err == BP_OK; p++) {
+            const bp_manifest_piece *piece = &manifest->pieces[manifest->tensors[t].first + p];
+
+            if (piece->file != file)
+                continue;
+            if (reader == NULL)
+                err = open_file(checkpoint, file, &reader);
+            if (err == BP_OK)
+                err = see_piece(reader, &manifest->tensors[t], piece, room, &sums[t]);
+        }
+    bp_h5_drop(&reader);
+    return err;
+}
+
+/* Every so-many-th file: the one that this rank has hashed, and its kernel still holds. */
+static bp_err see_files(const bp_checkpoint *checkpoint, seen *sums)
+{
+    float *room = bp_alloc("load.digests", READ_FLOATS, sizeof *room);
+    bp_err err = BP_OK;
+
+    for (int64_t k = bp_comm_rank(checkpoint->comm);
+         k < checkpoint->manifest->file_count && err == BP_OK; k += bp_comm_size(checkpoint->comm))
+        err = see_file(checkpoint, k, room, sums);
+    bp_free(room);
+    return err;
+}
+
+static bp_err compare(const bp_checkpoint *checkpoint, const seen *sums)
+{
+    const bp_manifest *manifest = checkpoint->manifest;
+
+    for (int64_t k = 0; k < manifest->tensor_count; k++) {
+        const bp_manifest_tensor *tensor = &manifest->tensors[k];
+        int64_t volume = bp_checked_volume(tensor->dims, tensor->shape);
+
+        if (sums[k].elements == 0)
+            continue; /* nobody asked */
+        if (sums[k].elements != (uint64_t)volume)
+            return BP_FAIL(BP_ERR_SOFTWARE,
+                           "the slices cover %llu elements of tensor '%s', which has %lld",
+                           (unsigned long long)sums[k].elements, tensor->name, (long long)volume);
+        if (memcmp(&sums[k].digest, &tensor->digest, sizeof tensor->digest) != 0)
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "tensor '%s' has another digest than the manifest says: in %s",
+                           tensor->name, checkpoint->folder);
+    }
+    return BP_OK;
+}
+
+/* slices: NULL, the files'. */
+static bp_err check(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count)
+{
+    int64_t tensors = checkpoint->manifest->tensor_count;
+    seen *sums = bp_alloc("load.digests", tensors, sizeof *sums);
+    bp_err err =
+        slices != NULL ? see_slices(checkpoint, slices, count, sums) : see_files(checkpoint, sums);
+
+    err = bp_agree(checkpoint->comm, err);
+    if (err == BP_OK) {
+        BP_MPI_WAIT("all_sum", MPI_Allreduce(MPI_IN_PLACE, sums, bp_mpi_count(3 * tensors),
+                                             MPI_UINT64_T, MPI_SUM, checkpoint->comm));
+        err = compare(checkpoint, sums);
+    }
+    bp_free(sums);
+    return err;
+}
+
+bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count)
+{
+    static const bp_slice none;
+
+    return check(checkpoint, slices != NULL ? slices : &none, count);
+}
+
+bp_err bp_checkpoint_verify_digests(const bp_checkpoint *checkpoint)
+{
+    return check(checkpoint, NULL, 0);
 }

@@ -2,18 +2,13 @@
  * unhashed. */
 #include "base/fs.h"
 #include "base/mem.h"
-#include "io/checkpoint/checkpoint_open_priv.h"
+#include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/collective.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static bp_err no_memory(const char *path)
-{
-    return bp_fail_memory("a file name", 1, strlen(path));
-}
 
 /* ---- the manifest, on the root ---- */
 
@@ -22,10 +17,8 @@ static bp_err read_member(const char *folder, const char *name, int64_t limit, c
                           size_t *bytes)
 {
     char *path = bp_path_join(folder, name);
-    bp_err err;
+    bp_err err = bp_plain_read(path, limit, text, bytes);
 
-    *text = NULL;
-    err = bp_plain_read(path, limit, text, bytes);
     if (err == BP_ERR_INPUT)
         err = BP_FAIL(BP_ERR_FORMAT, "%s is missing: in %s", name, folder);
     bp_free(path);
@@ -51,16 +44,6 @@ static bp_err check_manifest_hash(const char *folder, const char *text, size_t b
     return err;
 }
 
-static bool is_listed(const bp_manifest *manifest, const char *name)
-{
-    if (strcmp(name, "manifest.json") == 0 || strcmp(name, "manifest.sha256") == 0)
-        return true;
-    for (int64_t k = 0; k < manifest->file_count; k++)
-        if (strcmp(manifest->files[k].name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Names that begin with a dot (.nfs0001...) belong to the file system, and are never read. */
 static bp_err check_listing(const bp_manifest *manifest, const char *folder)
 {
@@ -69,7 +52,9 @@ static bp_err check_listing(const bp_manifest *manifest, const char *folder)
     bp_err err = bp_dir_list(folder, &names, &count);
 
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (names[k][0] != '.' && !is_listed(manifest, names[k]))
+        if (names[k][0] != '.' && strcmp(names[k], "manifest.json") != 0 &&
+            strcmp(names[k], "manifest.sha256") != 0 &&
+            bp_manifest_find_file(manifest, names[k]) < 0)
             err = BP_FAIL(BP_ERR_FORMAT, "'%.80s' is not listed in the manifest: in %s", names[k],
                           folder);
     bp_names_free(&names, count);
@@ -165,7 +150,7 @@ static bp_err verify_share(const bp_checkpoint *checkpoint)
         const bp_manifest_file *file = &checkpoint->manifest->files[k];
         char *path = bp_path_join(checkpoint->folder, file->name);
 
-        err = path == NULL ? no_memory(checkpoint->folder) : verify_file(file, path);
+        err = verify_file(file, path);
         bp_free(path);
     }
     return call_damaged(err, checkpoint->folder);
@@ -199,15 +184,6 @@ static bp_err digest_model(bp_checkpoint *checkpoint)
     return err;
 }
 
-static char *without_slashes(const char *path)
-{
-    size_t length = strlen(path);
-
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    return bp_sprintf("%.*s", (int)length, path);
-}
-
 static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder, const char *text)
 {
     bp_checkpoint *checkpoint = bp_alloc("checkpoint", 1, sizeof *checkpoint);
@@ -218,32 +194,25 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     checkpoint->comm = comm;
     checkpoint->folder = bp_strdup(folder);
     err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
-    if (err == BP_OK && bp_checkpoint_find_file(checkpoint, "tokenizer.json") >= 0) {
+    if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, "tokenizer.json") >= 0)
         checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
-    }
     return err == BP_OK ? digest_model(checkpoint) : err;
-}
-
-int64_t bp_checkpoint_find_file(const bp_checkpoint *checkpoint, const char *name)
-{
-    for (int64_t k = 0; k < checkpoint->manifest->file_count; k++)
-        if (strcmp(checkpoint->manifest->files[k].name, name) == 0)
-            return k;
-    return -1;
 }
 
 bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *given, bp_checkpoint **out,
                                  bool *foreign)
 {
-    char *text = NULL, *folder = without_slashes(given);
-    bp_err err = folder == NULL ? no_memory(given) : BP_OK;
+    char *text = NULL, *folder = bp_strdup(given);
+    bp_err err = BP_OK;
 
+    for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/'; length--)
+        folder[length - 1] = '\0';
     *out = NULL;
     *foreign = false;
-    if (err == BP_OK && bp_comm_is_root(comm)) {
+    if (bp_comm_is_root(comm)) {
         err = read_manifest(folder, &text, foreign);
         if (!*foreign)
-            err = err == BP_OK ? err : call_damaged(err, folder);
+            err = call_damaged(err, folder);
     }
     err = bp_agree(comm, err);
     BP_MPI_WAIT("bcast", MPI_Bcast(foreign, 1, MPI_C_BOOL, 0, comm));
@@ -312,12 +281,6 @@ int64_t bp_checkpoint_tensors(const bp_checkpoint *checkpoint)
 
 bp_slice bp_checkpoint_tensor(const bp_checkpoint *checkpoint, int64_t k)
 {
-    const bp_manifest_tensor *tensor = &checkpoint->manifest->tensors[k];
-    bp_slice slice = {.dims = tensor->dims};
-
     BP_ASSERT(k >= 0 && k < checkpoint->manifest->tensor_count);
-    memcpy(slice.name, tensor->name, sizeof slice.name);
-    memcpy(slice.shape, tensor->shape, sizeof slice.shape);
-    memcpy(slice.extent, tensor->shape, sizeof slice.extent);
-    return slice;
+    return bp_manifest_slice(&checkpoint->manifest->tensors[k], NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,6 +64,10 @@ bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, siz
 bp_err bp_manifest_text(const bp_manifest *manifest, char **text);
 void bp_manifest_free(bp_manifest **manifest);
 const bp_manifest_tensor *bp_manifest_find(const bp_manifest *manifest, const char *name);
+/** The place of a file in the list; -1: not listed. */
+int64_t bp_manifest_find_file(const bp_manifest *manifest, const char *name);
+/** A piece of a tensor as a slice of it, or, where that is NULL, the whole; without data. */
+bp_slice bp_manifest_slice(const bp_manifest_tensor *tensor, const bp_manifest_piece *piece);
 
 /** The pieces of one tensor, sorted by offset, tile its shape.
  *
@@ -76,17 +81,16 @@ void bp_digest_text(char out[33], const bp_digest *digest);
 
 /** One slice of one rank, as it travels to the root and to the writers. */
 typedef struct bp_plan_slice {
-    char name[BP_TENSOR_NAME];
-    int32_t dims;
-    int32_t writer;     /* rank of its writer in the communicator of the save */
-    int32_t group_rank; /* rank of its holder among the ranks of that writer */
-    int32_t shard;      /* the number of the file; set by the plan */
-    int64_t number;     /* of its dataset, /NAME/pNUMBER; set by the plan */
-    int64_t index;      /* in its holder's list */
-    int64_t place;      /* in its holder's snapshot, if there is one */
-    int64_t tensor;     /* in the manifest; set by the plan */
-    int64_t address;    /* of its values in the file; set by its writer */
-    int64_t shape[BP_TENSOR_DIMS], offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
+    bp_slice slice;   /* its data are its holder's alone */
+    int64_t index;    /* in its holder's list */
+    int64_t place;    /* in its holder's snapshot, if there is one */
+    int writer;       /* rank of its writer in the communicator of the save */
+    int group_rank;   /* rank of its holder among the ranks of that writer */
+    int shard;        /* the number of the file; set by the plan, as the next three are */
+    int64_t number;   /* of its dataset, /NAME/pNUMBER */
+    int64_t tensor;   /* in the manifest, */
+    int64_t piece;    /* and its piece there */
+    int64_t address;  /* of its values in the file; set by its writer */
     bp_digest digest; /* of what its writer has seen of it, or of all, as its snapshot was taken */
 } bp_plan_slice;
 
@@ -102,34 +106,40 @@ typedef struct bp_plan {
 
 /** Share out the writing and check that the slices of all ranks tile every tensor.
  *
- * slices[count]: this rank's, with name, dims, index, shape, offset and extent.
- * Collective:   over `comm`; the spec is equal on all ranks.
- * Errors:       BP_ERR_SOFTWARE slices that don't tile; BP_ERR_SYSTEM: the same on all ranks, *plan
- *               is cleared.
+ * writers:      0: one a node, else so many groups of neighbouring ranks.
+ * file_bytes:   as in bp_checkpoint_commit.
+ * slices[count]: this rank's, with slice, index, place and digest.
+ * Collective:   over `comm`; writers and file_bytes are equal on all ranks.
+ * Errors:       BP_ERR_SOFTWARE slices that don't tile: the same on all ranks, *plan is cleared.
  */
-typedef struct bp_plan_spec {
-    int writers;        /* 0: one a node, else so many groups of neighbouring ranks */
-    int64_t file_bytes; /* as in bp_checkpoint_commit */
-} bp_plan_spec;
-bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, const bp_plan_spec *spec, bp_plan_slice *slices,
-                    int64_t count);
+bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_bytes,
+                    bp_plan_slice *slices, int64_t count);
 void bp_plan_clear(bp_plan *plan);
 
 /* --- shard.c: one HDF5 file of pieces -----------------------------------------------------------
  */
 
+/** Of memory, which a shard takes while it is written. */
+#define BP_SHARD_BLOCK_BYTES ((size_t)8 << 20)
+
+/* create, add..., lay_out, write..., seal, read_back..., free. Errors: BP_ERR_IO, and create's
+ * BP_ERR_CREATE and BP_ERR_DENIED. */
 typedef struct bp_shard bp_shard;
 bp_err bp_shard_create(bp_shard **out, const char *path);
 /** Make the dataset of a piece; its address is set. */
 bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *piece);
 /** All pieces are added: the file gets its whole length, and HDF5 is done with it. */
 bp_err bp_shard_lay_out(bp_shard *shard);
-/** Write a part of a piece in its place; by ascending address. */
+/** Write a part of a piece in its place; by ascending address. It may come to the file later, so
+ * that a disk that is full is told of by a call that follows. */
 bp_err bp_shard_write(bp_shard *shard, const bp_plan_slice *piece, const bp_part *part,
                       const float *values);
-/** Stamp the user block, bring the file to disk, close it. */
+/** Stamp the user block, bring the file to disk, close it: bytes that were never written stay as
+ * they are. */
 bp_err bp_shard_seal(bp_shard *shard);
-/** Read the next part of a sealed shard (bp_direct_writer_read_back). */
+/** Read the next part of a sealed shard. *more is false with the last one, and then *bytes and
+ * `hash`, that of its user block, are those of the file. Errors: BP_ERR_IO can't be read, or is not
+ * what was written. */
 bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_HASH],
                           int64_t *bytes);
 /** A closed shard of ours is whole, and `hash` is that of its user block.
@@ -142,11 +152,32 @@ void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t nu
 
 /** Read the part of a piece that a slice wants (both relative to their own begin) into the slice's
  * memory. */
-typedef struct bp_shard_reader bp_shard_reader;
-bp_err bp_shard_open(bp_shard_reader **out, const char *path);
-bp_err bp_shard_read(bp_shard_reader *reader, const bp_manifest_tensor *tensor,
-                     const bp_manifest_piece *piece, const bp_slice *slice);
-void bp_shard_close(bp_shard_reader **reader);
+bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_manifest_piece *piece,
+                     const bp_slice *slice);
+
+/* ---- checkpoint_open.c ---- */
+
+struct bp_checkpoint {
+    MPI_Comm comm; /* borrowed: outlives the handle */
+    char *folder;
+    char *tokenizer; /* path, NULL: none */
+    bp_manifest *manifest;
+    char digest[BP_SHA256_HEX];
+};
+
+/** As bp_checkpoint_open; *foreign says, on all ranks, that only the format version is unknown. */
+bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *folder, bp_checkpoint **out,
+                                 bool *foreign);
+
+/* ---- checkpoint_load.c ---- */
+
+/** What the files hold of every tensor has the manifest's digest; files are shared out over the
+ * ranks. Collective: over the communicator of open. Errors: as bp_checkpoint_check_digests. */
+bp_err bp_checkpoint_verify_digests(const bp_checkpoint *checkpoint);
+
+/** The tensor that a slice is of. Errors: BP_ERR_FORMAT it is missing, or has another shape. */
+bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice,
+                                 const bp_manifest_tensor **out);
 
 /* ---- checkpoint_folder.c ---- */
 

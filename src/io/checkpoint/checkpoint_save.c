@@ -4,9 +4,10 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/hidden.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_save_priv.h"
-#include "io/checkpoint/hidden_folder.h"
 #include "mesh/collective.h"
 
 #include <errno.h>
@@ -18,45 +19,36 @@
 
 #define TAG_TALLIES 3
 
-/* ---- describing this rank's slices ---- */
-
-static bp_plan_slice describe(const bp_async_checkpoint *saving, int64_t index)
-{
-    const bp_slice *slice = &saving->slices[index];
-    bp_plan_slice out = {.dims = slice->dims, .index = index};
-
-    memcpy(out.name, slice->name, strlen(slice->name) + 1);
-    for (int d = 0; d < slice->dims; d++) {
-        out.shape[d] = slice->shape[d];
-        out.offset[d] = slice->offset[d];
-        out.extent[d] = slice->extent[d];
-    }
-    if (saving->commit.snapshot != NULL) {
-        out.place = bp_snapshot_place(saving->commit.snapshot, slice->data);
-        out.digest = saving->commit.digests[index];
-    }
-    return out;
-}
+/* ---- the plan: this rank's slices, described ---- */
 
 /* Empty slices are left out. */
-static bp_err describe_all(const bp_async_checkpoint *saving, bp_plan_slice **out, int64_t *count)
+static bp_err describe_slices(const bp_async_checkpoint *saving, bp_plan_slice *out, int64_t *count)
 {
-    bp_err err = BP_OK;
+    const bp_checkpoint_commit *commit = &saving->commit;
 
     *count = 0;
-    *out = bp_alloc("save.slices", saving->count, sizeof **out);
-    for (int64_t k = 0; k < saving->count && err == BP_OK; k++) {
+    for (int64_t k = 0; k < saving->count; k++) {
         const bp_slice *slice = &saving->slices[k];
-        int64_t volume;
 
-        err = bp_slice_check(slice);
-        if (err != BP_OK)
+        if (bp_slice_check(slice) != BP_OK)
             return bp_err_prefix(BP_ERR_SOFTWARE, "a slice to save");
-        (void)bp_slice_volume(slice->dims, slice->extent, &volume);
-        if (volume > 0)
-            (*out)[(*count)++] = describe(saving, k);
+        if (bp_checked_volume(slice->dims, slice->extent) == 0)
+            continue;
+        bp_plan_slice *one = &out[(*count)++];
+
+        *one = (bp_plan_slice){.slice = {.dims = slice->dims}, .index = k};
+        memcpy(one->slice.name, slice->name, strlen(slice->name) + 1);
+        for (int d = 0; d < slice->dims; d++) {
+            one->slice.shape[d] = slice->shape[d];
+            one->slice.offset[d] = slice->offset[d];
+            one->slice.extent[d] = slice->extent[d];
+        }
+        if (commit->snapshot != NULL) {
+            one->place = bp_snapshot_place(commit->snapshot, slice->data);
+            one->digest = commit->digests[k];
+        }
     }
-    return err;
+    return BP_OK;
 }
 
 /* From copies that nobody else can read each rank writes itself. */
@@ -72,15 +64,13 @@ static int writers_of(const bp_async_checkpoint *saving)
 
 static bp_err plan(bp_async_checkpoint *saving)
 {
-    bp_plan_slice *slices = NULL;
+    bp_plan_slice *slices = bp_alloc("save.slices", saving->count, sizeof *slices);
     int64_t count;
-    bp_err err = bp_agree(saving->comm, describe_all(saving, &slices, &count));
+    bp_err err = bp_agree(saving->comm, describe_slices(saving, slices, &count));
 
     if (err == BP_OK)
-        err = bp_plan_init(
-            &saving->plan, saving->comm,
-            &(bp_plan_spec){.writers = writers_of(saving), .file_bytes = saving->commit.file_bytes},
-            slices, count);
+        err = bp_plan_init(&saving->plan, saving->comm, writers_of(saving),
+                           saving->commit.file_bytes, slices, count);
     bp_free(slices);
     if (err == BP_OK && saving->root)
         bp_commit_expect(&saving->steps, saving->plan.manifest->file_count);
@@ -97,88 +87,19 @@ static bp_err make_hidden(bp_async_checkpoint *saving)
     errno = EIO;
     if (bp_fault("ckpt.mkdir_tmp"))
         return bp_fail_create("can't create the folder", saving->final);
-    return bp_hidden_make(saving->final, &saving->hidden, &saving->lock);
+    return bp_hidden_make(saving->final, BP_HIDDEN_FOLDER, &saving->hidden, &saving->lock);
 }
 
 static bp_err make_and_share_hidden(bp_async_checkpoint *saving)
 {
-    bp_err err;
+    bp_err err = bp_agree(saving->comm, saving->root ? make_hidden(saving) : BP_OK);
 
-    saving->final = bp_path_join(saving->parent, saving->name);
-    err = saving->root ? make_hidden(saving) : BP_OK;
-    err = bp_agree(saving->comm, err);
     if (err == BP_OK)
         bp_bcast_text(&saving->hidden, 0, saving->comm);
     return err;
 }
 
 /* ---- size and hash of the closed files, and digests of what is in them, to the root ---- */
-
-/* The digest of a piece, and the tensor in the manifest that it belongs to. */
-typedef struct tally {
-    int64_t tensor;
-    bp_digest digest;
-} tally;
-
-static void take_receipt(bp_async_checkpoint *saving, const bp_receipt *receipt)
-{
-    for (int64_t k = 0; k < receipt->files; k++) {
-        bp_manifest_file *file = &saving->plan.manifest->files[receipt->shard + k];
-
-        file->bytes = receipt->file[k].bytes;
-        memcpy(file->xxh3, receipt->file[k].xxh3, sizeof file->xxh3);
-        bp_commit_report(&saving->steps);
-    }
-}
-
-/* One writer after the other: there is one a node. */
-static bp_err collect_tallies(bp_async_checkpoint *saving, const bp_receipt *all)
-{
-    bp_manifest *manifest = saving->plan.manifest;
-    int64_t pieces = saving->plan.count;
-    tally *list;
-
-    for (int rank = 0; saving->root && rank < bp_comm_size(saving->comm); rank++)
-        pieces = all[rank].pieces > pieces ? all[rank].pieces : pieces;
-    list = bp_alloc("save.tallies", pieces, sizeof *list);
-    bp_err err = bp_agree(saving->comm, BP_OK);
-    for (int64_t k = 0; err == BP_OK && k < saving->plan.count; k++)
-        list[k] = (tally){saving->plan.pieces[k].tensor, saving->plan.pieces[k].digest};
-    if (err == BP_OK && !saving->root && saving->plan.count > 0)
-        bp_send(list, saving->plan.count * (int64_t)sizeof *list, 0, TAG_TALLIES, saving->comm);
-    for (int rank = 0; err == BP_OK && saving->root && rank < bp_comm_size(saving->comm); rank++) {
-        if (rank > 0 && all[rank].pieces > 0)
-            bp_recv(list, all[rank].pieces * (int64_t)sizeof *list, rank, TAG_TALLIES,
-                    saving->comm);
-        for (int64_t k = 0; k < all[rank].pieces; k++)
-            bp_digest_merge(&manifest->tensors[list[k].tensor].digest, &list[k].digest);
-    }
-    bp_free(list);
-    return err;
-}
-
-static bp_err collect_receipts(bp_async_checkpoint *saving)
-{
-    int size = bp_comm_size(saving->comm);
-    bp_receipt *all = saving->root ? bp_alloc("save.receipts", size, sizeof *all) : NULL;
-    bp_err err = BP_OK;
-
-    err = bp_agree(saving->comm, err);
-    if (err == BP_OK) {
-        BP_MPI_WAIT("gather", MPI_Gather(&saving->mine, (int)sizeof *all, MPI_BYTE, all,
-                                         (int)sizeof *all, MPI_BYTE, 0, saving->comm));
-        for (int rank = 0; saving->root && rank < size; rank++)
-            take_receipt(saving, &all[rank]);
-        err = collect_tallies(saving, all);
-    }
-    bp_free(all);
-    if (err == BP_OK && !bp_commit_is_reported(&saving->steps))
-        err = BP_FAIL(BP_ERR_SOFTWARE, "%lld of %lld files of a checkpoint were reported",
-                      (long long)saving->steps.reports, (long long)saving->steps.writers);
-    return err;
-}
-
-/* ---- all of it ---- */
 
 static bp_err end_writing(bp_async_checkpoint *saving)
 {
@@ -189,33 +110,212 @@ static bp_err end_writing(bp_async_checkpoint *saving)
     return err;
 }
 
+/* The digest of a piece, and the tensor in the manifest that it belongs to. */
+typedef struct tally {
+    int64_t tensor;
+    bp_digest digest;
+} tally;
+
+static void take_report(bp_async_checkpoint *saving, const bp_receipt *receipt, const tally *list)
+{
+    bp_manifest *manifest = saving->plan.manifest;
+
+    for (int64_t k = 0; k < receipt->files; k++) {
+        bp_manifest_file *file = &manifest->files[receipt->shard + k];
+
+        file->bytes = receipt->file[k].bytes;
+        memcpy(file->xxh3, receipt->file[k].xxh3, sizeof file->xxh3);
+        bp_commit_report(&saving->steps);
+    }
+    for (int64_t k = 0; k < receipt->pieces; k++)
+        bp_digest_merge(&manifest->tensors[list[k].tensor].digest, &list[k].digest);
+}
+
+/* One writer after the other: there is one a node. */
+static bp_err collect_reports(bp_async_checkpoint *saving)
+{
+    const bp_plan *plan = &saving->plan;
+    int size = saving->root ? bp_comm_size(saving->comm) : 0;
+    bp_receipt *all = bp_alloc("save.receipts", size, sizeof *all);
+    tally *list = bp_alloc("save.tallies", plan->count, sizeof *list);
+
+    for (int64_t k = 0; k < plan->count; k++)
+        list[k] = (tally){plan->pieces[k].tensor, plan->pieces[k].digest};
+    BP_MPI_WAIT("gather", MPI_Gather(&saving->mine, (int)sizeof *all, MPI_BYTE, all,
+                                     (int)sizeof *all, MPI_BYTE, 0, saving->comm));
+    if (!saving->root && plan->count > 0)
+        bp_send(list, plan->count * (int64_t)sizeof *list, 0, TAG_TALLIES, saving->comm);
+    for (int rank = 0; rank < size; rank++) {
+        if (rank > 0 && all[rank].pieces > 0) {
+            list = bp_realloc("save.tallies", list, all[rank].pieces, sizeof *list);
+            bp_recv(list, all[rank].pieces * (int64_t)sizeof *list, rank, TAG_TALLIES,
+                    saving->comm);
+        }
+        take_report(saving, &all[rank], list);
+    }
+    bp_free(list);
+    bp_free(all);
+    if (!bp_commit_is_reported(&saving->steps))
+        return BP_FAIL(BP_ERR_SOFTWARE, "%lld of %lld files of a checkpoint were reported",
+                       (long long)saving->steps.reports, (long long)saving->steps.writers);
+    return BP_OK;
+}
+
+/* ---- the root: files looked at, listed, and put in place ---- */
+
+/* It sees what the writers wrote, from its own node: every shard, whole, a plain file. */
+static bp_err recheck(const bp_async_checkpoint *saving)
+{
+    const bp_manifest *manifest = saving->plan.manifest;
+    bp_err err = BP_OK;
+
+    if (bp_fault("ckpt.verify"))
+        return bp_fail_errno(BP_ERR_IO, "can't look at what was just written", saving->hidden);
+    for (int64_t k = 0; k < manifest->file_count && err == BP_OK; k++) {
+        const bp_manifest_file *file = &manifest->files[k];
+        char *path = bp_path_join(saving->hidden, file->name);
+        struct stat status;
+
+        if (lstat(path, &status) != 0)
+            err = bp_fail_errno(BP_ERR_IO, "a file that was just written can't be seen", path);
+        else if (!S_ISREG(status.st_mode) || status.st_nlink != 1 || status.st_size != file->bytes)
+            err = BP_FAIL(BP_ERR_IO,
+                          "a file that was just written has %lld bytes instead of %lld: at %s",
+                          (long long)status.st_size, (long long)file->bytes, path);
+        bp_free(path);
+    }
+    return err;
+}
+
+static bp_err write_beside(const bp_async_checkpoint *saving, const char *name, const char *text,
+                           char sha256[BP_SHA256_HEX])
+{
+    char *path = bp_path_join(saving->hidden, name);
+    bp_err err = bp_sha256_of(text, strlen(text), sha256);
+
+    if (err == BP_OK)
+        err = bp_file_write(path, text, strlen(text));
+    bp_free(path);
+    return err;
+}
+
+static bp_err write_tokenizer(const bp_async_checkpoint *saving)
+{
+    bp_manifest *manifest = saving->plan.manifest;
+    bp_manifest_file *file = &manifest->files[manifest->file_count]; /* the plan left room for it */
+    const char *text = saving->commit.tokenizer;
+
+    if (text == NULL)
+        return BP_OK;
+    (void)snprintf(file->name, sizeof file->name, "tokenizer.json");
+    file->bytes = (int64_t)strlen(text);
+    manifest->file_count++;
+    return write_beside(saving, file->name, text, file->sha256);
+}
+
+static bp_err write_manifest(const bp_async_checkpoint *saving)
+{
+    char *text = NULL, sha256[BP_SHA256_HEX], line[BP_SHA256_HEX + 20], ignored[BP_SHA256_HEX];
+    bp_err err;
+
+    saving->plan.manifest->state = json_incref(saving->state);
+    err = bp_manifest_text(saving->plan.manifest, &text);
+    if (err == BP_OK)
+        err = write_beside(saving, "manifest.json", text, sha256);
+    if (err == BP_OK && bp_fault("ckpt.manifest_half"))
+        err = bp_fail_errno(BP_ERR_IO, "can't write", saving->hidden);
+    if (err == BP_OK) {
+        (void)snprintf(line, sizeof line, "%s  manifest.json\n", sha256);
+        err = write_beside(saving, "manifest.sha256", line, ignored);
+    }
+    bp_free(text);
+    if (err == BP_OK && bp_fault("ckpt.manifest_fsync"))
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", saving->hidden);
+    return err == BP_OK ? bp_path_sync(saving->hidden) : err;
+}
+
+static bp_err ask_owner(const bp_async_checkpoint *saving)
+{
+    const bp_checkpoint_commit *commit = &saving->commit;
+
+    return commit->check_owner == NULL ? BP_OK : commit->check_owner(commit->context);
+}
+
+/* ---- after a failure ---- */
+
+/* Nothing hidden is left. What can't be removed now goes at the next start (bp_checkpoints_clean).
+ * The first failure is the one to tell. */
+static bp_err remove_hidden(const bp_async_checkpoint *saving)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    err = bp_dir_remove(saving->hidden);
+    if (err != BP_OK)
+        bp_warn("what is left of a checkpoint stays: %s", bp_err_message());
+    bp_err_set_message(message);
+    return err;
+}
+
+/* Of a job that has lost the run the next owner sweeps the files away: that is what to tell of
+ * `err`. */
+static bp_err explain(const bp_async_checkpoint *saving, bp_err err)
+{
+    bool at_files = saving->steps.step > BP_COMMIT_MAKE && saving->steps.step != BP_COMMIT_OWNER;
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err lost;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    lost = at_files ? ask_owner(saving) : BP_OK;
+    if (lost == BP_OK)
+        bp_err_set_message(message);
+    return lost == BP_OK ? err : lost;
+}
+
+/* ---- all of it ---- */
+
+static bp_err take_step_of_root(const bp_async_checkpoint *saving)
+{
+    bp_err err;
+
+    switch (saving->steps.step) {
+    case BP_COMMIT_SYNC_MADE:
+        return bp_path_sync(saving->parent);
+    case BP_COMMIT_RECHECK:
+        return recheck(saving);
+    case BP_COMMIT_LIST:
+        err = write_tokenizer(saving);
+        return err == BP_OK ? write_manifest(saving) : err;
+    case BP_COMMIT_OWNER:
+        return bp_fault("ckpt.fence_check")
+                   ? bp_fail_errno(BP_ERR_IO, "can't look at the lock", saving->parent)
+                   : ask_owner(saving);
+    case BP_COMMIT_PLACE:
+        return bp_fault("ckpt.rename") ? BP_FAIL(BP_ERR_IO, "can't rename (fault injected)")
+                                       : bp_rename_new(saving->hidden, saving->final);
+    case BP_COMMIT_SYNC_PLACED:
+        return bp_fault("ckpt.fsync_dir")
+                   ? BP_FAIL(BP_ERR_IO, "can't bring the folder to disk (fault injected)")
+                   : bp_path_sync(saving->parent);
+    default:
+        return remove_hidden(saving);
+    }
+}
+
 static bp_err take_step(bp_async_checkpoint *saving)
 {
-    bool root = saving->root;
-
     switch (saving->steps.step) {
     case BP_COMMIT_PLAN:
         return plan(saving);
     case BP_COMMIT_MAKE:
         return make_and_share_hidden(saving);
-    case BP_COMMIT_SYNC_MADE:
-        return root ? bp_path_sync(saving->parent) : BP_OK;
     case BP_COMMIT_WRITE:
         return end_writing(saving);
     case BP_COMMIT_REPORTS:
-        return collect_receipts(saving);
-    case BP_COMMIT_RECHECK:
-        return root ? bp_async_checkpoint_recheck(saving) : BP_OK;
-    case BP_COMMIT_LIST:
-        return root ? bp_async_checkpoint_list(saving) : BP_OK;
-    case BP_COMMIT_OWNER:
-        return root ? bp_async_checkpoint_check_owner(saving) : BP_OK;
-    case BP_COMMIT_PLACE:
-        return root ? bp_async_checkpoint_place(saving) : BP_OK;
-    case BP_COMMIT_SYNC_PLACED:
-        return root ? bp_async_checkpoint_sync_placed(saving) : BP_OK;
+        return collect_reports(saving);
     default:
-        return root ? bp_async_checkpoint_remove(saving) : BP_OK;
+        return saving->root ? take_step_of_root(saving) : BP_OK;
     }
 }
 
@@ -228,8 +328,7 @@ static bp_err advance(bp_async_checkpoint *saving, bp_commit_step until)
         bp_err err = bp_agree(saving->comm, take_step(saving));
 
         if (err != BP_OK && first == BP_OK)
-            first = bp_agree(saving->comm,
-                             saving->root ? bp_async_checkpoint_explain(saving, err) : BP_OK);
+            first = bp_agree(saving->comm, saving->root ? explain(saving, err) : BP_OK);
         bp_commit_next(&saving->steps, err == BP_OK);
     }
     return first;
@@ -240,8 +339,6 @@ static void free_saving(bp_async_checkpoint **at)
     bp_async_checkpoint *saving = *at;
 
     *at = NULL;
-    if (saving == NULL)
-        return;
     BP_ASSERT(atomic_load(&saving->left) == 0);
     bp_plan_clear(&saving->plan);
     json_decref(saving->state);
@@ -254,11 +351,14 @@ static void free_saving(bp_async_checkpoint **at)
     bp_free(saving);
 }
 
-static void new_saving(bp_async_checkpoint **out, MPI_Comm comm, const bp_checkpoint_commit *commit)
+bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
+                           const bp_checkpoint_commit *commit, const bp_slice *slices,
+                           int64_t count, const json_t *state)
 {
     bp_async_checkpoint *saving = bp_alloc("save", 1, sizeof *saving);
+    bp_err err;
 
-    *out = saving;
+    BP_ASSERT(commit->snapshot == NULL || commit->digests != NULL || count == 0);
     saving->comm = comm;
     saving->lock = -1;
     saving->root = bp_comm_is_root(comm);
@@ -266,21 +366,11 @@ static void new_saving(bp_async_checkpoint **out, MPI_Comm comm, const bp_checkp
     saving->plan.group = MPI_COMM_NULL;
     saving->commit.parent = saving->parent = bp_strdup(commit->parent);
     saving->commit.name = saving->name = bp_strdup(commit->name);
-    bp_commit_begin(&saving->steps);
-}
-
-bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
-                           const bp_checkpoint_commit *commit, const bp_slice *slices,
-                           int64_t count, const json_t *state)
-{
-    bp_async_checkpoint *saving = NULL;
-    bp_err err = BP_OK;
-
-    BP_ASSERT(commit->snapshot == NULL || commit->digests != NULL || count == 0);
-    new_saving(&saving, comm, commit);
+    saving->final = bp_path_join(saving->parent, saving->name);
     saving->slices = slices;
     saving->count = count;
     saving->state = json_incref((json_t *)state); /* a count: the content stays as it is */
+    bp_commit_begin(&saving->steps);
     err = advance(saving, BP_COMMIT_WRITE);
     if (err != BP_OK)
         free_saving(&saving);
@@ -300,24 +390,22 @@ void bp_checkpoint_cancel(bp_async_checkpoint *saving)
     atomic_store(&saving->given_up, true);
 }
 
-/* Whoever counts on what a checkpoint takes can't count on naps, which end when somebody waits. */
-static void tell_worked(const bp_async_checkpoint *saving)
+/* worked: whoever counts on what a checkpoint takes can't count on naps, which end when somebody
+ * waits. */
+bp_err bp_checkpoint_finish(bp_async_checkpoint **at)
 {
-    float worked = 0;
+    bp_async_checkpoint *saving = *at;
+    bp_err err = advance(saving, BP_COMMIT_DONE);
 
-    for (int k = 0; k < saving->plan.files; k++)
-        worked = fmaxf(worked, (float)saving->jobs[k].worked);
-    bp_all_max(&worked, 1, saving->comm);
-    *saving->commit.worked = (double)worked;
-}
+    if (saving->commit.worked != NULL) {
+        float worked = 0;
 
-bp_err bp_checkpoint_finish(bp_async_checkpoint **saving)
-{
-    bp_err err = advance(*saving, BP_COMMIT_DONE);
-
-    if ((*saving)->commit.worked != NULL)
-        tell_worked(*saving);
-    free_saving(saving);
+        for (int k = 0; k < saving->plan.files; k++)
+            worked = fmaxf(worked, (float)saving->jobs[k].worked);
+        bp_all_max(&worked, 1, saving->comm);
+        *saving->commit.worked = (double)worked;
+    }
+    free_saving(at);
     return err;
 }
 

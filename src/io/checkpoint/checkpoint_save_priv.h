@@ -13,7 +13,7 @@
 typedef struct bp_receipt {
     int64_t shard, files; /* the number of the first, and how many */
     int64_t pieces;
-    struct {
+    struct bp_file_receipt {
         int64_t bytes;
         char xxh3[BP_USER_BLOCK_HASH + 7];
     } file[BP_FILES_MOST];
@@ -23,6 +23,7 @@ typedef struct bp_receipt {
 typedef struct bp_file_job {
     struct bp_async_checkpoint *saving;
     int number; /* among the rank's */
+    struct bp_file_receipt *receipt;
     bp_plan_slice *pieces;
     int64_t count;
     double began, used; /* by the clock, and by the helper's, when it stepped aside */
@@ -63,9 +64,6 @@ struct bp_async_checkpoint {
 
 /* ---- checkpoint_write.c: every writer its files, closed, to disk, hashed ---- */
 
-/** Data of slice `index`, from memory or by commit.fetch. */
-bp_err bp_async_checkpoint_data(const bp_async_checkpoint *saving, int64_t index,
-                                const float **data);
 /** Write this rank's files, and serve its group's writer, all at once. Collective over plan.group.
  */
 bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving);
@@ -74,19 +72,5 @@ bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving);
 void bp_async_checkpoint_start(bp_async_checkpoint *saving);
 /** All helpers have ended; the worst of their errors, with its message. Local. */
 bp_err bp_async_checkpoint_wait(bp_async_checkpoint *saving);
-
-/* ---- checkpoint_publish.c: the root, once all files are there ---- */
-
-bp_err bp_async_checkpoint_recheck(const bp_async_checkpoint *saving);
-bp_err bp_async_checkpoint_list(const bp_async_checkpoint *saving);
-bp_err bp_async_checkpoint_check_owner(const bp_async_checkpoint *saving);
-bp_err bp_async_checkpoint_place(const bp_async_checkpoint *saving);
-bp_err bp_async_checkpoint_sync_placed(const bp_async_checkpoint *saving);
-/** After a failure: nothing hidden is left. What can't be removed now goes at the next start
- * (bp_checkpoints_clean). The first failure is the one to tell. */
-bp_err bp_async_checkpoint_remove(const bp_async_checkpoint *saving);
-/** Of a job that has lost the run the next owner sweeps the files away: that is what to tell of
- * `err`. */
-bp_err bp_async_checkpoint_explain(const bp_async_checkpoint *saving, bp_err err);
 
 #endif

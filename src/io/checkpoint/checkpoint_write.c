@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/fault.h"
-#include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -12,7 +11,6 @@
 #include "io/checkpoint/checkpoint_save_priv.h"
 #include "mesh/collective.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +26,8 @@
 #define PACE_NAP_SECONDS  0.05
 #define PACE_MOST_SECONDS 60.0 /* then it is finished as fast as nice 19 allows */
 
-bp_err bp_async_checkpoint_data(const bp_async_checkpoint *saving, int64_t index,
-                                const float **data)
+/* Data of slice `index`, from memory or by commit.fetch. */
+static bp_err find_data(const bp_async_checkpoint *saving, int64_t index, const float **data)
 {
     const bp_checkpoint_commit *commit = &saving->commit;
 
@@ -65,7 +63,8 @@ static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, 
     BP_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
     saving->refused = got != part->count;
     if (saving->refused)
-        return BP_FAIL(BP_ERR_SYSTEM, "the rank that holds tensor '%s' can't give it", piece->name);
+        return BP_FAIL(BP_ERR_SYSTEM, "the rank that holds tensor '%s' can't give it",
+                       piece->slice.name);
     return BP_OK;
 }
 
@@ -87,29 +86,17 @@ static bp_err get_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, 
 /* What was not looked at before goes into the digest of its tensor, and has to be finite. */
 static bp_err count_part(bp_plan_slice *piece, const bp_part *part, const float *values)
 {
-    bp_slice slice = {.dims = piece->dims};
+    bp_slice slice = bp_slice_of_part(&piece->slice, part);
 
-    for (int d = 0; d < piece->dims; d++) {
-        slice.shape[d] = piece->shape[d];
-        slice.offset[d] = piece->offset[d] + part->start[d];
-        slice.extent[d] = part->size[d];
-    }
     if (!bp_are_finite(values, part->count))
         return BP_FAIL(BP_ERR_SOFTWARE,
                        "tensor '%s' holds a value that is not finite: no checkpoint is made of it",
-                       piece->name);
+                       slice.name);
     bp_slice_digest(&piece->digest, &slice, values);
     return BP_OK;
 }
 
 /* ---- pace ---- */
-
-static void begin_pace(bp_file_job *job)
-{
-    bp_cores_step_aside();
-    job->began = bp_clock_now();
-    job->used = bp_clock_thread();
-}
 
 /* Where every core computes, the threads of a step wait for the one that a helper pushes aside: a
  * little in each step rather than much in one, and disks that many jobs share see no burst. */
@@ -133,15 +120,14 @@ static void keep_pace(bp_file_job *job)
 static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piece, float *room)
 {
     bp_async_checkpoint *saving = job->saving;
-    bp_slice slice = {.dims = piece->dims};
     const float *base = NULL, *values;
     bp_part part;
     bp_err err = BP_OK;
 
-    memcpy(slice.extent, piece->extent, sizeof slice.extent);
     if (saving->commit.snapshot == NULL && piece->group_rank == 0)
-        err = bp_async_checkpoint_data(saving, piece->index, &base);
-    for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &slice, BP_PART_FLOATS, k); k++) {
+        err = find_data(saving, piece->index, &base);
+    for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &piece->slice, BP_PART_FLOATS, k);
+         k++) {
         err = get_part(saving, piece, k, &part, base, room, &values);
         if (err == BP_OK && saving->commit.snapshot == NULL)
             err = count_part(piece, &part, values);
@@ -173,36 +159,38 @@ static bp_err lay_out(bp_file_job *job, bp_shard *shard)
     if (err == BP_OK)
         err = bp_shard_lay_out(shard);
     qsort(job->pieces, (size_t)job->count, sizeof *job->pieces, by_address);
-    if (job->saving->commit.snapshot != NULL)
-        begin_pace(job);
+    if (job->saving->commit.snapshot != NULL) {
+        bp_cores_step_aside();
+        job->began = bp_clock_now();
+        job->used = bp_clock_thread();
+    }
     return err;
 }
 
 /* What the disk gives back is compared with what was written. */
 static bp_err read_back(bp_file_job *job, bp_shard *shard)
 {
-    bp_receipt *mine = &job->saving->mine;
     bool more = true;
     bp_err err = BP_OK;
 
     while (err == BP_OK && more) {
         err = go_on(job->saving);
         if (err == BP_OK)
-            err = bp_shard_read_back(shard, &more, mine->file[job->number].xxh3,
-                                     &mine->file[job->number].bytes);
+            err = bp_shard_read_back(shard, &more, job->receipt->xxh3, &job->receipt->bytes);
         if (err == BP_OK)
             keep_pace(job);
     }
     return err;
 }
 
-static bp_err write_shard(bp_file_job *job, const char *path)
+static bp_err write_file(bp_file_job *job)
 {
+    const bp_async_checkpoint *saving = job->saving;
+    char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
     bp_shard *shard = NULL;
     float *room = bp_alloc("save.part", BP_PART_FLOATS, sizeof *room);
-    bp_err err;
+    bp_err err = bp_shard_create(&shard, path);
 
-    err = bp_shard_create(&shard, path);
     if (err == BP_OK)
         err = lay_out(job, shard);
     for (int64_t k = 0; k < job->count && err == BP_OK; k++)
@@ -213,15 +201,6 @@ static bp_err write_shard(bp_file_job *job, const char *path)
         err = read_back(job, shard);
     bp_shard_free(&shard);
     bp_free(room);
-    return err;
-}
-
-static bp_err write_file(bp_file_job *job)
-{
-    const bp_async_checkpoint *saving = job->saving;
-    char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
-    bp_err err = write_shard(job, path);
-
     bp_free(path);
     return err;
 }
@@ -238,6 +217,7 @@ static void list_jobs(bp_async_checkpoint *saving)
 
         job->saving = saving;
         job->number = number;
+        job->receipt = &saving->mine.file[number];
         job->pieces = plan->pieces + k;
         while (k < plan->count && plan->pieces[k].shard == plan->shard + number)
             k++;
@@ -271,7 +251,7 @@ static bp_err serve_requests(const bp_async_checkpoint *saving)
         if (request[0] < 0)
             return err;
         if (err == BP_OK)
-            err = bp_async_checkpoint_data(saving, request[0], &data);
+            err = find_data(saving, request[0], &data);
         if (err == BP_OK) {
             BP_ASSERT(
                 bp_slice_part(&part, &saving->slices[request[0]], BP_PART_FLOATS, request[1]));

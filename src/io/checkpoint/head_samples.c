@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "io/h5/h5_draft.h"
+#include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 
 #include <inttypes.h>

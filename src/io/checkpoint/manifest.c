@@ -64,50 +64,39 @@ static bool dataset_name_is_valid(const char *name)
            strstr(name, "/../") == NULL;
 }
 
-static int64_t find_file(const bp_manifest *manifest, const char *name)
+/* Files and tensors begin with their names, and are sorted by them. */
+static int compare_names(const void *name, const void *entry)
 {
-    int64_t low = 0, high = manifest->file_count;
+    return strcmp(name, entry);
+}
 
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int order = strcmp(name, manifest->files[middle].name);
+int64_t bp_manifest_find_file(const bp_manifest *manifest, const char *name)
+{
+    const bp_manifest_file *found =
+        bsearch(name, manifest->files, (size_t)manifest->file_count, sizeof *found, compare_names);
 
-        if (order == 0)
-            return middle;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return -1;
+    return found != NULL ? found - manifest->files : -1;
 }
 
 const bp_manifest_tensor *bp_manifest_find(const bp_manifest *manifest, const char *name)
 {
-    int64_t low = 0, high = manifest->tensor_count;
+    return bsearch(name, manifest->tensors, (size_t)manifest->tensor_count,
+                   sizeof *manifest->tensors, compare_names);
+}
 
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int order = strcmp(name, manifest->tensors[middle].name);
+bp_slice bp_manifest_slice(const bp_manifest_tensor *tensor, const bp_manifest_piece *piece)
+{
+    bp_slice slice = {.dims = tensor->dims};
 
-        if (order == 0)
-            return &manifest->tensors[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    memcpy(slice.name, tensor->name, sizeof slice.name);
+    memcpy(slice.shape, tensor->shape, sizeof slice.shape);
+    memcpy(slice.extent, piece != NULL ? piece->extent : tensor->shape, sizeof slice.extent);
+    if (piece != NULL)
+        memcpy(slice.offset, piece->offset, sizeof slice.offset);
+    return slice;
 }
 
 /* ---- tiles ---- */
-
-static bp_err overlap(const bp_manifest_tensor *tensor, const int64_t *at)
-{
-    return BP_FAIL(BP_ERR_FORMAT, "two pieces of tensor '%s' overlap at (%lld, %lld, %lld, %lld)",
-                   tensor->name, (long long)at[0], (long long)at[1], (long long)at[2],
-                   (long long)at[3]);
-}
 
 /* Pairwise disjoint, and the volumes sum to the tensor's: no hole and no overlap. Pieces are sorted
  * by offset, so that one is compared only with those that begin before its last row. */
@@ -133,7 +122,10 @@ bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manife
                 break;
             if (bp_slice_intersect(tensor->dims, a->offset, a->extent, pieces[j].offset,
                                    pieces[j].extent, offset, extent))
-                return overlap(tensor, offset);
+                return BP_FAIL(BP_ERR_FORMAT,
+                               "two pieces of tensor '%s' overlap at (%lld, %lld, %lld, %lld)",
+                               tensor->name, (long long)offset[0], (long long)offset[1],
+                               (long long)offset[2], (long long)offset[3]);
         }
     }
     if (sum != whole)
@@ -201,8 +193,7 @@ static bp_err parse_extents(int64_t out[BP_TENSOR_DIMS], const json_t *entry, co
     if (!json_is_array(list) || json_array_size(list) != (size_t)dims)
         return BP_FAIL(BP_ERR_FORMAT, "'%s' of tensor '%s' is not a list of %d integers", key,
                        tensor, dims);
-    for (int d = 0; d < BP_TENSOR_DIMS; d++)
-        out[d] = 0;
+    memset(out, 0, BP_TENSOR_DIMS * sizeof *out);
     for (int d = 0; d < dims; d++) {
         const json_t *value = json_array_get(list, (size_t)d);
 
@@ -219,7 +210,7 @@ static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tenso
 {
     bp_manifest_piece *piece = &manifest->pieces[manifest->piece_count];
     const char *file, *dataset;
-    bp_slice slice = {.dims = tensor->dims};
+    bp_slice slice;
     bp_err err = bp_json_get_string(entry, "file", &file, path);
 
     if (err == BP_OK)
@@ -230,14 +221,11 @@ static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tenso
         err = parse_extents(piece->extent, entry, "extent", tensor->dims, tensor->name);
     if (err != BP_OK)
         return err;
-    memcpy(slice.name, tensor->name, sizeof slice.name);
-    memcpy(slice.shape, tensor->shape, sizeof slice.shape);
-    memcpy(slice.offset, piece->offset, sizeof slice.offset);
-    memcpy(slice.extent, piece->extent, sizeof slice.extent);
+    slice = bp_manifest_slice(tensor, piece);
     err = bp_slice_check(&slice);
     if (err != BP_OK)
         return err;
-    piece->file = find_file(manifest, file);
+    piece->file = bp_manifest_find_file(manifest, file);
     if (piece->file < 0)
         return BP_FAIL(BP_ERR_FORMAT,
                        "tensor '%s' has a piece in '%.80s', which is not listed: in %s",
@@ -263,7 +251,7 @@ static int compare_offsets(const void *a, const void *b)
 static bp_err parse_shape(bp_manifest_tensor *tensor, const json_t *entry, const char *path)
 {
     const json_t *shape = json_object_get(entry, "shape");
-    bp_slice whole = {.dims = 0};
+    bp_slice whole;
     bp_err err;
 
     if (!json_is_array(shape) || json_array_size(shape) < 1 ||
@@ -275,9 +263,7 @@ static bp_err parse_shape(bp_manifest_tensor *tensor, const json_t *entry, const
     err = parse_extents(tensor->shape, entry, "shape", tensor->dims, tensor->name);
     if (err != BP_OK)
         return err;
-    whole.dims = tensor->dims;
-    memcpy(whole.name, tensor->name, sizeof whole.name);
-    memcpy(whole.shape, tensor->shape, sizeof whole.shape);
+    whole = bp_manifest_slice(tensor, NULL);
     return bp_slice_check(&whole);
 }
 
@@ -333,51 +319,29 @@ static bp_err parse_tensor(bp_manifest *manifest, const json_t *entry, const cha
     return err == BP_OK ? err : bp_err_prefix(err, "%s", path);
 }
 
-static bp_err count_pieces(const json_t *tensors, int64_t *count, const char *path)
-{
-    const json_t *entry;
-    size_t k;
-
-    *count = 0;
-    json_array_foreach(tensors, k, entry)
-    {
-        *count += (int64_t)json_array_size(json_object_get(entry, "pieces"));
-        if (*count > BP_PIECES_MAX)
-            return BP_FAIL(BP_ERR_FORMAT, "there are more than %lld pieces: in %s",
-                           (long long)BP_PIECES_MAX, path);
-    }
-    return BP_OK;
-}
-
 static bp_err parse_lists(bp_manifest *manifest, const json_t *root, const char *path)
 {
     const json_t *files = json_object_get(root, "files"),
                  *tensors = json_object_get(root, "tensors");
-    const json_t *entry;
-    int64_t pieces;
-    size_t k;
-    bp_err err;
+    int64_t pieces = 0;
+    bp_err err = BP_OK;
 
     if (!json_is_array(files) || !json_is_array(tensors))
         return BP_FAIL(BP_ERR_FORMAT, "'files' or 'tensors' is not a list: in %s", path);
-    err = count_pieces(tensors, &pieces, path);
-    if (err != BP_OK)
-        return err;
+    for (size_t k = 0; k < json_array_size(tensors) && pieces <= BP_PIECES_MAX; k++)
+        pieces += (int64_t)json_array_size(json_object_get(json_array_get(tensors, k), "pieces"));
+    if (pieces > BP_PIECES_MAX)
+        return BP_FAIL(BP_ERR_FORMAT, "there are more than %lld pieces: in %s",
+                       (long long)BP_PIECES_MAX, path);
     manifest->files =
         bp_alloc("manifest.files", (int64_t)json_array_size(files), sizeof *manifest->files);
     manifest->tensors =
         bp_alloc("manifest.tensors", (int64_t)json_array_size(tensors), sizeof *manifest->tensors);
     manifest->pieces = bp_alloc("manifest.pieces", pieces, sizeof *manifest->pieces);
-    json_array_foreach(files, k, entry)
-    {
-        if (err == BP_OK)
-            err = parse_file(manifest, entry, path);
-    }
-    json_array_foreach(tensors, k, entry)
-    {
-        if (err == BP_OK)
-            err = parse_tensor(manifest, entry, path);
-    }
+    for (size_t k = 0; k < json_array_size(files) && err == BP_OK; k++)
+        err = parse_file(manifest, json_array_get(files, k), path);
+    for (size_t k = 0; k < json_array_size(tensors) && err == BP_OK; k++)
+        err = parse_tensor(manifest, json_array_get(tensors, k), path);
     return err;
 }
 
@@ -441,84 +405,55 @@ void bp_manifest_free(bp_manifest **manifest)
 
 /* ---- writing ---- */
 
+/* None of jansson's calls fails here: memory that ends, ends the job, and values are right. */
 static json_t *extents_json(int dims, const int64_t *values)
 {
     json_t *list = json_array();
 
     for (int d = 0; d < dims; d++)
-        if (json_array_append_new(list, json_integer(values[d])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        (void)json_array_append_new(list, json_integer(values[d]));
     return list;
 }
 
-static json_t *pieces_json(const bp_manifest *manifest, const bp_manifest_tensor *tensor)
+static json_t *tensor_json(const bp_manifest *manifest, const bp_manifest_tensor *tensor)
 {
-    json_t *list = json_array();
+    json_t *pieces = json_array();
+    char digest[33];
 
     for (int64_t k = 0; k < tensor->count; k++) {
         const bp_manifest_piece *piece = &manifest->pieces[tensor->first + k];
-        json_t *entry =
+
+        (void)json_array_append_new(
+            pieces,
             json_pack("{s:s, s:s, s:o, s:o}", "file", manifest->files[piece->file].name, "dataset",
                       piece->dataset, "offset", extents_json(tensor->dims, piece->offset), "extent",
-                      extents_json(tensor->dims, piece->extent));
-
-        if (json_array_append_new(list, entry) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+                      extents_json(tensor->dims, piece->extent)));
     }
-    return list;
+    bp_digest_text(digest, &tensor->digest);
+    return json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", tensor->name, "dtype", "float32", "shape",
+                     extents_json(tensor->dims, tensor->shape), "digest", digest, "pieces", pieces);
 }
 
-static json_t *tensors_json(const bp_manifest *manifest)
+static json_t *file_json(const bp_manifest_file *file)
 {
-    json_t *list = json_array();
+    bool quick = file->xxh3[0] != '\0';
 
-    for (int64_t k = 0; k < manifest->tensor_count; k++) {
-        const bp_manifest_tensor *tensor = &manifest->tensors[k];
-        char digest[33];
-        json_t *entry;
-
-        bp_digest_text(digest, &tensor->digest);
-        entry = json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", tensor->name, "dtype", "float32",
-                          "shape", extents_json(tensor->dims, tensor->shape), "digest", digest,
-                          "pieces", pieces_json(manifest, tensor));
-        if (json_array_append_new(list, entry) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
-static json_t *files_json(const bp_manifest *manifest)
-{
-    json_t *list = json_array();
-
-    for (int64_t k = 0; k < manifest->file_count; k++) {
-        const bp_manifest_file *file = &manifest->files[k];
-        bool quick = file->xxh3[0] != '\0';
-        json_t *entry =
-            json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes", (json_int_t)file->bytes,
-                      quick ? "xxh3_128" : "sha256", quick ? file->xxh3 : file->sha256);
-
-        if (json_array_append_new(list, entry) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
+    return json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes", (json_int_t)file->bytes,
+                     quick ? "xxh3_128" : "sha256", quick ? file->xxh3 : file->sha256);
 }
 
 bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
 {
-    json_t *root = json_pack("{s:s, s:i, s:O, s:o, s:o}", "format", FORMAT_NAME, "format_version",
-                             BP_MANIFEST_VERSION, "state", manifest->state, "files",
-                             files_json(manifest), "tensors", tensors_json(manifest));
+    json_t *files = json_array(), *tensors = json_array(), *root;
 
-    *text = root == NULL ? NULL : bp_json_text(root);
+    for (int64_t k = 0; k < manifest->file_count; k++)
+        (void)json_array_append_new(files, file_json(&manifest->files[k]));
+    for (int64_t k = 0; k < manifest->tensor_count; k++)
+        (void)json_array_append_new(tensors, tensor_json(manifest, &manifest->tensors[k]));
+    root = json_pack("{s:s, s:i, s:O, s:o, s:o}", "format", FORMAT_NAME, "format_version",
+                     BP_MANIFEST_VERSION, "state", manifest->state, "files", files, "tensors",
+                     tensors);
+    *text = bp_json_text(root);
     json_decref(root);
     if (strlen(*text) > (size_t)BP_MANIFEST_LIMIT_BYTES) {
         bp_free(*text);

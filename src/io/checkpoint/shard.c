@@ -1,31 +1,47 @@
 /* One file of a checkpoint: an HDF5 file with a dataset a piece, written by one rank and read by
- * any. */
+ * any. HDF5 lays it out; then the whole file is written anew from its begin to its end, past the
+ * page cache (O_DIRECT) where the file system can do that, so that there is no copy in the kernel,
+ * and nothing that others read is put out of memory for it. It is hashed on the way, and read back.
+ */
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/xxh.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/checkpoint/direct_writer.h"
-#include "io/h5/h5.h"
+#include "io/h5/h5_priv.h"
 
-#include <hdf5.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define SHARD_KIND    "checkpoint"
 #define SHARD_VERSION 1
-
-/* ---- writing ---- */
+#define ALIGN         ((size_t)4096) /* what all disks and file systems are content with */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "values are written as they lie in memory");
 
 struct bp_shard {
-    bp_h5 *file; /* until it is laid out */
     char *path;
-    bp_direct_writer *content; /* from then on */
+    bp_h5 *layout; /* until the file is laid out */
+    int plain;     /* through the page cache: for what is there already, and for the user block */
+    int blocks;    /* for whole blocks; may go through the page cache too */
+    void *room;
+    unsigned char *block; /* in `room`: bytes [at, at + filled) of the file */
+    int64_t at, bytes;    /* bytes: of the file */
+    size_t filled;
+    XXH3_state_t *hash;             /* of what follows the user block */
+    char text[BP_USER_BLOCK_BYTES]; /* the user block, and its hash, once sealed */
+    char written[BP_USER_BLOCK_HASH];
+    bool reads; /* back */
 };
+
+/* ---- the layout ---- */
 
 void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number)
 {
@@ -35,130 +51,259 @@ void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t nu
 bp_err bp_shard_create(bp_shard **out, const char *path)
 {
     bp_shard *shard = bp_alloc("shard", 1, sizeof *shard);
-    bp_err err = BP_OK;
+    bp_err err = bp_fault("ckpt.shard_open") ? bp_fail_create("can't create", path)
+                                             : bp_h5_create(&shard->layout, path);
 
-    *out = NULL;
     shard->path = bp_strdup(path);
-    err = bp_fault("ckpt.shard_open") ? bp_fail_create("can't create", path)
-                                      : bp_h5_create(&shard->file, path);
+    shard->plain = shard->blocks = -1;
     if (err != BP_OK)
         bp_shard_free(&shard);
     *out = shard;
     return err;
 }
 
-/* Contiguous, its place allocated at once, no fill, no times: equal state gives equal bytes. */
-static hid_t dataset_properties(void)
-{
-    hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
-
-    if (plist < 0)
-        return plist;
-    if (H5Pset_layout(plist, H5D_CONTIGUOUS) < 0 ||
-        H5Pset_alloc_time(plist, H5D_ALLOC_TIME_EARLY) < 0 ||
-        H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER) < 0 ||
-        H5Pset_obj_track_times(plist, false) < 0) {
-        (void)H5Pclose(plist);
-        return H5I_INVALID_HID;
-    }
-    return plist;
-}
-
-static hid_t create_dataset(bp_shard *shard, const char *name, const bp_plan_slice *piece)
-{
-    hsize_t extent[BP_TENSOR_DIMS];
-    hid_t space, plist, dataset = H5I_INVALID_HID;
-
-    for (int d = 0; d < piece->dims; d++)
-        extent[d] = (hsize_t)piece->extent[d];
-    space = H5Screate_simple(piece->dims, extent, NULL);
-    plist = dataset_properties();
-    if (space >= 0 && plist >= 0)
-        dataset = H5Dcreate2((hid_t)bp_h5_id(shard->file), name, H5T_IEEE_F32LE, space, H5P_DEFAULT,
-                             plist, H5P_DEFAULT);
-    if (plist >= 0)
-        (void)H5Pclose(plist);
-    if (space >= 0)
-        (void)H5Sclose(space);
-    return dataset;
-}
-
-/* The groups on the way to a tensor's pieces, outermost first. */
-static bp_err make_groups(bp_shard *shard, const char *tensor)
-{
-    char path[BP_TENSOR_NAME];
-    bp_err err = BP_OK;
-
-    for (size_t end = strcspn(tensor, "/"); err == BP_OK;
-         end += 1 + strcspn(tensor + end + 1, "/")) {
-        (void)snprintf(path, sizeof path, "%.*s", (int)end, tensor);
-        if (!bp_h5_has(shard->file, path))
-            err = bp_h5_make_group(shard->file, path);
-        if (tensor[end] == '\0')
-            break;
-    }
-    return err;
-}
-
-/* Where its values lie in the file, the user block counted; below 0: HDF5 failed. */
-static int64_t add_dataset(bp_shard *shard, const char *name, const bp_plan_slice *piece)
-{
-    hid_t dataset = create_dataset(shard, name, piece);
-    haddr_t address = dataset < 0 ? HADDR_UNDEF : H5Dget_offset(dataset);
-
-    if (dataset >= 0 && H5Dclose(dataset) < 0)
-        address = HADDR_UNDEF;
-    return address == HADDR_UNDEF ? -1 : (int64_t)address;
-}
-
 bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *piece)
 {
     char name[BP_PIECE_DATASET];
-    bp_err err;
 
-    bp_piece_dataset(name, piece->name, piece->number);
-    err = make_groups(shard, piece->name);
-    if (err != BP_OK)
-        return err;
-    bp_h5_lock();
-    piece->address = add_dataset(shard, name, piece);
-    if (piece->address < 0)
-        err = bp_h5_fail(shard->file, "can't create the dataset", name);
-    bp_h5_unlock();
-    return err;
+    bp_piece_dataset(name, piece->slice.name, piece->number);
+    return bp_h5_make_array(shard->layout, name, BP_H5_F32, piece->slice.dims, piece->slice.extent,
+                            &piece->address);
 }
+
+/* ---- descriptors ---- */
+
+static int open_blocks(const char *path, int mode)
+{
+    int fd = open(path, mode | O_DIRECT | O_CLOEXEC);
+
+    return fd < 0 && errno == EINVAL ? open(path, mode | O_CLOEXEC) : fd;
+}
+
+/* From now on through the page cache: the file system takes no such block, or it is the last one,
+ * which is none. False: it was so already. */
+static bool go_plain(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && (flags & O_DIRECT) != 0 && fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+static bp_err close_both(bp_shard *shard)
+{
+    int failed = 0;
+
+    if (shard->plain >= 0)
+        failed |= close(shard->plain);
+    if (shard->blocks >= 0)
+        failed |= close(shard->blocks);
+    shard->plain = shard->blocks = -1;
+    return failed == 0 ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't close", shard->path);
+}
+
+/* ---- writing ---- */
 
 bp_err bp_shard_lay_out(bp_shard *shard)
 {
-    bp_err err = bp_h5_close(&shard->file);
+    bp_err err = bp_h5_close(&shard->layout);
+    struct stat status;
 
-    return err == BP_OK ? bp_direct_writer_open(&shard->content, shard->path) : err;
+    if (err != BP_OK)
+        return err;
+    shard->plain = open(shard->path, O_RDWR | O_CLOEXEC);
+    if (shard->plain >= 0)
+        shard->blocks = open_blocks(shard->path, O_WRONLY);
+    if (shard->plain < 0 || shard->blocks < 0)
+        return bp_fail_errno(BP_ERR_IO, "can't open for writing", shard->path);
+    if (fstat(shard->plain, &status) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't look at", shard->path);
+    shard->bytes = (int64_t)status.st_size;
+    BP_ASSERT(shard->bytes >= BP_USER_BLOCK_BYTES);
+    (void)posix_fadvise(shard->plain, 0, 0, POSIX_FADV_RANDOM); /* advice: no failure matters */
+
+    shard->room = bp_alloc("shard.block", (int64_t)(BP_SHARD_BLOCK_BYTES + ALIGN), 1);
+    shard->block = (unsigned char *)shard->room + (ALIGN - (uintptr_t)shard->room % ALIGN) % ALIGN;
+    shard->filled = BP_USER_BLOCK_BYTES; /* zeros: it is written at the end, and is not hashed */
+    shard->hash = bp_xxh128_new();
+    return BP_OK;
+}
+
+static bp_err write_block(bp_shard *shard)
+{
+    int status;
+
+    if (shard->filled % ALIGN != 0)
+        (void)go_plain(shard->blocks);
+    status = bp_pwrite_all(shard->blocks, shard->block, shard->filled, shard->at);
+    if (status != 0 && errno == EINVAL && go_plain(shard->blocks))
+        status = bp_pwrite_all(shard->blocks, shard->block, shard->filled, shard->at);
+    if (status != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't write", shard->path);
+    shard->at += (int64_t)shard->filled;
+    shard->filled = 0;
+    return BP_OK;
+}
+
+/* data: NULL, what the file holds there already. */
+static bp_err append(bp_shard *shard, const unsigned char *data, size_t bytes)
+{
+    bp_err err = BP_OK;
+
+    while (bytes > 0 && err == BP_OK) {
+        unsigned char *to = shard->block + shard->filled;
+        size_t room = BP_SHARD_BLOCK_BYTES - shard->filled, now = bytes < room ? bytes : room;
+
+        if (data != NULL)
+            memcpy(to, data, now);
+        else if (bp_pread_all(shard->plain, to, now, shard->at + (int64_t)shard->filled) != 0)
+            return bp_fail_errno(BP_ERR_IO, "can't read", shard->path);
+        bp_xxh128_add(shard->hash, to, now);
+        data = data != NULL ? data + now : NULL;
+        bytes -= now;
+        shard->filled += now;
+        if (shard->filled == BP_SHARD_BLOCK_BYTES)
+            err = write_block(shard);
+    }
+    return err;
+}
+
+/* The file keeps what it has up to `offset`. */
+static bp_err keep_until(bp_shard *shard, int64_t offset)
+{
+    int64_t place = shard->at + (int64_t)shard->filled;
+
+    BP_ASSERT(offset >= place);
+    return append(shard, NULL, (size_t)(offset - place));
 }
 
 bp_err bp_shard_write(bp_shard *shard, const bp_plan_slice *piece, const bp_part *part,
                       const float *values)
 {
-    int64_t at = piece->address + part->first * (int64_t)sizeof *values;
+    bp_err err =
+        bp_fault("ckpt.shard_half") ? bp_fail_errno(BP_ERR_IO, "can't write", shard->path) : BP_OK;
 
-    if (bp_fault("ckpt.shard_half"))
+    if (err == BP_OK)
+        err = keep_until(shard, piece->address + part->first * (int64_t)sizeof *values);
+    return err == BP_OK
+               ? append(shard, (const unsigned char *)values, (size_t)part->count * sizeof *values)
+               : err;
+}
+
+static bp_err stamp(bp_shard *shard)
+{
+    bp_user_block block = {.kind = SHARD_KIND, .version = SHARD_VERSION, .bytes = shard->bytes};
+
+    bp_xxh128_hex(shard->written, XXH3_128bits_digest(shard->hash));
+    memcpy(block.hash, shard->written, sizeof block.hash);
+    bp_user_block_text(&block, shard->text);
+    if (bp_pwrite_all(shard->plain, shard->text, sizeof shard->text, 0) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't write", shard->path);
-    return bp_direct_writer_put(shard->content, at, values, (size_t)part->count * sizeof *values);
+    if (bp_fault("ckpt.fsync_file") || fsync(shard->plain) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't bring to disk", shard->path);
+    /* reading back is to read what the disk holds; advice: no failure matters */
+    (void)posix_fadvise(shard->plain, 0, 0, POSIX_FADV_DONTNEED);
+    return BP_OK;
 }
 
 bp_err bp_shard_seal(bp_shard *shard)
 {
-    bp_user_block block = {.kind = SHARD_KIND, .version = SHARD_VERSION};
+    bp_err err, closed;
 
     if (bp_fault("ckpt.shard_close"))
         return BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", shard->path);
-    return bp_direct_writer_seal(shard->content, &block);
+    err = keep_until(shard, shard->bytes);
+    if (err == BP_OK && shard->filled > 0)
+        err = write_block(shard);
+    if (err == BP_OK)
+        err = stamp(shard);
+    closed = close_both(shard);
+    return err == BP_OK ? closed : err;
+}
+
+void bp_shard_free(bp_shard **at)
+{
+    bp_shard *shard = *at;
+
+    *at = NULL;
+    if (shard == NULL)
+        return;
+    bp_h5_drop(&shard->layout);
+    (void)close_both(shard); /* what was to be kept is sealed */
+    XXH3_freeState(shard->hash);
+    bp_free(shard->room);
+    bp_free(shard->path);
+    bp_free(shard);
+}
+
+/* ---- reading back ---- */
+
+/* 0 at the end of the file, -1. */
+static ssize_t read_block(const bp_shard *shard)
+{
+    for (;;) {
+        ssize_t got = pread(shard->blocks, shard->block, BP_SHARD_BLOCK_BYTES, (off_t)shard->at);
+
+        if (got >= 0 || (errno != EINTR && !(errno == EINVAL && go_plain(shard->blocks))))
+            return got;
+    }
+}
+
+static bp_err hash_block(bp_shard *shard, size_t bytes)
+{
+    size_t skipped = shard->at == 0 ? BP_USER_BLOCK_BYTES : 0;
+
+    if (bytes < skipped || memcmp(shard->block, shard->text, skipped) != 0)
+        return BP_FAIL(BP_ERR_IO,
+                       "the user block is read back otherwise than it was written: at %s",
+                       shard->path);
+    bp_xxh128_add(shard->hash, shard->block + skipped, bytes - skipped);
+    shard->at += (int64_t)bytes;
+    return BP_OK;
+}
+
+static bp_err compare(const bp_shard *shard)
+{
+    char hash[BP_USER_BLOCK_HASH];
+
+    bp_xxh128_hex(hash, XXH3_128bits_digest(shard->hash));
+    if (shard->at == shard->bytes && strcmp(hash, shard->written) == 0 &&
+        !bp_fault("ckpt.read_back"))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_IO,
+                   "what was written is read back otherwise (XXH3-128 %s of %lld bytes instead of "
+                   "%s of %lld): at %s; the disk, its driver or memory erred",
+                   hash, (long long)shard->at, shard->written, (long long)shard->bytes,
+                   shard->path);
 }
 
 bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_HASH],
                           int64_t *bytes)
 {
-    return bp_direct_writer_read_back(shard->content, more, hash, bytes);
+    ssize_t got;
+    bp_err err;
+
+    if (!shard->reads) {
+        shard->blocks = open_blocks(shard->path, O_RDONLY);
+        if (shard->blocks < 0)
+            return bp_fail_errno(BP_ERR_IO, "can't open", shard->path);
+        shard->at = 0;
+        shard->reads = true;
+        XXH3_freeState(shard->hash);
+        shard->hash = bp_xxh128_new();
+    }
+    got = read_block(shard);
+    *more = got > 0;
+    if (got < 0)
+        return bp_fail_errno(BP_ERR_IO, "can't read", shard->path);
+    err = got > 0 ? hash_block(shard, (size_t)got) : compare(shard);
+    if (got == 0) {
+        *bytes = shard->at;
+        memcpy(hash, shard->written, sizeof shard->written);
+    }
+    return err;
 }
+
+/* ---- reading ---- */
 
 bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH])
 {
@@ -173,89 +318,41 @@ bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH])
     return err;
 }
 
-void bp_shard_free(bp_shard **shard)
-{
-    if (*shard == NULL)
-        return;
-    bp_h5_drop(&(*shard)->file);
-    bp_direct_writer_free(&(*shard)->content);
-    bp_free((*shard)->path);
-    bp_free(*shard);
-    *shard = NULL;
-}
-
-/* ---- reading ---- */
-
-struct bp_shard_reader {
-    bp_h5 *file;
-};
-
-bp_err bp_shard_open(bp_shard_reader **out, const char *path)
-{
-    bp_shard_reader *reader = bp_alloc("shard.reader", 1, sizeof *reader);
-    bp_err err;
-
-    *out = NULL;
-    err = bp_h5_open(&reader->file, path);
-    if (err != BP_OK)
-        bp_shard_close(&reader);
-    *out = reader;
-    return err;
-}
-
-void bp_shard_close(bp_shard_reader **reader)
-{
-    if (*reader == NULL)
-        return;
-    bp_h5_drop(&(*reader)->file);
-    bp_free(*reader);
-    *reader = NULL;
-}
-
-/* Contiguous, inside the file, and of a floating-point type: nothing else is a piece, whoever wrote
- * it. */
-static bool is_plain(hid_t dataset)
+/* Contiguous, inside the file, of a floating-point type, and of that extent: nothing else is a
+ * piece, whoever wrote it. */
+static bool is_piece(hid_t dataset, int dims, const int64_t *extent)
 {
     hid_t plist = H5Dget_create_plist(dataset), type = H5Dget_type(dataset);
-    bool plain = plist >= 0 && type >= 0 && H5Pget_layout(plist) == H5D_CONTIGUOUS &&
-                 H5Pget_external_count(plist) == 0 && H5Tget_class(type) == H5T_FLOAT &&
-                 H5Tget_size(type) == sizeof(float) && H5Dget_offset(dataset) != HADDR_UNDEF;
-
-    if (plist >= 0)
-        (void)H5Pclose(plist);
-    if (type >= 0)
-        (void)H5Tclose(type);
-    return plain;
-}
-
-static bool has_extent(hid_t dataset, int dims, const int64_t *extent)
-{
+    hid_t space = H5Dget_space(dataset);
     hsize_t found[BP_TENSOR_DIMS] = {0};
-    hid_t space = H5Dget_space(dataset);
-    bool same = space >= 0 && H5Sget_simple_extent_ndims(space) == dims &&
-                H5Sget_simple_extent_dims(space, found, NULL) == dims;
+    bool is = H5Pget_layout(plist) == H5D_CONTIGUOUS && H5Pget_external_count(plist) == 0 &&
+              H5Tget_class(type) == H5T_FLOAT && H5Tget_size(type) == sizeof(float) &&
+              H5Dget_offset(dataset) != HADDR_UNDEF && H5Sget_simple_extent_ndims(space) == dims &&
+              H5Sget_simple_extent_dims(space, found, NULL) == dims;
 
-    for (int d = 0; d < dims && same; d++)
-        same = found[d] == (hsize_t)extent[d];
-    if (space >= 0)
-        (void)H5Sclose(space);
-    return same;
+    for (int d = 0; d < dims; d++)
+        is = is && found[d] == (hsize_t)extent[d];
+    bp_h5_release(plist);
+    bp_h5_release(type);
+    bp_h5_release(space);
+    bp_h5_forget();
+    return is;
 }
 
-/* The rows [start, start + size) of a dataset; H5I_INVALID_HID on failure. */
-static hid_t select_rows(hid_t dataset, int dims, const int64_t *start, const int64_t *size)
+/* The box [offset, offset + size) of values `whole` that begin at `from`. */
+static hid_t select_box(int dims, const int64_t *whole, const int64_t *offset, const int64_t *from,
+                        const int64_t *size)
 {
-    hsize_t begin[BP_TENSOR_DIMS], count[BP_TENSOR_DIMS];
-    hid_t space = H5Dget_space(dataset);
+    hsize_t extent[BP_TENSOR_DIMS], begin[BP_TENSOR_DIMS], count[BP_TENSOR_DIMS];
+    hid_t space;
 
     for (int d = 0; d < dims; d++) {
-        begin[d] = (hsize_t)start[d];
+        extent[d] = (hsize_t)whole[d];
+        begin[d] = (hsize_t)(offset[d] - from[d]);
         count[d] = (hsize_t)size[d];
     }
-    if (space >= 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0) {
-        (void)H5Sclose(space);
-        return H5I_INVALID_HID;
-    }
+    space = H5Screate_simple(dims, extent, NULL);
+    (void)H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL); /* it lies inside */
     return space;
 }
 
@@ -263,62 +360,42 @@ static hid_t select_rows(hid_t dataset, int dims, const int64_t *start, const in
 static herr_t read_common(hid_t dataset, const bp_manifest_piece *piece, const bp_slice *slice)
 {
     int64_t offset[BP_TENSOR_DIMS], size[BP_TENSOR_DIMS];
-    hsize_t whole[BP_TENSOR_DIMS], begin[BP_TENSOR_DIMS], count[BP_TENSOR_DIMS];
-    int64_t in_piece[BP_TENSOR_DIMS];
     hid_t rows, memory;
-    herr_t status = -1;
+    herr_t status;
 
     if (!bp_slice_intersect(slice->dims, piece->offset, piece->extent, slice->offset, slice->extent,
                             offset, size))
         return 0;
-    for (int d = 0; d < slice->dims; d++) {
-        in_piece[d] = offset[d] - piece->offset[d];
-        whole[d] = (hsize_t)slice->extent[d];
-        begin[d] = (hsize_t)(offset[d] - slice->offset[d]);
-        count[d] = (hsize_t)size[d];
-    }
     bp_heartbeat_progress();
-    rows = select_rows(dataset, slice->dims, in_piece, size);
-    memory = H5Screate_simple(slice->dims, whole, NULL);
-    if (rows >= 0 && memory >= 0 &&
-        H5Sselect_hyperslab(memory, H5S_SELECT_SET, begin, NULL, count, NULL) >= 0)
-        status = H5Dread(dataset, H5T_NATIVE_FLOAT, memory, rows, H5P_DEFAULT, slice->data);
-    if (rows >= 0)
-        (void)H5Sclose(rows);
-    if (memory >= 0)
-        (void)H5Sclose(memory);
+    rows = select_box(slice->dims, piece->extent, offset, piece->offset, size);
+    memory = select_box(slice->dims, slice->extent, offset, slice->offset, size);
+    status = H5Dread(dataset, H5T_NATIVE_FLOAT, memory, rows, H5P_DEFAULT, slice->data);
+    bp_h5_release(rows);
+    bp_h5_release(memory);
     return status;
 }
 
-static bp_err read_locked(bp_shard_reader *reader, const bp_manifest_piece *piece,
-                          const bp_slice *slice)
+bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_manifest_piece *piece,
+                     const bp_slice *slice)
 {
-    hid_t dataset = H5Dopen2((hid_t)bp_h5_id(reader->file), piece->dataset, H5P_DEFAULT);
+    hid_t dataset;
     bp_err err = BP_OK;
 
+    if (!bp_h5_has(file, piece->dataset + 1)) /* behind hard links alone */
+        return BP_FAIL(BP_ERR_FORMAT, "dataset %s of tensor '%s' is missing: in %s", piece->dataset,
+                       tensor->name, bp_h5_path(file));
+    bp_h5_lock();
+    dataset = H5Dopen2(file->id, piece->dataset, H5P_DEFAULT);
     if (dataset < 0)
-        return bp_h5_fail(reader->file, "can't open the dataset", piece->dataset);
-    if (!is_plain(dataset) || !has_extent(dataset, slice->dims, piece->extent))
+        err = bp_h5_fail(file, "can't open the dataset", piece->dataset);
+    else if (!is_piece(dataset, slice->dims, piece->extent))
         err = BP_FAIL(BP_ERR_FORMAT,
                       "dataset %s is not the contiguous float32 piece that the manifest says: "
                       "in %s",
-                      piece->dataset, bp_h5_path(reader->file));
+                      piece->dataset, bp_h5_path(file));
     else if (read_common(dataset, piece, slice) < 0)
-        err = bp_h5_fail(reader->file, "can't read the dataset", piece->dataset);
-    (void)H5Dclose(dataset);
-    return err;
-}
-
-bp_err bp_shard_read(bp_shard_reader *reader, const bp_manifest_tensor *tensor,
-                     const bp_manifest_piece *piece, const bp_slice *slice)
-{
-    bp_err err;
-
-    if (!bp_h5_has(reader->file, piece->dataset + 1)) /* behind hard links alone */
-        return BP_FAIL(BP_ERR_FORMAT, "dataset %s of tensor '%s' is missing: in %s", piece->dataset,
-                       tensor->name, bp_h5_path(reader->file));
-    bp_h5_lock();
-    err = read_locked(reader, piece, slice);
+        err = bp_h5_fail(file, "can't read the dataset", piece->dataset);
+    bp_h5_release(dataset);
     bp_h5_unlock();
     return err;
 }

@@ -47,7 +47,10 @@ typedef struct master {
     chunk_slot *slots; /* [slot_count]: chunk number modulo slot_count */
     int64_t slot_count, chunks_sent, chunks_written;
     size_t chunk_bytes;
-    char *incoming; /* a packed chunk as it comes */
+    char *incoming;  /* a packed chunk as it comes */
+    char *tokenizer; /* of the writer's spec, as the next ones are */
+    const char **names, *kind;
+    bp_corpus_source sources[5];
     int byes;
     bool dismissed; /* the others are leaving: what still comes counts no more */
 
@@ -79,11 +82,16 @@ static void receive_batch(master *m, int from)
     in->received++;
 }
 
-/* All that came back in order is written. */
-static bp_err write_packed(master *m)
+/* Chunk `number` is back; all that came back in order is written. */
+static bp_err write_packed(master *m, int64_t number, const bp_packed *packed)
 {
+    chunk_slot *back = &m->slots[number % m->slot_count];
     bp_err err = BP_OK;
 
+    memcpy(back->packed.data, packed->data, packed->bytes);
+    back->packed.bytes = packed->bytes;
+    back->packed.xxh3 = packed->xxh3;
+    back->is_back = true;
     while (err == BP_OK && !m->dismissed && m->chunks_written < m->chunks_sent) {
         chunk_slot *slot = &m->slots[m->chunks_written % m->slot_count];
         if (!slot->is_back)
@@ -97,20 +105,15 @@ static bp_err write_packed(master *m)
 static bp_err receive_packed(master *m, int from, int bytes)
 {
     bp_packed_head head;
-    chunk_slot *slot;
 
     BP_MPI(MPI_Recv(m->incoming, bytes, MPI_BYTE, from, BP_TAG_PACKED, m->comm, MPI_STATUS_IGNORE));
     memcpy(&head, m->incoming, sizeof head);
-    slot = &m->slots[head.number % m->slot_count];
-    BP_MPI(MPI_Wait(&slot->sent, MPI_STATUS_IGNORE));
+    BP_MPI(MPI_Wait(&m->slots[head.number % m->slot_count].sent, MPI_STATUS_IGNORE));
     if (head.bytes == 0)
         return BP_FAIL(BP_ERR_SYSTEM, "rank %d could not compress a chunk: at %s", from,
                        m->build->out);
-    memcpy(slot->packed.data, m->incoming + sizeof head, head.bytes);
-    slot->packed.bytes = head.bytes;
-    slot->packed.xxh3 = head.xxh3;
-    slot->is_back = true;
-    return write_packed(m);
+    return write_packed(m, head.number,
+                        &(bp_packed){m->incoming + sizeof head, head.bytes, head.xxh3});
 }
 
 /* One message of any rank, waited for. */
@@ -161,13 +164,7 @@ static bp_err send_chunk(void *context, int64_t number, const void *raw)
         return BP_OK;
     }
     err = bp_packer_pack(m->packer, raw, &packed);
-    if (err != BP_OK)
-        return err;
-    memcpy(slot->packed.data, packed.data, packed.bytes);
-    slot->packed.bytes = packed.bytes;
-    slot->packed.xxh3 = packed.xxh3;
-    slot->is_back = true;
-    return write_packed(m);
+    return err == BP_OK ? write_packed(m, number, &packed) : err;
 }
 
 /* ---- joining ---- */
@@ -177,18 +174,15 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
 {
     static const char *const NAMES[] = {"", "a string", "a number", "true or false"};
     label_types *known = &m->label_types[k];
-    int64_t code = 0;
-    bp_err err = type == BP_LABEL_NONE ? BP_OK : bp_dictionary_code(&known->values, text, &code);
+    int64_t code;
 
-    if (type == BP_LABEL_NONE || err != BP_OK)
-        return err;
+    if (type == BP_LABEL_NONE)
+        return BP_OK;
+    code = bp_dictionary_code(&known->values, text);
     if (code == known->room) {
-        int64_t room = code == 0 ? 16 : 2 * code;
-        char *types = bp_realloc("io.build", known->types, room, 1);
-
-        memset(types + code, BP_LABEL_NONE, (size_t)(room - code));
-        known->types = types;
-        known->room = room;
+        known->room = code == 0 ? 16 : 2 * code;
+        known->types = bp_realloc("io.build", known->types, known->room, 1);
+        memset(known->types + code, BP_LABEL_NONE, (size_t)(known->room - code));
     }
     if (known->types[code] == BP_LABEL_NONE)
         known->types[code] = type;
@@ -264,7 +258,7 @@ static bp_err next_record(master *m, int rank, const bp_record **record)
         batch = &in->batches[in->used % BP_BATCHES_AHEAD];
     }
     if (rank == 0 && in->received == in->used) {
-        err = bp_share_next(&m->share, batch);
+        bp_share_next(&m->share, batch);
         in->received++;
     }
     while (err == BP_OK && in->received == in->used)
@@ -344,37 +338,33 @@ static bp_err finish(master *m)
 static bp_err create_writer(master *m)
 {
     const bp_corpus_build *build = m->build;
-    const char *kind = bp_tokenizer_kind(build->tokenizer);
-    char *tokenizer = bp_tokenizer_text(build->tokenizer);
-    const char **names = bp_alloc("io.build", build->path_count, sizeof *names);
-    bp_err err;
 
+    m->tokenizer = bp_tokenizer_text(build->tokenizer);
+    m->kind = bp_tokenizer_kind(build->tokenizer);
+    m->names = bp_alloc("io.build", build->path_count, sizeof *m->names);
     for (int k = 0; k < build->path_count; k++)
-        names[k] = bp_text_source_id(build->paths[k]);
+        m->names[k] = bp_text_source_id(build->paths[k]);
     const bp_corpus_source sources[] = {{"tool", &build->tool, 1},
-                                        {"tokenizer_kind", &kind, 1},
+                                        {"tokenizer_kind", &m->kind, 1},
                                         {"format", &build->format_name, 1},
-                                        {"files", names, build->path_count},
+                                        {"files", m->names, build->path_count},
                                         {"text_field", &build->text_field, 1}};
+    memcpy(m->sources, sources, sizeof sources);
     const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
                                  .eod_id = bp_tokenizer_eod(build->tokenizer),
                                  .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
-                                 .tokenizer = tokenizer,
+                                 .tokenizer = m->tokenizer,
                                  .labels = build->labels,
                                  .label_count = build->label_count,
                                  .has_ids = true,
-                                 .sources = sources,
+                                 .sources = m->sources,
                                  .source_count = build->text_field != NULL ? 5 : 4,
                                  .pack = m->size > 1 ? send_chunk : NULL,
                                  .context = m};
-    err = bp_corpus_writer_new(&m->writer, build->out, &spec);
-
-    bp_free(tokenizer);
-    bp_free(names);
-    return err;
+    return bp_corpus_writer_new(&m->writer, build->out, &spec);
 }
 
-static bp_err make_slots(master *m)
+static void make_slots(master *m)
 {
     size_t packed_room = 2 * m->chunk_bytes; /* more than zstd ever takes */
 
@@ -386,13 +376,11 @@ static bp_err make_slots(master *m)
         m->slots[k].raw = bp_alloc("io.build", (int64_t)(sizeof(int64_t) + m->chunk_bytes), 1);
         m->slots[k].packed.data = bp_alloc("io.build", (int64_t)packed_room, 1);
     }
-    return bp_packer_new(&m->packer, bp_tokenizer_size(m->build->tokenizer));
+    m->packer = bp_packer_new(bp_tokenizer_size(m->build->tokenizer));
 }
 
 static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build)
 {
-    bp_err err;
-
     m->comm = comm;
     m->size = bp_comm_size(comm);
     m->build = build;
@@ -403,8 +391,9 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->inboxes = bp_alloc("io.build", m->size, sizeof *m->inboxes);
     m->labels = bp_alloc("io.build", build->label_count, sizeof *m->labels);
     m->label_types = bp_alloc("io.build", build->label_count, sizeof *m->label_types);
-    err = m->size > 1 ? make_slots(m) : BP_OK;
-    return err == BP_OK ? create_writer(m) : err;
+    if (m->size > 1)
+        make_slots(m);
+    return create_writer(m);
 }
 
 static void master_clear(master *m)
@@ -427,6 +416,8 @@ static void master_clear(master *m)
         bp_free(m->label_types[k].types);
     }
     bp_free(m->label_types);
+    bp_free(m->tokenizer);
+    bp_free(m->names);
 }
 
 /* The others leave; what they had still sent is taken in, and counts no more. */

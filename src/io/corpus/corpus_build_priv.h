@@ -32,8 +32,16 @@ typedef struct bp_batch { /* {0} is an empty one */
     size_t bytes, room;
 } bp_batch;
 
-const char *bp_record_text(const bp_record *record);
-const uint32_t *bp_record_ids(const bp_record *record);
+/** Texts and ids of a record lie behind it. */
+static inline const char *bp_record_text(const bp_record *record)
+{
+    return (const char *)(record + 1);
+}
+static inline const uint32_t *bp_record_ids(const bp_record *record)
+{
+    return (const uint32_t *)(const void *)(bp_record_text(record) +
+                                            (record->text_bytes + 7) / 8 * 8);
+}
 void bp_batch_clear(bp_batch *batch);
 
 /* ---- a rank's share of the input ---- */
@@ -49,9 +57,8 @@ typedef struct bp_share {
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size);
 void bp_share_close(bp_share *share);
 
-/** Append the record of the next piece, of the end, or of a failure. Errors: BP_ERR_SYSTEM, no
- * memory to tell it. */
-bp_err bp_share_next(bp_share *share, bp_batch *batch);
+/** Append the record of the next piece, of the end, or of a failure. */
+void bp_share_next(bp_share *share, bp_batch *batch);
 
 /* ---- messages ---- */
 
@@ -74,8 +81,7 @@ typedef struct bp_packed_head {
 #define BP_BATCHES_AHEAD 3
 #define BP_BATCH_BYTES   ((size_t)512 << 10) /* a batch is sent when it has this many */
 
-/** What ranks other than 0 do, until rank 0 says stop. Its failures are told to rank 0 and end the
- * program there. */
+/** What ranks other than 0 do, until rank 0 says stop. */
 void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size);
 
 #endif

@@ -33,8 +33,8 @@ typedef struct slot {
     slot_state state;
     void *data;    /* decoded; NULL until first used */
     int64_t used;  /* when the caller last touched it */
-    bp_err err;    /* FAILED: why */
-    char *message; /* may be NULL */
+    bp_err err;    /* FAILED: why, */
+    char *message; /* with its message */
 } slot;
 
 typedef struct decoder { /* of one thread */
@@ -59,13 +59,12 @@ struct bp_chunks {
 
 /* ---- one chunk ---- */
 
-static bp_err decoder_init(decoder *d, size_t packed_bytes)
+static void decoder_init(decoder *d, size_t packed_bytes)
 {
     d->context = ZSTD_createDCtx();
     d->packed = bp_alloc("io.packed", (int64_t)packed_bytes, 1);
-    return d->context == NULL || d->packed == NULL
-               ? bp_fail_memory("a decompressor", 1, packed_bytes)
-               : BP_OK;
+    if (d->context == NULL)
+        bp_memory_ended("a decompressor", 1, packed_bytes);
 }
 
 static void decoder_clear(decoder *d)
@@ -158,11 +157,8 @@ static void start_helpers(bp_chunks *chunks)
     while (chunks->helper_count < HELPERS) {
         int number = chunks->helper_count;
         helper_start *start = bp_alloc("io.helper", 1, sizeof *start);
-        if (decoder_init(&chunks->theirs[number], chunks->packed_bytes) != BP_OK) {
-            bp_free(start);
-            decoder_clear(&chunks->theirs[number]);
-            return;
-        }
+
+        decoder_init(&chunks->theirs[number], chunks->packed_bytes);
         *start = (helper_start){chunks, number};
         if (bp_thread_start(&chunks->helpers[number], "chunks", help, start) != BP_OK) {
             bp_free(start);
@@ -220,8 +216,8 @@ bp_err bp_chunks_new(bp_chunks **out, const bp_chunks_spec *spec)
                           spec->path, k, bytes);
     }
     if (err == BP_OK)
-        err = decoder_init(&chunks->mine, chunks->packed_bytes);
-    if (err != BP_OK)
+        decoder_init(&chunks->mine, chunks->packed_bytes);
+    else
         bp_chunks_free(&chunks);
     *out = chunks;
     return err;
@@ -250,8 +246,7 @@ static slot *slot_of(bp_chunks *chunks, int64_t chunk)
     return NULL;
 }
 
-/* The slot longest out of use that nobody is working on; the lock is held. NULL: memory is short.
- */
+/* The slot longest out of use that nobody is working on; the lock is held. */
 static slot *give_slot(bp_chunks *chunks, int64_t chunk)
 {
     slot *oldest = NULL;
@@ -267,9 +262,9 @@ static slot *give_slot(bp_chunks *chunks, int64_t chunk)
     bp_free(oldest->message);
     oldest->message = NULL;
     oldest->chunk = chunk;
-    oldest->state = oldest->data == NULL ? SLOT_EMPTY : SLOT_WANTED;
+    oldest->state = SLOT_WANTED;
     oldest->used = ++chunks->clock;
-    return oldest->data == NULL ? NULL : oldest;
+    return oldest;
 }
 
 /* Ask for chunk and, in order, for those behind it; the slot of `chunk` is returned, WORKING if it
@@ -284,14 +279,15 @@ static slot *ask(bp_chunks *chunks, int64_t chunk, bool in_order, bool *is_mine)
     s = slot_of(chunks, chunk);
     if (s == NULL)
         s = give_slot(chunks, chunk);
-    if (s != NULL)
-        s->used = ++chunks->clock;
-    for (int64_t next = chunk + 1; s != NULL && in_order && chunks->helper_count > 0 &&
-                                   next <= chunk + AHEAD && next < chunks->chunk_count;
+    s->used = ++chunks->clock;
+    for (int64_t next = chunk + 1; in_order && chunks->helper_count > 0 && next <= chunk + AHEAD &&
+                                   next < chunks->chunk_count;
          next++)
-        if (slot_of(chunks, next) == NULL && give_slot(chunks, next) != NULL)
+        if (slot_of(chunks, next) == NULL) {
+            (void)give_slot(chunks, next);
             pthread_cond_signal(&chunks->wanted);
-    *is_mine = s != NULL && s->state == SLOT_WANTED;
+        }
+    *is_mine = s->state == SLOT_WANTED;
     if (*is_mine)
         s->state = SLOT_WORKING;
     pthread_mutex_unlock(&chunks->lock);
@@ -305,8 +301,6 @@ static bp_err get(bp_chunks *chunks, int64_t chunk, bool in_order, const void **
     slot *s = ask(chunks, chunk, in_order, &is_mine);
     bp_err err;
 
-    if (s == NULL)
-        return bp_fail_memory("a chunk of tokens", (int64_t)chunks->chunk_bytes, 1);
     if (is_mine)
         work(chunks, &chunks->mine, s);
     pthread_mutex_lock(&chunks->lock);
@@ -322,7 +316,7 @@ static bp_err get(bp_chunks *chunks, int64_t chunk, bool in_order, const void **
     }
     err = s->state == SLOT_FAILED ? s->err : BP_OK;
     if (err != BP_OK) {
-        bp_err_set_message(s->message != NULL ? s->message : "a chunk can't be read");
+        bp_err_set_message(s->message);
         s->state = SLOT_EMPTY; /* a later call tries again */
     }
     pthread_mutex_unlock(&chunks->lock);

@@ -26,43 +26,33 @@ typedef struct column {
     const bp_dictionary *values; /* ... or from here */
 } column;
 
-static bp_err write_piece(column *c, int64_t first, int64_t count, const char *data, int64_t offset)
-{
-    const uint64_t bytes = (uint64_t)count * c->width;
-    const bp_extent extent = {(uint64_t)offset + (uint64_t)first * c->width, bytes,
-                              bp_xxh3(data, (size_t)bytes)};
-    bp_h5 *h5 = c->writer->h5;
-    bp_err err = c->is_text ? bp_h5_write_text_slab(h5, c->name, c->width, first, data, count)
-                            : bp_h5_write_slab(h5, c->name, c->type, first, data, count);
-
-    if (err == BP_OK)
-        bp_corpus_writer_add_extent(c->writer, &extent);
-    return err;
-}
-
 static bp_err write_column(column *c)
 {
-    bp_h5 *h5 = c->writer->h5;
+    bp_corpus_writer *writer = c->writer;
     int64_t at_once = BP_EXTENT_PIECE_BYTES / (int64_t)c->width;
     bp_h5_shape shape = {.offset = -1};
     char *piece;
-    bp_err err;
+    bp_err err = c->is_text ? bp_h5_make_text(writer->h5, c->name, c->width, c->count)
+                            : bp_h5_make(writer->h5, c->name, c->type, c->count);
 
-    err = c->is_text ? bp_h5_make_text(h5, c->name, c->width, c->count)
-                     : bp_h5_make(h5, c->name, c->type, c->count);
     if (err == BP_OK)
-        err = bp_h5_shape_of(h5, c->name, &shape);
+        err = bp_h5_shape_of(writer->h5, c->name, &shape);
     if (err != BP_OK)
         return err;
     BP_ASSERT(shape.offset >= BP_USER_BLOCK_BYTES);
-    piece = bp_try_alloc("io.column", at_once, c->width);
-    if (piece == NULL)
-        return bp_fail_memory(c->name, at_once, c->width);
+    piece = bp_alloc("io.column", at_once, c->width);
     for (int64_t first = 0; first < c->count && err == BP_OK; first += at_once) {
         int64_t now = c->count - first < at_once ? c->count - first : at_once;
+
         err = c->produce(c, first, now, piece);
         if (err == BP_OK)
-            err = write_piece(c, first, now, piece, shape.offset);
+            err = c->is_text
+                      ? bp_h5_write_text_slab(writer->h5, c->name, c->width, first, piece, now)
+                      : bp_h5_write_slab(writer->h5, c->name, c->type, first, piece, now);
+        bp_corpus_writer_add_extent(
+            writer, &(bp_extent){.offset = (uint64_t)shape.offset + (uint64_t)first * c->width,
+                                 .bytes = (uint64_t)now * c->width,
+                                 .xxh3 = bp_xxh3(piece, (size_t)now * c->width)});
     }
     bp_free(piece);
     return err;
@@ -114,37 +104,36 @@ static bp_err from_dictionary(column *c, int64_t first, int64_t count, char *out
 
 static bp_err from_tokenizer(column *c, int64_t first, int64_t count, char *out)
 {
-    memcpy(out, c->writer->tokenizer + first, (size_t)count);
+    memcpy(out, c->writer->spec.tokenizer + first, (size_t)count);
     return BP_OK;
 }
 
 static bp_err write_document_columns(bp_corpus_writer *writer)
 {
+    const bp_corpus_spec *spec = &writer->spec;
     const struct {
         const char *name;
-        bp_spill *spill;
         bool is_known;
-    } counts[] = {{"doc_bytes", writer->bytes, !writer->without_bytes},
-                  {"doc_words", writer->words, !writer->without_words},
-                  {"doc_words_split", writer->words_split, !writer->without_words_split}};
-    column c = {.writer = writer,
-                .name = "doc_start",
-                .count = writer->document_count + 1,
-                .width = sizeof(uint64_t),
-                .type = BP_H5_U64,
-                .produce = from_starts,
-                .spill = writer->starts};
-    bp_err err = write_column(&c);
+    } numbers[SPILLS] = {[SPILL_STARTS] = {"doc_start", true},
+                         [SPILL_BYTES] = {"doc_bytes", !spec->without_bytes},
+                         [SPILL_WORDS] = {"doc_words", !spec->without_words},
+                         [SPILL_WORDS_SPLIT] = {"doc_words_split", !spec->without_words_split}};
+    bp_err err = BP_OK;
 
-    c.count = writer->document_count;
-    c.produce = from_spill;
-    for (size_t k = 0; k < sizeof counts / sizeof counts[0] && err == BP_OK; k++) {
-        c.name = counts[k].name;
-        c.spill = counts[k].spill;
-        if (counts[k].is_known)
+    for (int k = 0; k < SPILLS && err == BP_OK; k++) {
+        bool is_start = k == SPILL_STARTS;
+        column c = {.writer = writer,
+                    .name = numbers[k].name,
+                    .count = writer->document_count + (is_start ? 1 : 0),
+                    .width = sizeof(uint64_t),
+                    .type = BP_H5_U64,
+                    .produce = is_start ? from_starts : from_spill,
+                    .spill = writer->spills[k]};
+
+        if (numbers[k].is_known)
             err = write_column(&c);
     }
-    if (err == BP_OK && writer->has_ids) {
+    if (err == BP_OK && spec->has_ids) {
         column ids = {.writer = writer,
                       .name = "doc_id",
                       .count = writer->document_count,
@@ -157,8 +146,9 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
     return err;
 }
 
-static bp_err write_label(bp_corpus_writer *writer, label_column *label)
+static bp_err write_label(bp_corpus_writer *writer, int k)
 {
+    label_column *label = &writer->labels[k];
     char name[128];
     column codes = {.writer = writer,
                     .name = name,
@@ -176,16 +166,14 @@ static bp_err write_label(bp_corpus_writer *writer, label_column *label)
                      .values = &label->values};
     bp_err err;
 
-    for (int64_t k = 0; k < label->values.count; k++) {
-        size_t bytes = strlen(label->values.texts[k]);
+    for (int64_t v = 0; v < label->values.count; v++) {
+        size_t bytes = strlen(label->values.texts[v]);
         values.width = bytes > values.width ? bytes : values.width;
     }
-    snprintf(name, sizeof name, "labels/%s", label->name);
+    snprintf(name, sizeof name, "labels/%s", writer->spec.labels[k]);
     err = write_column(&codes);
-    snprintf(name, sizeof name, "label_names/%s", label->name);
-    if (err == BP_OK)
-        err = write_column(&values);
-    return err;
+    snprintf(name, sizeof name, "label_names/%s", writer->spec.labels[k]);
+    return err == BP_OK ? write_column(&values) : err;
 }
 
 /* ---- what the rest of the file tells ---- */
@@ -195,37 +183,42 @@ static bp_err write_sources(bp_corpus_writer *writer)
     char name[128];
     bp_err err = BP_OK;
 
-    if (writer->tokenizer != NULL) {
+    if (writer->spec.tokenizer != NULL) {
         column text = {.writer = writer,
                        .name = "source/tokenizer",
-                       .count = (int64_t)strlen(writer->tokenizer),
+                       .count = (int64_t)strlen(writer->spec.tokenizer),
                        .width = 1,
                        .type = BP_H5_U8,
                        .produce = from_tokenizer};
         err = write_column(&text);
     }
-    for (int k = 0; k < writer->source_count && err == BP_OK; k++) {
-        const text_list *source = &writer->sources[k];
+    for (int k = 0; k < writer->spec.source_count && err == BP_OK; k++) {
+        const bp_corpus_source *source = &writer->spec.sources[k];
+
         snprintf(name, sizeof name, "source/%s", source->name);
-        err =
-            bp_h5_write_texts(writer->h5, name, (const char *const *)source->values, source->count);
+        err = bp_h5_write_texts(writer->h5, name, source->values, source->count);
     }
     return err;
 }
 
 static bp_err write_attributes(bp_corpus_writer *writer)
 {
-    bp_h5 *h5 = writer->h5;
-    bp_err err = bp_h5_put_int(h5, "/", "format_version", BP_CORPUS_VERSION);
+    const bp_corpus_spec *spec = &writer->spec;
+    const struct {
+        const char *name;
+        int64_t value;
+        bool is_there;
+    } numbers[] = {{"format_version", BP_CORPUS_VERSION, true},
+                   {"vocab_size", spec->vocab_size, true},
+                   {"eod_id", spec->eod_id, spec->eod_id >= 0},
+                   {"open_ends", writer->open_ends, writer->open_ends > 0}};
+    bp_err err = BP_OK;
 
-    if (err == BP_OK)
-        err = bp_h5_put_int(h5, "/", "vocab_size", writer->vocab_size);
-    if (err == BP_OK && writer->eod_id >= 0)
-        err = bp_h5_put_int(h5, "/", "eod_id", writer->eod_id);
-    if (err == BP_OK && writer->open_ends > 0)
-        err = bp_h5_put_int(h5, "/", "open_ends", writer->open_ends);
-    if (err == BP_OK && writer->tokenizer_hash[0] != '\0')
-        err = bp_h5_put_text(h5, "/", "tokenizer_hash", writer->tokenizer_hash);
+    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0] && err == BP_OK; k++)
+        if (numbers[k].is_there)
+            err = bp_h5_put_int(writer->h5, "/", numbers[k].name, numbers[k].value);
+    if (err == BP_OK && spec->tokenizer_hash[0] != '\0')
+        err = bp_h5_put_text(writer->h5, "/", "tokenizer_hash", spec->tokenizer_hash);
     return err;
 }
 
@@ -237,21 +230,19 @@ static bp_err base_of_chunks(const bp_corpus_writer *writer, const bp_extent *fi
 {
     const int64_t bases[2] = {0, BP_USER_BLOCK_BYTES};
     char *chunk = bp_alloc("io.chunk", (int64_t)first->bytes, 1);
-    bp_err err = BP_OK;
     bool found = false;
 
-    for (int k = 0; k < 2 && err == BP_OK && !found; k++) {
+    for (int k = 0; k < 2 && !found; k++) {
         found = bp_pread_all(writer->lock, chunk, first->bytes,
                              (int64_t)first->offset + bases[k]) == 0 &&
                 bp_xxh3(chunk, first->bytes) == first->xxh3;
         *base = bases[k];
     }
-    if (err == BP_OK && !found)
-        err = BP_FAIL(BP_ERR_IO,
-                      "a chunk does not read back as it was written: at %s; look at the disk",
-                      writer->path);
     bp_free(chunk);
-    return err;
+    return found ? BP_OK
+                 : BP_FAIL(BP_ERR_IO,
+                           "a chunk does not read back as it was written: at %s; look at the disk",
+                           writer->path);
 }
 
 static bp_err locate_chunks(bp_corpus_writer *writer)
@@ -281,14 +272,12 @@ static bp_err locate_chunks(bp_corpus_writer *writer)
 /* The table, and where it lies. */
 static bp_err write_checksums(bp_corpus_writer *writer, int64_t *offset)
 {
-    bp_h5_shape shape;
-    bp_err err = bp_h5_write_grid(writer->h5, "checksums", BP_H5_U64, writer->extents,
-                                  writer->extent_count, 3);
+    const int64_t extent[] = {writer->extent_count, 3};
+    bp_err err = bp_h5_make_array(writer->h5, "checksums", BP_H5_U64, 2, extent, offset);
 
-    if (err == BP_OK)
-        err = bp_h5_shape_of(writer->h5, "checksums", &shape);
-    *offset = err == BP_OK ? shape.offset : -1;
-    return err;
+    return err == BP_OK ? bp_h5_write_slab(writer->h5, "checksums", BP_H5_U64, 0, writer->extents,
+                                           extent[0] * extent[1])
+                        : err;
 }
 
 /* The closed file: the hash of what no row covers, then the user block. */
@@ -323,11 +312,11 @@ static bp_err check_content(const bp_corpus_writer *writer)
     if (writer->token_count == 0)
         return BP_FAIL(BP_ERR_FORMAT, "no token was found: at the input of %s; give text",
                        writer->path);
-    for (int k = 0; k < writer->label_count; k++)
+    for (int k = 0; k < writer->spec.label_count; k++)
         if (!writer->labels[k].seen)
             return BP_FAIL(BP_ERR_FORMAT,
                            "no document has a label '%s': at the input of %s; see --label",
-                           writer->labels[k].name, writer->path);
+                           writer->spec.labels[k], writer->path);
     return BP_OK;
 }
 
@@ -337,8 +326,8 @@ static bp_err write_all(bp_corpus_writer *writer, int64_t *table_offset)
 
     if (err == BP_OK)
         err = write_document_columns(writer);
-    for (int k = 0; k < writer->label_count && err == BP_OK; k++)
-        err = write_label(writer, &writer->labels[k]);
+    for (int k = 0; k < writer->spec.label_count && err == BP_OK; k++)
+        err = write_label(writer, k);
     if (err == BP_OK)
         err = write_sources(writer);
     if (err == BP_OK)

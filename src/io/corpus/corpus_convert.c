@@ -3,11 +3,11 @@
 #include "io/corpus/corpus_convert.h"
 
 #include "corpus_file_priv.h"
-#include "corpus_temporary.h"
 #include "io/h5/h5_priv.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/hidden.h"
 #include "base/mem.h"
 #include "base/signals.h"
 #include "io/corpus/corpus_text.h"
@@ -53,18 +53,16 @@ static bp_err check_ratio(const bp_corpus_file *file, const bp_h5_shape *tokens)
 
 static bp_err open_tokens(const bp_corpus_file *file, hid_t *dataset)
 {
-    hid_t access;
     bp_err err = BP_OK;
 
     bp_h5_lock();
-    access = H5Pcreate(H5P_DATASET_ACCESS);
-    *dataset = -1;
-    if (access >= 0 && H5Pset_chunk_cache(access, 521, CACHE_BYTES, 1.0) >= 0)
+    hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
+    *dataset = H5I_INVALID_HID;
+    if (H5Pset_chunk_cache(access, 521, CACHE_BYTES, 1.0) >= 0)
         *dataset = H5Dopen2(file->h5->id, "tokens", access);
     if (*dataset < 0)
         err = bp_h5_fail(file->h5, "can't open dataset", "tokens");
-    if (access >= 0)
-        H5Pclose(access);
+    bp_h5_release(access);
     bp_h5_unlock();
     return err;
 }
@@ -96,21 +94,11 @@ static bp_err open_foreign(bp_corpus_file *file, hid_t *dataset)
 static bp_err read_ids(const bp_corpus_file *file, hid_t dataset, int64_t first, int64_t count,
                        int64_t *values, uint32_t *ids)
 {
-    hsize_t start = (hsize_t)first, length = (hsize_t)count;
-    hid_t in_file, in_memory;
     bp_err err = BP_OK;
 
     bp_h5_lock();
-    in_file = H5Dget_space(dataset);
-    in_memory = H5Screate_simple(1, &length, NULL);
-    if (in_file < 0 || in_memory < 0 ||
-        H5Sselect_hyperslab(in_file, H5S_SELECT_SET, &start, NULL, &length, NULL) < 0 ||
-        H5Dread(dataset, H5T_NATIVE_INT64, in_memory, in_file, H5P_DEFAULT, values) < 0)
+    if (!bp_h5_read_values(dataset, H5T_NATIVE_INT64, (hsize_t)first, (hsize_t)count, values))
         err = bp_h5_fail(file->h5, "can't read dataset", "tokens");
-    if (in_memory >= 0)
-        H5Sclose(in_memory);
-    if (in_file >= 0)
-        H5Sclose(in_file);
     bp_h5_unlock();
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         if (values[k] < 0 || values[k] >= file->info.vocab_size)
@@ -377,7 +365,7 @@ static bp_err convert_apart(const bp_corpus_conversion *conversion, int fd,
         *out = told.converted;
     (void)close(pipe[0]);
     if (err != BP_OK)
-        bp_corpus_temporary_sweep(conversion->out);
+        bp_hidden_sweep(conversion->out, BP_HIDDEN_FILE);
     return err;
 }
 

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_text.h"
+#include "io/corpus/corpus_writer.h"
 #include "io/h5/user_block.h"
 
 #include <inttypes.h>
@@ -14,6 +15,82 @@
 #include <unistd.h>
 
 #define ID_RUN_BYTES ((int64_t)1 << 20)
+
+int64_t bp_corpus_hash_whole_bytes = (int64_t)256 << 20;
+
+/* ---- what is checked before HDF5 may look at a file, and what is kept of it ---- */
+
+static bp_err damaged(const bp_corpus_file *file, const char *what)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "damaged: at %s, in %s; make it anew", file->path, what);
+}
+
+/* The user block, the table of checksums, and all that the table does not cover. */
+static bp_err check_bytes(bp_corpus_file *file, bp_user_block *block)
+{
+    int64_t offset, rows;
+    char outside[BP_USER_BLOCK_HASH], found[BP_USER_BLOCK_HASH];
+    char again[BP_USER_BLOCK_DETAIL];
+    bp_err err = bp_user_block_expect(block, BP_CORPUS_KIND, BP_CORPUS_VERSION, file->path);
+
+    if (err != BP_OK)
+        return err;
+    if (sscanf(block->detail, "checksums %18" SCNd64 " %18" SCNd64 " outside %32[0-9a-f]", &offset,
+               &rows, outside) != 3)
+        return damaged(file, "the user block (bytes 0 to 511)");
+    snprintf(again, sizeof again, "checksums %" PRId64 " %" PRId64 " outside %s", offset, rows,
+             outside);
+    if (strcmp(again, block->detail) != 0)
+        return damaged(file, "the user block (bytes 0 to 511)");
+    snprintf(file->info.content_hash, sizeof file->info.content_hash, "%s", block->hash);
+    if (block->bytes <= bp_corpus_hash_whole_bytes)
+        err = bp_user_block_verify_fd(block, file->fd, file->path);
+    if (err == BP_OK)
+        err = bp_extents_read(&file->extents, file->fd, offset, rows, block->bytes, file->path);
+    if (err == BP_OK)
+        err = bp_extents_outside(&file->extents, file->fd, block->bytes, file->path, found);
+    if (err == BP_OK && strcmp(found, outside) != 0)
+        err = damaged(file, "HDF5's structures (the bytes that /checksums does not cover)");
+    return err;
+}
+
+static bp_err look(bp_corpus_file *file, bp_h5 *h5, bp_h5_shape *tokens)
+{
+    int64_t version = 0;
+    bp_err err = bp_h5_get_int(h5, "/", "format_version", &version);
+
+    if (err == BP_OK && version != BP_CORPUS_VERSION)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "format_version %" PRId64
+                      " is not %d, which this bagpipe reads: at %s; use a newer bagpipe",
+                      version, BP_CORPUS_VERSION, file->path);
+    if (err == BP_OK)
+        err = bp_corpus_read_attributes(file, h5);
+    if (err == BP_OK)
+        err = bp_h5_shape_of(h5, "tokens", tokens);
+    if (err == BP_OK)
+        err = bp_corpus_find_columns(file, h5, false);
+    return err;
+}
+
+static bp_err start_chunks(bp_corpus_file *file, const bp_h5_shape *tokens)
+{
+    int64_t chunks = (tokens->count + BP_CORPUS_CHUNK_TOKENS - 1) / BP_CORPUS_CHUNK_TOKENS;
+    bp_chunks_spec spec = {.fd = file->fd,
+                           .path = file->path,
+                           .extents = file->extents.rows,
+                           .tokens = tokens->count,
+                           .vocab_size = file->info.vocab_size,
+                           .token_bytes = tokens->width};
+
+    if (tokens->dims != 1 || tokens->is_text || tokens->is_real || tokens->is_signed ||
+        tokens->width * BP_CORPUS_CHUNK_TOKENS != bp_corpus_chunk_bytes(file->info.vocab_size) ||
+        chunks > file->extents.count)
+        return damaged(
+            file, "/tokens, which has another type or length than its vocabulary and checksums");
+    file->info.tokens = tokens->count;
+    return bp_chunks_new(&file->chunks, &spec);
+}
 
 /* ---- open and close ---- */
 
@@ -28,6 +105,8 @@ static int stem_bytes(const char *path)
 static bp_err open_checked(bp_corpus_file *file)
 {
     bp_user_block block;
+    bp_h5_shape tokens;
+    bp_h5 *h5 = NULL;
     bp_err err = bp_path_is_dir(file->path) ? bp_corpus_refuse_folder(file->path)
                                             : bp_file_open(file->path, &file->fd, NULL);
 
@@ -40,7 +119,14 @@ static bp_err open_checked(bp_corpus_file *file)
                        "a foreign HDF5 file: at %s; convert it once: bagpipe-data corpus --format "
                        "hdf5 --out %.*s-native.h5 %s",
                        file->path, stem_bytes(file->path), file->path, file->path);
-    return err == BP_OK ? bp_corpus_open_native(file) : err;
+    if (err == BP_OK)
+        err = check_bytes(file, &block);
+    if (err == BP_OK)
+        err = bp_h5_open_fd(&h5, file->fd, file->path);
+    if (err == BP_OK)
+        err = look(file, h5, &tokens);
+    bp_h5_drop(&h5); /* from here on all is read from its known place */
+    return err == BP_OK ? start_chunks(file, &tokens) : err;
 }
 
 bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path)
@@ -48,7 +134,6 @@ bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path)
     bp_corpus_file *file = bp_alloc("io.corpus_file", 1, sizeof *file);
     bp_err err;
 
-    *out = NULL;
     file->fd = -1;
     file->path = bp_strdup(path);
     err = open_checked(file);
@@ -113,35 +198,33 @@ bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, i
 
 /* ---- documents ---- */
 
-bp_err bp_corpus_check_starts(const bp_corpus_file *file, int64_t first, int64_t count,
-                              const int64_t *starts, int64_t *before)
+/* doc_start is sorted, from 0 to the number of tokens. */
+static bp_err check_starts(const bp_corpus_file *file, const int64_t *starts)
 {
-    int64_t documents = file->info.documents;
+    int64_t last = file->info.documents;
 
-    for (int64_t k = 0; k < count; k++) {
-        if (first + k == 0 && starts[k] != 0)
-            return BP_FAIL(BP_ERR_FORMAT,
-                           "doc_start begins with %" PRId64 ", not 0: at %s, doc_start[0]",
-                           starts[k], file->path);
-        if (first + k > 0 && starts[k] < *before)
+    if (starts[0] != 0)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "doc_start begins with %" PRId64 ", not 0: at %s, doc_start[0]", starts[0],
+                       file->path);
+    for (int64_t k = 1; k <= last; k++)
+        if (starts[k] < starts[k - 1])
             return BP_FAIL(BP_ERR_FORMAT,
                            "doc_start is not sorted, %" PRId64 " after %" PRId64
                            ": at %s, doc_start[%" PRId64 "]; sort the documents",
-                           starts[k], *before, file->path, first + k);
-        *before = starts[k];
-    }
-    if (first + count == documents + 1 && *before != file->info.tokens)
+                           starts[k], starts[k - 1], file->path, k);
+    if (starts[last] != file->info.tokens)
         return BP_FAIL(BP_ERR_FORMAT,
                        "doc_start ends with %" PRId64 ", but there are %" PRId64
                        " tokens: at %s, doc_start[%" PRId64 "]",
-                       *before, file->info.tokens, file->path, documents);
+                       starts[last], file->info.tokens, file->path, last);
     return BP_OK;
 }
 
 static bp_err load(bp_corpus_file *file, bp_column_kind kind)
 {
     const bp_column *column = &file->columns[kind];
-    int64_t count = column->shape.count, before = 0;
+    int64_t count = column->shape.count;
     int64_t *values;
     bp_err err;
 
@@ -152,7 +235,7 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
         return bp_fail_memory(column->name, count, sizeof *values);
     err = bp_column_read_numbers(file, column, 0, count, values);
     if (err == BP_OK && kind == BP_COLUMN_START)
-        err = bp_corpus_check_starts(file, 0, count, values, &before);
+        err = check_starts(file, values);
     for (int64_t d = 0; d < count && err == BP_OK; d++)
         if (values[d] < 0)
             err = BP_FAIL(BP_ERR_FORMAT, "%s is %" PRId64 ": at %s, %s[%" PRId64 "]", column->name,
@@ -201,12 +284,9 @@ static bp_err load_ids(bp_corpus_file *file, int64_t document)
         return BP_OK;
     if (file->ids == NULL)
         file->ids = bp_alloc("io.ids", run, column->shape.width);
-    file->ids_count = 0;
     err = bp_column_read_text(file, column, first, left < run ? left : run, file->ids);
-    if (err == BP_OK) {
-        file->ids_first = first;
-        file->ids_count = left < run ? left : run;
-    }
+    file->ids_first = first;
+    file->ids_count = err == BP_OK ? (left < run ? left : run) : 0;
     return err;
 }
 
@@ -233,9 +313,7 @@ static bp_err load_codes(bp_corpus_file *file, bp_label_column *label)
     int64_t documents = file->info.documents, values = label->names.shape.count;
     int64_t *wide = bp_alloc("io.codes", documents, sizeof *wide);
     uint32_t *codes = bp_alloc("io.codes", documents, sizeof *codes);
-    bp_err err = BP_OK;
-
-    err = bp_column_read_numbers(file, &label->codes, 0, documents, wide);
+    bp_err err = bp_column_read_numbers(file, &label->codes, 0, documents, wide);
     for (int64_t d = 0; d < documents && err == BP_OK; d++) {
         codes[d] = (uint32_t)wide[d];
         if (wide[d] < 0 || wide[d] >= values)
@@ -259,9 +337,8 @@ static bp_err load_values(bp_corpus_file *file, bp_label_column *label)
     char *padded = bp_alloc("io.values", count, width);
     char *text = bp_alloc("io.values", count, width + 1);
     const char **values = bp_alloc("io.values", count, sizeof *values);
-    bp_err err;
+    bp_err err = bp_column_read_text(file, &label->names, 0, count, padded);
 
-    err = bp_column_read_text(file, &label->names, 0, count, padded);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         memcpy(text + (size_t)k * (width + 1), padded + (size_t)k * width, width);
         values[k] = text + (size_t)k * (width + 1);
@@ -307,11 +384,10 @@ bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes
         return BP_OK;
     *text = bp_alloc("io.tokenizer", count + 1, 1);
     err = bp_column_read_bytes(file, column, *text);
-    if (err == BP_OK)
-        *bytes = (size_t)count;
-    else
+    *bytes = (size_t)count;
+    if (err != BP_OK) {
         bp_free(*text);
-    if (err != BP_OK)
         *text = NULL;
+    }
     return bp_err_advise(err, BP_H5_REMEDY);
 }

@@ -1,5 +1,5 @@
-/* Inside a corpus file: corpus_file.c is the face, corpus_native.c checks and opens,
- * corpus_columns.c reads the columns of native files and, for corpus_convert.c, of foreign ones. */
+/* Inside a corpus file: corpus_file.c checks, opens and is the face, corpus_columns.c reads the
+ * columns of native files and, for corpus_convert.c, of foreign ones. */
 #ifndef BP_IO_CORPUS_CORPUS_FILE_PRIV_H
 #define BP_IO_CORPUS_CORPUS_FILE_PRIV_H
 
@@ -51,16 +51,9 @@ struct bp_corpus_file {
  * they are read. 256 MiB; tests set it. */
 extern int64_t bp_corpus_hash_whole_bytes;
 
-/** Check a native file and find what is in it: fills everything but the loaded columns. */
-bp_err bp_corpus_open_native(bp_corpus_file *file);
-
 /** Find the columns in an open HDF5 file, and check their kinds and lengths; walks them if `walk`.
  */
 bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk);
-/** doc_start is sorted, from 0 to the number of tokens: values [first, first + count) of it, behind
- * *before, which becomes the last of them. */
-bp_err bp_corpus_check_starts(const bp_corpus_file *file, int64_t first, int64_t count,
-                              const int64_t *starts, int64_t *before);
 /** vocab_size, eod_id, tokenizer_hash. */
 bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5);
 

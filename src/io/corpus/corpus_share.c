@@ -15,16 +15,6 @@ static size_t padded(size_t bytes)
     return (bytes + 7) / 8 * 8;
 }
 
-const char *bp_record_text(const bp_record *record)
-{
-    return (const char *)(record + 1);
-}
-
-const uint32_t *bp_record_ids(const bp_record *record)
-{
-    return (const uint32_t *)(const void *)(bp_record_text(record) + padded(record->text_bytes));
-}
-
 void bp_batch_clear(bp_batch *batch)
 {
     bp_free(batch->data);
@@ -40,11 +30,9 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
     bp_record *record;
 
     if (bytes > batch->room - batch->bytes) {
-        size_t room =
+        batch->room =
             2 * batch->room > batch->bytes + bytes ? 2 * batch->room : batch->bytes + bytes;
-        char *data = bp_realloc("io.batch", batch->data, (int64_t)room, 1);
-        batch->data = data;
-        batch->room = room;
+        batch->data = bp_realloc("io.batch", batch->data, (int64_t)batch->room, 1);
     }
     record = (bp_record *)(void *)(batch->data + batch->bytes);
     memset(record, 0, sizeof *record);
@@ -56,76 +44,55 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
     return record;
 }
 
-static bp_err add_failure(bp_batch *batch, bp_err err)
-{
-    const char *message = bp_err_message();
-    bp_record *record = add_record(batch, BP_RECORD_FAILURE, strlen(message) + 1, 0);
-
-    if (record == NULL)
-        return err;
-    record->err = (int32_t)err;
-    memcpy(record + 1, message, strlen(message) + 1);
-    return BP_OK;
-}
-
-static size_t texts_bytes(const bp_piece *piece, int label_count)
-{
-    size_t bytes = strlen(piece->id) + 1;
-
-    for (int k = 0; k < label_count; k++)
-        bytes += 1 + strlen(piece->labels[k]) + 1;
-    return bytes;
-}
-
 /* The id and the labels, each ended by a zero byte, a label's type before it. */
-static void put_texts(char *to, const bp_piece *piece, int label_count)
-{
-    to = stpcpy(to, piece->id) + 1;
-    for (int k = 0; k < label_count; k++) {
-        *to = piece->label_types[k];
-        to = stpcpy(to + 1, piece->labels[k]) + 1;
-    }
-}
-
 static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
 {
+    size_t text_bytes = strlen(piece->id) + 1;
     bp_record *record;
+    char *to;
     bp_err err;
 
     share->ids.count = 0;
     err = bp_encode_piece(share->encoder, piece->text, piece->bytes, piece->first, &share->ids);
     if (err != BP_OK)
         return err;
-    record = add_record(batch, BP_RECORD_PIECE, texts_bytes(piece, share->label_count),
-                        share->ids.count);
+    for (int k = 0; k < share->label_count; k++)
+        text_bytes += 1 + strlen(piece->labels[k]) + 1;
+    record = add_record(batch, BP_RECORD_PIECE, text_bytes, share->ids.count);
     record->number = piece->number;
     record->file = piece->file;
     record->line = piece->line;
     record->last = piece->last ? 1 : 0;
     bp_text_tally_add(&record->tally, piece->text, piece->bytes);
-    put_texts((char *)(record + 1), piece, share->label_count);
+    to = stpcpy((char *)(record + 1), piece->id) + 1;
+    for (int k = 0; k < share->label_count; k++) {
+        *to = piece->label_types[k];
+        to = stpcpy(to + 1, piece->labels[k]) + 1;
+    }
     if (share->ids.count > 0)
-        memcpy((char *)record + ((const char *)bp_record_ids(record) - (const char *)record),
-               share->ids.data, (size_t)share->ids.count * sizeof(uint32_t));
+        memcpy((char *)(record + 1) + padded(text_bytes), share->ids.data,
+               (size_t)share->ids.count * sizeof(uint32_t));
     return BP_OK;
 }
 
-bp_err bp_share_next(bp_share *share, bp_batch *batch)
+void bp_share_next(bp_share *share, bp_batch *batch)
 {
     bp_piece piece;
     bp_err err = bp_documents_next(share->documents, &piece);
 
-    if (err == BP_OK && piece.text != NULL)
-        err = add_piece(share, batch, &piece);
-    else if (err == BP_OK)
-        share->ended = true;
-    if (err != BP_OK) {
-        share->ended = true;
-        return add_failure(batch, err);
-    }
+    share->ended = err == BP_OK && piece.text == NULL;
     if (share->ended)
         (void)add_record(batch, BP_RECORD_END, 0, 0);
-    return BP_OK;
+    else if (err == BP_OK)
+        err = add_piece(share, batch, &piece);
+    if (err != BP_OK) {
+        const char *message = bp_err_message();
+        bp_record *record = add_record(batch, BP_RECORD_FAILURE, strlen(message) + 1, 0);
+
+        record->err = (int32_t)err;
+        memcpy(record + 1, message, strlen(message) + 1);
+        share->ended = true;
+    }
 }
 
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size)

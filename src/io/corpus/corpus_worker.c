@@ -16,9 +16,7 @@ typedef struct sent_batch { /* until rank 0 says that it is used up */
 
 typedef struct worker {
     MPI_Comm comm;
-    bp_share *share;
     bp_packer *packer;
-    size_t chunk_bytes;
     sent_batch sent[BP_BATCHES_AHEAD];
     int64_t sent_count, used_count;
     char *chunk;     /* as it comes: number and tokens */
@@ -27,13 +25,6 @@ typedef struct worker {
     int64_t packed_count;
     bool stop;
 } worker;
-
-static void *need(void *p)
-{
-    BP_ASSERT(p !=
-              NULL); /* a rank that can't even hold a chunk can't tell rank 0 so in good order */
-    return p;
-}
 
 /* ---- chunks ---- */
 
@@ -104,55 +95,39 @@ static void listen(worker *w, bool wait)
     }
 }
 
-static void encode_some(worker *w)
-{
-    bp_batch *batch = &w->sent[w->sent_count % BP_BATCHES_AHEAD].batch;
-
-    BP_CHECK(bp_share_next(w->share, batch) == BP_OK); /* see need() */
-    if (w->share->ended || batch->bytes >= BP_BATCH_BYTES)
-        send_batch(w);
-}
-
-static void worker_init(worker *w, MPI_Comm comm, bp_share *share, int64_t vocab_size)
-{
-    memset(w, 0, sizeof *w);
-    w->comm = comm;
-    w->share = share;
-    w->chunk_bytes = bp_corpus_chunk_bytes(vocab_size);
-    BP_CHECK(bp_packer_new(&w->packer, vocab_size) == BP_OK);
-    w->chunk = need(bp_alloc("io.worker", (int64_t)(w->chunk_bytes + sizeof(int64_t)), 1));
-    for (int k = 0; k < 2; k++) {
-        size_t room = sizeof(bp_packed_head) + 2 * w->chunk_bytes; /* more than zstd ever takes */
-        w->packed[k] = need(bp_alloc("io.worker", (int64_t)room, 1));
-        w->packed_sent[k] = MPI_REQUEST_NULL;
-    }
-}
-
-static void worker_clear(worker *w)
-{
-    for (int k = 0; k < BP_BATCHES_AHEAD; k++)
-        bp_batch_clear(&w->sent[k].batch);
-    bp_free(w->packed[0]);
-    bp_free(w->packed[1]);
-    bp_free(w->chunk);
-    bp_packer_free(&w->packer);
-}
-
 void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size)
 {
-    worker w;
+    size_t chunk_bytes = bp_corpus_chunk_bytes(vocab_size);
+    worker w = {.comm = comm, .packer = bp_packer_new(vocab_size)};
 
-    worker_init(&w, comm, share, vocab_size);
+    w.chunk = bp_alloc("io.worker", (int64_t)(chunk_bytes + sizeof(int64_t)), 1);
+    for (int k = 0; k < 2; k++) {
+        size_t room = sizeof(bp_packed_head) + 2 * chunk_bytes; /* more than zstd ever takes */
+
+        w.packed[k] = bp_alloc("io.worker", (int64_t)room, 1);
+        w.packed_sent[k] = MPI_REQUEST_NULL;
+    }
     while (!w.stop) {
         bool may_encode = !share->ended && w.sent_count - w.used_count < BP_BATCHES_AHEAD;
+
         listen(&w, !may_encode);
-        if (may_encode && !w.stop)
-            encode_some(&w);
+        if (may_encode && !w.stop) {
+            bp_batch *batch = &w.sent[w.sent_count % BP_BATCHES_AHEAD].batch;
+
+            bp_share_next(share, batch);
+            if (share->ended || batch->bytes >= BP_BATCH_BYTES)
+                send_batch(&w);
+        }
     }
     /* rank 0 receives all that was sent before this, used or not */
     BP_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, BP_TAG_BYE, comm));
     while (w.used_count < w.sent_count)
         batch_is_used(&w);
     BP_MPI(MPI_Waitall(2, w.packed_sent, MPI_STATUSES_IGNORE));
-    worker_clear(&w);
+    for (int k = 0; k < BP_BATCHES_AHEAD; k++)
+        bp_batch_clear(&w.sent[k].batch);
+    bp_free(w.packed[0]);
+    bp_free(w.packed[1]);
+    bp_free(w.chunk);
+    bp_packer_free(&w.packer);
 }

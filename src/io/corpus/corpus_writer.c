@@ -1,8 +1,9 @@
 /* Taking in tokens and documents. */
-#include "corpus_temporary.h"
 #include "corpus_writer_priv.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
+#include "base/hidden.h"
 #include "base/mem.h"
 #include "io/h5/zstd_filter.h"
 
@@ -10,23 +11,60 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
-#define SPILL_BYTES ((size_t)256 << 10)
+#define SPILL_MEMORY ((size_t)256 << 10)
 
-/* ---- beginning ---- */
+/* ---- chunks of tokens to zstd frames ---- */
 
-static bp_err name_files(bp_corpus_writer *writer, const char *path)
+struct bp_packer {
+    ZSTD_CCtx *context;
+    void *out;
+    size_t raw_bytes, room;
+};
+
+size_t bp_corpus_chunk_bytes(int64_t vocab_size)
 {
-    const char *base = bp_path_base(path);
-    int folder_bytes = (int)(base - path);
-    struct stat status;
+    return (size_t)BP_CORPUS_CHUNK_TOKENS *
+           (vocab_size <= 65535 ? sizeof(uint16_t) : sizeof(uint32_t));
+}
 
-    if (*base == '\0' || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
-        return BP_FAIL(BP_ERR_CREATE, "not a regular file: at %s; give another output", path);
-    writer->path = bp_strdup(path);
-    writer->folder = folder_bytes > 0 ? bp_sprintf("%.*s", folder_bytes, path) : bp_strdup(".");
+bp_packer *bp_packer_new(int64_t vocab_size)
+{
+    bp_packer *packer = bp_alloc("io.packer", 1, sizeof *packer);
+
+    packer->raw_bytes = bp_corpus_chunk_bytes(vocab_size);
+    packer->room = ZSTD_compressBound(packer->raw_bytes);
+    packer->out = bp_alloc("io.packer", (int64_t)packer->room, 1);
+    packer->context = ZSTD_createCCtx();
+    if (packer->context == NULL)
+        bp_memory_ended("a compressor", 1, packer->room);
+    return packer;
+}
+
+void bp_packer_free(bp_packer **packer)
+{
+    if (*packer != NULL) {
+        ZSTD_freeCCtx((*packer)->context);
+        bp_free((*packer)->out);
+    }
+    bp_free(*packer);
+    *packer = NULL;
+}
+
+bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out)
+{
+    size_t got = ZSTD_compressCCtx(packer->context, packer->out, packer->room, raw,
+                                   packer->raw_bytes, BP_ZSTD_LEVEL);
+
+    if (ZSTD_isError(got))
+        return BP_FAIL(BP_ERR_SYSTEM, "zstd failed (%s): at a chunk of tokens",
+                       ZSTD_getErrorName(got));
+    *out = (bp_packed){packer->out, got, bp_xxh3(packer->out, got)};
     return BP_OK;
 }
+
+/* ---- beginning ---- */
 
 static bp_err check_label_name(const bp_corpus_spec *spec, int k)
 {
@@ -44,68 +82,18 @@ static bp_err check_label_name(const bp_corpus_spec *spec, int k)
     return BP_OK;
 }
 
-static bp_err copy_labels(bp_corpus_writer *writer, const bp_corpus_spec *spec)
+static bp_err check_spec(const bp_corpus_spec *spec, const char *path)
 {
+    struct stat status;
     bp_err err = BP_OK;
 
-    writer->labels = bp_alloc("io.labels", spec->label_count, sizeof *writer->labels);
-    for (int k = 0; k < spec->label_count && err == BP_OK; k++) {
+    BP_ASSERT(spec->vocab_size >= 1 && spec->vocab_size <= INT32_MAX &&
+              spec->eod_id < spec->vocab_size);
+    if (*bp_path_base(path) == '\0' || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
+        return BP_FAIL(BP_ERR_CREATE, "not a regular file: at %s; give another output", path);
+    for (int k = 0; k < spec->label_count && err == BP_OK; k++)
         err = check_label_name(spec, k);
-        if (err != BP_OK)
-            break;
-        writer->label_count = k + 1;
-        writer->labels[k].name = bp_strdup(spec->labels[k]);
-        bp_spill_new(&writer->labels[k].codes, writer->folder, SPILL_BYTES);
-    }
     return err;
-}
-
-static void copy_source(text_list *to, const bp_corpus_source *from)
-{
-    to->name = bp_strdup(from->name);
-    to->values = bp_alloc("io.sources", from->count, sizeof *to->values);
-    for (int64_t k = 0; k < from->count; k++) {
-        to->values[k] = bp_strdup(from->values[k]);
-        to->count = k + 1;
-    }
-}
-
-static bp_err copy_spec(bp_corpus_writer *writer, const bp_corpus_spec *spec)
-{
-    bp_err err = copy_labels(writer, spec);
-
-    if (err != BP_OK)
-        return err;
-    writer->vocab_size = spec->vocab_size;
-    writer->eod_id = spec->eod_id;
-    writer->has_ids = spec->has_ids;
-    writer->ends_as_given = spec->ends_as_given;
-    writer->without_bytes = spec->without_bytes;
-    writer->without_words = spec->without_words;
-    writer->without_words_split = spec->without_words_split;
-    writer->pack = spec->pack;
-    writer->context = spec->context;
-    writer->id_width = 1;
-    writer->token_bytes = bp_corpus_chunk_bytes(spec->vocab_size) / BP_CORPUS_CHUNK_TOKENS;
-    writer->raw = bp_alloc("io.chunk", BP_CORPUS_CHUNK_TOKENS, writer->token_bytes);
-    writer->tokenizer_hash = bp_strdup(spec->tokenizer_hash);
-    writer->sources = bp_alloc("io.sources", spec->source_count, sizeof *writer->sources);
-    if (spec->tokenizer != NULL)
-        writer->tokenizer = bp_strdup(spec->tokenizer);
-    for (int k = 0; k < spec->source_count && err == BP_OK; k++) {
-        writer->source_count = k + 1;
-        copy_source(&writer->sources[k], &spec->sources[k]);
-    }
-    return err;
-}
-
-static void open_spills(bp_corpus_writer *writer)
-{
-    bp_spill **const spills[] = {&writer->starts, &writer->bytes, &writer->words,
-                                 &writer->words_split, &writer->ids};
-
-    for (size_t k = 0; k < sizeof spills / sizeof spills[0]; k++)
-        bp_spill_new(spills[k], writer->folder, SPILL_BYTES);
 }
 
 /* /tokens: chunks of 64 Ki, the zstd filter, growing as chunks come. */
@@ -118,15 +106,12 @@ static hid_t create_tokens(hid_t file, size_t token_bytes)
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
     hid_t dataset = -1;
 
-    if (space >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, 0) >= 0 &&
-        H5Pset_chunk(creation, 1, &chunk) >= 0 &&
+    if (H5Pset_obj_track_times(creation, 0) >= 0 && H5Pset_chunk(creation, 1, &chunk) >= 0 &&
         H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER) >= 0 &&
         H5Pset_filter(creation, BP_FILTER_ZSTD, H5Z_FLAG_MANDATORY, 1, &level) >= 0)
         dataset = H5Dcreate2(file, "tokens", type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    if (creation >= 0)
-        H5Pclose(creation);
-    if (space >= 0)
-        H5Sclose(space);
+    bp_h5_release(creation);
+    bp_h5_release(space);
     return dataset;
 }
 
@@ -136,8 +121,8 @@ static bp_err create_file(bp_corpus_writer *writer)
 {
     bp_err err;
 
-    bp_corpus_temporary_sweep(writer->path);
-    err = bp_corpus_temporary_create(writer->path, &writer->temporary, &writer->lock);
+    bp_hidden_sweep(writer->path, BP_HIDDEN_FILE);
+    err = bp_hidden_make(writer->path, BP_HIDDEN_FILE, &writer->temporary, &writer->lock);
     if (err == BP_OK)
         err = bp_h5_create_as(&writer->h5, writer->temporary, writer->path);
     if (err != BP_OK)
@@ -152,43 +137,33 @@ static bp_err create_file(bp_corpus_writer *writer)
 
 bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_corpus_spec *spec)
 {
-    bp_corpus_writer *writer = bp_alloc("io.corpus_writer", 1, sizeof *writer);
-    bp_err err;
+    bp_corpus_writer *writer;
+    bp_err err = check_spec(spec, path);
 
     *out = NULL;
-    BP_ASSERT(spec->vocab_size >= 1 && spec->vocab_size <= INT32_MAX &&
-              spec->eod_id < spec->vocab_size);
+    if (err != BP_OK)
+        return err;
+    writer = bp_alloc("io.corpus_writer", 1, sizeof *writer);
+    writer->spec = *spec;
     writer->tokens = writer->lock = -1;
-    err = name_files(writer, path);
-    if (err == BP_OK)
-        err = copy_spec(writer, spec);
-    if (err == BP_OK)
-        open_spills(writer);
-    if (err == BP_OK && spec->pack == NULL)
-        err = bp_packer_new(&writer->packer, spec->vocab_size);
-    if (err == BP_OK)
-        err = create_file(writer);
+    writer->path = bp_strdup(path);
+    writer->folder = bp_path_folder(path);
+    writer->id_width = 1;
+    writer->token_bytes = bp_corpus_chunk_bytes(spec->vocab_size) / BP_CORPUS_CHUNK_TOKENS;
+    writer->raw = bp_alloc("io.chunk", BP_CORPUS_CHUNK_TOKENS, writer->token_bytes);
+    writer->labels = bp_alloc("io.labels", spec->label_count, sizeof *writer->labels);
+    for (int k = 0; k < spec->label_count; k++)
+        writer->labels[k].codes = bp_spill_new(writer->folder, SPILL_MEMORY);
+    for (int k = 0; k < SPILLS; k++)
+        writer->spills[k] = bp_spill_new(writer->folder, SPILL_MEMORY);
+    writer->ids = bp_spill_new(writer->folder, SPILL_MEMORY);
+    if (spec->pack == NULL)
+        writer->packer = bp_packer_new(spec->vocab_size);
+    err = create_file(writer);
     if (err != BP_OK)
         bp_corpus_writer_free(&writer);
     *out = writer;
     return err;
-}
-
-static void free_lists(bp_corpus_writer *writer)
-{
-    for (int k = 0; k < writer->label_count; k++) {
-        bp_free(writer->labels[k].name);
-        bp_dictionary_clear(&writer->labels[k].values);
-        bp_spill_free(&writer->labels[k].codes);
-    }
-    bp_free(writer->labels);
-    for (int k = 0; k < writer->source_count; k++) {
-        for (int64_t v = 0; v < writer->sources[k].count; v++)
-            bp_free(writer->sources[k].values[v]);
-        bp_free(writer->sources[k].values);
-        bp_free(writer->sources[k].name);
-    }
-    bp_free(writer->sources);
 }
 
 void bp_corpus_writer_free(bp_corpus_writer **out)
@@ -202,17 +177,17 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
         (void)unlink(writer->temporary); /* what is left of a failure: there may be none */
     if (writer->lock >= 0)
         (void)close(writer->lock); /* nothing was written through it */
-    free_lists(writer);
-    bp_spill_free(&writer->starts);
-    bp_spill_free(&writer->bytes);
-    bp_spill_free(&writer->words);
-    bp_spill_free(&writer->words_split);
+    for (int k = 0; k < writer->spec.label_count; k++) {
+        bp_dictionary_clear(&writer->labels[k].values);
+        bp_spill_free(&writer->labels[k].codes);
+    }
+    for (int k = 0; k < SPILLS; k++)
+        bp_spill_free(&writer->spills[k]);
     bp_spill_free(&writer->ids);
     bp_packer_free(&writer->packer);
+    bp_free(writer->labels);
     bp_free(writer->raw);
     bp_free(writer->extents);
-    bp_free(writer->tokenizer_hash);
-    bp_free(writer->tokenizer);
     bp_free(writer->temporary);
     bp_free(writer->folder);
     bp_free(writer->path);
@@ -225,10 +200,9 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent)
 {
     if (writer->extent_count == writer->extent_room) {
-        int64_t room = writer->extent_room == 0 ? 64 : 2 * writer->extent_room;
-        bp_extent *grown = bp_realloc("io.extents", writer->extents, room, sizeof *grown);
-        writer->extents = grown;
-        writer->extent_room = room;
+        writer->extent_room = writer->extent_room == 0 ? 64 : 2 * writer->extent_room;
+        writer->extents =
+            bp_realloc("io.extents", writer->extents, writer->extent_room, sizeof *extent);
     }
     writer->extents[writer->extent_count++] = *extent;
 }
@@ -244,12 +218,10 @@ static bp_err hand_out(bp_corpus_writer *writer)
 
     memset((char *)writer->raw + filled, 0, all - filled);
     writer->raw_tokens = 0;
-    if (writer->pack != NULL)
-        return writer->pack(writer->context, number, writer->raw);
+    if (writer->spec.pack != NULL)
+        return writer->spec.pack(writer->spec.context, number, writer->raw);
     err = bp_packer_pack(writer->packer, writer->raw, &packed);
-    if (err == BP_OK)
-        err = bp_corpus_writer_put(writer, number, &packed);
-    return err;
+    return err == BP_OK ? bp_corpus_writer_put(writer, number, &packed) : err;
 }
 
 bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_packed *packed)
@@ -280,7 +252,7 @@ bp_err bp_corpus_writer_put(bp_corpus_writer *writer, int64_t number, const bp_p
  * vocabulary. */
 static int64_t fill(bp_corpus_writer *writer, const uint32_t *ids, int64_t count)
 {
-    uint32_t vocab_size = (uint32_t)writer->vocab_size;
+    uint32_t vocab_size = (uint32_t)writer->spec.vocab_size;
     int64_t k = 0;
 
     if (writer->token_bytes == sizeof(uint16_t)) {
@@ -308,7 +280,8 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
             return BP_FAIL(BP_ERR_FORMAT,
                            "token id %" PRIu32 " is beyond the vocabulary of %" PRId64
                            ": at token %" PRId64 " of %s; use the tokenizer of that vocabulary",
-                           ids[good], writer->vocab_size, writer->token_count + good, writer->path);
+                           ids[good], writer->spec.vocab_size, writer->token_count + good,
+                           writer->path);
         writer->raw_tokens += now;
         writer->token_count += now;
         writer->last_id = ids[now - 1];
@@ -322,26 +295,25 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
 
 /* ---- documents ---- */
 
-static bp_err add_label(label_column *column, const char *value, int64_t document)
+static bp_err add_label(bp_corpus_writer *writer, int k, const char *value)
 {
+    label_column *column = &writer->labels[k];
     size_t bytes = strlen(value);
-    int64_t code = 0;
+    int64_t code;
     uint32_t stored;
-    bp_err err;
 
     if (bytes > BP_CORPUS_LABEL_BYTES)
         return BP_FAIL(BP_ERR_FORMAT,
                        "label %s of document %" PRId64
                        " has %zu bytes, more than %d: at the input; shorten it",
-                       column->name, document, bytes, BP_CORPUS_LABEL_BYTES);
-    err = bp_dictionary_code(&column->values, value, &code);
-    if (err != BP_OK)
-        return err;
+                       writer->spec.labels[k], writer->document_count, bytes,
+                       BP_CORPUS_LABEL_BYTES);
+    code = bp_dictionary_code(&column->values, value);
     if (code >= BP_CORPUS_LABEL_VALUES)
         return BP_FAIL(BP_ERR_FORMAT,
                        "label %s has more than %" PRId64 " values: at document %" PRId64
                        "; a label is for groups of documents: leave it out",
-                       column->name, BP_CORPUS_LABEL_VALUES, document);
+                       writer->spec.labels[k], BP_CORPUS_LABEL_VALUES, writer->document_count);
     column->seen = column->seen || bytes > 0;
     stored = (uint32_t)code;
     return bp_spill_add(column->codes, &stored, sizeof stored);
@@ -365,36 +337,24 @@ static bp_err add_id(bp_corpus_writer *writer, const char *id)
     return err;
 }
 
-static bp_err add_number(bp_spill *spill, int64_t value)
-{
-    uint64_t stored = (uint64_t)value;
-
-    return bp_spill_add(spill, &stored, sizeof stored);
-}
-
 bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row)
 {
+    const uint64_t numbers[SPILLS] = {(uint64_t)writer->document_start, (uint64_t)row->bytes,
+                                      (uint64_t)row->words, (uint64_t)row->words_split};
+    uint32_t eod = (uint32_t)writer->spec.eod_id;
+    bool has_eod = writer->spec.eod_id >= 0;
     bp_err err = BP_OK;
 
-    if (writer->eod_id >= 0 && !writer->ends_as_given) {
-        uint32_t eod = (uint32_t)writer->eod_id;
+    if (has_eod && !writer->spec.ends_as_given)
         err = bp_corpus_writer_tokens(writer, &eod, 1);
-    } else if (writer->eod_id >= 0 && (writer->token_count == writer->document_start ||
-                                       writer->last_id != (uint32_t)writer->eod_id)) {
+    else if (has_eod && (writer->token_count == writer->document_start || writer->last_id != eod))
         writer->open_ends++;
-    }
-    if (err == BP_OK)
-        err = add_number(writer->starts, writer->document_start);
-    if (err == BP_OK)
-        err = add_number(writer->bytes, row->bytes);
-    if (err == BP_OK)
-        err = add_number(writer->words, row->words);
-    if (err == BP_OK)
-        err = add_number(writer->words_split, row->words_split);
-    if (err == BP_OK && writer->has_ids)
+    for (int k = 0; k < SPILLS && err == BP_OK; k++)
+        err = bp_spill_add(writer->spills[k], &numbers[k], sizeof numbers[k]);
+    if (err == BP_OK && writer->spec.has_ids)
         err = add_id(writer, row->id);
-    for (int k = 0; k < writer->label_count && err == BP_OK; k++)
-        err = add_label(&writer->labels[k], row->labels[k], writer->document_count);
+    for (int k = 0; k < writer->spec.label_count && err == BP_OK; k++)
+        err = add_label(writer, k, row->labels[k]);
     writer->document_count++;
     writer->document_start = writer->token_count;
     return err;

@@ -57,8 +57,8 @@ typedef struct bp_corpus_spec {
 } bp_corpus_spec;
 
 /** Errors: BP_ERR_CREATE no such folder, or `path` is no regular file; BP_ERR_DENIED; BP_ERR_IO;
- * BP_ERR_USAGE a label name that HDF5 can't hold, or twice; BP_ERR_SYSTEM. spec's strings are
- * copied. */
+ * BP_ERR_USAGE a label name that HDF5 can't hold, or twice. What the spec points at is borrowed
+ * until bp_corpus_writer_free. */
 bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_corpus_spec *spec);
 /** Without a commit before it, removes all traces. NULL is accepted. */
 void bp_corpus_writer_free(bp_corpus_writer **writer);
@@ -103,7 +103,7 @@ typedef struct bp_packed {
 } bp_packed;
 
 typedef struct bp_packer bp_packer; /* one thread's compressor */
-bp_err bp_packer_new(bp_packer **out, int64_t vocab_size);
+bp_packer *bp_packer_new(int64_t vocab_size);
 void bp_packer_free(bp_packer **packer);
 /** One zstd frame of a chunk: a function of its bytes alone. */
 bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out);

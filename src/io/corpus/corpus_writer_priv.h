@@ -10,17 +10,13 @@
 #include "io/h5/h5_priv.h"
 
 typedef struct label_column {
-    char *name;
     bp_dictionary values;
     bp_spill *codes; /* uint32 a document */
     bool seen;       /* a value that is not "" */
 } label_column;
 
-typedef struct text_list {
-    char *name;
-    char **values;
-    int64_t count;
-} text_list;
+/* What is kept of each document, a uint64: the first token of its text, and the counts of a row. */
+enum { SPILL_STARTS, SPILL_BYTES, SPILL_WORDS, SPILL_WORDS_SPLIT, SPILLS };
 
 struct bp_corpus_writer {
     char *path, *temporary, *folder;
@@ -29,17 +25,10 @@ struct bp_corpus_writer {
     hid_t tokens; /* the dataset */
     bool committed, finished;
 
-    int64_t vocab_size, eod_id;
-    char *tokenizer_hash, *tokenizer; /* tokenizer: NULL where there is none */
-    bool has_ids, ends_as_given, without_bytes, without_words, without_words_split;
-    uint32_t last_id;  /* of the tokens so far */
-    int64_t open_ends; /* documents without the end-of-document token */
-    label_column *labels;
-    int label_count;
-    text_list *sources;
-    int source_count;
-    bp_err (*pack)(void *context, int64_t number, const void *raw);
-    void *context;
+    bp_corpus_spec spec;
+    uint32_t last_id;     /* of the tokens so far */
+    int64_t open_ends;    /* documents without the end-of-document token */
+    label_column *labels; /* [spec.label_count] */
 
     size_t token_bytes;
     void *raw;          /* the chunk being filled */
@@ -48,8 +37,8 @@ struct bp_corpus_writer {
     int64_t chunks_out, chunks_in; /* handed to be packed; written */
     bp_packer *packer;             /* where spec.pack is NULL */
 
-    bp_spill *starts, *bytes, *words, *words_split; /* uint64 a document */
-    bp_spill *ids;                                  /* uint16 length and the bytes, a document */
+    bp_spill *spills[SPILLS];
+    bp_spill *ids; /* uint16 length and the bytes, a document */
     size_t id_width;
 
     bp_extent *extents; /* [extent_count]: hashes of the chunks, then rows of the columns */

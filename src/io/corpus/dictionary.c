@@ -21,20 +21,18 @@ static int64_t slot_of(const bp_dictionary *dictionary, const char *text)
 static void grow(bp_dictionary *dictionary)
 {
     int64_t room = dictionary->room == 0 ? 32 : 2 * dictionary->room;
-    char **texts = bp_realloc("io.dictionary", dictionary->texts, room, sizeof *texts);
-    int64_t *slots;
 
-    dictionary->texts = texts;
-    slots = bp_alloc("io.dictionary", 2 * room, sizeof *slots);
+    dictionary->texts =
+        bp_realloc("io.dictionary", dictionary->texts, room, sizeof *dictionary->texts);
     bp_free(dictionary->slots);
-    dictionary->slots = slots;
+    dictionary->slots = bp_alloc("io.dictionary", 2 * room, sizeof *dictionary->slots);
     dictionary->slot_count = 2 * room;
     dictionary->room = room;
     for (int64_t k = 0; k < dictionary->count; k++)
-        slots[slot_of(dictionary, texts[k])] = k + 1;
+        dictionary->slots[slot_of(dictionary, dictionary->texts[k])] = k + 1;
 }
 
-bp_err bp_dictionary_code(bp_dictionary *dictionary, const char *text, int64_t *code)
+int64_t bp_dictionary_code(bp_dictionary *dictionary, const char *text)
 {
     int64_t slot;
 
@@ -42,12 +40,10 @@ bp_err bp_dictionary_code(bp_dictionary *dictionary, const char *text, int64_t *
         grow(dictionary);
     slot = slot_of(dictionary, text);
     if (dictionary->slots[slot] == 0) {
-        char *copy = bp_strdup(text);
-        dictionary->texts[dictionary->count++] = copy;
+        dictionary->texts[dictionary->count++] = bp_strdup(text);
         dictionary->slots[slot] = dictionary->count;
     }
-    *code = dictionary->slots[slot] - 1;
-    return BP_OK;
+    return dictionary->slots[slot] - 1;
 }
 
 void bp_dictionary_clear(bp_dictionary *dictionary)

@@ -3,7 +3,6 @@
 #ifndef BP_IO_CORPUS_DICTIONARY_H
 #define BP_IO_CORPUS_DICTIONARY_H
 
-#include "base/err.h"
 #include <stdint.h>
 
 typedef struct bp_dictionary { /* {0} is an empty one */
@@ -13,8 +12,8 @@ typedef struct bp_dictionary { /* {0} is an empty one */
     int64_t slot_count;
 } bp_dictionary;
 
-/** The number of `text`, which is added if it is new. Errors: BP_ERR_SYSTEM. */
-bp_err bp_dictionary_code(bp_dictionary *dictionary, const char *text, int64_t *code);
+/** The number of `text`, which is added if it is new. */
+int64_t bp_dictionary_code(bp_dictionary *dictionary, const char *text);
 void bp_dictionary_clear(bp_dictionary *dictionary);
 
 #endif

@@ -8,11 +8,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define READ_BYTES ((int64_t)1 << 20)
 
 _Static_assert(sizeof(bp_extent) == 24, "rows are read as they lie in the file");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
@@ -71,40 +69,22 @@ bp_err bp_extents_read(bp_extents *extents, int fd, int64_t offset, int64_t coun
     return bp_extents_sort(extents, file_bytes, path);
 }
 
-static bp_err hash_stretch(XXH3_state_t *state, int fd, int64_t from, int64_t to, char *buffer,
-                           const char *path)
-{
-    while (from < to) {
-        size_t now = to - from < READ_BYTES ? (size_t)(to - from) : (size_t)READ_BYTES;
-        if (bp_pread_all(fd, buffer, now, from) != 0)
-            return bp_fail_errno(BP_ERR_IO, "can't read", path);
-        if (XXH3_128bits_update(state, buffer, now) != XXH_OK)
-            return BP_FAIL(BP_ERR_SYSTEM, "the hash failed: at %s", path);
-        from += (int64_t)now;
-    }
-    return BP_OK;
-}
-
 bp_err bp_extents_outside(const bp_extents *extents, int fd, int64_t file_bytes, const char *path,
                           char hash[BP_USER_BLOCK_HASH])
 {
-    XXH3_state_t *state = XXH3_createState();
-    char *buffer = bp_alloc("io.extents.read", READ_BYTES, 1);
+    XXH3_state_t *state = bp_xxh128_new();
     int64_t at = BP_USER_BLOCK_BYTES;
     bp_err err = BP_OK;
 
-    if (state == NULL || buffer == NULL || XXH3_128bits_reset(state) != XXH_OK)
-        err = bp_fail_memory("a hash", READ_BYTES, 1);
-    for (int64_t k = 0; k <= extents->count && err == BP_OK; k++) {
-        const bp_extent *row = k < extents->count ? &extents->rows[extents->order[k]] : NULL;
-        err = hash_stretch(state, fd, at, row != NULL ? (int64_t)row->offset : file_bytes, buffer,
-                           path);
-        if (row != NULL)
-            at = (int64_t)(row->offset + row->bytes);
+    for (int64_t k = 0; k < extents->count && err == BP_OK; k++) {
+        const bp_extent *row = &extents->rows[extents->order[k]];
+
+        err = bp_xxh128_add_file(state, fd, at, (int64_t)row->offset, path);
+        at = (int64_t)(row->offset + row->bytes);
     }
     if (err == BP_OK)
-        bp_xxh128_hex(hash, XXH3_128bits_digest(state));
-    bp_free(buffer);
+        err = bp_xxh128_add_file(state, fd, at, file_bytes, path);
+    bp_xxh128_hex(hash, XXH3_128bits_digest(state));
     XXH3_freeState(state);
     return err;
 }
@@ -126,53 +106,42 @@ bp_err bp_extent_read(const bp_extent *extent, int fd, void *data, const char *w
     return BP_OK;
 }
 
-/* The place in `order` of the row that begins at or last before `offset`; -1: none. */
-static int64_t find(const bp_extents *extents, uint64_t offset)
-{
-    int64_t low = -1, high = extents->count;
-
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (extents->rows[extents->order[middle]].offset <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *data, int64_t bytes,
                        const char *what, const char *path)
 {
     char *to = data;
-    char *piece = NULL;
     bp_err err = BP_OK;
-    int64_t k = find(extents, (uint64_t)offset);
+    int64_t k = 0, high = extents->count;
 
-    while (err == BP_OK && bytes > 0) {
-        const bp_extent *row =
-            k >= 0 && k < extents->count ? &extents->rows[extents->order[k]] : NULL;
-        int64_t skip = row != NULL ? offset - (int64_t)row->offset : 0;
-        if (row == NULL || skip < 0 || skip >= (int64_t)row->bytes) {
-            err = BP_FAIL(BP_ERR_FORMAT, "damaged: at %s, where %s has no checksum; make it anew",
-                          path, what);
-            break;
-        }
-        int64_t now = (int64_t)row->bytes - skip < bytes ? (int64_t)row->bytes - skip : bytes;
-        if (skip == 0 && now == (int64_t)row->bytes) {
-            err = bp_extent_read(row, fd, to, what, path);
-        } else {
-            bp_free(piece);
-            piece = bp_alloc("io.extents.piece", (int64_t)row->bytes, 1);
-            err = bp_extent_read(row, fd, piece, what, path);
+    while (k < high) { /* the first row that ends beyond `offset` */
+        int64_t middle = k + (high - k) / 2;
+        const bp_extent *row = &extents->rows[extents->order[middle]];
+
+        if ((int64_t)(row->offset + row->bytes) > offset)
+            high = middle;
+        else
+            k = middle + 1;
+    }
+    for (; err == BP_OK && bytes > 0; k++) {
+        const bp_extent *row = k < extents->count ? &extents->rows[extents->order[k]] : NULL;
+
+        if (row == NULL || (int64_t)row->offset > offset)
+            return BP_FAIL(BP_ERR_FORMAT, "damaged: at %s, where %s has no checksum; make it anew",
+                           path, what);
+        int64_t skip = offset - (int64_t)row->offset, left = (int64_t)row->bytes - skip;
+        int64_t now = left < bytes ? left : bytes;
+        bool is_whole = now == (int64_t)row->bytes;
+        char *piece = is_whole ? to : bp_alloc("io.extents.piece", (int64_t)row->bytes, 1);
+
+        err = bp_extent_read(row, fd, piece, what, path);
+        if (!is_whole) {
             if (err == BP_OK)
                 memcpy(to, piece + skip, (size_t)now);
+            bp_free(piece);
         }
         to += now;
         offset += now;
         bytes -= now;
-        k++;
     }
-    bp_free(piece);
     return err;
 }

@@ -18,16 +18,15 @@ struct bp_spill {
     int fd; /* -1: none yet */
 };
 
-void bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes)
+bp_spill *bp_spill_new(const char *folder, size_t memory_bytes)
 {
     bp_spill *spill = bp_alloc("io.spill", 1, sizeof *spill);
 
-    *out = NULL;
     spill->fd = -1;
     spill->room_bytes = memory_bytes;
     spill->folder = bp_strdup(folder);
     spill->tail = bp_alloc("io.spill", (int64_t)memory_bytes, 1);
-    *out = spill;
+    return spill;
 }
 
 void bp_spill_free(bp_spill **spill)
@@ -95,7 +94,8 @@ bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes)
 {
     char *to = data;
 
-    BP_ASSERT(offset >= 0 && offset + (int64_t)bytes <= bp_spill_bytes(spill));
+    BP_ASSERT(offset >= 0 &&
+              offset + (int64_t)bytes <= spill->file_bytes + (int64_t)spill->tail_bytes);
     if (bytes > 0 && offset < spill->file_bytes) {
         int64_t left = spill->file_bytes - offset;
         size_t now = (int64_t)bytes < left ? bytes : (size_t)left;
@@ -108,9 +108,4 @@ bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes)
     if (bytes > 0)
         memcpy(to, spill->tail + (offset - spill->file_bytes), bytes);
     return BP_OK;
-}
-
-int64_t bp_spill_bytes(const bp_spill *spill)
-{
-    return spill->file_bytes + (int64_t)spill->tail_bytes;
 }

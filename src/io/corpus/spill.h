@@ -11,7 +11,7 @@ typedef struct bp_spill bp_spill;
 
 /** `folder` is where its file is made once `memory_bytes` are exceeded: beside the output, which
  * has the room. Copied. */
-void bp_spill_new(bp_spill **out, const char *folder, size_t memory_bytes);
+bp_spill *bp_spill_new(const char *folder, size_t memory_bytes);
 void bp_spill_free(bp_spill **spill);
 
 /** Errors: BP_ERR_IO disk full, BP_ERR_DENIED, BP_ERR_CREATE, BP_ERR_SYSTEM. */
@@ -19,6 +19,5 @@ bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes);
 
 /** data[bytes] from `offset` on; reading past the end is a bug. Errors: BP_ERR_IO. */
 bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes);
-int64_t bp_spill_bytes(const bp_spill *spill);
 
 #endif

@@ -51,15 +51,15 @@ static herr_t summarise(unsigned n, const H5E_error2_t *error, void *context)
     return 0;
 }
 
-/* HDF5 calls this when a call of ours fails. What names an errno is not given up for what does not.
- */
+/* HDF5 calls this when a call of ours fails. The first failure is the cause of those that follow,
+ * unless one of them names an errno. */
 static herr_t note_failure(hid_t stack, void *context)
 {
     stack_summary summary = NOTHING_FAILED;
 
     (void)context;
     if (H5Ewalk2(stack, H5E_WALK_UPWARD, summarise, &summary) >= 0 &&
-        (summary.saved_errno != 0 || noted.saved_errno == 0))
+        (noted.text[0] == '\0' || (summary.saved_errno != 0 && noted.saved_errno == 0)))
         noted = summary;
     return 0;
 }
@@ -69,7 +69,7 @@ void bp_h5_forget(void)
     noted = NOTHING_FAILED;
 }
 
-static void init_lock(void)
+static void start_library(void)
 {
     pthread_mutexattr_t attributes;
 
@@ -77,11 +77,6 @@ static void init_lock(void)
     BP_CHECK(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE) == 0);
     BP_CHECK(pthread_mutex_init(&library_lock, &attributes) == 0);
     BP_CHECK(pthread_mutexattr_destroy(&attributes) == 0);
-}
-
-static void start_library(void)
-{
-    init_lock();
     BP_CHECK(setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1) == 0); /* read at the first call */
     /* A file that could not be closed (disk full) makes the library's own end crash: exit status
      * 139 instead of 74. */
@@ -107,23 +102,19 @@ void bp_h5_unlock(void)
     BP_CHECK(pthread_mutex_unlock(&library_lock) == 0);
 }
 
+void bp_h5_release(hid_t id)
+{
+    if (id >= 0)
+        (void)H5Idec_ref(id); /* of an object that is only read, or described: it can't fail */
+}
+
 /* ---- failures ---- */
 
 bp_err bp_h5_sound(const bp_h5 *file)
 {
     if (file->failed != BP_OK)
-        bp_err_set_message(file->failure != NULL ? file->failure : "an earlier write failed");
+        bp_err_set_message(file->failure);
     return file->failed;
-}
-
-/* The first failure of a written file stays: what HDF5 reports after it means nothing. */
-static bp_err poison(bp_h5 *file, bp_err err)
-{
-    if (file->writing && file->failed == BP_OK) {
-        file->failed = err;
-        file->failure = bp_strdup(bp_err_message());
-    }
-    return err;
 }
 
 bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name)
@@ -144,112 +135,77 @@ bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name)
             BP_FAIL(file->writing ? BP_ERR_IO : BP_ERR_FORMAT, "%s: HDF5: %s: at %s", what,
                     summary.text[0] != '\0' ? summary.text : "no reason given", file->path),
             BP_H5_REMEDY);
-    return poison(file, err);
+    if (file->writing && file->failed == BP_OK) { /* what HDF5 reports after it means nothing */
+        file->failed = err;
+        file->failure = bp_strdup(bp_err_message());
+    }
+    return err;
 }
 
 /* ---- files ---- */
 
 static void free_file(bp_h5 **file)
 {
-    if (*file != NULL) {
-        bp_free((*file)->path);
-        bp_free((*file)->real_path);
-        bp_free((*file)->failure);
-    }
+    bp_free((*file)->path);
+    bp_free((*file)->real_path);
+    bp_free((*file)->failure);
     bp_free(*file);
     *file = NULL;
 }
 
-static bp_h5 *new_file(const char *real_path, const char *path, bool writing)
+/* What is written keeps room for the user block, and is bound to format 1.8; foreign files may be
+ * of any. Objects left open are closed with the file, so that closing really closes. */
+static hid_t open_id(const char *path, bool writing)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
+    hid_t id = H5I_INVALID_HID;
+
+    if (H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0) {
+        if (!writing)
+            id = H5Fopen(path, H5F_ACC_RDONLY, access);
+        else if (H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18) >= 0 &&
+                 H5Pset_userblock(creation, BP_USER_BLOCK_BYTES) >= 0 &&
+                 H5Pset_obj_track_times(creation, 0) >= 0)
+            id = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
+    }
+    bp_h5_release(creation);
+    bp_h5_release(access);
+    return id;
+}
+
+static bp_err open_as(bp_h5 **out, const char *real_path, const char *path, bool writing)
 {
     bp_h5 *file = bp_alloc("io.h5", 1, sizeof *file);
+    bp_err err = BP_OK;
 
-    file->id = -1;
     file->writing = writing;
     file->path = bp_strdup(path);
     file->real_path = bp_strdup(real_path);
-    return file;
-}
-
-/* Objects left open are closed with the file, so that closing really closes. What is written is
- * bound to format 1.8; foreign files may be of any. */
-static hid_t access_list(bool writing)
-{
-    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
-
-    if (list >= 0 &&
-        (H5Pset_fclose_degree(list, H5F_CLOSE_STRONG) < 0 ||
-         (writing && H5Pset_libver_bounds(list, H5F_LIBVER_V18, H5F_LIBVER_V18) < 0))) {
-        H5Pclose(list);
-        return -1;
-    }
-    return list;
-}
-
-static hid_t create_id(const char *path)
-{
-    hid_t access = access_list(true);
-    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
-    hid_t id = -1;
-
-    if (access >= 0 && creation >= 0 && H5Pset_userblock(creation, BP_USER_BLOCK_BYTES) >= 0 &&
-        H5Pset_obj_track_times(creation, 0) >= 0)
-        id = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
-    if (creation >= 0)
-        H5Pclose(creation);
-    if (access >= 0)
-        H5Pclose(access);
-    return id;
+    bp_h5_lock();
+    bp_h5_forget();
+    file->id = open_id(real_path, writing);
+    if (file->id < 0)
+        err = bp_h5_fail(file, writing ? "can't create" : "can't open", NULL);
+    bp_h5_unlock();
+    if (err != BP_OK)
+        free_file(&file);
+    *out = file;
+    return err;
 }
 
 bp_err bp_h5_create(bp_h5 **out, const char *path)
 {
-    return bp_h5_create_as(out, path, path);
+    return open_as(out, path, path, true);
 }
 
 bp_err bp_h5_create_as(bp_h5 **out, const char *real_path, const char *path)
 {
-    bp_h5 *file = new_file(real_path, path, true);
-    bp_err err = BP_OK;
-
-    *out = NULL;
-    bp_h5_lock();
-    file->id = create_id(real_path);
-    if (file->id < 0)
-        err = bp_h5_fail(file, "can't create", NULL);
-    bp_h5_unlock();
-    if (err == BP_OK)
-        *out = file;
-    else
-        free_file(&file);
-    return err;
-}
-
-static bp_err open_as(bp_h5 **out, const char *real_path, const char *path)
-{
-    bp_h5 *file = new_file(real_path, path, false);
-    bp_err err = BP_OK;
-
-    *out = NULL;
-    bp_h5_lock();
-    hid_t access = access_list(false);
-    if (access >= 0)
-        file->id = H5Fopen(real_path, H5F_ACC_RDONLY, access);
-    if (file->id < 0)
-        err = bp_h5_fail(file, "can't open", NULL);
-    if (access >= 0)
-        H5Pclose(access);
-    bp_h5_unlock();
-    if (err == BP_OK)
-        *out = file;
-    else
-        free_file(&file);
-    return err;
+    return open_as(out, real_path, path, true);
 }
 
 bp_err bp_h5_open(bp_h5 **out, const char *path)
 {
-    return open_as(out, path, path);
+    return open_as(out, path, path, false);
 }
 
 bp_err bp_h5_open_fd(bp_h5 **out, int fd, const char *path)
@@ -257,7 +213,7 @@ bp_err bp_h5_open_fd(bp_h5 **out, int fd, const char *path)
     char real_path[48];
 
     snprintf(real_path, sizeof real_path, "/proc/self/fd/%d", fd);
-    return open_as(out, bp_path_exists(real_path) ? real_path : path, path);
+    return open_as(out, bp_path_exists(real_path) ? real_path : path, path, false);
 }
 
 static bp_err sync_file(const bp_h5 *file)
@@ -292,12 +248,12 @@ bp_err bp_h5_close(bp_h5 **file_at)
 
 void bp_h5_drop(bp_h5 **file)
 {
-    if (*file != NULL) {
-        bp_h5_lock();
-        (void)H5Fclose((*file)->id); /* given up: whether it closes well is of no interest */
-        bp_h5_forget();
-        bp_h5_unlock();
-    }
+    if (*file == NULL)
+        return;
+    bp_h5_lock();
+    (void)H5Fclose((*file)->id); /* given up: whether it closes well is of no interest */
+    bp_h5_forget();
+    bp_h5_unlock();
     free_file(file);
 }
 
@@ -306,7 +262,42 @@ const char *bp_h5_path(const bp_h5 *file)
     return file->path;
 }
 
-int64_t bp_h5_id(const bp_h5 *file)
+/* ---- files that are there whole or not at all: temporary name, user block, rename ---- */
+
+bp_err bp_h5_draft_begin(bp_h5_draft *draft, const char *path, int version)
 {
-    return file->id;
+    *draft = (bp_h5_draft){.path = bp_strdup(path), .temporary = bp_sprintf("%s.tmp", path)};
+
+    bp_err err = bp_h5_create_as(&draft->file, draft->temporary, path);
+    if (err == BP_OK)
+        err = bp_h5_put_int(draft->file, "/", "format_version", version);
+    return err;
+}
+
+bp_err bp_h5_draft_commit(bp_h5_draft *draft, const char *kind, int version)
+{
+    bp_user_block block = {.version = version};
+    bp_err err = bp_h5_close(&draft->file);
+
+    (void)snprintf(block.kind, sizeof block.kind, "%s", kind);
+    if (err == BP_OK)
+        err = bp_user_block_seal(&block, draft->temporary);
+    if (err == BP_OK && rename(draft->temporary, draft->path) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "rename", draft->path);
+    if (err == BP_OK) { /* nothing to remove any more */
+        bp_free(draft->temporary);
+        draft->temporary = NULL;
+        err = bp_path_sync_parent(draft->path);
+    }
+    return err;
+}
+
+void bp_h5_draft_end(bp_h5_draft *draft)
+{
+    bp_h5_drop(&draft->file);
+    if (draft->temporary)
+        (void)unlink(draft->temporary); /* there may be none */
+    bp_free(draft->temporary);
+    bp_free(draft->path);
+    *draft = (bp_h5_draft){0};
 }

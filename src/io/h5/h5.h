@@ -11,7 +11,8 @@
  * process-wide recursive lock. Any thread may call; code that calls HDF5 itself does so between
  * bp_h5_lock() and bp_h5_unlock(). One bp_h5 is used by one thread at a time.
  *
- * Datasets are 1-D (grids excepted), contiguous, little-endian. Names are paths
+ * Datasets are contiguous, little-endian, and 1-D but for tables and checkpoints' pieces. Names are
+ * paths
  * ("labels/genre"); the groups on the way are made as needed. Local: no MPI.
  */
 #ifndef BP_IO_H5_H5_H
@@ -34,6 +35,8 @@ typedef enum bp_h5_type {
     BP_H5_F64
 } bp_h5_type;
 size_t bp_h5_type_bytes(bp_h5_type type);
+
+#define BP_H5_DIMS 4
 
 /* ---- files ---- */
 
@@ -63,7 +66,6 @@ bp_err bp_h5_close(bp_h5 **file);
 void bp_h5_drop(bp_h5 **file);
 
 const char *bp_h5_path(const bp_h5 *file);
-int64_t bp_h5_id(const bp_h5 *file); /* hid_t, for calls that have no wrapper */
 
 void bp_h5_lock(void);
 void bp_h5_unlock(void);
@@ -72,18 +74,40 @@ void bp_h5_unlock(void);
  * a written file. `name` is the dataset or attribute concerned, or NULL. */
 bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name);
 
+/* ---- files that are there whole or not at all: written as PATH.tmp, sealed, renamed, on the disk.
+ * For folders that one job holds alone (the run lock), so that one temporary name will do: what a
+ * killed job left is overwritten ---- */
+
+typedef struct bp_h5_draft {
+    bp_h5 *file; /* to write to, between begin and commit */
+    char *path, *temporary;
+} bp_h5_draft;
+
+/** A new file with its root attribute format_version.
+ *
+ * Owns:       what is in *draft until bp_h5_draft_end(), after an error too.
+ * Errors:     those of bp_h5_create.
+ */
+bp_err bp_h5_draft_begin(bp_h5_draft *draft, const char *path, int version);
+/** Close, seal with the user block {kind, version}, rename, bring the name to the disk.
+ *
+ * Errors: BP_ERR_IO, BP_ERR_DENIED. */
+bp_err bp_h5_draft_commit(bp_h5_draft *draft, const char *kind, int version);
+/** Free; without a commit before it the temporary file is removed. A draft of zeros is accepted. */
+void bp_h5_draft_end(bp_h5_draft *draft);
+
 /* ---- writing ---- */
 
 /** A whole dataset. */
 bp_err bp_h5_write(bp_h5 *file, const char *name, bp_h5_type type, const void *data, int64_t count);
-/** rows x columns, row-major: for what is a table by nature. bp_h5_make_grid makes one that
- * bp_h5_write_slab fills: `first` and `count` are values counted row-major, whole rows of them. */
-bp_err bp_h5_make_grid(bp_h5 *file, const char *name, bp_h5_type type, int64_t rows,
-                       int64_t columns);
-bp_err bp_h5_write_grid(bp_h5 *file, const char *name, bp_h5_type type, const void *data,
-                        int64_t rows, int64_t columns);
 /** A dataset of `count` values that bp_h5_write_slab fills; its space is allocated at once. */
 bp_err bp_h5_make(bp_h5 *file, const char *name, bp_h5_type type, int64_t count);
+/** The same of 1 to BP_H5_DIMS dimensions. bp_h5_write_slab fills those of one or, for what is a
+ * table by nature, of two: `first` and `count` are values counted row-major, whole rows of them.
+ * address: set to the place of the values in the file, the user block counted; NULL: nobody asks.
+ */
+bp_err bp_h5_make_array(bp_h5 *file, const char *name, bp_h5_type type, int dims,
+                        const int64_t *extent, int64_t *address);
 bp_err bp_h5_write_slab(bp_h5 *file, const char *name, bp_h5_type type, int64_t first,
                         const void *data, int64_t count);
 
@@ -96,7 +120,6 @@ bp_err bp_h5_write_texts(bp_h5 *file, const char *name, const char *const *texts
 
 /** Attributes of `object` ("/" or a dataset or group that is there). */
 bp_err bp_h5_put_int(bp_h5 *file, const char *object, const char *name, int64_t value);
-bp_err bp_h5_put_real(bp_h5 *file, const char *object, const char *name, double value);
 bp_err bp_h5_put_text(bp_h5 *file, const char *object, const char *name, const char *value);
 
 /** An empty group (groups above a dataset come by themselves). */
@@ -137,7 +160,6 @@ bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t firs
 
 bool bp_h5_has_attribute(bp_h5 *file, const char *object, const char *name);
 bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t *value);
-bp_err bp_h5_get_real(bp_h5 *file, const char *object, const char *name, double *value);
 /** Fixed- or variable-length string; longer than out_bytes - 1 is BP_ERR_FORMAT. */
 bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *out,
                       size_t out_bytes);

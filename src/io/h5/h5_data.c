@@ -13,46 +13,25 @@ size_t bp_h5_type_bytes(bp_h5_type type)
     return bytes[type];
 }
 
-hid_t bp_h5_stored_type(bp_h5_type type)
+/* As in the file: little-endian; borrowed. Types are known once the library has started. */
+static hid_t stored_type(bp_h5_type type)
 {
-    switch (type) {
-    case BP_H5_U8:
-        return H5T_STD_U8LE;
-    case BP_H5_U16:
-        return H5T_STD_U16LE;
-    case BP_H5_U32:
-        return H5T_STD_U32LE;
-    case BP_H5_U64:
-        return H5T_STD_U64LE;
-    case BP_H5_I64:
-        return H5T_STD_I64LE;
-    case BP_H5_F32:
-        return H5T_IEEE_F32LE;
-    case BP_H5_F64:
-        return H5T_IEEE_F64LE;
-    }
-    return -1;
+    const hid_t types[] = {
+        [BP_H5_U8] = H5T_STD_U8LE,   [BP_H5_U16] = H5T_STD_U16LE, [BP_H5_U32] = H5T_STD_U32LE,
+        [BP_H5_U64] = H5T_STD_U64LE, [BP_H5_I64] = H5T_STD_I64LE, [BP_H5_F32] = H5T_IEEE_F32LE,
+        [BP_H5_F64] = H5T_IEEE_F64LE};
+
+    return types[type];
 }
 
 hid_t bp_h5_memory_type(bp_h5_type type)
 {
-    switch (type) {
-    case BP_H5_U8:
-        return H5T_NATIVE_UINT8;
-    case BP_H5_U16:
-        return H5T_NATIVE_UINT16;
-    case BP_H5_U32:
-        return H5T_NATIVE_UINT32;
-    case BP_H5_U64:
-        return H5T_NATIVE_UINT64;
-    case BP_H5_I64:
-        return H5T_NATIVE_INT64;
-    case BP_H5_F32:
-        return H5T_NATIVE_FLOAT;
-    case BP_H5_F64:
-        return H5T_NATIVE_DOUBLE;
-    }
-    return -1;
+    const hid_t types[] = {[BP_H5_U8] = H5T_NATIVE_UINT8,   [BP_H5_U16] = H5T_NATIVE_UINT16,
+                           [BP_H5_U32] = H5T_NATIVE_UINT32, [BP_H5_U64] = H5T_NATIVE_UINT64,
+                           [BP_H5_I64] = H5T_NATIVE_INT64,  [BP_H5_F32] = H5T_NATIVE_FLOAT,
+                           [BP_H5_F64] = H5T_NATIVE_DOUBLE};
+
+    return types[type];
 }
 
 /* Fixed-length UTF-8 padded with zeros; the caller closes it. */
@@ -60,33 +39,32 @@ static hid_t text_type(size_t width)
 {
     hid_t type = H5Tcopy(H5T_C_S1);
 
-    if (type >= 0 && (H5Tset_size(type, width) < 0 || H5Tset_strpad(type, H5T_STR_NULLPAD) < 0 ||
-                      H5Tset_cset(type, H5T_CSET_UTF8) < 0)) {
-        H5Tclose(type);
-        return -1;
-    }
-    return type;
+    if (H5Tset_size(type, width) >= 0 && H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 &&
+        H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
+        return type;
+    bp_h5_release(type);
+    return H5I_INVALID_HID;
 }
 
 /* ---- datasets ---- */
 
 /* Contiguous, its space taken at once (so that it has an address), nothing but our values written
- * to it. */
-static hid_t make_dataset(hid_t file, const char *name, hid_t type, int dims, const hsize_t *extent)
+ * to it, and no times. */
+static hid_t make_dataset(hid_t file, const char *name, hid_t type, int dims, const int64_t *extent)
 {
-    hid_t space = H5Screate_simple(dims, extent, NULL);
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    hid_t dataset = -1;
+    hsize_t sizes[BP_H5_DIMS];
+    hid_t space, creation = H5Pcreate(H5P_DATASET_CREATE), dataset = H5I_INVALID_HID;
 
-    if (space >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, 0) >= 0 &&
-        H5Pset_layout(creation, H5D_CONTIGUOUS) >= 0 &&
+    BP_ASSERT(dims <= BP_H5_DIMS);
+    for (int d = 0; d < dims; d++)
+        sizes[d] = (hsize_t)extent[d];
+    space = H5Screate_simple(dims, sizes, NULL);
+    if (H5Pset_obj_track_times(creation, 0) >= 0 && H5Pset_layout(creation, H5D_CONTIGUOUS) >= 0 &&
         H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY) >= 0 &&
         H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER) >= 0)
         dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    if (creation >= 0)
-        H5Pclose(creation);
-    if (space >= 0)
-        H5Sclose(space);
+    bp_h5_release(creation);
+    bp_h5_release(space);
     return dataset;
 }
 
@@ -96,10 +74,8 @@ static bp_err make_parents(bp_h5 *file, const char *name)
     char path[512];
     bp_err err = BP_OK;
 
-    for (const char *slash = strchr(name, '/'); slash != NULL && err == BP_OK;
+    for (const char *slash = strchr(name + 1, '/'); slash != NULL && err == BP_OK;
          slash = strchr(slash + 1, '/')) {
-        if (slash == name)
-            continue;
         BP_ASSERT((size_t)(slash - name) < sizeof path);
         memcpy(path, name, (size_t)(slash - name));
         path[slash - name] = '\0';
@@ -109,9 +85,11 @@ static bp_err make_parents(bp_h5 *file, const char *name)
     return err;
 }
 
-static bp_err make_typed(bp_h5 *file, const char *name, hid_t type, int dims, const hsize_t *extent)
+static bp_err make_typed(bp_h5 *file, const char *name, hid_t type, int dims, const int64_t *extent,
+                         int64_t *address)
 {
     bp_err err = bp_h5_sound(file);
+    haddr_t at;
     hid_t dataset;
 
     if (err == BP_OK)
@@ -119,9 +97,12 @@ static bp_err make_typed(bp_h5 *file, const char *name, hid_t type, int dims, co
     if (err != BP_OK)
         return err;
     bp_h5_lock();
-    dataset = type >= 0 ? make_dataset(file->id, name, type, dims, extent) : -1;
-    if (dataset < 0 || H5Dclose(dataset) < 0)
+    dataset = make_dataset(file->id, name, type, dims, extent);
+    at = dataset >= 0 && address != NULL ? H5Dget_offset(dataset) : 0;
+    if (H5Dclose(dataset) < 0 || at == HADDR_UNDEF)
         err = bp_h5_fail(file, "can't create dataset", name);
+    else if (address != NULL)
+        *address = (int64_t)at;
     bp_h5_unlock();
     return err;
 }
@@ -141,60 +122,49 @@ bool bp_h5_select(hid_t space, hsize_t first, hsize_t count)
     return dims >= 1 && H5Sselect_hyperslab(space, H5S_SELECT_SET, from, NULL, many, NULL) >= 0;
 }
 
-/* Values [first, first + count) of a dataset that is there, or the whole. */
-static bool write_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, const void *data,
-                         bool whole)
-{
-    hid_t in_file = whole ? H5S_ALL : H5Dget_space(dataset);
-    hid_t in_memory = whole ? H5S_ALL : H5Screate_simple(1, &count, NULL);
-    bool done = in_file >= 0 && in_memory >= 0;
-
-    if (done && !whole)
-        done = bp_h5_select(in_file, first, count);
-    done = done && H5Dwrite(dataset, type, in_memory, in_file, H5P_DEFAULT, data) >= 0;
-    if (!whole && in_file >= 0)
-        H5Sclose(in_file);
-    if (!whole && in_memory >= 0)
-        H5Sclose(in_memory);
-    return done;
-}
-
-static bp_err write_typed(bp_h5 *file, const char *name, hid_t type, int64_t first, int64_t count,
-                          const void *data, bool whole)
+/* Values [first, first + count) of a dataset that is there. */
+static bp_err write_typed(bp_h5 *file, const char *name, hid_t type, int64_t first,
+                          const void *data, int64_t count)
 {
     bp_err err = bp_h5_sound(file);
-    hid_t dataset;
-    bool done;
+    hsize_t many = (hsize_t)count;
+    hid_t dataset, in_file, in_memory;
 
     if (err != BP_OK || count == 0)
         return err;
-    bp_h5_lock();
-    dataset = type >= 0 ? H5Dopen2(file->id, name, H5P_DEFAULT) : -1;
-    done = dataset >= 0 && !bp_fault("store.write") &&
-           write_values(dataset, type, (hsize_t)first, (hsize_t)count, data, whole);
-    if (dataset >= 0 && H5Dclose(dataset) < 0)
-        done = false;
-    if (!done)
+    dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
+    in_file = H5Dget_space(dataset);
+    in_memory = H5Screate_simple(1, &many, NULL);
+    if (bp_fault("store.write") || !bp_h5_select(in_file, (hsize_t)first, many) ||
+        H5Dwrite(dataset, type, in_memory, in_file, H5P_DEFAULT, data) < 0)
         err = bp_h5_fail(file, "can't write dataset", name);
+    bp_h5_release(in_file);
+    bp_h5_release(in_memory);
+    if (H5Dclose(dataset) < 0 && err == BP_OK)
+        err = bp_h5_fail(file, "can't write dataset", name);
+    bp_h5_forget();
+    return err;
+}
+
+bp_err bp_h5_make_array(bp_h5 *file, const char *name, bp_h5_type type, int dims,
+                        const int64_t *extent, int64_t *address)
+{
+    bp_h5_lock();
+    bp_err err = make_typed(file, name, stored_type(type), dims, extent, address);
     bp_h5_unlock();
     return err;
 }
 
 bp_err bp_h5_make(bp_h5 *file, const char *name, bp_h5_type type, int64_t count)
 {
-    hsize_t extent = (hsize_t)count;
-
-    bp_h5_lock(); /* the types are known once the library has started */
-    bp_err err = make_typed(file, name, bp_h5_stored_type(type), 1, &extent);
-    bp_h5_unlock();
-    return err;
+    return bp_h5_make_array(file, name, type, 1, &count, NULL);
 }
 
 bp_err bp_h5_write_slab(bp_h5 *file, const char *name, bp_h5_type type, int64_t first,
                         const void *data, int64_t count)
 {
     bp_h5_lock();
-    bp_err err = write_typed(file, name, bp_h5_memory_type(type), first, count, data, false);
+    bp_err err = write_typed(file, name, bp_h5_memory_type(type), first, data, count);
     bp_h5_unlock();
     return err;
 }
@@ -203,44 +173,15 @@ bp_err bp_h5_write(bp_h5 *file, const char *name, bp_h5_type type, const void *d
 {
     bp_err err = bp_h5_make(file, name, type, count);
 
-    if (err == BP_OK)
-        err = bp_h5_write_slab(file, name, type, 0, data, count);
-    return err;
-}
-
-bp_err bp_h5_make_grid(bp_h5 *file, const char *name, bp_h5_type type, int64_t rows,
-                       int64_t columns)
-{
-    hsize_t extent[2] = {(hsize_t)rows, (hsize_t)columns};
-
-    bp_h5_lock();
-    bp_err err = make_typed(file, name, bp_h5_stored_type(type), 2, extent);
-    bp_h5_unlock();
-    return err;
-}
-
-bp_err bp_h5_write_grid(bp_h5 *file, const char *name, bp_h5_type type, const void *data,
-                        int64_t rows, int64_t columns)
-{
-    bp_err err = bp_h5_make_grid(file, name, type, rows, columns);
-
-    bp_h5_lock();
-    if (err == BP_OK && rows > 0 && columns > 0)
-        err = write_typed(file, name, bp_h5_memory_type(type), 0, rows, data, true);
-    bp_h5_unlock();
-    return err;
+    return err == BP_OK ? bp_h5_write_slab(file, name, type, 0, data, count) : err;
 }
 
 bp_err bp_h5_make_text(bp_h5 *file, const char *name, size_t width, int64_t count)
 {
-    hsize_t extent = (hsize_t)count;
-    bp_err err;
-
     bp_h5_lock();
     hid_t type = text_type(width);
-    err = make_typed(file, name, type, 1, &extent);
-    if (type >= 0)
-        H5Tclose(type);
+    bp_err err = make_typed(file, name, type, 1, &count, NULL);
+    bp_h5_release(type);
     bp_h5_unlock();
     return err;
 }
@@ -248,13 +189,10 @@ bp_err bp_h5_make_text(bp_h5 *file, const char *name, size_t width, int64_t coun
 bp_err bp_h5_write_text_slab(bp_h5 *file, const char *name, size_t width, int64_t first,
                              const char *data, int64_t count)
 {
-    bp_err err;
-
     bp_h5_lock();
     hid_t type = text_type(width);
-    err = write_typed(file, name, type, first, count, data, false);
-    if (type >= 0)
-        H5Tclose(type);
+    bp_err err = write_typed(file, name, type, first, data, count);
+    bp_h5_release(type);
     bp_h5_unlock();
     return err;
 }
@@ -285,43 +223,25 @@ static bp_err put(bp_h5 *file, const char *object, const char *name, hid_t store
                   const void *value)
 {
     bp_err err = bp_h5_sound(file);
-    hid_t at, space, attribute = -1;
-    bool done;
+    hid_t at, space, attribute;
 
     if (err != BP_OK)
         return err;
     at = H5Oopen(file->id, object, H5P_DEFAULT);
     space = H5Screate(H5S_SCALAR);
-    if (at >= 0 && space >= 0 && stored >= 0)
-        attribute = H5Acreate2(at, name, stored, space, H5P_DEFAULT, H5P_DEFAULT);
-    done = attribute >= 0 && H5Awrite(attribute, memory, value) >= 0;
-    if (!done)
+    attribute = H5Acreate2(at, name, stored, space, H5P_DEFAULT, H5P_DEFAULT);
+    if (H5Awrite(attribute, memory, value) < 0)
         err = bp_h5_fail(file, "can't write attribute", name);
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    if (space >= 0)
-        H5Sclose(space);
-    if (at >= 0)
-        H5Oclose(at);
+    bp_h5_release(attribute);
+    bp_h5_release(space);
+    bp_h5_release(at);
     return err;
 }
 
 bp_err bp_h5_put_int(bp_h5 *file, const char *object, const char *name, int64_t value)
 {
-    bp_err err;
-
     bp_h5_lock();
-    err = put(file, object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value);
-    bp_h5_unlock();
-    return err;
-}
-
-bp_err bp_h5_put_real(bp_h5 *file, const char *object, const char *name, double value)
-{
-    bp_err err;
-
-    bp_h5_lock();
-    err = put(file, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
+    bp_err err = put(file, object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value);
     bp_h5_unlock();
     return err;
 }
@@ -329,13 +249,11 @@ bp_err bp_h5_put_real(bp_h5 *file, const char *object, const char *name, double 
 bp_err bp_h5_put_text(bp_h5 *file, const char *object, const char *name, const char *value)
 {
     size_t bytes = strlen(value);
-    bp_err err;
 
     bp_h5_lock();
     hid_t type = text_type(bytes > 0 ? bytes : 1);
-    err = put(file, object, name, type, type, value);
-    if (type >= 0)
-        H5Tclose(type);
+    bp_err err = put(file, object, name, type, type, value);
+    bp_h5_release(type);
     bp_h5_unlock();
     return err;
 }
@@ -343,18 +261,17 @@ bp_err bp_h5_put_text(bp_h5 *file, const char *object, const char *name, const c
 bp_err bp_h5_make_group(bp_h5 *file, const char *name)
 {
     bp_err err = bp_h5_sound(file);
-    hid_t creation, group = -1;
+    hid_t creation, group = H5I_INVALID_HID;
 
     if (err != BP_OK)
         return err;
     bp_h5_lock();
     creation = H5Pcreate(H5P_GROUP_CREATE);
-    if (creation >= 0 && H5Pset_obj_track_times(creation, 0) >= 0)
+    if (H5Pset_obj_track_times(creation, 0) >= 0)
         group = H5Gcreate2(file->id, name, H5P_DEFAULT, creation, H5P_DEFAULT);
-    if (group < 0 || H5Gclose(group) < 0)
+    if (H5Gclose(group) < 0)
         err = bp_h5_fail(file, "can't create group", name);
-    if (creation >= 0)
-        H5Pclose(creation);
+    bp_h5_release(creation);
     bp_h5_unlock();
     return err;
 }

@@ -21,8 +21,8 @@ void bp_h5_forget(void);
 /** BP_OK, or the first failure of a file being written again. */
 bp_err bp_h5_sound(const bp_h5 *file);
 
-/** Is there `name`, behind hard links alone? BP_ERR_FORMAT says what is wrong. */
-bp_err bp_h5_hard_path(bp_h5 *file, const char *name);
+/** Close any object but a file; one below 0, that could not be had, is accepted. */
+void bp_h5_release(hid_t id);
 
 /** Open a dataset for reading; below 0 after an error. */
 bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
@@ -31,7 +31,9 @@ bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
  * false where these are not whole rows. */
 bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
 
-hid_t bp_h5_stored_type(bp_h5_type type); /* as in the file: little-endian; borrowed */
+/** Values [first, first + count) of a dataset to memory, as bp_h5_select has them. */
+bool bp_h5_read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, void *data);
+
 hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */
 
 #endif

@@ -11,6 +11,7 @@
 
 /* ---- finding things ---- */
 
+/* Is there `name`, behind hard links alone? */
 static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
 {
     char path[512];
@@ -44,13 +45,6 @@ static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
     return err;
 }
 
-bp_err bp_h5_hard_path(bp_h5 *file, const char *name)
-{
-    bool is_missing = false;
-
-    return hard_path(file, name, &is_missing);
-}
-
 bp_err bp_h5_find(bp_h5 *file, const char *name, bool *found)
 {
     bool is_missing = false;
@@ -62,21 +56,19 @@ bp_err bp_h5_find(bp_h5 *file, const char *name, bool *found)
 
 bool bp_h5_has(bp_h5 *file, const char *name)
 {
-    return bp_h5_hard_path(file, name) == BP_OK;
+    bool is_missing;
+
+    return hard_path(file, name, &is_missing) == BP_OK;
 }
 
 bool bp_h5_is_group(bp_h5 *file, const char *name)
 {
-    hid_t object;
-    bool is_group;
-
     if (!bp_h5_has(file, name))
         return false;
     bp_h5_lock();
-    object = H5Oopen(file->id, name, H5P_DEFAULT);
-    is_group = object >= 0 && H5Iget_type(object) == H5I_GROUP;
-    if (object >= 0)
-        H5Oclose(object);
+    hid_t object = H5Oopen(file->id, name, H5P_DEFAULT);
+    bool is_group = H5Iget_type(object) == H5I_GROUP;
+    bp_h5_release(object);
     bp_h5_forget();
     bp_h5_unlock();
     return is_group;
@@ -84,10 +76,11 @@ bool bp_h5_is_group(bp_h5 *file, const char *name)
 
 bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset)
 {
-    bp_err err = bp_h5_hard_path(file, name);
+    bool is_missing;
+    bp_err err = hard_path(file, name, &is_missing);
     hid_t object;
 
-    *dataset = -1;
+    *dataset = H5I_INVALID_HID;
     if (err != BP_OK)
         return err;
     bp_h5_lock();
@@ -137,8 +130,7 @@ bp_err bp_h5_names(bp_h5 *file, const char *group, char ***names, int64_t *count
     hid_t at = H5Gopen2(file->id, group, H5P_DEFAULT);
     if (at < 0 || H5Literate(at, H5_INDEX_NAME, H5_ITER_INC, NULL, add_name, &list) < 0)
         err = bp_h5_fail(file, "can't list group", group);
-    if (at >= 0)
-        H5Gclose(at);
+    bp_h5_release(at);
     bp_h5_unlock();
     if (err != BP_OK) {
         bp_names_free(&list.names, list.count);
@@ -153,7 +145,7 @@ bp_err bp_h5_names(bp_h5 *file, const char *group, char ***names, int64_t *count
 
 static bp_err type_of(bp_h5 *file, const char *name, hid_t type, bp_h5_shape *shape)
 {
-    H5T_class_t class = type >= 0 ? H5Tget_class(type) : H5T_NO_CLASS;
+    H5T_class_t class = H5Tget_class(type);
     bool is_text = class == H5T_STRING && H5Tis_variable_str(type) == 0;
 
     if (class != H5T_INTEGER && class != H5T_FLOAT && !is_text)
@@ -176,9 +168,9 @@ static bp_err extent_of(bp_h5 *file, const char *name, hid_t space, bp_h5_shape 
 {
     hsize_t extent[2] = {0, 1};
 
-    if (space < 0)
-        return bp_h5_fail(file, "can't read the shape of", name);
     shape->dims = H5Sget_simple_extent_ndims(space);
+    if (shape->dims < 0)
+        return bp_h5_fail(file, "can't read the shape of", name);
     if (H5Sis_simple(space) <= 0 || shape->dims < 1 || shape->dims > 2)
         return BP_FAIL(BP_ERR_FORMAT, "%s has %d dimensions, not 1: at %s", name, shape->dims,
                        file->path);
@@ -212,10 +204,8 @@ bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
     offset = H5Dget_offset(dataset); /* undefined where it is not contiguous, which is no error */
     bp_h5_forget();
     shape->offset = offset == HADDR_UNDEF || offset > INT64_MAX ? -1 : (int64_t)offset;
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
+    bp_h5_release(space);
+    bp_h5_release(type);
     H5Dclose(dataset);
     bp_h5_unlock();
     return bp_err_advise(err, BP_H5_REMEDY);
@@ -223,17 +213,15 @@ bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
 
 /* ---- values ---- */
 
-static bool read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, void *data)
+bool bp_h5_read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, void *data)
 {
     hid_t in_file = H5Dget_space(dataset);
     hid_t in_memory = H5Screate_simple(1, &count, NULL);
-    bool done = in_file >= 0 && in_memory >= 0 && bp_h5_select(in_file, first, count) &&
+    bool done = bp_h5_select(in_file, first, count) &&
                 H5Dread(dataset, type, in_memory, in_file, H5P_DEFAULT, data) >= 0;
 
-    if (in_file >= 0)
-        H5Sclose(in_file);
-    if (in_memory >= 0)
-        H5Sclose(in_memory);
+    bp_h5_release(in_file);
+    bp_h5_release(in_memory);
     return done;
 }
 
@@ -253,7 +241,7 @@ static bp_err read_typed(bp_h5 *file, const char *name, hid_t type, const bp_h5_
     if (err != BP_OK)
         return err;
     bp_h5_lock();
-    if (type < 0 || !read_values(dataset, type, (hsize_t)first, (hsize_t)count, data))
+    if (!bp_h5_read_values(dataset, type, (hsize_t)first, (hsize_t)count, data))
         err = bp_h5_fail(file, "can't read dataset", name);
     H5Dclose(dataset);
     bp_h5_unlock();
@@ -283,17 +271,6 @@ bp_err bp_h5_read(bp_h5 *file, const char *name, bp_h5_type type, int64_t first,
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 
-static hid_t text_type_of(bp_h5 *file, const char *name)
-{
-    hid_t dataset, type = -1;
-
-    if (bp_h5_open_dataset(file, name, &dataset) != BP_OK)
-        return -1;
-    type = H5Dget_type(dataset);
-    H5Dclose(dataset);
-    return type;
-}
-
 bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t first, char *data,
                        int64_t count)
 {
@@ -306,11 +283,11 @@ bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t firs
         return BP_FAIL(BP_ERR_FORMAT, "%s holds no text of %zu bytes: at %s; " BP_H5_REMEDY, name,
                        width, file->path);
     bp_h5_lock();
-    hid_t type =
-        text_type_of(file, name); /* the file's own: no conversion between ASCII and UTF-8 */
+    hid_t dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
+    hid_t type = H5Dget_type(dataset); /* its own: no conversion between ASCII and UTF-8 */
     err = read_typed(file, name, type, &shape, first, count, data);
-    if (type >= 0)
-        H5Tclose(type);
+    bp_h5_release(dataset);
+    bp_h5_release(type);
     bp_h5_unlock();
     return bp_err_advise(err, BP_H5_REMEDY);
 }
@@ -328,123 +305,78 @@ bool bp_h5_has_attribute(bp_h5 *file, const char *object, const char *name)
     return there > 0;
 }
 
-/* One number, whatever its width: `type` is H5T_NATIVE_INT64 or _DOUBLE. */
-static bp_err get_number(bp_h5 *file, const char *object, const char *name, hid_t type, void *value)
+/* Open an attribute that has one value; closed by whoever opened it, after an error too. */
+static bp_err open_attribute(bp_h5 *file, const char *object, const char *name, H5T_class_t class,
+                             hid_t *attribute, hid_t *type)
 {
-    hid_t attribute = H5Aopen_by_name(file->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t stored = attribute >= 0 ? H5Aget_type(attribute) : -1;
-    hid_t space = attribute >= 0 ? H5Aget_space(attribute) : -1;
-    H5T_class_t class = stored >= 0 ? H5Tget_class(stored) : H5T_NO_CLASS;
-    bp_err err = BP_OK;
+    *attribute = H5Aopen_by_name(file->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
+    *type = H5Aget_type(*attribute);
+    hid_t space = H5Aget_space(*attribute);
+    bool is_one = H5Sget_simple_extent_npoints(space) == 1 && H5Tget_class(*type) == class;
 
+    bp_h5_release(space);
     bp_h5_forget();
-    if (attribute < 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is missing: at %s", name, object,
-                      file->path);
-    else if (space < 0 || H5Sget_simple_extent_npoints(space) != 1 ||
-             !(class == H5T_INTEGER || (class == H5T_FLOAT && type == H5T_NATIVE_DOUBLE)))
-        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is not one number: at %s", name, object,
-                      file->path);
-    else if (H5Aread(attribute, type, value) < 0)
-        err = bp_h5_fail(file, "can't read attribute", name);
-    if (space >= 0)
-        H5Sclose(space);
-    if (stored >= 0)
-        H5Tclose(stored);
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    return err;
+    if (*attribute < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is missing: at %s", name, object,
+                       file->path);
+    if (!is_one)
+        return BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is not one %s: at %s", name, object,
+                       class == H5T_STRING ? "string" : "number", file->path);
+    return BP_OK;
 }
 
 bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t *value)
 {
-    bp_err err;
+    hid_t attribute, type;
 
     bp_h5_lock();
-    err = get_number(file, object, name, H5T_NATIVE_INT64, value);
+    bp_err err = open_attribute(file, object, name, H5T_INTEGER, &attribute, &type);
+    if (err == BP_OK && H5Aread(attribute, H5T_NATIVE_INT64, value) < 0)
+        err = bp_h5_fail(file, "can't read attribute", name);
+    bp_h5_release(type);
+    bp_h5_release(attribute);
     bp_h5_unlock();
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 
-bp_err bp_h5_get_real(bp_h5 *file, const char *object, const char *name, double *value)
+/* Of fixed or of variable length; that of the second is HDF5's. */
+static bp_err read_attribute_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type,
+                                  char *out, size_t out_bytes)
 {
-    bp_err err;
-
-    bp_h5_lock();
-    err = get_number(file, object, name, H5T_NATIVE_DOUBLE, value);
-    bp_h5_unlock();
-    return bp_err_advise(err, BP_H5_REMEDY);
-}
-
-static bp_err get_fixed_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type, char *out,
-                             size_t out_bytes)
-{
+    bool is_variable = H5Tis_variable_str(type) > 0;
     size_t width = H5Tget_size(type);
-    char *text = width > 0 && width <= TEXT_LIMIT_BYTES
-                     ? bp_alloc("io.attribute", (int64_t)width + 1, 1)
-                     : NULL;
+    char *theirs = NULL, *ours, *text;
     bp_err err = BP_OK;
 
-    if (text == NULL)
+    if (width == 0 || width > TEXT_LIMIT_BYTES)
         return BP_FAIL(BP_ERR_FORMAT, "attribute %s has %zu bytes: at %s", name, width, file->path);
-    if (H5Aread(attribute, type, text) < 0)
+    ours = bp_alloc("io.attribute", (int64_t)width + 1, 1);
+    if (H5Aread(attribute, type, is_variable ? (void *)&theirs : ours) < 0)
         err = bp_h5_fail(file, "can't read attribute", name);
-    else if (strlen(text) >= out_bytes)
+    text = theirs != NULL ? theirs : is_variable ? "" : ours;
+    if (err == BP_OK && strlen(text) >= out_bytes)
         err = BP_FAIL(BP_ERR_FORMAT, "attribute %s is longer than %zu bytes: at %s", name,
                       out_bytes - 1, file->path);
-    else
+    if (err == BP_OK)
         memcpy(out, text, strlen(text) + 1);
-    bp_free(text);
-    return err;
-}
-
-static bp_err get_variable_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type,
-                                char *out, size_t out_bytes)
-{
-    char *text = NULL; /* HDF5's */
-    bp_err err = BP_OK;
-
-    if (H5Aread(attribute, type, &text) < 0)
-        err = bp_h5_fail(file, "can't read attribute", name);
-    else if (text != NULL && strlen(text) >= out_bytes)
-        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s is longer than %zu bytes: at %s", name,
-                      out_bytes - 1, file->path);
-    else
-        memcpy(out, text != NULL ? text : "", text != NULL ? strlen(text) + 1 : 1);
-    if (text != NULL)
-        H5free_memory(text);
+    if (theirs != NULL)
+        H5free_memory(theirs);
+    bp_free(ours);
     return err;
 }
 
 bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *out,
                       size_t out_bytes)
 {
-    hid_t attribute, type, space;
-    bp_err err;
+    hid_t attribute, type;
 
     out[0] = '\0';
     bp_h5_lock();
-    attribute = H5Aopen_by_name(file->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
-    type = attribute >= 0 ? H5Aget_type(attribute) : -1;
-    space = attribute >= 0 ? H5Aget_space(attribute) : -1;
-    bp_h5_forget();
-    if (attribute < 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is missing: at %s", name, object,
-                      file->path);
-    else if (type < 0 || H5Tget_class(type) != H5T_STRING || space < 0 ||
-             H5Sget_simple_extent_npoints(space) != 1)
-        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is not one string: at %s", name, object,
-                      file->path);
-    else if (H5Tis_variable_str(type) > 0)
-        err = get_variable_text(file, name, attribute, type, out, out_bytes);
-    else
-        err = get_fixed_text(file, name, attribute, type, out, out_bytes);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (attribute >= 0)
-        H5Aclose(attribute);
+    bp_err err = open_attribute(file, object, name, H5T_STRING, &attribute, &type);
+    if (err == BP_OK)
+        err = read_attribute_text(file, name, attribute, type, out, out_bytes);
+    bp_h5_release(type);
+    bp_h5_release(attribute);
     bp_h5_unlock();
     return bp_err_advise(err, BP_H5_REMEDY);
 }

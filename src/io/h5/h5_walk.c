@@ -66,9 +66,8 @@ static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
                        (unsigned long long)extent, file->path);
     needed = ((hsize_t)shape->count + extent - 1) / extent;
     space = H5Dget_space(dataset);
-    counted = space >= 0 ? H5Dget_num_chunks(dataset, space, &there) : -1;
-    if (space >= 0)
-        H5Sclose(space);
+    counted = H5Dget_num_chunks(dataset, space, &there);
+    bp_h5_release(space);
     if (counted < 0)
         return bp_h5_fail(file, "can't read the chunks of", name);
     if (there != needed)
@@ -80,22 +79,12 @@ static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     return BP_OK;
 }
 
-static bp_err fail_external(const bp_h5 *file, const char *name)
-{
-    return BP_FAIL(BP_ERR_FORMAT, "%s lies in other files (external storage): at %s; " COPY_IT,
-                   name, file->path);
-}
-
-static bp_err fail_virtual(const bp_h5 *file, const char *name)
-{
-    return BP_FAIL(BP_ERR_FORMAT, "%s is a virtual dataset: at %s; " COPY_IT, name, file->path);
-}
-
 static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
                           const bp_h5_shape *shape)
 {
     if (H5Pget_external_count(creation) != 0)
-        return fail_external(file, name);
+        return BP_FAIL(BP_ERR_FORMAT, "%s lies in other files (external storage): at %s; " COPY_IT,
+                       name, file->path);
     switch (H5Pget_layout(creation)) {
     case H5D_COMPACT:
         return BP_OK;
@@ -106,7 +95,7 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     case H5D_CHUNKED:
         return walk_chunks(file, name, dataset, creation, shape);
     default:
-        return fail_virtual(file, name);
+        return BP_FAIL(BP_ERR_FORMAT, "%s is a virtual dataset: at %s; " COPY_IT, name, file->path);
     }
 }
 
@@ -114,10 +103,9 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
 static bp_err walk_type(bp_h5 *file, const char *name, hid_t dataset)
 {
     hid_t type = H5Dget_type(dataset);
-    htri_t is_named = type >= 0 ? H5Tcommitted(type) : -1;
+    htri_t is_named = H5Tcommitted(type);
 
-    if (type >= 0)
-        H5Tclose(type);
+    bp_h5_release(type);
     if (is_named < 0)
         return bp_h5_fail(file, "can't read the type of", name);
     return is_named == 0 ? BP_OK
@@ -151,8 +139,7 @@ bp_err bp_h5_walk(bp_h5 *file, const char *name)
         err = walk_layout(file, name, dataset, creation, &shape);
     if (err == BP_OK)
         err = walk_filters(file, name, creation);
-    if (creation >= 0)
-        H5Pclose(creation);
+    bp_h5_release(creation);
     H5Dclose(dataset);
     bp_h5_unlock();
     return bp_err_advise(err, BP_H5_REMEDY);

@@ -3,8 +3,6 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
-#include "base/heartbeat.h"
-#include "base/mem.h"
 #include "base/xxh.h"
 
 #include <errno.h>
@@ -19,7 +17,6 @@
 #define LAST_LINE                                                                                  \
     "HDF5 begins after these 512 bytes. bagpipe-data inspect FILE; bagpipe-data verify FILE\n"
 #define NEWEST_VERSION 1 /* of any kind so far */
-#define READ_BYTES     ((size_t)1 << 20)
 
 static const unsigned char HDF5_SIGNATURE[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 
@@ -41,27 +38,10 @@ void bp_user_block_text(const bp_user_block *block, char text[BP_USER_BLOCK_BYTE
 /* XXH3-128 of the bytes from the user block's end to the file's. */
 static bp_err hash_rest(char hash[BP_USER_BLOCK_HASH], int fd, int64_t file_bytes, const char *path)
 {
-    bp_err err = BP_OK;
-    XXH3_state_t *state = XXH3_createState();
-    char *buffer = bp_alloc("user_block.read", (int64_t)READ_BYTES, 1);
-    int64_t at = BP_USER_BLOCK_BYTES;
+    XXH3_state_t *state = bp_xxh128_new();
+    bp_err err = bp_xxh128_add_file(state, fd, BP_USER_BLOCK_BYTES, file_bytes, path);
 
-    if (state == NULL || buffer == NULL || XXH3_128bits_reset(state) != XXH_OK)
-        err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the hash of %s; free some", path);
-    while (err == BP_OK && at < file_bytes) {
-        int64_t left = file_bytes - at;
-        size_t now = left < (int64_t)READ_BYTES ? (size_t)left : READ_BYTES;
-
-        bp_heartbeat_progress(); /* long files take long */
-        if (bp_pread_all(fd, buffer, now, at) != 0)
-            err = bp_fail_errno(BP_ERR_IO, "can't read", path);
-        else if (XXH3_128bits_update(state, buffer, now) != XXH_OK)
-            err = BP_FAIL(BP_ERR_SYSTEM, "the hash failed: at %s", path);
-        at += (int64_t)now;
-    }
-    if (err == BP_OK)
-        bp_xxh128_hex(hash, XXH3_128bits_digest(state));
-    bp_free(buffer);
+    bp_xxh128_hex(hash, XXH3_128bits_digest(state));
     XXH3_freeState(state);
     return err;
 }

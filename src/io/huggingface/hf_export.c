@@ -1,10 +1,10 @@
 /* A checkpoint as a Hugging Face folder: config.json, the tensors in one file or in several, and
  * the tokenizer. */
 #include "base/fs.h"
+#include "base/hidden.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "io/checkpoint/checkpoint_open_priv.h"
-#include "io/checkpoint/hidden_folder.h"
+#include "io/checkpoint/checkpoint_priv.h"
 #include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_model_priv.h"
 #include "io/huggingface/safetensors.h"
@@ -342,8 +342,8 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
     if (err == BP_OK && lstat(out, &status) == 0)
         err = BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away", out);
     if (err == BP_OK) {
-        bp_hidden_sweep(out);
-        err = bp_hidden_make(out, &hidden, &lock);
+        bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
+        err = bp_hidden_make(out, BP_HIDDEN_FOLDER, &hidden, &lock);
     }
     if (hidden != NULL) {
         err = write_folder(checkpoint, &shape, options, hidden, out);

@@ -39,10 +39,11 @@ char *bp_probe_existing(const char *path)
 bp_err bp_probe_ground(char **out, const char *folder)
 {
     char token[BP_TOKEN_BYTES];
-    bp_err err = bp_token_new(token);
+    bp_err err = BP_OK;
 
+    bp_token_new(token);
     *out = NULL;
-    if (err == BP_OK && !bp_path_is_dir(folder))
+    if (!bp_path_is_dir(folder))
         err = BP_FAIL(BP_ERR_CREATE, "it is no folder: at %s; use another run.dir", folder);
     if (err != BP_OK)
         return err;

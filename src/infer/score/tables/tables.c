@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "infer/score/tables/token_hash.h"
-#include "io/h5/h5_draft.h"
+#include "io/h5/h5.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -61,7 +61,8 @@ static bp_err make_statistics(bp_h5 *file, const bp_token_statistics *statistics
         return err;
     err = bp_h5_make(file, BP_SCORE_UNBIASED, type, rows);
     if (err == BP_OK)
-        err = bp_h5_make_grid(file, MEMBER_GRID, type, rows, statistics->members);
+        err = bp_h5_make_array(file, MEMBER_GRID, type, 2,
+                               (const int64_t[]){rows, statistics->members}, NULL);
     if (err == BP_OK)
         err = bp_h5_write_texts(file, "member_names", (const char *const *)statistics->names,
                                 statistics->members);

@@ -1,0 +1,25 @@
+/* What is written before it has its name, where the writer may be killed: a file or a folder beside
+ * the output, locked (flock) as long as it is written. One that nobody has locked is what a killed
+ * run left. Local. */
+#ifndef BP_BASE_HIDDEN_H
+#define BP_BASE_HIDDEN_H
+
+#include "base/err.h"
+
+typedef enum bp_hidden_kind {
+    BP_HIDDEN_FILE,  /* ".NAME.TOKEN.tmp" */
+    BP_HIDDEN_FOLDER /* ".tmp-NAME-TOKEN" */
+} bp_hidden_kind;
+
+/** Make the file or folder for the output `path`. *hidden and *lock are the caller's: bp_free(),
+ * and close(), which gives up the lock (of a folder -1: the file system has none). The lock of a
+ * file is open for reading and writing. NULL and -1 after an error, and nothing is there then.
+ *
+ * Errors: BP_ERR_CREATE no such folder; BP_ERR_DENIED; BP_ERR_IO; BP_ERR_SYSTEM. */
+bp_err bp_hidden_make(const char *path, bp_hidden_kind kind, char **hidden, int *lock);
+
+/** Remove what killed runs left of the output `path`: as far as it goes, without a word where the
+ * folder can't be listed, is another user's, or the file system has no locks. */
+void bp_hidden_sweep(const char *path, bp_hidden_kind kind);
+
+#endif
