@@ -11,6 +11,7 @@ extern const bp_option bp_score_options[], bp_score_rule_options[];
 typedef struct bp_score_keys {
     const char *model;
     const char *corpus;
+    const char *candidates;
     const char *select;
     int64_t member;
     bool tokens;

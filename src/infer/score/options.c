@@ -59,6 +59,11 @@ const bp_option bp_score_options[] = {
      .help = "corpora to score: a file, a list with commas, or a glob",
      .required = true,
      .at = BP_AT(bp_score_keys, corpus)},
+    {.key = "score.candidates",
+     .type = BP_OPTION_STRING,
+     .help = "JSONL: \"choices\" of each document, texts, and perhaps \"answer\", the right one's "
+             "number",
+     .at = BP_AT(bp_score_keys, candidates)},
     {.key = "score.select",
      .type = BP_OPTION_CHOICE,
      .value = "all",

@@ -166,6 +166,22 @@ static void print_table(const column *columns, int count, const json_t *summary)
     do_rows(&table, summary);
 }
 
+/* How often the best choice is the right one. */
+static void report_choices(const json_t *choices)
+{
+    static const char *const WAYS[][2] = {{"accuracy", "by log-probability"},
+                                          {"accuracy_per_token", "per token"},
+                                          {"accuracy_per_byte", "per byte"}};
+
+    for (int w = 0; choices && w < COUNT(WAYS); w++) {
+        const json_t *of = json_object_get(choices, WAYS[w][0]);
+
+        if (isfinite(figure(of, "value")))
+            bp_log("best choice right, %-18s  %.4f (95 %% interval %.4f to %.4f)", WAYS[w][1],
+                   figure(of, "value"), figure(of, "low"), figure(of, "high"));
+    }
+}
+
 void scorer_report(const scorer *self)
 {
     static const column PLAIN[] = {{"documents", "documents", 9, 0, figure},
@@ -187,7 +203,8 @@ void scorer_report(const scorer *self)
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",
                self->unscored, bp_score_convention_name(self->rule.convention),
                self->rule.prefix ? "eod" : "none");
-    bp_log("in %s: summary.json, documents.h5%s%s", self->folder,
+    report_choices(self->choices);
+    bp_log("in %s: summary.json, documents.h5%s%s%s", self->folder,
            bp_score_keys_of(self->config)->tokens ? ", tokens.h5" : "",
-           self->page ? ", index.html" : "");
+           self->choices ? ", candidates.jsonl" : "", self->page ? ", index.html" : "");
 }

@@ -38,7 +38,11 @@ static bp_err open_run(scorer *self)
     static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
     char model[128]; /* an ensemble of one tells more than its model alone */
     bp_run_identity identities[] = {
-        {"score.corpus", self->corpus_hash}, {"score.model", model}, {NULL, NULL}};
+        {"score.corpus", self->corpus_hash},
+        {"score.model", model},
+        {bp_score_keys_of(self->config)->candidates ? "score.candidates" : NULL,
+         self->candidates_hash},
+        {NULL, NULL}};
     bp_run_spec spec = {.job = "score",
                         .may_change = may_change,
                         .other_bits = other_bits,
@@ -75,6 +79,8 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     if (err == BP_OK)
         err = bp_score_summarise(&self->summary, &table, &self->info,
                                  (uint64_t)bp_run_keys_of(self->config)->seed);
+    if (err == BP_OK && self->choices)
+        (void)json_object_set(self->summary, "candidates", self->choices);
     if (err == BP_OK)
         err = bp_run_check_owner(self->run);
     if (err == BP_OK)
@@ -136,6 +142,8 @@ static bp_err run(scorer *self)
     if (err == BP_OK)
         err = scorer_run_units(self);
     if (err == BP_OK)
+        err = scorer_run_candidates(self);
+    if (err == BP_OK)
         err = scorer_finish(self);
     if (err == BP_OK && self->mesh->coordinates)
         scorer_report(self);
@@ -153,8 +161,9 @@ static bp_err remove_parts(const scorer *self)
 /* Of a finished run, which is one no more if they are gone. */
 static bp_err check_results(const scorer *self)
 {
-    const char *names[] = {"summary.json", "documents.h5",
-                           bp_score_keys_of(self->config)->tokens ? "tokens.h5" : NULL};
+    const bp_score_keys *keys = bp_score_keys_of(self->config);
+    const char *names[] = {"summary.json", "documents.h5", keys->tokens ? "tokens.h5" : NULL,
+                           keys->candidates ? "candidates.jsonl" : NULL};
 
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         char *path = names[k] ? bp_path_join(self->folder, names[k]) : NULL;

@@ -3,6 +3,7 @@
 #define BP_INFER_SCORE_SCORER_PRIV_H
 
 #include "infer/ensemble/ensemble.h"
+#include "infer/score/candidates/candidates.h"
 #include "infer/score/keys.h"
 #include "infer/score/plan.h"
 #include "infer/score/tables/merge.h"
@@ -25,6 +26,9 @@ typedef struct scorer {
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_score_rule rule;              /* on all ranks, but prefix, end and eod */
     bp_score_plan plan;
+    bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
+    char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
+    json_t *choices;                     /* their figures, on the coordinator, at the end */
     bp_run *run;
     char *folder; /* RUN/score */
     char *parts_folder;
@@ -56,6 +60,13 @@ bp_err scorer_open_model(scorer *self);
 /** What scorer_open does once mesh and model are there (tests bring their own). Collective over
  * world. */
 bp_err scorer_open_corpora(scorer *self);
+
+/** Read score.candidates, where it is set: on leads and the coordinator, once the plan is there.
+ * Local. Errors: those of bp_candidates_read; BP_ERR_CONFIG no tokenizer is known. */
+bp_err scorer_open_candidates(scorer *self);
+/** Score them, and write score/candidates.jsonl. Collective over world. Errors: BP_ERR_SYSTEM, and
+ * those of writing a file: the same on all ranks. */
+bp_err scorer_run_candidates(scorer *self);
 
 /** Score what is missing of the units. Collective over world. Errors: the same on all ranks;
  *  BP_ERR_STOPPED where some are still missing. */

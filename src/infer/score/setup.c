@@ -271,12 +271,16 @@ bp_err scorer_open_corpora(scorer *self)
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = load_corpus(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
+        err = scorer_open_candidates(self);
+    if (err == BP_OK && (self->leads || mesh->coordinates))
         err = make_key(self);
     self->folder = bp_path_join(run_dir, "score");
     self->parts_folder = bp_path_join(run_dir, "score/parts");
     err = bp_agree(mesh->world, err);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
+        bp_bcast_bytes(self->candidates_hash, BP_SHA256_HEX, 0, mesh->world);
+    }
     return err;
 }
 
@@ -314,6 +318,8 @@ bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ens
 void scorer_close(scorer *self)
 {
     json_decref(self->summary);
+    json_decref(self->choices);
+    bp_candidates_clear(&self->candidates);
     bp_token_statistics_clear(&self->statistics);
     bp_free(self->parts_folder);
     bp_free(self->folder);

@@ -1,0 +1,234 @@
+/* The file of choices, and what the model is fed for each. */
+#include "infer/score/candidates/candidates.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "text/text_source.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FIELD "choices"
+
+typedef struct reader {
+    bp_candidates *out;
+    const bp_score_plan *plan;
+    const bp_tokenizer *tokenizer;
+    bp_encoder *encoder;
+    const char *path;
+    int64_t row_room, row_count;
+} reader;
+
+/* A document's text and the tokens that it has without the spaces at its end. */
+typedef struct context {
+    char *text;
+    size_t bytes, kept; /* without the spaces */
+    int64_t tokens;     /* of what is kept */
+} context;
+
+static bp_err read_context(const reader *self, int64_t document, context *to)
+{
+    bp_score_document place;
+    bp_ids ids = {0};
+    bp_err err = bp_score_plan_document(self->plan, document, &place);
+
+    if (err != BP_OK)
+        return err;
+    bp_ids_reserve(&ids, place.text);
+    ids.count = place.text;
+    err = bp_corpus_file_read(bp_corpus_file_at(self->plan->corpus, place.file), place.start,
+                              place.text, (int32_t *)ids.data);
+    if (err == BP_OK)
+        err = bp_decode(self->tokenizer, ids.data, ids.count, &to->text, &to->bytes);
+    to->kept = to->bytes;
+    while (err == BP_OK && to->kept > 0 && to->text[to->kept - 1] == ' ')
+        to->kept--;
+    ids.count = 0;
+    if (err == BP_OK)
+        err = bp_encode(self->encoder, to->text, to->kept, &ids);
+    to->tokens = ids.count;
+    bp_ids_clear(&ids);
+    if (err == BP_OK && to->tokens == 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "document %" PRId64 " has no text for choices to follow",
+                      document);
+    return err;
+}
+
+static bp_err check_row(const reader *self, const bp_candidate_row *row, size_t choice)
+{
+    int64_t C = self->plan->rule.context;
+
+    if (row->scored < 1)
+        return BP_FAIL(BP_ERR_FORMAT, "choice %zu adds no token to its document", choice);
+    if (row->scored > C)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "choice %zu has %" PRId64 " tokens, more than score.context = %" PRId64,
+                       choice, row->scored, C);
+    return BP_OK;
+}
+
+static bp_err add_choice(reader *self, int64_t document, const context *before, const json_t *text,
+                         size_t choice)
+{
+    bp_ids *ids = &self->out->ids;
+    bp_candidate_row row = {
+        .document = document, .first = ids->count, .bytes = (int64_t)json_string_length(text)};
+    int64_t most = self->plan->rule.context + 1;
+    bp_buffer whole = {0};
+    bp_err err;
+
+    bp_buffer_add(&whole, before->text, before->bytes);
+    bp_buffer_add(&whole, json_string_value(text), json_string_length(text));
+    err = bp_encode(self->encoder, whole.data, whole.bytes, ids);
+    bp_buffer_clear(&whole);
+    row.count = ids->count - row.first;
+    row.scored = row.count - before->tokens;
+    if (err == BP_OK)
+        err = check_row(self, &row, choice);
+    if (err != BP_OK)
+        return err;
+    if (row.count > most) {
+        row.first += row.count - most;
+        row.count = most;
+    }
+    if (self->row_count == self->row_room) {
+        self->row_room = 2 * self->row_room + 64;
+        self->out->rows = bp_realloc("score.candidates", self->out->rows, self->row_room,
+                                     sizeof *self->out->rows);
+    }
+    self->out->rows[self->row_count++] = row;
+    return BP_OK;
+}
+
+static bp_err read_answer(const json_t *object, size_t choices, int64_t *answer)
+{
+    const json_t *value = json_object_get(object, "answer");
+
+    *answer = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (value && !json_is_null(value) && (*answer < 0 || *answer >= (int64_t)choices))
+        return BP_FAIL(BP_ERR_FORMAT, "\"answer\" is no number of a choice, from 0 to %zu",
+                       choices - 1);
+    return BP_OK;
+}
+
+static bp_err add_document(reader *self, const json_t *object, int64_t document)
+{
+    const json_t *choices = json_object_get(object, FIELD);
+    context before = {0};
+    bp_err err = BP_OK;
+
+    if (!json_is_array(choices) || json_array_size(choices) < 2)
+        return BP_FAIL(BP_ERR_FORMAT, "\"" FIELD "\" is no list of two texts or more");
+    err = read_answer(object, json_array_size(choices), &self->out->answer[document]);
+    if (err == BP_OK)
+        err = read_context(self, document, &before);
+    for (size_t k = 0; err == BP_OK && k < json_array_size(choices); k++) {
+        const json_t *text = json_array_get(choices, k);
+
+        err = json_string_length(text) > 0
+                  ? add_choice(self, document, &before, text, k)
+                  : BP_FAIL(BP_ERR_FORMAT, "choice %zu is empty, or no text", k);
+    }
+    self->out->first[document + 1] = self->row_count;
+    bp_free(before.text);
+    return err;
+}
+
+static bp_err at_line(bp_err err, const char *path, int64_t line)
+{
+    char what[BP_ERR_MESSAGE_BYTES];
+
+    if (err != BP_ERR_FORMAT)
+        return err;
+    (void)snprintf(what, sizeof what, "%s", bp_err_message());
+    return BP_FAIL(err, "%s: at %s:%" PRId64 "; correct the line", what, path, line);
+}
+
+static bp_err add_line(reader *self, const char *line, size_t bytes, int64_t document)
+{
+    json_error_t where;
+    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &where);
+    bp_err err;
+
+    if (!object)
+        err = BP_FAIL(BP_ERR_FORMAT, "not valid JSON in UTF-8 (%s), column %d", where.text,
+                      where.column);
+    else if (document >= self->plan->documents)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the corpora have %" PRId64 " documents, and this is a line more",
+                      self->plan->documents);
+    else
+        err = add_document(self, object, document);
+    json_decref(object);
+    return at_line(err, self->path, document + 1);
+}
+
+static bp_err add_lines(reader *self, const char *text, size_t bytes)
+{
+    const char *at = text, *end = text + bytes;
+    int64_t document = 0;
+    bp_err err = BP_OK;
+
+    while (at < end && err == BP_OK) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((newline ? newline : end) - at);
+
+        err = add_line(self, at, length, document++);
+        at += length + 1;
+    }
+    if (err == BP_OK && document < self->plan->documents)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "there are choices for %" PRId64 " documents, and the corpora have %" PRId64
+                      ": at %s; write a line for each",
+                      document, self->plan->documents, self->path);
+    return err;
+}
+
+bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
+                          const bp_tokenizer *tokenizer)
+{
+    reader self = {.out = candidates, .plan = plan, .tokenizer = tokenizer, .path = path};
+    char *text = NULL;
+    size_t bytes = 0, mark;
+    bp_err err = bp_file_read(path, INT64_C(1) << 30, &text, &bytes);
+
+    *candidates = (bp_candidates){.documents = plan->documents};
+    candidates->first =
+        bp_alloc("score.candidates", plan->documents + 1, sizeof *candidates->first);
+    candidates->answer = bp_alloc("score.candidates", plan->documents, sizeof *candidates->answer);
+    if (err == BP_OK)
+        err = bp_encoder_new(&self.encoder, tokenizer);
+    if (err == BP_OK) {
+        mark = bp_mark_bytes(text, bytes);
+        err = add_lines(&self, text + mark, bytes - mark);
+    }
+    bp_encoder_free(&self.encoder);
+    bp_free(text);
+    return err;
+}
+
+bp_err bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX])
+{
+    int64_t rows = candidates->first[candidates->documents];
+    bp_buffer all = {0};
+    bp_err err;
+
+    bp_buffer_add(&all, candidates->answer,
+                  (size_t)candidates->documents * sizeof *candidates->answer);
+    bp_buffer_add(&all, candidates->rows, (size_t)rows * sizeof *candidates->rows);
+    bp_buffer_add(&all, candidates->ids.data,
+                  (size_t)candidates->ids.count * sizeof *candidates->ids.data);
+    err = bp_sha256_of(all.data ? all.data : "", all.bytes, out);
+    bp_buffer_clear(&all);
+    return err;
+}
+
+void bp_candidates_clear(bp_candidates *candidates)
+{
+    bp_free(candidates->first);
+    bp_free(candidates->answer);
+    bp_free(candidates->rows);
+    bp_ids_clear(&candidates->ids);
+    *candidates = (bp_candidates){0};
+}
