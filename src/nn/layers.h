@@ -24,14 +24,14 @@ struct bp_rotary;
 /** Sizes of a pre-norm transformer layer; H, G and F are whole, the constructor takes this rank's
  * share. */
 typedef struct bp_layer_shape {
-    int64_t C, H, F; /* width, heads, inner width of the MLP (4C) */
-    int64_t G;       /* heads of keys and values, which heads share in groups; 0: H */
-    int64_t D;       /* width of a head; 0: C / H */
-    bool rms;        /* norms by the root mean square, without biases */
-    float epsilon;   /* of the norms; 0: 1e-5 */
-    bool no_bias;    /* products have none; */
-    bool qkv_bias;   /* but those of q, k and v */
-    bool gated;      /* the MLP is down(silu(gate) up), else down(gelu(up)) */
+    int64_t C, H, F;          /* width, heads, inner width of the MLP (4C) */
+    int64_t G;                /* heads of keys and values, which heads share in groups; 0: H */
+    int64_t D;                /* width of a head; 0: C / H */
+    bool rms;                 /* norms by the root mean square, without biases */
+    float epsilon;            /* of the norms; 0: 1e-5 */
+    bool no_bias;             /* products have none; */
+    bool qkv_bias;            /* but those of q, k and v */
+    bp_activation activation; /* the MLP is down(f(up)), with BP_SWIGLU down(silu(gate) up) */
     const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
                                        NULL: they are not */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
@@ -47,7 +47,7 @@ typedef struct bp_layer_shape {
 } bp_layer_shape;
 
 /** h += out(attention(ln1(h))); where it crosses h += cross.out(attention of cross.ln(h) to the
- * source, as it is); h += down(gelu(up(ln2(h)))). Keys behind a sequence's length are not seen.
+ * source, as it is); h += down(f(up(ln2(h)))). Keys behind a sequence's length are not seen.
  *  Adds its params to the groups: `split` is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);

@@ -33,16 +33,16 @@ typedef struct layer {
 } layer;
 
 /* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
- * Norms' outputs and GELU's are computed again. Without training the residual stream stays where it
- * is, and the rest is left out. */
+ * Norms' outputs and the activation's are computed again. Without training the residual stream
+ * stays where it is, and the rest is left out. */
 typedef struct saved {
     float *before[BRANCHES];                /* [own rows][C] what each norm reads */
     float *mean[BRANCHES], *rstd[BRANCHES]; /* [own rows] */
     float *qkv;                             /* [rows]: Hl heads of q, Gl of k, Gl of v */
     float *attended;                        /* [rows][Cl] */
     float *lse;                             /* [B][Hl][T] */
-    bp_operand up;                          /* [rows][Fl] before GELU; gated [rows][2 Fl] */
-    float *cross_q, *cross_kv;              /* [rows][Hl][D], [source rows][2][Hl][D] */
+    bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
+    float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
     float *source; /* [own source rows][C] */
 } saved;
@@ -60,6 +60,39 @@ typedef struct norm_work {
     float *sums;       /* also of the biases of the same branch */
 } norm_work;
 
+/* Scratch of attention's forward pass, beside forward_work. */
+typedef struct attention_forward_work {
+    bp_operand attended;
+    void *scratch;
+} attention_forward_work;
+
+/* And of the MLP's. */
+typedef struct mlp_forward_work {
+    bp_operand active;
+    float *up; /* up_floats: where it is kept, if that holds floats */
+} mlp_forward_work;
+
+/* Scratch of the MLP's backward pass. */
+typedef struct mlp_work {
+    bp_operand dbranch, active, dup;
+    float *dactive; /* bp_linear_gelu_floats, where dup may lie over it; gated [rows][Fl] */
+    norm_work norm;
+} mlp_work;
+
+/* Scratch of attention's backward pass. */
+typedef struct attention_work {
+    bp_operand dbranch, attended, dqkv_operand;
+    float *dattended; /* [rows][Cl] */
+    float *dqkv;      /* as saved.qkv; its operand may lie over it */
+    norm_work norm;
+    void *scratch;
+} attention_work;
+
+static inline bool layer_is_gated(const layer *self)
+{
+    return self->shape.activation == BP_SWIGLU;
+}
+
 /** Columns of the products of q, k and v, and of gate and up. */
 static inline int64_t layer_qkv_columns(const layer *self)
 {
@@ -68,7 +101,7 @@ static inline int64_t layer_qkv_columns(const layer *self)
 
 static inline int64_t layer_up_columns(const layer *self)
 {
-    return self->shape.gated ? 2 * self->Fl : self->Fl;
+    return layer_is_gated(self) ? 2 * self->Fl : self->Fl;
 }
 
 /** A pass as blocks of the source's stream see it. */
@@ -86,6 +119,25 @@ norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int
  * rounded. */
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                const float *dh);
+
+/* transformer_memory.c: `kept` tells what of the scratch lies in what is kept. */
+saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
+forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass);
+attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
+                                                     const bp_pass *pass, const saved *kept);
+mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                         const saved *kept);
+/** dh, attended: what operands may lie over. */
+mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh);
+attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
+                                              const bp_pass *pass, const float *dh,
+                                              const float *attended);
+size_t layer_saved_bytes(const bp_block *block, const bp_extent *most);
+size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training);
+bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most);
+
+/* transformer_params.c */
+void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
 /** h = base + the branch in `work`, and work->normed = the norm of it that the next branch reads.
  */

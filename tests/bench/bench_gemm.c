@@ -164,22 +164,23 @@ static double processor_seconds(void)
 
 static void run_mlp(const mlps *all, const mlp *one, int pass, bool at_once)
 {
-    bp_gelu_rows rows_of = {.y = &all->active,
-                            .kept = pass == SCORED ? NULL : &one->kept,
-                            .dx = &all->dup,
-                            .bias = &all->gradient,
-                            .sums = all->sums};
+    bp_activation_rows rows_of = {.y = &all->active,
+                                  .kept = pass == SCORED ? NULL : &one->kept,
+                                  .dx = &all->dup,
+                                  .bias = &all->gradient,
+                                  .sums = all->sums};
 
     if (at_once && pass == BACKWARD) {
-        bp_linear_gelu_backward(all->gemm, &rows_of, &one->dy, one->down);
+        bp_linear_activation_backward(all->gemm, &rows_of, &one->dy, one->down);
     } else if (at_once) {
-        bp_linear_gelu_forward(all->gemm, &rows_of, &one->x, one->up, all->bias);
+        bp_linear_activation_forward(all->gemm, &rows_of, &one->x, one->up, all->bias);
     } else if (pass == BACKWARD) {
         bp_linear_backward_input_operand(all->gemm, all->sums, &one->dy, one->down);
-        bp_gelu_backward(&all->dup, &all->active, &all->gradient, all->sums, &one->kept);
+        bp_activation_backward(BP_GELU_TANH, &all->dup, &all->active, &all->gradient, all->sums,
+                               &one->kept);
     } else {
         bp_linear_forward_operand(all->gemm, all->sums, &one->x, one->up, all->bias);
-        bp_gelu_forward(&all->active, rows_of.kept, all->sums);
+        bp_activation_forward(BP_GELU_TANH, &all->active, rows_of.kept, all->sums);
     }
 }
 

@@ -53,7 +53,13 @@ static int64_t groups_of(const bp_attention_shape *s)
     return s->key_heads > 0 ? s->key_heads : s->H;
 }
 
-/* The first of them. */
+/* The one that head h reads. */
+static int64_t group_of(const bp_attention_shape *s, int64_t h)
+{
+    return s->group > 0 ? (h + s->before) / s->group : h / (s->H / groups_of(s));
+}
+
+/* The first key that a query sees. */
 static int64_t first_seen_by(const bp_attention_shape *s, int64_t t)
 {
     return s->window > 0 && t >= s->window ? t - s->window + 1 : 0;
@@ -74,7 +80,7 @@ static int64_t query_at(const bp_attention_shape *s, int64_t b, int64_t h, int64
 
 static int64_t key_at(const bp_attention_shape *s, int64_t b, int64_t h, int64_t u)
 {
-    int64_t width = s->H * s->D, keys = groups_of(s) * s->D, at = h / (s->H / groups_of(s)) * s->D;
+    int64_t width = s->H * s->D, keys = groups_of(s) * s->D, at = group_of(s, h) * s->D;
 
     return s->K > 0 ? s->B * s->T * width + (b * s->K + u) * 2 * keys + at
                     : (b * s->T + u) * (width + 2 * keys) + width + at;
@@ -363,6 +369,28 @@ static void heads_may_share_keys(void **state)
     }
 }
 
+/* A rank's heads out of more: their groups begin or end on other ranks. */
+static void groups_may_be_cut(void **state)
+{
+    static const int64_t cuts[][4] = {/* heads, key heads, heads a group, before */
+                                      {3, 2, 2, 0}, {3, 2, 2, 1}, {3, 2, 4, 3},
+                                      {3, 1, 4, 1}, {2, 2, 3, 2}, {6, 3, 4, 3}};
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 3, 5);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        bp_attention_shape shape = shape_of(2, 70, cuts[i][0], 24, true);
+
+        shape.key_heads = cuts[i][1];
+        shape.group = cuts[i][2];
+        shape.before = cuts[i][3];
+        check(shape);
+        shape.dropout = 0.25f;
+        shape.key = &key;
+        check(shape);
+    }
+}
+
 /* Nothing that lies in padding changes a bit. */
 static void padding_changes_no_bits(void **state)
 {
@@ -581,6 +609,7 @@ int main(void)
         cmocka_unit_test(attention_to_other_positions_equals_plain_loops),
         cmocka_unit_test(keys_behind_a_length_are_not_seen),
         cmocka_unit_test(heads_may_share_keys),
+        cmocka_unit_test(groups_may_be_cut),
         cmocka_unit_test(only_the_last_keys_may_be_seen),
         cmocka_unit_test(padding_changes_no_bits),
         cmocka_unit_test(dropped_weights_are_those_of_the_documented_words),

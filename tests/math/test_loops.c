@@ -33,10 +33,16 @@ static int64_t run_all(const bp_loops *loops, float *out, const float *x, const 
     float *end = out;
     double wide[2];
 
-    memset(out, 0, (size_t)(22 * n) * sizeof *out);
+    memset(out, 0, (size_t)(27 * n) * sizeof *out);
     loops->gelu_forward(end, x, n);
     end += n;
     loops->gelu_backward(end, end + n, a, x, n);
+    end += 2 * n;
+    loops->gelu_exact_forward(end, x, n);
+    end += n;
+    loops->gelu_exact_backward(end, end + n, a, x, n);
+    end += 2 * n;
+    loops->relu_backward(end, end + n, a, x, n);
     end += 2 * n;
     loops->dropout(end, a, x, n, &mask, 7);
     end += n;
@@ -71,12 +77,12 @@ static int64_t run_all(const bp_loops *loops, float *out, const float *x, const 
 static void instruction_sets_give_the_same_bits(void **state)
 {
     enum { n = 1000 };
-    float *x = randoms(n, 1), *a = randoms(n, 2), *base = floats(22 * n), *other = floats(22 * n);
+    float *x = randoms(n, 1), *a = randoms(n, 2), *base = floats(27 * n), *other = floats(27 * n);
 
     (void)state;
     x[3] = 1e-3f;
     int64_t count = run_all(bp_loops_at(0), base, x, a, n);
-    assert_true(count <= 22 * n);
+    assert_true(count <= 27 * n);
     for (int set = 1; bp_loops_at(set); set++) {
         run_all(bp_loops_at(set), other, x, a, n);
         for (int64_t i = 0; i < count; i++)

@@ -158,28 +158,28 @@ static void gelu_and_its_gradient_are_plain_passes(void **state)
                plain_seen = bp_operand_floats(seen, ROWS, C);
 
     (void)state;
-    bp_gelu_forward(&plain, NULL, x);
+    bp_activation_forward(BP_GELU_TANH, &plain, NULL, x);
     for (int f = 0; f < 3; f++) {
         bp_operand to = operand_of(FORMS[f]), kept = operand_of(FORMS[f]),
                    dto = operand_of(FORMS[f]);
         bp_bias_gradient bias = sums_of(sums);
-        bp_gelu_forward(&to, &kept, x);
+        bp_activation_forward(BP_GELU_TANH, &to, &kept, x);
         check_values(&to, y);
         check_values(&kept, x);
         for (int64_t i = 0; i < N; i++)
             seen[i] = value_of(&kept, i / C, i % C);
-        bp_gelu_backward(&plain_dx, &plain_again, NULL, dy, &plain_seen);
-        bp_gelu_backward(&dto, &to, &bias, dy, &kept);
+        bp_activation_backward(BP_GELU_TANH, &plain_dx, &plain_again, NULL, dy, &plain_seen);
+        bp_activation_backward(BP_GELU_TANH, &dto, &to, &bias, dy, &kept);
         check_values(&dto, dx);
         check_values(&to, again);
         check_sums(sums, dx);
         if (FORMS[f] != BP_OPERAND_BF16) { /* over the rows that are read */
             memcpy(kept.data, x, N * sizeof *x);
-            bp_gelu_forward(&to, &kept, kept.data);
+            bp_activation_forward(BP_GELU_TANH, &to, &kept, kept.data);
             check_values(&to, y);
             check_values(&kept, x);
             memcpy(dto.data, dy, N * sizeof *dy);
-            bp_gelu_backward(&dto, &to, NULL, dto.data, &kept);
+            bp_activation_backward(BP_GELU_TANH, &dto, &to, NULL, dto.data, &kept);
             check_values(&dto, dx);
         }
         bp_free(bias.scratch);

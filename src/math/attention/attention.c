@@ -49,7 +49,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
                        const bp_attention_shape *shape, int64_t b, int64_t h)
 {
     int64_t K = bp_key_positions(shape), keys = shape->lengths ? shape->lengths[b] : K;
-    int64_t at = b * K * in->kv_row + h / (shape->H / bp_key_heads(shape)) * shape->D;
+    int64_t at = b * K * in->kv_row + (h + shape->before) / bp_group_heads(shape) * shape->D;
     bp_head one = {
         .shape = shape,
         .loops = bp_loops_best(),
@@ -277,14 +277,14 @@ static void backward_group(const backward_call *call, int64_t b, int64_t kv, int
 {
     const bp_attention_shape *shape = call->shape;
     const bp_attention_input *in = call->in;
-    int64_t group = shape->H / bp_key_heads(shape), K = bp_key_positions(shape), D = shape->D,
-            of_keys = b * K * in->kv_row + kv * D;
+    int64_t first = bp_group_first(shape, kv), end = bp_group_first(shape, kv + 1),
+            K = bp_key_positions(shape), D = shape->D, of_keys = b * K * in->kv_row + kv * D;
     float *more = scratch + call->floats - group_floats(shape);
     bp_head_range range = range_of(shape, call->parts, unit);
     bp_head_results sum = {
         .dk = call->to->dk + of_keys, .dv = call->to->dv + of_keys, .dkv_row = in->kv_row};
 
-    for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+    for (int64_t h = first; h < end; h++) {
         int64_t place = (b * shape->T * shape->H + h) * D;
         bp_head one = head_of(call->gemm, in, shape, b, h);
         bp_head_results results = {.out = (float *)call->out + place,
@@ -295,13 +295,13 @@ static void backward_group(const backward_call *call, int64_t b, int64_t kv, int
                                    .dv = sum.dv,
                                    .dkv_row = sum.dkv_row};
 
-        if (h > kv * group) {
+        if (h > first) {
             results.dk = more;
             results.dv = more + K * D;
             results.dkv_row = D;
         }
         backward_head(&one, &results, &range, scratch);
-        if (h > kv * group)
+        if (h > first)
             add_group(&one, &sum, &results);
     }
 }
@@ -326,7 +326,8 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
 
     BP_TRACE(BP_TRACE_ATTENTION_BACKWARD, 10.0 * attention_pairs(shape), 0);
     BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
-    BP_ASSERT(shape->H % bp_key_heads(shape) == 0);
+    BP_ASSERT(bp_group_first(shape, bp_key_heads(shape)) == shape->H &&
+              bp_group_first(shape, bp_key_heads(shape) - 1) < shape->H);
 #pragma omp parallel for collapse(2) schedule(dynamic) if (heads * shape->T > 64)
     for (int64_t i = 0; i < heads; i++)
         for (int64_t unit = 0; unit < units; unit++)

@@ -24,7 +24,10 @@
 typedef struct bp_attention_shape {
     int64_t B, T, H, D;     /* T: query positions; H: the heads on this rank */
     int64_t K;              /* key positions; 0: T, the queries' own */
-    int64_t key_heads;      /* heads of keys and values: head h reads head h key_heads / H; 0: H */
+    int64_t key_heads;      /* heads of keys and values; 0: H */
+    int64_t group, before;  /* head h reads key head (h + before) / group: so many heads share one,
+                               and so many of head 0's group are on other ranks; group 0:
+                               H / key_heads */
     const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
     bool causal;            /* a query sees its own position and those before; K is T */
     int64_t window;         /* and of those the last so many, itself one of them; 0: all */

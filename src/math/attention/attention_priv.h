@@ -67,6 +67,20 @@ static inline int64_t bp_key_heads(const bp_attention_shape *shape)
     return shape->key_heads > 0 ? shape->key_heads : shape->H;
 }
 
+/** Heads that share a head of keys, some of them maybe on other ranks; and those of key head `kv`
+ * that are here: [first, bp_group_first(shape, kv + 1)). */
+static inline int64_t bp_group_heads(const bp_attention_shape *shape)
+{
+    return shape->group > 0 ? shape->group : shape->H / bp_key_heads(shape);
+}
+
+static inline int64_t bp_group_first(const bp_attention_shape *shape, int64_t kv)
+{
+    int64_t first = kv * bp_group_heads(shape) - shape->before;
+
+    return first < 0 ? 0 : bp_least(first, shape->H);
+}
+
 /* What a key that is not seen scores: nothing beside any score, yet finite, so that a query which
  * has seen no key yet has a maximum; all of it is scaled by 0 once it sees one. */
 #define BP_UNSEEN (-1e30f)

@@ -66,25 +66,30 @@ void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand
 void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
                                        const bp_operand *x, bool fresh);
 
-/** A product whose sums go through GELU at once, forward or backward, as bp_linear_forward_operand
- * and bp_gelu_forward do one after the other, bp_linear_backward_input_operand and
- * bp_gelu_backward: to the bit, but for the order in which the bias's gradient is summed. With our
- * own kernels, and K of one run, the sums stay in the caches; else they go through `sums`. */
-typedef struct bp_gelu_rows {
-    const bp_operand *y;          /* GELU's output */
+/** A product whose sums go through an activation at once, forward or backward, as
+ * bp_linear_forward_operand and bp_activation_forward do one after the other,
+ * bp_linear_backward_input_operand and bp_activation_backward: to the bit, but for the order in
+ * which the bias's gradient is summed. With our own kernels, and K of one run, the sums stay in the
+ * caches; else they go through `sums`. */
+typedef struct bp_activation_rows {
+    const bp_operand *y;          /* the activation's output */
     const bp_operand *kept;       /* its input: forward writes it (NULL: not), backward reads it */
     const bp_operand *dx;         /* backward: its input's gradient */
     const bp_bias_gradient *bias; /* backward: the sums of dx; NULL: not wanted */
-    float *sums; /* bp_linear_gelu_floats; may be what kept (forward) or dx (backward) lies over */
-} bp_gelu_rows;
-/** y = gelu(x Wt + bias) */
-void bp_linear_gelu_forward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_operand *x,
-                            const bp_weight *w, const float *bias);
-/** dx = (dy W) gelu'(kept), y = gelu(kept) */
-void bp_linear_gelu_backward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_operand *dy,
-                             const bp_weight *w);
-/** Of `sums`, where GELU is of rows[inner] and the other side of the weight is `width`. */
-int64_t bp_linear_gelu_floats(const bp_gemm *gemm, int64_t rows, int64_t width, int64_t inner);
+    float *sums; /* bp_linear_activation_floats; may be what kept (forward) or dx (backward) lies
+                    over */
+    bp_activation kind;
+} bp_activation_rows;
+/** y = f(x Wt + bias) */
+void bp_linear_activation_forward(bp_gemm *gemm, const bp_activation_rows *to, const bp_operand *x,
+                                  const bp_weight *w, const float *bias);
+/** dx = (dy W) f'(kept), y = f(kept) */
+void bp_linear_activation_backward(bp_gemm *gemm, const bp_activation_rows *to,
+                                   const bp_operand *dy, const bp_weight *w);
+/** Of `sums`, where the activation is of rows[inner] and the other side of the weight is `width`.
+ */
+int64_t bp_linear_activation_floats(const bp_gemm *gemm, int64_t rows, int64_t width,
+                                    int64_t inner);
 
 /** From now on, or no longer, forward products are of few rows, as in decoding: float32 ones are
  * computed by our own loops, which read a weight once for up to 64 rows. Then a row of y depends

@@ -58,13 +58,18 @@ int64_t bp_bias_scratch(int64_t rows, int64_t columns);
 /** bp_operand_fill with the sums of x's columns. */
 void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x);
 
-/** GELU with tanh (GPT-2's gelu_new): y = gelu(x), and x kept for backward (NULL: not) as an
- * operand of its own, which may lie over x, as y may if x is not kept. */
-void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x);
-/** dx = dy * gelu'(x), its bias's gradient, and y = gelu(x) made again, x being as kept. dx may lie
- * over dy. */
-void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_gradient *bias,
-                      const float *dy, const bp_operand *x);
+/** What an MLP applies between its two products. Source: Hendrycks and Gimpel 2016, section 2, the
+ * GELU x Phi(x) and its approximation with tanh (GPT-2's gelu_new); Shazeer 2020, SwiGLU. */
+typedef enum bp_activation { BP_GELU_TANH, BP_GELU_EXACT, BP_RELU, BP_SWIGLU } bp_activation;
+
+/** y = f(x) of an activation of one number (not BP_SWIGLU), and x kept for backward (NULL: not) as
+ * an operand of its own, which may lie over x, as y may if x is not kept. */
+void bp_activation_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
+                           const float *x);
+/** dx = dy * f'(x), its bias's gradient, and y = f(x) made again, x being as kept. dx may lie over
+ * dy. */
+void bp_activation_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
+                            const bp_bias_gradient *bias, const float *dy, const bp_operand *x);
 
 /** SwiGLU: y[rows][F] = silu(x[:, :F]) x[:, F:], x[rows][2F] kept for backward (NULL: not) as an
  * operand of its own; float32 ones may lie over x. Source: Shazeer 2020. */

@@ -25,6 +25,10 @@ static inline float lane_sum(float lanes[LANES])
 
 void LOOP(gelu_forward)(float *y, const float *x, int64_t n);
 void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+void LOOP(gelu_exact_forward)(float *y, const float *x, int64_t n);
+void LOOP(gelu_exact_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+void LOOP(relu_forward)(float *y, const float *x, int64_t n);
+void LOOP(relu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
 void LOOP(swiglu_forward)(float *y, const float *gate, const float *up, int64_t n);
 void LOOP(swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                            const float *up, int64_t n);

@@ -69,9 +69,13 @@ typedef struct bp_norm_row {
 
 typedef struct bp_loops {
     const char *name;
-    void (*gelu_forward)(float *y, const float *x, int64_t n);
+    void (*gelu_forward)(float *y, const float *x, int64_t n); /* with tanh */
     /* dx may be dy */
     void (*gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+    void (*gelu_exact_forward)(float *y, const float *x, int64_t n);
+    void (*gelu_exact_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+    void (*relu_forward)(float *y, const float *x, int64_t n);
+    void (*relu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
     /* y = silu(gate) up */
     void (*swiglu_forward)(float *y, const float *gate, const float *up, int64_t n);
     /* dgate may be gate, dup up, y dy */

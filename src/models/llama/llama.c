@@ -202,7 +202,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                                 .epsilon = epsilon,
                                 .no_bias = true,
                                 .qkv_bias = shape->own[BP_LLAMA_BIAS] != 0,
-                                .gated = true,
+                                .activation = BP_SWIGLU,
                                 .window = shape->own[BP_LLAMA_WINDOW],
                                 .rotary = network->tables,
                                 .layers = shape->layers,

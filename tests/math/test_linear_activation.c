@@ -1,5 +1,5 @@
-/* Products whose sums go through GELU at once: in every form and precision what the product and the
- * pass give one after the other. */
+/* Products whose sums go through an activation at once: in every form and precision what the
+ * product and the pass give one after the other. */
 #include "math/gemm/bf16_linear_priv.h"
 #include "math/gemm/linear.h"
 #include "math/gemm/linear_priv.h"
@@ -14,6 +14,7 @@ typedef struct mlp {
     float *up_value, *down_value, *bias;
     bp_weight *up, *down;
     bp_operand x, dy; /* [ROWS][width] */
+    bp_activation kind;
 } mlp;
 
 /* What either way gives. */
@@ -93,9 +94,9 @@ static results one_after_the_other(const mlp *m)
     bp_bias_gradient bias = {out.sums, floats(bp_bias_scratch(ROWS, m->inner))};
 
     bp_linear_forward_operand(m->gemm, sums, &m->x, m->up, m->bias);
-    bp_gelu_forward(&out.y, &out.kept, sums);
+    bp_activation_forward(m->kind, &out.y, &out.kept, sums);
     bp_linear_backward_input_operand(m->gemm, sums, &m->dy, m->down);
-    bp_gelu_backward(&out.dx, &out.again, &bias, sums, &out.kept);
+    bp_activation_backward(m->kind, &out.dx, &out.again, &bias, sums, &out.kept);
     bp_free(bias.scratch);
     bp_free(sums);
     return out;
@@ -104,18 +105,18 @@ static results one_after_the_other(const mlp *m)
 static results at_once(const mlp *m)
 {
     results out = results_of(m);
-    int64_t n = bp_linear_gelu_floats(m->gemm, ROWS, m->width, m->inner);
+    int64_t n = bp_linear_activation_floats(m->gemm, ROWS, m->width, m->inner);
     bp_bias_gradient bias = {out.sums, floats(bp_bias_scratch(ROWS, m->inner))};
-    bp_gelu_rows forward = {.y = &out.again, .sums = floats(n > 0 ? n : 1)};
-    bp_gelu_rows backward = {&out.again, &out.kept, &out.dx, &bias, forward.sums};
+    bp_activation_rows forward = {.y = &out.again, .sums = floats(n > 0 ? n : 1), .kind = m->kind};
+    bp_activation_rows backward = {&out.again, &out.kept, &out.dx, &bias, forward.sums, m->kind};
 
-    bp_linear_gelu_forward(m->gemm, &forward, &m->x, m->up, m->bias); /* nothing is kept */
+    bp_linear_activation_forward(m->gemm, &forward, &m->x, m->up, m->bias); /* nothing is kept */
     forward.y = &out.y;
     forward.kept = &out.kept;
-    bp_linear_gelu_forward(m->gemm, &forward, &m->x, m->up, m->bias);
+    bp_linear_activation_forward(m->gemm, &forward, &m->x, m->up, m->bias);
     assert_memory_equal(out.y.data, out.again.data,
                         bp_operand_bytes(out.y.form, ROWS, out.y.columns));
-    bp_linear_gelu_backward(m->gemm, &backward, &m->dy, m->down);
+    bp_linear_activation_backward(m->gemm, &backward, &m->dy, m->down);
     bp_free(bias.scratch);
     bp_free(forward.sums);
     return out;
@@ -139,6 +140,7 @@ static void check(bp_precision precision, bp_bf16_form form, int64_t width, int6
 
     for (int threads = 1; threads <= 3; threads++) {
         bp_math_set_threads(threads);
+        m.kind = (bp_activation)(threads - 1);
         results two = one_after_the_other(&m), one = at_once(&m);
         check_same(&one, &two);
         results_free(&one);
@@ -148,7 +150,7 @@ static void check(bp_precision precision, bp_bf16_form form, int64_t width, int6
     mlp_free(&m);
 }
 
-static void gelu_at_once_is_product_and_pass(void **state)
+static void activation_at_once_is_product_and_pass(void **state)
 {
     static const bp_bf16_form forms[] = {BP_BF16_NATIVE, BP_BF16_ROUNDED, BP_BF16_OWN,
                                          BP_BF16_MIXED};
@@ -163,7 +165,7 @@ static void gelu_at_once_is_product_and_pass(void **state)
 }
 
 /* The bias's gradient too. */
-static void gelu_at_once_has_the_same_bits_with_any_threads(void **state)
+static void activation_at_once_has_the_same_bits_with_any_threads(void **state)
 {
     (void)state;
     if (!bp_math_has_bf16())
@@ -183,13 +185,13 @@ static void gelu_at_once_has_the_same_bits_with_any_threads(void **state)
     mlp_free(&m);
 }
 
-static void gelu_at_once_keeps_to_its_plan(void **state)
+static void activation_at_once_keeps_to_its_plan(void **state)
 {
     (void)state;
     if (!bp_math_has_bf16())
         skip();
     mlp m = mlp_of(BP_BF16, BP_BF16_OWN, 96, 700);
-    assert_int_equal(bp_linear_gelu_floats(m.gemm, ROWS, m.width, m.inner), 0);
+    assert_int_equal(bp_linear_activation_floats(m.gemm, ROWS, m.width, m.inner), 0);
     size_t up = bp_linear_form_scratch_bytes(BP_BF16, BP_BF16_OWN, ROWS, m.inner, m.width),
            down = bp_linear_form_scratch_bytes(BP_BF16, BP_BF16_OWN, ROWS, m.width, m.inner);
     results first = one_after_the_other(&m); /* which makes the copies of the weights */
@@ -242,9 +244,9 @@ static void room_of_an_epilogue_is_estimated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gelu_at_once_is_product_and_pass),
-        cmocka_unit_test(gelu_at_once_has_the_same_bits_with_any_threads),
-        cmocka_unit_test(gelu_at_once_keeps_to_its_plan),
+        cmocka_unit_test(activation_at_once_is_product_and_pass),
+        cmocka_unit_test(activation_at_once_has_the_same_bits_with_any_threads),
+        cmocka_unit_test(activation_at_once_keeps_to_its_plan),
         cmocka_unit_test(room_of_an_epilogue_is_estimated),
     };
 

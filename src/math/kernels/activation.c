@@ -1,31 +1,52 @@
-/* GELU and its gradient: as passes over what a product wrote, or as the epilogue of the product, in
- * which its sums never lie in memory. */
+/* Activations of one number and their gradients: as passes over what a product wrote, or as the
+ * epilogue of the product, in which its sums never lie in memory. */
+#include "base/err.h"
 #include "base/trace.h"
 #include "math/gemm/linear_priv.h"
 #include "math/gemm/operand_pass_priv.h"
 #include "math/kernels/kernels.h"
 
-typedef struct gelu {
+typedef struct activation {
     const bp_loops *loops;
     const bp_operand *y, *kept, *dx; /* forward: no dx */
-} gelu;
+    void (*forward)(float *y, const float *x, int64_t n);
+    void (*backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+} activation;
+
+static activation activation_of(bp_activation kind, const bp_operand *y, const bp_operand *kept,
+                                const bp_operand *dx)
+{
+    const bp_loops *loops = bp_loops_best();
+    activation in = {loops, y, kept, dx, loops->gelu_forward, loops->gelu_backward};
+
+    BP_ASSERT(kind != BP_SWIGLU);
+    if (kind == BP_GELU_EXACT) {
+        in.forward = loops->gelu_exact_forward;
+        in.backward = loops->gelu_exact_backward;
+    } else if (kind == BP_RELU) {
+        in.forward = loops->relu_forward;
+        in.backward = loops->relu_backward;
+    }
+    return in;
+}
 
 static void forward_row(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
                         float *sums)
 {
-    const gelu *in = context;
+    const activation *in = context;
     float workspace[BP_PASS_COLUMNS], *y = bp_operand_workspace(in->y, r, c, workspace);
 
     (void)sums;
-    in->loops->gelu_forward(y, x, n);
+    in->forward(y, x, n);
     bp_operand_store(in->loops, in->y, r, c, y, n);
     if (in->kept)
         bp_operand_store(in->loops, in->kept, r, c, x, n);
 }
 
-void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x)
+void bp_activation_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
+                           const float *x)
 {
-    gelu in = {.loops = bp_loops_best(), .y = y, .kept = kept};
+    activation in = activation_of(kind, y, kept, NULL);
 
     BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
              bp_float_bytes(y, 1) + bp_operand_moved(y) + (kept ? bp_operand_moved(kept) : 0));
@@ -35,23 +56,23 @@ void bp_gelu_forward(const bp_operand *y, const bp_operand *kept, const float *x
 static void backward_row(const void *context, const float *dy, int64_t r, int64_t c, int64_t n,
                          float *sums)
 {
-    const gelu *in = context;
+    const activation *in = context;
     float x_room[BP_PASS_COLUMNS], y_room[BP_PASS_COLUMNS], dx_room[BP_PASS_COLUMNS];
     const float *x = bp_operand_load(in->loops, in->kept, r, c, x_room, n);
     float *y = bp_operand_workspace(in->y, r, c, y_room),
           *dx = bp_operand_workspace(in->dx, r, c, dx_room);
 
-    in->loops->gelu_backward(y, dx, dy, x, n);
+    in->backward(y, dx, dy, x, n);
     if (sums)
         in->loops->add(sums, dx, n);
     bp_operand_store(in->loops, in->y, r, c, y, n);
     bp_operand_store(in->loops, in->dx, r, c, dx, n);
 }
 
-void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_gradient *bias,
-                      const float *dy, const bp_operand *x)
+void bp_activation_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
+                            const bp_bias_gradient *bias, const float *dy, const bp_operand *x)
 {
-    gelu in = {.loops = bp_loops_best(), .y = y, .kept = x, .dx = dx};
+    activation in = activation_of(kind, y, x, dx);
 
     BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
              bp_float_bytes(dx, 1) + bp_operand_moved(dx) + bp_operand_moved(y) +
@@ -59,15 +80,15 @@ void bp_gelu_backward(const bp_operand *dx, const bp_operand *y, const bp_bias_g
     bp_run_pass(backward_row, &in, dy, dx->rows, dx->columns, bias);
 }
 
-int64_t bp_linear_gelu_floats(const bp_gemm *gemm, int64_t rows, int64_t width, int64_t inner)
+int64_t bp_linear_activation_floats(const bp_gemm *gemm, int64_t rows, int64_t width, int64_t inner)
 {
     return bp_gemm_takes_epilogue(gemm, width) ? 0 : rows * inner;
 }
 
-void bp_linear_gelu_forward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_operand *x,
-                            const bp_weight *w, const float *bias)
+void bp_linear_activation_forward(bp_gemm *gemm, const bp_activation_rows *to, const bp_operand *x,
+                                  const bp_weight *w, const float *bias)
 {
-    gelu in = {.loops = bp_loops_best(), .y = to->y, .kept = to->kept};
+    activation in = activation_of(to->kind, to->y, to->kept, NULL);
     bp_epilogue epilogue = {.pass = forward_row, .context = &in, .written = {to->y, to->kept}};
 
     if (bp_gemm_takes_epilogue(gemm, x->columns)) {
@@ -75,13 +96,13 @@ void bp_linear_gelu_forward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_oper
         return;
     }
     bp_linear_forward_operand(gemm, to->sums, x, w, bias);
-    bp_gelu_forward(to->y, to->kept, to->sums);
+    bp_activation_forward(to->kind, to->y, to->kept, to->sums);
 }
 
-void bp_linear_gelu_backward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_operand *dy,
-                             const bp_weight *w)
+void bp_linear_activation_backward(bp_gemm *gemm, const bp_activation_rows *to,
+                                   const bp_operand *dy, const bp_weight *w)
 {
-    gelu in = {bp_loops_best(), to->y, to->kept, to->dx};
+    activation in = activation_of(to->kind, to->y, to->kept, to->dx);
     bp_epilogue epilogue = {backward_row, &in, to->bias, to->kept, {to->y, to->dx}};
 
     if (bp_gemm_takes_epilogue(gemm, dy->columns)) {
@@ -89,5 +110,5 @@ void bp_linear_gelu_backward(bp_gemm *gemm, const bp_gelu_rows *to, const bp_ope
         return;
     }
     bp_linear_backward_input_operand(gemm, to->sums, dy, w);
-    bp_gelu_backward(to->dx, to->y, to->bias, to->sums, to->kept);
+    bp_activation_backward(to->kind, to->dx, to->y, to->bias, to->sums, to->kept);
 }

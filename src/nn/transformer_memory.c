@@ -1,0 +1,192 @@
+/* Memory of a Transformer layer: what it keeps from forward to backward, and its scratch. One
+ * function lays each out and measures it. */
+#include "nn/transformer_priv.h"
+
+saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
+{
+    int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
+    saved kept = {0};
+
+    kept.qkv = bp_arena_floats(arena, rows * layer_qkv_columns(self));
+    kept.attended = bp_arena_floats(arena, rows * self->Cl);
+    kept.lse = bp_arena_floats(arena, rows * self->Hl);
+    if (self->shape.crosses)
+        cross_alloc_saved(self, arena, pass, &kept);
+    if (!pass->training)
+        return kept;
+    for (int k = 0; k < BRANCHES; k++) {
+        if (k == CROSS && !self->shape.crosses)
+            continue;
+        kept.before[k] = bp_arena_floats(arena, own * self->shape.C);
+        kept.mean[k] = bp_arena_floats(arena, own);
+        kept.rstd[k] = bp_arena_floats(arena, own);
+    }
+    kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, layer_up_columns(self));
+    return kept;
+}
+
+size_t layer_saved_bytes(const bp_block *block, const bp_extent *most)
+{
+    bp_pass pass = bp_pass_planned(block, most, true);
+    bp_arena count = {0};
+
+    layer_alloc_saved((const layer *)block, &count, &pass);
+    return count.used_bytes;
+}
+
+void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross)
+{
+    bp_attention_shape shape = layer_attention_shape(self, pass, cross, NULL);
+    size_t bytes = bp_attention_scratch_bytes(bp_gemm_precision(self->block.nn->gemm), &shape);
+
+    return bp_arena_floats(arena, (int64_t)(bytes / sizeof(float)));
+}
+
+forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass)
+{
+    int64_t rows = pass->B * pass->T;
+
+    return (forward_work){.normed =
+                              bp_operand_alloc(arena, self->block.nn->gemm, rows, self->shape.C),
+                          .branch = bp_arena_floats(arena, rows * self->shape.C)};
+}
+
+attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
+                                                     const bp_pass *pass, const saved *kept)
+{
+    attention_forward_work work = {.attended =
+                                       bp_operand_over(arena, self->block.nn->gemm, kept->attended,
+                                                       pass->B * pass->T, self->Cl)};
+
+    work.scratch = layer_alloc_attention(self, arena, pass, false);
+    return work;
+}
+
+/* What the product before the activation takes: a plain one may go without. */
+static int64_t up_floats(const layer *self, int64_t rows)
+{
+    return layer_is_gated(self)
+               ? rows * 2 * self->Fl
+               : bp_linear_activation_floats(self->block.nn->gemm, rows, self->shape.C, self->Fl);
+}
+
+mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                         const saved *kept)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    mlp_forward_work work = {.active = bp_operand_alloc(arena, gemm, rows, self->Fl)};
+
+    if (kept->up.data && kept->up.form != BP_OPERAND_BF16)
+        work.up = kept->up.data;
+    else
+        work.up = bp_arena_floats(arena, up_floats(self, rows));
+    return work;
+}
+
+norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
+{
+    int64_t C = self->shape.C, norm = bp_layer_norm_scratch(rows, C),
+            bias = bp_bias_scratch(rows, columns > C ? columns : C);
+
+    return (norm_work){.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C),
+                       .dnormed = bp_arena_floats(arena, rows * C),
+                       .sums = bp_arena_floats(arena, norm > bias ? norm : bias)};
+}
+
+bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
+                               const float *dh)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
+
+    return over ? bp_operand_over(arena, gemm, dh, rows, self->shape.C)
+                : bp_operand_alloc(arena, gemm, rows, self->shape.C);
+}
+
+mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
+
+    if (layer_is_gated(self)) {
+        work.dactive = bp_arena_floats(arena, rows * self->Fl);
+        work.dup = bp_operand_alloc(arena, gemm, rows, 2 * self->Fl);
+    } else {
+        work.dactive = bp_arena_floats(arena, up_floats(self, rows));
+        work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
+    }
+    work.active = bp_operand_alloc(arena, gemm, rows, self->Fl);
+    work.norm = layer_alloc_norm(self, arena, rows, layer_up_columns(self));
+    return work;
+}
+
+attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
+                                              const bp_pass *pass, const float *dh,
+                                              const float *attended)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T, Cl = self->Cl, columns = layer_qkv_columns(self);
+    attention_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
+
+    work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
+    work.dattended = bp_arena_floats(arena, rows * Cl);
+    work.dqkv = bp_arena_floats(arena, rows * columns);
+    work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, columns);
+    work.norm = layer_alloc_norm(self, arena, rows, columns);
+    work.scratch = layer_alloc_attention(self, arena, pass, false);
+    return work;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training)
+{
+    const layer *self = (const layer *)block;
+    bp_pass pass = bp_pass_planned(block, most, training);
+    bp_arena count = {0}, mlp = {0}, attention = {0};
+    saved kept = {0};
+    size_t branch,
+        sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
+
+    pass.dropout = true; /* it takes the most */
+    if (!training)
+        layer_alloc_saved(self, &count, &pass);
+    layer_alloc_forward(self, &count, &pass);
+    layer_alloc_attention_forward(self, &attention, &pass, &kept);
+    layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
+    branch = larger(attention.used_bytes, mlp.used_bytes);
+    if (self->shape.crosses)
+        branch = larger(branch, cross_scratch(self, &pass, false));
+    count.used_bytes += branch;
+    if (training) {
+        mlp = attention = (bp_arena){0};
+        layer_alloc_mlp(self, &mlp, &pass, NULL);
+        layer_alloc_attention_backward(self, &attention, &pass, NULL, NULL);
+        branch = larger(attention.used_bytes, mlp.used_bytes);
+        if (self->shape.crosses)
+            branch = larger(branch, cross_scratch(self, &pass, true));
+        count.used_bytes = larger(count.used_bytes, branch);
+    }
+    return count.used_bytes + sum;
+}
+
+bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most)
+{
+    const layer *self = (const layer *)block;
+    int64_t rows = most->B * most->T[block->stream], C = self->shape.C;
+    bp_product_bytes bytes = {0};
+
+    bp_product_bytes_add(&bytes, block->nn, rows, layer_qkv_columns(self), C);
+    bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
+    bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
+    bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
+    if (self->shape.crosses)
+        cross_add_products(self, most, &bytes);
+    return bytes;
+}
