@@ -158,7 +158,8 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
 
     bp_buffer sizes = {0};
     for (int k = 0; shape.table->sizes[k].ours; k++)
-        bp_buffer_printf(&sizes, ", %s %.12g", shape.table->sizes[k].ours, shape.sizes[k]);
+        if (bp_hf_is_told(&shape, k))
+            bp_buffer_printf(&sizes, ", %s %.12g", shape.table->sizes[k].ours, shape.sizes[k]);
     bp_log("model: %s%s: %lld parameters", shape.table->kind, sizes.data,
            (long long)parameters_of(model));
     bp_buffer_clear(&sizes);
@@ -172,6 +173,8 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
         bp_log("  unknown: %.80s", bp_hf_left(model, k));
     if (r.left > NAMES_SHOWN)
         bp_log("  and %lld more", (long long)(r.left - NAMES_SHOWN));
+    if (r.unknown_keys[0] != '\0')
+        bp_log("left out: keys of config.json that bagpipe does not know: %s", r.unknown_keys);
     if (tokenizer == NULL)
         bp_log("tokenizer: none; of a corpus only the size of its vocabulary is checked");
     else

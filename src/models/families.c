@@ -2,6 +2,7 @@
 #include "models/family.h"
 
 #include "models/gpt/gpt.h"
+#include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
 
 #include <stdio.h>
@@ -9,9 +10,10 @@
 
 #define ROOM 64
 
-static const bp_model_family *families[ROOM] = {&bp_gpt_family, &bp_llama_family};
+static const bp_model_family *families[ROOM] = {&bp_gpt_family, &bp_llama_family,
+                                                &bp_gpt_neox_family};
 
-static char kinds[256] = "gpt|llama"; /* the names of all families, for model.kind */
+static char kinds[256] = "gpt|llama|gpt_neox"; /* the names of all families, for model.kind */
 
 const bp_option bp_model_options[] = {
     {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL, "family of models", false,
@@ -20,8 +22,8 @@ const bp_option bp_model_options[] = {
      "transformer layers; needed unless model.init tells", false,
      .at = BP_AT(bp_model_keys, layers)},
     {"model.width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "width of the hidden states; a multiple of model.heads", false,
-     .at = BP_AT(bp_model_keys, width)},
+     "width of the hidden states; a multiple of model.heads unless model.head_width is given",
+     false, .at = BP_AT(bp_model_keys, width)},
     {"model.heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
      "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
@@ -29,24 +31,51 @@ const bp_option bp_model_options[] = {
     {"model.kv_heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
      "llama: heads of keys and values, which heads share in groups; model.heads if not given",
      false, .at = BP_AT(bp_model_keys, kv_heads)},
+    {"model.head_width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
+     "width of a head; model.width over model.heads if not given", false,
+     .at = BP_AT(bp_model_keys, head_width)},
     {"model.inner", BP_OPTION_INT, NULL, 1, 1 << 22, NULL, NULL,
-     "llama: inner width of the MLP; 8/3 of the width, up to a multiple of 64, if not given", false,
-     .at = BP_AT(bp_model_keys, inner)},
+     "inner width of the MLP; 4 times the width if not given, of llama 8/3 of it, up to a multiple "
+     "of 64",
+     false, .at = BP_AT(bp_model_keys, inner)},
     {"model.window", BP_OPTION_INT, NULL, 0, 1 << 24, NULL, "tokens",
      "llama: tokens that a token looks at, the last ones; 0: all, as if not given", false,
      .at = BP_AT(bp_model_keys, window)},
     {"model.norm_epsilon", BP_OPTION_REAL, NULL, 1e-12, 1, NULL, NULL,
-     "llama: what norms add to the mean square; 1e-5 if not given", false,
+     "what norms add to the mean square; 1e-5 if not given", false,
      .at = BP_AT(bp_model_keys, norm_epsilon)},
     {"model.rope_theta", BP_OPTION_REAL, NULL, 1, 1e12, NULL, NULL,
-     "llama: base of the rotary positions' wavelengths; 10000 if not given", false,
+     "llama, gpt_neox: base of the rotary positions' wavelengths; 10000 if not given", false,
      .at = BP_AT(bp_model_keys, rope_theta)},
+    {"model.rope_fraction", BP_OPTION_REAL, NULL, 1e-6, 1, NULL, NULL,
+     "gpt_neox: share of a head that positions turn; 0.25 if not given", false,
+     .at = BP_AT(bp_model_keys, rope_fraction)},
+    {"model.rope_scaling", BP_OPTION_CHOICE, NULL, 0, 0, "none|linear|llama3", NULL,
+     "llama: how wavelengths are stretched for longer contexts; none if not given", false,
+     .at = BP_AT(bp_model_keys, rope_scaling)},
+    {"model.rope_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "llama, rope_scaling linear and llama3: by how much", false,
+     .at = BP_AT(bp_model_keys, rope_factor)},
+    {"model.rope_low_freq_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "llama, rope_scaling llama3: of fewer turns in the original context all is stretched; 1 if "
+     "not given",
+     false, .at = BP_AT(bp_model_keys, rope_low_freq_factor)},
+    {"model.rope_high_freq_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "llama, rope_scaling llama3: of more turns in the original context nothing is stretched; 4 if "
+     "not given",
+     false, .at = BP_AT(bp_model_keys, rope_high_freq_factor)},
+    {"model.rope_original_context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
+     "llama, rope_scaling llama3: the context before it was stretched", false,
+     .at = BP_AT(bp_model_keys, rope_original_context)},
     {"model.tied", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "llama: the head is the token embedding; no if not given", false,
+     "the head is the token embedding; if not given yes of gpt, no of others", false,
      .at = BP_AT(bp_model_keys, tied)},
     {"model.attention_bias", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "llama: queries, keys and values have biases; no if not given", false,
      .at = BP_AT(bp_model_keys, attention_bias)},
+    {"model.parallel_residual", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "gpt_neox: attention and MLP read the same, and are added together; yes if not given", false,
+     .at = BP_AT(bp_model_keys, parallel_residual)},
     {"model.dropout", BP_OPTION_REAL, "0", 0, 0.95, NULL, NULL,
      "dropped share of embeddings, attention and branches", false,
      .at = BP_AT(bp_model_keys, dropout)},

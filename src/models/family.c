@@ -4,15 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_BYTES 64
+#define KEY_BYTES  64
+#define TEXT_BYTES 32
 
 /* A value as all types have it. */
 static double value_of(const bp_model_shape *shape, const bp_model_size *size)
 {
     const char *at = (const char *)shape + size->at;
 
-    return size->type == BP_SIZE_REAL ? *(const double *)(const void *)at
-                                      : (double)*(const int64_t *)(const void *)at;
+    if (size->type == BP_SIZE_REAL)
+        return *(const double *)(const void *)at;
+    int64_t number = *(const int64_t *)(const void *)at;
+    return size->inverse ? number == 0 : (double)number;
 }
 
 static void set_value(bp_model_shape *shape, const bp_model_size *size, double value)
@@ -22,7 +25,23 @@ static void set_value(bp_model_shape *shape, const bp_model_size *size, double v
     if (size->type == BP_SIZE_REAL)
         *(double *)(void *)at = value;
     else
-        *(int64_t *)(void *)at = (int64_t)value;
+        *(int64_t *)(void *)at = size->inverse ? value == 0 : (int64_t)value;
+}
+
+/* Is it written, into a checkpoint and config.ini? */
+static bool is_told(const bp_model_shape *shape, const bp_model_size *size)
+{
+    bool number = size->type == BP_SIZE_COUNT || size->type == BP_SIZE_REAL;
+    bp_model_shape plain = *shape;
+
+    if (size->optional && number && value_of(shape, size) == 0)
+        return false;
+    if (!size->quiet)
+        return true;
+    set_value(&plain, size, size->inverse);
+    if (shape->family->settle)
+        shape->family->settle(&plain);
+    return value_of(&plain, size) != value_of(shape, size);
 }
 
 static void name_key(char key[KEY_BYTES], const bp_model_size *size)
@@ -30,11 +49,50 @@ static void name_key(char key[KEY_BYTES], const bp_model_size *size)
     (void)snprintf(key, KEY_BYTES, "model.%s", size->name);
 }
 
-static double value_in(const bp_config *config, const char *key, bp_size_type type)
+/* The number of a choice's word; -1: it is none of them. */
+static int number_of(const bp_model_size *size, const char *word)
 {
-    return type == BP_SIZE_REAL   ? bp_config_real(config, key)
-           : type == BP_SIZE_FLAG ? bp_config_bool(config, key)
-                                  : (double)bp_config_int(config, key);
+    const char *at = size->words;
+
+    for (int k = 0;; k++) {
+        size_t bytes = strcspn(at, "|");
+
+        if (bytes == strlen(word) && strncmp(at, word, bytes) == 0)
+            return k;
+        if (at[bytes] == '\0')
+            return -1;
+        at += bytes + 1;
+    }
+}
+
+/* As a key's value. */
+static void set_text(char text[TEXT_BYTES], const bp_model_size *size, double value)
+{
+    const char *at = size->words;
+
+    if (size->type == BP_SIZE_FLAG) {
+        (void)snprintf(text, TEXT_BYTES, "%s", value != 0 ? "yes" : "no");
+    } else if (size->type == BP_SIZE_CHOICE) {
+        for (int k = 0; k < (int)value; k++)
+            at += strcspn(at, "|") + 1;
+        (void)snprintf(text, TEXT_BYTES, "%.*s", (int)strcspn(at, "|"), at);
+    } else {
+        (void)snprintf(text, TEXT_BYTES, "%.17g", value);
+    }
+}
+
+static double value_in(const bp_config *config, const char *key, const bp_model_size *size)
+{
+    return size->type == BP_SIZE_REAL     ? bp_config_real(config, key)
+           : size->type == BP_SIZE_FLAG   ? bp_config_bool(config, key)
+           : size->type == BP_SIZE_CHOICE ? number_of(size, bp_config_string(config, key))
+                                          : (double)bp_config_int(config, key);
+}
+
+/* Than in the checkpoint that a model starts from. */
+static bool may_differ(const bp_model_family *family, const bp_model_size *size)
+{
+    return family->any_context && size->at == BP_SIZE_AT(context);
 }
 
 /* `known`: by a checkpoint. */
@@ -42,7 +100,7 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
                       bool known)
 {
     double before = value_of(shape, size), value;
-    char key[KEY_BYTES];
+    char key[KEY_BYTES], text[TEXT_BYTES], text_before[TEXT_BYTES];
 
     name_key(key, size);
     if (!bp_config_is_set(config, key)) {
@@ -52,12 +110,14 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
                 "%s is missing: at the configuration; give it, or a checkpoint in model.init", key);
         return;
     }
-    value = value_in(config, key, size->type);
-    if (known && value != before)
+    value = value_in(config, key, size);
+    set_text(text, size, value);
+    set_text(text_before, size, before);
+    if (known && value != before && !may_differ(shape->family, size))
         bp_config_fault(config,
-                        "%s = %.12g, but the checkpoint of model.init has %.12g: at %s; leave the "
+                        "%s = %s, but the checkpoint of model.init has %s: at %s; leave the "
                         "key out, or change it",
-                        key, value, before, key);
+                        key, text, text_before, key);
     set_value(shape, size, value);
 }
 
@@ -128,16 +188,15 @@ bool bp_model_shape_is_whole(const bp_model_shape *shape)
 
 void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
 {
-    char key[KEY_BYTES], text[32];
+    char key[KEY_BYTES], text[TEXT_BYTES];
 
     if (bp_config_set(config, "model.kind", shape->family->name) != BP_OK)
         bp_config_fault(config, "%s", bp_err_message());
     for (const bp_model_size *size = shape->family->sizes; size->name; size++) {
+        if (!is_told(shape, size))
+            continue;
         name_key(key, size);
-        if (size->type == BP_SIZE_FLAG)
-            (void)snprintf(text, sizeof text, "%s", value_of(shape, size) != 0 ? "yes" : "no");
-        else
-            (void)snprintf(text, sizeof text, "%.17g", value_of(shape, size));
+        set_text(text, size, value_of(shape, size));
         if (bp_config_set(config, key, text) != BP_OK)
             bp_config_fault(config, "%s", bp_err_message());
     }
@@ -160,10 +219,13 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
 static json_t *json_of(const bp_model_shape *shape, const bp_model_size *size)
 {
     double value = value_of(shape, size);
+    char text[TEXT_BYTES];
 
-    return size->type == BP_SIZE_REAL   ? json_real(value)
-           : size->type == BP_SIZE_FLAG ? json_boolean(value != 0)
-                                        : json_integer((json_int_t)value);
+    set_text(text, size, value);
+    return size->type == BP_SIZE_REAL     ? json_real(value)
+           : size->type == BP_SIZE_FLAG   ? json_boolean(value != 0)
+           : size->type == BP_SIZE_CHOICE ? json_string(text)
+                                          : json_integer((json_int_t)value);
 }
 
 json_t *bp_model_shape_json(const bp_model_shape *shape)
@@ -171,7 +233,8 @@ json_t *bp_model_shape_json(const bp_model_shape *shape)
     json_t *model = json_pack("{s:s}", "kind", shape->family->name);
 
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
-        (void)json_object_set_new(model, size->name, json_of(shape, size));
+        if (is_told(shape, size))
+            (void)json_object_set_new(model, size->name, json_of(shape, size));
     (void)json_object_set_new(model, "vocab_size", json_integer(shape->vocab_size));
     return model;
 }
@@ -187,31 +250,55 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
     return err;
 }
 
-/* An optional one may be 0, or missing where an older program wrote the checkpoint. */
+/* An optional one may be 0. */
 static bp_err read_count(int64_t *value, const json_t *model, const bp_model_size *size,
                          const char *where)
 {
     const json_t *found = json_object_get(model, size->name);
 
-    if (size->optional && (!found || (json_is_integer(found) && json_integer_value(found) == 0)))
+    if (size->optional && json_is_integer(found) && json_integer_value(found) == 0)
         return BP_OK;
     return read_value(value, model, size->name, where);
+}
+
+static bp_err read_choice(double *value, const json_t *model, const bp_model_size *size,
+                          const char *where)
+{
+    const char *word = NULL;
+    bp_err err = bp_json_get_string(model, size->name, &word, where);
+
+    *value = err == BP_OK ? number_of(size, word) : 0;
+    if (err == BP_OK && *value < 0)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "the model's %s is '%.40s', which this version does not know: at %s; use a "
+                      "newer bagpipe",
+                      size->name, word, where);
+    return err;
 }
 
 static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const json_t *model,
                         const char *where)
 {
     int64_t count = 0;
-    double real = 0;
+    double value = 0;
     bool flag = false;
-    bp_err err = size->type == BP_SIZE_REAL   ? bp_json_get_real(model, size->name, &real, where)
-                 : size->type == BP_SIZE_FLAG ? bp_json_get_bool(model, size->name, &flag, where)
-                                              : read_count(&count, model, size, where);
+    bp_err err = BP_OK;
 
-    set_value(shape, size,
-              size->type == BP_SIZE_REAL   ? real
-              : size->type == BP_SIZE_FLAG ? flag
-                                           : (double)count);
+    if (size->optional && !json_object_get(model, size->name))
+        return BP_OK;
+    if (size->type == BP_SIZE_REAL) {
+        err = bp_json_get_real(model, size->name, &value, where);
+    } else if (size->type == BP_SIZE_CHOICE) {
+        err = read_choice(&value, model, size, where);
+    } else if (size->type == BP_SIZE_FLAG) {
+        err = bp_json_get_bool(model, size->name, &flag, where);
+        value = flag;
+    } else {
+        err = read_count(&count, model, size, where);
+        value = (double)count;
+    }
+    if (err == BP_OK)
+        set_value(shape, size, value);
     return err;
 }
 
@@ -234,6 +321,8 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
         err = read_json(shape, size, model, where);
     if (err == BP_OK)
         err = read_value(&shape->vocab_size, model, "vocab_size", where);
+    if (err == BP_OK && shape->family->settle)
+        shape->family->settle(shape);
     return err == BP_OK ? shape->family->check_read(shape, where) : err;
 }
 

@@ -23,12 +23,20 @@ typedef struct bp_model_keys {
     int64_t heads;
     int64_t context;
     int64_t kv_heads;
+    int64_t head_width;
     int64_t inner;
     int64_t window;
     double norm_epsilon;
     double rope_theta;
+    double rope_fraction;
+    const char *rope_scaling;
+    double rope_factor;
+    double rope_low_freq_factor;
+    double rope_high_freq_factor;
+    int64_t rope_original_context;
     bool tied;
     bool attention_bias;
+    bool parallel_residual;
     double dropout;
     const char *init;
 } bp_model_keys;
@@ -41,8 +49,8 @@ static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
 typedef struct bp_model_family bp_model_family;
 
 /** The sizes of a model: what its parameters' shapes are made of. Plain data. */
-#define BP_MODEL_OWN_SIZES 8
-#define BP_MODEL_OWN_REALS 4
+#define BP_MODEL_OWN_SIZES 12
+#define BP_MODEL_OWN_REALS 8
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
     int64_t own[BP_MODEL_OWN_SIZES];                   /* what its family has besides, */
@@ -51,12 +59,23 @@ typedef struct bp_model_shape {
 } bp_model_shape;
 
 /** What the key model.NAME asks for, and the "model" object of a checkpoint keeps as NAME. */
-typedef enum bp_size_type { BP_SIZE_COUNT, BP_SIZE_REAL, BP_SIZE_FLAG } bp_size_type;
+typedef enum bp_size_type {
+    BP_SIZE_COUNT,
+    BP_SIZE_REAL,
+    BP_SIZE_FLAG,
+    BP_SIZE_CHOICE /* one of words; the shape has its number */
+} bp_size_type;
 typedef struct bp_model_size {
     const char *name;
     size_t at; /* BP_SIZE_AT(field) in bp_model_shape: of an int64_t, of a real a double */
     bp_size_type type;
-    bool optional; /* 0 where it is not given; bp_model_family.settle fills in a count */
+    bool optional;     /* it need not be given, or be in older programs' checkpoints: then it is 0,
+                          and bp_model_family.settle fills in numbers */
+    bool quiet;        /* not written where it is what settle gives without it: older programs did
+                          not know it */
+    bool inverse;      /* of a flag, which is set then where it is not given: the shape has 1 where
+                          it is not set */
+    const char *words; /* of a choice: "none|linear" */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
 
@@ -69,6 +88,7 @@ typedef struct bp_model_facts {
 struct bp_model_family {
     const char *name;           /* of model.kind, and in checkpoints */
     const bp_model_size *sizes; /* ended by a NULL name; vocab_size is none of them */
+    bool any_context; /* no parameter is of a position: context may be other than a checkpoint's */
     /** Fill in what is optional and was not given, of a shape that is whole but for that; NULL:
      * nothing is. */
     void (*settle)(bp_model_shape *shape);

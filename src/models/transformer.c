@@ -1,17 +1,19 @@
-/* What families of Transformers have in common: their sizes, and which go together. */
-#include "models/family.h"
+/* What families of Transformers have in common: their sizes and which go together, their blocks. */
+#include "models/transformer.h"
+
+#include "nn/layers.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* "1, 2, 4, 8": divisors of n, at most twelve of them, those near `wish`. */
-static void list_divisors(char *out, size_t bytes, int64_t n, int64_t wish, int64_t multiple_of)
+static void list_divisors(char *out, size_t bytes, int64_t n, int64_t wish)
 {
     int64_t near[12];
     int count = 0;
     size_t used = 0;
 
-    for (int64_t d = multiple_of; d <= n; d += multiple_of) {
+    for (int64_t d = 1; d <= n; d++) {
         if (n % d != 0)
             continue;
         if (count == 12) {
@@ -28,24 +30,55 @@ static void list_divisors(char *out, size_t bytes, int64_t n, int64_t wish, int6
             (size_t)snprintf(out + used, bytes - used, "%s%lld", k ? ", " : "", (long long)near[k]);
 }
 
-void bp_transformer_check(const bp_model_shape *shape, int tensors, bp_config *config)
+void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config)
 {
     char fits[512];
 
-    if (shape->width % shape->heads != 0) {
-        list_divisors(fits, sizeof fits, shape->width, shape->heads, 1);
-        bp_config_fault(config,
-                        "model.heads = %lld does not divide model.width = %lld: at model.heads; "
-                        "heads that fit: %s",
-                        (long long)shape->heads, (long long)shape->width, fits);
-    }
-    if (shape->heads % tensors != 0) {
-        list_divisors(fits, sizeof fits, shape->heads, tensors, 1);
-        bp_config_fault(config,
-                        "mesh.tensor = %d does not divide model.heads = %lld: at mesh.tensor; "
-                        "tensor ranks that fit: %s",
-                        tensors, (long long)shape->heads, fits);
-    }
+    if (shape->width % shape->heads == 0)
+        return;
+    list_divisors(fits, sizeof fits, shape->width, shape->heads);
+    bp_config_fault(config,
+                    "model.heads = %lld does not divide model.width = %lld: at model.heads; "
+                    "heads that fit: %s",
+                    (long long)shape->heads, (long long)shape->width, fits);
+}
+
+void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    char fits[512];
+
+    if (shape->heads % tensors == 0)
+        return;
+    list_divisors(fits, sizeof fits, shape->heads, tensors);
+    bp_config_fault(config,
+                    "mesh.tensor = %d does not divide model.heads = %lld: at mesh.tensor; "
+                    "tensor ranks that fit: %s",
+                    tensors, (long long)shape->heads, fits);
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensors,
+                                bp_config *config)
+{
+    char fits[512];
+
+    if (inner % tensors == 0)
+        return;
+    list_divisors(fits, sizeof fits, common_divisor(shape->heads, inner), tensors);
+    bp_config_fault(config,
+                    "mesh.tensor = %d does not divide model.inner = %lld: at mesh.tensor; tensor "
+                    "ranks that fit: %s",
+                    tensors, (long long)inner, fits);
+}
+
+void bp_transformer_check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    bp_transformer_check_width(shape, config);
+    bp_transformer_check_heads(shape, tensors, config);
 }
 
 bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where)
@@ -63,3 +96,34 @@ const bp_model_size bp_transformer_sizes[] = {{.name = "layers", .at = BP_SIZE_A
                                               {.name = "heads", .at = BP_SIZE_AT(heads)},
                                               {.name = "context", .at = BP_SIZE_AT(context)},
                                               {0}};
+
+int bp_transformer_blocks(const bp_model_shape *shape)
+{
+    return (int)shape->layers + 2;
+}
+
+bp_activations bp_transformer_behind(const bp_model_shape *shape, int block)
+{
+    (void)block;
+    return (bp_activations){
+        .count = 1, .item = {{.name = "hidden", .columns = shape->width, .has_gradient = true}}};
+}
+
+bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,
+                                   const char *name)
+{
+    bp_group *group = bp_network_add_group(network, false);
+    int64_t first, count;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    return bp_group_add_matrix_part(group, name, shape->vocab_size, shape->width,
+                                    BP_TRANSFORMER_STD, 0, first, count);
+}
+
+bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *shape, int stage,
+                                  int stages, int blocks)
+{
+    bp_tied_table table = {"wte", shape->vocab_size, shape->width, BP_TRANSFORMER_STD};
+
+    return bp_network_add_tied(network, &table, stage, stages, blocks);
+}

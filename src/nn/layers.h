@@ -32,6 +32,8 @@ typedef struct bp_layer_shape {
     bool no_bias;             /* products have none; */
     bool qkv_bias;            /* but those of q, k and v */
     bp_activation activation; /* the MLP is down(f(up)), with BP_SWIGLU down(silu(gate) up) */
+    bool parallel; /* attention and MLP both read the layer's input, each through its norm, and are
+                      added to it together */
     const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
                                        NULL: they are not */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
@@ -46,9 +48,11 @@ typedef struct bp_layer_shape {
     int source_item, source_stream;
 } bp_layer_shape;
 
-/** h += out(attention(ln1(h))); where it crosses h += cross.out(attention of cross.ln(h) to the
- * source, as it is); h += down(f(up(ln2(h)))). Keys behind a sequence's length are not seen.
- *  Adds its params to the groups: `split` is cut over tensor ranks, `whole` is replicated. */
+/** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
+ * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). Keys
+ * behind a sequence's length are not seen. Tensor ranks divide H and F. Where they do not divide G,
+ * ranks whose heads share a head of keys each have a copy of it. Adds its params to the groups:
+ * `split` is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 

@@ -3,8 +3,7 @@
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 
-#include <math.h>
-#include <stdio.h>
+#include <string.h>
 
 #define EPSILON 1e-5F /* of the layer norms, as GPT-2's */
 
@@ -29,6 +28,8 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .H = self->Hl,
         .D = self->D,
         .key_heads = cross ? 0 : self->Gl,
+        .group = cross ? 0 : self->shape.H / self->shape.G,
+        .before = cross ? 0 : self->first_head % (self->shape.H / self->shape.G),
         .causal = !cross && !self->shape.sees_all,
         .window = cross ? 0 : self->shape.window,
         .dropout = layer_dropout(self, pass),
@@ -53,8 +54,8 @@ static bp_err layer_bind(bp_block *block)
 {
     layer *self = (layer *)block;
     bp_gemm *gemm = block->nn->gemm;
-    bp_err err = bp_weight_new(&self->qkv, gemm, self->q_weight->value, layer_qkv_columns(self),
-                               self->shape.C);
+    const float *qkv = self->repeats ? keys_join(self) : self->q_weight->value;
+    bp_err err = bp_weight_new(&self->qkv, gemm, qkv, layer_qkv_columns(self), self->shape.C);
 
     if (err == BP_OK)
         err = bp_weight_new(&self->out, gemm, self->out_weight->value, self->shape.C, self->Cl);
@@ -72,7 +73,9 @@ static void layer_refresh(bp_block *block)
 {
     layer *self = (layer *)block;
 
-    bp_weight_refresh(self->qkv);
+    self->stale = self->repeats;
+    if (!self->repeats)
+        bp_weight_refresh(self->qkv);
     bp_weight_refresh(self->out);
     bp_weight_refresh(self->up);
     bp_weight_refresh(self->down);
@@ -116,14 +119,31 @@ bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
                      kept->mean[branch], kept->rstd[branch]};
 }
 
+/* h = base + the branch in `work` */
+static void add_branch(layer *self, bp_pass *pass, forward_work *work, int mask, const float *base,
+                       float *h)
+{
+    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
+
+    bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
+                   sum.dropout, &key, sum.first);
+}
+
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
                 const float *base, float *h, branch_kind next)
 {
     bp_rng_key key = layer_mask_key(self, pass, mask);
     bp_norm norm = layer_norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
-    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
 
+    if (self->shape.parallel) { /* before h, which may lie over base */
+        bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
+        bp_nn_gather(self->block.nn, pass, &work->normed);
+        add_branch(self, pass, work, mask, base, h);
+        return;
+    }
+    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
     bp_layer_norm_forward(&normed, h, &norm, &sum);
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
@@ -156,6 +176,8 @@ static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t ro
 {
     return (bp_cached_shape){.H = self->Hl,
                              .key_heads = self->Gl,
+                             .group = self->shape.H / self->shape.G,
+                             .before = self->first_head % (self->shape.H / self->shape.G),
                              .D = self->D,
                              .window = self->shape.window,
                              .slots = slots,
@@ -190,7 +212,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
 
-    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, value_of(self->q_bias));
+    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
     turn(self, pass, kept->qkv, false);
     if (pass->continuation)
         attend_cached(self, pass->continuation, kept);
@@ -210,7 +232,6 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     mlp_forward_work own = layer_alloc_mlp_forward(self, pass->scratch, pass, kept);
-    bp_rng_key key = layer_mask_key(self, pass, MASK_MLP_SUM);
     bp_activation_rows rows = {.y = &own.active,
                                .kept = kept->up.data ? &kept->up : NULL,
                                .sums = own.up,
@@ -225,9 +246,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
                               layer_bias_once(self, self->down_bias));
     pass->scratch->used_bytes = mark;
-    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
-    bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
-                   sum.dropout, &key, sum.first);
+    add_branch(self, pass, work, MASK_MLP_SUM, base, h);
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory)
@@ -239,10 +258,11 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     saved kept = layer_alloc_saved(self, memory ? &keep : pass->scratch, pass);
     forward_work work = layer_alloc_forward(self, pass->scratch, pass);
     bool crosses = self->shape.crosses;
-    float *middle = pass->training ? kept.before[MLP] : h,
+    float *middle = pass->training && !self->shape.parallel ? kept.before[MLP] : h,
           *first = crosses && pass->training ? kept.before[CROSS] : middle;
 
     enter(self, pass, &kept, &work, h);
+    keys_gather(self, pass);
     forward_attention(self, pass, &kept, &work, h, first, crosses ? CROSS : MLP);
     if (crosses)
         cross_forward(self, pass, &kept, &work, activations->item[self->shape.source_item].data,
@@ -252,13 +272,13 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
 }
 
 void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
-                         const bp_bias_gradient *bias, const float *dh, int mask)
+                         const bp_bias_gradient *bias, const float *dout, int mask)
 {
     const bp_nn *nn = self->block.nn;
     bp_rng_key key = layer_mask_key(self, pass, mask);
     bp_operand own = bp_nn_own(nn, pass, dbranch);
 
-    bp_dropout_backward_operand(&own, bias, dh, layer_dropout(self, pass), &key,
+    bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key,
                                 bp_nn_first_row(nn, pass) * self->shape.C);
     bp_nn_gather(nn, pass, dbranch);
 }
@@ -286,17 +306,20 @@ static const bp_bias_gradient *wanted(const bp_bias_gradient *bias)
     return bias->sums ? bias : NULL;
 }
 
-static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *dh)
+/* dh += what goes through the MLP, and attention, of the gradient dout of what they gave: dh
+ * itself, unless the branches are parallel. */
+static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const float *dout,
+                         float *dh)
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
-    mlp_work work = layer_alloc_mlp(self, pass->scratch, pass, dh);
+    mlp_work work = layer_alloc_mlp(self, pass->scratch, pass, dout);
     bp_bias_gradient down = {gradient_of(self->down_bias), work.norm.sums},
                      up = {gradient_of(self->up_bias), work.norm.sums};
     bp_activation_rows rows = {&work.active, &kept->up,    &work.dup,
                                wanted(&up),  work.dactive, self->shape.activation};
 
-    layer_open_residual(self, pass, &work.dbranch, wanted(&down), dh, MASK_MLP_SUM);
+    layer_open_residual(self, pass, &work.dbranch, wanted(&down), dout, MASK_MLP_SUM);
     if (layer_is_gated(self)) {
         bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
         bp_swiglu_backward(&work.dup, &work.active, work.dactive, &kept->up);
@@ -313,18 +336,20 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, float *d
     pass->scratch->used_bytes = mark;
 }
 
-static void backward_attention(layer *self, bp_pass *pass, const saved *kept, float *dh)
+static void backward_attention(layer *self, bp_pass *pass, const saved *kept, const float *dout,
+                               float *dh)
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     attention_work work =
-        layer_alloc_attention_backward(self, pass->scratch, pass, dh, kept->attended);
+        layer_alloc_attention_backward(self, pass->scratch, pass, dout, kept->attended);
     bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_bias_gradient out = {gradient_of(self->out_bias), work.norm.sums},
-                     qkv = {gradient_of(self->q_bias), work.norm.sums};
+                     qkv = {self->q_bias && self->repeats ? work.dbias : gradient_of(self->q_bias),
+                            work.norm.sums};
 
-    layer_open_residual(self, pass, &work.dbranch, wanted(&out), dh, MASK_ATTENTION_SUM);
+    layer_open_residual(self, pass, &work.dbranch, wanted(&out), dout, MASK_ATTENTION_SUM);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
@@ -335,12 +360,26 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, fl
     bp_attention_backward(gemm, &to_qkv, work.dattended, kept->attended, kept->lse, &in, &shape,
                           work.scratch);
     turn(self, pass, work.dqkv, true);
+    if (self->repeats)
+        bp_zero(work.dbias, layer_qkv_columns(self));
     bp_operand_fill_sums(&work.dqkv_operand, wanted(&qkv), work.dqkv);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
     layer_backward_norm(self, pass, ATTENTION, kept, &work.norm, dh);
-    bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
-                                      &work.norm.normed, bp_params_take_fresh(self->q_weight, 3));
+    if (self->repeats)
+        keys_backward(self, pass, &work.dqkv_operand, &work.norm.normed, qkv.sums);
+    else
+        bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
+                                          &work.norm.normed,
+                                          bp_params_take_fresh(self->q_weight, 3));
     pass->scratch->used_bytes = mark;
+}
+
+static const float *copy_of(bp_arena *arena, const float *x, int64_t n)
+{
+    float *copy = bp_arena_floats(arena, n);
+
+    memcpy(copy, x, (size_t)n * sizeof *copy);
+    return copy;
 }
 
 static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
@@ -350,12 +389,17 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
     saved kept = layer_alloc_saved(self, &keep, pass);
 
+    size_t mark = pass->scratch->used_bytes;
     float *dh = activations->item[self->shape.item].data;
+    const float *dout = dh;
 
-    backward_mlp(self, pass, &kept, dh);
+    if (self->shape.parallel)
+        dout = copy_of(pass->scratch, dh, bp_nn_rows(block->nn, pass).count * self->shape.C);
+    backward_mlp(self, pass, &kept, dh, dh);
     if (self->shape.crosses)
         cross_backward(self, pass, &kept, dh, activations->item[self->shape.source_item].data);
-    backward_attention(self, pass, &kept, dh);
+    backward_attention(self, pass, &kept, dout, dh);
+    pass->scratch->used_bytes = mark;
 }
 
 static void layer_free(bp_block *block)
@@ -367,6 +411,7 @@ static void layer_free(bp_block *block)
     bp_weight_free(&self->up);
     bp_weight_free(&self->down);
     cross_free(self);
+    keys_free(self);
     bp_free(self);
 }
 
@@ -383,6 +428,22 @@ static const bp_block_ops OPS = {
     .free = layer_free,
 };
 
+/* Which key heads this rank's heads read. */
+static void share_keys(layer *self)
+{
+    int64_t group = self->shape.H / self->shape.G;
+
+    self->first_key = self->first_head / group;
+    self->Gl = (self->first_head + self->Hl - 1) / group - self->first_key + 1;
+    self->repeats = self->shape.G % self->block.nn->tensors != 0;
+}
+
+/* Is it one of the weights of q, k and v (the first three) to which keys_backward adds? */
+static bool is_added(const layer *self, int k)
+{
+    return self->repeats && k < 3;
+}
+
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole)
 {
@@ -395,18 +456,18 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     self->shape.G = shape->G > 0 ? shape->G : shape->H;
     self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
     BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
-    BP_ASSERT(shape->H % nn->tensors == 0 && self->shape.G % nn->tensors == 0 &&
-              shape->F % nn->tensors == 0 && shape->H % self->shape.G == 0);
+    BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
+              shape->H % self->shape.G == 0 && !(shape->parallel && shape->crosses));
     BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
     self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
     self->Hl = shape->H / nn->tensors;
-    self->Gl = self->shape.G / nn->tensors;
     self->Cl = self->Hl * self->D;
     self->Fl = shape->F / nn->tensors;
     self->first_head = self->Hl * nn->tensor_at;
+    share_keys(self);
     self->block.stream = shape->stream;
     layer_add_params(self, split, whole);
     for (int k = 0; k < split->count; k++)
-        split->params[k].product_first = split->params[k].dims == 2;
+        split->params[k].product_first = split->params[k].dims == 2 && !is_added(self, k);
     *out = &self->block;
 }

@@ -17,7 +17,9 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
     for (int k = 0; k < BRANCHES; k++) {
         if (k == CROSS && !self->shape.crosses)
             continue;
-        kept.before[k] = bp_arena_floats(arena, own * self->shape.C);
+        kept.before[k] = k == MLP && self->shape.parallel
+                             ? kept.before[ATTENTION]
+                             : bp_arena_floats(arena, own * self->shape.C);
         kept.mean[k] = bp_arena_floats(arena, own);
         kept.rstd[k] = bp_arena_floats(arena, own);
     }
@@ -95,21 +97,21 @@ norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int
 }
 
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
-                               const float *dh)
+                               const float *dout)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
     bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
 
-    return over ? bp_operand_over(arena, gemm, dh, rows, self->shape.C)
+    return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
                 : bp_operand_alloc(arena, gemm, rows, self->shape.C);
 }
 
-mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh)
+mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dout)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
+    mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dout)};
 
     if (layer_is_gated(self)) {
         work.dactive = bp_arena_floats(arena, rows * self->Fl);
@@ -124,17 +126,18 @@ mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass
 }
 
 attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
-                                              const bp_pass *pass, const float *dh,
+                                              const bp_pass *pass, const float *dout,
                                               const float *attended)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T, Cl = self->Cl, columns = layer_qkv_columns(self);
-    attention_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dh)};
+    attention_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dout)};
 
     work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
     work.dattended = bp_arena_floats(arena, rows * Cl);
     work.dqkv = bp_arena_floats(arena, rows * columns);
     work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, columns);
+    work.dbias = self->repeats ? bp_arena_floats(arena, columns) : NULL;
     work.norm = layer_alloc_norm(self, arena, rows, columns);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
@@ -149,7 +152,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
 {
     const layer *self = (const layer *)block;
     bp_pass pass = bp_pass_planned(block, most, training);
-    bp_arena count = {0}, mlp = {0}, attention = {0};
+    bp_arena count = {0}, mlp = {0}, attention = {0}, own = {0};
     saved kept = {0};
     size_t branch,
         sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
@@ -161,6 +164,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     layer_alloc_attention_forward(self, &attention, &pass, &kept);
     layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
     branch = larger(attention.used_bytes, mlp.used_bytes);
+    branch = larger(branch, keys_scratch(self, false));
     if (self->shape.crosses)
         branch = larger(branch, cross_scratch(self, &pass, false));
     count.used_bytes += branch;
@@ -168,7 +172,10 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
         mlp = attention = (bp_arena){0};
         layer_alloc_mlp(self, &mlp, &pass, NULL);
         layer_alloc_attention_backward(self, &attention, &pass, NULL, NULL);
-        branch = larger(attention.used_bytes, mlp.used_bytes);
+        if (self->shape.parallel)
+            bp_arena_floats(&own, bp_nn_rows(block->nn, &pass).count * self->shape.C);
+        branch = larger(attention.used_bytes + keys_scratch(self, true), mlp.used_bytes) +
+                 own.used_bytes;
         if (self->shape.crosses)
             branch = larger(branch, cross_scratch(self, &pass, true));
         count.used_bytes = larger(count.used_bytes, branch);
@@ -186,6 +193,7 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
     bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
+    bytes.copies += keys_joined_bytes(self);
     if (self->shape.crosses)
         cross_add_products(self, most, &bytes);
     return bytes;

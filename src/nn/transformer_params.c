@@ -11,32 +11,46 @@ const char *layer_param_name(char *buffer, const layer *self, const char *part)
     return buffer;
 }
 
+/* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a vocabulary.
+ */
+static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int64_t *count)
+{
+    *all = (k == 0 ? self->shape.H : self->shape.G) * self->D;
+    *first = (k == 0 ? self->first_head : self->first_key) * self->D;
+    *count = (k == 0 ? self->Hl : self->Gl) * self->D;
+    if (k > 0 && self->repeats)
+        bp_vocab_share(self->block.nn, *all, first, count);
+}
+
 /* Attention's: q, k and v are logical tensors of their own; their slabs lie in a row so that one
  * product makes all three. */
 static void add_attention_params(layer *self, bp_group *group)
 {
     static const char *const NAMES[3] = {"q", "k", "v"};
     int64_t C = self->shape.C, at = self->block.nn->tensor_at, tensors = self->block.nn->tensors;
+    int64_t all, first, count;
     float residual_std = INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
     char name[BP_PARAM_NAME], part[32];
 
     for (int k = 0; k < 3; k++) {
-        int64_t rows = (k == 0 ? self->Hl : self->Gl) * self->D;
-
+        own_rows(self, k, &all, &first, &count);
         snprintf(part, sizeof part, "attn.%s.weight", NAMES[k]);
-        bp_param *p = bp_group_add_matrix_part(group, layer_param_name(name, self, part),
-                                               tensors * rows, C, INIT_STD, 0, at * rows, rows);
+        bp_param *p = bp_group_add_matrix_part(group, layer_param_name(name, self, part), all, C,
+                                               INIT_STD, 0, first, count);
         if (k == 0)
             self->q_weight = p;
+        else
+            self->key_weight[k - 1] = p;
     }
     for (int k = 0; k < 3 && (!self->shape.no_bias || self->shape.qkv_bias); k++) {
-        int64_t rows = (k == 0 ? self->Hl : self->Gl) * self->D;
-
+        own_rows(self, k, &all, &first, &count);
         snprintf(part, sizeof part, "attn.%s.bias", NAMES[k]);
-        bp_param *p = bp_group_add_vector_part(group, layer_param_name(name, self, part),
-                                               tensors * rows, at * rows, rows);
+        bp_param *p =
+            bp_group_add_vector_part(group, layer_param_name(name, self, part), all, first, count);
         if (k == 0)
             self->q_bias = p;
+        else
+            self->key_bias[k - 1] = p;
     }
     self->out_weight =
         bp_group_add_matrix_part(group, layer_param_name(name, self, "attn.out.weight"), C,

@@ -22,7 +22,11 @@ typedef struct layer {
     int64_t D;              /* width of a head */
     int64_t Cl, Hl, Gl, Fl; /* this tensor rank's share of all heads' width, of heads, of heads of
                                keys, and of the inner width */
-    int64_t first_head;
+    int64_t first_head, first_key; /* of all heads, and of all heads of keys */
+    bool repeats; /* other ranks' heads read some of its heads of keys, too (transformer_keys.c): */
+    float *joined; /* weights and biases of q and of the keys and values that its heads read; */
+    bool stale;    /* and they are to be gathered first */
+    bp_param *key_weight[2], *key_bias[2];     /* of k and v: this rank's rows, by heads or not */
     bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
     bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
         *down_bias;                   /* biases NULL where there are none; gate lies before up */
@@ -84,6 +88,7 @@ typedef struct attention_work {
     bp_operand dbranch, attended, dqkv_operand;
     float *dattended; /* [rows][Cl] */
     float *dqkv;      /* as saved.qkv; its operand may lie over it */
+    float *dbias;     /* [qkv columns] where keys are repeated */
     norm_work norm;
     void *scratch;
 } attention_work;
@@ -115,10 +120,10 @@ void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *p
 
 /** `columns`: of the widest bias besides those of C. */
 norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns);
-/** The operand of a branch's gradient: dh itself where it is of all rows and nothing is dropped or
- * rounded. */
+/** The operand of a branch's gradient dout: that itself where it is of all rows and nothing is
+ * dropped or rounded. */
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
-                               const float *dh);
+                               const float *dout);
 
 /* transformer_memory.c: `kept` tells what of the scratch lies in what is kept. */
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
@@ -127,10 +132,11 @@ attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena
                                                      const bp_pass *pass, const saved *kept);
 mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
                                          const saved *kept);
-/** dh, attended: what operands may lie over. */
-mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dh);
+/** dout, attended: what operands may lie over. */
+mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass,
+                         const float *dout);
 attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
-                                              const bp_pass *pass, const float *dh,
+                                              const bp_pass *pass, const float *dout,
                                               const float *attended);
 size_t layer_saved_bytes(const bp_block *block, const bp_extent *most);
 size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training);
@@ -139,20 +145,35 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
 /* transformer_params.c */
 void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
-/** h = base + the branch in `work`, and work->normed = the norm of it that the next branch reads.
- */
+/** h = base + the branch in `work`, and work->normed = the norm that the next branch reads: of h,
+ * of parallel branches of base. */
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
                 const float *base, float *h, branch_kind next);
-/** The gradient of a branch before its dropout, and its bias's. */
+/** The gradient of a branch before its dropout, and its bias's, from that of what it was added to.
+ */
 void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
-                         const bp_bias_gradient *bias, const float *dh, int mask);
+                         const bp_bias_gradient *bias, const float *dout, int mask);
 /** Back through a branch's norm, its output's gradient being summed over tensor ranks first. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
+/** The bias of the product that makes q, k and v; NULL: there is none. */
+const float *layer_qkv_bias(const layer *self);
 /** A bias after a row split belongs to the sum: one rank adds it. */
 const float *layer_bias_once(const layer *self, const bp_param *bias);
 /** The name of a parameter: buffer[BP_PARAM_NAME]. */
 const char *layer_param_name(char *buffer, const layer *self, const char *part);
+
+/* transformer_keys.c: where `repeats`. keys_join gives what weights and biases are gathered into:
+ * values of qkv. keys_gather is collective over nn->tensor, and has nothing to do unless the values
+ * have changed since. */
+const float *keys_join(layer *self);
+size_t keys_joined_bytes(const layer *self);
+size_t keys_scratch(const layer *self, bool training);
+void keys_gather(layer *self, bp_pass *pass);
+/** Adds to the gradients of q, k and v, and of their biases unless dbias[qkv columns] is NULL. */
+void keys_backward(layer *self, bp_pass *pass, const bp_operand *dqkv, const bp_operand *normed,
+                   const float *dbias);
+void keys_free(layer *self);
 
 /* cross_attention.c: the branch that looks at the source. */
 void cross_add_params(layer *self, bp_group *split, bp_group *whole);

@@ -30,8 +30,7 @@ static bp_model_shape llama_shape(void)
 
     shape.own[BP_LLAMA_KV_HEADS] = 4;
     shape.own[BP_LLAMA_INNER] = 2048;
-    shape.real[BP_LLAMA_EPSILON] = 1e-5;
-    shape.real[BP_LLAMA_THETA] = 10000;
+    shape.family->settle(&shape);
     return shape;
 }
 

@@ -126,7 +126,9 @@ static void model_is_mapped(void **state)
     (void)state;
     bp_test_expect(bp_hf_open(&model, hf_model(), bp_gpt_huggingface), BP_OK);
     shape = bp_hf_shape_of(model);
-    static const double sizes[] = {2, 64, 4, 64, 300}; /* layers, width, heads, context, tokens */
+    static const double sizes[] = {
+        2,  64,  4,    64, 300, /* layers, width, heads, context, tokens, */
+        16, 256, 1e-5, 1};      /* width of a head, of the MLP, epsilon, tied */
     assert_memory_equal(shape.sizes, sizes, sizeof sizes);
     assert_int_equal(bp_hf_size_of(&shape, "3*width"), 192);
     assert_int_equal(shape.eos_id, -1);
@@ -336,9 +338,10 @@ static void model_that_ours_is_not_is_refused(void **state)
     } cases[] = {
         {"model_type", "\"gpt_neo\"", "\"model_type\" is \"gpt_neo\""},
         {"activation_function", "\"relu\"", "\"activation_function\" is \"relu\""},
-        {"layer_norm_epsilon", "1e-6", "\"layer_norm_epsilon\" is 1e-6"},
+        {"layer_norm_epsilon", "0", "\"layer_norm_epsilon\" is 0"},
         {"tie_word_embeddings", "false", "\"tie_word_embeddings\" is false"},
-        {"n_inner", "128", "\"n_inner\" is 128"},
+        {"n_inner", "128", "has not the shape (64, 128)"},
+        {"n_inner", "-1", "\"n_inner\" is -1"},
         {"scale_attn_weights", "false", "\"scale_attn_weights\" is false"},
         {"scale_attn_by_inverse_layer_idx", "true", "\"scale_attn_by_inverse_layer_idx\" is true"},
         {"add_cross_attention", "true", "\"add_cross_attention\" is true"},

@@ -26,6 +26,15 @@ PRETRAIN = "bagpipe pretrain {small.ini} run.dir={out}"
 SCORE = "bagpipe score {small.ini} run.dir={out} score.model={model}"
 ENSEMBLE = "bagpipe ensemble {small.ini} run.dir={out} ensemble.members=2"
 COMPARE = "bagpipe-data compare"
+IMPORT = "bagpipe-data import {hf} --out {out}"
+
+
+def llama(**members):
+    """The configuration of a LLaMA with other members."""
+    return {"hf/config.json": json.dumps(dict({
+        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 44, "hidden_act": "silu",
+        "max_position_embeddings": 64, "vocab_size": 97}, **members)).encode()}
+
 
 # (name of the row, command, {file: bytes}, status, words; status 0: it is accepted)
 ROWS = [
@@ -81,6 +90,25 @@ ROWS = [
     ("an export with another tokenizer", "bagpipe-data export {model} --out {out} --tokenizer {other.json}", {}, 65, ["the tokenizer's hash"]),
     ("an import of a folder without config.json", "bagpipe-data import {model} --out {out}", {}, 66, ["config.json"]),
     ("an import of a config.json that is a list", "bagpipe-data import {hf} --out {out}", {"hf/config.json": b"[]"}, 65, ["config.json"]),
+    ("an import of a quantized model", IMPORT, llama(quantization_config={"bits": 4}), 65, ['"quantization_config" is']),
+    ("an import of a model with code of its own", IMPORT, llama(auto_map={"AutoModel": "x.Y"}), 65, ['"auto_map" is']),
+    ("an import of scaled positions of a type that there is not", IMPORT, llama(rope_scaling={"rope_type": "yarn", "factor": 2.0}), 65,
+     ['"rope_scaling.rope_type" is "yarn"', "none|linear|llama3 alone"]),
+    ("an import of scaled positions with two types", IMPORT, llama(rope_scaling={"rope_type": "llama3", "type": "linear"}), 65, ["say different things"]),
+    ("an import of scaled positions without a factor", IMPORT, llama(rope_scaling={"type": "linear"}), 65, ['"rope_scaling" lacks "factor"']),
+    ("an import of scaled positions with a member that nobody knows", IMPORT, llama(rope_scaling={"type": "linear", "factor": 2.0, "mscale": 1}), 65,
+     ['"rope_scaling" has "mscale"']),
+    ("an import of heads that key heads do not divide", IMPORT, llama(num_key_value_heads=3), 65,
+     ['"num_key_value_heads" 3 does not divide "num_attention_heads" 4']),
+    ("an import of heads without pairs to turn", IMPORT, llama(head_dim=7), 65, ["heads of width 7 have no pairs to turn"]),
+    ("an import of a GPT-NeoX that turns an odd part of a head", IMPORT, llama(model_type="gpt_neox", hidden_act="gelu", rotary_pct=0.4), 65,
+     ['"rotary_pct" 0.4 turns 3 of the 8 numbers of a head']),
+    ("an import of a Qwen2 with windows", IMPORT, llama(model_type="qwen2", layer_types=["sliding_attention"]), 65, ['"layer_types" is']),
+    ("a key of another family", PRETRAIN + " model.rope_theta=1000", {}, 78, ["model.kind = gpt has no model.rope_theta"]),
+    ("scaled positions without a factor", PRETRAIN + " model.kind=llama model.rope_scaling=linear", {}, 78, ["model.rope_factor is missing"]),
+    ("a factor without scaled positions", PRETRAIN + " model.kind=llama model.rope_factor=2", {}, 78, ["model.rope_scaling = none has no model.rope_factor"]),
+    ("a fraction of a head that has no pairs", PRETRAIN + " model.kind=gpt_neox model.rope_fraction=0.1", {}, 78,
+     ["model.rope_fraction = 0.1 turns 0 of the 8 numbers of a head"]),
     ("an import of another architecture", "bagpipe-data import {hf} --out {out}", {"hf/config.json": b'{"model_type": "mamba"}'}, 65, ["mamba"]),
     ("an import with and without a tokenizer", "bagpipe-data import {hf} --out {out} --tokenizer {tokenizer.json} --no-tokenizer", {}, 64, ["exclude"]),
     # configuration and command line of jobs

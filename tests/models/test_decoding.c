@@ -9,6 +9,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/gpt/gpt.h"
+#include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
@@ -49,8 +50,22 @@ static bp_model_shape llama(int64_t kv_heads, int64_t window)
     shape.own[BP_LLAMA_INNER] = 56;
     shape.own[BP_LLAMA_BIAS] = window > 0;
     shape.own[BP_LLAMA_WINDOW] = window;
-    shape.real[BP_LLAMA_EPSILON] = 1e-5;
-    shape.real[BP_LLAMA_THETA] = 10000;
+    shape.family->settle(&shape);
+    return shape;
+}
+
+static bp_model_shape neox(void)
+{
+    bp_model_shape shape = llama(8, 0);
+
+    shape = (bp_model_shape){.family = &bp_gpt_neox_family,
+                             .layers = shape.layers,
+                             .width = shape.width,
+                             .heads = shape.heads,
+                             .context = CONTEXT,
+                             .vocab_size = V};
+    shape.real[BP_NEOX_FRACTION] = 0.7; /* 4 numbers of 6 are turned */
+    shape.family->settle(&shape);
     return shape;
 }
 
@@ -76,8 +91,6 @@ static void open_world(world *w, const bp_model_shape *shape, int number)
     int size = bp_comm_size(WORLD), stages = number == 0 ? size : number == 1 ? 1 : 2;
     bp_mesh_shape on = {1, stages, 1, size / stages, BP_COORDINATOR_SHARED};
 
-    if (size == 4 && number == 1) /* four tensor ranks have no key head each */
-        on = (bp_mesh_shape){1, 2, 1, 2, BP_COORDINATOR_SHARED};
     if (size == 4 && number == 2)
         on = (bp_mesh_shape){1, 1, 2, 2, BP_COORDINATOR_SHARED};
     bp_test_expect(bp_config_new(&w->config, tables, tables), BP_OK);
@@ -249,6 +262,14 @@ static void gpt_decodes_as_it_scores(void **state)
 {
     (void)state;
     decode_shape(&gpt);
+}
+
+static void gpt_neox_decodes_as_it_scores(void **state)
+{
+    bp_model_shape shape = neox();
+
+    (void)state;
+    decode_shape(&shape);
 }
 
 static void llama_decodes_as_it_scores(void **state)
@@ -424,6 +445,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt_decodes_as_it_scores),
         cmocka_unit_test(llama_decodes_as_it_scores),
+        cmocka_unit_test(gpt_neox_decodes_as_it_scores),
         cmocka_unit_test(beams_equal_fresh_sequences),
         cmocka_unit_test(long_prompts_go_piece_by_piece),
         cmocka_unit_test(a_step_allocates_nothing_and_the_plan_is_right),

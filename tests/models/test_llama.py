@@ -3,7 +3,7 @@ into a Hugging Face folder and back. Its numbers are those of models.references.
 import os
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, program, run, timeless
+from bagpipe_test import JobTest, digests, metrics, state_of, timeless
 
 LLAMA = ["model.kind=llama", "model.kv_heads=2", "model.inner=44", "model.dropout=0.1", "train.steps=6", "train.valid_every=3"]
 
@@ -35,8 +35,47 @@ class Llama(JobTest):
                 self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
                 self.assertEqual(digests(one), digests(other))
 
+    def test_tensor_ranks_share_heads_of_keys(self):
+        """12 heads on 2 and 4 ranks: heads of keys that ranks do not divide are on several; each is in a checkpoint once."""
+        for kv_heads in (1, 2, 3):
+            keys = ["model.width=96", "model.heads=12", f"model.kv_heads={kv_heads}", "model.attention_bias=yes", "train.steps=4"]
+            one = self.llama(f"kv{kv_heads}", 0, *keys)
+            rows = "yes" if kv_heads == 2 else "no"
+            for ranks, more in ((2, ["mesh.tensor=2"]), (4, ["mesh.tensor=4", "train.recompute=yes", f"mesh.sequence_parallel={rows}"]),
+                                (4, ["mesh.tensor=2", "mesh.data=2"])):
+                with self.subTest(kv_heads=kv_heads, ranks=ranks, more=more):
+                    name = f"kv{kv_heads}-" + "".join(more)
+                    other = self.llama(name, ranks, *keys, *more)
+                    self.assertEqual(digests(one).keys(), digests(other).keys())
+                    for a, b in zip(metrics(one), metrics(other), strict=True):
+                        self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+                        self.assertLess(abs(a["grad_norm"] - b["grad_norm"]), 1e-4 * a["grad_norm"])
+            two = metrics(self.at(f"kv{kv_heads}-mesh.tensor=2"))
+            self.assertEqual(timeless(two), timeless(metrics(self.at(f"kv{kv_heads}-mesh.tensor=2mesh.data=2"))))
+            self.assertEqual(digests(self.at(f"kv{kv_heads}-mesh.tensor=2")), digests(self.at(f"kv{kv_heads}-mesh.tensor=2mesh.data=2")))
+
+    def test_shared_heads_go_on_on_another_mesh(self):
+        keys = ["model.width=96", "model.heads=12", "model.kv_heads=1", "checkpoint.every=3", "optimizer.decay=constant"]
+        straight = self.llama("straight", 4, *keys, "mesh.tensor=4")
+        self.llama("cut", 4, *keys, "mesh.tensor=4", "train.steps=3")
+        cut = self.llama("cut", 4, *keys, "mesh.tensor=4")
+        self.assertEqual(digests(straight), digests(cut))
+        self.llama("moved", 4, *keys, "mesh.tensor=4", "train.steps=3")
+        moved = self.llama("moved", 2, *keys, "mesh.tensor=2")
+        self.assertLess(abs(metrics(straight)[-1]["loss"] - metrics(moved)[-1]["loss"]), 2e-5)
+
+    def test_the_context_may_grow(self):
+        """Positions are no parameters: a model goes on with another context, and with scaled wavelengths from its own start."""
+        short = self.llama("short", 0)
+        long = self.llama("long", 0, f"model.init={short}", "model.context=48")
+        self.assertEqual(state_of(long)["model"]["context"], 48)
+        result = self.pretrain("other", 0, *LLAMA, f"model.init={short}", "model.width=64")
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("model.width = 64, but the checkpoint of model.init has 32", result.err)
+
     def test_a_hugging_face_folder_comes_back_as_it_went(self):
-        trained = self.llama("exported", 0, "model.tied=yes", "model.attention_bias=yes", "model.norm_epsilon=1e-6", "model.rope_theta=1e6")
+        trained = self.llama("exported", 0, "model.tied=yes", "model.attention_bias=yes", "model.norm_epsilon=1e-6", "model.rope_theta=1e6",
+                             "model.head_width=10", "model.rope_scaling=llama3", "model.rope_factor=4", "model.rope_original_context=16")
         self.must(["bagpipe-data", "export", trained, "--out", self.at("folder"), "--no-tokenizer"])
         self.must(["bagpipe-data", "import", self.at("folder"), "--out", self.at("back"), "--no-tokenizer"])
         self.must(["bagpipe-data", "export", self.at("back"), "--out", self.at("again"), "--no-tokenizer"])
@@ -52,10 +91,22 @@ class Llama(JobTest):
 
     def test_what_does_not_fit_is_said(self):
         for keys, words in ((["model.kv_heads=3"], "model.kv_heads = 3 does not divide model.heads = 4"),
-                            (["mesh.tensor=4"], "mesh.tensor = 4 does not divide model.kv_heads = 2"),
+                            (["mesh.tensor=3"], "mesh.tensor = 3 does not divide model.heads = 4: at mesh.tensor; tensor ranks that fit: 1, 2, 4"),
+                            (["mesh.tensor=4", "model.inner=46"], "model.inner = 46: at mesh.tensor; tensor ranks that fit: 1, 2"),
                             (["model.heads=32", "model.kv_heads=32"], "heads of width 1 have no pairs to turn"),
+                            (["model.heads=5", "model.kv_heads=1"], "model.heads = 5 does not divide model.width = 32"),
+                            (["model.rope_scaling=linear"], "model.rope_factor is missing"),
+                            (["model.rope_scaling=llama3", "model.rope_factor=8"], "model.rope_original_context is missing"),
+                            (["model.rope_factor=8"], "model.rope_scaling = none has no model.rope_factor"),
+                            (["model.rope_scaling=linear", "model.rope_factor=2", "model.rope_original_context=8"],
+                             "model.rope_scaling = linear has no model.rope_original_context"),
+                            (["model.rope_scaling=llama3", "model.rope_factor=8", "model.rope_original_context=8", "model.rope_low_freq_factor=4"],
+                             "model.rope_high_freq_factor = 4 is not above model.rope_low_freq_factor = 4"),
+                            (["model.rope_scaling=yarn"], "model.rope_scaling = yarn is not a choice"),
+                            (["model.rope_fraction=0.5"], "model.kind = llama has no model.rope_fraction"),
                             (["model.kind=gpt"], "model.kind = gpt has no model.kv_heads")):
-            result = self.pretrain("refused", 4 if "mesh.tensor=4" in keys else 0, *LLAMA, *keys)
+            ranks = next((int(key[-1]) for key in keys if key.startswith("mesh.tensor")), 0)
+            result = self.pretrain("refused", ranks, *LLAMA, *keys)
             self.assertEqual(result.status, 78, str(result))
             self.assertIn(words, result.err)
 

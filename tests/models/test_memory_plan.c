@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "math/math.h"
 #include "models/gpt/gpt.h"
+#include "models/gpt_neox/gpt_neox.h"
+#include "models/llama/llama.h"
 #include "models/open.h"
 
 #include <math.h>
@@ -27,14 +29,22 @@ static int64_t draw(int64_t least, int64_t most)
 static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
+    static const bp_model_family *const families[] = {&bp_gpt_family, &bp_llama_family,
+                                                      &bp_gpt_neox_family};
     int64_t heads = tensors * draw(1, 2);
-
-    return (bp_model_shape){.family = &bp_gpt_family,
+    bp_model_shape shape = {.family = families[draw(0, 2)],
                             .layers = stages * draw(1, 2),
                             .width = heads * 8,
                             .heads = heads,
                             .context = CONTEXT,
                             .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
+
+    if (shape.family == &bp_llama_family) {
+        shape.own[BP_LLAMA_KV_HEADS] = draw(0, 1); /* one: ranks share it */
+        shape.own[BP_LLAMA_INNER] = 2 * shape.width;
+    }
+    shape.family->settle(&shape);
+    return shape;
 }
 
 static bp_config *config_of(const char *precision)

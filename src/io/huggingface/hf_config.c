@@ -28,19 +28,117 @@ static double factor_of(const bp_hf_shape *shape, const char *name, size_t bytes
     return 0;
 }
 
-int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
+double bp_hf_value_of(const bp_hf_shape *shape, const char *expression)
 {
     double value = 1;
 
     for (char sign = '*'; sign != '\0';) {
-        size_t bytes = strcspn(name, "*/");
-        double factor = factor_of(shape, name, bytes);
+        size_t bytes = strcspn(expression, "*/");
+        double factor = factor_of(shape, expression, bytes);
 
         value = sign == '*' ? value * factor : value / factor;
-        sign = name[bytes];
-        name += bytes + (sign != '\0');
+        sign = expression[bytes];
+        expression += bytes + (sign != '\0');
     }
-    return (int64_t)value;
+    return value;
+}
+
+int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
+{
+    return (int64_t)bp_hf_value_of(shape, name);
+}
+
+double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size)
+{
+    double value = bp_hf_value_of(shape, size->otherwise);
+
+    return size->type == BP_HF_COUNT ? floor(value) : value;
+}
+
+bool bp_hf_is_told(const bp_hf_shape *shape, int k)
+{
+    const bp_hf_size *size = &shape->table->sizes[k];
+
+    return !size->quiet || shape->sizes[k] != hf_otherwise(shape, size);
+}
+
+/* ---- members ---- */
+
+/* "a" of config.json, or "a.b" of its object "a". */
+typedef struct member {
+    const json_t *object; /* NULL: there is none */
+    char key[64];
+    const json_t *value; /* NULL: it is not there, or null. Borrowed */
+} member;
+
+static member member_of(const json_t *config, const char *name, size_t bytes)
+{
+    const char *dot = memchr(name, '.', bytes);
+    size_t first = dot ? (size_t)(dot - name) + 1 : 0;
+    char parent[64] = "";
+    member out = {.object = config};
+
+    BP_ASSERT(bytes < sizeof parent);
+    if (dot) {
+        memcpy(parent, name, first - 1);
+        out.object = json_object_get(config, parent);
+    }
+    memcpy(out.key, name + first, bytes - first);
+    out.value = json_object_get(out.object, out.key);
+    if (json_is_null(out.value))
+        out.value = NULL;
+    return out;
+}
+
+/* Of all its names the one that is there; two must say the same, but for `also`. */
+static bp_err find_member(member *out, const json_t *config, const bp_hf_size *size,
+                          const char *path)
+{
+    *out = member_of(config, size->theirs, strlen(size->theirs));
+    if (size->also && !json_object_get(out->object, out->key))
+        *out = member_of(config, size->also, strlen(size->also));
+    for (const char *at = size->older; at && *at; at += strcspn(at, "|"), at += *at == '|') {
+        member other = member_of(config, at, strcspn(at, "|"));
+
+        if (other.value && out->value && !json_equal(other.value, out->value))
+            return BP_FAIL(BP_ERR_FORMAT, "\"%s\" and \"%.*s\" say different things: at %s",
+                           size->theirs, (int)strcspn(at, "|"), at, path);
+        if (other.value)
+            *out = other;
+    }
+    return BP_OK;
+}
+
+int hf_choice_of(const bp_hf_size *size, const char *word)
+{
+    const char *at = size->words;
+
+    for (int k = 0;; k++, at++) {
+        size_t bytes = strcspn(at, "|");
+
+        if (bytes == strlen(word) && strncmp(at, word, bytes) == 0)
+            return k;
+        at += bytes;
+        if (*at == '\0')
+            return -1;
+    }
+}
+
+static bp_err read_choice(double *out, const member *found, const bp_hf_size *size,
+                          const bp_hf_table *table, const char *path)
+{
+    const char *word;
+    bp_err err = bp_json_get_string(found->object, found->key, &word, path);
+
+    if (err != BP_OK)
+        return err;
+    *out = strcmp(word, "default") == 0 ? 0 : hf_choice_of(size, word);
+    if (*out < 0)
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "\"%s\" is \"%.40s\"; this program's %s knows %s alone: at %s; give another "
+                      "model",
+                      size->theirs, word, table->kind, size->words, path);
+    return err;
 }
 
 /* 1 .. 2^31 */
@@ -60,44 +158,82 @@ static bp_err read_count(const json_t *config, const bp_hf_size *size, const cha
     return err;
 }
 
+static bp_err read_real(double *out, const member *found, const char *path)
+{
+    bp_err err = bp_json_get_real(found->object, found->key, out, path);
+
+    if (err == BP_OK && !(*out > 0 && *out < 1e15))
+        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %g; it must be above 0: at %s", found->key, *out,
+                      path);
+    return err;
+}
+
 static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp_hf_size *size,
                         double *out, const char *path)
 {
-    bool other = size->also != NULL && json_object_get(config, size->theirs) == NULL, flag = false;
-    const char *name = other ? size->also : size->theirs;
-    const json_t *value = name != NULL ? json_object_get(config, name) : NULL;
-    bp_err err = BP_OK;
+    member found = {0};
+    bool flag = false;
+    bp_err err = size->theirs ? find_member(&found, config, size, path) : BP_OK;
 
-    if (size->theirs == NULL ||
-        (size->otherwise != NULL && (value == NULL || json_is_null(value)))) {
-        *out = factor_of(shape, size->otherwise, strlen(size->otherwise));
+    if (err != BP_OK)
+        return err;
+    if (size->otherwise && !found.value) {
+        *out = hf_otherwise(shape, size);
     } else if (size->type == BP_HF_FLAG) {
-        err = bp_json_get_bool(config, name, &flag, path);
+        err = bp_json_get_bool(found.object, found.key, &flag, path);
         *out = flag;
     } else if (size->type == BP_HF_REAL) {
-        err = bp_json_get_real(config, name, out, path);
-        if (err == BP_OK && !(*out > 0 && *out < 1e15))
-            err =
-                BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %g; it must be above 0: at %s", name, *out, path);
+        err = read_real(out, &found, path);
+    } else if (size->type == BP_HF_CHOICE) {
+        err = read_choice(out, &found, size, shape->table, path);
     } else {
-        err = read_count(config, size, name, out, path);
+        err = read_count(found.object, size, found.key, out, path);
     }
     return err;
 }
 
-json_t *hf_size_json(const bp_hf_shape *shape, int k)
+/* The word of a choice. New reference. */
+static json_t *word_of(const bp_hf_size *size, int number)
 {
-    return shape->table->sizes[k].type == BP_HF_REAL   ? json_real(shape->sizes[k])
-           : shape->table->sizes[k].type == BP_HF_FLAG ? json_boolean(shape->sizes[k] != 0)
-                                                       : json_integer((json_int_t)shape->sizes[k]);
+    const char *at = size->words;
+
+    for (int k = 0; k < number; k++)
+        at += strcspn(at, "|") + 1;
+    return json_stringn(at, strcspn(at, "|"));
 }
 
-/* What config.json says: null of a count of nothing. */
-static json_t *told(const bp_hf_shape *shape, int k)
+json_t *hf_size_json(const bp_hf_shape *shape, int k)
 {
-    bool nothing = shape->table->sizes[k].type == BP_HF_COUNT && shape->sizes[k] == 0;
+    const bp_hf_size *size = &shape->table->sizes[k];
+    double value = shape->sizes[k];
 
-    return nothing ? json_null() : hf_size_json(shape, k);
+    return size->type == BP_HF_REAL     ? json_real(value)
+           : size->type == BP_HF_FLAG   ? json_boolean(value != 0)
+           : size->type == BP_HF_CHOICE ? word_of(size, (int)value)
+                                        : json_integer((json_int_t)value);
+}
+
+/* What config.json says: null of a count of nothing; in an object nothing of what is 0, and null
+ * for an object that stays empty. */
+static void tell(json_t *config, const bp_hf_shape *shape, int k, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    bool nothing = shape->sizes[k] == 0 && shape->table->sizes[k].type != BP_HF_FLAG;
+    char parent[64] = "";
+
+    if (!dot) {
+        (void)json_object_set_new(config, name, nothing ? json_null() : hf_size_json(shape, k));
+        return;
+    }
+    BP_ASSERT((size_t)(dot - name) < sizeof parent);
+    memcpy(parent, name, (size_t)(dot - name));
+    if (!json_object_get(config, parent))
+        (void)json_object_set_new(config, parent, json_null());
+    if (nothing)
+        return;
+    if (json_is_null(json_object_get(config, parent)))
+        (void)json_object_set_new(config, parent, json_object());
+    (void)json_object_set_new(json_object_get(config, parent), dot + 1, hf_size_json(shape, k));
 }
 
 /* A value of a setting's list, of `bytes`. New reference. */
@@ -121,11 +257,21 @@ static bool are_equal(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
-static bool is_taken(const bp_hf_shape *shape, const bp_hf_setting *setting, const json_t *value)
+static bool is_taken(const bp_hf_shape *shape, const char *is, const json_t *value)
 {
     bool taken = value == NULL || json_is_null(value);
+    const json_t *element;
+    size_t k;
 
-    for (const char *at = setting->is; *at != '\0' && !taken;) {
+    if (is[0] == '*' && json_is_array(value)) {
+        json_array_foreach((json_t *)value, k, element)
+        {
+            if (!is_taken(shape, is + 1, element))
+                return false;
+        }
+        return true;
+    }
+    for (const char *at = is; *at != '\0' && !taken;) {
         size_t bytes = strcspn(at, "|");
         json_t *one = value_of(shape, at, bytes);
 
@@ -136,12 +282,13 @@ static bool is_taken(const bp_hf_shape *shape, const bp_hf_setting *setting, con
     return taken;
 }
 
-static bp_err check_settings(const bp_hf_shape *shape, const json_t *config, const char *path)
+static bp_err check_settings(const bp_hf_shape *shape, const bp_hf_setting *setting,
+                             const json_t *config, const char *path)
 {
-    for (const bp_hf_setting *setting = shape->table->settings; setting->key; setting++) {
-        const json_t *value = json_object_get(config, setting->key);
+    for (; setting->key; setting++) {
+        const json_t *value = member_of(config, setting->key, strlen(setting->key)).value;
 
-        if (is_taken(shape, setting, value))
+        if (is_taken(shape, setting->is, value))
             continue;
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         bp_err err = BP_FAIL(BP_ERR_FORMAT,
@@ -182,7 +329,7 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
-bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const bp_hf_table *const *tables,
+bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                       const char *path)
 {
     const json_t *eos = json_object_get(config, "eos_token_id");
@@ -193,7 +340,11 @@ bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const bp_hf_table 
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
         err = read_size(out, config, &out->table->sizes[k], &out->sizes[k], path);
     if (err == BP_OK)
-        err = check_settings(out, config, path);
+        err = hf_config_check_members(out->table, config, path);
+    if (err == BP_OK)
+        err = check_settings(out, out->table->settings, config, path);
+    if (err == BP_OK)
+        err = check_settings(out, hf_common_settings, config, path);
     if (err == BP_OK)
         err = out->table->check(out, path);
     if (err == BP_OK && json_is_integer(eos) && json_integer_value(eos) >= 0 &&
@@ -215,17 +366,15 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     (void)json_object_set_new(config, "model_type", json_string(table->model_type));
     (void)json_object_set_new(config, "architectures", json_pack("[s]", table->architecture));
     for (int k = 0; table->sizes[k].ours; k++) {
-        json_t *size = told(shape, k);
-
         if (table->sizes[k].theirs)
-            (void)json_object_set(config, table->sizes[k].theirs, size);
+            tell(config, shape, k, table->sizes[k].theirs);
         if (table->sizes[k].also)
-            (void)json_object_set(config, table->sizes[k].also, size);
-        json_decref(size);
+            tell(config, shape, k, table->sizes[k].also);
     }
     for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
-        (void)json_object_set_new(config, setting->key,
-                                  value_of(shape, setting->is, strcspn(setting->is, "|")));
+        if (setting->is[0] != '*' && !strchr(setting->key, '.'))
+            (void)json_object_set_new(config, setting->key,
+                                      value_of(shape, setting->is, strcspn(setting->is, "|")));
     (void)json_object_set(config, "bos_token_id", eos);
     (void)json_object_set(config, "eos_token_id", eos);
     json_decref(eos);

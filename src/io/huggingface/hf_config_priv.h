@@ -2,17 +2,30 @@
 #ifndef BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
 #define BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
 
+#include "base/buffer.h"
 #include "io/huggingface/hf_model.h"
 
-#define HF_MAX_LAYERS 10000
+#define HF_MAX_LAYERS    10000
+#define HF_UNKNOWN_BYTES 400 /* of the names of unknown keys that are told, about */
 
 /** By the table of its model_type. Errors: BP_ERR_FORMAT what this program's models do not have;
  * `path` is for messages. */
-bp_err hf_config_read(bp_hf_shape *out, const json_t *config, const bp_hf_table *const *tables,
+bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                       const char *path);
-/** A size as JSON has it. New reference. */
+/** What a size is that is not given. */
+double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size);
+/** The number of a choice's word; -1: it is none of them. */
+int hf_choice_of(const bp_hf_size *size, const char *word);
+/** A size as JSON has it, by our words. New reference. */
 json_t *hf_size_json(const bp_hf_shape *shape, int k);
 /** New reference. */
 json_t *hf_config_json(const bp_hf_shape *shape);
+
+/* hf_keys.c. Settings of all tables: read, not written. */
+extern const bp_hf_setting hf_common_settings[];
+/** Append the names of keys that nobody knows: "a, b". */
+void hf_config_unknown(bp_buffer *out, const bp_hf_table *table, json_t *config);
+/** Of objects that sizes lie in each member is a size's. Errors: BP_ERR_FORMAT. */
+bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const char *path);
 
 #endif

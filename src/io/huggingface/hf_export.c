@@ -15,14 +15,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bp_err read_size(double *out, const json_t *model, const bp_hf_size *size, const char *where)
+static bp_err read_choice(double *out, const json_t *model, const bp_hf_size *size,
+                          const char *where)
+{
+    const char *word;
+    bp_err err = bp_json_get_string(model, size->ours, &word, where);
+
+    *out = err == BP_OK ? hf_choice_of(size, word) : 0;
+    if (err == BP_OK && *out < 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is \"%.40s\": at %s", size->ours, word,
+                      where);
+    return err;
+}
+
+static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *model,
+                        const bp_hf_size *size, const char *where)
 {
     int64_t count = 0, most = strcmp(size->ours, "layers") == 0 ? HF_MAX_LAYERS : (int64_t)1 << 31;
     bool flag = false;
     bp_err err;
 
+    if (size->otherwise && !json_object_get(model, size->ours)) { /* of an older program */
+        *out = hf_otherwise(shape, size);
+        return BP_OK;
+    }
     if (size->type == BP_HF_REAL)
         return bp_json_get_real(model, size->ours, out, where);
+    if (size->type == BP_HF_CHOICE)
+        return read_choice(out, model, size, where);
     if (size->type == BP_HF_FLAG) {
         err = bp_json_get_bool(model, size->ours, &flag, where);
         *out = flag;
@@ -44,9 +64,9 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
 
     *out = (bp_hf_shape){.table = table};
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
-        err = read_size(&out->sizes[k], model, &table->sizes[k], where);
+        err = read_size(&out->sizes[k], out, model, &table->sizes[k], where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
-        if (!table->sizes[k].theirs && out->sizes[k] != strtod(table->sizes[k].otherwise, NULL))
+        if (!table->sizes[k].theirs && out->sizes[k] != hf_otherwise(out, &table->sizes[k]))
             err = BP_FAIL(
                 BP_ERR_FORMAT,
                 "the checkpoint's model has %s = %g, which a %s of Hugging Face has not: at "

@@ -25,6 +25,7 @@ struct bp_hf_model {
     int *part;
     int64_t slice_count;
     const char **left; /* names of those that nobody wants */
+    bp_buffer unknown; /* keys of config.json */
     bp_hf_report report;
     float *theirs, *ours; /* the tensor fetched last */
     int64_t fetched;      /* which of theirs that is; -1: none */
@@ -53,6 +54,9 @@ static bp_err read_config(bp_hf_model *model, const bp_hf_table *const *tables)
 
     if (err == BP_OK)
         err = hf_config_read(&model->shape, config, tables, path);
+    if (err == BP_OK)
+        hf_config_unknown(&model->unknown, model->shape.table, config);
+    model->report.unknown_keys = model->unknown.bytes > 0 ? model->unknown.data : "";
     json_decref(config);
     bp_free(path);
     return err;
@@ -449,6 +453,7 @@ void bp_hf_close(bp_hf_model **out)
     bp_free(model->from);
     bp_free(model->part);
     bp_free(model->left);
+    bp_buffer_clear(&model->unknown);
     bp_free(model->theirs);
     bp_free(model->ours);
     bp_free(model->folder);
@@ -529,6 +534,7 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape)
     json_t *model = json_pack("{s:s}", "kind", shape->table->kind);
 
     for (int k = 0; shape->table->sizes[k].ours; k++)
-        (void)json_object_set_new(model, shape->table->sizes[k].ours, hf_size_json(shape, k));
+        if (bp_hf_is_told(shape, k))
+            (void)json_object_set_new(model, shape->table->sizes[k].ours, hf_size_json(shape, k));
     return model;
 }

@@ -7,13 +7,15 @@
 #define HF_PARTS BP_HF_PARTS
 #define HF_NAME  96
 
-/* One of theirs: `parts` of ours lie in it side by side, along its last dimension. */
+/* One of theirs: `parts` of ours lie in it side by side, along its last dimension, or in runs of
+ * its rows. */
 typedef struct hf_tensor {
     char name[HF_NAME]; /* without the prefix */
     int dims;
     int64_t shape[2]; /* theirs */
     bool transposed;  /* a Conv1D weight */
     int parts;
+    int64_t blocks; /* runs of rows, each with all parts one after the other; 0: side by side */
     char ours[HF_PARTS][HF_NAME];
 } hf_tensor;
 
@@ -32,7 +34,8 @@ int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **res
 void hf_part_shape(const hf_tensor *tensor, int64_t shape[2]);
 
 /** Copy between theirs, [rows][columns] with columns = parts x width, and ours: part p as
- * [rows][width], or transposed as [width][rows]. A vector has one row. */
+ * [rows][width], or transposed as [width][rows]. A vector has one row. In blocks theirs are
+ * [blocks][parts][height][columns], and part p [blocks][height][columns]. */
 void hf_take_part(float *ours, const float *theirs, const hf_tensor *tensor, int part);
 void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int part);
 

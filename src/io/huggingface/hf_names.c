@@ -75,6 +75,8 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     out->shape[1] = row->columns == NULL ? 0 : bp_hf_size_of(shape, row->columns);
     out->transposed = row->transposed;
     out->parts = row->parts;
+    out->blocks = row->blocks ? bp_hf_size_of(shape, row->blocks) : 0;
+    BP_ASSERT(out->blocks == 0 || !out->transposed);
     for (int p = 0; p < row->parts; p++)
         set_name(out->ours[p], row->ours[p], layer);
 }
@@ -174,6 +176,23 @@ void hf_part_shape(const hf_tensor *tensor, int64_t shape[2])
 
     shape[0] = tensor->dims == 1 || tensor->transposed ? width : rows;
     shape[1] = tensor->dims == 1 ? 0 : tensor->transposed ? rows : width;
+    if (tensor->blocks > 0) {
+        shape[0] = tensor->shape[0] / tensor->parts;
+        shape[1] = tensor->shape[1];
+    }
+}
+
+/* Of a tensor in blocks: floats of a part's run, and where that of block b lies. */
+static int64_t run_floats(const hf_tensor *tensor)
+{
+    int64_t columns = tensor->dims == 2 ? tensor->shape[1] : 1;
+
+    return tensor->shape[0] / tensor->blocks / tensor->parts * columns;
+}
+
+static int64_t run_at(const hf_tensor *tensor, int64_t b, int part)
+{
+    return (b * tensor->parts + part) * run_floats(tensor);
 }
 
 /* out[c][r] = in[r][c] for a matrix of rows x columns; `in_stride` and `out_stride` floats from row
@@ -195,6 +214,11 @@ void hf_take_part(float *ours, const float *theirs, const hf_tensor *tensor, int
     int64_t width = columns / tensor->parts;
     const float *from = theirs + part * width;
 
+    for (int64_t b = 0; b < tensor->blocks; b++)
+        memcpy(ours + b * run_floats(tensor), theirs + run_at(tensor, b, part),
+               (size_t)run_floats(tensor) * sizeof *ours);
+    if (tensor->blocks > 0)
+        return;
     if (tensor->transposed)
         transpose(ours, rows, from, columns, rows, width);
     else
@@ -209,6 +233,11 @@ void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int 
     int64_t width = columns / tensor->parts;
     float *to = theirs + part * width;
 
+    for (int64_t b = 0; b < tensor->blocks; b++)
+        memcpy(theirs + run_at(tensor, b, part), ours + b * run_floats(tensor),
+               (size_t)run_floats(tensor) * sizeof *ours);
+    if (tensor->blocks > 0)
+        return;
     if (tensor->transposed)
         transpose(to, columns, ours, rows, width, rows);
     else

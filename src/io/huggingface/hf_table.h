@@ -9,28 +9,37 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_HF_SIZES 16
+#define BP_HF_SIZES 24
 #define BP_HF_PARTS 3
 
-/** A size, a number or a flag: `ours` is its name in the "model" object of a checkpoint and in the
- * rows below, `theirs` in config.json; `also`: another name that folders may have (NULL: none),
- * which is written too. */
-typedef enum bp_hf_type { BP_HF_COUNT, BP_HF_REAL, BP_HF_FLAG } bp_hf_type;
+/** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
+ * and in the rows below, `theirs` in config.json, "object.member" where it lies in an object;
+ * `also`: another name that folders may have (NULL: none), which is written too. */
+typedef enum bp_hf_type { BP_HF_COUNT, BP_HF_REAL, BP_HF_FLAG, BP_HF_CHOICE } bp_hf_type;
 typedef struct bp_hf_size {
     const char *ours, *theirs, *also;
     bp_hf_type type;
-    const char *otherwise; /* where it is not there, or null: a number, or a size; NULL: it must be.
-                                     `theirs` NULL: it is always this */
+    const char *otherwise; /* where it is not there, or null: a number, or an expression as in rows;
+                              NULL: it must be. `theirs` NULL: it is always this */
+    const char *older;     /* other names for it, "a|b.c", that are read alone; NULL: none */
+    bool quiet;            /* not written into a checkpoint where it is `otherwise` */
+    const char *words;     /* of a choice, ours: "none|linear"; theirs are the same, but "default"
+                              for the first. Of a choice that is the first, and of numbers in its
+                              object that are 0, nothing is written, and null for the object */
 } bp_hf_size;
 
-/** A member of config.json that this family computes with one meaning only. `is`: JSON values with
- * '|' between, of which it must be one, if it is there and not null; or "4*width". The first is
- * written. */
+/** A member of config.json ("object.member" of an object in it) that this family computes with one
+ * meaning only. `is`: JSON values with
+ * '|' between, of which it must be one, if it is there and not null; or "4*width"; behind a '*':
+ * a list, and each of its elements must. The first is written, but of lists and members of objects.
+ */
 typedef struct bp_hf_setting {
     const char *key, *is;
 } bp_hf_setting;
 
-/** One of their tensors: `parts` of ours lie in it side by side, along its last dimension. A '*' in
+/** One of their tensors: `parts` of ours lie in it side by side, along its last dimension; with
+ * `blocks` along its first: its rows are so many runs, in each of which the parts follow one
+ * another. A '*' in
  * names is a layer's number; rows that follow each other with the same text before it are a
  * layer's. Extents are "width", "3*width", "2",
  * "kv_heads*width/heads"; columns NULL: a vector. */
@@ -41,6 +50,7 @@ typedef struct bp_hf_row {
     const char *ours[BP_HF_PARTS];
     const char
         *only_if; /* a flag that must be set, "!FLAG": that must not; NULL: it is always there */
+    const char *blocks; /* an extent, "heads"; NULL: parts lie side by side */
 } bp_hf_row;
 
 struct bp_hf_shape;
@@ -56,6 +66,8 @@ typedef struct bp_hf_table {
     const bp_hf_row *rows;         /* in the order of files; ended by NULL */
     const char *const *buffers;    /* what follows a layer's number in names of no parameters; ended
                                       by NULL */
+    const char *const *harmless;   /* keys of config.json that change no number, besides those of
+                                      any model; ended by NULL; NULL: none */
     const char *more;              /* members of config.json that are written besides: JSON */
     /** Sizes that do not go together (their names in config.json are told). Errors: BP_ERR_FORMAT.
      */
@@ -71,5 +83,9 @@ typedef struct bp_hf_shape {
 
 /** A size by our name, or an extent as above; a name that the table has not is a bug. */
 int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name);
+/** The same, of numbers that may be no whole ones. */
+double bp_hf_value_of(const bp_hf_shape *shape, const char *name);
+/** Is size k written into a checkpoint? */
+bool bp_hf_is_told(const bp_hf_shape *shape, int k);
 
 #endif

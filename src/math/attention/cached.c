@@ -25,12 +25,25 @@ typedef struct work {
 /* Some rows of one sequence, and one head of keys with those that read it. */
 typedef struct task {
     int64_t row, rows, head;
-    float *scores; /* [rows][heads of the group][room] */
+    int64_t first, heads; /* that read it */
+    float *scores;        /* [rows][heads of a group][room] */
 } task;
 
+/* Heads that read one head of keys, the most. */
 static int64_t heads_of_group(const bp_cached_shape *shape)
 {
-    return shape->H / shape->key_heads;
+    int64_t all = shape->group > 0 ? shape->group : shape->H / shape->key_heads;
+
+    return all < shape->H ? all : shape->H;
+}
+
+/* The first head that reads key head `kv`. */
+static int64_t first_head(const bp_cached_shape *shape, int64_t kv)
+{
+    int64_t group = shape->group > 0 ? shape->group : shape->H / shape->key_heads,
+            first = kv * group - shape->before;
+
+    return first < 0 ? 0 : first < shape->H ? first : shape->H;
 }
 
 /* Rows of a task. */
@@ -117,11 +130,11 @@ static void score_run(const work *all, const task *t, const float *keys, int64_t
 {
     const bp_cached_shape *shape = all->shape;
     int64_t group = heads_of_group(shape), queries = row_floats(shape);
-    const float *q = all->qkv + t->row * queries + t->head * group * shape->D;
+    const float *q = all->qkv + t->row * queries + t->first * shape->D;
     bp_dots dots = {.w = keys, .w_row = shape->D, .outs = n, .ins = shape->D};
 
     if (t->rows == 1) {
-        dots.rows = group;
+        dots.rows = t->heads;
         dots.x = q;
         dots.x_row = shape->D;
         dots.y = scores_of(all, t, 0, 0) + at;
@@ -129,7 +142,7 @@ static void score_run(const work *all, const task *t, const float *keys, int64_t
         all->loops->dots(&dots);
         return;
     }
-    for (int64_t head = 0; head < group; head++) {
+    for (int64_t head = 0; head < t->heads; head++) {
         dots.rows = t->rows;
         dots.x = q + head * shape->D;
         dots.x_row = queries;
@@ -145,7 +158,7 @@ static void weigh(const work *all, const task *t, int64_t row)
     int64_t first = first_seen(all, t->row + row),
             keys = all->rows->positions[t->row + row] + 1 - first;
 
-    for (int64_t head = 0; head < heads_of_group(all->shape); head++) {
+    for (int64_t head = 0; head < t->heads; head++) {
         float *scores = scores_of(all, t, row, head) + first, max;
         double sum;
 
@@ -159,17 +172,17 @@ static void weigh(const work *all, const task *t, int64_t row)
 static void sum_run(const work *all, const task *t, const float *values, int64_t at, int64_t n)
 {
     const bp_cached_shape *shape = all->shape;
-    int64_t group = heads_of_group(shape), D = shape->D;
+    int64_t D = shape->D;
 
     for (int64_t row = 0; row < t->rows; row++) {
         int64_t first = first_seen(all, t->row + row), end = all->rows->positions[t->row + row] + 1;
 
         first = first > at ? first : at;
         end = end < at + n ? end : at + n;
-        for (int64_t head = 0; head < group && first < end; head++)
-            all->loops->weighted_rows(
-                all->out + ((t->row + row) * shape->H + t->head * group + head) * D,
-                scores_of(all, t, row, head) + first, values + (first - at) * D, end - first, D, D);
+        for (int64_t head = 0; head < t->heads && first < end; head++)
+            all->loops->weighted_rows(all->out + ((t->row + row) * shape->H + t->first + head) * D,
+                                      scores_of(all, t, row, head) + first,
+                                      values + (first - at) * D, end - first, D, D);
     }
 }
 
@@ -178,7 +191,7 @@ static void attend(const work *all, const task *t)
     const bp_cached_shape *shape = all->shape;
     const int32_t *cells = cells_of(all, t->row);
     int64_t last = t->row + t->rows - 1, end = all->rows->positions[last] + 1, n;
-    int64_t group = heads_of_group(shape), first = first_seen(all, t->row);
+    int64_t first = first_seen(all, t->row);
 
     for (int64_t at = first; at < end; at += n) {
         n = run_length(cells, at, end);
@@ -186,8 +199,8 @@ static void attend(const work *all, const task *t)
     }
     for (int64_t row = 0; row < t->rows; row++) {
         weigh(all, t, row);
-        memset(all->out + ((t->row + row) * shape->H + t->head * group) * shape->D, 0,
-               (size_t)(group * shape->D) * sizeof(float));
+        memset(all->out + ((t->row + row) * shape->H + t->first) * shape->D, 0,
+               (size_t)(t->heads * shape->D) * sizeof(float));
     }
     for (int64_t at = first; at < end; at += n) {
         n = run_length(cells, at, end);
@@ -222,9 +235,12 @@ void bp_attention_cached(float *out, float *cache, const float *qkv, const bp_ca
 
         for (t.row = 0; t.row < rows->count; t.row += t.rows) {
             t.rows = task_rows(&all, t.row);
-            for (t.head = 0; t.head < heads; t.head++)
+            for (t.head = 0; t.head < heads; t.head++) {
+                t.first = first_head(shape, t.head);
+                t.heads = first_head(shape, t.head + 1) - t.first;
                 if (number++ % omp_get_num_threads() == omp_get_thread_num())
                     attend(&all, &t);
+            }
         }
     }
 }

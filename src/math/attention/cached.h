@@ -12,10 +12,11 @@
 #include <stdint.h>
 
 typedef struct bp_cached_shape {
-    int64_t H, key_heads,
-        D;               /* on this rank; head h reads head h key_heads / H of keys and values */
-    int64_t window;      /* a position sees the last so many, itself one of them; 0: all */
-    int64_t slots, room; /* of the cache: sequences, and positions of each */
+    int64_t H, key_heads, D; /* on this rank */
+    int64_t group, before;   /* head h reads key head (h + before) / group, as in attention.h; group
+                                0: H / key_heads */
+    int64_t window;          /* a position sees the last so many, itself one of them; 0: all */
+    int64_t slots, room;     /* of the cache: sequences, and positions of each */
 } bp_cached_shape;
 
 /** Rows of a call: row r is position positions[r] of sequence slots[r]. Rows of a sequence follow

@@ -1,95 +1,168 @@
 /* The family of GPT-2: its sizes, and its blocks: embedding, layers, head. */
 #include "models/gpt/gpt.h"
 
+#include "models/transformer.h"
 #include "nn/layers.h"
 
-#define INIT_STD                                                                                   \
-    0.02F /* GPT-2's, of weights and token embeddings; positions start at half of it               \
-           */
+#define EPSILON 1e-5
 
-static bp_param *add_vocabulary(bp_network *network, const bp_model_shape *shape, int stage,
-                                int stages, int blocks)
+/* What GPT-2 has no choice of is written where it is chosen alone. */
+static const bp_model_size SIZES[] = {
+    {.name = "layers", .at = BP_SIZE_AT(layers)},
+    {.name = "width", .at = BP_SIZE_AT(width)},
+    {.name = "heads", .at = BP_SIZE_AT(heads)},
+    {.name = "context", .at = BP_SIZE_AT(context)},
+    {.name = "head_width",
+     .at = BP_SIZE_AT(own[BP_GPT_HEAD_WIDTH]),
+     .optional = true,
+     .quiet = true},
+    {.name = "inner", .at = BP_SIZE_AT(own[BP_GPT_INNER]), .optional = true, .quiet = true},
+    {.name = "norm_epsilon",
+     .at = BP_SIZE_AT(real[BP_GPT_EPSILON]),
+     .type = BP_SIZE_REAL,
+     .optional = true,
+     .quiet = true},
+    {.name = "tied",
+     .at = BP_SIZE_AT(own[BP_GPT_UNTIED]),
+     .type = BP_SIZE_FLAG,
+     .optional = true,
+     .quiet = true,
+     .inverse = true},
+    {0}};
+
+static int64_t head_width(const bp_model_shape *shape)
 {
-    return bp_network_add_tied(network,
-                               &(bp_tied_table){"wte", shape->vocab_size, shape->width, INIT_STD},
-                               stage, stages, blocks);
+    int64_t given = shape->own[BP_GPT_HEAD_WIDTH];
+
+    return given > 0 ? given : shape->width / shape->heads;
 }
 
-static int blocks_of(const bp_model_shape *shape)
+static int64_t inner(const bp_model_shape *shape)
 {
-    return (int)shape->layers + 2;
+    int64_t given = shape->own[BP_GPT_INNER];
+
+    return given > 0 ? given : 4 * shape->width;
 }
 
-static void add_block(bp_network *network, const bp_model_shape *shape, int number, bp_param *wte)
+static void settle(bp_model_shape *shape)
+{
+    double *epsilon = &shape->real[BP_GPT_EPSILON];
+
+    if (shape->width % shape->heads == 0)
+        shape->own[BP_GPT_HEAD_WIDTH] = head_width(shape);
+    shape->own[BP_GPT_INNER] = inner(shape);
+    *epsilon = *epsilon > 0 ? *epsilon : EPSILON;
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    if (shape->own[BP_GPT_HEAD_WIDTH] == 0)
+        bp_transformer_check_width(shape, config);
+    bp_transformer_check_heads(shape, tensors, config);
+    if (inner(shape) != 4 * shape->width) /* else heads say it */
+        bp_transformer_check_inner(shape, inner(shape), tensors, config);
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    return shape->own[BP_GPT_HEAD_WIDTH] > 0 ? BP_OK : bp_transformer_check_read(shape, where);
+}
+
+static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int blocks)
+{
+    return shape->own[BP_GPT_UNTIED]
+               ? NULL
+               : bp_transformer_add_tied(network, shape, stage, stages, blocks);
+}
+
+static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number)
+{
+    bp_layer_shape layer = {.C = shape->width,
+                            .H = shape->heads,
+                            .D = head_width(shape),
+                            .F = inner(shape),
+                            .epsilon = (float)shape->real[BP_GPT_EPSILON],
+                            .layers = shape->layers,
+                            .number = number,
+                            .stack = "h",
+                            .first_mask = 4 * number + 1}; /* 0 is the embedding's */
+    bp_group *split = bp_network_add_group(network, false);
+    bp_block *block;
+
+    bp_transformer_layer_new(&block, &network->nn, &layer, split,
+                             bp_network_add_group(network, true));
+    return block;
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
 {
     bp_block *block = NULL;
 
     if (number == 0) {
+        bp_param *wte = shared ? shared : bp_transformer_add_table(network, shape, "wte");
         bp_group *whole = bp_network_add_group(network, true);
         bp_param *wpe =
-            bp_group_add_matrix(whole, "wpe", shape->context, shape->width, INIT_STD / 2);
+            bp_group_add_matrix(whole, "wpe", shape->context, shape->width, BP_TRANSFORMER_STD / 2);
         bp_embedding_new(&block, &network->nn, &(bp_embedding_part){.wte = wte, .wpe = wpe}, 1);
-    } else if (number == blocks_of(shape) - 1) {
-        bp_lm_head_new(&block, &network->nn, &(bp_head_shape){.norm = "ln_f"}, wte,
-                       bp_network_add_group(network, true));
+    } else if (number == bp_transformer_blocks(shape) - 1) {
+        bp_head_shape head = {.norm = "ln_f", .epsilon = (float)shape->real[BP_GPT_EPSILON]};
+        bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
+        bp_lm_head_new(&block, &network->nn, &head, table, bp_network_add_group(network, true));
     } else {
-        bp_layer_shape layer = {.C = shape->width,
-                                .H = shape->heads,
-                                .F = 4 * shape->width,
-                                .layers = shape->layers,
-                                .number = number - 1,
-                                .stack = "h",
-                                .first_mask = 4 * (number - 1) + 1}; /* 0 is the embedding's */
-        bp_group *split = bp_network_add_group(network, false);
-        bp_transformer_layer_new(&block, &network->nn, &layer, split,
-                                 bp_network_add_group(network, true));
+        block = new_layer(network, shape, number - 1);
     }
     bp_network_add_block(network, block);
 }
 
-static bp_activations behind(const bp_model_shape *shape, int block)
+/* Multiplications of one token in the matrices of a layer: 12 C^2 of GPT-2's. */
+static double layer_matrices(const bp_model_shape *shape)
 {
-    (void)block;
-    return (bp_activations){
-        .count = 1, .item = {{.name = "hidden", .columns = shape->width, .has_gradient = true}}};
+    double C = (double)shape->width, heads = (double)(shape->heads * head_width(shape));
+
+    return 4 * C * heads + 2 * C * (double)inner(shape);
 }
 
 /* FLOPs of one token through a block, about; the embedding's look-up counts as a few passes over
  * the width. */
 static double cost(const bp_model_shape *shape, int block)
 {
-    double C = (double)shape->width;
+    double C = (double)shape->width, heads = (double)(shape->heads * head_width(shape));
 
     if (block == 0)
         return 50 * C;
-    if (block == blocks_of(shape) - 1)
+    if (block == bp_transformer_blocks(shape) - 1)
         return 2 * (double)shape->vocab_size * C;
-    return 24 * C * C + 4 * (double)shape->context * C;
+    return 2 * layer_matrices(shape) + 4 * (double)shape->context * heads;
 }
 
-/* Parameters: 12LC^2 + 13LC + (V + T + 2)C. FLOPs: 6 (12LC^2 + VC) + 12LTC. Source: Kaplan et al.
- * 2020, section 2.1, with the head. */
+/* Parameters: 12LC^2 + 13LC + (V + T + 2)C of GPT-2's. FLOPs: 6 (12LC^2 + VC) + 12LTC. Source:
+ * Kaplan et al. 2020, section 2.1, with the head. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t L = shape->layers, C = shape->width;
-    double matrices =
-        12 * (double)L * (double)C * (double)C + (double)shape->vocab_size * (double)C;
+    int64_t L = shape->layers, C = shape->width, heads = shape->heads * head_width(shape),
+            tables = shape->own[BP_GPT_UNTIED] ? 2 : 1;
+    double matrices = (double)L * layer_matrices(shape) + (double)shape->vocab_size * (double)C;
 
     return (bp_model_facts){
-        .parameters = 12 * L * C * C + 13 * L * C + (shape->vocab_size + shape->context + 2) * C,
-        .train_flops = 6 * matrices + 12 * (double)L * (double)shape->context * (double)C};
+        .parameters =
+            L * (4 * C * heads + 2 * C * inner(shape) + 3 * heads + inner(shape) + 6 * C) +
+            (tables * shape->vocab_size + shape->context + 2) * C,
+        .train_flops = 6 * matrices + 12 * (double)L * (double)shape->context * (double)heads};
 }
 
 const bp_model_family bp_gpt_family = {.name = "gpt",
-                                       .sizes = bp_transformer_sizes,
-                                       .check = bp_transformer_check,
-                                       .check_read = bp_transformer_check_read,
+                                       .sizes = SIZES,
+                                       .settle = settle,
+                                       .check = check,
+                                       .check_read = check_read,
                                        .facts = facts,
                                        .objective = &bp_objective_causal,
                                        .huggingface = bp_gpt_huggingface,
-                                       .blocks = blocks_of,
+                                       .blocks = bp_transformer_blocks,
                                        .blocks_are = "embedding, layers, head",
                                        .cost = cost,
-                                       .behind = behind,
-                                       .add_shared = add_vocabulary,
+                                       .behind = bp_transformer_behind,
+                                       .add_shared = add_shared,
                                        .add_block = add_block};

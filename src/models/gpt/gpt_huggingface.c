@@ -3,14 +3,19 @@
 #include "models/gpt/gpt.h"
 
 static const bp_hf_size SIZES[] = {
-    {"layers", "n_layer", NULL},        {"width", "n_embd", NULL},
-    {"heads", "n_head", NULL},          {"context", "n_positions", "n_ctx"},
-    {"vocab_size", "vocab_size", NULL}, {0}};
+    {"layers", "n_layer", NULL},
+    {"width", "n_embd", NULL},
+    {"heads", "n_head", NULL},
+    {"context", "n_positions", "n_ctx"},
+    {"vocab_size", "vocab_size", NULL},
+    {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},
+    {"inner", "n_inner", NULL, BP_HF_COUNT, "4*width", .quiet = true},
+    {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-5", .quiet = true},
+    {"tied", NULL, NULL, BP_HF_FLAG, "1", .quiet = true},
+    {0}};
 
 static const bp_hf_setting SETTINGS[] = {
     {"activation_function", "\"gelu_new\"|\"gelu_pytorch_tanh\""},
-    {"layer_norm_epsilon", "1e-5"},
-    {"n_inner", "null|4*width"},
     {"tie_word_embeddings", "true"},
     {"scale_attn_weights", "true"},
     {"scale_attn_by_inverse_layer_idx", "false"},
@@ -40,15 +45,25 @@ static const bp_hf_row ROWS[] = {
     {"h.*.attn.c_proj.bias", "width", NULL, false, 1, {"h.*.attn.out.bias"}},
     {"h.*.ln_2.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
     {"h.*.ln_2.bias", "width", NULL, false, 1, {"h.*.ln2.bias"}},
-    {"h.*.mlp.c_fc.weight", "width", "4*width", true, 1, {"h.*.mlp.up.weight"}},
-    {"h.*.mlp.c_fc.bias", "4*width", NULL, false, 1, {"h.*.mlp.up.bias"}},
-    {"h.*.mlp.c_proj.weight", "4*width", "width", true, 1, {"h.*.mlp.down.weight"}},
+    {"h.*.mlp.c_fc.weight", "width", "inner", true, 1, {"h.*.mlp.up.weight"}},
+    {"h.*.mlp.c_fc.bias", "inner", NULL, false, 1, {"h.*.mlp.up.bias"}},
+    {"h.*.mlp.c_proj.weight", "inner", "width", true, 1, {"h.*.mlp.down.weight"}},
     {"h.*.mlp.c_proj.bias", "width", NULL, false, 1, {"h.*.mlp.down.bias"}},
     {"ln_f.weight", "width", NULL, false, 1, {"ln_f.gain"}},
     {"ln_f.bias", "width", NULL, false, 1, {"ln_f.bias"}},
     {0}};
 
 static const char *const BUFFERS[] = {"attn.bias", "attn.masked_bias", NULL}; /* masks */
+
+static const char *const HARMLESS[] = {"attn_pdrop",
+                                       "embd_pdrop",
+                                       "resid_pdrop",
+                                       "summary_activation",
+                                       "summary_first_dropout",
+                                       "summary_proj_to_labels",
+                                       "summary_type",
+                                       "summary_use_proj",
+                                       NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
@@ -72,6 +87,7 @@ static const bp_hf_table GPT2 = {
     .settings = SETTINGS,
     .rows = ROWS,
     .buffers = BUFFERS,
+    .harmless = HARMLESS,
     .more = "{\"attn_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
     .check = check};

@@ -1,13 +1,34 @@
 /* LLaMA, Mistral and Qwen2 as Hugging Face folders hold them: every weight [out, in], as ours. */
 #include "models/llama/llama.h"
 
+#define SCALING(member, older) "rope_scaling." member, NULL, BP_HF_REAL, "0", older, .quiet = true
 #define COMMON_SIZES                                                                               \
     {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
         {"heads", "num_attention_heads", NULL},                                                    \
         {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads"},                           \
+        {"head_width", "head_dim", NULL, BP_HF_COUNT, "width/heads", .quiet = true},               \
         {"inner", "intermediate_size", NULL}, {"context", "max_position_embeddings", NULL},        \
         {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},                                \
-        {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000"},                                   \
+        {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000", "rope_parameters.rope_theta"},     \
+        {"rope_scaling",                                                                           \
+         "rope_scaling.rope_type",                                                                 \
+         NULL,                                                                                     \
+         BP_HF_CHOICE,                                                                             \
+         "0",                                                                                      \
+         "rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",                       \
+         .words = "none|linear|llama3",                                                            \
+         .quiet = true},                                                                           \
+        {"rope_factor", SCALING("factor", "rope_parameters.factor")},                              \
+        {"rope_low_freq_factor", SCALING("low_freq_factor", "rope_parameters.low_freq_factor")},   \
+        {"rope_high_freq_factor",                                                                  \
+         SCALING("high_freq_factor", "rope_parameters.high_freq_factor")},                         \
+        {"rope_original_context",                                                                  \
+         "rope_scaling.original_max_position_embeddings",                                          \
+         NULL,                                                                                     \
+         BP_HF_COUNT,                                                                              \
+         "0",                                                                                      \
+         "rope_parameters.original_max_position_embeddings",                                       \
+         .quiet = true},                                                                           \
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"                                       \
     }
@@ -29,52 +50,74 @@ static const bp_hf_size QWEN2_SIZES[] = {COMMON_SIZES,
                                          {0}};
 
 /* With attention_bias LLaMA's output projection has a bias, too. */
-static const bp_hf_setting LLAMA_SETTINGS[] = {
-    {"hidden_act", "\"silu\""}, {"attention_bias", "false"}, {"mlp_bias", "false"},
-    {"rope_scaling", "null"},   {"pretraining_tp", "1"},     {0}};
+static const bp_hf_setting LLAMA_SETTINGS[] = {{"hidden_act", "\"silu\""},
+                                               {"attention_bias", "false"},
+                                               {"mlp_bias", "false"},
+                                               {"partial_rotary_factor", "null|1"},
+                                               {"layer_types", "*\"full_attention\""},
+                                               {"pretraining_tp", "1"},
+                                               {0}};
 static const bp_hf_setting MISTRAL_SETTINGS[] = {
-    {"hidden_act", "\"silu\""}, {"head_dim", "null|width/heads"}, {0}};
-static const bp_hf_setting QWEN2_SETTINGS[] = {
-    {"hidden_act", "\"silu\""}, {"use_sliding_window", "false"}, {"rope_scaling", "null"}, {0}};
+    {"hidden_act", "\"silu\""}, {"partial_rotary_factor", "null|1"}, {0}};
+static const bp_hf_setting QWEN2_SETTINGS[] = {{"hidden_act", "\"silu\""},
+                                               {"use_sliding_window", "false"},
+                                               {"partial_rotary_factor", "null|1"},
+                                               {"layer_types", "*\"full_attention\""},
+                                               {0}};
+
+static const char *const HARMLESS[] = {"attention_dropout", NULL}, *const QWEN2_HARMLESS[] = {
+                                                                       "attention_dropout",
+                                                                       "sliding_window",
+                                                                       "max_window_layers", NULL};
 
 static const bp_hf_row ROWS[] = {
     {"model.embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
     {"model.layers.*.input_layernorm.weight", "width", NULL, false, 1, {"h.*.ln1.gain"}},
-    {"model.layers.*.self_attn.q_proj.weight", "width", "width", false, 1, {"h.*.attn.q.weight"}},
+    {"model.layers.*.self_attn.q_proj.weight",
+     "heads*head_width",
+     "width",
+     false,
+     1,
+     {"h.*.attn.q.weight"}},
     {"model.layers.*.self_attn.k_proj.weight",
-     "kv_heads*width/heads",
+     "kv_heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.k.weight"}},
     {"model.layers.*.self_attn.v_proj.weight",
-     "kv_heads*width/heads",
+     "kv_heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.v.weight"}},
     {"model.layers.*.self_attn.q_proj.bias",
-     "width",
+     "heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.q.bias"},
      .only_if = "attention_bias"},
     {"model.layers.*.self_attn.k_proj.bias",
-     "kv_heads*width/heads",
+     "kv_heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.k.bias"},
      .only_if = "attention_bias"},
     {"model.layers.*.self_attn.v_proj.bias",
-     "kv_heads*width/heads",
+     "kv_heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.v.bias"},
      .only_if = "attention_bias"},
-    {"model.layers.*.self_attn.o_proj.weight", "width", "width", false, 1, {"h.*.attn.out.weight"}},
+    {"model.layers.*.self_attn.o_proj.weight",
+     "width",
+     "heads*head_width",
+     false,
+     1,
+     {"h.*.attn.out.weight"}},
     {"model.layers.*.post_attention_layernorm.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
     {"model.layers.*.mlp.gate_proj.weight", "inner", "width", false, 1, {"h.*.mlp.gate.weight"}},
     {"model.layers.*.mlp.up_proj.weight", "inner", "width", false, 1, {"h.*.mlp.up.weight"}},
@@ -85,12 +128,41 @@ static const bp_hf_row ROWS[] = {
 
 static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL};
 
+/* The parameters of a scaling: all of them and no others. */
+static bp_err check_scaling(const bp_hf_shape *shape, const char *path)
+{
+    static const struct {
+        const char *ours, *theirs;
+        int least; /* scaling that has it: 1 linear, 2 llama3 */
+    } PARAMETERS[] = {{"rope_factor", "factor", 1},
+                      {"rope_low_freq_factor", "low_freq_factor", 2},
+                      {"rope_high_freq_factor", "high_freq_factor", 2},
+                      {"rope_original_context", "original_max_position_embeddings", 2}};
+    int scaling = (int)bp_hf_size_of(shape, "rope_scaling");
+
+    for (size_t k = 0; k < sizeof PARAMETERS / sizeof *PARAMETERS; k++) {
+        bool there = bp_hf_value_of(shape, PARAMETERS[k].ours) > 0;
+
+        if (there != (scaling >= PARAMETERS[k].least))
+            return BP_FAIL(BP_ERR_FORMAT, "\"rope_scaling\" %s \"%s\": at %s",
+                           there ? "is of a type that has no" : "lacks", PARAMETERS[k].theirs,
+                           path);
+    }
+    if (scaling == 2 && bp_hf_value_of(shape, "rope_high_freq_factor") <=
+                            bp_hf_value_of(shape, "rope_low_freq_factor"))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "\"high_freq_factor\" is not above \"low_freq_factor\" in \"rope_scaling\": "
+                       "at %s",
+                       path);
+    return BP_OK;
+}
+
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
-            kv_heads = bp_hf_size_of(shape, "kv_heads");
+            kv_heads = bp_hf_size_of(shape, "kv_heads"), D = bp_hf_size_of(shape, "head_width");
 
-    if (width % heads != 0)
+    if (D == width / heads && width % heads != 0)
         return BP_FAIL(BP_ERR_FORMAT,
                        "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
                        (long long)heads, (long long)width, path);
@@ -99,23 +171,31 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
             BP_ERR_FORMAT,
             "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld: at %s",
             (long long)kv_heads, (long long)heads, path);
-    return BP_OK;
+    if (D % 2 != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT,
+            "heads of width %lld have no pairs to turn: at %s; give a model with an even "
+            "\"head_dim\"",
+            (long long)D, path);
+    return check_scaling(shape, path);
 }
 
 #define MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
 
-#define TABLE(type, class, sizes_of, settings_of)                                                  \
+#define TABLE(type, class, sizes_of, settings_of, harmless_of)                                     \
     {                                                                                              \
         .kind = "llama", .model_type = type, .architecture = class, .prefix = "",                  \
         .first = "model.embed_tokens.weight", .head = "lm_head.weight",                            \
         .tied = "model.embed_tokens.weight", .sizes = sizes_of, .settings = settings_of,           \
-        .rows = ROWS, .buffers = BUFFERS, .more = MORE, .check = check                             \
+        .rows = ROWS, .buffers = BUFFERS, .harmless = harmless_of, .more = MORE, .check = check    \
     }
 
-static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS),
+static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS,
+                                       QWEN2_HARMLESS),
                          MISTRAL = TABLE("mistral", "MistralForCausalLM", MISTRAL_SIZES,
-                                         MISTRAL_SETTINGS),
-                         QWEN2 = TABLE("qwen2", "Qwen2ForCausalLM", QWEN2_SIZES, QWEN2_SETTINGS);
+                                         MISTRAL_SETTINGS, HARMLESS),
+                         QWEN2 = TABLE("qwen2", "Qwen2ForCausalLM", QWEN2_SIZES, QWEN2_SETTINGS,
+                                       QWEN2_HARMLESS);
 
 /* A model goes out as the first of these that it is. */
 const bp_hf_table *const bp_llama_huggingface[] = {&LLAMA, &MISTRAL, &QWEN2, NULL};

@@ -71,10 +71,10 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     const bp_mesh_shape *mesh = &self->mesh_shape;
     char remark[128];
 
-    bp_log("model: gpt, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %.2f M "
+    bp_log("model: %s, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %.2f M "
            "parameters, %s",
-           (long long)shape->layers, (long long)shape->width, (long long)shape->heads,
-           (long long)shape->context, (long long)shape->vocab_size,
+           shape->family->name, (long long)shape->layers, (long long)shape->width,
+           (long long)shape->heads, (long long)shape->context, (long long)shape->vocab_size,
            (double)bp_model_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
     schedule_text(remark, sizeof remark, self);

@@ -1,0 +1,176 @@
+/* The keys of config.json that tables do not name: those that change nothing, those that this
+ * program computes with one value only, and the rest, which an import tells. */
+#include "io/huggingface/hf_config_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Of no meaning for a model's numbers: names and versions, types in files, how Hugging Face runs or
+ * trains it, how it begins to train, how text is generated. */
+static const char *const HARMLESS[] = {"_attn_implementation",
+                                       "_attn_implementation_autoset",
+                                       "_commit_hash",
+                                       "_name_or_path",
+                                       "architectures",
+                                       "bad_words_ids",
+                                       "begin_suppress_tokens",
+                                       "bos_token_id",
+                                       "chunk_size_feed_forward",
+                                       "decoder_start_token_id",
+                                       "diversity_penalty",
+                                       "do_sample",
+                                       "dtype",
+                                       "early_stopping",
+                                       "encoder_no_repeat_ngram_size",
+                                       "eos_token_id",
+                                       "exponential_decay_length_penalty",
+                                       "finetuning_task",
+                                       "forced_bos_token_id",
+                                       "forced_eos_token_id",
+                                       "gradient_checkpointing",
+                                       "id2label",
+                                       "initializer_range",
+                                       "is_decoder",
+                                       "keys_to_ignore_at_inference",
+                                       "label2id",
+                                       "length_penalty",
+                                       "max_length",
+                                       "min_length",
+                                       "model_type",
+                                       "no_repeat_ngram_size",
+                                       "num_beam_groups",
+                                       "num_beams",
+                                       "num_labels",
+                                       "num_return_sequences",
+                                       "output_attentions",
+                                       "output_hidden_states",
+                                       "output_past",
+                                       "output_scores",
+                                       "pad_token_id",
+                                       "prefix",
+                                       "problem_type",
+                                       "remove_invalid_values",
+                                       "repetition_penalty",
+                                       "return_dict",
+                                       "return_dict_in_generate",
+                                       "sep_token_id",
+                                       "suppress_tokens",
+                                       "task_specific_params",
+                                       "temperature",
+                                       "tf_legacy_loss",
+                                       "tokenizer_class",
+                                       "top_k",
+                                       "top_p",
+                                       "torch_dtype",
+                                       "torchscript",
+                                       "transformers_version",
+                                       "typical_p",
+                                       "unk_token_id",
+                                       "use_bfloat16",
+                                       "use_cache",
+                                       NULL};
+
+/* Of any type of model: another value is another computation. */
+const bp_hf_setting hf_common_settings[] = {
+    {"quantization_config", "null"},  {"auto_map", "null"},
+    {"pruned_heads", "{}"},           {"is_encoder_decoder", "false"},
+    {"add_cross_attention", "false"}, {"cross_attention_hidden_size", "null"},
+    {"tie_encoder_decoder", "false"}, {0}};
+
+static bool is_in(const char *const *list, const char *key)
+{
+    for (; list && *list; list++)
+        if (strcmp(*list, key) == 0)
+            return true;
+    return false;
+}
+
+static bool is_set_by(const bp_hf_setting *settings, const char *key)
+{
+    for (; settings->key; settings++)
+        if (strcmp(settings->key, key) == 0)
+            return true;
+    return false;
+}
+
+/* Is it one of the names in "a|b.c", or the object that one lies in? */
+static bool is_name_in(const char *names, const char *key)
+{
+    size_t bytes = strlen(key);
+
+    for (const char *at = names; at && *at; at += strcspn(at, "|"), at += *at == '|')
+        if (strncmp(at, key, bytes) == 0 && strchr("|.", at[bytes]))
+            return true; /* strchr finds the end, too */
+    return false;
+}
+
+static bool is_known(const bp_hf_table *table, const char *key)
+{
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        if (is_name_in(size->theirs, key) || is_name_in(size->also, key) ||
+            is_name_in(size->older, key))
+            return true;
+    return is_in(HARMLESS, key) || is_in(table->harmless, key) ||
+           is_set_by(hf_common_settings, key) || is_set_by(table->settings, key);
+}
+
+void hf_config_unknown(bp_buffer *out, const bp_hf_table *table, json_t *config)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(config, key, value)
+    {
+        if (!is_known(table, key) && !json_is_null(value) && out->bytes < HF_UNKNOWN_BYTES)
+            bp_buffer_printf(out, "%s%.80s", out->bytes > 0 ? ", " : "", key);
+    }
+}
+
+/* A member of an object that sizes lie in, which none of them names. */
+static bp_err check_member(const bp_hf_table *table, const char *object, const char *member,
+                           const char *path)
+{
+    char name[128];
+    bool known = false;
+
+    (void)snprintf(name, sizeof name, "%.40s.%.80s", object, member);
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        known = known || is_name_in(size->theirs, name) || is_name_in(size->older, name);
+    for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
+        known = known || strcmp(setting->key, name) == 0;
+    return known ? BP_OK
+                 : BP_FAIL(BP_ERR_FORMAT,
+                           "\"%s\" has \"%.80s\", which this program's %s does not "
+                           "know: at %s; give another model",
+                           object, member, table->kind, path);
+}
+
+bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const char *path)
+{
+    const char *object, *member;
+    json_t *value, *inner;
+    bp_err err = BP_OK;
+
+    json_object_foreach(config, object, value)
+    {
+        bool holds_sizes = false;
+
+        for (const bp_hf_size *size = table->sizes; size->ours; size++) {
+            char prefix[64];
+
+            (void)snprintf(prefix, sizeof prefix, "%.40s.", object);
+            holds_sizes = holds_sizes || (size->theirs && strstr(size->theirs, prefix)) ||
+                          (size->older && strstr(size->older, prefix));
+        }
+        if (err != BP_OK || !holds_sizes || json_is_null(value))
+            continue;
+        if (!json_is_object(value))
+            err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is no object: at %s", object, path);
+        json_object_foreach(value, member, inner)
+        {
+            if (err == BP_OK && !json_is_null(inner))
+                err = check_member(table, object, member, path);
+        }
+    }
+    return err;
+}

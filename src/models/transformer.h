@@ -1,0 +1,49 @@
+/* What families of Transformers have in common: their blocks, and rotary positions. Their sizes and
+ * checks are in family.h. */
+#ifndef BP_MODELS_TRANSFORMER_H
+#define BP_MODELS_TRANSFORMER_H
+
+#include "models/family.h"
+
+/** The standard deviation of initial weights, and of token embeddings. */
+#define BP_TRANSFORMER_STD 0.02F
+
+/** Of one stack: the embedding, layers, the head; the hidden states pass on behind each. */
+int bp_transformer_blocks(const bp_model_shape *shape);
+bp_activations bp_transformer_behind(const bp_model_shape *shape, int block);
+/** A vocabulary's table [V][C] of the next block alone, rows cut over tensor ranks; and one, "wte",
+ * that the first and the last stage share. */
+bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,
+                                   const char *name);
+bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *shape, int stage,
+                                  int stages, int blocks);
+
+/** Faults of sizes that split over tensor ranks: heads, and an inner width of the MLP. */
+void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config);
+void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensors,
+                                bp_config *config);
+/** A fault where heads are to divide the width, and do not. */
+void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
+
+/** How positions turn the first `turned` numbers of a head (even), and how wavelengths are scaled
+ * for contexts beyond the `original_context`: not, all by the factor, or as LLaMA 3.1 does it. */
+typedef enum bp_rope_scaling { BP_ROPE_PLAIN, BP_ROPE_LINEAR, BP_ROPE_LLAMA3 } bp_rope_scaling;
+#define BP_ROPE_SCALINGS "none|linear|llama3"
+typedef struct bp_rope {
+    double theta;
+    int64_t turned;
+    bp_rope_scaling scaling;
+    double factor, low_freq_factor, high_freq_factor;
+    int64_t original_context;
+} bp_rope;
+/** Of pair i, the angle at position t being t times this: f = theta^(-2 i / turned); linear: f /
+ * factor; llama3: with n = f original_context / (2 pi) turns in the original context, f where n is
+ * at least high_freq_factor, f / factor where it is at most low_freq_factor, and between them the
+ * mean of both weighted by where n lies. Source: Su et al. 2021; Chen et al. 2023 (linear);
+ * Grattafiori et al. 2024, "The Llama 3 Herd of Models", as its reference code has it. */
+double bp_rope_frequency(const bp_rope *rope, int64_t pair);
+/** The cosines and sines of all pairs at positions before `context`, left in network->tables, made
+ * in float64. */
+void bp_network_add_rotary(bp_network *network, const bp_rope *rope, int64_t context);
+
+#endif

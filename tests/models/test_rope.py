@@ -1,0 +1,151 @@
+"""A LLaMA with scaled rotary positions, imported from a Hugging Face folder, gives the log-probabilities that numpy computes in float64:
+without scaling, linear, llama3, in all spellings; also on tensor ranks that share heads of keys."""
+import json
+import os
+import struct
+
+import bagpipe_test
+from bagpipe_test import FolderTest, read_json
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+L, C, H, G, D, F, T, V = 2, 24, 4, 2, 10, 36, 96, 61
+THETA = 300.0
+LLAMA3 = {"rope_type": "llama3", "factor": 6.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 40}
+
+
+def weights():
+    draw = numpy.random.default_rng(7)
+    out = {"model.embed_tokens.weight": draw.normal(0, 1, (V, C)), "lm_head.weight": draw.normal(0, 0.5, (V, C)),
+           "model.norm.weight": draw.normal(1, 0.1, C)}
+    for k in range(L):
+        layer = f"model.layers.{k}."
+        for name, shape in (("self_attn.q_proj", (H * D, C)), ("self_attn.k_proj", (G * D, C)), ("self_attn.v_proj", (G * D, C)),
+                            ("self_attn.o_proj", (C, H * D)), ("mlp.gate_proj", (F, C)), ("mlp.up_proj", (F, C)), ("mlp.down_proj", (C, F))):
+            out[layer + name + ".weight"] = draw.normal(0, 0.3, shape)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            out[layer + name + ".weight"] = draw.normal(1, 0.1, C)
+    return {name: value.astype(numpy.float32) for name, value in out.items()}
+
+
+def write_folder(folder, tensors, more):
+    os.makedirs(folder)
+    header, data = {}, b""
+    for name, value in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [len(data), len(data) + value.nbytes]}
+        data += value.tobytes()
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    config = {"model_type": "llama", "hidden_size": C, "num_hidden_layers": L, "num_attention_heads": H, "num_key_value_heads": G,
+              "head_dim": D, "intermediate_size": F, "hidden_act": "silu", "max_position_embeddings": T, "rms_norm_eps": 1e-5,
+              "vocab_size": V, "rope_theta": THETA, "tie_word_embeddings": False}
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(dict(config, **more), file)
+
+
+def frequencies(scaling):
+    """As transformers defines them, by wavelengths."""
+    plain = 1 / THETA ** (numpy.arange(0, D, 2) / D)
+    kind = (scaling or {}).get("rope_type", (scaling or {}).get("type"))
+    if kind == "linear":
+        return plain / scaling["factor"]
+    if kind != "llama3":
+        return plain
+    low, high, old = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling["original_max_position_embeddings"]
+    wave = 2 * numpy.pi / plain
+    smooth = (old / wave - low) / (high - low)
+    middle = (1 - smooth) * plain / scaling["factor"] + smooth * plain
+    return numpy.where(wave > old / low, plain / scaling["factor"], numpy.where(wave < old / high, plain, middle))
+
+
+def logprobs(tensors, tokens, scaling):
+    """log p of tokens[1:], each given those before it."""
+    w = {name: value.astype(numpy.float64) for name, value in tensors.items()}
+    angle = numpy.arange(len(tokens) - 1)[:, None] * frequencies(scaling)[None, :]
+
+    def norm(x, gain):
+        return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * gain
+
+    def turn(x):
+        a, b = x[..., :D // 2], x[..., D // 2:]
+        return numpy.concatenate([a * numpy.cos(angle) - b * numpy.sin(angle), b * numpy.cos(angle) + a * numpy.sin(angle)], -1)
+
+    h = w["model.embed_tokens.weight"][tokens[:-1]]
+    n = len(h)
+    for k in range(L):
+        layer = f"model.layers.{k}."
+        x = norm(h, w[layer + "input_layernorm.weight"])
+        q, key, value = (x @ w[f"{layer}self_attn.{name}_proj.weight"].T for name in "qkv")
+        heads = []
+        for head in range(H):
+            group = head * G // H
+            scores = turn(q[:, head * D:(head + 1) * D]) @ turn(key[:, group * D:(group + 1) * D]).T / numpy.sqrt(D)
+            scores[numpy.triu_indices(n, 1)] = -numpy.inf
+            p = numpy.exp(scores - scores.max(-1, keepdims=True))
+            heads.append(p / p.sum(-1, keepdims=True) @ value[:, group * D:(group + 1) * D])
+        h = h + numpy.concatenate(heads, -1) @ w[layer + "self_attn.o_proj.weight"].T
+        x = norm(h, w[layer + "post_attention_layernorm.weight"])
+        gate = x @ w[layer + "mlp.gate_proj.weight"].T
+        h = h + (gate / (1 + numpy.exp(-gate)) * (x @ w[layer + "mlp.up_proj.weight"].T)) @ w[layer + "mlp.down_proj.weight"].T
+    logits = norm(h, w["model.norm.weight"]) @ w["lm_head.weight"].T
+    logits -= logits.max(-1, keepdims=True)
+    return (logits - numpy.log(numpy.exp(logits).sum(-1, keepdims=True)))[numpy.arange(n), tokens[1:]]
+
+
+class Rope(FolderTest):
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        cls.tokens = numpy.random.default_rng(3).integers(0, V - 1, T + 30)
+        cls.tokens[-1] = V - 1
+        with h5py.File(cls.at("text.h5"), "w") as file:
+            file["tokens"] = cls.tokens.astype(numpy.uint16)
+            file["doc_start"] = numpy.array([0, len(cls.tokens)], numpy.uint64)
+            file.attrs["vocab_size"] = V
+            file.attrs["eod_id"] = V - 1
+        cls.convert("text.h5")
+        cls.tensors = weights()
+        cls.write("score.ini", f"[score]\ncorpus = {cls.at('text.h5')}\nprefix = none\ntokens = yes\n[math]\nprecision = f32\nthreads = 1\n")
+
+    def imported(self, name, more):
+        write_folder(self.at(name), self.tensors, more)
+        self.must(["bagpipe-data", "import", self.at(name), "--out", self.at(name + ".model"), "--no-tokenizer"])
+        return self.at(name + ".model")
+
+    def scored(self, name, model, ranks=0, *keys):
+        """The log-probabilities of the first window, which begins with token 0."""
+        self.must(["bagpipe", "score", self.at("score.ini"), f"run.dir={self.at(name)}", f"score.model={model}", *keys], ranks)
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
+            return file["logprob"][1:T + 1]
+
+    def test_probabilities_are_numpys(self):
+        plain = logprobs(self.tensors, self.tokens[:T + 1], None)
+        for name, scaling in (("none", None), ("linear", {"type": "linear", "factor": 2.5}), ("llama3", LLAMA3)):
+            with self.subTest(name):
+                expected = logprobs(self.tensors, self.tokens[:T + 1], scaling)
+                model = self.imported(name, {"rope_scaling": scaling})
+                self.assertLess(numpy.abs(self.scored(name + ".one", model) - expected).max(), 5e-5)
+                self.assertEqual(numpy.abs(plain - expected).max() > 0.05, scaling is not None)
+        model = self.imported("parameters", {"rope_theta": None, "rope_parameters": dict(LLAMA3, rope_theta=THETA)})
+        numpy.testing.assert_array_equal(self.scored("parameters.one", model), self.scored("llama3.again", self.at("llama3.model")))
+        # two heads of keys on four ranks
+        for ranks in (2, 4):
+            self.assertLess(numpy.abs(self.scored(f"ranks{ranks}", self.at("llama3.model"), ranks, f"mesh.tensor={ranks}") - expected).max(), 5e-5)
+
+    def test_a_folder_comes_back_with_its_scaling(self):
+        for name, scaling in (("a", LLAMA3), ("b", {"rope_type": "linear", "factor": 2.5}), ("c", None)):
+            model = self.imported(name, {"rope_scaling": scaling})
+            self.must(["bagpipe-data", "export", model, "--out", self.at(name + ".out"), "--no-tokenizer"])
+            config = read_json(self.at(name + ".out"), "config.json")
+            self.assertEqual((config["rope_scaling"], config["head_dim"]), (scaling, D))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

@@ -1,0 +1,79 @@
+/* Scaled wavelengths of rotary positions, by their properties; test_rope.py has them by numpy. */
+#include "bp_test.h"
+
+#include "models/transformer.h"
+
+#include <math.h>
+
+enum { TURNED = 128 };
+
+static const double TURN = 2 * 3.14159265358979323846;
+
+static bp_rope rope_of(bp_rope_scaling scaling)
+{
+    return (bp_rope){.theta = 500000,
+                     .turned = TURNED,
+                     .scaling = scaling,
+                     .factor = 8,
+                     .low_freq_factor = 1,
+                     .high_freq_factor = 4,
+                     .original_context = 8192};
+}
+
+static void plain_ones_fall_from_1_by_equal_factors(void **state)
+{
+    bp_rope rope = rope_of(BP_ROPE_PLAIN);
+    double step = bp_rope_frequency(&rope, 1);
+
+    (void)state;
+    assert_true(bp_rope_frequency(&rope, 0) == 1);
+    assert_true(fabs(pow(step, TURNED / 2) * rope.theta - 1) < 1e-9);
+    for (int64_t i = 0; i < TURNED / 2; i++)
+        assert_true(fabs(bp_rope_frequency(&rope, i) / pow(step, (double)i) - 1) < 1e-12);
+}
+
+static void linear_scaling_divides_all_by_the_factor(void **state)
+{
+    bp_rope plain = rope_of(BP_ROPE_PLAIN), linear = rope_of(BP_ROPE_LINEAR);
+
+    (void)state;
+    for (int64_t i = 0; i < TURNED / 2; i++)
+        assert_true(fabs(bp_rope_frequency(&linear, i) * 8 / bp_rope_frequency(&plain, i) - 1) <
+                    1e-12);
+}
+
+/* What turns often within the original context stays, what turns less than once is divided, and
+ * between them the share falls with the frequency, without a jump. */
+static void llama3_scaling_divides_long_wavelengths_alone(void **state)
+{
+    bp_rope plain = rope_of(BP_ROPE_PLAIN), scaled = rope_of(BP_ROPE_LLAMA3);
+    double last = 1;
+    int kept = 0, between = 0, divided = 0;
+
+    (void)state;
+    for (int64_t i = 0; i < TURNED / 2; i++) {
+        double f = bp_rope_frequency(&plain, i), turns = 8192 * f / TURN,
+               share = bp_rope_frequency(&scaled, i) / f;
+
+        assert_true(share <= last && share >= 1.0 / 8);
+        if (turns >= 4)
+            kept += share == 1;
+        else if (turns <= 1)
+            divided += fabs(share * 8 - 1) < 1e-12;
+        else
+            between += fabs(share - (1 + (turns - 1) / 3 * 7) / 8) < 1e-12;
+        last = share;
+    }
+    assert_int_equal(kept + between + divided, TURNED / 2);
+    assert_true(kept > 0 && between > 0 && divided > 0);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_ones_fall_from_1_by_equal_factors),
+        cmocka_unit_test(linear_scaling_divides_all_by_the_factor),
+        cmocka_unit_test(llama3_scaling_divides_long_wavelengths_alone),
+    };
+    return BP_TEST_RUN(tests);
+}
