@@ -219,11 +219,14 @@ class KindsOfJob(TinyJob):
 
     def keys_of(self, job):
         """What a job that looks at a model needs; the model is trained at the first call."""
-        if job not in ("score", "uncertainty"):
+        if job not in ("score", "generate", "uncertainty"):
             return ()
         model = self.at("model")
         if not os.path.exists(model):
             self.done("pretrain", "model", "mesh.data=2", "train.steps=8")
+        if job == "generate":
+            self.write("prompts.txt", "rank node\ntensor sums\ntoken keeps word\nqueue\nmodel reads\n")
+            return (f"generate.model={model}", f"generate.prompts={self.at('prompts.txt')}")
         if job == "score":
             return (f"score.model={model}", f"score.corpus={self.at('train.h5')}")
         return (f"uncertainty.models=one={model},passes={model}:dropout", f"uncertainty.in_domain={self.at('train.h5')}",
@@ -237,6 +240,8 @@ class KindsOfJob(TinyJob):
         folder = self.at(name)
         if KINDS[kind][0] == "score":
             return {path: content(os.path.join(folder, "score", path)) for path in ("summary.json", "documents.h5", "tokens.h5")}
+        if KINDS[kind][0] == "generate":
+            return {path: content(os.path.join(folder, "generate", path)) for path in ("outputs.jsonl", "summary.json")}
         if KINDS[kind][0] == "ensemble":
             return [digests(member) for member in sorted(glob.glob(os.path.join(folder, "members", "m*")))]
         if KINDS[kind][0] == "uncertainty":

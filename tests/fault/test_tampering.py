@@ -20,9 +20,11 @@ from fault_test import KINDS, KindsOfJob, digests, timeless
 SECONDS = 10  # for an answer, whatever was done to the folder
 KINDS["pretrain"] = ("pretrain", 0, ("train.steps=20", "checkpoint.every=4", "checkpoint.async=no", "train.valid_every=8"))
 KINDS["scoring"] = ("score", 0, ("score.stride=1", "score.tokens=yes"))
+KINDS["texts"] = ("generate", 0, ("generate.batch=1", "generate.tokens=8"))
 KINDS["members"] = ("ensemble", 0, ("ensemble.members=2", "ensemble.kind=seed", "train.steps=8", "checkpoint.every=4", "checkpoint.async=no"))
 KINDS["study"] = ("uncertainty", 0, ())
-KILLS = {"pretrain": "step.begin:11=kill", "scoring": "score.chunk_done:3=kill", "members": "step.begin:14=kill", "study": "score.chunk_done:3=kill"}
+KILLS = {"pretrain": "step.begin:11=kill", "scoring": "score.chunk_done:3=kill", "texts": "score.chunk_done:3=kill",
+         "members": "step.begin:14=kill", "study": "score.chunk_done:3=kill"}
 
 
 def missing(path, old):
@@ -74,6 +76,7 @@ OF_FOLDERS = (missing, emptied, fifo)
 # of what is made anew with the same bits; of what a killed job leaves by itself; nor of a checkpoint that is older than the newest,
 # and a member that has ended.
 SILENT = (("*checkpoints/step-000000000004*", "*"), ("*checkpoints/best", "missing"), ("*checkpoints/best", "link"), ("score", "missing"),
+          ("generate", "missing"), ("generate/parts*", "missing"), ("generate/parts/*", "emptied"), ("generate/parts/*", "cut"),
           ("*score/parts*", "missing"), ("*score/parts/*", "emptied"), ("*score/parts/*", "cut"), ("uncertainty*", "missing"),
           ("uncertainty/scores/*/score/summary.json", "*"), ("*lock/*", "*"), ("*lock", "missing"),
           ("*log.txt", "*"), ("*events.jsonl", "*"), ("*status.json", "*"), ("*/index.html", "*"), ("*metrics.jsonl", "cut"),
@@ -272,6 +275,9 @@ class Tampering(KindsOfJob):
 
     def test_score(self):
         self.sweep("scoring", lambda name, damage: damage is fifo or name.startswith("score/") and damage is garbage)
+
+    def test_generate(self):
+        self.sweep("texts", lambda name, damage: damage is fifo or name.startswith("generate/") and damage is garbage)
 
     def test_ensemble(self):
         self.sweep("members", lambda name, damage: name.startswith("members/m0") and name.endswith("/metrics.jsonl") and damage in (missing, garbage))

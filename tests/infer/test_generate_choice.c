@@ -113,6 +113,24 @@ static void draws_differ_by_seed_prompt_sample_and_position(void **state)
     assert_true(bp_choice_uniform(1, 2, 3, 4) != bp_choice_uniform(1, 3, 2, 4));
 }
 
+static void the_smallest_temperature_is_a_number(void **state)
+{
+    const double scores[8] = {0, 1, -INFINITY, 2, 2, -0.5, 1.5, 0.2};
+    bp_choice_rule rule = PLAIN;
+    bp_choice choice;
+
+    (void)state;
+    rule.temperature = 5e-324;
+    rule.top_k = 3;
+    bp_choice_init(&choice, &rule);
+    bp_choice_candidates(&choice, scores);
+    assert_int_equal(choice.count, 3);
+    assert_int_equal(bp_choice_draw(&choice, 0.4), 3);
+    assert_int_equal(bp_choice_draw(&choice, 0.6), 4);
+    assert_true(choice.candidates[2].probability == 0);
+    bp_choice_clear(&choice);
+}
+
 static void without_temperature_the_best_is_taken(void **state)
 {
     const float logits[8] = {0, 1, -1, 2, 2, -0.5F, 1.5F, 0.2F};
@@ -243,6 +261,7 @@ int main(void)
         cmocka_unit_test(sets_are_those_of_numpy),
         cmocka_unit_test(draws_are_as_frequent_as_probabilities),
         cmocka_unit_test(draws_differ_by_seed_prompt_sample_and_position),
+        cmocka_unit_test(the_smallest_temperature_is_a_number),
         cmocka_unit_test(without_temperature_the_best_is_taken),
         cmocka_unit_test(repetition_counts_prompt_and_output_once),
         cmocka_unit_test(presence_and_frequency_count_the_output_alone),

@@ -2,8 +2,8 @@
 import json
 import math
 import os
+import re
 import signal
-import time
 
 import bagpipe_test
 from bagpipe_test import program, run
@@ -257,6 +257,19 @@ class Generate(GenerateTest):
         self.assertEqual(result.status, 71, str(result))
         self.assertIn("run.memory", result.err)
         self.assertFalse(os.path.exists(self.at("crowded")))
+
+    def test_memory_that_another_mesh_would_do_with_names_it(self):
+        keys = ("--plan", "--ranks", "2", "generate.batch=16384")
+        result = self.result("crowded", 0, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        value, unit = re.search(r"memory: 2 ranks take about ([\d.]+) (MiB|GiB)", result.out).groups()
+        limit = f"run.memory={int(float(value) * (1024 if unit == 'GiB' else 1) * 0.75)}MiB"
+        result = self.result("crowded", 0, *keys, limit)
+        self.assertEqual(result.status, 71, str(result))
+        remedy = re.search(r"use (mesh\.[a-z]+=\d)", result.err)
+        self.assertIsNotNone(remedy, str(result))
+        result = self.result("crowded", 0, *keys, limit, remedy[1])
+        self.assertEqual(result.status, 0, str(result))
 
     def test_status_tells_where_the_texts_are(self):
         self.made("told")

@@ -122,13 +122,13 @@ static void sift_down(bp_candidate *heap, int64_t count, int64_t at)
     }
 }
 
-/* Probabilities of all candidates, relative to their sum, which is returned. */
-static double weigh(bp_candidate *candidates, int64_t count, double most)
+/* Weights of all candidates, the best one's being 1; their sum. */
+static double weigh(bp_candidate *candidates, int64_t count)
 {
     double sum = 0;
 
     for (int64_t i = 0; i < count; i++)
-        sum += candidates[i].probability = exp(candidates[i].score - most);
+        sum += candidates[i].probability = exp(candidates[i].score);
     return sum;
 }
 
@@ -171,18 +171,19 @@ void bp_choice_candidates(bp_choice *choice, const double *scores)
     double most = -INFINITY, sum;
     int64_t count = 0;
 
-    for (int32_t v = 0; v < rule->vocab_size; v++)
-        if (scores[v] > -INFINITY) {
+    for (int64_t v = 0; v < rule->vocab_size; v++)
+        most = fmax(most, scores[v]);
+    for (int32_t v = 0; v < rule->vocab_size;
+         v++) /* the best is 0, however small the temperature */
+        if (scores[v] > -INFINITY)
             candidates[count++] =
-                (bp_candidate){.score = scores[v] / rule->temperature, .token = v};
-            most = fmax(most, candidates[count - 1].score);
-        }
+                (bp_candidate){.score = (scores[v] - most) / rule->temperature, .token = v};
     if (rule->top_k > 0 && rule->top_k < count)
         count = keep_best(candidates, count, rule->top_k, INFINITY);
-    sum = weigh(candidates, count, most);
+    sum = weigh(candidates, count);
     if (rule->top_p < 1) {
         count = keep_best(candidates, count, count, rule->top_p * sum);
-        sum = weigh(candidates, count, most);
+        sum = weigh(candidates, count);
     }
     for (int64_t i = 0; i < count; i++)
         candidates[i].probability /= sum;

@@ -30,7 +30,8 @@ typedef struct bp_sequence {
 
 /** A token that may be drawn; probabilities of a set add up to 1. */
 typedef struct bp_candidate {
-    double score, probability;
+    double score; /* less the best one's, over the temperature */
+    double probability;
     int32_t token;
 } bp_candidate;
 

@@ -302,6 +302,21 @@ def notes_seeds():
     put("notes", "config-old", json.dumps(old))
 
 
+def prompts_seeds():
+    texts = {
+        "lines": b"\0a b c\nc b\r\n\xef\xbb\xbfa\n", "mark": b"\0\xef\xbb\xbfa b\n", "empty-line": b"\0a\n\nb\n", "empty": b"\0", "no-end": b"\0a b",
+        "detected": b'\0{"prompt": "a b"}\n{"tokens": [0, 1]}\n', "invalid": b"\0a \xff\xfe b\n", "long": b"\0" + b"a " * 60 + b"\n",
+        "objects": b'\1{"prompt": "a c", "id": 1}\n{"tokens": [4, 0, 2]}\n', "outside": b'\1{"tokens": [5]}\n', "huge": b'\1{"tokens": [18446744073709551616]}\n',
+        "real": b'\1{"tokens": [1.0]}\n', "both": b'\1{"prompt": "a", "tokens": [1]}\n', "neither": b'\1{"text": "a"}\n', "list": b"\1[1, 2]\n",
+        "cut": b'\1{"prompt": "a', "nul": b'\1{"prompt": "a\\u0000b"}\n', "twice": b'\1{"prompt": "a", "prompt": "b"}\n',
+        "fields": b"\2{a} b {n}\n\n", "braces": b"\2{{a}} {a}", "open": b"\2a {a", "list-field": b"\2{l}", "lacks": b"\2{x}", "nothing": b"\2\n\n",
+        "nested": b"\2{a{n}}", "stops": b"\3a,b c,\\x61", "escapes": b"\3\\n,\\\\,\\,", "wrong": b"\3\\q", "hex": b"\3\\x4", "commas": b"\3,,",
+        "zero": b"\3\\x00a",
+    }
+    for name, text in texts.items():
+        put("prompts", name, text)
+
+
 def h5_seeds():
     try:
         import h5py, numpy
@@ -386,5 +401,5 @@ def cli_seeds():
 
 if __name__ == "__main__":
     for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, h5_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, cli_seeds):
         make()
