@@ -21,7 +21,7 @@ static int64_t count_rows(const bp_option *const *tables)
 
 /* Tables of several jobs may share rows: a key stands once, used if any of the job's own tables has
  * it. */
-static bp_err add_tables(bp_config *config, const bp_option *const *tables, bool used)
+static void add_tables(bp_config *config, const bp_option *const *tables, bool used)
 {
     for (; *tables != NULL; tables++)
         for (const bp_option *row = *tables; row->key != NULL; row++) {
@@ -30,32 +30,21 @@ static bp_err add_tables(bp_config *config, const bp_option *const *tables, bool
             config_entry *entry = &config->entries[config->count++];
             entry->option = row;
             entry->used = used;
-            if (row->value == NULL)
-                continue;
-            bp_err err = config_assign(entry, row->value, SOURCE_DEFAULT, "the default");
-            BP_ASSERT(err != BP_ERR_CONFIG); /* a default that its own table refuses */
-            if (err != BP_OK)
-                return err;
+            if (row->value != NULL) /* a default that its own table refuses is a bug */
+                BP_CHECK(config_assign(entry, row->value, SOURCE_DEFAULT, "the default") == BP_OK);
         }
-    return BP_OK;
 }
 
 bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_option *const *used)
 {
     int64_t rows = count_rows(tables) + count_rows(used);
     bp_config *config = bp_alloc("base.config", 1, sizeof(*config));
-    bp_err err = BP_OK;
 
-    *out = NULL;
-    if (config != NULL)
-        config->entries = bp_alloc("base.config", rows, sizeof(*config->entries));
-    err = add_tables(config, used, true);
-    if (err == BP_OK)
-        err = add_tables(config, tables, false);
-    if (err != BP_OK)
-        bp_config_free(&config);
+    config->entries = bp_alloc("base.config", rows, sizeof(*config->entries));
+    add_tables(config, used, true);
+    add_tables(config, tables, false);
     *out = config;
-    return err;
+    return BP_OK;
 }
 
 bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option *const *tables,
@@ -172,37 +161,57 @@ static const char *nearest_key(const bp_config *config, const char *key)
     return nearest;
 }
 
+/* The words of a list that spaces part, one after another: its bytes, 0 at the end. */
+static int next_word(const char **list, const char **word)
+{
+    int bytes;
+
+    if (*list == NULL)
+        return 0;
+    *list += strspn(*list, " ");
+    *word = *list;
+    bytes = (int)strcspn(*list, " ");
+    *list += bytes;
+    return bytes;
+}
+
 /* Are all of "train.batch mesh.micro_batch" known? Keys come in versions. */
 static bool are_known(const bp_config *config, const char *keys)
 {
     char key[COMPARED_BYTES + 1];
+    const char *at;
 
-    while (keys != NULL && *keys != 0) {
-        size_t bytes = strcspn(keys, " ");
-        (void)snprintf(key, sizeof(key), "%.*s", (int)bytes, keys);
+    for (int bytes; (bytes = next_word(&keys, &at)) > 0;) {
+        (void)snprintf(key, sizeof(key), "%.*s", bytes, at);
         if (config_find(config, key) == NULL)
             return false;
-        keys += bytes;
-        keys += strspn(keys, " ");
     }
     return true;
 }
 
-/* Case does not count, nor does '-' for '_'. */
-static bool is_same_word(const char *given, const char *word)
+/* Is it among the words of the list? Case does not count, nor does '-' for '_'. */
+static bool is_among(const char *given, const char *words)
 {
-    for (; *given != 0 && *word != 0; given++, word++)
-        if ((*given == '-' ? '_' : tolower((unsigned char)*given)) != *word)
-            return false;
-    return *given == *word;
+    const char *word;
+
+    for (int bytes; (bytes = next_word(&words, &word)) > 0;) {
+        int same = 0;
+
+        while (same < bytes &&
+               (given[same] == '-' ? '_' : tolower((unsigned char)given[same])) == word[same])
+            same++;
+        if (same == bytes && given[same] == 0)
+            return true;
+    }
+    return false;
 }
 
 /* A word with its section before one without. */
 static const config_word *find_word(const bp_config *config, const char *key)
 {
     for (int whole = 1; whole >= 0; whole--)
-        for (const config_word *row = config_words; row->word != NULL; row++)
-            if (is_same_word(whole ? key : after_section(key), row->word) &&
+        for (const config_word *row = config_words; row->words != NULL; row++)
+            if (is_among(whole ? key : after_section(key), row->words) &&
                 are_known(config, row->keys))
                 return row;
     return NULL;
@@ -216,12 +225,9 @@ void config_advise(bp_buffer *out, const bp_config *config, const char *key)
         bp_buffer_printf(out, "the nearest is %s", nearest_key(config, key));
         return;
     }
-    for (const char *keys = row->keys; keys != NULL && *keys != 0;) {
-        int bytes = (int)strcspn(keys, " ");
-        bp_buffer_printf(out, "%s%.*s", keys == row->keys ? "use " : " and ", bytes, keys);
-        keys += bytes;
-        keys += strspn(keys, " ");
-    }
+    const char *keys = row->keys, *one;
+    for (int bytes; (bytes = next_word(&keys, &one)) > 0;)
+        bp_buffer_printf(out, "%s%.*s", one == row->keys ? "use " : " and ", bytes, one);
     if (row->note != NULL)
         bp_buffer_printf(out, row->keys != NULL ? " (%s)" : "%s", row->note);
 }
@@ -242,23 +248,15 @@ const char *bp_nearest_word(const char *word, const char *const *words)
     return nearest;
 }
 
-/* The entry behind a getter: asking for a key that is in no table, or as another type, is our bug.
- */
+/* The entry behind a getter: asking for a key that is in no table, as another type, or for a number
+ * that is not set, is our bug. */
 static const config_entry *typed(const bp_config *config, const char *key, bp_option_type type,
                                  bp_option_type or_type)
 {
     const config_entry *entry = config_find(config, key);
 
     BP_ASSERT(entry != NULL && (entry->option->type == type || entry->option->type == or_type));
-    return entry;
-}
-
-static const config_entry *typed_and_set(const bp_config *config, const char *key,
-                                         bp_option_type type, bp_option_type or_type)
-{
-    const config_entry *entry = typed(config, key, type, or_type);
-
-    BP_ASSERT(entry->text != NULL);
+    BP_ASSERT(type == BP_OPTION_STRING || entry->text != NULL);
     return entry;
 }
 
@@ -285,31 +283,38 @@ const char *bp_config_string(const bp_config *config, const char *key)
 
 int64_t bp_config_int(const bp_config *config, const char *key)
 {
-    return typed_and_set(config, key, BP_OPTION_INT, BP_OPTION_BYTES)->integer;
+    return typed(config, key, BP_OPTION_INT, BP_OPTION_BYTES)->integer;
 }
 
 double bp_config_real(const bp_config *config, const char *key)
 {
-    return typed_and_set(config, key, BP_OPTION_REAL, BP_OPTION_REAL)->real;
+    return typed(config, key, BP_OPTION_REAL, BP_OPTION_REAL)->real;
 }
 
 bool bp_config_bool(const bp_config *config, const char *key)
 {
-    return typed_and_set(config, key, BP_OPTION_BOOL, BP_OPTION_BOOL)->integer != 0;
+    return typed(config, key, BP_OPTION_BOOL, BP_OPTION_BOOL)->integer != 0;
 }
 
-static size_t bytes_of(const bp_option *row)
+/* What a row's field holds: what of the entry, and how many bytes. */
+static const void *field_of(const config_entry *entry, const bp_option *row, bool *flag,
+                            size_t *bytes)
 {
     switch (row->type) {
     case BP_OPTION_INT:
     case BP_OPTION_BYTES:
-        return sizeof(int64_t);
+        *bytes = sizeof(int64_t);
+        return &entry->integer;
     case BP_OPTION_REAL:
-        return sizeof(double);
+        *bytes = sizeof(double);
+        return &entry->real;
     case BP_OPTION_BOOL:
-        return sizeof(bool);
+        *bytes = sizeof(bool);
+        *flag = entry->integer != 0;
+        return flag;
     default:
-        return sizeof(const char *);
+        *bytes = sizeof(const char *);
+        return &entry->text;
     }
 }
 
@@ -318,21 +323,16 @@ static void fill_bound(const bp_config *config, const config_bound *bound)
     for (const bp_option *row = bound->table; row->key != NULL; row++) {
         const config_entry *entry = config_find(config, row->key);
         char *to = bound->keys + row->at - 1;
-        bool flag = entry != NULL && entry->integer != 0;
+        size_t bytes;
+        bool flag;
 
         if (row->at == 0 || entry == NULL)
             continue;
-        memset(to, 0, bytes_of(row));
-        if (entry->text == NULL)
-            continue;
-        memcpy(to,
-               row->type == BP_OPTION_BOOL   ? (const void *)&flag
-               : row->type == BP_OPTION_REAL ? (const void *)&entry->real
-               : bytes_of(row) == sizeof(int64_t) &&
-                       (row->type == BP_OPTION_INT || row->type == BP_OPTION_BYTES)
-                   ? (const void *)&entry->integer
-                   : (const void *)&entry->text,
-               bytes_of(row));
+        const void *from = field_of(entry, row, &flag, &bytes);
+        if (entry->text != NULL)
+            memcpy(to, from, bytes);
+        else
+            memset(to, 0, bytes);
     }
 }
 
@@ -340,17 +340,16 @@ const void *bp_config_bound(const bp_config *config, const bp_option *table)
 {
     bp_config *own =
         (bp_config *)config; /* what is bound once stays, and is no change to a reader */
-    size_t bytes = 0;
+    int last = 0;
 
     for (int k = 0; k < own->bound_count; k++)
         if (own->bound[k].table == table)
             return own->bound[k].keys;
     for (const bp_option *row = table; row->key != NULL; row++)
-        if (row->at > 0 && (size_t)row->at - 1 + bytes_of(row) > bytes)
-            bytes = (size_t)row->at - 1 + bytes_of(row);
+        last = row->at > last ? row->at : last;
     own->bound = bp_realloc("base.config", own->bound, own->bound_count + 1, sizeof *own->bound);
     own->bound[own->bound_count] =
-        (config_bound){table, bp_alloc("base.config", (int64_t)bytes, 1)};
+        (config_bound){table, bp_alloc("base.config", last + (int)sizeof(int64_t), 1)};
     fill_bound(own, &own->bound[own->bound_count]);
     return own->bound[own->bound_count++].keys;
 }
@@ -389,10 +388,8 @@ void bp_config_fault(bp_config *config, const char *format, ...)
     if (config->fault_count > CONFIG_MAX_FAULTS)
         return;
     va_start(arguments, format);
-    int wrote = vsnprintf(line, sizeof(line), format, arguments);
+    (void)vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
-    if (wrote < 0)
-        line[0] = 0;
     for (char *p = line; *p != 0; p++)
         if (*p == '\n')
             *p = ' '; /* a line is a fault */
@@ -409,7 +406,7 @@ bp_err bp_config_faults(bp_config *config)
         bp_buffer_printf(&config->faults, "\n... and %d faults more", count - CONFIG_MAX_FAULTS);
     config->fault_count = 0;
     char *text = bp_buffer_take(&config->faults);
-    bp_err err = bp_fail(BP_ERR_CONFIG, "%s", text == NULL ? "the configuration is wrong" : text);
+    bp_err err = bp_fail(BP_ERR_CONFIG, "%s", text);
     bp_free(text);
     return err;
 }
@@ -437,14 +434,13 @@ static void check_one(bp_config *config, int64_t first, int64_t end)
     }
     char *keys = bp_buffer_take(&all), *pairs = bp_buffer_take(&given);
     if (set == 0 && refused == 0)
-        bp_config_fault(config, "none of %s is set, and the job needs one: %s; give %s=...",
-                        keys ? keys : "", config->entries[first].option->help,
-                        config->entries[first].option->key);
+        bp_config_fault(config, "none of %s is set, and the job needs one: %s; give %s=...", keys,
+                        config->entries[first].option->help, config->entries[first].option->key);
     if (set > 1)
         bp_config_fault(config,
                         "%s exclude each other: at %s; leave one out (an empty %s= on the command "
                         "line unsets it)",
-                        pairs ? pairs : "", config->entries[first].option->key,
+                        pairs, config->entries[first].option->key,
                         config->entries[first].option->key);
     bp_free(keys);
     bp_free(pairs);

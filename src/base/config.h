@@ -51,9 +51,7 @@ typedef struct bp_config bp_config;
  *
  * `used` (NULL-ended) are the tables of this job: their required keys must be there, and config.ini
  * and --help show them. Keys of the other tables are accepted (and checked) and kept out of
- * config.ini. Tables are borrowed.
- *
- * Errors: BP_ERR_SYSTEM no memory; *out is NULL.
+ * config.ini. Tables are borrowed. Returns BP_OK.
  */
 bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_option *const *used);
 void bp_config_free(bp_config **config);
@@ -62,7 +60,7 @@ void bp_config_free(bp_config **config);
  * takes them), with the values that `from` has for them. What was given there counts as given here;
  * keys that `from` does not know keep their defaults.
  *
- * Errors: BP_ERR_SYSTEM no memory; *out is NULL.
+ * Errors: BP_ERR_CONFIG a value that is none here; *out is NULL.
  */
 bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option *const *tables,
                         const bp_option *const *used);

@@ -46,13 +46,13 @@ config_entry *config_find(const bp_config *config, const char *key);
 /** Values have changed: the structs of bp_config_bound follow. */
 void config_refresh(const bp_config *config);
 
-/** What a word of other programs is here (config_words.c). */
+/** What words of other programs are here (config_words.c). */
 typedef struct config_word {
-    const char *word; /* in lower case; "score.data" in that section alone */
-    const char *keys; /* "train.batch mesh.micro_batch"; NULL: there is none */
-    const char *note; /* what these keys mean, or what is instead of a key; NULL: nothing */
+    const char *words; /* in lower case, parted by spaces; "score.data" in that section alone */
+    const char *keys;  /* "train.batch mesh.micro_batch"; NULL: there is none */
+    const char *note;  /* what these keys mean, or what is instead of a key; NULL: nothing */
 } config_word;
-extern const config_word config_words[]; /* ends with a row whose word is NULL */
+extern const config_word config_words[]; /* ends with a row whose words are NULL */
 
 /** Add what to use instead of an unknown key: "use train.steps" of a word that other programs have
  * for it, else "the nearest is train.steps" by edit distance. */

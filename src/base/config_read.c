@@ -25,7 +25,6 @@ typedef struct reader {
     char *key;       /* of the pair whose value may go on; NULL: none */
     int key_line;
     bp_buffer value;
-    bp_err err; /* memory */
 } reader;
 
 static void add_unknown(bp_config *config, const char *key, const char *where)
@@ -53,12 +52,9 @@ static void finish_pair(reader *r)
         bp_config_fault(r->config, "%s is given twice: at %s, and before in line %d; keep one",
                         r->key, where, entry->line);
     } else {
-        bp_err err = config_assign(entry, value, SOURCE_FILE, where);
         entry->line = r->key_line;
-        if (err == BP_ERR_CONFIG)
+        if (config_assign(entry, value, SOURCE_FILE, where) != BP_OK)
             bp_config_fault(r->config, "%s", bp_err_message());
-        else if (err != BP_OK)
-            r->err = err;
     }
     bp_free(value);
     bp_free(r->key);
@@ -75,8 +71,6 @@ static int take_pair(void *context, const char *section, const char *name, const
         finish_pair(r);
         r->key = section[0] == 0 ? bp_strdup(name) : bp_sprintf("%s.%s", section, name);
         r->key_line = r->line;
-        if (r->key == NULL)
-            r->err = bp_fail_memory("a configuration key", 1, 1);
     }
     if (r->key != NULL)
         bp_buffer_add(&r->value, value, strlen(value));
@@ -154,7 +148,7 @@ static char *read_line(char *out, int size, void *stream)
     if (r->needs_pair)
         bp_config_fault(r->config, "neither [section] nor key = value: at %s:%d", r->path, r->line);
     r->needs_pair = false;
-    if (r->err != BP_OK || !next_line(r, &line, &bytes))
+    if (!next_line(r, &line, &bytes))
         return NULL;
     r->continued = r->continues;
     const char *whole = line;
@@ -197,14 +191,13 @@ static bp_err read_file(bp_config *config, const char *path)
     if (err != BP_OK)
         return err;
     reader r = {.config = config, .path = path, .at = text, .end = text + bytes};
-    /* Its status repeats what the reader found: the first line that is no pair. Or memory was
-     * short. */
+    /* Its status repeats what the reader found: the first line that is no pair. Or memory ended. */
     if (ini_parse_stream(read_line, &r, take_pair, &r) == -2)
-        r.err = bp_fail_memory("the configuration's text", (int64_t)bytes, 1);
+        bp_memory_ended("the configuration's text", (int64_t)bytes, 1);
     finish_pair(&r);
     bp_buffer_clear(&r.value);
     bp_free(text);
-    return r.err;
+    return BP_OK;
 }
 
 bool bp_config_is_pair(const char *argument)
@@ -225,26 +218,18 @@ static bp_err read_argument(bp_config *config, const char *argument)
         return bp_fail(BP_ERR_USAGE, "\"%s\" is not section.key=value: at the command line",
                        argument);
     char *key = bp_sprintf("%.*s", (int)(equals - argument), argument);
-    const char *start = equals + 1 + strspn(equals + 1, SPACES "\n");
-    char *value = bp_strdup(start);
-    bp_err err = BP_OK;
+    char *value = bp_strdup(equals + 1 + strspn(equals + 1, SPACES "\n"));
+    config_entry *entry = config_find(config, key);
 
-    {
-        for (size_t n = strlen(value); n > 0 && strchr(SPACES "\n", value[n - 1]) != NULL; n--)
-            value[n - 1] = 0;
-        config_entry *entry = config_find(config, key);
-        if (entry == NULL)
-            add_unknown(config, key, "the command line");
-        else
-            err = config_assign(entry, value, SOURCE_ARGUMENT, "the command line");
-        if (err == BP_ERR_CONFIG) {
-            bp_config_fault(config, "%s", bp_err_message());
-            err = BP_OK;
-        }
-    }
+    for (size_t n = strlen(value); n > 0 && strchr(SPACES "\n", value[n - 1]) != NULL; n--)
+        value[n - 1] = 0;
+    if (entry == NULL)
+        add_unknown(config, key, "the command line");
+    else if (config_assign(entry, value, SOURCE_ARGUMENT, "the command line") != BP_OK)
+        bp_config_fault(config, "%s", bp_err_message());
     bp_free(key);
     bp_free(value);
-    return err;
+    return BP_OK;
 }
 
 bp_err bp_config_read(bp_config *config, const char *path, int count, char *const *arguments)

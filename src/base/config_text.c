@@ -81,36 +81,28 @@ char *bp_config_text(const bp_config *config)
 
 /* ---- help ---- */
 
-/* What a value is: "integer, 1 to 64", "tree|running". */
-static void add_kind(bp_buffer *out, const bp_option *row)
+/* What a key means, and what its value is: "integer, 1 to 64", "tree|running". */
+static void add_row(bp_buffer *out, const bp_option *row, int indent)
 {
     static const char *const names[] = {[BP_OPTION_STRING] = "text",
                                         [BP_OPTION_INT] = "integer",
                                         [BP_OPTION_REAL] = "number",
                                         [BP_OPTION_BOOL] = "yes|no",
                                         [BP_OPTION_BYTES] = "bytes"};
-
-    if (row->type == BP_OPTION_CHOICE)
-        bp_buffer_printf(out, "%s", row->choices);
-    else
-        bp_buffer_printf(out, "%s", row->unit != NULL ? row->unit : names[row->type]);
-    config_describe_bounds(out, row);
-}
-
-static void add_row(bp_buffer *out, const bp_option *row, int indent)
-{
     bp_buffer meaning = {0};
 
-    bp_buffer_printf(&meaning, "%s (", row->help);
-    add_kind(&meaning, row);
+    bp_buffer_printf(&meaning, "%s (%s", row->help,
+                     row->type == BP_OPTION_CHOICE ? row->choices
+                     : row->unit != NULL           ? row->unit
+                                                   : names[row->type]);
+    config_describe_bounds(&meaning, row);
     if (row->value != NULL)
         bp_buffer_printf(&meaning, "; default %s", row->value);
     bp_buffer_printf(&meaning, row->value != NULL || !row->required ? ")"
                                : row->required == BP_REQUIRED_ONE   ? "; one required)"
                                                                     : "; required)");
-    char *text = bp_buffer_take(&meaning);
-    bp_help_add_row(out, row->key, text, indent);
-    bp_free(text);
+    bp_help_add_row(out, row->key, meaning.data, indent);
+    bp_buffer_clear(&meaning);
 }
 
 /* Did a row of the same section come before `row` of `table`? */

@@ -229,44 +229,30 @@ void config_describe_bounds(bp_buffer *out, const bp_option *option)
         add_number(out, option, option->max);
 }
 
-/* What to give instead: "an integer from 1 to 8", "one of gpipe, 1f1b". */
-static void describe(bp_buffer *out, const bp_option *option)
-{
-    static const char *const names[] = {
-        [BP_OPTION_STRING] = "text",   [BP_OPTION_INT] = "an integer",
-        [BP_OPTION_REAL] = "a number", [BP_OPTION_BOOL] = "yes or no",
-        [BP_OPTION_CHOICE] = "one of", [BP_OPTION_BYTES] = "bytes (KiB, MiB, GiB, k, M, G)"};
-    size_t before = 0;
+/* By type: what a wrong value is not, and what to give instead. */
+static const struct {
+    const char *is_not, *give;
+} TYPES[] = {[BP_OPTION_STRING] = {"is not text", "text"},
+             [BP_OPTION_INT] = {"is not an integer", "an integer"},
+             [BP_OPTION_REAL] = {"is not a number", "a number"},
+             [BP_OPTION_BOOL] = {"is not yes or no", "yes or no"},
+             [BP_OPTION_CHOICE] = {"is not a choice", "one of"},
+             [BP_OPTION_BYTES] = {"is not a number of bytes", "bytes (KiB, MiB, GiB, k, M, G)"}};
 
-    bp_buffer_printf(out, "%s ", names[option->type]);
-    before = out->bytes;
-    config_describe_range(out, option);
-    if (out->bytes == before)
-        out->data[--out->bytes] = 0;
-}
-
+/* "; give an integer from 1 to 8", "; give one of gpipe, 1f1b". */
 static bp_err fail_value(const bp_option *option, const char *value, const char *what,
                          const char *where)
 {
-    bp_buffer remedy = {0};
-    bool cut = strlen(value) > SHOWN_BYTES;
+    bp_buffer range = {0};
+    bp_err err;
 
-    describe(&remedy, option);
-    char *text = bp_buffer_take(&remedy);
-    bp_err err = bp_fail(BP_ERR_CONFIG, "%s = %.*s%s %s: at %s; give %s", option->key, SHOWN_BYTES,
-                         value, cut ? "..." : "", what, where, text == NULL ? "another" : text);
-    bp_free(text);
+    config_describe_range(&range, option);
+    err = bp_fail(BP_ERR_CONFIG, "%s = %.*s%s %s: at %s; give %s%s%s", option->key, SHOWN_BYTES,
+                  value, strlen(value) > SHOWN_BYTES ? "..." : "", what, where,
+                  TYPES[option->type].give, range.bytes > 0 ? " " : "",
+                  range.bytes > 0 ? range.data : "");
+    bp_buffer_clear(&range);
     return err;
-}
-
-static const char *wrong_type(const bp_option *option)
-{
-    static const char *const names[] = {
-        [BP_OPTION_STRING] = "is not text",     [BP_OPTION_INT] = "is not an integer",
-        [BP_OPTION_REAL] = "is not a number",   [BP_OPTION_BOOL] = "is not yes or no",
-        [BP_OPTION_CHOICE] = "is not a choice", [BP_OPTION_BYTES] = "is not a number of bytes"};
-
-    return names[option->type];
 }
 
 static bp_err assign_empty(config_entry *entry, config_source source, const char *where)
@@ -291,7 +277,7 @@ bp_err config_assign(config_entry *entry, const char *value, config_source sourc
         return assign_empty(entry, source, where);
     const char *fault = unwritable(value);
     if (fault == NULL && !parse(option, value, &out))
-        fault = wrong_type(option);
+        fault = TYPES[option->type].is_not;
     if (fault == NULL && !in_range(option, &out))
         fault = "is out of range";
     entry->refused = fault != NULL;

@@ -78,23 +78,16 @@ void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *raw, bool lines)
         out[--used] = 0;
 }
 
-/* Arguments may point into the message itself, so it is formatted aside first. */
-static void set_formatted(bool lines, const char *format, va_list arguments)
-{
-    static _Thread_local char raw[2 * BP_ERR_MESSAGE_BYTES];
-
-    if (vsnprintf(raw, sizeof(raw), format, arguments) < 0)
-        (void)snprintf(raw, sizeof(raw), "(unprintable message) %s", format);
-    bp_err_escape(message, raw, lines);
-}
-
 bp_err bp_fail(bp_err code, const char *format, ...)
 {
+    static _Thread_local char raw[2 * BP_ERR_MESSAGE_BYTES]; /* arguments may point into message */
     va_list arguments;
 
     va_start(arguments, format);
-    set_formatted(code == BP_ERR_CONFIG, format, arguments);
+    if (vsnprintf(raw, sizeof(raw), format, arguments) < 0)
+        (void)snprintf(raw, sizeof(raw), "(unprintable message) %s", format);
     va_end(arguments);
+    bp_err_escape(message, raw, code == BP_ERR_CONFIG);
     return code;
 }
 

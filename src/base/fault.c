@@ -1,6 +1,7 @@
 /* Injected faults: the table of named points, and what BP_FAULT does at one. Off unless a test
  * arms it. */
 #include "base/fault.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_FAULTS 16
@@ -218,15 +218,6 @@ void bp_fault_set_rank(int rank)
     atomic_store(&own_rank, rank);
 }
 
-static void sleep_for(double seconds)
-{
-    struct timespec left = {.tv_sec = (time_t)seconds};
-
-    left.tv_nsec = (long)((seconds - (double)left.tv_sec) * 1e9);
-    while (nanosleep(&left, &left) != 0 && errno == EINTR)
-        ;
-}
-
 /* True when the operation is to fail. */
 static bool act(const fault *at)
 {
@@ -243,7 +234,7 @@ static bool act(const fault *at)
     case BUG:
         bp_assert_failed("no bug was injected", __FILE__, __LINE__);
     case DELAY:
-        sleep_for(at->seconds);
+        bp_clock_sleep(at->seconds);
         break;
     case FAIL:
         errno = at->number;

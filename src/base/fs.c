@@ -121,6 +121,7 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
     return bp_err_prefix(bp_fail_memory("a file", room, 1), "%s", path);
 }
 
+/* opened: how the opening went, which has set fd. */
 static bp_err read_whole(bp_err opened, int fd, const char *path, int64_t limit_bytes, char **data,
                          size_t *bytes)
 {

@@ -81,22 +81,10 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bp_err add_name(char ***names, int64_t *count, int64_t *room, const char *name)
-{
-    if (*count == *room) {
-        int64_t more = *room == 0 ? 16 : 2 * *room;
-        char **grown = bp_realloc("base.names", *names, more, sizeof(**names));
-        *names = grown;
-        *room = more;
-    }
-    char *copy = bp_strdup(name);
-    (*names)[(*count)++] = copy;
-    return BP_OK;
-}
-
 bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
 {
     DIR *dir = opendir(path);
+    const struct dirent *entry;
     int64_t room = 0;
     bp_err err = BP_OK;
 
@@ -104,24 +92,24 @@ bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
     *count = 0;
     if (dir == NULL)
         return bp_fail_errno(BP_ERR_INPUT, "can't list", path);
-    while (err == BP_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir);
-        if (entry == NULL) {
-            if (errno != 0)
-                err = bp_fail_errno(BP_ERR_IO, "can't list", path);
-            break;
+    while (errno = 0, (entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (*count == room) {
+            room = room == 0 ? 16 : 2 * room;
+            *names = bp_realloc("base.names", *names, room, sizeof(**names));
         }
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            err = add_name(names, count, &room, entry->d_name);
+        (*names)[(*count)++] = bp_strdup(entry->d_name);
     }
+    if (errno != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't list", path);
     (void)closedir(dir); /* only read from */
-    if (err != BP_OK)
+    if (err != BP_OK) {
         bp_names_free(names, *count);
-    else if (*count > 0)
-        qsort(*names, (size_t)*count, sizeof(**names), by_name);
-    if (err != BP_OK)
         *count = 0;
+    } else if (*count > 0) {
+        qsort(*names, (size_t)*count, sizeof(**names), by_name);
+    }
     return err;
 }
 

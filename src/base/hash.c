@@ -14,107 +14,65 @@
 
 #define READ_BYTES (1 << 20)
 
-struct bp_sha256 {
-    EVP_MD_CTX *context;
-};
-
-static bp_err fail_crypto(void)
+bp_sha256 *bp_sha256_new(void)
 {
-    return bp_fail(BP_ERR_SYSTEM, "SHA-256 failed in libcrypto; check the OpenSSL installation");
+    bp_sha256 *hash = EVP_MD_CTX_new();
+
+    BP_CHECK(hash != NULL && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1);
+    return hash;
 }
 
-bp_err bp_sha256_new(bp_sha256 **out)
-{
-    bp_sha256 *hash = bp_alloc("base.sha256", 1, sizeof(*hash));
-
-    *out = NULL;
-    hash->context = EVP_MD_CTX_new();
-    if (hash->context == NULL || EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) != 1) {
-        bp_sha256_free(&hash);
-        return fail_crypto();
-    }
-    *out = hash;
-    return BP_OK;
-}
-
-bp_err bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes)
+void bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes)
 {
     bp_heartbeat_progress(); /* long files take long */
-    return EVP_DigestUpdate(hash->context, data, bytes) == 1 ? BP_OK : fail_crypto();
+    BP_CHECK(EVP_DigestUpdate(hash, data, bytes) == 1);
 }
 
-bp_err bp_sha256_finish(bp_sha256 *hash, char hex[BP_SHA256_HEX])
+void bp_sha256_finish(bp_sha256 **hash, char hex[BP_SHA256_HEX])
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int length = 0;
 
-    if (EVP_DigestFinal_ex(hash->context, digest, &length) != 1 || 2 * length + 1 != BP_SHA256_HEX)
-        return fail_crypto();
+    BP_CHECK(EVP_DigestFinal_ex(*hash, digest, &length) == 1 && 2 * length + 1 == BP_SHA256_HEX);
     for (unsigned int i = 0; i < length; i++)
         (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    return BP_OK;
-}
-
-void bp_sha256_free(bp_sha256 **hash)
-{
-    if (*hash == NULL)
-        return;
-    EVP_MD_CTX_free((*hash)->context);
-    bp_free(*hash);
+    EVP_MD_CTX_free(*hash);
     *hash = NULL;
 }
 
-bp_err bp_sha256_of(const void *data, size_t bytes, char hex[BP_SHA256_HEX])
+void bp_sha256_of(const void *data, size_t bytes, char hex[BP_SHA256_HEX])
 {
-    bp_sha256 *hash;
-    bp_err err = bp_sha256_new(&hash);
+    bp_sha256 *hash = bp_sha256_new();
 
-    if (err == BP_OK)
-        err = bp_sha256_update(hash, data, bytes);
-    if (err == BP_OK)
-        err = bp_sha256_finish(hash, hex);
-    bp_sha256_free(&hash);
-    return err;
-}
-
-static bp_err hash_descriptor(bp_sha256 *hash, int fd, const char *path, int64_t *size_bytes)
-{
-    char *buffer = bp_alloc("base.sha256", READ_BYTES, 1);
-    bp_err err = BP_OK;
-    int64_t total = 0;
-
-    while (err == BP_OK) {
-        ssize_t got = read(fd, buffer, READ_BYTES);
-        if (got == 0)
-            break;
-        if (got > 0) {
-            total += got;
-            err = bp_sha256_update(hash, buffer, (size_t)got);
-        } else if (errno != EINTR) {
-            err = bp_fail_errno(BP_ERR_IO, "can't read", path);
-        }
-    }
-    bp_free(buffer);
-    if (size_bytes != NULL)
-        *size_bytes = total;
-    return err;
+    bp_sha256_update(hash, data, bytes);
+    bp_sha256_finish(&hash, hex);
 }
 
 bp_err bp_sha256_of_file(const char *path, char hex[BP_SHA256_HEX], int64_t *size_bytes)
 {
-    bp_sha256 *hash = NULL;
+    bp_sha256 *hash;
+    char *buffer;
+    int64_t total = 0;
+    ssize_t got;
     int fd;
     bp_err err = bp_file_open(path, &fd, NULL);
 
     if (err != BP_OK)
         return err;
-    err = bp_sha256_new(&hash);
-    if (err == BP_OK)
-        err = hash_descriptor(hash, fd, path, size_bytes);
-    if (err == BP_OK)
-        err = bp_sha256_finish(hash, hex);
-    bp_sha256_free(&hash);
+    hash = bp_sha256_new();
+    buffer = bp_alloc("base.sha256", READ_BYTES, 1);
+    while ((got = read(fd, buffer, READ_BYTES)) > 0 || (got < 0 && errno == EINTR))
+        if (got > 0) {
+            total += got;
+            bp_sha256_update(hash, buffer, (size_t)got);
+        }
+    if (got < 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't read", path);
+    bp_sha256_finish(&hash, hex);
+    bp_free(buffer);
     (void)close(fd); /* only read from */
+    if (size_bytes != NULL)
+        *size_bytes = total;
     return err;
 }
 

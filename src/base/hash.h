@@ -7,15 +7,15 @@
 
 #define BP_SHA256_HEX 65 /* 64 digits and the end */
 
-typedef struct bp_sha256 bp_sha256;
-bp_err bp_sha256_new(bp_sha256 **out);
-bp_err bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes);
-bp_err bp_sha256_finish(bp_sha256 *hash, char hex[BP_SHA256_HEX]);
-void bp_sha256_free(bp_sha256 **hash);
+/** A SHA-256 in parts; bp_sha256_finish frees it. A libcrypto that has none ends the program. */
+typedef struct evp_md_ctx_st bp_sha256;
+bp_sha256 *bp_sha256_new(void);
+void bp_sha256_update(bp_sha256 *hash, const void *data, size_t bytes);
+void bp_sha256_finish(bp_sha256 **hash, char hex[BP_SHA256_HEX]);
 
 /** SHA-256 of a buffer, and of a whole file (its size too, if `size_bytes` is not NULL), as
  * lower-case hexadecimal. */
-bp_err bp_sha256_of(const void *data, size_t bytes, char hex[BP_SHA256_HEX]);
+void bp_sha256_of(const void *data, size_t bytes, char hex[BP_SHA256_HEX]);
 bp_err bp_sha256_of_file(const char *path, char hex[BP_SHA256_HEX], int64_t *size_bytes);
 
 uint64_t bp_xxh3(const void *data, size_t bytes);

@@ -6,7 +6,6 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 /* One writer: a load and a store are enough, without a locked instruction. */
 static _Atomic int phase;
@@ -34,23 +33,10 @@ static void add(_Atomic int64_t *count, int64_t more)
                           memory_order_relaxed);
 }
 
-static void add_one(_Atomic int64_t *count)
-{
-    add(count, 1);
-}
-
-static int64_t nanoseconds(void)
-{
-    struct timespec now = {0};
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* there is one on Linux */
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* What has passed since the last mark was work, if it was a step's and no wait. */
 static void mark(void)
 {
-    int64_t now = nanoseconds(), wait = atomic_load_explicit(&waited, memory_order_relaxed);
+    int64_t now = bp_trace_clock(), wait = atomic_load_explicit(&waited, memory_order_relaxed);
 
     if (atomic_load_explicit(&phase, memory_order_relaxed) == BP_PHASE_STEP)
         add(&busy, now - marked_at - (wait - marked_wait));
@@ -61,7 +47,7 @@ static void mark(void)
 void bp_heartbeat_progress(void)
 {
     if (!is_beside)
-        add_one(&progress);
+        add(&progress, 1);
 }
 
 void bp_heartbeat_beside(void)
@@ -74,10 +60,10 @@ bp_phase bp_heartbeat_phase(bp_phase now)
     int before = atomic_load_explicit(&phase, memory_order_relaxed);
 
     if (before == BP_PHASE_CHECKPOINT)
-        atomic_store_explicit(&commit, nanoseconds() - marked_at, memory_order_relaxed);
+        atomic_store_explicit(&commit, bp_trace_clock() - marked_at, memory_order_relaxed);
     mark();
     atomic_store_explicit(&phase, (int)now, memory_order_relaxed);
-    add_one(&progress);
+    add(&progress, 1);
     if (phase_listener != NULL && (int)now != before && !is_beside)
         phase_listener(now);
     return (bp_phase)before;
@@ -97,9 +83,9 @@ void bp_heartbeat_step(int64_t now)
 {
     mark();
     if (atomic_load_explicit(&phase, memory_order_relaxed) == BP_PHASE_STEP)
-        add_one(&steps);
+        add(&steps, 1);
     atomic_store_explicit(&step, now, memory_order_relaxed);
-    add_one(&progress);
+    add(&progress, 1);
 }
 
 /* What a wait is called in a profile. */
@@ -126,9 +112,9 @@ void bp_heartbeat_enter(const char *what)
 
     if (before == 0) {
         atomic_store_explicit(&collective, what, memory_order_relaxed);
-        add_one(&collectives);
-        add_one(&progress);
-        entered_at = nanoseconds();
+        add(&collectives, 1);
+        add(&progress, 1);
+        entered_at = bp_trace_clock();
         if (bp_trace_here)
             bp_trace_enter(kind_of(what), 0, 0);
     }
@@ -142,9 +128,9 @@ void bp_heartbeat_leave(void)
     BP_ASSERT(before > 0);
     atomic_store_explicit(&depth, before - 1, memory_order_relaxed);
     if (before == 1) {
-        add(&waited, nanoseconds() - entered_at);
+        add(&waited, bp_trace_clock() - entered_at);
         bp_trace_end();
-        add_one(&progress);
+        add(&progress, 1);
     }
 }
 

@@ -118,17 +118,6 @@ static void add_usage(bp_buffer *out, const bp_help *help)
     }
 }
 
-static void add_keys(bp_buffer *out, const bp_option *const *keys)
-{
-    char *text = bp_config_help(keys);
-
-    bp_buffer_printf(out,
-                     "\nKeys:\nA key stands in CONFIG.ini, under its [section], or on the "
-                     "command line as\nsection.key=value, which wins.\n%s",
-                     text);
-    bp_free(text);
-}
-
 char *bp_help_text(const bp_help *help)
 {
     bp_buffer out = {0};
@@ -142,8 +131,15 @@ char *bp_help_text(const bp_help *help)
     if (help->list != NULL)
         add_list(&out, help->list_head, help->list);
     add_options(&out, help->options);
-    if (help->keys != NULL)
-        add_keys(&out, help->keys);
+    if (help->keys != NULL) {
+        char *keys = bp_config_help(help->keys);
+
+        bp_buffer_printf(&out,
+                         "\nKeys:\nA key stands in CONFIG.ini, under its [section], or on the "
+                         "command line as\nsection.key=value, which wins.\n%s",
+                         keys);
+        bp_free(keys);
+    }
     if (help->examples != NULL)
         bp_buffer_printf(&out, "\nExamples:\n%s", help->examples);
     if (help->statuses != NULL)
@@ -154,12 +150,10 @@ char *bp_help_text(const bp_help *help)
 bp_err bp_help_print(FILE *out, const bp_help *help)
 {
     char *text = bp_help_text(help);
-    bool printed;
+    bp_err err = BP_OK;
 
-    printed = fputs(text, out) >= 0 && fflush(out) == 0;
-    if (!printed && errno == EPIPE) /* a reader that had enough */
-        printed = true;
-    bp_err err = printed ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
+    if ((fputs(text, out) < 0 || fflush(out) != 0) && errno != EPIPE) /* a reader that had enough */
+        err = bp_fail_errno(BP_ERR_IO, "can't write", "standard output");
     bp_free(text);
     return err;
 }

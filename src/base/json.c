@@ -104,71 +104,53 @@ bp_err bp_json_save(const char *path, const json_t *value)
     return err;
 }
 
-/* The member, or NULL with the failure set. */
-static json_t *member(const json_t *object, const char *key, const char *name)
+/* The member, if it is of one of the types (bits of json_type), or NULL with the failure set. */
+static const json_t *member(const json_t *object, const char *key, const char *name, unsigned types,
+                            const char *type)
 {
-    json_t *value = json_object_get(object, key); /* NULL for what is no object */
+    const json_t *value = json_object_get(object, key); /* NULL for what is no object */
 
+    if (value != NULL && (types >> json_typeof(value) & 1) != 0)
+        return value;
     if (value == NULL)
         (void)bp_fail(BP_ERR_FORMAT, "\"%s\" is missing: at %s", key, name);
-    return value;
-}
-
-static bp_err fail_type(const char *key, const char *type, const char *name)
-{
-    return bp_fail(BP_ERR_FORMAT, "\"%s\" is not %s: at %s", key, type, name);
+    else
+        (void)bp_fail(BP_ERR_FORMAT, "\"%s\" is not %s: at %s", key, type, name);
+    return NULL;
 }
 
 bp_err bp_json_get_int(const json_t *object, const char *key, int64_t *out, const char *name)
 {
-    const json_t *value = member(object, key, name);
+    const json_t *value = member(object, key, name, 1u << JSON_INTEGER, "an integer");
 
-    *out = 0;
-    if (value == NULL)
-        return BP_ERR_FORMAT;
-    if (!json_is_integer(value))
-        return fail_type(key, "an integer", name);
-    *out = json_integer_value(value);
-    return BP_OK;
+    *out = json_integer_value(value); /* 0, and the like below, of NULL */
+    return value != NULL ? BP_OK : BP_ERR_FORMAT;
 }
 
 bp_err bp_json_get_real(const json_t *object, const char *key, double *out, const char *name)
 {
-    const json_t *value = member(object, key, name);
+    const json_t *value =
+        member(object, key, name, 1u << JSON_INTEGER | 1u << JSON_REAL, "a number");
 
-    *out = 0;
-    if (value == NULL)
-        return BP_ERR_FORMAT;
-    if (!json_is_number(value))
-        return fail_type(key, "a number", name);
     *out = json_number_value(value);
-    return BP_OK;
+    return value != NULL ? BP_OK : BP_ERR_FORMAT;
 }
 
 bp_err bp_json_get_string(const json_t *object, const char *key, const char **out, const char *name)
 {
-    const json_t *value = member(object, key, name);
+    const json_t *value = member(object, key, name, 1u << JSON_STRING, "a string");
 
-    *out = NULL;
-    if (value == NULL)
-        return BP_ERR_FORMAT;
-    if (!json_is_string(value))
-        return fail_type(key, "a string", name);
     *out = json_string_value(value);
-    return BP_OK;
+    return value != NULL ? BP_OK : BP_ERR_FORMAT;
 }
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name)
 {
-    const json_t *value = member(object, key, name);
+    const json_t *value =
+        member(object, key, name, 1u << JSON_TRUE | 1u << JSON_FALSE, "true or false");
 
-    *out = false;
-    if (value == NULL)
-        return BP_ERR_FORMAT;
-    if (!json_is_boolean(value))
-        return fail_type(key, "true or false", name);
     *out = json_is_true(value);
-    return BP_OK;
+    return value != NULL ? BP_OK : BP_ERR_FORMAT;
 }
 
 json_t *bp_json_real(double value)

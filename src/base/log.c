@@ -97,14 +97,12 @@ static int terminal_columns(void)
 
 static void lock_log(void)
 {
-    int status = pthread_mutex_lock(&lock);
-    BP_ASSERT(status == 0);
+    BP_CHECK(pthread_mutex_lock(&lock) == 0);
 }
 
 static void unlock_log(void)
 {
-    int status = pthread_mutex_unlock(&lock);
-    BP_ASSERT(status == 0);
+    BP_CHECK(pthread_mutex_unlock(&lock) == 0);
 }
 
 bp_err bp_log_open(const char *path)
@@ -234,16 +232,11 @@ static void print_lines(const char *text, int columns, int goes_on)
     } while (*text != 0);
 }
 
-typedef enum line_kind { PLAIN, PROGRESS } line_kind;
+typedef enum line_kind { PLAIN, PROGRESS, SCREEN_ONLY, FILE_ONLY } line_kind;
 
-static void put_line(const char *line, line_kind kind)
+static void show_line(const char *line, line_kind kind, int columns)
 {
-    int columns = at == BP_LOG_MEMBER ? 0 : terminal_columns();
-
-    lock_log();
-    if (at == BP_LOG_MEMBER) {
-        ; /* to the file alone */
-    } else if (kind == PROGRESS && columns > 0) {
+    if (kind == PROGRESS && columns > 0) {
         (void)printf("\r\033[K%.*s", fitting_bytes(line, columns), line);
         progress_shown = true;
     } else {
@@ -251,75 +244,69 @@ static void put_line(const char *line, line_kind kind)
         print_lines(line, columns, INDENT);
     }
     (void)fflush(stdout);
-    int number = write_file(line);
+}
+
+/* A member's lines go to its file alone. */
+static void put_line(line_kind kind, const char *format, va_list arguments)
+{
+    char line[LINE_BYTES];
+    bool shows = kind != FILE_ONLY && at != BP_LOG_MEMBER;
+    int columns, number = 0;
+
+    if (!channels[at].speaks)
+        return;
+    format_line(line, format, arguments);
+    columns = shows ? terminal_columns() : 0;
+    lock_log();
+    if (shows)
+        show_line(line, kind, columns);
+    if (kind != SCREEN_ONLY)
+        number = write_file(line);
     unlock_log();
-    if (number != 0)
+    if (number != 0 && kind != FILE_ONLY) /* a warning about the log would come back here */
         bp_warn("the log can't be written (%s), and is given up; free some space",
                 strerror(number));
 }
 
 void bp_log(const char *format, ...)
 {
-    char line[LINE_BYTES];
     va_list arguments;
 
-    if (!channels[at].speaks)
-        return;
     va_start(arguments, format);
-    format_line(line, format, arguments);
+    put_line(PLAIN, format, arguments);
     va_end(arguments);
-    put_line(line, PLAIN);
 }
 
 void bp_log_progress(const char *format, ...)
 {
-    char line[LINE_BYTES];
     va_list arguments;
 
-    if (!channels[at].speaks)
-        return;
     va_start(arguments, format);
-    format_line(line, format, arguments);
+    put_line(PROGRESS, format, arguments);
     va_end(arguments);
-    put_line(line, PROGRESS);
 }
 
 void bp_log_screen_only(const char *format, ...)
 {
-    char line[LINE_BYTES];
     va_list arguments;
 
-    if (!channels[at].speaks || at == BP_LOG_MEMBER)
-        return;
     va_start(arguments, format);
-    format_line(line, format, arguments);
+    put_line(SCREEN_ONLY, format, arguments);
     va_end(arguments);
-    int columns = terminal_columns();
-    lock_log();
-    erase_progress();
-    print_lines(line, columns, INDENT);
-    (void)fflush(stdout);
-    unlock_log();
+}
+
+void bp_log_file_only(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    put_line(FILE_ONLY, format, arguments);
+    va_end(arguments);
 }
 
 void bp_print_lines(const char *text, int goes_on)
 {
     print_lines(text, terminal_columns(), goes_on);
-}
-
-void bp_log_file_only(const char *format, ...)
-{
-    char line[LINE_BYTES];
-    va_list arguments;
-
-    if (!channels[at].speaks)
-        return;
-    va_start(arguments, format);
-    format_line(line, format, arguments);
-    va_end(arguments);
-    lock_log();
-    (void)write_file(line); /* a warning about the log would come back here */
-    unlock_log();
 }
 
 /* One write for the whole text, so that lines of several processes do not mix. */

@@ -52,14 +52,12 @@ static label *find_label(const char *name)
 
 static void lock_labels(void)
 {
-    int status = pthread_mutex_lock(&lock);
-    BP_ASSERT(status == 0);
+    BP_CHECK(pthread_mutex_lock(&lock) == 0);
 }
 
 static void unlock_labels(void)
 {
-    int status = pthread_mutex_unlock(&lock);
-    BP_ASSERT(status == 0);
+    BP_CHECK(pthread_mutex_unlock(&lock) == 0);
 }
 
 static bool total_bytes(size_t *bytes, int64_t n, size_t size)

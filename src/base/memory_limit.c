@@ -1,5 +1,5 @@
 /* How much memory this node has for the job: available memory, control group, Slurm, run.memory. */
-#include "base/memory_limit_priv.h"
+#include "base/memory_limit.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -147,7 +147,7 @@ static void take_least(bp_memory_limit *least, int64_t bytes, const char *from, 
     (void)snprintf(least->from, sizeof least->from, "%s", from);
 }
 
-bp_memory_limit memory_limit_under(const char *root, int64_t held_bytes)
+bp_memory_limit bp_memory_limit_read(const char *root, int64_t held_bytes)
 {
     bp_memory_limit least = {.bytes = -1};
     char path[PATH_BYTES];
@@ -164,17 +164,7 @@ bp_memory_limit memory_limit_under(const char *root, int64_t held_bytes)
     return least;
 }
 
-int64_t memory_group_under(const char *root)
+int64_t bp_memory_group_bytes(const char *root)
 {
     return find_group_limit(root, 0).limit;
-}
-
-bp_memory_limit bp_memory_limit_read(int64_t held_bytes)
-{
-    return memory_limit_under("", held_bytes);
-}
-
-int64_t bp_memory_group_bytes(void)
-{
-    return memory_group_under("");
 }

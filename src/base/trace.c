@@ -107,12 +107,11 @@ size_t bp_trace_bytes(int64_t count)
     return (size_t)count * sizeof(bp_trace_event);
 }
 
-bp_err bp_trace_start(int64_t count)
+void bp_trace_start(int64_t count)
 {
     BP_ASSERT(!is_on);
-    if (count > 0) {
+    if (count > 0)
         events = bp_alloc("trace", count, sizeof *events);
-    }
     capacity = count;
     used = dropped = 0;
     keeps = false;
@@ -120,7 +119,6 @@ bp_err bp_trace_start(int64_t count)
     memset(threads, 0, sizeof threads); /* there is no helper yet */
     bp_trace_thread(BP_TRACE_COMPUTE);
     since = bp_trace_here->mark;
-    return BP_OK;
 }
 
 void bp_trace_stop(void)

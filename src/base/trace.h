@@ -63,10 +63,8 @@ const char *bp_trace_track_name(bp_trace_track track);
 
 /** Begin: the caller becomes the thread of control, and all is counted from here on. Room for
  * `events` events of a timeline (0: none is kept). Not while one is under way (BP_ASSERT).
- *
- * Errors: BP_ERR_SYSTEM no memory.
  */
-bp_err bp_trace_start(int64_t events);
+void bp_trace_start(int64_t events);
 /** End, by the same thread, when no helper is left; what was recorded is gone. Nothing happens
  * where none was started. */
 void bp_trace_stop(void);

@@ -23,16 +23,9 @@
 
 static bp_err open_mesh(bench *self, MPI_Comm world, const bp_planned_world *plan)
 {
-    static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_mesh_shape *shape = &self->mesh_shape;
     bool alone = plan && bp_comm_size(world) == 1;
-    bp_err err;
+    bp_err err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
 
-    *shape = bp_mesh_shape_of(self->config);
-    err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
-                : bp_mesh_shape_fit(shape, bp_comm_size(world));
-    if (err == BP_OK)
-        err = bp_mesh_new(&self->mesh, world, alone ? &ONE : shape);
     if (err == BP_OK && !alone)
         bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     return err;

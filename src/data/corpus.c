@@ -56,12 +56,9 @@ static bp_err push_file(void *context, const char *path)
     bp_corpus *corpus = context;
 
     if (corpus->count == corpus->capacity) {
-        int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 8;
-        bp_corpus_file **files =
-            bp_realloc("data.files", corpus->files, capacity, sizeof(*corpus->files));
-
-        corpus->files = files;
-        corpus->capacity = capacity;
+        corpus->capacity = corpus->capacity ? 2 * corpus->capacity : 8;
+        corpus->files =
+            bp_realloc("data.files", corpus->files, corpus->capacity, sizeof(*corpus->files));
     }
 
     bp_err err = bp_corpus_file_open(&corpus->files[corpus->count], path);
@@ -148,32 +145,25 @@ static bp_err check_same(const bp_corpus *corpus, int64_t k)
     return BP_OK;
 }
 
-static bp_err hash_files(bp_corpus *corpus)
+static void hash_files(bp_corpus *corpus)
 {
-    bp_sha256 *hash = NULL;
-    bp_err err = bp_sha256_new(&hash);
+    bp_sha256 *hash = bp_sha256_new();
 
-    for (int64_t k = 0; err == BP_OK && k < corpus->count; k++) {
+    for (int64_t k = 0; k < corpus->count; k++) {
         const char *content = bp_corpus_file_info(corpus->files[k])->content_hash;
 
-        err = bp_sha256_update(hash, content, strlen(content));
-        if (err == BP_OK)
-            err = bp_sha256_update(hash, "\n", 1);
+        bp_sha256_update(hash, content, strlen(content));
+        bp_sha256_update(hash, "\n", 1);
     }
-    if (err == BP_OK)
-        err = bp_sha256_finish(hash, corpus->hash);
-    bp_sha256_free(&hash);
-    return err;
+    bp_sha256_finish(&hash, corpus->hash);
 }
 
 bp_err bp_corpus_open(bp_corpus **out, const char *list)
 {
     bp_corpus *corpus = bp_alloc("corpus", 1, sizeof(*corpus));
-    bp_err err = BP_OK;
+    bp_err err = bp_fault("corpus.open") ? bp_fail_errno(BP_ERR_IO, "can't open", list)
+                                         : take_list(push_file, corpus, list);
 
-    *out = NULL;
-    err = bp_fault("corpus.open") ? bp_fail_errno(BP_ERR_IO, "can't open", list)
-                                  : take_list(push_file, corpus, list);
     for (int64_t k = 0; err == BP_OK && k < corpus->count; k++) {
         const bp_corpus_info *info = bp_corpus_file_info(corpus->files[k]);
 
@@ -182,8 +172,8 @@ bp_err bp_corpus_open(bp_corpus **out, const char *list)
         corpus->tokens += info->tokens;
     }
     if (err == BP_OK)
-        err = hash_files(corpus);
-    if (err != BP_OK)
+        hash_files(corpus);
+    else
         bp_corpus_close(&corpus);
     *out = corpus;
     return err;

@@ -1,27 +1,37 @@
-/* Lanes: the windows of each step, made ahead of use by a helper thread. */
+/* The loader: the windows of each step, made ahead of use by a helper thread. */
 #include "data/loader.h"
-#include "base/trace.h"
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "block_cache_priv.h"
+#include "base/trace.h"
 #include "mixture_priv.h"
 #include "order_priv.h"
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #define DEPTH 3 /* steps of windows made ahead */
 
+/* Decoded blocks of a source: those that batch slots hold, and some that they have left. */
+typedef struct block_cache {
+    int64_t capacity;     /* entries */
+    int64_t entry_tokens; /* of an entry: windows of a block and the target of the last */
+    int32_t *slab;        /* [capacity][entry_tokens] */
+    int64_t *block_of;    /* [capacity], -1: empty */
+    int32_t *entry_of;    /* [blocks], -1: not decoded */
+    int32_t *holders;     /* [blocks]: batch slots in whose buffer a block is */
+    int64_t hand;         /* where the search for an entry to give away goes on */
+    int64_t reads;
+} block_cache;
+
 /* Windows that have an order of their own: the stream's, or with weights a file's. */
 typedef struct source {
     int64_t windows; /* W; 0: its weight is 0 */
+    int64_t first;   /* token of the stream that the first window begins with */
     bp_order order;
-    bp_block_cache cache;
+    block_cache cache;
     bp_order_buffer
         *buffers; /* those that are read from: of each batch slot, or with weights one for all,
                  since they go through an epoch side by side; the helper's alone */
@@ -33,14 +43,12 @@ struct bp_loader {
     int64_t source_count;
     source *sources;    /* 1, or with weights one a file */
     bp_mixture mixture; /* with weights */
-    int32_t *window;    /* [T+1] that an example is made of; the helper's alone */
     char *ring;         /* [DEPTH] batches; step s lies at s mod DEPTH */
     size_t batch_bytes;
     double waited;
 
     pthread_t helper;
     bool running;
-    bool has_mutex, has_changed;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     bool quit;
@@ -52,72 +60,133 @@ struct bp_loader {
     char message[BP_ERR_MESSAGE_BYTES];
 };
 
-/* Which entry of which epoch slot b of step s takes, without weights. */
-static void find_entry(const bp_loader *loader, int64_t step, int64_t slot, int64_t *epoch,
-                       int64_t *entry)
-{
-    if (loader->length > 0) {
-        *epoch = (step - 1) / loader->length;
-        *entry = slot * loader->length + (step - 1) % loader->length;
-    } else {
-        int64_t index = (step - 1) * loader->spec.batch + slot;
-
-        *epoch = index / loader->sources->windows;
-        *entry = index % loader->sources->windows;
-    }
-}
-
-/* ... and with weights, of which file. */
-static source *find_weighted(const bp_loader *loader, int64_t step, int64_t slot, int64_t *epoch,
-                             int64_t *entry)
-{
-    int64_t file, use;
-
-    bp_mixture_find(&loader->mixture, (step - 1) * loader->spec.batch + slot, &file, &use);
-    *epoch = use / loader->sources[file].windows;
-    *entry = use % loader->sources[file].windows;
-    return &loader->sources[file];
-}
-
 static bool is_weighted(const bp_loader *loader)
 {
     return bp_stream_weights(loader->spec.stream) != NULL;
 }
 
-static bool buffer_has(const bp_order_buffer *buffer, int64_t epoch, int64_t entry)
+/* ---- blocks ---- */
+
+/* For `holders` buffers at once. */
+static bp_err cache_init(block_cache *cache, const bp_order *order, int64_t holders)
 {
-    return buffer->epoch == epoch && entry >= buffer->first &&
-           entry < buffer->first + buffer->windows;
+    int64_t per_block = (BP_SHUFFLE_BLOCK_TOKENS + order->context - 1) / order->context;
+    int64_t most = per_block < order->windows ? per_block : order->windows;
+    int64_t wanted = holders * BP_BUFFER_BLOCKS;
+
+    cache->capacity = wanted < order->blocks ? wanted : order->blocks;
+    cache->entry_tokens = most * order->context + 1;
+    cache->slab =
+        bp_try_alloc("data.blocks", cache->capacity * cache->entry_tokens, sizeof(*cache->slab));
+    cache->block_of = bp_try_alloc("data.blocks", cache->capacity, sizeof(*cache->block_of));
+    cache->entry_of = bp_try_alloc("data.blocks", order->blocks, sizeof(*cache->entry_of));
+    cache->holders = bp_try_alloc("data.blocks", order->blocks, sizeof(*cache->holders));
+    if (!cache->slab || !cache->block_of || !cache->entry_of || !cache->holders)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the shuffle blocks; use a smaller train.batch "
+                                      "or more data ranks");
+    for (int64_t i = 0; i < cache->capacity; i++)
+        cache->block_of[i] = -1;
+    for (int64_t i = 0; i < order->blocks; i++)
+        cache->entry_of[i] = -1;
+    return BP_OK;
 }
 
-static bp_err make_window(bp_loader *loader, int64_t step, int64_t slot, int32_t *tokens)
+/* Bytes of one over a stream of so many tokens, about. */
+static size_t cache_bytes(int64_t tokens, int64_t holders, int64_t context)
 {
-    int64_t epoch, entry, block, global = loader->spec.first_slot + slot;
-    source *from = loader->sources;
-    bp_order_buffer *buffer;
+    int64_t blocks = tokens / BP_SHUFFLE_BLOCK_TOKENS + 1, wanted = holders * BP_BUFFER_BLOCKS;
+    int64_t entry_tokens =
+        (BP_SHUFFLE_BLOCK_TOKENS < tokens ? BP_SHUFFLE_BLOCK_TOKENS : tokens) + context + 1;
 
-    if (is_weighted(loader))
-        from = find_weighted(loader, step, global, &epoch, &entry);
-    else
-        find_entry(loader, step, global, &epoch, &entry);
-    buffer = &from->buffers[is_weighted(loader) ? 0 : slot];
-    if (!buffer_has(buffer, epoch, entry)) {
+    return (size_t)((wanted < blocks ? wanted : blocks) * entry_tokens) * sizeof(int32_t);
+}
+
+/* An empty entry, or that of a block which no batch slot holds. There is one: the buffers of all
+ * batch slots together have no more blocks than the cache has entries. */
+static int64_t free_entry(block_cache *cache)
+{
+    for (int64_t tries = 0; tries < cache->capacity; tries++) {
+        int64_t entry = cache->hand;
+
+        cache->hand = (cache->hand + 1) % cache->capacity;
+        if (cache->block_of[entry] < 0)
+            return entry;
+        if (cache->holders[cache->block_of[entry]] == 0) {
+            cache->entry_of[cache->block_of[entry]] = -1;
+            cache->block_of[entry] = -1;
+            return entry;
+        }
+    }
+    BP_ASSERT(false && "a block that no batch slot holds");
+    return -1;
+}
+
+/* Where the T+1 tokens of a window of a held block lie, which is decoded if need be. */
+static bp_err find_window(source *from, bp_stream *stream, int64_t block, int64_t window,
+                          const int32_t **tokens)
+{
+    block_cache *cache = &from->cache;
+    int64_t context = from->order.context, begin = bp_order_block_first(&from->order, block);
+
+    if (cache->entry_of[block] < 0) {
+        int64_t entry = free_entry(cache), end = bp_order_block_first(&from->order, block + 1);
+        bp_err err =
+            bp_stream_read(stream, from->first + begin * context, (end - begin) * context + 1,
+                           cache->slab + entry * cache->entry_tokens);
+
+        if (err != BP_OK)
+            return err;
+        cache->block_of[entry] = block;
+        cache->entry_of[block] = (int32_t)entry;
+        cache->reads++;
+    }
+    *tokens =
+        cache->slab + cache->entry_of[block] * cache->entry_tokens + (window - begin) * context;
+    return BP_OK;
+}
+
+/* A batch slot enters (1) or leaves (-1) a buffer: its blocks stay, or may go. */
+static void hold_blocks(block_cache *cache, const bp_order_buffer *buffer, int32_t by)
+{
+    for (int i = 0; i < buffer->blocks; i++)
+        cache->holders[buffer->block[i]] += by;
+}
+
+/* ---- steps ---- */
+
+/* Which entry of which epoch slot b of step s takes, and of which source. */
+static source *find_entry(const bp_loader *loader, int64_t step, int64_t slot, int64_t *epoch,
+                          int64_t *entry)
+{
+    int64_t index = (step - 1) * loader->spec.batch + slot, file = 0;
+
+    if (is_weighted(loader)) {
+        bp_mixture_find(&loader->mixture, index, &file, &index);
+    } else if (loader->length > 0) {
+        *epoch = (step - 1) / loader->length;
+        *entry = slot * loader->length + (step - 1) % loader->length;
+        return loader->sources;
+    }
+    *epoch = index / loader->sources[file].windows;
+    *entry = index % loader->sources[file].windows;
+    return &loader->sources[file];
+}
+
+static bp_err make_window(bp_loader *loader, int64_t step, int64_t slot, const int32_t **tokens)
+{
+    int64_t epoch, entry, block;
+    source *from = find_entry(loader, step, loader->spec.first_slot + slot, &epoch, &entry);
+    bp_order_buffer *buffer = &from->buffers[is_weighted(loader) ? 0 : slot];
+
+    if (buffer->epoch != epoch || entry < buffer->first ||
+        entry >= buffer->first + buffer->windows) {
         if (buffer->epoch >= 0)
-            bp_block_cache_leave(&from->cache, buffer);
+            hold_blocks(&from->cache, buffer, -1);
         bp_order_find(&from->order, epoch, entry, buffer);
-        bp_block_cache_hold(&from->cache, buffer);
+        hold_blocks(&from->cache, buffer, 1);
     }
     int64_t window = bp_order_window(&from->order, buffer, entry, &block);
-    return bp_block_cache_window(&from->cache, block, window, tokens);
-}
-
-static int64_t blocks_read(const bp_loader *loader)
-{
-    int64_t reads = 0;
-
-    for (int64_t k = 0; k < loader->source_count; k++)
-        reads += loader->sources[k].cache.reads;
-    return reads;
+    return find_window(from, loader->spec.stream, block, window, tokens);
 }
 
 static char *ring_at(const bp_loader *loader, int64_t step)
@@ -128,14 +197,15 @@ static char *ring_at(const bp_loader *loader, int64_t step)
 static bp_err make_step(bp_loader *loader, int64_t step)
 {
     const bp_loader_spec *spec = &loader->spec;
+    const int32_t *window;
     bp_err err = BP_OK;
 
     BP_TRACE(BP_TRACE_INPUT, 0, (double)loader->batch_bytes);
     bp_trace_number(step);
     for (int64_t slot = 0; err == BP_OK && slot < spec->slots; slot++) {
-        err = make_window(loader, step, slot, loader->window);
+        err = make_window(loader, step, slot, &window);
         if (err == BP_OK)
-            bp_example_make(&spec->maker, loader->window, step, spec->first_slot + slot,
+            bp_example_make(&spec->maker, window, step, spec->first_slot + slot,
                             ring_at(loader, step), spec->slots, slot);
     }
     return err;
@@ -157,7 +227,9 @@ static void *run_helper(void *argument)
         pthread_mutex_unlock(&loader->mutex);
         bp_err err = make_step(loader, step);
         pthread_mutex_lock(&loader->mutex);
-        loader->reads = blocks_read(loader);
+        loader->reads = 0;
+        for (int64_t k = 0; k < loader->source_count; k++)
+            loader->reads += loader->sources[k].cache.reads;
         if (seeks != loader->seeks)
             continue;
         if (err == BP_OK) {
@@ -173,18 +245,6 @@ static void *run_helper(void *argument)
     return NULL;
 }
 
-static bp_err start_helper(bp_loader *loader)
-{
-    bp_err err;
-
-    BP_CHECK(pthread_mutex_init(&loader->mutex, NULL) == 0);
-    BP_CHECK(pthread_cond_init(&loader->changed, NULL) == 0);
-    loader->has_mutex = loader->has_changed = true;
-    err = bp_thread_start(&loader->helper, "data loader", run_helper, loader);
-    loader->running = err == BP_OK;
-    return err;
-}
-
 /* Source k: `tokens` of the stream from `first` on, of which so many buffers are read at a time. */
 static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t tokens,
                           int64_t buffers)
@@ -194,9 +254,10 @@ static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t t
     int64_t context = spec->maker.window - 1;
     bp_err err;
 
+    out->first = first;
     out->windows = (tokens - 1) / context;
     bp_order_init(&out->order, out->windows, context, spec->seed, spec->member + k);
-    err = bp_block_cache_init(&out->cache, spec->stream, first, &out->order, buffers);
+    err = cache_init(&out->cache, &out->order, buffers);
     if (err != BP_OK)
         return err;
     out->buffers = bp_try_alloc("data.loader", buffers, sizeof(*out->buffers));
@@ -224,7 +285,7 @@ static bp_err open_files(bp_loader *loader, int64_t files)
     return err;
 }
 
-static bp_err plan_lanes(bp_loader *loader)
+static bp_err open_sources(bp_loader *loader)
 {
     const bp_loader_spec *spec = &loader->spec;
     int64_t count = is_weighted(loader) ? bp_stream_files(spec->stream) : 1;
@@ -232,9 +293,8 @@ static bp_err plan_lanes(bp_loader *loader)
 
     loader->sources = bp_try_alloc("data.loader", count, sizeof(*loader->sources));
     loader->batch_bytes = bp_batch_bytes(&spec->maker.form, spec->slots);
-    loader->window = bp_try_alloc("data.loader", spec->maker.window, sizeof(*loader->window));
     loader->ring = bp_try_alloc("data.loader", DEPTH * (int64_t)loader->batch_bytes, 1);
-    if (!loader->sources || !loader->window || !loader->ring)
+    if (!loader->sources || !loader->ring)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " batch slots", spec->slots);
     loader->source_count = count;
     if (is_weighted(loader))
@@ -257,9 +317,12 @@ bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec)
 
     bp_loader *loader = bp_alloc("data.loader", 1, sizeof(*loader));
     loader->spec = *spec;
-    err = plan_lanes(loader);
+    BP_CHECK(pthread_mutex_init(&loader->mutex, NULL) == 0);
+    BP_CHECK(pthread_cond_init(&loader->changed, NULL) == 0);
+    err = open_sources(loader);
     if (err == BP_OK)
-        err = start_helper(loader);
+        err = bp_thread_start(&loader->helper, "data loader", run_helper, loader);
+    loader->running = err == BP_OK;
     if (err != BP_OK)
         bp_loader_free(&loader);
     *out = loader;
@@ -271,15 +334,12 @@ size_t bp_loader_bytes(const bp_loader_size *size)
     int64_t files = size->mixed_files > 0 ? size->mixed_files : 1;
     int64_t holders = size->mixed_files > 0 ? 1 : size->slots;
     int64_t of_file = size->tokens;
-    size_t ring = DEPTH * bp_batch_bytes(&size->maker->form, size->slots) +
-                  (size_t)size->maker->window * sizeof(int32_t);
+    size_t ring = DEPTH * bp_batch_bytes(&size->maker->form, size->slots);
     size_t cycle = size->mixed_files > 0 ? 2 * BP_MIXTURE_CYCLE * sizeof(int32_t) : 0;
 
     if (files > 1) /* files of equal size take most */
         of_file = size->tokens / files + 1;
-    return ring + cycle +
-           (size_t)files * bp_block_cache_bytes(of_file, holders, size->maker->window - 1,
-                                                size->vocab_size > 65536);
+    return ring + cycle + (size_t)files * cache_bytes(of_file, holders, size->maker->window - 1);
 }
 
 void bp_loader_free(bp_loader **loader)
@@ -295,16 +355,18 @@ void bp_loader_free(bp_loader **loader)
         pthread_mutex_unlock(&old->mutex);
         pthread_join(old->helper, NULL);
     }
-    if (old->has_changed)
-        pthread_cond_destroy(&old->changed);
-    if (old->has_mutex)
-        pthread_mutex_destroy(&old->mutex);
-    bp_free(old->window);
+    pthread_cond_destroy(&old->changed);
+    pthread_mutex_destroy(&old->mutex);
     bp_free(old->ring);
     for (int64_t k = 0; k < old->source_count; k++) {
-        bp_free(old->sources[k].buffers);
-        bp_block_cache_clear(&old->sources[k].cache);
-        bp_order_clear(&old->sources[k].order);
+        source *one = &old->sources[k];
+
+        bp_free(one->buffers);
+        bp_free(one->cache.holders);
+        bp_free(one->cache.entry_of);
+        bp_free(one->cache.block_of);
+        bp_free(one->cache.slab);
+        bp_order_clear(&one->order);
     }
     bp_free(old->sources);
     bp_mixture_clear(&old->mixture);

@@ -27,8 +27,9 @@ typedef struct bp_loader_spec {
  * evenly spread; the k-th entry of a file with W windows is entry k mod W of its epoch k / W. So a
  * rank that has some of the slots decodes all blocks that its windows lie in: nearly all there are.
  *
- * Holds blocks of 64 Ki tokens, 128 KiB each (256 KiB from 65,537 entries of the vocabulary up): at
- * most 4 a slot, or with weights 4 a file, never more than there are; and three steps of batches.
+ * Holds blocks of 64 Ki tokens, 256 KiB each: at most 4 a slot, or with weights 4 a file, never
+ * more than there are; and three steps of batches. A token is copied twice: to its block, and from
+ * there to its batch.
  *
  * Owns:       *out is the caller's, bp_loader_free(); NULL after an error.
  * Errors:     BP_ERR_FORMAT fewer than T+1 tokens; BP_ERR_SYSTEM memory, threads.
@@ -40,7 +41,7 @@ void bp_loader_free(bp_loader **loader);
 typedef struct bp_loader_size {
     int64_t tokens;      /* of all files */
     int64_t mixed_files; /* of a stream with weights; 0: one without */
-    int64_t slots, vocab_size;
+    int64_t slots;
     const bp_example_maker *maker;
 } bp_loader_size;
 

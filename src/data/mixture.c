@@ -84,17 +84,6 @@ char *bp_corpus_weights_text(const double *weights, int64_t count)
 
 /* ---- the cycle ---- */
 
-/* The corpus with the largest remainder that has not got another entry for it yet. */
-static int64_t largest(const double *remainder, int64_t corpora)
-{
-    int64_t best = 0;
-
-    for (int64_t k = 1; k < corpora; k++)
-        if (remainder[k] > remainder[best])
-            best = k;
-    return best;
-}
-
 /* Entries of a cycle for each corpus. */
 static void share_out(bp_mixture *mixture, const double *weights)
 {
@@ -110,11 +99,14 @@ static void share_out(bp_mixture *mixture, const double *weights)
         remainder[k] = weights[k] > 0 ? quota - (double)mixture->count[k] : -INFINITY;
         given += mixture->count[k];
     }
-    for (; given < BP_MIXTURE_CYCLE; given++) {
-        int64_t k = largest(remainder, corpora);
+    for (; given < BP_MIXTURE_CYCLE; given++) { /* to the largest remainder */
+        int64_t best = 0;
 
-        mixture->count[k]++;
-        remainder[k] -= 1;
+        for (int64_t k = 1; k < corpora; k++)
+            if (remainder[k] > remainder[best])
+                best = k;
+        mixture->count[best]++;
+        remainder[best] -= 1;
     }
     for (; given > BP_MIXTURE_CYCLE; given--) { /* tiny weights had more than their share */
         int64_t most = 0;

@@ -114,25 +114,9 @@ static void sum_places(bp_stream *stream)
     stream->tokens = stream->block_token[places];
 }
 
-static bp_err sum_bag(bp_stream *stream)
-{
-    stream->groups = stream->weights ? stream->files : 1;
-    stream->first_place = bp_try_alloc("data.drawn", stream->groups + 1, sizeof(int64_t));
-    if (!stream->first_place)
-        return bp_fail_memory("the places of a bag", stream->groups + 1, sizeof(int64_t));
-    count_places(stream);
-
-    int64_t places = stream->first_place[stream->groups];
-    stream->block_token = bp_try_alloc("data.drawn", places + 1, sizeof(*stream->block_token));
-    if (!stream->block_token)
-        return bp_fail_memory("the places of a bag", places + 1, sizeof(int64_t));
-    sum_places(stream);
-    return BP_OK;
-}
-
 static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
 {
-    int64_t n = stream->documents;
+    int64_t n = stream->documents, places;
     bp_rng_key key = bp_rng_key_of(seed, BP_RNG_BAG, member, 0, 0);
 
     if (n < 2)
@@ -145,7 +129,15 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a bag of %" PRId64 " documents", n);
     for (int64_t i = 0; i < n; i++)
         stream->drawn[bp_rng_below(&key, (uint64_t)i, n)]++;
-    return sum_bag(stream);
+    stream->groups = stream->weights ? stream->files : 1;
+    stream->first_place = bp_alloc("data.drawn", stream->groups + 1, sizeof(int64_t));
+    count_places(stream);
+    places = stream->first_place[stream->groups];
+    stream->block_token = bp_try_alloc("data.drawn", places + 1, sizeof(*stream->block_token));
+    if (!stream->block_token)
+        return bp_fail_memory("the places of a bag", places + 1, sizeof(int64_t));
+    sum_places(stream);
+    return BP_OK;
 }
 
 bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
@@ -258,11 +250,6 @@ bp_err bp_stream_check(const bp_stream *stream, int64_t context)
     return err;
 }
 
-int64_t bp_stream_vocab_size(const bp_stream *stream)
-{
-    return bp_corpus_vocab_size(stream->corpus);
-}
-
 const char *bp_stream_path(const bp_stream *stream, int64_t k)
 {
     return bp_corpus_file_path(bp_corpus_file_at(stream->corpus, k));
@@ -331,12 +318,14 @@ static bp_err read_block(bp_stream *stream, int64_t place, int64_t first, int64_
     return err;
 }
 
-/* Each block is looked up: between those of a thin pass many are empty. */
-static bp_err read_bag(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens)
+bp_err bp_stream_read(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens)
 {
     bp_err err = BP_OK;
 
-    while (err == BP_OK && count > 0) {
+    BP_ASSERT(first >= 0 && count >= 0 && first <= stream->tokens - count);
+    if (!stream->bag)
+        return read_plain(stream, first, count, tokens);
+    while (err == BP_OK && count > 0) { /* block by block: of those of a thin pass many are empty */
         int64_t places = stream->first_place[stream->groups], read;
         int64_t place = find_place(stream->block_token, places, first);
 
@@ -346,13 +335,4 @@ static bp_err read_bag(bp_stream *stream, int64_t first, int64_t count, int32_t 
         count -= read;
     }
     return err;
-}
-
-bp_err bp_stream_read(bp_stream *stream, int64_t first, int64_t count, int32_t *tokens)
-{
-    BP_ASSERT(first >= 0 && count >= 0 && first <= stream->tokens - count);
-    if (count == 0)
-        return BP_OK;
-    return stream->bag ? read_bag(stream, first, count, tokens)
-                       : read_plain(stream, first, count, tokens);
 }

@@ -128,25 +128,17 @@ static void leave(void)
     _exit(abandoned_with);
 }
 
-/* On any rank. */
-static bool is_abandoned(void)
-{
-    int mine = abandoned_with;
-
-    BP_MPI_WAIT("finalize",
-                MPI_Allreduce(&mine, &abandoned_with, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-    return abandoned_with >= 0;
-}
-
 void bp_mpi_finish(void)
 {
-    int begun;
+    int begun, mine = abandoned_with;
 
     BP_MPI(MPI_Initialized(&begun));
     if (!begun)
         return;
     bp_fault_point("finalize");
-    if (is_abandoned())
+    BP_MPI_WAIT("finalize", /* any rank may have */
+                MPI_Allreduce(&mine, &abandoned_with, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    if (abandoned_with >= 0)
         leave();
     bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
     BP_MPI_WAIT("finalize", MPI_Finalize());

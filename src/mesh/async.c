@@ -8,7 +8,6 @@
 #include "mesh/mesh.h"
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -85,18 +84,12 @@ static void *work(void *context)
     return NULL;
 }
 
-static bp_err start_thread(bp_async *self)
-{
-    bp_err err = bp_thread_start(&self->thread, "collectives", work, self);
-
-    self->has_thread = err == BP_OK;
-    return err;
-}
-
 bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside)
 {
     bp_async *self = bp_alloc("mesh.async", 1, sizeof *self);
     int threads;
+    bp_err err = BP_OK;
+
     *out = self;
     BP_MPI(MPI_Comm_dup(comm, &self->comm));
     BP_MPI(MPI_Query_thread(&threads));
@@ -105,8 +98,11 @@ bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside)
              pthread_cond_init(&self->done_more, NULL) == 0);
     self->capacity = jobs;
     self->jobs = bp_alloc("mesh.async", jobs, sizeof *self->jobs);
-    beside = beside && threads == MPI_THREAD_MULTIPLE && bp_comm_size(comm) > 1;
-    return beside ? start_thread(self) : BP_OK;
+    if (beside && threads == MPI_THREAD_MULTIPLE && bp_comm_size(comm) > 1) {
+        err = bp_thread_start(&self->thread, "collectives", work, self);
+        self->has_thread = err == BP_OK;
+    }
+    return err;
 }
 
 void bp_async_free(bp_async **async)

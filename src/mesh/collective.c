@@ -252,15 +252,6 @@ void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
     bp_all_gather_bytes(x, n * (int64_t)sizeof(float), comm);
 }
 
-/* The same tree as halve(), with whole vectors: for few floats. */
-static void double_up(float *x, int64_t n, float *scratch, MPI_Comm comm)
-{
-    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-
-    for (int bit = 1; bit < size; bit <<= 1)
-        exchange_and_add(x, x, scratch, n, rank ^ bit, comm, &SPINNING);
-}
-
 /* From rank to rank, each adding its part on the right; the last one tells all. */
 static void chain(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
@@ -278,19 +269,20 @@ static void chain(float *x, int64_t n, float *scratch, MPI_Comm comm)
 
 static void sum_floats(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
-    int size = bp_comm_size(comm);
+    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
     int64_t by_halves = n > SMALL ? n - n % size : 0;
 
     if (by_halves > 0) {
         bp_reduce_scatter(x, by_halves, scratch, comm);
         bp_all_gather_shards(x, by_halves, comm);
     }
-    if (by_halves == n)
-        return;
-    if (is_power_of_two(size))
-        double_up(x + by_halves, n - by_halves, scratch, comm);
-    else
-        chain(x + by_halves, n - by_halves, scratch, comm);
+    x += by_halves;
+    n -= by_halves;
+    if (n > 0 && !is_power_of_two(size))
+        chain(x, n, scratch, comm);
+    else if (n > 0) /* the same tree as halve(), with whole vectors: for few floats */
+        for (int bit = 1; bit < size; bit <<= 1)
+            exchange_and_add(x, x, scratch, n, rank ^ bit, comm, &SPINNING);
 }
 
 void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm)

@@ -157,13 +157,10 @@ static bp_err fail_fit(const bp_mesh_shape *shape, int64_t copy, int size)
     add_need(&axes, shape, copy);
     add_world_sizes(&remedy, shape, copy, size);
     add_mesh_sizes(&remedy, shape, copy, size);
-    char *axes_text = bp_buffer_take(&axes), *remedy_text = bp_buffer_take(&remedy);
-    bp_err err =
-        bp_fail(BP_ERR_CONFIG, "%s, but there %s %d: at mesh.*; %s",
-                axes_text == NULL ? "this mesh needs others" : axes_text, size == 1 ? "is" : "are",
-                size, remedy_text == NULL ? "choose other axes" : remedy_text);
-    bp_free(axes_text);
-    bp_free(remedy_text);
+    bp_err err = bp_fail(BP_ERR_CONFIG, "%s, but there %s %d: at mesh.*; %s", axes.data,
+                         size == 1 ? "is" : "are", size, remedy.data);
+    bp_buffer_clear(&axes);
+    bp_buffer_clear(&remedy);
     return err;
 }
 
@@ -264,14 +261,7 @@ static void split_axes(bp_mesh *mesh)
 bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
 {
     bp_mesh *mesh = bp_alloc("mesh.mesh", 1, sizeof(*mesh));
-    bp_err err = BP_OK;
 
-    *out = NULL;
-    err = bp_agree(comm, err);
-    if (err != BP_OK) {
-        bp_free(mesh);
-        return err;
-    }
     mesh->compute = mesh->member = mesh->model = MPI_COMM_NULL;
     mesh->pipeline = mesh->data = mesh->tensor = MPI_COMM_NULL;
     mesh->ensemble = mesh->across = MPI_COMM_NULL;
@@ -286,6 +276,21 @@ bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
     split_axes(mesh);
     *out = mesh;
     return BP_OK;
+}
+
+bp_err bp_mesh_open(bp_mesh **out, bp_mesh_shape *shape, const bp_config *config, MPI_Comm world,
+                    const bp_planned_world *plan)
+{
+    static const bp_mesh_shape ALONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bool alone = plan != NULL && bp_comm_size(world) == 1;
+    bp_err err;
+
+    *shape = bp_mesh_shape_of(config);
+    err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
+                : bp_mesh_shape_fit(shape, bp_comm_size(world));
+    if (err == BP_OK)
+        err = bp_mesh_new(out, world, alone ? &ALONE : shape);
+    return err;
 }
 
 void bp_mesh_free(bp_mesh **mesh)

@@ -80,11 +80,17 @@ bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks);
 /** Build the mesh over `comm`.
  *
  * Collective: over `comm`; the shape has been fitted to its size and is equal on all ranks
- * (BP_ASSERT).
- *
- * Errors: BP_ERR_SYSTEM no memory: the same on all ranks, *out NULL.
+ * (BP_ASSERT). Returns BP_OK.
  */
 bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape);
+
+/** The mesh that a configuration asks for, and its fitted shape. One process that plans a job to
+ * come (plan; NULL: it is this one) has a mesh of its own alone, and the shape is that of the job.
+ *
+ * Collective: over `world`. Errors: BP_ERR_CONFIG, those of bp_mesh_shape_fit.
+ */
+bp_err bp_mesh_open(bp_mesh **out, bp_mesh_shape *shape, const bp_config *config, MPI_Comm world,
+                    const bp_planned_world *plan);
 void bp_mesh_free(bp_mesh **mesh); /* collective over world */
 
 /** MPI_Init_thread for a program (MPI_THREAD_MULTIPLE is asked for): MPI's errors end the program

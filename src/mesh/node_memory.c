@@ -33,21 +33,16 @@ static void find_asked(void *context, const bp_option *option, const char *value
         *(bool *)context = true;
 }
 
-/* run.memory, of a job that has the key; -1: it is not set. */
-static int64_t asked_bytes(const bp_config *config)
+/* run.memory, of a job that has the key and a value for it, else what the system allows. */
+static bp_memory_limit read_limit(const bp_config *config, int64_t held)
 {
+    bp_memory_limit limit = {.bytes = -1};
     bool asked = false;
 
     bp_config_each(config, find_asked, &asked);
-    return asked ? bp_config_int(config, bp_memory_options[0].key) : -1;
-}
-
-static bp_memory_limit read_limit(const bp_config *config, int64_t held)
-{
-    bp_memory_limit limit = {.bytes = asked_bytes(config)};
-
-    if (limit.bytes < 0)
-        return bp_memory_limit_read(held);
+    if (!asked)
+        return bp_memory_limit_read("", held);
+    limit.bytes = bp_config_int(config, bp_memory_options[0].key);
     snprintf(limit.from, sizeof limit.from, "%s", bp_memory_options[0].key);
     return limit;
 }

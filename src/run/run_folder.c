@@ -51,33 +51,29 @@ static bp_err write_text(const bp_run *run, const char *text)
 
 /* run.json knows the hash of what config.ini is to be, and of what it was: one is written after the
  * other, and a job may be killed in between. Of a finished run it stays as it is. */
-static bp_err note_config(bp_run *run, const run_pairs *pairs)
+static void note_config(bp_run *run, const run_pairs *pairs)
 {
     char now[BP_SHA256_HEX];
     const char *text = run->config_text;
-    bp_err err = run->finished ? BP_OK : bp_sha256_of(text, strlen(text), now);
     json_t *hashes = json_array();
 
-    if (err == BP_OK && !run->finished)
+    bp_sha256_of(text, strlen(text), now);
+    if (!run->finished)
         (void)json_array_append_new(hashes, json_string(now));
     if (pairs->sha256[0] != '\0')
         (void)json_array_append_new(hashes, json_string(pairs->sha256));
-    if (err == BP_OK)
-        (void)json_object_set_new(run->record, "config_sha256", hashes);
-    else
-        json_decref(hashes);
-    return err;
+    (void)json_object_set_new(run->record, "config_sha256", hashes);
 }
 
 static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                            const json_t *before, const char *hosts, const run_pairs *pairs)
 {
-    bp_err err;
+    bp_err err = BP_OK;
 
     run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
     run->config_text = bp_config_text(config);
-    err = note_config(run, pairs);
-    if (err == BP_OK && before == NULL) /* there is a run from run.json on */
+    note_config(run, pairs);
+    if (before == NULL) /* there is a run from run.json on */
         err = write_text(run, run->config_text);
     if (err == BP_OK)
         err = run_record_write(run->folder, run->record);

@@ -83,13 +83,12 @@ static bp_err find_bytes(bp_tokenizer *tokenizer, const char *name)
 static bp_err make_hash(bp_tokenizer *tokenizer)
 {
     char *text = bp_tokenizer_text(tokenizer);
-    bp_err err;
 
     if (text == NULL)
         return bp_fail_memory("the text of a tokenizer", 1, 0);
-    err = bp_sha256_of(text, strlen(text), tokenizer->hash);
+    bp_sha256_of(text, strlen(text), tokenizer->hash);
     bp_free(text);
-    return err;
+    return BP_OK;
 }
 
 bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,

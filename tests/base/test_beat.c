@@ -20,7 +20,6 @@ static void phase_step_and_progress_are_told(void **state)
     int64_t before = now().progress;
     bp_phase outer = bp_heartbeat_phase(BP_PHASE_STEP);
 
-    (void)state;
     bp_heartbeat_step(41);
     assert_int_equal(now().phase, BP_PHASE_STEP);
     assert_int_equal(now().step, 41);
@@ -33,7 +32,6 @@ static void phase_step_and_progress_are_told(void **state)
 
 static void every_phase_has_a_name_of_its_own(void **state)
 {
-    (void)state;
     for (int k = 0; k < BP_PHASES; k++)
         for (int j = 0; j < k; j++)
             assert_string_not_equal(bp_phase_name((bp_phase)k), bp_phase_name((bp_phase)j));
@@ -43,7 +41,6 @@ static void outer_collective_counts(void **state)
 {
     int64_t before = now().collectives, progress = now().progress;
 
-    (void)state;
     assert_false(now().waits);
     bp_heartbeat_enter("agree");
     bp_heartbeat_enter("all_reduce");
@@ -82,7 +79,6 @@ static void reader_beside_a_writer_sees_whole_values(void **state)
 {
     pthread_t reader;
 
-    (void)state;
     assert_int_equal(pthread_create(&reader, NULL, read_on, NULL), 0);
     for (int k = 0; k < 200000; k++) {
         bp_heartbeat_step(k);

@@ -57,7 +57,6 @@ static void values_of_all_types_are_read(void **state)
 {
     bp_config *config = new_config();
 
-    (void)state;
     bp_test_expect(read_text(config, "\xEF\xBB\xBF; a comment\r\n"
                                      "[train]\r\n"
                                      "steps = 120 ; behind\r\n"
@@ -119,7 +118,6 @@ static void numbers_are_taken_strictly(void **state)
                                       "train.order=",
                                       "train.steps=1e400"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         bp_test_expect(try_argument(bad[i]), BP_ERR_CONFIG);
     bp_test_expect(try_argument("train.steps=1.5"), BP_ERR_CONFIG);
@@ -143,7 +141,6 @@ static void ranges_are_to_the_last_value(void **state)
                                       "train.steps=-1",     "train.rate=-1e-9",
                                       "train.rate=10.0001", "train.seed=9007199254740993"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         bp_test_expect(try_argument(good[i]), BP_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -166,7 +163,6 @@ static void bytes_know_their_units(void **state)
                  {"train.memory=7GiB", INT64_C(7) << 30},
                  {"train.memory=0", 0}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bp_config *config = new_config();
         char copy[64], *arguments[] = {copy};
@@ -179,7 +175,6 @@ static void bytes_know_their_units(void **state)
 
 static void all_faults_are_told_with_their_lines(void **state)
 {
-    (void)state;
     bp_test_expect(try_text("steps = 1\n"
                             "[train]\n"
                             "stepz = 5\n"
@@ -209,7 +204,6 @@ static void faults_are_twenty_at_most(void **state)
 {
     char text[4096] = "[train]\n";
 
-    (void)state;
     for (int i = 0; i < 50; i++)
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "key%d = 1\n", i);
     bp_test_expect(try_text(text), BP_ERR_CONFIG);
@@ -221,7 +215,6 @@ static void missing_keys_are_all_told(void **state)
 {
     bp_config *config = new_config();
 
-    (void)state;
     bp_test_expect(read_text(config, ""), BP_OK);
     bp_test_expect(bp_config_check(config), BP_ERR_CONFIG);
     bp_test_message_has("train.steps is not set");
@@ -243,7 +236,7 @@ static bp_err try_lengths(const bp_option *const *used, const char *a, const cha
     char *arguments[] = {(char *)a, (char *)b};
     bp_config *config;
 
-    assert_int_equal(bp_config_new(&config, tables, used), BP_OK);
+    bp_test_expect(bp_config_new(&config, tables, used), BP_OK);
     bp_err err = bp_config_read(config, NULL, (a != NULL) + (b != NULL), arguments);
     if (err == BP_OK)
         err = bp_config_check(config);
@@ -255,7 +248,6 @@ static void one_alone_of_keys_that_exclude_each_other(void **state)
 {
     const bp_option *const used[] = {length_table, NULL}, *const others[] = {NULL};
 
-    (void)state;
     bp_test_expect(try_lengths(used, "length.steps=3", NULL), BP_OK);
     bp_test_expect(try_lengths(used, "length.epochs=0.5", NULL), BP_OK);
     bp_test_expect(try_lengths(others, NULL, NULL), BP_OK); /* another job's */
@@ -281,7 +273,6 @@ static void command_line_wins(void **state)
          nothing[] = "run.note=";
     char *arguments[] = {steps, dir, again, nothing};
 
-    (void)state;
     const char *path = bp_test_write("wins.ini", "[train]\nsteps=5\n[run]\nnote=hi\n", 30);
     bp_test_expect(bp_config_read(config, path, 4, arguments), BP_OK);
     assert_int_equal(bp_config_int(config, "train.steps"), 8); /* and the last of them */
@@ -298,7 +289,6 @@ static void keys_of_other_jobs_are_accepted(void **state)
 {
     bp_config *config = new_config();
 
-    (void)state;
     bp_test_expect(read_text(config, "[score]\nstride = 5\n"), BP_OK);
     assert_int_equal(bp_config_int(config, "score.stride"), 5);
     char *text = bp_config_text(config);
@@ -329,7 +319,6 @@ static bp_err try_line(size_t bytes, const char *begin)
 
 static void long_line_is_refused_and_never_cut(void **state)
 {
-    (void)state;
     bp_test_expect(try_line(198, "dir = "), BP_OK);
     bp_test_expect(try_line(199, "dir = "), BP_OK);
     bp_test_expect(try_line(199, "; comment "), BP_OK);
@@ -346,7 +335,6 @@ static void backslash_continues_a_value(void **state)
 {
     bp_config *config = new_config();
 
-    (void)state;
     bp_test_expect(read_text(config, "[run]\n"
                                      "dir = a,\\\n"
                                      "  b,\\\r\n"
@@ -366,7 +354,6 @@ static void damaged_text_is_refused(void **state)
     char section[256];
     bp_config *config = new_config();
 
-    (void)state;
     bp_test_expect(
         bp_config_read(config, bp_test_write("zero.ini", zero, sizeof zero - 1), 0, NULL),
         BP_ERR_CONFIG);
@@ -396,7 +383,6 @@ static void what_is_no_file_is_an_error(void **state)
     bp_config *config = new_config();
     const char *fifo = bp_test_path("fifo.ini");
 
-    (void)state;
     bp_test_expect(bp_config_read(config, bp_test_path("none.ini"), 0, NULL), BP_ERR_INPUT);
     bp_test_message_has("none.ini");
     bp_test_expect(bp_config_read(config, bp_test_folder(), 0, NULL), BP_ERR_INPUT);
@@ -416,7 +402,6 @@ static void config_ini_reads_back_as_itself(void **state)
          steps[] = "train.steps=0005";
     char *arguments[] = {dir, real, bytes, steps};
 
-    (void)state;
     for (int i = 0; i < 200; i++)
         (void)snprintf(dir + strlen(dir), sizeof dir - strlen(dir), "%s;c#o%d ;[x]",
                        i % 5 == 0 ? "," : "", i);
@@ -444,7 +429,6 @@ static void config_ini_reads_back_as_itself(void **state)
 
 static void values_that_ini_cannot_hold_are_refused(void **state)
 {
-    (void)state;
     bp_test_expect(try_argument("run.dir=a ;b"), BP_ERR_CONFIG);
     bp_test_expect(try_argument("run.dir=;b"), BP_ERR_CONFIG);
     bp_test_expect(try_argument("run.dir=a\nb"), BP_ERR_CONFIG);
@@ -457,7 +441,6 @@ static void long_values_are_shown_in_part(void **state)
 {
     char argument[4000] = "train.steps=";
 
-    (void)state;
     memset(argument + strlen(argument), 'x', sizeof argument - strlen(argument) - 1);
     argument[sizeof argument - 1] = 0;
     bp_test_expect(try_argument(argument), BP_ERR_CONFIG);
@@ -468,7 +451,6 @@ static void resolved_values_are_checked_but_not_given(void **state)
 {
     bp_config *config = new_config();
 
-    (void)state;
     bp_test_expect(bp_config_set(config, "train.steps", "9"), BP_OK);
     assert_int_equal(bp_config_int(config, "train.steps"), 9);
     assert_true(bp_config_is_set(config, "train.steps"));
@@ -487,7 +469,6 @@ static void faults_of_callers_are_collected(void **state)
 {
     bp_config *config = new_config();
 
-    (void)state;
     bp_test_expect(bp_config_faults(config), BP_OK);
     bp_config_fault(config, "model.width = %d is no multiple of model.heads = %d", 10, 3);
     bp_config_fault(config, "two\nlines");
@@ -517,7 +498,6 @@ static void each_key_of_the_job_is_visited(void **state)
     bp_config *config = new_config();
     visited v = {0, ""};
 
-    (void)state;
     bp_config_each(config, visit, &v);
     assert_int_equal(v.count, 10);
     assert_string_equal(v.keys, "train.steps=? train.rate=0.0003 train.memory=1 GiB train.trace=no "
@@ -530,7 +510,6 @@ static void help_shows_every_key(void **state)
 {
     char *help = bp_config_help(used_tables);
 
-    (void)state;
     for (const bp_option *row = train_table; row->key != NULL; row++) {
         assert_non_null(strstr(help, row->key));
         assert_non_null(strstr(help, row->help));
@@ -566,7 +545,6 @@ static void keys_are_bound_to_a_struct(void **state)
     char *given[] = {"b.steps=7", "b.file=x/y"};
     bp_config *config;
 
-    (void)state;
     bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
     const bound_keys *keys = bp_config_bound(config, bound_table);
     assert_int_equal(keys->steps, 0);
@@ -588,7 +566,6 @@ static void names_with_equals_are_told_from_pairs(void **state)
 {
     char folder[PATH_MAX];
 
-    (void)state;
     assert_true(bp_config_is_pair("train.steps=3"));
     assert_true(bp_config_is_pair("steps=3"));
     assert_true(bp_config_is_pair("run.dir=a/b=c"));

@@ -14,7 +14,6 @@ static void severity_is_ordered_as_agreed(void **state)
         BP_ERR_SOFTWARE, BP_ERR_SYSTEM, BP_ERR_IO,     BP_ERR_CREATE, BP_ERR_DENIED,  BP_ERR_BUSY,
         BP_ERR_FORMAT,   BP_ERR_INPUT,  BP_ERR_CONFIG, BP_ERR_USAGE,  BP_ERR_STOPPED, BP_OK};
 
-    (void)state;
     for (size_t i = 1; i < sizeof worst_first / sizeof worst_first[0]; i++)
         assert_true(bp_err_severity(worst_first[i - 1]) > bp_err_severity(worst_first[i]));
     assert_int_equal(bp_err_severity(BP_OK), 0);
@@ -23,7 +22,6 @@ static void severity_is_ordered_as_agreed(void **state)
 
 static void bytes_of_users_are_escaped(void **state)
 {
-    (void)state;
     assert_int_equal(BP_FAIL(BP_ERR_FORMAT, "a\x1b[2J\tb\xc3\xa9\x7f: at %s", "x"), BP_ERR_FORMAT);
     assert_string_equal(bp_err_message(), "a\\x1B[2J\\x09b\\xC3\\xA9\\x7F: at x");
     assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "one\ntwo\n\n"), BP_ERR_CONFIG);
@@ -34,7 +32,6 @@ static void long_line_keeps_its_head_and_tail(void **state)
 {
     char value[3000];
 
-    (void)state;
     memset(value, '\xff', sizeof value);
     value[sizeof value - 1] = 0;
     assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "bad value %s: at file:3; give 5\nnext", value),
@@ -49,7 +46,6 @@ static void long_line_keeps_its_head_and_tail(void **state)
 
 static void only_a_configuration_has_several_lines(void **state)
 {
-    (void)state;
     assert_int_equal(BP_FAIL(BP_ERR_INPUT, "no such file: at a\nb\n"), BP_ERR_INPUT);
     assert_string_equal(bp_err_message(), "no such file: at a\\x0Ab\\x0A");
     bp_err_set_message("one\ntwo"); /* another rank's, of a configuration */
@@ -60,7 +56,6 @@ static void any_length_fits_the_buffer(void **state)
 {
     char *text = malloc(200000);
 
-    (void)state;
     assert_non_null(text);
     for (int i = 0; i < 199999; i++)
         text[i] = i % 50 == 49 ? '\n' : '\x01';
@@ -72,7 +67,6 @@ static void any_length_fits_the_buffer(void **state)
 
 static void prefix_stands_before_the_message(void **state)
 {
-    (void)state;
     bp_err err = BP_FAIL(BP_ERR_IO, "short read: at x");
     assert_int_equal(bp_err_prefix(err, "shard %d", 3), BP_ERR_IO);
     assert_string_equal(bp_err_message(), "shard 3: short read: at x");
@@ -80,7 +74,6 @@ static void prefix_stands_before_the_message(void **state)
 
 static void a_remedy_is_given_once(void **state)
 {
-    (void)state;
     assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_FORMAT, "5 is odd; 2 to 8: at x"), "halve it"),
                      BP_ERR_FORMAT);
     assert_string_equal(bp_err_message(), "5 is odd; 2 to 8: at x; halve it");
@@ -106,7 +99,6 @@ static void errno_decides_the_code(void **state)
                  {ENOSPC, BP_ERR_IO, BP_ERR_IO},         {EDQUOT, BP_ERR_IO, BP_ERR_IO},
                  {EIO, BP_ERR_IO, BP_ERR_CREATE}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         errno = cases[i].number;
         assert_int_equal(bp_fail_errno(BP_ERR_IO, "can't read", "/a/b"), cases[i].reading);
@@ -128,7 +120,6 @@ static void message_belongs_to_its_thread(void **state)
 {
     pthread_t thread;
 
-    (void)state;
     (void)BP_FAIL(BP_ERR_IO, "in main");
     assert_int_equal(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -171,7 +162,6 @@ static void every_fault_has_a_line(void **state)
     char text[1024];
     int status;
 
-    (void)state;
     capture(text, sizeof text, &status, print_two_faults);
     assert_string_equal(text, "bagpipe: error[78]: one: at a:1\nbagpipe: error[78]: two: at a:2\n");
 }
@@ -198,7 +188,6 @@ static void what_was_asked_for_is_no_error(void **state)
     char text[1024];
     int status;
 
-    (void)state;
     capture(text, sizeof text, &status, stop_as_asked);
     assert_string_equal(text, "bagpipe: stopped: at step 3 of 9; the same command goes on\n"
                               "bagpipe: stopped: method 2: halted\n"
@@ -220,7 +209,6 @@ static void program_calls_itself_by_its_name(void **state)
     char text[1024];
     int status;
 
-    (void)state;
     capture(text, sizeof text, &status, speak_as_another);
     assert_memory_equal(text, begin, sizeof begin - 1);
 }
@@ -235,7 +223,6 @@ static void warning_is_one_line(void **state)
     char text[1024];
     int status;
 
-    (void)state;
     capture(text, sizeof text, &status, warn_once);
     assert_string_equal(text, "bagpipe: warning: step 7 is damaged\n");
 }
@@ -268,7 +255,6 @@ static void end_of_memory_ends_the_program(void **state)
     char text[1024];
     int status;
 
-    (void)state;
     capture(text, sizeof text, &status, take_too_much);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 71);
     assert_non_null(strstr(text, "error[71]: out of memory: "));
@@ -280,7 +266,6 @@ static void broken_assertion_ends_the_program(void **state)
     char text[1024];
     int status;
 
-    (void)state;
     capture(text, sizeof text, &status, fail_assertion);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     assert_non_null(strstr(text, "error[70]: a bug: \"1 + 1 == 3\" does not hold: at test_err.c:"));
@@ -291,7 +276,6 @@ static void broken_assertion_ends_the_program(void **state)
 
 static void faults_are_injected_by_name_call_and_rank(void **state)
 {
-    (void)state;
     bp_fault_arm("base.read:2,base.write@1,math.gemm:2+");
     assert_false(bp_fault("base.read"));
     assert_true(bp_fault("base.read"));

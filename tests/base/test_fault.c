@@ -38,7 +38,6 @@ static void kill_is_sigkill_at_its_call(void **state)
 {
     int status = status_of(come_by("step.end:2=kill"), 0);
 
-    (void)state;
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     status = status_of(come_by("step.end:3=kill"), 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
@@ -49,7 +48,6 @@ static void stop_stands_until_it_is_continued(void **state)
     pid_t child = come_by("step.end=stop");
     int status = status_of(child, WUNTRACED);
 
-    (void)state;
     assert_true(WIFSTOPPED(status));
     assert_int_equal(kill(child, SIGCONT), 0);
     status = status_of(child, 0);
@@ -61,7 +59,6 @@ static void spin_never_comes_back(void **state)
     pid_t child = come_by("step.end=spin");
     int status;
 
-    (void)state;
     bp_clock_sleep(0.2);
     assert_int_equal(waitpid(child, &status, WNOHANG), 0);
     assert_int_equal(kill(child, SIGKILL), 0);
@@ -73,7 +70,6 @@ static void delay_takes_its_time_and_goes_on(void **state)
 {
     double begin = bp_clock_now();
 
-    (void)state;
     bp_fault_arm("step.end=delay0.05");
     bp_fault_point("step.end");
     assert_true(bp_clock_now() - begin >= 0.05);
@@ -82,7 +78,6 @@ static void delay_takes_its_time_and_goes_on(void **state)
 
 static void failures_have_their_errno(void **state)
 {
-    (void)state;
     bp_fault_arm("ckpt.rename=enospc,ckpt.verify=eio,ckpt.snapshot");
     assert_true(bp_fault_is_armed());
     errno = 0;
@@ -102,7 +97,6 @@ static void point_that_cannot_fail_is_no_place_for_a_failure(void **state)
     int status;
     pid_t child = fork();
 
-    (void)state;
     if (child == 0) {
         if (freopen("/dev/null", "w", stderr) == NULL)
             _exit(4);
@@ -130,7 +124,6 @@ static void what_makes_no_sense_is_refused(void **state)
         "ckpt.nowhere", "step.end:0=kill", "step.end=die",   "step.end@-1",
         "step.end:x",   "step.end=delay",  "step.end=kill5", "=kill"};
 
-    (void)state;
     for (size_t k = 0; k < sizeof senseless / sizeof senseless[0]; k++) {
         bp_test_expect(check(senseless[k]), BP_ERR_USAGE);
         assert_non_null(strstr(bp_err_message(), senseless[k]));
@@ -142,7 +135,6 @@ static void what_makes_no_sense_is_refused(void **state)
 
 static void slurm_job_takes_none_unless_told(void **state)
 {
-    (void)state;
     assert_int_equal(setenv("SLURM_JOB_ID", "7", 1), 0);
     bp_test_expect(check("step.end=kill"), BP_ERR_USAGE);
     assert_non_null(strstr(bp_err_message(), "BP_FAULT_IN_JOB=yes"));
@@ -156,7 +148,6 @@ static void names_are_sorted_and_known_once(void **state)
 {
     const char *const *names = bp_fault_names();
 
-    (void)state;
     for (int k = 1; names[k] != NULL; k++)
         assert_true(strcmp(names[k - 1], names[k]) < 0);
 }

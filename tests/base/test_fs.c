@@ -46,7 +46,6 @@ static void what_is_written_is_read(void **state)
     const char *folder = fresh_folder("plain");
     char *path = bp_path_join(folder, "file");
 
-    (void)state;
     bp_test_expect(bp_file_write(path, "old", 3), BP_OK);
     bp_test_expect(bp_file_write(path, "new text", 8), BP_OK);
     assert_content(path, "new text");
@@ -63,7 +62,6 @@ static void limit_is_to_the_byte(void **state)
     char *data;
     size_t bytes;
 
-    (void)state;
     bp_test_expect(bp_file_read(path, 10, &data, &bytes), BP_OK);
     bp_free(data);
     bp_test_expect(bp_file_read(path, 9, &data, &bytes), BP_ERR_FORMAT);
@@ -77,7 +75,6 @@ static void file_of_unknown_size_is_read_whole(void **state)
     char *data;
     size_t bytes;
 
-    (void)state;
     bp_test_expect(bp_file_read("/proc/self/status", LIMIT, &data, &bytes), BP_OK);
     assert_non_null(strstr(data, "VmRSS"));
     assert_int_equal(strlen(data), bytes);
@@ -90,7 +87,6 @@ static void what_is_no_file_is_told_apart(void **state)
     char *data;
     size_t bytes;
 
-    (void)state;
     bp_test_expect(bp_file_read(bp_test_path("none"), LIMIT, &data, &bytes), BP_ERR_INPUT);
     bp_test_message_has("No such file");
     bp_test_expect(bp_file_read(bp_test_folder(), LIMIT, &data, &bytes), BP_ERR_INPUT);
@@ -110,7 +106,6 @@ static void failed_read_gives_nothing(void **state)
     char *data;
     size_t bytes;
 
-    (void)state;
     bp_fault_arm("base.read");
     bp_test_expect(bp_file_read(path, LIMIT, &data, &bytes), BP_ERR_IO);
     assert_null(data);
@@ -121,7 +116,6 @@ static void failed_read_gives_nothing(void **state)
 
 static void devices_and_folders_are_not_replaced(void **state)
 {
-    (void)state;
     bp_test_expect(bp_file_write("/dev/full", "x", 1), BP_ERR_CREATE);
     bp_test_expect(bp_file_write(bp_test_folder(), "x", 1), BP_ERR_CREATE);
     bp_test_expect(bp_file_write(bp_test_path("no/such/folder"), "x", 1), BP_ERR_CREATE);
@@ -137,7 +131,6 @@ static void full_disk_leaves_the_old_file(void **state)
     char *path = bp_path_join(folder, "file");
     struct rlimit before, small;
 
-    (void)state;
     bp_test_expect(bp_file_write(path, "old", 3), BP_OK);
     bp_signals_init(); /* ignores SIGXFSZ */
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -161,7 +154,6 @@ static void dev_full_refuses_every_write(void **state)
 {
     int fd = open("/dev/full", O_WRONLY);
 
-    (void)state;
     if (fd < 0)
         bp_test_skip("there is no /dev/full");
     assert_int_equal(bp_write_all(fd, "x", 1), -1);
@@ -187,7 +179,6 @@ static void missing_permission_is_told(void **state)
     char *data;
     size_t bytes;
 
-    (void)state;
     bp_test_expect(bp_file_write(path, "x", 1), BP_OK);
     assert_int_equal(chmod(path, 0), 0);
     assert_int_equal(chmod(folder, 0555), 0);
@@ -247,7 +238,6 @@ static void leftover_of_a_killed_process_blocks_nothing(void **state)
     char *path = bp_path_join(folder, "file"),
          *theirs = bp_path_join(folder, ".bp-0000000000000000.tmp");
 
-    (void)state;
     for (int n = 0; n < 100; n++) {
         char name[64];
         (void)snprintf(name, sizeof name, "leftovers/.bp-%ld-%d.tmp", (long)getpid(), n);
@@ -276,7 +266,6 @@ static void new_folder_has_its_name_on_the_disk(void **state)
     const char *top = fresh_folder("power");
     char real[PATH_MAX], *deep = bp_path_join(top, "one/two"), *one = bp_path_join(top, "one");
 
-    (void)state;
     synced_count = 0;
     bp_test_expect(bp_dir_make(deep), BP_OK);
     assert_int_equal(synced_count, 2);
@@ -294,7 +283,6 @@ static void folders_are_made_listed_and_removed(void **state)
     char *deep = bp_path_join(top, "a//b/c/"), **names;
     int64_t count;
 
-    (void)state;
     bp_test_expect(bp_dir_make(deep), BP_OK);
     bp_test_expect(bp_dir_make(deep), BP_OK);
     assert_true(bp_path_is_dir(deep));
@@ -322,7 +310,6 @@ static void removing_follows_no_link(void **state)
     const char *kept = fresh_folder("kept"), *doomed = fresh_folder("doomed");
     char *link = bp_path_join(doomed, "link"), *file = bp_path_join(kept, "file");
 
-    (void)state;
     bp_test_expect(bp_file_write(file, "x", 1), BP_OK);
     assert_int_equal(symlink(kept, link), 0);
     bp_test_expect(bp_dir_remove(doomed), BP_OK);
@@ -336,7 +323,6 @@ static void file_in_the_way_of_a_folder_is_told(void **state)
     const char *file = bp_test_write("file", "x", 1);
     char *below = bp_path_join(file, "folder");
 
-    (void)state;
     bp_test_expect(bp_dir_make(file), BP_ERR_CREATE);
     bp_test_message_has("a file stands where a folder is needed");
     bp_test_expect(bp_dir_make(below), BP_ERR_CREATE);
@@ -346,7 +332,6 @@ static void file_in_the_way_of_a_folder_is_told(void **state)
 
 static void sync_needs_something_to_sync(void **state)
 {
-    (void)state;
     bp_test_expect(bp_path_sync(bp_test_folder()), BP_OK);
     bp_test_expect(bp_path_sync(bp_test_path("none")), BP_ERR_INPUT);
 }
@@ -356,7 +341,6 @@ static void reading_past_the_end_is_an_error(void **state)
     int fd = open(bp_test_write("short", "abcdef", 6), O_RDONLY);
     char data[8];
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(bp_pread_all(fd, data, 4, 2), 0);
     assert_memory_equal(data, "cdef", 4);
@@ -373,7 +357,6 @@ static void paths_are_joined_and_cut(void **state)
                                            {"a", "/b", "/b"}, {"", "b", "b"},
                                            {"/", "b", "/b"},  {"a/b", "c/d", "a/b/c/d"}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *path = bp_path_join(cases[i][0], cases[i][1]);
         assert_string_equal(path, cases[i][2]);

@@ -8,10 +8,9 @@ static void sha256_gives_the_published_digests(void **state)
 {
     char hex[BP_SHA256_HEX];
 
-    (void)state;
-    bp_test_expect(bp_sha256_of("abc", 3, hex), BP_OK);
+    bp_sha256_of("abc", 3, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    bp_test_expect(bp_sha256_of("", 0, hex), BP_OK);
+    bp_sha256_of("", 0, hex);
     assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
@@ -22,7 +21,6 @@ static void crc32c_gives_the_published_values(void **state)
         0x01, 0xc0, [16] = 0x14, [22] = 0x04, [27] = 0x14, [31] = 0x18, [32] = 0x28, [40] = 0x02};
     uint8_t data[32];
 
-    (void)state;
     memset(data, 0, sizeof data);
     assert_int_equal(bp_crc32c(data, 32), 0x8a9136aa);
     memset(data, 0xff, sizeof data);
@@ -45,19 +43,14 @@ static void sha256_of_parts_is_that_of_the_whole(void **state)
     bp_sha256 *hash;
     int64_t bytes;
 
-    (void)state;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (char)(i * 7 + i / 1000);
-    bp_test_expect(bp_sha256_of(data, sizeof data, whole), BP_OK);
-    bp_test_expect(bp_sha256_new(&hash), BP_OK);
+    bp_sha256_of(data, sizeof data, whole);
+    hash = bp_sha256_new();
     for (size_t at = 0; at < sizeof data; at += 99999)
-        bp_test_expect(
-            bp_sha256_update(hash, data + at, sizeof data - at < 99999 ? sizeof data - at : 99999),
-            BP_OK);
-    bp_test_expect(bp_sha256_finish(hash, parts), BP_OK);
-    bp_sha256_free(&hash);
+        bp_sha256_update(hash, data + at, sizeof data - at < 99999 ? sizeof data - at : 99999);
+    bp_sha256_finish(&hash, parts);
     assert_null(hash);
-    bp_sha256_free(&hash);
     assert_string_equal(parts, whole);
     const char *path = bp_test_write("data", data, sizeof data);
     bp_test_expect(bp_sha256_of_file(path, file, &bytes), BP_OK);
@@ -70,7 +63,6 @@ static void sha256_of_no_file_is_an_error(void **state)
 {
     char hex[BP_SHA256_HEX];
 
-    (void)state;
     bp_test_expect(bp_sha256_of_file(bp_test_path("none"), hex, NULL), BP_ERR_INPUT);
     bp_test_expect(bp_sha256_of_file(bp_test_folder(), hex, NULL), BP_ERR_INPUT);
 }
@@ -78,7 +70,6 @@ static void sha256_of_no_file_is_an_error(void **state)
 /* The value that xxHash's documentation and `xxhsum -H3` give for nothing. */
 static void xxh3_is_the_published_one(void **state)
 {
-    (void)state;
     assert_true(bp_xxh3("", 0) == UINT64_C(0x2d06800538d394c2));
     assert_true(bp_xxh3("abc", 3) == UINT64_C(0x78af5f94892f3950));
 }
@@ -104,7 +95,6 @@ static void digest_is_the_same_for_any_split(void **state)
     const int64_t first = INT64_C(5000000000); /* places beyond 32 bits */
     bp_digest whole = {{0, 0}};
 
-    (void)state;
     fill(values);
     bp_digest_add(&whole, values, first, N);
     for (int64_t piece = 1; piece <= N; piece = piece * 3 + 1) {
@@ -132,7 +122,6 @@ static void digest_is_that_of_the_plain_loop(void **state)
     const int64_t first = INT64_C(5000000000);
     bp_digest plain = {{0, 0}}, fast = {{0, 0}};
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         uint32_t bits;
 
@@ -151,7 +140,6 @@ static void digest_sees_every_bit_and_every_place(void **state)
     static float values[N];
     bp_digest whole = {{0, 0}};
 
-    (void)state;
     fill(values);
     bp_digest_add(&whole, values, 0, N);
     for (int i = 0; i < N; i += 61)
@@ -182,7 +170,6 @@ static void digest_counts_zeros(void **state)
     static const float zeros[8];
     bp_digest seven = {{0, 0}}, eight = {{0, 0}};
 
-    (void)state;
     bp_digest_add(&seven, zeros, 0, 7);
     bp_digest_add(&eight, zeros, 0, 8);
     assert_false(same(&seven, &eight));

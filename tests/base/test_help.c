@@ -77,7 +77,6 @@ static void every_part_has_its_place(void **state)
         "  73, 74  no room\n";
     char *text = bp_help_text(&help);
 
-    (void)state;
     assert_non_null(text);
     assert_string_equal(text, expected);
     bp_free(text);
@@ -87,7 +86,6 @@ static void help_is_asked_by_three_words_before_two_dashes(void **state)
 {
     char *words[] = {"a", "--helpful", "--", "--help"};
 
-    (void)state;
     assert_false(bp_help_is_asked(4, words));
     words[1] = "--help";
     assert_true(bp_help_is_asked(4, words));

@@ -12,7 +12,6 @@ static void text_is_canonical(void **state)
 {
     json_t *value;
 
-    (void)state;
     bp_test_expect(parse(&value, " {\"b\":[1,2.5,{}],\"a\":\"\\u00e9\",\"c\":null}"), BP_OK);
     char *text = bp_json_text(value), *line = bp_json_line(value);
     assert_string_equal(text, "{\n  \"b\": [\n    1,\n    2.5,\n    {}\n  ],\n  \"a\": "
@@ -27,7 +26,6 @@ static void reals_read_back_to_the_bit(void **state)
 {
     static const double values[] = {0.1, 1.0 / 3, 1e-308, 1.7976931348623157e308, -0.0, 3, 1e22};
 
-    (void)state;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         json_t *real = bp_json_real(values[i]), *again;
         char *line = bp_json_line(real);
@@ -43,7 +41,6 @@ static void reals_read_back_to_the_bit(void **state)
 
 static void what_is_not_finite_is_null(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         json_t *value = bp_json_real(i == 0 ? NAN : i == 1 ? INFINITY : -INFINITY);
         assert_true(json_is_null(value));
@@ -68,7 +65,6 @@ static void broken_text_is_told_with_its_place(void **state)
                                       "[01]"};
     json_t *value;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         bp_test_expect(parse(&value, bad[i]), BP_ERR_FORMAT);
         assert_null(value);
@@ -87,7 +83,6 @@ static void files_are_saved_and_loaded(void **state)
     json_t *value;
     int64_t n;
 
-    (void)state;
     bp_test_expect(parse(&value, "{\"n\": 5}"), BP_OK);
     bp_test_expect(bp_json_save(path, value), BP_OK);
     json_decref(value);
@@ -110,7 +105,6 @@ static void members_have_their_types(void **state)
     bool flag;
     const char *text;
 
-    (void)state;
     bp_test_expect(parse(&object, "{\"n\":-7,\"x\":1.5,\"s\":\"text\",\"f\":true,\"z\":null}"),
                    BP_OK);
     bp_test_expect(bp_json_get_int(object, "n", &n, "f"), BP_OK);

@@ -51,6 +51,14 @@ static void show(char *out, size_t out_bytes, int columns, void (*act)(void))
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static void expect_shown(int columns, void (*act)(void), const char *expected)
+{
+    char text[1024];
+
+    show(text, sizeof text, columns, act);
+    assert_string_equal(text, expected);
+}
+
 static void two_steps_and_a_line(void)
 {
     bp_log_progress("step %d of a long run", 1);
@@ -60,29 +68,18 @@ static void two_steps_and_a_line(void)
 
 static void progress_is_plain_lines_on_a_pipe(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 0, two_steps_and_a_line);
-    assert_string_equal(text, "step 1 of a long run\nstep 2\ndone\n");
+    expect_shown(0, two_steps_and_a_line, "step 1 of a long run\nstep 2\ndone\n");
 }
 
 static void progress_overwrites_itself_on_a_terminal(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 80, two_steps_and_a_line);
-    assert_string_equal(text, "\r\033[Kstep 1 of a long run\r\033[Kstep 2\r\033[Kdone\r\n");
+    expect_shown(80, two_steps_and_a_line,
+                 "\r\033[Kstep 1 of a long run\r\033[Kstep 2\r\033[Kdone\r\n");
 }
 
 static void progress_never_wraps(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 10, two_steps_and_a_line);
-    assert_string_equal(text, "\r\033[Kstep 1 of\r\033[Kstep 2\r\033[Kdone\r\n");
+    expect_shown(10, two_steps_and_a_line, "\r\033[Kstep 1 of\r\033[Kstep 2\r\033[Kdone\r\n");
 }
 
 static void a_step_with_fields(void)
@@ -92,15 +89,9 @@ static void a_step_with_fields(void)
 
 static void progress_ends_with_a_whole_field(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 37, a_step_with_fields);
-    assert_string_equal(text, "\r\033[Kstep 1/9  loss 2.5  3 s left  lr 0.1");
-    show(text, sizeof text, 36, a_step_with_fields);
-    assert_string_equal(text, "\r\033[Kstep 1/9  loss 2.5  3 s left");
-    show(text, sizeof text, 20, a_step_with_fields);
-    assert_string_equal(text, "\r\033[Kstep 1/9  loss 2.5");
+    expect_shown(37, a_step_with_fields, "\r\033[Kstep 1/9  loss 2.5  3 s left  lr 0.1");
+    expect_shown(36, a_step_with_fields, "\r\033[Kstep 1/9  loss 2.5  3 s left");
+    expect_shown(20, a_step_with_fields, "\r\033[Kstep 1/9  loss 2.5");
 }
 
 static void say_long_lines(void)
@@ -110,14 +101,11 @@ static void say_long_lines(void)
 
 static void long_lines_break_between_words_on_a_terminal_alone(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 14, say_long_lines);
-    assert_string_equal(text, "one two three\r\n    four five\r\n    six seven\r\n\r\n"
-                              "abcdefghijklmnopqrstuvwxyz\r\n");
-    show(text, sizeof text, 0, say_long_lines);
-    assert_string_equal(text, "one two three four five six seven\n\nabcdefghijklmnopqrstuvwxyz\n");
+    expect_shown(14, say_long_lines,
+                 "one two three\r\n    four five\r\n    six seven\r\n\r\n"
+                 "abcdefghijklmnopqrstuvwxyz\r\n");
+    expect_shown(0, say_long_lines,
+                 "one two three four five six seven\n\nabcdefghijklmnopqrstuvwxyz\n");
 }
 
 static void keep_the_last_step(void)
@@ -130,13 +118,8 @@ static void keep_the_last_step(void)
 
 static void the_last_step_may_stay(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 80, keep_the_last_step);
-    assert_string_equal(text, "\r\033[Kstep 1\r\ndone\r\n");
-    show(text, sizeof text, 0, keep_the_last_step);
-    assert_string_equal(text, "step 1\ndone\n");
+    expect_shown(80, keep_the_last_step, "\r\033[Kstep 1\r\ndone\r\n");
+    expect_shown(0, keep_the_last_step, "step 1\ndone\n");
 }
 
 static void warn_between_steps(void)
@@ -148,11 +131,8 @@ static void warn_between_steps(void)
 
 static void warning_does_not_mix_with_progress(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 80, warn_between_steps);
-    assert_string_equal(text, "\r\033[Kstep 1\r\033[Kbagpipe: warning: look out\r\n\r\033[Kstep 2");
+    expect_shown(80, warn_between_steps,
+                 "\r\033[Kstep 1\r\033[Kbagpipe: warning: look out\r\n\r\033[Kstep 2");
 }
 
 static void say_control_bytes(void)
@@ -162,11 +142,7 @@ static void say_control_bytes(void)
 
 static void control_bytes_do_not_reach_the_terminal(void **state)
 {
-    char text[1024];
-
-    (void)state;
-    show(text, sizeof text, 0, say_control_bytes);
-    assert_string_equal(text, "file ?[2J?.txt\n");
+    expect_shown(0, say_control_bytes, "file ?[2J?.txt\n");
 }
 
 static void say_silently(void)
@@ -181,13 +157,9 @@ static void say_silently(void)
 
 static void only_the_speaker_is_heard(void **state)
 {
-    char text[1024];
-
-    (void)state;
     assert_true(bp_log_speaks());
     (void)bp_test_folder();
-    show(text, sizeof text, 80, say_silently);
-    assert_string_equal(text, "");
+    expect_shown(80, say_silently, "");
     assert_false(bp_path_exists(bp_test_path("silent.txt")));
 }
 
@@ -209,7 +181,6 @@ static void file_gets_every_line_with_its_time(void **state)
     char shown[1024], *data;
     size_t bytes;
 
-    (void)state;
     (void)bp_test_folder();
     show(shown, sizeof shown, 80, write_log_file);
     assert_null(strstr(shown, "four"));
@@ -228,7 +199,6 @@ static void file_gets_every_line_with_its_time(void **state)
 
 static void log_without_a_folder_is_an_error(void **state)
 {
-    (void)state;
     bp_test_expect(bp_log_open(bp_test_path("no/log.txt")), BP_ERR_CREATE);
     bp_test_expect(bp_log_open(bp_test_folder()), BP_ERR_FORMAT);
     if (geteuid() == 0 && seteuid(65534) != 0)
@@ -255,7 +225,6 @@ static void full_disk_costs_the_log_and_not_the_run(void **state)
 {
     char text[1024];
 
-    (void)state;
     (void)bp_test_folder();
     show(text, sizeof text, 0, log_on_a_full_disk);
     const char *warning =
@@ -269,7 +238,6 @@ static void time_goes_on(void **state)
 {
     char stamp[32];
 
-    (void)state;
     double before = bp_clock_now();
     bp_clock_sleep(0.02);
     double passed = bp_clock_now() - before;
@@ -302,7 +270,6 @@ static void durations_are_readable(void **state)
                  {NAN, "?"}};
     char text[32];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bp_clock_duration(text, sizeof text, cases[i].seconds);
         assert_string_equal(text, cases[i].text);
@@ -314,7 +281,6 @@ static void signals_ask_to_stop(void **state)
     static const int numbers[] = {SIGUSR1, SIGINT, SIGTERM};
     static const bp_stop reasons[] = {BP_STOP_USR1, BP_STOP_INT, BP_STOP_TERM};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         int status;
         (void)fflush(NULL);
@@ -354,7 +320,6 @@ static void a_watch_hears_others_before_each_answer(void **state)
 {
     int status;
 
-    (void)state;
     (void)fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -408,7 +373,6 @@ static void a_member_has_its_own_lines_and_its_name_before_warnings(void **state
 {
     char shown[4096], text[4096], paths[2][256];
 
-    (void)state;
     (void)snprintf(paths[0], sizeof paths[0], "%s", bp_test_path("job.txt"));
     (void)snprintf(paths[1], sizeof paths[1], "%s", bp_test_path("member.txt"));
     job_log = paths[0];

@@ -5,7 +5,6 @@
 
 static void blocks_are_zeroed_and_aligned(void **state)
 {
-    (void)state;
     for (int64_t n = 0; n < 5000; n += 499) {
         unsigned char *p = bp_alloc("test.block", n, 3);
         assert_non_null(p);
@@ -22,7 +21,6 @@ static void large_blocks_are_zeroed_and_take_no_more_than_they_have(void **state
 {
     const int64_t bytes = (INT64_C(9) << 20) + 12345;
 
-    (void)state;
     for (int k = 0; k < 3; k++) { /* a freed one comes again */
         bp_mem_resident_peak_reset();
         size_t before = bp_mem_resident_peak_bytes();
@@ -44,7 +42,6 @@ static void large_blocks_are_zeroed_and_take_no_more_than_they_have(void **state
 
 static void sizes_that_overflow_give_null(void **state)
 {
-    (void)state;
     assert_null(bp_try_alloc("test.block", INT64_MAX, 3));
     assert_null(bp_try_alloc("test.block", INT64_MAX, 1));
     assert_null(bp_try_alloc("test.block", -1, 1));
@@ -54,7 +51,6 @@ static void sizes_that_overflow_give_null(void **state)
 
 static void realloc_keeps_content_and_zeroes_the_rest(void **state)
 {
-    (void)state;
     int *p = bp_realloc("test.grow", NULL, 10, sizeof(*p));
     assert_non_null(p);
     for (int i = 0; i < 10; i++)
@@ -76,7 +72,6 @@ static void balance_is_kept_by_label(void **state)
 {
     char text[256];
 
-    (void)state;
     size_t before = bp_mem_peak_bytes();
     void *a = bp_alloc("test.a", 1000, 8), *b = bp_alloc("test.b", 1, 8);
     assert_true(bp_mem_peak_bytes() >= before && bp_mem_peak_bytes() >= 8008);
@@ -95,7 +90,6 @@ static void balance_is_kept_by_label(void **state)
 
 static void short_memory_can_be_injected(void **state)
 {
-    (void)state;
     bp_fault_arm("base.alloc:2");
     void *a = bp_try_alloc("test.a", 1, 1);
     assert_non_null(a);
@@ -108,7 +102,6 @@ static void resident_peak_covers_what_was_touched(void **state)
 {
     size_t bytes = (size_t)64 << 20;
 
-    (void)state;
     char *p = bp_alloc("test.big", (int64_t)bytes, 1);
     assert_non_null(p);
     memset(p, 1, bytes);
@@ -123,7 +116,6 @@ static void resident_peak_begins_anew(void **state)
     size_t bytes = (size_t)64 << 20;
     char *block;
 
-    (void)state;
 #ifdef BP_TEST_ASAN
     bp_test_skip("the sanitizer keeps freed memory");
 #endif
@@ -141,7 +133,6 @@ static void resident_peak_begins_anew(void **state)
 
 static void strings_are_copied_and_printed(void **state)
 {
-    (void)state;
     char *copy = bp_strdup("text"), *printed = bp_sprintf("%s-%03d", "step", 7);
     assert_string_equal(copy, "text");
     assert_string_equal(printed, "step-007");
@@ -153,7 +144,6 @@ static void arena_hands_out_what_was_planned(void **state)
 {
     char space[1024] __attribute__((aligned(64)));
 
-    (void)state;
     assert_int_equal(bp_arena_bytes(1, 1), 64);
     assert_int_equal(bp_arena_bytes(64, 1), 64);
     assert_int_equal(bp_arena_bytes(17, 4), 128);
@@ -170,7 +160,6 @@ static void buffer_grows_and_is_taken(void **state)
 {
     bp_buffer buffer = {0};
 
-    (void)state;
     char *empty = bp_buffer_take(&buffer);
     assert_string_equal(empty, "");
     bp_free(empty);

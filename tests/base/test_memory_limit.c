@@ -1,5 +1,5 @@
 /* The memory that a node lets a job have, read from a made-up /proc and /sys. */
-#include "base/memory_limit_priv.h"
+#include "base/memory_limit.h"
 #include "bp_test.h"
 
 #define GIB ((int64_t)1 << 30)
@@ -33,30 +33,27 @@ static const char *new_root(const char *name)
 static void what_is_held_already_counts_as_there(void **state)
 {
     const char *root = new_root("plain");
-    bp_memory_limit limit = memory_limit_under(root, 3 * GIB);
+    bp_memory_limit limit = bp_memory_limit_read(root, 3 * GIB);
 
-    (void)state;
     assert_int_equal(limit.bytes, 11 * GIB);
     assert_non_null(strstr(limit.from, "MemAvailable"));
     assert_true(limit.changes);
-    assert_int_equal(memory_group_under(root), -1);
+    assert_int_equal(bp_memory_group_bytes(root), -1);
 }
 
 static void nothing_known_is_no_limit(void **state)
 {
     const char *root = new_root("none");
 
-    (void)state;
     put(root, "proc/meminfo", "");
-    assert_int_equal(memory_limit_under(root, GIB).bytes, -1);
-    assert_int_equal(memory_limit_under("/nowhere", GIB).bytes, -1);
+    assert_int_equal(bp_memory_limit_read(root, GIB).bytes, -1);
+    assert_int_equal(bp_memory_limit_read("/nowhere", GIB).bytes, -1);
 }
 
 static void the_tightest_group_above_counts(void **state)
 {
     const char *root = new_root("two");
 
-    (void)state;
     put(root, "proc/self/cgroup", "1:name=systemd:/x\n0::/slurm/job_7/step_0\n");
     put(root, "sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n");
     put(root, "sys/fs/cgroup/slurm/job_7/memory.max", "4294967296\n");
@@ -64,68 +61,64 @@ static void the_tightest_group_above_counts(void **state)
     put(root, "sys/fs/cgroup/slurm/job_7/memory.stat",
         "anon 1\nfile 9\ninactive_file 536870912\nactive_file 536870912\nworkingset 4\n");
     put(root, "sys/fs/cgroup/slurm/memory.max", "6442450944\n");
-    bp_memory_limit limit = memory_limit_under(root, GIB);
+    bp_memory_limit limit = bp_memory_limit_read(root, GIB);
     assert_int_equal(limit.bytes, 3 * GIB); /* 3 GiB are used: 1 is ours, 1 page cache */
     assert_non_null(strstr(limit.from, "control group"));
-    assert_int_equal(memory_limit_under(root, 2 * GIB).bytes, 4 * GIB);
-    assert_int_equal(memory_limit_under(root, 3 * GIB).bytes, 4 * GIB); /* not more than it has */
-    assert_int_equal(memory_group_under(root), 4 * GIB);
+    assert_int_equal(bp_memory_limit_read(root, 2 * GIB).bytes, 4 * GIB);
+    assert_int_equal(bp_memory_limit_read(root, 3 * GIB).bytes, 4 * GIB); /* not more than it has */
+    assert_int_equal(bp_memory_group_bytes(root), 4 * GIB);
 }
 
 static void groups_of_version_1_count(void **state)
 {
     const char *root = new_root("one");
 
-    (void)state;
     put(root, "proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/b/c\n0::/\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put(root, "sys/fs/cgroup/memory/b/memory.limit_in_bytes", "2147483648\n");
     put(root, "sys/fs/cgroup/memory/b/memory.usage_in_bytes", "1610612736\n");
     put(root, "sys/fs/cgroup/memory/b/memory.stat",
         "inactive_file 7\ntotal_inactive_file 1073741824\ntotal_active_file 0\n");
-    assert_int_equal(memory_limit_under(root, 0).bytes, 2 * GIB - GIB / 2);
-    assert_int_equal(memory_group_under(root), 2 * GIB);
+    assert_int_equal(bp_memory_limit_read(root, 0).bytes, 2 * GIB - GIB / 2);
+    assert_int_equal(bp_memory_group_bytes(root), 2 * GIB);
 }
 
 static void a_container_has_its_own_root(void **state)
 {
     const char *root = new_root("container");
 
-    (void)state;
     put(root, "proc/self/cgroup", "4:memory:/docker/not/here\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n");
     put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
-    assert_int_equal(memory_limit_under(root, 0).bytes, GIB);
+    assert_int_equal(bp_memory_limit_read(root, 0).bytes, GIB);
 }
 
 static void slurm_s_memory_counts(void **state)
 {
     const char *root = new_root("slurm");
 
-    (void)state;
     setenv("SLURM_MEM_PER_NODE", "1024", 1);
-    assert_int_equal(memory_limit_under(root, 0).bytes, 8 * GIB); /* there is no job */
+    assert_int_equal(bp_memory_limit_read(root, 0).bytes, 8 * GIB); /* there is no job */
     setenv("SLURM_JOB_ID", "7", 1);
-    bp_memory_limit limit = memory_limit_under(root, 5 * GIB);
+    bp_memory_limit limit = bp_memory_limit_read(root, 5 * GIB);
     assert_int_equal(limit.bytes, GIB); /* with what is held */
     assert_non_null(strstr(limit.from, "SLURM_MEM_PER_NODE"));
     assert_false(limit.changes);
     setenv("SLURM_MEM_PER_NODE", "0", 1); /* all of the node's */
-    assert_int_equal(memory_limit_under(root, 0).bytes, 8 * GIB);
+    assert_int_equal(bp_memory_limit_read(root, 0).bytes, 8 * GIB);
     unsetenv("SLURM_MEM_PER_NODE");
     setenv("SLURM_MEM_PER_CPU", "512", 1);
-    assert_int_equal(memory_limit_under(root, 0).bytes, 8 * GIB); /* of how many? */
+    assert_int_equal(bp_memory_limit_read(root, 0).bytes, 8 * GIB); /* of how many? */
     setenv("SLURM_CPUS_ON_NODE", "4", 1);
-    limit = memory_limit_under(root, 0);
+    limit = bp_memory_limit_read(root, 0);
     assert_int_equal(limit.bytes, 2 * GIB);
     assert_non_null(strstr(limit.from, "SLURM_MEM_PER_CPU"));
 }
 
 static void this_machine_says_something(void **state)
 {
-    bp_memory_limit limit = bp_memory_limit_read(0);
+    bp_memory_limit limit = bp_memory_limit_read("", 0);
 
-    (void)state;
     assert_true(limit.bytes > 0 || limit.bytes == -1);
     assert_true(limit.bytes == -1 || limit.from[0] != '\0');
 }

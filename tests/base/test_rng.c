@@ -18,7 +18,6 @@ static void philox_gives_the_published_vectors(void **state)
     };
     uint32_t out[4];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bp_rng_philox(out, cases[i].counter, cases[i].key);
         assert_memory_equal(out, cases[i].out, sizeof out);
@@ -32,7 +31,6 @@ static void every_part_of_the_key_counts(void **state)
     static uint64_t seen[PARTS * VALUES];
     int count = 0;
 
-    (void)state;
     for (int part = 0; part < PARTS; part++)
         for (int64_t value = 1; value <= VALUES; value++) {
             int64_t parts[PARTS] = {0, 0, 0, 0, 0};
@@ -54,7 +52,6 @@ static void keys_and_draws_stay_as_they_are(void **state)
 {
     bp_rng_key key = bp_rng_key_of(1, BP_RNG_SHUFFLE, 0, 1, 0);
 
-    (void)state;
     assert_true(bp_rng_u64(&key, 0) == bp_rng_u64(&key, 0));
     assert_int_equal(bp_rng_u64(&key, 0) >> 32, 0xc04463e5);
     assert_int_equal(bp_rng_below(&key, 7, 1000000), 652670);
@@ -68,7 +65,6 @@ static void uniform_has_its_moments(void **state)
     const int n = 400000;
     double sum = 0, squares = 0, product = 0, before = 0;
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         double u = bp_rng_uniform(&key, (uint64_t)i);
         assert_true(u >= 0 && u < 1);
@@ -89,7 +85,6 @@ static void normal_has_its_moments(void **state)
     const int n = 400000;
     double power[5] = {0}, inside = 0;
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         double z = bp_rng_normal(&key, (uint64_t)i), p = 1;
         assert_true(isfinite(z));
@@ -109,7 +104,6 @@ static void below_is_even_over_its_range(void **state)
 {
     bp_rng_key key = bp_rng_key_of(3, BP_RNG_TEST, 0, 0, 3);
 
-    (void)state;
     for (int64_t n = 1; n <= 40; n += 13) {
         int counts[40] = {0}, draws = 100000;
         double chi = 0, mean = (double)draws / (double)n;
@@ -140,7 +134,6 @@ static void permutation_hits_every_place_once(void **state)
     static char hit[2001];
     bp_rng_key key = bp_rng_key_of(5, BP_RNG_SHUFFLE, 0, 2, 0);
 
-    (void)state;
     for (int64_t n = 1; n <= 2000; n++) {
         memset(hit, 0, sizeof hit);
         for (int64_t i = 0; i < n; i++) {
@@ -156,7 +149,6 @@ static void permutation_works_on_huge_ranges(void **state)
     static const int64_t sizes[] = {INT64_C(1) << 32, (INT64_C(1) << 40) + 1, INT64_MAX};
     bp_rng_key key = bp_rng_key_of(5, BP_RNG_SHUFFLE, 0, 2, 1);
 
-    (void)state;
     for (int s = 0; s < 3; s++) {
         int64_t before = -1;
         for (int64_t i = 0; i < 1000; i++) {
@@ -175,7 +167,6 @@ static void permutations_of_many_keys_are_even(void **state)
     const int keys = 48000;
     double chi = 0, chi_image = 0;
 
-    (void)state;
     for (int k = 0; k < keys; k++) {
         bp_rng_key key = bp_rng_key_of((uint64_t)k, BP_RNG_SHUFFLE, 0, 0, 0);
         int order = 0;

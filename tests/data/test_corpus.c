@@ -20,7 +20,6 @@ static bp_err open_and_close(const char *list)
 
 static void list_is_opened_in_the_order_given(void **state)
 {
-    (void)state;
     toy_corpus longer = plain;
     bp_corpus *corpus;
     char list[2048];
@@ -40,7 +39,6 @@ static void list_is_opened_in_the_order_given(void **state)
 
 static void glob_is_sorted_by_name(void **state)
 {
-    (void)state;
     toy_corpus longer = plain;
     bp_corpus *corpus;
 
@@ -55,14 +53,12 @@ static void glob_is_sorted_by_name(void **state)
 
 static void name_that_exists_is_no_pattern_and_no_list(void **state)
 {
-    (void)state;
     bp_test_expect(open_and_close(toy_write(&plain, "a[1].h5")), BP_OK);
     bp_test_expect(open_and_close(toy_write(&plain, "a,b.h5")), BP_OK);
 }
 
 static void missing_files_are_66(void **state)
 {
-    (void)state;
     bp_test_expect(open_and_close(bp_test_path("none*.h5")), BP_ERR_INPUT);
     bp_test_message_has("none*.h5");
     bp_test_expect(open_and_close(bp_test_path("none.h5")), BP_ERR_INPUT);
@@ -71,7 +67,6 @@ static void missing_files_are_66(void **state)
 
 static void empty_items_are_78(void **state)
 {
-    (void)state;
     char list[2048];
 
     bp_test_expect(open_and_close(""), BP_ERR_CONFIG);
@@ -82,7 +77,6 @@ static void empty_items_are_78(void **state)
 
 static void other_vocabularies_are_78_with_both_values(void **state)
 {
-    (void)state;
     toy_corpus other = plain;
     char list[2048];
     const char *first = toy_write(&plain, "first.h5");
@@ -105,7 +99,6 @@ static void other_vocabularies_are_78_with_both_values(void **state)
 
 static void hash_tells_content_and_order_not_path(void **state)
 {
-    (void)state;
     toy_corpus other = plain;
     char lists[4][4096], hashes[4][BP_SHA256_HEX];
     const char *a = toy_write(&plain, "h1.h5"), *copy = toy_write(&plain, "copy.h5"), *b;

@@ -76,7 +76,6 @@ static void check_step(const world *w, int64_t step, int64_t first_slot, int64_t
 
 static void steps_are_the_plain_loops_steps(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 700, .length = 999, .vocab_size = 1000, .eod_id = 999};
     world w = make_world(&toy, "lanes.h5", 1000, 6); /* 11 blocks, 3 buffers, 699 windows */
     bp_loader *loader = make_lanes(&w, 0, 6);
@@ -97,7 +96,6 @@ static void steps_are_the_plain_loops_steps(void **state)
 
 static void any_step_at_any_time(void **state)
 {
-    (void)state;
     static const int64_t steps[] = {117, 1, 2, 3, 50, 49, 50, 51, 1000000007, 116, 117, 118};
     toy_corpus toy = {.documents = 700, .length = 999, .vocab_size = 1000, .eod_id = 999};
     world w = make_world(&toy, "any.h5", 1000, 6);
@@ -115,7 +113,6 @@ static void any_step_at_any_time(void **state)
 
 static void an_epoch_has_every_window_once(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 1, .length = 400000, .vocab_size = 60000, .eod_id = 59999};
     world w =
         make_world(&toy, "epoch.h5", 100, 7); /* 4,000 windows, 571 a batch slot, 3 left over */
@@ -155,7 +152,6 @@ static void an_epoch_has_every_window_once(void **state)
 
 static void slots_do_not_depend_on_who_owns_them(void **state)
 {
-    (void)state;
     enum { STEPS = 7, SLOTS = 8, WINDOW = 129 };
     toy_corpus toy = {.documents = 300, .length = 999, .vocab_size = 1000, .eod_id = 999};
     world w = make_world(&toy, "ranks.h5", WINDOW - 1, SLOTS);
@@ -182,7 +178,6 @@ static void slots_do_not_depend_on_who_owns_them(void **state)
 
 static void more_slots_than_windows_repeat(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 5, .length = 9, .vocab_size = 100, .eod_id = 99};
     world w = make_world(&toy, "few.h5", 10, 11); /* 4 windows for 11 slots */
     bp_loader *loader = make_lanes(&w, 2, 9);
@@ -201,7 +196,6 @@ static void more_slots_than_windows_repeat(void **state)
 
 static void wide_vocabularies_and_long_windows(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 2, .length = 200000, .vocab_size = 200000, .eod_id = 199999};
     world w = make_world(&toy, "wide.h5", 100000, 2); /* windows longer than a block */
     bp_loader *loader = make_lanes(&w, 0, 2);
@@ -219,7 +213,6 @@ static void wide_vocabularies_and_long_windows(void **state)
 
 static void blocks_are_decoded_once_but_where_lanes_meet(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 1, .length = 40 * SPAN, .vocab_size = 20000, .eod_id = 19999};
     world w = make_world(&toy, "spans.h5", 1024, 4);
     int64_t length = w.windows / 4, blocks = (w.windows - 1) * 1024 / SPAN + 1;
@@ -250,7 +243,6 @@ static void spoil(const char *path)
 
 static void damage_is_told_by_the_step_that_meets_it(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 1, .length = 8 * SPAN, .vocab_size = 20000, .eod_id = 19999};
     world w = make_world(&toy, "spoilt.h5", 1024, 1);
     bp_loader *loader = make_lanes(&w, 0, 1);
@@ -296,7 +288,6 @@ static bp_err build_all(bp_corpus *corpus, const double *weights, int n)
 
 static void short_memory_is_71_wherever_it_strikes(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 20, .length = 9, .vocab_size = 100, .eod_id = 99};
     bp_corpus *corpus = open_corpus(toy_write(&toy, "memory.h5"));
     static const double weights[] = {1};
@@ -309,14 +300,13 @@ static void short_memory_is_71_wherever_it_strikes(void **state)
             bp_test_expect(build_all(corpus, w, n), BP_ERR_SYSTEM);
             n++;
         }
-        assert_in_range(n, 12, 200); /* that many allocations there are at least */
+        assert_in_range(n, 8, 200); /* that many large allocations there are at least */
     }
     bp_corpus_close(&corpus);
 }
 
 static void too_few_tokens_are_65(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 1, .length = 9, .vocab_size = 100, .eod_id = 99};
     world w = make_world(&toy, "short.h5", 10, 1);
     bp_loader_spec spec = {

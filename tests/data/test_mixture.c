@@ -23,7 +23,6 @@ static void weights_are_numbers_with_commas(void **state)
     double *weights;
     int64_t count;
 
-    (void)state;
     for (size_t k = 0; k < sizeof(good) / sizeof(good[0]); k++) {
         bp_test_expect(bp_corpus_weights(&weights, &count, good[k]), BP_OK);
         assert_int_equal(count, counts[k]);
@@ -66,7 +65,6 @@ static void entries_are_those_of_the_plain_loop(void **state)
     static const double weights[][4] = {{1, 1, 0, 0}, {5, 3, 1, 0.5},       {1, 1e-9, 0, 2},
                                         {1, 1, 1, 1}, {0.2, 0.3, 0.1, 0.4}, {0, 0, 7, 0}};
 
-    (void)state;
     for (size_t w = 0; w < sizeof(weights) / sizeof(weights[0]); w++) {
         int64_t taken[4] = {0}, sum = 0;
         double total = weights[w][0] + weights[w][1] + weights[w][2] + weights[w][3];
@@ -103,7 +101,6 @@ static void largest_remainders_and_one_for_the_smallest(void **state)
     static const double thirds[] = {1, 1, 1}, tiny[] = {1, 1e-12, 1e-12, 1e-12};
     bp_mixture mixture;
 
-    (void)state;
     bp_mixture_init(&mixture, thirds, 3); /* 21845 1/3 each: the first one */
     assert_int_equal(mixture.count[0], 21846);
     assert_int_equal(mixture.count[1], 21845);
@@ -270,7 +267,6 @@ static void steps_are_the_plain_loops_steps_at_any_number_of_ranks(void **state)
     static const double weights[][FILES] = {{1, 1, 1}, {5, 0.5, 2}, {3, 0, 1}};
     enum { STEPS = 800 }; /* the large file once and more, the small one up to 170 times */
 
-    (void)state;
     for (int bag = 0; bag < 2; bag++) {
         for (size_t k = 0; k < sizeof(weights) / sizeof(weights[0]); k++) {
             world w = make_world(bag ? "bag" : "plain", weights[k], bag);
@@ -292,7 +288,6 @@ static void any_step_at_any_time(void **state)
     int32_t *want = plain_steps(&w, 300), *got = bp_alloc("test", 8 * 101, sizeof(*got));
     bp_loader *loader = make_lanes(&w, 0, 8);
 
-    (void)state;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         bp_test_expect(read_windows(loader, steps[i], got), BP_OK);
         assert_memory_equal(got, want + (steps[i] - 1) * 8 * 101, 8 * 101 * sizeof(*got));
@@ -311,18 +306,14 @@ static void windows_and_memory_are_those_of_the_files_with_weights(void **state)
     bp_example_maker maker = window_maker(w.context, 8);
     size_t estimated, taken;
 
-    (void)state;
     assert_int_equal(bp_loader_windows(loader), w.windows[0] + w.windows[2]);
     assert_int_equal(bp_stream_corpus_windows(w.stream, w.context), w.windows[0] + w.windows[2]);
     assert_true(fabs(bp_loader_share(loader, 0) - 8 * 2.0 / 3) < 1e-3);
     assert_false(bp_loader_repeat(loader));
-    estimated = bp_loader_bytes(&(bp_loader_size){.tokens = bp_stream_tokens(w.stream),
-                                                  .mixed_files = FILES,
-                                                  .slots = 8,
-                                                  .vocab_size = 509,
-                                                  .maker = &maker});
-    /* four blocks of 7, and two of 2; for each file one as it is read; the rings, and the cycle */
-    taken = (2 * (4 + 2) + 4 * 2) * (SPAN + 101) + 4 * 3 * 8 * 101 + 8 * 65536;
+    estimated = bp_loader_bytes(&(bp_loader_size){
+        .tokens = bp_stream_tokens(w.stream), .mixed_files = FILES, .slots = 8, .maker = &maker});
+    /* four blocks of 7, and two of 2; the rings, and the cycle */
+    taken = 4 * (4 + 2) * (SPAN + 101) + 4 * 3 * 8 * 101 + 8 * 65536;
     assert_in_range(estimated, taken, 2 * taken);
     bp_loader_free(&loader);
     end_world(&w);
@@ -343,7 +334,6 @@ static void a_file_of_fewer_tokens_than_a_window_is_65_by_name(void **state)
         .stream = w.stream, .maker = window_maker(1240, 8), .batch = 8, .slots = 8};
     bp_loader *loader;
 
-    (void)state;
     bp_test_expect(bp_loader_new(&loader, &spec),
                    BP_ERR_FORMAT); /* the second has 40 x 31 tokens */
     bp_test_message_has("1240 tokens");

@@ -18,7 +18,6 @@ static bp_corpus *open_corpus(const char *list)
 
 static void stream_is_all_documents_of_all_files(void **state)
 {
-    (void)state;
     static const int64_t lengths[] = {5, 0, 1, 70000, 3};
     toy_corpus one = {.documents = 5, .lengths = lengths, .vocab_size = 300, .eod_id = 299};
     toy_corpus two = {.documents = 2, .length = 9, .vocab_size = 300, .eod_id = 299, .salt = 1};
@@ -105,7 +104,6 @@ static void check_reads(bp_stream *stream, const plain_bag *want)
 
 static void bag_is_the_plain_loops_bag(void **state)
 {
-    (void)state;
     int64_t lengths[1000];
     toy_corpus toy = {.documents = 1000, .lengths = lengths, .vocab_size = 500, .eod_id = 499};
 
@@ -131,7 +129,6 @@ static void bag_is_the_plain_loops_bag(void **state)
 
 static void bag_of_several_files_goes_through_all_in_each_pass(void **state)
 {
-    (void)state;
     int64_t lengths[620];
     toy_corpus all = {.documents = 620, .lengths = lengths, .vocab_size = 500, .eod_id = 499};
     char list[4096] = "";
@@ -165,7 +162,6 @@ static void bag_of_several_files_goes_through_all_in_each_pass(void **state)
 
 static void members_draw_different_bags_of_the_expected_kind(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 2000, .length = 2, .vocab_size = 50, .eod_id = 49};
     bp_corpus *corpus = open_corpus(toy_write(&toy, "bags.h5"));
     bp_stream *bags[2];
@@ -202,7 +198,6 @@ static double chi_square_z(double chi_square, double df)
 static void inclusion_over_1000_members_is_that_of_n_from_n(void **state)
 {
     enum { N = 200, MEMBERS = 1000 };
-    (void)state;
     toy_corpus toy = {.documents = N, .length = 2, .vocab_size = 50, .eod_id = 49};
     bp_corpus *corpus = open_corpus(toy_write(&toy, "thousand.h5"));
     double out = pow(1 - 1.0 / N, N), p = 1 - out, v = p * out, c = pow(1 - 2.0 / N, N) - out * out;
@@ -239,7 +234,6 @@ static void inclusion_over_1000_members_is_that_of_n_from_n(void **state)
 
 static void bag_of_one_document_is_65(void **state)
 {
-    (void)state;
     toy_corpus toy = {.documents = 1, .length = 100, .vocab_size = 50, .eod_id = 49};
     bp_corpus *corpus = open_corpus(toy_write(&toy, "lone.h5"));
     bp_stream *stream;
@@ -267,7 +261,6 @@ static void look_for_copies(const plain_bag *bag, int32_t eod, int64_t first, in
 static void no_window_of_a_bag_holds_a_document_twice(void **state)
 {
     enum { T = 64, BATCH = 4, DOCUMENTS = 5000 };
-    (void)state;
     toy_corpus toy = {.documents = DOCUMENTS, .length = 5, .vocab_size = 60000, .eod_id = 59999};
     bp_corpus *corpus = open_corpus(toy_write(&toy, "apart.h5"));
     plain_bag want = make_plain_bag(&toy, 8, 1);

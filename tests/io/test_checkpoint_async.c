@@ -102,7 +102,6 @@ static void it_is_the_same_as_one_that_was_waited_for(void **state)
     char *waited, *behind;
     model_slices slices;
 
-    (void)state;
     fresh_parent();
     build(&slices, true);
     bp_test_check_err(COMM, bp_checkpoint_save(COMM, &commit, slices.list, slices.count, step),
@@ -161,7 +160,6 @@ static void large_one_is_the_same_as_one_that_was_waited_for(void **state)
     bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"), .name = STEP};
     bp_slice slice = model_whole("w", 2, shape, true);
 
-    (void)state;
     check_same(&commit, &slice, 1);
     bp_free(slice.data);
 }
@@ -176,7 +174,6 @@ static void writer_of_several_files_writes_them_side_by_side(void **state)
     bp_slice slices[4];
     bp_checkpoint *checkpoint;
 
-    (void)state;
     for (int time = 0; time < 2; time++) {
         for (int k = 0; k < 4; k++) {
             char name[8];
@@ -203,7 +200,6 @@ static void failure_of_one_of_several_helpers_ends_them_all(void **state)
 {
     bp_snapshot *snapshot = new_snapshot();
 
-    (void)state;
     file_bytes = 512;
     for (int file = 1; file <= 2; file++) {
         char fault[40];
@@ -227,7 +223,6 @@ static void copies_that_no_neighbour_can_read_are_written_by_their_ranks(void **
     bp_snapshot *snapshot;
     bool alone = bp_comm_size(COMM) < 4; /* the ranks that have slices */
 
-    (void)state;
     fresh_parent();
     bp_fault_arm("ckpt.share");
     snapshot = new_snapshot();
@@ -247,7 +242,6 @@ static void failure_of_a_helper_is_shared_and_leaves_nothing(void **state)
                                          "ckpt.read_back@0",   "ckpt.rename@0"};
     bp_snapshot *snapshot = new_snapshot();
 
-    (void)state;
     for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++) {
         fresh_parent();
         bp_fault_arm(faults[k]);
@@ -263,7 +257,6 @@ static void one_that_is_given_up_leaves_nothing(void **state)
 {
     bp_snapshot *snapshot = new_snapshot();
 
-    (void)state;
     fresh_parent();
     bp_fault_arm("ckpt.shard_open@0=delay0.2"); /* it is not written before it is given up */
     bp_test_check_err(COMM, save_behind(snapshot, true), BP_ERR_STOPPED);
@@ -311,7 +304,6 @@ static void helper_keeps_a_pace_until_it_is_waited_for(void **state)
 {
     double paced = idle_seconds(true), waited = paced;
 
-    (void)state;
     bp_test_check(COMM, paced > 0.05); /* a nap at least */
     for (int tries = 0; tries < 5 && waited >= paced; tries++)
         waited = idle_seconds(false); /* a loaded machine may be slow once, but is not each time */
@@ -331,7 +323,6 @@ static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
     bp_digest digest;
     json_t *step = json_object();
 
-    (void)state;
     fresh_parent();
     bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_slices_floats(&slice, held)),
                       BP_OK);
@@ -360,7 +351,6 @@ static void value_that_is_not_finite_is_told_by_its_slice(void **state)
     bp_slice copies[2];
     bp_digest digests[2];
 
-    (void)state;
     bp_test_check_err(COMM, bp_snapshot_new(&snapshot, COMM, bp_slices_floats(slices, 2)), BP_OK);
     memcpy(copies, slices, sizeof copies);
     bp_test_check(COMM, bp_snapshot_take(snapshot, copies, 2, digests) == -1);

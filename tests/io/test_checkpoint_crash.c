@@ -170,7 +170,6 @@ static void death_at_any_call_leaves_old_or_new(void **state)
     int n = 0, old = 0, new = 0;
     bool through = false;
 
-    (void)state;
     for (; !through; n++) {
         int64_t step;
 
@@ -196,7 +195,6 @@ static void failure_of_any_call_is_told_or_harmless(void **state)
     int n = 0, failures = 0, stayed = 0;
     bool through = false;
 
-    (void)state;
     for (; !through; n++) {
         char **names;
         int64_t count = 0, step;

@@ -54,7 +54,6 @@ static void step_names_have_twelve_digits(void **state)
 {
     char name[BP_STEP_NAME];
 
-    (void)state;
     bp_checkpoint_step_name(name, 1200);
     assert_string_equal(name, "step-000000001200");
     bp_checkpoint_step_name(name, 999999999999);
@@ -71,7 +70,6 @@ static void leftovers_of_a_lost_run_stay(void **state)
 {
     const char *parent = fresh();
 
-    (void)state;
     make(".tmp-step-000000000008-0123456789abcdef");
     bp_test_expect(bp_checkpoints_clean(parent, never, NULL), BP_ERR_BUSY);
     bp_test_message_has("another job");
@@ -82,7 +80,6 @@ static void leftovers_are_removed_and_nothing_else(void **state)
 {
     const char *parent = fresh();
 
-    (void)state;
     make_step(7);
     make(".tmp-step-000000000008-0123456789abcdef");
     make(".del-step-000000000003-0123456789abcdef");
@@ -100,7 +97,6 @@ static void newest_are_kept(void **state)
 {
     const char *parent = fresh();
 
-    (void)state;
     for (int64_t step = 100; step <= 600; step += 100)
         make_step(step);
     bp_test_expect(bp_checkpoints_prune(parent, 3, NULL), BP_OK);
@@ -116,7 +112,6 @@ static void old_ones_are_removed_while_the_caller_goes_on(void **state)
     const char *parent = fresh();
     bp_remover remover = {.runs = false};
 
-    (void)state;
     bp_test_expect(bp_remover_wait(&remover), BP_OK); /* there are none */
     for (int64_t step = 100; step <= 600; step += 100)
         make_step(step);
@@ -136,7 +131,6 @@ static void newest_step_is_told_by_the_names(void **state)
 {
     const char *parent = fresh();
 
-    (void)state;
     assert_int_equal(bp_checkpoint_newest_step(parent), -1);
     make(".tmp-step-000000000900-0");
     make(".bad-step-000000000800-0");
@@ -158,7 +152,6 @@ static void best_is_kept_besides(void **state)
 {
     const char *parent = fresh();
 
-    (void)state;
     for (int64_t step = 100; step <= 600; step += 100)
         make_step(step);
     bp_test_expect(bp_checkpoints_link_best(parent, 200), BP_OK);
@@ -174,7 +167,6 @@ static void link_to_the_best_is_relative_and_replaced(void **state)
     const char *parent = fresh(), *moved = bp_test_path("moved");
     char target[64] = "";
 
-    (void)state;
     assert_int_equal(bp_checkpoints_best(parent), -1);
     make_step(100);
     make_step(200);
@@ -193,7 +185,6 @@ static void link_to_nothing_is_refused(void **state)
 {
     const char *parent = fresh();
 
-    (void)state;
     bp_test_expect(bp_checkpoints_link_best(parent, 300), BP_ERR_INPUT);
     bp_test_message_has("step-000000000300");
     expect_names("");
@@ -205,7 +196,6 @@ static void folder_where_the_link_should_be_is_an_error(void **state)
 {
     const char *parent = fresh();
 
-    (void)state;
     make_step(100);
     make("best");
     assert_true(bp_checkpoints_link_best(parent, 100) != BP_OK);
@@ -214,7 +204,6 @@ static void folder_where_the_link_should_be_is_an_error(void **state)
 
 static void missing_parent_is_an_error(void **state)
 {
-    (void)state;
     bp_test_expect(bp_checkpoints_prune(bp_test_path("not-there"), 3, NULL), BP_ERR_INPUT);
     bp_test_expect(bp_checkpoints_link_best(bp_test_path("not-there"), 3), BP_ERR_INPUT);
 }
@@ -226,7 +215,6 @@ static void unwritable_parent_is_denied(void **state)
     bool privileged = geteuid() == 0;
     bp_err pruned, linked, cleaned;
 
-    (void)state;
     make_step(100);
     make_step(200);
     make(".tmp-x");

@@ -166,7 +166,6 @@ static void manifest_that_lies_is_damage(void **state)
                  {other_format, "'format' is 'something else'"},
                  {other_step, "it holds step 8"}};
 
-    (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         const char *folder = fresh_copy();
 
@@ -190,7 +189,6 @@ static void manifest_that_is_no_json_is_damage(void **state)
 {
     static const char *const texts[] = {"", "{", "[]", "{\"a\": 1, \"a\": 2}", "{} {}", "nonsense"};
 
-    (void)state;
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
         const char *folder = fresh_copy();
 
@@ -206,7 +204,6 @@ static void unknown_version_is_named(void **state)
     const char *folder = fresh_copy();
     bp_checkpoint *checkpoint;
 
-    (void)state;
     make_version(folder, 3);
     BP_MPI(MPI_Barrier(COMM));
     bp_test_check_err(COMM, bp_checkpoint_open(COMM, folder, &checkpoint), BP_ERR_FORMAT);

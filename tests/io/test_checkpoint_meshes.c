@@ -45,7 +45,6 @@ static void every_mesh_loads_what_every_mesh_saved(void **state)
     char digest[65] = "";
     int pairs = 0;
 
-    (void)state;
     for (int k = 0; k < MESH_COUNT; k++) {
         char name[32];
         bp_checkpoint *checkpoint = NULL;
@@ -72,7 +71,6 @@ static void every_mesh_loads_what_every_mesh_saved(void **state)
 /* Writers are asked for, and are there: a file each, as many as groups that have slices. */
 static void writers_own_a_file_each(void **state)
 {
-    (void)state;
     if (bp_comm_size(COMM) < 4)
         return;
     bp_test_check_err(COMM, save(2, 3, "three-writers"), BP_OK);
@@ -100,7 +98,6 @@ static void equal_state_gives_equal_bytes(void **state)
 {
     static const char *const files[] = {"manifest.json", "manifest.sha256", "shard-00000.h5"};
 
-    (void)state;
     bp_test_check_err(COMM, save(0, 0, "first"), BP_OK);
     bp_clock_sleep(1.1); /* HDF5's times of objects count seconds */
     bp_test_check_err(COMM, save(0, 0, "second"), BP_OK);

@@ -52,7 +52,6 @@ static void path_names_a_checkpoint_in_four_ways(void **state)
     const char *run = fresh_run();
     char slash[PATH_MAX];
 
-    (void)state;
     (void)snprintf(slash, sizeof slash, "%s///", bp_test_path("run/checkpoints/step-000000000007"));
     bp_test_check(COMM, step_of(run, BP_OK) == 9);
     bp_test_check(COMM, step_of(bp_test_path("run/checkpoints"), BP_OK) == 9);
@@ -65,7 +64,6 @@ static void imported_folder_is_a_checkpoint(void **state)
 {
     const char *copy = bp_test_path("imported");
 
-    (void)state;
     (void)fresh_run();
     if (bp_comm_is_root(COMM))
         assert_int_equal(rename(bp_test_path("run/checkpoints/step-000000000007"), copy), 0);
@@ -75,7 +73,6 @@ static void imported_folder_is_a_checkpoint(void **state)
 
 static void path_without_a_checkpoint_is_a_missing_input(void **state)
 {
-    (void)state;
     if (bp_comm_is_root(COMM))
         bp_test_expect(bp_dir_make(bp_test_path("empty/checkpoints")), BP_OK);
     BP_MPI(MPI_Barrier(COMM));
@@ -116,7 +113,6 @@ static void damaged_one_is_passed_over_with_a_warning(void **state)
     int kept;
     int64_t step;
 
-    (void)state;
     damage_step(9);
     kept = hide_stderr(heard);
     step = step_of(run, BP_OK);
@@ -155,7 +151,6 @@ static void resume_takes_the_newest_that_verifies(void **state)
     int kept;
     int64_t step;
 
-    (void)state;
     (void)fresh_run();
     bp_test_check(COMM, newest_of(parent, BP_OK) == 9);
     damage_step(9);
@@ -177,7 +172,6 @@ static void resume_refuses_when_all_are_damaged(void **state)
     const char *parent = bp_test_path("run/checkpoints");
     int kept;
 
-    (void)state;
     (void)fresh_run();
     for (int64_t step = 7; step <= 9; step++)
         damage_step(step);
@@ -191,7 +185,6 @@ static void resume_refuses_when_all_are_damaged(void **state)
 
 static void resume_stops_at_an_unknown_version(void **state)
 {
-    (void)state;
     (void)fresh_run();
     make_version(bp_test_path("run/checkpoints/step-000000000009"), 3);
     BP_MPI(MPI_Barrier(COMM));
@@ -201,7 +194,6 @@ static void resume_stops_at_an_unknown_version(void **state)
 
 static void resume_without_a_checkpoint_begins_anew(void **state)
 {
-    (void)state;
     bp_test_check(COMM, newest_of(bp_test_path("not-there"), BP_OK) == -1);
     if (bp_comm_is_root(COMM))
         bp_test_expect(bp_dir_make(bp_test_path("only-litter/.tmp-step-000000000001-0")), BP_OK);

@@ -10,7 +10,6 @@ static void sound_checkpoint_opens(void **state)
     bp_checkpoint *checkpoint;
     const char *folder = fresh_copy();
 
-    (void)state;
     bp_test_check_err(COMM, bp_checkpoint_open(COMM, folder, &checkpoint), BP_OK);
     bp_test_check(
         COMM, json_integer_value(json_object_get(bp_checkpoint_state(checkpoint), "step")) == 7);
@@ -28,7 +27,6 @@ static void flipped_byte_is_damage(void **state)
 {
     static const int64_t places[] = {0, 100, 511, 512, 600, 900, 1500, 3000};
 
-    (void)state;
     for (size_t k = 0; k < sizeof places / sizeof places[0] + 1; k++) {
         const char *folder = fresh_copy(), *shard = inside(folder, last_shard());
 
@@ -47,7 +45,6 @@ static void no_flip_and_no_cut_goes_unnoticed(void **state)
     bool root = bp_comm_is_root(COMM);
     uint64_t random = 99;
 
-    (void)state;
     (void)snprintf(folder, sizeof folder, "%s", fresh_copy());
     for (int trial = 0; trial < 300; trial++) {
         bp_checkpoint *checkpoint;
@@ -85,7 +82,6 @@ static void truncated_shard_is_damage(void **state)
 {
     const char *folder = fresh_copy(), *shard = inside(folder, last_shard());
 
-    (void)state;
     if (bp_comm_is_root(COMM))
         assert_int_equal(truncate(shard, bp_file_size(shard) / 2), 0);
     check_damaged(folder, "bytes, and the manifest says");
@@ -95,7 +91,6 @@ static void missing_shard_is_damage(void **state)
 {
     const char *folder = fresh_copy();
 
-    (void)state;
     if (bp_comm_is_root(COMM))
         assert_int_equal(unlink(inside(folder, last_shard())), 0);
     check_damaged(folder, "is missing");
@@ -105,7 +100,6 @@ static void extra_shard_is_damage(void **state)
 {
     const char *folder = fresh_copy();
 
-    (void)state;
     if (bp_comm_is_root(COMM))
         bp_test_expect(bp_file_write(inside(folder, "shard-00009.h5"), "x", 1), BP_OK);
     check_damaged(folder, "'shard-00009.h5' is not listed");
@@ -116,7 +110,6 @@ static void shard_that_is_a_link_is_damage(void **state)
     const char *folder = fresh_copy(), *shard = inside(folder, last_shard()),
                *moved = bp_test_path("elsewhere.h5");
 
-    (void)state;
     if (bp_comm_is_root(COMM)) {
         assert_int_equal(rename(shard, moved), 0);
         assert_int_equal(symlink(moved, shard), 0);
@@ -130,7 +123,6 @@ static void another_sound_shard_is_damage(void **state)
     bp_user_block block = {.kind = "checkpoint", .version = 1};
     const char *folder = fresh_copy(), *shard = inside(folder, last_shard());
 
-    (void)state;
     if (bp_comm_is_root(COMM)) {
         flip_byte(shard, bp_file_size(shard) - 1);
         bp_test_expect(bp_user_block_seal(&block, shard), BP_OK);
@@ -142,7 +134,6 @@ static void shard_without_a_user_block_needs_another_hash(void **state)
 {
     const char *folder = fresh_copy(), *shard = inside(folder, last_shard());
 
-    (void)state;
     if (bp_comm_is_root(COMM)) {
         int fd = open(shard, O_WRONLY);
 
@@ -157,7 +148,6 @@ static void shard_of_another_step_is_damage(void **state)
     const char *folder = fresh_copy(), *parent = bp_test_path("other");
     char command[1024];
 
-    (void)state;
     if (bp_comm_is_root(COMM))
         bp_test_expect(bp_dir_make(parent), BP_OK);
     BP_MPI(MPI_Barrier(COMM));
@@ -172,7 +162,6 @@ static void missing_manifest_is_damage(void **state)
 {
     static const char *const names[] = {"manifest.json", "manifest.sha256"};
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         const char *folder = fresh_copy();
 
@@ -185,7 +174,6 @@ static void missing_manifest_is_damage(void **state)
 /* The line is compared byte for byte. */
 static void flipped_byte_of_the_manifest_is_damage(void **state)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         const char *folder = fresh_copy();
 
@@ -200,7 +188,6 @@ static void folder_that_is_not_there_is_a_missing_input(void **state)
 {
     bp_checkpoint *checkpoint;
 
-    (void)state;
     bp_test_check_err(COMM, bp_checkpoint_open(COMM, bp_test_path("none"), &checkpoint),
                       BP_ERR_INPUT);
     bp_test_check_err(COMM, bp_checkpoint_open(COMM, "/dev/null", &checkpoint), BP_ERR_INPUT);
@@ -218,7 +205,6 @@ static void missing_tensor_is_refused_on_load(void **state)
     bp_slice slice = model_whole("v", 2, SHAPE, false);
     bp_checkpoint *checkpoint;
 
-    (void)state;
     open_sound(&checkpoint);
     bp_test_check_err(COMM, bp_checkpoint_load(checkpoint, &slice, bp_comm_is_root(COMM)),
                       BP_ERR_FORMAT);
@@ -235,7 +221,6 @@ static void other_shape_is_refused_on_load(void **state)
     bp_slice slice = model_whole("w", 2, other, false);
     bp_checkpoint *checkpoint;
 
-    (void)state;
     open_sound(&checkpoint);
     bp_test_check_err(
         COMM, bp_checkpoint_load(checkpoint, &slice, bp_comm_rank(COMM) == bp_comm_size(COMM) - 1),
@@ -251,7 +236,6 @@ static void slice_that_leaves_its_tensor_is_a_bug(void **state)
     bp_slice slice = model_whole("w", 2, SHAPE, false);
     bp_checkpoint *checkpoint;
 
-    (void)state;
     open_sound(&checkpoint);
     slice.offset[0] = 1;
     bp_test_check_err(COMM, bp_checkpoint_load(checkpoint, &slice, 1), BP_ERR_SOFTWARE);
@@ -266,7 +250,6 @@ static void digest_tells_other_values_and_other_coverage(void **state)
     bp_checkpoint *checkpoint;
     bool root = bp_comm_is_root(COMM);
 
-    (void)state;
     open_sound(&checkpoint);
     bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, &slice, root), BP_OK);
     slice.data[1199] += 1e-6f;
@@ -285,7 +268,6 @@ static void dataset_other_than_listed_is_damage(void **state)
     static const char *const words[] = {"dataset /w/p7 of tensor 'w' is missing",
                                         "is not the contiguous float32 piece"};
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         const char *folder = fresh_copy();
 

@@ -80,14 +80,12 @@ static bp_err save_rows(const int64_t (*rows)[2], int count)
 
 static void overlap_is_refused(void **state)
 {
-    (void)state;
     fresh_parent();
     check_refused(save_rows((const int64_t[][2]){{0, 4}, {3, 6}}, 2), BP_ERR_SOFTWARE, "overlap");
 }
 
 static void hole_is_refused(void **state)
 {
-    (void)state;
     fresh_parent();
     check_refused(save_rows((const int64_t[][2]){{0, 2}, {3, 6}}, 2), BP_ERR_SOFTWARE,
                   "hole of 5 of its 30");
@@ -95,7 +93,6 @@ static void hole_is_refused(void **state)
 
 static void empty_slices_are_left_out(void **state)
 {
-    (void)state;
     fresh_parent();
     bp_test_check_err(COMM, save_rows((const int64_t[][2]){{0, 4}, {4, 4}, {4, 6}}, 3), BP_OK);
 }
@@ -106,7 +103,6 @@ static void two_shapes_of_one_tensor_are_refused(void **state)
     bp_checkpoint_commit commit = to("x");
     bp_slice slices[2] = {model_whole("w", 2, SHAPE, true), model_whole("w", 2, other, true)};
 
-    (void)state;
     fresh_parent();
     check_refused(save_slices(&commit, slices, bp_comm_is_root(COMM) ? 2 : 0), BP_ERR_SOFTWARE,
                   "different shapes");
@@ -118,7 +114,6 @@ static void value_that_is_not_finite_is_refused(void **state)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
 
-    (void)state;
     fresh_parent();
     for (int k = 0; k < 3; k++) {
         bp_checkpoint_commit commit = to("x");
@@ -136,7 +131,6 @@ static void names_that_are_none_are_refused(void **state)
     static const char *const names[] = {"",      "A",    "a//b", "/a", "a/",    "../a",
                                         "a/./b", "a/..", "a b",  "p3", "a/p0/b"};
 
-    (void)state;
     fresh_parent();
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         bp_checkpoint_commit commit = to("x");
@@ -154,7 +148,6 @@ static void what_is_there_is_not_replaced(void **state)
 {
     bp_checkpoint_commit commit = to("step-000000000007");
 
-    (void)state;
     fresh_parent();
     bp_test_check_err(COMM, save_one_each(&commit), BP_OK);
     bp_test_check_err(COMM, save_one_each(&commit), BP_ERR_CREATE);
@@ -165,7 +158,6 @@ static void missing_parent_can_not_be_written(void **state)
 {
     bp_checkpoint_commit commit = {.parent = bp_test_path("nowhere"), .name = "x"};
 
-    (void)state;
     fresh_parent();
     check_refused(save_one_each(&commit), BP_ERR_CREATE, "nowhere");
 }
@@ -176,7 +168,6 @@ static void unwritable_parent_is_denied(void **state)
     bool root = bp_comm_is_root(COMM), privileged = geteuid() == 0;
     bp_err err;
 
-    (void)state;
     fresh_parent();
     if (root)
         assert_int_equal(chmod(bp_test_path("checkpoints"), 0555), 0);
@@ -205,7 +196,6 @@ static void lost_run_is_not_written_to(void **state)
     bp_checkpoint_commit commit = to("step-000000000007");
     int asked = 0;
 
-    (void)state;
     fresh_parent();
     commit.check_owner = never;
     commit.context = &asked;
@@ -221,7 +211,6 @@ static void failure_anywhere_is_shared_and_leaves_nothing(void **state)
                                          "base.write", "base.write:2"};
     bp_checkpoint_commit commit = to("step-000000000007");
 
-    (void)state;
     commit.writers = bp_comm_size(COMM); /* every rank writes a file */
     for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++)
         for (int rank = 0; rank < bp_comm_size(COMM); rank++) {
@@ -243,7 +232,6 @@ static void step_whose_name_may_not_be_on_disk_is_whole_and_stays(void **state)
 {
     bp_checkpoint_commit commit = to("step-000000000007");
 
-    (void)state;
     fresh_parent();
     bp_fault_arm("ckpt.fsync_dir@0");
     bp_test_check_err(COMM, save_one_each(&commit), BP_ERR_IO);
@@ -263,7 +251,6 @@ static void full_disk_is_an_error_on_all_ranks(void **state)
     bp_slice slice;
     bp_err err;
 
-    (void)state;
     commit.writers = bp_comm_size(COMM);
     (void)snprintf(name, sizeof name, "t.%d", bp_comm_rank(COMM));
     slice = model_whole(name, 2, large, true);
@@ -291,7 +278,6 @@ static void large_slice_travels_in_parts(void **state)
     bp_slice slice = model_whole("w", 2, shape, holder);
     bp_checkpoint *checkpoint;
 
-    (void)state;
     fresh_parent();
     bp_test_check_err(COMM, save_slices(&commit, &slice, holder ? 1 : 0), BP_OK);
     bp_test_check_err(
@@ -323,7 +309,6 @@ static void data_can_be_fetched_when_it_is_needed(void **state)
     bool holder = bp_comm_rank(COMM) == bp_comm_size(COMM) - 1;
     bp_checkpoint *checkpoint;
 
-    (void)state;
     fresh_parent();
     (void)snprintf(slice.name, sizeof slice.name, "w");
     memcpy(slice.shape, SHAPE, sizeof SHAPE);
@@ -348,7 +333,6 @@ static void data_that_can_not_be_fetched_is_an_error_on_all_ranks(void **state)
     bp_slice kept = {.data = NULL}, slices[2] = {{.dims = 2}, {.dims = 2}};
     bool holder = bp_comm_rank(COMM) == bp_comm_size(COMM) - 1;
 
-    (void)state;
     fresh_parent();
     for (int k = 0; k < 2; k++) {
         (void)snprintf(slices[k].name, sizeof slices[k].name, "w.%d", k);
@@ -370,7 +354,6 @@ static void tokenizer_is_kept_and_verified(void **state)
     char *text = NULL;
     size_t bytes;
 
-    (void)state;
     fresh_parent();
     commit.tokenizer = "{\"model\": {}}\n";
     bp_test_check_err(COMM, save_one_each(&commit), BP_OK);

@@ -135,7 +135,6 @@ static void file_is_that_of_one_rank(void **state)
     static const char *const kinds[] = {"bpe", "word", "char"};
     static const bp_text_format formats[] = {BP_TEXT_FILE, BP_TEXT_LINES, BP_TEXT_JSONL};
 
-    (void)state;
     for (int k = 0; k < 9; k++) {
         bp_tokenizer *tokenizer = tokenizer_of_texts(kinds[k / 3]);
         const char *texts[2] = {bp_test_path("a.txt"), bp_test_path("b.txt")};
@@ -221,7 +220,6 @@ static void documents_are_those_of_the_text(void **state)
         spec_of(tokenizer, BP_TEXT_LINES, texts, 1, bp_test_path("lines.h5"));
     bp_corpus_built built;
 
-    (void)state;
     bp_test_check_err(WORLD, bp_corpus_build_file(WORLD, &spec, &built), BP_OK);
     bp_test_check(WORLD, built.invalid_bytes == 3 && built.skipped_lines == 18 &&
                              built.documents == 182 && built.empty_documents == 0);
@@ -239,7 +237,6 @@ static void labels_and_ids_are_those_of_the_objects(void **state)
         spec_of(tokenizer, BP_TEXT_JSONL, objects, 1, bp_test_path("labels.h5"));
     bp_corpus_built built;
 
-    (void)state;
     bp_test_check_err(WORLD, bp_corpus_build_file(WORLD, &spec, &built), BP_OK);
     bp_test_check(WORLD, built.documents == 300 && built.empty_documents == 27 &&
                              built.invalid_bytes == 0);
@@ -275,7 +272,6 @@ static void empty_and_one_token_documents_are_kept(void **state)
         spec_of(tokenizer, BP_TEXT_FILE, paths, 3, bp_test_path("small.h5"));
     bp_corpus_built built;
 
-    (void)state;
     if (bp_comm_is_root(WORLD)) {
         bp_test_write("empty", "", 0);
         bp_test_write("letter", "x", 1);
@@ -295,7 +291,6 @@ static void compressed_text_is_read(void **state)
                             bp_test_path("zst/a.txt")};
     int there = 1;
 
-    (void)state;
     if (bp_comm_is_root(WORLD)) {
         char command[4 * PATH_MAX];
         bp_test_expect(bp_dir_make(bp_test_path("gz")), BP_OK);
@@ -369,7 +364,6 @@ static void faults_of_the_input_are_named_alike(void **state)
     static const char *const other = "colour";
     bp_corpus_build spec;
 
-    (void)state;
     (void)fresh_folder();
     spec = spec_of(tokenizer, BP_TEXT_JSONL, bad, 1, bp_test_path("out/c.h5"));
     fails_alike(&spec, BP_ERR_FORMAT, "bad.jsonl, line 123");
@@ -401,7 +395,6 @@ static void full_disk_is_told_by_all(void **state)
     struct rlimit usual, small;
     bp_corpus_build spec;
 
-    (void)state;
     (void)fresh_folder();
     for (int k = 0; k < 40; k++)
         paths[k] = bp_test_path("a.txt");
@@ -426,7 +419,6 @@ static void memory_does_not_grow_with_the_text(void **state)
     const char *paths[200];
     size_t peak = 0;
 
-    (void)state;
     for (int k = 0; k < 200; k++)
         paths[k] = bp_test_path(k % 2 == 0 ? "a.txt" : "b.txt");
     for (int round = 0; round < 2; round++) {
@@ -448,7 +440,6 @@ static void signal_stops_the_build(void **state)
     const bp_corpus_build spec =
         spec_of(tokenizer, BP_TEXT_LINES, texts, 1, bp_test_path("out/c.h5"));
 
-    (void)state;
     (void)fresh_folder();
     assert_int_equal(raise(SIGUSR1), 0);
     fails_alike(&spec, BP_ERR_STOPPED, "stopped: ");

@@ -84,7 +84,6 @@ static void good_files_are_converted(void **state)
         "good-zstd-level", "good-one-chunk", "good-lzf-shuffle", "good-libver", "good-all"};
     char hash[33] = "";
 
-    (void)state;
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         int32_t tokens[5000];
         const int64_t *start;
@@ -117,7 +116,6 @@ static void columns_are_kept(void **state)
     bp_corpus_label label;
     char id[16];
 
-    (void)state;
     bp_corpus_file *file = native(foreign("good-all"));
     assert_int_equal(strlen(bp_corpus_file_info(file)->tokenizer_hash), 64);
     assert_int_equal(bp_corpus_file_info(file)->labels, 1);
@@ -182,7 +180,6 @@ static void bad_files_are_refused_with_the_reason(void **state)
         {"bad-label", "code 2 has no name"},
     };
 
-    (void)state;
     (void)remove(bp_test_path("native.h5"));
     for (size_t k = 0; k < sizeof files / sizeof files[0]; k++) {
         bp_test_expect(convert(foreign(files[k].name)), BP_ERR_FORMAT);
@@ -196,7 +193,6 @@ static void jobs_refuse_a_foreign_file_with_the_remedy(void **state)
 {
     bp_corpus_file *file;
 
-    (void)state;
     bp_test_expect(bp_corpus_file_open(&file, foreign("good-u2")), BP_ERR_FORMAT);
     assert_null(file);
     bp_test_message_has("bagpipe-data corpus --format hdf5 --out ");
@@ -207,7 +203,6 @@ static void native_file_needs_no_conversion(void **state)
 {
     char *once = strdup(bp_test_path("once.h5"));
 
-    (void)state;
     bp_corpus_file *file = native(foreign("good-u2"));
     bp_corpus_file_close(&file);
     assert_int_equal(rename(bp_test_path("native.h5"), once), 0);
@@ -221,7 +216,6 @@ static void reading_that_takes_too_long_is_refused(void **state)
 {
     double seconds = bp_corpus_convert_seconds;
 
-    (void)state;
     bp_corpus_convert_seconds = -0.05;
     bp_test_expect(convert(foreign("good-gzip")), BP_ERR_FORMAT);
     bp_corpus_convert_seconds = seconds;
@@ -233,7 +227,6 @@ static void cut_files_are_refused(void **state)
     char *data;
     size_t bytes;
 
-    (void)state;
     bp_test_expect(bp_file_read(foreign("good-gzip"), INT32_MAX, &data, &bytes), BP_OK);
     for (size_t k = 0; k < 64; k++) {
         bp_test_expect(convert(bp_test_write("cut.h5", data, k * bytes / 64)), BP_ERR_FORMAT);
@@ -248,7 +241,6 @@ static void damaged_files_harm_nobody(void **state)
     char *data;
     size_t bytes;
 
-    (void)state;
     bp_test_expect(bp_file_read(foreign("good-libver"), INT32_MAX, &data, &bytes), BP_OK);
     for (size_t k = 0; k < 200; k++) {
         size_t at = 8 + (k * 2654435761u) % (bytes - 8);
@@ -285,7 +277,6 @@ static void h5py_reads_ours_and_we_read_what_it_writes(void **state)
     const char *copy = bp_test_path("copy.h5");
     char command[4 * PATH_MAX];
 
-    (void)state;
     need_h5py();
     bp_test_expect(corpus_model_write(&MODEL, ours), BP_OK);
     dump_tokens(ours, dump);
@@ -302,7 +293,6 @@ static void examples_of_the_documentation_run(void **state)
     char command[4 * PATH_MAX];
     int32_t tokens[6];
 
-    (void)state;
     need_h5py();
     bp_test_expect(corpus_model_write(&MODEL, bp_test_path("corpus.h5")), BP_OK);
     snprintf(command, sizeof command,
@@ -322,7 +312,6 @@ static void h5dump_reads_ours(void **state)
     const char *expected = bp_test_path("expected.bin");
     char command[4 * PATH_MAX];
 
-    (void)state;
     if (system("command -v h5dump > /dev/null") != 0)
         bp_test_skip("there is no h5dump");
     assert_int_equal(setenv("HDF5_PLUGIN_PATH", BP_TEST_PLUGIN, 1), 0);
@@ -345,7 +334,6 @@ static void h5dump_reads_ours(void **state)
 
 static void plugin_links_no_hdf5(void **state)
 {
-    (void)state;
     if (system("command -v ldd > /dev/null") != 0)
         bp_test_skip("there is no ldd");
     assert_int_not_equal(system("ldd '" BP_TEST_PLUGIN "/libh5zstd.so' | grep hdf5"), 0);
@@ -359,7 +347,6 @@ static void damaged_lzf_is_refused_or_bounded(void **state)
     static const unsigned char data[] = {2, 'a', 'b', 'c', 0x20 | 0, 2, 0xe0, 3, 2, 0, 'x'};
     unsigned char changed[sizeof data], out[64];
 
-    (void)state;
     /* three letters; 3 from 3 back; 12 from 3 back; one letter */
     assert_int_equal(bp_lzf_decode(out, sizeof out, data, sizeof data), 19);
     assert_memory_equal(out, "abcabcabcabcabcabcx", 19);

@@ -24,7 +24,6 @@ static void what_is_written_is_read(void **state)
 {
     const corpus_model *const models[] = {&SMALL, &LARGE, &WIDE};
 
-    (void)state;
     for (size_t k = 0; k < sizeof models / sizeof models[0]; k++) {
         const char *path = bp_test_path("corpus.h5");
         bp_test_expect(corpus_model_write(models[k], path), BP_OK);
@@ -38,7 +37,6 @@ static void same_calls_give_the_same_bytes(void **state)
     char *bytes_a, *bytes_b;
     size_t count_a, count_b;
 
-    (void)state;
     bp_test_expect(corpus_model_write(&LARGE, a), BP_OK);
     sleep(1); /* a time of day in the file would show */
     bp_test_expect(corpus_model_write(&LARGE, b), BP_OK);
@@ -75,7 +73,6 @@ static void flipped_bits_are_noticed(void **state)
     bp_rng_key key = bp_rng_key_of(3, BP_RNG_TEST, 0, 0, 0);
     size_t bytes;
 
-    (void)state;
     bp_test_expect(corpus_model_write(&SMALL, path), BP_OK);
     char *data = read_all(path, &bytes);
     for (int64_t k = 0; k < 600; k++) {
@@ -101,7 +98,6 @@ static void cut_files_are_noticed(void **state)
     const char *path = bp_test_path("small.h5");
     size_t bytes;
 
-    (void)state;
     bp_test_expect(corpus_model_write(&SMALL, path), BP_OK);
     char *data = read_all(path, &bytes);
     for (size_t k = 0; k < 64; k++)
@@ -117,7 +113,6 @@ static void file_cut_while_it_is_read_is_an_error(void **state)
     int32_t tokens[10];
     bp_corpus_file *file;
 
-    (void)state;
     bp_test_expect(corpus_model_write(&LARGE, path), BP_OK);
     bp_corpus_hash_whole_bytes = 0;
     bp_test_expect(bp_corpus_file_open(&file, path), BP_OK);
@@ -140,7 +135,6 @@ static void damaged_chunk_does_not_stand_in_the_way_of_others(void **state)
     bp_corpus_file *file;
     FILE *raw;
 
-    (void)state;
     bp_test_expect(corpus_model_write(&model, path), BP_OK);
     bp_corpus_hash_whole_bytes = 0;
     bp_test_expect(bp_corpus_file_open(&file, path), BP_OK);
@@ -167,7 +161,6 @@ static void what_can_not_be_opened_is_said(void **state)
 {
     bp_corpus_file *file;
 
-    (void)state;
     bp_test_expect(bp_corpus_file_open(&file, bp_test_path("missing.h5")), BP_ERR_INPUT);
     assert_null(file);
     bp_test_expect(bp_corpus_file_open(&file, bp_test_folder()), BP_ERR_INPUT);
@@ -187,7 +180,6 @@ static void file_of_another_kind_or_version_is_named(void **state)
     const char *path = bp_test_write("other.h5", "", 0);
     bp_corpus_file *file;
 
-    (void)state;
     assert_int_equal(truncate(path, 4096), 0);
     bp_test_expect(bp_user_block_seal(&block, path), BP_OK);
     bp_test_expect(bp_corpus_file_open(&file, path), BP_ERR_FORMAT);
@@ -211,7 +203,6 @@ static void runs_at_random_are_those_of_the_whole(void **state)
     bp_rng_key key = bp_rng_key_of(5, BP_RNG_TEST, 0, 0, 0);
     bp_corpus_file *file;
 
-    (void)state;
     bp_test_expect(corpus_model_write(&LARGE, path), BP_OK);
     bp_test_expect(bp_corpus_file_open(&file, path), BP_OK);
     int64_t count = bp_corpus_file_info(file)->tokens;
@@ -271,7 +262,6 @@ static void wrong_rows_are_refused_and_leave_nothing(void **state)
     bp_corpus_spec spec = {.vocab_size = 10, .eod_id = -1, .tokenizer_hash = HASH, .has_ids = true};
     const char *folder = bp_test_path("left"), *path = bp_test_path("left/c.h5");
 
-    (void)state;
     bp_test_expect(bp_dir_make(folder), BP_OK);
     memset(long_text, 'x', sizeof long_text - 1);
     bp_test_expect(write_row(path, &spec, ids, 3, &row), BP_ERR_FORMAT);
@@ -303,7 +293,6 @@ static void corpus_without_documents_or_tokens_is_refused(void **state)
     const bp_corpus_row row = {.id = ""};
     bp_corpus_writer *writer;
 
-    (void)state;
     bp_test_expect(bp_corpus_writer_new(&writer, bp_test_path("none.h5"), &spec), BP_OK);
     bp_test_expect(bp_corpus_writer_commit(writer), BP_ERR_FORMAT);
     bp_test_message_has("no document");
@@ -326,7 +315,6 @@ static void least_corpus_is_read(void **state)
     int32_t token = -1;
     bp_corpus_file *file;
 
-    (void)state;
     bp_test_expect(write_row(path, &spec, &id, 1, &row), BP_OK);
     bp_test_expect(bp_corpus_file_open(&file, path), BP_OK);
     assert_int_equal(bp_corpus_file_info(file)->tokens, 1);
@@ -347,7 +335,6 @@ static void output_that_can_not_be_is_said_at_the_start(void **state)
     bp_corpus_writer *writer;
     bp_err err;
 
-    (void)state;
     bp_test_expect(bp_corpus_writer_new(&writer, bp_test_path("no/such/folder.h5"), &spec),
                    BP_ERR_CREATE);
     assert_null(writer);
@@ -399,7 +386,6 @@ static void what_a_killed_run_left_goes_at_the_next(void **state)
 {
     const char *folder = bp_test_path("killed"), *path = bp_test_path("killed/c.h5");
 
-    (void)state;
     bp_test_expect(bp_dir_make(folder), BP_OK);
     kill_a_writer(path);
     assert_int_equal(files_in(folder), 1);
@@ -423,7 +409,6 @@ static void what_another_run_writes_is_left_alone(void **state)
     bp_corpus_writer *writer;
     bp_corpus_file *file;
 
-    (void)state;
     bp_test_expect(bp_dir_make(folder), BP_OK);
     bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
     bp_test_expect(bp_corpus_writer_tokens(writer, &id, 1), BP_OK);
@@ -460,7 +445,6 @@ static void full_disk_leaves_nothing(void **state)
     const char *path = bp_test_path("whole.h5");
     int64_t bytes;
 
-    (void)state;
     bp_test_expect(write_large(path), BP_OK);
     bytes = bp_file_size(path);
     for (int64_t limit = 4096; limit < bytes; limit += bytes / 6)
@@ -482,7 +466,6 @@ static void many_documents_do_not_stay_in_memory(void **state)
     const int64_t *start;
     char id[32], expected[32];
 
-    (void)state;
     size_t before = bp_mem_now_bytes(), most = 0;
     bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
     for (int64_t d = 0; d < 400000; d++) {

@@ -27,7 +27,6 @@ static void values_of_all_types_come_back(void **state)
     const char *path = bp_test_path("types.h5");
     bp_h5 *file;
 
-    (void)state;
     bp_test_expect(bp_h5_create(&file, path), BP_OK);
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
         bp_test_expect(bp_h5_write(file, all[k].name, all[k].type, all[k].data, 3), BP_OK);
@@ -55,7 +54,6 @@ static void slabs_texts_grids_and_attributes_come_back(void **state)
     static const int64_t extent[2] = {2, 3};
     bp_h5 *file;
 
-    (void)state;
     bp_test_expect(bp_h5_create(&file, path), BP_OK);
     bp_test_expect(bp_h5_make(file, "slabs", BP_H5_I64, 6), BP_OK);
     bp_test_expect(bp_h5_write_slab(file, "slabs", BP_H5_I64, 4, grid + 4, 2), BP_OK);
@@ -117,7 +115,6 @@ static void what_is_not_there_is_named(void **state)
     char text[4];
     bp_h5 *file;
 
-    (void)state;
     bp_test_expect(bp_h5_create(&file, path), BP_OK);
     bp_test_expect(bp_h5_write(file, "reals", BP_H5_F32, reals, 2), BP_OK);
     bp_test_expect(bp_h5_put_text(file, "/", "text", "longer than four"), BP_OK);
@@ -142,7 +139,6 @@ static void files_that_can_not_be_had_have_their_code(void **state)
 {
     bp_h5 *file;
 
-    (void)state;
     bp_test_expect(bp_h5_open(&file, bp_test_path("missing.h5")), BP_ERR_INPUT);
     assert_null(file);
     bp_test_expect(bp_h5_open(&file, bp_test_write("text.h5", "no HDF5", 7)), BP_ERR_FORMAT);
@@ -157,7 +153,6 @@ static void first_failure_poisons_the_file(void **state)
     static const float reals[2] = {1, 2};
     bp_h5 *file;
 
-    (void)state;
     bp_test_expect(bp_h5_create(&file, bp_test_path("poisoned.h5")), BP_OK);
     bp_test_expect(bp_h5_write(file, "a", BP_H5_F32, reals, 2), BP_OK);
     bp_fault_arm("store.write");
@@ -192,7 +187,6 @@ static bp_err write_four_mib(const char *path)
 
 static void full_disk_is_an_io_error(void **state)
 {
-    (void)state;
     assert_int_equal(on_small_disk(SMALL_DISK_LIMIT, 1 << 20, write_four_mib), BP_ERR_IO);
     assert_int_equal(on_small_disk(SMALL_DISK_LIMIT, 16 << 20, write_four_mib), BP_OK);
     assert_int_equal(on_small_disk(SMALL_DISK_TMPFS, 1 << 20, write_four_mib), BP_ERR_IO);

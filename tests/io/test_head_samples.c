@@ -64,7 +64,6 @@ static void rows_come_back(void **state)
     bp_head_samples *file;
     float rows[V * C], expected[V * C];
 
-    (void)state;
     bp_test_expect(bp_head_samples_open(&file, path), BP_OK);
     assert_memory_equal(bp_head_samples_info_of(file), &INFO, sizeof INFO);
     for (int64_t s = 0; s < SAMPLES; s++)
@@ -85,7 +84,6 @@ static void file_that_is_not_committed_goes(void **state)
     char *temporary = bp_sprintf("%s.tmp", path);
     bp_head_samples *file;
 
-    (void)state;
     bp_test_expect(bp_head_samples_create(&file, path, &INFO), BP_OK);
     bp_test_expect(write_all(file), BP_OK);
     assert_true(bp_path_exists(temporary));
@@ -106,7 +104,6 @@ static void what_can_not_be_written_is_said(void **state)
 {
     bp_head_samples *file;
 
-    (void)state;
     bp_test_expect(bp_head_samples_create(&file, bp_test_path("no/folder/heads.h5"), &INFO),
                    BP_ERR_CREATE);
     assert_null(file);
@@ -127,7 +124,6 @@ static void damaged_file_is_refused(void **state)
     const char *path = whole_file("flipped.h5");
     bp_head_samples *file;
 
-    (void)state;
     put_byte(path, (long)bp_file_size(path) - 5);
     bp_test_expect(bp_head_samples_open(&file, path), BP_ERR_FORMAT);
     bp_test_message_has("damaged");
@@ -164,7 +160,6 @@ static void other_files_are_refused(void **state)
 {
     bp_head_samples *file;
 
-    (void)state;
     bp_test_expect(bp_head_samples_open(&file, other_file("a.h5", "head-samples", 1, V)), BP_OK);
     bp_head_samples_close(&file);
     bp_test_expect(bp_head_samples_open(&file, other_file("b.h5", "corpus", 1, V)), BP_ERR_FORMAT);

@@ -48,7 +48,6 @@ static void sealed_file_verifies(void **state)
     bp_user_block block, read;
     const char *path = sealed_file("sealed", &block);
 
-    (void)state;
     bp_test_expect(bp_user_block_verify(&read, path), BP_OK);
     assert_string_equal(read.kind, "test");
     assert_string_equal(read.detail, "a detail");
@@ -66,7 +65,6 @@ static void hash_is_what_xxh128sum_prints(void **state)
     char command[512], digits[64] = "";
     FILE *pipe;
 
-    (void)state;
     if (system("command -v xxh128sum > /dev/null") != 0)
         bp_test_skip("there is no xxh128sum");
     snprintf(command, sizeof command, "tail -c +513 '%s' | xxh128sum", path);
@@ -84,7 +82,6 @@ static void every_flipped_byte_is_noticed(void **state)
     bp_user_block block, read;
     const char *path = sealed_file("flipped", &block);
 
-    (void)state;
     for (long at = 0; at < FILE_BYTES; at++)
         for (size_t m = 0; m < sizeof masks / sizeof masks[0]; m++) {
             int value = get_byte(path, at);
@@ -105,7 +102,6 @@ static void every_other_length_is_noticed(void **state)
     bp_user_block block, read;
     const char *path = sealed_file("cut", &block);
 
-    (void)state;
     put_byte(path, FILE_BYTES, 'x'); /* one byte more */
     bp_test_expect(bp_user_block_verify(&read, path), BP_ERR_FORMAT);
     bp_test_message_has("longer");
@@ -122,7 +118,6 @@ static void what_is_no_file_of_ours_is_refused(void **state)
     static const char text[600] = "this is a text of some length, not an HDF5 file";
     bp_user_block read;
 
-    (void)state;
     bp_test_expect(bp_user_block_read(&read, bp_test_write("text", text, sizeof text)),
                    BP_ERR_FORMAT);
     bp_test_message_has("not an HDF5 file");
@@ -136,7 +131,6 @@ static void foreigns_file_has_no_kind(void **state)
     static const char start[] = "\x89HDF\r\n\x1a\n and more";
     bp_user_block read;
 
-    (void)state;
     bp_test_expect(bp_user_block_verify(&read, bp_test_write("foreign", start, sizeof start)),
                    BP_OK);
     assert_string_equal(read.kind, "");
@@ -148,7 +142,6 @@ static void other_kinds_and_newer_versions_are_named(void **state)
     bp_user_block block = {.kind = "test", .version = 7};
     const char *path = bp_test_write("newer", "", 0);
 
-    (void)state;
     assert_int_equal(truncate(path, 4096), 0);
     bp_test_expect(bp_user_block_seal(&block, path), BP_OK);
     bp_test_expect(bp_user_block_verify(&block, path), BP_OK);
@@ -164,7 +157,6 @@ static void unreadable_file_is_denied(void **state)
     const char *path = sealed_file("secret", &block);
     bp_err err;
 
-    (void)state;
     if (geteuid() != 0)
         assert_int_equal(chmod(path, 0), 0);
     else if (chmod(bp_test_folder(), 0755) != 0 || chmod(path, 0600) != 0 || seteuid(65534) != 0)

@@ -37,8 +37,9 @@ class Words(JobTest):
     def test_every_word_names_keys_that_exist(self):
         known, table = keys_of_all_jobs(), rows("src/base/config_words.c", 3)
         self.assertGreater(len(known), 80)
-        self.assertGreater(len(table), 200)
         words = {}
+        table = [(word, keys, note) for row, keys, note in table for word in row.split()]
+        self.assertGreater(len(table), 200)
         for word, keys, note in table:
             exist = set((keys or "").split()) <= known
             if exist and word not in words:

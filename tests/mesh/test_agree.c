@@ -2,7 +2,6 @@
 
 static void success_is_shared(void **state)
 {
-    (void)state;
     bp_test_check_err(MPI_COMM_WORLD, bp_agree(MPI_COMM_WORLD, BP_OK), BP_OK);
 }
 
@@ -12,7 +11,6 @@ static void lone_failure_is_shared(void **state)
     int rank = bp_comm_rank(MPI_COMM_WORLD), size = bp_comm_size(MPI_COMM_WORLD);
     char expected[64];
 
-    (void)state;
     for (int failing = 0; failing < size; failing++) {
         bp_err err = BP_OK;
         bp_err_set_message("");
@@ -29,7 +27,6 @@ static void worst_code_speaks(void **state)
     int rank = bp_comm_rank(MPI_COMM_WORLD), size = bp_comm_size(MPI_COMM_WORLD);
     bp_err err = BP_ERR_STOPPED;
 
-    (void)state;
     (void)BP_FAIL(err, "stopped");
     if (rank == size - 1)
         err = BP_FAIL(BP_ERR_SYSTEM, "no memory on rank %d", rank);
@@ -43,7 +40,6 @@ static void lowest_rank_speaks_for_equal_codes(void **state)
 {
     bp_err err = BP_FAIL(BP_ERR_FORMAT, "rank %d", bp_comm_rank(MPI_COMM_WORLD));
 
-    (void)state;
     bp_test_check_err(MPI_COMM_WORLD, bp_agree(MPI_COMM_WORLD, err), BP_ERR_FORMAT);
     bp_test_check(MPI_COMM_WORLD, strcmp(bp_err_message(), "rank 0") == 0);
 }
@@ -54,7 +50,6 @@ static void long_message_arrives_whole(void **state)
     int rank = bp_comm_rank(MPI_COMM_WORLD), size = bp_comm_size(MPI_COMM_WORLD);
     bp_err err = BP_OK;
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines - 1; i++)
         lines[i] = i % 400 == 399 ? '\n' : (char)('a' + i / 400 % 26);
     lines[sizeof lines - 1] = 0;
@@ -72,7 +67,6 @@ static void other_communicators_do_not_hear(void **state)
     int rank = bp_comm_rank(MPI_COMM_WORLD);
     MPI_Comm half;
 
-    (void)state;
     BP_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half));
     bp_err err = rank == 1 ? BP_FAIL(BP_ERR_IO, "odd") : BP_OK;
     err = bp_agree(half, err);
@@ -82,7 +76,6 @@ static void other_communicators_do_not_hear(void **state)
 
 static void counts_are_checked(void **state)
 {
-    (void)state;
     bp_test_check(MPI_COMM_WORLD, bp_mpi_count(2147483647) == 2147483647 && bp_mpi_count(0) == 0);
 }
 

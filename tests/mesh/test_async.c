@@ -56,20 +56,17 @@ static bool agrees(bool beside)
 
 static void sums_beside_compute_have_the_bits_of_those_that_wait(void **state)
 {
-    (void)state;
     bp_test_check(MPI_COMM_WORLD, agrees(true));
 }
 
 static void jobs_are_done_at_once_without_a_thread(void **state)
 {
-    (void)state;
     bp_test_check(MPI_COMM_WORLD, agrees(false));
 }
 
 /* Some ranks with a thread and some without understand each other. */
 static void ranks_may_differ(void **state)
 {
-    (void)state;
     bp_test_check(MPI_COMM_WORLD, agrees(bp_comm_rank(MPI_COMM_WORLD) % 2 == 0));
 }
 
@@ -81,7 +78,6 @@ static void what_nobody_waited_for_is_done_before_the_end(void **state)
     bp_async *async;
     bool whole = true;
 
-    (void)state;
     bp_test_expect(bp_async_new(&async, MPI_COMM_WORLD, 1, true), BP_OK);
     for (int64_t i = 0; i < n; i++)
         x[i] = i >= first && i < first + SHARD ? (float)i : -1;

@@ -89,7 +89,6 @@ static const int64_t lengths[] = {1, 2, 5, 16, 1000, 100000};
 
 static void shards_tile_the_vector(void **state)
 {
-    (void)state;
     for (int size = 1; size <= 64; size++) {
         char seen[64] = {0};
         for (int rank = 0; rank < size; rank++) {
@@ -108,7 +107,6 @@ static void scattered_sum_has_the_bits_of_the_tree(void **state)
 {
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
 
-    (void)state;
     for (size_t k = 0; k < LENGTHS; k++) {
         int64_t n = lengths[k] * size, first = bp_shard_first(n, rank, size);
         size_t bytes = (size_t)lengths[k] * sizeof(float);
@@ -128,7 +126,6 @@ static void bytes_of_any_number_are_gathered(void **state)
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
     static const int64_t each[] = {0, 1, 3, 1000, (INT64_C(3) << 20) + 1};
 
-    (void)state;
     for (size_t k = 0; k < sizeof each / sizeof each[0]; k++) {
         int64_t bytes = each[k] * size, wrong = 0;
         char *x = bp_alloc("test.x", bytes + 1, 1);
@@ -154,7 +151,6 @@ static void other_orders_give_other_bits(void **state)
     float *expected = expected_sum(n), *part = bp_alloc("test.part", n, sizeof(float));
     float *backwards = bp_alloc("test.part", n, sizeof(float));
 
-    (void)state;
     BP_ASSERT(part != NULL && backwards != NULL);
     for (int r = size - 1; r >= 0; r--) {
         make_part(part, r, n);
@@ -173,7 +169,6 @@ static void sum_on_all_ranks_has_the_bits_of_the_tree(void **state)
 {
     static const int64_t counts[] = {0, 1, 7, 4095, 4096, 4097, 99999, 300001};
 
-    (void)state;
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
         vectors v = new_vectors(counts[k], counts[k]);
         bp_all_sum(v.x, counts[k], v.scratch, COMM);
@@ -190,7 +185,6 @@ static void order_does_not_depend_on_the_length(void **state)
     int64_t n = 50000, part = 1234, at = 30001;
     vectors v = new_vectors(n, n), w = new_vectors(n, n);
 
-    (void)state;
     bp_all_sum(v.x, n, v.scratch, COMM);
     bp_all_sum(w.x + at, part, w.scratch, COMM);
     bool same = memcmp(v.x + at, w.x + at, (size_t)part * sizeof(float)) == 0;
@@ -204,7 +198,6 @@ static void doubles_are_summed_alike_on_all_ranks(void **state)
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
     double x[1500], zero[1500];
 
-    (void)state;
     for (int i = 0; i < 1500; i++)
         x[i] = (rank % 2 == 0 ? 1 : -1) * pow(10, i % 20 - 10) * (1 + rank * 1e-3);
     bp_all_sum_double(x, 1500, COMM);
@@ -227,7 +220,6 @@ static void maximum_takes_nan_everywhere(void **state)
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
     float x[4] = {(float)rank, (float)-rank, rank == size / 2 ? NAN : 1, -INFINITY};
 
-    (void)state;
     bp_all_max(x, 4, COMM);
     bp_test_check(COMM, x[0] == (float)(size - 1) && x[1] == 0);
     bp_test_check(COMM, isnan(x[2]) && x[3] == -INFINITY);
@@ -238,7 +230,6 @@ static void integers_are_summed_and_compared(void **state)
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
     int64_t big = INT64_C(1) << 40;
 
-    (void)state;
     bp_test_check(COMM, bp_all_sum_int(big + rank, COMM) == size * big + size * (size - 1) / 2);
     bp_test_check(COMM, bp_all_max_int(-big - rank, COMM) == -big);
 }

@@ -57,7 +57,6 @@ static void work_is_done_beside_the_caller_who_is_asked_meanwhile(void **state)
     job self = {.seconds = bp_comm_is_root(WORLD) ? 1.2 : 0.1}; /* all wait for the slowest */
     int threads;
 
-    (void)state;
     BP_MPI(MPI_Query_thread(&threads));
     if (threads < MPI_THREAD_MULTIPLE)
         bp_test_skip("this MPI allows no two threads at a time");
@@ -71,7 +70,6 @@ static void work_that_nobody_asks_about_is_the_callers(void **state)
 {
     job self = {.seconds = 0};
 
-    (void)state;
     bp_test_check(WORLD, run(&self, false));
     bp_test_check(WORLD, self.sum == sum_of_ranks() && self.asked == 0);
     bp_test_check(WORLD, pthread_equal(self.thread, pthread_self()));

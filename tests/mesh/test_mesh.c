@@ -58,7 +58,6 @@ static void every_rank_is_where_the_order_says(void **state)
 {
     int size = bp_comm_size(MPI_COMM_WORLD), meshes = 0;
 
-    (void)state;
     for (int code = 0; code < 4 * 4 * 4 * 2; code++) {
         bp_mesh_shape shape = {.members = code % 4 + 1,
                                .pipeline = code / 4 % 4 + 1,
@@ -81,7 +80,6 @@ static void freeing_nothing_is_fine(void **state)
 {
     bp_mesh *mesh = NULL;
 
-    (void)state;
     bp_mesh_free(&mesh);
     bp_test_check(MPI_COMM_WORLD, mesh == NULL);
 }

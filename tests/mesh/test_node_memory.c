@@ -35,7 +35,6 @@ static void ranks_of_a_node_are_summed(void **state)
     bp_config *enough = new_config("1GiB"), *little = new_config("10MiB");
     bp_node_memory node;
 
-    (void)state;
     bp_node_memory_find(&node, COMM, enough, all);
     bp_test_check(COMM, node.needs_bytes == needs && node.has_bytes == 1024 * MIB);
     bp_test_check(COMM, node.ranks == size && node.nodes == 1);
@@ -56,7 +55,6 @@ static void the_system_is_asked_where_no_key_says(void **state)
     static const bp_option *const none[] = {NULL};
     bp_config *unset = new_config(NULL), *without = NULL;
 
-    (void)state;
     bp_test_expect(bp_config_new(&without, none, none), BP_OK); /* a job that has no such key */
     int64_t has = bp_node_memory_has(COMM, unset), also = bp_node_memory_has(COMM, without);
     bp_test_check(COMM, has > 0 || has == -1);
@@ -69,7 +67,6 @@ static void what_is_not_known_is_not_refused(void **state)
 {
     bp_node_memory node = {.needs_bytes = 1000 * MIB, .has_bytes = -1, .ranks = 1, .nodes = 1};
 
-    (void)state;
     assert_false(bp_node_memory_lacks(&node));
     bp_test_expect(bp_node_memory_check(&node, ""), BP_OK);
 }
@@ -78,7 +75,6 @@ static void ranks_fill_nodes_one_after_another(void **state)
 {
     bp_rank_memory *all = list(5);
 
-    (void)state;
     assert_int_equal(bp_node_memory_fullest(all, 5, 1), 25 * MIB);
     assert_int_equal(bp_node_memory_fullest(all, 5, 2), 19 * MIB); /* 3 and 2: ranks 3 and 4 */
     assert_int_equal(bp_node_memory_fullest(all, 5, 5), 15 * MIB);
@@ -127,7 +123,6 @@ static void the_least_change_is_found(void **state)
     const bp_mesh_shape four = {.members = 1, .pipeline = 1, .data = 4, .tensor = 1};
     const bp_mesh_shape three = {.members = 1, .pipeline = 1, .data = 3, .tensor = 1};
 
-    (void)state;
     expect_near("use mesh.pipeline=2", two, 100, 110);
     expect_near("use mesh.pipeline=2", four, 100, 210);
     expect_near("use mesh.pipeline=4", four, 100, 110);
@@ -144,7 +139,6 @@ static void members_may_be_fewer(void **state)
 {
     const bp_mesh_shape three = {.members = 3, .pipeline = 1, .data = 1, .tensor = 1};
 
-    (void)state;
     expect_near("start 2 ranks with mesh.members=2", three, 100, 210);
 }
 

@@ -20,7 +20,6 @@ static void assert_fits(bp_mesh_shape shape, int size, int data, int coordinator
 
 static void data_axis_takes_what_is_left(void **state)
 {
-    (void)state;
     assert_fits(shape_of(1, 1, 0, 1, BP_COORDINATOR_AUTO), 1, 1, BP_COORDINATOR_SHARED);
     assert_fits(shape_of(1, 1, 0, 1, BP_COORDINATOR_AUTO), 7, 7, BP_COORDINATOR_SHARED);
     assert_fits(shape_of(1, 2, 0, 2, BP_COORDINATOR_AUTO), 12, 3, BP_COORDINATOR_SHARED);
@@ -31,7 +30,6 @@ static void data_axis_takes_what_is_left(void **state)
 /* CONTRACT 3: auto is shared, unless mesh.data is set and the world is one rank larger. */
 static void coordinator_is_dedicated_only_where_one_rank_is_over(void **state)
 {
-    (void)state;
     assert_fits(shape_of(1, 2, 2, 2, BP_COORDINATOR_AUTO), 8, 2, BP_COORDINATOR_SHARED);
     assert_fits(shape_of(1, 2, 2, 2, BP_COORDINATOR_AUTO), 9, 2, BP_COORDINATOR_DEDICATED);
     assert_fits(shape_of(1, 1, 1, 1, BP_COORDINATOR_AUTO), 2, 1, BP_COORDINATOR_DEDICATED);
@@ -44,7 +42,6 @@ static void coordinator_is_dedicated_only_where_one_rank_is_over(void **state)
 
 static void misfit_names_sizes_that_fit(void **state)
 {
-    (void)state;
     bp_mesh_shape shape = shape_of(1, 2, 0, 2, BP_COORDINATOR_AUTO);
     bp_test_expect(bp_mesh_shape_fit(&shape, 6), BP_ERR_CONFIG);
     assert_string_equal(
@@ -71,7 +68,6 @@ static void misfit_names_sizes_that_fit(void **state)
 /* Whatever the message says would fit does fit: try every size against brute force. */
 static void fitting_agrees_with_counting(void **state)
 {
-    (void)state;
     for (int code = 0; code < 3 * 3 * 4 * 3 * 3; code++)
         for (int size = 1; size <= 30; size++) {
             bp_mesh_shape shape = shape_of(code % 3 + 1, code / 3 % 3 + 1, code / 9 % 4,
@@ -106,7 +102,6 @@ static void products_beyond_an_int_are_refused(void **state)
                                      {1, 1, INT_MAX, INT_MAX}, {65536, 32768, 0, 1},
                                      {1, 1, INT_MAX, 1}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++) {
         bp_mesh_shape shape = shape_of(extents[i][0], extents[i][1], extents[i][2], extents[i][3],
                                        BP_COORDINATOR_AUTO);
@@ -123,7 +118,6 @@ static void shape_is_read_from_the_configuration(void **state)
     char *arguments[] = {members, pipeline, data, tensor, coordinator};
     bp_config *config;
 
-    (void)state;
     bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
     bp_mesh_shape shape = bp_mesh_shape_of(config);
     assert_int_equal(shape.members * shape.pipeline * shape.tensor, 1);

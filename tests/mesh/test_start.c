@@ -27,7 +27,6 @@ static void program_without_mpirun_is_a_world_of_one(void **state)
 {
     char text[4096];
 
-    (void)state;
     assert_int_equal(run_self("", "size", text, sizeof text), 0);
     assert_string_equal(text, "1\n");
 }
@@ -36,7 +35,6 @@ static void tasks_that_do_not_see_each_other_are_refused(void **state)
 {
     char text[4096];
 
-    (void)state;
     assert_int_equal(run_self("SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=2", "size", text, sizeof text),
                      BP_ERR_CONFIG);
     assert_non_null(strstr(text, "bagpipe: error[78]: srun started 4 tasks that do not see"));
@@ -54,7 +52,6 @@ static void failed_mpi_call_ends_the_program_with_its_text(void **state)
 {
     char text[4096];
 
-    (void)state;
     assert_int_equal(run_self("", "send", text, sizeof text), BP_ERR_SYSTEM);
     assert_non_null(strstr(text, "bagpipe: error[71]: MPI failed: MPI_ERR_RANK: invalid rank"));
     assert_non_null(strstr(text, "transfer.c:"));
@@ -65,7 +62,6 @@ static void broken_assertion_aborts_all(void **state)
 {
     char text[4096];
 
-    (void)state;
     assert_int_equal(run_self("", "count", text, sizeof text), BP_ERR_SOFTWARE);
     assert_non_null(strstr(text, "bagpipe: error[70]: a bug: "));
     assert_non_null(strstr(text, "agree.c:"));

@@ -28,7 +28,6 @@ static void bytes_go_round_the_ring(void **state)
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
     int left = (rank + size - 1) % size, right = (rank + 1) % size;
 
-    (void)state;
     for (int k = 0; k < 4; k++) {
         unsigned char *out = bp_alloc("test.out", sizes[k], 1),
                       *in = bp_alloc("test.in", sizes[k], 1);
@@ -52,7 +51,6 @@ static void blocking_messages_arrive_in_order(void **state)
     int rank = bp_comm_rank(COMM), size = bp_comm_size(COMM);
     int64_t token = 0, steps = 100;
 
-    (void)state;
     if (size > 1)
         for (int64_t step = 0; step < steps; step++) {
             if (rank > 0)
@@ -75,7 +73,6 @@ static void transfer_never_started_is_done(void **state)
 {
     bp_transfer transfer = {0};
 
-    (void)state;
     bp_wait(&transfer);
     bp_test_check(COMM, !transfer.under_way);
 }
@@ -86,7 +83,6 @@ static void broadcast_reaches_all(void **state)
     int64_t bytes = 2500003;
     unsigned char *data = bp_alloc("test.data", bytes, 1);
 
-    (void)state;
     BP_ASSERT(data != NULL);
     fill(data, rank, bytes);
     bp_bcast_bytes(data, bytes, size - 1, COMM);
@@ -101,7 +97,6 @@ static void text_and_its_absence_are_shared(void **state)
     static const char *const texts[] = {"a line", "", NULL};
     int rank = bp_comm_rank(COMM), root = bp_comm_size(COMM) - 1;
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         char *text = rank == root && texts[k] != NULL ? bp_strdup(texts[k]) : NULL;
         bp_bcast_text(&text, root, COMM);
@@ -119,7 +114,6 @@ static void more_than_an_int_of_bytes_arrives(void **state)
     int64_t bytes = (INT64_C(1) << 31) + 12345;
     bp_transfer sending = {0}, receiving = {0};
 
-    (void)state;
     if (getenv("BP_TEST_LARGE") == NULL)
         bp_test_skip("it takes 5 GiB of memory: set BP_TEST_LARGE");
     unsigned char *out = rank == 0 ? bp_alloc("test.out", bytes, 1) : NULL;

@@ -74,7 +74,7 @@ static void gpt2_ids_of_real_text_are_openais(void **state)
         bp_test_expect(bp_file_read(bp_test_shared(known[k].file), 1 << 28, &text, &bytes), BP_OK);
         bp_test_expect(bp_encode(encoder, text, bytes, &ids), BP_OK);
         assert_int_equal(ids.count, known[k].count);
-        bp_test_expect(bp_sha256_of(ids.data, (size_t)ids.count * sizeof *ids.data, sha256), BP_OK);
+        bp_sha256_of(ids.data, (size_t)ids.count * sizeof *ids.data, sha256);
         assert_string_equal(sha256, known[k].sha256);
         bp_free(text);
         bp_ids_clear(&ids);

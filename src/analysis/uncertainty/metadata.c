@@ -93,12 +93,12 @@ static bp_err look(comparison_metadata *metadata, const char *path)
     return err;
 }
 
-static bp_err add_digest(comparison_metadata *metadata, const comparison_metadata *member)
+static void add_digest(comparison_metadata *metadata, const comparison_metadata *member)
 {
     char both[2 * BP_SHA256_HEX];
     int bytes = snprintf(both, sizeof(both), "%s %s", metadata->digest, member->digest);
 
-    return bp_sha256_of(both, (size_t)bytes, metadata->digest);
+    bp_sha256_of(both, (size_t)bytes, metadata->digest);
 }
 
 /* Fold a member into the whole; `path` and `first` are for messages. */
@@ -124,7 +124,8 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
     if (member->context > 0 && (metadata->context == 0 || member->context < metadata->context))
         metadata->context = member->context;
     metadata->train_seconds += member->train_seconds;
-    return add_digest(metadata, member);
+    add_digest(metadata, member);
+    return BP_OK;
 }
 
 static bp_err look_at_ensemble(comparison_metadata *metadata, const comparison_method *method)

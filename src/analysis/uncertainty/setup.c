@@ -24,16 +24,14 @@ static bp_err out_of_memory(void)
 static bp_err open_mesh(comparison_job *self, bool alone)
 {
     static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_mesh_shape *shape = &self->mesh_shape;
-    bp_err err;
+    bp_err err = BP_OK;
 
-    *shape = bp_mesh_shape_of(self->config);
+    self->mesh_shape = bp_mesh_shape_of(self->config);
     if (alone)
-        return bp_mesh_new(&self->mesh, self->world, &one);
-    err = bp_mesh_shape_fit(shape, bp_comm_size(self->world));
-    if (err == BP_OK)
-        err = bp_mesh_new(&self->mesh, self->world, shape);
-    if (err == BP_OK)
+        err = bp_mesh_new(&self->mesh, self->world, &one);
+    else
+        err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, self->world, NULL);
+    if (err == BP_OK && !alone)
         bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     return err;
 }
@@ -158,20 +156,18 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
 }
 
 /* Two weights have two manifests. */
-static bp_err hash_models(comparison_job *self)
+static void hash_models(comparison_job *self)
 {
     bp_buffer text = {0};
     char *all;
-    bp_err err;
 
     for (int64_t m = 0; m < self->results.methods.count; m++)
         bp_buffer_printf(&text, "%s %s %s\n", self->results.methods.items[m].name,
                          comparison_way_name(self->results.methods.items[m].way),
                          self->results.metadata[m].digest);
     all = bp_buffer_take(&text);
-    err = all ? bp_sha256_of(all, strlen(all), self->models_hash) : out_of_memory();
+    bp_sha256_of(all, strlen(all), self->models_hash);
     bp_free(all);
-    return err;
 }
 
 static bp_err look_at_files(comparison_job *self)
@@ -199,7 +195,9 @@ static bp_err look_at_files(comparison_job *self)
     if (err == BP_OK)
         err = hash_corpus(bp_corpus_keys_of(config)->train, self->train_hash, &self->train_tokens,
                           &self->corpora);
-    return err == BP_OK ? hash_models(self) : err;
+    if (err == BP_OK)
+        hash_models(self);
+    return err;
 }
 
 /* ---- what tells little, and is not refused ---- */

@@ -235,36 +235,31 @@ static bp_err compare_samples(const opening *o)
 
 /* ---- what the ensemble tells ---- */
 
-static bp_err add_text(bp_sha256 *hash, const char *text)
+static void add_text(bp_sha256 *hash, const char *text)
 {
-    return bp_sha256_update(hash, text, strlen(text) + 1);
+    bp_sha256_update(hash, text, strlen(text) + 1);
 }
 
 /* Of all members' weights in order, and the way they are made. */
-static bp_err digest(const opening *o, char out[65])
+static void digest(const opening *o, char out[65])
 {
     char way[96] = "list";
-    bp_sha256 *hash = NULL;
-    bp_err err;
+    bp_sha256 *hash;
 
     if (!o->listed && o->spec->dropout_passes == 0 && !o->samples) {
         memcpy(out, o->infos[0].digest, sizeof o->infos[0].digest);
-        return BP_OK;
+        return;
     }
     if (o->spec->dropout_passes > 0)
         snprintf(way, sizeof way, "dropout %lld %.9g %llu", (long long)o->spec->dropout_passes,
                  (double)o->spec->dropout, (unsigned long long)o->spec->seed);
     if (o->samples)
         snprintf(way, sizeof way, "samples %s", bp_head_samples_info_of(o->samples)->digest);
-    err = bp_sha256_new(&hash);
-    if (err == BP_OK)
-        err = add_text(hash, way);
-    for (int64_t k = 0; k < o->models && err == BP_OK; k++)
-        err = add_text(hash, o->infos[k].digest);
-    if (err == BP_OK)
-        err = bp_sha256_finish(hash, out);
-    bp_sha256_free(&hash);
-    return err;
+    hash = bp_sha256_new();
+    add_text(hash, way);
+    for (int64_t k = 0; k < o->models; k++)
+        add_text(hash, o->infos[k].digest);
+    bp_sha256_finish(&hash, out);
 }
 
 static bp_err fill_info(opening *o)
@@ -293,7 +288,8 @@ static bp_err fill_info(opening *o)
     self->columns =
         ensemble_columns(info->vocab_count, mesh->member_at, mesh->members, &self->column_first);
     self->column_first += info->vocab_first;
-    return digest(o, info->digest);
+    digest(o, info->digest);
+    return BP_OK;
 }
 
 static bp_err check_memory(const opening *o)

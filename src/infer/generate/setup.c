@@ -48,15 +48,9 @@ static bp_err find_kind(generator *self, MPI_Comm world)
 
 static bp_err open_mesh(generator *self, MPI_Comm world, const bp_planned_world *plan)
 {
-    static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_mesh_shape *shape = &self->mesh_shape;
     bool alone = plan && bp_comm_size(world) == 1;
+    bp_err err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
 
-    *shape = bp_mesh_shape_of(self->config);
-    bp_err err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
-                       : bp_mesh_shape_fit(shape, bp_comm_size(world));
-    if (err == BP_OK)
-        err = bp_mesh_new(&self->mesh, world, alone ? &one : shape);
     if (err == BP_OK && !alone)
         bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     if (err == BP_OK)
@@ -243,7 +237,7 @@ static bp_err read_prompts(generator *self)
                       (size_t)prompts->ids.count * sizeof *prompts->ids.data);
         bp_buffer_add(&all, prompts->text_starts, starts);
         bp_buffer_add(&all, prompts->text.data, prompts->text.bytes);
-        err = bp_sha256_of(all.data, all.bytes, self->prompts_hash);
+        bp_sha256_of(all.data, all.bytes, self->prompts_hash);
     }
     bp_buffer_clear(&all);
     return err;
@@ -301,7 +295,7 @@ static bp_err open_prompts(generator *self)
 }
 
 /* The name of the work: whatever a result's bits depend on, but for the machine. */
-static bp_err make_key(generator *self)
+static void make_key(generator *self)
 {
     const bp_search_spec *rule = &self->rule;
     const bp_choice_rule *choice = &rule->choice;
@@ -315,10 +309,9 @@ static bp_err make_key(generator *self)
         rule->length_penalty, rule->end, self->plan.tokens, self->plan.unit_prompts,
         bp_math_keys_of(self->config)->precision, self->mesh_shape.members,
         self->mesh_shape.pipeline, self->mesh_shape.tensor, stop ? stop : "");
-    bp_err err = bp_sha256_of(text, strlen(text), self->key);
 
+    bp_sha256_of(text, strlen(text), self->key);
     bp_free(text);
-    return err;
 }
 
 bp_err generator_open_model(generator *self)
@@ -333,7 +326,7 @@ bp_err generator_open_model(generator *self)
     if (err == BP_OK)
         err = open_prompts(self);
     if (err == BP_OK)
-        err = bp_agree(self->mesh->world, make_key(self));
+        make_key(self);
     self->folder = bp_path_join(run_dir, "generate");
     self->parts_folder = bp_path_join(run_dir, "generate/parts");
     return err;

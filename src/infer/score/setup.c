@@ -80,15 +80,9 @@ static bp_err find_kind(scorer *self, MPI_Comm world)
 
 static bp_err open_mesh(scorer *self, MPI_Comm world, const bp_planned_world *plan)
 {
-    static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_mesh_shape *shape = &self->mesh_shape;
     bool alone = plan && bp_comm_size(world) == 1;
+    bp_err err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
 
-    *shape = bp_mesh_shape_of(self->config);
-    bp_err err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
-                       : bp_mesh_shape_fit(shape, bp_comm_size(world));
-    if (err == BP_OK)
-        err = bp_mesh_new(&self->mesh, world, alone ? &one : shape);
     if (err == BP_OK && !alone)
         bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     if (err == BP_OK)
@@ -237,7 +231,7 @@ static bp_err load_corpus(scorer *self)
 }
 
 /* The name of the work: whatever a result's bits depend on, but for the machine. */
-static bp_err make_key(scorer *self)
+static void make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;
     char *text = bp_sprintf(
@@ -247,7 +241,7 @@ static bp_err make_key(scorer *self)
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
         bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensors,
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
-    if (text && selects(self)) {
+    if (selects(self)) {
         char *all = text;
 
         text =
@@ -255,11 +249,8 @@ static bp_err make_key(scorer *self)
                        bp_run_keys_of(self->config)->seed, bp_score_keys_of(self->config)->member);
         bp_free(all);
     }
-    bp_err err = text ? bp_sha256_of(text, strlen(text), self->key)
-                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the work");
-
+    bp_sha256_of(text, strlen(text), self->key);
     bp_free(text);
-    return err;
 }
 
 bp_err scorer_open_corpora(scorer *self)
@@ -273,7 +264,7 @@ bp_err scorer_open_corpora(scorer *self)
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = scorer_open_candidates(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
-        err = make_key(self);
+        make_key(self);
     self->folder = bp_path_join(run_dir, "score");
     self->parts_folder = bp_path_join(run_dir, "score/parts");
     err = bp_agree(mesh->world, err);

@@ -32,31 +32,21 @@ static char *next_older(candidates *list, const char *parent)
 }
 
 /* Damaged ones keep their bytes, but not the name: the run will save that step again. */
-static void move_aside(const char *folder, const char *instead)
+static void move_aside(const char *parent, const char *name, const char *instead)
 {
-    char *to = NULL;
-    int parent_bytes = (int)(bp_path_base(folder) - folder);
+    char *folder = bp_path_join(parent, name), *to = NULL;
 
     for (int n = 0; n < 1000 && (to == NULL || bp_path_exists(to)); n++) {
         bp_free(to);
-        to = bp_sprintf("%.*s.bad-%s-%d", parent_bytes, folder, bp_path_base(folder), n);
+        to = bp_sprintf("%s/.bad-%s-%d", parent, name, n);
     }
     if (bp_rename_new(folder, to) != BP_OK)
         bp_warn("a damaged checkpoint can't be moved aside: %s", bp_err_message());
     else
-        bp_warn("the damaged %s was put aside as %s: at %.*s; %s is taken instead",
-                bp_path_base(folder), bp_path_base(to), parent_bytes - 1, folder, instead);
+        bp_warn("the damaged %s was put aside as %s: at %s; %s is taken instead", name,
+                bp_path_base(to), parent, instead);
+    bp_free(folder);
     bp_free(to);
-}
-
-static bp_err none_is_left(int64_t damaged, const char *parent)
-{
-    if (damaged == 0)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT,
-                   "no checkpoint can be used, all %lld are damaged: at %s; remove them to start "
-                   "anew. The oldest says: %s",
-                   (long long)damaged, parent, bp_err_message());
 }
 
 /* Every rank walks through the same list, which the root has; out is NULL where none is good. */
@@ -70,8 +60,13 @@ static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_check
         char *folder = root ? next_older(list, parent) : NULL;
 
         bp_bcast_text(&folder, 0, comm);
+        if (folder == NULL && damaged == 0)
+            return BP_OK;
         if (folder == NULL)
-            return none_is_left(damaged, parent);
+            return BP_FAIL(BP_ERR_FORMAT,
+                           "no checkpoint can be used, all %lld are damaged: at %s; remove them to "
+                           "start anew. The oldest says: %s",
+                           (long long)damaged, parent, bp_err_message());
         err = bp_checkpoint_open_folder(comm, folder, out, &foreign);
         if (err == BP_ERR_FORMAT && !foreign) {
             bp_warn("%s", bp_err_message());
@@ -83,20 +78,6 @@ static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_check
         bp_free(folder);
     }
     return err;
-}
-
-/* On the root: the damaged ones that are newer than the one found. */
-static void move_newer_aside(const candidates *list, const char *parent)
-{
-    for (int64_t k = list->count - 1; k > list->at; k--) {
-        int64_t step;
-        char *folder =
-            bp_step_of_name(list->names[k], &step) ? bp_path_join(parent, list->names[k]) : NULL;
-
-        if (folder != NULL)
-            move_aside(folder, list->names[list->at]);
-        bp_free(folder);
-    }
 }
 
 static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_checkpoint **out)
@@ -119,12 +100,15 @@ bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_ow
                             void *context, bp_checkpoint **out)
 {
     candidates list;
+    int64_t step;
     bp_err err = newest(comm, parent, &list, out);
 
     if (err == BP_OK && bp_comm_is_root(comm) && check_owner != NULL)
         err = check_owner(context);
     if (err == BP_OK && *out != NULL && bp_comm_is_root(comm)) {
-        move_newer_aside(&list, parent);
+        for (int64_t k = list.count - 1; k > list.at; k--)
+            if (bp_step_of_name(list.names[k], &step))
+                move_aside(parent, list.names[k], list.names[list.at]);
         err = bp_path_sync(parent);
     }
     bp_names_free(&list.names, list.count);

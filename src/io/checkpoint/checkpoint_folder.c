@@ -171,25 +171,12 @@ bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
 
 /* ---- retention ---- */
 
-/* *to: the name that a step is to be removed under. */
-static bp_err put_step_aside(const char *parent, const char *name, char **to)
-{
-    char token[BP_TOKEN_BYTES], *from = bp_path_join(parent, name);
-    bp_err err;
-
-    bp_token_new(token);
-    *to = bp_sprintf("%s/.del-%s-%s", parent, name, token);
-    err = bp_fault("ckpt.prune_rename") ? bp_fail_errno(BP_ERR_IO, "can't put a folder aside", from)
-                                        : bp_rename_new(from, *to);
-    bp_free(from);
-    return err;
-}
-
-/* aside[*count]: those that are put aside. */
+/* aside[*count]: the names that old steps are to be removed under. */
 static bp_err put_old_aside(const char *parent, int64_t keep, char **names, int64_t found,
                             char **aside, int64_t *count)
 {
     int64_t step, kept = 0, best = bp_checkpoints_best(parent);
+    char token[BP_TOKEN_BYTES], *from;
     bp_err err = BP_OK;
 
     for (int64_t k = found - 1; k >= 0 && err == BP_OK; k--) { /* names sort as their steps do */
@@ -199,7 +186,13 @@ static bp_err put_old_aside(const char *parent, int64_t keep, char **names, int6
             kept++;
             continue;
         }
-        err = put_step_aside(parent, names[k], &aside[*count]);
+        bp_token_new(token);
+        from = bp_path_join(parent, names[k]);
+        aside[*count] = bp_sprintf("%s/.del-%s-%s", parent, names[k], token);
+        err = bp_fault("ckpt.prune_rename")
+                  ? bp_fail_errno(BP_ERR_IO, "can't put a folder aside", from)
+                  : bp_rename_new(from, aside[*count]);
+        bp_free(from);
         if (err == BP_OK)
             (*count)++;
         else

@@ -31,8 +31,7 @@ static bp_err check_manifest_hash(const char *folder, const char *text, size_t b
     size_t line_bytes;
     bp_err err = read_member(folder, "manifest.sha256", 4096, &line, &line_bytes);
 
-    if (err == BP_OK)
-        err = bp_sha256_of(text, bytes, sha256);
+    bp_sha256_of(text, bytes, sha256);
     if (err == BP_OK) {
         int length = snprintf(expected, sizeof expected, "%s  manifest.json\n", sha256);
 
@@ -112,22 +111,12 @@ static bp_err call_damaged(bp_err err, const char *folder)
 
 /* ---- the files, shared out over the ranks ---- */
 
-/* A tokenizer, and a shard of version 1 or of another program. */
-static bp_err verify_sha256(const bp_manifest_file *file, const char *path)
-{
-    char sha256[BP_SHA256_HEX];
-    int64_t bytes;
-    bp_err err = bp_sha256_of_file(path, sha256, &bytes);
-
-    if (err == BP_OK && (bytes != file->bytes || strcmp(sha256, file->sha256) != 0))
-        err = BP_FAIL(BP_ERR_FORMAT, "the SHA-256 of %s is not that of the manifest: at %s",
-                      file->name, path);
-    return err;
-}
-
+/* By SHA-256 a tokenizer, and a shard of version 1 or of another program. */
 static bp_err verify_file(const bp_manifest_file *file, const char *path)
 {
+    char sha256[BP_SHA256_HEX];
     struct stat status;
+    bp_err err;
 
     if (lstat(path, &status) != 0)
         return errno == ENOENT ? BP_FAIL(BP_ERR_FORMAT, "%s is missing: at %s", file->name, path)
@@ -137,7 +126,13 @@ static bp_err verify_file(const bp_manifest_file *file, const char *path)
     if (status.st_size != file->bytes)
         return BP_FAIL(BP_ERR_FORMAT, "%s has %lld bytes, and the manifest says %lld: at %s",
                        file->name, (long long)status.st_size, (long long)file->bytes, path);
-    return file->xxh3[0] != '\0' ? bp_shard_verify(path, file->xxh3) : verify_sha256(file, path);
+    if (file->xxh3[0] != '\0')
+        return bp_shard_verify(path, file->xxh3);
+    err = bp_sha256_of_file(path, sha256, NULL);
+    if (err == BP_OK && strcmp(sha256, file->sha256) != 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "the SHA-256 of %s is not that of the manifest: at %s",
+                      file->name, path);
+    return err;
 }
 
 static bp_err verify_share(const bp_checkpoint *checkpoint)
@@ -158,13 +153,12 @@ static bp_err verify_share(const bp_checkpoint *checkpoint)
 
 /* ---- the handle ---- */
 
-static bp_err digest_model(bp_checkpoint *checkpoint)
+static void digest_model(bp_checkpoint *checkpoint)
 {
     const bp_manifest *manifest = checkpoint->manifest;
-    bp_sha256 *hash = NULL;
-    bp_err err = bp_sha256_new(&hash);
+    bp_sha256 *hash = bp_sha256_new();
 
-    for (int64_t k = 0; k < manifest->tensor_count && err == BP_OK; k++) {
+    for (int64_t k = 0; k < manifest->tensor_count; k++) {
         const bp_manifest_tensor *tensor = &manifest->tensors[k];
         char line[BP_TENSOR_NAME + 160], digest[33];
         int used = snprintf(line, sizeof line, "%s float32", tensor->name);
@@ -176,12 +170,9 @@ static bp_err digest_model(bp_checkpoint *checkpoint)
                              (long long)tensor->shape[d]);
         bp_digest_text(digest, &tensor->digest);
         used += snprintf(line + used, sizeof line - (size_t)used, " %s\n", digest);
-        err = bp_sha256_update(hash, line, (size_t)used);
+        bp_sha256_update(hash, line, (size_t)used);
     }
-    if (err == BP_OK)
-        err = bp_sha256_finish(hash, checkpoint->digest);
-    bp_sha256_free(&hash);
-    return err;
+    bp_sha256_finish(&hash, checkpoint->digest);
 }
 
 static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder, const char *text)
@@ -196,7 +187,9 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
     if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, "tokenizer.json") >= 0)
         checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
-    return err == BP_OK ? digest_model(checkpoint) : err;
+    if (err == BP_OK)
+        digest_model(checkpoint);
+    return err;
 }
 
 bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *given, bp_checkpoint **out,

@@ -89,11 +89,14 @@ static bp_err add_piece(bp_manifest *manifest, bp_plan_slice *from)
     return BP_OK;
 }
 
-/* Tensors and pieces, in the order of the slices, which are sorted. */
-static bp_err fill_manifest(bp_manifest *manifest, struct planner *planner)
+/* Tensors and pieces, sorted, without digests. */
+static bp_err make_manifest(bp_manifest **out, struct planner *planner)
 {
+    bp_manifest *manifest = bp_alloc("manifest", 1, sizeof *manifest);
     bp_err err = BP_OK;
 
+    *out = manifest;
+    qsort(planner->slices, (size_t)planner->count, sizeof *planner->slices, by_tensor);
     manifest->tensors = bp_alloc("manifest.tensors", planner->count, sizeof *manifest->tensors);
     manifest->pieces = bp_alloc("manifest.pieces", planner->count, sizeof *manifest->pieces);
     for (int64_t k = 0; k < planner->count && err == BP_OK; k++)
@@ -164,18 +167,6 @@ static void share_out(bp_manifest *manifest, struct planner *planner, int64_t fi
     manifest->file_count = files;
 }
 
-static bp_err plan_on_root(bp_plan *plan, struct planner *planner, int64_t file_floats)
-{
-    bp_err err;
-
-    qsort(planner->slices, (size_t)planner->count, sizeof *planner->slices, by_tensor);
-    plan->manifest = bp_alloc("manifest", 1, sizeof *plan->manifest);
-    err = fill_manifest(plan->manifest, planner);
-    if (err == BP_OK)
-        share_out(plan->manifest, planner, file_floats);
-    return err;
-}
-
 /* ---- the collective part ---- */
 
 static bp_err room_for_slices(struct planner *planner)
@@ -237,6 +228,7 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_byte
 {
     int64_t file_floats = (file_bytes > 0 ? file_bytes : FILE_BYTES) / (int64_t)sizeof(float);
     struct planner planner = {.size = bp_comm_size(comm)};
+    bool root = bp_comm_is_root(comm);
     bp_err err;
 
     *plan = (bp_plan){.group = split_groups(comm, writers, slices, count), .shard = -1};
@@ -244,8 +236,9 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_byte
     BP_MPI(MPI_Type_commit(&planner.type));
     err = gather_slices(&planner, comm, slices, count);
     if (err == BP_OK)
-        err = bp_agree(comm,
-                       bp_comm_is_root(comm) ? plan_on_root(plan, &planner, file_floats) : BP_OK);
+        err = bp_agree(comm, root ? make_manifest(&plan->manifest, &planner) : BP_OK);
+    if (err == BP_OK && root)
+        share_out(plan->manifest, &planner, file_floats);
     if (err == BP_OK)
         scatter_pieces(plan, &planner, comm);
     else

@@ -155,6 +155,12 @@ void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t nu
 bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_manifest_piece *piece,
                      const bp_slice *slice);
 
+/* ---- copy_x86.c, for CPUs that write past their caches, or copy_any.c ---- */
+
+/** to[count] = from[count], which the copier does not look at again; false where one of them is not
+ * finite. Other threads see the copy after whatever they wait for this one by. */
+bool bp_copy_finite(float *to, const float *from, int64_t count);
+
 /* ---- checkpoint_open.c ---- */
 
 struct bp_checkpoint {

@@ -81,19 +81,17 @@ static bp_err plan(bp_async_checkpoint *saving)
 
 static bp_err make_hidden(bp_async_checkpoint *saving)
 {
-    if (bp_path_exists(saving->final))
-        return BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away",
-                       saving->final);
-    errno = EIO;
-    if (bp_fault("ckpt.mkdir_tmp"))
-        return bp_fail_create("can't create the folder", saving->final);
-    return bp_hidden_make(saving->final, BP_HIDDEN_FOLDER, &saving->hidden, &saving->lock);
-}
+    bp_err err = BP_OK;
 
-static bp_err make_and_share_hidden(bp_async_checkpoint *saving)
-{
-    bp_err err = bp_agree(saving->comm, saving->root ? make_hidden(saving) : BP_OK);
-
+    errno = EIO; /* of the fault */
+    if (saving->root && bp_path_exists(saving->final))
+        err = BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away",
+                      saving->final);
+    else if (saving->root && bp_fault("ckpt.mkdir_tmp"))
+        err = bp_fail_create("can't create the folder", saving->final);
+    else if (saving->root)
+        err = bp_hidden_make(saving->final, BP_HIDDEN_FOLDER, &saving->hidden, &saving->lock);
+    err = bp_agree(saving->comm, err);
     if (err == BP_OK)
         bp_bcast_text(&saving->hidden, 0, saving->comm);
     return err;
@@ -191,10 +189,9 @@ static bp_err write_beside(const bp_async_checkpoint *saving, const char *name, 
                            char sha256[BP_SHA256_HEX])
 {
     char *path = bp_path_join(saving->hidden, name);
-    bp_err err = bp_sha256_of(text, strlen(text), sha256);
+    bp_err err = bp_file_write(path, text, strlen(text));
 
-    if (err == BP_OK)
-        err = bp_file_write(path, text, strlen(text));
+    bp_sha256_of(text, strlen(text), sha256);
     bp_free(path);
     return err;
 }
@@ -309,7 +306,7 @@ static bp_err take_step(bp_async_checkpoint *saving)
     case BP_COMMIT_PLAN:
         return plan(saving);
     case BP_COMMIT_MAKE:
-        return make_and_share_hidden(saving);
+        return make_hidden(saving);
     case BP_COMMIT_WRITE:
         return end_writing(saving);
     case BP_COMMIT_REPORTS:

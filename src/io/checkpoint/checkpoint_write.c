@@ -227,14 +227,6 @@ static void list_jobs(bp_async_checkpoint *saving)
 
 /* ---- at once ---- */
 
-static void end_requests(const bp_async_checkpoint *saving)
-{
-    const int64_t end[2] = {-1, 0};
-
-    for (int rank = 1; rank < bp_comm_size(saving->plan.group); rank++)
-        BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, saving->plan.group));
-}
-
 /* Give parts until the writer has enough. A part that can't be had goes as an empty message. */
 static bp_err serve_requests(const bp_async_checkpoint *saving)
 {
@@ -264,6 +256,7 @@ static bp_err serve_requests(const bp_async_checkpoint *saving)
 
 bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving)
 {
+    const int64_t end[2] = {-1, 0};
     bp_err err = BP_OK;
 
     list_jobs(saving);
@@ -271,7 +264,8 @@ bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving)
         return serve_requests(saving);
     for (int k = 0; k < saving->plan.files && err == BP_OK; k++)
         err = write_file(&saving->jobs[k]);
-    end_requests(saving);
+    for (int rank = 1; rank < bp_comm_size(saving->plan.group); rank++)
+        BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, saving->plan.group));
     return saving->refused ? BP_OK : err; /* the holder tells why */
 }
 

@@ -1,6 +1,5 @@
 /* Copies values and finds those that are not finite, in plain C. */
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/checkpoint/copy.h"
 
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* Stores that go past the caches spare the reading of lines that are written whole, a third of a
  * copy's traffic, and leave in the caches what the next step wants there. Every x86-64 has them. */
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/checkpoint/copy.h"
 
 #include <emmintrin.h>
 #include <string.h>

@@ -12,11 +12,6 @@
 #define VERSION    1
 #define FILE_LIMIT ((int64_t)64 << 20)
 
-static bp_err out_of_memory(const char *path)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the list of an ensemble: at %s", path);
-}
-
 /* The file that `path` means. */
 static char *file_of(const char *path)
 {
@@ -25,25 +20,22 @@ static char *file_of(const char *path)
 
 bool bp_ensemble_is(const char *path)
 {
+    const char *suffix = strrchr(bp_path_base(path), '.');
     char *file;
     bool is;
 
-    if (!bp_path_is_dir(path) && strcmp(bp_path_base(path), FILE_NAME) != 0) {
-        const char *suffix = strrchr(bp_path_base(path), '.');
-
-        if (suffix == NULL || strcmp(suffix, ".json") != 0)
-            return false;
-    }
+    if (!bp_path_is_dir(path) && (suffix == NULL || strcmp(suffix, ".json") != 0))
+        return false;
     file = file_of(path);
-    is = file != NULL && bp_path_exists(file) && !bp_path_is_dir(file);
+    is = bp_path_exists(file) && !bp_path_is_dir(file);
     bp_free(file);
     return is;
 }
 
 bool bp_ensemble_is_unfinished(const char *path)
 {
-    char *members = bp_path_is_dir(path) ? bp_path_join(path, "members") : NULL;
-    bool is = members != NULL && bp_path_is_dir(members) && !bp_ensemble_is(path);
+    char *members = bp_path_join(path, "members");
+    bool is = bp_path_is_dir(members) && !bp_ensemble_is(path);
 
     bp_free(members);
     return is;
@@ -99,7 +91,7 @@ static bp_err take_member(bp_ensemble_list *list, const json_t *object, const ch
                        ? bp_strdup(path)
                        : bp_sprintf("%.*s%s", (int)(bp_path_base(file) - file), file, path);
     list->count++;
-    return member->name != NULL && member->path != NULL ? BP_OK : out_of_memory(file);
+    return BP_OK;
 }
 
 static bp_err take_members(bp_ensemble_list *list, const json_t *root, const char *file)
@@ -130,13 +122,11 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
         bp_alloc("ensemble.list", (int64_t)json_array_size(members), sizeof *list->members);
     for (size_t k = 0; k < json_array_size(members) && err == BP_OK; k++) {
         err = take_member(list, json_array_get(members, k), file);
-        if (err != BP_OK)
-            break;
-        const char *name = list->members[k].name;
-        if (json_object_get(seen, name) != NULL)
-            err = BP_FAIL(BP_ERR_FORMAT, "two members have the name '%s': in %s", name, file);
-        else if (json_object_set_new(seen, name, json_true()) != 0)
-            err = out_of_memory(file);
+        if (err == BP_OK && json_object_get(seen, list->members[k].name) != NULL)
+            err = BP_FAIL(BP_ERR_FORMAT, "two members have the name '%s': in %s",
+                          list->members[k].name, file);
+        if (err == BP_OK)
+            (void)json_object_set_new(seen, list->members[k].name, json_true());
     }
     json_decref(seen);
     return err;
@@ -149,8 +139,6 @@ bp_err bp_ensemble_list_load(bp_ensemble_list *list, const char *path)
     bp_err err;
 
     *list = (bp_ensemble_list){NULL, 0};
-    if (file == NULL)
-        return out_of_memory(path);
     err = bp_json_load(&root, file, FILE_LIMIT);
     if (err == BP_OK)
         err = take_members(list, root, file);
@@ -161,7 +149,7 @@ bp_err bp_ensemble_list_load(bp_ensemble_list *list, const char *path)
 
 void bp_ensemble_list_clear(bp_ensemble_list *list)
 {
-    for (int64_t k = 0; list->members != NULL && k < list->count; k++) {
+    for (int64_t k = 0; k < list->count; k++) {
         bp_free(list->members[k].name);
         bp_free(list->members[k].path);
     }
@@ -174,22 +162,19 @@ void bp_ensemble_list_clear(bp_ensemble_list *list)
 bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder)
 {
     char *file = bp_path_join(folder, FILE_NAME);
-    json_t *members = json_array();
-    json_t *root = json_pack("{s:i, s:O}", "format_version", VERSION, "members", members);
-    bp_err err = file != NULL && root != NULL ? BP_OK : out_of_memory(folder);
+    json_t *members = json_array(), *root;
+    bp_err err;
 
-    for (int64_t k = 0; err == BP_OK && k < list->count; k++) {
+    for (int64_t k = 0; k < list->count; k++) {
         const bp_ensemble_member *one = &list->members[k];
-        json_t *member = json_pack("{s:s, s:s, s:o}", "name", one->name, "path", one->path,
-                                   "oob_perplexity", bp_json_real(one->oob_perplexity));
 
-        if (member == NULL || json_array_append_new(members, member) != 0)
-            err = out_of_memory(file);
+        (void)json_array_append_new(members, json_pack("{s:s, s:s, s:o}", "name", one->name, "path",
+                                                       one->path, "oob_perplexity",
+                                                       bp_json_real(one->oob_perplexity)));
     }
-    if (err == BP_OK)
-        err = bp_json_save(file, root);
+    root = json_pack("{s:i, s:o}", "format_version", VERSION, "members", members);
+    err = bp_json_save(file, root);
     json_decref(root);
-    json_decref(members);
     bp_free(file);
     return err;
 }

@@ -7,6 +7,7 @@
 #include "io/h5/user_block.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,20 +50,30 @@ void bp_head_samples_close(bp_head_samples **file)
 
 /* ---- writing ---- */
 
+/* The attributes of a file, with where they stand in its info. */
+static const struct attribute {
+    const char *name;
+    size_t at, bytes; /* bytes: of a text; 0: a number */
+} ATTRIBUTES[] = {
+    {"samples", offsetof(bp_head_samples_info, samples), 0},
+    {"vocab_size", offsetof(bp_head_samples_info, vocab_size), 0},
+    {"width", offsetof(bp_head_samples_info, width), 0},
+    {"model_digest", offsetof(bp_head_samples_info, model_digest), BP_SHA256_HEX},
+    {"digest", offsetof(bp_head_samples_info, digest), BP_SHA256_HEX},
+    {"notes", offsetof(bp_head_samples_info, notes), sizeof((bp_head_samples_info){0}.notes)}};
+#define ATTRIBUTE_COUNT (sizeof ATTRIBUTES / sizeof ATTRIBUTES[0])
+
 static bp_err put_attributes(bp_h5 *out, const bp_head_samples_info *info)
 {
-    bp_err err = bp_h5_put_int(out, "/", "samples", info->samples);
+    bp_err err = BP_OK;
 
-    if (err == BP_OK)
-        err = bp_h5_put_int(out, "/", "vocab_size", info->vocab_size);
-    if (err == BP_OK)
-        err = bp_h5_put_int(out, "/", "width", info->width);
-    if (err == BP_OK)
-        err = bp_h5_put_text(out, "/", "model_digest", info->model_digest);
-    if (err == BP_OK)
-        err = bp_h5_put_text(out, "/", "digest", info->digest);
-    if (err == BP_OK)
-        err = bp_h5_put_text(out, "/", "notes", info->notes);
+    for (size_t k = 0; k < ATTRIBUTE_COUNT && err == BP_OK; k++) {
+        const struct attribute *one = &ATTRIBUTES[k];
+        const void *at = (const char *)info + one->at;
+
+        err = one->bytes > 0 ? bp_h5_put_text(out, "/", one->name, at)
+                             : bp_h5_put_int(out, "/", one->name, *(const int64_t *)at);
+    }
     return err;
 }
 
@@ -70,14 +81,11 @@ bp_err bp_head_samples_create(bp_head_samples **out, const char *path,
                               const bp_head_samples_info *info)
 {
     bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
-    bp_err err = file ? BP_OK : BP_ERR_SYSTEM;
+    bp_err err;
 
     BP_ASSERT(is_sane(info));
-    *out = NULL;
-    if (err == BP_OK) {
-        file->info = *info;
-        err = bp_h5_draft_begin(&file->draft, path, VERSION);
-    }
+    file->info = *info;
+    err = bp_h5_draft_begin(&file->draft, path, VERSION);
     if (err == BP_OK)
         err = put_attributes(file->draft.file, info);
     if (err == BP_OK)
@@ -122,33 +130,15 @@ bp_err bp_head_samples_commit(bp_head_samples **out)
 
 static bp_err get_attributes(bp_h5 *in, bp_head_samples_info *info)
 {
-    bp_err err = bp_h5_get_int(in, "/", "samples", &info->samples);
+    bp_err err = BP_OK;
 
-    if (err == BP_OK)
-        err = bp_h5_get_int(in, "/", "vocab_size", &info->vocab_size);
-    if (err == BP_OK)
-        err = bp_h5_get_int(in, "/", "width", &info->width);
-    if (err == BP_OK)
-        err =
-            bp_h5_get_text(in, "/", "model_digest", info->model_digest, sizeof info->model_digest);
-    if (err == BP_OK)
-        err = bp_h5_get_text(in, "/", "digest", info->digest, sizeof info->digest);
-    if (err == BP_OK)
-        err = bp_h5_get_text(in, "/", "notes", info->notes, sizeof info->notes);
-    return err;
-}
+    for (size_t k = 0; k < ATTRIBUTE_COUNT && err == BP_OK; k++) {
+        const struct attribute *one = &ATTRIBUTES[k];
+        void *at = (char *)info + one->at;
 
-static bp_err check_weights(bp_h5 *in, const bp_head_samples_info *info, const char *path)
-{
-    bp_h5_shape shape;
-    bp_err err = bp_h5_shape_of(in, WEIGHTS, &shape);
-
-    if (err == BP_OK && (!is_sane(info) || shape.is_text || !shape.is_real ||
-                         shape.count != floats_of(info) || shape.width != sizeof(float)))
-        err = BP_FAIL(BP_ERR_FORMAT,
-                      "damaged: at %s, whose /" WEIGHTS " has not %" PRId64 " x %" PRId64
-                      " x %" PRId64 " values; make it anew",
-                      path, info->samples, info->vocab_size, info->width);
+        err = one->bytes > 0 ? bp_h5_get_text(in, "/", one->name, at, one->bytes)
+                             : bp_h5_get_int(in, "/", one->name, at);
+    }
     return err;
 }
 
@@ -173,12 +163,20 @@ static bp_err open_verified(bp_h5 **out, const char *path)
 bp_err bp_head_samples_open(bp_head_samples **out, const char *path)
 {
     bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
-    bp_err err = file ? open_verified(&file->file, path) : BP_ERR_SYSTEM;
+    const bp_head_samples_info *info = &file->info;
+    bp_h5_shape shape;
+    bp_err err = open_verified(&file->file, path);
 
     if (err == BP_OK)
         err = get_attributes(file->file, &file->info);
     if (err == BP_OK)
-        err = check_weights(file->file, &file->info, path);
+        err = bp_h5_shape_of(file->file, WEIGHTS, &shape);
+    if (err == BP_OK && (!is_sane(info) || shape.is_text || !shape.is_real ||
+                         shape.count != floats_of(info) || shape.width != sizeof(float)))
+        err = BP_FAIL(BP_ERR_FORMAT,
+                      "damaged: at %s, whose /" WEIGHTS " has not %" PRId64 " x %" PRId64
+                      " x %" PRId64 " values; make it anew",
+                      path, info->samples, info->vocab_size, info->width);
     if (err != BP_OK)
         bp_head_samples_close(&file);
     *out = file;

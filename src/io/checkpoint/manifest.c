@@ -27,20 +27,6 @@ static bool is_hex(const char *text, size_t length)
     return strlen(text) == length && strspn(text, "0123456789abcdef") == length;
 }
 
-static bp_err parse_digest(bp_digest *digest, const char *text, const char *tensor)
-{
-    char half[17] = "";
-
-    if (!is_hex(text, 32))
-        return BP_FAIL(BP_ERR_FORMAT, "the digest of tensor '%s' is not 32 hexadecimal digits",
-                       tensor);
-    for (int lane = 0; lane < 2; lane++) {
-        memcpy(half, text + 16 * lane, 16);
-        digest->lane[lane] = strtoull(half, NULL, 16);
-    }
-    return BP_OK;
-}
-
 /* ---- names --------------------------------------------------------------------------------------
  */
 
@@ -271,6 +257,7 @@ static bp_err parse_head(bp_manifest *manifest, const json_t *entry, const char 
 {
     bp_manifest_tensor *tensor = &manifest->tensors[manifest->tensor_count];
     const char *name, *dtype, *digest;
+    char half[17] = "";
     bp_err err = bp_json_get_string(entry, "name", &name, path);
 
     if (err == BP_OK)
@@ -288,9 +275,15 @@ static bp_err parse_head(bp_manifest *manifest, const json_t *entry, const char 
     if (manifest->tensor_count > 0 && strcmp(tensor[-1].name, name) >= 0)
         return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' is listed twice or out of order: in %s", name,
                        path);
+    if (!is_hex(digest, 32))
+        return BP_FAIL(BP_ERR_FORMAT, "the digest of tensor '%s' is not 32 hexadecimal digits",
+                       name);
+    for (int lane = 0; lane < 2; lane++) {
+        memcpy(half, digest + 16 * lane, 16);
+        tensor->digest.lane[lane] = strtoull(half, NULL, 16);
+    }
     memcpy(tensor->name, name, strlen(name) + 1);
-    err = parse_digest(&tensor->digest, digest, name);
-    return err == BP_OK ? parse_shape(tensor, entry, path) : err;
+    return parse_shape(tensor, entry, path);
 }
 
 static bp_err parse_tensor(bp_manifest *manifest, const json_t *entry, const char *path)
@@ -434,20 +427,19 @@ static json_t *tensor_json(const bp_manifest *manifest, const bp_manifest_tensor
                      extents_json(tensor->dims, tensor->shape), "digest", digest, "pieces", pieces);
 }
 
-static json_t *file_json(const bp_manifest_file *file)
-{
-    bool quick = file->xxh3[0] != '\0';
-
-    return json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes", (json_int_t)file->bytes,
-                     quick ? "xxh3_128" : "sha256", quick ? file->xxh3 : file->sha256);
-}
-
 bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
 {
     json_t *files = json_array(), *tensors = json_array(), *root;
 
-    for (int64_t k = 0; k < manifest->file_count; k++)
-        (void)json_array_append_new(files, file_json(&manifest->files[k]));
+    for (int64_t k = 0; k < manifest->file_count; k++) {
+        const bp_manifest_file *file = &manifest->files[k];
+        bool quick = file->xxh3[0] != '\0';
+
+        (void)json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
+                                                     (json_int_t)file->bytes,
+                                                     quick ? "xxh3_128" : "sha256",
+                                                     quick ? file->xxh3 : file->sha256));
+    }
     for (int64_t k = 0; k < manifest->tensor_count; k++)
         (void)json_array_append_new(tensors, tensor_json(manifest, &manifest->tensors[k]));
     root = json_pack("{s:s, s:i, s:O, s:o, s:o}", "format", FORMAT_NAME, "format_version",

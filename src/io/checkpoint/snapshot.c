@@ -6,7 +6,6 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/checkpoint/copy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,19 +76,6 @@ static void own_floats(int64_t all, int64_t *first, int64_t *end)
     *end = *end < all ? *end : all;
 }
 
-/* Each page by the thread that will copy to it: near its cores, and here from now on. */
-static void touch(bp_snapshot *snapshot)
-{
-#pragma omp parallel
-    {
-        int64_t first, end;
-
-        own_floats(snapshot->floats, &first, &end);
-        for (int64_t k = first; k < end; k += PAGE_FLOATS)
-            snapshot->copy[k] = 0;
-    }
-}
-
 /* ---- the ranks of a node ---- */
 
 static snapshot_address address_of(const bp_snapshot *snapshot)
@@ -135,50 +121,50 @@ static bool open_copies(bp_snapshot *snapshot, const snapshot_address *addresses
     return all;
 }
 
-static bp_err share(bp_snapshot *snapshot, MPI_Comm comm)
+static void share(bp_snapshot *snapshot, MPI_Comm comm)
 {
     snapshot_address mine = address_of(snapshot), *addresses = NULL;
     MPI_Comm node;
     int good = 1, all_good = 0;
-    bp_err err = BP_OK;
 
     BP_MPI(
         MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, bp_comm_rank(comm), MPI_INFO_NULL, &node));
     snapshot->ranks = bp_comm_size(node);
     addresses = bp_alloc("snapshot.addresses", snapshot->ranks, sizeof *addresses);
     snapshot->files = bp_alloc("snapshot.files", snapshot->ranks, sizeof *snapshot->files);
-    err = bp_agree(comm, err);
-    if (err == BP_OK) {
-        BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, addresses,
-                                         (int)sizeof mine, MPI_BYTE, 0, node));
-        if (bp_comm_rank(node) == 0)
-            good = open_copies(snapshot, addresses);
-        else
-            snapshot->ranks = 0; /* it reads its own alone */
-        BP_MPI_WAIT("allreduce", MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, comm));
-        snapshot->shared = all_good != 0;
-    }
+    BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, addresses, (int)sizeof mine,
+                                     MPI_BYTE, 0, node));
+    if (bp_comm_rank(node) == 0)
+        good = open_copies(snapshot, addresses);
+    else
+        snapshot->ranks = 0; /* it reads its own alone */
+    BP_MPI_WAIT("allreduce", MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, comm));
+    snapshot->shared = all_good != 0;
     BP_MPI(MPI_Comm_free(&node));
     bp_free(addresses);
-    return err;
 }
 
 bp_err bp_snapshot_new(bp_snapshot **out, MPI_Comm comm, int64_t floats)
 {
     bp_snapshot *snapshot = bp_alloc("snapshot", 1, sizeof *snapshot);
-    bp_err err = BP_OK;
+    bp_err err;
 
-    *out = NULL;
     *snapshot = (bp_snapshot){.floats = floats, .own = -1};
-    err = map(snapshot);
-
-    err = bp_agree(comm, err);
+    err = bp_agree(comm, map(snapshot));
     if (err == BP_OK) {
-        touch(snapshot);
-        err = share(snapshot, comm);
-    }
-    if (err != BP_OK)
+/* each page by the thread that will copy to it: near its cores, and here from now on */
+#pragma omp parallel
+        {
+            int64_t first, end;
+
+            own_floats(floats, &first, &end);
+            for (int64_t k = first; k < end; k += PAGE_FLOATS)
+                snapshot->copy[k] = 0;
+        }
+        share(snapshot, comm);
+    } else {
         bp_snapshot_free(&snapshot);
+    }
     *out = snapshot;
     return err;
 }

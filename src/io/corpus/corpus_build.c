@@ -195,9 +195,15 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
                    bp_text_source_shown(m->build->paths[record->file]), record->line);
 }
 
-static bp_err read_labels(master *m, const bp_record *record)
+static bp_err end_document(master *m, const bp_record *record)
 {
+    const bp_text_counts counts = bp_text_tally_counts(&m->tally);
     const char *text = bp_record_text(record);
+    bp_corpus_row row = {.bytes = m->tally.bytes,
+                         .words = counts.words,
+                         .words_split = counts.words_split,
+                         .id = text,
+                         .labels = m->labels};
     bp_err err = BP_OK;
 
     for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
@@ -206,19 +212,6 @@ static bp_err read_labels(master *m, const bp_record *record)
         err = check_label(m, record, k, *text, text + 1);
         text++;
     }
-    return err;
-}
-
-static bp_err end_document(master *m, const bp_record *record)
-{
-    const bp_text_counts counts = bp_text_tally_counts(&m->tally);
-    bp_corpus_row row = {.bytes = m->tally.bytes,
-                         .words = counts.words,
-                         .words_split = counts.words_split,
-                         .id = bp_record_text(record),
-                         .labels = m->labels};
-
-    bp_err err = read_labels(m, record);
     m->built.documents++;
     m->built.bytes += row.bytes;
     m->built.words += row.words;
@@ -318,19 +311,6 @@ static bp_err join_all(master *m)
             return err;
         tell_progress(m);
     }
-}
-
-static bp_err finish(master *m)
-{
-    bp_err err = bp_corpus_writer_finish(m->writer);
-
-    while (err == BP_OK && m->chunks_written < m->chunks_sent)
-        err = hear(m);
-    if (err == BP_OK)
-        err = bp_corpus_writer_commit(m->writer);
-    m->built.tokens = bp_corpus_writer_token_count(m->writer);
-    m->built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
-    return err;
 }
 
 /* ---- rank 0 from beginning to end ---- */
@@ -441,7 +421,13 @@ static bp_err build_all(master *m, bp_corpus_built *built)
     char *message;
 
     if (err == BP_OK)
-        err = finish(m);
+        err = bp_corpus_writer_finish(m->writer);
+    while (err == BP_OK && m->chunks_written < m->chunks_sent)
+        err = hear(m);
+    if (err == BP_OK)
+        err = bp_corpus_writer_commit(m->writer);
+    m->built.tokens = bp_corpus_writer_token_count(m->writer);
+    m->built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
     message = err != BP_OK ? bp_strdup(bp_err_message()) : NULL;
     dismiss(m);
     if (message != NULL)

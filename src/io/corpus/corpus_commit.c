@@ -269,17 +269,6 @@ static bp_err locate_chunks(bp_corpus_writer *writer)
     return err;
 }
 
-/* The table, and where it lies. */
-static bp_err write_checksums(bp_corpus_writer *writer, int64_t *offset)
-{
-    const int64_t extent[] = {writer->extent_count, 3};
-    bp_err err = bp_h5_make_array(writer->h5, "checksums", BP_H5_U64, 2, extent, offset);
-
-    return err == BP_OK ? bp_h5_write_slab(writer->h5, "checksums", BP_H5_U64, 0, writer->extents,
-                                           extent[0] * extent[1])
-                        : err;
-}
-
 /* The closed file: the hash of what no row covers, then the user block. */
 static bp_err seal(bp_corpus_writer *writer, int64_t table_offset)
 {
@@ -322,6 +311,7 @@ static bp_err check_content(const bp_corpus_writer *writer)
 
 static bp_err write_all(bp_corpus_writer *writer, int64_t *table_offset)
 {
+    int64_t extent[2] = {0, 3};
     bp_err err = locate_chunks(writer);
 
     if (err == BP_OK)
@@ -332,8 +322,12 @@ static bp_err write_all(bp_corpus_writer *writer, int64_t *table_offset)
         err = write_sources(writer);
     if (err == BP_OK)
         err = write_attributes(writer);
+    extent[0] = writer->extent_count;
     if (err == BP_OK)
-        err = write_checksums(writer, table_offset);
+        err = bp_h5_make_array(writer->h5, "checksums", BP_H5_U64, 2, extent, table_offset);
+    if (err == BP_OK)
+        err = bp_h5_write_slab(writer->h5, "checksums", BP_H5_U64, 0, writer->extents,
+                               extent[0] * extent[1]);
     return err;
 }
 

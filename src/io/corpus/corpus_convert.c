@@ -37,27 +37,34 @@ double bp_corpus_convert_seconds = 30;
 
 /* ---- the foreign file ---- */
 
-/* A small file must not stand for hours of decoding. */
-static bp_err check_ratio(const bp_corpus_file *file, const bp_h5_shape *tokens)
+static bp_err open_foreign(bp_corpus_file *file, hid_t *dataset)
 {
-    uint64_t bytes = (uint64_t)tokens->count * tokens->width;
+    bp_h5_shape tokens;
     int64_t stored = bp_file_size(file->path);
+    bp_err err = bp_h5_open_fd(&file->h5, file->fd, file->path);
 
-    if (bytes > FREE_BYTES && bytes / RATIO_LIMIT > (uint64_t)stored)
+    if (err == BP_OK)
+        err = bp_h5_walk(file->h5, "tokens");
+    if (err == BP_OK)
+        err = bp_h5_shape_of(file->h5, "tokens", &tokens);
+    if (err != BP_OK)
+        return err;
+    uint64_t bytes = (uint64_t)tokens.count * tokens.width;
+    if (tokens.is_text || tokens.is_real)
+        return BP_FAIL(BP_ERR_FORMAT, "/tokens does not hold integers: at %s", file->path);
+    if (bytes > FREE_BYTES && bytes / RATIO_LIMIT > (uint64_t)stored) /* hours of decoding */
         return BP_FAIL(BP_ERR_FORMAT,
                        "/tokens claims %" PRIu64 " bytes in a file of %" PRId64
                        ", more than %d for one: at %s",
                        bytes, stored, RATIO_LIMIT, file->path);
-    return BP_OK;
-}
-
-static bp_err open_tokens(const bp_corpus_file *file, hid_t *dataset)
-{
-    bp_err err = BP_OK;
-
+    file->info.tokens = tokens.count;
+    err = bp_corpus_read_attributes(file, file->h5);
+    if (err == BP_OK)
+        err = bp_corpus_find_columns(file, file->h5, true);
+    if (err != BP_OK)
+        return err;
     bp_h5_lock();
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
-    *dataset = H5I_INVALID_HID;
     if (H5Pset_chunk_cache(access, 521, CACHE_BYTES, 1.0) >= 0)
         *dataset = H5Dopen2(file->h5->id, "tokens", access);
     if (*dataset < 0)
@@ -65,29 +72,6 @@ static bp_err open_tokens(const bp_corpus_file *file, hid_t *dataset)
     bp_h5_release(access);
     bp_h5_unlock();
     return err;
-}
-
-static bp_err open_foreign(bp_corpus_file *file, hid_t *dataset)
-{
-    bp_h5_shape tokens;
-    bp_err err = bp_h5_open_fd(&file->h5, file->fd, file->path);
-
-    if (err == BP_OK)
-        err = bp_h5_walk(file->h5, "tokens");
-    if (err == BP_OK)
-        err = bp_h5_shape_of(file->h5, "tokens", &tokens);
-    if (err == BP_OK && (tokens.is_text || tokens.is_real))
-        err = BP_FAIL(BP_ERR_FORMAT, "/tokens does not hold integers: at %s", file->path);
-    if (err == BP_OK)
-        err = check_ratio(file, &tokens);
-    if (err == BP_OK)
-        err = bp_corpus_read_attributes(file, file->h5);
-    if (err == BP_OK)
-        err = bp_corpus_find_columns(file, file->h5, true);
-    if (err != BP_OK)
-        return err;
-    file->info.tokens = tokens.count;
-    return open_tokens(file, dataset);
 }
 
 /* ids[count] = /tokens[first .. first+count), compared with the vocabulary. */

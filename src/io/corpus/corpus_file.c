@@ -143,16 +143,6 @@ bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path)
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 
-static void free_label(bp_label_column *label)
-{
-    bp_free(label->name);
-    bp_free(label->codes.name);
-    bp_free(label->names.name);
-    bp_free(label->loaded_codes);
-    bp_free(label->text);
-    bp_free(label->values);
-}
-
 void bp_corpus_file_close(bp_corpus_file **out)
 {
     bp_corpus_file *file = *out;
@@ -165,8 +155,14 @@ void bp_corpus_file_close(bp_corpus_file **out)
         bp_free(file->columns[k].name);
     for (int k = 0; k < BP_COLUMN_IDS; k++)
         bp_free(file->loaded[k]);
-    for (int k = 0; k < file->info.labels; k++)
-        free_label(&file->labels[k]);
+    for (int k = 0; k < file->info.labels; k++) {
+        bp_free(file->labels[k].name);
+        bp_free(file->labels[k].codes.name);
+        bp_free(file->labels[k].names.name);
+        bp_free(file->labels[k].loaded_codes);
+        bp_free(file->labels[k].text);
+        bp_free(file->labels[k].values);
+    }
     bp_free(file->labels);
     bp_free(file->ids);
     if (file->fd >= 0)

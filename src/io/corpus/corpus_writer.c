@@ -66,34 +66,29 @@ bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out)
 
 /* ---- beginning ---- */
 
-static bp_err check_label_name(const bp_corpus_spec *spec, int k)
-{
-    const char *name = spec->labels[k];
-    size_t bytes = strlen(name);
-
-    if (bytes == 0 || bytes > 100 || strchr(name, '/') != NULL || strcmp(name, ".") == 0)
-        return BP_FAIL(
-            BP_ERR_USAGE,
-            "'%s' can't be the name of a label: at --label; use 1 to 100 bytes without '/'", name);
-    for (int other = 0; other < k; other++)
-        if (strcmp(spec->labels[other], name) == 0)
-            return BP_FAIL(BP_ERR_USAGE, "label '%s' is given twice: at --label; give it once",
-                           name);
-    return BP_OK;
-}
-
 static bp_err check_spec(const bp_corpus_spec *spec, const char *path)
 {
     struct stat status;
-    bp_err err = BP_OK;
 
     BP_ASSERT(spec->vocab_size >= 1 && spec->vocab_size <= INT32_MAX &&
               spec->eod_id < spec->vocab_size);
     if (*bp_path_base(path) == '\0' || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
         return BP_FAIL(BP_ERR_CREATE, "not a regular file: at %s; give another output", path);
-    for (int k = 0; k < spec->label_count && err == BP_OK; k++)
-        err = check_label_name(spec, k);
-    return err;
+    for (int k = 0; k < spec->label_count; k++) {
+        const char *name = spec->labels[k];
+        size_t bytes = strlen(name);
+
+        if (bytes == 0 || bytes > 100 || strchr(name, '/') != NULL || strcmp(name, ".") == 0)
+            return BP_FAIL(BP_ERR_USAGE,
+                           "'%s' can't be the name of a label: at --label; use 1 to 100 bytes "
+                           "without '/'",
+                           name);
+        for (int other = 0; other < k; other++)
+            if (strcmp(spec->labels[other], name) == 0)
+                return BP_FAIL(BP_ERR_USAGE, "label '%s' is given twice: at --label; give it once",
+                               name);
+    }
+    return BP_OK;
 }
 
 /* /tokens: chunks of 64 Ki, the zstd filter, growing as chunks come. */

@@ -41,35 +41,29 @@ void bp_spill_free(bp_spill **spill)
     *spill = NULL;
 }
 
-/* O_TMPFILE where the file system has it (most; not all networked ones), else a name that is
- * removed at once. */
-static bp_err open_file(bp_spill *spill)
-{
-    bp_err err = BP_OK;
-    char *name;
-
-    spill->fd = open(spill->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (spill->fd >= 0)
-        return BP_OK;
-    name = bp_sprintf("%s/.bp-spool-XXXXXX", spill->folder);
-    spill->fd = mkostemp(name, O_CLOEXEC);
-    if (spill->fd < 0 || unlink(name) != 0)
-        err = bp_fail_create("can't create a temporary file", name);
-    bp_free(name);
-    return err;
-}
-
+/* To a file: O_TMPFILE where the file system has it (most; not all networked ones), else a name
+ * that is removed at once. */
 static bp_err flush(bp_spill *spill)
 {
-    bp_err err = spill->fd < 0 ? open_file(spill) : BP_OK;
+    bp_err err = BP_OK;
 
-    if (err != BP_OK)
-        return err;
-    if (bp_write_all(spill->fd, spill->tail, spill->tail_bytes) != 0)
-        return bp_fail_errno(BP_ERR_IO, "can't write a temporary file in", spill->folder);
-    spill->file_bytes += (int64_t)spill->tail_bytes;
-    spill->tail_bytes = 0;
-    return BP_OK;
+    if (spill->fd < 0)
+        spill->fd = open(spill->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (spill->fd < 0) {
+        char *name = bp_sprintf("%s/.bp-spool-XXXXXX", spill->folder);
+
+        spill->fd = mkostemp(name, O_CLOEXEC);
+        if (spill->fd < 0 || unlink(name) != 0)
+            err = bp_fail_create("can't create a temporary file", name);
+        bp_free(name);
+    }
+    if (err == BP_OK && bp_write_all(spill->fd, spill->tail, spill->tail_bytes) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't write a temporary file in", spill->folder);
+    if (err == BP_OK) {
+        spill->file_bytes += (int64_t)spill->tail_bytes;
+        spill->tail_bytes = 0;
+    }
+    return err;
 }
 
 bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes)

@@ -216,17 +216,6 @@ bp_err bp_h5_open_fd(bp_h5 **out, int fd, const char *path)
     return open_as(out, bp_path_exists(real_path) ? real_path : path, path, false);
 }
 
-static bp_err sync_file(const bp_h5 *file)
-{
-    int fd = open(file->real_path, O_RDONLY | O_CLOEXEC);
-    bp_err err =
-        fd >= 0 && fsync(fd) == 0 ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't sync", file->path);
-
-    if (fd >= 0)
-        (void)close(fd); /* fsync has told what there is to tell */
-    return err;
-}
-
 bp_err bp_h5_close(bp_h5 **file_at)
 {
     bp_h5 *file = *file_at;
@@ -240,8 +229,14 @@ bp_err bp_h5_close(bp_h5 **file_at)
     bp_h5_forget();
     bp_h5_unlock();
     err = bp_h5_sound(file);
-    if (err == BP_OK && file->writing)
-        err = sync_file(file);
+    if (err == BP_OK && file->writing) {
+        int fd = open(file->real_path, O_RDONLY | O_CLOEXEC);
+
+        if (fd < 0 || fsync(fd) != 0)
+            err = bp_fail_errno(BP_ERR_IO, "can't sync", file->path);
+        if (fd >= 0)
+            (void)close(fd); /* fsync has told what there is to tell */
+    }
     free_file(file_at);
     return err;
 }

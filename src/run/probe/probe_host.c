@@ -83,7 +83,7 @@ void bp_probe_host_read(bp_probe_host *out)
     read_cpus(out);
     find_value(memory, sizeof memory, "/proc/meminfo", "MemTotal");
     out->memory_bytes = strtoll(memory, NULL, 10) * 1024;
-    out->group_bytes = bp_memory_group_bytes();
+    out->group_bytes = bp_memory_group_bytes("");
     out->files = limit_of(RLIMIT_NOFILE);
     out->file_bytes = limit_of(RLIMIT_FSIZE);
 }

@@ -38,7 +38,6 @@ static size_t loader_bytes(const trainer *self, const memory_case *one)
     return bp_loader_bytes(&(bp_loader_size){.tokens = self->facts.tokens,
                                              .mixed_files = self->facts.mixed_files,
                                              .slots = one->spec.batch / one->mesh.data,
-                                             .vocab_size = self->facts.vocab_size,
                                              .maker = &maker});
 }
 

@@ -19,21 +19,16 @@
 
 static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *plan)
 {
-    static const bp_mesh_shape ALONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_mesh_shape *shape = &self->mesh_shape;
     bool alone = plan && bp_comm_size(world) == 1;
+    int members = bp_mesh_shape_of(self->config).members;
     bp_err err;
 
-    *shape = bp_mesh_shape_of(self->config);
-    if (shape->members != 1)
+    if (members != 1)
         return BP_FAIL(
             BP_ERR_CONFIG,
             "mesh.members = %d, but pretrain trains one model: at mesh.members; leave it at 1",
-            shape->members);
-    err = alone ? bp_mesh_shape_plan(shape, plan->ranks)
-                : bp_mesh_shape_fit(shape, bp_comm_size(world));
-    if (err == BP_OK)
-        err = bp_mesh_new(&self->mesh, world, alone ? &ALONE : shape);
+            members);
+    err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
     if (err == BP_OK && !alone)
         bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
     return err;

@@ -124,11 +124,10 @@ bp_err trainer_trace_open(trainer *self)
     self->trace_origin = bp_trace_clock();
     if (traces)
         self->clock_offset = align_clock(self->mesh->world);
-    if (profiles && self->mesh->computes) {
+    if (profiles && self->mesh->computes)
         find_ceilings(self);
-    }
     if (self->mesh->computes)
-        err = bp_trace_start(trainer_trace_events(self));
+        bp_trace_start(trainer_trace_events(self));
     return bp_agree(self->mesh->world, err);
 }
 

@@ -41,8 +41,8 @@ typedef struct bp_candidates {
  *             context; those of bp_corpus_file_read. */
 bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
                           const bp_tokenizer *tokenizer);
-/** SHA-256 of what is scored and of the answers, in 64 digits. Errors: those of bp_sha256_of. */
-bp_err bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX]);
+/** SHA-256 of what is scored and of the answers, in 64 digits. */
+void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX]);
 void bp_candidates_clear(bp_candidates *candidates);
 
 /** Which choice of a document has the largest value; of equal ones the first.

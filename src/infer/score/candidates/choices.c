@@ -67,7 +67,9 @@ bp_err scorer_open_candidates(scorer *self)
     if (err == BP_OK)
         err = bp_candidates_read(&self->candidates, path, &self->plan, tokenizer);
     bp_tokenizer_free(&tokenizer);
-    return err == BP_OK ? bp_candidates_hash(&self->candidates, self->candidates_hash) : err;
+    if (err == BP_OK)
+        bp_candidates_hash(&self->candidates, self->candidates_hash);
+    return err;
 }
 
 /* ---- batches ---- */

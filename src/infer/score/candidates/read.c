@@ -208,20 +208,18 @@ bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_
     return err;
 }
 
-bp_err bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX])
+void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX])
 {
     int64_t rows = candidates->first[candidates->documents];
     bp_buffer all = {0};
-    bp_err err;
 
     bp_buffer_add(&all, candidates->answer,
                   (size_t)candidates->documents * sizeof *candidates->answer);
     bp_buffer_add(&all, candidates->rows, (size_t)rows * sizeof *candidates->rows);
     bp_buffer_add(&all, candidates->ids.data,
                   (size_t)candidates->ids.count * sizeof *candidates->ids.data);
-    err = bp_sha256_of(all.data ? all.data : "", all.bytes, out);
+    bp_sha256_of(all.data ? all.data : "", all.bytes, out);
     bp_buffer_clear(&all);
-    return err;
 }
 
 void bp_candidates_clear(bp_candidates *candidates)

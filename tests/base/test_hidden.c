@@ -15,7 +15,6 @@ static void what_is_at_work_stays_and_what_was_left_goes(void **state)
     char *first, *second, *file;
     int one, two;
 
-    (void)state;
     bp_test_expect(bp_hidden_make(out, BP_HIDDEN_FOLDER, &first, &one), BP_OK);
     bp_test_expect(bp_hidden_make(out, BP_HIDDEN_FOLDER, &second, &two), BP_OK);
     assert_string_not_equal(first, second);
@@ -42,7 +41,6 @@ static void other_names_stay(void **state)
                                         ".tmp-mode-0123456789abcdef", ".tmp-model-0123456789abcdeg",
                                         "model-0123456789abcdef"};
 
-    (void)state;
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         bp_test_expect(bp_dir_make(bp_test_path(names[k])), BP_OK);
     bp_hidden_sweep(bp_test_path("model"), BP_HIDDEN_FOLDER);
@@ -57,7 +55,6 @@ static void no_folder_to_lie_in_is_an_error(void **state)
     char *hidden;
     int lock;
 
-    (void)state;
     bp_hidden_sweep(bp_test_path("none/model"), BP_HIDDEN_FOLDER);
     bp_test_expect(bp_hidden_make(bp_test_path("none/model"), BP_HIDDEN_FOLDER, &hidden, &lock),
                    BP_ERR_CREATE);
