@@ -105,7 +105,9 @@ typedef struct bp_model_ops {
     /** Another matrix [vocab_count][width] for `logits`, copied; *head is its number, 1, 2... On
      * ranks of other stages weights is NULL. Errors: BP_ERR_SYSTEM. Local. */
     bp_err (*add_head)(bp_model *lm, const float *weights, int64_t *head);
-    /** The model's own matrix [vocab_count][width]; borrowed; NULL on ranks of other stages. */
+    /** The model's own matrix [vocab_count][width]; borrowed; NULL on ranks of
+     * other stages, and where the model was not opened for it
+     * (bp_model_open_with_head). */
     const float *(*head_weights)(const bp_model *lm);
     void (*free)(bp_model *lm);
 

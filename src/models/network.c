@@ -21,10 +21,9 @@ float *bp_arena_floats(bp_arena *arena, int64_t floats)
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins)
 {
-    bp_precision precision = bp_gemm_precision(nn->gemm);
-    size_t scratch = bp_linear_scratch_bytes(precision, rows, outs, ins);
+    size_t scratch = bp_linear_scratch_bytes(nn->gemm, rows, outs, ins);
 
-    bytes->copies += bp_weight_copy_bytes(precision, outs, ins);
+    bytes->copies += bp_weight_copy_bytes(nn->gemm, outs, ins);
     bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
 }
 

@@ -16,7 +16,7 @@ typedef struct network_model {
     const bp_mesh *mesh; /* borrowed */
     bp_gemm *gemm;
     bp_network *network;
-    float *values;
+    float *values; /* that stay in float32 */
     bp_model_shape shape;
     int64_t C;
     int32_t *window; /* [context + 1] that an example is made of */

@@ -3,6 +3,7 @@
 #include "models/network_model_priv.h"
 
 #include "models/decoding_priv.h"
+#include "models/network_load_priv.h"
 
 #include "math/math.h"
 
@@ -239,10 +240,14 @@ static bp_err network_add_head(bp_model *model, const float *weights, int64_t *h
                            (long long)rows, (long long)self->C);
         memcpy(one->values, weights, (size_t)floats * sizeof(float));
         err = bp_weight_new(&one->map, self->gemm, one->values, rows, self->C);
-        if (err != BP_OK) {
+        if (err == BP_OK)
+            bp_weight_refresh(one->map);
+        if (err != BP_OK || !bp_gemm_reads_values(self->gemm)) {
             bp_free(one->values);
-            return err;
+            one->values = NULL;
         }
+        if (err != BP_OK)
+            return err;
     }
     self->head_count++;
     return err;
@@ -280,7 +285,7 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .decode_states = network_decode_states,
                                  .decode_logits = network_decode_logits};
 
-/* What one rank can do alone: the network and room for its values. */
+/* What one rank can do alone: the network without its values. */
 static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *config,
                     const bp_model_shape *shape)
 {
@@ -289,40 +294,12 @@ static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *c
     bp_err err = bp_math_precision(config, &precision);
 
     if (err == BP_OK)
-        err = bp_gemm_new(&self->gemm, precision);
+        err = bp_gemm_new_forward(&self->gemm, precision);
     nn.gemm = self->gemm;
     if (err == BP_OK)
         err = bp_model_network_new(&self->network, &nn, shape, mesh->pipeline_at, mesh->pipelines);
-    if (err != BP_OK)
-        return err;
-    bp_network_lay_out(self->network, 1);
-    self->values = bp_try_alloc("model.parameters", self->network->floats, sizeof(float));
-    if (!self->values)
-        return BP_FAIL(BP_ERR_SYSTEM,
-                       "memory is short: at %lld parameters; use more tensor or pipeline ranks",
-                       (long long)self->network->floats);
-    return bp_network_bind_values(self->network, self->values);
-}
-
-static bp_err load_values(network_model *self, bp_checkpoint *checkpoint, const bp_mesh *mesh)
-{
-    int64_t capacity = bp_network_slice_capacity(self->network), used = 0;
-    bp_slice *slices = bp_alloc("model.slices", capacity, sizeof *slices);
-    bp_err err = slices ? BP_OK
-                        : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %lld slices; use more ranks",
-                                  (long long)capacity);
-
-    err = bp_agree(mesh->member, err);
-    for (int g = 0; g < self->network->group_count && err == BP_OK; g++) {
-        const bp_group *group = &self->network->groups[g];
-        bp_network_slices(self->network, g, "", self->values + group->place, 0, group->floats,
-                          slices, &used, capacity);
-    }
     if (err == BP_OK)
-        err = bp_checkpoint_load(checkpoint, slices, used);
-    bp_free(slices);
-    if (err == BP_OK)
-        bp_network_refresh(self->network);
+        bp_network_lay_out(self->network, 1);
     return err;
 }
 
@@ -377,7 +354,7 @@ static void hand_over(bp_model **out, network_model *self, bp_err err)
 }
 
 bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                             bp_checkpoint *checkpoint)
+                             bp_checkpoint *checkpoint, bool keeps_head)
 {
     network_model *self = NULL;
     bp_model_shape shape;
@@ -388,8 +365,10 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
     if (err == BP_OK)
         err = new_model(&self, mesh, config, &shape);
     err = bp_agree(mesh->member, err);
+    if (err == BP_OK && keeps_head && network_is_last(self))
+        bp_lm_head_keep_values(network_head(self));
     if (err == BP_OK)
-        err = load_values(self, checkpoint, mesh);
+        err = bp_network_load(self->network, mesh->member, checkpoint, 0, &self->values);
     hand_over(out, self, err);
     return err;
 }
@@ -402,7 +381,7 @@ bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config
 
     *out = NULL;
     if (err == BP_OK)
-        bp_network_initialise(self->network, seed);
+        err = bp_network_load(self->network, mesh->member, NULL, seed, &self->values);
     hand_over(out, self, err);
     return err;
 }
@@ -437,18 +416,18 @@ bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *sha
     if (err == BP_OK)
         err = bp_math_precision(config, &precision);
     if (err == BP_OK)
-        err = bp_gemm_new(&nn.gemm, precision);
+        err = bp_gemm_new_forward(&nn.gemm, precision);
     if (err == BP_OK)
         err = bp_model_network_new(&network, &nn, shape, task->stage, stages);
     if (err == BP_OK) {
         bp_network_lay_out(network, 1);
         bp_product_bytes products = bp_network_product_bytes(network, &most);
+        bp_network_load_bytes load = bp_network_load_plan(network);
+        int64_t work =
+            windows > 0 ? (int64_t)(products.scratch + piece_bytes(network, &maker, windows)) : 0;
         *out = (bp_model_memory){
-            .weights_bytes = network->floats * (int64_t)sizeof(float) +
-                             (int64_t)products.copies / 2, /* of the two, for forward products */
-            .work_bytes = windows > 0
-                              ? (int64_t)(products.scratch + piece_bytes(network, &maker, windows))
-                              : 0,
+            .weights_bytes = load.held + (int64_t)products.copies,
+            .work_bytes = work > load.staged ? work : load.staged, /* not both at a time */
             .decode_bytes = decode_bytes_of(network, shape, task),
             .vocab_size = shape->vocab_size,
             .width = shape->width,

@@ -7,11 +7,11 @@
 #include "models/family.h"
 #include "models/model.h"
 
-/** Collective over mesh->member. info: kind, statistics, width, context and the vocabulary are
- * filled.
+/** Collective over mesh->member. info: kind, statistics, width, context and the
+ * vocabulary are filled. keeps_head: for bp_model_ops.head_weights.
  */
 bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                             bp_checkpoint *checkpoint);
+                             bp_checkpoint *checkpoint, bool keeps_head);
 
 /** As bp_model_new. */
 bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,

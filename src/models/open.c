@@ -31,14 +31,14 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint)
 }
 
 bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                              bp_checkpoint *checkpoint)
+                              bp_checkpoint *checkpoint, bool keeps_head)
 {
     bp_model_info told = {0};
     bp_err err = bp_agree(mesh->member, bp_model_read_info(&told, checkpoint));
 
     *out = NULL;
     if (err == BP_OK)
-        err = bp_network_model_open(out, mesh, config, checkpoint);
+        err = bp_network_model_open(out, mesh, config, checkpoint, keeps_head);
     if (err != BP_OK)
         return err;
     bp_model_info *info = &(*out)->info;
@@ -59,16 +59,28 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     return err == BP_OK ? bp_network_model_estimate(out, &shape, config, task) : err;
 }
 
-bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config, const char *path)
+static bp_err open_path(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                        const char *path, bool keeps_head)
 {
     bp_checkpoint *checkpoint = NULL;
     bp_err err = bp_checkpoint_open_any(mesh->member, path, &checkpoint);
 
     *out = NULL;
     if (err == BP_OK)
-        err = bp_model_of_checkpoint(out, mesh, config, checkpoint);
+        err = bp_model_of_checkpoint(out, mesh, config, checkpoint, keeps_head);
     bp_checkpoint_close(&checkpoint);
     return err;
+}
+
+bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config, const char *path)
+{
+    return open_path(out, mesh, config, path, false);
+}
+
+bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                               const char *path)
+{
+    return open_path(out, mesh, config, path, true);
 }
 
 bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,

@@ -25,8 +25,14 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
 bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                      const char *path);
 
-/** A model with initial values, as bp_param_initialise draws them, that no checkpoint holds: to
- * measure with. `info` has no step, hash or digest. math.precision is settled.
+/** The same, and bp_model_ops.head_weights tells its output map, for which
+ * memory is taken where products read another form of it. */
+bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                               const char *path);
+
+/** A model with initial values, as bp_param_initialise draws them, that no
+ * checkpoint holds: to measure with. `info` has no step, hash or digest.
+ * math.precision is settled.
  *
  * Collective: over mesh->member. Owns and Errors: as bp_model_open. */
 bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,

@@ -9,8 +9,9 @@
  * Errors: BP_ERR_FORMAT a kind that this version does not know, or a key that is missing. */
 bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint);
 
-/** As bp_model_open, of a checkpoint opened over mesh->member; it may be closed afterwards. */
+/** As bp_model_open, or bp_model_open_with_head, of a checkpoint opened over
+ * mesh->member; it may be closed afterwards. */
 bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                              bp_checkpoint *checkpoint);
+                              bp_checkpoint *checkpoint, bool keeps_head);
 
 #endif

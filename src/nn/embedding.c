@@ -192,6 +192,8 @@ void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *
     self->block.ops = &OPS;
     self->block.nn = nn;
     memcpy(self->parts, parts, (size_t)count * sizeof *parts);
+    for (int k = 0; k < count; k++)
+        parts[k].wte->values_read = true;
     self->count = count;
     *out = &self->block;
 }

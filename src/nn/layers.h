@@ -83,8 +83,10 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
 void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, int64_t rows);
 /** This rank's rows of the vocabulary as a linear map; NULL where it has none. Borrowed. */
 const bp_weight *bp_lm_head_map(const bp_block *head);
-/** The same as plain values [V here][C]. Borrowed. */
+/** The same as plain values [V here][C]. Borrowed. NULL where products read a
+ * copy of them, and they were not to be kept before they were loaded. */
 const float *bp_lm_head_values(const bp_block *head);
+void bp_lm_head_keep_values(const bp_block *head);
 
 /** This rank's rows of a vocabulary: ceil(V / tensors) each, fewer on the last ranks (no padding).
  */

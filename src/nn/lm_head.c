@@ -192,6 +192,11 @@ const bp_weight *bp_lm_head_map(const bp_block *block)
     return ((const head *)block)->vocabulary;
 }
 
+void bp_lm_head_keep_values(const bp_block *block)
+{
+    ((const head *)block)->wte->values_read = true;
+}
+
 const float *bp_lm_head_values(const bp_block *block)
 {
     return ((const head *)block)->wte->value;

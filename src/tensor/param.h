@@ -19,10 +19,12 @@ typedef struct bp_param {
     int dims;
     int64_t shape[BP_PARAM_DIMS], offset[BP_PARAM_DIMS], extent[BP_PARAM_DIMS];
     bool decays;        /* matrices and embeddings: weight decay applies */
-    bool product_first; /* backward's first contribution to the gradient is a matrix product, which
-                           can write it: no zeros are needed before */
-    bool fresh; /* what the gradient holds counts for nothing: the next product writes it, instead
-                   of adding to it (bp_params_take_fresh) */
+    bool product_first; /* backward's first contribution to the gradient is a
+                           matrix product, which can write it: no zeros are needed
+                           before */
+    bool values_read;   /* its values are read besides products: an embedding */
+    bool fresh;         /* what the gradient holds counts for nothing: the next product
+                       writes it, instead of adding to it (bp_params_take_fresh) */
     bp_init init;
     float init_std;  /* of BP_INIT_NORMAL */
     int64_t place;   /* of its first element in the group */

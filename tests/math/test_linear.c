@@ -455,30 +455,120 @@ static void nan_comes_through(void **state)
 }
 
 /* The plan's bytes are at least what is taken. */
+static void check_plan(int way, int64_t ins)
+{
+    const bp_gemm_kind kind = {precision_of(way), form_of(way), false};
+    problem p = problem_of(300, 130, ins);
+    bp_gemm *gemm = gemm_of(way);
+    bp_weight *weight;
+
+    assert_int_equal(bp_weight_new(&weight, gemm, p.w, 130, ins), BP_OK);
+    size_t planned =
+        bp_weight_form_bytes(&kind, 130, ins) + bp_linear_form_scratch_bytes(&kind, 300, 130, ins);
+    size_t before = bp_mem_now_bytes();
+    bp_linear_forward(gemm, p.y, p.x, weight, p.bias, 300);
+    bp_linear_backward_input(gemm, p.dx, p.dy, weight, 300);
+    bp_linear_backward_weight(gemm, p.dw, p.dbias, p.dy, p.x, 300, 130, ins);
+    size_t after = bp_mem_now_bytes();
+    /* Descriptors of the primitives come on top: a fixed amount each. */
+    assert_in_range(after - before, 0, planned + 64 * 1024);
+    bp_linear_forward(gemm, p.y, p.x, weight, p.bias, 300);
+    bp_linear_backward_input(gemm, p.dx, p.dy, weight, 300);
+    assert_int_equal(bp_mem_now_bytes(), after); /* nothing is allocated in a step */
+    bp_weight_free(&weight);
+    bp_gemm_free(&gemm);
+    problem_free(&p);
+}
+
 static void memory_keeps_to_its_plan(void **state)
 {
     (void)state;
     for (int way = F32; way < ways(); way++) {
-        problem p = problem_of(300, 130, 70);
-        bp_gemm *gemm;
-        bp_weight *weight;
-        gemm = gemm_of(way);
-        assert_int_equal(bp_weight_new(&weight, gemm, p.w, 130, 70), BP_OK);
-        size_t planned =
-            bp_weight_form_bytes(precision_of(way), form_of(way), 130, 70) +
-            bp_linear_form_scratch_bytes(precision_of(way), form_of(way), 300, 130, 70);
-        size_t before = bp_mem_now_bytes();
-        bp_linear_forward(gemm, p.y, p.x, weight, p.bias, 300);
-        bp_linear_backward_input(gemm, p.dx, p.dy, weight, 300);
-        bp_linear_backward_weight(gemm, p.dw, p.dbias, p.dy, p.x, 300, 130, 70);
-        size_t after = bp_mem_now_bytes();
-        /* Descriptors of the primitives come on top: a fixed amount each. */
-        assert_in_range(after - before, 0, planned + 64 * 1024);
-        bp_linear_forward(gemm, p.y, p.x, weight, p.bias, 300);
-        bp_linear_backward_input(gemm, p.dx, p.dy, weight, 300);
-        assert_int_equal(bp_mem_now_bytes(), after); /* nothing is allocated in a step */
-        bp_weight_free(&weight);
+        check_plan(way, 70);
+        check_plan(way, 1024); /* rows a page apart */
+    }
+}
+
+/* dx of a weight whose gemm has no other. */
+static void alone(int way, float *dx, const problem *p, const float *w)
+{
+    bp_gemm *gemm = gemm_of(way);
+    bp_weight *weight;
+
+    assert_int_equal(bp_weight_new(&weight, gemm, w, p->outs, p->ins), BP_OK);
+    bp_linear_backward_input(gemm, dx, p->dy, weight, p->rows);
+    bp_weight_free(&weight);
+    bp_gemm_free(&gemm);
+}
+
+/* Weights that one gemm reorders in turn, in the room that they share: to the
+ * bit what each gives alone, before a refresh and after it. */
+static void weights_in_turn_are_each_their_own(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++) {
+        problem one = problem_of(40, 96, 1024), other = problem_of(40, 32, 1024);
+        float *expected = bp_alloc("test", 40 * 1024, sizeof *expected);
+        bp_gemm *gemm = gemm_of(way);
+        bp_weight *a, *b;
+
+        assert_int_equal(bp_weight_new(&a, gemm, one.w, 96, 1024), BP_OK);
+        assert_int_equal(bp_weight_new(&b, gemm, other.w, 32, 1024), BP_OK);
+        for (int turn = 0; turn < 3; turn++) {
+            if (turn == 2) {
+                for (int i = 0; i < 96 * 1024; i++)
+                    one.w[i] = one.w[i] * 0.5F + 1.0F;
+                bp_weight_refresh(a);
+            }
+            for (int again = 0; again < 2; again++) {
+                alone(way, expected, &one, one.w);
+                bp_linear_backward_input(gemm, one.dx, one.dy, a, 40);
+                assert_memory_equal(one.dx, expected, 40 * 1024 * sizeof(float));
+            }
+            alone(way, expected, &other, other.w);
+            bp_linear_backward_input(gemm, other.dx, other.dy, b, 40);
+            assert_memory_equal(other.dx, expected, 40 * 1024 * sizeof(float));
+        }
+        bp_weight_free(&a);
+        bp_weight_free(&b);
         bp_gemm_free(&gemm);
+        bp_free(expected);
+        problem_free(&one);
+        problem_free(&other);
+    }
+}
+
+/* A gemm that goes forward alone gives the same bits, from one copy at most;
+ * where it reads a copy, the values may be lost. */
+static void forward_alone_holds_a_weight_once(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++) {
+        problem p = problem_of(40, 130, 1024);
+        float *expected = bp_alloc("test", 40 * 130, sizeof *expected);
+        bp_gemm *gemm = gemm_of(way), *both = gemm_of(way);
+        bp_weight *weight, *trained;
+
+        bp_gemm_set_forward_only(gemm);
+        assert_int_equal(bp_weight_new(&trained, both, p.w, 130, 1024), BP_OK);
+        bp_linear_forward(both, expected, p.x, trained, p.bias, 40);
+        size_t before = bp_mem_now_bytes();
+        assert_int_equal(bp_weight_new(&weight, gemm, p.w, 130, 1024), BP_OK);
+        bp_weight_refresh(weight);
+        size_t planned = bp_weight_copy_bytes(gemm, 130, 1024);
+        assert_in_range(bp_mem_now_bytes() - before, planned / 2, planned + 64 * 1024);
+        assert_in_range(planned, 0, 192 * 1024 * (way == BF16_ROUNDED ? 4 : 2));
+        assert_int_equal(planned == 0, way == F32);
+        assert_int_equal(bp_gemm_reads_values(gemm), way == F32);
+        if (!bp_gemm_reads_values(gemm))
+            memset(p.w, 0, 130 * 1024 * sizeof(float));
+        bp_linear_forward(gemm, p.y, p.x, weight, p.bias, 40);
+        assert_memory_equal(p.y, expected, 40 * 130 * sizeof(float));
+        bp_weight_free(&weight);
+        bp_weight_free(&trained);
+        bp_gemm_free(&gemm);
+        bp_gemm_free(&both);
+        bp_free(expected);
         problem_free(&p);
     }
 }
@@ -509,6 +599,8 @@ int main(void)
         cmocka_unit_test(short_memory_is_an_error),
         cmocka_unit_test(nan_comes_through),
         cmocka_unit_test(memory_keeps_to_its_plan),
+        cmocka_unit_test(weights_in_turn_are_each_their_own),
+        cmocka_unit_test(forward_alone_holds_a_weight_once),
         cmocka_unit_test(bf16_is_refused_where_it_is_not),
     };
 

@@ -192,8 +192,9 @@ static void activation_at_once_keeps_to_its_plan(void **state)
         skip();
     mlp m = mlp_of(BP_BF16, BP_BF16_OWN, 96, 700);
     assert_int_equal(bp_linear_activation_floats(m.gemm, ROWS, m.width, m.inner), 0);
-    size_t up = bp_linear_form_scratch_bytes(BP_BF16, BP_BF16_OWN, ROWS, m.inner, m.width),
-           down = bp_linear_form_scratch_bytes(BP_BF16, BP_BF16_OWN, ROWS, m.width, m.inner);
+    const bp_gemm_kind kind = {BP_BF16, BP_BF16_OWN, false};
+    size_t up = bp_linear_form_scratch_bytes(&kind, ROWS, m.inner, m.width),
+           down = bp_linear_form_scratch_bytes(&kind, ROWS, m.width, m.inner);
     results first = one_after_the_other(&m); /* which makes the copies of the weights */
     size_t operands = bp_mem_now_bytes();
     results second = at_once(&m);

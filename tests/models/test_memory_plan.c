@@ -142,11 +142,71 @@ static void batches_of_all_sizes_are_scored_in_turn(void **state)
     }
 }
 
+/* Wide, so that rows lie a page apart, and a vocabulary as large as the layers. */
+static const bp_model_shape WIDE = {.family = &bp_gpt_family,
+                                    .layers = 2,
+                                    .width = 1024,
+                                    .heads = 8,
+                                    .context = CONTEXT,
+                                    .vocab_size = 12000};
+
+static bp_model_memory estimate_wide(const bp_mesh_shape *on, const bp_config *config)
+{
+    json_t *state =
+        json_pack("{s:{s:s, s:i, s:i, s:i, s:i, s:i}}", "model", "kind", "gpt", "layers", 2,
+                  "width", 1024, "heads", 8, "context", CONTEXT, "vocab_size", 12000);
+    bp_model_task task = {.mesh = on, .windows = 8, .length = CONTEXT};
+    bp_model_memory memory;
+
+    bp_test_expect(bp_model_estimate(&memory, state, config, &task), BP_OK);
+    json_decref(state);
+    return memory;
+}
+
+/* What a model takes is what is planned, and that is its weights once: in float32 4 bytes each, in
+ * bf16 2 bytes of what products read and 4 of the table that tokens are looked up in. */
+static void weights_are_held_once(void **state)
+{
+    int size = bp_comm_size(WORLD);
+    bp_mesh_shape on = {1, 1, 1, size, BP_COORDINATOR_SHARED};
+    const int64_t slack = 1 << 20; /* what grows with layers and ranks alone: names, primitives */
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        bp_config *config = config_of(k == 0 ? "f32" : "auto");
+        int64_t before = (int64_t)bp_mem_now_bytes();
+        int32_t inputs[8 * CONTEXT] = {0};
+        float values[8 * CONTEXT];
+        bp_model_batch batch = {8, CONTEXT, inputs, inputs, 0};
+        bp_precision precision;
+        bp_mesh *mesh;
+        bp_model *lm;
+
+        bp_test_expect(bp_math_precision(config, &precision), BP_OK);
+        bp_model_memory planned = estimate_wide(&on, config);
+        int64_t parameters = bp_model_parameters(&WIDE), table = WIDE.vocab_size * WIDE.width;
+        int64_t most = precision == BP_F32 ? 4 * parameters : 2 * parameters + 4 * table;
+        bp_test_expect(bp_mesh_new(&mesh, WORLD, &on), BP_OK);
+        bp_test_check_err(WORLD, bp_model_new(&lm, mesh, config, &WIDE, 1), BP_OK);
+        int64_t held = (int64_t)bp_mem_now_bytes() - before;
+        bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
+        int64_t taken = (int64_t)bp_mem_now_bytes() - before,
+                all = planned.weights_bytes + planned.work_bytes;
+        bp_test_check(WORLD, held <= planned.weights_bytes + slack);
+        bp_test_check(WORLD, planned.weights_bytes <= most / size + slack);
+        bp_test_check(WORLD, taken <= all + slack && taken >= all - all / 10 - slack);
+        bp_model_free(&lm);
+        bp_mesh_free(&mesh);
+        bp_config_free(&config);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(less_work_needs_no_more_memory),
         cmocka_unit_test(batches_of_all_sizes_are_scored_in_turn),
+        cmocka_unit_test(weights_are_held_once),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

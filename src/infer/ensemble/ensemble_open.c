@@ -318,7 +318,7 @@ static bp_err open_models(opening *o)
         if (!is_here(o, k))
             continue;
         err = bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
-                                     o->checkpoints[k]);
+                                     o->checkpoints[k], false);
         bp_checkpoint_close(&o->checkpoints[k]);
         if (err == BP_OK)
             self->model_count++;

@@ -6,14 +6,32 @@ bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
     return bp_gemm_new_form(out, precision, bp_gemm_bf16_form());
 }
 
-size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins)
+bp_err bp_gemm_new_forward(bp_gemm **out, bp_precision precision)
 {
-    return bp_weight_form_bytes(precision, bp_gemm_bf16_form(), outs, ins);
+    bp_err err = bp_gemm_new(out, precision);
+
+    if (err == BP_OK)
+        bp_gemm_set_forward_only(*out);
+    return err;
 }
 
-size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins)
+bool bp_gemm_reads_values(const bp_gemm *gemm)
 {
-    return bp_linear_form_scratch_bytes(precision, bp_gemm_bf16_form(), rows, outs, ins);
+    return bp_gemm_precision(gemm) == BP_F32;
+}
+
+size_t bp_weight_copy_bytes(const bp_gemm *gemm, int64_t outs, int64_t ins)
+{
+    bp_gemm_kind kind = bp_gemm_kind_of(gemm);
+
+    return bp_weight_form_bytes(&kind, outs, ins);
+}
+
+size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
+{
+    bp_gemm_kind kind = bp_gemm_kind_of(gemm);
+
+    return bp_linear_form_scratch_bytes(&kind, rows, outs, ins);
 }
 
 static bp_operand operand_of(bp_gemm *gemm, int workspace, const float *x, int64_t rows,

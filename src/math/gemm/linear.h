@@ -24,6 +24,7 @@
 #include "math/gemm/operand.h"
 #include "math/kernels/kernels.h"
 #include "math/precision.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 /** Where products run: precision, primitives cached by shape, scratch. One a thread of control.
@@ -32,8 +33,14 @@
  *         library does not start; *out is NULL.
  */
 bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
+/** The same for forward products alone: a weight holds its values once, in the
+ * form that these read. */
+bp_err bp_gemm_new_forward(bp_gemm **out, bp_precision precision);
 void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
+/** Forward products read a weight's values where they lie, whenever they run;
+ * false: a copy of them. */
+bool bp_gemm_reads_values(const bp_gemm *gemm);
 
 /** Room for an operand; what makes its values comes later. An arena without a base is only
  * counted. */
@@ -51,10 +58,12 @@ bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x,
 typedef struct bp_weight bp_weight;
 bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins);
 void bp_weight_free(bp_weight **weight);
-/** The values have changed: copies are made anew at their next use. */
+/** The values have changed: copies are made anew at their next use. With
+ * bp_gemm_new_forward they are made now; the values are not read again then,
+ * unless bp_gemm_reads_values. */
 void bp_weight_refresh(bp_weight *weight);
 /** Bytes of the copies, for the plan. */
-size_t bp_weight_copy_bytes(bp_precision precision, int64_t outs, int64_t ins);
+size_t bp_weight_copy_bytes(const bp_gemm *gemm, int64_t outs, int64_t ins);
 
 /** y[rows][outs] = x Wt + bias (NULL: none). */
 void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
@@ -117,8 +126,9 @@ typedef struct bp_linear_gradients {
 void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const float *dy,
                         const float *x, const bp_weight *w, int64_t rows);
 
-/** Scratch bytes that these calls take inside for at most `rows` rows with the threads set now, for
- * the plan (held by the bp_gemm, grown on first use; the largest of its maps counts). */
-size_t bp_linear_scratch_bytes(bp_precision precision, int64_t rows, int64_t outs, int64_t ins);
+/** Scratch bytes that these calls take inside for at most `rows` rows with the
+ * threads set now, for the plan (held by the bp_gemm, grown on first use; the
+ * largest of its maps counts). */
+size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins);
 
 #endif

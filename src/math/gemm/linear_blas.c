@@ -21,6 +21,7 @@ void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, cons
 struct bp_gemm {
     bp_precision precision;
     bool few_rows; /* bp_gemm_take_few_rows */
+    bool forward_only;
     bp_workspace tail, rooms[BP_ROOMS];
 };
 
@@ -79,6 +80,16 @@ bp_precision bp_gemm_precision(const bp_gemm *gemm)
     return gemm->precision;
 }
 
+bp_gemm_kind bp_gemm_kind_of(const bp_gemm *gemm)
+{
+    return (bp_gemm_kind){gemm->precision, BP_BF16_ROUNDED, gemm->forward_only};
+}
+
+void bp_gemm_set_forward_only(bp_gemm *gemm)
+{
+    gemm->forward_only = true;
+}
+
 bp_operand_form bp_gemm_form(const bp_gemm *gemm)
 {
     (void)gemm;
@@ -128,16 +139,15 @@ void bp_weight_refresh(bp_weight *weight)
     (void)weight; /* products read the values where they lie */
 }
 
-size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins)
+size_t bp_weight_form_bytes(const bp_gemm_kind *of, int64_t outs, int64_t ins)
 {
-    (void)precision, (void)form, (void)outs, (void)ins;
+    (void)of, (void)outs, (void)ins;
     return 0;
 }
 
-size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form form, int64_t rows,
-                                    int64_t outs, int64_t ins)
+size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_t outs, int64_t ins)
 {
-    (void)precision, (void)form;
+    (void)of;
     return rows == 0 ? 0 : (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float);
 }
 

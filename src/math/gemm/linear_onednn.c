@@ -83,6 +83,7 @@ void bp_gemm_free(bp_gemm **gemm)
     for (int i = 0; i < BP_ROOMS; i++)
         bp_workspace_free(&old->rooms[i]);
     bp_workspace_free(&old->off_pages);
+    bp_workspace_free(&old->staged);
     bp_workspace_free(&old->tail);
     bp_free(old);
 }
@@ -90,6 +91,16 @@ void bp_gemm_free(bp_gemm **gemm)
 bp_precision bp_gemm_precision(const bp_gemm *gemm)
 {
     return gemm->precision;
+}
+
+bp_gemm_kind bp_gemm_kind_of(const bp_gemm *gemm)
+{
+    return (bp_gemm_kind){gemm->precision, gemm->form, gemm->forward_only};
+}
+
+void bp_gemm_set_forward_only(bp_gemm *gemm)
+{
+    gemm->forward_only = true;
 }
 
 bp_operand_form bp_gemm_form(const bp_gemm *gemm)
@@ -204,7 +215,7 @@ static void backward_input(bp_gemm *gemm, float *dx, const bp_epilogue *epilogue
 {
     BP_TRACE(BP_TRACE_PRODUCT_INPUT,
              2.0 * (double)(dy->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
-    BP_ASSERT(dy->columns == bp_weight_outs(w));
+    BP_ASSERT(dy->columns == bp_weight_outs(w) && !gemm->forward_only);
     multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride, epilogue}, dx, dy,
              bp_weight_ins(w));
 }
@@ -281,32 +292,57 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
     bp_product_run(gemm, bp_product_of(gemm, &s, NULL), dy->data, right.data, NULL, dw);
 }
 
-size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form way, int64_t rows,
-                                    int64_t outs, int64_t ins)
+/* What products of the library take for themselves: the most of one. */
+static size_t library_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
 {
     static const kind kinds[] = {FORWARD_BIAS, BACKWARD_INPUT, BACKWARD_WEIGHT,
                                  BACKWARD_WEIGHT_ADDED};
-    bp_gemm *gemm;
+    dnnl_data_type_t type = bp_gemm_type(gemm);
     size_t most = 0, bytes;
 
-    if (rows == 0 || bp_gemm_new_form(&gemm, precision, way) != BP_OK)
-        return 0;
-    dnnl_data_type_t type = bp_gemm_type(gemm);
-    bp_operand_form form = bp_gemm_form(gemm);
-    if (is_own_gradient(gemm, outs, ins))
-        most = bp_bf16_workspace_bytes(gemm->kernel, rows, outs, ins);
-    for (int i = 0; i < 4 && !is_own(gemm); i++) {
+    for (int i = 0; i < (gemm->forward_only ? 1 : 4); i++) {
         bool blocks = gemm->row_blocks && i < 2;
         shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins, type);
         bp_product_choices(NULL, &bytes, gemm->engine, &s, type);
         most = bytes > most ? bytes : most;
     }
-    size_t tail = gemm->row_blocks ? (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float) : 0;
-    if (precision == BP_BF16)
-        most += bp_operand_bytes(form, rows, ins > outs ? ins : outs) +
-                bp_operand_bytes(form, rows, ins);
+    return most;
+}
+
+/* What backward products take besides. */
+static size_t backward_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
+{
+    dnnl_data_type_t type = bp_gemm_type(gemm);
+    size_t bytes = 0;
+
+    if (gemm->precision == BP_BF16)
+        bytes += bp_operand_bytes(bp_gemm_form(gemm), rows, ins);
     if (bp_row_stride(type, ins) != ins)
-        most += (size_t)(rows * bp_row_stride(type, ins)) * sizeof(float);
+        bytes += (size_t)(rows * bp_row_stride(type, ins)) * sizeof(float) +
+                 bp_weight_staged_bytes(outs, ins);
+    return bytes;
+}
+
+size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_t outs, int64_t ins)
+{
+    bp_gemm *gemm;
+    size_t bytes = 0;
+
+    if (rows == 0 || bp_gemm_new_form(&gemm, of->precision, of->form) != BP_OK)
+        return 0;
+    gemm->forward_only = of->forward_only;
+    if (is_own(gemm) || (!gemm->forward_only && is_own_gradient(gemm, outs, ins)))
+        bytes = bp_bf16_workspace_bytes(gemm->kernel, rows, outs, ins);
+    if (!is_own(gemm)) {
+        size_t library = library_bytes(gemm, rows, outs, ins);
+        bytes = library > bytes ? library : bytes;
+    }
+    if (gemm->precision == BP_BF16)
+        bytes += bp_operand_bytes(bp_gemm_form(gemm), rows, ins > outs ? ins : outs);
+    if (!gemm->forward_only)
+        bytes += backward_bytes(gemm, rows, outs, ins);
+    if (gemm->row_blocks)
+        bytes += (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float);
     bp_gemm_free(&gemm);
-    return most + tail;
+    return bytes;
 }

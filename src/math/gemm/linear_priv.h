@@ -22,9 +22,18 @@ typedef enum bp_bf16_form {
     BP_BF16_MIXED
 } bp_bf16_form;
 bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form);
-size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins);
-size_t bp_linear_form_scratch_bytes(bp_precision precision, bp_bf16_form form, int64_t rows,
-                                    int64_t outs, int64_t ins);
+/** Of a gemm of that precision and form, for all products or for forward ones
+ * alone. */
+typedef struct bp_gemm_kind {
+    bp_precision precision;
+    bp_bf16_form form;
+    bool forward_only;
+} bp_gemm_kind;
+size_t bp_weight_form_bytes(const bp_gemm_kind *of, int64_t outs, int64_t ins);
+size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_t outs,
+                                    int64_t ins);
+bp_gemm_kind bp_gemm_kind_of(const bp_gemm *gemm);
+void bp_gemm_set_forward_only(bp_gemm *gemm);
 /** The best one here; with a library that has bf16. */
 bp_bf16_form bp_gemm_bf16_form(void);
 bp_bf16_form bp_cpu_bf16_form(void);

@@ -59,11 +59,14 @@ struct bp_gemm {
     bool row_blocks; /* the library picks kernels by the number of rows */
     bool warned;     /* of products in plain loops */
     bool few_rows;   /* bp_gemm_take_few_rows */
+    bool forward_only;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     product products[PRODUCTS];
     int64_t uses;
     bp_workspace scratchpad, rooms[BP_ROOMS], off_pages, tail;
+    bp_workspace staged;     /* the weight that was reordered last for float32 products ... */
+    const void *staged_copy; /* ... of this copy; NULL: none */
 };
 
 /** Floats from row to row of a matrix of `columns` that is best read row by row. */
@@ -102,6 +105,9 @@ void bp_product_clear(product *one);
 const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const shape *s);
 /** A float32 weight [outs][ins] as it lies: its values, or a copy of them rounded. */
 const float *bp_weight_plain(const bp_weight *w);
+/** Of a float32 weight that is reordered for its backward products, while they
+ * run. */
+size_t bp_weight_staged_bytes(int64_t outs, int64_t ins);
 /** The same for our own products. */
 const uint32_t *bp_weight_panels(const bp_weight *w, bool backward);
 

@@ -1,11 +1,17 @@
 /* Weights, as the products of oneDNN and our own read them.
  *
- * bf16 products read a copy of the weight for each direction, in the layout that the library or our
- * own kernels ask for. Float32 products read the values where they lie, or, in rounded bf16, one
- * copy of them rounded; but a matrix whose rows are a whole number of pages apart has a reordered
- * copy for the backward direction. Copies are made anew at the first use after a refresh: by our
- * own packing, which reads the values once for both directions, where it knows the layout, else by
- * the library's reorder (half as fast or less: bench_gemm).
+ * bf16 products read a copy of the weight for each direction, in the layout
+ * that the library or our own kernels ask for. Copies are made anew at the
+ * first use after a refresh: by our own packing, which reads the values once
+ * for both directions, where it knows the layout, else by the library's reorder
+ * (half as fast or less: bench_gemm). Where forward products are all there is,
+ * the forward copy is made at the refresh, and the values may go.
+ *
+ * Float32 products read the values where they lie, or, in rounded bf16, one copy of them rounded;
+ * but a matrix whose rows are a whole number of pages apart is reordered for the backward
+ * direction, in room that all weights share: before each product that does not follow one of the
+ * same weight. Copies for good would take as much memory as the weights
+ * (docs/measurements/memory.md).
  */
 #include "base/fault.h"
 #include "base/trace.h"
@@ -26,7 +32,8 @@ typedef struct copy {
         reorder; /* float32 as it lies -> this layout; NULL where it is read as it lies */
     dnnl_memory_t from, to, scratchpad;
     size_t scratch_bytes;
-    void *data; /* NULL: not made yet, or not needed */
+    bool staged; /* made in the room that all share */
+    void *data;  /* NULL: not made yet, or not needed */
     bool fresh;
 } copy;
 
@@ -79,8 +86,20 @@ static void copy_make(copy *one, bp_gemm *gemm, const shape *s)
     CHECK(dnnl_primitive_desc_destroy(desc));
     CHECK(dnnl_primitive_attr_destroy(attributes));
     bp_layout_free(&plain);
+    one->staged = bp_gemm_type(gemm) == dnnl_f32;
+    if (one->staged)
+        return;
     one->data = bp_alloc("math.weight.copy", (int64_t)bp_layout_bytes(one->layout), 1);
     CHECK(dnnl_memory_set_data_handle(one->to, one->data));
+}
+
+/* The room of a staged copy: what lay there is gone. */
+static void copy_stage(copy *one, bp_gemm *gemm)
+{
+    one->data = bp_workspace_of(&gemm->staged, bp_layout_bytes(one->layout));
+    CHECK(dnnl_memory_set_data_handle(one->to, one->data));
+    gemm->staged_copy = one;
+    one->fresh = false;
 }
 
 static void copy_refresh(copy *one, bp_gemm *gemm, const void *value)
@@ -96,8 +115,10 @@ static void copy_refresh(copy *one, bp_gemm *gemm, const void *value)
     one->fresh = true;
 }
 
-static void copy_clear(copy *one)
+static void copy_clear(copy *one, bp_gemm *gemm)
 {
+    if (gemm->staged_copy == one)
+        gemm->staged_copy = NULL;
     if (one->reorder)
         CHECK(dnnl_primitive_destroy(one->reorder));
     if (one->from)
@@ -107,7 +128,8 @@ static void copy_clear(copy *one)
     if (one->scratchpad)
         CHECK(dnnl_memory_destroy(one->scratchpad));
     bp_layout_free(&one->layout);
-    bp_free(one->data);
+    if (!one->staged)
+        bp_free(one->data);
 }
 
 bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins)
@@ -139,7 +161,7 @@ void bp_weight_free(bp_weight **weight)
     if (!old)
         return;
     for (int i = 0; i < COPIES; i++)
-        copy_clear(&old->copies->library[i]);
+        copy_clear(&old->copies->library[i], old->gemm);
     bp_bf16_copies_clear(&old->copies->packed);
     bp_free(old->copies);
     bp_free(old);
@@ -155,32 +177,28 @@ int64_t bp_weight_ins(const bp_weight *w)
     return w->ins;
 }
 
-void bp_weight_refresh(bp_weight *weight)
+/* Layouts pad both sides to whole blocks, of 64 at most. */
+static size_t padded_elements(int64_t outs, int64_t ins)
 {
-    for (int i = 0; i < COPIES; i++)
-        weight->copies->library[i].fresh = false;
-    bp_bf16_copies_refresh(&weight->copies->packed);
+    return (size_t)((outs + 63) / 64 * 64) * (size_t)((ins + 63) / 64 * 64);
 }
 
-size_t bp_weight_form_bytes(bp_precision precision, bp_bf16_form form, int64_t outs, int64_t ins)
+size_t bp_weight_form_bytes(const bp_gemm_kind *of, int64_t outs, int64_t ins)
 {
-    bool native = precision == BP_BF16 && form != BP_BF16_ROUNDED;
-    dnnl_data_type_t type = native ? dnnl_bf16 : dnnl_f32;
-    size_t element = native ? sizeof(uint16_t) : sizeof(float), bytes = 0;
-    /* Layouts pad both sides to whole blocks, of 64 at most. */
-    size_t padded = (size_t)(((outs + 63) / 64 * 64) * ((ins + 63) / 64 * 64)) * element;
-
-    for (kind what = FORWARD; what <= BACKWARD_INPUT; what += BACKWARD_INPUT - FORWARD) {
-        shape s = bp_shape_of(what, LAYOUT_ROWS, outs, ins, type);
-        if (bp_weights_are_reordered(&s, type))
-            bytes += padded;
-    }
-    if (precision == BP_BF16 && !native)
-        bytes += (size_t)(outs * ins) * sizeof(float);
-    return bytes;
+    if (of->precision == BP_F32)
+        return 0;
+    if (of->form == BP_BF16_ROUNDED)
+        return (size_t)(outs * ins) * sizeof(float);
+    return (of->forward_only ? 1 : 2) * padded_elements(outs, ins) * sizeof(uint16_t);
 }
 
-/* The weight as it lies: its values, or a copy of them rounded, which both directions share. */
+size_t bp_weight_staged_bytes(int64_t outs, int64_t ins)
+{
+    return padded_elements(outs, ins) * sizeof(float);
+}
+
+/* The weight as it lies: its values, or a copy of them rounded, which both
+ * directions share. */
 static const void *plain_values(const bp_weight *w)
 {
     copy *one = &w->copies->library[PLAIN];
@@ -226,7 +244,31 @@ const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const
         return plain_values(w);
     if (one->packed)
         return bp_weight_panels(w, s->what == BACKWARD_INPUT);
+    if (one->staged && w->gemm->staged_copy != one)
+        copy_stage(one, w->gemm);
     if (!one->fresh)
         copy_refresh(one, w->gemm, native ? (const void *)w->value : plain_values(w));
     return one->data;
+}
+
+/* Makes the copy that forward products read. */
+static void keep_forward(bp_weight *w)
+{
+    shape s = bp_shape_of(FORWARD, LAYOUT_ROWS, w->outs, w->ins, bp_gemm_type(w->gemm));
+    const bp_layout *layout;
+
+    if (w->gemm->form == BP_BF16_OWN && w->gemm->kernel)
+        (void)bp_weight_panels(w, false);
+    else
+        (void)bp_weight_values(&layout, w, &s);
+    w->value = NULL;
+}
+
+void bp_weight_refresh(bp_weight *weight)
+{
+    for (int i = 0; i < COPIES; i++)
+        weight->copies->library[i].fresh = false;
+    bp_bf16_copies_refresh(&weight->copies->packed);
+    if (weight->gemm->forward_only && !bp_gemm_reads_values(weight->gemm))
+        keep_forward(weight);
 }

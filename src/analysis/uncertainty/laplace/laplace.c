@@ -374,7 +374,7 @@ bp_err bp_laplace_fit(const bp_mesh *mesh, const bp_config *config, const char *
                       const bp_laplace_listener *listener, bp_laplace_report *report)
 {
     bp_model *model = NULL;
-    bp_err err = bp_agree(mesh->compute, bp_model_open(&model, mesh, config, checkpoint));
+    bp_err err = bp_agree(mesh->compute, bp_model_open_with_head(&model, mesh, config, checkpoint));
 
     *report = (bp_laplace_report){0};
     if (err == BP_OK)
