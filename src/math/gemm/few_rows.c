@@ -13,7 +13,8 @@
 #define GROUP 12  /* columns of y whose weights stay in the first cache while the rows pass */
 #define ROWS  64  /* of x, of INNER columns, that stay in the second cache */
 #define INNER 768 /* columns of x at a time: sums over more are added block by block */
-#define FEW   8   /* so few rows stay in the first cache, whatever their width */
+#define FEW   8   /* so few rows stay in the first cache, whatever their width; then a group is */
+#define LONG  48  /* of more columns, so that the weight is read as it lies */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -38,15 +39,17 @@ static bp_dots dots_of(const bp_few_rows *all, int64_t row, int64_t out, int64_t
 static void multiply(const bp_few_rows *all, const bp_loops *loops, int64_t row, int64_t rows,
                      int64_t first, int64_t last)
 {
-    int64_t blocks = (all->ins + INNER - 1) / INNER, groups = (last - first + GROUP - 1) / GROUP;
+    int64_t columns = rows <= FEW ? LONG : GROUP;
+    int64_t blocks = (all->ins + INNER - 1) / INNER,
+            groups = (last - first + columns - 1) / columns;
 
     for (int64_t k = 0; k < blocks * groups; k++) {
         int64_t block = rows <= FEW ? k % blocks : k / groups;
         int64_t group = rows <= FEW ? k / blocks : k % groups;
-        bp_dots dots = dots_of(all, row, first + group * GROUP, block * INNER);
+        bp_dots dots = dots_of(all, row, first + group * columns, block * INNER);
 
         dots.rows = rows;
-        dots.outs = least(GROUP, last - first - group * GROUP);
+        dots.outs = least(columns, last - first - group * columns);
         loops->dots(&dots);
     }
 }
