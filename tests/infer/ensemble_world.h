@@ -5,6 +5,7 @@
 
 #include "infer/ensemble/ensemble.h"
 #include "io/checkpoint/ensemble_file.h"
+#include "io/checkpoint/head_samples.h"
 #include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "models/gpt/gpt.h"
@@ -113,6 +114,33 @@ static inline void make_world(void)
         save_list("copies", copies, 5);
     }
     BP_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+enum { SAMPLES = 3, WIDTH = 16 };
+
+static inline float sample_entry(int s, int64_t i)
+{
+    bp_rng_key key = bp_rng_key_of(5, BP_RNG_TEST, s, 0, 0);
+
+    return (float)bp_rng_normal(&key, (uint64_t)i) / 2;
+}
+
+/* Samples of the last layer of the model with this digest. On one rank. */
+static inline void save_samples(const char *name, const char *model_digest, int64_t width)
+{
+    static float weights[V * WIDTH];
+    bp_head_samples_info info = {
+        .samples = SAMPLES, .vocab_size = V, .width = width, .digest = "d"};
+    bp_head_samples *file;
+
+    snprintf(info.model_digest, sizeof info.model_digest, "%s", model_digest);
+    bp_test_expect(bp_head_samples_create(&file, bp_test_path(name), &info), BP_OK);
+    for (int s = 0; s < SAMPLES; s++) {
+        for (int64_t i = 0; i < V * width; i++)
+            weights[i] = sample_entry(s, i);
+        bp_test_expect(bp_head_samples_write(file, s, 0, V, weights), BP_OK);
+    }
+    bp_test_expect(bp_head_samples_commit(&file), BP_OK);
 }
 
 static inline bp_config *world_config(void)

@@ -3,7 +3,6 @@
 #include "bp_test_mpi.h"
 
 #include "ensemble_world.h"
-#include "io/checkpoint/head_samples.h"
 
 #define WORLD MPI_COMM_WORLD
 
@@ -307,32 +306,6 @@ static void passes_differ_by_seed_and_slot_alone(void **state)
 }
 
 /* ---- samples of the last layer ---- */
-
-enum { SAMPLES = 3, WIDTH = 16 };
-
-static float sample_entry(int s, int64_t i)
-{
-    bp_rng_key key = bp_rng_key_of(5, BP_RNG_TEST, s, 0, 0);
-
-    return (float)bp_rng_normal(&key, (uint64_t)i) / 2;
-}
-
-static void save_samples(const char *name, const char *model_digest, int64_t width)
-{
-    static float weights[V * WIDTH];
-    bp_head_samples_info info = {
-        .samples = SAMPLES, .vocab_size = V, .width = width, .digest = "d"};
-    bp_head_samples *file;
-
-    snprintf(info.model_digest, sizeof info.model_digest, "%s", model_digest);
-    bp_test_expect(bp_head_samples_create(&file, bp_test_path(name), &info), BP_OK);
-    for (int s = 0; s < SAMPLES; s++) {
-        for (int64_t i = 0; i < V * width; i++)
-            weights[i] = sample_entry(s, i);
-        bp_test_expect(bp_head_samples_write(file, s, 0, V, weights), BP_OK);
-    }
-    bp_test_expect(bp_head_samples_commit(&file), BP_OK);
-}
 
 /* logits[TOKENS][V] of the samples: hidden states of the model, and plain products. */
 static void sample_logits(float (*logits)[TOKENS * V], bp_model *lm, const bp_model_batch *batch)

@@ -104,6 +104,34 @@ static void mixtures_are_those_of_scoring(void **state)
     }
 }
 
+static void samples_share_the_sequences_of_one_backbone(void **state)
+{
+    static float values[(BP_MODEL_MEMBER + SAMPLES) * TOKENS], out[3][TOKENS];
+    bp_model_batch batch = world_batch();
+    bp_ensemble_spec spec = spec_of("a");
+    world_ensemble e;
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+    bp_model *lm;
+
+    (void)state;
+    assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
+    bp_test_expect(bp_model_open(&lm, e.mesh, e.config, spec.path), BP_OK);
+    if (bp_comm_is_root(WORLD))
+        save_samples("samples", lm->info.digest, WIDTH);
+    bp_model_free(&lm);
+    close_ensemble(&e);
+    BP_MPI(MPI_Barrier(WORLD));
+    spec.samples = bp_test_path("samples");
+    for (int k = 0; k < count; k++) {
+        bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
+        bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
+        decode_batch(out, &e, &batch);
+        bp_test_check(WORLD, is_as_scored(out, values));
+        close_ensemble(&e);
+    }
+}
+
 static void what_can_not_be_done_is_refused_on_all_ranks(void **state)
 {
     int count;
@@ -137,6 +165,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_world_is_made),
         cmocka_unit_test(mixtures_are_those_of_scoring),
+        cmocka_unit_test(samples_share_the_sequences_of_one_backbone),
         cmocka_unit_test(what_can_not_be_done_is_refused_on_all_ranks),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
