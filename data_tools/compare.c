@@ -1,6 +1,7 @@
 /* bagpipe-data compare: two score folders of the same texts, with a paired bootstrap over
  * documents; or two checkpoints.
  */
+#include "arguments.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "compare_checkpoints.h"
@@ -10,25 +11,18 @@
 #include "output.h"
 #include "tools.h"
 
-#include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RESAMPLES_MIN 100
-#define RESAMPLES_MAX 1000000
-
 /* ---- the command line ---- */
 
 typedef struct compare_arguments {
-    const char *folders[2];
-    int folder_count;
+    tool_files sides;
     const char *csv, *json;
     int64_t seed, resamples;
-    bp_err err;
 } compare_arguments;
 
 enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES };
@@ -47,57 +41,6 @@ static const bp_help_row STATUSES[] = {
     {"66", "a file is missing"},
     {"73, 74, 77", "an output cannot be written"},
     {0}};
-
-static int64_t parse_number(compare_arguments *arguments, const char *name, const char *text,
-                            int64_t low, int64_t high)
-{
-    char *end;
-    int64_t value;
-
-    errno = 0;
-    value = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value < low || value > high)
-        arguments->err =
-            BP_FAIL(BP_ERR_USAGE, "'%s' is not a number from %" PRId64 " to %" PRId64 ": at %s",
-                    text, low, high, name);
-    return value;
-}
-
-static error_t parse_option(int key, char *value, struct argp_state *state)
-{
-    compare_arguments *arguments = state->input;
-
-    switch (key) {
-    case KEY_CSV:
-        arguments->csv = value;
-        return 0;
-    case KEY_JSON:
-        arguments->json = value;
-        return 0;
-    case KEY_SEED:
-        arguments->seed = parse_number(arguments, "--seed", value, 0, INT64_MAX);
-        return 0;
-    case KEY_RESAMPLES:
-        arguments->resamples =
-            parse_number(arguments, "--resamples", value, RESAMPLES_MIN, RESAMPLES_MAX);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (arguments->folder_count < 2)
-            arguments->folders[arguments->folder_count] = value;
-        arguments->folder_count++;
-        return 0;
-    case ARGP_KEY_ERROR:
-        if (arguments->err == BP_OK)
-            arguments->err =
-                BP_FAIL(BP_ERR_USAGE,
-                        "'%s' is not understood: at the command line; see bagpipe-data compare "
-                        "--help",
-                        state->argv[state->next - 1]);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* ---- the table ---- */
 
@@ -146,23 +89,6 @@ static void put_interval(bp_interval interval, int digits, const char *format)
     putchar('\n');
 }
 
-static void put_ratio(const comparison *c, const comparison_group *group)
-{
-    put_group_name(group);
-    printf(" %9" PRId64, group->documents);
-    put_number(12, 4, comparison_figure(c, group, 0));
-    put_number(12, 4, comparison_figure(c, group, 1));
-    put_number(7, 4, group->ratio);
-    put_interval(group->ratio_interval, 4, "  [%.*f, %.*f]");
-}
-
-static void put_difference(const comparison_group *group)
-{
-    put_group_name(group);
-    put_number(23, 5, group->difference);
-    put_interval(group->difference_interval, 5, "  [%+.*f, %+.*f]");
-}
-
 static void print_side(const char *name, const score_folder *scores)
 {
     const json_t *model = json_object_get(scores->summary, "model");
@@ -195,13 +121,26 @@ static void print_table(const comparison *c)
     }
     printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", NAME_WIDTH, "", "documents",
            figures[c->unit], figures[c->unit], "B / A");
-    for (int64_t k = 0; k < c->group_count; k++)
-        if (is_worth_a_line(c, &c->groups[k]))
-            put_ratio(c, &c->groups[k]);
+    for (int64_t k = 0; k < c->group_count; k++) {
+        const comparison_group *group = &c->groups[k];
+
+        if (!is_worth_a_line(c, group))
+            continue;
+        put_group_name(group);
+        printf(" %9" PRId64, group->documents);
+        put_number(12, 4, comparison_figure(c, group, 0));
+        put_number(12, 4, comparison_figure(c, group, 1));
+        put_number(7, 4, group->ratio);
+        put_interval(group->ratio_interval, 4, "  [%.*f, %.*f]");
+    }
     printf("\n%*s %9s, %-12s  95 %% interval\n", NAME_WIDTH, "", "B - A", differences[c->unit]);
-    for (int64_t k = 0; k < c->group_count; k++)
-        if (is_worth_a_line(c, &c->groups[k]))
-            put_difference(&c->groups[k]);
+    for (int64_t k = 0; k < c->group_count; k++) {
+        if (!is_worth_a_line(c, &c->groups[k]))
+            continue;
+        put_group_name(&c->groups[k]);
+        put_number(23, 5, c->groups[k].difference);
+        put_interval(c->groups[k].difference_interval, 5, "  [%+.*f, %+.*f]");
+    }
     printf("\nPer %s. B predicts better where B / A is below 1 and B - A below 0.\n"
            "95 %% intervals of %" PRId64 " paired resamples of documents.\n",
            comparison_unit_name(c->unit), c->resamples);
@@ -222,11 +161,6 @@ static double bits_per_byte(const comparison *c, const comparison_group *group, 
     return c->whole_bytes ? group->nll[which] / (double)group->bytes / log(2) : NAN;
 }
 
-static double count_of(int64_t count)
-{
-    return count < 0 ? NAN : (double)count;
-}
-
 static void list_figures(named_figure out[FIGURES], const comparison *c,
                          const comparison_group *group)
 {
@@ -234,8 +168,8 @@ static void list_figures(named_figure out[FIGURES], const comparison *c,
         {"documents", true, (double)group->documents},
         {"tokens_a", true, (double)group->tokens[0]},
         {"tokens_b", true, (double)group->tokens[1]},
-        {"bytes", true, count_of(group->bytes)},
-        {"words", true, count_of(group->words)},
+        {"bytes", true, group->bytes < 0 ? NAN : (double)group->bytes},
+        {"words", true, group->words < 0 ? NAN : (double)group->words},
         {"nll_nats_a", false, group->nll[0]},
         {"nll_nats_b", false, group->nll[1]},
         {"perplexity_a", false, exp(group->nll[0] / (double)group->tokens[0])},
@@ -289,11 +223,8 @@ static bp_err save_csv(const comparison *c, const char *path)
     putc('\n', out);
     for (int64_t k = 0; k < c->group_count; k++)
         put_csv_row(out, c, &c->groups[k]);
-    err = ferror(out) ? bp_fail_memory("a table", c->group_count, 1) : BP_OK;
-    if (fclose(out) != 0 && err == BP_OK)
-        err = bp_fail_memory("a table", c->group_count, 1);
-    if (err == BP_OK)
-        err = bp_file_write(path, text, bytes);
+    err = fclose(out) != 0 ? bp_fail_memory("a table", c->group_count, 1)
+                           : bp_file_write(path, text, bytes);
     free(text); /* open_memstream's */
     return err;
 }
@@ -304,39 +235,32 @@ static json_t *figures_object(const comparison *c, const comparison_group *group
 {
     named_figure figures[FIGURES];
     json_t *object = json_object();
-    bool ok = object != NULL;
 
     list_figures(figures, c, group);
-    for (int k = 0; k < FIGURES; k++) {
-        json_t *value = figures[k].is_count && isfinite(figures[k].value)
-                            ? json_integer((json_int_t)figures[k].value)
-                            : bp_json_real(figures[k].value);
-
-        ok = json_object_set_new(object, figures[k].name, value) == 0 && ok;
-    }
-    if (ok)
-        return object;
-    json_decref(object);
-    return NULL;
+    for (int k = 0; k < FIGURES; k++)
+        (void)json_object_set_new(object, figures[k].name,
+                                  figures[k].is_count && isfinite(figures[k].value)
+                                      ? json_integer((json_int_t)figures[k].value)
+                                      : bp_json_real(figures[k].value));
+    return object;
 }
 
-/* Into corpora.NAME, labels.NAME.VALUE, or all. */
+/* Into corpora.NAME, labels.NAME.VALUE, or all. False: a name is not UTF-8. */
 static bool put_group(json_t *root, const comparison *c, const comparison_group *group)
 {
-    json_t *figures = figures_object(c, group), *into, *label;
+    json_t *figures = figures_object(c, group), *into = root;
+    const char *name = group->scope == SCOPE_ALL ? "all" : group->name;
 
-    if (group->scope == SCOPE_ALL)
-        return json_object_set_new(root, "all", figures) == 0;
     if (group->scope == SCOPE_CORPUS)
-        return json_object_set_new(json_object_get(root, "corpora"), group->name, figures) == 0;
-    into = json_object_get(root, "labels");
-    if (json_object_get(into, group->name) == NULL &&
-        json_object_set_new(into, group->name, json_object()) != 0) {
-        json_decref(figures);
-        return false;
+        into = json_object_get(root, "corpora");
+    if (group->scope == SCOPE_LABEL) {
+        into = json_object_get(root, "labels");
+        if (json_object_get(into, name) == NULL)
+            (void)json_object_set_new(into, name, json_object());
+        into = json_object_get(into, name);
+        name = group->value;
     }
-    label = json_object_get(into, group->name);
-    return json_object_set_new(label, group->value, figures) == 0;
+    return json_object_set_new(into, name, figures) == 0;
 }
 
 static json_t *side_object(const score_folder *scores)
@@ -349,7 +273,7 @@ static json_t *side_object(const score_folder *scores)
 static bp_err save_json(const comparison *c, const char *path)
 {
     json_t *remarks = json_array();
-    bool ok = remarks != NULL;
+    bool ok = true;
     bp_err err;
 
     for (int64_t k = 0; k < c->remark_count; k++)
@@ -392,7 +316,7 @@ static bp_err compare(const compare_arguments *arguments)
     bp_err err = BP_OK;
 
     for (int side = 0; side < 2 && err == BP_OK; side++)
-        err = score_folder_load(&c.scores[side], arguments->folders[side]);
+        err = score_folder_load(&c.scores[side], arguments->sides.list[side]);
     if (err == BP_OK)
         err = check_output(&c, arguments->csv);
     if (err == BP_OK)
@@ -413,14 +337,12 @@ static bp_err compare(const compare_arguments *arguments)
 
 static bp_err check(const compare_arguments *arguments)
 {
-    if (arguments->err != BP_OK)
-        return arguments->err;
-    if (arguments->folder_count != 2)
+    if (arguments->sides.count != 2)
         return BP_FAIL(BP_ERR_USAGE,
                        "it takes two score folders or two checkpoints, not %d: at the command "
                        "line; see bagpipe-data "
                        "compare --help",
-                       arguments->folder_count);
+                       arguments->sides.count);
     if (arguments->csv != NULL && arguments->json != NULL &&
         strcmp(arguments->csv, arguments->json) == 0)
         return BP_FAIL(BP_ERR_USAGE, "--csv and --json name one file: at %s; name two files",
@@ -430,21 +352,21 @@ static bp_err check(const compare_arguments *arguments)
 
 static bp_err run(int argc, char **argv)
 {
-    const struct argp parser = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
     compare_arguments arguments = {.seed = 1, .resamples = BP_RESAMPLES};
-    bp_err err = BP_OK;
+    const tool_value values[] = {
+        {.key = KEY_CSV, .text = &arguments.csv},
+        {.key = KEY_JSON, .text = &arguments.json},
+        {.key = KEY_SEED, .number = &arguments.seed, .high = INT64_MAX},
+        {.key = KEY_RESAMPLES, .number = &arguments.resamples, .low = 100, .high = 1000000},
+        {0}};
+    const char *const *sides;
+    bp_err err = tool_parse(&bp_tool_compare, values, &arguments.sides, argc, argv);
 
-    if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL,
-                   &arguments) != 0 &&
-        arguments.err == BP_OK)
-        arguments.err = BP_FAIL(
-            BP_ERR_USAGE,
-            "the command line is not understood: at compare; see bagpipe-data compare --help");
-    if (bp_comm_is_root(MPI_COMM_WORLD)) {
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
         err = check(&arguments);
-        if (err == BP_OK && names_checkpoint(arguments.folders[0]) &&
-            names_checkpoint(arguments.folders[1]))
-            err = compare_checkpoints(arguments.folders);
+        sides = (const char *const *)arguments.sides.list;
+        if (err == BP_OK && names_checkpoint(sides[0]) && names_checkpoint(sides[1]))
+            err = compare_checkpoints(sides);
         else if (err == BP_OK)
             err = compare(&arguments);
     }

@@ -16,10 +16,8 @@
 /* A folder of scores is none, even where it lies in the run folder of a training. */
 static bool has(const char *folder, const char *name)
 {
-    char *path = bp_path_join(folder, name);
-    bool there = path != NULL && bp_path_exists(path);
+    bool there = bp_path_exists(bp_path_in(folder, name).text);
 
-    bp_free(path);
     return there;
 }
 
@@ -28,20 +26,6 @@ bool names_checkpoint(const char *path)
     if (has(path, "summary.json") || has(path, "score"))
         return false;
     return bp_checkpoint_is_folder(path) || has(path, "checkpoints");
-}
-
-/* Every byte of it is verified, so that digests in the manifest are those of the data. */
-static bp_err load_manifest(const char *path, bp_checkpoint **checkpoint, json_t **manifest)
-{
-    bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, path, checkpoint);
-    char *file =
-        err == BP_OK ? bp_path_join(bp_checkpoint_folder(*checkpoint), "manifest.json") : NULL;
-
-    if (err == BP_OK)
-        err = file != NULL ? bp_json_load(manifest, file, MANIFEST_BYTES)
-                           : bp_fail_memory("a path", 1, strlen(path));
-    bp_free(file);
-    return err;
 }
 
 static const char *text_of(const json_t *tensor, const char *key)
@@ -105,9 +89,16 @@ bp_err compare_checkpoints(const char *const paths[2])
     bp_err err = BP_OK;
 
     for (int side = 0; side < 2 && err == BP_OK; side++) {
-        err = load_manifest(paths[side], &checkpoint[side], &manifest[side]);
-        if (err == BP_OK)
-            folder[side] = bp_checkpoint_folder(checkpoint[side]);
+        char *file;
+
+        /* every byte of it is verified: digests in the manifest are those of the data */
+        err = bp_checkpoint_open_any(MPI_COMM_SELF, paths[side], &checkpoint[side]);
+        if (err != BP_OK)
+            break;
+        folder[side] = bp_checkpoint_folder(checkpoint[side]);
+        file = bp_path_join(folder[side], "manifest.json");
+        err = bp_json_load(&manifest[side], file, MANIFEST_BYTES);
+        bp_free(file);
     }
     if (err == BP_OK)
         err = compare_tensors(manifest, folder);

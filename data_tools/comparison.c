@@ -72,11 +72,10 @@ static bp_err set_intervals(comparison_group *group, const comparison *c, const 
                          .documents = &draws->count,
                          .width = 2};
     double *values = bp_alloc("tool.resamples", 2 * c->resamples, sizeof *values);
-    bp_err err =
-        values != NULL ? BP_OK : bp_fail_memory("resamples", 2 * c->resamples, sizeof *values);
+    bp_err err = BP_OK;
 
     group->ratio_interval = group->difference_interval = (bp_interval){NAN, NAN};
-    if (err == BP_OK && draws->count >= 2) { /* one document has no spread */
+    if (draws->count >= 2) { /* one document has no spread */
         err = bp_bootstrap_run(values, &spec, statistic, draws);
         if (err == BP_OK)
             err = bp_interval_of(&group->ratio_interval, values, c->resamples, 2);
@@ -153,10 +152,9 @@ static bp_err add_label(comparison *c, const score_label *label, int64_t *sorted
                         group_draws *draws)
 {
     int64_t *begins = bp_alloc("tool.comparison", label->value_count + 2, sizeof *begins);
-    bp_err err = begins != NULL ? BP_OK : bp_fail_memory("labels", label->value_count, 8);
+    bp_err err = BP_OK;
 
-    if (err == BP_OK)
-        sort_by_code(sorted, begins, label, c->scores[0].documents);
+    sort_by_code(sorted, begins, label, c->scores[0].documents);
     for (int64_t v = 0; v < label->value_count && err == BP_OK; v++)
         err = add_group(c,
                         (comparison_group){
@@ -166,30 +164,14 @@ static bp_err add_label(comparison *c, const score_label *label, int64_t *sorted
     return err;
 }
 
-/* `list` has room for all documents. */
-static bp_err add_groups(comparison *c, int64_t *list, group_draws *draws)
-{
-    const score_folder *a = &c->scores[0];
-    const int64_t *start = a->corpus_start;
-    bp_err err;
-
-    for (int64_t d = 0; d < a->documents; d++)
-        list[d] = d;
-    err = add_group(c, (comparison_group){.scope = SCOPE_ALL}, list, a->documents, draws);
-    for (int64_t k = 0; k < a->corpora && err == BP_OK; k++)
-        err = add_group(c, (comparison_group){.scope = SCOPE_CORPUS, .name = a->corpus_names[k]},
-                        list + start[k], start[k + 1] - start[k], draws);
-    for (int64_t k = 0; k < a->label_count && err == BP_OK; k++)
-        err = add_label(c, &a->labels[k], list, draws);
-    return err;
-}
-
 bp_err comparison_run(comparison *c)
 {
     const score_folder *a = &c->scores[0];
+    const int64_t *start = a->corpus_start;
+    int64_t *list = bp_alloc("tool.comparison", a->documents, sizeof *list);
     int64_t most = 1 + a->corpora;
     group_draws draws = {.unit = c->unit};
-    bp_err err = BP_OK;
+    bp_err err;
 
     for (int64_t k = 0; k < a->label_count; k++)
         most += a->labels[k].value_count;
@@ -197,8 +179,14 @@ bp_err comparison_run(comparison *c)
     draws.nll[0] = bp_alloc("tool.comparison", a->documents, sizeof(double));
     draws.nll[1] = bp_alloc("tool.comparison", a->documents, sizeof(double));
     draws.units = bp_alloc("tool.comparison", a->documents, sizeof(double));
-    int64_t *list = bp_alloc("tool.comparison", a->documents, sizeof *list);
-    err = add_groups(c, list, &draws);
+    for (int64_t d = 0; d < a->documents; d++)
+        list[d] = d;
+    err = add_group(c, (comparison_group){.scope = SCOPE_ALL}, list, a->documents, &draws);
+    for (int64_t k = 0; k < a->corpora && err == BP_OK; k++)
+        err = add_group(c, (comparison_group){.scope = SCOPE_CORPUS, .name = a->corpus_names[k]},
+                        list + start[k], start[k + 1] - start[k], &draws);
+    for (int64_t k = 0; k < a->label_count && err == BP_OK; k++)
+        err = add_label(c, &a->labels[k], list, &draws);
     bp_free(list);
     bp_free(draws.units);
     bp_free(draws.nll[1]);

@@ -7,29 +7,31 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- remarks ---- */
-
-static bp_err remark(comparison *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bp_err remark(comparison *c, const char *format, ...)
+static void remark(comparison *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void remark(comparison *c, const char *format, ...)
 {
     char text[1024];
     va_list arguments;
-    char **remarks =
-        bp_realloc("tool.remarks", c->remarks, c->remark_count + 1, sizeof *c->remarks);
 
-    c->remarks = remarks;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    remarks[c->remark_count] = bp_strdup(text);
-    c->remark_count++;
-    return BP_OK;
+    c->remarks = bp_realloc("tool.remarks", c->remarks, c->remark_count + 1, sizeof *c->remarks);
+    c->remarks[c->remark_count++] = bp_strdup(text);
 }
 
 /* ---- the texts ---- */
 
-static bp_err texts_differ(const comparison *c, const char *what)
+static bp_err texts_differ(const comparison *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static bp_err texts_differ(const comparison *c, const char *format, ...)
 {
+    char what[800];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
     return BP_FAIL(BP_ERR_FORMAT,
                    "the texts differ: %s: at %s and %s; score the same texts with both models",
                    what, c->scores[0].given, c->scores[1].given);
@@ -38,27 +40,22 @@ static bp_err texts_differ(const comparison *c, const char *what)
 static bp_err check_corpora(const comparison *c)
 {
     const score_folder *a = &c->scores[0], *b = &c->scores[1];
-    char what[600];
 
     for (int64_t k = 0; k < a->corpora && k < b->corpora; k++) {
+        int64_t in_a = a->corpus_start[k + 1] - a->corpus_start[k];
+        int64_t in_b = b->corpus_start[k + 1] - b->corpus_start[k];
+
         if (strcmp(a->corpus_names[k], b->corpus_names[k]) != 0)
-            (void)snprintf(what, sizeof what,
-                           "corpus %" PRId64 " is '%.200s' in A and '%.200s' in B", k,
-                           a->corpus_names[k], b->corpus_names[k]);
-        else if (a->corpus_start[k + 1] != b->corpus_start[k + 1])
-            (void)snprintf(what, sizeof what,
-                           "corpus '%.200s' has %" PRId64 " documents in A and %" PRId64 " in B",
-                           a->corpus_names[k], a->corpus_start[k + 1] - a->corpus_start[k],
-                           b->corpus_start[k + 1] - b->corpus_start[k]);
-        else
-            continue;
-        return texts_differ(c, what);
+            return texts_differ(c, "corpus %" PRId64 " is '%.200s' in A and '%.200s' in B", k,
+                                a->corpus_names[k], b->corpus_names[k]);
+        if (in_a != in_b)
+            return texts_differ(
+                c, "corpus '%.200s' has %" PRId64 " documents in A and %" PRId64 " in B",
+                a->corpus_names[k], in_a, in_b);
     }
-    if (a->corpora == b->corpora)
-        return BP_OK;
-    (void)snprintf(what, sizeof what, "A has %" PRId64 " corpora and B %" PRId64, a->corpora,
-                   b->corpora);
-    return texts_differ(c, what);
+    if (a->corpora != b->corpora)
+        return texts_differ(c, "A has %" PRId64 " corpora and B %" PRId64, a->corpora, b->corpora);
+    return BP_OK;
 }
 
 static const char *id_of(const score_folder *scores, int64_t d)
@@ -67,51 +64,43 @@ static const char *id_of(const score_folder *scores, int64_t d)
 }
 
 /* "document 3 ('its id') of corpus 'news'", numbers from 0 in the corpus. */
-static void spell_document(char *out, size_t bytes, const score_folder *scores, int64_t d)
+#define DOCUMENT_BYTES 500
+static const char *spell_document(char out[DOCUMENT_BYTES], const score_folder *scores, int64_t d)
 {
     int64_t k = 0;
 
     while (d >= scores->corpus_start[k + 1])
         k++;
-    (void)snprintf(out, bytes, "document %" PRId64 " ('%.200s') of corpus '%.200s'",
+    (void)snprintf(out, DOCUMENT_BYTES, "document %" PRId64 " ('%.200s') of corpus '%.200s'",
                    d - scores->corpus_start[k], id_of(scores, d), scores->corpus_names[k]);
+    return out;
 }
 
-static bp_err document_differs(const comparison *c, int64_t d, const char *what, int64_t in_a,
-                               int64_t in_b)
+static bp_err document_differs(const comparison *c, int64_t d, const char *what,
+                               const int64_t *in_a, const int64_t *in_b)
 {
-    char document[500], text[700];
+    char document[DOCUMENT_BYTES];
 
-    spell_document(document, sizeof document, &c->scores[0], d);
-    (void)snprintf(text, sizeof text, "%s has %" PRId64 " %s in A and %" PRId64 " in B", document,
-                   in_a, what, in_b);
-    return texts_differ(c, text);
-}
-
-static bp_err id_differs(const comparison *c, int64_t d)
-{
-    char document[500], text[800];
-
-    spell_document(document, sizeof document, &c->scores[0], d);
-    (void)snprintf(text, sizeof text, "%s in A is '%.200s' in B", document,
-                   id_of(&c->scores[1], d));
-    return texts_differ(c, text);
+    return texts_differ(c, "%s has %" PRId64 " %s in A and %" PRId64 " in B",
+                        spell_document(document, &c->scores[0], d), in_a[d], what, in_b[d]);
 }
 
 /* What is not told (-1, an empty id) differs from nothing. */
 static bp_err check_documents(const comparison *c)
 {
     const score_folder *a = &c->scores[0], *b = &c->scores[1];
+    char document[DOCUMENT_BYTES];
 
     for (int64_t d = 0; d < a->documents; d++) {
         const char *one = id_of(a, d), *other = id_of(b, d);
 
         if (one[0] != '\0' && other[0] != '\0' && strcmp(one, other) != 0)
-            return id_differs(c, d);
+            return texts_differ(c, "%s in A is '%.200s' in B", spell_document(document, a, d),
+                                other);
         if (a->bytes[d] >= 0 && b->bytes[d] >= 0 && a->bytes[d] != b->bytes[d])
-            return document_differs(c, d, "bytes", a->bytes[d], b->bytes[d]);
+            return document_differs(c, d, "bytes", a->bytes, b->bytes);
         if (a->words[d] >= 0 && b->words[d] >= 0 && a->words[d] != b->words[d])
-            return document_differs(c, d, "words", a->words[d], b->words[d]);
+            return document_differs(c, d, "words", a->words, b->words);
     }
     return BP_OK;
 }
@@ -167,37 +156,15 @@ static bool score_the_same_tokens(const convention *a, const convention *b)
            (!a->is_half || a->context == b->context);
 }
 
-/* The first document whose numbers of scored tokens differ; -1: none. */
-static int64_t first_other_count(const comparison *c)
+/* The first document whose tokens, or whose numbers of them, differ; -1: none. */
+static int64_t first_other(const comparison *c, const void *a, const void *b)
 {
+    const uint64_t *one = a, *other = b;
+
     for (int64_t d = 0; d < c->scores[0].documents; d++)
-        if (c->scores[0].tokens[d] != c->scores[1].tokens[d])
+        if (one[d] != other[d])
             return d;
     return -1;
-}
-
-/* The first document whose tokens differ, by their hashes; -1: none. */
-static int64_t first_other_hash(const comparison *c)
-{
-    for (int64_t d = 0; d < c->scores[0].documents; d++)
-        if (c->scores[0].token_hash[d] != c->scores[1].token_hash[d])
-            return d;
-    return -1;
-}
-
-/* By the numbers of their tokens where those tell it, else by the hashes. */
-static bp_err tokens_differ(const comparison *c, int64_t d, bool countable)
-{
-    const score_folder *a = &c->scores[0], *b = &c->scores[1];
-    char document[500], text[700];
-
-    if (countable && a->tokens[d] != b->tokens[d])
-        return document_differs(c, d, "scored tokens", a->tokens[d], b->tokens[d]);
-    spell_document(document, sizeof document, a, d);
-    (void)snprintf(text, sizeof text,
-                   "%s has other tokens in A (XXH3 %016" PRIx64 ") than in B (%016" PRIx64 ")",
-                   document, a->token_hash[d], b->token_hash[d]);
-    return texts_differ(c, text);
 }
 
 /* Counts that agree may be of other words. Where no tokenizer is told, other tokens may come of
@@ -206,26 +173,33 @@ static bp_err check_tokens(comparison *c, const convention *a, const convention 
                            bool *same_tokens)
 {
     const score_folder *one = &c->scores[0], *other = &c->scores[1];
+    char document[DOCUMENT_BYTES];
     int64_t d;
 
     *same_tokens = strcmp(a->tokenizer, b->tokenizer) == 0;
     c->evidence = EVIDENCE_COUNTS;
     if (!*same_tokens)
         return BP_OK;
-    if (one->token_hash == NULL || other->token_hash == NULL)
-        return remark(c,
-                      "%s an older version, which kept no hashes of tokens: that the texts are the "
-                      "same is known by ids and counts alone",
-                      one->token_hash != NULL     ? "B is of"
-                      : other->token_hash != NULL ? "A is of"
-                                                  : "A and B are of");
-    d = first_other_hash(c);
-    if (d >= 0 && a->tokenizer[0] != '\0')
-        return tokens_differ(c, d, score_the_same_tokens(a, b));
+    if (one->token_hash == NULL || other->token_hash == NULL) {
+        remark(c,
+               "%s an older version, which kept no hashes of tokens: that the texts are the "
+               "same is known by ids and counts alone",
+               one->token_hash != NULL     ? "B is of"
+               : other->token_hash != NULL ? "A is of"
+                                           : "A and B are of");
+        return BP_OK;
+    }
+    d = first_other(c, one->token_hash, other->token_hash);
     *same_tokens = d < 0;
     if (d < 0)
         c->evidence = EVIDENCE_TOKEN_HASH;
-    return BP_OK;
+    if (d < 0 || a->tokenizer[0] == '\0')
+        return BP_OK;
+    if (score_the_same_tokens(a, b) && one->tokens[d] != other->tokens[d]) /* told first */
+        return document_differs(c, d, "scored tokens", one->tokens, other->tokens);
+    return texts_differ(c,
+                        "%s has other tokens in A (XXH3 %016" PRIx64 ") than in B (%016" PRIx64 ")",
+                        spell_document(document, one, d), one->token_hash[d], other->token_hash[d]);
 }
 
 /* Documents that were not to be scored have no tokens, but bytes. They have to be the same ones. */
@@ -245,7 +219,7 @@ static bp_err choose_documents(comparison *c, const convention *a, const convent
 
         c->chosen[d] = strcmp(a->select, "all") == 0 || in_a || in_b;
         if (c->whole_bytes && in_a != in_b && one->bytes[d] != 0)
-            return document_differs(c, d, "scored tokens", one->tokens[d], other->tokens[d]);
+            return document_differs(c, d, "scored tokens", one->tokens, other->tokens);
     }
     return BP_OK;
 }
@@ -267,21 +241,22 @@ static bp_err choose_per_text(comparison *c, const convention *a, const conventi
     c->unit = c->whole_bytes ? UNIT_BYTE : UNIT_WORD;
     const char *name = comparison_unit_name(c->unit);
     if (tokenizers)
-        return remark(
-            c,
-            "the tokenizers differ (%.8s and %.8s): compared per %s of text; perplexities "
-            "per token do not compare",
-            a->tokenizer[0] != '\0' ? a->tokenizer : "unknown",
-            b->tokenizer[0] != '\0' ? b->tokenizer : "unknown", name);
-    return remark(c,
-                  "other tokens were scored in A (%s) than in B (%s): compared per %s of text; "
-                  "perplexities per token do not compare",
-                  one, other, name);
+        remark(c,
+               "the tokenizers differ (%.8s and %.8s): compared per %s of text; perplexities "
+               "per token do not compare",
+               a->tokenizer[0] != '\0' ? a->tokenizer : "unknown",
+               b->tokenizer[0] != '\0' ? b->tokenizer : "unknown", name);
+    else
+        remark(c,
+               "other tokens were scored in A (%s) than in B (%s): compared per %s of text; "
+               "perplexities per token do not compare",
+               one, other, name);
+    return BP_OK;
 }
 
 static bp_err choose_unit(comparison *c, const convention *a, const convention *b, bool same_tokens)
 {
-    int64_t d = first_other_count(c);
+    int64_t d = first_other(c, c->scores[0].tokens, c->scores[1].tokens);
     bool unknown = a->tokenizer[0] == '\0';
     char one[200], other[200];
     bp_err err = BP_OK;
@@ -289,62 +264,52 @@ static bp_err choose_unit(comparison *c, const convention *a, const convention *
     if (!same_tokens || !score_the_same_tokens(a, b) || (d >= 0 && unknown))
         err = choose_per_text(c, a, b);
     else if (d >= 0) /* one tokenizer makes other tokens of another text alone */
-        return document_differs(c, d, "scored tokens", c->scores[0].tokens[d],
-                                c->scores[1].tokens[d]);
+        return document_differs(c, d, "scored tokens", c->scores[0].tokens, c->scores[1].tokens);
     if (err != BP_OK || a->is_half)
         return err;
     spell(one, sizeof one, a, false);
     spell(other, sizeof other, b, false);
     if (c->unit == UNIT_TOKEN && strcmp(one, other) != 0)
-        err =
-            remark(c, "what models were given differs, in A %s, in B %s: the ratio is of that too",
-                   one, other);
-    return err;
+        remark(c, "what models were given differs, in A %s, in B %s: the ratio is of that too", one,
+               other);
+    return BP_OK;
 }
 
 /* ---- labels ---- */
 
-static const char *value_of(const score_label *label, int64_t d)
+static bool same_value(const score_label *a, const score_label *b, int64_t d)
 {
-    return label->codes[d] < 0 ? NULL : label->values[label->codes[d]];
-}
+    int64_t one = a->codes[d], other = b->codes[d];
 
-static bool same_value(const char *a, const char *b)
-{
-    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+    return one < 0 || other < 0 ? one == other : strcmp(a->values[one], b->values[other]) == 0;
 }
 
 /* Groups are those of A's labels; a label that B has otherwise is none. */
-static bp_err check_labels(comparison *c)
+static void check_labels(comparison *c)
 {
     score_folder *a = &c->scores[0], *b = &c->scores[1];
-    bp_err err = BP_OK;
+    char document[DOCUMENT_BYTES];
 
-    for (int64_t k = 0; k < a->label_count && err == BP_OK; k++) {
+    for (int64_t k = 0; k < a->label_count; k++) {
         score_label *one = &a->labels[k];
         const score_label *other = score_folder_label(b, one->name);
         int64_t d = 0;
 
-        while (other != NULL && d < a->documents &&
-               same_value(value_of(one, d), value_of(other, d)))
+        while (other != NULL && d < a->documents && same_value(one, other, d))
             d++;
         if (other != NULL && d == a->documents)
             continue;
-        if (other == NULL) {
-            err = remark(c, "label '%.200s' is only in A: left out", one->name);
-        } else {
-            char document[500];
-
-            spell_document(document, sizeof document, a, d);
-            err = remark(c, "label '%.200s' differs, first for %s: left out", one->name, document);
-        }
+        if (other == NULL)
+            remark(c, "label '%.200s' is only in A: left out", one->name);
+        else
+            remark(c, "label '%.200s' differs, first for %s: left out", one->name,
+                   spell_document(document, a, d));
         for (d = 0; d < a->documents; d++)
             one->codes[d] = -1;
     }
-    for (int64_t k = 0; k < b->label_count && err == BP_OK; k++)
+    for (int64_t k = 0; k < b->label_count; k++)
         if (score_folder_label(a, b->labels[k].name) == NULL)
-            err = remark(c, "label '%.200s' is only in B: left out", b->labels[k].name);
-    return err;
+            remark(c, "label '%.200s' is only in B: left out", b->labels[k].name);
 }
 
 bp_err comparison_check(comparison *c)
@@ -368,5 +333,7 @@ bp_err comparison_check(comparison *c)
         err = check_tokens(c, &a, &b, &same_tokens);
     if (err == BP_OK)
         err = choose_unit(c, &a, &b, same_tokens);
-    return err == BP_OK ? check_labels(c) : err;
+    if (err == BP_OK)
+        check_labels(c);
+    return err;
 }

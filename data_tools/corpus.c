@@ -1,4 +1,5 @@
 /* bagpipe-data corpus: text, or another program's HDF5 file of tokens, to a compressed corpus. */
+#include "arguments.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -9,17 +10,13 @@
 #include "text/tokenizer.h"
 #include "tools.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <string.h>
 
 typedef struct corpus_arguments {
     const char *tokenizer, *out, *format, *text_field;
-    const char **labels; /* [label_count] */
-    int label_count;
-    char **files;
-    int file_count;
-    bp_err err;
+    tool_texts labels;
+    tool_files files;
 } corpus_arguments;
 
 enum { KEY_FORMAT = 256, KEY_TEXT_FIELD };
@@ -49,95 +46,39 @@ static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"75", "stopped by a signal; nothing is kept"},
                                        {0}};
 
-static error_t add_label(corpus_arguments *arguments, const char *name)
-{
-    const char **labels =
-        bp_realloc("tool.labels", arguments->labels, arguments->label_count + 1, sizeof *labels);
-
-    labels[arguments->label_count++] = name;
-    arguments->labels = labels;
-    return 0;
-}
-
-static error_t parse_option(int key, char *value, struct argp_state *state)
-{
-    corpus_arguments *arguments = state->input;
-
-    switch (key) {
-    case 't':
-        arguments->tokenizer = value;
-        return 0;
-    case 'o':
-        arguments->out = value;
-        return 0;
-    case KEY_FORMAT:
-        arguments->format = value;
-        return 0;
-    case KEY_TEXT_FIELD:
-        arguments->text_field = value;
-        return 0;
-    case 'l':
-        return add_label(arguments, value);
-    case ARGP_KEY_ARGS:
-        arguments->files = state->argv + state->next;
-        arguments->file_count = state->argc - state->next;
-        return 0;
-    case ARGP_KEY_ERROR:
-        if (arguments->err == BP_OK)
-            arguments->err = BP_FAIL(
-                BP_ERR_USAGE,
-                "'%s' is not understood: at the command line; see bagpipe-data corpus --help",
-                state->argv[state->next - 1]);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
-
 static bool converts(const corpus_arguments *arguments)
 {
     return strcmp(arguments->format, "hdf5") == 0;
 }
 
-static bp_err check_output(const corpus_arguments *arguments)
-{
-    bp_err err = BP_OK;
-
-    if (arguments->tokenizer != NULL)
-        err = bp_output_is_not(arguments->out, arguments->tokenizer);
-    for (int k = 0; k < arguments->file_count && err == BP_OK; k++)
-        err = bp_output_is_not(arguments->out, arguments->files[k]);
-    return err;
-}
-
 static bp_err check_arguments(const corpus_arguments *arguments)
 {
-    if (arguments->err != BP_OK)
-        return arguments->err;
     if (arguments->tokenizer == NULL && !converts(arguments))
         return BP_FAIL(BP_ERR_USAGE,
                        "there is no tokenizer: at --tokenizer; name a tokenizer.json");
     if (arguments->out == NULL)
         return BP_FAIL(BP_ERR_USAGE, "there is no output: at --out; name the file to write");
-    if (arguments->file_count == 0)
+    if (arguments->files.count == 0)
         return BP_FAIL(BP_ERR_USAGE,
                        "there is no text: at the command line; name one or more files");
-    if (converts(arguments) && arguments->file_count != 1)
+    if (converts(arguments) && arguments->files.count != 1)
         return BP_FAIL(BP_ERR_USAGE,
                        "--format hdf5 converts one FILE, not %d: at the command line; call it once "
                        "for each file",
-                       arguments->file_count);
-    if (arguments->label_count > 0 && strcmp(arguments->format, "jsonl") != 0)
+                       arguments->files.count);
+    if (arguments->labels.count > 0 && strcmp(arguments->format, "jsonl") != 0)
         return BP_FAIL(BP_ERR_USAGE, "label '%s' needs objects: at --label; use --format jsonl",
-                       arguments->labels[0]);
+                       arguments->labels.list[0]);
     if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
         return BP_FAIL(BP_ERR_USAGE,
                        "field '%s' needs objects: at --text-field; use --format jsonl",
                        arguments->text_field);
-    bp_err err = bp_stdin_check(arguments->files, arguments->file_count);
-    return err == BP_OK ? check_output(arguments) : err;
+    bp_err err = bp_stdin_check(arguments->files.list, arguments->files.count);
+    if (err == BP_OK)
+        err = bp_output_is_not(arguments->out, arguments->tokenizer);
+    for (int k = 0; k < arguments->files.count && err == BP_OK; k++)
+        err = bp_output_is_not(arguments->out, arguments->files.list[k]);
+    return err;
 }
 
 /* ---- the work ---- */
@@ -163,12 +104,12 @@ static void report(const corpus_arguments *arguments, const bp_corpus_built *bui
 
 static bp_err build(const corpus_arguments *arguments)
 {
-    bp_corpus_build spec = {.paths = (const char *const *)arguments->files,
-                            .path_count = arguments->file_count,
+    bp_corpus_build spec = {.paths = (const char *const *)arguments->files.list,
+                            .path_count = arguments->files.count,
                             .format_name = arguments->format,
                             .text_field = arguments->text_field,
-                            .labels = arguments->labels,
-                            .label_count = arguments->label_count,
+                            .labels = arguments->labels.list,
+                            .label_count = arguments->labels.count,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
                             .out = arguments->out};
     bp_tokenizer *tokenizer = NULL;
@@ -192,7 +133,7 @@ static bp_err build(const corpus_arguments *arguments)
 /* On the root alone: one process reads one file. */
 static bp_err convert(const corpus_arguments *arguments)
 {
-    bp_corpus_conversion conversion = {.source = arguments->files[0],
+    bp_corpus_conversion conversion = {.source = arguments->files.list[0],
                                        .out = arguments->out,
                                        .tool = "bagpipe-data corpus " BAGPIPE_VERSION};
     bp_corpus_converted converted;
@@ -224,20 +165,21 @@ static bp_err convert(const corpus_arguments *arguments)
 static bp_err run(int argc, char **argv)
 {
     corpus_arguments arguments = {.format = "text"};
-    unsigned flags = ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP;
-    bp_err err;
+    const tool_value values[] = {{.key = 't', .text = &arguments.tokenizer},
+                                 {.key = 'o', .text = &arguments.out},
+                                 {.key = KEY_FORMAT, .text = &arguments.format},
+                                 {.key = KEY_TEXT_FIELD, .text = &arguments.text_field},
+                                 {.key = 'l', .texts = &arguments.labels},
+                                 {0}};
+    bp_err err = tool_parse(&bp_tool_corpus, values, &arguments.files, argc, argv);
 
-    if (argp_parse(&ARGP, argc, argv, flags, NULL, &arguments) != 0 && arguments.err == BP_OK)
-        arguments.err = BP_FAIL(
-            BP_ERR_USAGE,
-            "the command line is not understood: at corpus; see bagpipe-data corpus --help");
-    err = bp_agree(MPI_COMM_WORLD, check_arguments(&arguments));
+    err = bp_agree(MPI_COMM_WORLD, err == BP_OK ? check_arguments(&arguments) : err);
     if (err == BP_OK && converts(&arguments))
         err =
             bp_agree(MPI_COMM_WORLD, bp_comm_is_root(MPI_COMM_WORLD) ? convert(&arguments) : BP_OK);
     else if (err == BP_OK)
         err = build(&arguments);
-    bp_free(arguments.labels);
+    bp_free(arguments.labels.list);
     return err;
 }
 

@@ -1,26 +1,17 @@
 #include "exchange.h"
 
+#include "arguments.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
 
-#include <argp.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define PROGRESS_SECONDS 5.0
-
-typedef struct parsing {
-    const exchange_tool *tool;
-    exchange_arguments arguments;
-    const char *out;
-    int count; /* of things named */
-    bp_err err;
-} parsing;
 
 /* ---- progress ---- */
 
@@ -77,97 +68,56 @@ static bool parse_dtype(const char *text, const char **dtype)
     return false;
 }
 
-/* The first fault stays. */
-static error_t parse_write(parsing *p, int key, const char *value)
-{
-    bool good = key == EXCHANGE_DTYPE ? parse_dtype(value, &p->arguments.dtype)
-                                      : parse_size(value, &p->arguments.shard_bytes);
-
-    if (!good && p->err == BP_OK)
-        p->err =
-            key == EXCHANGE_DTYPE
-                ? BP_FAIL(BP_ERR_USAGE,
-                          "--dtype takes f32, f16 or bf16, not '%.40s': at the command line", value)
-                : BP_FAIL(BP_ERR_USAGE,
-                          "--shard-size takes a size such as 2GB, not '%.40s': at the command "
-                          "line; give a whole number with KB, MB, GB, KiB, MiB or GiB",
-                          value);
-    return 0;
-}
-
-static error_t parse_option(int key, char *value, struct argp_state *state)
-{
-    parsing *p = state->input;
-
-    switch (key) {
-    case 'o':
-        p->out = value;
-        return 0;
-    case EXCHANGE_TOKENIZER:
-        p->arguments.tokenizer = value;
-        return 0;
-    case EXCHANGE_NO_TOKENIZER:
-        p->arguments.no_tokenizer = true;
-        return 0;
-    case EXCHANGE_DTYPE:
-    case EXCHANGE_SHARD_SIZE:
-        return parse_write(p, key, value);
-    case ARGP_KEY_ARG:
-        p->arguments.from = value;
-        p->count++;
-        return 0;
-    case ARGP_KEY_ERROR:
-        if (p->err == BP_OK)
-            p->err =
-                BP_FAIL(BP_ERR_USAGE, "'%s' is not understood: at the command line; see %s --help",
-                        state->argv[state->next - 1], p->tool->tool->help.name);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static bp_err check(parsing *p)
+static bp_err check(const bp_tool *tool, const tool_files *files, exchange_arguments *arguments,
+                    const char *out)
 {
     struct stat status;
     size_t length;
 
-    if (p->err != BP_OK)
-        return p->err;
-    if (p->count != 1 || p->out == NULL || p->out[0] == '\0')
+    if (files->count != 1 || out == NULL || out[0] == '\0')
         return BP_FAIL(BP_ERR_USAGE, "it takes %s: at the command line; see %s --help",
-                       p->tool->tool->help.usage, p->tool->tool->help.name);
-    if (p->arguments.tokenizer != NULL && p->arguments.no_tokenizer)
+                       tool->help.usage, tool->help.name);
+    if (arguments->tokenizer != NULL && arguments->no_tokenizer)
         return BP_FAIL(
             BP_ERR_USAGE,
             "--tokenizer and --no-tokenizer exclude each other: at the command line; choose one");
-    for (length = strlen(p->out); length > 1 && p->out[length - 1] == '/';)
+    arguments->from = files->list[0];
+    for (length = strlen(out); length > 1 && out[length - 1] == '/';)
         length--;
-    p->arguments.out = bp_sprintf("%.*s", (int)length, p->out);
-    if (lstat(p->arguments.out, &status) == 0)
+    arguments->out = bp_sprintf("%.*s", (int)length, out);
+    if (lstat(arguments->out, &status) == 0)
         return BP_FAIL(BP_ERR_CREATE,
                        "something is there already: at %s; move it away, or give another --out",
-                       p->arguments.out);
+                       arguments->out);
     return BP_OK;
 }
 
 bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
 {
-    const struct argp parser = {
-        tool->tool->help.options, parse_option, NULL, NULL, NULL, NULL, NULL};
-    parsing p = {.tool = tool, .arguments.dtype = "F32"};
-    bp_err err = BP_OK;
+    exchange_arguments arguments = {.dtype = "F32"};
+    const char *out = NULL, *dtype = NULL, *size = NULL;
+    const tool_value values[] = {{.key = 'o', .text = &out},
+                                 {.key = EXCHANGE_TOKENIZER, .text = &arguments.tokenizer},
+                                 {.key = EXCHANGE_NO_TOKENIZER, .flag = &arguments.no_tokenizer},
+                                 {.key = EXCHANGE_DTYPE, .text = &dtype},
+                                 {.key = EXCHANGE_SHARD_SIZE, .text = &size},
+                                 {0}};
+    tool_files files;
+    bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
 
-    if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &p) !=
-            0 &&
-        p.err == BP_OK)
-        p.err = BP_FAIL(BP_ERR_USAGE, "the command line is not understood: at %s; see %s --help",
-                        tool->tool->name, tool->tool->help.name);
-    if (bp_comm_is_root(MPI_COMM_WORLD)) {
-        err = check(&p);
+    if (err == BP_OK && dtype != NULL && !parse_dtype(dtype, &arguments.dtype))
+        err = BP_FAIL(BP_ERR_USAGE,
+                      "--dtype takes f32, f16 or bf16, not '%.40s': at the command line", dtype);
+    if (err == BP_OK && size != NULL && !parse_size(size, &arguments.shard_bytes))
+        err = BP_FAIL(BP_ERR_USAGE,
+                      "--shard-size takes a size such as 2GB, not '%.40s': at the command line; "
+                      "give a whole number with KB, MB, GB, KiB, MiB or GiB",
+                      size);
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
+        err = check(tool->tool, &files, &arguments, out);
         if (err == BP_OK)
-            err = tool->run(&p.arguments);
+            err = tool->run(&arguments);
     }
-    bp_free(p.arguments.out);
+    bp_free(arguments.out);
     return bp_agree(MPI_COMM_WORLD, err);
 }

@@ -1,6 +1,7 @@
 /* The command line of inspect, verify and table, and what they look at. */
 #include "file_tool.h"
 
+#include "arguments.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -8,11 +9,8 @@
 #include "io/corpus/corpus_writer.h"
 #include "mesh/mesh.h"
 
-#include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX    8
@@ -20,63 +18,19 @@
 
 /* ---- the command line ---- */
 
-typedef struct file_arguments {
-    const bp_tool *tool;
-    file_options options;
-    char **files;
-    int file_count;
-    bp_err err;
-} file_arguments;
-
-static error_t parse_head(file_arguments *arguments, const char *text)
-{
-    char *end;
-
-    errno = 0;
-    arguments->options.head = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || arguments->options.head < 0)
-        arguments->err = BP_FAIL(BP_ERR_USAGE, "'%s' is not a number of rows: at --head", text);
-    return 0;
-}
-
-static error_t parse_option(int key, char *value, struct argp_state *state)
-{
-    file_arguments *arguments = state->input;
-
-    switch (key) {
-    case FILE_TOOL_HEAD:
-        return parse_head(arguments, value);
-    case FILE_TOOL_TOKENIZER:
-        arguments->options.tokenizer = value;
-        return 0;
-    case ARGP_KEY_ARGS:
-        arguments->files = state->argv + state->next;
-        arguments->file_count = state->argc - state->next;
-        return 0;
-    case ARGP_KEY_ERROR:
-        if (arguments->err == BP_OK)
-            arguments->err =
-                BP_FAIL(BP_ERR_USAGE,
-                        "'%s' is not understood: at the command line; see bagpipe-data %s --help",
-                        state->argv[state->next - 1], arguments->tool->name);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 /* Each FILE in turn; what fails is told at once where others follow, and the first failure is the
  * verdict. */
-static bp_err run_each(const file_tool *tool, const file_arguments *arguments)
+static bp_err run_each(const file_tool *tool, const tool_files *files, const file_options *options)
 {
     bp_err first = BP_OK;
     char *message = NULL;
 
-    for (int k = 0; tool->run_folders && k < arguments->file_count; k++)
-        if (bp_path_is_dir(arguments->files[k]))
-            return tool->run_folders(arguments->files, arguments->file_count, &arguments->options);
-    for (int k = 0; k < arguments->file_count; k++) {
-        bp_err err = tool->run(arguments->files[k], &arguments->options);
+    for (int k = 0; tool->run_folders && k < files->count; k++)
+        if (bp_path_is_dir(files->list[k]))
+            return tool->run_folders(files->list, files->count, options);
+    for (int k = 0; k < files->count; k++) {
+        bp_err err = tool->run(files->list[k], options);
+
         if (err == BP_OK)
             continue;
         if (first == BP_OK) {
@@ -94,31 +48,29 @@ static bp_err run_each(const file_tool *tool, const file_arguments *arguments)
 
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
 {
-    const struct argp parser = {
-        tool->tool->help.options, parse_option, NULL, NULL, NULL, NULL, NULL};
-    file_arguments arguments = {.tool = tool->tool, .options = {.head = -1}};
+    file_options options = {.head = -1};
+    const tool_value values[] = {
+        {.key = FILE_TOOL_HEAD, .number = &options.head, .high = INT64_MAX},
+        {.key = FILE_TOOL_TOKENIZER, .text = &options.tokenizer},
+        {0}};
+    tool_files files;
+    bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
 
-    if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL,
-                   &arguments) != 0 &&
-        arguments.err == BP_OK)
-        arguments.err =
-            BP_FAIL(BP_ERR_USAGE, "the command line is not understood: at %s; see %s --help",
-                    tool->tool->name, tool->tool->help.name);
-    if (arguments.err == BP_OK && arguments.file_count == 0)
-        arguments.err =
+    if (err == BP_OK && files.count == 0)
+        err =
             BP_FAIL(BP_ERR_USAGE, "there is nothing to look at: at the command line; name a file");
-    if (arguments.err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
-        arguments.err = run_each(tool, &arguments);
-    return bp_agree(MPI_COMM_WORLD, arguments.err);
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
+        err = run_each(tool, &files, &options);
+    return bp_agree(MPI_COMM_WORLD, err);
 }
 
 /* ---- what a path names ---- */
 
-static bool is_json(const char *path)
+bool has_suffix(const char *name, const char *suffix)
 {
-    const char *dot = strrchr(path, '.');
+    size_t bytes = strlen(name), of_suffix = strlen(suffix);
 
-    return dot != NULL && strcmp(dot, ".json") == 0;
+    return bytes > of_suffix && strcmp(name + bytes - of_suffix, suffix) == 0;
 }
 
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
@@ -130,7 +82,7 @@ bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
         *kind = bp_checkpoint_is_folder(path) ? PATH_CHECKPOINT : PATH_FOLDER;
         return BP_OK;
     }
-    if (is_json(path)) {
+    if (has_suffix(path, ".json")) {
         *kind = PATH_JSON;
         return bp_path_exists(path)
                    ? BP_OK
@@ -146,27 +98,7 @@ bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
 
 /* ---- datasets ---- */
 
-typedef struct dataset_list {
-    char **names;
-    int64_t count, room;
-} dataset_list;
-
-static bp_err add_dataset(dataset_list *list, const char *name)
-{
-    if (list->count == DATASETS_MAX)
-        return BP_FAIL(BP_ERR_FORMAT, "more than %d datasets: at %s", DATASETS_MAX, name);
-    if (list->count == list->room) {
-        int64_t room = list->room == 0 ? 16 : 2 * list->room;
-        char **names = bp_realloc("tool.datasets", list->names, room, sizeof *names);
-        list->names = names;
-        list->room = room;
-    }
-    list->names[list->count] = bp_strdup(name);
-    list->count++;
-    return BP_OK;
-}
-
-static bp_err walk_group(bp_h5 *h5, const char *group, int depth, dataset_list *list)
+static bp_err walk_group(bp_h5 *h5, const char *group, int depth, char ***all, int64_t *found)
 {
     char **names;
     int64_t count;
@@ -174,11 +106,19 @@ static bp_err walk_group(bp_h5 *h5, const char *group, int depth, dataset_list *
 
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         char *path = depth == 0 ? bp_strdup(names[k]) : bp_sprintf("%s/%s", group, names[k]);
-        if (!bp_h5_is_group(h5, path))
-            err = add_dataset(list, path);
-        else if (depth + 1 < DEPTH_MAX)
-            err = walk_group(h5, path, depth + 1, list);
-        bp_free(path);
+        bool is_group = bp_h5_is_group(h5, path);
+
+        if (is_group && depth + 1 < DEPTH_MAX)
+            err = walk_group(h5, path, depth + 1, all, found);
+        if (!is_group && *found == DATASETS_MAX)
+            err = BP_FAIL(BP_ERR_FORMAT, "more than %d datasets: at %s", DATASETS_MAX, path);
+        if (is_group || err != BP_OK) {
+            bp_free(path);
+            continue;
+        }
+        if (*found % 16 == 0)
+            *all = bp_realloc("tool.datasets", *all, *found + 16, sizeof **all);
+        (*all)[(*found)++] = path;
     }
     bp_names_free(&names, count);
     return err;
@@ -186,15 +126,15 @@ static bp_err walk_group(bp_h5 *h5, const char *group, int depth, dataset_list *
 
 bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count)
 {
-    dataset_list list = {NULL, 0, 0};
-    bp_err err = walk_group(h5, "/", 0, &list);
+    bp_err err;
 
+    *names = NULL;
+    *count = 0;
+    err = walk_group(h5, "/", 0, names, count);
     if (err != BP_OK) {
-        bp_names_free(&list.names, list.count);
-        list.count = 0;
+        bp_names_free(names, *count);
+        *count = 0;
     }
-    *names = list.names;
-    *count = list.count;
     return err;
 }
 
@@ -213,12 +153,11 @@ static void put_clean_to(FILE *out, const char *text, size_t limit, const char *
     const unsigned char *data = (const unsigned char *)text;
     size_t bytes = strnlen(text, limit);
 
-    for (size_t k = 0; k < bytes; k++) {
+    for (size_t k = 0; k < bytes; k++)
         if (is_control(data, bytes, k) && strchr(kept, text[k]) == NULL)
             fprintf(out, "\\x%02X", data[k]);
         else
             putc(text[k], out);
-    }
 }
 
 void put_clean(const char *text, size_t limit, const char *kept)

@@ -16,15 +16,21 @@
 
 /* ---- corpora ---- */
 
-static bp_err print_lengths(bp_corpus_file *file)
+static bp_err print_documents(bp_corpus_file *file)
 {
     const bp_corpus_info *info = bp_corpus_file_info(file);
     const int64_t *start, *bytes, *words, *words_split;
     int64_t shortest = INT64_MAX, longest = 0, all_bytes = 0, all_words = 0;
+    bool has_ids = info->has_ids && info->documents > 0;
+    char first[1025], last[1025];
     bp_err err = bp_corpus_file_doc_start(file, &start);
 
     if (err == BP_OK)
         err = bp_corpus_file_doc_counts(file, &bytes, &words, &words_split);
+    if (err == BP_OK && has_ids)
+        err = bp_corpus_file_doc_id(file, 0, first, sizeof first);
+    if (err == BP_OK && has_ids)
+        err = bp_corpus_file_doc_id(file, info->documents - 1, last, sizeof last);
     if (err != BP_OK)
         return err;
     for (int64_t d = 0; d < info->documents; d++) {
@@ -45,6 +51,13 @@ static bp_err print_lengths(bp_corpus_file *file)
                (double)all_bytes / (double)info->tokens);
     if (words != NULL)
         printf("  words       %s\n", grouped(all_words));
+    if (has_ids) {
+        printf("  ids         ");
+        put_clean(first, sizeof first, "");
+        printf(" ... ");
+        put_clean(last, sizeof last, "");
+        printf("\n");
+    }
     return BP_OK;
 }
 
@@ -52,13 +65,12 @@ static bp_err print_label(bp_corpus_file *file, int k)
 {
     int64_t documents = bp_corpus_file_info(file)->documents;
     bp_corpus_label label;
-    int64_t *counts = NULL;
+    int64_t *counts;
     bp_err err = bp_corpus_file_label(file, k, &label);
 
-    if (err == BP_OK)
-        counts = bp_alloc("tool.counts", label.value_count, sizeof *counts);
     if (err != BP_OK)
         return err;
+    counts = bp_alloc("tool.counts", label.value_count, sizeof *counts);
     for (int64_t d = 0; d < documents; d++)
         counts[label.codes[d]]++;
     printf("  label       ");
@@ -74,54 +86,7 @@ static bp_err print_label(bp_corpus_file *file, int k)
     return BP_OK;
 }
 
-static bp_err print_ids(bp_corpus_file *file)
-{
-    const bp_corpus_info *info = bp_corpus_file_info(file);
-    char first[1025], last[1025];
-    bp_err err;
-
-    if (!info->has_ids || info->documents == 0)
-        return BP_OK;
-    err = bp_corpus_file_doc_id(file, 0, first, sizeof first);
-    if (err == BP_OK)
-        err = bp_corpus_file_doc_id(file, info->documents - 1, last, sizeof last);
-    if (err != BP_OK)
-        return err;
-    printf("  ids         ");
-    put_clean(first, sizeof first, "");
-    printf(" ... ");
-    put_clean(last, sizeof last, "");
-    printf("\n");
-    return BP_OK;
-}
-
-/* One line of /source: NAME value, value... */
-static bp_err print_source(bp_h5 *h5, const char *name)
-{
-    char *dataset = bp_sprintf("source/%s", name), *text = NULL;
-    bp_h5_shape shape;
-    bp_err err = bp_h5_shape_of(h5, dataset, &shape);
-
-    if (err != BP_OK || !shape.is_text || shape.dims != 1) {
-        bp_free(dataset);
-        return err;
-    }
-    int64_t shown = shape.count < 8 ? shape.count : 8;
-    text = bp_alloc("tool.source", shown + 1, shape.width);
-    err = bp_h5_read_text(h5, dataset, shape.width, 0, text, shown);
-    if (err == BP_OK) {
-        printf("  %-11.11s", strcmp(name, "tokenizer_kind") == 0 ? "kind" : name);
-        for (int64_t k = 0; k < shown; k++) {
-            printf(" ");
-            put_clean(text + (size_t)k * shape.width, shape.width, "");
-        }
-        printf("%s\n", shape.count > shown ? " ..." : "");
-    }
-    bp_free(text);
-    bp_free(dataset);
-    return err;
-}
-
+/* The text datasets of /source, a line each: NAME value, value... */
 static bp_err print_sources(const char *path)
 {
     bp_h5 *h5;
@@ -131,8 +96,28 @@ static bp_err print_sources(const char *path)
 
     if (err == BP_OK)
         err = bp_h5_names(h5, "source", &names, &count);
-    for (int64_t k = 0; k < count && err == BP_OK; k++)
-        err = print_source(h5, names[k]);
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        char *dataset = bp_sprintf("source/%s", names[k]), *text;
+        bp_h5_shape shape;
+        int64_t shown;
+
+        err = bp_h5_shape_of(h5, dataset, &shape);
+        if (err == BP_OK && shape.is_text && shape.dims == 1) {
+            shown = shape.count < 8 ? shape.count : 8;
+            text = bp_alloc("tool.source", shown + 1, shape.width);
+            err = bp_h5_read_text(h5, dataset, shape.width, 0, text, shown);
+            if (err == BP_OK)
+                printf("  %-11.11s", strcmp(names[k], "tokenizer_kind") == 0 ? "kind" : names[k]);
+            for (int64_t i = 0; i < shown && err == BP_OK; i++) {
+                printf(" ");
+                put_clean(text + (size_t)i * shape.width, shape.width, "");
+            }
+            if (err == BP_OK)
+                printf("%s\n", shape.count > shown ? " ..." : "");
+            bp_free(text);
+        }
+        bp_free(dataset);
+    }
     bp_names_free(&names, count);
     bp_h5_drop(&h5);
     return err;
@@ -155,9 +140,7 @@ static bp_err inspect_corpus(const char *path)
     if (info->tokenizer_hash[0] != '\0')
         printf("  tokenizer   sha256 %s\n", info->tokenizer_hash);
     printf("  content     xxh3-128 %s\n", info->content_hash);
-    err = print_lengths(file);
-    if (err == BP_OK)
-        err = print_ids(file);
+    err = print_documents(file);
     for (int k = 0; k < info->labels && err == BP_OK; k++)
         err = print_label(file, k);
     if (err == BP_OK)
@@ -229,11 +212,15 @@ static bp_err inspect_tokenizer(const char *path)
     return BP_OK;
 }
 
-static void print_checkpoint(const char *path, bp_checkpoint *checkpoint)
+static bp_err inspect_checkpoint(const char *path)
 {
+    bp_checkpoint *checkpoint;
     int64_t values[2] = {0, 0}; /* of the model, of the optimizer */
-    char *state = bp_json_text(bp_checkpoint_state(checkpoint));
+    char *state;
+    bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, path, &checkpoint);
 
+    if (err != BP_OK)
+        return err;
     for (int64_t k = 0; k < bp_checkpoint_tensors(checkpoint); k++) {
         bp_slice slice = bp_checkpoint_tensor(checkpoint, k);
         int64_t volume = 1;
@@ -247,59 +234,36 @@ static void print_checkpoint(const char *path, bp_checkpoint *checkpoint)
     printf("  digest      %s\n", bp_checkpoint_digest(checkpoint));
     printf("  tokenizer   %s\n",
            bp_checkpoint_tokenizer(checkpoint) != NULL ? "kept in the checkpoint" : "none");
-    printf("  state       %s", state != NULL ? state : "(no memory to show it)\n");
+    state = bp_json_text(bp_checkpoint_state(checkpoint));
+    printf("  state       %s", state);
     bp_free(state);
-}
-
-static bp_err inspect_checkpoint(const char *path)
-{
-    bp_checkpoint *checkpoint;
-    bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, path, &checkpoint);
-
-    if (err != BP_OK)
-        return err;
-    print_checkpoint(path, checkpoint);
     bp_checkpoint_close(&checkpoint);
     return BP_OK;
 }
 
 /* ---- run folders ---- */
 
-/* The tables of a score run. */
-static bp_err inspect_scores(const char *folder)
+/* A folder of scores shows its tables; another one its newest checkpoint. */
+static bp_err inspect_folder(const char *folder)
 {
-    char **names;
-    int64_t count;
-    bp_err err = bp_dir_list(folder, &names, &count);
+    char **names = NULL;
+    const bp_path scores = bp_path_in(folder, "score");
+    int64_t count = 0;
+    bool has_scores =
+        bp_path_is_dir(scores.text) && !bp_path_exists(bp_path_in(folder, "checkpoints").text);
+    bp_err err = has_scores ? bp_dir_list(scores.text, &names, &count) : inspect_checkpoint(folder);
 
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
-        const char *dot = strrchr(names[k], '.');
-        char *path = dot != NULL && strcmp(dot, ".h5") == 0 ? bp_path_join(folder, names[k]) : NULL;
+        const bp_path path = bp_path_in(scores.text, names[k]);
         bp_user_block block;
+        bool is_table = has_suffix(names[k], ".h5");
 
-        if (path == NULL)
-            continue;
-        err = bp_user_block_read(&block, path);
-        if (err == BP_OK)
-            err = inspect_table(path, &block);
-        bp_free(path);
+        if (is_table)
+            err = bp_user_block_read(&block, path.text);
+        if (is_table && err == BP_OK)
+            err = inspect_table(path.text, &block);
     }
     bp_names_free(&names, count);
-    return err;
-}
-
-/* A folder of scores shows these; another one its newest checkpoint. */
-static bp_err inspect_folder(const char *path)
-{
-    char *scores = bp_path_join(path, "score"), *checkpoints = bp_path_join(path, "checkpoints");
-    bp_err err;
-
-    if (bp_path_is_dir(scores) && !bp_path_exists(checkpoints))
-        err = inspect_scores(scores);
-    else
-        err = inspect_checkpoint(path);
-    bp_free(scores);
-    bp_free(checkpoints);
     return err;
 }
 

@@ -34,7 +34,7 @@ static bp_err find_files(score_folder *scores)
     scores->documents_path = bp_sprintf(
         "%.*sdocuments.h5", (int)(bp_path_base(scores->summary_path) - scores->summary_path),
         scores->summary_path);
-    return scores->documents_path != NULL ? BP_OK : bp_fail_memory("a path", 1, 1);
+    return BP_OK;
 }
 
 /* ---- documents.h5 ---- */
@@ -84,39 +84,33 @@ static bp_err check_numbers(const score_folder *scores)
 
 static bp_err read_numbers(score_folder *scores, bp_h5 *h5)
 {
-    int64_t n;
     bp_h5_shape shape;
     bp_err err = bp_h5_shape_of(h5, "nll", &shape);
+    const struct {
+        const char *name;
+        void *to;
+        bp_h5_type type;
+    } COLUMNS[] = {{"nll", &scores->nll, BP_H5_F64},
+                   {"tokens", &scores->tokens, BP_H5_I64},
+                   {"bytes", &scores->bytes, BP_H5_I64},
+                   {"words", &scores->words, BP_H5_I64}};
 
-    n = scores->documents = err == BP_OK ? shape.count : 0;
+    scores->documents = err == BP_OK ? shape.count : 0;
     if (err == BP_OK)
         err = read_column((void **)&scores->corpus_start, scores, h5, "corpus_start", BP_H5_I64,
                           scores->corpora + 1);
-    if (err == BP_OK)
-        err = read_column((void **)&scores->nll, scores, h5, "nll", BP_H5_F64, n);
-    if (err == BP_OK)
-        err = read_column((void **)&scores->tokens, scores, h5, "tokens", BP_H5_I64, n);
-    if (err == BP_OK)
-        err = read_column((void **)&scores->bytes, scores, h5, "bytes", BP_H5_I64, n);
-    if (err == BP_OK)
-        err = read_column((void **)&scores->words, scores, h5, "words", BP_H5_I64, n);
-    return err == BP_OK ? check_numbers(scores) : err;
-}
-
-static bp_err read_hashes(score_folder *scores, bp_h5 *h5)
-{
-    bp_h5_shape shape;
-    bp_err err;
-
-    if (!bp_h5_has(h5, "token_hash"))
-        return BP_OK;
-    err = bp_h5_shape_of(h5, "token_hash", &shape);
-    if (err == BP_OK && (shape.is_real || shape.is_signed))
-        return damaged(scores, "token_hash");
-    if (err == BP_OK)
-        err = read_column((void **)&scores->token_hash, scores, h5, "token_hash", BP_H5_U64,
+    for (size_t k = 0; k < sizeof COLUMNS / sizeof COLUMNS[0] && err == BP_OK; k++)
+        err = read_column(COLUMNS[k].to, scores, h5, COLUMNS[k].name, COLUMNS[k].type,
                           scores->documents);
-    return err;
+    if (err == BP_OK && bp_h5_has(h5, "token_hash")) {
+        err = bp_h5_shape_of(h5, "token_hash", &shape);
+        if (err == BP_OK && (shape.is_real || shape.is_signed))
+            err = damaged(scores, "token_hash");
+        if (err == BP_OK)
+            err = read_column((void **)&scores->token_hash, scores, h5, "token_hash", BP_H5_U64,
+                              scores->documents);
+    }
+    return err == BP_OK ? check_numbers(scores) : err;
 }
 
 /* texts[count][*width], each ended by a zero byte. */
@@ -145,43 +139,26 @@ static bp_err read_texts(char **out, size_t *width, int64_t *count, bp_h5 *h5, c
     return err;
 }
 
-static bp_err read_ids(score_folder *scores, bp_h5 *h5)
-{
-    int64_t count;
-    bp_err err = read_texts(&scores->ids, &scores->id_width, &count, h5, "doc_id");
-
-    return err == BP_OK && count != scores->documents ? damaged(scores, "doc_id") : err;
-}
-
 /* ---- labels ---- */
-
-static bp_err read_values(score_label *label, bp_h5 *h5, const char *dataset)
-{
-    char *texts = NULL;
-    size_t width;
-    bp_err err = read_texts(&texts, &width, &label->value_count, h5, dataset);
-
-    if (err == BP_OK) {
-        label->values = bp_try_alloc("tool.scores", label->value_count, sizeof *label->values);
-        err = label->values != NULL
-                  ? BP_OK
-                  : bp_fail_memory(dataset, label->value_count, sizeof *label->values);
-    }
-    for (int64_t v = 0; v < label->value_count && err == BP_OK; v++) {
-        label->values[v] = bp_strdup(texts + (size_t)v * width);
-    }
-    bp_free(texts);
-    return err;
-}
 
 static bp_err read_label(score_folder *scores, bp_h5 *h5, const char *name)
 {
     score_label *label = &scores->labels[scores->label_count++];
     char *codes = bp_sprintf("labels/%s", name), *values = bp_sprintf("label_names/%s", name);
-    bp_err err = BP_OK;
+    char *texts = NULL;
+    size_t width;
+    int64_t count;
+    bp_err err = read_texts(&texts, &width, &count, h5, values);
 
     label->name = bp_strdup(name);
-    err = read_values(label, h5, values);
+    if (err == BP_OK)
+        label->values = bp_try_alloc("tool.scores", count, sizeof *label->values);
+    if (err == BP_OK && label->values == NULL)
+        err = bp_fail_memory(values, count, sizeof *label->values);
+    while (err == BP_OK && label->value_count < count) {
+        label->values[label->value_count] = bp_strdup(texts + (size_t)label->value_count * width);
+        label->value_count++;
+    }
     if (err == BP_OK)
         err = read_column((void **)&label->codes, scores, h5, codes, BP_H5_I64, scores->documents);
     for (int64_t d = 0; d < scores->documents && err == BP_OK; d++) {
@@ -190,29 +167,17 @@ static bp_err read_label(score_folder *scores, bp_h5 *h5, const char *name)
         else if (label->codes[d] == label->value_count)
             label->codes[d] = -1;
     }
+    bp_free(texts);
     bp_free(values);
     bp_free(codes);
-    return err;
-}
-
-static bp_err read_labels(score_folder *scores, bp_h5 *h5)
-{
-    char **names = NULL;
-    int64_t count = 0;
-    bp_err err = bp_h5_names(h5, "labels", &names, &count);
-
-    if (err == BP_OK) {
-        scores->labels = bp_alloc("tool.scores", count, sizeof *scores->labels);
-    }
-    for (int64_t k = 0; k < count && err == BP_OK; k++)
-        err = read_label(scores, h5, names[k]);
-    bp_names_free(&names, count);
     return err;
 }
 
 static bp_err read_documents(score_folder *scores)
 {
     const char *path = scores->documents_path;
+    char **labels = NULL;
+    int64_t count = 0;
     bp_user_block block;
     bp_h5 *h5 = NULL;
     bp_err err = bp_user_block_verify(&block, path); /* before HDF5 sees it */
@@ -224,11 +189,16 @@ static bp_err read_documents(score_folder *scores)
     if (err == BP_OK)
         err = read_numbers(scores, h5);
     if (err == BP_OK)
-        err = read_hashes(scores, h5);
+        err = read_texts(&scores->ids, &scores->id_width, &count, h5, "doc_id");
+    if (err == BP_OK && count != scores->documents)
+        err = damaged(scores, "doc_id");
+    count = 0;
     if (err == BP_OK)
-        err = read_ids(scores, h5);
-    if (err == BP_OK)
-        err = read_labels(scores, h5);
+        err = bp_h5_names(h5, "labels", &labels, &count);
+    scores->labels = bp_alloc("tool.scores", count, sizeof *scores->labels);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        err = read_label(scores, h5, labels[k]);
+    bp_names_free(&labels, count);
     bp_h5_drop(&h5);
     return err;
 }
@@ -251,10 +221,8 @@ static bp_err read_summary(score_folder *scores)
                        scores->summary_path);
     scores->corpus_names =
         bp_alloc("tool.scores", (int64_t)json_object_size(corpora), sizeof *scores->corpus_names);
-    json_object_foreach((json_t *)corpora, name, figures)
-    {
-        scores->corpus_names[scores->corpora++] = name;
-    }
+    json_object_foreach((json_t *)corpora, name, figures) scores->corpus_names[scores->corpora++] =
+        name;
     return BP_OK;
 }
 
@@ -262,18 +230,17 @@ static bp_err read_summary(score_folder *scores)
 static bp_err check_counts(const score_folder *scores)
 {
     const json_t *corpora = json_object_get(scores->summary, "corpora");
-    const json_t *select =
-        json_object_get(json_object_get(scores->summary, "convention"), "select");
+    const json_t *convention = json_object_get(scores->summary, "convention");
+    const char *select = json_string_value(json_object_get(convention, "select"));
     const char *path = scores->summary_path;
     int64_t told;
     bp_err err;
     bool same;
 
-    if (json_is_string(select) && strcmp(json_string_value(select), "all") != 0)
+    if (select != NULL && strcmp(select, "all") != 0)
         return BP_OK;
     err = bp_json_get_int(scores->summary, "documents", &told, path);
     same = err == BP_OK && told == scores->documents;
-
     for (int64_t k = 0; err == BP_OK && same && k < scores->corpora; k++) {
         err = bp_json_get_int(json_object_get(corpora, scores->corpus_names[k]), "documents", &told,
                               path);

@@ -79,30 +79,25 @@ static void put_row(const table_row *row, const char *const *keys, int64_t key_c
 }
 
 /* Keys that differ among all runs, not only among those that are shown. */
-static bp_err put_table(const table_row *rows, int64_t count, int64_t shown)
+static void put_table(const table_row *rows, int64_t count, int64_t shown)
 {
-    const char **keys = NULL;
-    int64_t key_count = 0;
+    const char **keys;
+    int64_t key_count;
     bp_history *runs = bp_alloc("tool.runs", count, sizeof *runs);
-    bp_err err = runs ? BP_OK : bp_fail_memory("runs", count, sizeof *runs);
 
-    for (int64_t r = 0; runs && r < count; r++)
+    for (int64_t r = 0; r < count; r++)
         runs[r] = rows[r].run; /* borrowed */
-    if (err == BP_OK)
-        err = bp_history_differences(&keys, &key_count, runs, count);
-    if (err == BP_OK) {
-        printf("run,state,step,tokens,hours,loss,best_valid_loss,best_step,tokens_per_second");
-        for (int64_t k = 0; k < key_count; k++) {
-            putchar(',');
-            put_csv(stdout, keys[k], SIZE_MAX);
-        }
-        putchar('\n');
+    bp_history_differences(&keys, &key_count, runs, count);
+    printf("run,state,step,tokens,hours,loss,best_valid_loss,best_step,tokens_per_second");
+    for (int64_t k = 0; k < key_count; k++) {
+        putchar(',');
+        put_csv(stdout, keys[k], SIZE_MAX);
     }
-    for (int64_t r = 0; err == BP_OK && r < shown; r++)
+    putchar('\n');
+    for (int64_t r = 0; r < shown; r++)
         put_row(&rows[r], keys, key_count);
     bp_free(keys);
     bp_free(runs);
-    return err;
 }
 
 /* Of several names, as a shell's * gives them, some may well be no runs: they are left out. */
@@ -143,14 +138,13 @@ bp_err table_of_runs(char *const *folders, int count, const file_options *option
     int64_t head = options->head;
     table_row *rows = bp_alloc("tool.runs", count, sizeof *rows);
     int64_t found = 0;
-    bp_err err = rows ? read_rows(rows, &found, folders, count)
-                      : bp_fail_memory("runs", count, sizeof *rows);
+    bp_err err = read_rows(rows, &found, folders, count);
 
     if (err == BP_OK) {
         qsort(rows, (size_t)found, sizeof *rows, compare_rows);
-        err = put_table(rows, found, head >= 0 && head < found ? head : found);
+        put_table(rows, found, head >= 0 && head < found ? head : found);
     }
-    for (int64_t r = 0; rows && r < found; r++)
+    for (int64_t r = 0; r < found; r++)
         bp_history_clear(&rows[r].run);
     bp_free(rows);
     return err;

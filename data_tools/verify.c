@@ -21,28 +21,23 @@ static bp_err verify(const char *path, const file_options *options);
 
 /* ---- corpora: all of it is read, as a job would ---- */
 
-static bp_err read_tokens(bp_corpus_file *file)
-{
-    int64_t tokens = bp_corpus_file_info(file)->tokens;
-    int32_t *block = bp_alloc("tool.tokens", READ_TOKENS, sizeof *block);
-    bp_err err = BP_OK;
-
-    for (int64_t first = 0; first < tokens && err == BP_OK; first += READ_TOKENS)
-        err = bp_corpus_file_read(
-            file, first, tokens - first < READ_TOKENS ? tokens - first : READ_TOKENS, block);
-    bp_free(block);
-    return err;
-}
-
-static bp_err read_columns(bp_corpus_file *file)
+static bp_err read_all(bp_corpus_file *file)
 {
     const bp_corpus_info *info = bp_corpus_file_info(file);
     const int64_t *start, *bytes, *words, *words_split;
+    int32_t *block = bp_alloc("tool.tokens", READ_TOKENS, sizeof *block);
     char id[8], *tokenizer = NULL;
     size_t tokenizer_bytes;
     bp_corpus_label label;
-    bp_err err = bp_corpus_file_doc_start(file, &start);
+    bp_err err = BP_OK;
 
+    for (int64_t first = 0; first < info->tokens && err == BP_OK; first += READ_TOKENS) {
+        int64_t left = info->tokens - first;
+
+        err = bp_corpus_file_read(file, first, left < READ_TOKENS ? left : READ_TOKENS, block);
+    }
+    if (err == BP_OK)
+        err = bp_corpus_file_doc_start(file, &start);
     if (err == BP_OK)
         err = bp_corpus_file_doc_counts(file, &bytes, &words, &words_split);
     for (int64_t d = 0; d < info->documents && err == BP_OK && info->has_ids; d++)
@@ -52,6 +47,7 @@ static bp_err read_columns(bp_corpus_file *file)
     if (err == BP_OK)
         err = bp_corpus_file_tokenizer(file, &tokenizer, &tokenizer_bytes);
     bp_free(tokenizer);
+    bp_free(block);
     return err;
 }
 
@@ -65,9 +61,7 @@ static bp_err verify_corpus(const char *path)
         err = bp_corpus_file_open(&file, path);
     if (err != BP_OK)
         return err;
-    err = read_tokens(file);
-    if (err == BP_OK)
-        err = read_columns(file);
+    err = read_all(file);
     if (err == BP_OK)
         printf("%s: sound, %s documents, %s tokens\n", path,
                grouped(bp_corpus_file_info(file)->documents),
@@ -115,45 +109,30 @@ static bp_err verify_checkpoint(const char *path)
 
 /* ---- run folders: what has checksums in them ---- */
 
-static bool has_suffix(const char *name, const char *suffix)
-{
-    size_t bytes = strlen(name), of_suffix = strlen(suffix);
-
-    return bytes > of_suffix && strcmp(name + bytes - of_suffix, suffix) == 0;
-}
-
-/* A link to something beside it (checkpoints/best), which is verified under its own name. */
-static bool is_second_name(const char *path)
-{
-    char target[PATH_MAX];
-    ssize_t bytes = readlink(path, target, sizeof target);
-
-    return bytes > 0 && memchr(target, '/', (size_t)bytes) == NULL;
-}
-
 /* All that is sound or not; the first failure is the verdict, the others are told. */
 static bp_err verify_inside(const char *folder, int depth, int64_t *found)
 {
-    char **names, *message = NULL;
+    char **names, *message = NULL, target[PATH_MAX];
     int64_t count;
     bp_err first = bp_dir_list(folder, &names, &count);
 
     for (int64_t k = 0; k < count && (first == BP_OK || message != NULL); k++) {
-        char *path = names[k][0] == '.' ? NULL : bp_path_join(folder, names[k]);
+        const bp_path path = bp_path_in(folder, names[k]);
+        ssize_t bytes = readlink(path.text, target, sizeof target);
+        /* a link to something beside it (checkpoints/best) is verified under its own name */
+        bool is_second = bytes > 0 && memchr(target, '/', (size_t)bytes) == NULL;
         bp_user_block block;
         path_kind kind;
         bp_err err = BP_OK;
-        if (path == NULL || (!bp_path_is_dir(path) && !has_suffix(names[k], ".h5")) ||
-            is_second_name(path)) {
-            bp_free(path);
-            continue;
-        }
-        err = path_kind_of(&kind, &block, path);
-        if (err == BP_OK && kind == PATH_FOLDER)
-            err = depth + 1 < DEPTH_MAX ? verify_inside(path, depth + 1, found) : BP_OK;
-        else if (err == BP_OK) {
-            (*found)++;
-            err = verify(path, NULL);
+
+        if (names[k][0] != '.' && !is_second &&
+            (bp_path_is_dir(path.text) || has_suffix(names[k], ".h5"))) {
+            err = path_kind_of(&kind, &block, path.text);
+            *found += err == BP_OK && kind != PATH_FOLDER;
+            if (err == BP_OK && kind != PATH_FOLDER)
+                err = verify(path.text, NULL);
+            else if (err == BP_OK && depth + 1 < DEPTH_MAX)
+                err = verify_inside(path.text, depth + 1, found);
         }
         if (err != BP_OK && first != BP_OK)
             bp_warn("%s", bp_err_message());
@@ -161,7 +140,6 @@ static bp_err verify_inside(const char *folder, int depth, int64_t *found)
             first = err;
             message = bp_strdup(bp_err_message());
         }
-        bp_free(path);
     }
     bp_names_free(&names, count);
     if (message != NULL)
@@ -170,22 +148,11 @@ static bp_err verify_inside(const char *folder, int depth, int64_t *found)
     return first;
 }
 
-static bp_err verify_folder(const char *path)
-{
-    int64_t found = 0;
-    bp_err err = verify_inside(path, 0, &found);
-
-    if (err == BP_OK && found == 0)
-        err = BP_FAIL(
-            BP_ERR_INPUT,
-            "nothing that has checksums: at %s; name a corpus, a checkpoint or a run folder", path);
-    return err;
-}
-
 static bp_err verify(const char *path, const file_options *options)
 {
     bp_user_block block;
     path_kind kind;
+    int64_t found = 0;
     bp_err err = path_kind_of(&kind, &block, path);
 
     (void)options;
@@ -204,7 +171,12 @@ static bp_err verify(const char *path, const file_options *options)
     case PATH_FOLDER:
         break;
     }
-    return verify_folder(path);
+    err = verify_inside(path, 0, &found);
+    if (err == BP_OK && found == 0)
+        err = BP_FAIL(
+            BP_ERR_INPUT,
+            "nothing that has checksums: at %s; name a corpus, a checkpoint or a run folder", path);
+    return err;
 }
 
 static const bp_help_row STATUSES[] = {{"0", "every checksum is right"},

@@ -37,7 +37,7 @@ typedef struct doctor {
     int key_count;
     bp_config *config; /* NULL: none was named */
     json_t *rows;      /* on rank 0; NULL elsewhere */
-    int64_t host_count;
+    int host_count;    /* on rank 0 */
 } doctor;
 
 /* ---- command line ---- */
@@ -101,65 +101,37 @@ static bp_err parse(doctor *self, int argc, char **argv)
 }
 
 /* A file is a configuration, and so is what is called one. */
-static bool names_config(const char *target)
-{
-    size_t length = strlen(target);
-
-    return (bp_path_exists(target) && !bp_path_is_dir(target)) ||
-           (length > 4 && strcmp(target + length - 4, ".ini") == 0);
-}
-
 static bp_err read_config(doctor *self, const bp_option *const *tables)
 {
     static const bp_option *const none[] = {NULL}; /* no key is required here */
+    const char *target = self->target;
+    bool named = target == NULL && self->key_count > 0;
     bp_err err = BP_OK;
 
-    if (self->target ? names_config(self->target) : self->key_count > 0) {
+    if (target != NULL)
+        named = (bp_path_exists(target) && !bp_path_is_dir(target)) ||
+                (strlen(target) > 4 && strcmp(target + strlen(target) - 4, ".ini") == 0);
+    if (named) {
         err = bp_config_new(&self->config, tables, none);
         if (err == BP_OK)
-            err = bp_config_read(self->config, self->target, self->key_count, self->keys);
+            err = bp_config_read(self->config, target, self->key_count, self->keys);
     } else if (self->key_count > 0) {
         err = BP_FAIL(BP_ERR_USAGE,
                       "'%s' belongs to a configuration, but %s is a folder: at the command line; "
                       "name a CONFIG.ini",
-                      self->keys[0], self->target);
+                      self->keys[0], target);
     }
     return bp_agree(self->world, err);
 }
 
-static const char *run_folder(const doctor *self)
-{
-    return self->config ? bp_run_keys_of(self->config)->dir : self->target;
-}
-
 /* ---- hosts ---- */
 
-static int count_hosts(const bp_probe_host *all, int size)
-{
-    int count = 0;
-
-    for (int r = 0; r < size; r++) {
-        int q = 0;
-
-        while (strcmp(all[q].host, all[r].host) != 0)
-            q++;
-        count += q == r;
-    }
-    return count;
-}
-
-static bp_err look_at_hosts(doctor *self)
+static void look_at_hosts(doctor *self)
 {
     int size = bp_comm_size(self->world), asked = 0;
     bp_probe_host *all = bp_alloc("doctor", size, sizeof *all), own;
     bp_precision precision;
-    bp_err err = all ? BP_OK : bp_fail_memory("hosts", size, sizeof *all);
 
-    err = bp_agree(self->world, err);
-    if (err != BP_OK) {
-        bp_free(all);
-        return err;
-    }
     bp_probe_host_read(&own);
     if (self->config)
         asked = (int)bp_math_keys_of(self->config)->threads;
@@ -170,44 +142,41 @@ static bp_err look_at_hosts(doctor *self)
     own.flops = bp_math_gemm_peak(precision, GEMM_SECONDS);
     BP_MPI(MPI_Barrier(self->world));
     own.copy_bytes = bp_probe_copy_speed(COPY_SECONDS);
-    BP_MPI(MPI_Allgather(&own, (int)sizeof own, MPI_BYTE, all, (int)sizeof own, MPI_BYTE,
-                         self->world));
-    self->host_count = count_hosts(all, size);
+    BP_MPI(MPI_Gather(&own, (int)sizeof own, MPI_BYTE, all, (int)sizeof own, MPI_BYTE, 0,
+                      self->world));
     if (self->rows)
-        bp_probe_judge_hosts(self->rows, all, size);
+        self->host_count = bp_probe_judge_hosts(self->rows, all, size);
     bp_free(all);
-    return BP_OK;
 }
 
 /* ---- MPI and libraries ---- */
 
 static void judge_mpi(const doctor *self)
 {
+    static const struct {
+        int level;
+        const char *name;
+    } LEVELS[] = {{MPI_THREAD_MULTIPLE, "multiple"},
+                  {MPI_THREAD_SERIALIZED, "serialized"},
+                  {MPI_THREAD_FUNNELED, "funneled"},
+                  {MPI_THREAD_SINGLE, "single"}};
+    const char *job = getenv("SLURM_JOB_ID");
+    const char *launcher = getenv("OMPI_UNIVERSE_SIZE") || getenv("HYDI_CONTROL_FD") ? "mpirun"
+                           : getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID")       ? "srun"
+                                                                                     : NULL;
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    const char *levels[] = {"single", "funneled", "serialized", "multiple"};
-    int bytes, level, at;
+    int bytes, level, at = 0;
 
     BP_MPI(MPI_Get_library_version(text, &bytes));
     text[strcspn(text, "\n,")] = '\0';
     BP_MPI(MPI_Query_thread(&level));
-    at = level == MPI_THREAD_MULTIPLE     ? 3
-         : level == MPI_THREAD_SERIALIZED ? 2
-         : level == MPI_THREAD_FUNNELED   ? 1
-                                          : 0;
-    bp_probe_add(self->rows, at == 0 ? BP_PROBE_FAIL : BP_PROBE_OK, "mpi",
-                 "use an MPI with threads", "%s, threads %s", text, levels[at]);
-}
-
-static void judge_launcher(const doctor *self)
-{
-    const char *launcher = getenv("OMPI_UNIVERSE_SIZE") || getenv("HYDI_CONTROL_FD") ? "mpirun"
-                           : getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID")       ? "srun"
-                                                                                     : NULL;
-
+    while (at < 3 && LEVELS[at].level != level)
+        at++;
+    bp_probe_add(self->rows, at == 3 ? BP_PROBE_FAIL : BP_PROBE_OK, "mpi",
+                 "use an MPI with threads", "%s, threads %s", text, LEVELS[at].name);
     if (launcher)
         bp_probe_add(self->rows, BP_PROBE_OK, "launcher", NULL, "%s%s%s", launcher,
-                     getenv("SLURM_JOB_ID") ? " in Slurm job " : "",
-                     getenv("SLURM_JOB_ID") ? getenv("SLURM_JOB_ID") : "");
+                     job ? " in Slurm job " : "", job ? job : "");
     else
         bp_probe_add(self->rows, BP_PROBE_NOTE, "launcher", NULL,
                      "none: one rank, as without mpirun; start it as the job is to be started");
@@ -232,33 +201,26 @@ static void judge_libraries(const doctor *self)
 /* ---- the bits of a sum over ranks ---- */
 
 /* Values whose sum depends on the order of additions have one sum on all ranks. */
-static bp_err sum_over_ranks(const doctor *self, float *x, float *scratch, int64_t n)
-{
-    int64_t digest;
-    bool same;
-
-    for (int64_t i = 0; i < n; i++)
-        x[i] = 1.0F / (float)(1 + (i * 977 + bp_comm_rank(self->world)) % 40503);
-    bp_all_sum(x, n, scratch, self->world);
-    digest = (int64_t)(bp_xxh3(x, (size_t)n * sizeof *x) >> 1);
-    same = bp_all_max_int(digest, self->world) == -bp_all_max_int(-digest, self->world);
-    return same ? BP_OK
-                : BP_FAIL(BP_ERR_SYSTEM,
-                          "ranks hold sums with different bits: at a sum of %lld "
-                          "values; leave hosts out in turn, and test them",
-                          (long long)n);
-}
-
 static bp_err judge_bits(const doctor *self)
 {
     static const int64_t sizes[] = {1000, 65536}; /* they go different ways */
     float *x = bp_alloc("doctor", sizes[1], sizeof *x);
     float *scratch = bp_alloc("doctor", sizes[1], sizeof *x);
-    bp_err err =
-        bp_agree(self->world, x && scratch ? BP_OK : bp_fail_memory("a sum", sizes[1], sizeof *x));
+    bp_err err = BP_OK;
 
-    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && err == BP_OK; k++)
-        err = sum_over_ranks(self, x, scratch, sizes[k]);
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] && err == BP_OK; k++) {
+        int64_t digest, n = sizes[k];
+
+        for (int64_t i = 0; i < n; i++)
+            x[i] = 1.0F / (float)(1 + (i * 977 + bp_comm_rank(self->world)) % 40503);
+        bp_all_sum(x, n, scratch, self->world);
+        digest = (int64_t)(bp_xxh3(x, (size_t)n * sizeof *x) >> 1);
+        if (bp_all_max_int(digest, self->world) != -bp_all_max_int(-digest, self->world))
+            err = BP_FAIL(BP_ERR_SYSTEM,
+                          "ranks hold sums with different bits: at a sum of %lld "
+                          "values; leave hosts out in turn, and test them",
+                          (long long)n);
+    }
     bp_free(scratch);
     bp_free(x);
     if (self->rows)
@@ -312,12 +274,12 @@ static bp_err try_folder(const doctor *self, const char *folder, char **ground)
 {
     int64_t keep = self->config ? bp_checkpoint_keys_of(self->config)->keep : 3;
     char *existing = bp_probe_existing(folder);
-    bp_err err = existing ? BP_OK : bp_fail_memory("a file name", 1, strlen(folder));
+    bp_err err = bp_probe_ground(ground, existing);
 
-    if (err == BP_OK && strcmp(existing, folder) != 0)
+    if (strcmp(existing, folder) != 0)
         bp_probe_add(self->rows, BP_PROBE_NOTE, "run folder", NULL,
                      "%s is not there yet: tried in %s", folder, existing);
-    if (err == BP_OK && (err = bp_probe_ground(ground, existing)) != BP_OK)
+    if (err != BP_OK)
         bp_probe_add(self->rows, BP_PROBE_FAIL, "run folder",
                      "ask for access there, or use another run.dir", "%s", bp_err_message());
     if (err == BP_OK)
@@ -328,26 +290,10 @@ static bp_err try_folder(const doctor *self, const char *folder, char **ground)
     return err;
 }
 
-static void say_shared(const doctor *self, bp_err err)
-{
-    if (!self->rows)
-        return;
-    if (err != BP_OK)
-        bp_probe_add(self->rows, BP_PROBE_FAIL, "seen by others",
-                     "use a run.dir that all hosts share", "%s", bp_err_message());
-    else if (bp_comm_size(self->world) == 1)
-        bp_probe_add(self->rows, BP_PROBE_NOTE, "seen by others", NULL,
-                     "not tried: there is one rank alone");
-    else
-        bp_probe_add(self->rows, BP_PROBE_OK, "seen by others", NULL,
-                     "a file of rank 0 is seen by all ranks, on %d host%s", (int)self->host_count,
-                     self->host_count == 1 ? "" : "s");
-}
-
 static bp_err look_at_folder(const doctor *self)
 {
-    const char *folder = run_folder(self);
-    char *ground = NULL;
+    const char *folder = self->config ? bp_run_keys_of(self->config)->dir : self->target;
+    char *ground = NULL, *message;
     bp_err err;
 
     if (!folder)
@@ -356,14 +302,22 @@ static bp_err look_at_folder(const doctor *self)
     if (err == BP_OK) {
         bp_bcast_text(&ground, 0, self->world);
         err = bp_probe_shared(self->world, ground);
-        say_shared(self, err);
+        if (self->rows && err != BP_OK)
+            bp_probe_add(self->rows, BP_PROBE_FAIL, "seen by others",
+                         "use a run.dir that all hosts share", "%s", bp_err_message());
+        else if (self->rows && bp_comm_size(self->world) == 1)
+            bp_probe_add(self->rows, BP_PROBE_NOTE, "seen by others", NULL,
+                         "not tried: there is one rank alone");
+        else if (self->rows)
+            bp_probe_add(self->rows, BP_PROBE_OK, "seen by others", NULL,
+                         "a file of rank 0 is seen by all ranks, on %d host%s", self->host_count,
+                         self->host_count == 1 ? "" : "s");
     }
     if (self->rows && ground) {
-        char *message = bp_strdup(bp_err_message());
-
+        message = bp_strdup(bp_err_message());
         if (bp_dir_remove(ground) != BP_OK)
             bp_warn("%s", bp_err_message());
-        bp_err_set_message(message ? message : "");
+        bp_err_set_message(message);
         bp_free(message);
     }
     bp_free(ground);
@@ -406,19 +360,6 @@ static void print_rows(const doctor *self)
         printf("all is well\n");
 }
 
-static void print_json(const doctor *self, bp_err err)
-{
-    json_t *report =
-        json_pack("{s:i, s:i, s:I, s:O}", "status", (int)err, "ranks", bp_comm_size(self->world),
-                  "hosts", (json_int_t)self->host_count, "checks", self->rows);
-    char *text = report ? bp_json_text(report) : NULL;
-
-    if (text)
-        (void)fputs(text, stdout);
-    bp_free(text);
-    json_decref(report);
-}
-
 /* Besides what was found before, which is the failure to tell. */
 static bp_err judge_config(const doctor *self, const bp_option *const *tables, bp_err before)
 {
@@ -443,16 +384,13 @@ static bp_err examine(doctor *self, const bp_option *const *tables)
 {
     bp_err err = read_config(self, tables);
 
-    if (err == BP_OK && bp_comm_is_root(self->world) && !(self->rows = json_array()))
-        err = bp_fail_memory("a report", 1, 1);
-    err = bp_agree(self->world, err);
-    if (err == BP_OK)
-        err = look_at_hosts(self);
     if (err != BP_OK)
         return err;
+    if (bp_comm_is_root(self->world))
+        self->rows = json_array();
+    look_at_hosts(self);
     if (self->rows) {
         judge_mpi(self);
-        judge_launcher(self);
         bp_probe_leftovers(self->rows);
     }
     err = judge_bits(self);
@@ -461,10 +399,18 @@ static bp_err examine(doctor *self, const bp_option *const *tables)
     err = judge_config(self, tables, err);
     if (self->rows)
         judge_libraries(self); /* last: who asks HDF5 first can't set it up any more */
-    if (self->rows && self->json)
-        print_json(self, err);
-    else if (self->rows)
+    if (self->rows && self->json) {
+        json_t *report =
+            json_pack("{s:i, s:i, s:i, s:O}", "status", (int)err, "ranks",
+                      bp_comm_size(self->world), "hosts", self->host_count, "checks", self->rows);
+        char *text = bp_json_text(report);
+
+        (void)fputs(text, stdout);
+        bp_free(text);
+        json_decref(report);
+    } else if (self->rows) {
         print_rows(self);
+    }
     return err;
 }
 

@@ -20,7 +20,7 @@ typedef struct findings {
 
 static void note(findings *self, bp_err err)
 {
-    if (self->first != BP_OK)
+    if (self->first != BP_OK || err == BP_OK)
         return;
     self->first = err;
     (void)snprintf(self->message, sizeof self->message, "%s", bp_err_message());
@@ -44,39 +44,22 @@ static const bp_job *job_of(const bp_config *read)
     return NULL;
 }
 
-static bp_err read_for_job(bp_config **out, const bp_job *job, const bp_doctor_config *what)
-{
-    bp_err err = bp_config_new(out, what->tables, job->options);
-
-    if (err == BP_OK)
-        err = bp_config_read(*out, what->path, what->key_count, what->keys);
-    if (err == BP_OK)
-        err = bp_config_check(*out);
-    if (err == BP_OK) {
-        job->check(*out);
-        err = bp_config_faults(*out);
-    }
-    return err;
-}
-
 static void judge_mesh(findings *self, const bp_config *config, int ranks)
 {
     bp_mesh_shape shape = bp_mesh_shape_of(config);
     bp_err err = bp_mesh_shape_fit(&shape, ranks);
+    bool alone = ranks == 1; /* asked without the launcher: it may be started with more */
 
-    if (err == BP_OK) {
+    if (err == BP_OK)
         bp_probe_add(self->rows, BP_PROBE_OK, "mesh", NULL, "fits %d rank%s", ranks,
-                     ranks == 1 ? "" : "s");
-    } else if (ranks == 1) { /* asked without the launcher: it may be started with more */
-        bp_probe_add(self->rows, BP_PROBE_WARN, "mesh", "ask with the ranks of the job to come",
+                     alone ? "" : "s");
+    else
+        bp_probe_add(self->rows, alone ? BP_PROBE_WARN : BP_PROBE_FAIL, "mesh",
+                     alone ? "ask with the ranks of the job to come"
+                           : "start another number of ranks, or change mesh.*",
                      "%s", bp_err_message());
-    } else {
+    if (!alone)
         note(self, err);
-        bp_probe_add(self->rows, BP_PROBE_FAIL, "mesh",
-                     "start another number of ranks, or change "
-                     "mesh.*",
-                     "%s", bp_err_message());
-    }
 }
 
 static void judge_path(findings *self, const char *key, const char *path)
@@ -154,7 +137,15 @@ bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doct
                      "uncertainty.models is given");
         return BP_OK;
     }
-    err = read_for_job(&config, job, what);
+    err = bp_config_new(&config, what->tables, job->options);
+    if (err == BP_OK)
+        err = bp_config_read(config, what->path, what->key_count, what->keys);
+    if (err == BP_OK)
+        err = bp_config_check(config);
+    if (err == BP_OK) {
+        job->check(config);
+        err = bp_config_faults(config);
+    }
     if (err == BP_OK) {
         bp_probe_add(rows, BP_PROBE_OK, "configuration", NULL, "%s takes it", job->name);
         judge_mesh(&self, config, what->ranks);

@@ -27,7 +27,7 @@ check_c_source_compiles("#include <xxh_x86dispatch.h>
 int main(void) { return (int)XXH3_64bits(\"\", 0); }" BAGPIPE_HAVE_XXH_DISPATCH)
 unset(CMAKE_REQUIRED_LIBRARIES)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
-pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
 pkg_check_modules(INIH REQUIRED IMPORTED_TARGET inih)
 
 # Matrix products: oneDNN (2.x or 3.x) where it is found, else float32 through BLAS. Its header and library are looked up

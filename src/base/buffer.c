@@ -56,3 +56,16 @@ void bp_buffer_clear(bp_buffer *buffer)
     bp_free(buffer->data);
     *buffer = (bp_buffer){0};
 }
+
+bp_size bp_size_text(double bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    bp_size out;
+    int unit = 0;
+
+    for (; bytes >= 1024 && unit < 5; unit++)
+        bytes /= 1024;
+    (void)snprintf(out.text, sizeof out.text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes,
+                   units[unit]);
+    return out;
+}

@@ -20,4 +20,10 @@ void bp_buffer_printf(bp_buffer *buffer, const char *format, ...)
 char *bp_buffer_take(bp_buffer *buffer);
 void bp_buffer_clear(bp_buffer *buffer);
 
+/** A number of bytes for people: bp_size_text(1610612736).text is "1.5 GiB". */
+typedef struct bp_size {
+    char text[32];
+} bp_size;
+bp_size bp_size_text(double bytes);
+
 #endif

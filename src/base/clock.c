@@ -39,16 +39,16 @@ void bp_clock_sleep(double seconds)
         continue;
 }
 
-void bp_clock_stamp(char *out, size_t out_bytes)
+bp_stamp bp_clock_stamp(void)
 {
     time_t now = time(NULL);
     struct tm parts;
+    bp_stamp out;
 
-    if (out_bytes == 0)
-        return;
     if (gmtime_r(&now, &parts) == NULL ||
-        strftime(out, out_bytes, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
-        out[0] = 0;
+        strftime(out.text, sizeof out.text, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        out.text[0] = '\0';
+    return out;
 }
 
 void bp_clock_duration(char *out, size_t out_bytes, double seconds)

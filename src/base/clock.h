@@ -11,8 +11,11 @@ double bp_clock_process(void);
 /** ... that the calling thread has had. */
 double bp_clock_thread(void);
 void bp_clock_sleep(double seconds);
-/** "2026-11-20T17:03:01Z" */
-void bp_clock_stamp(char *out, size_t out_bytes);
+/** The wall clock: bp_clock_stamp().text is "2026-11-20T17:03:01Z". */
+typedef struct bp_stamp {
+    char text[32];
+} bp_stamp;
+bp_stamp bp_clock_stamp(void);
 /** "1 h 02 min", "3 min 05 s", "42 s", "4.2 s"; "?" where that makes no sense. */
 void bp_clock_duration(char *out, size_t out_bytes, double seconds);
 

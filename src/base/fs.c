@@ -401,6 +401,16 @@ char *bp_path_join(const char *folder, const char *name)
     return bp_sprintf("%s%s%s", folder, folder[bytes - 1] == '/' ? "" : "/", name);
 }
 
+bp_path bp_path_in(const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name);
+    bp_path out;
+
+    (void)snprintf(out.text, sizeof out.text, "%s", path);
+    bp_free(path);
+    return out;
+}
+
 const char *bp_path_base(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -111,6 +111,12 @@ void bp_names_free(char ***names, int64_t count);
 
 /** "a/b" from "a" and "b" (an absolute b stands alone). Free with bp_free(). */
 char *bp_path_join(const char *folder, const char *name);
+/** The same as a value: bp_path_in(folder, "run.json").text. One that is longer than the system
+ * takes names no file: whatever is asked of it fails (ENAMETOOLONG). */
+typedef struct bp_path {
+    char text[4352];
+} bp_path;
+bp_path bp_path_in(const char *folder, const char *name);
 /** The part after the last '/'. Borrowed. */
 const char *bp_path_base(const char *path);
 /** The part before it, "." where there is none. Free with bp_free(). */

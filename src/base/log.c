@@ -134,15 +134,13 @@ void bp_log_close(void)
  * errno that this gives (else 0). */
 static int write_file(const char *text)
 {
-    char stamp[32];
     bp_buffer out = {0};
 
     if (channels[at].fd < 0)
         return 0;
-    bp_clock_stamp(stamp, sizeof(stamp));
     while (*text != 0) {
         int bytes = (int)strcspn(text, "\n");
-        bp_buffer_printf(&out, "%s  %.*s\n", stamp, bytes, text);
+        bp_buffer_printf(&out, "%s  %.*s\n", bp_clock_stamp().text, bytes, text);
         text += bytes;
         text += *text == '\n';
     }

@@ -94,11 +94,9 @@ static bp_err open_run(bench *self)
 static json_t *new_result(const bench *self)
 {
     const bp_mesh *mesh = self->mesh;
-    char now[32];
 
-    bp_clock_stamp(now, sizeof now);
     return json_pack("{s:s, s:i, s:s, s:o, s:s, s:{s:i, s:i, s:i, s:b}}", "format", RESULT_FORMAT,
-                     "format_version", RESULT_VERSION, "time", now, "seconds",
+                     "format_version", RESULT_VERSION, "time", bp_clock_stamp().text, "seconds",
                      bp_json_real(self->seconds), "precision",
                      self->precision == BP_BF16 ? "bf16" : "f32", "mesh", "pipeline",
                      mesh->pipelines, "data", mesh->datas, "tensor", mesh->tensors, "coordinator",

@@ -31,8 +31,8 @@ static bp_err system_failed(const char *what, int number)
 
 static bp_err open_files(int fds[FILES], const char *folder, const char *script)
 {
-    bp_buffer cd = {0};
-    bool written = true;
+    bp_buffer text = {0};
+    bool written;
 
     for (int k = 0; k < FILES; k++) {
         fds[k] = memfd_create("gnuplot", MFD_CLOEXEC);
@@ -40,16 +40,14 @@ static bp_err open_files(int fds[FILES], const char *folder, const char *script)
             return system_failed("memfd_create", errno);
     }
     if (folder) {
-        bp_buffer_printf(&cd, "cd ");
-        report_put_quoted(&cd, folder);
-        bp_buffer_printf(&cd, "\n");
-        written = bp_write_all(fds[SCRIPT], cd.data, cd.bytes) == 0;
+        bp_buffer_printf(&text, "cd ");
+        report_put_quoted(&text, folder);
+        bp_buffer_printf(&text, "\n");
     }
-    bp_buffer_clear(&cd);
-    if (!written || bp_write_all(fds[SCRIPT], script, strlen(script)) != 0 ||
-        lseek(fds[SCRIPT], 0, SEEK_SET) != 0)
-        return system_failed("its script", errno);
-    return BP_OK;
+    bp_buffer_printf(&text, "%s", script);
+    written = bp_pwrite_all(fds[SCRIPT], text.data, text.bytes, 0) == 0; /* and read from there */
+    bp_buffer_clear(&text);
+    return written ? BP_OK : system_failed("its script", errno);
 }
 
 static int spawn(pid_t *child, const int fds[FILES])
@@ -57,14 +55,12 @@ static int spawn(pid_t *child, const int fds[FILES])
     /* -d: without the user's settings */
     char *const arguments[] = {(char *)"gnuplot", (char *)"-d", (char *)"-", NULL};
     posix_spawn_file_actions_t actions;
-    int failed = posix_spawn_file_actions_init(&actions);
+    int failed;
 
-    if (failed != 0)
-        return failed;
-    for (int k = 0; k < FILES && failed == 0; k++)
-        failed = posix_spawn_file_actions_adddup2(&actions, fds[k], k);
-    if (failed == 0)
-        failed = posix_spawnp(child, "gnuplot", &actions, NULL, arguments, environ);
+    BP_CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    for (int k = 0; k < FILES; k++)
+        BP_CHECK(posix_spawn_file_actions_adddup2(&actions, fds[k], k) == 0);
+    failed = posix_spawnp(child, "gnuplot", &actions, NULL, arguments, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     return failed;
 }
@@ -124,25 +120,10 @@ static bp_err judge(int status, int words)
                    text[0] ? text : "it does not say why");
 }
 
-static bp_err read_picture(char **picture, size_t *bytes, int fd)
-{
-    struct stat status;
-
-    if (fstat(fd, &status) != 0)
-        return system_failed("its picture", errno);
-    *picture = bp_alloc("report.picture", status.st_size + 1, 1);
-    *bytes = (size_t)status.st_size;
-    if (bp_pread_all(fd, *picture, *bytes, 0) != 0) {
-        bp_free(*picture);
-        *picture = NULL;
-        return system_failed("its picture", errno);
-    }
-    return BP_OK;
-}
-
 bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char *script)
 {
     int fds[FILES] = {-1, -1, -1}, failed;
+    struct stat status;
     pid_t child;
     bp_err err = open_files(fds, folder, script);
 
@@ -154,8 +135,16 @@ bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char 
               : failed == ENOENT ? BP_FAIL(BP_ERR_INPUT, "there is no gnuplot: in PATH; install it")
                                  : system_failed("posix_spawn", failed);
     }
-    if (err == BP_OK)
-        err = read_picture(picture, bytes, fds[PICTURE]);
+    if (err == BP_OK) {
+        BP_CHECK(fstat(fds[PICTURE], &status) == 0);
+        *bytes = (size_t)status.st_size;
+        *picture = bp_alloc("report.picture", status.st_size + 1, 1);
+        if (bp_pread_all(fds[PICTURE], *picture, *bytes, 0) != 0) {
+            err = system_failed("its picture", errno);
+            bp_free(*picture);
+            *picture = NULL;
+        }
+    }
     for (int k = 0; k < FILES; k++)
         if (fds[k] >= 0)
             (void)close(fds[k]);

@@ -14,33 +14,24 @@
 
 /* ---- installed files ---- */
 
-/* The folder of this program is FOLDER in FOLDER/../share. NULL: no memory. */
-static char *share_path(const char *kind, const char *name, const char *suffix)
+/* Add a file's text. The folder of this program is FOLDER in FOLDER/../share. */
+static bp_err add_file(bp_buffer *out, const char *kind, const char *name)
 {
     const char *share = getenv("BAGPIPE_SHARE");
-    char program[PATH_BYTES];
-    ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
-    char *slash;
+    char program[PATH_BYTES], *slash, *path, *text = NULL;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    size_t bytes = 0;
+    bp_err err;
 
-    program[bytes > 0 ? bytes : 0] = '\0';
+    program[length > 0 ? length : 0] = '\0';
     slash = strrchr(program, '/');
     if (slash)
         *slash = '\0';
-    if (share && share[0])
-        return bp_sprintf("%s/report/%s/%s%s", share, kind, name, suffix);
-    return bp_sprintf("%s/../share/bagpipe/report/%s/%s%s", program, kind, name, suffix);
-}
-
-/* Add a file's text. */
-static bp_err add_file(bp_buffer *out, const char *kind, const char *name, const char *suffix)
-{
-    char *path = share_path(kind, name, suffix), *text = NULL;
-    size_t bytes = 0;
-    bp_err err = path ? bp_file_read(path, FILE_LIMIT, &text, &bytes)
-                      : bp_fail_memory("a file name", 1, PATH_BYTES);
-
+    path = share && share[0] ? bp_sprintf("%s/report/%s/%s", share, kind, name)
+                             : bp_sprintf("%s/../share/bagpipe/report/%s/%s", program, kind, name);
+    err = bp_file_read(path, FILE_LIMIT, &text, &bytes);
     if (err == BP_OK)
-        bp_buffer_add(out, text, bytes);
+        bp_buffer_printf(out, "%s", text); /* of an empty file "" */
     if (err == BP_ERR_INPUT)
         err = BP_FAIL(err,
                       "a file of bagpipe's pages and plots is missing: at %s; install bagpipe "
@@ -53,36 +44,26 @@ static bp_err add_file(bp_buffer *out, const char *kind, const char *name, const
 
 /* ---- pages ---- */
 
-/* The text of a file. Free with bp_free(). */
-static bp_err load_file(char **text, const char *kind, const char *name, const char *suffix)
-{
-    bp_buffer buffer = {0};
-    bp_err err = add_file(&buffer, kind, name, suffix);
-
-    *text = bp_buffer_take(&buffer);
-    return err;
-}
-
 bp_err bp_report_page(const char *path, const char *name, const json_t *data)
 {
     json_t *all = json_copy((json_t *)data); /* its members are shared; it is only read from */
-    char *template = NULL, *style = NULL, *file = bp_sprintf("%s.html", name);
-    bp_buffer page = {0};
-    bp_err err = load_file(&template, "pages", name, ".html");
+    char *file = bp_sprintf("%s.html", name);
+    bp_buffer template = {0}, style = {0}, page = {0};
+    bp_err err = add_file(&template, "pages", file);
 
     if (err == BP_OK)
-        err = load_file(&style, "pages", "style", ".css");
-    if (err == BP_OK && (!file || json_object_set_new(all, "style", json_string(style)) != 0))
-        err = bp_fail_memory("a page", 1, FILE_LIMIT);
-    if (err == BP_OK)
-        err = bp_template_render(&page, template, file, all);
+        err = add_file(&style, "pages", "style.css");
+    if (err == BP_OK) {
+        (void)json_object_set_new(all, "style", json_string(style.data));
+        err = bp_template_render(&page, template.data, file, all);
+    }
     if (err == BP_OK)
         err = bp_file_write(path, page.data, page.bytes);
     json_decref(all);
     bp_buffer_clear(&page);
+    bp_buffer_clear(&style);
+    bp_buffer_clear(&template);
     bp_free(file);
-    bp_free(style);
-    bp_free(template);
     return err;
 }
 
@@ -176,20 +157,18 @@ static void put_variable(bp_buffer *out, const char *name, const json_t *value)
 
 bp_err bp_report_script(char **script, const char *name, const json_t *variables)
 {
+    char *file = bp_sprintf("%s.gp", name);
     bp_buffer out = {0};
     const char *key;
     json_t *value;
     bp_err err;
 
-    *script = NULL;
     json_object_foreach((json_t *)variables, key, value) put_variable(&out, key, value);
-    err = add_file(&out, "plots", "common", ".gp");
+    err = add_file(&out, "plots", "common.gp");
     if (err == BP_OK)
-        err = add_file(&out, "plots", name, ".gp");
-    if (err == BP_OK) {
-        *script = bp_buffer_take(&out);
-        err = *script ? BP_OK : bp_fail_memory("a plot", 1, FILE_LIMIT);
-    }
+        err = add_file(&out, "plots", file);
+    *script = err == BP_OK ? bp_buffer_take(&out) : NULL;
     bp_buffer_clear(&out);
+    bp_free(file);
     return err;
 }

@@ -89,38 +89,30 @@ static bp_err find_tag(const reader *self, tag *found)
     return BP_OK;
 }
 
-static bool same_name(const tag *a, const tag *b)
-{
-    return a->bytes == b->bytes && memcmp(a->name, b->name, (size_t)a->bytes) == 0;
-}
-
 /* ---- values ---- */
 
-static const json_t *member_of(const json_t *object, const char *name, int bytes)
+static const json_t *member_of(const json_t *object, const char *name, const char *end)
 {
     char key[64];
 
-    (void)snprintf(key, sizeof key, "%.*s", bytes, name);
+    (void)snprintf(key, sizeof key, "%.*s", (int)(end - name), name);
     return json_object_get(object, key);
 }
 
 /* NULL: there is none. The first part of a name is looked for outwards, what follows only in it. */
 static const json_t *find_value(const frame *context, const char *name, int bytes)
 {
-    const char *dot = memchr(name, '.', (size_t)bytes);
-    int first = dot ? (int)(dot - name) : bytes;
+    const char *end = name + bytes, *dot = memchr(name, '.', (size_t)bytes);
     const json_t *value = NULL;
 
     if (bytes == 1 && dot)
         return context->value;
     for (; context && !value; context = context->outer)
-        value = member_of(context->value, name, first);
-    while (value && first < bytes) {
-        name += first + 1;
-        bytes -= first + 1;
-        dot = memchr(name, '.', (size_t)bytes);
-        first = dot ? (int)(dot - name) : bytes;
-        value = member_of(value, name, first);
+        value = member_of(context->value, name, dot ? dot : end);
+    while (value && dot) {
+        name = dot + 1;
+        dot = memchr(name, '.', (size_t)(end - name));
+        value = member_of(value, name, dot ? dot : end);
     }
     return value;
 }
@@ -174,7 +166,8 @@ static bp_err render(reader *self, const tag *section, const frame *context, boo
         if (shown)
             bp_buffer_add(self->out, self->at, (size_t)(found.begin - self->at));
         self->at = found.end;
-        if (found.kind == '/' && section && same_name(&found, section))
+        if (found.kind == '/' && section && found.bytes == section->bytes &&
+            memcmp(found.name, section->name, (size_t)found.bytes) == 0)
             return BP_OK;
         if (found.kind == '/')
             err = fail(self, found.name, "a section is closed that is not open");

@@ -30,52 +30,26 @@ typedef struct training {
     bool thinned; /* a curve has more lines than points */
 } training;
 
-static bp_err out_of_memory(void)
-{
-    return bp_fail_memory("the plots of a training", 1, 1);
-}
-
 /* ---- runs ---- */
 
-/* The name of the folder, whichever way it is named. NULL: no memory. */
-static char *folder_name(const char *folder)
-{
-    char *real = realpath(folder, NULL);
-    char *name = bp_strdup(bp_path_base(real ? real : folder));
-
-    free(real); /* realpath's */
-    return name;
-}
-
-/* Two runs of one name are told by their paths. */
-static bp_err name_runs(training *self)
+/* The names of the folders, whichever way they are named; two of one name are told by their paths.
+ */
+static void name_runs(training *self)
 {
     bool alike = false;
 
     for (int64_t r = 0; r < self->count; r++) {
-        self->names[r] = folder_name(self->runs[r].folder);
-        if (!self->names[r])
-            return out_of_memory();
+        char *real = realpath(self->runs[r].folder, NULL);
+
+        self->names[r] = bp_strdup(bp_path_base(real ? real : self->runs[r].folder));
+        free(real); /* realpath's */
         for (int64_t k = 0; k < r; k++)
             alike = alike || strcmp(self->names[k], self->names[r]) == 0;
     }
     for (int64_t r = 0; alike && r < self->count; r++) {
         bp_free(self->names[r]);
         self->names[r] = bp_strdup(self->runs[r].folder);
-        if (!self->names[r])
-            return out_of_memory();
     }
-    return BP_OK;
-}
-
-static void set_points(training *self)
-{
-    self->points = POINTS_ALL / (self->curves > 0 ? self->curves : 1);
-    self->points = self->points > POINTS ? POINTS : self->points;
-    self->points = self->points < POINTS_LEAST ? POINTS_LEAST : self->points;
-    for (int64_t r = 0; r < self->count; r++)
-        for (int64_t c = 0; c < self->runs[r].curve_count; c++)
-            self->thinned = self->thinned || self->runs[r].curves[c].count > self->points;
 }
 
 static bp_err open_runs(training *self, const char *const *folders, int64_t count)
@@ -85,22 +59,26 @@ static bp_err open_runs(training *self, const char *const *folders, int64_t coun
 
     *self = (training){.runs = bp_alloc("report.runs", count, sizeof *self->runs),
                        .names = bp_alloc("report.runs", count, sizeof *self->names)};
-    if (!self->runs || !self->names)
-        return out_of_memory();
     for (int64_t r = 0; r < count && err == BP_OK; r++) {
         err = bp_history_read(&self->runs[self->count++], folders[r]);
-        for (int64_t c = 0; c < self->runs[r].curve_count; c++)
-            begun += isfinite(bp_curve_figures_of(&self->runs[r].curves[c]).loss);
         self->curves += self->runs[r].curve_count;
     }
-    if (err == BP_OK)
-        err = name_runs(self);
-    if (err == BP_OK && begun == 0)
-        err = BP_FAIL(BP_ERR_FORMAT,
-                      "no step is logged yet: at %s/metrics.jsonl; wait for train.log_every steps",
-                      folders[0]);
-    set_points(self);
-    return err;
+    if (err != BP_OK)
+        return err;
+    name_runs(self);
+    self->points = POINTS_ALL / (self->curves > 0 ? self->curves : 1);
+    self->points = self->points > POINTS ? POINTS : self->points;
+    self->points = self->points < POINTS_LEAST ? POINTS_LEAST : self->points;
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t c = 0; c < self->runs[r].curve_count; c++) {
+            begun += isfinite(bp_curve_figures_of(&self->runs[r].curves[c]).loss);
+            self->thinned = self->thinned || self->runs[r].curves[c].count > self->points;
+        }
+    if (begun > 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "no step is logged yet: at %s/metrics.jsonl; wait for train.log_every steps",
+                   folders[0]);
 }
 
 static void close_runs(training *self)
@@ -129,26 +107,6 @@ static double mean_of(const bp_curve *curve, int c, int64_t first, int64_t end)
     return count > 0 ? sum / (double)count : NAN;
 }
 
-static void range_of(double *low, double *high, const bp_curve *curve, int c, int64_t first,
-                     int64_t end)
-{
-    *low = *high = NAN;
-    for (int64_t k = first; k < end; k++) {
-        *low = fmin(*low, curve->rows[k][c]); /* which pass over NaN */
-        *high = fmax(*high, curve->rows[k][c]);
-    }
-}
-
-/* Around row k as far on one side as on the other, so that an end pulls at nothing. */
-static double smooth_at(const bp_curve *curve, int64_t k)
-{
-    int64_t half = curve->count / SMOOTH_SHARE / 2;
-
-    half = half < k ? half : k;
-    half = half < curve->count - 1 - k ? half : curve->count - 1 - k;
-    return mean_of(curve, BP_HISTORY_LOSS, k - half, k + half + 1);
-}
-
 static void put_place(bp_buffer *out, const double *row)
 {
     bp_buffer_printf(out, "%.9g,%.9g,%.6g", row[BP_HISTORY_STEP], row[BP_HISTORY_TOKENS],
@@ -156,20 +114,28 @@ static void put_place(bp_buffer *out, const double *row)
 }
 
 /* Runs of lines become one: where the last of them stands, with means and, of the loss, the ends.
- * steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
+ * It is smoothed around the middle as far on one side as on the other, so that an end pulls at
+ * nothing. steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
 static void put_curve(bp_buffer *out, const training *self, const bp_curve *curve)
 {
     int64_t points = curve->count < self->points ? curve->count : self->points;
 
     for (int64_t p = 0; p < points; p++) {
         int64_t first = p * curve->count / points, end = (p + 1) * curve->count / points;
-        double low, high;
+        int64_t middle = (first + end - 1) / 2, half = curve->count / SMOOTH_SHARE / 2;
+        double low = NAN, high = NAN;
 
-        range_of(&low, &high, curve, BP_HISTORY_LOSS, first, end);
+        half = half < middle ? half : middle;
+        half = half < curve->count - 1 - middle ? half : curve->count - 1 - middle;
+        for (int64_t k = first; k < end; k++) {
+            low = fmin(low, curve->rows[k][BP_HISTORY_LOSS]); /* which pass over NaN */
+            high = fmax(high, curve->rows[k][BP_HISTORY_LOSS]);
+        }
         put_place(out, curve->rows[end - 1]);
-        bp_buffer_printf(out, ",%.6g,%.6g,%.6g,%.6g", mean_of(curve, BP_HISTORY_LOSS, first, end),
-                         low, high, smooth_at(curve, (first + end - 1) / 2));
-        bp_buffer_printf(out, ",%.6g,%.6g,%.6g\n", curve->rows[end - 1][BP_HISTORY_RATE],
+        bp_buffer_printf(out, ",%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n",
+                         mean_of(curve, BP_HISTORY_LOSS, first, end), low, high,
+                         mean_of(curve, BP_HISTORY_LOSS, middle - half, middle + half + 1),
+                         curve->rows[end - 1][BP_HISTORY_RATE],
                          mean_of(curve, BP_HISTORY_GRAD_NORM, first, end),
                          mean_of(curve, BP_HISTORY_SPEED, first, end));
     }
@@ -192,28 +158,12 @@ static int64_t put_validations(bp_buffer *out, const training *self, const bp_cu
     return count;
 }
 
-/* What losses reach: all of them, and without those of each curve's first lines. */
+/* What a column reaches in all curves: all of it, and without each curve's first lines. */
 typedef struct reach {
     double low, high, later;
 } reach;
 
-static void extend(reach *to, double value, bool first)
-{
-    to->low = fmin(to->low, value); /* which pass over NaN */
-    to->high = fmax(to->high, value);
-    if (!first)
-        to->later = fmax(to->later, value);
-}
-
-/* Null: the axis ends where the curves do. */
-static json_t *top_of(const reach *all)
-{
-    bool steep = all->high - all->low > STEEP * (all->later - all->low);
-
-    return steep ? json_real(all->later + 0.05 * (all->later - all->low)) : json_null();
-}
-
-static json_t *top_of_curves(const training *self, int column)
+static reach reach_of(const training *self, int column)
 {
     reach all = {NAN, NAN, NAN};
 
@@ -221,10 +171,33 @@ static json_t *top_of_curves(const training *self, int column)
         for (int64_t c = 0; c < self->runs[r].curve_count; c++) {
             const bp_curve *curve = &self->runs[r].curves[c];
 
-            for (int64_t k = 0; k < curve->count; k++)
-                extend(&all, curve->rows[k][column], k < curve->count / FIRST_SHARE);
+            for (int64_t k = 0; k < curve->count; k++) {
+                double value = curve->rows[k][column];
+
+                all.low = fmin(all.low, value); /* which pass over NaN */
+                all.high = fmax(all.high, value);
+                if (k >= curve->count / FIRST_SHARE)
+                    all.later = fmax(all.later, value);
+            }
         }
-    return top_of(&all);
+    return all;
+}
+
+/* Where the axis of a loss ends; null: where the curves do. */
+static json_t *top_of_curves(const training *self, int column)
+{
+    reach all = reach_of(self, column);
+    bool steep = all.high - all.low > STEEP * (all.later - all.low);
+
+    return steep ? json_real(all.later + 0.05 * (all.later - all.low)) : json_null();
+}
+
+/* The largest value of a column, 1 where there is none above 0. */
+static json_t *most_of_curves(const training *self, int column)
+{
+    double most = reach_of(self, column).high;
+
+    return json_real(most > 0 ? most : 1);
 }
 
 /* An empty curve has a line too, so that gnuplot counts it. */
@@ -247,36 +220,25 @@ static bool is_member(const bp_history *run, int64_t c)
 static void describe_curve(json_t *variables, const training *self, int64_t r, int64_t c)
 {
     const bp_history *run = &self->runs[r];
-    bool alone = self->count == 1, mean = run->curve_count > 1 && !is_member(run, c);
+    bool alone = self->count == 1, member = is_member(run, c);
     const char *name = alone && run->curve_count > 1 ? run->curves[c].name
-                       : is_member(run, c)           ? ""
+                       : member                      ? ""
                                                      : self->names[r];
-    int64_t colour = !alone ? r + 1 : mean ? 7 : c % 6 + 1;
+    int64_t colour = !alone ? r + 1 : run->curve_count > 1 && !member ? 7 : c % 6 + 1;
+    bool few = run->curves[c].count <= FEW_LINES;
 
     (void)json_array_append_new(json_object_get(variables, "names"), json_string(name));
     (void)json_array_append_new(json_object_get(variables, "numbers"), json_integer(colour));
-    (void)json_array_append_new(json_object_get(variables, "members"),
-                                json_integer(is_member(run, c)));
-    (void)json_array_append_new(json_object_get(variables, "few"),
-                                json_integer(run->curves[c].count <= FEW_LINES));
+    (void)json_array_append_new(json_object_get(variables, "members"), json_integer(member));
+    (void)json_array_append_new(json_object_get(variables, "few"), json_integer(few));
 }
 
-/* The largest value of a column, 1 where there is none above 0. */
-static json_t *most_of_curves(const training *self, int column)
+static void set_block(json_t *variables, const char *name, bp_buffer *block)
 {
-    double most = 0;
-
-    for (int64_t r = 0; r < self->count; r++)
-        for (int64_t c = 0; c < self->runs[r].curve_count; c++) {
-            const bp_curve *curve = &self->runs[r].curves[c];
-
-            for (int64_t k = 0; k < curve->count; k++)
-                most = fmax(most, curve->rows[k][column]);
-        }
-    return json_real(most > 0 ? most : 1);
+    (void)json_object_set_new(variables, name, json_string(block->data));
+    bp_buffer_clear(block);
 }
 
-/* NULL: no memory. */
 static json_t *variables_of(const training *self)
 {
     json_t *variables = json_pack(
@@ -286,7 +248,6 @@ static json_t *variables_of(const training *self)
         top_of_curves(self, BP_HISTORY_LOSS), "valid_top",
         top_of_curves(self, BP_HISTORY_VALID_LOSS));
     bp_buffer train = {0}, valid = {0};
-    char *train_text, *valid_text;
     int64_t validations = 0;
 
     for (int64_t r = 0; r < self->count; r++)
@@ -300,17 +261,9 @@ static json_t *variables_of(const training *self)
             validations += put_validations(&valid, self, curve);
             end_block(&valid, valid_began, "NaN,NaN,NaN,NaN");
         }
-    train_text = bp_buffer_take(&train);
-    valid_text = bp_buffer_take(&valid);
-    if (!train_text || !valid_text ||
-        json_object_set_new(variables, "$train", json_string(train_text)) != 0 ||
-        json_object_set_new(variables, "$valid", json_string(valid_text)) != 0 ||
-        json_object_set_new(variables, "validations", json_integer(validations)) != 0) {
-        json_decref(variables);
-        variables = NULL;
-    }
-    bp_free(train_text);
-    bp_free(valid_text);
+    set_block(variables, "$train", &train);
+    set_block(variables, "$valid", &valid);
+    (void)json_object_set_new(variables, "validations", json_integer(validations));
     return variables;
 }
 
@@ -319,14 +272,12 @@ static bp_err draw(char **picture, size_t *bytes, json_t *variables, const char 
                    const char *format)
 {
     char *script = NULL;
-    bp_err err = BP_OK;
+    bp_err err;
 
     *picture = NULL;
-    if (json_object_set_new(variables, "x", json_string(x)) != 0 ||
-        json_object_set_new(variables, "formats", json_string(format)) != 0)
-        err = out_of_memory();
-    if (err == BP_OK)
-        err = bp_report_script(&script, "training", variables);
+    (void)json_object_set_new(variables, "x", json_string(x));
+    (void)json_object_set_new(variables, "formats", json_string(format));
+    err = bp_report_script(&script, "training", variables);
     if (err == BP_OK)
         err = bp_gnuplot(picture, bytes, NULL, script);
     if (err == BP_ERR_FORMAT) /* no fault of the runs */
@@ -344,10 +295,10 @@ bp_err bp_training_picture(const char *path, const char *const *folders, int64_t
     size_t bytes = 0;
     bp_err err = open_runs(&self, folders, count);
 
-    if (err == BP_OK && !(variables = variables_of(&self)))
-        err = out_of_memory();
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        variables = variables_of(&self);
         err = draw(&picture, &bytes, variables, x, png ? "png" : "svg");
+    }
     if (err == BP_OK)
         err = bp_file_write(path, picture, bytes);
     bp_free(picture);
@@ -361,21 +312,7 @@ bp_err bp_training_picture(const char *path, const char *const *folders, int64_t
 /* Null where there is no number. */
 static json_t *real_text(const char *format, double value)
 {
-    char *text = isfinite(value) ? bp_sprintf(format, value) : NULL;
-    json_t *out = text ? json_string(text) : json_null();
-
-    bp_free(text);
-    return out;
-}
-
-static json_t *duration_text(double hours)
-{
-    char text[64];
-
-    if (!isfinite(hours))
-        return json_null();
-    bp_clock_duration(text, sizeof text, 3600 * hours);
-    return json_string(text);
+    return isfinite(value) ? json_sprintf(format, value) : json_null();
 }
 
 /* "12,345,678" */
@@ -400,18 +337,19 @@ static json_t *row_of(const training *self, int64_t r, int64_t c)
 {
     const bp_history *run = &self->runs[r];
     const bp_curve_figures figures = bp_curve_figures_of(&run->curves[c]);
-    char *name =
-        bp_sprintf("%s%s%s", self->names[r], run->curve_count > 1 ? ", " : "", run->curves[c].name);
-    json_t *row = json_pack(
-        "{s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", name, "state",
-        is_member(run, c) ? "" : run->state, "step", count_text(figures.step), "steps",
-        count_text(run->steps), "tokens", count_text(figures.tokens), "time",
-        duration_text(figures.hours), "loss", real_text("%.4f", figures.loss), "valid_loss",
-        real_text("%.4f", figures.best_valid_loss), "best_step", count_text(figures.best_step),
-        "speed", count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
+    char time[64];
 
-    bp_free(name);
-    return row;
+    bp_clock_duration(time, sizeof time, 3600 * figures.hours);
+    return json_pack(
+        "{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+        json_sprintf("%s%s%s", self->names[r], run->curve_count > 1 ? ", " : "",
+                     run->curves[c].name),
+        "state", is_member(run, c) ? "" : run->state, "step", count_text(figures.step), "steps",
+        count_text(run->steps), "tokens", count_text(figures.tokens), "time",
+        isfinite(figures.hours) ? json_string(time) : json_null(), "loss",
+        real_text("%.4f", figures.loss), "valid_loss", real_text("%.4f", figures.best_valid_loss),
+        "best_step", count_text(figures.best_step), "speed",
+        count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
 }
 
 /* {"names": [...], "keys": [{"key": ..., "values": [{"value": ...}]}]}, or null: nothing differs.
@@ -422,8 +360,7 @@ static json_t *differences_of(const training *self)
     int64_t count = 0;
     json_t *names = json_array(), *rows = json_array();
 
-    if (bp_history_differences(&keys, &count, self->runs, self->count) != BP_OK)
-        count = 0;
+    bp_history_differences(&keys, &count, self->runs, self->count);
     for (int64_t r = 0; r < self->count; r++)
         (void)json_array_append_new(names, json_string(self->names[r]));
     for (int64_t k = 0; k < count; k++) {
@@ -443,22 +380,18 @@ static json_t *differences_of(const training *self)
     return json_null();
 }
 
-/* NULL: no memory. */
 static json_t *page_of(const training *self)
 {
-    json_t *rows = json_array();
-    char *title = self->count == 1 ? bp_sprintf("Training of %s", self->names[0])
-                                   : bp_sprintf("%" PRId64 " trainings", self->count);
-    json_t *page;
+    json_t *rows = json_array(), *title;
 
     for (int64_t r = 0; r < self->count; r++)
         for (int64_t c = 0; c < self->runs[r].curve_count; c++)
             (void)json_array_append_new(rows, row_of(self, r, c));
-    page = json_pack("{s:s?, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,
+    title = self->count == 1 ? json_sprintf("Training of %s", self->names[0])
+                             : json_sprintf("%" PRId64 " trainings", self->count);
+    return json_pack("{s:o, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,
                      "differences", differences_of(self), "thinned", (int)self->thinned, "points",
                      (json_int_t)self->points, "smooth_percent", 100 / SMOOTH_SHARE, "plots");
-    bp_free(title);
-    return page;
 }
 
 /* Plots over steps, tokens and hours. Errors: those of draw. */
@@ -466,7 +399,7 @@ static bp_err add_plots(json_t *page, const training *self)
 {
     static const char *const X[] = {"steps", "tokens", "hours"};
     json_t *variables = variables_of(self);
-    bp_err err = variables ? BP_OK : out_of_memory();
+    bp_err err = BP_OK;
 
     for (int k = 0; k < 3 && err == BP_OK; k++) {
         char *picture, *svg;
@@ -494,8 +427,8 @@ bp_err bp_training_page(const char *path, const char *const *folders, int64_t co
     bp_err err = open_runs(&self, folders, count);
 
     *notice = NULL;
-    if (err == BP_OK && !(page = page_of(&self)))
-        err = out_of_memory();
+    if (err == BP_OK)
+        page = page_of(&self);
     if (err == BP_OK && add_plots(page, &self) != BP_OK) {
         *notice = bp_strdup(bp_err_message());
         (void)json_object_set_new(page, "notice", json_string(*notice));
@@ -509,15 +442,15 @@ bp_err bp_training_page(const char *path, const char *const *folders, int64_t co
 
 void bp_training_leave_page(const char *folder)
 {
-    char *path = bp_path_join(folder, "index.html"), *notice = NULL;
-    bp_err err = path ? bp_training_page(path, &folder, 1, &notice) : out_of_memory();
+    char *notice = NULL;
+    const bp_path path = bp_path_in(folder, "index.html");
+    bp_err err = bp_training_page(path.text, &folder, 1, &notice);
 
     if (err != BP_OK)
         bp_warn("the page of the training was not written: %s", bp_err_message());
     else if (notice)
-        bp_log("a page with figures, but no plots: %s (%s)", path, notice);
+        bp_log("a page with figures, but no plots: %s (%s)", path.text, notice);
     else
-        bp_log("a page with plots: %s", path);
+        bp_log("a page with plots: %s", path.text);
     bp_free(notice);
-    bp_free(path);
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/lock/run_lock_priv.h"
+#include "run/run_fields_priv.h"
 #include "run/status/run_progress_priv.h"
 #include "run/stop_request.h"
 
@@ -55,34 +56,28 @@ static bool ends_with(const char *name, const char *end)
     return bytes > end_bytes && strcmp(name + bytes - end_bytes, end) == 0;
 }
 
-/* The bytes of a file of results. Each start begins a part file: its head tells nothing. */
-static int64_t result_bytes(const char *name, int64_t bytes)
-{
-    if (ends_with(name, ".part"))
-        return bytes > PART_HEAD ? bytes : 0;
-    return ends_with(name, ".h5") || strcmp(name, "summary.json") == 0 ? bytes : 0;
-}
-
 static int64_t progress_below(const char *folder, int depth)
 {
-    char **names;
-    int64_t count, sum = 0, newest = 0;
+    char **names = NULL;
+    int64_t count = 0, sum = 0, newest = 0;
 
-    if (bp_dir_list(folder, &names, &count) != BP_OK)
-        return 0;
+    (void)bp_dir_list(folder, &names, &count);
     for (int64_t k = 0; k < count; k++) {
-        char *path = names[k][0] == '.' ? NULL : bp_path_join(folder, names[k]);
+        const char *name = names[k];
+        const bp_path path = bp_path_in(folder, name);
         struct stat status;
 
-        if (path != NULL && lstat(path, &status) == 0) {
-            if (S_ISDIR(status.st_mode) && strncmp(names[k], "step-", 5) == 0)
-                newest = strtoll(names[k] + 5, NULL, 10); /* sorted: the last is the highest */
-            else if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX)
-                sum += progress_below(path, depth + 1);
-            else if (S_ISREG(status.st_mode))
-                sum += result_bytes(names[k], status.st_size);
-        }
-        bp_free(path);
+        if (name[0] == '.' || lstat(path.text, &status) != 0)
+            status = (struct stat){.st_mode = 0};
+        if (S_ISDIR(status.st_mode) && strncmp(name, "step-", 5) == 0)
+            newest = strtoll(name + 5, NULL, 10); /* sorted: the last is the highest */
+        else if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX)
+            sum += progress_below(path.text, depth + 1);
+        else if (S_ISREG(status.st_mode) && ends_with(name, ".part"))
+            sum += status.st_size > PART_HEAD ? status.st_size : 0; /* each start begins one */
+        else if (S_ISREG(status.st_mode) &&
+                 (ends_with(name, ".h5") || strcmp(name, "summary.json") == 0))
+            sum += status.st_size;
     }
     bp_names_free(&names, count);
     return sum + newest;
@@ -99,72 +94,50 @@ int64_t bp_restart_progress(const char *folder)
  * the next. */
 static bool is_preemption(const char *cause)
 {
-    return cause != NULL && strncmp(cause, PREEMPTED, strlen(PREEMPTED)) == 0;
+    return strncmp(cause, PREEMPTED, strlen(PREEMPTED)) == 0;
 }
 
-/* Has Slurm started the job of start `last` again? */
-static bool is_restart_of(const json_t *last)
+static bool is_this_job(const char *job)
 {
-    const char *job = getenv("SLURM_JOB_ID"),
-               *its_job = json_string_value(json_object_get(last, "slurm_job"));
+    const char *own = getenv("SLURM_JOB_ID");
 
-    return bp_restart_count() > 0 && job != NULL && its_job != NULL && strcmp(its_job, job) == 0;
+    return own != NULL && strcmp(own, job) == 0;
 }
 
-/* Where Slurm has started the job again and the batch script's question was never asked, it did so
- * by itself, with the node of the batch script, or for scontrol requeue: excused, too. */
-static void add_end(json_t *one, const json_t *before, const char *folder, bool again,
-                    bool *excused)
+/* Starts before this one that have committed nothing: in a row, and of this Slurm job. Where Slurm
+ * has started the job again and the batch script's question was never asked, it did so by itself,
+ * with the node of the batch script, or for scontrol requeue: excused, too. */
+static void add_end(json_t *one, const json_t *before, const char *folder)
 {
+    const json_t *last = last_start_of(before);
     json_t *told = run_progress_read(folder), *end = run_words_of_end(folder, before, told);
-    const char *cause = json_string_value(json_object_get(end, "cause"));
+    bool again = bp_restart_count() > 0 && is_this_job(text_of(last, "slurm_job"));
+    bool asked = has(end, "cause");
+    bool excused = is_preemption(text_of(end, "cause")) || (again && !asked);
+    bool same = json_is_integer(json_object_get(last, "progress")) &&
+                json_equal(json_object_get(last, "progress"), json_object_get(one, "progress"));
     char text[BP_ERR_LINE_BYTES];
 
-    *excused = is_preemption(cause) || (again && cause == NULL);
     if (end == NULL)
         end = run_words_ask_slurm(before);
-    if (again && cause == NULL && json_object_get(end, "message") == NULL)
-        (void)json_object_set_new(end, "cause", json_string(BY_ITSELF));
+    if (again && !asked && !has(end, "message"))
+        set(end, "cause", json_string(BY_ITSELF));
     run_words_text(text, sizeof text, end);
-    (void)json_object_set_new(one, "after", json_string(text));
+    set(one, "after", json_string(text));
+    if (same)
+        set_integer(one, "stuck", integer_of(last, "stuck") + !excused);
+    if (again)
+        set_integer(one, "fruitless", integer_of(last, "fruitless") + (same && !excused));
     json_decref(end);
     json_decref(told);
 }
 
-static json_int_t integer_in(const json_t *start, const char *key)
-{
-    return json_integer_value(json_object_get(start, key));
-}
-
-/* Starts before this one that have committed nothing: in a row, and of this Slurm job. */
-static void count_starts(json_t *one, const json_t *before, const json_t *last, const char *folder)
-{
-    bool again = is_restart_of(last), excused, same;
-
-    add_end(one, before, folder, again, &excused);
-    same = json_is_integer(json_object_get(last, "progress")) &&
-           integer_in(last, "progress") == integer_in(one, "progress");
-    if (same)
-        (void)json_object_set_new(one, "stuck", json_integer(integer_in(last, "stuck") + !excused));
-    if (again)
-        (void)json_object_set_new(one, "fruitless",
-                                  json_integer(integer_in(last, "fruitless") + (same && !excused)));
-}
-
-static const json_t *last_start(const json_t *record)
-{
-    const json_t *starts = json_object_get(record, "recent_starts");
-
-    return json_array_get(starts, json_array_size(starts) - 1);
-}
-
 bp_err bp_restart_check(const json_t *before, const char *folder)
 {
-    const char *own = getenv("SLURM_JOB_ID"),
-               *job = json_string_value(json_object_get(last_start(before), "slurm_job"));
+    const char *job = text_of(last_start_of(before), "slurm_job");
     run_queue_state queue;
 
-    if (job == NULL || (own != NULL && strcmp(own, job) == 0) ||
+    if (job[0] == '\0' || is_this_job(job) ||
         run_slurm_ask(&queue, job, ASK_SECONDS) != RUN_QUEUE_LISTED ||
         strcmp(queue.state, "PENDING") != 0)
         return BP_OK;
@@ -179,24 +152,19 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
     const json_t *known = json_object_get(before, "recent_starts");
     const char *job = getenv("SLURM_JOB_ID");
     json_t *list = json_array(), *one;
-    char now[32];
 
     for (size_t k = 0; k < json_array_size(known); k++)
         if (k + STARTS_KEPT > json_array_size(known))
             (void)json_array_append(list, json_array_get(known, k));
-    bp_clock_stamp(now, sizeof now);
-    one = json_pack("{s:I, s:s, s:I}", "start", (json_int_t)start, "time", now, "progress",
-                    (json_int_t)bp_restart_progress(folder));
-    if (job != NULL && one != NULL) {
-        (void)json_object_set_new(one, "slurm_job", json_string(job));
-        (void)json_object_set_new(one, "slurm_restart", json_integer(bp_restart_count()));
+    one = json_pack("{s:I, s:s, s:I}", "start", (json_int_t)start, "time", bp_clock_stamp().text,
+                    "progress", (json_int_t)bp_restart_progress(folder));
+    if (job != NULL) {
+        set(one, "slurm_job", json_string(job));
+        set(one, "slurm_restart", json_integer(bp_restart_count()));
     }
-    if (before != NULL && one != NULL)
-        count_starts(one, before, last_start(before), folder);
-    if (json_array_append_new(list, one) != 0) {
-        json_decref(list);
-        return NULL;
-    }
+    if (before != NULL)
+        add_end(one, before, folder);
+    (void)json_array_append_new(list, one);
     return list;
 }
 
@@ -220,33 +188,15 @@ static bool is_death(int status)
 static bool is_fruitless(const json_t *last, const char *folder)
 {
     return json_is_integer(json_object_get(last, "progress")) &&
-           integer_in(last, "progress") == bp_restart_progress(folder);
+           json_integer_value(json_object_get(last, "progress")) == bp_restart_progress(folder);
 }
 
 int64_t bp_restart_stuck(const json_t *record, const char *folder)
 {
-    const json_t *last = last_start(record);
-    int64_t stuck = is_fruitless(last, folder) ? integer_in(last, "stuck") + 1 : 0;
+    const json_t *last = last_start_of(record);
+    int64_t stuck = is_fruitless(last, folder) ? integer_of(last, "stuck") + 1 : 0;
 
     return stuck >= STUCK_STARTS ? stuck : 0;
-}
-
-static bool is_finished(const json_t *record)
-{
-    const char *state =
-        json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
-
-    return state != NULL && strcmp(state, "finished") == 0;
-}
-
-/* The starts of this Slurm job that have committed nothing, for which that is held against it. */
-static int64_t count_fruitless(const json_t *record, const char *folder)
-{
-    const json_t *last = last_start(record);
-
-    if (record == NULL) /* none has got as far as the folder */
-        return bp_restart_count() + 1;
-    return integer_in(last, "fruitless") + is_fruitless(last, folder);
 }
 
 /* Why not, into `why`; false: nothing speaks against it. */
@@ -254,13 +204,18 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, co
                            char *why, size_t why_bytes)
 {
     bool excused = is_preemption(cause);
-    int64_t stuck = excused ? 0 : bp_restart_stuck(record, what->folder);
-    int64_t fruitless = excused ? 0 : count_fruitless(record, what->folder);
+    int64_t stuck = excused ? 0 : bp_restart_stuck(record, what->folder), fruitless = 0;
+    const json_t *last = last_start_of(record);
+
+    if (!excused) /* without a record no start has got as far as the folder */
+        fruitless = record == NULL
+                        ? bp_restart_count() + 1
+                        : integer_of(last, "fruitless") + is_fruitless(last, what->folder);
 
     if (bp_stop_request_check(what->folder) != BP_OK ||
         (what->halt != NULL && bp_stop_request_check(what->halt) != BP_OK))
         (void)snprintf(why, why_bytes, "%s", bp_err_message());
-    else if (is_finished(record))
+    else if (strcmp(end_state_of(record), "finished") == 0)
         (void)snprintf(why, why_bytes, "the run is finished: %s", what->folder);
     else if (what->most == 0 || fruitless > what->most)
         (void)snprintf(why, why_bytes,
@@ -283,24 +238,12 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, co
     return true;
 }
 
-static bp_err load_record(const char *folder, json_t **record)
-{
-    char *path = bp_path_join(folder, "run.json");
-    bp_err err = BP_OK;
-
-    *record = NULL; /* a job that died before it made the folder has none */
-    if (bp_path_exists(path))
-        err = bp_json_load_plain(record, path, RECORD_LIMIT);
-    bp_free(path);
-    return err;
-}
-
 bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, size_t why_bytes)
 {
-    const char *cause = what->cause != NULL ? what->cause : "";
+    const char *cause = what->cause;
     json_t *record = NULL, *end;
-    char text[BP_ERR_LINE_BYTES];
-    bp_err err;
+    char *path, text[BP_ERR_LINE_BYTES];
+    bp_err err = BP_OK;
 
     *again = false;
     if (what->status == 0) {
@@ -314,13 +257,16 @@ bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, si
             (void)snprintf(why, why_bytes, "it was ended by TERM, as scancel does");
         return BP_OK;
     }
-    err = load_record(what->folder, &record);
+    path = bp_path_join(what->folder, "run.json");
+    if (bp_path_exists(path)) /* a job that died before it made the folder has none */
+        err = bp_json_load_plain(&record, path, RECORD_LIMIT);
+    bp_free(path);
     if (err != BP_OK)
         return err;
     if (cause[0] == '\0' && what->status == LOST_NODE)
         cause = "the launcher lost a node";
     if (record != NULL)
-        run_words_add(what->folder, integer_in(record, "starts"), what->status, cause);
+        run_words_add(what->folder, integer_of(record, "starts"), what->status, cause);
     *again = !speaks_against(what, record, cause, why, why_bytes);
     if (*again) {
         end = run_words_of(what->status, cause);

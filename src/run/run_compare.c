@@ -5,7 +5,9 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "run/run_fields_priv.h"
 
+#include <ini.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,93 +16,44 @@
 
 /* ---- config.ini as bp_config_text writes it ---- */
 
-static void add_text(run_pairs *pairs, int64_t at, char *text)
+/* inih's handler: once a line. A value that goes on in the next one ends with a backslash, and its
+ * key comes again. */
+static int take_line(void *context, const char *section, const char *name, const char *value)
 {
-    if (at % 32 == 0)
-        pairs->texts = bp_realloc("run.pairs", pairs->texts, at + 32, sizeof *pairs->texts);
-    pairs->texts[at] = text;
-}
+    run_pairs *pairs = context;
+    char *key = bp_sprintf("%s.%s", section, name);
+    char **last = pairs->count > 0 ? &pairs->texts[2 * pairs->count - 1] : NULL;
+    size_t bytes = last == NULL ? 0 : strlen(*last);
 
-/* The value from `*text` on, joined over lines that end with a backslash; *text is moved behind it.
- */
-static char *take_value(const char **text)
-{
-    bp_buffer value = {0};
-    bool more = true;
+    if (bytes > 0 && (*last)[bytes - 1] == '\\' && strcmp(key, last[-1]) == 0) {
+        char *whole = bp_sprintf("%.*s%s", (int)bytes - 1, *last, value);
 
-    while (more) {
-        size_t bytes = strcspn(*text, "\n");
-        const char *line = *text + strspn(*text, " \t");
-        size_t used = line - *text > (ptrdiff_t)bytes ? 0 : bytes - (size_t)(line - *text);
-
-        while (used > 0 && strchr(" \t\r", line[used - 1]) != NULL)
-            used--;
-        more = used > 0 && line[used - 1] == '\\';
-        bp_buffer_add(&value, line, used - more);
-        *text += bytes;
-        if (**text == '\n')
-            (*text)++;
-        more = more && **text != '\0';
+        bp_free(*last);
+        *last = whole;
+        bp_free(key);
+        return 1;
     }
-    return bp_buffer_take(&value);
-}
-
-static void take_pair(run_pairs *pairs, const char *section, size_t section_bytes,
-                      const char **text)
-{
-    size_t name_bytes = strcspn(*text, "=\n");
-    const char *name = *text;
-
-    *text += name_bytes;
-    if (**text != '=')
-        return; /* no pair: an empty line, a comment */
-    (*text)++;
-    while (name_bytes > 0 && strchr(" \t", name[name_bytes - 1]) != NULL)
-        name_bytes--;
-    add_text(pairs, 2 * pairs->count,
-             bp_sprintf("%.*s.%.*s", (int)section_bytes, section, (int)name_bytes, name));
-    add_text(pairs, 2 * pairs->count + 1, take_value(text));
     pairs->count++;
-}
-
-static void parse_pairs(run_pairs *pairs, const char *text)
-{
-    const char *section = "";
-    size_t section_bytes = 0;
-
-    while (*text != '\0') {
-        text += strspn(text, " \t\r\n");
-        if (*text == '[') {
-            section = text + 1;
-            section_bytes = strcspn(section, "]\n");
-            text += strcspn(text, "\n");
-        } else if (*text == ';' || *text == '#') {
-            text += strcspn(text, "\n");
-        } else if (*text != '\0') {
-            take_pair(pairs, section, section_bytes, &text);
-        }
-    }
+    pairs->texts = bp_realloc("run.pairs", pairs->texts, 2 * pairs->count, sizeof *pairs->texts);
+    pairs->texts[2 * pairs->count - 2] = key;
+    pairs->texts[2 * pairs->count - 1] = bp_strdup(value);
+    return 1;
 }
 
 bp_err run_pairs_read(run_pairs *out, const char *run_dir)
 {
-    char *path = bp_path_join(run_dir, "config.ini"), *text = NULL;
+    char *text = NULL;
     size_t bytes;
     bp_err err;
 
     *out = (run_pairs){0};
-    err = bp_plain_read(path, CONFIG_LIMIT, &text, &bytes);
+    err = bp_plain_read(bp_path_in(run_dir, "config.ini").text, CONFIG_LIMIT, &text, &bytes);
     if (err == BP_OK) {
         bp_sha256_of(text, bytes, out->sha256);
-        parse_pairs(out, text);
+        (void)ini_parse_string(text, take_line, out); /* lines that are no pairs are skipped */
     }
-    if (err == BP_ERR_INPUT) /* there is none */
-        err = BP_OK;
-    if (err != BP_OK)
-        run_pairs_clear(out);
     bp_free(text);
-    bp_free(path);
-    return err;
+    return err == BP_ERR_INPUT ? BP_OK : err; /* there is none */
 }
 
 void run_pairs_clear(run_pairs *pairs)
@@ -191,39 +144,27 @@ static void add_fault(struct comparison *c, const char *name, const char *what, 
 static const char *const ALWAYS_FREE[] = {
     "run.dir", "run.memory", "slurm.*", "watchdog.*", "mesh.coordinator", "mesh.overlap", NULL};
 
-static bool is_identity(const bp_run_spec *spec, const char *key)
-{
-    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
-        if (strcmp(one->name, key) == 0)
-            return true;
-    return false;
-}
-
-static bool changes_bits(const struct comparison *c, const char *key, const char *before,
-                         const char *now)
-{
-    const bp_run_spec *spec = c->spec;
-
-    return !spec->keeps_bits || !spec->keeps_bits(c->config, key, before, now);
-}
-
 static void compare_key(void *context, const bp_option *option, const char *value)
 {
     struct comparison *c = context;
+    const bp_run_spec *spec = c->spec;
     const char *before = run_pairs_find(c->pairs, option->key);
     const char *now = value == NULL ? "" : value;
+    bool is_free = is_listed(ALWAYS_FREE, option->key);
+
+    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
+        is_free = is_free || strcmp(one->name, option->key) == 0; /* compared by content */
 
     if (before == NULL && option->was != NULL)
         before = run_pairs_find(c->pairs, option->was);
     if (before == NULL) /* not set then, or not known yet */
         before = option->value == NULL ? "" : option->value;
-    if (is_listed(ALWAYS_FREE, option->key) || is_identity(c->spec, option->key) ||
-        strcmp(before, now) == 0)
+    if (is_free || strcmp(before, now) == 0)
         return;
-    if (is_listed(c->spec->may_change, option->key)) {
+    if (is_listed(spec->may_change, option->key)) {
         c->same = false;
-    } else if (is_listed(c->spec->other_bits, option->key)) {
-        if (changes_bits(c, option->key, before, now))
+    } else if (is_listed(spec->other_bits, option->key)) {
+        if (spec->keeps_bits == NULL || !spec->keeps_bits(c->config, option->key, before, now))
             bp_buffer_printf(&c->changes, "%s%s is %s and was %s", c->changes.bytes > 0 ? ", " : "",
                              option->key, value == NULL ? "not set" : now,
                              before[0] == '\0' ? "not set" : before);
@@ -236,14 +177,14 @@ static void compare_key(void *context, const bp_option *option, const char *valu
 static void compare_identities(struct comparison *c, const json_t *before)
 {
     const json_t *known = json_object_get(before, "identities");
+    const bp_run_identity *one = c->spec->identities;
 
-    for (const bp_run_identity *one = c->spec->identities; one != NULL && one->name != NULL;
-         one++) {
-        const char *value = json_string_value(json_object_get(known, one->name));
+    for (; one != NULL && one->name != NULL; one++) {
+        const char *value = text_of(known, one->name);
         const bp_run_words *words = c->spec->words;
         char what[160], keep[160] = "keep it";
 
-        if (value == NULL || value[0] == '\0' || one->value == NULL || one->value[0] == '\0' ||
+        if (value[0] == '\0' || one->value == NULL || one->value[0] == '\0' ||
             strcmp(value, one->value) == 0)
             continue;
         if (words != NULL && strcmp(words->name, one->name) != 0)
@@ -261,20 +202,18 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
 {
     struct comparison c = {
         .pairs = pairs, .config = config, .spec = spec, .run_dir = run_dir, .same = true};
-    const char *job = json_string_value(json_object_get(before, "job"));
-    const char *state =
-        json_string_value(json_object_get(json_object_get(before, "exit"), "state"));
+    const char *job = text_of(before, "job");
     bp_err err = BP_OK;
 
     *changes = NULL;
-    if (job != NULL && strcmp(job, spec->job) != 0)
+    if (job[0] != '\0' && strcmp(job, spec->job) != 0)
         return BP_FAIL(BP_ERR_CONFIG,
                        "the run folder is one of job '%s', not of '%s': at %s; use another run.dir",
                        job, spec->job, run_dir);
     compare_identities(&c, before);
     if (pairs->count > 0)
         bp_config_each(config, compare_key, &c);
-    *finished = c.same && c.fault_count == 0 && state != NULL && strcmp(state, "finished") == 0;
+    *finished = c.same && c.fault_count == 0 && strcmp(end_state_of(before), "finished") == 0;
     if (c.fault_count > FAULTS_SHOWN)
         bp_buffer_printf(&c.faults, "\nand %lld more", (long long)(c.fault_count - FAULTS_SHOWN));
     if (c.fault_count > 0)

@@ -7,80 +7,59 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
-#include "base/hash.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
-#include "run/lock/run_lock_priv.h"
 #include "run/restart.h"
 #include "run/run_compare_priv.h"
-#include "run/run_journal_priv.h"
+#include "run/run_fields_priv.h"
 #include "run/run_record_priv.h"
 #include "run/run_shared_priv.h"
-#include "run/run_tensorboard_priv.h"
-#include "run/status/run_progress_priv.h"
-#include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LOOKS        3
 #define LOOK_SECONDS 0.5
 
 /* ---- opening ---- */
 
-static const char *state_word(bp_err state)
+static bp_err write_config(const bp_run *run)
 {
-    return state == BP_OK ? "finished" : state == BP_ERR_STOPPED ? "stopped" : "failed";
-}
-
-static bp_err write_text(const bp_run *run, const char *text)
-{
-    char *path = bp_path_join(run->folder, "config.ini");
-    bp_err err = bp_file_write(path, text, strlen(text));
-
-    bp_free(path);
-    return err;
+    return bp_file_write(bp_path_in(run->folder, "config.ini").text, run->config_text,
+                         strlen(run->config_text));
 }
 
 /* run.json knows the hash of what config.ini is to be, and of what it was: one is written after the
  * other, and a job may be killed in between. Of a finished run it stays as it is. */
-static void note_config(bp_run *run, const run_pairs *pairs)
-{
-    char now[BP_SHA256_HEX];
-    const char *text = run->config_text;
-    json_t *hashes = json_array();
-
-    bp_sha256_of(text, strlen(text), now);
-    if (!run->finished)
-        (void)json_array_append_new(hashes, json_string(now));
-    if (pairs->sha256[0] != '\0')
-        (void)json_array_append_new(hashes, json_string(pairs->sha256));
-    (void)json_object_set_new(run->record, "config_sha256", hashes);
-}
-
 static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                            const json_t *before, const char *hosts, const run_pairs *pairs)
 {
+    json_t *hashes = json_array();
+    char now[BP_SHA256_HEX];
     bp_err err = BP_OK;
 
     run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
     run->config_text = bp_config_text(config);
-    note_config(run, pairs);
+    bp_sha256_of(run->config_text, strlen(run->config_text), now);
+    if (!run->finished)
+        (void)json_array_append_new(hashes, json_string(now));
+    if (pairs->sha256[0] != '\0')
+        (void)json_array_append_new(hashes, json_string(pairs->sha256));
+    set(run->record, "config_sha256", hashes);
     if (before == NULL) /* there is a run from run.json on */
-        err = write_text(run, run->config_text);
+        err = write_config(run);
     if (err == BP_OK)
         err = run_record_write(run->folder, run->record);
     /* config.ini says what results were computed with: keys that give them other bits come to it
      * once there is something to compute (bp_run_take_changes) */
     if (err == BP_OK && before != NULL && !run->finished && run->changes == NULL)
-        err = write_text(run, run->config_text);
+        err = write_config(run);
     return err;
 }
 
@@ -125,13 +104,12 @@ static void warn_if_empty(const bp_run *run, const char *path)
 
 static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
 {
-    char *log = bp_path_join(run->folder, "log.txt");
+    const bp_path log = bp_path_in(run->folder, "log.txt");
     bp_err err;
 
-    err = bp_log_open(log);
+    err = bp_log_open(log.text);
     if (err == BP_OK)
-        warn_if_empty(run, log);
-    bp_free(log);
+        warn_if_empty(run, log.text);
     if (err == BP_OK && spec->trains)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
     if (err == BP_OK)
@@ -145,24 +123,20 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
 static bp_err note_opened(bp_run *run)
 {
     const json_t *mesh = json_object_get(run->record, "mesh");
+    const char *job = getenv("SLURM_JOB_ID"), *after = text_of(last_start_of(run->record), "after");
     json_t *members =
         json_pack("{s:O, s:O, s:O}", "start", json_object_get(run->record, "starts"), "ranks",
                   json_object_get(mesh, "ranks"), "hosts", json_object_get(run->record, "hosts"));
-    const json_t *starts = json_object_get(run->record, "recent_starts");
-    const char *job = getenv("SLURM_JOB_ID"),
-               *after = json_string_value(
-                   json_object_get(json_array_get(starts, json_array_size(starts) - 1), "after"));
     bp_err err;
 
-    if (members != NULL && job != NULL) {
-        (void)json_object_set_new(members, "slurm_job", json_string(job));
-        (void)json_object_set_new(members, "slurm_restart", json_integer(bp_restart_count()));
+    if (job != NULL) {
+        set(members, "slurm_job", json_string(job));
+        set(members, "slurm_restart", json_integer(bp_restart_count()));
         bp_log_file_only("start %lld of this run: Slurm job %s, restart %lld",
-                         (long long)json_integer_value(json_object_get(run->record, "starts")), job,
-                         (long long)bp_restart_count());
+                         (long long)bp_run_start_number(run), job, (long long)bp_restart_count());
     }
-    if (members != NULL && after != NULL) {
-        (void)json_object_set_new(members, "after", json_string(after));
+    if (after[0] != '\0') {
+        set(members, "after", json_string(after));
         bp_log("the start before this one %s", after);
     }
     err = bp_run_event(run, "opened", members);
@@ -170,40 +144,57 @@ static bp_err note_opened(bp_run *run)
     return err;
 }
 
-/* Why it was stopped: "USR1", "halt" and so on; or why it is finished. */
-static void add_reason(const bp_run *run, json_t *members, bp_err state)
+/* How and why it ended: "USR1", "halt" and so on; why it is finished; the message of a failure. */
+static json_t *end_of(const bp_run *run, bp_err state)
 {
-    const char *reason = state == BP_ERR_STOPPED ? bp_stop_name(bp_signals_stop_reason())
-                         : state == BP_OK        ? run->end_reason
-                                                 : NULL;
+    bool stopped = state == BP_ERR_STOPPED;
+    const char *reason = stopped          ? bp_stop_name(bp_signals_stop_reason())
+                         : state == BP_OK ? run->end_reason
+                                          : NULL;
+    json_t *end = json_pack("{s:s, s:i}", "state",
+                            state == BP_OK ? "finished"
+                            : stopped      ? "stopped"
+                                           : "failed",
+                            "code", (int)state);
 
-    if (members != NULL && reason != NULL)
-        (void)json_object_set_new(members, "reason", json_string(reason));
+    if (state != BP_OK && !stopped)
+        set(end, "message", json_string(bp_err_message()));
+    if (reason != NULL)
+        set(end, "reason", json_string(reason));
+    return end;
 }
 
 static void note_closed(bp_run *run, bp_err state)
 {
-    json_t *members = json_pack("{s:s, s:i}", "state", state_word(state), "code", (int)state);
+    json_t *members = end_of(run, state);
 
-    if (members != NULL && state != BP_OK && state != BP_ERR_STOPPED)
-        (void)json_object_set_new(members, "message", json_string(bp_err_message()));
-    add_reason(run, members, state);
     if (bp_run_event(run, "closed", members) != BP_OK)
         bp_warn("%s", bp_err_message());
     json_decref(members);
+}
+
+static bp_err write_exit(bp_run *run, bp_err state)
+{
+    json_t *end = end_of(run, state);
+    bp_err err;
+
+    set(end, "time", json_string(bp_clock_stamp().text));
+    set(run->record, "exit", end);
+    err = run_record_write(run->folder, run->record);
+    run_progress_end(run->progress, end);
+    return err;
 }
 
 /* Results that a start began with may not be fewer when the next one begins: somebody has taken
  * some away. */
 static void warn_of_loss(const bp_run *run, const json_t *before)
 {
-    const json_t *starts = json_object_get(before, "recent_starts");
-    const json_t *last = json_array_get(starts, json_array_size(starts) - 1);
+    const json_t *last = last_start_of(before);
     int64_t had = json_integer_value(json_object_get(last, "progress")), missing = 0;
 
     if (run_journal_missing(&run->events, run->folder, &missing) != BP_OK)
         bp_warn("%s", bp_err_message());
-    if (json_array_size(starts) > 0 && (missing > 0 || bp_restart_progress(run->folder) < had))
+    if (last != NULL && (missing > 0 || bp_restart_progress(run->folder) < had))
         bp_warn("there is less in the run folder than when the last start began: at %s; what is "
                 "missing is computed again",
                 run->folder);
@@ -211,19 +202,47 @@ static void warn_of_loss(const bp_run *run, const json_t *before)
 
 static bp_err check_record(const bp_run *run, const json_t *before, const run_pairs *pairs)
 {
-    char *events = bp_path_join(run->folder, "events.jsonl");
-    bp_err err = BP_OK;
+    bool lost = before == NULL && bp_file_size(bp_path_in(run->folder, "events.jsonl").text) > 0;
 
-    if (before == NULL && events != NULL && bp_file_size(events) > 0)
-        err = BP_FAIL(BP_ERR_FORMAT,
-                      "run.json is missing, and with it what the run was made with: in %s; put it "
-                      "back from a copy, or use another run.dir",
-                      run->folder);
-    bp_free(events);
-    return err == BP_OK ? run_pairs_check(pairs, before, run->folder) : err;
+    if (lost)
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "run.json is missing, and with it what the run was made with: in %s; put it "
+                       "back from a copy, or use another run.dir",
+                       run->folder);
+    return run_pairs_check(pairs, before, run->folder);
 }
 
-/* The coordinator's part. What was before is compared before anything is written. */
+/* What was before is compared before anything is written. */
+static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
+                          json_t **before, run_pairs *pairs)
+{
+    const char *log_every;
+    bp_err err = bp_dir_make(run->folder);
+
+    if (err == BP_OK)
+        err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
+    if (err == BP_OK)
+        err = run_record_read(run->folder, before);
+    if (err == BP_OK)
+        err = run_pairs_read(pairs, run->folder);
+    if (err == BP_OK)
+        err = check_record(run, *before, pairs);
+    if (err == BP_OK)
+        err = run_compare(*before, pairs, config, spec, run->folder, &run->finished, &run->changes);
+    if (err == BP_OK && !run->finished)
+        err = bp_restart_check(*before, run->folder);
+    if (err == BP_OK && !run->finished)
+        err = bp_stop_request_check(run->folder);
+    if (err == BP_OK)
+        err = bp_run_check_owner(run);
+    run->resumed = *before != NULL;
+    run->steps_before = run_steps(*before, pairs);
+    log_every = run_pairs_find(pairs, "train.log_every");
+    run->log_every = log_every == NULL ? 0 : strtoll(log_every, NULL, 10);
+    return err;
+}
+
+/* The coordinator's part. */
 static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                           const char *hosts)
 {
@@ -232,42 +251,21 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     bp_err err;
 
     run->folder = bp_strdup(bp_run_keys_of(config)->dir);
-    err = bp_dir_make(run->folder);
-    if (err == BP_OK)
-        err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
-    if (err == BP_OK)
-        err = run_record_read(run->folder, &before);
-    if (err == BP_OK)
-        err = run_pairs_read(&pairs, run->folder);
-    if (err == BP_OK)
-        err = check_record(run, before, &pairs);
-    if (err == BP_OK)
-        err = run_compare(before, &pairs, config, spec, run->folder, &run->finished, &run->changes);
-    if (err == BP_OK && !run->finished)
-        err = bp_restart_check(before, run->folder);
-    run->resumed = before != NULL;
-    run->steps_before = run_steps(before, &pairs);
-    run->log_every = run_pairs_find(&pairs, "train.log_every") == NULL
-                         ? 0
-                         : strtoll(run_pairs_find(&pairs, "train.log_every"), NULL, 10);
-    if (err == BP_OK && !run->finished)
-        err = bp_stop_request_check(run->folder);
-    if (err == BP_OK)
-        err = bp_run_check_owner(run);
+    err = take_folder(run, config, spec, &before, &pairs);
     if (err == BP_OK)
         err = open_journals(run, spec);
     if (err == BP_OK && !run->finished)
         warn_of_loss(run, before);
     if (err == BP_OK)
         err = begin_record(run, config, spec, before, hosts, &pairs);
-    if (err == BP_OK && !run->finished)
-        err = run_progress_open(&run->progress, run->folder, run->lock, run->record, before);
-    if (err == BP_OK && !run->finished)
+    if (err == BP_OK && !run->finished) {
+        run->progress = run_progress_open(run->folder, run->lock, run->record, before);
         err = note_opened(run);
-    if (err == BP_OK && !run->finished)
-        err = bp_stop_request_new(&run->stop_request, run->folder, config);
-    if (err == BP_OK && !run->finished)
+    }
+    if (err == BP_OK && !run->finished) {
+        run->stop_request = bp_stop_request_new(run->folder, config);
         bp_stop_request_owner(run->stop_request, look_in_passing, run);
+    }
     run_pairs_clear(&pairs);
     json_decref(before);
     return err;
@@ -289,17 +287,6 @@ static void run_free(bp_run **out)
     *out = NULL;
 }
 
-/* All ranks' host names on the coordinator, RUN_HOST_BYTES bytes each. */
-static void gather_hosts(const bp_mesh *mesh, char **hosts)
-{
-    char name[RUN_HOST_BYTES] = "";
-
-    *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, RUN_HOST_BYTES) : NULL;
-    bp_host_name(name, sizeof name);
-    BP_MPI_WAIT("gather", MPI_Gather(name, RUN_HOST_BYTES, MPI_CHAR, *hosts, RUN_HOST_BYTES,
-                                     MPI_CHAR, 0, mesh->world));
-}
-
 static void own(bp_run *run, const bp_config *config, int64_t lock_number)
 {
     bp_watchdog_own(run->mesh, &(bp_watchdog_spec){.run_dir = bp_run_keys_of(config)->dir,
@@ -307,35 +294,6 @@ static void own(bp_run *run, const bp_config *config, int64_t lock_number)
                                                    .still_owner = bp_run_still_owner,
                                                    .context = run});
     run->watched = true;
-}
-
-static void let_go(bp_run *run)
-{
-    char message[BP_ERR_MESSAGE_BYTES];
-
-    (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    bp_log_close();
-    if (run_lock_release(&run->lock) != BP_OK)
-        bp_warn("%s", bp_err_message());
-    bp_err_set_message(message);
-}
-
-static bp_err write_exit(bp_run *run, bp_err state)
-{
-    char now[32];
-    json_t *value;
-    bp_err err;
-
-    bp_clock_stamp(now, sizeof now);
-    value =
-        json_pack("{s:s, s:i, s:s}", "state", state_word(state), "code", (int)state, "time", now);
-    if (state != BP_OK && state != BP_ERR_STOPPED)
-        (void)json_object_set_new(value, "message", json_string(bp_err_message()));
-    add_reason(run, value, state);
-    (void)json_object_set_new(run->record, "exit", value);
-    err = run_record_write(run->folder, run->record);
-    run_progress_end(run->progress, value);
-    return err;
 }
 
 /* What rank 0 alone knows. */
@@ -350,11 +308,11 @@ static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_s
 {
     bp_err err = open_folder(run, config, spec, hosts);
 
+    if (err != BP_OK)
+        return err;
     facts->resumed = run->resumed;
     facts->finished = run->finished;
     facts->start = (int)bp_run_start_number(run);
-    if (err != BP_OK)
-        return err;
     facts->lock_number = bp_watchdog_lock_number(bp_run_keys_of(config)->dir);
     own(run, config, facts->lock_number); /* what stands still from now on is told in the folder */
     return run_shared_mark(run->folder, facts->token);
@@ -366,7 +324,7 @@ static bp_err share_facts(bp_run *run, const bp_config *config, run_facts *facts
     const bp_mesh *mesh = run->mesh;
     bp_err err;
 
-    BP_MPI_WAIT("bcast", MPI_Bcast(facts, (int)sizeof *facts, MPI_BYTE, 0, mesh->world));
+    bp_bcast_bytes(facts, sizeof *facts, 0, mesh->world);
     run->resumed = facts->resumed != 0;
     run->finished = facts->finished != 0;
     if (!mesh->coordinates)
@@ -383,54 +341,55 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
                    const bp_run_spec *spec)
 {
     bp_run *run = bp_alloc("run", 1, sizeof *run);
-    char *hosts = NULL;
+    char host[RUN_HOST_BYTES] = "", message[BP_ERR_MESSAGE_BYTES];
+    char *hosts = mesh->coordinates ? bp_alloc("run.hosts", mesh->size, RUN_HOST_BYTES) : NULL;
     run_facts facts = {0};
     bp_err err = BP_OK;
 
-    *out = NULL;
     bp_watchdog_start(mesh->world, bp_watchdog_seconds(config));
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK) {
-        bp_free(run);
-        return err;
-    }
     run->mesh = mesh;
     run->metrics.fd = run->events.fd = run->tensorboard.fd = -1;
     run->for_tensorboard = spec->tensorboard;
-    gather_hosts(mesh, &hosts);
-    if (err == BP_OK)
-        err = bp_agree(mesh->world,
-                       mesh->coordinates ? open_and_mark(run, config, spec, hosts, &facts) : BP_OK);
+    bp_host_name(host, sizeof host);
+    BP_MPI_WAIT("gather", MPI_Gather(host, RUN_HOST_BYTES, MPI_CHAR, hosts, RUN_HOST_BYTES,
+                                     MPI_CHAR, 0, mesh->world));
+    if (mesh->coordinates)
+        err = open_and_mark(run, config, spec, hosts, &facts);
     bp_free(hosts);
+    err = bp_agree(mesh->world, err);
     if (err == BP_OK)
         err = share_facts(run, config, &facts);
-    if (err != BP_OK) {
-        run_progress_free(&run->progress);
-        bp_watchdog_end(run->watched);
-        if (mesh->coordinates)
-            let_go(run);
-        run_free(&run);
-        return err;
+    if (err == BP_OK) {
+        run->witnesses = run_words_begin(bp_run_keys_of(config)->dir, facts.start);
+        run_start_opened();
+        *out = run;
+        return BP_OK;
     }
-    run->witnesses = run_words_begin(bp_run_keys_of(config)->dir, facts.start);
-    run_start_opened();
-    *out = run;
-    return BP_OK;
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    run_progress_free(&run->progress);
+    bp_watchdog_end(run->watched);
+    if (mesh->coordinates)
+        bp_log_close();
+    if (run_lock_release(&run->lock) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    run_free(&run);
+    bp_err_set_message(message);
+    *out = NULL;
+    return err;
 }
 
 /* ---- closing ---- */
 
 /* A run that is this job's no more is not written to. What was written before comes to disk first:
  * "finished" means that all is there. */
-static bp_err write_end(bp_run *run, bp_err state)
+static bp_err write_end(bp_run *run, bp_err state, const char *message)
 {
-    char message[BP_ERR_MESSAGE_BYTES];
     bp_err err = bp_run_check_owner(run), synced;
 
     if (err != BP_OK)
         return err;
-    (void)snprintf(message, sizeof message, "%s", bp_err_message());
     run_lock_give_room(run->lock);
+    bp_err_set_message(message);
     if (!run->finished)
         note_closed(run, state);
     synced = bp_run_sync(run);
@@ -449,7 +408,7 @@ static bp_err close_folder(bp_run *run, bp_err state)
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     bp_fault_point("exit.agree");
-    err = write_end(run, state);
+    err = write_end(run, state, message);
     if (err != BP_OK && state != BP_OK && !run_lock_is_lost(run->lock))
         bp_warn("the end of the job is not in its run folder: %s", bp_err_message());
     if (err != BP_OK && state == BP_OK)
@@ -494,7 +453,7 @@ void bp_run_take_changes(const bp_run *run)
 {
     if (run->changes != NULL)
         bp_warn("the results have other bits from here on: %s", run->changes);
-    if (run->changes != NULL && write_text(run, run->config_text) != BP_OK)
+    if (run->changes != NULL && write_config(run) != BP_OK)
         bp_warn("%s", bp_err_message());
 }
 

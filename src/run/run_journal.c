@@ -6,8 +6,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "run/run_fields_priv.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +28,7 @@ static bp_err cut_at(const run_journal *journal, off_t kept)
     return BP_OK;
 }
 
-/* Call `take` with every whole line, its newline off; `end` is where the next one begins. */
-static bp_err each_line(const run_journal *journal, void *context,
+bp_err run_journal_each(const run_journal *journal, void *context,
                         void (*take)(void *context, const json_t *line, off_t end))
 {
     int fd = dup(journal->fd);
@@ -206,7 +205,7 @@ static void weigh_line(void *context, const json_t *line, off_t end)
 bp_err run_journal_cut(run_journal *journal, int64_t step, int64_t every)
 {
     struct cutting self = {.step = step, .every = every};
-    bp_err err = step < 0 ? BP_OK : each_line(journal, &self, weigh_line);
+    bp_err err = step < 0 ? BP_OK : run_journal_each(journal, &self, weigh_line);
 
     if (err != BP_OK)
         return err;
@@ -228,20 +227,18 @@ bp_err run_journal_cut(run_journal *journal, int64_t step, int64_t every)
 
 static void take_commit(void *context, const json_t *line, off_t end)
 {
-    const char *event = json_string_value(json_object_get(line, "event"));
+    static const char *const commits[] = {"checkpoint", "resumed", "started", NULL};
     const json_t *step = json_object_get(line, "step");
 
     (void)end;
-    if (event != NULL && json_is_integer(step) &&
-        (strcmp(event, "checkpoint") == 0 || strcmp(event, "resumed") == 0 ||
-         strcmp(event, "started") == 0))
+    if (json_is_integer(step) && is_among(text_of(line, "event"), commits))
         *(int64_t *)context = json_integer_value(step);
 }
 
 bp_err run_journal_committed(const run_journal *journal, int64_t *step)
 {
     *step = 0;
-    return each_line(journal, step, take_commit);
+    return run_journal_each(journal, step, take_commit);
 }
 
 /* ---- members that began ---- */
@@ -254,22 +251,18 @@ struct member_search {
 static void take_member(void *context, const json_t *line, off_t end)
 {
     struct member_search *self = context;
-    const char *event = json_string_value(json_object_get(line, "event"));
-    const char *member = json_string_value(json_object_get(line, "member"));
-    char *path;
+    char *path = bp_sprintf("%s/members/%s", self->folder, text_of(line, "member"));
 
     (void)end;
-    if (event == NULL || member == NULL || strcmp(event, "member_started") != 0)
-        return;
-    path = bp_sprintf("%s/members/%s", self->folder, member);
-    self->missing += path != NULL && !bp_path_exists(path);
+    self->missing +=
+        says(line, "event", "member_started") && has(line, "member") && !bp_path_exists(path);
     bp_free(path);
 }
 
 bp_err run_journal_missing(const run_journal *journal, const char *folder, int64_t *missing)
 {
     struct member_search self = {.folder = folder};
-    bp_err err = each_line(journal, &self, take_member);
+    bp_err err = run_journal_each(journal, &self, take_member);
 
     *missing = self.missing;
     return err;

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include <stdint.h>
+#include <sys/types.h>
 
 typedef struct run_journal {
     int fd; /* -1: not open */
@@ -22,6 +23,10 @@ bp_err run_journal_append(const run_journal *journal, const void *data, size_t b
 /** One line, whole or not at all. Errors: BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err run_journal_add(const run_journal *journal, const json_t *line);
 bp_err run_journal_sync(const run_journal *journal);
+/** Call `take` with every whole line, NULL where it is no JSON; `end` is where the next one begins.
+ * Errors: BP_ERR_IO. */
+bp_err run_journal_each(const run_journal *journal, void *context,
+                        void (*take)(void *context, const json_t *line, off_t end));
 /** Cut off what comes behind the last line with a `step` <= step (-1: all). A line that can't be
  * read stays where it is, unless it comes behind; a warning counts such lines, and says where lines
  * are missing that should come every `every` steps (0: not known). Errors: BP_ERR_IO. */

@@ -15,7 +15,7 @@ bp_err run_record_read(const char *folder, json_t **out);
 bp_err run_record_write(const char *folder, const json_t *record);
 
 /** That of the start that follows `before` (NULL: the first). hosts[mesh->size][RUN_HOST_BYTES].
- * The caller's, json_decref(); NULL: no memory. */
+ * The caller's, json_decref(). */
 json_t *run_record_new(const char *folder, const bp_mesh *mesh, const bp_config *config,
                        const bp_run_spec *spec, const json_t *before, const char *hosts);
 

@@ -5,14 +5,11 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/heartbeat.h"
 #include "base/mem.h"
-#include "mesh/collective.h"
 #include "mesh/mesh.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,27 +18,22 @@
 
 static char *mark_path(const char *folder, const char *token)
 {
-    char name[BP_TOKEN_BYTES + 16];
-
-    (void)snprintf(name, sizeof name, ".bp-%s.tmp", token); /* litter, if this job is killed */
-    return bp_path_join(folder, name);
+    return bp_sprintf("%s/.bp-%s.tmp", folder, token); /* litter, if this job is killed */
 }
 
 bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES])
 {
-    bp_err err = BP_OK;
     char *path;
     int fd;
 
     bp_token_new(token);
     path = mark_path(folder, token);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        err = BP_FAIL(BP_ERR_IO, "no file can be made: in %s (%s)", folder, strerror(errno));
-    else
-        (void)close(fd);
     bp_free(path);
-    return err;
+    if (fd < 0)
+        return BP_FAIL(BP_ERR_IO, "no file can be made: in %s (%s)", folder, strerror(errno));
+    (void)close(fd);
+    return BP_OK;
 }
 
 bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token)
@@ -62,7 +54,7 @@ bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token)
                       host, folder);
     }
     err = bp_agree(world, err);
-    if (bp_comm_is_root(world) && path != NULL)
+    if (bp_comm_is_root(world))
         (void)unlink(path);
     bp_free(path);
     return err;

@@ -4,14 +4,18 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/run_options.h"
 #include "mesh/collective.h"
 #include "run/lock/run_lock_priv.h"
+#include "run/run_fields_priv.h"
 #include "run/run_folder.h"
 #include "run/run_journal_priv.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define RECORD_LIMIT ((int64_t)16 << 20)
@@ -27,51 +31,32 @@ void run_start_opened(void)
 /* run.json; NULL: some folder of somebody is none of ours. */
 static json_t *read_record(const char *run_dir)
 {
-    char *path = bp_path_join(run_dir, "run.json");
+    const bp_path path = bp_path_in(run_dir, "run.json");
     json_t *record = NULL;
-    bool is = path != NULL && bp_path_exists(path) &&
-              bp_json_load_plain(&record, path, RECORD_LIMIT) == BP_OK &&
-              json_is_string(json_object_get(record, "job"));
 
-    bp_free(path);
-    if (is)
-        return record;
-    json_decref(record);
-    return NULL;
-}
-
-static bool is_run(const char *run_dir)
-{
-    json_t *record = read_record(run_dir);
-
-    json_decref(record);
-    return record != NULL;
-}
-
-static bool is_finished(const json_t *record)
-{
-    const char *state =
-        json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
-
-    return state != NULL && strcmp(state, "finished") == 0;
+    if (bp_path_exists(path.text) &&
+        bp_json_load_plain(&record, path.text, RECORD_LIMIT) == BP_OK &&
+        !json_is_string(json_object_get(record, "job"))) {
+        json_decref(record);
+        record = NULL;
+    }
+    return record;
 }
 
 /* Asked without the lock: a start that is about to fail must not stand in the way of one that goes
  * on, nor take the place of the owner that died, which `bagpipe status` tells of. */
 static bool is_free(const char *run_dir)
 {
-    char *folder = bp_path_join(run_dir, "lock"), *heartbeat = NULL;
+    char *heartbeat = NULL;
     run_owner owner, self;
     bool is = false;
 
-    if (folder != NULL)
-        bp_dir_refresh(folder);
+    bp_dir_refresh(bp_path_in(run_dir, "lock").text);
     if (run_lock_look(run_dir, &owner, &heartbeat) == BP_OK) {
         run_owner_self(&self);
         is = run_owner_judge(&owner, &self) == OWNER_DEAD; /* released ones, too */
     }
     bp_free(heartbeat);
-    bp_free(folder);
     return is;
 }
 
@@ -87,23 +72,21 @@ static bool ends_whole(int fd)
 /* In one short write, which others' lines can't divide: a job may take the folder meanwhile. */
 static void add_line(const char *run_dir, bp_err code, const char *message)
 {
-    char now[32], *path = bp_path_join(run_dir, "events.jsonl"), *text;
+    char *text;
     json_t *line;
-    int fd = -1;
+    int fd;
 
-    bp_clock_stamp(now, sizeof now);
-    line = json_pack("{s:s, s:s, s:i, s:s}", "time", now, "event", "start_failed", "code",
-                     (int)code, "message", message);
-    text = line == NULL ? NULL : bp_json_line(line);
-    if (path != NULL && text != NULL && strlen(text) < LINE_LIMIT &&
-        bp_plain_open(path, O_RDWR | O_CREAT | O_APPEND, &fd) == BP_OK) {
+    line = json_pack("{s:s, s:s, s:i, s:s}", "time", bp_clock_stamp().text, "event", "start_failed",
+                     "code", (int)code, "message", message);
+    text = bp_json_line(line);
+    if (strlen(text) < LINE_LIMIT && bp_plain_open(bp_path_in(run_dir, "events.jsonl").text,
+                                                   O_RDWR | O_CREAT | O_APPEND, &fd) == BP_OK) {
         if (ends_whole(fd) && write(fd, text, strlen(text)) > 0)
             (void)fsync(fd); /* the failure is told on the terminal, too */
         (void)close(fd);
     }
     json_decref(line);
     bp_free(text);
-    bp_free(path);
 }
 
 bool bp_run_has_work(MPI_Comm comm, const char *run_dir)
@@ -113,7 +96,7 @@ bool bp_run_has_work(MPI_Comm comm, const char *run_dir)
     if (has) {
         json_t *record = read_record(run_dir);
 
-        has = record == NULL || (!is_finished(record) && is_free(run_dir));
+        has = record == NULL || (strcmp(end_state_of(record), "finished") != 0 && is_free(run_dir));
         json_decref(record);
     }
     return bp_all_max_int(has, comm) != 0;
@@ -122,10 +105,56 @@ bool bp_run_has_work(MPI_Comm comm, const char *run_dir)
 void bp_run_start_failed(const char *run_dir, bp_err code)
 {
     char message[BP_ERR_MESSAGE_BYTES];
+    json_t *record = NULL;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (!has_opened && code != BP_OK && code != BP_ERR_STOPPED && code != BP_ERR_BUSY &&
-        is_run(run_dir) && is_free(run_dir))
+    if (!has_opened && code != BP_OK && code != BP_ERR_STOPPED && code != BP_ERR_BUSY)
+        record = read_record(run_dir);
+    if (record != NULL && is_free(run_dir))
         add_line(run_dir, code, message);
+    json_decref(record);
     bp_err_set_message(message);
+}
+
+/* ---- folders that are obviously none of a run's ---- */
+
+/* A superuser could write there, under whatever name they go. */
+static const char *const SYSTEM[] = {
+    "/",      "/bin", "/boot",    "/dev",     "/etc",       "/home", "/lib",
+    "/lib64", "/opt", "/proc",    "/root",    "/run",       "/sbin", "/sys",
+    "/tmp",   "/usr", "/usr/bin", "/usr/lib", "/usr/local", "/var",  "/var/tmp"};
+/* They show what a folder is. */
+static const char *const OTHERS[] = {"manifest.json", "model.safetensors", ".git"};
+
+static bool is_same(const char *one, const struct stat *other)
+{
+    struct stat status;
+
+    return one != NULL && stat(one, &status) == 0 && status.st_dev == other->st_dev &&
+           status.st_ino == other->st_ino;
+}
+
+static bool has_file(const char *folder, const char *name)
+{
+    return bp_path_exists(bp_path_in(folder, name).text);
+}
+
+void bp_run_check_place(bp_config *config)
+{
+    const char *run_dir = bp_run_keys_of(config)->dir, *what = NULL;
+    struct stat status;
+
+    if (run_dir == NULL || stat(run_dir, &status) != 0)
+        return;
+    for (size_t k = 0; what == NULL && k < sizeof SYSTEM / sizeof SYSTEM[0]; k++)
+        if (is_same(SYSTEM[k], &status))
+            what = k == 0 ? "the root of the file system" : "a folder of the system";
+    if (what == NULL && is_same(getenv("HOME"), &status))
+        what = "your home folder";
+    for (size_t k = 0; what == NULL && k < sizeof OTHERS / sizeof OTHERS[0]; k++)
+        if (has_file(run_dir, OTHERS[k]) && !has_file(run_dir, "run.json"))
+            what = k == 0 ? "a checkpoint" : k == 1 ? "a model" : "a checkout of sources";
+    if (what != NULL)
+        bp_config_fault(config, "run.dir = %s is %s: at run.dir; name a folder of the run's own",
+                        run_dir, what);
 }

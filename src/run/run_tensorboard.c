@@ -6,21 +6,19 @@
 #include "run/run_tensorboard_priv.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
+#include "run/run_fields_priv.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#define PREFIX "events.out.tfevents."
+#define PREFIX  "events.out.tfevents."
+#define VERSION "brain.Event:2"
 
 /* What follows a field's number in its key. */
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
@@ -69,29 +67,17 @@ static void add_double(bp_buffer *out, int field, double value)
     add_fixed(out, bits, 8);
 }
 
-static void add_float(bp_buffer *out, int field, float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    add_key(out, field, FIXED32);
-    add_fixed(out, bits, 4);
-}
-
-static void add_text(bp_buffer *out, int field, const char *text)
+static void add_bytes(bp_buffer *out, int field, const void *data, size_t bytes)
 {
     add_key(out, field, BYTES);
-    add_varint(out, strlen(text));
-    bp_buffer_add(out, text, strlen(text));
+    add_varint(out, bytes);
+    bp_buffer_add(out, data, bytes);
 }
 
 /* A message within a message; it is emptied. */
 static void add_message(bp_buffer *out, int field, bp_buffer *message)
 {
-    add_key(out, field, BYTES);
-    add_varint(out, message->bytes);
-    if (message->bytes > 0)
-        bp_buffer_add(out, message->data, message->bytes);
+    add_bytes(out, field, message->data, message->bytes);
     bp_buffer_clear(message);
 }
 
@@ -127,7 +113,7 @@ static double wall_time(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static bp_err write_records(run_journal *file, bp_buffer *records)
+static bp_err write_records(const run_journal *file, bp_buffer *records)
 {
     bp_err err = run_journal_append(file, records->data, records->bytes);
 
@@ -139,35 +125,24 @@ static bp_err write_records(run_journal *file, bp_buffer *records)
 
 /* TensorBoard reads a folder's files in the order of their names: seconds since 1970, and more than
  * any file there has, whatever clocks say. */
-static bp_err next_seconds(const char *folder, long long *seconds)
+static bp_err open_file(run_journal *out, const char *folder)
 {
-    char **names;
-    int64_t count;
-    bp_err err = bp_dir_list(folder, &names, &count);
+    char host[64] = "", **names = NULL;
+    long long seconds = (long long)time(NULL);
+    int64_t count = 0;
+    bp_err err = bp_dir_make(folder);
 
-    *seconds = (long long)time(NULL);
+    if (err == BP_OK)
+        err = bp_dir_list(folder, &names, &count);
     if (err != BP_OK)
         return err;
     for (int64_t k = 0; k < count; k++) {
         long long other = strncmp(names[k], PREFIX, sizeof PREFIX - 1) == 0
                               ? strtoll(names[k] + sizeof PREFIX - 1, NULL, 10)
                               : 0;
-        *seconds = other >= *seconds ? other + 1 : *seconds;
+        seconds = other >= seconds ? other + 1 : seconds;
     }
     bp_names_free(&names, count);
-    return BP_OK;
-}
-
-static bp_err open_file(run_journal *out, const char *folder)
-{
-    char host[64] = "";
-    long long seconds;
-    bp_err err = bp_dir_make(folder);
-
-    if (err == BP_OK)
-        err = next_seconds(folder, &seconds);
-    if (err != BP_OK)
-        return err;
     bp_host_name(host, sizeof host);
     out->path = bp_sprintf("%s/" PREFIX "%010lld.%s", folder, seconds, host);
     out->fd = open(out->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
@@ -176,17 +151,15 @@ static bp_err open_file(run_journal *out, const char *folder)
 
 bp_err run_tensorboard_open(run_journal *out, const char *run_dir, int64_t step)
 {
-    char *folder = bp_path_join(run_dir, "tensorboard");
     bp_buffer records = {0}, event = {0}, session = {0};
     bp_err err;
 
     *out = (run_journal){.fd = -1};
-    err = open_file(out, folder);
-    bp_free(folder);
+    err = open_file(out, bp_path_in(run_dir, "tensorboard").text);
     if (err != BP_OK)
         return err;
     add_double(&event, EVENT_TIME, wall_time());
-    add_text(&event, EVENT_VERSION, "brain.Event:2");
+    add_bytes(&event, EVENT_VERSION, VERSION, strlen(VERSION));
     add_record(&records, &event);
     add_double(&event, EVENT_TIME, wall_time());
     add_integer(&event, EVENT_STEP, step);
@@ -201,12 +174,15 @@ bp_err run_tensorboard_add(run_journal *file, const json_t *line)
     bp_buffer records = {0}, event = {0}, summary = {0}, value = {0};
 
     for (int k = 0; TAGS[k] != NULL; k++) {
-        const json_t *number = json_object_get(line, TAGS[k]);
+        float figure = (float)real_of(line, TAGS[k]);
+        uint32_t bits;
 
-        if (!json_is_number(number)) /* null: it was not finite, or is not known */
+        if (isnan(figure)) /* null: it was not finite, or is not known */
             continue;
-        add_text(&value, VALUE_TAG, TAGS[k]);
-        add_float(&value, VALUE_SIMPLE, (float)json_number_value(number));
+        memcpy(&bits, &figure, sizeof bits);
+        add_bytes(&value, VALUE_TAG, TAGS[k], strlen(TAGS[k]));
+        add_key(&value, VALUE_SIMPLE, FIXED32);
+        add_fixed(&value, bits, 4);
         add_message(&summary, SUMMARY_VALUE, &value);
     }
     add_double(&event, EVENT_TIME, wall_time());

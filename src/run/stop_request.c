@@ -46,124 +46,101 @@ struct bp_stop_request {
 
 /* ---- the job's time ---- */
 
-/* SLURM_JOB_END_TIME as a moment of the monotonic clock; what makes no sense is told once. */
-static double read_job_end(void)
+/* SLURM_JOB_END_TIME as a moment of the monotonic clock; what makes no sense is told once. The wall
+ * clock may be set at any time: it is asked once. */
+static double job_end(void)
 {
+    static bool known;
+    static double moment = INFINITY;
     const char *text = getenv("SLURM_JOB_END_TIME");
     struct timespec now;
     char *end;
     double left;
 
-    if (text == NULL || text[0] == '\0')
-        return INFINITY;
+    if (known || text == NULL || text[0] == '\0')
+        return moment;
+    known = true;
     BP_CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
     errno = 0;
     left = (double)strtoll(text, &end, 10) - (double)now.tv_sec - (double)now.tv_nsec * 1e-9;
     if (errno == 0 && *end == '\0' && left > 0 && left < LONGEST_SECONDS)
-        return bp_clock_now() + left;
-    bp_warn("SLURM_JOB_END_TIME = %.40s is no time that this job can end at: in the environment; "
-            "its time limit is not looked at, only signals stop it in time",
-            text);
-    return INFINITY;
+        moment = bp_clock_now() + left;
+    else
+        bp_warn("SLURM_JOB_END_TIME = %.40s is no time that this job can end at: in the "
+                "environment; its time limit is not looked at, only signals stop it in time",
+                text);
+    return moment;
 }
 
-/* The wall clock may be set at any time: it is asked once. */
-static double job_end(void)
-{
-    static bool known;
-    static double end;
-
-    if (!known)
-        end = read_job_end();
-    known = true;
-    return end;
-}
-
-static void find_margin(void *context, const bp_option *option, const char *value)
-{
-    if (value != NULL && strcmp(option->key, bp_slurm_options[0].key) == 0)
-        *(double *)context = strtod(value, NULL);
-}
-
-static void set_limit(bp_stop_request *stop_request, const bp_config *config)
+static void set_limit(bp_stop_request *self, const bp_config *config)
 {
     double most;
 
-    stop_request->margin = strtod(bp_slurm_options[0].value, NULL);
-    bp_config_each(config, find_margin, &stop_request->margin); /* it may not know the key */
-    stop_request->limit = stop_request->margin > 0 ? job_end() : INFINITY;
-    most = MARGIN_SHARE * (stop_request->limit - bp_clock_now());
-    if (isfinite(stop_request->limit) && stop_request->margin > most)
-        stop_request->margin = most > 0 ? most : 0;
+    self->margin = (double)bp_slurm_keys_of(config)->margin;
+    self->limit = self->margin > 0 ? job_end() : INFINITY;
+    most = MARGIN_SHARE * (self->limit - bp_clock_now());
+    if (isfinite(self->limit) && self->margin > most)
+        self->margin = most > 0 ? most : 0;
 }
 
 /* ---- looking ---- */
 
-static void stop(bp_stop_request *stop_request, bp_stop reason, const char *format,
-                 const char *what)
+static void stop(bp_stop_request *self, bp_stop reason, const char *format, const char *what)
 {
-    bp_log_channel before = bp_log_use(stop_request->channel);
+    bp_log_channel before = bp_log_use(self->channel);
 
-    stop_request->told = true;
+    self->told = true;
     if (bp_signals_stop_reason() == BP_STOP_NONE)
         bp_log(format, what);
     bp_signals_ask_stop(reason);
     (void)bp_log_use(before);
 }
 
-static void look_at_owner(bp_stop_request *stop_request)
+static void look_at_owner(bp_stop_request *self)
 {
     char message[BP_ERR_MESSAGE_BYTES];
     bp_err err;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    err = stop_request->check == NULL ? BP_OK : stop_request->check(stop_request->context);
+    err = self->check == NULL ? BP_OK : self->check(self->context);
     if (err != BP_OK) {
         lost_code = err;
         (void)snprintf(lost_message, sizeof lost_message, "%s", bp_err_message());
-        stop(stop_request, BP_STOP_LOST, "%s", lost_message);
+        stop(self, BP_STOP_LOST, "%s", lost_message);
     }
     bp_err_set_message(message);
 }
 
 static void look(void *context)
 {
-    bp_stop_request *stop_request = context;
+    bp_stop_request *self = context;
     double now = bp_clock_now();
     char left[64];
 
-    if (stop_request->told)
+    if (self->told)
         return;
-    if (now >= stop_request->limit - stop_request->margin - stop_request->needs) {
-        bp_clock_duration(left, sizeof left,
-                          stop_request->limit > now ? stop_request->limit - now : 0);
-        stop(stop_request, BP_STOP_LIMIT, "the job's time ends in %s: stopping", left);
-    } else if (now >= stop_request->next) {
-        stop_request->next = now + LOOK_SECONDS;
-        if (!bp_path_exists(stop_request->path)) {
-            look_at_owner(stop_request);
+    if (now >= self->limit - self->margin - self->needs) {
+        bp_clock_duration(left, sizeof left, fmax(self->limit - now, 0));
+        stop(self, BP_STOP_LIMIT, "the job's time ends in %s: stopping", left);
+    } else if (now >= self->next) {
+        self->next = now + LOOK_SECONDS;
+        if (!bp_path_exists(self->path)) {
+            look_at_owner(self);
             return;
         }
-        (void)snprintf(halted_by, sizeof halted_by, "%s", stop_request->path);
-        stop(stop_request, BP_STOP_HALT, "to be halted: there is a file %s", stop_request->path);
+        (void)snprintf(halted_by, sizeof halted_by, "%s", self->path);
+        stop(self, BP_STOP_HALT, "to be halted: there is a file %s", self->path);
     }
-}
-
-static char *halt_path(const char *folder)
-{
-    return bp_path_join(folder, "halt");
 }
 
 bp_err bp_stop_request_check(const char *folder)
 {
-    char *path = halt_path(folder);
+    const bp_path path = bp_path_in(folder, "halt");
     bp_err err = BP_OK;
 
-    if (path == NULL)
-        err = bp_fail_memory("a file name", 1, strlen(folder));
-    else if (bp_path_exists(path))
-        err = bp_fail_stopped("halted by %s; remove that file, and the same command goes on", path);
-    bp_free(path);
+    if (bp_path_exists(path.text))
+        err = bp_fail_stopped("halted by %s; remove that file, and the same command goes on",
+                              path.text);
     return err;
 }
 
@@ -183,21 +160,16 @@ bp_err bp_stop_request_stopped(const char *format, ...)
                            halted_by[0] != '\0' ? halted_by : "halt in the run folder", where);
 }
 
-bp_err bp_stop_request_new(bp_stop_request **out, const char *folder, const bp_config *config)
+bp_stop_request *bp_stop_request_new(const char *folder, const bp_config *config)
 {
-    bp_stop_request *stop_request = bp_alloc("run.stop_request", 1, sizeof *stop_request);
+    bp_stop_request *self = bp_alloc("run.stop_request", 1, sizeof *self);
 
-    *out = NULL;
-    if (stop_request == NULL || (stop_request->path = halt_path(folder)) == NULL) {
-        bp_free(stop_request);
-        return bp_fail_memory("what looks for a halt file", 1, sizeof *stop_request);
-    }
-    stop_request->channel = bp_log_use(BP_LOG_JOB);
-    (void)bp_log_use(stop_request->channel);
-    set_limit(stop_request, config);
-    bp_signals_watch(look, stop_request);
-    *out = stop_request;
-    return BP_OK;
+    self->path = bp_path_join(folder, "halt");
+    self->channel = bp_log_use(BP_LOG_JOB);
+    (void)bp_log_use(self->channel);
+    set_limit(self, config);
+    bp_signals_watch(look, self);
+    return self;
 }
 
 void bp_stop_request_owner(bp_stop_request *stop_request, bp_err (*check)(void *context),

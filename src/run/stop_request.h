@@ -36,12 +36,10 @@ bp_err bp_stop_request_stopped(const char *format, ...) __attribute__((format(pr
 
 typedef struct bp_stop_request bp_stop_request;
 
-/** Look from now on for `folder`/halt, and for the end of the job's time, slurm.margin ahead of it
- * (its default where the configuration does not know the key). Found: one line in the log, and
- * bp_signals_ask_stop(). On the thread that uses MPI; makes no MPI call.
- *
- * Errors: BP_ERR_SYSTEM no memory; *out is NULL. */
-bp_err bp_stop_request_new(bp_stop_request **out, const char *folder, const bp_config *config);
+/** Look from now on for `folder`/halt, and for the end of the job's time, slurm.margin ahead of it.
+ * Found: one line in the log, and bp_signals_ask_stop(). On the thread that uses MPI; makes no MPI
+ * call. */
+bp_stop_request *bp_stop_request_new(const char *folder, const bp_config *config);
 /** Ask `check` as often as the file is looked for, and stop the job where it fails: then
  * bp_stop_request_stopped fails with what it said. */
 void bp_stop_request_owner(bp_stop_request *stop_request, bp_err (*check)(void *context),

@@ -3,6 +3,7 @@
 
 #include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <math.h>
 #include <omp.h>
@@ -123,13 +124,6 @@ bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic s
     return err;
 }
 
-static int compare_reals(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Linear between order statistics: place share * (n - 1), as numpy.percentile. */
 static double percentile(const double *sorted, int64_t n, double share)
 {
@@ -155,7 +149,7 @@ bp_err bp_interval_of_difference(bp_interval *out, const double *one, const doub
             kept[n++] = value;
     }
     if (n >= 2) {
-        qsort(kept, (size_t)n, sizeof *kept, compare_reals);
+        bp_sort_reals(kept, n);
         *out = (bp_interval){percentile(kept, n, 0.025), percentile(kept, n, 0.975)};
     }
     bp_free(kept);

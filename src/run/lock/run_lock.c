@@ -22,18 +22,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WATCH_SECONDS   60.0
 #define BEATS_PER_WATCH 6
 #define OWNER_LIMIT     65536
+#define ROOM_BYTES      65536
 
 struct run_lock {
     char *folder; /* RUN/lock */
@@ -42,7 +40,6 @@ struct run_lock {
     double heartbeat_seconds;
     atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
     pthread_t beater;
-    bool heartbeats;
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t wake;
     bool ends;
@@ -53,9 +50,10 @@ static char *member_path(const char *folder, const char *kind, int64_t epoch)
     return bp_sprintf("%s/%s-%06lld", folder, kind, (long long)epoch);
 }
 
-static bp_err no_memory(const char *folder)
+/* How much of lock->folder names the run's. */
+static int run_dir_bytes(const run_lock *lock)
 {
-    return bp_fail_memory("a file name", 1, strlen(folder));
+    return (int)(bp_path_base(lock->folder) - lock->folder - 1);
 }
 
 #define REMOVE_LOCK "when no job runs in it, remove the folder 'lock'"
@@ -106,7 +104,7 @@ static void *heartbeat_on(void *argument)
     bool warned = false;
 
     (void)pthread_mutex_lock(&lock->mutex);
-    for (int64_t count = 1; path != NULL && !lock->ends; count++) {
+    for (int64_t count = 1; !lock->ends; count++) {
         double end;
 
         (void)pthread_mutex_unlock(&lock->mutex);
@@ -126,36 +124,13 @@ static void *heartbeat_on(void *argument)
     return NULL;
 }
 
-static bp_err start_beating(run_lock *lock)
-{
-    bp_err err;
-
-    BP_CHECK(pthread_mutex_init(&lock->mutex, NULL) == 0);
-    bp_cond_init(&lock->wake);
-    err = bp_thread_start(&lock->beater, "run lock", heartbeat_on, lock);
-    lock->heartbeats = err == BP_OK;
-    return err;
-}
-
-static void stop_beating(run_lock *lock)
-{
-    if (!lock->heartbeats)
-        return;
-    (void)pthread_mutex_lock(&lock->mutex);
-    lock->ends = true;
-    (void)pthread_cond_signal(&lock->wake);
-    (void)pthread_mutex_unlock(&lock->mutex);
-    BP_CHECK(pthread_join(lock->beater, NULL) == 0);
-    lock->heartbeats = false;
-}
-
 /* ---- the owner there is ---- */
 
 static bp_err read_owner(const char *folder, int64_t epoch, run_owner *out)
 {
     char *path = member_path(folder, "owner", epoch);
     json_t *value = NULL;
-    bp_err err = path == NULL ? no_memory(folder) : bp_json_load_plain(&value, path, OWNER_LIMIT);
+    bp_err err = bp_json_load_plain(&value, path, OWNER_LIMIT);
 
     if (err == BP_OK)
         err = run_owner_parse(out, value, path);
@@ -173,8 +148,7 @@ static void read_heartbeat(const char *folder, int64_t epoch, char out[LOCK_RECO
     size_t bytes;
 
     out[0] = '\0';
-    if (path != NULL &&
-        bp_plain_read(path, LOCK_RECORD_HEARTBEAT_BYTES - 1, &text, &bytes) == BP_OK)
+    if (bp_plain_read(path, LOCK_RECORD_HEARTBEAT_BYTES - 1, &text, &bytes) == BP_OK)
         (void)snprintf(out, LOCK_RECORD_HEARTBEAT_BYTES, "%s", text);
     bp_free(text);
     bp_free(path);
@@ -182,18 +156,17 @@ static void read_heartbeat(const char *folder, int64_t epoch, char out[LOCK_RECO
 
 bp_err run_lock_look(const char *run_dir, run_owner *out, char **heartbeat)
 {
-    char *folder = bp_path_join(run_dir, "lock");
+    const bp_path folder = bp_path_in(run_dir, "lock");
     int64_t epoch = 0;
-    bp_err err = folder == NULL ? no_memory(run_dir) : highest_epoch(folder, &epoch);
+    bp_err err = highest_epoch(folder.text, &epoch);
 
     *heartbeat = NULL;
     if (err == BP_OK && epoch == 0)
         err = BP_FAIL(BP_ERR_INPUT, "nobody has ever held the run folder: at %s", run_dir);
     if (err == BP_OK)
-        err = read_owner(folder, epoch, out);
-    if (err == BP_OK && (*heartbeat = member_path(folder, "beat", epoch)) == NULL)
-        err = no_memory(run_dir);
-    bp_free(folder);
+        err = read_owner(folder.text, epoch, out);
+    if (err == BP_OK)
+        *heartbeat = member_path(folder.text, "beat", epoch);
     return err;
 }
 
@@ -220,29 +193,63 @@ static void watch(run_lock *lock, const run_owner *owner)
     lock_record_watched(self, now, heartbeat, highest);
 }
 
-static bp_err refuse(const char *folder, const run_owner *owner)
-{
-    char who[512];
-
-    run_owner_text(who, sizeof who, owner);
-    return BP_FAIL(
-        BP_ERR_BUSY,
-        "the run folder is held by another running job (%s): at %.*s; wait for it, or use another "
-        "run.dir",
-        who, (int)(bp_path_base(folder) - folder - 1), folder);
-}
-
 /* ---- taking ---- */
 
-static bp_err make_number(run_lock *lock)
+/* Create `path` with the content of `from` if nobody else does: BP_OK and *won, or BP_OK and not.
+ * An answer that NFS lost and asked for again says EEXIST though the link was made: the count of
+ * links knows. Who takes a number sweeps away the drafts for it: one that vanished has lost. */
+static bp_err link_new(const char *from, const char *path, bool *won)
 {
-    bool won = false;
-    bp_err err;
+    struct stat status;
 
-    lock->self.epoch = lock->lock_record.number;
-    err = run_claim(lock->folder, &lock->self, &won);
+    *won = link(from, path) == 0;
+    if (!*won && errno == EEXIST)
+        *won = stat(from, &status) == 0 && status.st_nlink == 2;
+    if (*won || errno == EEXIST || errno == ENOENT)
+        return BP_OK;
+    if (errno == EPERM || errno == ENOSYS ||
+        errno == EOPNOTSUPP) { /* a file system without hard links */
+        *won = renameat2(AT_FDCWD, from, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
+        if (*won || errno == EEXIST || errno == ENOENT)
+            return BP_OK;
+    }
+    return bp_fail_create("can't take the lock", path);
+}
+
+/* By its own name from the start, so that an owner that sweeps knows whether it is litter. */
+static bp_err write_draft(const char *path, const run_owner *self)
+{
+    json_t *value = run_owner_json(self);
+    char *text = bp_json_text(value);
+    int fd = -1;
+    bp_err err = bp_plain_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd);
+    if (err == BP_OK && bp_write_all(fd, text, strlen(text)) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't write", path);
+    if (err == BP_OK && fsync(fd) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path);
+    if (fd >= 0 && close(fd) != 0 && err == BP_OK)
+        err = bp_fail_errno(BP_ERR_IO, "can't close", path);
+    json_decref(value);
+    bp_free(text);
+    return err;
+}
+
+/* Create the number self->epoch for `self`, if nobody else does: *won. */
+static bp_err claim(const char *folder, const run_owner *self, bool *won)
+{
+    long long number = (long long)self->epoch;
+    char *path = bp_sprintf("%s/owner-%06lld", folder, number);
+    char *draft = bp_sprintf("%s/claim-%06lld-%s", folder, number, self->token);
+    bp_err err = write_draft(draft, self);
+
+    *won = false;
     if (err == BP_OK)
-        lock_record_linked(&lock->lock_record, won);
+        err = link_new(draft, path, won);
+    (void)unlink(draft); /* gone already where it was renamed */
+    if (err == BP_OK && *won)
+        err = bp_path_sync(folder);
+    bp_free(draft);
+    bp_free(path);
     return err;
 }
 
@@ -250,8 +257,7 @@ static void remove_number(const run_lock *lock)
 {
     char *path = member_path(lock->folder, "owner", lock->self.epoch);
 
-    if (path != NULL)
-        (void)unlink(path); /* a number that others are beyond counts for nobody */
+    (void)unlink(path); /* a number that others are beyond counts for nobody */
     bp_free(path);
 }
 
@@ -292,11 +298,14 @@ static bp_err judge(run_lock *lock, run_owner *owner)
 
 static bp_err contend(run_lock *lock)
 {
+    lock_record *record = &lock->lock_record;
     run_owner owner = {.epoch = 0};
+    bool won;
+    char who[512];
     bp_err err = BP_OK;
 
-    while (err == BP_OK && !lock_record_is_over(&lock->lock_record)) {
-        switch (lock->lock_record.step) {
+    while (err == BP_OK && !lock_record_is_over(record)) {
+        switch (record->step) {
         case LOCK_RECORD_LIST:
         case LOCK_RECORD_CONFIRM:
             err = list_numbers(lock);
@@ -308,53 +317,76 @@ static bp_err contend(run_lock *lock)
             watch(lock, &owner);
             break;
         case LOCK_RECORD_LINK:
-            err = make_number(lock);
+            lock->self.epoch = record->number;
+            err = claim(lock->folder, &lock->self, &won);
+            if (err == BP_OK)
+                lock_record_linked(record, won);
             break;
         default:
             remove_number(lock);
-            lock_record_yielded(&lock->lock_record);
+            lock_record_yielded(record);
         }
     }
-    if (err == BP_OK && lock->lock_record.step == LOCK_RECORD_HELD)
-        err = refuse(lock->folder, &owner);
-    if (err == BP_OK && lock->lock_record.step == LOCK_RECORD_CROWDED)
+    if (err == BP_OK && record->step == LOCK_RECORD_HELD) {
+        run_owner_text(who, sizeof who, &owner);
+        err = BP_FAIL(BP_ERR_BUSY,
+                      "the run folder is held by another running job (%s): at %.*s; wait for it, "
+                      "or use another run.dir",
+                      who, run_dir_bytes(lock), lock->folder);
+    }
+    if (err == BP_OK && record->step == LOCK_RECORD_CROWDED)
         err = BP_FAIL(BP_ERR_BUSY,
                       "other jobs take the lock of the run folder again and again: at %s",
                       lock->folder);
     return err;
 }
 
+/* ---- room for the end ---- */
+
+/* 64 KiB of the disk, for what is written when the job ends: bytes that no file system can make
+ * smaller. */
+static bp_err keep_room(const char *folder)
+{
+    uint64_t noise[1024], state = 1;
+    const bp_path path = bp_path_in(folder, "room");
+    int fd = -1;
+    bp_err err = bp_plain_open(path.text, O_WRONLY | O_CREAT | O_TRUNC, &fd);
+
+    for (int64_t at = 0; err == BP_OK && at < ROOM_BYTES; at += (int64_t)sizeof noise) {
+        for (size_t k = 0; k < sizeof noise / sizeof noise[0]; k++)
+            noise[k] = state =
+                state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        if (bp_pwrite_all(fd, noise, sizeof noise, at) != 0)
+            err = bp_fail_errno(BP_ERR_IO, "can't write", path.text);
+    }
+    if (err == BP_OK && fsync(fd) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path.text);
+    if (fd >= 0)
+        (void)close(fd);
+    return err;
+}
+
+void run_lock_give_room(const run_lock *lock)
+{
+    (void)unlink(bp_path_in(lock->folder, "room").text);
+}
+
 /* ---- what others left ---- */
 
-static bool is_lock_litter(const run_lock *lock, const char *name)
-{
-    return lock_record_is_litter(name, lock->self.epoch);
-}
-
-static bool is_cut_write(const run_lock *lock, const char *name)
-{
-    (void)lock;
-    return bp_is_temporary_name(name);
-}
-
 /* First the names, then whether the run is still ours, then away with them: what a follower has
- * made is none of them, however long this process sleeps in between. */
-static void sweep(run_lock *lock, const char *folder,
-                  bool (*is_litter)(const run_lock *lock, const char *name))
+ * made is none of them, however long this process sleeps in between. `number`: of the lock whose
+ * folder it is; 0: it is the run's. */
+static void sweep(run_lock *lock, const char *folder, int64_t number)
 {
-    char **names;
-    int64_t count;
+    char **names = NULL;
+    int64_t count = 0;
     bool ours;
 
-    if (bp_dir_list(folder, &names, &count) != BP_OK)
-        return;
-    ours = run_lock_is_own(lock);
+    (void)bp_dir_list(folder, &names, &count);
+    ours = count > 0 && run_lock_is_own(lock);
     for (int64_t k = 0; ours && k < count; k++) {
-        char *path = is_litter(lock, names[k]) ? bp_path_join(folder, names[k]) : NULL;
-
-        if (path != NULL)
-            (void)unlink(path); /* it stays litter at worst */
-        bp_free(path);
+        if (number > 0 ? lock_record_is_litter(names[k], number) : bp_is_temporary_name(names[k]))
+            (void)unlink(bp_path_in(folder, names[k]).text); /* it stays litter at worst */
     }
     bp_names_free(&names, count);
 }
@@ -369,9 +401,8 @@ static void lock_free(run_lock **lock)
 bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
 {
     run_lock *lock = bp_alloc("run.lock", 1, sizeof *lock);
-    bp_err err = BP_OK;
+    bp_err err;
 
-    *out = NULL;
     if (watch_seconds <= 0)
         watch_seconds = WATCH_SECONDS;
     lock->heartbeat_seconds = watch_seconds / BEATS_PER_WATCH;
@@ -382,13 +413,16 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     if (err == BP_OK)
         err = contend(lock);
     if (err == BP_OK) {
-        sweep(lock, lock->folder, is_lock_litter);
-        sweep(lock, run_dir, is_cut_write);
+        sweep(lock, lock->folder, lock->self.epoch);
+        sweep(lock, run_dir, 0);
         err = bp_fault("lock.acquired")
                   ? bp_fail_errno(BP_ERR_IO, "can't keep the lock", lock->folder)
-                  : run_room_keep(lock->folder);
-        if (err == BP_OK)
-            err = start_beating(lock);
+                  : keep_room(lock->folder);
+    }
+    if (err == BP_OK) {
+        BP_CHECK(pthread_mutex_init(&lock->mutex, NULL) == 0);
+        bp_cond_init(&lock->wake);
+        err = bp_thread_start(&lock->beater, "run lock", heartbeat_on, lock);
     }
     if (err != BP_OK)
         lock_free(&lock);
@@ -406,13 +440,11 @@ static lock_record_sight sight_of(bp_err err)
 /* Lost for good: why? A folder that its user has moved away is no other job. */
 static bp_err say_lost(const run_lock *lock)
 {
-    int run_bytes = (int)(bp_path_base(lock->folder) - lock->folder - 1);
-    char *run_dir = bp_sprintf("%.*s", run_bytes, lock->folder);
-    bool there = run_dir == NULL || bp_path_is_dir(run_dir);
+    char *run_dir = bp_sprintf("%.*s", run_dir_bytes(lock), lock->folder);
     int64_t highest = 0;
-    bp_err err = BP_ERR_BUSY;
+    bp_err err;
 
-    if (!there)
+    if (!bp_path_is_dir(run_dir))
         err = BP_FAIL(BP_ERR_IO,
                       "the run folder was removed or renamed while its job ran: at %s; put it "
                       "back, and the same command goes on",
@@ -424,9 +456,9 @@ static bp_err say_lost(const run_lock *lock)
                       lock->folder);
     else
         err = BP_FAIL(BP_ERR_BUSY,
-                      "another job took the run over: at %.*s; let that one go on, or stop it "
+                      "another job took the run over: at %s; let that one go on, or stop it "
                       "first",
-                      run_bytes, lock->folder);
+                      run_dir);
     bp_free(run_dir);
     return err;
 }
@@ -436,7 +468,6 @@ bp_err run_lock_check(run_lock *lock)
     run_owner owner;
     int64_t highest = 0;
     lock_record_sight listing, file = LOCK_RECORD_UNREADABLE;
-    lock_record_claim claim;
     bp_err err;
 
     if (run_lock_is_lost(lock))
@@ -450,8 +481,7 @@ bp_err run_lock_check(run_lock *lock)
     }
     if (file == LOCK_RECORD_SEEN && strcmp(owner.token, lock->self.token) != 0)
         file = LOCK_RECORD_ANOTHERS;
-    claim = lock_record_is_own(lock->self.epoch, listing, highest, file);
-    if (claim == LOCK_RECORD_LOST) {
+    if (lock_record_is_own(lock->self.epoch, listing, highest, file) == LOCK_RECORD_LOST) {
         atomic_store(&lock->lost, true);
         err = say_lost(lock);
     }
@@ -461,11 +491,6 @@ bp_err run_lock_check(run_lock *lock)
 bool run_lock_is_own(run_lock *lock)
 {
     return run_lock_check(lock) == BP_OK;
-}
-
-void run_lock_give_room(const run_lock *lock)
-{
-    run_room_give(lock->folder);
 }
 
 bool run_lock_is_lost(const run_lock *lock)
@@ -482,15 +507,17 @@ bp_err run_lock_release(run_lock **out)
 
     if (lock == NULL)
         return BP_OK;
-    stop_beating(lock);
+    (void)pthread_mutex_lock(&lock->mutex);
+    lock->ends = true;
+    (void)pthread_cond_signal(&lock->wake);
+    (void)pthread_mutex_unlock(&lock->mutex);
+    BP_CHECK(pthread_join(lock->beater, NULL) == 0);
     if (run_lock_is_own(lock))
-        run_room_give(lock->folder);
+        run_lock_give_room(lock);
     lock->self.released = true;
     path = member_path(lock->folder, "owner", lock->self.epoch);
     value = run_owner_json(&lock->self);
-    if (path == NULL || value == NULL)
-        err = no_memory(lock->folder);
-    else if (run_lock_is_own(lock))
+    if (run_lock_is_own(lock))
         err = bp_json_save(path, value);
     json_decref(value);
     bp_free(path);

@@ -27,7 +27,7 @@ typedef enum run_diagnosis { OWNER_ALIVE, OWNER_DEAD, OWNER_UNKNOWN } run_diagno
 
 /* run_owner.c */
 void run_owner_self(run_owner *out);
-json_t *run_owner_json(const run_owner *owner); /* NULL when memory is short */
+json_t *run_owner_json(const run_owner *owner);
 bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path);
 /* Certain answers alone; all else is OWNER_UNKNOWN. */
 run_diagnosis run_owner_judge(const run_owner *owner, const run_owner *self);
@@ -44,15 +44,6 @@ typedef struct run_queue_state {
 } run_queue_state;
 typedef enum run_queue { RUN_QUEUE_UNKNOWN, RUN_QUEUE_GONE, RUN_QUEUE_LISTED } run_queue;
 run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds);
-
-/* run_claim.c: within RUN/lock. */
-/** Create the number self->epoch for `self`, if nobody else does: *won.
- * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
-bp_err run_claim(const char *folder, const run_owner *self, bool *won);
-/** Take 64 KiB of the disk, and give them back: what is written when the job ends takes their place
- * on a disk that is full by then. Errors: as run_claim. */
-bp_err run_room_keep(const char *folder);
-void run_room_give(const char *folder);
 
 /* run_lock.c */
 typedef struct run_lock run_lock;
@@ -79,7 +70,7 @@ bp_err run_lock_check(run_lock *lock);
 bool run_lock_is_own(run_lock *lock);
 /** Has it been found to be lost, by the beating thread or by run_lock_check? Costs one load. */
 bool run_lock_is_lost(const run_lock *lock);
-/** Let go of the room that the lock keeps on the disk since it was taken, so that the exit state
+/** Let go of the 64 KiB that the lock keeps on the disk since it was taken, so that the exit state
  * fits where nothing else does. */
 void run_lock_give_room(const run_lock *lock);
 /** Stop beating and say that it is free. Always frees. Errors: BP_ERR_IO it will be found held by a

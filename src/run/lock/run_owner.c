@@ -1,9 +1,8 @@
 /* The owner of a run folder: who that is, and whether it certainly lives or is certainly dead. */
 #include "base/clock.h"
-#include "base/fs.h"
-#include "base/mem.h"
 #include "run/lock/process_priv.h"
 #include "run/lock/run_lock_priv.h"
+#include "run/run_fields_priv.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,17 +22,6 @@ extern char **environ;
 
 /* ---- this process ---- */
 
-static void read_line(char *out, size_t out_bytes, const char *path)
-{
-    char *text = NULL;
-    size_t bytes;
-
-    out[0] = '\0';
-    if (bp_file_read(path, 4096, &text, &bytes) == BP_OK)
-        (void)snprintf(out, out_bytes, "%.*s", (int)strcspn(text, "\n"), text);
-    bp_free(text);
-}
-
 static void copy_env(char *out, size_t out_bytes, const char *name)
 {
     const char *value = getenv(name);
@@ -41,28 +29,22 @@ static void copy_env(char *out, size_t out_bytes, const char *name)
     (void)snprintf(out, out_bytes, "%s", value == NULL ? "" : value);
 }
 
-static void make_token(char out[RUN_TOKEN_BYTES])
-{
-    uint64_t bits[2];
-
-    BP_ASSERT(getrandom(bits, sizeof bits, 0) == (ssize_t)sizeof bits);
-    (void)snprintf(out, RUN_TOKEN_BYTES, "%016llx%016llx", (unsigned long long)bits[0],
-                   (unsigned long long)bits[1]);
-}
-
 void run_owner_self(run_owner *out)
 {
     const char *restart = getenv("SLURM_RESTART_COUNT");
+    uint64_t bits[2];
     struct stat status;
     char state;
 
     *out = (run_owner){.pid = getpid()};
-    make_token(out->token);
+    BP_ASSERT(getrandom(bits, sizeof bits, 0) == (ssize_t)sizeof bits);
+    (void)snprintf(out->token, sizeof out->token, "%016llx%016llx", (unsigned long long)bits[0],
+                   (unsigned long long)bits[1]);
     if (gethostname(out->host, sizeof out->host - 1) != 0)
         out->host[0] = '\0';
-    if (!process_read_stat(out->pid, &state, &out->start_ticks))
-        out->start_ticks = -1;
-    read_line(out->boot_id, sizeof out->boot_id, "/proc/sys/kernel/random/boot_id");
+    (void)process_read_stat(out->pid, &state, &out->start_ticks); /* or -1 */
+    process_read(out->boot_id, sizeof out->boot_id, "/proc/sys/kernel/random/boot_id");
+    out->boot_id[strcspn(out->boot_id, "\n")] = '\0';
     if (stat("/proc/self/ns/pid", &status) == 0)
         out->pid_namespace = (int64_t)status.st_ino;
     copy_env(out->slurm_job, sizeof out->slurm_job, "SLURM_JOB_ID");
@@ -80,17 +62,6 @@ json_t *run_owner_json(const run_owner *h)
                      "boot_id", h->boot_id, "pid_namespace", (json_int_t)h->pid_namespace,
                      "slurm_job", h->slurm_job, "slurm_cluster", h->slurm_cluster, "slurm_restart",
                      (json_int_t)h->slurm_restart, "released", (int)h->released);
-}
-
-static bp_err get_text(const json_t *value, const char *key, char *out, size_t out_bytes,
-                       const char *path)
-{
-    const char *text;
-    bp_err err = bp_json_get_string(value, key, &text, path);
-
-    if (err == BP_OK)
-        (void)snprintf(out, out_bytes, "%s", text);
-    return err;
 }
 
 bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path)
@@ -112,6 +83,7 @@ bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path)
                  {"boot_id", out->boot_id, sizeof out->boot_id},
                  {"slurm_job", out->slurm_job, sizeof out->slurm_job},
                  {"slurm_cluster", out->slurm_cluster, sizeof out->slurm_cluster}};
+    const char *text;
     int64_t version;
     bp_err err = bp_json_get_int(value, "format_version", &version, path);
 
@@ -122,8 +94,11 @@ bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path)
                       (long long)version, path);
     for (size_t k = 0; k < sizeof integers / sizeof integers[0] && err == BP_OK; k++)
         err = bp_json_get_int(value, integers[k].key, integers[k].to, path);
-    for (size_t k = 0; k < sizeof texts / sizeof texts[0] && err == BP_OK; k++)
-        err = get_text(value, texts[k].key, texts[k].to, texts[k].bytes, path);
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0] && err == BP_OK; k++) {
+        err = bp_json_get_string(value, texts[k].key, &text, path);
+        if (err == BP_OK)
+            (void)snprintf(texts[k].to, texts[k].bytes, "%s", text);
+    }
     if (err == BP_OK)
         err = bp_json_get_bool(value, "released", &out->released, path);
     return err;
@@ -195,12 +170,9 @@ static bool has_ended(const char *state)
 {
     static const char *const ended[] = {"COMPLETED", "CANCELLED", "FAILED",    "TIMEOUT",
                                         "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY",
-                                        "DEADLINE",  "PENDING"};
+                                        "DEADLINE",  "PENDING",   NULL};
 
-    for (size_t k = 0; k < sizeof ended / sizeof ended[0]; k++)
-        if (strcmp(ended[k], state) == 0)
-            return true;
-    return false;
+    return is_among(state, ended);
 }
 
 /* Lines "JOB STATE REASON". A task of an array may bear the array's own number: then squeue lists
@@ -241,18 +213,11 @@ run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds)
 
 /* squeue lists a job that is pending, running or ending, and for some minutes one that has ended.
  * One that runs may have lost this process: its heartbeat will tell. */
-static run_diagnosis ask_slurm(const run_owner *owner)
-{
-    run_queue_state state;
-    run_queue found = run_slurm_ask(&state, owner->slurm_job, SQUEUE_SECONDS);
-
-    return found == RUN_QUEUE_GONE || (found == RUN_QUEUE_LISTED && has_ended(state.state))
-               ? OWNER_DEAD
-               : OWNER_UNKNOWN;
-}
-
 run_diagnosis run_owner_judge(const run_owner *owner, const run_owner *self)
 {
+    run_queue_state state;
+    run_queue found;
+
     if (owner->released)
         return OWNER_DEAD;
     if (owner->boot_id[0] != '\0' && strcmp(owner->boot_id, self->boot_id) == 0 &&
@@ -264,5 +229,8 @@ run_diagnosis run_owner_judge(const run_owner *owner, const run_owner *self)
         return self->slurm_restart > owner->slurm_restart
                    ? OWNER_DEAD /* requeued: Slurm ended all of it first */
                    : OWNER_UNKNOWN;
-    return ask_slurm(owner);
+    found = run_slurm_ask(&state, owner->slurm_job, SQUEUE_SECONDS);
+    return found == RUN_QUEUE_GONE || (found == RUN_QUEUE_LISTED && has_ended(state.state))
+               ? OWNER_DEAD
+               : OWNER_UNKNOWN;
 }

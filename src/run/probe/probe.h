@@ -6,7 +6,6 @@
 #include "base/err.h"
 #include "base/json.h"
 #include <mpi.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #define BP_PROBE_CPUS       2048 /* of a host, whose use is told apart */
@@ -28,8 +27,7 @@ typedef struct bp_probe_host {
 
 /** All but threads, flops and copy_bytes. Local. */
 void bp_probe_host_read(bp_probe_host *out);
-/** Bytes a second that this process copies in memory, measured for `seconds`; 0: memory is short.
- * Local. */
+/** Bytes a second that this process copies in memory, measured for `seconds`. Local. */
 double bp_probe_copy_speed(double seconds);
 
 /** Rows of the report: {"check", "level" ("ok", "note", "warn", "fail"), "text", "remedy"}. */
@@ -42,10 +40,10 @@ typedef enum bp_probe_level {
 void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const char *remedy,
                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/** What the hosts of all ranks tell together. Local, pure.
+/** What the hosts of all ranks tell together; returns how many they are. Local, pure.
  *
  * Shapes: ranks[size]. */
-void bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size);
+int bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size);
 
 /** Notes on Open MPI's segments of shared memory and session folders on this host that are this
  * user's, and that no process uses. Local. */
@@ -53,8 +51,8 @@ void bp_probe_leftovers(json_t *rows);
 
 /* ---- the run folder ---- */
 
-/** The folder that would be written to: `path`, or as far up as there is one. Free with bp_free();
- * NULL: memory is short. Local. */
+/** The folder that would be written to: `path`, or as far up as there is one. Free with bp_free().
+ * Local. */
 char *bp_probe_existing(const char *path);
 
 /** Make a hidden folder in `folder` to try things in; bp_dir_remove takes it away. Local.

@@ -1,4 +1,5 @@
 /* The file system under a run folder: tried, not trusted. */
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -24,7 +25,7 @@ char *bp_probe_existing(const char *path)
 {
     char *found = bp_strdup(path);
 
-    while (found != NULL && !bp_path_exists(found)) {
+    while (!bp_path_exists(found)) {
         char *slash = strrchr(found, '/');
 
         if (slash == NULL || slash == found) {
@@ -62,7 +63,7 @@ bp_err bp_probe_ground(char **out, const char *folder)
 static bool write_and_sync(const char *path)
 {
     char *data = bp_alloc("probe", PROBE_BYTES, 1);
-    int fd = data == NULL ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     bool fine = fd >= 0 && bp_write_all(fd, data, (size_t)PROBE_BYTES) == 0 && fsync(fd) == 0;
     int number = errno;
 
@@ -94,19 +95,16 @@ static bp_err add_trial(json_t *rows, const char *check, bool fine, double secon
 
 bp_err bp_probe_files(json_t *rows, const char *ground)
 {
-    char *a = bp_path_join(ground, "a"), *b = bp_path_join(ground, "b"), *link = NULL;
+    const bp_path a = bp_path_in(ground, "a");
     double began = bp_clock_now();
-    bp_err err = BP_OK;
+    bp_err err;
 
-    err = add_trial(rows, "write, fsync", write_and_sync(a), bp_clock_now() - began);
+    err = add_trial(rows, "write, fsync", write_and_sync(a.text), bp_clock_now() - began);
     if (err == BP_OK)
-        err = add_trial(rows, "rename", rename(a, b) == 0, 0);
-    if (err == BP_OK && (link = bp_path_join(ground, "link")) != NULL && symlink("b", link) != 0)
+        err = add_trial(rows, "rename", rename(a.text, bp_path_in(ground, "b").text) == 0, 0);
+    if (err == BP_OK && symlink("b", bp_path_in(ground, "link").text) != 0)
         bp_probe_add(rows, BP_PROBE_WARN, "symbolic link",
                      "nothing, but checkpoints/best can't be made", "%s", strerror(errno));
-    bp_free(link);
-    bp_free(b);
-    bp_free(a);
     return err;
 }
 
@@ -145,39 +143,20 @@ static const struct kind {
 static void judge_kind(json_t *rows, const char *folder)
 {
     struct statfs disk;
+    size_t k = 0;
 
     if (statfs(folder, &disk) != 0)
         return;
-    for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++) {
-        const struct kind *kind = &KINDS[k];
-
-        if (kind->magic != (unsigned int)disk.f_type)
-            continue;
-        bp_probe_add(rows, kind->warning == NULL ? BP_PROBE_OK : BP_PROBE_WARN, "file system",
-                     kind->remedy, "%s%s%s", kind->name, kind->warning == NULL ? "" : ": ",
-                     kind->warning == NULL ? "" : kind->warning);
-        return;
-    }
-    bp_probe_add(rows, BP_PROBE_NOTE, "file system", NULL, "of a kind unknown here (0x%x)",
-                 (unsigned int)disk.f_type);
-}
-
-/* "1.5 GiB" */
-typedef struct size_text {
-    char text[32];
-} size_text;
-
-static size_text size_of(double bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    size_text out;
-    int unit = 0;
-
-    for (; bytes >= 1024 && unit < 5; unit++)
-        bytes /= 1024;
-    (void)snprintf(out.text, sizeof out.text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes,
-                   units[unit]);
-    return out;
+    while (k < sizeof KINDS / sizeof KINDS[0] && KINDS[k].magic != (unsigned int)disk.f_type)
+        k++;
+    if (k == sizeof KINDS / sizeof KINDS[0])
+        bp_probe_add(rows, BP_PROBE_NOTE, "file system", NULL, "of a kind unknown here (0x%x)",
+                     (unsigned int)disk.f_type);
+    else if (KINDS[k].warning == NULL)
+        bp_probe_add(rows, BP_PROBE_OK, "file system", NULL, "%s", KINDS[k].name);
+    else
+        bp_probe_add(rows, BP_PROBE_WARN, "file system", KINDS[k].remedy, "%s: %s", KINDS[k].name,
+                     KINDS[k].warning);
 }
 
 static bp_err judge_space(json_t *rows, const struct statvfs *disk, int64_t checkpoint_bytes,
@@ -188,20 +167,20 @@ static bp_err judge_space(json_t *rows, const struct statvfs *disk, int64_t chec
     static const char remedy[] = "make room, or use a smaller checkpoint.keep or another run.dir";
 
     if (checkpoint_bytes <= 0) {
-        bp_probe_add(rows, BP_PROBE_OK, "space", NULL, "%s free", size_of(room).text);
+        bp_probe_add(rows, BP_PROBE_OK, "space", NULL, "%s free", bp_size_text(room).text);
     } else if (room < one) {
         bp_probe_add(rows, BP_PROBE_FAIL, "space", remedy, "%s free, but a checkpoint takes %s",
-                     size_of(room).text, size_of(one).text);
+                     bp_size_text(room).text, bp_size_text(one).text);
         return BP_FAIL(BP_ERR_IO, "there is no room for a checkpoint of %s, %s are free: %s",
-                       size_of(one).text, size_of(room).text, remedy);
+                       bp_size_text(one).text, bp_size_text(room).text, remedy);
     } else if (room < need) {
         bp_probe_add(rows, BP_PROBE_WARN, "space", remedy,
-                     "%s free, but %lld checkpoints of %s take %s", size_of(room).text,
-                     (long long)keep + 1, size_of(one).text, size_of(need).text);
+                     "%s free, but %lld checkpoints of %s take %s", bp_size_text(room).text,
+                     (long long)keep + 1, bp_size_text(one).text, bp_size_text(need).text);
     } else {
         bp_probe_add(rows, BP_PROBE_OK, "space", NULL,
-                     "%s free, room for %.0f checkpoints of %s (%lld are kept)", size_of(room).text,
-                     room / one, size_of(one).text, (long long)keep);
+                     "%s free, room for %.0f checkpoints of %s (%lld are kept)",
+                     bp_size_text(room).text, room / one, bp_size_text(one).text, (long long)keep);
     }
     return BP_OK;
 }

@@ -1,4 +1,5 @@
 /* This process's host: processors, memory, limits. */
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/fs.h"
@@ -6,10 +7,14 @@
 #include "base/memory_limit.h"
 #include "run/probe/probe.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TEXT_LIMIT ((int64_t)1 << 22)
@@ -53,15 +58,6 @@ static void read_features(bp_probe_host *out)
     bp_free(flags);
 }
 
-static void read_cpus(bp_probe_host *out)
-{
-    const bp_cores *cores = bp_cores_of_process();
-
-    out->host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    out->cpu_count = bp_cores_count(cores);
-    memcpy(out->cpus, cores->words, sizeof out->cpus);
-}
-
 static int64_t limit_of(int resource)
 {
     struct rlimit limit;
@@ -73,6 +69,7 @@ static int64_t limit_of(int resource)
 
 void bp_probe_host_read(bp_probe_host *out)
 {
+    const bp_cores *cores = bp_cores_of_process();
     char memory[64];
 
     memset(out, 0, sizeof *out); /* it travels as bytes, those between members too */
@@ -80,7 +77,9 @@ void bp_probe_host_read(bp_probe_host *out)
         (void)snprintf(out->host, sizeof out->host, "unknown");
     find_value(out->cpu, sizeof out->cpu, "/proc/cpuinfo", "model name");
     read_features(out);
-    read_cpus(out);
+    out->host_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    out->cpu_count = bp_cores_count(cores);
+    memcpy(out->cpus, cores->words, sizeof out->cpus);
     find_value(memory, sizeof memory, "/proc/meminfo", "MemTotal");
     out->memory_bytes = strtoll(memory, NULL, 10) * 1024;
     out->group_bytes = bp_memory_group_bytes("");
@@ -105,4 +104,96 @@ double bp_probe_copy_speed(double seconds)
     bp_free(from);
     bp_free(to);
     return bytes / (now - began);
+}
+
+/* ---- what ranks that were killed left: Open MPI's shared memory and session folders ---- */
+
+#define MAPS_BYTES ((int64_t)1 << 26)
+#define SEGMENTS   "/dev/shm/"
+#define SEGMENT    "vader_segment."
+#define SESSION    "pid."
+
+/* The lines of all processes' maps that name a segment. */
+static void find_mapped(bp_buffer *out)
+{
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        char path[300], *text = NULL;
+        size_t length;
+
+        (void)snprintf(path, sizeof path, "/proc/%s/maps", entry->d_name);
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9' ||
+            bp_file_read(path, MAPS_BYTES, &text, &length) != BP_OK)
+            continue; /* no process, gone, or another user's */
+        for (char *at = text; (at = strstr(at, SEGMENTS SEGMENT)) != NULL; at++)
+            bp_buffer_printf(out, "%.*s\n", (int)strcspn(at, " \n"), at);
+        bp_free(text);
+    }
+    if (folder != NULL)
+        (void)closedir(folder);
+}
+
+static void judge_segments(json_t *rows)
+{
+    bp_buffer mapped = {0};
+    char **names = NULL;
+    int64_t bytes = 0, all = 0, count = 0;
+
+    find_mapped(&mapped);
+    (void)bp_dir_list(SEGMENTS, &names, &all);
+    for (int64_t k = 0; k < all; k++) {
+        char *line = bp_sprintf(SEGMENTS "%s\n", names[k]);
+        struct stat facts;
+
+        if (strncmp(names[k], SEGMENT, strlen(SEGMENT)) == 0 &&
+            lstat(bp_path_in(SEGMENTS, names[k]).text, &facts) == 0 && facts.st_uid == getuid() &&
+            (mapped.bytes == 0 || strstr(mapped.data, line) == NULL)) {
+            count++;
+            bytes += (int64_t)facts.st_blocks * 512;
+        }
+        bp_free(line);
+    }
+    bp_names_free(&names, all);
+    bp_buffer_clear(&mapped);
+    if (count > 0)
+        bp_probe_add(rows, BP_PROBE_NOTE, "leftover segments",
+                     "while none of your MPI programs runs here: rm " SEGMENTS SEGMENT "*",
+                     "%d of Open MPI that no process uses, %.1f MiB of memory: " SEGMENTS SEGMENT
+                     "*",
+                     (int)count, (double)bytes / (1 << 20));
+}
+
+/* TMPDIR/ompi.HOST.UID/pid.N, where N is mpirun's process. */
+static void judge_sessions(json_t *rows)
+{
+    const char *temporary = getenv("TMPDIR");
+    char host[256] = "", path[1024], **names = NULL;
+    int64_t all = 0;
+    int count = 0;
+
+    (void)gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = '\0';
+    (void)snprintf(path, sizeof path, "%.600s/ompi.%s.%ld", temporary ? temporary : "/tmp", host,
+                   (long)getuid());
+    (void)bp_dir_list(path, &names, &all);
+    for (int64_t k = 0; k < all; k++) {
+        long process = strncmp(names[k], SESSION, strlen(SESSION)) == 0
+                           ? strtol(names[k] + strlen(SESSION), NULL, 10)
+                           : 0;
+
+        count += process > 0 && kill((pid_t)process, 0) != 0 && errno == ESRCH;
+    }
+    bp_names_free(&names, all);
+    if (count > 0)
+        bp_probe_add(rows, BP_PROBE_NOTE, "leftover sessions",
+                     "while none of your MPI programs runs here, remove that folder",
+                     "%d of Open MPI whose mpirun is gone: %s", count, path);
+}
+
+void bp_probe_leftovers(json_t *rows)
+{
+    judge_segments(rows);
+    judge_sessions(rows);
 }

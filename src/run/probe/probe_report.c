@@ -1,6 +1,7 @@
 /* What many ranks' hosts tell together, as rows of a report. */
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "run/probe/probe.h"
 
 #include <math.h>
@@ -39,23 +40,6 @@ typedef struct host_list {
     int *host_of; /* [size]: the place of a rank's host in `first` */
 } host_list;
 
-static bool list_hosts(host_list *out, const bp_probe_host *ranks, int size)
-{
-    *out = (host_list){.ranks = ranks, .size = size};
-    out->first = bp_alloc("probe", size, sizeof *out->first);
-    out->host_of = bp_alloc("probe", size, sizeof *out->host_of);
-    for (int r = 0; r < size; r++) {
-        int h = 0;
-
-        while (h < out->count && strcmp(ranks[out->first[h]].host, ranks[r].host) != 0)
-            h++;
-        if (h == out->count)
-            out->first[out->count++] = r;
-        out->host_of[r] = h;
-    }
-    return true;
-}
-
 static int ranks_on(const host_list *list, int host)
 {
     int count = 0;
@@ -86,25 +70,24 @@ static void judge_places(json_t *rows, const host_list *list)
                  list->size, list->count, list->count == 1 ? "" : "s", most);
 }
 
-/* Cores that several ranks of a host may use: -1: they all share one set, unbound. */
+/* Cores that several ranks of a host may use. They may all share one set, unbound. */
 static int shared_cpus(const host_list *list, int host, bool *unbound)
 {
-    uint64_t seen[BP_PROBE_CPUS / 64] = {0}, twice[BP_PROBE_CPUS / 64] = {0};
     const bp_probe_host *first = of_host(list, host);
     int shared = 0;
 
     *unbound = true;
-    for (int r = 0; r < list->size; r++) {
-        if (list->host_of[r] != host)
-            continue;
-        *unbound = *unbound && memcmp(list->ranks[r].cpus, first->cpus, sizeof seen) == 0;
-        for (int k = 0; k < BP_PROBE_CPUS / 64; k++) {
-            twice[k] |= seen[k] & list->ranks[r].cpus[k];
-            seen[k] |= list->ranks[r].cpus[k];
-        }
+    for (int k = 0; k < BP_PROBE_CPUS / 64; k++) {
+        uint64_t seen = 0, twice = 0;
+
+        for (int r = 0; r < list->size; r++)
+            if (list->host_of[r] == host) {
+                *unbound = *unbound && list->ranks[r].cpus[k] == first->cpus[k];
+                twice |= seen & list->ranks[r].cpus[k];
+                seen |= list->ranks[r].cpus[k];
+            }
+        shared += __builtin_popcountll(twice);
     }
-    for (int k = 0; k < BP_PROBE_CPUS / 64; k++)
-        shared += __builtin_popcountll(twice[k]);
     return shared;
 }
 
@@ -156,18 +139,6 @@ static bool judge_overlap(json_t *rows, const host_list *list)
     return true;
 }
 
-static void judge_binding(json_t *rows, const host_list *list)
-{
-    const bp_probe_host *first = &list->ranks[0];
-
-    if (!judge_threads(rows, list) || !judge_overlap(rows, list))
-        return;
-    bp_probe_add(rows, BP_PROBE_OK, "binding", NULL,
-                 "a rank may use %d of %d core%s, and has %d thread%s", first->cpu_count,
-                 first->host_cpus, first->host_cpus == 1 ? "" : "s", first->threads,
-                 first->threads == 1 ? "" : "s");
-}
-
 /* Names of the hosts for which `differs` holds. */
 static void add_name(bp_buffer *names, int *shown, const char *name)
 {
@@ -194,7 +165,7 @@ static void judge_cpus(json_t *rows, const host_list *list)
                      "ask for hosts of one kind (sbatch --constraint=...): other kinds give other "
                      "bits, and the slowest sets the pace",
                      "%s has %s (%s), others are of another kind: %s", first->host, first->cpu,
-                     first->features, others.data == NULL ? "" : others.data);
+                     first->features, others.data);
     else
         bp_probe_add(rows, BP_PROBE_OK, "cpu", NULL, "%s (%s)", first->cpu,
                      first->features[0] != '\0' ? first->features : "no vector features known");
@@ -256,45 +227,27 @@ static void judge_limits(json_t *rows, const host_list *list)
 
 /* ---- slow hosts ---- */
 
-static int compare_reals(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* A host is as fast as its ranks together; the least of them counts where they differ in number. */
-static double speed_of(const host_list *list, int host, bool copies)
-{
-    double sum = 0;
-    int here = 0;
-
-    for (int r = 0; r < list->size; r++)
-        if (list->host_of[r] == host) {
-            sum += copies ? list->ranks[r].copy_bytes : list->ranks[r].flops;
-            here++;
-        }
-    return sum / here;
-}
-
+/* A host is as fast as its ranks are on average. */
 static void judge_speed(json_t *rows, const host_list *list, bool copies)
 {
     const char *check = copies ? "memory speed" : "gemm speed", *unit = copies ? "GB/s" : "GFLOP/s";
-    double *speeds = bp_alloc("probe", list->count, sizeof *speeds), median;
+    double *speeds = bp_alloc("probe", list->count, sizeof *speeds);
+    double *sorted = bp_alloc("probe", list->count, sizeof *sorted), median;
     bp_buffer slow = {0};
     int shown = 0;
 
+    for (int r = 0; r < list->size; r++)
+        speeds[list->host_of[r]] += copies ? list->ranks[r].copy_bytes : list->ranks[r].flops;
     for (int h = 0; h < list->count; h++)
-        speeds[h] = speed_of(list, h, copies);
-    qsort(speeds, (size_t)list->count, sizeof *speeds, compare_reals);
-    median = speeds[list->count / 2];
+        sorted[h] = speeds[h] /= ranks_on(list, h);
+    bp_sort_reals(sorted, list->count);
+    median = sorted[list->count / 2];
     for (int h = 0; h < list->count; h++)
-        if (speed_of(list, h, copies) < SLOW * median) {
-            char text[128];
+        if (speeds[h] < SLOW * median) {
+            char *text = bp_sprintf("%s (%.4g)", of_host(list, h)->host, speeds[h] / 1e9);
 
-            (void)snprintf(text, sizeof text, "%s (%.4g)", of_host(list, h)->host,
-                           speed_of(list, h, copies) / 1e9);
             add_name(&slow, &shown, text);
+            bp_free(text);
         }
     if (!(median > 0))
         bp_probe_add(rows, BP_PROBE_NOTE, check, NULL, "it can't be measured in this build");
@@ -303,27 +256,42 @@ static void judge_speed(json_t *rows, const host_list *list, bool copies)
                      "leave them out (sbatch --exclude=...), or see what else runs there: the "
                      "slowest host sets the pace",
                      "%.4g %s a rank; slow host%s: %s", median / 1e9, unit, shown == 1 ? "" : "s",
-                     slow.data == NULL ? "" : slow.data);
+                     slow.data);
     else
         bp_probe_add(rows, BP_PROBE_OK, check, NULL, "%.4g %s a rank, all ranks at once",
                      median / 1e9, unit);
     bp_buffer_clear(&slow);
+    bp_free(sorted);
     bp_free(speeds);
 }
 
-void bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size)
+int bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size)
 {
-    host_list list;
+    host_list list = {.ranks = ranks, .size = size};
 
-    if (list_hosts(&list, ranks, size)) {
-        judge_places(rows, &list);
-        judge_binding(rows, &list);
-        judge_cpus(rows, &list);
-        judge_memory(rows, &list);
-        judge_limits(rows, &list);
-        judge_speed(rows, &list, false);
-        judge_speed(rows, &list, true);
+    list.first = bp_alloc("probe", size, sizeof *list.first);
+    list.host_of = bp_alloc("probe", size, sizeof *list.host_of);
+    for (int r = 0; r < size; r++) {
+        int h = 0;
+
+        while (h < list.count && strcmp(of_host(&list, h)->host, ranks[r].host) != 0)
+            h++;
+        if (h == list.count)
+            list.first[list.count++] = r;
+        list.host_of[r] = h;
     }
+    judge_places(rows, &list);
+    if (judge_threads(rows, &list) && judge_overlap(rows, &list))
+        bp_probe_add(rows, BP_PROBE_OK, "binding", NULL,
+                     "a rank may use %d of %d core%s, and has %d thread%s", ranks->cpu_count,
+                     ranks->host_cpus, ranks->host_cpus == 1 ? "" : "s", ranks->threads,
+                     ranks->threads == 1 ? "" : "s");
+    judge_cpus(rows, &list);
+    judge_memory(rows, &list);
+    judge_limits(rows, &list);
+    judge_speed(rows, &list, false);
+    judge_speed(rows, &list, true);
     bp_free(list.first);
     bp_free(list.host_of);
+    return list.count;
 }

@@ -3,18 +3,16 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "run/run_compare_priv.h"
+#include "run/run_fields_priv.h"
+#include "run/run_journal_priv.h"
 #include "run/status/run_status.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define LINE_LIMIT ((size_t)1 << 20)
 
 /* The names of the columns in a line; those of an ensemble's are means. */
 static const char *const KEYS[BP_HISTORY_COLUMNS] = {
@@ -27,89 +25,48 @@ static const char *const MEAN_KEYS[BP_HISTORY_COLUMNS] = {
 typedef struct reader {
     bp_curve *curve;
     const char *const *keys;
-    int64_t room;
-    bool short_of_memory;
 } reader;
 
 /* A start that goes on from a checkpoint takes back the lines behind it. */
-static void take_line(reader *self, const json_t *line)
+static void take_line(void *context, const json_t *line, off_t end)
 {
+    const reader *self = context;
     bp_curve *curve = self->curve;
-    double row[BP_HISTORY_COLUMNS];
+    double row[BP_HISTORY_COLUMNS], before = 0;
 
-    for (int c = 0; c < BP_HISTORY_COLUMNS; c++) {
-        const json_t *value = self->keys[c] ? json_object_get(line, self->keys[c]) : NULL;
-
-        row[c] = json_is_number(value) ? json_number_value(value) : NAN;
-    }
+    (void)end;
+    for (int c = 0; c < BP_HISTORY_COLUMNS; c++)
+        row[c] = self->keys[c] == NULL ? NAN : real_of(line, self->keys[c]);
     if (!isfinite(row[BP_HISTORY_STEP]))
         return;
     while (curve->count > 0 && curve->rows[curve->count - 1][BP_HISTORY_STEP] >= row[0])
         curve->count--;
-    if (curve->count >= self->room) {
-        int64_t room = 2 * self->room + 256;
-        void *grown = bp_realloc("run.history", curve->rows, room, sizeof row);
-
-        self->short_of_memory = self->short_of_memory || !grown;
-        curve->rows = grown;
-        self->room = room;
-    }
+    if (curve->count > 0)
+        before = curve->rows[curve->count - 1][BP_HISTORY_HOURS];
     row[BP_HISTORY_HOURS] =
-        (isfinite(row[BP_HISTORY_HOURS]) ? row[BP_HISTORY_HOURS] : 0) / 3600 +
-        (curve->count > 0 ? curve->rows[curve->count - 1][BP_HISTORY_HOURS] : 0);
+        (isfinite(row[BP_HISTORY_HOURS]) ? row[BP_HISTORY_HOURS] : 0) / 3600 + before;
+    if (curve->count >= curve->room) {
+        curve->room = 2 * curve->room + 256;
+        curve->rows = bp_realloc("run.history", curve->rows, curve->room, sizeof row);
+    }
     memcpy(curve->rows[curve->count++], row, sizeof row);
 }
 
-/* Take each whole line that is an object; others are passed over, and so is a last line without its
- * end. A missing file has none. */
-static bp_err each_line(const char *path, reader *self)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW); /* no FIFO is waited for */
-    FILE *stream = fd < 0 ? NULL : fdopen(fd, "r");
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t bytes;
-    bp_err err = BP_OK;
-
-    if (stream == NULL) {
-        if (fd >= 0)
-            (void)close(fd);
-        return errno == ENOENT ? BP_OK : bp_fail_errno(BP_ERR_IO, "can't read", path);
-    }
-    while ((bytes = getline(&line, &room, stream)) > 0 && line[bytes - 1] == '\n') {
-        json_t *value = (size_t)bytes > LINE_LIMIT
-                            ? NULL
-                            : json_loadb(line, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
-
-        if (json_is_object(value))
-            take_line(self, value);
-        json_decref(value);
-    }
-    if (ferror(stream))
-        err = bp_fail_errno(BP_ERR_IO, "can't read", path);
-    free(line); /* getline's */
-    (void)fclose(stream);
-    return err;
-}
-
-static bp_err out_of_memory(void)
-{
-    return bp_fail_memory("the lines of a run", 1, sizeof(double) * BP_HISTORY_COLUMNS);
-}
-
-/* FOLDER/metrics.jsonl as one more curve, which there is room for. */
+/* FOLDER/metrics.jsonl as one more curve, which there is room for. A missing file has no lines. */
 static bp_err add_curve(bp_history *history, const char *folder, const char *name)
 {
-    bp_curve *curve = &history->curves[history->curve_count++];
-    bool mean = strcmp(name, "mean") == 0;
-    reader self = {.curve = curve, .keys = mean ? MEAN_KEYS : KEYS};
-    char *path = bp_path_join(folder, "metrics.jsonl");
-    bp_err err;
+    reader self = {.curve = &history->curves[history->curve_count++],
+                   .keys = strcmp(name, "mean") == 0 ? MEAN_KEYS : KEYS};
+    bp_path path = bp_path_in(folder, "metrics.jsonl");
+    run_journal journal = {.fd = -1, .path = path.text};
+    bp_err err = bp_plain_open(path.text, O_RDONLY, &journal.fd);
 
-    curve->name = bp_strdup(name);
-    err = path && curve->name ? each_line(path, &self) : out_of_memory();
-    bp_free(path);
-    return err == BP_OK && self.short_of_memory ? out_of_memory() : err;
+    self.curve->name = bp_strdup(name);
+    if (err == BP_OK)
+        err = run_journal_each(&journal, &self, take_line);
+    if (journal.fd >= 0)
+        (void)close(journal.fd);
+    return err == BP_ERR_INPUT ? BP_OK : err;
 }
 
 /* Tokens and hours of an ensemble's lines: those of the first member that has the step. */
@@ -133,66 +90,38 @@ static void place_mean(bp_history *history)
     }
 }
 
-static bp_err read_members(bp_history *history, const char *members)
+/* The run's own curve; of an ensemble its members', and their mean. */
+static bp_err read_curves(bp_history *history)
 {
     char **names = NULL;
+    const bp_path members = bp_path_in(history->folder, "members");
     int64_t count = 0;
-    bp_err err = bp_dir_list(members, &names, &count);
+    bool has_members = bp_path_is_dir(members.text);
+    bp_err err = has_members ? bp_dir_list(members.text, &names, &count) : BP_OK;
 
-    if (err == BP_OK) {
-        history->curves = bp_alloc("run.history", count + 1, sizeof *history->curves);
-        err = history->curves ? BP_OK : out_of_memory();
-    }
+    history->curves = bp_alloc("run.history", count + 1, sizeof *history->curves);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
-        char *folder = bp_path_join(members, names[k]);
+        const bp_path folder = bp_path_in(members.text, names[k]);
 
-        if (names[k][0] == 'm' && bp_path_is_dir(folder))
-            err = add_curve(history, folder, names[k]);
-        bp_free(folder);
+        if (names[k][0] == 'm' && bp_path_is_dir(folder.text))
+            err = add_curve(history, folder.text, names[k]);
     }
-    bp_names_free(&names, count);
     if (err == BP_OK)
-        err = add_curve(history, history->folder, "mean");
-    if (err == BP_OK)
+        err = add_curve(history, history->folder, has_members ? "mean" : "");
+    if (err == BP_OK && has_members)
         place_mean(history);
-    return err;
-}
-
-static bp_err read_lines(bp_history *history)
-{
-    char *members = bp_path_join(history->folder, "members");
-    bp_err err = members ? BP_OK : out_of_memory();
-
-    if (err == BP_OK && bp_path_is_dir(members)) {
-        err = read_members(history, members);
-    } else if (err == BP_OK) {
-        history->curves = bp_alloc("run.history", 1, sizeof *history->curves);
-        err = history->curves ? add_curve(history, history->folder, "") : out_of_memory();
-    }
-    bp_free(members);
+    bp_names_free(&names, count);
     return err;
 }
 
 /* ---- runs ---- */
 
-/* Of a run, or of the members of an ensemble: all have as many. */
-static int64_t steps_of(const json_t *status)
-{
-    const json_t *member, *members = json_object_get(status, "members");
-    int64_t steps = json_integer_value(json_object_get(status, "steps"));
-    size_t k;
-
-    if (steps == 0)
-        json_array_foreach(members, k, member) if (steps == 0) steps =
-            json_integer_value(json_object_get(member, "steps"));
-    return steps;
-}
-
 static bp_err read_state(bp_history *history)
 {
-    json_t *status = NULL;
+    json_t *status = NULL, *member;
     bp_err err = bp_run_status_read(&status, history->folder, 0);
-    const char *job = json_string_value(json_object_get(status, "job"));
+    const char *job = text_of(status, "job");
+    size_t k;
 
     if (err == BP_ERR_INPUT && bp_path_exists(history->folder))
         err = BP_FAIL(BP_ERR_FORMAT,
@@ -202,15 +131,17 @@ static bp_err read_state(bp_history *history)
     else if (err == BP_ERR_INPUT)
         err = BP_FAIL(BP_ERR_INPUT, "there is no such run: at %s; name the run.dir of a job",
                       history->folder);
-    else if (err == BP_OK && job && strcmp(job, "pretrain") != 0 && strcmp(job, "ensemble") != 0)
+    else if (err == BP_OK &&
+             !is_among(job, (const char *const[]){"", "pretrain", "ensemble", NULL}))
         err = BP_FAIL(BP_ERR_FORMAT,
                       "the run is one of the job %s, which trains nothing: at %s; name the "
                       "run.dir of pretrain or ensemble",
                       job, history->folder);
     if (err == BP_OK) {
-        history->state = bp_strdup(json_string_value(json_object_get(status, "state")));
-        err = history->state ? BP_OK : out_of_memory();
-        history->steps = steps_of(status);
+        history->state = bp_strdup(text_of(status, "state"));
+        history->steps = integer_of(status, "steps");
+        json_array_foreach(json_object_get(status, "members"), k, member) /* all have as many */
+            if (history->steps == 0) history->steps = integer_of(member, "steps");
     }
     json_decref(status);
     return err;
@@ -224,7 +155,7 @@ bp_err bp_history_read(bp_history *out, const char *folder)
     *out = (bp_history){.folder = folder};
     err = read_state(out);
     if (err == BP_OK)
-        err = read_lines(out);
+        err = read_curves(out);
     if (err == BP_OK)
         err = run_pairs_read(&pairs, folder);
     out->pairs = pairs.texts;
@@ -255,23 +186,21 @@ const char *bp_history_key(const bp_history *history, const char *key)
     return run_pairs_find(&pairs, key);
 }
 
-static bool same_value(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 static bool differs(const char *key, const bp_history *runs, int64_t count)
 {
-    const char *value = bp_history_key(&runs[0], key);
+    const char *first = bp_history_key(&runs[0], key);
 
-    for (int64_t r = 1; r < count; r++)
-        if (!same_value(value, bp_history_key(&runs[r], key)))
+    for (int64_t r = 1; r < count; r++) {
+        const char *value = bp_history_key(&runs[r], key);
+
+        if ((first == NULL) != (value == NULL) || (first != NULL && strcmp(first, value) != 0))
             return true;
+    }
     return false;
 }
 
-bp_err bp_history_differences(const char ***keys, int64_t *key_count, const bp_history *runs,
-                              int64_t count)
+void bp_history_differences(const char ***keys, int64_t *key_count, const bp_history *runs,
+                            int64_t count)
 {
     int64_t most = 0, found = 0;
 
@@ -290,7 +219,6 @@ bp_err bp_history_differences(const char ***keys, int64_t *key_count, const bp_h
                 (*keys)[found++] = key;
         }
     *key_count = found;
-    return BP_OK;
 }
 
 /* ---- figures ---- */
@@ -300,33 +228,11 @@ const bp_curve *bp_history_main(const bp_history *history)
     return &history->curves[history->curve_count - 1];
 }
 
-static int compare_reals(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* NaN: no line has one, or memory is short. */
-static double median_speed(const bp_curve *curve)
-{
-    double *speeds = bp_alloc("run.history", curve->count, sizeof *speeds), median = NAN;
-    int64_t count = 0;
-
-    for (int64_t k = 0; speeds && k < curve->count; k++)
-        if (isfinite(curve->rows[k][BP_HISTORY_SPEED]))
-            speeds[count++] = curve->rows[k][BP_HISTORY_SPEED];
-    if (count > 0) {
-        qsort(speeds, (size_t)count, sizeof *speeds, compare_reals);
-        median = speeds[count / 2];
-    }
-    bp_free(speeds);
-    return median;
-}
-
 bp_curve_figures bp_curve_figures_of(const bp_curve *curve)
 {
-    bp_curve_figures out = {.hours = NAN, .loss = NAN, .best_valid_loss = NAN};
+    bp_curve_figures out = {.hours = NAN, .loss = NAN, .best_valid_loss = NAN, .median_speed = NAN};
+    double *speeds = bp_alloc("run.history", curve->count, sizeof *speeds);
+    int64_t count = 0;
 
     for (int64_t k = 0; k < curve->count; k++) {
         const double *row = curve->rows[k];
@@ -341,7 +247,13 @@ bp_curve_figures bp_curve_figures_of(const bp_curve *curve)
             out.best_valid_loss = row[BP_HISTORY_VALID_LOSS];
             out.best_step = out.step;
         }
+        if (isfinite(row[BP_HISTORY_SPEED]))
+            speeds[count++] = row[BP_HISTORY_SPEED];
     }
-    out.median_speed = median_speed(curve);
+    if (count > 0) {
+        bp_sort_reals(speeds, count);
+        out.median_speed = speeds[count / 2];
+    }
+    bp_free(speeds);
     return out;
 }

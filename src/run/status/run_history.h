@@ -5,7 +5,6 @@
 #define BP_RUN_STATUS_RUN_HISTORY_H
 
 #include "base/err.h"
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum bp_history_column {
@@ -24,7 +23,7 @@ typedef enum bp_history_column {
 typedef struct bp_curve {
     char *name;                         /* "": the run's own; "m00"; "mean": of the members */
     double (*rows)[BP_HISTORY_COLUMNS]; /* [count], by step; NaN: the line does not tell */
-    int64_t count;
+    int64_t count, room;
 } bp_curve;
 
 typedef struct bp_history {
@@ -49,9 +48,9 @@ void bp_history_clear(bp_history *history);
 const char *bp_history_key(const bp_history *history, const char *key);
 
 /** The keys, run.dir aside, that do not have one value in all of `count` runs, in the order of the
- * configurations. Free the list, not the keys, with bp_free(). Errors: BP_ERR_SYSTEM. */
-bp_err bp_history_differences(const char ***keys, int64_t *key_count, const bp_history *runs,
-                              int64_t count);
+ * configurations. Free the list, not the keys, with bp_free(). */
+void bp_history_differences(const char ***keys, int64_t *key_count, const bp_history *runs,
+                            int64_t count);
 
 /** What a curve came to. NaN and 0: nothing tells. */
 typedef struct bp_curve_figures {

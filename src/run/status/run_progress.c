@@ -7,7 +7,8 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/status/fields_priv.h"
+#include "base/sort.h"
+#include "run/run_fields_priv.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -47,70 +48,38 @@ static double known(double value)
 double status_time(const char *stamp)
 {
     struct tm parts = {0};
-    const char *end = stamp == NULL ? NULL : strptime(stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    const char *end = strptime(stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
 
     return end == NULL || *end != '\0' ? STATUS_NO_TIME : (double)timegm(&parts);
 }
 
 static void set_stamp(json_t *object, const char *key)
 {
-    char now[32];
-
-    bp_clock_stamp(now, sizeof now);
-    (void)json_object_set_new(object, key, json_string(now));
-}
-
-/* Seconds since the run began. */
-static double wall(const run_progress *self)
-{
-    return self->before + bp_clock_now() - self->opened;
+    set(object, key, json_string(bp_clock_stamp().text));
 }
 
 /* ---- the file ---- */
 
-static bp_err save(const run_progress *self)
-{
-    char *path = bp_path_join(self->folder, RUN_STATUS_FILE), *text = bp_json_text(self->file);
-    bp_err err = bp_file_write_lightly(path, text, strlen(text));
-
-    bp_free(text);
-    bp_free(path);
-    return err;
-}
-
 /* A job does not fail for want of it, nor is its own failure hidden. */
 static void write_now(run_progress *self)
 {
+    char *text;
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     if (!self->ended && run_lock_is_own(self->lock)) {
         set_stamp(self->file, "time");
-        set_real(self->file, "wall_seconds", wall(self));
-        if (save(self) != BP_OK && !self->warned) {
+        set_real(self->file, "wall_seconds", self->before + bp_clock_now() - self->opened);
+        text = bp_json_text(self->file);
+        if (bp_file_write_lightly(bp_path_in(self->folder, RUN_STATUS_FILE).text, text,
+                                  strlen(text)) != BP_OK &&
+            !self->warned) {
             self->warned = true;
             bp_warn("%s; `bagpipe status` tells what was known before", bp_err_message());
         }
+        bp_free(text);
     }
     bp_err_set_message(message);
-}
-
-/* What is not routine is counted, and the newest of this start are kept. */
-static void keep_note(run_progress *self, const json_t *line)
-{
-    static const char *const routine[] = {
-        "opened", "closed", "started", "resumed", "checkpoint", "member_started", "member_trained"};
-    const char *name = text_of(line, "event");
-    json_t *counts = json_object_get(self->file, "events"),
-           *notes = json_object_get(self->file, "notes");
-
-    for (size_t k = 0; k < sizeof routine / sizeof routine[0]; k++)
-        if (strcmp(name, routine[k]) == 0)
-            return;
-    set_integer(counts, name, integer_of(counts, name) + 1);
-    (void)json_array_append(notes, (json_t *)line); /* which is not changed */
-    if (json_array_size(notes) > NOTES)
-        (void)json_array_remove(notes, 0);
 }
 
 void run_progress_note(json_t *line)
@@ -136,17 +105,15 @@ static void write_soon(run_progress *self)
 
 json_t *run_progress_read(const char *folder)
 {
-    char *path = bp_path_join(folder, RUN_STATUS_FILE);
+    const bp_path path = bp_path_in(folder, RUN_STATUS_FILE);
     json_t *value = NULL;
-    bool is = path != NULL && bp_path_exists(path) &&
-              bp_json_load(&value, path, RUN_STATUS_LIMIT) == BP_OK && json_is_object(value) &&
-              integer_of(value, "format_version") == RUN_STATUS_VERSION;
 
-    bp_free(path);
-    if (is)
-        return value;
-    json_decref(value);
-    return NULL;
+    if (bp_path_exists(path.text) && bp_json_load(&value, path.text, RUN_STATUS_LIMIT) == BP_OK &&
+        (!json_is_object(value) || integer_of(value, "format_version") != RUN_STATUS_VERSION)) {
+        json_decref(value);
+        value = NULL;
+    }
+    return value;
 }
 
 /* ---- a start ---- */
@@ -155,7 +122,7 @@ static void on_phase(bp_phase phase)
 {
     if (innermost == NULL)
         return;
-    (void)json_object_set_new(innermost->file, "phase", json_string(bp_phase_name(phase)));
+    set(innermost->file, "phase", json_string(bp_phase_name(phase)));
     set_stamp(innermost->file, "phase_time");
     write_soon(innermost);
 }
@@ -163,35 +130,34 @@ static void on_phase(bp_phase phase)
 /* Between two starts there is no clock but the one on the wall, which may be set back. */
 static void take_over(run_progress *self, const json_t *record, const json_t *before)
 {
-    double then = status_time(json_string_value(json_object_get(self->file, "time")));
+    double then = status_time(text_of(self->file, "time"));
     int64_t starts = integer_of(self->file, "starts");
 
     self->before = fmax(0, known(real_of(self->file, "wall_seconds"))) +
                    (then < 0 ? 0 : fmax(0, (double)time(NULL) - then));
     (void)json_object_del(self->file, "exit");
     if (!json_is_object(json_object_get(self->file, "events")))
-        (void)json_object_set_new(self->file, "events", json_object());
-    (void)json_object_set_new(self->file, "notes", json_array());
-    (void)json_object_set_new(self->file, "format", json_string(RUN_STATUS_FORMAT));
+        set(self->file, "events", json_object());
+    set(self->file, "notes", json_array());
+    set(self->file, "format", json_string(RUN_STATUS_FORMAT));
     set_integer(self->file, "format_version", RUN_STATUS_VERSION);
     set_integer(self->file, "start", integer_of(record, "starts"));
     set_integer(self->file, "starts", 1 + (starts > 0 ? starts : integer_of(before, "starts")));
 }
 
-bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
-                         const json_t *record, const json_t *before)
+run_progress *run_progress_open(const char *folder, run_lock *lock, const json_t *record,
+                                const json_t *before)
 {
     run_progress *self = bp_alloc("run.status", 1, sizeof *self);
     bp_heartbeat heartbeat;
 
-    *out = self;
     bp_dir_sweep(folder); /* a job that was killed as it wrote leaves half a file */
     self->folder = folder;
     self->lock = lock;
     self->opened = bp_clock_now();
     self->file = before == NULL ? NULL : run_progress_read(folder);
-    if (self->file == NULL && (self->file = json_object()) == NULL)
-        return bp_fail_memory(RUN_STATUS_FILE, 1, 1);
+    if (self->file == NULL)
+        self->file = json_object();
     take_over(self, record, before);
     run_words_clear(folder);
     self->outer = innermost;
@@ -199,7 +165,7 @@ bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
     bp_heartbeat_listen(on_phase);
     bp_heartbeat_read(&heartbeat);
     on_phase(heartbeat.phase);
-    return BP_OK;
+    return self;
 }
 
 void run_progress_free(run_progress **out)
@@ -230,38 +196,24 @@ void run_progress_end(run_progress *self, json_t *ended)
 
 /* ---- lines ---- */
 
-static int compare_reals(const void *a, const void *b)
+void run_progress_metric(run_progress *self, const json_t *line)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double median_speed(run_progress *self, double speed)
-{
-    double sorted[SPEEDS];
+    double speed = real_of(line, "tokens_per_second"), valid = real_of(line, "valid_loss");
+    double seconds = known(real_of(line, "seconds")), sorted[SPEEDS];
     int64_t count;
 
+    if (self == NULL || !json_is_integer(json_object_get(line, "tokens")))
+        return; /* an ensemble's lines are about its members */
     if (isfinite(speed))
         self->speeds[self->lines++ % SPEEDS] = speed;
     count = self->lines < SPEEDS ? self->lines : SPEEDS;
     memcpy(sorted, self->speeds, sizeof sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_reals);
-    return count > 0 ? sorted[count / 2] : NAN;
-}
-
-void run_progress_metric(run_progress *self, const json_t *line)
-{
-    double speed = real_of(line, "tokens_per_second"), valid = real_of(line, "valid_loss");
-    double seconds = known(real_of(line, "seconds"));
-
-    if (self == NULL || !json_is_integer(json_object_get(line, "tokens")))
-        return; /* an ensemble's lines are about its members */
+    bp_sort_reals(sorted, count);
     set_integer(self->file, "step", integer_of(line, "step"));
     set_integer(self->file, "tokens", integer_of(line, "tokens"));
     set_real(self->file, "loss", real_of(line, "loss"));
     set_real(self->file, "tokens_per_second", speed);
-    set_real(self->file, "tokens_per_second_median", median_speed(self, speed));
+    set_real(self->file, "tokens_per_second_median", count > 0 ? sorted[count / 2] : NAN);
     set_real(self->file, "kept_seconds", known(real_of(self->file, "kept_seconds")) + seconds);
     if (isfinite(valid)) {
         set_real(self->file, "valid_loss", valid);
@@ -304,14 +256,30 @@ static void on_begun(run_progress *self, const json_t *line)
             (void)json_object_set(self->file, counts[k][1], json_object_get(line, counts[k][0]));
 }
 
+/* What is not routine is counted, and the newest of this start are kept. */
+static void keep_note(run_progress *self, const json_t *line)
+{
+    static const char *const routine[] = {"opened",         "closed",     "started",
+                                          "resumed",        "checkpoint", "member_started",
+                                          "member_trained", NULL};
+    const char *name = text_of(line, "event");
+    json_t *counts = json_object_get(self->file, "events"),
+           *notes = json_object_get(self->file, "notes");
+
+    if (is_among(name, routine))
+        return;
+    set_integer(counts, name, integer_of(counts, name) + 1);
+    (void)json_array_append(notes, (json_t *)line); /* which is not changed */
+    if (json_array_size(notes) > NOTES)
+        (void)json_array_remove(notes, 0);
+}
+
 void run_progress_event(run_progress *self, const json_t *line)
 {
-    const char *name = json_string_value(json_object_get(line, "event"));
-
-    if (self == NULL || name == NULL)
+    if (self == NULL || !has(line, "event"))
         return;
     keep_note(self, line);
-    if (strcmp(name, "started") == 0 || strcmp(name, "resumed") == 0) {
+    if (says(line, "event", "started") || says(line, "event", "resumed")) {
         on_begun(self, line);
         write_now(self); /* what the next start reckons from */
     } else {

@@ -1,5 +1,4 @@
-/* RUN/status.json, as the job writes it, and RUN/last_words.txt. Private to src/coordinator; local.
- */
+/* RUN/status.json, as the job writes it, and RUN/last_words.txt. Private to src/run; local. */
 #ifndef BP_RUN_STATUS_RUN_PROGRESS_PRIV_H
 #define BP_RUN_STATUS_RUN_PROGRESS_PRIV_H
 
@@ -27,10 +26,9 @@ typedef struct run_progress run_progress;
  * (those of the run that was opened last).
  *
  * folder, lock: borrowed until run_progress_free. record, before: run.json of this start and of the
- * one before (NULL: there was none). Errors: BP_ERR_SYSTEM. What can't be written is no error: it
- * is warned of once. */
-bp_err run_progress_open(run_progress **out, const char *folder, run_lock *lock,
-                         const json_t *record, const json_t *before);
+ * one before (NULL: there was none). What can't be written is no error: it is warned of once. */
+run_progress *run_progress_open(const char *folder, run_lock *lock, const json_t *record,
+                                const json_t *before);
 /** A line of metrics.jsonl or events.jsonl that was just written. */
 void run_progress_metric(run_progress *progress, const json_t *line);
 void run_progress_event(run_progress *progress, const json_t *line);

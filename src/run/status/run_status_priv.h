@@ -1,12 +1,8 @@
-/* The parts of a run's status. Private to src/coordinator; local, read only. */
+/* The parts of a run's status. Private to src/run; local, read only. */
 #ifndef BP_RUN_STATUS_RUN_STATUS_PRIV_H
 #define BP_RUN_STATUS_RUN_STATUS_PRIV_H
 
-#include "base/err.h"
-#include "base/json.h"
-#include "run/status/fields_priv.h"
-#include <stdbool.h>
-#include <stdint.h>
+#include "run/run_fields_priv.h"
 
 /* ---- who holds it ---- */
 
@@ -37,7 +33,7 @@ json_t *status_queue(const char *job);
 
 /* "running" and so on: how it ended (NULL, "running": no word) and who holds the lock. */
 const char *status_state(const char *exit_state, status_hold hold);
-/* What to do next. Free with bp_free(); NULL: memory is short. */
+/* What to do next. Free with bp_free(). */
 char *status_next(const json_t *status);
 
 #endif

@@ -1,129 +1,112 @@
 /* What state a run is in, and what its user does next. */
 #include "run/status/run_status_priv.h"
 
-#include "base/mem.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "base/buffer.h"
 
 const char *status_state(const char *exit_state, status_hold hold)
 {
-    static const char *const ended[] = {"finished", "stopped", "failed"};
+    static const char *const ended[] = {"finished", "stopped", "failed", "dead", NULL};
 
     if (hold == HOLD_ALIVE)
         return "running";
-    for (size_t k = 0; k < sizeof ended / sizeof ended[0]; k++)
-        if (exit_state != NULL && strcmp(exit_state, ended[k]) == 0)
-            return ended[k];
-    if (exit_state != NULL && strcmp(exit_state, "dead") == 0)
+    if (exit_state != NULL && is_among(exit_state, ended))
         return exit_state;
     return hold == HOLD_SILENT ? "silent" : "dead"; /* it says nothing, and nobody runs it */
 }
 
-/* ---- what next ---- */
-
-/* "from step 40", or from where it was. */
-static char *go_on(const json_t *status, const char *before)
+static void add_after_finish(bp_buffer *out, const json_t *status)
 {
-    const json_t *step = json_object_get(json_object_get(status, "commit"), "step");
-    long long redone = json_integer_value(json_object_get(status, "redone_steps"));
-    char again[64] = "";
+    static const char *const done[][3] = {
+        {"score", "the scores are in ", "/score"},
+        {"generate", "the texts are in ", "/generate"},
+        {"uncertainty", "the study is in ", "/uncertainty/index.html"},
+        {"ensemble", "score.model=", " scores with it"},
+        {"bench", "the figures are in ", "/bench.json"}};
+    const char *run = text_of(status, "run");
 
-    if (redone > 0)
-        (void)snprintf(again, sizeof again, " (%lld step%s after it %s done again)", redone,
-                       redone == 1 ? "" : "s", redone == 1 ? "is" : "are");
-    if (json_is_integer(step))
-        return bp_sprintf("%sthe same command goes on from step %lld%s", before,
-                          (long long)json_integer_value(step), again);
-    if (strcmp(text_of(status, "job"), "pretrain") == 0)
-        return bp_sprintf("%sthe same command begins anew: nothing was committed yet", before);
-    if (strcmp(text_of(status, "job"), "bench") == 0)
-        return bp_sprintf("%sthe same command measures anew", before);
-    return bp_sprintf("%sthe same command goes on", before);
+    for (size_t k = 0; k < sizeof done / sizeof done[0]; k++)
+        if (says(status, "job", done[k][0])) {
+            bp_buffer_printf(out, "nothing: %s%s%s", done[k][1], run, done[k][2]);
+            return;
+        }
+    bp_buffer_printf(out, "nothing: a larger train.%s goes on, score.model=%s scores with it",
+                     says(status, "reason", "patience") ? "patience" : "steps or train.epochs",
+                     run);
 }
 
-/* A SIGKILL leaves no word of ours. */
-static char *after_death(const json_t *status)
+/* What is done before the same command is of use: nothing after a stop. */
+static void add_remedy(bp_buffer *out, const json_t *status)
 {
     const char *job = text_of(status, "slurm_job"), *host = text_of(status, "host");
-    char before[512], where[256];
 
-    if (job[0] != '\0')
-        (void)snprintf(where, sizeof where, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);
-    else
-        (void)snprintf(where, sizeof where, "dmesg%s%.100s", host[0] != '\0' ? " on " : "", host);
-    (void)snprintf(before, sizeof before, "%s%s and what the launcher printed may tell; then ",
-                   text_of(status, "message")[0] != '\0'
-                       ? ""
-                       : "it died without a word, as by kill -9 or for lack of memory: ",
-                   where);
-    return go_on(status, before);
+    if (has(status, "halt")) {
+        bp_buffer_printf(out, "remove its file halt, then ");
+    } else if (has(status, "start_failed")) {
+        bp_buffer_printf(out, "put right what the last start failed with, then ");
+    } else if (has(status, "stuck_starts")) {
+        bp_buffer_printf(out,
+                         "no progress, %lld starts in a row have committed nothing, and a batch "
+                         "job is not queued again: look into log.txt, put it right, then ",
+                         integer_of(status, "stuck_starts"));
+    } else if (says(status, "state", "failed")) {
+        bp_buffer_printf(out, "do what the message says, then ");
+    } else if (says(status, "state", "dead")) {
+        if (says(status, "message", "")) /* a SIGKILL leaves no word of ours */
+            bp_buffer_printf(out, "it died without a word, as by kill -9 or for lack of memory: ");
+        if (job[0] != '\0')
+            bp_buffer_printf(out, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);
+        else
+            bp_buffer_printf(out, "dmesg%s%.100s", host[0] != '\0' ? " on " : "", host);
+        bp_buffer_printf(out, " and what the launcher printed may tell; then ");
+    }
 }
 
-/* What is done before the same command is of use. */
-static char *after_stuck(const json_t *status)
+/* From which step, or from where it was. */
+static void add_going_on(bp_buffer *out, const json_t *status)
 {
-    char before[256];
+    const json_t *commit = json_object_get(status, "commit");
+    long long redone = integer_of(status, "redone_steps");
 
-    (void)snprintf(
-        before, sizeof before,
-        "no progress, %lld starts in a row have committed nothing, and a batch job is not "
-        "queued again: look into log.txt, put it right, then ",
-        (long long)json_integer_value(json_object_get(status, "stuck_starts")));
-    return go_on(status, before);
-}
-
-static char *after_finish(const json_t *status)
-{
-    const char *job = text_of(status, "job"), *run = text_of(status, "run");
-
-    if (strcmp(job, "score") == 0)
-        return bp_sprintf("nothing: the scores are in %s/score", run);
-    if (strcmp(job, "generate") == 0)
-        return bp_sprintf("nothing: the texts are in %s/generate", run);
-    if (strcmp(job, "uncertainty") == 0)
-        return bp_sprintf("nothing: the study is in %s/uncertainty/index.html", run);
-    if (strcmp(job, "ensemble") == 0)
-        return bp_sprintf("nothing: score.model=%s scores with it", run);
-    if (strcmp(job, "bench") == 0)
-        return bp_sprintf("nothing: the figures are in %s/bench.json", run);
-    return bp_sprintf("nothing: a larger train.%s goes on, score.model=%s scores with it",
-                      strcmp(text_of(status, "reason"), "patience") == 0 ? "patience"
-                                                                         : "steps or train.epochs",
-                      run);
+    if (commit == NULL) {
+        bp_buffer_printf(out, "the same command %s",
+                         says(status, "job", "pretrain") ? "begins anew: nothing was committed yet"
+                         : says(status, "job", "bench")  ? "measures anew"
+                                                         : "goes on");
+        return;
+    }
+    bp_buffer_printf(out, "the same command goes on from step %lld", integer_of(commit, "step"));
+    if (redone > 0)
+        bp_buffer_printf(out, " (%lld step%s after it %s done again)", redone,
+                         redone == 1 ? "" : "s", redone == 1 ? "is" : "are");
 }
 
 char *status_next(const json_t *status)
 {
-    const char *state = text_of(status, "state"), *job = text_of(status, "slurm_job");
+    const char *job = text_of(status, "slurm_job");
+    bp_buffer out = {0};
 
-    if (strcmp(state, "finished") == 0)
-        return after_finish(status);
-    if (strcmp(state, "queued") == 0)
-        return bp_sprintf(
-            "nothing: Slurm starts job %s again, and it goes on; 'scancel %s' before you "
-            "start it otherwise",
-            job, job);
-    if (json_object_get(status, "halt") != NULL && strcmp(state, "running") != 0)
-        return go_on(status, "remove its file halt, then ");
-    if (json_object_get(status, "start_failed") != NULL)
-        return go_on(status, "put right what the last start failed with, then ");
-    if (json_object_get(status, "stuck_starts") != NULL)
-        return after_stuck(status);
-    if (strcmp(state, "stopped") == 0)
-        return go_on(status, "");
-    if (strcmp(state, "failed") == 0)
-        return go_on(status, "do what the message says, then ");
-    if (strcmp(state, "dead") == 0)
-        return after_death(status);
-    if (strcmp(state, "silent") != 0)
-        return bp_sprintf("nothing: it runs; its lines are in %s/log.txt", text_of(status, "run"));
-    if (job[0] != '\0')
-        return bp_sprintf("ask Slurm: squeue -j %s; if it is gone, the same command takes the run "
-                          "over after a minute of watching",
-                          job);
-    return bp_sprintf("look on %s for process %lld; if it is gone, the same command takes the run "
-                      "over after a minute of watching",
-                      text_of(status, "host"),
-                      (long long)json_integer_value(json_object_get(status, "pid")));
+    if (says(status, "state", "finished")) {
+        add_after_finish(&out, status);
+    } else if (says(status, "state", "queued")) {
+        bp_buffer_printf(&out,
+                         "nothing: Slurm starts job %s again, and it goes on; 'scancel %s' before "
+                         "you start it otherwise",
+                         job, job);
+    } else if (says(status, "state", "running")) {
+        bp_buffer_printf(&out, "nothing: it runs; its lines are in %s/log.txt",
+                         text_of(status, "run"));
+    } else if (says(status, "state", "silent") && !has(status, "halt") &&
+               !has(status, "start_failed")) {
+        if (job[0] != '\0')
+            bp_buffer_printf(&out, "ask Slurm: squeue -j %s", job);
+        else
+            bp_buffer_printf(&out, "look on %s for process %lld", text_of(status, "host"),
+                             integer_of(status, "pid"));
+        bp_buffer_printf(&out, "; if it is gone, the same command takes the run over after a "
+                               "minute of watching");
+    } else {
+        add_remedy(&out, status);
+        add_going_on(&out, status);
+    }
+    return bp_buffer_take(&out);
 }

@@ -1,20 +1,13 @@
 /* A run's status as lines for people. Everything comes from the object that --json prints. */
 #include "base/clock.h"
+#include "run/run_fields_priv.h"
 #include "run/status/run_status.h"
-#include "run/status/run_status_priv.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define LABEL         "  %-11s"
 #define ROOM_SHOWN    20 /* more is room enough */
 #define SHORT_SECONDS 60 /* of so short a run the start is the most */
-
-static bool has(const json_t *object, const char *key)
-{
-    return json_object_get(object, key) != NULL;
-}
 
 static const char *plural(long long count)
 {
@@ -35,39 +28,30 @@ static void add_duration(bp_buffer *out, const char *before, double seconds, con
     bp_buffer_printf(out, "%s%s%s", before, text, after);
 }
 
-static void add_bytes(bp_buffer *out, double bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    int unit = 0;
-
-    for (; bytes >= 1024 && unit < 5; unit++)
-        bytes /= 1024;
-    bp_buffer_printf(out, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-}
-
 /* ---- a line each ---- */
 
 static void add_place(bp_buffer *out, const json_t *status)
 {
-    if (has(status, "host")) {
-        size_t hosts = json_object_size(json_object_get(status, "hosts"));
+    size_t hosts = json_object_size(json_object_get(status, "hosts"));
+    long long ranks = integer_of(status, "ranks");
 
+    if (has(status, "host")) {
         bp_buffer_printf(out, " on %s", text_of(status, "host"));
         if (has(status, "slurm_job"))
             bp_buffer_printf(out, ", Slurm job %s", text_of(status, "slurm_job"));
         if (hosts > 1)
             bp_buffer_printf(out, ", %zu hosts", hosts);
-        if (integer_of(status, "ranks") > 0)
-            bp_buffer_printf(out, ", %lld rank%s", integer_of(status, "ranks"),
-                             plural(integer_of(status, "ranks")));
+        if (ranks > 0)
+            bp_buffer_printf(out, ", %lld rank%s", ranks, plural(ranks));
     }
-    if (strcmp(text_of(status, "state"), "silent") == 0)
+    if (says(status, "state", "silent"))
         bp_buffer_printf(out, ", which can't be asked from here");
     add_duration(out, "; seen alive ", real_of(status, "seen_seconds"), " ago");
 }
 
 static void add_state(bp_buffer *out, const json_t *status)
 {
+    static const char *const placeless[] = {"finished", "stopped", "failed", "queued", NULL};
     const char *state = text_of(status, "state"), *job = text_of(status, "job");
     const json_t *queue = json_object_get(status, "queue");
 
@@ -76,21 +60,23 @@ static void add_state(bp_buffer *out, const json_t *status)
     if (strcmp(state, "queued") == 0)
         bp_buffer_printf(out, " again, %s (%s), Slurm job %s; it ended", text_of(queue, "state"),
                          text_of(queue, "reason"), text_of(status, "slurm_job"));
-    if (text_of(status, "reason")[0] != '\0') /* stopped, or finished before its last step */
+    if (!says(status, "reason", "")) /* stopped, or finished before its last step */
         bp_buffer_printf(out, " (%s)", text_of(status, "reason"));
     if (strcmp(state, "dead") == 0)
         bp_buffer_printf(out, ": its job is gone%s", has(status, "host") ? "; it ran" : "");
-    if (strcmp(state, "finished") != 0 && strcmp(state, "stopped") != 0 &&
-        strcmp(state, "failed") != 0 && strcmp(state, "queued") != 0)
+    if (!is_among(state, placeless))
         add_place(out, status);
     add_duration(out, " ", real_of(status, "ended_seconds_ago"), " ago");
     if (strcmp(state, "failed") == 0)
         bp_buffer_printf(out, " with status %lld", integer_of(status, "code"));
     bp_buffer_printf(out, "\n");
-    if (text_of(status, "message")[0] != '\0')
-        bp_buffer_printf(out, LABEL "%s\n", "message", text_of(status, "message"));
-    if (has(status, "halt"))
-        bp_buffer_printf(out, LABEL "it was asked to stop: there is a file halt\n", "halt");
+}
+
+/* Lines that stand as they are, where there is something to say. */
+static void add_text(bp_buffer *out, const char *label, const char *before, const char *text)
+{
+    if (text[0] != '\0')
+        bp_buffer_printf(out, LABEL "%s%s\n", label, before, text);
 }
 
 /* The start before this one; and one that the run itself knows nothing of: what it needed could not
@@ -99,9 +85,8 @@ static void add_starts(bp_buffer *out, const json_t *status)
 {
     const json_t *failed = json_object_get(status, "start_failed");
 
-    if (has(status, "after") && strcmp(text_of(status, "state"), "finished") != 0)
-        bp_buffer_printf(out, LABEL "the start before this one %s\n", "before",
-                         text_of(status, "after"));
+    if (!says(status, "state", "finished"))
+        add_text(out, "before", "the start before this one ", text_of(status, "after"));
     if (failed != NULL) {
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
@@ -141,21 +126,15 @@ static void add_progress(bp_buffer *out, const json_t *status)
     }
 }
 
-static void add_speed(bp_buffer *out, const json_t *status)
+static void add_figures(bp_buffer *out, const json_t *status)
 {
-    if (!has(status, "tokens_per_second"))
-        return;
-    bp_buffer_printf(out, LABEL, "speed");
     if (has(status, "tokens_per_second_median"))
-        bp_buffer_printf(out, "%.0f tokens/s (median), %.0f last\n",
+        bp_buffer_printf(out, LABEL "%.0f tokens/s (median), %.0f last\n", "speed",
                          real_of(status, "tokens_per_second_median"),
                          real_of(status, "tokens_per_second"));
-    else
-        bp_buffer_printf(out, "%.0f tokens/s\n", real_of(status, "tokens_per_second"));
-}
-
-static void add_loss(bp_buffer *out, const json_t *status)
-{
+    else if (has(status, "tokens_per_second"))
+        bp_buffer_printf(out, LABEL "%.0f tokens/s\n", "speed",
+                         real_of(status, "tokens_per_second"));
     if (!has(status, "loss") && !has(status, "best_valid_loss"))
         return;
     bp_buffer_printf(out, LABEL, "loss");
@@ -170,29 +149,21 @@ static void add_loss(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-static void add_commit(bp_buffer *out, const json_t *status)
+static void add_disk(bp_buffer *out, const json_t *status)
 {
     const json_t *commit = json_object_get(status, "commit");
+    long long room = integer_of(status, "room_for_checkpoints");
 
     if (commit != NULL) {
         bp_buffer_printf(out, LABEL "step %lld", "committed", integer_of(commit, "step"));
         add_duration(out, ", ", real_of(commit, "seconds_ago"), " ago");
-        bp_buffer_printf(out, ", ");
-        add_bytes(out, real_of(commit, "bytes"));
-        bp_buffer_printf(out, "\n");
+        bp_buffer_printf(out, ", %s\n", bp_size_text(real_of(commit, "bytes")).text);
     } else if (has(status, "steps")) {
         bp_buffer_printf(out, LABEL "nothing yet\n", "committed");
     }
-}
-
-static void add_room(bp_buffer *out, const json_t *status)
-{
-    long long room = integer_of(status, "room_for_checkpoints");
-
     if (!has(status, "free_bytes"))
         return;
-    bp_buffer_printf(out, LABEL, "free");
-    add_bytes(out, real_of(status, "free_bytes"));
+    bp_buffer_printf(out, LABEL "%s", "free", bp_size_text(real_of(status, "free_bytes")).text);
     if (has(status, "room_for_checkpoints") && room < ROOM_SHOWN)
         bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", room, plural(room),
                          room < 2 ? ": make room, or the run stops" : "");
@@ -214,9 +185,19 @@ static void add_restarts(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, ", %lld restart%s\n", restarts, plural(restarts));
 }
 
-/* "slow rank: rank 3 on n2 at step 7, TIME" */
-static void add_note(bp_buffer *out, const json_t *note)
+/* The newest event of the last start that is not routine, and how many there were besides: "slow
+ * rank: rank 3 on n2 at step 7, TIME (+2 older)". */
+static void add_events(bp_buffer *out, const json_t *status)
 {
+    const json_t *notes = json_object_get(status, "notes");
+    const json_t *note = json_array_get(notes, json_array_size(notes) - 1);
+    const char *name;
+    json_t *times;
+    long long others = -1;
+
+    if (note == NULL)
+        return;
+    bp_buffer_printf(out, LABEL, "events");
     for (const char *c = text_of(note, "event"); *c != '\0'; c++)
         bp_buffer_printf(out, "%c", *c == '_' ? ' ' : *c);
     if (has(note, "rank"))
@@ -224,23 +205,8 @@ static void add_note(bp_buffer *out, const json_t *note)
     if (has(note, "step"))
         bp_buffer_printf(out, " at step %lld", integer_of(note, "step"));
     bp_buffer_printf(out, ", %s", text_of(note, "time"));
-}
-
-/* The newest event of the last start that is not routine, and how many there were besides. */
-static void add_events(bp_buffer *out, const json_t *status)
-{
-    const json_t *notes = json_object_get(status, "notes");
-    size_t count = json_array_size(notes);
-    const char *name;
-    json_t *times;
-    long long others = -1;
-
-    if (count == 0)
-        return;
     json_object_foreach(json_object_get(status, "events"), name, times) others +=
         json_integer_value(times);
-    bp_buffer_printf(out, LABEL, "events");
-    add_note(out, json_array_get(notes, count - 1));
     if (others > 0)
         bp_buffer_printf(out, " (+%lld older)", others);
     bp_buffer_printf(out, "\n");
@@ -274,20 +240,19 @@ static void add_members(bp_buffer *out, const json_t *status)
 void bp_run_status_text(bp_buffer *out, const json_t *status)
 {
     add_state(out, status);
+    add_text(out, "message", "", text_of(status, "message"));
+    if (has(status, "halt"))
+        add_text(out, "halt", "", "it was asked to stop: there is a file halt");
     add_starts(out, status);
     add_progress(out, status);
-    add_speed(out, status);
-    add_loss(out, status);
+    add_figures(out, status);
     add_members(out, status);
-    add_commit(out, status);
-    add_room(out, status);
+    add_disk(out, status);
     add_restarts(out, status);
     add_events(out, status);
-    if (!has(status, "steps") && has(status, "log"))
-        bp_buffer_printf(out, LABEL "%s\n", "log", text_of(status, "log"));
+    if (!has(status, "steps"))
+        add_text(out, "log", "", text_of(status, "log"));
     if (has(status, "starts") && !has(status, "phase"))
-        bp_buffer_printf(
-            out, LABEL "there is no status.json, an older program ran: less is known\n", "note");
-    if (has(status, "next"))
-        bp_buffer_printf(out, LABEL "%s\n", "next", text_of(status, "next"));
+        add_text(out, "note", "", "there is no status.json, an older program ran: less is known");
+    add_text(out, "next", "", text_of(status, "next"));
 }

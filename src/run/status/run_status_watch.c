@@ -6,9 +6,7 @@
 #include "run/lock/run_lock_priv.h"
 #include "run/status/run_status_priv.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -23,10 +21,10 @@ static char *read_counter(const char *path)
     char *text = NULL;
     size_t bytes;
 
-    return bp_file_read(path, COUNTER_BYTES, &text, &bytes) == BP_OK ? text : NULL;
+    (void)bp_file_read(path, COUNTER_BYTES, &text, &bytes); /* NULL where it can't be read */
+    return text;
 }
 
-/* What is not noted, where memory is short, does not move. */
 void status_watch_begin(status_watch *watch, const char *folder)
 {
     run_owner owner;
@@ -39,7 +37,7 @@ void status_watch_begin(status_watch *watch, const char *folder)
     if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && !owner.released)
         first = read_counter(heartbeat);
     if (first != NULL)
-        (void)json_object_set_new(watch->heartbeats, heartbeat, json_string(first));
+        set(watch->heartbeats, heartbeat, json_string(first));
     bp_free(first);
     bp_free(heartbeat);
 }
@@ -50,66 +48,51 @@ void status_watch_clear(status_watch *watch)
     *watch = (status_watch){.seconds = 0};
 }
 
-/* Seconds since the counter's file was written, by this machine's clock; negative: it is ahead. */
-static double age_of(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) == 0 ? (double)(time(NULL) - status.st_mtime) : -1e9;
-}
-
 /* Has the counter moved since it was noted, or does it by the end of the watch? */
 static bool moves(const status_watch *watch, const char *path)
 {
     const char *first = json_string_value(json_object_get(watch->heartbeats, path));
-    bool moved = false;
 
-    while (first != NULL && !moved) {
+    while (first != NULL) {
         double now = bp_clock_now();
         char *text = read_counter(path);
+        bool moved = text != NULL && strcmp(first, text) != 0;
 
-        moved = text != NULL && strcmp(first, text) != 0;
         bp_free(text);
-        if (!moved && now >= watch->end)
-            break;
-        if (!moved)
-            bp_clock_sleep(watch->seconds < 1.0 ? watch->seconds / 10 : 0.5);
+        if (moved || now >= watch->end)
+            return moved;
+        bp_clock_sleep(watch->seconds < 1.0 ? watch->seconds / 10 : 0.5);
     }
-    return moved;
+    return false;
 }
 
 /* ---- diagnoses ---- */
-
-static void put_owner(json_t *out, const run_owner *owner, double age)
-{
-    if (owner->slurm_job[0] != '\0')
-        (void)json_object_set_new(out, "slurm_job", json_string(owner->slurm_job));
-    if (owner->released)
-        return;
-    (void)json_object_set_new(out, "host", json_string(owner->host));
-    (void)json_object_set_new(out, "pid", json_integer(owner->pid));
-    if (age > -1e8)
-        (void)json_object_set_new(out, "seen_seconds", json_real(age > 0 ? age : 0));
-}
 
 status_hold status_owner(json_t *out, const char *folder, const status_watch *watch)
 {
     run_owner owner, self;
     char *heartbeat = NULL;
+    struct stat status;
     status_hold hold = HOLD_NONE;
 
-    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK) {
-        double age = age_of(heartbeat);
+    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && owner.slurm_job[0] != '\0')
+        set(out, "slurm_job", json_string(owner.slurm_job));
+    if (heartbeat != NULL && !owner.released) {
+        bool counts = stat(heartbeat, &status) == 0;
+        double age = counts ? (double)(time(NULL) - status.st_mtime) : -1; /* < 0: it is ahead */
+        run_diagnosis diagnosis;
 
-        put_owner(out, &owner, age);
+        set(out, "host", json_string(owner.host));
+        set_integer(out, "pid", owner.pid);
+        if (counts)
+            set_real(out, "seen_seconds", fmax(age, 0));
         run_owner_self(&self);
-        run_diagnosis diagnosis = owner.released ? OWNER_DEAD : run_owner_judge(&owner, &self);
-
-        if (!owner.released && diagnosis == OWNER_DEAD)
+        diagnosis = run_owner_judge(&owner, &self);
+        if (diagnosis == OWNER_DEAD)
             hold = HOLD_DEAD;
-        else if (diagnosis == OWNER_ALIVE || (age >= 0 && age < FRESH_SECONDS && !owner.released))
+        else if (diagnosis == OWNER_ALIVE || (age >= 0 && age < FRESH_SECONDS))
             hold = HOLD_ALIVE;
-        else if (!owner.released)
+        else
             hold = moves(watch, heartbeat) ? HOLD_ALIVE : HOLD_SILENT;
     }
     bp_free(heartbeat);

@@ -31,14 +31,13 @@ static int kept_start;
  * can't divide. */
 static void append(const char *path, int64_t start, const char *who, int status, const char *line)
 {
-    char now[32], text[BP_ERR_LINE_BYTES + 96];
+    char text[BP_ERR_LINE_BYTES + 96];
     struct stat kind;
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     int bytes;
 
-    bp_clock_stamp(now, sizeof now);
-    bytes = snprintf(text, sizeof text, "%s start %lld %s %d: %s\n", now, (long long)start, who,
-                     status, line);
+    bytes = snprintf(text, sizeof text, "%s start %lld %s %d: %s\n", bp_clock_stamp().text,
+                     (long long)start, who, status, line);
     if (fd >= 0 && fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode) && bytes > 0 &&
         (size_t)bytes < sizeof text && write(fd, text, (size_t)bytes) != (ssize_t)bytes)
         (void)dprintf(STDERR_FILENO, "bagpipe: warning: no room for this line: at %s\n", path);
@@ -75,54 +74,44 @@ void run_words_end(void)
 
 void run_words_add(const char *folder, int64_t start, int status, const char *cause)
 {
-    char *path = bp_path_join(folder, NAME);
-
-    if (path != NULL)
-        append(path, start, LAUNCHER, status, cause);
-    bp_free(path);
+    append(bp_path_in(folder, NAME).text, start, LAUNCHER, status, cause);
 }
 
-/* The names of what lies in `backtraces`; none: 0. */
-static int64_t list_backtraces(const char *backtraces, char ***names)
+/* The files that fatal signals have left; bp_names_free(). */
+static int64_t list_signals(const char *folder, char ***paths)
 {
-    int64_t count = 0;
+    const bp_path backtraces = bp_path_in(folder, BP_BACKTRACES_FOLDER);
+    int64_t count = 0, found = 0;
 
-    *names = NULL;
-    return backtraces != NULL && bp_path_is_dir(backtraces) &&
-                   bp_dir_list(backtraces, names, &count) == BP_OK
-               ? count
-               : 0;
-}
-
-/* The stack of a fatal signal stays, under the name of any other. */
-static void pass_over_signals(const char *folder)
-{
-    char *backtraces = bp_path_join(folder, BP_BACKTRACES_FOLDER), **names;
-    int64_t count = list_backtraces(backtraces, &names);
-
+    *paths = NULL;
+    if (bp_path_is_dir(backtraces.text))
+        (void)bp_dir_list(backtraces.text, paths, &count);
     for (int64_t k = 0; k < count; k++) {
-        bool is = bp_backtraces_is_signal_file(names[k]);
-        char *from = is ? bp_path_join(backtraces, names[k]) : NULL;
-        char *to = is ? bp_path_join(backtraces, names[k] + strlen("signal-")) : NULL;
+        char *name = (*paths)[k];
 
-        if (from != NULL && to != NULL)
-            (void)rename(from, to);
-        bp_free(to);
-        bp_free(from);
+        if (bp_backtraces_is_signal_file(name))
+            (*paths)[found++] = bp_path_join(backtraces.text, name);
+        bp_free(name);
     }
-    bp_names_free(&names, count);
-    bp_free(backtraces);
+    return found;
 }
 
+/* Lines have the number of their start: one that stays is not believed. The stack of a fatal signal
+ * stays, under the name of any other. */
 void run_words_clear(const char *folder)
 {
-    char *path = bp_path_join(folder, NAME);
+    char **signals;
+    int64_t count = list_signals(folder, &signals);
 
-    if (path != NULL)
-        (void)unlink(
-            path); /* lines have the number of their start: one that stays is not believed */
-    bp_free(path);
-    pass_over_signals(folder);
+    (void)unlink(bp_path_in(folder, NAME).text);
+    for (int64_t k = 0; k < count; k++) {
+        const char *name = bp_path_base(signals[k]) + strlen("signal-");
+        char *to = bp_sprintf("%s/" BP_BACKTRACES_FOLDER "/%s", folder, name);
+
+        (void)rename(signals[k], to);
+        bp_free(to);
+    }
+    bp_names_free(&signals, count);
 }
 
 /* ---- by those who ask ---- */
@@ -133,17 +122,20 @@ json_t *run_words_of(int code, const char *message)
     json_t *end = json_pack("{s:s, s:i}", "state", state, "code", code);
 
     if (message[0] != '\0')
-        (void)json_object_set_new(end, "message", json_string(message));
+        set(end, "message", json_string(message));
     else if (code > 128)
-        (void)json_object_set_new(
-            end, "message",
+        set(end, "message",
             json_sprintf("a rank was killed by signal %d (%s)", code - 128, strsignal(code - 128)));
     return end;
 }
 
-/* The first line that `who` has left of the start, into `message` (BP_ERR_LINE_BYTES) and more. */
-static bool find_line(const char *text, int64_t start, const char *who, int *code, char *message,
-                      char time[32])
+typedef struct last_word {
+    int code;
+    char message[BP_ERR_LINE_BYTES], time[32];
+} last_word;
+
+/* The first line that `who` has left of the start. */
+static bool find_word(last_word *out, const char *text, int64_t start, const char *who)
 {
     for (const char *line = text, *end; line != NULL && (end = strchr(line, '\n')) != NULL;
          line = end + 1) {
@@ -151,85 +143,79 @@ static bool find_line(const char *text, int64_t start, const char *who, int *cod
         long long of = 0;
         int at = 0;
 
-        if (sscanf(line, "%31s start %lld %15s %d:%n", time, &of, its_who, code, &at) == 4 &&
+        if (sscanf(line, "%31s start %lld %15s %d:%n", out->time, &of, its_who, &out->code, &at) ==
+                4 &&
             at > 0 && line + at <= end && of == start && strcmp(its_who, who) == 0) {
             at += line[at] == ' ';
-            (void)snprintf(message, BP_ERR_LINE_BYTES, "%.*s", (int)(end - line) - at, line + at);
+            (void)snprintf(out->message, sizeof out->message, "%.*s", (int)(end - line) - at,
+                           line + at);
             return true;
         }
     }
     return false;
 }
 
-/* "bagpipe: error[139]: killed by signal 11 ...": the head of the file that a fatal signal leaves,
- * until the next start renames it. */
-static json_t *parse_signal(char *text)
+static char *read_text(const char *path)
 {
-    int code, at = 0;
-
-    text[strcspn(text, "\n")] = '\0';
-    return sscanf(text, "bagpipe: error[%d]: %n", &code, &at) == 1 && at > 0
-               ? run_words_of(code, text + at)
-               : NULL;
-}
-
-static char *read_text(const char *folder, const char *name)
-{
-    char *path = bp_path_join(folder, name), *text = NULL;
+    char *text = NULL;
     size_t bytes;
 
-    if (path != NULL && bp_path_exists(path) && bp_file_read(path, LIMIT, &text, &bytes) != BP_OK)
-        text = NULL;
-    bp_free(path);
+    if (bp_path_exists(path))
+        (void)bp_file_read(path, LIMIT, &text, &bytes); /* NULL where it can't be read */
     return text;
 }
 
+/* By "bagpipe: error[139]: killed by signal 11 ...", the head of the file that a fatal signal
+ * leaves, until the next start renames it. */
 static json_t *read_signal(const char *folder)
 {
-    char *backtraces = bp_path_join(folder, BP_BACKTRACES_FOLDER), **names;
-    int64_t count = list_backtraces(backtraces, &names);
+    char **signals;
+    int64_t count = list_signals(folder, &signals);
     json_t *out = NULL;
 
     for (int64_t k = 0; k < count && out == NULL; k++) {
-        char *text =
-            bp_backtraces_is_signal_file(names[k]) ? read_text(backtraces, names[k]) : NULL;
+        char *text = read_text(signals[k]);
+        int code, at = 0;
 
-        out = text == NULL ? NULL : parse_signal(text);
+        if (text != NULL)
+            text[strcspn(text, "\n")] = '\0';
+        if (text != NULL && sscanf(text, "bagpipe: error[%d]: %n", &code, &at) == 1 && at > 0)
+            out = run_words_of(code, text + at);
         bp_free(text);
     }
-    bp_names_free(&names, count);
-    bp_free(backtraces);
+    bp_names_free(&signals, count);
     return out;
 }
 
 static json_t *end_in(const json_t *object)
 {
-    json_t *end = json_object_get(object, "exit");
-    const char *state = json_string_value(json_object_get(end, "state"));
+    const char *state = end_state_of(object);
 
-    return state == NULL || strcmp(state, "running") == 0 ? NULL : end;
+    return state[0] == '\0' || strcmp(state, "running") == 0
+               ? NULL
+               : json_copy(json_object_get(object, "exit"));
 }
 
 json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *told)
 {
     int64_t start = json_integer_value(json_object_get(record, "starts"));
-    char *text = read_text(folder, NAME), message[BP_ERR_LINE_BYTES], time[32] = "";
-    json_t *end = json_copy(end_in(record));
-    int code;
+    char *text = read_text(bp_path_in(folder, NAME).text);
+    last_word word = {.time = ""};
+    json_t *end = end_in(record);
 
     if (end == NULL && json_integer_value(json_object_get(told, "start")) == start)
-        end = json_copy(end_in(told));
-    if (end == NULL && find_line(text, start, RANK, &code, message, time))
-        end = run_words_of(code, message);
+        end = end_in(told);
+    if (end == NULL && find_word(&word, text, start, RANK))
+        end = run_words_of(word.code, word.message);
     if (end == NULL)
         end = read_signal(folder);
-    if (find_line(text, start, LAUNCHER, &code, message, time)) {
+    if (find_word(&word, text, start, LAUNCHER)) {
         if (end == NULL)
-            end = run_words_of(code, message);
-        (void)json_object_set_new(end, "cause", json_string(message));
+            end = run_words_of(word.code, word.message);
+        set(end, "cause", json_string(word.message));
     }
-    if (time[0] != '\0' && json_object_get(end, "time") == NULL)
-        (void)json_object_set_new(end, "time", json_string(time));
+    if (word.time[0] != '\0' && !has(end, "time"))
+        set(end, "time", json_string(word.time));
     bp_free(text);
     return end;
 }
@@ -268,7 +254,7 @@ static void add_nodes(bp_buffer *out, const json_t *hosts)
         bp_buffer_printf(&list, "%s%.*s", list.bytes > 0 ? "," : "", (int)strcspn(host, "."), host);
     char *argv[] = {"sinfo", "-h", "-N", "-n", list.data, "-o", "%N %T", NULL};
 
-    if (list.data != NULL && run_command(argv, text, sizeof text, &status, SLURM_SECONDS) &&
+    if (list.bytes > 0 && run_command(argv, text, sizeof text, &status, SLURM_SECONDS) &&
         status == 0)
         for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
             if (sscanf(line, "%127s %63s", node, state) == 2 && strcmp(node, last) != 0 &&
@@ -282,20 +268,18 @@ static void add_nodes(bp_buffer *out, const json_t *hosts)
 
 json_t *run_words_ask_slurm(const json_t *record)
 {
-    const json_t *starts = json_object_get(record, "recent_starts");
-    const json_t *last = json_array_get(starts, json_array_size(starts) - 1);
-    const char *job = json_string_value(json_object_get(last, "slurm_job"));
+    const char *job = text_of(last_start_of(record), "slurm_job");
     char number[64];
     bp_buffer text = {0};
     json_t *out = json_pack("{s:s}", "state", "dead");
 
-    if (job != NULL && job[strspn(job, "0123456789")] == '\0') {
+    if (job[0] != '\0' && job[strspn(job, "0123456789")] == '\0') {
         (void)snprintf(number, sizeof number, "%s", job);
         add_state(&text, number);
         add_nodes(&text, json_object_get(record, "hosts"));
     }
     if (text.bytes > 0)
-        (void)json_object_set_new(out, "message", json_string(text.data));
+        set(out, "message", json_string(text.data));
     bp_buffer_clear(&text);
     return out;
 }
@@ -309,8 +293,7 @@ void run_words_text(char *out, size_t out_bytes, const json_t *end)
     if (strcmp(message, cause) == 0)
         cause = "";
     if (strcmp(state, "failed") == 0)
-        (void)snprintf(out, out_bytes, "failed with status %lld",
-                       (long long)json_integer_value(json_object_get(end, "code")));
+        (void)snprintf(out, out_bytes, "failed with status %lld", integer_of(end, "code"));
     else if (strcmp(state, "dead") == 0)
         (void)snprintf(out, out_bytes, "died%s", known ? "" : " without a word, as by kill -9");
     else

@@ -118,19 +118,6 @@ static void add_place(line *out)
     add(out, ")");
 }
 
-static void put(int fd, const line *out)
-{
-    (void)!write(fd, out->text, out->bytes); /* nobody is left to tell */
-}
-
-static int open_file(const char *path, int flags)
-{
-    if (path[0] == '\0')
-        return -1;
-    (void)mkdir(self.folder, 0777); /* there already, or open() fails */
-    return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
-}
-
 static bool is_ours(const void *address)
 {
     return (const char *)address >= &__executable_start && (const char *)address < &etext;
@@ -155,20 +142,34 @@ static void put_guesses(int fd, const void *const *from)
     backtrace_symbols_fd(found, count, fd);
 }
 
-static void put_stack(int fd, void *context)
+static int open_file(const char *path, int flags)
+{
+    if (path[0] == '\0')
+        return -1;
+    (void)mkdir(self.folder, 0777); /* there already, or open() fails */
+    return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+}
+
+/* What can't be written is not: nobody is left to tell. */
+static void put_stack(const char *path, int flags, const line *head, void *context)
 {
     void *frames[FRAMES];
-    int count = backtrace(frames, FRAMES);
+    int fd = open_file(path, flags), count;
 
+    if (fd < 0)
+        return;
+    (void)!write(fd, head->text, head->bytes);
+    count = backtrace(frames, FRAMES);
     backtrace_symbols_fd(frames, count, fd);
     if (pthread_equal(pthread_self(), self.main) && count > 0 &&
         !is_ours(frames[count - 1])) /* _start is the end of a whole one */
         put_guesses(fd, STACK_POINTER((ucontext_t *)context));
+    (void)close(fd);
 }
 
 static void on_usr2(int number, siginfo_t *info, void *context)
 {
-    int before = errno, fd;
+    int before = errno;
     line out = {.bytes = 0};
 
     (void)info;
@@ -179,28 +180,14 @@ static void on_usr2(int number, siginfo_t *info, void *context)
     }
     add_place(&out);
     add(&out, "\n");
-    fd = open_file(self.path, O_APPEND);
-    if (fd >= 0) {
-        put(fd, &out);
-        put_stack(fd, context);
-        (void)close(fd);
-    }
+    put_stack(self.path, O_APPEND, &out, context);
     atomic_fetch_add(&written, 1);
     errno = before;
-}
-
-static const char *fatal_text(int number)
-{
-    for (size_t k = 0; k < FATALS; k++)
-        if (FATAL[k].number == number)
-            return FATAL[k].text;
-    return "";
 }
 
 static void on_fatal(int number, siginfo_t *info, void *context)
 {
     line out = {.bytes = 0};
-    int fd;
 
     (void)info;
     if (getpid() != self.process) {
@@ -213,19 +200,15 @@ static void on_fatal(int number, siginfo_t *info, void *context)
     add(&out, "]: killed by signal ");
     add_number(&out, number);
     add(&out, " (");
-    add(&out, fatal_text(number));
+    for (size_t k = 0; k < FATALS; k++)
+        add(&out, FATAL[k].number == number ? FATAL[k].text : "");
     add(&out, "): ");
     add_place(&out);
     add(&out, ": at ");
     add(&out, self.signal_path);
     add(&out, "; the same command goes on, please report it\n");
-    put(STDERR_FILENO, &out);
-    fd = open_file(self.signal_path, O_TRUNC);
-    if (fd >= 0) {
-        put(fd, &out);
-        put_stack(fd, context);
-        (void)close(fd);
-    }
+    (void)!write(STDERR_FILENO, out.text, out.bytes);
+    put_stack(self.signal_path, O_TRUNC, &out, context);
     (void)signal(number, SIG_DFL); /* and again, now for good */
     (void)raise(number);
 }
@@ -332,10 +315,7 @@ void bp_backtraces_write(bool after)
         return;
     fd = open_file(self.path, after ? O_APPEND : O_TRUNC);
     if (fd >= 0) {
-        char now[32];
-
-        bp_clock_stamp(now, sizeof now);
-        (void)dprintf(fd, "%s, process %d\n", now, (int)getpid());
+        (void)dprintf(fd, "%s, process %d\n", bp_clock_stamp().text, (int)getpid());
         put_kernel_word(fd, (int)getpid(), (int)self.main_thread);
         (void)close(fd);
     }

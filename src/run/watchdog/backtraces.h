@@ -6,7 +6,6 @@
 #define BP_RUN_WATCHDOG_BACKTRACES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #define BP_BACKTRACES_FOLDER "stacks"
 

@@ -3,8 +3,9 @@
 #include "run/watchdog/watch_state.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
-#include <stdlib.h>
+#include <math.h>
 
 #define SAMPLES       32    /* of step times, for their median */
 #define STEPS_FACTOR  10.0  /* so many median steps are no fault */
@@ -52,19 +53,15 @@ double bp_watch_clock_look(bp_watch_clock *clock, double now)
     return clock->now;
 }
 
-bp_err bp_watch_new(bp_watch **out, const bp_watch_spec *spec)
+bp_watch *bp_watch_new(const bp_watch_spec *spec)
 {
     bp_watch *watch = bp_alloc("watchdog", 1, sizeof *watch);
 
-    *out = watch;
     watch->spec = *spec;
     watch->clock.leap = LEAP_BEATS * spec->heartbeat_seconds;
     watch->ranks = bp_alloc("watchdog", spec->size, sizeof *watch->ranks);
     watch->sorted = bp_alloc("watchdog", spec->size, sizeof *watch->sorted);
-    if (watch->ranks != NULL && watch->sorted != NULL)
-        return BP_OK;
-    bp_watch_free(out);
-    return bp_fail_memory("the watchdog", spec->size, sizeof *watch->ranks);
+    return watch;
 }
 
 void bp_watch_free(bp_watch **watch)
@@ -149,17 +146,10 @@ const bp_watch_heartbeat *bp_watch_last(const bp_watch *watch, int rank)
     return &watch->ranks[rank].heartbeat;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The lower one of two in the middle: of two ranks, the faster one is the measure. */
 static double median(double *values, int count)
 {
-    qsort(values, (size_t)count, sizeof *values, by_value);
+    bp_sort_reals(values, count);
     return values[(count - 1) / 2];
 }
 
@@ -211,17 +201,6 @@ static void compare_peers(bp_watch *watch, int peers)
     }
 }
 
-static void measure_slow(bp_watch *watch)
-{
-    int most = -1;
-
-    for (int r = 0; r < watch->spec.size; r++)
-        if (watch->ranks[r].known && watch->ranks[r].heartbeat.peers > most)
-            most = watch->ranks[r].heartbeat.peers;
-    for (int peers = 0; peers <= most; peers++)
-        compare_peers(watch, peers);
-}
-
 bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out)
 {
     for (int r = 0; r < watch->spec.size; r++) {
@@ -238,11 +217,6 @@ bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out)
 
 /* ---- who does not move on ---- */
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static double step_limit(const bp_watch *watch, const step_times *times)
 {
     double seconds = watch->spec.seconds, sorted[SAMPLES];
@@ -252,7 +226,7 @@ static double step_limit(const bp_watch *watch, const step_times *times)
         return LONG_FACTOR * seconds;
     for (int k = 0; k < count; k++)
         sorted[k] = times->seconds[k];
-    return larger(seconds, STEPS_FACTOR * median(sorted, count));
+    return fmax(seconds, STEPS_FACTOR * median(sorted, count));
 }
 
 /* For how long may a rank in this phase not move on? */
@@ -273,11 +247,6 @@ static double limit_of(bp_watch *watch, bp_phase phase)
     default:
         return LONG_FACTOR * seconds;
     }
-}
-
-static bool is_silent(const bp_watch *watch, const rank_state *rank)
-{
-    return watch->clock.now - rank->heard_at > watch->spec.seconds;
 }
 
 static bool is_fresh(const bp_watch *watch, const rank_state *rank)
@@ -314,7 +283,7 @@ static bool judge_waiting(bp_watch *watch, bp_watch_diagnosis *out)
         }
         if (!rank->heartbeat.waits || !is_fresh(watch, rank))
             return false; /* it may well compute */
-        limit = larger(limit, limit_of(watch, rank->heartbeat.phase));
+        limit = fmax(limit, limit_of(watch, rank->heartbeat.phase));
         if (least < 0 || now - rank->moved_at < least)
             least = now - rank->moved_at;
         if (at < 0 || rank->heartbeat.collectives < watch->ranks[at].heartbeat.collectives)
@@ -330,21 +299,25 @@ static bool judge_waiting(bp_watch *watch, bp_watch_diagnosis *out)
 
 bool bp_watch_judge(bp_watch *watch, double now, bp_watch_diagnosis *out)
 {
-    bool found = false;
+    bool found = false, silence_alone = watch->spec.silence_alone;
+    int peers = -1;
 
     now = bp_watch_clock_look(&watch->clock, now);
-    if (!watch->spec.silence_alone)
-        measure_slow(watch);
+    for (int r = 0; r < watch->spec.size && !silence_alone; r++)
+        if (watch->ranks[r].known && watch->ranks[r].heartbeat.peers > peers)
+            peers = watch->ranks[r].heartbeat.peers;
+    for (; peers >= 0; peers--)
+        compare_peers(watch, peers);
     for (int r = 0; r < watch->spec.size; r++) {
         const rank_state *rank = &watch->ranks[r];
 
         if (!rank->known || rank->left)
             continue;
-        if (is_silent(watch, rank))
+        if (now - rank->heard_at > watch->spec.seconds)
             accuse(out, &found, r, BP_WATCH_SILENT, now - rank->heard_at);
-        else if (!watch->spec.silence_alone && !rank->heartbeat.waits && is_fresh(watch, rank) &&
+        else if (!silence_alone && !rank->heartbeat.waits && is_fresh(watch, rank) &&
                  now - rank->moved_at > limit_of(watch, rank->heartbeat.phase))
             accuse(out, &found, r, BP_WATCH_COMPUTES, now - rank->moved_at);
     }
-    return found || (!watch->spec.silence_alone && judge_waiting(watch, out));
+    return found || (!silence_alone && judge_waiting(watch, out));
 }

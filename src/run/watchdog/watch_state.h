@@ -39,8 +39,8 @@ typedef struct bp_watch_spec {
 typedef struct bp_watch_heartbeat {
     bp_phase phase;
     int64_t step, steps, progress, collectives, busy_ns, commit_ns;
-    int peers;  /* ranks with the same number do the same work; -1: this one computes nothing */
-    bool waits; /* for other ranks */
+    int peers; /* ranks with the same number do the same work; -1: this one computes nothing */
+    int waits; /* for other ranks: 0 or not */
 } bp_watch_heartbeat;
 
 typedef enum bp_watch_reason {
@@ -63,8 +63,8 @@ typedef struct bp_watch_slow {
 
 typedef struct bp_watch bp_watch;
 
-/** Owns: *out is the caller's, bp_watch_free(). Errors: BP_ERR_SYSTEM. */
-bp_err bp_watch_new(bp_watch **out, const bp_watch_spec *spec);
+/** The caller's, bp_watch_free(). */
+bp_watch *bp_watch_new(const bp_watch_spec *spec);
 void bp_watch_free(bp_watch **watch);
 
 /** A heartbeat has come. A rank is missed from its first one on; before, where all others wait. */

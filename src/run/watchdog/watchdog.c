@@ -4,13 +4,12 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "run/watchdog/backtraces.h"
 #include "run/watchdog/watchdog_priv.h"
 
-#include <signal.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,9 @@
 
 #define BEATS_PER_LIMIT   10
 #define HEARTBEAT_SECONDS 1.0
+#define TAG               0x6d65
+#define LOOK_SECONDS      0.001
+#define LATER             1.5 /* a rank that rank 0 does not answer waits so much longer than rank 0 */
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
@@ -60,6 +62,7 @@ static watchdog *watchdog_new(MPI_Comm world, double seconds)
     watchdog *self = bp_alloc("watchdog", 1, sizeof *self);
     char host[WIRE_HOST_BYTES],
         token[BP_TOKEN_BYTES] = "0"; /* ranks and ports still part two runs */
+
     BP_CHECK(pthread_mutex_init(&self->owner, NULL) == 0);
     self->rank = bp_comm_rank(world);
     self->size = bp_comm_size(world);
@@ -85,13 +88,7 @@ static watchdog *watchdog_new(MPI_Comm world, double seconds)
     return self;
 }
 
-static void start_thread(watchdog *self)
-{
-    if (bp_thread_start(&self->thread, "watchdog", watchdog_run, self) != BP_OK)
-        bp_memory_ended("the watchdog's thread", 1, 1);
-}
-
-void watchdog_begin(watchdog *self)
+static void begin(watchdog *self)
 {
     const wire_place *mine = &self->places[self->rank];
     double heartbeat = self->seconds / BEATS_PER_LIMIT;
@@ -108,48 +105,135 @@ void watchdog_begin(watchdog *self)
         watch.silence_alone = true;
         watch.seconds += self->rank > 1 ? LATER_BEATS * self->heartbeat_seconds : 0;
     }
-    BP_CHECK(bp_watch_new(&self->watch, &watch) == BP_OK);
+    self->watch = bp_watch_new(&watch);
     self->first_of_host = true;
     for (int rank = 0; rank < self->rank; rank++)
         if (wire_is_beside(&self->places[rank], mine))
             self->first_of_host = false;
     watchdog_heartbeat(self);
-    start_thread(self);
+    if (bp_thread_start(&self->thread, "watchdog", watchdog_run, self) != BP_OK)
+        bp_memory_ended("the watchdog's thread", 1, 1);
 }
 
-static void stop_thread(watchdog *self)
+/* ---- all ranks tell rank 0 where they are, and it tells all ----
+ * Nobody watches yet, so nothing here waits without an end. */
+
+typedef struct meeting {
+    bp_watch_clock clock; /* a job that the batch system suspends is not late */
+    double end;           /* of the wait */
+} meeting;
+
+static meeting meeting_of(const watchdog *self, double factor)
 {
-    const uint64_t one = 1;
+    double end = self->seconds > 0 ? factor * WATCHDOG_LONG * self->seconds : INFINITY;
 
-    atomic_store(&self->ends, true);
-    (void)!write(self->wake, &one, sizeof one); /* else it looks within a heartbeat */
-    BP_CHECK(pthread_join(self->thread, NULL) == 0);
+    return (meeting){.clock.leap = 1, .end = end};
 }
+
+/* False: it is too late. */
+static bool await(meeting *at, MPI_Request *request)
+{
+    int done;
+
+    for (;;) {
+        BP_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        if (done)
+            return true;
+        if (bp_watch_clock_look(&at->clock, bp_clock_now()) > at->end)
+            return false;
+        bp_clock_sleep(LOOK_SECONDS);
+    }
+}
+
+static void leave(watchdog *self, watchdog_cause cause, int rank, double seconds)
+{
+    (void)snprintf(self->places[rank].host, WIRE_HOST_BYTES, "unknown");
+    self->diagnosis.cause = cause;
+    self->diagnosis.is =
+        (bp_watch_diagnosis){.rank = rank, .reason = BP_WATCH_SILENT, .seconds = seconds};
+    watchdog_leave_now(self);
+}
+
+/* What rank 0 alone knows, and where all are; false: it is too late. */
+static bool share(watchdog *self, meeting *at, MPI_Comm world)
+{
+    struct {
+        double seconds;
+        uint8_t token[WIRE_TOKEN_BYTES];
+    } word = {.seconds = self->seconds};
+    MPI_Request request;
+    int64_t bytes = self->size * (int64_t)sizeof *self->places;
+
+    memcpy(word.token, self->token, WIRE_TOKEN_BYTES);
+    BP_MPI(MPI_Ibcast(&word, (int)sizeof word, MPI_BYTE, 0, world, &request));
+    if (!await(at, &request))
+        return false;
+    BP_MPI(MPI_Ibcast(self->places, bp_mpi_count(bytes), MPI_BYTE, 0, world, &request));
+    if (!await(at, &request))
+        return false;
+    self->seconds = word.seconds;
+    memcpy(self->token, word.token, WIRE_TOKEN_BYTES);
+    return true;
+}
+
+/* Rank 0 hears from all; the others tell it where they are, and hear of all. */
+static void gather_places(watchdog *self, MPI_Comm world)
+{
+    meeting at = meeting_of(self, self->rank == 0 ? 1 : LATER);
+    wire_place mine = self->places[self->rank];
+    int bytes = (int)sizeof mine;
+    MPI_Request request, *requests;
+
+    if (self->rank != 0) {
+        BP_MPI(MPI_Isend(&mine, bytes, MPI_BYTE, 0, TAG, world, &request));
+        if (!share(self, &at, world) || !await(&at, &request))
+            leave(self, NO_WORD, 0, at.clock.now);
+        return;
+    }
+    requests = bp_alloc("watchdog", self->size, sizeof(MPI_Request));
+    for (int rank = 1; rank < self->size; rank++)
+        BP_MPI(MPI_Irecv(&self->places[rank], bytes, MPI_BYTE, rank, TAG, world, &requests[rank]));
+    for (int rank = 1; rank < self->size; rank++)
+        if (!await(&at, &requests[rank]))
+            leave(self, NO_PROGRESS, rank, at.clock.now);
+    bp_free(requests);
+}
+
+static void meet(watchdog *self, MPI_Comm world)
+{
+    meeting watched = {.clock.leap = 1, .end = INFINITY};
+
+    bp_heartbeat_enter("meet");
+    gather_places(self, world);
+    begin(self); /* rank 0 watches before it goes on */
+    if (self->rank == 0)
+        (void)share(self, &watched, world);
+    bp_heartbeat_leave();
+    /* all have beaten, and are missed, when the first goes on */
+    BP_MPI_WAIT("meet", MPI_Barrier(world));
+}
+
+/* ---- of a job ---- */
 
 /* After MPI has ended, or before another run is watched. */
 static void stop(void)
 {
-    if (current != NULL)
-        stop_thread(current);
+    const uint64_t one = 1;
+
+    if (current != NULL) {
+        atomic_store(&current->ends, true);
+        (void)!write(current->wake, &one, sizeof one); /* else it looks within a heartbeat */
+        BP_CHECK(pthread_join(current->thread, NULL) == 0);
+    }
     free_all(&current);
     waits_for_run = false;
     bp_backtraces_end();
 }
 
-/* A job without the key is not watched. */
-static void find_seconds(void *seconds, const bp_option *option, const char *value)
-{
-    if (strcmp(option->key, "watchdog.seconds") == 0 && value != NULL)
-        *(double *)seconds = strtod(value, NULL);
-}
-
 double bp_watchdog_seconds(const bp_config *config)
 {
-    double seconds = config == NULL ? strtod(bp_watchdog_options[0].value, NULL) : 0;
-
-    if (config != NULL)
-        bp_config_each(config, find_seconds, &seconds);
-    return seconds;
+    return config == NULL ? strtod(bp_watchdog_options[0].value, NULL)
+                          : bp_watchdog_keys_of(config)->seconds;
 }
 
 void bp_watchdog_start(MPI_Comm world, double seconds)
@@ -159,7 +243,7 @@ void bp_watchdog_start(MPI_Comm world, double seconds)
     stop(); /* what goes on behind another run */
     bp_mpi_at_end(stop);
     current = watchdog_new(world, seconds);
-    watchdog_meet(current, world);
+    meet(current, world);
     if (current->seconds <= 0)
         free_all(&current);
     waits_for_run = true;

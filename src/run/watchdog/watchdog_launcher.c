@@ -38,25 +38,20 @@ bool watchdog_launcher_is_gone(const watchdog_launcher *launcher)
     return launcher->pid > 0 && getppid() != launcher->pid;
 }
 
-static bool is_there(const watchdog_launcher *launcher)
-{
-    int64_t start_ticks;
-    char state;
-
-    return process_read_stat(launcher->pid, &state, &start_ticks) &&
-           start_ticks == launcher->start_ticks;
-}
-
+/* Is it there after so many looks? */
 static bool still_there(const watchdog_launcher *launcher, int looks)
 {
     const struct timespec half = {.tv_nsec = 500000000};
+    int64_t start_ticks;
+    char state;
 
-    for (int k = 0; k < looks; k++) {
-        if (!is_there(launcher))
-            return false;
+    while (process_read_stat(launcher->pid, &state, &start_ticks) &&
+           start_ticks == launcher->start_ticks) {
+        if (looks-- == 0)
+            return true;
         (void)nanosleep(&half, NULL);
     }
-    return is_there(launcher);
+    return false;
 }
 
 /* The child has one thread, and no lock that another may have held when it was made is touched:

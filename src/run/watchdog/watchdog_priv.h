@@ -73,15 +73,6 @@ typedef struct watchdog {
     int64_t sequence;
 } watchdog;
 
-/* watchdog.c */
-/** Begin to watch: all of `places`, `seconds` and the token are known. Local. */
-void watchdog_begin(watchdog *self);
-
-/* watchdog_meeting.c */
-/** All ranks learn where all are, a token that no other run has, and rank 0's `seconds`; who does
- * not come is named. Collective over `world`. */
-void watchdog_meet(watchdog *self, MPI_Comm world);
-
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
 /** Tell rank 0 where this rank stands. Of the thread, and of its creator before it begins.

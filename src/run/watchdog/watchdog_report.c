@@ -27,60 +27,47 @@ static void describe(const watchdog *self, char out[TEXT_BYTES])
 {
     const watchdog_diagnosis *diagnosis = &self->diagnosis;
     const char *name = diagnosis->collective[0] == '\0' ? "none" : diagnosis->collective;
+    const char *host = self->places[self->rank].host;
 
-    if (diagnosis->cause == NO_WORD) {
-        (void)snprintf(
-            out, TEXT_BYTES, "no word from rank 0 on host %s for %.0f s: rank %d on host %s leaves",
-            self->places[0].host, diagnosis->is.seconds, self->rank, self->places[self->rank].host);
-        return;
-    }
-    if (diagnosis->cause == NO_LAUNCHER) {
+    if (diagnosis->cause == NO_WORD)
+        (void)snprintf(out, TEXT_BYTES,
+                       "no word from rank 0 on host %s for %.0f s: rank %d on host %s leaves",
+                       self->places[0].host, diagnosis->is.seconds, self->rank, host);
+    else if (diagnosis->cause == NO_LAUNCHER)
         (void)snprintf(out, TEXT_BYTES,
                        "%s (process %d) is gone: rank %d on host %s and those beside it leave",
-                       self->launcher.name, (int)self->launcher.pid, self->rank,
-                       self->places[self->rank].host);
-        return;
-    }
-    (void)snprintf(out, TEXT_BYTES,
-                   "no progress for %.0f s: rank %d on host %s (%sphase %s, step %lld, %s "
-                   "collective %s)",
-                   diagnosis->is.seconds, diagnosis->is.rank, self->places[diagnosis->is.rank].host,
-                   diagnosis->is.reason == BP_WATCH_SILENT ? "silent, " : "",
-                   bp_phase_name(diagnosis->heartbeat.phase), (long long)diagnosis->heartbeat.step,
-                   diagnosis->heartbeat.waits ? "in" : "last", name);
+                       self->launcher.name, (int)self->launcher.pid, self->rank, host);
+    else
+        (void)snprintf(
+            out, TEXT_BYTES,
+            "no progress for %.0f s: rank %d on host %s (%sphase %s, step %lld, %s "
+            "collective %s)",
+            diagnosis->is.seconds, diagnosis->is.rank, self->places[diagnosis->is.rank].host,
+            diagnosis->is.reason == BP_WATCH_SILENT ? "silent, " : "",
+            bp_phase_name(diagnosis->heartbeat.phase), (long long)diagnosis->heartbeat.step,
+            diagnosis->heartbeat.waits ? "in" : "last", name);
 }
 
+/* One write, and not through stderr: the main thread may hold its lock. */
 static void say(const watchdog *self, const char *text)
 {
-    const char *place = atomic_load(&self->has_run) ? self->run_dir : "the start";
+    bool has_run = atomic_load(&self->has_run), stacks = self->diagnosis.cause != NO_LAUNCHER;
 
-    /* one write, and not through stderr: the main thread may hold its lock */
-    if (self->diagnosis.cause == NO_LAUNCHER)
-        (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; the same command goes on\n",
-                      (int)BP_ERR_STOPPED, text, place);
-    else if (!atomic_load(&self->has_run))
-        (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; give the command again\n",
-                      (int)BP_ERR_STOPPED, text, place);
-    else
-        (void)dprintf(STDERR_FILENO,
-                      "bagpipe: error[%d]: %s: at %s; stacks are in %s/" BP_BACKTRACES_FOLDER
-                      "; the same command goes on\n",
-                      (int)BP_ERR_STOPPED, text, self->run_dir, self->run_dir);
-}
-
-/* Whoever reads standard error may have stopped to. */
-static bool can_say(void)
-{
-    struct pollfd way = {.fd = STDERR_FILENO, .events = POLLOUT};
-
-    return poll(&way, 1, 0) == 1 && (way.revents & POLLOUT) != 0;
+    (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; %s%s%s\n", (int)BP_ERR_STOPPED,
+                  text, has_run ? self->run_dir : "the start",
+                  has_run && stacks ? "stacks are in " : "", has_run && stacks ? self->run_dir : "",
+                  !stacks   ? "the same command goes on"
+                  : has_run ? "/" BP_BACKTRACES_FOLDER "; the same command goes on"
+                            : "give the command again");
 }
 
 bool watchdog_report_line(const watchdog *self)
 {
+    struct pollfd way = {.fd = STDERR_FILENO, .events = POLLOUT};
     char text[TEXT_BYTES];
 
-    if (!self->speaks || !can_say())
+    /* whoever reads standard error may have stopped to */
+    if (!self->speaks || poll(&way, 1, 0) != 1 || (way.revents & POLLOUT) == 0)
         return false;
     describe(self, text);
     say(self, text);
@@ -89,33 +76,15 @@ bool watchdog_report_line(const watchdog *self)
 
 /* ---- files ---- */
 
-static void append(const watchdog *self, json_t *line)
-{
-    char *path = bp_path_join(self->run_dir, "events.jsonl"), *text = bp_json_line(line);
-    int fd = path == NULL || text == NULL
-                 ? -1
-                 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-
-    if (fd >= 0) {
-        (void)bp_write_all(fd, text, strlen(text)); /* half a line is cut at the next start */
-        (void)close(fd);
-    }
-    bp_free(text);
-    bp_free(path);
-    json_decref(line);
-}
-
 int64_t bp_watchdog_lock_number(const char *run_dir)
 {
-    char *folder = bp_path_join(run_dir, "lock"), *heartbeat = NULL;
+    char *heartbeat = NULL;
     run_owner owner = {.epoch = 0};
 
-    if (folder != NULL)
-        bp_dir_refresh(folder);
+    bp_dir_refresh(bp_path_in(run_dir, "lock").text);
     if (run_lock_look(run_dir, &owner, &heartbeat) != BP_OK)
         owner.epoch = 0;
     bp_free(heartbeat);
-    bp_free(folder);
     return owner.epoch;
 }
 
@@ -135,41 +104,46 @@ static bool may_write(watchdog *self)
 
 static void add_event(const watchdog *self)
 {
-    const watchdog_diagnosis *diagnosis = &self->diagnosis;
-    char now[32];
+    const watchdog_diagnosis *is = &self->diagnosis;
+    char *text;
+    int fd = open(bp_path_in(self->run_dir, "events.jsonl").text,
+                  O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    json_t *line;
 
-    bp_clock_stamp(now, sizeof now);
-    if (diagnosis->cause == NO_LAUNCHER) {
-        append(self, json_pack("{s:s, s:s, s:s}", "time", now, "event", "no_launcher", "launcher",
-                               self->launcher.name));
-        return;
+    if (is->cause == NO_LAUNCHER)
+        line = json_pack("{s:s, s:s, s:s}", "time", bp_clock_stamp().text, "event", "no_launcher",
+                         "launcher", self->launcher.name);
+    else
+        line = json_pack("{s:s, s:s, s:i, s:s, s:s, s:f, s:s, s:I, s:s, s:b, s:i}", "time",
+                         bp_clock_stamp().text, "event", "no_progress", "rank", is->is.rank, "host",
+                         self->places[is->is.rank].host, "reason", REASONS[is->is.reason],
+                         "seconds", is->is.seconds, "phase", bp_phase_name(is->heartbeat.phase),
+                         "step", (json_int_t)is->heartbeat.step, "collective", is->collective,
+                         "waits", is->heartbeat.waits, "by", self->rank);
+    text = bp_json_line(line);
+    if (fd >= 0) {
+        (void)bp_write_all(fd, text, strlen(text)); /* half a line is cut at the next start */
+        (void)close(fd);
     }
-    append(self,
-           json_pack("{s:s, s:s, s:i, s:s, s:s, s:f, s:s, s:I, s:s, s:b, s:i}", "time", now,
-                     "event", "no_progress", "rank", diagnosis->is.rank, "host",
-                     self->places[diagnosis->is.rank].host, "reason", REASONS[diagnosis->is.reason],
-                     "seconds", diagnosis->is.seconds, "phase",
-                     bp_phase_name(diagnosis->heartbeat.phase), "step",
-                     (json_int_t)diagnosis->heartbeat.step, "collective", diagnosis->collective,
-                     "waits", (int)diagnosis->heartbeat.waits, "by", self->rank));
+    json_decref(line);
+    bp_free(text);
 }
 
 /* The main thread may have woken and write it too: each replaces the whole file, and the later one
  * stays. */
 static void write_exit(const watchdog *self, const char *text)
 {
-    char *path = bp_path_join(self->run_dir, "run.json"), now[32];
+    const bp_path path = bp_path_in(self->run_dir, "run.json");
     json_t *record = NULL;
 
-    bp_clock_stamp(now, sizeof now);
-    if (path != NULL && bp_json_load(&record, path, RECORD_LIMIT) == BP_OK) {
+    if (bp_json_load(&record, path.text, RECORD_LIMIT) == BP_OK) {
         (void)json_object_set_new(record, "exit",
                                   json_pack("{s:s, s:i, s:s, s:s}", "state", "stopped", "code",
-                                            (int)BP_ERR_STOPPED, "time", now, "message", text));
-        (void)bp_json_save(path, record); /* the line has been said */
+                                            (int)BP_ERR_STOPPED, "time", bp_clock_stamp().text,
+                                            "message", text));
+        (void)bp_json_save(path.text, record); /* the line has been said */
     }
     json_decref(record);
-    bp_free(path);
 }
 
 /* By the lowest rank beside it: the kernel knows what a process that was stopped does. */

@@ -2,13 +2,12 @@
  * leaves. */
 #include "run/watchdog/watchdog_priv.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/thread.h"
 #include "run/status/run_progress_priv.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,41 +35,31 @@ static void send_to(const watchdog *self, int rank, wire_packet *packet)
 static wire_packet heartbeat_packet(watchdog *self, wire_kind kind)
 {
     wire_packet packet = wire_packet_of(self->token, kind, self->rank);
-    bp_heartbeat heartbeat;
+    bp_heartbeat now;
 
-    bp_heartbeat_read(&heartbeat);
+    bp_heartbeat_read(&now);
     packet.sequence = ++self->sequence;
-    packet.phase = (int32_t)heartbeat.phase;
-    packet.step = heartbeat.step;
-    packet.steps = heartbeat.steps;
-    packet.progress = heartbeat.progress;
-    packet.collectives = heartbeat.collectives;
-    packet.busy_ns = heartbeat.busy_ns;
-    packet.commit_ns = heartbeat.commit_ns;
-    packet.waits = heartbeat.waits;
-    packet.peers = atomic_load(&self->peers);
-    (void)snprintf(packet.name, sizeof packet.name, "%s", heartbeat.collective);
+    packet.heartbeat = (bp_watch_heartbeat){.phase = now.phase,
+                                            .step = now.step,
+                                            .steps = now.steps,
+                                            .progress = now.progress,
+                                            .collectives = now.collectives,
+                                            .busy_ns = now.busy_ns,
+                                            .commit_ns = now.commit_ns,
+                                            .waits = now.waits,
+                                            .peers = atomic_load(&self->peers)};
+    (void)snprintf(packet.name, sizeof packet.name, "%s", now.collective);
     return packet;
 }
 
 /* One that was overtaken by a later one, or came by two ways, is dropped. */
 static void note_heartbeat(watchdog *self, const wire_packet *packet)
 {
-    bp_watch_heartbeat heartbeat = {.phase = (bp_phase)packet->phase,
-                                    .step = packet->step,
-                                    .steps = packet->steps,
-                                    .progress = packet->progress,
-                                    .collectives = packet->collectives,
-                                    .busy_ns = packet->busy_ns,
-                                    .commit_ns = packet->commit_ns,
-                                    .peers = packet->peers,
-                                    .waits = packet->waits != 0};
-
     if (packet->sequence <= self->sequences[packet->from])
         return;
     self->sequences[packet->from] = packet->sequence;
-    (void)snprintf(self->collectives[packet->from], WIRE_NAME_BYTES, "%s", packet->name);
-    bp_watch_hear(self->watch, packet->from, &heartbeat, bp_clock_now());
+    memcpy(self->collectives[packet->from], packet->name, WIRE_NAME_BYTES);
+    bp_watch_hear(self->watch, packet->from, &packet->heartbeat, bp_clock_now());
 }
 
 void watchdog_heartbeat(watchdog *self)
@@ -95,13 +84,15 @@ static void *report(void *argument)
 }
 
 /* The report may hang with a file system: this thread goes on, and ends the process in any case. */
-static void begin_to_leave(watchdog *self)
+static void begin_to_leave(watchdog *self, bool speaks)
 {
     pthread_t thread;
 
+    atomic_store(&self->leaves, true);
+    self->speaks = speaks;
     self->leaves_at = bp_clock_now();
     if (self->diagnosis.cause != NO_LAUNCHER)
-        self->leaves_at += self->speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
+        self->leaves_at += speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
     if (bp_thread_start(&thread, "diagnosis", report, self) == BP_OK) {
         (void)pthread_detach(thread);
         return;
@@ -122,9 +113,7 @@ static void leave_if_due(watchdog *self, double now)
 
 void watchdog_leave_now(watchdog *self)
 {
-    atomic_store(&self->leaves, true);
-    self->speaks = true;
-    begin_to_leave(self);
+    begin_to_leave(self, true);
     for (;; bp_clock_sleep(0.01))
         leave_if_due(self, bp_clock_now());
 }
@@ -133,58 +122,32 @@ static void order_all(watchdog *self)
 {
     wire_packet packet = wire_packet_of(self->token, WIRE_ORDER, self->rank);
 
-    packet.culprit = self->diagnosis.is.rank;
-    packet.reason = (int32_t)self->diagnosis.is.reason;
-    packet.seconds = (float)self->diagnosis.is.seconds;
-    packet.phase = (int32_t)self->diagnosis.heartbeat.phase;
-    packet.step = self->diagnosis.heartbeat.step;
-    packet.waits = self->diagnosis.heartbeat.waits;
+    packet.is = self->diagnosis.is;
+    packet.heartbeat = self->diagnosis.heartbeat;
     memcpy(packet.name, self->diagnosis.collective, sizeof packet.name);
     for (int rank = 0; rank < self->size; rank++)
         if (rank != self->rank)
             send_to(self, rank, &packet);
 }
 
-static void obey(watchdog *self, const wire_packet *packet)
-{
-    if (atomic_exchange(&self->leaves, true))
-        return;
-    self->diagnosis.is = (bp_watch_diagnosis){.rank = packet->culprit,
-                                              .reason = (bp_watch_reason)packet->reason,
-                                              .seconds = (double)packet->seconds};
-    self->diagnosis.heartbeat = (bp_watch_heartbeat){
-        .phase = (bp_phase)packet->phase, .step = packet->step, .waits = packet->waits != 0};
-    memcpy(self->diagnosis.collective, packet->name, sizeof packet->name);
-    begin_to_leave(self);
-}
-
 static void pass_diagnosis(watchdog *self, const bp_watch_diagnosis *diagnosis)
 {
-    atomic_store(&self->leaves, true);
-    self->speaks = true;
     self->diagnosis.is = *diagnosis;
     self->diagnosis.heartbeat = *bp_watch_last(self->watch, diagnosis->rank);
     memcpy(self->diagnosis.collective, self->collectives[diagnosis->rank], WIRE_NAME_BYTES);
     order_all(self);
-    begin_to_leave(self);
+    begin_to_leave(self, true);
 }
 
 /* ---- hearing ---- */
 
 /* An answer tells a rank where rank 0 is, and that it is there still. */
-static bool needs_answer(const watchdog *self, const wire_packet *packet)
-{
-    int each = self->size > MANY_RANKS ? ANSWER_BEATS : 1;
-
-    return !packet->confirmed || (packet->sequence + packet->from) % each == 0;
-}
-
 static void hear_heartbeat(watchdog *self, const wire_packet *packet,
                            const struct sockaddr_in *from)
 {
-    if (self->rank != 0)
-        return;
-    if (needs_answer(self, packet)) {
+    int each = self->size > MANY_RANKS ? ANSWER_BEATS : 1;
+
+    if (!packet->confirmed || (packet->sequence + packet->from) % each == 0) {
         wire_packet answer = heartbeat_packet(self, WIRE_ANSWER);
 
         answer.to = packet->from;
@@ -193,65 +156,38 @@ static void hear_heartbeat(watchdog *self, const wire_packet *packet,
     note_heartbeat(self, packet);
 }
 
-static void hear_all(watchdog *self)
+static void hear(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
 {
-    struct sockaddr_in from;
-    wire_packet packet;
-
-    while (self->fd >= 0 &&
-           wire_receive(self->fd, self->token, self->rank, self->size, &packet, &from)) {
-        self->confirmed[packet.from] = from;
-        switch (packet.kind) {
-        case WIRE_HEARTBEAT:
-            hear_heartbeat(self, &packet, &from);
-            break;
-        case WIRE_ANSWER:
-            if (packet.from == 0)
-                note_heartbeat(self, &packet);
-            break;
-        case WIRE_LEAVE:
-            if (self->rank == 0 || packet.from == 0)
-                bp_watch_leave(self->watch, packet.from);
-            break;
-        case WIRE_ORDER:
-            obey(self, &packet);
-            break;
-        default:
-            break;
-        }
+    self->confirmed[packet->from] = *from;
+    if (packet->kind == WIRE_HEARTBEAT && self->rank == 0) {
+        hear_heartbeat(self, packet, from);
+    } else if (packet->kind == WIRE_ANSWER && packet->from == 0) {
+        note_heartbeat(self, packet);
+    } else if (packet->kind == WIRE_LEAVE && (self->rank == 0 || packet->from == 0)) {
+        bp_watch_leave(self->watch, packet->from);
+    } else if (packet->kind == WIRE_ORDER && !atomic_load(&self->leaves)) {
+        self->diagnosis.is = packet->is;
+        self->diagnosis.heartbeat = packet->heartbeat;
+        memcpy(self->diagnosis.collective, packet->name, sizeof packet->name);
+        begin_to_leave(self, false);
     }
 }
 
 /* ---- looking ---- */
 
-static void tell_slow(watchdog *self)
-{
-    bp_watch_slow slow;
-
-    if (bp_watch_next_slow(self->watch, &slow))
-        run_progress_note(json_pack("{s:s, s:i, s:s, s:f, s:f, s:I}", "event", "slow_rank", "rank",
-                                    slow.rank, "host", self->places[slow.rank].host, "ratio",
-                                    slow.ratio, "seconds", slow.seconds, "step",
-                                    (json_int_t)bp_watch_last(self->watch, slow.rank)->step));
-}
-
 /* "rank 3 on host n2, rank 4 on host n2 and 12 more" */
-static void warn_of_unknown(watchdog *self)
+static void warn_of_unknown(const watchdog *self)
 {
-    char list[400] = "";
-    size_t used = 0;
+    const wire_place *mine = &self->places[self->rank];
+    bp_buffer list = {0};
     int missing = 0;
 
-    self->warned = true;
-    for (int rank = 0; rank < self->size; rank++) {
-        if (bp_watch_is_known(self->watch, rank))
-            continue;
-        if (missing++ < 3)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%srank %d on host %s",
-                                     used > 0 ? ", " : "", rank, self->places[rank].host);
-    }
+    for (int rank = 0; rank < self->size; rank++)
+        if (!bp_watch_is_known(self->watch, rank) && missing++ < 3)
+            bp_buffer_printf(&list, "%srank %d on host %s", missing > 1 ? ", " : "", rank,
+                             self->places[rank].host);
     if (missing > 3)
-        (void)snprintf(list + used, sizeof list - used, " and %d more", missing - 3);
+        bp_buffer_printf(&list, " and %d more", missing - 3);
     if (missing > 0)
         run_progress_note(json_pack(
             "{s:o}", "warning",
@@ -259,7 +195,8 @@ static void warn_of_unknown(watchdog *self)
                 "the watchdog has received nothing from %s, and can name it only where all "
                 "others wait: at UDP port %d of host %s; is there a firewall between the "
                 "nodes?",
-                list, (int)ntohs(self->places[self->rank].port), self->places[self->rank].host)));
+                list.data, (int)ntohs(mine->port), mine->host)));
+    bp_buffer_clear(&list);
 }
 
 /* For how long has this rank waited for others, without a word from rank 0 since it began? It may
@@ -289,46 +226,46 @@ static void look_at_rank_0(watchdog *self, double now)
     now = bp_watch_clock_look(&self->ear, now);
     if (bp_watch_is_known(self->watch, 0) || (seconds = waited_unanswered(self, now)) <= limit)
         return;
-    atomic_store(&self->leaves, true);
-    self->speaks = true;
     self->diagnosis.cause = NO_WORD;
     self->diagnosis.is = (bp_watch_diagnosis){.reason = BP_WATCH_SILENT, .seconds = seconds};
-    begin_to_leave(self);
+    begin_to_leave(self, true);
 }
 
 static void look_at_all(watchdog *self, double now)
 {
     bp_watch_diagnosis diagnosis;
+    bp_watch_slow slow;
 
-    if (bp_watch_judge(self->watch, now, &diagnosis))
+    if (bp_watch_judge(self->watch, now, &diagnosis)) {
         pass_diagnosis(self, &diagnosis);
-    else if (!self->warned && now - self->began > GREETING_SECONDS)
+    } else if (!self->warned && now - self->began > GREETING_SECONDS) {
+        self->warned = true;
         warn_of_unknown(self);
-    else
-        tell_slow(self);
-}
-
-static void leave_without_launcher(watchdog *self)
-{
-    atomic_store(&self->leaves, true);
-    self->speaks = self->first_of_host;
-    self->diagnosis.cause = NO_LAUNCHER;
-    begin_to_leave(self);
+    } else if (bp_watch_next_slow(self->watch, &slow)) {
+        run_progress_note(json_pack("{s:s, s:i, s:s, s:f, s:f, s:I}", "event", "slow_rank", "rank",
+                                    slow.rank, "host", self->places[slow.rank].host, "ratio",
+                                    slow.ratio, "seconds", slow.seconds, "step",
+                                    (json_int_t)bp_watch_last(self->watch, slow.rank)->step));
+    }
 }
 
 static void tick(watchdog *self, double now)
 {
     watchdog_heartbeat(self);
-    if (watchdog_launcher_is_gone(&self->launcher))
-        leave_without_launcher(self);
-    else if (self->rank == 0)
+    if (watchdog_launcher_is_gone(&self->launcher)) {
+        self->diagnosis.cause = NO_LAUNCHER;
+        begin_to_leave(self, self->first_of_host);
+    } else if (self->rank == 0) {
         look_at_all(self, now);
-    else
+    } else {
         look_at_rank_0(self, now);
+    }
 }
 
-static void wait_for(const watchdog *self, double seconds)
+/* Until then, or until a datagram comes, or the end. */
+static void wait_until(const watchdog *self, double end)
 {
+    double seconds = end - bp_clock_now();
     uint64_t woken;
     struct pollfd ways[2] = {{.fd = self->wake, .events = POLLIN},
                              {.fd = self->fd, .events = POLLIN}}; /* one of -1 is passed over */
@@ -338,20 +275,13 @@ static void wait_for(const watchdog *self, double seconds)
     (void)!read(self->wake, &woken, sizeof woken); /* else it would wake this thread for ever */
 }
 
-static void say_goodbye(watchdog *self)
-{
-    wire_packet packet = wire_packet_of(self->token, WIRE_LEAVE, self->rank);
-
-    for (int rank = 0; rank < self->size; rank++)
-        if (rank != self->rank && (self->rank == 0 || rank == 0))
-            send_to(self, rank, &packet);
-}
-
 void *watchdog_run(void *argument)
 {
     watchdog *self = argument;
     /* ranks heartbeat in turn, not all at once */
     double next = bp_clock_now() + self->heartbeat_seconds * self->rank / self->size, now;
+    struct sockaddr_in from;
+    wire_packet packet;
 
     while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
         now = bp_clock_now();
@@ -364,9 +294,14 @@ void *watchdog_run(void *argument)
         }
         if (atomic_load(&self->leaves))
             leave_if_due(self, now);
-        wait_for(self, next - bp_clock_now());
-        hear_all(self);
+        wait_until(self, next);
+        while (self->fd >= 0 &&
+               wire_receive(self->fd, self->token, self->rank, self->size, &packet, &from))
+            hear(self, &packet, &from);
     }
-    say_goodbye(self);
+    packet = wire_packet_of(self->token, WIRE_LEAVE, self->rank);
+    for (int rank = 0; rank < self->size; rank++)
+        if (rank != self->rank && (self->rank == 0 || rank == 0))
+            send_to(self, rank, &packet);
     return NULL;
 }

@@ -3,9 +3,9 @@
 #include "run/watchdog/watchdog_wire_priv.h"
 
 #include "base/hash.h"
+#include "run/lock/process_priv.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define MAGIC   "bpwd"
-#define VERSION 1
+#define VERSION 2
 #define ROOM    (4 << 20) /* bytes: what comes while the thread is kept waiting */
 
 /* The kernel that runs, and its network: in another namespace loopback is another one. 0: not
@@ -22,13 +22,10 @@
 static uint64_t network_of_this_process(void)
 {
     char text[256] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t boot = fd < 0 ? -1 : read(fd, text, 64);
     ssize_t network = readlink("/proc/self/ns/net", text + 64, sizeof text - 65);
 
-    if (fd >= 0)
-        (void)close(fd);
-    return boot <= 0 || network < 0 ? 0 : bp_xxh3(text, sizeof text);
+    process_read(text, 64, "/proc/sys/kernel/random/boot_id");
+    return text[0] == '\0' || network < 0 ? 0 : bp_xxh3(text, sizeof text);
 }
 
 static void find_addresses(wire_place *place)
@@ -117,8 +114,9 @@ static bool is_ours(const wire_packet *packet, ssize_t bytes, const uint8_t toke
     return bytes == (ssize_t)sizeof *packet && memcmp(packet->magic, MAGIC, 4) == 0 &&
            packet->version == VERSION && memcmp(packet->token, token, WIRE_TOKEN_BYTES) == 0 &&
            packet->to == rank && packet->from >= 0 && packet->from < size && packet->from != rank &&
-           packet->culprit >= 0 && packet->culprit < size && packet->phase >= 0 &&
-           packet->phase < BP_PHASES;
+           packet->is.rank >= 0 && packet->is.rank < size &&
+           (unsigned)packet->is.reason <= BP_WATCH_WAITS &&
+           (unsigned)packet->heartbeat.phase < BP_PHASES;
 }
 
 bool wire_receive(int fd, const uint8_t token[WIRE_TOKEN_BYTES], int rank, int size,

@@ -38,16 +38,12 @@ typedef struct wire_packet {
     uint32_t version;
     uint8_t token[WIRE_TOKEN_BYTES]; /* of the run: a foreign datagram is dropped */
     uint32_t kind;
-    int32_t from, to;  /* ranks */
-    int32_t confirmed; /* the sender has heard from `to`, and knows where it is */
-    int64_t sequence;  /* of a heartbeat */
-    /* of a heartbeat, or of the culprit's last one */
-    int64_t step, steps, progress, collectives, busy_ns, commit_ns;
-    int32_t phase, peers, waits;
-    /* of an order */
-    int32_t culprit, reason;
-    float seconds;
-    char name[WIRE_NAME_BYTES]; /* of the collective */
+    int32_t from, to;             /* ranks */
+    int32_t confirmed;            /* the sender has heard from `to`, and knows where it is */
+    int64_t sequence;             /* of a heartbeat */
+    bp_watch_heartbeat heartbeat; /* the sender's, or the culprit's last one */
+    bp_watch_diagnosis is;        /* of an order */
+    char name[WIRE_NAME_BYTES];   /* of the collective */
 } wire_packet;
 
 /** A socket on a free port, with room for the heartbeats of thousands of ranks, and where it is; no

@@ -405,8 +405,7 @@ static bp_err run_one(ensemble *self, MPI_Comm world)
     if (err == BP_OK && bp_comm_is_root(world)) {
         err = bp_stop_request_check(bp_run_keys_of(self->config)->dir);
         if (err == BP_OK)
-            err =
-                bp_stop_request_new(&stop_request, bp_run_keys_of(self->config)->dir, self->config);
+            stop_request = bp_stop_request_new(bp_run_keys_of(self->config)->dir, self->config);
     }
     err = bp_agree(world, err);
     if (err == BP_OK)

@@ -46,8 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         FUZZ_CHECK(length == sizeof got && memcmp(sent, "bpwd", 4) == 0);
         FUZZ_CHECK(memcmp(got.token, TOKEN, sizeof TOKEN) == 0);
         FUZZ_CHECK(got.to == RANK && got.from >= 0 && got.from < SIZE && got.from != RANK);
-        FUZZ_CHECK(got.culprit >= 0 && got.culprit < SIZE);
-        FUZZ_CHECK(got.phase >= 0 && got.phase < BP_PHASES);
+        FUZZ_CHECK(got.is.rank >= 0 && got.is.rank < SIZE);
+        FUZZ_CHECK((unsigned)got.heartbeat.phase < BP_PHASES);
         FUZZ_CHECK(memchr(got.name, 0, sizeof got.name) != NULL);
         FUZZ_CHECK(memcmp(&got, sent, offsetof(wire_packet, name)) == 0);
     }

@@ -1,0 +1,82 @@
+/* Command lines of tools: argp, with values that go where a table says. */
+#include "arguments.h"
+
+#include "base/mem.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct parsing {
+    const bp_tool *tool;
+    const tool_value *values;
+    tool_files *files;
+    bp_err err;
+} parsing;
+
+static bp_err take_number(const parsing *self, const tool_value *value, const char *text)
+{
+    const struct argp_option *row = self->tool->help.options;
+    char *end;
+
+    errno = 0;
+    *value->number = strtoll(text, &end, 10);
+    if (errno == 0 && end != text && *end == '\0' && *value->number >= value->low &&
+        *value->number <= value->high)
+        return BP_OK;
+    while (row->key != value->key)
+        row++;
+    if (value->high == INT64_MAX)
+        return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number from %" PRId64 " on: at --%s", text,
+                       value->low, row->name);
+    return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number from %" PRId64 " to %" PRId64 ": at --%s",
+                   text, value->low, value->high, row->name);
+}
+
+static error_t take(int key, char *text, struct argp_state *state)
+{
+    parsing *self = state->input;
+    const tool_value *value = self->values;
+
+    if (key == ARGP_KEY_ARGS) {
+        *self->files = (tool_files){state->argv + state->next, state->argc - state->next};
+        return 0;
+    }
+    if (key == ARGP_KEY_ERROR && self->err == BP_OK)
+        self->err =
+            BP_FAIL(BP_ERR_USAGE, "'%s' is not understood: at the command line; see %s --help",
+                    state->argv[state->next - 1], self->tool->help.name);
+    while (value->key != 0 && value->key != key)
+        value++;
+    if (value->key == 0)
+        return key == ARGP_KEY_ERROR ? 0 : ARGP_ERR_UNKNOWN;
+    if (value->flag != NULL) {
+        *value->flag = true;
+    } else if (value->text != NULL) {
+        *value->text = text;
+    } else if (value->texts != NULL) {
+        tool_texts *texts = value->texts;
+
+        texts->list = bp_realloc("tool.texts", texts->list, texts->count + 1, sizeof text);
+        texts->list[texts->count++] = text;
+    } else if (self->err == BP_OK) {
+        self->err = take_number(self, value, text);
+    }
+    return 0;
+}
+
+bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
+                  char **argv)
+{
+    const struct argp parser = {tool->help.options, take, NULL, NULL, NULL, NULL, NULL};
+    parsing self = {.tool = tool, .values = values, .files = files};
+
+    *files = (tool_files){NULL, 0};
+    if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &self) !=
+            0 &&
+        self.err == BP_OK)
+        self.err = BP_FAIL(BP_ERR_USAGE, "the command line is not understood: at %s; see %s --help",
+                           tool->name, tool->help.name);
+    return self.err;
+}

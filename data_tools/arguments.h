@@ -1,0 +1,37 @@
+/* Command lines of tools, by the rows that their help shows. */
+#ifndef BP_DATA_TOOLS_ARGUMENTS_H
+#define BP_DATA_TOOLS_ARGUMENTS_H
+
+#include "tools.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct tool_texts {
+    const char **list; /* bp_free() */
+    int count;
+} tool_texts;
+
+/** Where the value of an option goes: one of the pointers, the others are NULL. */
+typedef struct tool_value {
+    int key; /* of its row in tool->help.options; 0 ends a list */
+    const char **text;
+    tool_texts *texts; /* of an option that may be given several times */
+    bool *flag;
+    int64_t *number, low, high; /* and what is taken */
+} tool_value;
+
+/** What is no option. */
+typedef struct tool_files {
+    char **list;
+    int count;
+} tool_files;
+
+/** Parse argv, whose first word is the tool's name. Local.
+ *
+ * Owns:   *files and texts are of argv.
+ * Errors: BP_ERR_USAGE. */
+bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
+                  char **argv);
+
+#endif
