@@ -79,11 +79,20 @@ static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
 {
     int64_t eod = tokenizer == NULL ? shape->eos_id : bp_tokenizer_eod(tokenizer);
 
-    return json_pack("{s:i, s:o, s:s, s:I, s:I, s:s+}", "step", 0, "model", bp_hf_model_json(shape),
-                     "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer),
-                     "eod_id", (json_int_t)eod, "vocab_size",
-                     (json_int_t)bp_hf_size_of(shape, "vocab_size"), "origin", "Hugging Face ",
-                     shape->table->model_type);
+    json_t *state =
+        json_pack("{s:i, s:o, s:s, s:I, s:I, s:s+}", "step", 0, "model", bp_hf_model_json(shape),
+                  "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+                  (json_int_t)eod, "vocab_size", (json_int_t)bp_hf_size_of(shape, "vocab_size"),
+                  "origin", "Hugging Face ", shape->table->model_type);
+    int64_t roles[BP_ROLES];
+    json_t *known;
+
+    for (int role = 0; role < BP_ROLES; role++)
+        roles[role] = tokenizer == NULL ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
+    known = bp_roles_json(roles);
+    if (known != NULL)
+        json_object_set_new(state, "roles", known);
+    return state;
 }
 
 /* bp_checkpoint_commit.fetch, with progress. */

@@ -17,12 +17,13 @@
 typedef struct tokenizer_arguments {
     const char *kind, *format, *text_field, *out, *vocab, *merges, *from;
     int64_t size; /* 0: not given */
+    bool cased;
     char **files;
     int file_count;
     bp_err err;
 } tokenizer_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_VOCAB, KEY_MERGES, KEY_FROM };
+enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_VOCAB, KEY_MERGES, KEY_FROM, KEY_CASED };
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 0},
@@ -40,8 +41,10 @@ static const struct argp_option OPTIONS[] = {
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
     {NULL, 0, NULL, 0, "Conversion:", 2},
-    {"vocab", KEY_VOCAB, "FILE", 0, "vocab.json of a byte-level BPE such as GPT-2's", 2},
+    {"vocab", KEY_VOCAB, "FILE", 0,
+     "vocab.json of a byte-level BPE such as GPT-2's; or, without --merges, a BERT's vocab.txt", 2},
     {"merges", KEY_MERGES, "FILE", 0, "its merges.txt", 2},
+    {"cased", KEY_CASED, NULL, 0, "with a vocab.txt: its model keeps case and accents", 2},
     {"from", KEY_FROM, "FILE", 0, "a tokenizer.json to check and to write again", 2},
     {0}};
 
@@ -93,6 +96,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_FROM:
         arguments->from = value;
+        return 0;
+    case KEY_CASED:
+        arguments->cased = true;
         return 0;
     case ARGP_KEY_ARGS:
         arguments->files = state->argv + state->next;
@@ -148,9 +154,12 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return err;
     if (arguments->out == NULL)
         return BP_FAIL(BP_ERR_USAGE, "there is no output: at --out; name the file to write");
-    if (pair && (arguments->vocab == NULL || arguments->merges == NULL))
-        return BP_FAIL(BP_ERR_USAGE, "--vocab and --merges go together: at the command line; a "
-                                     "vocab.txt of WordPiece is not read by this version");
+    if (pair && arguments->vocab == NULL)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "--merges has no vocabulary: at the command line; give --vocab");
+    if (arguments->cased && (arguments->vocab == NULL || arguments->merges != NULL))
+        return BP_FAIL(BP_ERR_USAGE,
+                       "--cased is for a BERT's vocab.txt: at the command line; leave it out");
     if (pair && arguments->from != NULL)
         return BP_FAIL(BP_ERR_USAGE,
                        "--from and --vocab exclude each other: at the command line; choose one");
@@ -190,17 +199,29 @@ static bp_err check_folder(const char *path)
 
 static void print_summary(const tokenizer_arguments *arguments, const bp_tokenizer *tokenizer)
 {
-    bp_log("%s: %s, %lld tokens, %s %lld, sha256 %.16s...", arguments->out,
-           bp_tokenizer_kind(tokenizer), (long long)bp_tokenizer_size(tokenizer), BP_EOD_TOKEN,
-           (long long)bp_tokenizer_eod(tokenizer), bp_tokenizer_hash(tokenizer));
+    char roles[128];
+    int used = 0;
+
+    for (int role = 0; role < BP_ROLES; role++)
+        if (bp_tokenizer_role(tokenizer, role) >= 0)
+            used += snprintf(roles + used, sizeof roles - (size_t)used, ", %s %lld",
+                             bp_role_name(role), (long long)bp_tokenizer_role(tokenizer, role));
+    bp_log("%s: %s, %lld tokens%s, sha256 %.16s...", arguments->out, bp_tokenizer_kind(tokenizer),
+           (long long)bp_tokenizer_size(tokenizer), used == 0 ? "" : roles,
+           bp_tokenizer_hash(tokenizer));
 }
 
 static bp_err convert(const tokenizer_arguments *arguments)
 {
     bp_tokenizer *tokenizer = NULL;
-    bp_err err = arguments->from != NULL
-                     ? bp_tokenizer_load(&tokenizer, arguments->from)
-                     : bp_tokenizer_load_gpt2(&tokenizer, arguments->vocab, arguments->merges);
+    bp_err err;
+
+    if (arguments->from != NULL)
+        err = bp_tokenizer_load(&tokenizer, arguments->from);
+    else if (arguments->merges != NULL)
+        err = bp_tokenizer_load_gpt2(&tokenizer, arguments->vocab, arguments->merges);
+    else
+        err = bp_tokenizer_load_bert(&tokenizer, arguments->vocab, !arguments->cased);
 
     if (err == BP_OK)
         err = bp_tokenizer_save(tokenizer, arguments->out);
@@ -279,6 +300,7 @@ const bp_tool bp_tool_tokenizer = {
     .help = {.name = "bagpipe-data tokenizer",
              .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
                       "--vocab FILE --merges FILE --out tokenizer.json\n"
+                      "--vocab vocab.txt [--cased] --out tokenizer.json\n"
                       "--from FILE --out tokenizer.json",
              .summary = "trains a tokenizer on text, or converts one",
              .text =

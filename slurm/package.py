@@ -28,6 +28,8 @@ class Bagpipe(CMakePackage):
     depends_on("openssl")
     depends_on("jansson")
     depends_on("inih")
+    depends_on("utf8proc")
+    depends_on("pcre2@10.40:")
     depends_on("blas")
     depends_on("onednn@2.5:3", when="+onednn")
     depends_on("scalapack", when="+scalapack")

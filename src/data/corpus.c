@@ -240,6 +240,11 @@ int64_t bp_corpus_vocab_size(const bp_corpus *corpus)
     return bp_corpus_file_info(corpus->files[0])->vocab_size;
 }
 
+const int64_t *bp_corpus_roles(const bp_corpus *corpus)
+{
+    return bp_corpus_file_info(corpus->files[0])->roles;
+}
+
 int64_t bp_corpus_eod(const bp_corpus *corpus)
 {
     return bp_corpus_file_info(corpus->files[0])->eod_id;

@@ -61,7 +61,9 @@ int64_t bp_corpus_files(const bp_corpus *corpus);
 /** File k, in the order given; lent. */
 bp_corpus_file *bp_corpus_file_at(const bp_corpus *corpus, int64_t k);
 int64_t bp_corpus_vocab_size(const bp_corpus *corpus);
-int64_t bp_corpus_eod(const bp_corpus *corpus);                /* -1: none */
+int64_t bp_corpus_eod(const bp_corpus *corpus); /* -1: none */
+/** Special tokens by their roles [BP_ROLES], -1: none. Borrowed. */
+const int64_t *bp_corpus_roles(const bp_corpus *corpus);
 const char *bp_corpus_tokenizer_hash(const bp_corpus *corpus); /* "": not told */
 /** SHA-256 over the files' content hashes: compared at resume instead of paths. Borrowed. */
 const char *bp_corpus_hash(const bp_corpus *corpus);

@@ -99,15 +99,10 @@ void bp_ids_clear(bp_ids *ids)
 
 /* ---- short pieces: look at all pairs for every merge ---- */
 
-static bp_err merge_short(const bp_merges *merges, const uint8_t *piece, size_t count, bp_ids *ids)
+/* rank[k]: of symbols k and k + 1. Both arrays are used up. */
+static void merge_few(const bp_merges *merges, uint32_t *symbol, uint32_t *rank, size_t count,
+                      bp_ids *ids)
 {
-    uint32_t symbol[BP_BPE_SHORT], rank[BP_BPE_SHORT]; /* rank[k]: of symbols k and k + 1 */
-
-    bp_ids_reserve(ids, (int64_t)count);
-    for (size_t k = 0; k < count; k++) {
-        symbol[k] = merges->byte_ids[piece[k]];
-        rank[k] = k + 1 < count ? merges->byte_ranks[256 * piece[k] + piece[k + 1]] : BP_NO_RANK;
-    }
     while (count > 1) {
         size_t best = 0;
 
@@ -125,9 +120,32 @@ static bp_err merge_short(const bp_merges *merges, const uint8_t *piece, size_t 
         if (best > 0)
             rank[best - 1] = rank_of(merges, symbol[best - 1], symbol[best]);
     }
+    bp_ids_reserve(ids, (int64_t)count);
     memcpy(ids->data + ids->count, symbol, count * sizeof *symbol);
     ids->count += (int64_t)count;
-    return BP_OK;
+}
+
+static void merge_short(const bp_merges *merges, const uint8_t *piece, size_t count, bp_ids *ids)
+{
+    uint32_t symbol[BP_BPE_SHORT], rank[BP_BPE_SHORT];
+
+    for (size_t k = 0; k < count; k++) {
+        symbol[k] = merges->byte_ids[piece[k]];
+        rank[k] = k + 1 < count ? merges->byte_ranks[256 * piece[k] + piece[k + 1]] : BP_NO_RANK;
+    }
+    merge_few(merges, symbol, rank, count, ids);
+}
+
+static void merge_short_symbols(const bp_merges *merges, const uint32_t *symbols, size_t count,
+                                bp_ids *ids)
+{
+    uint32_t symbol[BP_BPE_SHORT], rank[BP_BPE_SHORT];
+
+    for (size_t k = 0; k < count; k++) {
+        symbol[k] = symbols[k];
+        rank[k] = k + 1 < count ? rank_of(merges, symbols[k], symbols[k + 1]) : BP_NO_RANK;
+    }
+    merge_few(merges, symbol, rank, count, ids);
 }
 
 /* ---- long pieces: a list of symbols and a heap of pairs ---- */
@@ -206,15 +224,12 @@ static uint64_t pop(merging *m)
     return top;
 }
 
-static void start_merging(merging *m, const bp_merges *merges, const uint8_t *piece, uint32_t count)
+/* symbol[] and rank[] are there. */
+static void start_merging(merging *m, uint32_t count)
 {
     for (uint32_t k = 0; k < count; k++) {
-        m->symbol[k] = merges->byte_ids[piece[k]];
         m->left[k] = k == 0 ? NONE : k - 1;
         m->right[k] = k + 1 == count ? NONE : k + 1;
-        m->rank[k] = NONE;
-        if (k + 1 < count)
-            m->rank[k] = merges->byte_ranks[256 * piece[k] + piece[k + 1]];
         if (m->rank[k] != NONE)
             m->heap[m->heap_count++] = (uint64_t)m->rank[k] << 32 | k;
     }
@@ -231,33 +246,38 @@ static void rank_again(merging *m, const bp_merges *merges, uint32_t at)
         push(m, (uint64_t)m->rank[at] << 32 | at);
 }
 
-static void merge_long(const bp_merges *merges, const uint8_t *piece, size_t count,
-                       bp_bpe_scratch *scratch, bp_ids *ids)
+static void merge_long(const bp_merges *merges, merging *m, size_t count, bp_ids *ids)
 {
-    merging m = {0};
-
-    take_scratch(scratch, &m, (int64_t)count);
-    start_merging(&m, merges, piece, (uint32_t)count);
-    while (m.heap_count > 0) {
-        uint64_t entry = pop(&m);
+    start_merging(m, (uint32_t)count);
+    while (m->heap_count > 0) {
+        uint64_t entry = pop(m);
         uint32_t at = (uint32_t)entry, rank = (uint32_t)(entry >> 32), gone;
 
-        if (m.rank[at] != rank)
+        if (m->rank[at] != rank)
             continue;
-        gone = m.right[at];
-        m.symbol[at] = merges->list[rank].result;
-        m.rank[gone] = NONE;
-        m.right[at] = m.right[gone];
-        if (m.right[at] != NONE)
-            m.left[m.right[at]] = at;
-        rank_again(&m, merges, at);
-        if (m.left[at] != NONE)
-            rank_again(&m, merges, m.left[at]);
+        gone = m->right[at];
+        m->symbol[at] = merges->list[rank].result;
+        m->rank[gone] = NONE;
+        m->right[at] = m->right[gone];
+        if (m->right[at] != NONE)
+            m->left[m->right[at]] = at;
+        rank_again(m, merges, at);
+        if (m->left[at] != NONE)
+            rank_again(m, merges, m->left[at]);
     }
-    for (uint32_t at = 0; at != NONE; at = m.right[at]) {
+    for (uint32_t at = 0; at != NONE; at = m->right[at]) {
         bp_ids_reserve(ids, 1);
-        ids->data[ids->count++] = m.symbol[at];
+        ids->data[ids->count++] = m->symbol[at];
     }
+}
+
+static bp_err check_length(size_t count)
+{
+    return count < NONE ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "a piece of text is longer than 4 GiB");
+}
+
+static void give_back(bp_bpe_scratch *scratch)
+{
     if (scratch->symbols > SCRATCH_KEEP)
         bp_bpe_scratch_clear(scratch);
 }
@@ -265,10 +285,43 @@ static void merge_long(const bp_merges *merges, const uint8_t *piece, size_t cou
 bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
                     bp_bpe_scratch *scratch, bp_ids *ids)
 {
-    if (bytes <= BP_BPE_SHORT)
-        return merge_short(merges, piece, bytes, ids);
-    if (bytes >= NONE)
-        return BP_FAIL(BP_ERR_SYSTEM, "a piece of text is longer than 4 GiB");
-    merge_long(merges, piece, bytes, scratch, ids);
+    merging m = {0};
+    bp_err err = check_length(bytes);
+
+    if (err != BP_OK)
+        return err;
+    if (bytes <= BP_BPE_SHORT) {
+        merge_short(merges, piece, bytes, ids);
+        return BP_OK;
+    }
+    take_scratch(scratch, &m, (int64_t)bytes);
+    for (size_t k = 0; k < bytes; k++) {
+        m.symbol[k] = merges->byte_ids[piece[k]];
+        m.rank[k] = k + 1 < bytes ? merges->byte_ranks[256 * piece[k] + piece[k + 1]] : NONE;
+    }
+    merge_long(merges, &m, bytes, ids);
+    give_back(scratch);
+    return BP_OK;
+}
+
+bp_err bp_bpe_symbols(const bp_merges *merges, const uint32_t *symbols, size_t count,
+                      bp_bpe_scratch *scratch, bp_ids *ids)
+{
+    merging m = {0};
+    bp_err err = check_length(count);
+
+    if (err != BP_OK || count == 0)
+        return err;
+    if (count <= BP_BPE_SHORT) {
+        merge_short_symbols(merges, symbols, count, ids);
+        return BP_OK;
+    }
+    take_scratch(scratch, &m, (int64_t)count);
+    for (size_t k = 0; k < count; k++) {
+        m.symbol[k] = symbols[k];
+        m.rank[k] = k + 1 < count ? rank_of(merges, symbols[k], symbols[k + 1]) : NONE;
+    }
+    merge_long(merges, &m, count, ids);
+    give_back(scratch);
     return BP_OK;
 }

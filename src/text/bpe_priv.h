@@ -53,4 +53,8 @@ bp_err bp_bpe_piece(const bp_merges *merges, const uint8_t *piece, size_t bytes,
                     bp_bpe_scratch *scratch, bp_ids *ids);
 #define BP_BPE_SHORT 96
 
+/** The same for a piece that is already cut into symbols (ids). */
+bp_err bp_bpe_symbols(const bp_merges *merges, const uint32_t *symbols, size_t count,
+                      bp_bpe_scratch *scratch, bp_ids *ids);
+
 #endif

@@ -1,6 +1,7 @@
 /* Text to ids. */
 #include "base/hash.h"
 #include "base/mem.h"
+#include "text/pipeline_priv.h"
 #include "text/scan_priv.h"
 #include "text/tokenizer_priv.h"
 #include "text/unicode_priv.h"
@@ -30,6 +31,13 @@ struct bp_encoder {
     bp_bpe_scratch scratch;
     size_t longest; /* token, in bytes of its name */
     char *name;     /* [2 * longest]: room to spell a piece */
+    bool specials;  /* names of special tokens in the text are those tokens */
+    bp_added own;   /* a plain tokenizer's special tokens, once they are looked for */
+    bp_sections raw, normalized;
+    bp_regex_work *regex;
+    bp_buffer norm[2];
+    bp_pre_work pre;
+    bp_piece_work pieces;
 };
 
 bp_err bp_encoder_new(bp_encoder **out, const bp_tokenizer *tokenizer)
@@ -42,8 +50,18 @@ bp_err bp_encoder_new(bp_encoder **out, const bp_tokenizer *tokenizer)
     encoder->longest = bp_tokenizer_longest(tokenizer);
     encoder->name = bp_alloc("text.encoder", 2 * (int64_t)encoder->longest, 1);
     encoder->cache = bp_alloc("text.encoder", CACHE_SLOTS, sizeof *encoder->cache);
+    encoder->regex = encoder->pre.regex = bp_regex_work_new();
     *out = encoder;
     return BP_OK;
+}
+
+void bp_encoder_find_specials(bp_encoder *encoder, bool find)
+{
+    static const bp_normalizer none;
+
+    if (find && encoder->tokenizer->pipeline == NULL && encoder->own.tokens == NULL)
+        BP_CHECK(bp_added_read(&encoder->own, encoder->tokenizer->added, &none, "") == BP_OK);
+    encoder->specials = find;
 }
 
 void bp_encoder_free(bp_encoder **encoder)
@@ -51,13 +69,21 @@ void bp_encoder_free(bp_encoder **encoder)
     if (*encoder == NULL)
         return;
     bp_bpe_scratch_clear(&(*encoder)->scratch);
+    bp_added_clear(&(*encoder)->own);
+    bp_sections_clear(&(*encoder)->raw);
+    bp_sections_clear(&(*encoder)->normalized);
+    bp_regex_work_free(&(*encoder)->regex);
+    bp_buffer_clear(&(*encoder)->norm[0]);
+    bp_buffer_clear(&(*encoder)->norm[1]);
+    bp_pre_work_clear(&(*encoder)->pre);
+    bp_piece_work_clear(&(*encoder)->pieces);
     bp_free((*encoder)->cache);
     bp_free((*encoder)->name);
     bp_free(*encoder);
     *encoder = NULL;
 }
 
-/* ---- byte-level BPE ---- */
+/* ---- pieces ---- */
 
 /* The id of a piece that is a token as it stands, -1: it is none, or a special one. */
 static int64_t whole_token(const bp_encoder *encoder, const uint8_t *piece, size_t bytes)
@@ -67,27 +93,54 @@ static int64_t whole_token(const bp_encoder *encoder, const uint8_t *piece, size
 
     if (bytes > encoder->longest)
         return -1;
+    if (tokenizer->pipeline != NULL && !tokenizer->pipeline->pre.byte_level)
+        return bp_trie_whole(&tokenizer->pipeline->pieces.whole, piece, bytes);
     id = bp_tokenizer_id(tokenizer, encoder->name, bp_name_of_bytes(encoder->name, piece, bytes));
     return id >= 0 && tokenizer->names.entries[id].value == 0 ? id : -1;
+}
+
+static void append_id(bp_ids *ids, int64_t id)
+{
+    bp_ids_reserve(ids, 1);
+    ids->data[ids->count++] = (uint32_t)id;
+}
+
+static bp_err encode_bpe_piece(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
+{
+    const bp_tokenizer *tokenizer = encoder->tokenizer;
+    const bp_pipeline *pipeline = tokenizer->pipeline;
+    int64_t id = tokenizer->ignore_merges ? whole_token(encoder, piece, bytes) : -1;
+
+    if (id >= 0) {
+        append_id(ids, id);
+        return BP_OK;
+    }
+    if (pipeline == NULL || pipeline->pre.byte_level)
+        return bp_bpe_piece(&tokenizer->merges, piece, bytes, &encoder->scratch, ids);
+    return bp_bpe_characters(&pipeline->pieces, &tokenizer->merges, piece, bytes, &encoder->pieces,
+                             &encoder->scratch, ids);
 }
 
 static bp_err encode_new_piece(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;
+    const bp_pieces *pieces;
+    int64_t id;
 
-    if (tokenizer->ignore_merges) {
-        int64_t id = whole_token(encoder, piece, bytes);
-
-        if (id >= 0) {
-            bp_err err = BP_OK;
-
-            bp_ids_reserve(ids, 1);
-            if (err == BP_OK)
-                ids->data[ids->count++] = (uint32_t)id;
-            return err;
-        }
+    if (tokenizer->kind == BP_KIND_BPE)
+        return encode_bpe_piece(encoder, piece, bytes, ids);
+    pieces = &tokenizer->pipeline->pieces;
+    switch (tokenizer->kind) {
+    case BP_KIND_UNIGRAM:
+        return bp_unigram_piece(pieces, piece, bytes, &encoder->pieces, ids);
+    case BP_KIND_WORDPIECE:
+        bp_wordpiece_piece(pieces, piece, bytes, ids);
+        return BP_OK;
+    default:
+        id = bp_trie_whole(&pieces->whole, piece, bytes);
+        append_id(ids, id < 0 ? pieces->unknown : id);
+        return BP_OK;
     }
-    return bp_bpe_piece(&tokenizer->merges, piece, bytes, &encoder->scratch, ids);
 }
 
 static bp_err encode_piece(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
@@ -150,6 +203,134 @@ static bp_err encode_bpe(bp_encoder *encoder, const uint8_t *text, size_t bytes,
     return err;
 }
 
+/* ---- steps ---- */
+
+/* One scanner alone, for a model that sees bytes: no list of pieces is made. */
+static const bp_pre_step *only_scanner(const bp_pipeline *pipeline)
+{
+    const bp_pre_step *step = pipeline->pre.count == 1 ? &pipeline->pre.steps[0] : NULL;
+
+    return step != NULL && pipeline->pre.byte_level && pipeline->normalizer.count == 0 &&
+                   (step->kind == BP_PRE_GPT2 || step->kind == BP_PRE_LLAMA)
+               ? step
+               : NULL;
+}
+
+static bp_err encode_scanned(bp_encoder *encoder, const bp_pre_step *step, const uint8_t *text,
+                             size_t bytes, bp_ids *ids)
+{
+    bp_err err = BP_OK;
+
+    for (size_t at = 0, length; at < bytes && err == BP_OK; at += length) {
+        length = step->kind == BP_PRE_GPT2
+                     ? bp_scan_piece(encoder->classes, text + at, bytes - at)
+                     : bp_scan_llama(encoder->classes, text + at, bytes - at, step->digits);
+        err = encode_piece(encoder, text + at, length, ids);
+    }
+    return err;
+}
+
+/* A piece of the pre-tokenizer, cut further where the model can't tell. */
+static bp_err encode_cut(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
+{
+    const size_t length = strlen(BP_SPACE_MARK);
+    size_t start = 0, from = 0;
+    bp_err err = BP_OK;
+
+    while (encoder->tokenizer->pipeline->cuts_at_marks && err == BP_OK) {
+        const uint8_t *mark = memmem(piece + from, bytes - from, BP_SPACE_MARK, length);
+        size_t at = mark == NULL ? bytes : (size_t)(mark - piece);
+
+        if (mark == NULL)
+            break;
+        if (at > from) { /* not right behind another mark */
+            err = encode_piece(encoder, piece + start, at - start, ids);
+            start = at;
+        }
+        from = at + length;
+    }
+    return err == BP_OK && start < bytes ? encode_piece(encoder, piece + start, bytes - start, ids)
+                                         : err;
+}
+
+static bp_err encode_normalized(bp_encoder *encoder, const char *text, size_t bytes, bool first,
+                                bp_ids *ids)
+{
+    const bp_spans *pieces;
+    bp_err err = bp_pretokenize(&encoder->tokenizer->pipeline->pre, &encoder->pre, first, &text,
+                                bytes, &pieces);
+
+    for (int64_t k = 0; err == BP_OK && k < pieces->count; k++)
+        err = encode_cut(encoder, (const uint8_t *)text + pieces->data[k].start,
+                         pieces->data[k].bytes, ids);
+    return err;
+}
+
+/* Valid text without tokens in it. */
+static bp_err encode_stretch(bp_encoder *encoder, const char *text, size_t bytes, bool first,
+                             bp_ids *ids)
+{
+    const bp_pipeline *pipeline = encoder->tokenizer->pipeline;
+    bp_sections *sections = &encoder->normalized;
+    bp_err err =
+        bp_normalize(&pipeline->normalizer, encoder->regex, encoder->norm, &text, &bytes, &first);
+
+    if (err != BP_OK)
+        return err;
+    bp_added_cut(&pipeline->added, &pipeline->added.normalized, encoder->specials, text, bytes,
+                 sections);
+    for (int64_t k = 0; k < sections->spans.count && err == BP_OK; k++)
+        if (sections->ids[k] >= 0)
+            append_id(ids, sections->ids[k]);
+        else
+            err = encode_normalized(encoder, text + sections->spans.data[k].start,
+                                    sections->spans.data[k].bytes, first && k == 0, ids);
+    return err;
+}
+
+/* Text without tokens that are found in it as it is. */
+static bp_err encode_section(bp_encoder *encoder, const uint8_t *text, size_t bytes, bool first,
+                             bp_ids *ids)
+{
+    const bp_pipeline *pipeline = encoder->tokenizer->pipeline;
+    bp_err err = BP_OK;
+
+    for (size_t at = 0, length; at < bytes && err == BP_OK; at += length) {
+        uint32_t code_point;
+
+        length = bp_scan_valid(text + at, bytes - at);
+        if (bp_utf8_decode(text + at, bytes - at, &code_point) > 0)
+            err = encode_stretch(encoder, (const char *)text + at, length, first && at == 0, ids);
+        else if (pipeline->pre.byte_level)
+            err = encode_piece(encoder, text + at, length, ids);
+        else
+            bp_unknown_piece(&pipeline->pieces, text + at, length, ids);
+    }
+    return err;
+}
+
+static bp_err encode_steps(bp_encoder *encoder, const uint8_t *text, size_t bytes, bool first,
+                           bp_ids *ids)
+{
+    const bp_pipeline *pipeline = encoder->tokenizer->pipeline;
+    const bp_added *added = &pipeline->added;
+    bool cuts = encoder->specials ? added->raw.any || added->normalized.any
+                                  : added->raw.any_plain || added->normalized.any_plain;
+    const bp_sections *sections = &encoder->raw;
+    bp_err err = BP_OK;
+
+    if (!cuts && only_scanner(pipeline) != NULL)
+        return encode_scanned(encoder, only_scanner(pipeline), text, bytes, ids);
+    bp_added_cut(added, &added->raw, encoder->specials, (const char *)text, bytes, &encoder->raw);
+    for (int64_t k = 0; k < sections->spans.count && err == BP_OK; k++)
+        if (sections->ids[k] >= 0)
+            append_id(ids, sections->ids[k]);
+        else
+            err = encode_section(encoder, text + sections->spans.data[k].start,
+                                 sections->spans.data[k].bytes, first && k == 0, ids);
+    return err;
+}
+
 /* ---- words and characters ---- */
 
 static void append_named(bp_encoder *encoder, const uint8_t *name, size_t bytes, bp_ids *ids)
@@ -159,7 +340,7 @@ static void append_named(bp_encoder *encoder, const uint8_t *name, size_t bytes,
 
     bp_ids_reserve(ids, 1);
     if (id < 0 || tokenizer->names.entries[id].value != 0) /* text that looks special is text */
-        id = tokenizer->unk;
+        id = tokenizer->roles[BP_ROLE_UNKNOWN];
     ids->data[ids->count++] = (uint32_t)id;
 }
 
@@ -189,22 +370,35 @@ static void encode_characters(bp_encoder *encoder, const uint8_t *text, size_t b
     }
 }
 
+static bp_err encode_plain(bp_encoder *encoder, const uint8_t *text, size_t bytes, bool first,
+                           bp_ids *ids)
+{
+    if (encoder->tokenizer->kind == BP_KIND_BPE)
+        return encode_bpe(encoder, text, bytes, first, ids);
+    if (encoder->tokenizer->kind == BP_KIND_WORD)
+        encode_words(encoder, text, bytes, ids);
+    else
+        encode_characters(encoder, text, bytes, ids);
+    return BP_OK;
+}
+
 bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool first, bp_ids *ids)
 {
-    const uint8_t *start = (const uint8_t *)text;
+    const bp_sections *sections = &encoder->raw;
+    bp_err err = BP_OK;
 
-    switch (encoder->tokenizer->kind) {
-    case BP_KIND_BPE:
-        return encode_bpe(encoder, start, bytes, first, ids);
-    case BP_KIND_WORD: {
-        encode_words(encoder, start, bytes, ids);
-        return BP_OK;
-    }
-    case BP_KIND_CHAR:
-        break;
-    }
-    encode_characters(encoder, start, bytes, ids);
-    return BP_OK;
+    if (encoder->tokenizer->pipeline != NULL)
+        return encode_steps(encoder, (const uint8_t *)text, bytes, first, ids);
+    if (!encoder->specials)
+        return encode_plain(encoder, (const uint8_t *)text, bytes, first, ids);
+    bp_added_cut(&encoder->own, &encoder->own.normalized, true, text, bytes, &encoder->raw);
+    for (int64_t k = 0; k < sections->spans.count && err == BP_OK; k++)
+        if (sections->ids[k] >= 0)
+            append_id(ids, sections->ids[k]);
+        else
+            err = encode_plain(encoder, (const uint8_t *)text + sections->spans.data[k].start,
+                               sections->spans.data[k].bytes, first && k == 0, ids);
+    return err;
 }
 
 bp_err bp_encode(bp_encoder *encoder, const char *text, size_t bytes, bp_ids *ids)

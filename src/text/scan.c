@@ -88,6 +88,80 @@ size_t bp_scan_piece(const uint8_t *classes, const uint8_t *text, size_t bytes)
     return (size_t)(run_end(classes, text + length, end, class) - text);
 }
 
+/* ---- Llama 3's ---- */
+
+static bool is_newline(uint8_t byte)
+{
+    return byte == '\r' || byte == '\n';
+}
+
+/* Length of the contraction at text[0] in either case, 0: none. The long s is an s. */
+static size_t any_contraction(const uint8_t *text, size_t bytes)
+{
+    uint8_t lower[3] = {'\''};
+
+    if (bytes > 2 && text[1] == 0xC5 && text[2] == 0xBF)
+        return 3;
+    for (size_t k = 1; k < 3 && k < bytes; k++)
+        lower[k] = text[k] >= 'A' && text[k] <= 'Z' ? (uint8_t)(text[k] + 'a' - 'A') : text[k];
+    return contraction(lower, bytes < 3 ? bytes : 3);
+}
+
+static size_t number(const uint8_t *classes, const uint8_t *text, const uint8_t *end, int digits)
+{
+    const uint8_t *p = text;
+    size_t length;
+
+    for (int k = 0; k < digits && class_at(classes, p, end, &length) == BP_CLASS_NUMBER; k++)
+        p += length;
+    return (size_t)(p - text);
+}
+
+/* Characters that are no letter, number or White_Space, and the newlines behind them. */
+static size_t symbols(const uint8_t *classes, const uint8_t *text, size_t before,
+                      const uint8_t *end)
+{
+    const uint8_t *p = run_end(classes, text + before, end, BP_CLASS_OTHER);
+
+    while (p < end && is_newline(*p))
+        p++;
+    return (size_t)(p - text);
+}
+
+/* A White_Space run: to its last newline, where there is one. */
+static size_t newline_piece(const uint8_t *classes, const uint8_t *text, const uint8_t *end)
+{
+    const uint8_t *run = run_end(classes, text, end, BP_CLASS_SPACE), *p = run;
+
+    while (p > text && !is_newline(p[-1]))
+        p--;
+    return p > text ? (size_t)(p - text) : space_piece(classes, text, end);
+}
+
+size_t bp_scan_llama(const uint8_t *classes, const uint8_t *text, size_t bytes, int digits)
+{
+    const uint8_t *end = text + bytes;
+    size_t length, next_length, short_form;
+    unsigned class = class_at(classes, text, end, &length), next;
+
+    if (class == BP_CLASS_END)
+        return 1;
+    if (class == BP_CLASS_LETTER)
+        return (size_t)(run_end(classes, text + length, end, class) - text);
+    if (class == BP_CLASS_NUMBER)
+        return number(classes, text, end, digits);
+    if (*text == '\'' && (short_form = any_contraction(text, bytes)) > 0)
+        return short_form;
+    next = class_at(classes, text + length, end, &next_length);
+    if (next == BP_CLASS_LETTER && !is_newline(*text))
+        return (size_t)(run_end(classes, text + length + next_length, end, next) - text);
+    if (class == BP_CLASS_OTHER)
+        return symbols(classes, text, 0, end);
+    if (*text == ' ' && next == BP_CLASS_OTHER)
+        return symbols(classes, text, 1, end);
+    return newline_piece(classes, text, end);
+}
+
 size_t bp_scan_valid(const uint8_t *text, size_t bytes)
 {
     size_t at = 0, length;
@@ -134,6 +208,16 @@ static size_t cut_before_space(const uint8_t *text, size_t bytes)
             end -= space;
     }
     return 0;
+}
+
+/* Llama 3's pattern goes on from symbols to newlines, but nothing goes on to a space. */
+static size_t cut_before_blank(const uint8_t *text, size_t bytes)
+{
+    size_t end = cut_before_space(text, bytes);
+
+    while (end > 0 && text[end] != ' ')
+        end = cut_before_space(text, end);
+    return end;
 }
 
 /* The code point that ends at text[end): its length, 0: no valid one does. */
@@ -202,6 +286,8 @@ size_t bp_text_cut(bp_cut cut, const char *text, size_t bytes)
         return cut_before_space(at, bytes);
     case BP_CUT_PATTERN:
         return cut_between_classes(at, bytes);
+    case BP_CUT_BLANK:
+        return cut_before_blank(at, bytes);
     case BP_CUT_CHAR:
         return cut_between_characters(at, bytes);
     case BP_CUT_NEVER:

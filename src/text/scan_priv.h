@@ -17,6 +17,15 @@
  */
 size_t bp_scan_piece(const uint8_t *classes, const uint8_t *text, size_t bytes);
 
+/** The same by Llama 3's pattern, with numbers of at most `digits` characters (Qwen 2: 1):
+ *
+ *     (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
+ *     | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ *
+ * Source: meta-llama/llama3, llama/tokenizer.py (pat_str).
+ */
+size_t bp_scan_llama(const uint8_t *classes, const uint8_t *text, size_t bytes, int digits);
+
 /** Length of the valid UTF-8 that text starts with, or 1 where its first byte is invalid; bytes >
  * 0. */
 size_t bp_scan_valid(const uint8_t *text, size_t bytes);

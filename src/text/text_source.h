@@ -70,8 +70,10 @@ bp_err bp_text_format_of(bp_text_format *out, const char *name);
 /** Where a long document may be cut so that its pieces have the ids of the whole (bp_tokenizer_cut
  * tells). */
 typedef enum bp_cut {
-    BP_CUT_SPACE = 0, /* before a White_Space run: right for every kind but BP_CUT_NEVER's */
+    BP_CUT_SPACE = 0, /* before a White_Space run: right for every kind but those of
+                         BP_CUT_BLANK and BP_CUT_NEVER */
     BP_CUT_PATTERN,   /* also where GPT-2's pattern surely ends a piece */
+    BP_CUT_BLANK,     /* before a White_Space run that begins with a space (Llama 3's pattern) */
     BP_CUT_CHAR,      /* between any two code points */
     BP_CUT_NEVER      /* documents whole */
 } bp_cut;

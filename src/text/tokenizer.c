@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "text/pipeline_priv.h"
 #include "text/tokenizer_priv.h"
 #include "text/unicode_priv.h"
 
@@ -16,7 +17,8 @@ bp_err bp_tokenizer_new(bp_tokenizer **out, bp_kind kind)
 
     *out = NULL;
     tokenizer->kind = kind;
-    tokenizer->eod = tokenizer->unk = -1;
+    for (int role = 0; role < BP_ROLES; role++)
+        tokenizer->roles[role] = -1;
     tokenizer->use_regex = kind == BP_KIND_BPE;
     tokenizer->added = json_array();
     *out = tokenizer;
@@ -31,6 +33,7 @@ void bp_tokenizer_free(bp_tokenizer **tokenizer)
         return;
     bp_strmap_clear(&t->names);
     bp_merges_clear(&t->merges);
+    bp_pipeline_free(&t->pipeline);
     json_decref(t->added);
     bp_free(t);
     *tokenizer = NULL;
@@ -80,7 +83,7 @@ static bp_err find_bytes(bp_tokenizer *tokenizer, const char *name)
     return BP_OK;
 }
 
-static bp_err make_hash(bp_tokenizer *tokenizer)
+bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer)
 {
     char *text = bp_tokenizer_text(tokenizer);
 
@@ -91,29 +94,35 @@ static bp_err make_hash(bp_tokenizer *tokenizer)
     return BP_OK;
 }
 
+bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
+                                bool byte_level, const char *name)
+{
+    bp_err err = byte_level ? find_bytes(tokenizer, name) : BP_OK;
+
+    if (err != BP_OK) {
+        bp_free(merges);
+        return err;
+    }
+    err = bp_merges_init(&tokenizer->merges, merges, count);
+    return err == BP_ERR_FORMAT ? bp_fail(err, "%s: at %s", bp_err_message(), name) : err;
+}
+
 bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
                            const char *name)
 {
     bp_err err = BP_OK;
 
     if (tokenizer->kind == BP_KIND_BPE) {
-        err = find_bytes(tokenizer, name);
-        if (err != BP_OK) {
-            bp_free(merges);
-            return err;
-        }
-        err = bp_merges_init(&tokenizer->merges, merges, count);
-        if (err == BP_ERR_FORMAT)
-            err = bp_fail(err, "%s: at %s", bp_err_message(), name);
+        err = bp_tokenizer_take_merges(tokenizer, merges, count, true, name);
     } else {
-        tokenizer->unk = bp_tokenizer_id(tokenizer, BP_UNK_TOKEN, strlen(BP_UNK_TOKEN));
-        if (tokenizer->unk < 0)
+        int64_t unk = bp_tokenizer_id(tokenizer, BP_UNK_TOKEN, strlen(BP_UNK_TOKEN));
+
+        tokenizer->roles[BP_ROLE_UNKNOWN] = unk;
+        if (unk < 0)
             err = BP_FAIL(BP_ERR_FORMAT, "the vocabulary lacks \"" BP_UNK_TOKEN "\": at %s", name);
     }
-    tokenizer->eod = bp_tokenizer_id(tokenizer, BP_EOD_TOKEN, strlen(BP_EOD_TOKEN));
-    if (tokenizer->eod >= 0 && tokenizer->names.entries[tokenizer->eod].value == 0)
-        tokenizer->eod = -1; /* a token like others, since added_tokens does not have it */
-    return err == BP_OK ? make_hash(tokenizer) : err;
+    bp_tokenizer_name_roles(tokenizer);
+    return err == BP_OK ? bp_tokenizer_make_hash(tokenizer) : err;
 }
 
 /* ---- asking ---- */
@@ -123,34 +132,20 @@ int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer)
     return tokenizer->names.count;
 }
 
-int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer)
-{
-    return tokenizer->eod;
-}
-
-int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer)
-{
-    return tokenizer->unk;
-}
-
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer)
 {
-    static const char *const names[] = {"bpe", "word", "char"};
+    static const char *const names[] = {"bpe", "word", "char", "unigram", "wordpiece"};
 
     return names[tokenizer->kind];
 }
 
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer)
 {
-    switch (tokenizer->kind) {
-    case BP_KIND_BPE:
+    if (tokenizer->pipeline != NULL)
+        return bp_pipeline_cut(tokenizer->pipeline);
+    if (tokenizer->kind == BP_KIND_BPE)
         return tokenizer->use_regex ? BP_CUT_PATTERN : BP_CUT_NEVER;
-    case BP_KIND_CHAR:
-        return BP_CUT_CHAR;
-    case BP_KIND_WORD:
-        break;
-    }
-    return BP_CUT_SPACE;
+    return tokenizer->kind == BP_KIND_CHAR ? BP_CUT_CHAR : BP_CUT_SPACE;
 }
 
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer)
@@ -182,6 +177,17 @@ bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path)
 
 /* ---- back to text ---- */
 
+static bool is_byte_level(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->pipeline == NULL || tokenizer->pipeline->pre.byte_level;
+}
+
+static bp_err fail_id(const bp_tokenizer *tokenizer, int64_t id)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "token id %lld is beyond the vocabulary of %lld", (long long)id,
+                   (long long)tokenizer->names.count);
+}
+
 /* `room` holds the bytes of any token. */
 static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, uint8_t *room,
                          bp_buffer *text)
@@ -191,19 +197,36 @@ static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, 
     int64_t count = -1;
 
     if (id < 0 || id >= tokenizer->names.count)
-        return BP_FAIL(BP_ERR_FORMAT, "token id %lld is beyond the vocabulary of %lld",
-                       (long long)id, (long long)tokenizer->names.count);
+        return fail_id(tokenizer, id);
     entry = &tokenizer->names.entries[id];
     name = bp_strmap_key(&tokenizer->names, id);
     if (tokenizer->kind == BP_KIND_WORD && !first)
         bp_buffer_add(text, " ", 1);
-    if (tokenizer->kind == BP_KIND_BPE && entry->value == 0)
+    if (tokenizer->kind == BP_KIND_BPE && entry->value == 0 && is_byte_level(tokenizer))
         count = bp_bytes_of_name(room, name, entry->bytes);
     if (count >= 0)
         bp_buffer_add(text, room, (size_t)count);
     else /* special, or spelled with other characters: it stands for itself */
         bp_buffer_add(text, name, entry->bytes);
     return BP_OK;
+}
+
+static bp_err decode_by_steps(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count,
+                              bp_buffer *text)
+{
+    bp_token_list tokens = {0};
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        if (ids[k] >= tokenizer->names.count)
+            err = fail_id(tokenizer, ids[k]);
+        else
+            bp_token_list_add(&tokens, bp_strmap_key(&tokenizer->names, ids[k]),
+                              tokenizer->names.entries[ids[k]].bytes);
+    if (err == BP_OK)
+        err = bp_decoder_run(&tokenizer->pipeline->decoder, &tokens, text);
+    bp_token_list_clear(&tokens);
+    return err;
 }
 
 bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count, char **text,
@@ -215,7 +238,9 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
 
     *text = NULL;
     *bytes = 0;
-    for (int64_t k = 0; k < count && err == BP_OK; k++)
+    if (tokenizer->pipeline != NULL)
+        err = decode_by_steps(tokenizer, ids, count, &buffer);
+    for (int64_t k = 0; k < count && err == BP_OK && tokenizer->pipeline == NULL; k++)
         err = decode_one(tokenizer, ids[k], k == 0, room, &buffer);
     bp_free(room);
     *bytes = buffer.bytes;

@@ -1,11 +1,13 @@
-/* Tokenizers: byte-level BPE, word-level, character-level (WordPiece later). tokenizer.json in the
- * Hugging Face form.
+/* Tokenizers: BPE, Unigram, WordPiece, words and characters. tokenizer.json in the Hugging Face
+ * form.
  *
  * Invalid UTF-8, whatever the kind, is taken one byte at a time: a byte that no valid sequence
  * starts at stands alone, and what follows is looked at anew. Such a byte is not White_Space. bpe
  * it is a piece of its own (its byte token), and the valid stretches around it are encoded each on
  * its own; word  it belongs to its word, which is <unk>, since JSON can't spell it; char  it is
- * <unk>.
+ * <unk>. Where a tokenizer has normalizers or other pre-tokenizers, such a byte is what its model
+ * makes of an unknown character (its byte token, the unknown one, nothing), and the valid stretches
+ * around it are normalized and encoded each on its own.
  *
  * A tokenizer may be shared by threads; it is not changed once loaded. Local: no MPI.
  */
@@ -15,6 +17,7 @@
 #include "base/buffer.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "text/ids.h"
 #include "text/text_source.h"
 #include <stdbool.h>
@@ -27,9 +30,10 @@ typedef struct bp_tokenizer bp_tokenizer;
 
 /** Load tokenizer.json.
  *
- * Read exactly or not at all: BPE with a ByteLevel pre-tokenizer, and WordLevel in the forms that
- * bp_tokenizer_save writes for words and characters; anything else is refused by name. Errors:
- * BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT (what is wrong and where); BP_ERR_SYSTEM.
+ * Read exactly or not at all: models BPE, Unigram, WordPiece and WordLevel with the normalizers,
+ * pre-tokenizers, post-processors and decoders that docs/formats.md lists; anything else is refused
+ * by name. Errors: BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT (what is wrong and where);
+ * BP_ERR_SYSTEM.
  */
 bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path);
 /** The same from text in memory (a tokenizer.json kept in a corpus or a checkpoint); `name` stands
@@ -37,15 +41,40 @@ bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path);
 bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, const char *name);
 /** GPT-2's pair of files. Errors: as bp_tokenizer_load. */
 bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const char *merges_path);
-/** Write tokenizer.json in canonical form: load and save give the same bytes. Errors: those of
+/** A BERT vocabulary (vocab.txt: a token a line, its id the line): WordPiece with BERT's normalizer
+ * and pre-tokenizer; `lowercase` as its model was trained. Errors: as bp_tokenizer_load; one of
+ * [PAD] [UNK] [CLS] [SEP] [MASK] is missing. */
+bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool lowercase);
+/** Write tokenizer.json. Byte-level BPE with GPT-2's pattern, words and characters are written in
+ * canonical form, others as they came: load and save give the same bytes. Errors: those of
  * bp_file_write. */
 bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path);
 void bp_tokenizer_free(bp_tokenizer **tokenizer);
 
 int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer); /* vocab_size, special tokens counted */
-int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer);  /* id of <|endoftext|>, -1: none */
-int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* id of <unk> (word, char), -1: none */
-const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer); /* "bpe", "word", "char" */
+int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer);  /* BP_ROLE_END */
+int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* BP_ROLE_UNKNOWN */
+/** "bpe", "word", "char", "unigram", "wordpiece". */
+const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer);
+
+/** What special tokens are for. */
+typedef enum bp_role {
+    BP_ROLE_PAD,
+    BP_ROLE_UNKNOWN,
+    BP_ROLE_CLS,
+    BP_ROLE_SEP,
+    BP_ROLE_MASK,
+    BP_ROLE_END, /* follows a document: <|endoftext|>, else [SEP], </s> or <|end_of_text|> */
+    BP_ROLES
+} bp_role;
+/** Id of the token of a role, -1: none. It comes from the model (unknown), the post-processor (cls,
+ * sep) or the names of special tokens. */
+int64_t bp_tokenizer_role(const bp_tokenizer *tokenizer, bp_role role);
+/** "pad", "unk", "cls", "sep", "mask", "eod". */
+const char *bp_role_name(bp_role role);
+/** {"pad": id, ...} of the roles that there are, for a checkpoint's state; NULL: there is none but
+ * the end of a document, which is kept on its own. New reference. */
+json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
 /** Where documents may be cut for it (bp_documents_options.cut). */
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
 /** SHA-256 of the canonical text: what corpora and checkpoints compare. Borrowed. */
@@ -57,10 +86,13 @@ char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
  * outlive it. */
 typedef struct bp_encoder bp_encoder;
 bp_err bp_encoder_new(bp_encoder **out, const bp_tokenizer *tokenizer);
+/** From now on, names of special tokens in the text are those tokens (prompts with [MASK]); without
+ * this they are text. */
+void bp_encoder_find_specials(bp_encoder *encoder, bool find);
 void bp_encoder_free(bp_encoder **encoder);
 /** Append the ids of a document's `bytes` of text (any bytes; as tiktoken's encode_ordinary:
- * special tokens are plain text). Errors: BP_ERR_SYSTEM; word and char kinds map what they lack to
- * <unk>. */
+ * special tokens are plain text, other added tokens are found). Errors: BP_ERR_SYSTEM;
+ * BP_ERR_FORMAT a regular expression gives up; word and char kinds map what they lack to <unk>. */
 bp_err bp_encode(bp_encoder *encoder, const char *text, size_t bytes, bp_ids *ids);
 /** The same for a document given in pieces that were cut as bp_tokenizer_cut says; `first`: its
  * first piece. */
@@ -68,7 +100,8 @@ bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool
                        bp_ids *ids);
 /** Text of ids, appended to a new buffer with a zero byte after it; free with bp_free().
  *
- * bpe: the bytes of the tokens; word: the words with a space between; char: the characters.
+ * bpe: the bytes of the tokens; word: the words with a space between; char: the characters; others:
+ * by the decoder of tokenizer.json.
  * Errors: BP_ERR_FORMAT an id beyond the vocabulary; BP_ERR_SYSTEM.
  */
 bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count, char **text,

@@ -3,6 +3,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "text/load_priv.h"
+#include "text/pipeline_priv.h"
 #include "text/tokenizer_priv.h"
 
 #include <string.h>
@@ -12,18 +14,6 @@
 #define REMEDY           "make the tokenizer anew"
 
 int64_t bp_tokenizer_size_limit = (int64_t)1 << 22; /* a dozen times the largest vocabularies */
-
-static const char *string_of(const json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-
-    return value == NULL ? "" : value;
-}
-
-static bool is_absent(const json_t *value)
-{
-    return value == NULL || json_is_null(value);
-}
 
 /* ---- vocabulary ---- */
 
@@ -62,7 +52,8 @@ static int64_t count_tokens(const json_t *vocab, const json_t *added)
     int64_t count = (int64_t)json_object_size(vocab);
 
     for (size_t k = 0; k < json_array_size(added); k++)
-        count += json_object_get(vocab, string_of(json_array_get(added, k), "content")) == NULL;
+        count +=
+            json_object_get(vocab, bp_load_string(json_array_get(added, k), "content")) == NULL;
     return count;
 }
 
@@ -81,7 +72,7 @@ static bp_err take_ids(id_list *list, json_t *vocab, const json_t *added, const 
     }
     json_array_foreach(added, k, value)
     {
-        name = string_of(value, "content");
+        name = bp_load_string(value, "content");
         const json_t *id = json_object_get(value, "id");
         const json_t *in_vocab = json_object_get(vocab, name);
 
@@ -178,8 +169,8 @@ static bp_err read_json_merge(const bp_tokenizer *tokenizer, bp_merge *out, cons
     return err;
 }
 
-static bp_err read_json_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **out,
-                               const char *name)
+bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **out,
+                      const char *name)
 {
     int64_t count = (int64_t)json_array_size(merges);
     bp_merge *list;
@@ -204,42 +195,36 @@ static bp_err read_json_merges(bp_tokenizer *tokenizer, const json_t *merges, bp
 
 /* ---- what we can't do exactly ---- */
 
-static bp_err refuse(const char *what, const char *value, const char *name)
-{
-    return BP_FAIL(BP_ERR_FORMAT,
-                   "the tokenizer has %s%s%s, which bagpipe does not do: at %s; give another", what,
-                   value[0] == 0 ? "" : " ", value, name);
-}
-
 static bp_err check_root(const json_t *root, const char *name)
 {
-    static const char *const nulls[] = {"truncation", "padding", "normalizer"};
+    static const char *const nulls[] = {"truncation", "padding"};
     const json_t *version = json_object_get(root, "version");
 
     if (!json_is_object(root) || !json_is_object(json_object_get(root, "model")))
         return BP_FAIL(BP_ERR_FORMAT, "not a tokenizer.json (an object with a \"model\"): at %s",
                        name);
-    if (version != NULL && strcmp(string_of(root, "version"), "1.0") != 0)
+    if (version != NULL && strcmp(bp_load_string(root, "version"), "1.0") != 0)
         return BP_FAIL(BP_ERR_FORMAT, "the version is \"%s\", not \"1.0\": at %s",
-                       string_of(root, "version"), name);
+                       bp_load_string(root, "version"), name);
     for (size_t k = 0; k < sizeof nulls / sizeof *nulls; k++)
-        if (!is_absent(json_object_get(root, nulls[k])))
-            return refuse(nulls[k], string_of(json_object_get(root, nulls[k]), "type"), name);
+        if (!bp_load_absent(json_object_get(root, nulls[k])))
+            return bp_load_refuse(nulls[k], bp_load_string(json_object_get(root, nulls[k]), "type"),
+                                  name);
     return BP_OK;
 }
 
-static bp_err check_bpe_model(const json_t *model, const char *name)
+bp_err bp_check_bpe_settings(const json_t *model, const char *name)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *dropout = json_object_get(model, "dropout");
 
-    if (!is_absent(dropout) && json_number_value(dropout) != 0)
-        return refuse("dropout", "", name);
-    if (json_is_true(json_object_get(model, "byte_fallback")))
-        return refuse("byte_fallback", "", name);
+    if (strcmp(bp_load_string(model, "type"), "BPE") != 0)
+        return BP_OK;
+    if (!bp_load_absent(dropout) && json_number_value(dropout) != 0)
+        return bp_load_refuse("dropout", "", name);
     for (size_t k = 0; k < 2; k++)
-        if (string_of(model, affixes[k])[0] != 0)
-            return refuse(affixes[k], string_of(model, affixes[k]), name);
+        if (bp_load_string(model, affixes[k])[0] != 0)
+            return bp_load_refuse(affixes[k], bp_load_string(model, affixes[k]), name);
     return BP_OK;
 }
 
@@ -247,8 +232,6 @@ static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const 
 {
     const json_t *use_regex = json_object_get(pre, "use_regex");
 
-    if (strcmp(string_of(pre, "type"), "ByteLevel") != 0)
-        return refuse("BPE without the pre-tokenizer ByteLevel, but", string_of(pre, "type"), name);
     if (use_regex != NULL && !json_is_boolean(use_regex))
         return BP_FAIL(BP_ERR_FORMAT, "\"use_regex\" is not true or false: at %s", name);
     tokenizer->use_regex = use_regex == NULL || json_is_true(use_regex);
@@ -257,7 +240,7 @@ static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const 
 
 /* ---- special tokens ---- */
 
-static bp_err check_added(const json_t *added, const char *name)
+bp_err bp_check_added(const json_t *added, const char *name)
 {
     size_t k;
     const json_t *token;
@@ -266,11 +249,8 @@ static bp_err check_added(const json_t *added, const char *name)
         return BP_FAIL(BP_ERR_FORMAT, "\"added_tokens\" is not a list: at %s", name);
     json_array_foreach(added, k, token)
     {
-        if (string_of(token, "content")[0] == 0)
+        if (bp_load_string(token, "content")[0] == 0)
             return BP_FAIL(BP_ERR_FORMAT, "an added token has no content: at %s", name);
-        if (!json_is_true(json_object_get(token, "special")))
-            return refuse("an added token that is not special, and cuts text:",
-                          string_of(token, "content"), name);
     }
     return BP_OK;
 }
@@ -294,41 +274,47 @@ static bp_err mark_added(bp_tokenizer *tokenizer, const json_t *added)
 
 /* ---- the whole ---- */
 
-static bp_err kind_of_word_level(const json_t *root, bp_kind *kind, const char *name)
+/* Forms that are written in one spelling, and encoded without a list of steps. */
+static bool is_plain_words(const json_t *root, bp_kind *kind)
 {
     const json_t *pre = json_object_get(root, "pre_tokenizer");
-    const char *unk = string_of(json_object_get(root, "model"), "unk_token");
-    const char *type = string_of(pre, "type");
+    const char *type = bp_load_string(pre, "type");
 
-    *kind = BP_KIND_WORD;
-    if (strcmp(unk, BP_UNK_TOKEN) != 0)
-        return refuse("another unk_token than " BP_UNK_TOKEN ":", unk, name);
-    if (strcmp(type, "WhitespaceSplit") == 0)
-        return BP_OK;
-    *kind = BP_KIND_CHAR;
-    if (strcmp(type, "Split") == 0 &&
-        strcmp(string_of(json_object_get(pre, "pattern"), "Regex"), BP_CHAR_PATTERN) == 0 &&
-        strcmp(string_of(pre, "behavior"), "Isolated") == 0 &&
-        !json_is_true(json_object_get(pre, "invert")))
-        return BP_OK;
-    return refuse("WordLevel with a pre-tokenizer other than WhitespaceSplit or Split at every "
-                  "character:",
-                  type, name);
+    *kind = strcmp(type, "WhitespaceSplit") == 0 ? BP_KIND_WORD : BP_KIND_CHAR;
+    if (strcmp(bp_load_string(json_object_get(root, "model"), "unk_token"), BP_UNK_TOKEN) != 0)
+        return false;
+    return *kind == BP_KIND_WORD ||
+           (strcmp(type, "Split") == 0 &&
+            strcmp(bp_load_string(json_object_get(pre, "pattern"), "Regex"), BP_CHAR_PATTERN) ==
+                0 &&
+            strcmp(bp_load_string(pre, "behavior"), "Isolated") == 0 &&
+            !json_is_true(json_object_get(pre, "invert")));
 }
 
-static bp_err read_kind(const json_t *root, bp_kind *kind, const char *name)
+static bool is_plain_bpe(const json_t *root)
 {
-    const char *type = string_of(json_object_get(root, "model"), "type");
-    bp_err err = check_root(root, name);
+    const json_t *model = json_object_get(root, "model");
 
+    return strcmp(bp_load_string(json_object_get(root, "pre_tokenizer"), "type"), "ByteLevel") ==
+               0 &&
+           !json_is_true(json_object_get(model, "byte_fallback"));
+}
+
+static bool is_plain(const json_t *root, bp_kind *kind)
+{
+    const json_t *post = json_object_get(root, "post_processor"), *token;
+    const char *type = bp_load_string(json_object_get(root, "model"), "type");
+    size_t k;
+
+    json_array_foreach(json_object_get(root, "added_tokens"), k,
+                       token) if (!json_is_true(json_object_get(token, "special"))) return false;
+    if (!bp_load_absent(json_object_get(root, "normalizer")) ||
+        (!bp_load_absent(post) && strcmp(bp_load_string(post, "type"), "ByteLevel") != 0))
+        return false;
     *kind = BP_KIND_BPE;
-    if (err != BP_OK)
-        return err;
-    if (strcmp(type, "WordLevel") == 0)
-        return kind_of_word_level(root, kind, name);
-    if (strcmp(type, "BPE") == 0)
-        return check_bpe_model(json_object_get(root, "model"), name);
-    return refuse("the model", type[0] == 0 ? "(none)" : type, name);
+    return strcmp(type, "BPE") == 0         ? is_plain_bpe(root)
+           : strcmp(type, "WordLevel") == 0 ? is_plain_words(root, kind)
+                                            : false;
 }
 
 static bp_err read_root(bp_tokenizer *tokenizer, const json_t *root, const char *name)
@@ -337,7 +323,7 @@ static bp_err read_root(bp_tokenizer *tokenizer, const json_t *root, const char 
     json_t *model = json_object_get(root, "model");
     const json_t *merges = json_object_get(model, "merges");
     bp_merge *list = NULL;
-    bp_err err = check_added(added, name);
+    bp_err err = bp_check_added(added, name);
 
     if (err == BP_OK)
         err = bp_read_vocab(tokenizer, json_object_get(model, "vocab"), added, name);
@@ -347,7 +333,7 @@ static bp_err read_root(bp_tokenizer *tokenizer, const json_t *root, const char 
         tokenizer->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
         err = read_byte_level(tokenizer, json_object_get(root, "pre_tokenizer"), name);
         if (err == BP_OK)
-            err = read_json_merges(tokenizer, merges, &list, name);
+            err = bp_read_merges(tokenizer, merges, &list, name);
     }
     if (err != BP_OK)
         return err;
@@ -362,11 +348,16 @@ bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, co
 
     *out = NULL;
     if (err == BP_OK)
-        err = read_kind(root, &kind, name);
-    if (err == BP_OK)
-        err = bp_tokenizer_new(out, kind);
-    if (err == BP_OK)
-        err = read_root(*out, root, name);
+        err = check_root(root, name);
+    if (err == BP_OK && is_plain(root, &kind)) {
+        err = bp_check_bpe_settings(json_object_get(root, "model"), name);
+        if (err == BP_OK)
+            err = bp_tokenizer_new(out, kind);
+        if (err == BP_OK)
+            err = read_root(*out, root, name);
+    } else if (err == BP_OK) {
+        err = bp_pipeline_parse(out, root, text, bytes, name);
+    }
     if (err != BP_OK)
         bp_tokenizer_free(out);
     json_decref(root);

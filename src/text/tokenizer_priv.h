@@ -13,11 +13,19 @@
  * agree on. */
 #define BP_CHAR_PATTERN "[\\s\\S]"
 
-typedef enum bp_kind { BP_KIND_BPE, BP_KIND_WORD, BP_KIND_CHAR } bp_kind;
+typedef enum bp_kind {
+    BP_KIND_BPE,
+    BP_KIND_WORD,
+    BP_KIND_CHAR,
+    BP_KIND_UNIGRAM,
+    BP_KIND_WORDPIECE
+} bp_kind;
+
+struct bp_pipeline;
 
 struct bp_tokenizer {
     bp_kind kind;
-    int64_t eod, unk; /* -1: none */
+
     bp_strmap
         names; /* entry k is the token of id k, as JSON spells it; its value: 1 special, 0 not */
     bp_merges merges;      /* bpe, as all that follows */
@@ -25,6 +33,8 @@ struct bp_tokenizer {
     bool use_regex;        /* no: a document is one piece */
     bool ignore_merges;    /* a piece that is a token is that token, whatever the merges */
     json_t *added;         /* added_tokens, by id, with seven fields each */
+    int64_t roles[BP_ROLES];
+    struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     char hash[BP_SHA256_HEX];
 };
 
@@ -59,6 +69,14 @@ bp_err bp_tokenizer_add_special(bp_tokenizer *tokenizer, int64_t id);
 bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
                            const char *name);
 
+/** Take the merges, as bp_tokenizer_finish does. */
+bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
+                                bool byte_level, const char *name);
+/** The hash of the text. Errors: BP_ERR_SYSTEM. */
+bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer);
+/** Roles by the names of special tokens, where nothing else told them; the end of a document. */
+void bp_tokenizer_name_roles(bp_tokenizer *tokenizer);
+
 /** Bytes of the longest name. */
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);
 
@@ -74,6 +92,14 @@ extern int64_t bp_tokenizer_size_limit;
  * Errors: BP_ERR_FORMAT (`name` is the file in the message), BP_ERR_SYSTEM.
  */
 bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added, const char *name);
+
+/** Check "added_tokens". Errors: BP_ERR_FORMAT. */
+bp_err bp_check_added(const json_t *added, const char *name);
+/** Settings of a model BPE that are not done. Errors: BP_ERR_FORMAT. */
+bp_err bp_check_bpe_settings(const json_t *model, const char *name);
+/** "merges": strings or pairs, to *out (bp_alloc). Errors: BP_ERR_FORMAT. */
+bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **out,
+                      const char *name);
 
 /** The merge "left right" whose space stands at text[split]. Errors: BP_ERR_FORMAT a part or the
  * result is no token; BP_ERR_SYSTEM. */

@@ -2,6 +2,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "text/pipeline_priv.h"
 #include "text/tokenizer_priv.h"
 
 static json_t *pre_tokenizer_json(const bp_tokenizer *tokenizer)
@@ -13,7 +14,7 @@ static json_t *pre_tokenizer_json(const bp_tokenizer *tokenizer)
                          (int)tokenizer->use_regex);
     case BP_KIND_WORD:
         return json_pack("{s:s}", "type", "WhitespaceSplit");
-    case BP_KIND_CHAR:
+    default:
         break;
     }
     return json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
@@ -29,7 +30,7 @@ static json_t *decoder_json(const bp_tokenizer *tokenizer)
                          "trim_offsets", 1, "use_regex", 1);
     case BP_KIND_CHAR:
         return json_pack("{s:s}", "type", "Fuse");
-    case BP_KIND_WORD:
+    default:
         break;
     }
     return json_null();
@@ -89,6 +90,8 @@ static json_t *model_json(const bp_tokenizer *tokenizer)
 
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer)
 {
+    if (tokenizer->pipeline != NULL)
+        return bp_strdup(tokenizer->pipeline->source);
     json_t *root =
         json_pack("{s:s, s:n, s:n, s:O, s:n, s:o, s:n, s:o, s:o}", "version", "1.0", "truncation",
                   "padding", "added_tokens", tokenizer->added, "normalizer", "pre_tokenizer",

@@ -104,6 +104,25 @@ static void a_text_without_enough_is_said(void **state)
     expect(0, "--kind word --size 5000 --out small.json text.txt", 0, "gives 10 tokens");
 }
 
+/* A BERT vocabulary: line k is token k. */
+static void a_bert_vocabulary_is_converted(void **state)
+{
+    static const char vocab[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n##s\n";
+    static const char twice[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\nthe\n";
+
+    (void)state;
+    bp_test_write("vocab.txt", vocab, sizeof vocab - 1);
+    expect(0, "--vocab vocab.txt --out bert.json", 0,
+           "wordpiece, 7 tokens, pad 0, unk 1, cls 2, sep 3, mask 4, eod 3");
+    expect(0, "--vocab vocab.txt --cased --out cased.json", 0, "wordpiece");
+    expect(0, "--from bert.json --out again.json", 0, "7 tokens");
+    assert_same_file("bert.json", "again.json");
+    bp_test_write("twice.txt", twice, sizeof twice - 1);
+    expect(0, "--vocab twice.txt --out x.json", 65, "there twice: at twice.txt, line 7");
+    bp_test_write("short.txt", vocab, 12);
+    expect(0, "--vocab short.txt --out x.json", 65, "lacks \"[CLS]\"");
+}
+
 /* A pair as GPT-2's gives the tokenizer it was taken from, and so does that. */
 static void conversion_is_idempotent(void **state)
 {
@@ -111,8 +130,7 @@ static void conversion_is_idempotent(void **state)
     write_text();
     expect(0, "--size 264 --out trained.json text.txt", 0, "264 tokens");
     gpt2_pair_write(bp_test_path("trained.json"), ".");
-    expect(0, "--vocab vocab.json --merges merges.txt --out pair.json", 0,
-           "264 tokens, <|endoftext|> 263");
+    expect(0, "--vocab vocab.json --merges merges.txt --out pair.json", 0, "264 tokens, eod 263");
     assert_same_file("trained.json", "pair.json");
     expect(2, "--from pair.json --out again.json", 0, "264 tokens");
     assert_same_file("pair.json", "again.json");
@@ -132,7 +150,8 @@ static void wrong_command_lines_are_64(void **state)
     expect(0, "--kind wordpiece --size 300 --out x.json text.txt", 64, "not in this version");
     expect(0, "--kind unigram --size 300 --out x.json text.txt", 64, "'unigram'");
     expect(0, "--format csv --size 300 --out x.json text.txt", 64, "'csv'");
-    expect(0, "--vocab v.json --out x.json", 64, "go together");
+    expect(0, "--merges m.txt --out x.json", 64, "no vocabulary");
+    expect(0, "--vocab v.json --merges m.txt --cased --out x.json", 64, "vocab.txt");
     expect(0, "--from v.json --size 300 --out x.json", 64, "either converted or trained");
     expect(0, "--from v.json --vocab v.json --merges m --out x.json", 64, "exclude");
     expect(0, "--sise 300", 64, "'--sise'");
@@ -156,7 +175,7 @@ static void wrong_files_have_their_codes(void **state)
     bp_test_write("bad.json", "{\"model\": {\"type\": \"Unigram\"}}", 30);
     expect(0, "--size 300 --out x.json empty.txt", 65, "no text");
     expect(0, "--size 300 --format jsonl --out x.json bad.jsonl", 65, "bad.jsonl, line 1");
-    expect(0, "--from bad.json --out x.json", 65, "Unigram");
+    expect(0, "--from bad.json --out x.json", 65, "vocabulary is missing");
     expect(0, "--from none.json --out x.json", 66, "none.json");
     expect(0, "--size 300 --out none/x.json text.txt", 73, "none/x.json");
     expect(0, "--size 300 --out . text.txt", 73, ".");
@@ -192,6 +211,7 @@ int main(void)
         cmocka_unit_test(each_kind_is_trained),
         cmocka_unit_test(ranks_do_not_change_a_byte),
         cmocka_unit_test(a_text_without_enough_is_said),
+        cmocka_unit_test(a_bert_vocabulary_is_converted),
         cmocka_unit_test(conversion_is_idempotent),
         cmocka_unit_test(wrong_command_lines_are_64),
         cmocka_unit_test(one_rank_speaks),

@@ -2,6 +2,7 @@
 
 h5py makes the HDF5 files; what it would not write is patched into the bytes.
 """
+import base64
 import json
 import os
 import random
@@ -226,6 +227,27 @@ def tokenizer(vocab=None, merges=(), text=None):
         data = json.dumps(document, ensure_ascii=False).encode()
         put(path, text(data) if text else data)
     return make
+
+
+def steps(change):
+    """A Unigram tokenizer.json of nine pieces, with `change` made to it."""
+    def make(path):
+        document = {"version": "1.0", "truncation": None, "padding": None,
+                    "added_tokens": [{"id": k, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                                      "special": True} for k, name in enumerate(["<pad>", "</s>", "<unk>"])],
+                    "normalizer": {"type": "NFKC"}, "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
+                    "post_processor": None, "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
+                    "model": {"type": "Unigram", "unk_id": 2, "byte_fallback": False,
+                              "vocab": [["<pad>", 0], ["</s>", 0], ["<unk>", 0]] + [[c, -2 - k] for k, c in enumerate("\u2581abcde")]}}
+        change(document)
+        put(path, json.dumps(document).encode())
+    return make
+
+
+def charsmap(trie_bytes, units, texts):
+    """A "Precompiled" normalizer that tells `trie_bytes` of trie."""
+    blob = struct.pack("<I", trie_bytes) + struct.pack(f"<{len(units)}I", *units) + texts
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(blob).decode()}
 
 
 def doubling(path):

@@ -27,6 +27,25 @@ TOKENIZERS = [
     (33, "cut in the middle", make.tokenizer(text=lambda d: d[:len(d) // 2]), 65, ["not valid JSON"]),
     (34, "bytes without a token", make.tokenizer(text=lambda d: d.replace(b'"b": 98', b'"bb": 98')), 65, ["lacks a token for byte 0x62"]),
     (34, "empty token", make.tokenizer({"": 256}), 65, ["a token is empty"]),
+    (34, "unknown normalizer", make.steps(lambda d: d.update(normalizer={"type": "Rot13"})), 65, ["the normalizer Rot13"]),
+    (34, "unknown pre-tokenizer", make.steps(lambda d: d.update(pre_tokenizer={"type": "UnicodeScripts"})), 65, ["pre-tokenizer UnicodeScripts"]),
+    (34, "unknown post-processor", make.steps(lambda d: d.update(post_processor={"type": "Rhyme"})), 65, ["post_processor Rhyme"]),
+    (34, "unknown decoder", make.steps(lambda d: d.update(decoder={"type": "CTC"})), 65, ["the decoder CTC"]),
+    (34, "unknown model", make.steps(lambda d: d["model"].update(type="Neural")), 65, ["the model Neural"]),
+    (34, "bad regular expression", make.steps(lambda d: d.update(
+        pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False})), 65, ["'(a' is wrong"]),
+    (34, "charsmap longer than told", make.steps(lambda d: d.update(normalizer=make.charsmap(4000, [0], b"a\0"))), 65, ["precompiled_charsmap"]),
+    (34, "charsmap beyond itself", make.steps(lambda d: d.update(normalizer=make.charsmap(4, [0x7FFFFC00], b"a\0"))), 65, ["damaged"]),
+    (34, "charsmap that is no base64", make.steps(lambda d: d.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "!"})), 65,
+     ["no base64"]),
+    (34, "score that is no number", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", "NaN"])), 65, ["piece 4"]),
+    (34, "score NaN", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", float("nan")])), 65, ["not valid JSON"]),
+    (34, "piece twice", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["b", -3])), 65, ["there twice"]),
+    (34, "two ids for a token", make.steps(lambda d: d["added_tokens"][1].update(id=5)), 65, ["another in the vocabulary"]),
+    (34, "unk_id beyond the pieces", make.steps(lambda d: d["model"].update(unk_id=99)), 65, ["unk_id"]),
+    (34, "template of an unknown token", make.steps(lambda d: d.update(post_processor={
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]})), 65,
+     ["<bos>"]),
 ]
 
 SAFETENSORS = [

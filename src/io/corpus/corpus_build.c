@@ -47,8 +47,9 @@ typedef struct master {
     chunk_slot *slots; /* [slot_count]: chunk number modulo slot_count */
     int64_t slot_count, chunks_sent, chunks_written;
     size_t chunk_bytes;
-    char *incoming;  /* a packed chunk as it comes */
-    char *tokenizer; /* of the writer's spec, as the next ones are */
+    char *incoming;          /* a packed chunk as it comes */
+    int64_t roles[BP_ROLES]; /* of the writer's spec, as the next ones are */
+    char *tokenizer;
     const char **names, *kind;
     bp_corpus_source sources[5];
     int byes;
@@ -319,6 +320,8 @@ static bp_err create_writer(master *m)
 {
     const bp_corpus_build *build = m->build;
 
+    for (int role = 0; role < BP_ROLES; role++)
+        m->roles[role] = bp_tokenizer_role(build->tokenizer, (bp_role)role);
     m->tokenizer = bp_tokenizer_text(build->tokenizer);
     m->kind = bp_tokenizer_kind(build->tokenizer);
     m->names = bp_alloc("io.build", build->path_count, sizeof *m->names);
@@ -332,6 +335,7 @@ static bp_err create_writer(master *m)
     memcpy(m->sources, sources, sizeof sources);
     const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
                                  .eod_id = bp_tokenizer_eod(build->tokenizer),
+                                 .roles = m->roles,
                                  .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
                                  .tokenizer = m->tokenizer,
                                  .labels = build->labels,

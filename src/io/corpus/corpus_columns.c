@@ -122,6 +122,30 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
     return err == BP_OK ? find_labels(file, h5, walk) : err;
 }
 
+/* Special tokens but the end-of-document one, which is known. */
+static bp_err read_roles(bp_corpus_file *file, bp_h5 *h5)
+{
+    bp_corpus_info *info = &file->info;
+
+    for (int role = 0; role < BP_ROLES; role++) {
+        int64_t *id = &info->roles[role];
+        char name[16];
+        bp_err err = BP_OK;
+
+        snprintf(name, sizeof name, "%s_id", bp_role_name((bp_role)role));
+        *id = role == BP_ROLE_END ? info->eod_id : -1;
+        if (role != BP_ROLE_END && bp_h5_has_attribute(h5, "/", name))
+            err = bp_h5_get_int(h5, "/", name, id);
+        if (err == BP_OK && (*id < -1 || *id >= info->vocab_size))
+            err = BP_FAIL(BP_ERR_FORMAT,
+                          "%s is %" PRId64 ", beyond the vocabulary of %" PRId64 ": at %s", name,
+                          *id, info->vocab_size, file->path);
+        if (err != BP_OK)
+            return err;
+    }
+    return BP_OK;
+}
+
 bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
 {
     bp_corpus_info *info = &file->info;
@@ -137,6 +161,8 @@ bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
         err = BP_FAIL(BP_ERR_FORMAT,
                       "eod_id is %" PRId64 ", beyond the vocabulary of %" PRId64 ": at %s",
                       info->eod_id, info->vocab_size, file->path);
+    if (err == BP_OK)
+        err = read_roles(file, h5);
     info->open_ends = bp_h5_has_attribute(h5, "/", "open_ends");
     if (err == BP_OK && bp_h5_has_attribute(h5, "/", "tokenizer_hash"))
         err = bp_h5_get_text(h5, "/", "tokenizer_hash", info->tokenizer_hash,

@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -217,6 +218,13 @@ static bp_err write_attributes(bp_corpus_writer *writer)
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0] && err == BP_OK; k++)
         if (numbers[k].is_there)
             err = bp_h5_put_int(writer->h5, "/", numbers[k].name, numbers[k].value);
+    for (int role = 0; role < BP_ROLES && err == BP_OK && spec->roles != NULL; role++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "%s_id", bp_role_name((bp_role)role));
+        if (role != BP_ROLE_END && spec->roles[role] >= 0)
+            err = bp_h5_put_int(writer->h5, "/", name, spec->roles[role]);
+    }
     if (err == BP_OK && spec->tokenizer_hash[0] != '\0')
         err = bp_h5_put_text(writer->h5, "/", "tokenizer_hash", spec->tokenizer_hash);
     return err;

@@ -17,7 +17,7 @@
 static json_t *state_of(const trainer *self)
 {
     const progress *p = &self->progress;
-    json_t *state = json_object();
+    json_t *state = json_object(), *roles = bp_roles_json(self->facts.roles);
 
     json_object_set_new(state, "step", json_integer(p->step));
     json_object_set_new(state, "model", bp_model_shape_json(&self->shape));
@@ -36,6 +36,8 @@ static json_t *state_of(const trainer *self)
     json_object_set_new(state, "valid_hash", json_string(self->facts.valid_hash));
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
+    if (roles != NULL)
+        json_object_set_new(state, "roles", roles);
     return state;
 }
 

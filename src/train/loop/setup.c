@@ -154,6 +154,7 @@ static bp_err find_facts(trainer *self)
 
     facts->vocab_size = bp_corpus_vocab_size(self->corpus);
     facts->eod_id = bp_corpus_eod(self->corpus);
+    memcpy(facts->roles, bp_corpus_roles(self->corpus), sizeof facts->roles);
     facts->tokens = bp_stream_tokens(self->stream);
     facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));

@@ -14,7 +14,8 @@
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
-    int64_t mixed_files; /* of training corpora with weights; 0: corpora without */
+    int64_t roles[BP_ROLES]; /* special tokens, -1: none */
+    int64_t mixed_files;     /* of training corpora with weights; 0: corpora without */
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */

@@ -1,4 +1,4 @@
-/* tokenizer.json: what is accepted is written as a canonical text with the same hash, and what it
+/* tokenizer.json: what is accepted is written as a text with the same hash, and what a plain one
  * decodes to, it encodes and decodes to the same again. Inputs that begin with a byte below 32 are
  * short for a byte-level BPE whose first 256 tokens are the bytes: the byte's bits are settings,
  * and "left right" lines are tokens with their merges. */
@@ -29,6 +29,23 @@ static const char *const TEXTS[] = {
 };
 #define TEXT_COUNT (sizeof TEXTS / sizeof TEXTS[0])
 
+/* With steps, text may come back otherwise, and a regular expression may give up. */
+static void pass_steps(bp_encoder *encoder, const bp_tokenizer *tokenizer, const char *text)
+{
+    bp_ids ids = {0};
+    bp_err err = bp_encode(encoder, text, strlen(text), &ids);
+    size_t bytes;
+    char *out;
+
+    FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);
+    for (int64_t k = 0; k < ids.count; k++)
+        FUZZ_CHECK(ids.data[k] < (uint64_t)bp_tokenizer_size(tokenizer));
+    err = bp_decode(tokenizer, ids.data, ids.count, &out, &bytes);
+    FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);
+    bp_free(out);
+    bp_ids_clear(&ids);
+}
+
 /* Encoded, and back to text. */
 static char *pass(bp_encoder *encoder, const bp_tokenizer *tokenizer, const char *text,
                   size_t bytes, size_t *out_bytes, bool *has_unknown)
@@ -55,6 +72,12 @@ static void check_texts(const bp_tokenizer *tokenizer)
     for (size_t k = 0; k < TEXT_COUNT; k++) {
         bool unknown = false, unknown_again = false;
         size_t bytes, bytes_again;
+
+        if (tokenizer->pipeline != NULL) {
+            bp_encoder_find_specials(encoder, k % 2 == 1);
+            pass_steps(encoder, tokenizer, TEXTS[k]);
+            continue;
+        }
         char *once = pass(encoder, tokenizer, TEXTS[k], strlen(TEXTS[k]), &bytes, &unknown);
         char *twice = pass(encoder, tokenizer, once, bytes, &bytes_again, &unknown_again);
 

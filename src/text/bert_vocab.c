@@ -1,0 +1,119 @@
+/* A BERT vocabulary, vocab.txt, as tokenizer.json. */
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "text/tokenizer_priv.h"
+
+#include <string.h>
+
+#define FILE_LIMIT_BYTES ((int64_t)1 << 28)
+
+static const char *const SPECIALS[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+#define SPECIAL_COUNT 5
+
+static bp_err read_lines(json_t *vocab, const char *text, size_t bytes, const char *path)
+{
+    int64_t line = 0;
+
+    for (const char *at = text, *end = text + bytes; at < end; line++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((newline == NULL ? end : newline) - at), step = length + 1;
+        char *token;
+        bool twice;
+
+        if (length > 0 && at[length - 1] == '\r')
+            length--;
+        if (length == 0 || memchr(at, 0, length) != NULL)
+            return BP_FAIL(BP_ERR_FORMAT, "a token is empty: at %s, line %lld", path,
+                           (long long)line + 1);
+        token = bp_sprintf("%.*s", (int)length, at);
+        twice = json_object_get(vocab, token) != NULL;
+        bp_free(token);
+        if (twice)
+            return BP_FAIL(BP_ERR_FORMAT, "the token \"%.*s\" is there twice: at %s, line %lld",
+                           (int)length, at, path, (long long)line + 1);
+        token = bp_sprintf("%.*s", (int)length, at);
+        if (json_object_set_new(vocab, token, json_integer((json_int_t)line)) != 0) {
+            bp_free(token);
+            return BP_FAIL(BP_ERR_FORMAT, "a token is not valid UTF-8: at %s, line %lld", path,
+                           (long long)line + 1);
+        }
+        bp_free(token);
+        at += step;
+    }
+    return BP_OK;
+}
+
+static bp_err add_specials(json_t *added, const json_t *vocab, const char *path)
+{
+    for (int k = 0; k < SPECIAL_COUNT; k++) {
+        const json_t *id = json_object_get(vocab, SPECIALS[k]);
+
+        if (id == NULL)
+            return BP_FAIL(BP_ERR_FORMAT, "the vocabulary lacks \"%s\": at %s", SPECIALS[k], path);
+        json_array_append_new(added, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id",
+                                               json_integer_value(id), "content", SPECIALS[k],
+                                               "single_word", 0, "lstrip", 0, "rstrip", 0,
+                                               "normalized", 0, "special", 1));
+    }
+    return BP_OK;
+}
+
+static json_t *template_json(const json_t *vocab)
+{
+    json_t *cls = json_object_get(vocab, "[CLS]"), *sep = json_object_get(vocab, "[SEP]");
+
+    return json_pack(
+        "{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}],"
+        " s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}],"
+        " s:{s:{s:s, s:[O], s:[s]}, s:{s:s, s:[O], s:[s]}}}",
+        "type", "TemplateProcessing", "single", "SpecialToken", "id", "[CLS]", "type_id", 0,
+        "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", "[SEP]", "type_id", 0, "pair",
+        "SpecialToken", "id", "[CLS]", "type_id", 0, "Sequence", "id", "A", "type_id", 0,
+        "SpecialToken", "id", "[SEP]", "type_id", 0, "Sequence", "id", "B", "type_id", 1,
+        "SpecialToken", "id", "[SEP]", "type_id", 1, "special_tokens", "[CLS]", "id", "[CLS]",
+        "ids", cls, "tokens", "[CLS]", "[SEP]", "id", "[SEP]", "ids", sep, "tokens", "[SEP]");
+}
+
+static json_t *root_json(json_t *vocab, json_t *added, bool lowercase)
+{
+    return json_pack("{s:s, s:n, s:n, s:O, s:{s:s, s:b, s:b, s:n, s:b}, s:{s:s}, s:o,"
+                     " s:{s:s, s:s, s:b}, s:{s:s, s:s, s:s, s:i, s:O}}",
+                     "version", "1.0", "truncation", "padding", "added_tokens", added, "normalizer",
+                     "type", "BertNormalizer", "clean_text", 1, "handle_chinese_chars", 1,
+                     "strip_accents", "lowercase", (int)lowercase, "pre_tokenizer", "type",
+                     "BertPreTokenizer", "post_processor", template_json(vocab), "decoder", "type",
+                     "WordPiece", "prefix", "##", "cleanup", 1, "model", "type", "WordPiece",
+                     "unk_token", "[UNK]", "continuing_subword_prefix", "##",
+                     "max_input_chars_per_word", 100, "vocab", vocab);
+}
+
+bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool lowercase)
+{
+    json_t *vocab = json_object(), *added = json_array(), *root = NULL;
+    char *text = NULL, *json = NULL;
+    size_t bytes;
+    bp_err err = bp_file_read(vocab_path, FILE_LIMIT_BYTES, &text, &bytes);
+
+    *out = NULL;
+    if (err == BP_OK) {
+        size_t mark = bp_mark_bytes(text, bytes);
+
+        err = read_lines(vocab, text + mark, bytes - mark, vocab_path);
+    }
+    if (err == BP_OK)
+        err = add_specials(added, vocab, vocab_path);
+    if (err == BP_OK) {
+        root = root_json(vocab, added, lowercase);
+        json = root == NULL ? NULL : bp_json_text(root);
+        err = json == NULL ? bp_fail_memory("a vocabulary", (int64_t)bytes, 1)
+                           : bp_tokenizer_parse(out, json, strlen(json), vocab_path);
+    }
+    bp_free(json);
+    bp_free(text);
+    json_decref(root);
+    json_decref(added);
+    json_decref(vocab);
+    return bp_err_advise(err, "give a whole vocab.txt");
+}

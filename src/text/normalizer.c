@@ -1,0 +1,350 @@
+/* Normalizers, run. */
+#include "base/mem.h"
+#include "text/normalizer_priv.h"
+#include "text/unicode_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#define MARKS (1u << UTF8PROC_CATEGORY_MN | 1u << UTF8PROC_CATEGORY_MC | 1u << UTF8PROC_CATEGORY_ME)
+
+static unsigned category_bit(uint32_t code_point)
+{
+    return 1u << utf8proc_category((utf8proc_int32_t)code_point);
+}
+
+static void add_code_point(bp_buffer *out, uint32_t code_point)
+{
+    uint8_t bytes[4];
+
+    bp_buffer_add(out, bytes, bp_utf8_encode(bytes, code_point));
+}
+
+/* Bytes of ASCII at the start of text. */
+static size_t ascii_run(const char *text, size_t bytes)
+{
+    size_t at = 0;
+
+    while (at < bytes && (uint8_t)text[at] < 0x80)
+        at++;
+    return at;
+}
+
+static size_t other_run(const char *text, size_t bytes)
+{
+    size_t at = 0;
+
+    while (at < bytes && (uint8_t)text[at] >= 0x80)
+        at++;
+    return at;
+}
+
+/* ---- forms ---- */
+
+static void drop_marks(unsigned drop, const char *text, size_t bytes, bp_buffer *out)
+{
+    for (size_t at = 0; at < bytes;) {
+        uint32_t code_point = 0;
+        size_t length = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &code_point);
+
+        if ((drop & category_bit(code_point)) == 0)
+            bp_buffer_add(out, text + at, length);
+        at += length;
+    }
+}
+
+static bp_err add_form(int form, unsigned drop, const char *text, size_t bytes, bp_buffer *out)
+{
+    utf8proc_uint8_t *made = NULL;
+    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)bytes,
+                                           &made, (utf8proc_option_t)form);
+
+    if (length < 0)
+        return BP_FAIL(BP_ERR_SYSTEM, "text can't be normalized (%s)", utf8proc_errmsg(length));
+    if (drop == 0)
+        bp_buffer_add(out, made, (size_t)length);
+    else
+        drop_marks(drop, (const char *)made, (size_t)length, out);
+    free(made);
+    return BP_OK;
+}
+
+/* ASCII characters never compose with what comes before them, and stay what they are: only runs of
+ * other characters are looked at, each with the character before it. */
+bp_err bp_norm_form(int form, unsigned drop, const char *text, size_t bytes, bp_buffer *out)
+{
+    bp_err err = BP_OK;
+
+    for (size_t at = 0; at < bytes && err == BP_OK;) {
+        size_t plain = ascii_run(text + at, bytes - at), length;
+
+        if (at + plain < bytes && plain > 0)
+            plain--;
+        bp_buffer_add(out, text + at, plain);
+        at += plain;
+        length = at < bytes && (uint8_t)text[at] < 0x80 ? 1 : 0;
+        length += other_run(text + at + length, bytes - at - length);
+        if (length > 0)
+            err = add_form(form, drop, text + at, length, out);
+        at += length;
+    }
+    return err;
+}
+
+void bp_norm_lowercase(const char *text, size_t bytes, bp_buffer *out)
+{
+    for (size_t at = 0; at < bytes;) {
+        uint32_t code_point = 0;
+        size_t length = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &code_point);
+
+        if (code_point == 0x130) /* the one character with two in its place */
+            bp_buffer_add(out, "i\xCC\x87", 3);
+        else
+            add_code_point(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point));
+        at += length;
+    }
+}
+
+/* ---- BERT's ---- */
+
+static bool is_chinese(uint32_t c)
+{
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B820 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+static bool is_control(uint32_t c)
+{
+    return c != '\t' && c != '\n' && c != '\r' &&
+           (category_bit(c) & (1u << UTF8PROC_CATEGORY_CC | 1u << UTF8PROC_CATEGORY_CF |
+                               1u << UTF8PROC_CATEGORY_CO | 1u << UTF8PROC_CATEGORY_CS)) != 0;
+}
+
+static void clean(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+{
+    const uint8_t *classes = bp_unicode_classes();
+
+    for (size_t at = 0; at < bytes;) {
+        uint32_t c = 0;
+        size_t length = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &c);
+        bool spaced = step->chinese && c >= 0x3400 && is_chinese(c);
+
+        at += length;
+        if (step->clean && (c == 0 || c == 0xFFFD || is_control(c)))
+            continue;
+        if (step->clean && (classes[c] & BP_CLASS_MASK) == BP_CLASS_SPACE) {
+            bp_buffer_add(out, " ", 1);
+            continue;
+        }
+        if (spaced)
+            bp_buffer_add(out, " ", 1);
+        bp_buffer_add(out, text + at - length, length);
+        if (spaced)
+            bp_buffer_add(out, " ", 1);
+    }
+}
+
+/* All of it for one character of ASCII; 0: it goes. */
+static char bert_ascii(const bp_norm_step *step, char c)
+{
+    if (step->clean && (c == '\t' || c == '\n' || c == '\r'))
+        return ' ';
+    if (step->clean && ((uint8_t)c < 0x20 || c == 0x7F))
+        return 0;
+    return step->lowercase && c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
+}
+
+static void add_bert_ascii(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+{
+    char room[256];
+
+    for (size_t at = 0; at < bytes;) {
+        size_t used = 0;
+
+        for (; at < bytes && used < sizeof room; at++) {
+            char c = bert_ascii(step, text[at]);
+
+            if (c != 0 || !step->clean)
+                room[used++] = c;
+        }
+        bp_buffer_add(out, room, used);
+    }
+}
+
+/* A run of other characters with the one of ASCII before it. */
+static bp_err add_bert_run(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+{
+    bp_buffer cleaned = {0}, bare = {0};
+    bp_err err = BP_OK;
+
+    clean(step, text, bytes, &cleaned);
+    if (step->no_accents)
+        err = bp_norm_form(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, 1u << UTF8PROC_CATEGORY_MN,
+                           cleaned.data, cleaned.bytes, &bare);
+    if (err == BP_OK) {
+        const bp_buffer *last = step->no_accents ? &bare : &cleaned;
+
+        if (step->lowercase)
+            bp_norm_lowercase(last->data, last->bytes, out);
+        else
+            bp_buffer_add(out, last->data, last->bytes);
+    }
+    bp_buffer_clear(&cleaned);
+    bp_buffer_clear(&bare);
+    return err;
+}
+
+bp_err bp_norm_bert(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+{
+    bp_err err = BP_OK;
+
+    for (size_t at = 0; at < bytes && err == BP_OK;) {
+        size_t plain = ascii_run(text + at, bytes - at), length;
+
+        if (at + plain < bytes && plain > 0)
+            plain--;
+        add_bert_ascii(step, text + at, plain, out);
+        at += plain;
+        length = at < bytes && (uint8_t)text[at] < 0x80 ? 1 : 0;
+        length += other_run(text + at + length, bytes - at - length);
+        if (length > 0)
+            err = add_bert_run(step, text + at, length, out);
+        at += length;
+    }
+    return err;
+}
+
+/* ---- the rest ---- */
+
+static void strip(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+{
+    const uint8_t *p = (const uint8_t *)text, *classes = bp_unicode_classes();
+    size_t start = 0, length;
+    uint32_t c = 0;
+
+    while (step->left && start < bytes && (length = bp_utf8_decode(p + start, bytes - start, &c)) &&
+           (classes[c] & BP_CLASS_MASK) == BP_CLASS_SPACE)
+        start += length;
+    while (step->right && bytes > start && (length = bp_space_before(p, bytes)) > 0)
+        bytes -= length;
+    bp_buffer_add(out, text + start, bytes - start);
+}
+
+static bp_err replace_regex(const bp_norm_step *step, bp_regex_work *work, const char *text,
+                            size_t bytes, bp_buffer *out)
+{
+    for (size_t at = 0, from = 0; from <= bytes;) {
+        size_t start, end;
+        bool found;
+        bp_err err = bp_regex_find(step->regex, work, text, bytes, from, &found, &start, &end);
+
+        if (err != BP_OK)
+            return err;
+        if (!found) {
+            bp_buffer_add(out, text + at, bytes - at);
+            return BP_OK;
+        }
+        bp_buffer_add(out, text + at, start - at);
+        bp_buffer_add(out, step->content, step->content_bytes);
+        at = from = end;
+        if (start == end) { /* an empty match: go on behind the next character */
+            uint32_t c;
+
+            from += end < bytes ? bp_utf8_decode((const uint8_t *)text + end, bytes - end, &c) : 1;
+            if (from > bytes)
+                bp_buffer_add(out, text + at, bytes - at);
+        }
+    }
+    return BP_OK;
+}
+
+static void replace_string(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+{
+    const char *at = text, *end = text + bytes, *found;
+
+    while ((found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_bytes)) != NULL) {
+        bp_buffer_add(out, at, (size_t)(found - at));
+        bp_buffer_add(out, step->content, step->content_bytes);
+        at = found + step->pattern_bytes;
+    }
+    bp_buffer_add(out, at, (size_t)(end - at));
+}
+
+bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
+                     bp_buffer *out)
+{
+    switch (step->kind) {
+    case BP_NORM_FORM:
+        return bp_norm_form(step->form, 0, text, bytes, out);
+    case BP_NORM_LOWERCASE:
+        bp_norm_lowercase(text, bytes, out);
+        break;
+    case BP_NORM_STRIP:
+        strip(step, text, bytes, out);
+        break;
+    case BP_NORM_ACCENTS:
+        drop_marks(MARKS, text, bytes, out);
+        break;
+    case BP_NORM_BERT:
+        return bp_norm_bert(step, text, bytes, out);
+    case BP_NORM_PREPEND:
+        if (bytes > 0)
+            bp_buffer_add(out, step->content, step->content_bytes);
+        bp_buffer_add(out, text, bytes);
+        break;
+    case BP_NORM_REPLACE:
+        if (step->regex != NULL)
+            return replace_regex(step, regex, text, bytes, out);
+        replace_string(step, text, bytes, out);
+        break;
+    case BP_NORM_CHARSMAP:
+        bp_charsmap_apply(step->map, text, bytes, out);
+        break;
+    }
+    return BP_OK;
+}
+
+/* Does the step take the first characters away, with nothing in their place? */
+static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const char *text,
+                        size_t bytes)
+{
+    size_t start = 1, end = 0;
+    uint32_t c = 0;
+    bool found;
+
+    if (bytes == 0)
+        return false;
+    if (step->kind == BP_NORM_STRIP)
+        return step->left && bp_utf8_decode((const uint8_t *)text, bytes, &c) > 0 &&
+               (bp_unicode_classes()[c] & BP_CLASS_MASK) == BP_CLASS_SPACE;
+    if (step->kind != BP_NORM_REPLACE || step->content_bytes > 0)
+        return false;
+    if (step->regex == NULL)
+        return bytes >= step->pattern_bytes &&
+               memcmp(text, step->pattern, step->pattern_bytes) == 0;
+    return bp_regex_find(step->regex, work, text, bytes, 0, &found, &start, &end) == BP_OK &&
+           found && start == 0 && end > 0;
+}
+
+bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer room[2],
+                    const char **text, size_t *bytes, bool *first)
+{
+    for (int k = 0; k < normalizer->count; k++) {
+        const bp_norm_step *step = &normalizer->steps[k];
+        bp_buffer *out = &room[k % 2];
+        bp_err err;
+
+        if (*first && takes_start(step, regex, *text, *bytes))
+            *first = false;
+        out->bytes = 0;
+        err = bp_norm_apply(step, regex, *text, *bytes, out);
+        if (err != BP_OK)
+            return err;
+        *text = out->data == NULL ? "" : out->data;
+        *bytes = out->bytes;
+    }
+    return BP_OK;
+}

@@ -1,0 +1,132 @@
+/* Tokenizers with steps: read as a whole. */
+#include "base/mem.h"
+#include "text/load_priv.h"
+#include "text/pipeline_priv.h"
+
+#include <string.h>
+
+void bp_pipeline_free(bp_pipeline **pipeline)
+{
+    bp_pipeline *p = *pipeline;
+
+    if (p == NULL)
+        return;
+    bp_normalizer_clear(&p->normalizer);
+    bp_pretokenizer_clear(&p->pre);
+    bp_added_clear(&p->added);
+    bp_decoder_clear(&p->decoder);
+    bp_pieces_clear(&p->pieces);
+    bp_free(p->source);
+    bp_free(p);
+    *pipeline = NULL;
+}
+
+static bp_err kind_of(const json_t *root, bp_kind *kind, const char *name)
+{
+    static const struct {
+        const char *type;
+        bp_kind kind;
+    } types[] = {{"BPE", BP_KIND_BPE},
+                 {"Unigram", BP_KIND_UNIGRAM},
+                 {"WordPiece", BP_KIND_WORDPIECE},
+                 {"WordLevel", BP_KIND_WORD}};
+    const char *type = bp_load_string(json_object_get(root, "model"), "type");
+
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+        if (strcmp(types[k].type, type) == 0) {
+            *kind = types[k].kind;
+            return BP_OK;
+        }
+    return bp_load_refuse("the model", type[0] == 0 ? "(none)" : type, name);
+}
+
+static bp_err read_parts(bp_tokenizer *tokenizer, const json_t *root, const char *name)
+{
+    bp_pipeline *pipeline = tokenizer->pipeline;
+    const json_t *added = json_object_get(root, "added_tokens");
+    bp_err err =
+        bp_normalizer_read(&pipeline->normalizer, json_object_get(root, "normalizer"), name);
+
+    if (err == BP_OK)
+        err = bp_pretokenizer_read(&pipeline->pre, json_object_get(root, "pre_tokenizer"), name);
+    if (err == BP_OK)
+        err = bp_decoder_read(&pipeline->decoder, json_object_get(root, "decoder"), name);
+    if (err == BP_OK)
+        err = bp_model_read(tokenizer, json_object_get(root, "model"), added, name);
+    if (err == BP_OK)
+        err = bp_added_read(&pipeline->added, added, &pipeline->normalizer, name);
+    if (err == BP_OK)
+        err = bp_post_read(tokenizer, json_object_get(root, "post_processor"), name);
+    return err;
+}
+
+bp_err bp_pipeline_parse(bp_tokenizer **out, const json_t *root, const char *text, size_t bytes,
+                         const char *name)
+{
+    bp_kind kind = BP_KIND_BPE;
+    bp_err err = kind_of(root, &kind, name);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_tokenizer_new(out, kind);
+    if (err != BP_OK)
+        return err;
+    (*out)->pipeline = bp_alloc("text.pipeline", 1, sizeof *(*out)->pipeline);
+    (*out)->pipeline->source = bp_alloc("text.pipeline", (int64_t)bytes + 1, 1);
+    memcpy((*out)->pipeline->source, text, bytes);
+    err = read_parts(*out, root, name);
+    if (err != BP_OK)
+        return err;
+    bp_tokenizer_name_roles(*out);
+    return bp_tokenizer_make_hash(*out);
+}
+
+/* ---- cuts ---- */
+
+/* Normalizers that look at no character beyond a White_Space run. */
+static bool are_local(const bp_normalizer *normalizer)
+{
+    for (int k = 0; k < normalizer->count; k++)
+        switch (normalizer->steps[k].kind) {
+        case BP_NORM_FORM:
+        case BP_NORM_LOWERCASE:
+        case BP_NORM_ACCENTS:
+        case BP_NORM_BERT:
+        case BP_NORM_CHARSMAP:
+            break;
+        default:
+            return false;
+        }
+    return true;
+}
+
+/* Steps behind the first that tell the first piece of a document from others. */
+static bool depend_on_place(const bp_pretokenizer *pre)
+{
+    for (int k = 0; k < pre->count; k++)
+        if (pre->steps[k].kind == BP_PRE_PREFIX ||
+            (pre->steps[k].kind == BP_PRE_METASPACE && pre->steps[k].scheme == BP_PREPEND_FIRST))
+            return true;
+    return false;
+}
+
+bp_cut bp_pipeline_cut(const bp_pipeline *pipeline)
+{
+    const bp_pretokenizer *pre = &pipeline->pre;
+
+    if (pipeline->added.raw.any_plain || pipeline->added.normalized.any_plain ||
+        !are_local(&pipeline->normalizer) || pre->count == 0 || depend_on_place(pre))
+        return BP_CUT_NEVER;
+    /* a normalizer may take other White_Space away (control characters), but no space */
+    switch (pre->steps[0].kind) {
+    case BP_PRE_SPACE:
+    case BP_PRE_BERT:
+        return pipeline->normalizer.count == 0 ? BP_CUT_SPACE : BP_CUT_BLANK;
+    case BP_PRE_GPT2:
+        return pipeline->normalizer.count == 0 ? BP_CUT_PATTERN : BP_CUT_BLANK;
+    case BP_PRE_LLAMA:
+        return BP_CUT_BLANK;
+    default:
+        return BP_CUT_NEVER;
+    }
+}

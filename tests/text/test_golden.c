@@ -1,0 +1,234 @@
+/* Tokenizers of Hugging Face's forms: the ids and the text of golden_ids.json, which the Rust
+ * library told (golden_ids.mjs). */
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "bp_test.h"
+#include "text/tokenizer.h"
+
+#include <string.h>
+
+static json_t *golden;
+
+static int load_golden(void **state)
+{
+    (void)state;
+    return bp_json_load(&golden, BP_TEST_TEXT "/golden_ids.json", 1 << 20) == BP_OK ? 0 : 1;
+}
+
+static int drop_golden(void **state)
+{
+    (void)state;
+    json_decref(golden);
+    return 0;
+}
+
+/* The whole of a case: its parts, and a model with some settings of its own. */
+static char *text_of(const json_t *one)
+{
+    json_t *root = json_deep_copy(json_object_get(one, "tokenizer"));
+    json_t *model = json_deep_copy(json_object_get(
+        json_object_get(golden, "models"), json_string_value(json_object_get(one, "model"))));
+    char *text;
+
+    json_object_update(model, json_object_get(one, "settings"));
+    json_object_set_new(root, "model", model);
+    text = bp_json_text(root);
+    json_decref(root);
+    return text;
+}
+
+static bp_tokenizer *open_case(const json_t *one)
+{
+    bp_tokenizer *tokenizer;
+    char *text = text_of(one);
+
+    if (bp_tokenizer_parse(&tokenizer, text, strlen(text), "golden") != BP_OK)
+        fail_msg("%s: %s", json_string_value(json_object_get(one, "name")), bp_err_message());
+    bp_free(text);
+    return tokenizer;
+}
+
+/* Same ids, else both lists are shown. */
+static void check_ids(const char *name, const json_t *row, const bp_ids *ids)
+{
+    const json_t *expected = json_object_get(row, "ids");
+    bool same = (int64_t)json_array_size(expected) == ids->count;
+
+    for (int64_t k = 0; same && k < ids->count; k++)
+        same = json_integer_value(json_array_get(expected, (size_t)k)) == ids->data[k];
+    if (same)
+        return;
+    print_error("%s: '%s'\n", name, json_string_value(json_object_get(row, "text")));
+    for (int64_t k = 0; k < ids->count; k++)
+        print_error(" %u", ids->data[k]);
+    fail_msg("%s: other ids", name);
+}
+
+static void check_case(const json_t *one)
+{
+    const char *name = json_string_value(json_object_get(one, "name"));
+    bp_tokenizer *tokenizer = open_case(one);
+    bp_encoder *encoder;
+    const json_t *row;
+    size_t k;
+
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_encoder_find_specials(encoder, true);
+    json_array_foreach(json_object_get(one, "texts"), k, row)
+    {
+        const json_t *given = json_object_get(row, "text");
+        const char *expected = json_string_value(json_object_get(row, "decoded"));
+        bp_ids ids = {0};
+        char *text;
+        size_t bytes;
+
+        bp_test_expect(
+            bp_encode(encoder, json_string_value(given), json_string_length(given), &ids), BP_OK);
+        check_ids(name, row, &ids);
+        bp_test_expect(bp_decode(tokenizer, ids.data, ids.count, &text, &bytes), BP_OK);
+        if (strcmp(text, expected) != 0)
+            fail_msg("%s: decoded '%s', not '%s'", name, text, expected);
+        bp_free(text);
+        bp_ids_clear(&ids);
+    }
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void ids_and_text_are_those_of_hugging_face(void **state)
+{
+    const json_t *one;
+    size_t k;
+
+    (void)state;
+    assert_true(json_array_size(json_object_get(golden, "cases")) >= 20);
+    json_array_foreach(json_object_get(golden, "cases"), k, one) check_case(one);
+}
+
+/* Export gives the bytes that came, and reading them again the same tokenizer. */
+static void the_text_is_kept_as_it_came(void **state)
+{
+    const json_t *one;
+    size_t k;
+
+    (void)state;
+    json_array_foreach(json_object_get(golden, "cases"), k, one)
+    {
+        bp_tokenizer *tokenizer = open_case(one), *again;
+        char *given = text_of(one), *text = bp_tokenizer_text(tokenizer);
+
+        if (strstr(given, "\"normalizer\": null") == NULL)
+            assert_string_equal(text, given);
+        bp_test_expect(bp_tokenizer_parse(&again, text, strlen(text), "again"), BP_OK);
+        assert_string_equal(bp_tokenizer_hash(again), bp_tokenizer_hash(tokenizer));
+        bp_free(given);
+        bp_free(text);
+        bp_tokenizer_free(&tokenizer);
+        bp_tokenizer_free(&again);
+    }
+}
+
+/* A document in pieces, cut where the tokenizer says, has the ids of the whole. */
+static void pieces_have_the_ids_of_the_whole(void **state)
+{
+    static const char text[] = "the 12345's  other\n\n end!! \xc2\xa0x\xc2\x85"
+                               "y the\vthe !\n\nHe  in\r\n a\xcc\x81 "
+                               "\xff thing caf\xc3\xa9  \xe4\xba\xac nd\x01 and";
+    const json_t *one;
+    size_t k;
+
+    (void)state;
+    json_array_foreach(json_object_get(golden, "cases"), k, one)
+    {
+        bp_tokenizer *tokenizer = open_case(one);
+        bp_encoder *encoder;
+        bp_ids whole = {0};
+
+        bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+        bp_test_expect(bp_encode(encoder, text, sizeof text - 1, &whole), BP_OK);
+        for (size_t look = 1; look < sizeof text; look++) {
+            size_t cut = bp_text_cut(bp_tokenizer_cut(tokenizer), text, look);
+            bp_ids parts = {0};
+
+            bp_test_expect(bp_encode_piece(encoder, text, cut, true, &parts), BP_OK);
+            bp_test_expect(
+                bp_encode_piece(encoder, text + cut, sizeof text - 1 - cut, cut == 0, &parts),
+                BP_OK);
+            assert_int_equal(parts.count, whole.count);
+            assert_memory_equal(parts.data, whole.data, (size_t)whole.count * sizeof *whole.data);
+            bp_ids_clear(&parts);
+        }
+        bp_ids_clear(&whole);
+        bp_encoder_free(&encoder);
+        bp_tokenizer_free(&tokenizer);
+    }
+}
+
+static const json_t *case_of(const char *name)
+{
+    const json_t *one;
+    size_t k;
+
+    json_array_foreach(json_object_get(golden, "cases"), k,
+                       one) if (strcmp(json_string_value(json_object_get(one, "name")), name) ==
+                                0) return one;
+    fail_msg("no case '%s'", name);
+    return NULL;
+}
+
+static void expect_roles(const char *name, const int64_t expected[BP_ROLES])
+{
+    bp_tokenizer *tokenizer = open_case(case_of(name));
+
+    for (int role = 0; role < BP_ROLES; role++)
+        if (bp_tokenizer_role(tokenizer, (bp_role)role) != expected[role])
+            fail_msg("%s: %s is %lld", name, bp_role_name((bp_role)role),
+                     (long long)bp_tokenizer_role(tokenizer, (bp_role)role));
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void special_tokens_have_roles(void **state)
+{
+    (void)state;
+    expect_roles("bert", (int64_t[]){0, 1, 2, 3, 4, 3});
+    expect_roles("t5: NFKC, words, U+2581", (int64_t[]){0, 2, -1, 1, -1, 1});
+    expect_roles("llama2: characters, bytes for the rest", (int64_t[]){-1, 0, 1, 2, -1, 2});
+    expect_roles("roberta: prefix space, mask takes the space before it",
+                 (int64_t[]){-1, -1, 271, 272, 273, 272});
+}
+
+/* Without being asked for, special tokens' names are text. */
+static void names_of_special_tokens_are_text(void **state)
+{
+    bp_tokenizer *tokenizer = open_case(case_of("bert"));
+    bp_encoder *encoder;
+    bp_ids ids = {0};
+
+    (void)state;
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_test_expect(bp_encode(encoder, "[MASK]", 6, &ids), BP_OK);
+    for (int64_t k = 0; k < ids.count; k++)
+        assert_int_not_equal(ids.data[k], 4);
+    ids.count = 0;
+    bp_encoder_find_specials(encoder, true);
+    bp_test_expect(bp_encode(encoder, "[MASK]", 6, &ids), BP_OK);
+    assert_int_equal(ids.count, 1);
+    assert_int_equal(ids.data[0], 4);
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_and_text_are_those_of_hugging_face),
+        cmocka_unit_test(the_text_is_kept_as_it_came),
+        cmocka_unit_test(pieces_have_the_ids_of_the_whole),
+        cmocka_unit_test(special_tokens_have_roles),
+        cmocka_unit_test(names_of_special_tokens_are_text),
+    };
+
+    return cmocka_run_group_tests(tests, load_golden, drop_golden);
+}
