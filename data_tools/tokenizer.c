@@ -17,23 +17,34 @@
 typedef struct tokenizer_arguments {
     const char *kind, *format, *text_field, *out, *vocab, *merges, *from;
     int64_t size; /* 0: not given */
+    int64_t sentinels;
     bool cased;
     char **files;
     int file_count;
     bp_err err;
 } tokenizer_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_VOCAB, KEY_MERGES, KEY_FROM, KEY_CASED };
+enum {
+    KEY_FORMAT = 256,
+    KEY_TEXT_FIELD,
+    KEY_VOCAB,
+    KEY_MERGES,
+    KEY_FROM,
+    KEY_CASED,
+    KEY_SENTINELS
+};
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 0},
     {NULL, 0, NULL, 0, "Training:", 1},
-    {"kind", 'k', "bpe|word|char", 0,
+    {"kind", 'k', "bpe|word|char|unigram", 0,
      "bpe, byte-level BPE with GPT-2's pattern, which spells any text (the default); word, words "
-     "between white space; char, code points",
+     "between white space; char, code points; unigram, SentencePiece's pieces of words, after NFKC",
      1},
     {"size", 's', "N", 0, "tokens of the vocabulary, special tokens included (bpe: at least 257)",
      1},
+    {"sentinels", KEY_SENTINELS, "N", 0,
+     "unigram: the last N tokens are <extra_id_N-1> to <extra_id_0> (default 0)", 1},
     {"format", KEY_FORMAT, "text|lines|jsonl", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line; jsonl, a JSON "
      "object with \"text\" a line",
@@ -56,14 +67,14 @@ static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"75", "stopped by a signal; nothing is kept"},
                                        {0}};
 
-static bp_err parse_size(const char *text, int64_t *size)
+static bp_err parse_size(const char *text, const char *option, int64_t least, int64_t *size)
 {
     char *end;
 
     errno = 0;
     *size = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != 0 || *size <= 0)
-        return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number of tokens: at --size", text);
+    if (errno != 0 || end == text || *end != 0 || *size < least)
+        return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number of tokens: at --%s", text, option);
     return BP_OK;
 }
 
@@ -77,7 +88,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case 's':
         if (arguments->err == BP_OK)
-            arguments->err = parse_size(value, &arguments->size);
+            arguments->err = parse_size(value, "size", 1, &arguments->size);
+        return 0;
+    case KEY_SENTINELS:
+        if (arguments->err == BP_OK)
+            arguments->err = parse_size(value, "sentinels", 0, &arguments->sentinels);
         return 0;
     case 'o':
         arguments->out = value;
@@ -124,11 +139,12 @@ static bp_err check_kind(const tokenizer_arguments *arguments)
 {
     if (strcmp(arguments->kind, "wordpiece") == 0)
         return BP_FAIL(BP_ERR_USAGE, "WordPiece tokenizers are not in this version: at --kind; "
-                                     "choose bpe, word or char");
-    if (strcmp(arguments->kind, "bpe") != 0 && strcmp(arguments->kind, "word") != 0 &&
-        strcmp(arguments->kind, "char") != 0)
+                                     "choose bpe, word, char or unigram");
+    if (strcmp(arguments->kind, "unigram") != 0 && strcmp(arguments->kind, "bpe") != 0 &&
+        strcmp(arguments->kind, "word") != 0 && strcmp(arguments->kind, "char") != 0)
         return BP_FAIL(BP_ERR_USAGE,
-                       "there is no kind of tokenizer '%s': at --kind; choose bpe, word or char",
+                       "there is no kind of tokenizer '%s': at --kind; choose bpe, word, char "
+                       "or unigram",
                        arguments->kind);
     return BP_OK;
 }
@@ -154,6 +170,14 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return err;
     if (arguments->out == NULL)
         return BP_FAIL(BP_ERR_USAGE, "there is no output: at --out; name the file to write");
+    if (arguments->sentinels > 0 && strcmp(arguments->kind, "unigram") != 0)
+        return BP_FAIL(BP_ERR_USAGE,
+                       "a %s vocabulary has no sentinels: at --sentinels; use --kind "
+                       "unigram",
+                       arguments->kind);
+    if (arguments->sentinels > BP_TRAINER_SENTINELS)
+        return BP_FAIL(BP_ERR_USAGE, "%lld sentinels: at --sentinels; %d are possible",
+                       (long long)arguments->sentinels, BP_TRAINER_SENTINELS);
     if (pair && arguments->vocab == NULL)
         return BP_FAIL(BP_ERR_USAGE,
                        "--merges has no vocabulary: at the command line; give --vocab");
@@ -241,9 +265,9 @@ static void report_training(const tokenizer_arguments *arguments, const bp_token
            "%.1f s",
            1e-6 * (double)report->text_bytes, (long long)report->documents,
            (long long)report->skipped_lines, (long long)report->words,
-           strcmp(arguments->kind, "char") == 0   ? "characters"
-           : strcmp(arguments->kind, "word") == 0 ? "words"
-                                                  : "pieces",
+           strcmp(arguments->kind, "char") == 0  ? "characters"
+           : strcmp(arguments->kind, "bpe") == 0 ? "pieces"
+                                                 : "words",
            report->count_seconds);
     bp_log("built %lld tokens with %lld merges in %.1f s", (long long)report->size,
            (long long)report->merges, report->build_seconds);
@@ -254,6 +278,7 @@ static bp_err train(const tokenizer_arguments *arguments)
 {
     bp_trainer_options options = {.kind = arguments->kind,
                                   .size = arguments->size,
+                                  .sentinels = arguments->sentinels,
                                   .text_field = arguments->text_field,
                                   .progress = true};
     bp_trainer_report report;
@@ -310,7 +335,8 @@ const bp_tool bp_tool_tokenizer = {
                  "text alone: it has the same "
                  "bytes at any number of ranks, and under mpirun the text is read faster.\n"
                  "<|endoftext|> is the last id. In vocabularies of words and characters <unk> "
-                 "is id 0. If the text has fewer words than N, or (bpe) no more pairs that "
+                 "is id 0; in unigram ones <pad>, </s> and <unk> are ids 0 to 2, and </s> ends a "
+                 "document. If the text has fewer words than N, or (bpe) no more pairs that "
                  "occur twice, the vocabulary is smaller than N, and a warning says so.",
              .options = OPTIONS,
              .examples = "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"

@@ -42,6 +42,7 @@ static size_t next_word(const uint8_t *classes, bp_kind kind, const uint8_t *tex
         length = *step = bp_scan_piece(classes, text, bytes);
         break;
     case BP_KIND_WORD:
+    case BP_KIND_UNIGRAM:
         length = *step = bp_scan_word(classes, text, bytes);
         if (length == 0)
             *step = bp_scan_space(classes, text, bytes);
@@ -54,7 +55,26 @@ static size_t next_word(const uint8_t *classes, bp_kind kind, const uint8_t *tex
     return length;
 }
 
-bp_err bp_count_words(bp_strmap *words, bp_kind kind, const char *text, size_t bytes)
+/* A newline comes, or nothing more of the document: cuts (BP_CUT_BLANK) do not change it. */
+static bool ends_line(const uint8_t *text, size_t bytes, bool last)
+{
+    return bytes == 0 ? last : *text == '\n' || *text == '\r';
+}
+
+/* unigram: a word at the end of a line, with a newline behind it. */
+static bp_err count_ending(bp_strmap *words, const char *word, size_t bytes)
+{
+    bp_buffer text = {0};
+    bp_err err;
+
+    bp_buffer_add(&text, word, bytes);
+    bp_buffer_add(&text, "\n", 1);
+    err = bp_strmap_add(words, text.data, text.bytes, 1, NULL);
+    bp_buffer_clear(&text);
+    return err;
+}
+
+bp_err bp_count_words(bp_strmap *words, bp_kind kind, const char *text, size_t bytes, bool last)
 {
     const uint8_t *classes = bp_unicode_classes();
     const uint8_t *start = (const uint8_t *)text;
@@ -67,7 +87,10 @@ bp_err bp_count_words(bp_strmap *words, bp_kind kind, const char *text, size_t b
                                 : length == 0 || !is_countable(start + at, length) ||
                                       is_special(start + at, length))
             continue;
-        err = bp_strmap_add(words, text + at, length, 1, NULL);
+        if (kind == BP_KIND_UNIGRAM && ends_line(start + at + length, bytes - at - length, last))
+            err = count_ending(words, text + at, length);
+        else
+            err = bp_strmap_add(words, text + at, length, 1, NULL);
     }
     return err;
 }
@@ -91,7 +114,16 @@ static void report_reading(const bp_documents *documents, double *last)
 
 static bp_cut cut_of(bp_kind kind)
 {
-    return kind == BP_KIND_BPE ? BP_CUT_PATTERN : kind == BP_KIND_WORD ? BP_CUT_SPACE : BP_CUT_CHAR;
+    switch (kind) {
+    case BP_KIND_BPE:
+        return BP_CUT_PATTERN;
+    case BP_KIND_CHAR:
+        return BP_CUT_CHAR;
+    case BP_KIND_UNIGRAM:
+        return BP_CUT_BLANK;
+    default:
+        return BP_CUT_SPACE;
+    }
 }
 
 bp_err bp_training_stopped(void)
@@ -119,7 +151,7 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
     if (err != BP_OK)
         return err;
     while ((err = bp_documents_next(documents, &piece)) == BP_OK && piece.text != NULL) {
-        err = bp_count_words(words, kind, piece.text, piece.bytes);
+        err = bp_count_words(words, kind, piece.text, piece.bytes, piece.last);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_training_stopped();
         if (err != BP_OK)
@@ -226,11 +258,13 @@ static bp_err gather_words(bp_strmap *words, MPI_Comm comm)
 
 static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
 {
-    static const char *const names[] = {"bpe", "word", "char"};
+    static const char *const names[] = {"bpe", "word", "char", "unigram"};
+    static const int64_t smallest[] = {BP_TRAINER_BPE_SIZE, BP_TRAINER_WORD_SIZE,
+                                       BP_TRAINER_WORD_SIZE, BP_TRAINER_UNIGRAM_SIZE};
 
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 4; k++)
         if (strcmp(options->kind, names[k]) == 0) {
-            int64_t least = k == BP_KIND_BPE ? BP_TRAINER_BPE_SIZE : BP_TRAINER_WORD_SIZE;
+            int64_t least = smallest[k] + options->sentinels;
 
             *kind = (bp_kind)k;
             if (options->size < least || options->size > INT32_MAX)
@@ -241,7 +275,8 @@ static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
             return BP_OK;
         }
     return BP_FAIL(BP_ERR_USAGE,
-                   "there is no kind of tokenizer '%s': at --kind; choose bpe, word or char",
+                   "there is no kind of tokenizer '%s': at --kind; choose bpe, word, char or "
+                   "unigram",
                    options->kind);
 }
 
@@ -253,8 +288,13 @@ static bp_err build(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
 
     if (report->text_bytes == 0)
         return BP_FAIL(BP_ERR_FORMAT, "there is no text to train on: in the files given");
-    err = kind == BP_KIND_BPE ? bp_build_bpe(out, words, options->size, options->progress)
-                              : bp_build_words(out, kind, words, options->size);
+    if (kind == BP_KIND_BPE)
+        err = bp_build_bpe(out, words, options->size, options->progress);
+    else if (kind == BP_KIND_UNIGRAM)
+        err = bp_build_unigram(out, words, options->size,
+                               &(bp_unigram_options){options->sentinels, options->progress});
+    else
+        err = bp_build_words(out, kind, words, options->size);
     if (err != BP_OK)
         return err;
     report->words = words->count;

@@ -148,9 +148,13 @@ static void wrong_command_lines_are_64(void **state)
     expect(0, "--size 99999999999999999999 --out x.json text.txt", 64, "at --size");
     expect(0, "--size 200 --out x.json text.txt", 64, "from 257");
     expect(0, "--kind wordpiece --size 300 --out x.json text.txt", 64, "not in this version");
-    expect(0, "--kind unigram --size 300 --out x.json text.txt", 64, "'unigram'");
+    expect(0, "--kind sentence --size 300 --out x.json text.txt", 64, "'sentence'");
     expect(0, "--format csv --size 300 --out x.json text.txt", 64, "'csv'");
     expect(0, "--merges m.txt --out x.json", 64, "no vocabulary");
+    expect(0, "--size 300 --sentinels 5 --out x.json text.txt", 64, "no sentinels");
+    expect(0, "--kind unigram --size 300 --sentinels x --out x.json text.txt", 64, "--sentinels");
+    expect(0, "--kind unigram --size 300 --sentinels 99999 --out x.json text.txt", 64, "99999");
+    expect(0, "--kind unigram --size 6 --out x.json text.txt", 64, "characters");
     expect(0, "--vocab v.json --merges m.txt --cased --out x.json", 64, "vocab.txt");
     expect(0, "--from v.json --size 300 --out x.json", 64, "either converted or trained");
     expect(0, "--from v.json --vocab v.json --merges m --out x.json", 64, "exclude");

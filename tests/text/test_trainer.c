@@ -6,6 +6,7 @@
 #include "random_text.h"
 #include "text/scan_priv.h"
 #include "text/trainer_priv.h"
+#include <omp.h>
 #include <signal.h>
 
 #define COMM MPI_COMM_WORLD
@@ -209,6 +210,76 @@ static void expect_failure(const char *path, bp_trainer_options options, bp_err 
 }
 
 /* The broken line falls to one rank; all of them hear of it. */
+/* One vocabulary at any number of ranks and threads: its hash was made on one rank and one thread.
+ */
+static void unigram_vocabularies_depend_on_the_text_alone(void **state)
+{
+    enum { BYTES = 60000, SIZE = 200, SENTINELS = 4 };
+    static char text[BYTES];
+    bp_trainer_options options = {
+        .kind = "unigram", .size = SIZE, .sentinels = SENTINELS, .piece_bytes = 997};
+    size_t bytes = make_text(text, sizeof text, 11);
+    const char *path = shared_file("unigram.txt", text, bytes);
+    char hash[BP_SHA256_HEX] = "";
+
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        bp_trainer_report report;
+        bp_tokenizer *tokenizer;
+
+        omp_set_num_threads(threads);
+        tokenizer = train(path, options, &report);
+        assert_int_equal(report.size, SIZE);
+        assert_string_equal(bp_tokenizer_kind(tokenizer), "unigram");
+        assert_int_equal(bp_tokenizer_role(tokenizer, BP_ROLE_PAD), 0);
+        assert_int_equal(bp_tokenizer_eod(tokenizer), 1);
+        assert_int_equal(bp_tokenizer_unk(tokenizer), 2);
+        assert_int_equal(bp_tokenizer_id(tokenizer, "<extra_id_0>", 12), SIZE - 1);
+        assert_int_equal(bp_tokenizer_id(tokenizer, "<extra_id_3>", 12), SIZE - SENTINELS);
+        if (threads > 1)
+            assert_string_equal(bp_tokenizer_hash(tokenizer), hash);
+        memcpy(hash, bp_tokenizer_hash(tokenizer), sizeof hash);
+        bp_tokenizer_free(&tokenizer);
+    }
+    if (bp_comm_size(COMM) > 1) { /* the same as one rank makes of the same file, in one piece */
+        bp_trainer_report report;
+        bp_tokenizer *alone;
+
+        options.piece_bytes = 0;
+        bp_test_check_err(
+            COMM, bp_tokenizer_train(&alone, MPI_COMM_SELF, &path, 1, &options, &report), BP_OK);
+        assert_string_equal(bp_tokenizer_hash(alone), hash);
+        bp_tokenizer_free(&alone);
+    }
+}
+
+/* Pieces of a text of two words, of which one is longer, are the words. */
+static void unigram_pieces_are_frequent_words(void **state)
+{
+    static const char line[] = "banana bread , banana split\nbanana\nbread\n";
+    char text[50 * sizeof line] = "";
+    bp_trainer_options options = {.kind = "unigram", .size = 22};
+    bp_trainer_report report;
+    bp_tokenizer *tokenizer;
+
+    (void)state;
+    for (int k = 0; k < 50; k++)
+        strcat(text, line);
+    tokenizer = train(shared_file("words.txt", text, strlen(text)), options, &report);
+    assert_true(bp_tokenizer_id(tokenizer,
+                                "\xE2\x96\x81"
+                                "banana",
+                                9) >= 3);
+    assert_true(bp_tokenizer_id(tokenizer,
+                                "\xE2\x96\x81"
+                                "bread",
+                                8) >= 3);
+    bp_tokenizer_free(&tokenizer);
+    options.size = 10;
+    expect_failure(shared_file("words.txt", text, strlen(text)), options, BP_ERR_USAGE,
+                   "characters");
+}
+
 static void failures_are_shared(void **state)
 {
     static const char jsonl[] =
@@ -221,8 +292,8 @@ static void failures_are_shared(void **state)
     expect_failure(shared_file("e", "", 0), options, BP_ERR_FORMAT, "no text");
     options.size = 256;
     expect_failure(bp_test_path("j"), options, BP_ERR_USAGE, "257");
-    options.kind = "unigram";
-    expect_failure(bp_test_path("j"), options, BP_ERR_USAGE, "unigram");
+    options.kind = "sentence";
+    expect_failure(bp_test_path("j"), options, BP_ERR_USAGE, "sentence");
 }
 
 /* A run of one letter makes tokens of 2, 4, 8... letters, up to the limit. */
@@ -264,6 +335,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_number_of_ranks_makes_the_same),
         cmocka_unit_test(frequent_words_come_first_and_ties_in_order_of_bytes),
         cmocka_unit_test(characters_are_counted_one_by_one),
+        cmocka_unit_test(unigram_vocabularies_depend_on_the_text_alone),
+        cmocka_unit_test(unigram_pieces_are_frequent_words),
         cmocka_unit_test(failures_are_shared),
         cmocka_unit_test(a_long_run_is_learnt_in_no_time),
         cmocka_unit_test(a_signal_to_one_rank_stops_all),

@@ -1,0 +1,400 @@
+/* Seeds of a Unigram vocabulary: repeated substrings, from a suffix array. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "base/mem.h"
+#include "text/train_unigram_priv.h"
+#include "text/unicode_priv.h"
+
+#include <math.h>
+#include <pcre2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- scripts ---- */
+
+#define HAN 1
+/* Those of Unicode 14 with letters that text has; a script that PCRE2 does not know is Common. */
+static const char *const SCRIPTS[] = {
+    "Han",
+    "Hiragana",
+    "Katakana",
+    "Latin",
+    "Greek",
+    "Cyrillic",
+    "Armenian",
+    "Hebrew",
+    "Arabic",
+    "Syriac",
+    "Thaana",
+    "Devanagari",
+    "Bengali",
+    "Gurmukhi",
+    "Gujarati",
+    "Oriya",
+    "Tamil",
+    "Telugu",
+    "Kannada",
+    "Malayalam",
+    "Sinhala",
+    "Thai",
+    "Lao",
+    "Tibetan",
+    "Myanmar",
+    "Georgian",
+    "Hangul",
+    "Ethiopic",
+    "Cherokee",
+    "Canadian_Aboriginal",
+    "Ogham",
+    "Runic",
+    "Khmer",
+    "Mongolian",
+    "Bopomofo",
+    "Yi",
+    "Old_Italic",
+    "Gothic",
+    "Deseret",
+    "Inherited",
+    "Tagalog",
+    "Hanunoo",
+    "Buhid",
+    "Tagbanwa",
+    "Limbu",
+    "Tai_Le",
+    "Linear_B",
+    "Ugaritic",
+    "Shavian",
+    "Osmanya",
+    "Cypriot",
+    "Braille",
+    "Buginese",
+    "Coptic",
+    "New_Tai_Lue",
+    "Glagolitic",
+    "Tifinagh",
+    "Syloti_Nagri",
+    "Old_Persian",
+    "Kharoshthi",
+    "Balinese",
+    "Cuneiform",
+    "Phoenician",
+    "Phags_Pa",
+    "Nko",
+    "Sundanese",
+    "Lepcha",
+    "Ol_Chiki",
+    "Vai",
+    "Saurashtra",
+    "Kayah_Li",
+    "Rejang",
+    "Lycian",
+    "Carian",
+    "Lydian",
+    "Cham",
+    "Tai_Tham",
+    "Tai_Viet",
+    "Avestan",
+    "Egyptian_Hieroglyphs",
+    "Samaritan",
+    "Lisu",
+    "Bamum",
+    "Javanese",
+    "Meetei_Mayek",
+    "Imperial_Aramaic",
+    "Old_South_Arabian",
+    "Batak",
+    "Brahmi",
+    "Mandaic",
+    "Adlam",
+    "Chakma",
+    "Newa",
+    "Tirhuta",
+    "Khudawadi",
+};
+
+static void mark_script(const char *script, uint8_t number, const uint32_t *codes, int64_t count,
+                        uint8_t *scripts)
+{
+    char pattern[64];
+    int error;
+    PCRE2_SIZE where;
+    pcre2_code *code;
+    pcre2_match_data *match;
+
+    snprintf(pattern, sizeof pattern, "\\p{sc:%s}", script);
+    code =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &where, NULL);
+    if (code == NULL)
+        return;
+    match = pcre2_match_data_create(1, NULL);
+    if (match == NULL)
+        bp_memory_ended("the state of a regular expression", 1, 1);
+    for (int64_t k = 0; k < count; k++) {
+        uint8_t text[4];
+        size_t bytes = bp_utf8_encode(text, codes[k]);
+
+        if (pcre2_match(code, text, bytes, 0, PCRE2_NO_UTF_CHECK, match, NULL) >= 0)
+            scripts[k] = number;
+    }
+    pcre2_match_data_free(match);
+    pcre2_code_free(code);
+}
+
+void bp_scripts_of(const uint32_t *codes, int64_t count, uint8_t *scripts)
+{
+    memset(scripts, 0, (size_t)count);
+    for (size_t k = 0; k < sizeof SCRIPTS / sizeof *SCRIPTS; k++)
+        mark_script(SCRIPTS[k], k < 3 ? HAN : (uint8_t)(k + 1), codes, count, scripts);
+    for (int64_t k = 0; k < count; k++)
+        if (codes[k] == 0x30FC) /* the sign of long vowels */
+            scripts[k] = HAN;
+}
+
+/* ---- the suffix array ---- */
+
+typedef struct suffixes {
+    uint32_t *text; /* [length]: code points of the words, each with 0 after it */
+    uint32_t *sorted;
+    int64_t *times; /* [length]: how often the word of each code point is there ... */
+    int64_t *ends;  /* ... and how often at the end of a line */
+    uint32_t length;
+    const bp_letters *letters;
+    uint8_t *scripts; /* [letters->count] */
+} suffixes;
+
+static void fill_text(suffixes *self, const bp_strmap *words, const bp_strmap *line_ends)
+{
+    int64_t length = words->key_bytes + words->count;
+
+    BP_ASSERT(length < UINT32_MAX);
+    self->text = bp_alloc("text.seed", length, sizeof *self->text);
+    self->times = bp_alloc("text.seed", length, sizeof *self->times);
+    self->ends = bp_alloc("text.seed", length, sizeof *self->ends);
+    for (int64_t k = 0; k < words->count; k++) {
+        const uint8_t *word = (const uint8_t *)bp_strmap_key(words, k);
+        size_t bytes = words->entries[k].bytes;
+        const bp_strmap_entry *end = bp_strmap_find(line_ends, (const char *)word, bytes);
+        uint32_t first = self->length;
+
+        for (size_t at = 0; at < bytes;)
+            at += bp_utf8_decode(word + at, bytes - at, &self->text[self->length++]);
+        self->text[self->length++] = 0;
+        for (uint32_t at = first; at < self->length; at++) {
+            self->times[at] = words->entries[k].value;
+            self->ends[at] = end == NULL ? 0 : end->value;
+        }
+    }
+}
+
+/* Suffixes end with their words; equal ones stand in order. */
+static int compare_suffixes(const void *left, const void *right, void *context)
+{
+    const uint32_t *text = context, *a = text + *(const uint32_t *)left,
+                   *b = text + *(const uint32_t *)right;
+
+    for (; *a == *b && *a != 0; a++, b++)
+        ;
+    if (*a != *b)
+        return *a < *b ? -1 : 1;
+    return *(const uint32_t *)left < *(const uint32_t *)right ? -1 : 1;
+}
+
+/* Code points that two suffixes share, the end of a word among them. */
+static uint32_t shared(const uint32_t *a, const uint32_t *b)
+{
+    uint32_t count = 0;
+
+    for (; a[count] == b[count]; count++)
+        if (a[count] == 0)
+            return count + 1;
+    return count;
+}
+
+/* ---- pieces ---- */
+
+typedef struct seed {
+    uint32_t start, length;
+    uint64_t score;
+} seed;
+
+typedef struct seeds {
+    seed *data;
+    int64_t count, room;
+} seeds;
+
+static int64_t letter_of(const bp_letters *letters, uint32_t code)
+{
+    int64_t low = 0, high = letters->count;
+
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+
+        if (letters->codes[middle] < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < letters->count && letters->codes[low] == code ? low : -1;
+}
+
+/* U+2581 only at the start; characters of one script, numbers and punctuation apart. */
+static bool is_piece(const suffixes *self, const uint32_t *text, uint32_t length)
+{
+    int script = -1;
+
+    for (uint32_t k = 0; k < length; k++) {
+        int64_t letter = text[k] == 0 ? -1 : letter_of(self->letters, text[k]);
+
+        if (text[k] == BP_UNIGRAM_MARK_CODE && k == 0)
+            continue;
+        if (letter < 0 || text[k] == BP_UNIGRAM_MARK_CODE ||
+            (script >= 0 && script != self->scripts[letter]))
+            return false;
+        script = self->scripts[letter];
+    }
+    return true;
+}
+
+static void add_seed(seeds *out, const suffixes *self, uint32_t start, uint32_t length,
+                     int64_t times)
+{
+    if (times < 2 || length < 2 || length > BP_UNIGRAM_LONGEST ||
+        !is_piece(self, self->text + start, length))
+        return;
+    if (out->count == out->room) {
+        out->room = out->room == 0 ? 4096 : 2 * out->room;
+        out->data = bp_realloc("text.seed", out->data, out->room, sizeof *out->data);
+    }
+    out->data[out->count++] =
+        (seed){start, length, (uint64_t)times * length}; /* characters covered */
+}
+
+typedef struct interval {
+    uint32_t depth, left;
+} interval;
+
+/* A substring at the end of words goes on in two ways if it does so to another word and to the end
+ * of a line; or if longer words begin with it, which a shorter `parent` tells. */
+static void add_repeat(seeds *out, const suffixes *self, interval repeat, uint32_t parent,
+                       int64_t times, int64_t at_ends)
+{
+    uint32_t start = self->sorted[repeat.left];
+    bool ends = self->text[start + repeat.depth - 1] == 0;
+    uint32_t length = repeat.depth - ends;
+
+    if (!ends || (parent < length && at_ends > 0 && at_ends < times))
+        add_seed(out, self, start, length, times);
+}
+
+/* The same for a suffix that is there once. */
+static void add_single(seeds *out, const suffixes *self, uint32_t at, uint32_t before,
+                       uint32_t after)
+{
+    uint32_t start = self->sorted[at], length = 0;
+
+    while (self->text[start + length] != 0)
+        length++;
+    if (before < length && after < length && self->ends[start] > 0 &&
+        self->ends[start] < self->times[start])
+        add_seed(out, self, start, length, self->times[start]);
+}
+
+/* Every substring that goes on in two ways, once: the inner nodes of the suffix tree of the text.
+ */
+static void find_repeats(const suffixes *self, seeds *out)
+{
+    interval *stack = bp_alloc("text.seed", (int64_t)self->length + 1, sizeof *stack);
+    int64_t *before = bp_alloc("text.seed", (int64_t)self->length + 1, sizeof *before);
+    int64_t *ends = bp_alloc("text.seed", (int64_t)self->length + 1, sizeof *ends);
+    int64_t top = 0;
+
+    for (uint32_t k = 0; k < self->length; k++) { /* occurrences of all suffixes before this one */
+        before[k + 1] = before[k] + self->times[self->sorted[k]];
+        ends[k + 1] = ends[k] + self->ends[self->sorted[k]];
+    }
+    for (uint32_t k = 1, last = 0, depth; k <= self->length; k++, last = depth) {
+        uint32_t left = k - 1;
+
+        depth = k == self->length
+                    ? 0
+                    : shared(self->text + self->sorted[k - 1], self->text + self->sorted[k]);
+        add_single(out, self, k - 1, last, depth);
+        for (; top > 0 && stack[top - 1].depth > depth; top--) {
+            uint32_t below = top > 1 ? stack[top - 2].depth : 0;
+
+            left = stack[top - 1].left;
+            add_repeat(out, self, stack[top - 1], below > depth ? below : depth,
+                       before[k] - before[left], ends[k] - ends[left]);
+        }
+        if (depth > 0 && (top == 0 || stack[top - 1].depth < depth))
+            stack[top++] = (interval){depth, left};
+    }
+    bp_free(stack);
+    bp_free(before);
+    bp_free(ends);
+}
+
+static int by_score(const void *left, const void *right)
+{
+    const seed *a = left, *b = right;
+
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
+    return a->start != b->start ? (a->start < b->start ? -1 : 1)
+                                : (a->length > b->length) - (a->length < b->length);
+}
+
+static void take_seeds(bp_unigrams *out, const suffixes *self, const seeds *found)
+{
+    for (int64_t k = 0; k < found->count && k < BP_UNIGRAM_SEEDS; k++) {
+        const seed *one = &found->data[k];
+        uint8_t name[4 * BP_UNIGRAM_LONGEST];
+        size_t bytes = 0;
+
+        for (uint32_t at = 0; at < one->length; at++)
+            bytes += bp_utf8_encode(name + bytes, self->text[one->start + at]);
+        bp_unigrams_add(out, (char *)name, bytes, (double)one->score);
+    }
+}
+
+static void to_logarithms(bp_unigrams *pieces)
+{
+    double sum = 0;
+
+    for (int64_t k = 0; k < pieces->names.count; k++)
+        sum += pieces->scores[k];
+    for (int64_t k = 0; k < pieces->names.count; k++)
+        pieces->scores[k] = log(pieces->scores[k]) - log(sum);
+}
+
+void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *line_ends,
+                     const bp_letters *letters)
+{
+    suffixes self = {.letters = letters};
+    seeds found = {0};
+
+    self.scripts = bp_alloc("text.seed", letters->count, 1);
+    bp_scripts_of(letters->codes, letters->count, self.scripts);
+    fill_text(&self, words, line_ends);
+    self.sorted = bp_alloc("text.seed", self.length, sizeof *self.sorted);
+    for (uint32_t k = 0; k < self.length; k++)
+        self.sorted[k] = k;
+    qsort_r(self.sorted, self.length, sizeof *self.sorted, compare_suffixes, self.text);
+    find_repeats(&self, &found);
+    if (found.count > 0)
+        qsort(found.data, (size_t)found.count, sizeof *found.data, by_score);
+    for (int64_t k = 0; k < letters->count; k++) {
+        uint8_t name[4];
+
+        bp_unigrams_add(out, (char *)name, bp_utf8_encode(name, letters->codes[k]),
+                        (double)letters->counts[k]);
+    }
+    take_seeds(out, &self, &found);
+    to_logarithms(out);
+    bp_free(found.data);
+    bp_free(self.sorted);
+    bp_free(self.text);
+    bp_free(self.times);
+    bp_free(self.ends);
+    bp_free(self.scripts);
+}
