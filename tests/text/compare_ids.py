@@ -11,6 +11,7 @@ import argparse
 import base64
 import collections
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -281,12 +282,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--shared", type=pathlib.Path, required=True)
-    parser.add_argument("--modules", type=pathlib.Path, help="the folder of node_modules")
+    parser.add_argument("--modules", type=pathlib.Path, default=os.environ.get("BAGPIPE_NPM") or None,
+                        help="the folder of node_modules (BAGPIPE_NPM)")
     parser.add_argument("--megabytes", type=float, default=1)
     parser.add_argument("--only", help="names of cases, with commas")
     parser.add_argument("--show", type=int, default=3, help="differing lines to show")
     args = parser.parse_args()
-    args.build = args.build.resolve()
+    args.build, args.modules = args.build.resolve(), args.modules and pathlib.Path(args.modules)
     compared = differing = 0
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
