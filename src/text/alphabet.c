@@ -1,5 +1,6 @@
 /* The alphabet that GPT-2's vocabulary spells bytes in. */
-#include "text/tokenizer_priv.h"
+#include "base/err.h"
+#include "text/alphabet_priv.h"
 #include "text/unicode_priv.h"
 
 #include <pthread.h>

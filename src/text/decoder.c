@@ -1,10 +1,10 @@
 /* Decoders, read and run. */
 #include "base/mem.h"
+#include "text/alphabet_priv.h"
 #include "text/decoder_priv.h"
 #include "text/load_priv.h"
 #include "text/normalizer_priv.h"
 #include "text/scan_priv.h"
-#include "text/tokenizer_priv.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Text to ids. */
 #include "base/hash.h"
 #include "base/mem.h"
-#include "text/pipeline_priv.h"
 #include "text/scan_priv.h"
+#include "text/steps_priv.h"
 #include "text/tokenizer_priv.h"
 #include "text/unicode_priv.h"
 

@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "text/pipeline_priv.h"
+#include "text/steps_priv.h"
 #include "text/tokenizer_priv.h"
 #include "text/unicode_priv.h"
 

@@ -2,7 +2,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "text/pipeline_priv.h"
+#include "text/steps_priv.h"
 #include "text/tokenizer_priv.h"
 
 static json_t *pre_tokenizer_json(const bp_tokenizer *tokenizer)
